@@ -1,0 +1,327 @@
+//! The packed 4×4 board: rules, lookup tables, symmetries.
+//!
+//! ```text
+//!   bit 63                                                             bit 0
+//!    | c0 | c1 | c2 | c3 | c4 | c5 | … | c12 | c13 | c14 | c15 |     16 nibbles
+//!
+//!    c0  c1  c2  c3        a nibble is an exponent: 0 is empty, k is the tile 2^k,
+//!    c4  c5  c6  c7        15 (32768) is the largest and never merges
+//!    c8  c9  c10 c11
+//!    c12 c13 c14 c15
+//! ```
+//!
+//! A row of four nibbles has 65,536 values, so one table lookup slides a row and four of them slide a board;
+//! up and down go through a transpose. Every operation is checked against a naive implementation over cells.
+
+mod symmetry;
+mod tables;
+
+pub use symmetry::Symmetry;
+
+use crate::error::{Error, ErrorKind, Location, Result};
+use std::fmt;
+use std::str::FromStr;
+
+/// A 4×4 board of 2048, sixteen 4-bit exponents in a `u64`, cell 0 (top left) in the top nibble.
+///
+/// Every `u64` is a board, so conversion from one costs nothing and cannot fail.
+///
+/// ```
+/// use a2store::{Board, Move};
+/// let board: Board = "2 2 . . / . 4 4 . / . . . . / . . . .".parse()?;
+/// assert_eq!(board.slide(Move::Left).to_string(), "4 . . . / 8 . . . / . . . . / . . . .");
+/// assert_eq!(board.reward(Move::Left), 12);
+/// # Ok::<(), a2store::Error>(())
+/// ```
+#[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, bytemuck::Pod, bytemuck::Zeroable)]
+#[repr(transparent)]
+pub struct Board(pub u64);
+
+/// A direction to slide in, numbered as everywhere in the field: UDLR.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
+pub enum Move {
+    /// 0
+    Up = 0,
+    /// 1
+    Down = 1,
+    /// 2
+    Left = 2,
+    /// 3
+    Right = 3,
+}
+
+impl Move {
+    /// The four moves in the order of their numbers.
+    pub const ALL: [Move; 4] = [Move::Up, Move::Down, Move::Left, Move::Right];
+
+    /// The move of that number, if there is one.
+    #[must_use]
+    pub const fn from_index(index: u8) -> Option<Move> {
+        match index {
+            0 => Some(Move::Up),
+            1 => Some(Move::Down),
+            2 => Some(Move::Left),
+            3 => Some(Move::Right),
+            _ => None,
+        }
+    }
+
+    /// The move's bit in a legality mask: bit 0 is up, bit 3 is right.
+    #[must_use]
+    pub const fn bit(self) -> u8 {
+        1 << self as u8
+    }
+
+    /// `"up"`, `"down"`, `"left"` or `"right"`.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        ["up", "down", "left", "right"][self as usize]
+    }
+}
+
+impl Board {
+    /// The board of sixteen exponents in row-major order.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Argument`] when an exponent is above 15.
+    pub fn from_exps(exps: [u8; 16]) -> Result<Board> {
+        let mut board = 0;
+        for exp in exps {
+            if exp > 15 {
+                return Err(Error::argument("exponent", "0..=15", exp));
+            }
+            board = board << 4 | u64::from(exp);
+        }
+        Ok(Board(board))
+    }
+
+    /// The sixteen exponents in row-major order.
+    #[must_use]
+    pub fn exps(self) -> [u8; 16] {
+        // Spread the nibbles of each half over the bytes of a u64, the top nibble first in memory.
+        fn spread(half: u64) -> [u8; 8] {
+            let x = (half | half << 16) & 0x0000_ffff_0000_ffff;
+            let x = (x | x << 8) & 0x00ff_00ff_00ff_00ff;
+            ((x | x << 4) & 0x0f0f_0f0f_0f0f_0f0f).to_be_bytes()
+        }
+        let mut exps = [0; 16];
+        exps[..8].copy_from_slice(&spread(self.0 >> 32));
+        exps[8..].copy_from_slice(&spread(self.0 & 0xffff_ffff));
+        exps
+    }
+
+    /// The exponent in a cell, 0 to 15 in row-major order; `None` for a cell above 15.
+    #[must_use]
+    pub const fn exp(self, cell: u8) -> Option<u8> {
+        if cell > 15 { None } else { Some((self.0 >> (4 * (15 - cell)) & 15) as u8) }
+    }
+
+    /// The largest exponent, 0 for the empty board.
+    #[must_use]
+    pub const fn max_exp(self) -> u8 {
+        // Nibbles spread to bytes; then the top half is folded onto the bottom, keeping the larger of each pair.
+        // Bit 7 of `(a | 0x80) - b` stays set where a >= b, as no byte borrows from its neighbour.
+        const fn larger(a: u64, b: u64) -> u64 {
+            let at_least = (((a | 0x8080_8080_8080_8080) - b) >> 7) & 0x0101_0101_0101_0101;
+            let keep_a = at_least * 0xff;
+            (a & keep_a) | (b & !keep_a)
+        }
+        let mut max = larger(self.0 & 0x0f0f_0f0f_0f0f_0f0f, self.0 >> 4 & 0x0f0f_0f0f_0f0f_0f0f);
+        max = larger(max, max >> 32);
+        max = larger(max, max >> 16);
+        max = larger(max, max >> 8);
+        (max & 15) as u8
+    }
+
+    /// The largest tile, 0 for the empty board and else 2 to 32768.
+    #[must_use]
+    pub const fn highest_tile(self) -> u32 {
+        match self.max_exp() {
+            0 => 0,
+            exp => 1 << exp,
+        }
+    }
+
+    /// The number of empty cells, 0 to 16.
+    #[must_use]
+    pub const fn num_empty(self) -> u32 {
+        // A nibble's low bit becomes the OR of its four.
+        let x = self.0 | self.0 >> 2;
+        let x = (x | x >> 1) & 0x1111_1111_1111_1111;
+        16 - x.count_ones()
+    }
+
+    /// The sum of the tiles.
+    #[must_use]
+    pub fn tile_sum(self) -> u32 {
+        self.exps().iter().map(|&exp| if exp == 0 { 0 } else { 1 << exp }).sum()
+    }
+
+    /// The score that engines write into `max_score`: the sum over tiles `2^k` of `(k - 1) * 2^k`.
+    ///
+    /// It is what the merges would have earned had every spawned tile been a 2, so it can exceed the sum of
+    /// [`reward`](Board::reward)s by 4 for each 4 that spawned.
+    #[must_use]
+    pub fn score(self) -> u64 {
+        self.exps().iter().map(|&exp| u64::from(exp.saturating_sub(1)) << exp).sum()
+    }
+
+    /// The board after sliding, before a tile spawns; the same board when the move is illegal.
+    #[must_use]
+    pub fn slide(self, direction: Move) -> Board {
+        let tables = tables::get();
+        match direction {
+            Move::Left => tables.slide_left(self),
+            Move::Right => tables.slide_right(self),
+            Move::Up => tables.slide_left(self.transpose()).transpose(),
+            Move::Down => tables.slide_right(self.transpose()).transpose(),
+        }
+    }
+
+    /// The four boards after sliding up, down, left and right.
+    ///
+    /// Cheaper than four calls of [`slide`](Board::slide), as up and down share a transpose.
+    #[must_use]
+    pub fn slides(self) -> [Board; 4] {
+        let tables = tables::get();
+        let columns = self.transpose();
+        [
+            tables.slide_left(columns).transpose(),
+            tables.slide_right(columns).transpose(),
+            tables.slide_left(self),
+            tables.slide_right(self),
+        ]
+    }
+
+    /// What a move's merges earn: the sum of the tiles that they make.
+    #[must_use]
+    pub fn reward(self, direction: Move) -> u32 {
+        let rows = match direction {
+            Move::Left | Move::Right => self,
+            Move::Up | Move::Down => self.transpose(),
+        };
+        // Merges pair up the same tiles from either side.
+        tables::get().reward(rows)
+    }
+
+    /// The legality mask: a move is legal when it changes the board. Bit 0 is up, bit 3 is right.
+    #[must_use]
+    pub fn legal_moves(self) -> u8 {
+        let tables = tables::get();
+        // Bit 2 of a row's mask is left and bit 3 right; of a column's, up and down.
+        tables.legal_rows(self) | tables.legal_rows(self.transpose()) >> 2
+    }
+
+    /// Whether no move is legal.
+    #[must_use]
+    pub fn is_terminal(self) -> bool {
+        self.legal_moves() == 0
+    }
+
+    /// Whether `next` is this board with exactly one empty cell turned into a 2 or a 4.
+    #[must_use]
+    pub const fn spawns_into(self, next: Board) -> bool {
+        let spawned = self.0 ^ next.0;
+        if spawned == 0 {
+            return false;
+        }
+        let shift = spawned.trailing_zeros() & !3;
+        matches!(spawned >> shift, 1 | 2) && (self.0 >> shift) & 15 == 0
+    }
+
+    /// The board mirrored in its main diagonal: rows become columns.
+    #[must_use]
+    pub const fn transpose(self) -> Board {
+        // Swap the off-diagonal nibbles of each 2×2 block, then the off-diagonal 2×2 blocks.
+        let x = self.0;
+        let swap = (x ^ x >> 12) & 0x0000_f0f0_0000_f0f0;
+        let x = x ^ swap ^ swap << 12;
+        let swap = (x ^ x >> 24) & 0x0000_0000_ff00_ff00;
+        Board(x ^ swap ^ swap << 24)
+    }
+
+    /// The board under one of the eight symmetries of the square.
+    #[must_use]
+    pub const fn transform(self, symmetry: Symmetry) -> Board {
+        symmetry.apply(self)
+    }
+
+    /// The smallest of the eight symmetric boards: the same for positions that differ only by a symmetry.
+    #[must_use]
+    pub fn canonical(self) -> Board {
+        Symmetry::ALL.into_iter().map(|symmetry| symmetry.apply(self)).min().unwrap_or(self)
+    }
+}
+
+impl fmt::Display for Board {
+    /// Rows divided by `/`, tiles by spaces, an empty cell as `.`; `{:#}` puts a row on a line, in columns.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (cell, exp) in self.exps().into_iter().enumerate() {
+            match (cell, cell % 4) {
+                (0, _) => {}
+                (_, 0) if f.alternate() => writeln!(f)?,
+                (_, 0) => write!(f, " / ")?,
+                _ => write!(f, " ")?,
+            }
+            let width = if f.alternate() { 5 } else { 0 };
+            match exp {
+                0 => write!(f, "{:>width$}", ".")?,
+                _ => write!(f, "{:>width$}", 1u32 << exp)?,
+            }
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Board {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Board({:#018x}: {self})", self.0)
+    }
+}
+
+impl FromStr for Board {
+    type Err = Error;
+
+    /// Reads what `Display` writes: sixteen tiles, `0` or `.` for an empty cell; `/` and white space divide them.
+    fn from_str(text: &str) -> Result<Board> {
+        let mut exps = [0; 16];
+        let mut cells = 0;
+        for word in text.split(|c: char| c.is_whitespace() || c == '/').filter(|word| !word.is_empty()) {
+            let exp = match word {
+                "." | "0" => 0,
+                _ => match word.parse::<u32>() {
+                    Ok(tile) if tile.is_power_of_two() && (2..=32768).contains(&tile) => tile.trailing_zeros() as u8,
+                    _ => return Err(text_error("tile", "a power of two in 2..=32768, or .", word)),
+                },
+            };
+            if let Some(slot) = exps.get_mut(cells) {
+                *slot = exp;
+            }
+            cells += 1;
+        }
+        if cells != 16 {
+            return Err(text_error("board", "16 tiles", &cells.to_string()));
+        }
+        Board::from_exps(exps)
+    }
+}
+
+fn text_error(what: &'static str, expected: &str, found: &str) -> Error {
+    ErrorKind::Decode { location: Location::default(), what, expected: expected.into(), found: found.into() }.into()
+}
+
+impl From<u64> for Board {
+    fn from(board: u64) -> Board {
+        Board(board)
+    }
+}
+
+impl From<Board> for u64 {
+    fn from(board: Board) -> u64 {
+        board.0
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,102 @@
+//! The eight symmetries of the square, on boards and on moves.
+
+use super::{Board, Move};
+
+/// A symmetry of the square. Turns are clockwise.
+///
+/// [`Symmetry::apply`] moves the tiles and [`Symmetry::apply_to_move`] the direction, so that sliding and turning
+/// commute: `s.apply(board.slide(m)) == s.apply(board).slide(s.apply_to_move(m))`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Symmetry {
+    /// 0: as it is.
+    Identity = 0,
+    /// 1: a quarter turn.
+    Turn90 = 1,
+    /// 2: half a turn.
+    Turn180 = 2,
+    /// 3: three quarters of a turn.
+    Turn270 = 3,
+    /// 4: left and right swapped.
+    FlipColumns = 4,
+    /// 5: top and bottom swapped.
+    FlipRows = 5,
+    /// 6: mirrored in the main diagonal.
+    Transpose = 6,
+    /// 7: mirrored in the other diagonal.
+    AntiTranspose = 7,
+}
+
+impl Symmetry {
+    /// The eight symmetries in the order of their numbers.
+    pub const ALL: [Symmetry; 8] = [
+        Symmetry::Identity,
+        Symmetry::Turn90,
+        Symmetry::Turn180,
+        Symmetry::Turn270,
+        Symmetry::FlipColumns,
+        Symmetry::FlipRows,
+        Symmetry::Transpose,
+        Symmetry::AntiTranspose,
+    ];
+
+    /// The symmetry of that number, if there is one.
+    #[must_use]
+    pub const fn from_index(index: u8) -> Option<Symmetry> {
+        if index < 8 { Some(Symmetry::ALL[index as usize]) } else { None }
+    }
+
+    /// The board with its tiles moved.
+    #[must_use]
+    pub const fn apply(self, board: Board) -> Board {
+        match self {
+            Symmetry::Identity => board,
+            Symmetry::Turn90 => flip_columns(board.transpose()),
+            Symmetry::Turn180 => flip_rows(flip_columns(board)),
+            Symmetry::Turn270 => flip_rows(board.transpose()),
+            Symmetry::FlipColumns => flip_columns(board),
+            Symmetry::FlipRows => flip_rows(board),
+            Symmetry::Transpose => board.transpose(),
+            Symmetry::AntiTranspose => flip_rows(flip_columns(board.transpose())),
+        }
+    }
+
+    /// Where a direction points after the symmetry.
+    #[must_use]
+    pub const fn apply_to_move(self, direction: Move) -> Move {
+        use Move::{Down, Left, Right, Up};
+        let images = match self {
+            Symmetry::Identity => [Up, Down, Left, Right],
+            Symmetry::Turn90 => [Right, Left, Up, Down],
+            Symmetry::Turn180 => [Down, Up, Right, Left],
+            Symmetry::Turn270 => [Left, Right, Down, Up],
+            Symmetry::FlipColumns => [Up, Down, Right, Left],
+            Symmetry::FlipRows => [Down, Up, Left, Right],
+            Symmetry::Transpose => [Left, Right, Up, Down],
+            Symmetry::AntiTranspose => [Right, Left, Down, Up],
+        };
+        images[direction as usize]
+    }
+
+    /// The symmetry that undoes this one.
+    #[must_use]
+    pub const fn inverse(self) -> Symmetry {
+        match self {
+            Symmetry::Turn90 => Symmetry::Turn270,
+            Symmetry::Turn270 => Symmetry::Turn90,
+            itself => itself,
+        }
+    }
+}
+
+const fn flip_rows(board: Board) -> Board {
+    let x = board.0;
+    let x = x >> 32 | x << 32;
+    Board((x >> 16 & 0x0000_ffff_0000_ffff) | (x & 0x0000_ffff_0000_ffff) << 16)
+}
+
+const fn flip_columns(board: Board) -> Board {
+    let x = board.0;
+    let x = (x >> 8 & 0x00ff_00ff_00ff_00ff) | (x & 0x00ff_00ff_00ff_00ff) << 8;
+    Board((x >> 4 & 0x0f0f_0f0f_0f0f_0f0f) | (x & 0x0f0f_0f0f_0f0f_0f0f) << 4)
+}

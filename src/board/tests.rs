@@ -1,0 +1,176 @@
+use super::*;
+use proptest::prelude::*;
+
+/// The rules once more, over cells and without a table.
+mod naive {
+    use super::Move;
+
+    pub type Cells = [u8; 16];
+
+    /// The cells of a line in the order in which tiles arrive at the wall.
+    fn line(direction: Move, index: usize) -> [usize; 4] {
+        std::array::from_fn(|i| match direction {
+            Move::Up => i * 4 + index,
+            Move::Down => (3 - i) * 4 + index,
+            Move::Left => index * 4 + i,
+            Move::Right => index * 4 + 3 - i,
+        })
+    }
+
+    pub fn slide(cells: Cells, direction: Move) -> (Cells, u32) {
+        let mut out = [0; 16];
+        let mut reward = 0;
+        for index in 0..4 {
+            let line = line(direction, index);
+            let tiles: Vec<u8> = line.iter().map(|&cell| cells[cell]).filter(|&exp| exp > 0).collect();
+            let mut merged = Vec::new();
+            let mut i = 0;
+            while i < tiles.len() {
+                if i + 1 < tiles.len() && tiles[i] == tiles[i + 1] && tiles[i] < 15 {
+                    merged.push(tiles[i] + 1);
+                    reward += 1 << (tiles[i] + 1);
+                    i += 2;
+                } else {
+                    merged.push(tiles[i]);
+                    i += 1;
+                }
+            }
+            for (&cell, exp) in line.iter().zip(merged) {
+                out[cell] = exp;
+            }
+        }
+        (out, reward)
+    }
+}
+
+/// Boards with few and many empty cells, small and large tiles, and rows that merge.
+fn boards() -> impl Strategy<Value = Board> {
+    prop_oneof![
+        any::<u64>().prop_map(Board),
+        prop::array::uniform16(0u8..4).prop_map(|exps| Board::from_exps(exps).unwrap()),
+        prop::array::uniform16(prop_oneof![Just(0u8), Just(14), Just(15)])
+            .prop_map(|exps| Board::from_exps(exps).unwrap()),
+    ]
+}
+
+#[test]
+fn tables_agree_with_the_naive_rules_on_every_row() {
+    for row in 0..=u16::MAX {
+        for board in [Board(u64::from(row) << 48), Board(u64::from(row)).transpose()] {
+            for direction in Move::ALL {
+                let (slid, reward) = naive::slide(board.exps(), direction);
+                assert_eq!(board.slide(direction).exps(), slid, "{board:?} {direction:?}");
+                assert_eq!(board.reward(direction), reward, "{board:?} {direction:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn numbers_and_text_of_a_known_board() {
+    // The final board of a real game; engines wrote max_score 30672 for it.
+    let board = Board(0x1223_2334_1247_04ab);
+    assert_eq!(board.exps(), [1, 2, 2, 3, 2, 3, 3, 4, 1, 2, 4, 7, 0, 4, 10, 11]);
+    assert_eq!((board.max_exp(), board.highest_tile(), board.num_empty()), (11, 2048, 1));
+    assert_eq!(board.score(), 30672);
+    assert_eq!(board.to_string(), "2 4 4 8 / 4 8 8 16 / 2 4 16 128 / . 16 1024 2048");
+    assert_eq!(format!("{board:#}").lines().count(), 4);
+    assert_eq!(Board::default().highest_tile(), 0);
+}
+
+#[test]
+fn bad_text_is_refused() {
+    for (text, what) in [
+        ("2 2", "16 tiles"),
+        ("3 . . . / . . . . / . . . . / . . . .", "power of two"),
+        ("65536 . . . / . . . . / . . . . / . . . .", "power of two"),
+        ("1 . . . / . . . . / . . . . / . . . .", "power of two"),
+        (". . . . / . . . . / . . . . / . . . . / .", "16 tiles"),
+    ] {
+        let message = text.parse::<Board>().unwrap_err().to_string();
+        assert!(message.contains(what), "{text}: {message}");
+    }
+    assert!(Board::from_exps([16; 16]).is_err());
+}
+
+#[test]
+fn two_32768_tiles_never_merge() {
+    let board: Board = "32768 32768 . . / . . . . / . . . . / . . . .".parse().unwrap();
+    assert_eq!(board.slide(Move::Left), board);
+    assert_eq!(board.legal_moves(), Move::Down.bit() | Move::Right.bit());
+}
+
+#[test]
+fn symmetries_are_eight_and_undone_by_their_inverse() {
+    let board = Board(0x0123_4567_89ab_cdef);
+    let images: std::collections::HashSet<Board> = Symmetry::ALL.iter().map(|s| s.apply(board)).collect();
+    assert_eq!(images.len(), 8);
+    for symmetry in Symmetry::ALL {
+        assert_eq!(symmetry.inverse().apply(symmetry.apply(board)), board);
+        assert_eq!(Symmetry::from_index(symmetry as u8), Some(symmetry));
+    }
+    assert_eq!(Symmetry::from_index(8), None);
+    // A quarter turn clockwise brings the left column, from its foot up, to the top row.
+    assert_eq!(Symmetry::Turn90.apply(board).exps()[..4], [12, 8, 4, 0]);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(20_000))]
+
+    #[test]
+    fn slides_rewards_and_legality_agree_with_the_naive_rules(board in boards()) {
+        let mut mask = 0;
+        for direction in Move::ALL {
+            let (slid, reward) = naive::slide(board.exps(), direction);
+            prop_assert_eq!(board.slide(direction).exps(), slid);
+            prop_assert_eq!(board.slides()[direction as usize].exps(), slid);
+            prop_assert_eq!(board.reward(direction), reward);
+            mask |= if slid == board.exps() { 0 } else { direction.bit() };
+        }
+        prop_assert_eq!(board.legal_moves(), mask);
+        prop_assert_eq!(board.is_terminal(), mask == 0);
+    }
+
+    #[test]
+    fn numbers_agree_with_their_definition(board in boards()) {
+        let exps = board.exps();
+        prop_assert_eq!(Board::from_exps(exps).unwrap(), board);
+        prop_assert_eq!(board.max_exp(), *exps.iter().max().unwrap());
+        prop_assert_eq!(board.num_empty() as usize, exps.iter().filter(|&&exp| exp == 0).count());
+        prop_assert_eq!(board.tile_sum(), exps.iter().filter(|&&exp| exp > 0).map(|&exp| 1u32 << exp).sum::<u32>());
+        for cell in 0..16 {
+            prop_assert_eq!(board.exp(cell), Some(exps[usize::from(cell)]));
+        }
+        prop_assert_eq!(board.exp(16), None);
+        prop_assert_eq!(board.to_string().parse::<Board>().unwrap(), board);
+    }
+
+    #[test]
+    fn sliding_and_turning_commute(board in boards()) {
+        for symmetry in Symmetry::ALL {
+            let turned = board.transform(symmetry);
+            prop_assert_eq!(turned.canonical(), board.canonical());
+            for direction in Move::ALL {
+                let image = symmetry.apply_to_move(direction);
+                prop_assert_eq!(board.slide(direction).transform(symmetry), turned.slide(image));
+            }
+        }
+    }
+
+    #[test]
+    fn spawning_is_one_empty_cell_turned_into_a_2_or_a_4(board in boards(), next in boards(), cell in 0usize..16) {
+        let naive = |next: Board| {
+            let changed: Vec<usize> = (0..16).filter(|&i| board.exps()[i] != next.exps()[i]).collect();
+            matches!(changed[..], [i] if board.exps()[i] == 0 && matches!(next.exps()[i], 1 | 2))
+        };
+        let mut candidates = vec![next, board];
+        for exp in 0..16 {
+            let mut exps = board.exps();
+            exps[cell] = exp;
+            candidates.push(Board::from_exps(exps).unwrap());
+        }
+        for next in candidates {
+            prop_assert_eq!(board.spawns_into(next), naive(next), "{:?} {:?}", board, next);
+        }
+    }
+}

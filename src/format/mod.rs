@@ -1,0 +1,122 @@
+//! Run files ⇄ [`Run`]: one file per format, with its byte diagram on top.
+//!
+//! Entry points are [`read_run`], [`decode_run`] and [`encode_run`]. What decodes is known by its content, never by
+//! its name. Invariant: bytes that a tool of the field wrote come back unchanged when the run that they decode to is
+//! encoded in the same format.
+
+mod a2run2;
+mod a2t1;
+mod bytes;
+
+use crate::error::{Error, Result};
+use crate::run::Run;
+use std::fmt;
+use std::path::Path;
+use std::str::FromStr;
+
+/// A format that holds one run per file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum RunFormat {
+    /// A2T1, version 1: boards and moves, with a checksum.
+    A2t1,
+    /// a2run2, version 2: boards, moves and branches, without one.
+    A2run2,
+}
+
+impl RunFormat {
+    /// Every format, in the order in which they came.
+    pub const ALL: [RunFormat; 2] = [RunFormat::A2t1, RunFormat::A2run2];
+
+    /// `"a2t1"` or `"a2run2"`.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            RunFormat::A2t1 => "a2t1",
+            RunFormat::A2run2 => "a2run2",
+        }
+    }
+
+    /// The extension that the field's tools give such files: `"bin"` or `"a2run2"`.
+    #[must_use]
+    pub const fn extension(self) -> &'static str {
+        match self {
+            RunFormat::A2t1 => "bin",
+            RunFormat::A2run2 => "a2run2",
+        }
+    }
+}
+
+impl fmt::Display for RunFormat {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl FromStr for RunFormat {
+    type Err = Error;
+
+    fn from_str(name: &str) -> Result<RunFormat> {
+        RunFormat::ALL
+            .into_iter()
+            .find(|format| format.name() == name)
+            .ok_or_else(|| Error::argument("format", "a2t1 or a2run2", name))
+    }
+}
+
+/// Decodes one run, of either format, from the whole of its file's bytes.
+///
+/// # Errors
+/// [`ErrorKind::Decode`](crate::ErrorKind::Decode) and [`ErrorKind::Checksum`](crate::ErrorKind::Checksum), with the
+/// byte offset and, among the steps, the step.
+///
+/// # Examples
+/// ```
+/// use a2store::{Board, Move, Run, RunFormat, RunMeta};
+/// let mut steps = Run::builder(1);
+/// steps.push(Board(0x1100_0000_0000_0000), Move::Left, None);
+/// let run = steps.finish(RunMeta::default(), Board(0x2100_0000_0000_0000))?;
+///
+/// let bytes = a2store::encode_run(&run, RunFormat::A2t1)?;
+/// assert_eq!(a2store::decode_run(&bytes)?, (run, RunFormat::A2t1));
+/// # Ok::<(), a2store::Error>(())
+/// ```
+pub fn decode_run(bytes: &[u8]) -> Result<(Run, RunFormat)> {
+    if !bytes.starts_with(a2t1::MAGIC) {
+        return Ok((a2run2::decode(bytes)?, RunFormat::A2run2));
+    }
+    // a2run2 has no magic, and nothing stops one from beginning with that of A2T1: the checksum tells.
+    match a2t1::decode(bytes) {
+        Ok(run) => Ok((run, RunFormat::A2t1)),
+        Err(error) => match a2run2::decode(bytes) {
+            Ok(run) => Ok((run, RunFormat::A2run2)),
+            Err(_) => Err(error),
+        },
+    }
+}
+
+/// Encodes a run as the field's tools do.
+///
+/// A2T1 has no room for branches: they are left out.
+///
+/// # Errors
+/// [`ErrorKind::Argument`](crate::ErrorKind::Argument) when the engine's name exceeds the 65,535 bytes of A2T1.
+pub fn encode_run(run: &Run, format: RunFormat) -> Result<Vec<u8>> {
+    match format {
+        RunFormat::A2t1 => a2t1::encode(run),
+        RunFormat::A2run2 => Ok(a2run2::encode(run)),
+    }
+}
+
+/// Reads and decodes a run file.
+///
+/// # Errors
+/// As [`decode_run`], and [`ErrorKind::Io`](crate::ErrorKind::Io); each names the file.
+pub fn read_run(path: impl AsRef<Path>) -> Result<(Run, RunFormat)> {
+    let path = path.as_ref();
+    let bytes = std::fs::read(path).map_err(|source| Error::io(path, source))?;
+    decode_run(&bytes).map_err(|error| error.with_path(path))
+}
+
+#[cfg(test)]
+mod tests;

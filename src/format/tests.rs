@@ -1,0 +1,250 @@
+use super::*;
+use crate::board::{Board, Move};
+use crate::error::ErrorKind;
+use crate::run::{Branches, RunMeta};
+use proptest::prelude::*;
+
+/// a2run2 as its specification spells it, for the postcard crate to encode: the oracle of our codec.
+mod spec {
+    use serde::{Deserialize, Serialize};
+
+    #[derive(Serialize, Deserialize)]
+    pub struct RunV2 {
+        pub meta: Meta,
+        pub steps: Vec<StepV2>,
+        pub final_board: u64,
+    }
+
+    #[derive(Serialize, Deserialize)]
+    pub struct Meta {
+        pub steps: u32,
+        pub start_unix_s: u64,
+        pub elapsed_s: f32,
+        pub max_score: u64,
+        pub highest_tile: u32,
+        pub engine_str: Option<String>,
+    }
+
+    #[derive(Serialize, Deserialize)]
+    pub struct StepV2 {
+        pub pre_board: u64,
+        pub chosen: Move,
+        pub branches: Option<[BranchV2; 4]>,
+    }
+
+    #[derive(Serialize, Deserialize)]
+    pub enum Move {
+        Up,
+        Down,
+        Left,
+        Right,
+    }
+
+    #[derive(Serialize, Deserialize)]
+    pub enum BranchV2 {
+        Legal(f32),
+        Illegal,
+    }
+}
+
+fn to_spec(run: &Run) -> spec::RunV2 {
+    let meta = run.meta();
+    spec::RunV2 {
+        meta: spec::Meta {
+            steps: run.num_steps() as u32,
+            start_unix_s: meta.start_unix_s,
+            elapsed_s: meta.elapsed_s,
+            max_score: meta.max_score,
+            highest_tile: meta.highest_tile,
+            engine_str: meta.engine.clone(),
+        },
+        steps: (0..run.num_steps())
+            .map(|i| spec::StepV2 {
+                pre_board: run.boards()[i].0,
+                chosen: match run.moves()[i] {
+                    Move::Up => spec::Move::Up,
+                    Move::Down => spec::Move::Down,
+                    Move::Left => spec::Move::Left,
+                    Move::Right => spec::Move::Right,
+                },
+                branches: run.branches(i).map(|branches| {
+                    Move::ALL.map(|direction| match branches.legal & direction.bit() {
+                        0 => spec::BranchV2::Illegal,
+                        _ => spec::BranchV2::Legal(branches.values[direction as usize]),
+                    })
+                }),
+            })
+            .collect(),
+        final_board: run.final_board().0,
+    }
+}
+
+fn runs() -> impl Strategy<Value = Run> {
+    let branches = (prop::array::uniform4(any::<u32>().prop_map(f32::from_bits)), 0u8..16)
+        .prop_map(|(values, legal)| Branches { values, legal });
+    let step = (any::<u64>(), 0u8..4, prop::option::of(branches));
+    let meta = (any::<u64>(), any::<u32>(), any::<u64>(), any::<u32>(), prop::option::of(".{0,12}"));
+    (meta, prop::collection::vec(step, 0..40), any::<u64>()).prop_map(|(meta, steps, final_board)| {
+        let mut builder = Run::builder(steps.len());
+        for (board, chosen, branches) in steps {
+            builder.push(Board(board >> (chosen * 16)), Move::from_index(chosen).unwrap(), branches);
+        }
+        let (start_unix_s, elapsed_s, max_score, highest_tile, engine) = meta;
+        let elapsed_s = f32::from_bits(elapsed_s);
+        let elapsed_s = if elapsed_s.is_nan() { 0.5 } else { elapsed_s };
+        builder
+            .finish(RunMeta { start_unix_s, elapsed_s, max_score, highest_tile, engine }, Board(final_board))
+            .unwrap()
+    })
+}
+
+fn sample(num_steps: usize) -> Run {
+    let mut steps = Run::builder(num_steps);
+    for i in 0..num_steps {
+        let branches = Branches { values: [0.25, 0.5, 0.0, 0.75], legal: 0b1011 };
+        steps.push(Board(0x8000_0000_0000_0001 + i as u64), Move::ALL[i % 4], (i % 3 > 0).then_some(branches));
+    }
+    let meta = RunMeta { start_unix_s: 1, elapsed_s: 2.0, max_score: 3, highest_tile: 4, engine: Some("λ".into()) };
+    steps.finish(meta, Board(5)).unwrap()
+}
+
+#[track_caller]
+fn refused(bytes: &[u8], message: &str) {
+    let error = decode_run(bytes).unwrap_err().to_string();
+    assert!(error.contains(message), "{error}");
+}
+
+/// A2T1 bytes with a change, and a checksum that fits it.
+fn a2t1_with(change: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
+    let mut bytes = encode_run(&sample(3), RunFormat::A2t1).unwrap();
+    bytes.truncate(bytes.len() - 4);
+    change(&mut bytes);
+    let crc = crc32c::crc32c(&bytes);
+    bytes.extend_from_slice(&crc.to_le_bytes());
+    bytes
+}
+
+#[test]
+fn a2t1_says_what_is_wrong_and_where() {
+    let good = a2t1_with(|_| {});
+    assert!(decode_run(&good).is_ok());
+    refused(&a2t1_with(|bytes| bytes[4] = 2), "byte 4: version: expected 1, found 2");
+    refused(&a2t1_with(|bytes| bytes[5] = 1), "byte 5: endianness: expected 0 (little), found 1");
+    refused(&a2t1_with(|bytes| bytes[36] = 0xff), "byte 36: engine: expected UTF-8");
+    refused(&a2t1_with(|bytes| bytes[6] = 4), "byte 38: length of the file: expected 48 bytes for 4 steps");
+    refused(&a2t1_with(|bytes| bytes[6..10].fill(0xff)), "byte 38: length of the file: expected 38654705667 bytes");
+    refused(&a2t1_with(|bytes| bytes[34] = 0xff), "byte 36: engine: expected 255 bytes, found");
+    let last = good.len() - 5;
+    refused(&a2t1_with(|bytes| bytes[last] = 7), &format!("byte {last} (step 2): move: expected 0..=3, found 7"));
+
+    let mut flipped = good;
+    flipped[50] ^= 1;
+    let error = decode_run(&flipped).unwrap_err();
+    assert!(matches!(error.kind(), ErrorKind::Checksum { .. }), "{error}");
+    for len in 4..flipped.len() {
+        assert!(decode_run(&flipped[..len]).is_err(), "{len} bytes");
+    }
+}
+
+#[test]
+fn a2run2_says_what_is_wrong_and_where() {
+    // 1 step of 3 bytes: 0 meta.steps, 1 start, 2 elapsed, 6 score, 7 tile, 8 engine, 9 count, 10 step, 13 final.
+    let good = [1, 0, 0, 0, 0, 0, 0, 0, 0, 1, 17, 2, 0, 33];
+    assert!(decode_run(&good).is_ok());
+    let with = |offset: usize, byte: u8| {
+        let mut bytes = good;
+        bytes[offset] = byte;
+        bytes
+    };
+    refused(&with(8, 2), "byte 8: presence of engine: expected 0 or 1, found 2");
+    refused(&with(9, 2), "byte 9: number of steps: expected 1 as in meta.steps, found 2");
+    refused(&with(11, 4), "byte 11 (step 0): move: expected 0..=3, found 4");
+    refused(&with(12, 9), "byte 12 (step 0): presence of branches: expected 0 or 1, found 9");
+    refused(&[1, 0, 0, 0, 0, 0, 0, 0, 0, 1, 17, 2, 1, 5, 0], "byte 13 (step 0): branch: expected 0 (legal) or 1");
+    refused(&[&good[..], &[0]].concat(), "byte 14: end of the run: expected the end of the file, found 1 more bytes");
+    refused(&[0xff; 10], "byte 0: meta.steps: expected a varint of at most 32 bits, found a longer one");
+    refused(&[0xff, 0xff, 0xff, 0xff, 0x7f], "byte 0: meta.steps: expected a varint of at most 32 bits");
+    refused(&[0xff, 0xff], "byte 0: meta.steps: expected a varint, found 2 bytes before the end");
+    refused(&[1, 0, 0, 0, 0, 0, 0, 0, 1, 200, 1], "byte 9: length of engine: expected at most 0 bytes before the end");
+    let huge = [0xff, 0xff, 0xff, 0xff, 0x0f, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 0x0f, 0, 0, 0, 0];
+    refused(&huge, "byte 13: number of steps: expected at most 1 in the bytes before the end");
+    refused(b"", "byte 0: meta.steps: expected a varint, found 0 bytes before the end");
+    for len in 0..good.len() {
+        assert!(decode_run(&good[..len]).is_err(), "{len} bytes");
+    }
+}
+
+#[test]
+fn an_a2run2_file_may_begin_with_the_magic_of_a2t1() {
+    // 0x41 = 65 steps, start 0x32, elapsed from the bytes "T1" and two more.
+    let mut steps = Run::builder(65);
+    for _ in 0..65 {
+        steps.push(Board(1), Move::Up, None);
+    }
+    let elapsed_s = f32::from_le_bytes([b'T', b'1', 0, 0]);
+    let run = steps.finish(RunMeta { start_unix_s: 0x32, elapsed_s, ..RunMeta::default() }, Board(1)).unwrap();
+    let bytes = encode_run(&run, RunFormat::A2run2).unwrap();
+    assert!(bytes.starts_with(b"A2T1"));
+    assert_eq!(decode_run(&bytes).unwrap(), (run, RunFormat::A2run2));
+}
+
+#[test]
+fn a2t1_keeps_all_but_the_branches() {
+    let run = sample(50);
+    let bytes = encode_run(&run, RunFormat::A2t1).unwrap();
+    let (back, format) = decode_run(&bytes).unwrap();
+    assert_eq!(format, RunFormat::A2t1);
+    assert_eq!((back.boards(), back.moves()), (run.boards(), run.moves()));
+    assert_eq!((back.meta(), back.final_board()), (run.meta(), run.final_board()));
+    assert!(back.has_evs().iter().all(|&has| !has));
+    assert_eq!(encode_run(&back, RunFormat::A2t1).unwrap(), bytes);
+}
+
+#[test]
+fn an_engine_too_long_for_a2t1_is_refused() {
+    let meta = RunMeta { engine: Some("x".repeat(65_536)), ..RunMeta::default() };
+    let run = Run::builder(0).finish(meta, Board(0)).unwrap();
+    assert!(encode_run(&run, RunFormat::A2t1).unwrap_err().to_string().contains("at most 65535 bytes"));
+    let bytes = encode_run(&run, RunFormat::A2run2).unwrap();
+    assert_eq!(decode_run(&bytes).unwrap().0, run);
+}
+
+proptest! {
+    #[test]
+    fn a2run2_agrees_with_postcard(run in runs()) {
+        let bytes = encode_run(&run, RunFormat::A2run2).unwrap();
+        prop_assert_eq!(&bytes, &postcard::to_allocvec(&to_spec(&run)).unwrap());
+        let (back, _) = decode_run(&bytes).unwrap();
+        prop_assert_eq!(back, run);
+    }
+
+    #[test]
+    fn what_decodes_from_damaged_bytes_is_what_postcard_reads(
+        run in runs(),
+        changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..4),
+    ) {
+        let mut bytes = encode_run(&run, RunFormat::A2run2).unwrap();
+        for (index, byte) in changes {
+            let at = index.index(bytes.len());
+            bytes[at] = byte;
+        }
+        let ours = a2run2::decode(&bytes);
+        let theirs = postcard::take_from_bytes::<spec::RunV2>(&bytes)
+            .ok()
+            .filter(|(run, rest)| rest.is_empty() && run.meta.steps as usize == run.steps.len());
+        match (ours, theirs) {
+            (Ok(ours), Some((theirs, _))) => {
+                let (ours, theirs) = (to_spec(&ours), theirs);
+                prop_assert_eq!(postcard::to_allocvec(&ours).unwrap(), postcard::to_allocvec(&theirs).unwrap());
+            }
+            (Err(_), None) => {}
+            (ours, theirs) => prop_assert!(false, "we: {:?}, postcard: {}", ours.map(|_| ()), theirs.is_some()),
+        }
+    }
+
+    #[test]
+    fn any_bytes_decode_or_fail(bytes in prop::collection::vec(any::<u8>(), 0..400), magic in any::<bool>()) {
+        let bytes = if magic { [b"A2T1\x01\x00", &bytes[..]].concat() } else { bytes };
+        let _ = decode_run(&bytes);
+    }
+}
