@@ -1,6 +1,10 @@
 mod error;
+mod progress;
 mod board;
 mod step;
 mod run;
 mod format;
-pub use error::*; pub use board::*; pub use run::*; pub use step::*; pub use format::*;
+mod archive;
+mod query;
+mod selfplay;
+pub use selfplay::*; pub use query::*; pub use error::*; pub use board::*; pub use run::*; pub use step::*; pub use format::*; pub use progress::*; pub use archive::*;

@@ -1,0 +1,69 @@
+//! Making a file appear under its name: whole and durable, or not at all, and never in place of another.
+//!
+//! A file is written under a staging name that begins with a dot and ends in `.tmp`, which no glob for `*.parquet` or
+//! `*.json` picks up. It is synced, then renamed without replacing, then its folder is synced.
+
+use crate::error::{Error, Result};
+use std::fs::File;
+use std::io::{self, Write};
+use std::path::Path;
+use tempfile::NamedTempFile;
+
+/// A file that is being written and that nobody sees yet. Dropped unpublished, it vanishes.
+pub(super) struct Staged {
+    file: NamedTempFile,
+}
+
+/// What became of a [`Staged`] file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Published {
+    /// It stands under its name.
+    New,
+    /// Another file already stood there, and still does.
+    Taken,
+}
+
+impl Staged {
+    /// Begins a file that is to stand in `folder`.
+    pub(super) fn new(folder: &Path) -> Result<Staged> {
+        let mut builder = tempfile::Builder::new();
+        let builder = builder.prefix(".staged-").suffix(".tmp");
+        // Data files are for every reader, not, as temporary files are by default, for their owner alone.
+        #[cfg(unix)]
+        let builder = builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
+        let file = builder.tempfile_in(folder).map_err(|source| Error::io(folder, source))?;
+        Ok(Staged { file })
+    }
+
+    /// Makes the file durable and gives it its name, in the folder it was begun in, unless that name is taken.
+    pub(super) fn publish(self, name: &Path) -> Result<Published> {
+        self.file.as_file().sync_all().map_err(|source| Error::io(self.file.path(), source))?;
+        match self.file.persist_noclobber(name) {
+            Ok(_) => {}
+            Err(error) if error.error.kind() == io::ErrorKind::AlreadyExists => return Ok(Published::Taken),
+            Err(error) => return Err(Error::io(name, error.error)),
+        }
+        if let Some(folder) = name.parent() {
+            sync_folder(folder)?;
+        }
+        Ok(Published::New)
+    }
+}
+
+impl Write for Staged {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.file.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
+}
+
+/// Makes the names in a folder durable.
+fn sync_folder(folder: &Path) -> Result<()> {
+    if cfg!(unix) {
+        File::open(folder).and_then(|folder| folder.sync_all()).map_err(|source| Error::io(folder, source))?;
+    }
+    Ok(())
+}

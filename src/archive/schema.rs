@@ -1,0 +1,329 @@
+//! The columns of `runs` and `steps`: what every reader of the Parquet files meets.
+//!
+//! `steps` repeats what filters need of the run (`max_score`, `highest_tile`, `num_steps`, `engine`), so that no tool
+//! has to join; run-length and dictionary encoding make the repetition free.
+
+use super::TableName;
+use crate::board::Board;
+use crate::error::{Error, Result};
+use crate::format::RunFormat;
+use crate::run::Run;
+use arrow::array::{
+    ArrayRef, BinaryBuilder, BooleanArray, DictionaryArray, FixedSizeBinaryBuilder, Float32Array, Int32Array,
+    RecordBatch, StringArray, StringDictionaryBuilder, TimestampMillisecondArray, UInt8Array, UInt32Array, UInt64Array,
+};
+use arrow::buffer::{NullBuffer, ScalarBuffer};
+use arrow::datatypes::{DataType, Field, Int32Type, Schema, SchemaRef, TimeUnit};
+use serde::{Deserialize, Serialize};
+use std::sync::{Arc, LazyLock};
+
+/// The version of the schema below and of the commit log. Readers refuse a newer one.
+pub(super) const SCHEMA_VERSION: u32 = 1;
+
+/// The tiles from which a step counts as of the middle and of the late game, by the largest tile on its board.
+///
+/// ```
+/// use a2store::{Phase, Phases};
+/// let phases = Phases::default();
+/// assert_eq!((phases.mid, phases.late), (1024, 4096));
+/// assert_eq!(phases.of_max_exp(10), Phase::Mid);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Phases {
+    /// The smallest tile of `mid`; below it is `early`.
+    pub mid: u32,
+    /// The smallest tile of `late`.
+    pub late: u32,
+}
+
+/// The part of a game that a step belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Phase {
+    /// Below the threshold of [`Phases::mid`].
+    Early,
+    /// From [`Phases::mid`] on.
+    Mid,
+    /// From [`Phases::late`] on.
+    Late,
+}
+
+impl Default for Phases {
+    fn default() -> Self {
+        Phases { mid: 1024, late: 4096 }
+    }
+}
+
+impl Phases {
+    /// The phase of a board whose largest exponent is `max_exp`.
+    #[must_use]
+    pub fn of_max_exp(self, max_exp: u8) -> Phase {
+        let tile = 1u32 << max_exp;
+        if tile >= self.late {
+            Phase::Late
+        } else if tile >= self.mid {
+            Phase::Mid
+        } else {
+            Phase::Early
+        }
+    }
+
+    pub(super) fn check(self) -> Result<()> {
+        let is_tile = |tile: u32| tile.is_power_of_two() && (2..=32768).contains(&tile);
+        if !is_tile(self.mid) || !is_tile(self.late) || self.mid >= self.late {
+            let found = format!("mid {}, late {}", self.mid, self.late);
+            return Err(Error::argument("phases", "tiles (2, 4, …, 32768) with mid below late", found));
+        }
+        Ok(())
+    }
+}
+
+impl Phase {
+    /// The phases in order.
+    pub const ALL: [Phase; 3] = [Phase::Early, Phase::Mid, Phase::Late];
+
+    /// `"early"`, `"mid"` or `"late"`.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        ["early", "mid", "late"][self as usize]
+    }
+}
+
+/// A run on its way into the archive, with what the archive says of it beside its content.
+pub(super) struct IngestedRun {
+    pub(super) run_id: u32,
+    pub(super) run: Run,
+    pub(super) info: RunInfo,
+}
+
+/// What `runs` has beside a run's content.
+pub(super) struct RunInfo {
+    pub(super) digest: [u8; 32],
+    pub(super) format: RunFormat,
+    pub(super) source: String,
+    pub(super) verified: bool,
+    /// The file itself, when encoding the run would not give it back.
+    pub(super) original: Option<Vec<u8>>,
+}
+
+/// A row of `runs`: what remains of a run once its steps are written.
+pub(super) struct RunRow {
+    run_id: u32,
+    info: RunInfo,
+    meta: crate::run::RunMeta,
+    num_steps: u32,
+    final_board: Board,
+}
+
+impl From<IngestedRun> for RunRow {
+    fn from(ingested: IngestedRun) -> RunRow {
+        let IngestedRun { run_id, run, info } = ingested;
+        RunRow {
+            run_id,
+            info,
+            meta: run.meta().clone(),
+            num_steps: run.num_steps() as u32,
+            final_board: run.final_board(),
+        }
+    }
+}
+
+/// The schema of a table, as its Parquet files carry it.
+pub(crate) fn table_schema(table: TableName) -> SchemaRef {
+    static RUNS: LazyLock<SchemaRef> = LazyLock::new(|| Schema::new(run_fields()).into());
+    static STEPS: LazyLock<SchemaRef> = LazyLock::new(|| Schema::new(step_fields()).into());
+    match table {
+        TableName::Runs => Arc::clone(&RUNS),
+        TableName::Steps => Arc::clone(&STEPS),
+    }
+}
+
+fn text_dictionary() -> DataType {
+    DataType::Dictionary(Box::new(DataType::Int32), Box::new(DataType::Utf8))
+}
+
+fn timestamp() -> DataType {
+    DataType::Timestamp(TimeUnit::Millisecond, Some("UTC".into()))
+}
+
+fn run_fields() -> Vec<Field> {
+    vec![
+        Field::new("run_id", DataType::UInt32, false),
+        Field::new("digest", DataType::FixedSizeBinary(32), false),
+        Field::new("format", text_dictionary(), false),
+        Field::new("source", DataType::Utf8, false),
+        Field::new("engine", text_dictionary(), true),
+        Field::new("start_time", timestamp(), true),
+        Field::new("elapsed_s", DataType::Float32, false),
+        Field::new("num_steps", DataType::UInt32, false),
+        Field::new("max_score", DataType::UInt64, false),
+        Field::new("highest_tile", DataType::UInt32, false),
+        Field::new("final_board", DataType::UInt64, false),
+        Field::new("seed", DataType::UInt64, true),
+        Field::new("session", DataType::Utf8, true),
+        Field::new("verified", DataType::Boolean, false),
+        Field::new("ingested_at", timestamp(), false),
+        Field::new("original", DataType::Binary, true),
+    ]
+}
+
+fn step_fields() -> Vec<Field> {
+    vec![
+        Field::new("run_id", DataType::UInt32, false),
+        Field::new("step_index", DataType::UInt32, false),
+        Field::new("board", DataType::UInt64, false),
+        Field::new("move", DataType::UInt8, false),
+        Field::new("ev_legal", DataType::UInt8, false),
+        Field::new("ev_up", DataType::Float32, true),
+        Field::new("ev_down", DataType::Float32, true),
+        Field::new("ev_left", DataType::Float32, true),
+        Field::new("ev_right", DataType::Float32, true),
+        Field::new("has_evs", DataType::Boolean, false),
+        Field::new("max_exp", DataType::UInt8, false),
+        Field::new("phase", text_dictionary(), false),
+        Field::new("max_score", DataType::UInt64, false),
+        Field::new("highest_tile", DataType::UInt32, false),
+        Field::new("num_steps", DataType::UInt32, false),
+        Field::new("engine", text_dictionary(), true),
+    ]
+}
+
+/// Whether the columns of `runs` can hold this start time: they keep milliseconds in 63 bits.
+pub(super) fn start_time_fits(start_unix_s: u64) -> bool {
+    start_millis(start_unix_s).is_some() || start_unix_s == 0
+}
+
+fn start_millis(start_unix_s: u64) -> Option<i64> {
+    i64::try_from(start_unix_s).ok()?.checked_mul(1000).filter(|&millis| millis != 0)
+}
+
+/// Rows of `runs`.
+pub(super) fn runs_batch(rows: &[RunRow], ingested_at_ms: i64) -> Result<RecordBatch> {
+    let mut digest = FixedSizeBinaryBuilder::with_capacity(rows.len(), 32);
+    let mut format = StringDictionaryBuilder::<Int32Type>::new();
+    let mut engine = StringDictionaryBuilder::<Int32Type>::new();
+    let mut original = BinaryBuilder::new();
+    for row in rows {
+        digest.append_value(row.info.digest).map_err(arrow_error)?;
+        format.append_value(row.info.format.name());
+        engine.append_option(row.meta.engine.as_deref());
+        original.append_option(row.info.original.as_deref());
+    }
+    fn column<T, A: FromIterator<T>>(rows: &[RunRow], value: impl Fn(&RunRow) -> T) -> A {
+        rows.iter().map(value).collect()
+    }
+    let start_time: TimestampMillisecondArray = column(rows, |row| start_millis(row.meta.start_unix_s));
+    let elapsed_s: Vec<f32> = column(rows, |row| row.meta.elapsed_s);
+    let run_id: Vec<u32> = column(rows, |row| row.run_id);
+    let num_steps: Vec<u32> = column(rows, |row| row.num_steps);
+    let max_score: Vec<u64> = column(rows, |row| row.meta.max_score);
+    let highest_tile: Vec<u32> = column(rows, |row| row.meta.highest_tile);
+    let final_board: Vec<u64> = column(rows, |row| row.final_board.0);
+    let source: Vec<&str> = rows.iter().map(|row| row.info.source.as_str()).collect();
+    let verified: Vec<bool> = column(rows, |row| row.info.verified);
+    let columns: Vec<ArrayRef> = vec![
+        Arc::new(UInt32Array::from(run_id)),
+        Arc::new(digest.finish()),
+        Arc::new(format.finish()),
+        Arc::new(StringArray::from(source)),
+        Arc::new(engine.finish()),
+        Arc::new(start_time.with_timezone("UTC")),
+        Arc::new(Float32Array::from(elapsed_s)),
+        Arc::new(UInt32Array::from(num_steps)),
+        Arc::new(UInt64Array::from(max_score)),
+        Arc::new(UInt32Array::from(highest_tile)),
+        Arc::new(UInt64Array::from(final_board)),
+        Arc::new(UInt64Array::new_null(rows.len())),
+        Arc::new(StringArray::new_null(rows.len())),
+        Arc::new(BooleanArray::from(verified)),
+        Arc::new(TimestampMillisecondArray::from(vec![ingested_at_ms; rows.len()]).with_timezone("UTC")),
+        Arc::new(original.finish()),
+    ];
+    RecordBatch::try_new(table_schema(TableName::Runs), columns).map_err(arrow_error)
+}
+
+/// The steps of runs, in order.
+pub(super) fn steps_batch(runs: &[IngestedRun], phases: Phases) -> Result<RecordBatch> {
+    let num_rows = runs.iter().map(|ingested| ingested.run.num_steps()).sum();
+    let boards: Vec<u64> = steps(runs, num_rows, |run| run.boards().iter().map(|board| board.0));
+    let max_exp: Vec<u8> = boards.iter().map(|&board| Board(board).max_exp()).collect();
+    let phase_of: [i32; 16] = std::array::from_fn(|exp| phases.of_max_exp(exp as u8) as i32);
+    let phase: Vec<i32> = max_exp.iter().map(|&exp| phase_of[usize::from(exp & 15)]).collect();
+    let has_evs: Vec<bool> = steps(runs, num_rows, |run| run.has_evs().iter().copied());
+    let legal: Vec<u8> = steps(runs, num_rows, |run| run.ev_legal().iter().copied());
+    let ev = |branch: usize| -> ArrayRef {
+        let values: Vec<f32> = steps(runs, num_rows, |run| run.ev_values().iter().map(move |values| values[branch]));
+        let valid: NullBuffer =
+            has_evs.iter().zip(&legal).map(|(&has, &legal)| has && legal >> branch & 1 == 1).collect();
+        Arc::new(Float32Array::new(ScalarBuffer::from(values), Some(valid)))
+    };
+    let of_run = |value: fn(&IngestedRun) -> u32| -> ArrayRef {
+        Arc::new(UInt32Array::from(repeated(runs, num_rows, value)))
+    };
+    let columns: Vec<ArrayRef> = vec![
+        of_run(|ingested| ingested.run_id),
+        Arc::new(UInt32Array::from(steps(runs, num_rows, |run| 0..run.num_steps() as u32))),
+        Arc::new(UInt64Array::from(boards)),
+        Arc::new(UInt8Array::from(steps(runs, num_rows, |run| run.moves().iter().map(|&chosen| chosen as u8)))),
+        Arc::new(UInt8Array::from(legal.clone())),
+        ev(0),
+        ev(1),
+        ev(2),
+        ev(3),
+        Arc::new(BooleanArray::from(has_evs.clone())),
+        Arc::new(UInt8Array::from(max_exp)),
+        Arc::new(phases_array(phase)?),
+        Arc::new(UInt64Array::from(repeated(runs, num_rows, |ingested| ingested.run.meta().max_score))),
+        of_run(|ingested| ingested.run.meta().highest_tile),
+        of_run(|ingested| ingested.run.num_steps() as u32),
+        Arc::new(engines_array(runs, num_rows)?),
+    ];
+    RecordBatch::try_new(table_schema(TableName::Steps), columns).map_err(arrow_error)
+}
+
+/// A column of steps, run after run.
+fn steps<'a, T, I: Iterator<Item = T>>(
+    runs: &'a [IngestedRun],
+    num_rows: usize,
+    values: impl Fn(&'a Run) -> I,
+) -> Vec<T> {
+    let mut column = Vec::with_capacity(num_rows);
+    for ingested in runs {
+        column.extend(values(&ingested.run));
+    }
+    column
+}
+
+/// A column that repeats a run's value for each of its steps.
+fn repeated<T: Clone>(runs: &[IngestedRun], num_rows: usize, value: impl Fn(&IngestedRun) -> T) -> Vec<T> {
+    let mut column = Vec::with_capacity(num_rows);
+    for ingested in runs {
+        column.resize(column.len() + ingested.run.num_steps(), value(ingested));
+    }
+    column
+}
+
+fn phases_array(keys: Vec<i32>) -> Result<DictionaryArray<Int32Type>> {
+    let names = StringArray::from(Phase::ALL.map(Phase::name).to_vec());
+    DictionaryArray::try_new(Int32Array::from(keys), Arc::new(names)).map_err(arrow_error)
+}
+
+fn engines_array(runs: &[IngestedRun], num_rows: usize) -> Result<DictionaryArray<Int32Type>> {
+    let mut names: Vec<&str> = Vec::new();
+    let mut keys: Vec<Option<i32>> = Vec::with_capacity(num_rows);
+    for ingested in runs {
+        let key = ingested.run.meta().engine.as_deref().map(|engine| {
+            let index = names.iter().position(|&name| name == engine).unwrap_or_else(|| {
+                names.push(engine);
+                names.len() - 1
+            });
+            index as i32
+        });
+        keys.resize(keys.len() + ingested.run.num_steps(), key);
+    }
+    DictionaryArray::try_new(Int32Array::from(keys), Arc::new(StringArray::from(names))).map_err(arrow_error)
+}
+
+/// The arrays are built to fit, so this is for what cannot be foreseen, such as more text than Arrow's offsets hold.
+pub(super) fn arrow_error(error: arrow::error::ArrowError) -> Error {
+    Error::from(std::io::Error::other(error))
+}

@@ -1,0 +1,219 @@
+//! SQL → a stream of record batches, over the tables `runs` and `steps` of an archive at one version.
+//!
+//! Entry point is [`Archive::sql`]. A query is planned when it is made, so that its mistakes show at once, and runs when
+//! its result is asked for, as often as it is asked for.
+//!
+//! Invariant: a query whose rows are rows of `steps` (any filter, any expression, no grouping or join) delivers them in
+//! the order of `(run_id, step_index)`, on any number of threads, without sorting.
+//!
+//! | file | owns |
+//! | --- | --- |
+//! | `catalog.rs` | what a statement can see: two tables, one object store |
+//! | `order.rs` | which plans keep the natural order, and making the others' order definite |
+//! | `stream.rs` | running a plan: partitions in order, bounded, cancelled by dropping |
+
+mod catalog;
+mod order;
+mod stream;
+
+pub use datafusion::common::ParamValues;
+pub use datafusion::scalar::ScalarValue;
+pub use stream::QueryStream;
+
+pub(crate) use order::Execution;
+pub(crate) use stream::{block_on, runtime};
+
+use crate::archive::Archive;
+use crate::error::{Error, Result};
+use crate::step::STEP_SIZE;
+use arrow::array::AsArray;
+use arrow::datatypes::{Int64Type, SchemaRef};
+use datafusion::common::DataFusionError;
+use datafusion::logical_expr::{LogicalPlan, LogicalPlanBuilder};
+use datafusion::physical_plan::display::DisplayableExecutionPlan;
+use datafusion::prelude::{SQLOptions, SessionContext};
+use std::collections::BTreeSet;
+use std::fmt;
+use std::sync::Arc;
+
+/// A planned query over one version of an archive. Cheap to clone; nothing runs until its result is asked for.
+///
+/// ```
+/// # let folder = tempfile::tempdir()?;
+/// # let mut archive = a2store::Archive::create(folder.path().join("games.a2"), Default::default())?;
+/// # let runs = folder.path().join("runs");
+/// # a2store::simulate(&runs, &a2store::SimulateOptions { runs: 3, ..Default::default() }, &())?;
+/// # archive.ingest([&runs], &Default::default(), &())?;
+/// let query = archive.sql(
+///     "SELECT board, move FROM steps WHERE max_score >= $min",
+///     vec![("min", a2store::ScalarValue::from(1_000_u64))],
+/// )?;
+/// for batch in query.stream()? {
+///     println!("{} steps", batch?.num_rows());
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone)]
+pub struct Query {
+    archive: Archive,
+    context: SessionContext,
+    plan: LogicalPlan,
+    fingerprint: blake3::Hash,
+}
+
+impl Archive {
+    /// Plans a query over `runs` and `steps`.
+    ///
+    /// Parameters stand in the text as `$1, $2, …` or as `$name`, and are bound as values, never pasted.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Query`](crate::ErrorKind::Query) for text that is not one SELECT, WITH, VALUES or EXPLAIN over these
+    /// tables, and for parameters that do not match it.
+    pub fn sql(&self, text: &str, params: impl Into<ParamValues>) -> Result<Query> {
+        let context = catalog::context(self)?;
+        let (text_owned, session) = (text.to_owned(), context.state());
+        let plan = block_on(async move {
+            let plan = session.create_logical_plan(&text_owned).await.map_err(query_error)?;
+            let read_only = SQLOptions::new().with_allow_ddl(false).with_allow_dml(false).with_allow_statements(false);
+            read_only.verify_plan(&plan).map_err(query_error)?;
+            Ok(plan)
+        })?;
+        let params = params.into();
+        let fingerprint = fingerprint(self, text, &params);
+        let plan = bind(plan, params)?;
+        Ok(Query { archive: self.clone(), context, plan, fingerprint })
+    }
+}
+
+impl Query {
+    /// The columns of the result.
+    #[must_use]
+    pub fn schema(&self) -> SchemaRef {
+        Arc::clone(self.plan.schema().inner())
+    }
+
+    /// The archive that it reads, at the version that it reads.
+    #[must_use]
+    pub fn archive(&self) -> &Archive {
+        &self.archive
+    }
+
+    /// Runs the query. Batches arrive as they are made; dropping the stream stops the work.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Query`](crate::ErrorKind::Query), here or from the stream.
+    pub fn stream(&self) -> Result<QueryStream> {
+        Ok(QueryStream::new(self.schema(), self.execution(false)?))
+    }
+
+    /// The number of rows of the result, counted without making them where the plan allows it.
+    ///
+    /// # Errors
+    /// As [`stream`](Query::stream).
+    pub fn count(&self) -> Result<u64> {
+        let count = datafusion::functions_aggregate::expr_fn::count(datafusion::logical_expr::lit(1_i64));
+        let plan = LogicalPlanBuilder::from(self.plan.clone())
+            .aggregate(Vec::<datafusion::logical_expr::Expr>::new(), [count])
+            .and_then(LogicalPlanBuilder::build)
+            .map_err(query_error)?;
+        let count = Query { plan, ..self.clone() };
+        let mut total = 0;
+        for batch in count.stream()? {
+            let batch = batch?;
+            let counts = batch.column(0).as_primitive_opt::<Int64Type>();
+            total += counts.map_or(0, |counts| counts.values().iter().sum::<i64>());
+        }
+        Ok(total.unsigned_abs())
+    }
+
+    /// The plan as text: which files and columns are read, and which filters run inside the Parquet reader
+    /// (`predicate`) or skip row groups and pages by their statistics (`pruning_predicate`).
+    ///
+    /// With `analyze`, runs the query and adds what each part did and how long it took.
+    ///
+    /// # Errors
+    /// As [`stream`](Query::stream).
+    pub fn explain(&self, analyze: bool) -> Result<String> {
+        let execution = self.execution(false)?;
+        let plan = Arc::clone(execution.plan());
+        if analyze {
+            for batch in QueryStream::new(self.schema(), execution) {
+                batch?;
+            }
+            return Ok(DisplayableExecutionPlan::with_metrics(plan.as_ref()).indent(false).to_string());
+        }
+        Ok(DisplayableExecutionPlan::new(plan.as_ref()).indent(false).to_string())
+    }
+
+    /// How to run the query; with `definite`, so that equal archives and queries give equal rows in equal order.
+    pub(crate) fn execution(&self, definite: bool) -> Result<Execution> {
+        let (plan, context) = (self.plan.clone(), self.context.clone());
+        block_on(async move { order::plan(&context, plan, definite).await })
+    }
+
+    /// Names archive, version, text and parameters.
+    pub(crate) fn fingerprint(&self) -> &blake3::Hash {
+        &self.fingerprint
+    }
+}
+
+impl fmt::Debug for Query {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Query").field("archive", &self.archive).field("schema", &self.plan.schema().inner()).finish()
+    }
+}
+
+/// Puts the parameters in, all of them and no others.
+fn bind(plan: LogicalPlan, params: ParamValues) -> Result<LogicalPlan> {
+    let expected: BTreeSet<String> = plan.get_parameter_names().map_err(query_error)?.into_iter().collect();
+    let given: BTreeSet<String> = match &params {
+        ParamValues::List(values) => (1..=values.len()).map(|i| format!("${i}")).collect(),
+        ParamValues::Map(values) => values.keys().map(|name| format!("${name}")).collect(),
+    };
+    let list = |names: Vec<&String>| names.into_iter().map(String::as_str).collect::<Vec<_>>().join(", ");
+    let missing: Vec<&String> = expected.difference(&given).collect();
+    if !missing.is_empty() {
+        return Err(Error::query(format!("no value for the parameters {}", list(missing))));
+    }
+    let unknown: Vec<&String> = given.difference(&expected).collect();
+    if !unknown.is_empty() {
+        return Err(Error::query(format!("the query has no parameters {}", list(unknown))));
+    }
+    if expected.is_empty() {
+        return Ok(plan);
+    }
+    plan.with_param_values(params).map_err(query_error)
+}
+
+/// What a table made from the query is bound to.
+fn fingerprint(archive: &Archive, text: &str, params: &ParamValues) -> blake3::Hash {
+    let mut values: Vec<String> = match params {
+        ParamValues::List(values) => values.iter().map(|value| format!("{:?}", value.value)).collect(),
+        ParamValues::Map(values) => values.iter().map(|(name, value)| format!("{name}={:?}", value.value)).collect(),
+    };
+    if let ParamValues::Map(_) = params {
+        values.sort();
+    }
+    let mut hasher = blake3::Hasher::new();
+    let parts = [archive.id(), &archive.version().to_string(), text, &STEP_SIZE.to_string()];
+    for part in parts.into_iter().chain(values.iter().map(String::as_str)) {
+        hasher.update(&(part.len() as u64).to_le_bytes());
+        hasher.update(part.as_bytes());
+    }
+    hasher.finalize()
+}
+
+/// What DataFusion says, without the layers it wraps around it.
+pub(crate) fn query_error(error: DataFusionError) -> Error {
+    let message = match error.find_root() {
+        DataFusionError::SQL(error, _) => error.to_string(),
+        DataFusionError::Plan(message) | DataFusionError::Execution(message) => message.clone(),
+        DataFusionError::SchemaError(error, _) => error.to_string(),
+        other => other.strip_backtrace(),
+    };
+    // A backtrace and hints to DataFusion's own developers come after the first line.
+    Error::query(message.lines().next().unwrap_or_default().trim().to_owned())
+}
+
+#[cfg(test)]
+mod tests;

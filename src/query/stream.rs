@@ -1,0 +1,193 @@
+//! Running a plan: partitions in order, several ahead, each bounded; dropping the stream stops them.
+
+use super::order::Execution;
+use super::query_error;
+use crate::error::{Error, Result};
+use arrow::array::{RecordBatch, RecordBatchReader};
+use arrow::datatypes::SchemaRef;
+use arrow::error::ArrowError;
+use datafusion::common::DataFusionError;
+use datafusion::execution::TaskContext;
+use datafusion::physical_plan::{ExecutionPlan, execute_stream};
+use futures::StreamExt;
+use std::collections::VecDeque;
+use std::fmt;
+use std::future::Future;
+use std::sync::{Arc, LazyLock};
+use tokio::runtime::Runtime;
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+
+/// The threads that queries run on, one per core, shared by all of the process.
+pub(crate) fn runtime() -> &'static Runtime {
+    static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| {
+        let mut builder = tokio::runtime::Builder::new_multi_thread();
+        // Without threads nothing here can work, and no caller could do better than end.
+        #[allow(clippy::expect_used)]
+        builder.thread_name("a2store-query").enable_time().build().expect("the system has threads")
+    });
+    &RUNTIME
+}
+
+/// Waits for a future that runs on [`runtime`]'s threads; unlike Tokio's own, it may be called from anywhere.
+pub(crate) fn block_on<T: Send + 'static>(future: impl Future<Output = Result<T>> + Send + 'static) -> Result<T>
+where
+    Result<T>: Send,
+{
+    match futures::executor::block_on(runtime().spawn(future)) {
+        Ok(outcome) => outcome,
+        Err(error) => Err(Error::query(format!("the query engine failed: {error}"))),
+    }
+}
+
+/// The batches of a query's result, as they are made.
+///
+/// After an error it is at its end.
+pub struct QueryStream {
+    schema: SchemaRef,
+    plan: Arc<dyn ExecutionPlan>,
+    context: Arc<TaskContext>,
+    /// `None`: the partitions are merged into one.
+    in_order: Option<usize>,
+    next_partition: usize,
+    running: VecDeque<mpsc::Receiver<Message>>,
+    tasks: JoinSet<()>,
+    skip: usize,
+    fetch: usize,
+}
+
+/// What a partition's task sends: batches, then its end. Silence instead of an end means that the task died.
+enum Message {
+    Batch(RecordBatch),
+    Failed(DataFusionError),
+    End,
+}
+
+/// Batches that a partition may be ahead: a whole row group, so that the next partitions stay busy while one is read.
+const AHEAD: usize = 64;
+
+impl QueryStream {
+    pub(super) fn new(schema: SchemaRef, execution: Execution) -> Self {
+        let (plan, context, in_order, skip, fetch) = match execution {
+            Execution::InOrder { plan, context, skip, fetch, max_rows } => {
+                (plan, context, Some(max_rows.len()), skip, fetch.unwrap_or(usize::MAX))
+            }
+            Execution::Merged { plan, context } => (plan, context, None, 0, usize::MAX),
+        };
+        let (running, tasks) = (VecDeque::new(), JoinSet::new());
+        Self { schema, plan, context, in_order, next_partition: 0, running, tasks, skip, fetch }
+    }
+
+    /// The columns of the batches.
+    #[must_use]
+    pub fn schema(&self) -> SchemaRef {
+        Arc::clone(&self.schema)
+    }
+
+    /// Keeps as many partitions at work as there are cores.
+    fn start_partitions(&mut self) {
+        let num_partitions = self.in_order.unwrap_or(1);
+        let at_once = self.context.session_config().target_partitions();
+        while self.running.len() < at_once && self.next_partition < num_partitions {
+            let (sender, receiver) = mpsc::channel(AHEAD);
+            let (plan, context) = (Arc::clone(&self.plan), Arc::clone(&self.context));
+            let partition = self.in_order.map(|_| self.next_partition);
+            self.tasks.spawn_on(send_batches(plan, context, partition, sender), runtime().handle());
+            self.running.push_back(receiver);
+            self.next_partition += 1;
+        }
+    }
+
+    fn next_batch(&mut self) -> Result<Option<RecordBatch>> {
+        while self.fetch > 0 {
+            self.start_partitions();
+            let Some(front) = self.running.front_mut() else {
+                break;
+            };
+            match futures::executor::block_on(front.recv()) {
+                Some(Message::Batch(batch)) => {
+                    let skipped = self.skip.min(batch.num_rows());
+                    let taken = self.fetch.min(batch.num_rows() - skipped);
+                    self.skip -= skipped;
+                    self.fetch -= taken;
+                    if taken > 0 {
+                        return Ok(Some(batch.slice(skipped, taken)));
+                    }
+                }
+                Some(Message::End) => {
+                    self.running.pop_front();
+                }
+                Some(Message::Failed(error)) => return Err(query_error(error)),
+                None => return Err(Error::query("the query engine failed: a worker ended early")),
+            }
+        }
+        Ok(None)
+    }
+
+    fn stop(&mut self) {
+        self.fetch = 0;
+        self.running.clear();
+        self.tasks.abort_all();
+    }
+}
+
+async fn send_batches(
+    plan: Arc<dyn ExecutionPlan>,
+    context: Arc<TaskContext>,
+    partition: Option<usize>,
+    sender: mpsc::Sender<Message>,
+) {
+    let stream = match partition {
+        Some(partition) => plan.execute(partition, context),
+        None => execute_stream(plan, context),
+    };
+    let mut stream = match stream {
+        Ok(stream) => stream,
+        Err(error) => {
+            let _ = sender.send(Message::Failed(error)).await;
+            return;
+        }
+    };
+    while let Some(batch) = stream.next().await {
+        let message = batch.map_or_else(Message::Failed, Message::Batch);
+        if sender.send(message).await.is_err() {
+            return;
+        }
+    }
+    let _ = sender.send(Message::End).await;
+}
+
+impl Iterator for QueryStream {
+    type Item = Result<RecordBatch>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let next = self.next_batch().transpose();
+        if !matches!(next, Some(Ok(_))) {
+            self.stop();
+        }
+        next
+    }
+}
+
+/// The stream as Arrow's own readers have it, with Arrow's error.
+pub(crate) struct ArrowReader(pub(crate) QueryStream);
+
+impl Iterator for ArrowReader {
+    type Item = Result<RecordBatch, ArrowError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.0.next().map(|batch| batch.map_err(|error| ArrowError::ExternalError(error.into())))
+    }
+}
+
+impl RecordBatchReader for ArrowReader {
+    fn schema(&self) -> SchemaRef {
+        self.0.schema()
+    }
+}
+
+impl fmt::Debug for QueryStream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("QueryStream").field("schema", &self.schema).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,211 @@
+//! The built-in player: expectimax over a heuristic that looks at rows and columns.
+//!
+//! The heuristic is that of nneonneo's 2048-ai (the row score of its `2048.cpp`, weights found there by CMA-ES): open
+//! cells and possible merges are good; rows that do not climb steadily, and large sums of many tiles, are bad.
+
+use crate::board::{Board, Move};
+use crate::run::Branches;
+use rand_xoshiro::Xoshiro256PlusPlus;
+use rand_xoshiro::rand_core::{Rng, SeedableRng};
+use std::sync::LazyLock;
+
+/// A player that looks `depth` spawns ahead.
+///
+/// Depth 0 takes the best-looking board after its move and plays millions of steps a second; depth 1 weighs every spawn
+/// and every answer to it; each further ply costs about fifty times more.
+#[derive(Clone, Copy, Debug)]
+pub struct Player {
+    depth: u8,
+}
+
+/// A game's source of chance: where tiles appear, and which.
+#[derive(Clone, Debug)]
+pub(super) struct Spawner(Xoshiro256PlusPlus);
+
+/// The probability that a spawned tile is a 4.
+const P_FOUR: f32 = 0.1;
+/// Lines of the search that are less likely than this are cut: their value hardly counts.
+const MIN_PROBABILITY: f32 = 0.001;
+
+const LOST_PENALTY: f32 = 200_000.0;
+const EMPTY_WEIGHT: f32 = 270.0;
+const MERGES_WEIGHT: f32 = 700.0;
+const MONOTONICITY_WEIGHT: f32 = 47.0;
+const MONOTONICITY_POWER: f32 = 4.0;
+const SUM_WEIGHT: f32 = 11.0;
+const SUM_POWER: f32 = 3.5;
+
+static ROW_SCORES: LazyLock<Box<[f32]>> = LazyLock::new(|| (0..=u16::MAX).map(row_score).collect());
+
+impl Player {
+    /// A player that looks so many spawns ahead.
+    #[must_use]
+    pub const fn new(depth: u8) -> Player {
+        Player { depth }
+    }
+
+    /// The best move on a board and the values of all four, `None` when none is legal.
+    ///
+    /// Values are those of the field's engines: per step, the legal moves' expected values are scaled to [0, 1) by the
+    /// smallest and the largest; the best stands as `1 - f32::EPSILON`, and equal ones as 0.5.
+    #[must_use]
+    pub fn choose(self, board: Board) -> Option<(Move, Branches)> {
+        let mut raw = [f32::NEG_INFINITY; 4];
+        let mut legal = 0;
+        let mut best: Option<Move> = None;
+        let (mut low, mut high) = (f32::INFINITY, f32::NEG_INFINITY);
+        for (direction, after) in Move::ALL.into_iter().zip(board.slides()) {
+            if after == board {
+                continue;
+            }
+            let value = after_move(after, self.depth, 1.0);
+            raw[direction as usize] = value;
+            legal |= direction.bit();
+            low = low.min(value);
+            if best.is_none() || value > high {
+                best = Some(direction);
+                high = value;
+            }
+        }
+        let best = best?;
+        const ALMOST_ONE: f32 = 1.0 - f32::EPSILON;
+        let single = legal & (legal - 1) == 0;
+        let values = raw.map(|value| match value {
+            f32::NEG_INFINITY => 0.0,
+            _ if single => ALMOST_ONE,
+            _ if high <= low => 0.5,
+            value => ((value - low) / (high - low)).min(ALMOST_ONE),
+        });
+        Some((best, Branches { values, legal }))
+    }
+}
+
+/// The value of a board that a tile is about to spawn on.
+fn after_move(board: Board, depth: u8, probability: f32) -> f32 {
+    let num_empty = board.num_empty();
+    if depth == 0 || probability < MIN_PROBABILITY || num_empty == 0 {
+        return score(board);
+    }
+    let of_cell = 1.0 / num_empty as f32;
+    let mut value = 0.0;
+    for shift in (0..64).step_by(4) {
+        if board.0 >> shift & 15 == 0 {
+            let (two, four) = (Board(board.0 | 1 << shift), Board(board.0 | 2 << shift));
+            value += (1.0 - P_FOUR) * before_move(two, depth, probability * of_cell * (1.0 - P_FOUR));
+            value += P_FOUR * before_move(four, depth, probability * of_cell * P_FOUR);
+        }
+    }
+    value * of_cell
+}
+
+/// The value of a board that is about to be moved on, 0 when no move is left.
+fn before_move(board: Board, depth: u8, probability: f32) -> f32 {
+    let afters = board.slides().into_iter().filter(|&after| after != board);
+    afters.map(|after| after_move(after, depth - 1, probability)).fold(0.0, f32::max)
+}
+
+fn score(board: Board) -> f32 {
+    let scores = &*ROW_SCORES;
+    let of = |board: Board| -> f32 { (0..4).map(|row| scores[(board.0 >> (16 * row)) as u16 as usize]).sum() };
+    of(board) + of(board.transpose())
+}
+
+fn row_score(row: u16) -> f32 {
+    let exps: [u16; 4] = [row >> 12, row >> 8 & 15, row >> 4 & 15, row & 15];
+    let (mut sum, mut empty, mut merges) = (0.0, 0.0, 0.0);
+    let (mut previous, mut equal) = (0, 0.0);
+    for exp in exps {
+        sum += f32::from(exp).powf(SUM_POWER);
+        if exp == 0 {
+            empty += 1.0;
+            continue;
+        }
+        if exp == previous {
+            equal += 1.0;
+        } else {
+            merges += if equal > 0.0 { 1.0 + equal } else { 0.0 };
+            equal = 0.0;
+        }
+        previous = exp;
+    }
+    merges += if equal > 0.0 { 1.0 + equal } else { 0.0 };
+    let (mut falling, mut climbing) = (0.0, 0.0);
+    for pair in exps.windows(2) {
+        let [left, right] = [pair[0], pair[1]].map(|exp| f32::from(exp).powf(MONOTONICITY_POWER));
+        falling += (right - left).max(0.0);
+        climbing += (left - right).max(0.0);
+    }
+    LOST_PENALTY + EMPTY_WEIGHT * empty + MERGES_WEIGHT * merges
+        - MONOTONICITY_WEIGHT * f32::min(falling, climbing)
+        - SUM_WEIGHT * sum
+}
+
+impl Spawner {
+    pub(super) fn new(seed: u64) -> Spawner {
+        Spawner(Xoshiro256PlusPlus::seed_from_u64(seed))
+    }
+
+    /// The board with a 2 or, one time in ten, a 4 in one of its empty cells; the same board when it has none.
+    pub(super) fn spawn(&mut self, board: Board) -> Board {
+        let num_empty = u64::from(board.num_empty());
+        if num_empty == 0 {
+            return board;
+        }
+        let bits = self.0.next_u64();
+        // The top half picks the cell and the bottom half the tile, each by multiplication instead of division.
+        let mut nth = (bits >> 32) * num_empty >> 32;
+        let exp = if (bits & 0xffff_ffff) * 10 >> 32 == 0 { 2 } else { 1 };
+        for shift in (0..64).step_by(4) {
+            if board.0 >> shift & 15 == 0 {
+                if nth == 0 {
+                    return Board(board.0 | exp << shift);
+                }
+                nth -= 1;
+            }
+        }
+        board
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spawns_are_fair() {
+        let mut spawner = Spawner::new(7);
+        let board = Board(0x1111_1111_1111_1000);
+        let mut counts = [[0u32; 3]; 3];
+        for _ in 0..30_000 {
+            let next = spawner.spawn(board);
+            assert!(board.spawns_into(next));
+            let spawned = next.0 ^ board.0;
+            counts[(spawned.trailing_zeros() / 4) as usize][(spawned >> (spawned.trailing_zeros() & !3)) as usize] += 1;
+        }
+        // 9,000 twos and 1,000 fours a cell; four standard deviations are 320 and 124.
+        for [_, twos, fours] in counts {
+            assert!(twos.abs_diff(9_000) < 320 && fours.abs_diff(1_000) < 124, "{counts:?}");
+        }
+        assert_eq!(spawner.spawn(Board(u64::MAX)), Board(u64::MAX));
+    }
+
+    #[test]
+    fn values_follow_the_fields_convention() {
+        let mut spawner = Spawner::new(1);
+        let mut board = spawner.spawn(spawner.clone().spawn(Board(0)));
+        let mut steps = 0;
+        while let Some((chosen, branches)) = Player::new(1).choose(board) {
+            assert_eq!(branches.legal, board.legal_moves());
+            assert!(branches.legal & chosen.bit() != 0);
+            for direction in Move::ALL {
+                let value = branches.values[direction as usize];
+                assert!((0.0..1.0).contains(&value) && value <= branches.values[chosen as usize]);
+            }
+            let best = branches.values[chosen as usize];
+            assert!(best == 1.0 - f32::EPSILON || best == 0.5, "{best}");
+            board = spawner.spawn(board.slide(chosen));
+            steps += 1;
+        }
+        assert!(board.is_terminal() && steps > 300, "{steps}");
+    }
+}

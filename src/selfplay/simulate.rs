@@ -1,0 +1,175 @@
+//! Run files of seeded games.
+
+use super::player::{Player, Spawner};
+use crate::board::Board;
+use crate::error::{Error, Result};
+use crate::format::{RunFormat, encode_run};
+use crate::progress::{Progress, Unit, check};
+use crate::run::{Run, RunMeta};
+use rayon::prelude::*;
+use std::fs::File;
+use std::io::Write;
+use std::path::Path;
+
+/// What to simulate.
+#[derive(Clone, Debug)]
+pub struct SimulateOptions {
+    /// The number of games.
+    pub runs: u32,
+    /// What they follow from: equal seeds give equal files.
+    pub seed: u64,
+    /// The format of the files. A2T1 has no room for the player's values.
+    pub format: RunFormat,
+    /// The spawns that the player looks ahead, see [`Player`].
+    pub depth: u8,
+    /// The engine's name in the files; `None` = one that tells the depth.
+    pub engine: Option<String>,
+    /// Threads to play with; `None` = one per core.
+    pub workers: Option<usize>,
+}
+
+/// What was simulated.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SimulateReport {
+    /// Files written.
+    pub runs: u64,
+    /// Steps in them.
+    pub num_steps: u64,
+    /// Their size in bytes.
+    pub num_bytes: u64,
+}
+
+/// Above this many runs they go into subfolders of a thousand.
+const FLAT_RUNS: u32 = 10_000;
+
+impl Default for SimulateOptions {
+    fn default() -> Self {
+        Self { runs: 100, seed: 0, format: RunFormat::A2run2, depth: 1, engine: None, workers: None }
+    }
+}
+
+/// Plays seeded games and writes each to a file of its own, `run-00000.a2run2` and so on.
+///
+/// The files hold no times, so that they depend on the options alone.
+///
+/// # Errors
+/// [`ErrorKind::Io`](crate::ErrorKind::Io), also for a file that is already there: none is overwritten.
+/// [`ErrorKind::Cancelled`](crate::ErrorKind::Cancelled); files of games that were over by then stay.
+pub fn simulate(out: impl AsRef<Path>, options: &SimulateOptions, progress: &dyn Progress) -> Result<SimulateReport> {
+    let out = out.as_ref();
+    if options.depth > 3 {
+        return Err(Error::argument("depth", "0..=3", options.depth));
+    }
+    if options.engine.as_ref().is_some_and(|engine| engine.len() > usize::from(u16::MAX)) {
+        return Err(Error::argument("engine", "at most 65535 bytes", "a longer name"));
+    }
+    let num_folders = if options.runs > FLAT_RUNS { options.runs.div_ceil(1000) } else { 0 };
+    let folders = (0..num_folders).map(|folder| out.join(format!("{folder:04}"))).chain([out.to_path_buf()]);
+    for folder in folders {
+        std::fs::create_dir_all(&folder).map_err(|source| Error::io(&folder, source))?;
+    }
+    let pool = rayon::ThreadPoolBuilder::new()
+        .num_threads(options.workers.unwrap_or(0))
+        .thread_name(|i| format!("a2store-play-{i}"))
+        .build()
+        .map_err(|error| Error::from(std::io::Error::other(error)))?;
+    progress.begin("simulate", Unit::Runs, u64::from(options.runs));
+    let report = pool.install(|| {
+        (0..options.runs)
+            .into_par_iter()
+            .map(|index| {
+                check(progress)?;
+                let run = play(index, options)?;
+                let bytes = encode_run(&run, options.format)?;
+                let name = format!("run-{index:05}.{}", options.format.extension());
+                let path = match num_folders {
+                    0 => out.join(name),
+                    _ => out.join(format!("{:04}", index / 1000)).join(name),
+                };
+                let file = File::create_new(&path).and_then(|mut file| file.write_all(&bytes));
+                file.map_err(|source| Error::io(&path, source))?;
+                progress.advance(1);
+                Ok(SimulateReport { runs: 1, num_steps: run.num_steps() as u64, num_bytes: bytes.len() as u64 })
+            })
+            .try_reduce(SimulateReport::default, |a, b| {
+                Ok(SimulateReport {
+                    runs: a.runs + b.runs,
+                    num_steps: a.num_steps + b.num_steps,
+                    num_bytes: a.num_bytes + b.num_bytes,
+                })
+            })
+    });
+    progress.end();
+    report
+}
+
+fn play(index: u32, options: &SimulateOptions) -> Result<Run> {
+    let player = Player::new(options.depth);
+    // The generator's own seeding mixes all bits, so neighbouring games have nothing in common.
+    let mut spawner = Spawner::new(options.seed.wrapping_mul(1 << 32).wrapping_add(options.seed >> 32) ^ u64::from(index));
+    let mut steps = Run::builder(1024);
+    let mut board = spawner.spawn(Board::default());
+    board = spawner.spawn(board);
+    while let Some((chosen, branches)) = player.choose(board) {
+        steps.push(board, chosen, Some(branches));
+        board = spawner.spawn(board.slide(chosen));
+    }
+    let engine = options.engine.clone().unwrap_or_else(|| format!("a2store-expectimax-{}", options.depth));
+    let meta = RunMeta {
+        start_unix_s: 0,
+        elapsed_s: 0.0,
+        max_score: board.score(),
+        highest_tile: board.highest_tile(),
+        engine: Some(engine),
+    };
+    steps.finish(meta, board)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::format::read_run;
+
+    #[test]
+    fn a_seed_gives_the_same_files_on_any_number_of_threads() {
+        let folder = tempfile::tempdir().unwrap();
+        let bytes = |name: &str, seed, workers| {
+            let out = folder.path().join(name);
+            let options = SimulateOptions { runs: 5, seed, depth: 0, workers: Some(workers), ..Default::default() };
+            let report = simulate(&out, &options, &()).unwrap();
+            let files: Vec<Vec<u8>> =
+                (0..5).map(|i| std::fs::read(out.join(format!("run-{i:05}.a2run2"))).unwrap()).collect();
+            assert_eq!(report.num_bytes, files.iter().map(|file| file.len() as u64).sum::<u64>());
+            files
+        };
+        let one = bytes("one", 3, 1);
+        assert_eq!(one, bytes("two", 3, 2));
+        assert_ne!(one, bytes("other", 4, 2));
+        assert!(one.windows(2).all(|pair| pair[0] != pair[1]));
+    }
+
+    #[test]
+    fn games_obey_the_rules_and_end() {
+        let folder = tempfile::tempdir().unwrap();
+        for format in RunFormat::ALL {
+            let out = folder.path().join(format.name());
+            simulate(&out, &SimulateOptions { runs: 3, format, ..Default::default() }, &()).unwrap();
+            for i in 0..3 {
+                let (run, found) = read_run(out.join(format!("run-{i:05}.{}", format.extension()))).unwrap();
+                assert_eq!(found, format);
+                run.verify().unwrap();
+                assert!(run.final_board().is_terminal());
+                assert_eq!(run.meta().max_score, run.final_board().score());
+            }
+        }
+    }
+
+    #[test]
+    fn no_file_is_overwritten() {
+        let folder = tempfile::tempdir().unwrap();
+        let options = SimulateOptions { runs: 1, depth: 0, ..Default::default() };
+        simulate(folder.path(), &options, &()).unwrap();
+        let message = simulate(folder.path(), &options, &()).unwrap_err().to_string();
+        assert!(message.contains("run-00000.a2run2"), "{message}");
+    }
+}
