@@ -1,10 +1,104 @@
+//! 2048 self-play games as a Parquet archive, SQL over it, and shuffled training batches at memory speed.
+//!
+//! ```text
+//! run files ──ingest──▶ Archive (Parquet + commit log) ──SQL──▶ StepTable in RAM ──gather──▶ batches
+//! a2t1 a2run2            DuckDB, pyarrow, polars read it        32-byte rows, NumPy,          shuffled, resumable,
+//!                                                              Arrow C                       never touch Parquet
+//! ```
+//!
+//! # A tour
+//!
+//! ```
+//! use a2store::{Archive, IngestOptions, LoaderOptions, MaterializeOptions, Phases, ScalarValue, SimulateOptions};
+//! # let folder = tempfile::tempdir()?;
+//! # let root = folder.path();
+//! // Run files: here from the built-in player, else from an engine.
+//! a2store::simulate(root.join("runs"), &SimulateOptions { runs: 4, seed: 1, ..Default::default() }, &())?;
+//!
+//! // Into an archive: what is new is added, what does not decode is reported.
+//! let mut archive = Archive::create(root.join("games.a2"), Phases::default())?;
+//! let report = archive.ingest([root.join("runs")], &IngestOptions::default(), &())?;
+//! assert_eq!((report.accepted, report.rejected), (4, 0));
+//!
+//! // SQL chooses the steps; parameters are bound.
+//! let query = archive.sql(
+//!     "SELECT * FROM steps WHERE max_score >= $min AND phase <> 'late'",
+//!     vec![("min", ScalarValue::from(1_000_u64))],
+//! )?;
+//!
+//! // Their rows go into one contiguous table in memory …
+//! let table = query.materialize(&MaterializeOptions::default(), &())?;
+//! assert_eq!(table.layout().stride(), 32);
+//!
+//! // … which serves every one of them once an epoch, in another order each time.
+//! let loader = table.loader(LoaderOptions { batch_size: 512, seed: 1, ..Default::default() })?;
+//! for epoch in 0..2 {
+//!     loader.set_epoch(epoch);
+//!     let rows: usize = loader.batches()?.map(|batch| batch.num_rows()).sum();
+//!     assert_eq!(rows as u64, table.num_rows());
+//! }
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # The modules
+//!
+//! Data flows one way, and **a module imports only from those above it** in this list:
+//!
+//! | module | owns |
+//! | --- | --- |
+//! | `error` | what failed, where, expected and found |
+//! | `progress` | how long work tells how far it is, and how it is stopped |
+//! | `board` | the packed 4×4 board: rules, tables, symmetries |
+//! | `step` | the 32-byte row |
+//! | `run` | one game |
+//! | `format` | run files ⇄ [`Run`] |
+//! | `archive` | [`Run`] → Parquet: schema, writer, commit log, ingest |
+//! | `query` | SQL → a stream of record batches |
+//! | `table` | a query's result → [`StepTable`]; gather kernels, Arrow export |
+//! | `loader` | [`StepTable`] → batches: permutation, epochs, ranks |
+//! | `selfplay` | the built-in player and its run files |
+//! | `python` | `import a2store` (feature `python`) |
+//! | `cli` | the command `a2store` (feature `cli`, on by default) |
+
 mod error;
 mod progress;
+
 mod board;
 mod step;
+
 mod run;
+
 mod format;
+
 mod archive;
+
 mod query;
+
+mod table;
+
+mod loader;
+
 mod selfplay;
-pub use selfplay::*; pub use query::*; pub use error::*; pub use board::*; pub use run::*; pub use step::*; pub use format::*; pub use progress::*; pub use archive::*;
+
+#[cfg(feature = "python")]
+mod python;
+
+#[cfg(feature = "cli")]
+pub mod cli;
+
+pub use archive::{
+    Archive, CommitInfo, IngestOptions, IngestReport, OnError, Operation, Phase, Phases, Rejected, TableName,
+};
+pub use board::{Board, Move, Symmetry};
+pub use error::{Error, ErrorKind, Location, Result};
+pub use format::{RunFormat, decode_run, encode_run, read_run};
+pub use loader::{Batches, Loader, LoaderOptions, LoaderState, Permutation};
+pub use progress::{Cancellable, Progress, ProgressBar, Unit};
+pub use query::{ParamValues, Query, QueryStream, ScalarValue, no_params};
+pub use run::{Branches, Run, RunBuilder, RunMeta, Violation};
+pub use selfplay::{Player, SimulateOptions, SimulateReport, simulate};
+pub use step::Step;
+pub use table::{
+    Batch, BatchColumn, ChosenEv, ColumnReader, ElementType, ExtraField, MaterializeOptions, RowLayout, StepTable,
+    TokenType,
+};

@@ -1,6 +1,6 @@
 //! How long work tells how far it is, and how it is asked to stop.
 
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{ErrorKind, Result};
 use indicatif::{ProgressDrawTarget, ProgressStyle};
 use std::sync::atomic::{AtomicBool, Ordering};
 

@@ -21,6 +21,8 @@ pub use datafusion::scalar::ScalarValue;
 pub use stream::QueryStream;
 
 pub(crate) use order::Execution;
+#[cfg(feature = "python")]
+pub(crate) use stream::ArrowReader;
 pub(crate) use stream::{block_on, runtime};
 
 use crate::archive::Archive;
@@ -151,6 +153,10 @@ impl Query {
         block_on(async move { order::plan(&context, plan, definite).await })
     }
 
+    pub(crate) fn stream_of(&self, execution: Execution) -> QueryStream {
+        QueryStream::new(self.schema(), execution)
+    }
+
     /// Names archive, version, text and parameters.
     pub(crate) fn fingerprint(&self) -> &blake3::Hash {
         &self.fingerprint
@@ -161,6 +167,12 @@ impl fmt::Debug for Query {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Query").field("archive", &self.archive).field("schema", &self.plan.schema().inner()).finish()
     }
+}
+
+/// The parameters of a query that has none.
+#[must_use]
+pub fn no_params() -> ParamValues {
+    ParamValues::List(Vec::new())
 }
 
 /// Puts the parameters in, all of them and no others.

@@ -1,0 +1,210 @@
+//! What each subcommand does.
+
+use super::output::{self, count, megabytes, rate};
+use super::{Archived, Cli, Command, Ingest, Simulate, Sql, bench};
+use crate::error::{Error, ErrorKind};
+use crate::{
+    Archive, IngestOptions, OnError, Phases, Progress, ProgressBar, ScalarValue, SimulateOptions, TableName, no_params,
+};
+use anyhow::{Context, Result, bail};
+use serde_json::json;
+use std::io::Write;
+use std::path::Path;
+use std::time::Instant;
+
+pub(super) fn run(cli: Cli) -> Result<u8> {
+    let quiet = cli.quiet;
+    match cli.command {
+        Command::Simulate(args) => simulate(&args, quiet),
+        Command::Ingest(args) => ingest(&args, quiet),
+        Command::Info(args) => info(&args),
+        Command::History(args) => history(&args),
+        Command::Sql(args) => sql(&args),
+        Command::Bench(args) => bench::run(&args, quiet),
+    }
+}
+
+pub(super) fn progress(quiet: bool) -> Box<dyn Progress> {
+    if quiet { Box::new(ProgressBar::hidden()) } else { Box::new(ProgressBar::for_terminal()) }
+}
+
+fn open(path: &Path, version: Option<u64>) -> Result<Archive> {
+    Ok(match version {
+        Some(version) => Archive::open_at(path, version)?,
+        None => Archive::open(path)?,
+    })
+}
+
+fn simulate(args: &Simulate, quiet: bool) -> Result<u8> {
+    let options = SimulateOptions {
+        runs: args.runs,
+        seed: args.seed,
+        format: args.format.parse()?,
+        depth: if args.fast { 0 } else { args.depth },
+        engine: args.engine.clone(),
+        workers: args.workers,
+    };
+    let start = Instant::now();
+    let report = crate::simulate(&args.out, &options, &*progress(quiet))?;
+    let secs = start.elapsed().as_secs_f64();
+    let mut out = std::io::stdout().lock();
+    if args.json {
+        let report = json!({"runs": report.runs, "num_steps": report.num_steps, "num_bytes": report.num_bytes, "secs": secs});
+        writeln!(out, "{report}")?;
+    } else {
+        let (runs, steps, speed) = (count(report.runs), count(report.num_steps), rate(report.num_steps, secs));
+        writeln!(out, "{runs} runs, {steps} steps, {} in {secs:.1} s: {speed} steps/s", megabytes(report.num_bytes))?;
+    }
+    Ok(0)
+}
+
+fn ingest(args: &Ingest, quiet: bool) -> Result<u8> {
+    let Some((archive, inputs)) = args.paths.split_last() else { bail!("expected inputs and an archive") };
+    for input in inputs {
+        // Before an archive is created for nothing.
+        std::fs::metadata(input).map_err(|source| Error::io(input, source))?;
+    }
+    let mut archive = match Archive::open(archive) {
+        Err(error) if is_absent(&error) => Archive::create(archive, Phases { mid: args.mid, late: args.late })?,
+        opened => opened?,
+    };
+    let mut options = IngestOptions::default();
+    options.workers = args.workers;
+    options.on_error = if args.strict { OnError::Raise } else { OnError::Report };
+    let start = Instant::now();
+    let report = archive.ingest(inputs, &options, &*progress(quiet))?;
+    let secs = start.elapsed().as_secs_f64();
+    for rejected in &report.errors {
+        eprintln!("a2store: {}", rejected.error);
+    }
+    let mut out = std::io::stdout().lock();
+    if args.json {
+        let errors: Vec<_> = report.errors.iter().map(output::rejected_json).collect();
+        let report = json!({
+            "accepted": report.accepted, "duplicates": report.duplicates, "rejected": report.rejected,
+            "ignored": report.ignored, "num_steps": report.num_steps, "num_bytes": report.num_bytes,
+            "version": archive.version(), "secs": secs, "errors": errors,
+        });
+        writeln!(out, "{report}")?;
+    } else {
+        let (accepted, duplicates) = (count(report.accepted), count(report.duplicates));
+        let (rejected, ignored) = (count(report.rejected), count(report.ignored));
+        let speed = rate(report.num_steps, secs);
+        write!(out, "{accepted} runs added, {duplicates} already there, {rejected} rejected")?;
+        if report.ignored > 0 {
+            write!(out, ", {ignored} other files ignored")?;
+        }
+        writeln!(out, "; {} steps in {secs:.1} s: {speed} steps/s", count(report.num_steps))?;
+    }
+    Ok(u8::from(report.rejected > 0))
+}
+
+/// Whether no archive stands there, and nothing else either that one could be mistaken for.
+fn is_absent(error: &Error) -> bool {
+    match error.kind() {
+        ErrorKind::Io { source, .. } => source.kind() == std::io::ErrorKind::NotFound,
+        ErrorKind::NotAnArchive { path, .. } => std::fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_none()),
+        _ => false,
+    }
+}
+
+fn info(args: &Archived) -> Result<u8> {
+    let archive = open(&args.archive, args.version)?;
+    let engines = "SELECT coalesce(engine, '(none)') AS engine, count(*) AS runs, sum(num_steps) AS steps, \
+                   max(max_score) AS best_score, max(highest_tile) AS best_tile \
+                   FROM runs GROUP BY engine ORDER BY runs DESC, engine LIMIT 20";
+    let engines = archive.sql(engines, no_params())?.stream()?.collect::<crate::Result<Vec<_>>>()?;
+    let bytes = TableName::ALL.map(|table| archive.num_bytes(table));
+    let (runs, steps) = (archive.num_runs(), archive.num_steps());
+    let mut out = std::io::stdout().lock();
+    if args.json {
+        let files = TableName::ALL.map(|table| archive.files(table).len());
+        let info = json!({
+            "path": archive.path(), "version": archive.version(), "num_runs": runs, "num_steps": steps,
+            "runs_bytes": bytes[0], "steps_bytes": bytes[1], "runs_files": files[0], "steps_files": files[1],
+            "phases": archive.phases(), "engines": output::json_rows(&engines)?,
+        });
+        writeln!(out, "{info}")?;
+        return Ok(0);
+    }
+    let phases = archive.phases();
+    writeln!(out, "archive   {}", archive.path().display())?;
+    writeln!(out, "version   {}", archive.version())?;
+    writeln!(out, "runs      {}", count(runs))?;
+    writeln!(out, "steps     {}", count(steps))?;
+    write!(out, "on disk   {}", megabytes(bytes[0] + bytes[1]))?;
+    if steps > 0 {
+        write!(out, ", {:.1} bytes a step", bytes[1] as f64 / steps as f64)?;
+    }
+    writeln!(out, "\nphases    mid from {}, late from {}", phases.mid, phases.late)?;
+    if runs > 0 {
+        writeln!(out, "{}", output::pretty(&engines)?)?;
+    }
+    Ok(0)
+}
+
+fn history(args: &Archived) -> Result<u8> {
+    let history = open(&args.archive, args.version)?.history();
+    let mut out = std::io::stdout().lock();
+    if args.json {
+        writeln!(out, "{}", serde_json::to_string(&history)?)?;
+        return Ok(0);
+    }
+    writeln!(out, "{:>7}  {:24}  {:9}  {:>12}  {:>15}", "version", "time", "operation", "runs", "steps")?;
+    for commit in history {
+        let operation = format!("{:?}", commit.operation).to_lowercase();
+        let (runs, steps) = (format!("+{}", count(commit.added_runs)), format!("+{}", count(commit.added_steps)));
+        writeln!(out, "{:>7}  {:24}  {operation:9}  {runs:>12}  {steps:>15}", commit.version, commit.time)?;
+    }
+    Ok(0)
+}
+
+fn sql(args: &Sql) -> Result<u8> {
+    let archive = open(&args.archive, args.version)?;
+    let query = archive.sql(&args.query, params(&args.param)?)?;
+    if args.explain {
+        let mut out = std::io::stdout().lock();
+        write!(out, "{}", query.explain(false)?)?;
+        return Ok(0);
+    }
+    output::write(query.stream()?, args.format, args.output.as_deref(), args.max_rows)?;
+    Ok(0)
+}
+
+/// `name=value` pairs: by position when every name is a number, else by name.
+fn params(texts: &[String]) -> Result<crate::ParamValues> {
+    let mut pairs = Vec::new();
+    for text in texts {
+        let (name, value) = text.split_once('=').with_context(|| format!("-p {text}: expected NAME=VALUE"))?;
+        pairs.push((name.trim_start_matches('$').to_owned(), scalar(value)));
+    }
+    let mut positions = Vec::new();
+    for (name, value) in &pairs {
+        if let Ok(position @ 1..) = name.parse::<usize>() {
+            positions.push((position, value.clone()));
+        }
+    }
+    if positions.is_empty() || positions.len() < pairs.len() {
+        return Ok(pairs.into());
+    }
+    positions.sort_by_key(|(position, _)| *position);
+    if positions.iter().map(|(position, _)| *position).ne(1..=positions.len()) {
+        bail!("-p: expected positions 1 to {}, each once", positions.len());
+    }
+    Ok(positions.into_iter().map(|(_, value)| value).collect::<Vec<_>>().into())
+}
+
+/// A JSON scalar, or else text.
+fn scalar(text: &str) -> ScalarValue {
+    match serde_json::from_str(text) {
+        Ok(serde_json::Value::Null) => ScalarValue::Null,
+        Ok(serde_json::Value::Bool(value)) => value.into(),
+        Ok(serde_json::Value::String(value)) => value.as_str().into(),
+        Ok(serde_json::Value::Number(number)) => match (number.as_i64(), number.as_u64(), number.as_f64()) {
+            (Some(value), _, _) => value.into(),
+            (_, Some(value), _) => value.into(),
+            (_, _, value) => ScalarValue::Float64(value),
+        },
+        _ => text.into(),
+    }
+}

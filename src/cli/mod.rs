@@ -1,0 +1,207 @@
+//! The command `a2store`.
+//!
+//! Results go to standard output, progress and diagnostics to standard error. Exit status: 0 done, 1 something was wrong
+//! with the data and is listed, 2 wrong usage.
+
+mod bench;
+mod commands;
+mod output;
+
+use crate::error::{Error, ErrorKind};
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use std::ffi::OsString;
+use std::io;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// 2048 self-play games as a Parquet archive, SQL over it, and shuffled training batches at memory speed.
+#[derive(Debug, Parser)]
+#[command(name = "a2store", version, arg_required_else_help = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+    /// Show no progress and no remarks.
+    #[arg(long, short, global = true)]
+    quiet: bool,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Play seeded games and write them as run files.
+    Simulate(Simulate),
+    /// Add run files, and folders of them, to an archive, which is created if there is none.
+    Ingest(Ingest),
+    /// What an archive holds.
+    Info(Archived),
+    /// The versions of an archive, newest first.
+    History(Archived),
+    /// Run a query over the tables `runs` and `steps`.
+    Sql(Sql),
+    /// Gather and loader rates on this machine, beside NumPy's when Python has it.
+    Bench(Bench),
+}
+
+#[derive(Args, Debug)]
+struct Simulate {
+    /// Games to play.
+    #[arg(long, default_value_t = 100)]
+    runs: u32,
+    /// Equal seeds give equal files.
+    #[arg(long, default_value_t = 0)]
+    seed: u64,
+    /// The folder to write to; no file is overwritten.
+    #[arg(long)]
+    out: PathBuf,
+    /// a2run2 (with the player's values) or a2t1 (without).
+    #[arg(long, default_value = "a2run2", value_parser = ["a2run2", "a2t1"])]
+    format: String,
+    /// Spawns to look ahead, 0 to 3.
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(0..=3))]
+    depth: u8,
+    /// Look no spawn ahead: weaker play, millions of steps a second. The same as --depth 0.
+    #[arg(long, conflicts_with = "depth")]
+    fast: bool,
+    /// The engine's name in the files.
+    #[arg(long)]
+    engine: Option<String>,
+    /// Threads; one per core if not given.
+    #[arg(long)]
+    workers: Option<usize>,
+    /// Print the report as JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Args, Debug)]
+struct Ingest {
+    /// Run files and folders, then the archive.
+    #[arg(required = true, num_args = 2.., value_names = ["INPUT", "ARCHIVE"])]
+    paths: Vec<PathBuf>,
+    /// Add nothing if any file does not decode.
+    #[arg(long)]
+    strict: bool,
+    /// Threads; one per core if not given.
+    #[arg(long)]
+    workers: Option<usize>,
+    /// For a new archive: the tile from which a step is of the middle game.
+    #[arg(long, default_value_t = crate::Phases::default().mid)]
+    mid: u32,
+    /// For a new archive: the tile from which a step is of the late game.
+    #[arg(long, default_value_t = crate::Phases::default().late)]
+    late: u32,
+    /// Print the report as JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Args, Debug)]
+struct Archived {
+    /// The archive.
+    archive: PathBuf,
+    /// An older version of it.
+    #[arg(long)]
+    version: Option<u64>,
+    /// Print as JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Args, Debug)]
+struct Sql {
+    /// The archive.
+    archive: PathBuf,
+    /// One SELECT, WITH, VALUES or EXPLAIN.
+    query: String,
+    /// A parameter of the query: `-p min=20000` for `$min`, `-p 1=20000` for `$1`. The value is a JSON scalar or else
+    /// text.
+    #[arg(short, long = "param", value_name = "NAME=VALUE")]
+    param: Vec<String>,
+    /// How to print the rows: a table of the first ones, or all of them as CSV, as JSON (an object a line), as a Parquet
+    /// file, or as an Arrow IPC stream.
+    #[arg(long, default_value = "table")]
+    format: Format,
+    /// The file to write to, instead of standard output.
+    #[arg(short, long)]
+    output: Option<PathBuf>,
+    /// Rows that a table shows.
+    #[arg(long, default_value_t = 40)]
+    max_rows: usize,
+    /// Print the plan instead of the rows: the files, and the filters that run inside the Parquet reader.
+    #[arg(long)]
+    explain: bool,
+    /// An older version of the archive.
+    #[arg(long)]
+    version: Option<u64>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Format {
+    Table,
+    Csv,
+    Json,
+    Parquet,
+    Arrow,
+}
+
+#[derive(Args, Debug)]
+struct Bench {
+    /// The archive.
+    archive: PathBuf,
+    /// Rows per batch.
+    #[arg(long, default_value_t = 4096, value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
+    batch_size: u32,
+    /// Print as JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Runs the command with these arguments, the first being its name.
+pub fn main(args: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> ExitCode {
+    ExitCode::from(run(args))
+}
+
+/// As [`main`], with the exit status as a number.
+pub(crate) fn run(args: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> u8 {
+    let cli = match Cli::try_parse_from(args) {
+        Ok(cli) => cli,
+        Err(error) => {
+            let _ = error.print();
+            return u8::try_from(error.exit_code()).unwrap_or(2);
+        }
+    };
+    match commands::run(cli) {
+        Ok(status) => status,
+        Err(error) if is_broken_pipe(&error) => 0,
+        Err(error) => {
+            eprintln!("a2store: {error:#}");
+            exit_status(&error)
+        }
+    }
+}
+
+/// Whoever read our output has seen enough.
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    error.chain().any(|cause| {
+        let io = cause.downcast_ref::<io::Error>().or_else(|| match cause.downcast_ref::<Error>()?.kind() {
+            ErrorKind::Io { source, .. } => Some(source),
+            _ => None,
+        });
+        io.is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
+    })
+}
+
+/// 2 for what another command line would mend, 1 for what is wrong with the data.
+fn exit_status(error: &anyhow::Error) -> u8 {
+    match error.downcast_ref::<Error>().map(Error::kind) {
+        Some(
+            ErrorKind::Argument { .. }
+            | ErrorKind::Query { .. }
+            | ErrorKind::NotAnArchive { .. }
+            | ErrorKind::ArchiveExists { .. }
+            | ErrorKind::VersionNotFound { .. },
+        ) => 2,
+        Some(ErrorKind::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => 2,
+        Some(_) => 1,
+        None => 2,
+    }
+}

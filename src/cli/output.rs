@@ -1,0 +1,125 @@
+//! Rows and numbers as a person or a program reads them.
+
+use super::Format;
+use crate::archive::Rejected;
+use crate::error::Error;
+use crate::query::QueryStream;
+use anyhow::Result;
+use arrow::array::RecordBatch;
+use arrow::util::pretty::pretty_format_batches;
+use parquet::arrow::ArrowWriter;
+use serde_json::json;
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::path::Path;
+
+/// Writes a query's rows to a file or to standard output.
+pub(super) fn write(rows: QueryStream, format: Format, path: Option<&Path>, max_rows: usize) -> Result<()> {
+    match path {
+        Some(path) => {
+            let file = File::create(path).map_err(|source| Error::io(path, source))?;
+            write_to(rows, format, BufWriter::new(file), max_rows)
+        }
+        None => write_to(rows, format, BufWriter::new(io::stdout()), max_rows),
+    }
+}
+
+fn write_to(rows: QueryStream, format: Format, mut out: impl Write + Send, max_rows: usize) -> Result<()> {
+    let schema = rows.schema();
+    match format {
+        Format::Table => write_table(rows, &mut out, max_rows)?,
+        Format::Csv => {
+            let mut writer = arrow::csv::Writer::new(&mut out);
+            writer.write(&RecordBatch::new_empty(schema))?;
+            for batch in rows {
+                writer.write(&batch?)?;
+            }
+        }
+        Format::Json => {
+            let mut writer = arrow::json::LineDelimitedWriter::new(&mut out);
+            for batch in rows {
+                writer.write(&batch?)?;
+            }
+            writer.finish()?;
+        }
+        Format::Parquet => {
+            let mut writer = ArrowWriter::try_new(&mut out, schema, None)?;
+            for batch in rows {
+                writer.write(&batch?)?;
+            }
+            writer.close()?;
+        }
+        Format::Arrow => {
+            let mut writer = arrow::ipc::writer::StreamWriter::try_new(&mut out, &schema)?;
+            for batch in rows {
+                writer.write(&batch?)?;
+            }
+            writer.finish()?;
+        }
+    }
+    out.flush()?;
+    Ok(())
+}
+
+fn write_table(rows: QueryStream, out: &mut impl Write, max_rows: usize) -> Result<()> {
+    let mut shown = vec![RecordBatch::new_empty(rows.schema())];
+    let mut num_shown = 0;
+    let mut num_rows = 0;
+    for batch in rows {
+        let batch = batch?;
+        let take = batch.num_rows().min(max_rows - num_shown);
+        if take > 0 {
+            shown.push(batch.slice(0, take));
+            num_shown += take;
+        }
+        num_rows += batch.num_rows() as u64;
+    }
+    writeln!(out, "{}", pretty(&shown)?)?;
+    let more = if num_rows > num_shown as u64 { format!(", the first {num_shown} shown") } else { String::new() };
+    writeln!(out, "{} {}{more}", count(num_rows), if num_rows == 1 { "row" } else { "rows" })?;
+    Ok(())
+}
+
+pub(super) fn pretty(batches: &[RecordBatch]) -> Result<String> {
+    Ok(pretty_format_batches(batches)?.to_string())
+}
+
+/// The rows as JSON objects.
+pub(super) fn json_rows(batches: &[RecordBatch]) -> Result<Vec<serde_json::Value>> {
+    let mut text = Vec::new();
+    let mut writer = arrow::json::LineDelimitedWriter::new(&mut text);
+    for batch in batches {
+        writer.write(batch)?;
+    }
+    writer.finish()?;
+    text.split(|&byte| byte == b'\n').filter(|line| !line.is_empty()).map(|line| Ok(serde_json::from_slice(line)?)).collect()
+}
+
+pub(super) fn rejected_json(rejected: &Rejected) -> serde_json::Value {
+    let location = rejected.error.location();
+    json!({
+        "path": rejected.path, "kind": rejected.error.kind_name(), "message": rejected.error.message(),
+        "offset": location.and_then(|location| location.offset), "step": location.and_then(|location| location.step),
+    })
+}
+
+/// A number with its thousands set apart.
+pub(super) fn count(number: u64) -> String {
+    indicatif::HumanCount(number).to_string()
+}
+
+pub(super) fn megabytes(bytes: u64) -> String {
+    match bytes as f64 / 1e6 {
+        mb if mb >= 1000.0 => format!("{:.2} GB", mb / 1000.0),
+        mb => format!("{mb:.1} MB"),
+    }
+}
+
+/// So many in so many seconds, rounded to what such a measurement is good for.
+pub(super) fn rate(number: u64, secs: f64) -> String {
+    match number as f64 / secs.max(1e-9) {
+        rate if rate >= 1e6 => format!("{:.1}M", rate / 1e6),
+        rate if rate >= 1e3 => format!("{:.0}k", rate / 1e3),
+        rate => format!("{rate:.0}"),
+    }
+}

@@ -1,0 +1,277 @@
+//! A keyed permutation of `0..n` that is computed instead of stored.
+//!
+//! Any position can be mapped at once and nothing is kept but eight keys, so an epoch begins, seeks and resumes in
+//! constant time. The construction is the generalized Feistel cipher with cycle walking of Black and Rogaway, *Ciphers
+//! with Arbitrary Finite Domains* (CT-RSA 2002):
+//!
+//! * The domain is `a × b` with `a = ⌈√n⌉` and `b = ⌈n / a⌉`: a number `x` is the pair `(x mod a, ⌊x / a⌋)`.
+//! * A round maps `(l, r)` to `(r, (l + F(r)) mod m)`, where `m` is `a` and `b` in turn. It is a bijection whatever `F`.
+//! * Of `a × b` numbers fewer than `a` are not below `n`. One of those is mapped again until it is, which on average
+//!   costs less than `1 / b` of a mapping.
+//!
+//! `F` is a keyed 32-bit integer hash: multiply-xorshift with the constants that Chris Wellons found by search
+//! (`lowbias32` of hash-prospector), scaled to the modulus by multiplication. This is for shuffling, not for secrecy.
+
+use crate::error::{Error, Result};
+
+/// A permutation of `0..n`, one for each `(n, seed, epoch)`, the same on every machine.
+///
+/// ```
+/// use a2store::Permutation;
+/// let permutation = Permutation::new(1_000_000_000, 7, 0)?;
+/// let first = permutation.get(0).unwrap();
+/// assert!(first < 1_000_000_000);
+/// assert_ne!(Permutation::new(1_000_000_000, 7, 1)?.get(0), Some(first));
+/// assert_eq!(permutation.get(1_000_000_000), None);
+/// # Ok::<(), a2store::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Permutation {
+    n: u64,
+    /// The moduli of the left and the right half.
+    a: u32,
+    b: u32,
+    keys: [u32; ROUNDS],
+}
+
+const ROUNDS: usize = 8;
+/// The halves and their products fit their integers up to here.
+const MAX_LEN: u64 = 1 << 62;
+/// Positions that are mapped together: enough for any vector width, few enough to stay in registers.
+const LANES: usize = 16;
+
+impl Permutation {
+    /// The permutation of `0..n` for an epoch of a seed.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Argument`](crate::ErrorKind::Argument) when `n` exceeds 2^62.
+    pub fn new(n: u64, seed: u64, epoch: u64) -> Result<Permutation> {
+        if n > MAX_LEN {
+            return Err(Error::argument("n", format!("0..={MAX_LEN}"), n));
+        }
+        let a = ceil_sqrt(n).max(1);
+        let b = n.div_ceil(a).max(1);
+        let mut hasher = blake3::Hasher::new_derive_key("a2store 2026 loader permutation");
+        for part in [n, seed, epoch] {
+            hasher.update(&part.to_le_bytes());
+        }
+        let mut bytes = [0; 4 * ROUNDS];
+        hasher.finalize_xof().fill(&mut bytes);
+        let (words, _) = bytes.as_chunks::<4>();
+        let mut keys = [0; ROUNDS];
+        for (key, word) in keys.iter_mut().zip(words) {
+            *key = u32::from_le_bytes(*word);
+        }
+        // `a` is at most 2^31 and `b` at most `a`, as `n` is at most 2^62.
+        Ok(Permutation { n, a: a as u32, b: b as u32, keys })
+    }
+
+    /// The length of the domain.
+    #[must_use]
+    pub fn len(&self) -> u64 {
+        self.n
+    }
+
+    /// Whether the domain is empty.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.n == 0
+    }
+
+    /// What stands at a position; `None` from `n` on.
+    #[must_use]
+    pub fn get(&self, position: u64) -> Option<u64> {
+        let mut out = [0];
+        (position < self.n).then(|| {
+            self.fill(position, &mut out);
+            out[0]
+        })
+    }
+
+    /// What stands at the positions from `start` on, one for each slot of `out`.
+    ///
+    /// # Panics
+    /// When the positions reach beyond `n`.
+    pub fn fill(&self, start: u64, out: &mut [u64]) {
+        let end = start.checked_add(out.len() as u64);
+        assert!(end.is_some_and(|end| end <= self.n), "positions beyond the end of the permutation");
+        #[cfg(target_arch = "x86_64")]
+        if is_x86_feature_detected!("avx2") {
+            #[allow(unsafe_code)]
+            // SAFETY: the processor has AVX2, which is all that the function asks for.
+            return unsafe { fill_avx2(self, start, out) };
+        }
+        self.fill_blocks(start, out);
+    }
+
+    #[inline(always)]
+    fn fill_blocks(&self, start: u64, out: &mut [u64]) {
+        let a = u64::from(self.a);
+        let (mut left, mut right) = ((start % a) as u32, (start / a) as u32);
+        let (mut lefts, mut rights) = ([0; LANES], [0; LANES]);
+        for out in out.chunks_mut(LANES) {
+            for (l, r) in lefts.iter_mut().zip(&mut rights) {
+                (*l, *r) = (left, right);
+                left += 1;
+                if left == self.a {
+                    (left, right) = (0, right + 1);
+                }
+            }
+            self.rounds(&mut lefts, &mut rights);
+            for ((out, &l), &r) in out.iter_mut().zip(&lefts).zip(&rights) {
+                *out = u64::from(r) * a + u64::from(l);
+            }
+            for out in out.iter_mut().filter(|out| **out >= self.n) {
+                *out = self.walk(*out);
+            }
+        }
+    }
+
+    /// Maps a number that fell outside `0..n` until it is inside.
+    #[cold]
+    fn walk(&self, mut x: u64) -> u64 {
+        let a = u64::from(self.a);
+        while x >= self.n {
+            let (mut left, mut right) = ([(x % a) as u32], [(x / a) as u32]);
+            self.rounds(&mut left, &mut right);
+            x = u64::from(right[0]) * a + u64::from(left[0]);
+        }
+        x
+    }
+
+    #[inline(always)]
+    fn rounds<const N: usize>(&self, left: &mut [u32; N], right: &mut [u32; N]) {
+        // An even number of rounds, two at a time: each half ends where it began, so nothing is swapped.
+        for keys in self.keys.as_chunks::<2>().0 {
+            for lane in 0..N {
+                left[lane] = add_mod(left[lane], scale(hash(right[lane] ^ keys[0]), self.a), self.a);
+            }
+            for lane in 0..N {
+                right[lane] = add_mod(right[lane], scale(hash(left[lane] ^ keys[1]), self.b), self.b);
+            }
+        }
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2")]
+fn fill_avx2(permutation: &Permutation, start: u64, out: &mut [u64]) {
+    permutation.fill_blocks(start, out);
+}
+
+/// `lowbias32`.
+#[inline(always)]
+fn hash(mut x: u32) -> u32 {
+    x ^= x >> 16;
+    x = x.wrapping_mul(0x7feb_352d);
+    x ^= x >> 15;
+    x = x.wrapping_mul(0x846c_a68b);
+    x ^ x >> 16
+}
+
+/// A number below `m` from all bits of `x`.
+#[inline(always)]
+fn scale(x: u32, m: u32) -> u32 {
+    (u64::from(x) * u64::from(m) >> 32) as u32
+}
+
+/// `x + y` modulo `m`, both below `m`, which is at most 2^31.
+#[inline(always)]
+fn add_mod(x: u32, y: u32, m: u32) -> u32 {
+    let sum = x + y;
+    // Where the sum is below `m`, the difference wraps around to more than it.
+    sum.min(sum.wrapping_sub(m))
+}
+
+fn ceil_sqrt(n: u64) -> u64 {
+    let root = n.isqrt();
+    if root * root < n { root + 1 } else { root }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn all(n: u64, seed: u64, epoch: u64) -> Vec<u64> {
+        let mut out = vec![0; n as usize];
+        Permutation::new(n, seed, epoch).unwrap().fill(0, &mut out);
+        out
+    }
+
+    #[test]
+    fn is_a_bijection_for_every_small_length() {
+        for n in (0..300).chain([1000, 4095, 4096, 4097, 65_535, 65_537, 999_983]) {
+            let mut values = all(n, n ^ 5, 3);
+            values.sort_unstable();
+            assert!(values.iter().copied().eq(0..n), "{n}");
+        }
+    }
+
+    #[test]
+    fn maps_the_same_from_any_start() {
+        let n = 10_007;
+        let values = all(n, 1, 2);
+        let permutation = Permutation::new(n, 1, 2).unwrap();
+        for start in [0, 1, 15, 16, 17, 5_000, n - 1] {
+            for len in [0, 1, 7, 16, 33] {
+                let len = len.min((n - start) as usize);
+                let mut out = vec![0; len];
+                permutation.fill(start, &mut out);
+                assert_eq!(out, values[start as usize..][..len]);
+            }
+            assert_eq!(permutation.get(start), Some(values[start as usize]));
+        }
+        assert_eq!(permutation.get(n), None);
+    }
+
+    /// The numbers are part of the format of a loader's state: a run that resumes must meet the same order.
+    #[test]
+    fn stays_what_it_is() {
+        let permutation = Permutation::new(1_000_000_007, 42, 9).unwrap();
+        let mut out = [0; 4];
+        permutation.fill(123_456_789, &mut out);
+        assert_eq!(out, PINNED);
+    }
+    const PINNED: [u64; 4] = [0, 0, 0, 0];
+
+    #[test]
+    fn reaches_the_largest_lengths() {
+        for n in [MAX_LEN, MAX_LEN - 1, (1 << 40) + 12345] {
+            let permutation = Permutation::new(n, 0, 0).unwrap();
+            let mut out = [0; 100];
+            permutation.fill(n - 100, &mut out);
+            assert!(out.iter().all(|&x| x < n));
+            let distinct: std::collections::HashSet<_> = out.iter().collect();
+            assert_eq!(distinct.len(), 100);
+        }
+        assert!(Permutation::new(MAX_LEN + 1, 0, 0).is_err());
+    }
+
+    /// χ² of where each of 16 sixteenths of the positions lands, over seeds and epochs: about 240 ± 22 for 15 × 16
+    /// degrees of freedom; five standard deviations either way.
+    #[test]
+    fn positions_and_values_are_independent() {
+        for (seed, epoch) in [(0, 0), (0, 1), (1, 0), (u64::MAX, 12)] {
+            let n = 1 << 16;
+            let mut counts = [[0f64; 16]; 16];
+            for (position, value) in all(n, seed, epoch).into_iter().enumerate() {
+                counts[position >> 12][value as usize >> 12] += 1.0;
+            }
+            let expected = n as f64 / 256.0;
+            let chi2: f64 = counts.iter().flatten().map(|count| (count - expected).powi(2) / expected).sum();
+            // A permutation fixes the margins, which leaves 15 × 15 degrees of freedom: 225 ± 21.
+            assert!((120.0..330.0).contains(&chi2), "seed {seed}, epoch {epoch}: {chi2}");
+        }
+    }
+
+    #[test]
+    fn epochs_and_seeds_agree_as_rarely_as_chance() {
+        let n = 100_000;
+        let first = all(n, 3, 0);
+        for (seed, epoch) in [(3, 1), (4, 0), (4, 1)] {
+            let same = first.iter().zip(all(n, seed, epoch)).filter(|(a, b)| **a == *b).count();
+            // Poisson with mean 1.
+            assert!(same < 10, "{same}");
+        }
+    }
+}

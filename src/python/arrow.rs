@@ -1,0 +1,86 @@
+//! Arrow data for whoever speaks the PyCapsule interface.
+
+use arrow::array::{Array, ArrayRef, RecordBatchReader, StructArray};
+use arrow::datatypes::{DataType, Field, SchemaRef};
+use pyo3::prelude::*;
+use pyo3::types::{PyCapsule, PyTuple};
+use pyo3_arrow::error::PyArrowResult;
+use pyo3_arrow::ffi::{ArrayIterator, to_array_pycapsules, to_schema_pycapsule, to_stream_pycapsule};
+use std::sync::Arc;
+
+/// An Arrow array, for `pyarrow.array(…)` and any other consumer of `__arrow_c_array__`.
+#[pyclass(frozen, module = "a2store")]
+pub(super) struct ArrowArray {
+    pub(super) array: ArrayRef,
+}
+
+#[pymethods]
+impl ArrowArray {
+    fn __len__(&self) -> usize {
+        self.array.len()
+    }
+
+    #[pyo3(signature = (requested_schema=None))]
+    fn __arrow_c_array__<'py>(
+        &self,
+        py: Python<'py>,
+        requested_schema: Option<Bound<'py, PyCapsule>>,
+    ) -> PyArrowResult<Bound<'py, PyTuple>> {
+        let field = Arc::new(Field::new("", self.array.data_type().clone(), self.array.is_nullable()));
+        to_array_pycapsules(py, field, &self.array, requested_schema)
+    }
+
+    fn __repr__(&self) -> String {
+        format!("ArrowArray({} × {})", self.array.len(), self.array.data_type())
+    }
+}
+
+/// An Arrow schema, for `pyarrow.schema(…)` and any other consumer of `__arrow_c_schema__`.
+#[pyclass(frozen, module = "a2store")]
+pub(super) struct ArrowSchema {
+    pub(super) schema: SchemaRef,
+}
+
+#[pymethods]
+impl ArrowSchema {
+    /// The columns' names, in order.
+    #[getter]
+    fn names(&self) -> Vec<&str> {
+        self.schema.fields().iter().map(|field| field.name().as_str()).collect()
+    }
+
+    fn __len__(&self) -> usize {
+        self.schema.fields().len()
+    }
+
+    fn __arrow_c_schema__<'py>(&self, py: Python<'py>) -> PyArrowResult<Bound<'py, PyCapsule>> {
+        to_schema_pycapsule(py, self.schema.as_ref())
+    }
+
+    fn __repr__(&self) -> String {
+        let column = |field: &Arc<Field>| format!("{}: {}", field.name(), field.data_type());
+        let columns: Vec<String> = self.schema.fields().iter().map(column).collect();
+        format!("ArrowSchema({})", columns.join(", "))
+    }
+}
+
+/// A reader as a stream capsule.
+pub(super) fn stream_capsule<'py>(
+    py: Python<'py>,
+    reader: impl RecordBatchReader + Send + 'static,
+    requested_schema: Option<Bound<'py, PyCapsule>>,
+) -> PyArrowResult<Bound<'py, PyCapsule>> {
+    let field = Arc::new(Field::new_struct("", reader.schema().fields().clone(), false));
+    let batches = reader.map(|batch| batch.map(|batch| Arc::new(StructArray::from(batch)) as ArrayRef));
+    to_stream_pycapsule(py, Box::new(ArrayIterator::new(batches, field)), requested_schema)
+}
+
+/// A record batch as the pair of capsules of its struct.
+pub(super) fn batch_capsules<'py>(
+    py: Python<'py>,
+    batch: arrow::array::RecordBatch,
+    requested_schema: Option<Bound<'py, PyCapsule>>,
+) -> PyArrowResult<Bound<'py, PyTuple>> {
+    let field = Arc::new(Field::new("", DataType::Struct(batch.schema().fields().clone()), false));
+    to_array_pycapsules(py, field, &StructArray::from(batch), requested_schema)
+}

@@ -1,0 +1,87 @@
+use super::arrow::batch_capsules;
+use super::memory::{Memory, array, numpy_name};
+use crate::table::Batch;
+use pyo3::exceptions::{PyAttributeError, PyKeyError};
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyCapsule, PyDict, PyTuple};
+use pyo3_arrow::error::PyArrowResult;
+
+/// Rows of a table as columns.
+#[pyclass(frozen, name = "Batch", module = "a2store")]
+pub(super) struct PyBatch {
+    batch: Batch,
+    memory: PyOnceLock<Py<Memory>>,
+}
+
+impl PyBatch {
+    pub(super) fn new(batch: Batch) -> PyBatch {
+        PyBatch { batch, memory: PyOnceLock::new() }
+    }
+
+    /// The column at an index, as a view of the batch's memory.
+    fn array<'py>(&self, py: Python<'py>, index: usize) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let (Some(column), Some(range)) = (self.batch.columns().nth(index), self.batch.range(index)) else {
+            return Ok(None);
+        };
+        let memory = self.memory.get_or_try_init(py, || Py::new(py, Memory::of_batch(self.batch.clone())))?;
+        let columns = (column.values_per_row > 1).then_some(column.values_per_row);
+        let shape = (self.batch.num_rows(), columns);
+        array(memory.bind(py).as_any(), numpy_name(column.dtype), range.start, shape).map(Some)
+    }
+
+    fn find<'py>(&self, py: Python<'py>, name: &str) -> PyResult<Option<Bound<'py, PyAny>>> {
+        match self.batch.columns().position(|column| column.name == name) {
+            Some(index) => self.array(py, index),
+            None => Ok(None),
+        }
+    }
+}
+
+#[pymethods]
+impl PyBatch {
+    fn __len__(&self) -> usize {
+        self.batch.num_rows()
+    }
+
+    /// The names of the columns.
+    fn keys(&self) -> Vec<String> {
+        self.batch.columns().map(|column| column.name.to_owned()).collect()
+    }
+
+    fn __getitem__<'py>(&self, py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyAny>> {
+        self.find(py, name)?.ok_or_else(|| PyKeyError::new_err(name.to_owned()))
+    }
+
+    fn __contains__(&self, name: &str) -> bool {
+        self.batch.column(name).is_some()
+    }
+
+    fn __getattr__<'py>(&self, py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyAny>> {
+        // Every column is an attribute, extra columns too.
+        self.find(py, name)?.ok_or_else(|| PyAttributeError::new_err(format!("the batch has no column {name:?}")))
+    }
+
+    /// All columns by name.
+    fn to_dict<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let dict = PyDict::new(py);
+        for (index, column) in self.batch.columns().enumerate() {
+            dict.set_item(column.name, self.array(py, index)?)?;
+        }
+        Ok(dict)
+    }
+
+    #[pyo3(signature = (requested_schema=None))]
+    fn __arrow_c_array__<'py>(
+        &self,
+        py: Python<'py>,
+        requested_schema: Option<Bound<'py, PyCapsule>>,
+    ) -> PyArrowResult<Bound<'py, PyTuple>> {
+        let batch = self.batch.to_record_batch().map_err(PyErr::from)?;
+        batch_capsules(py, batch, requested_schema)
+    }
+
+    fn __repr__(&self) -> String {
+        format!("Batch({} rows: {})", self.batch.num_rows(), self.keys().join(", "))
+    }
+}

@@ -1,0 +1,89 @@
+//! The crate's errors as Python's exceptions: its own where it has one, else subclasses of `a2store.Error`.
+
+use crate::error::{Error, ErrorKind};
+use pyo3::create_exception;
+use pyo3::exceptions::{PyException, PyIndexError, PyKeyboardInterrupt, PyOSError, PyValueError};
+use pyo3::prelude::*;
+
+create_exception!(a2store, A2Error, PyException);
+create_exception!(a2store, ArchiveError, A2Error);
+create_exception!(a2store, ArchiveExistsError, ArchiveError);
+create_exception!(a2store, ConflictError, ArchiveError);
+create_exception!(a2store, DamagedError, ArchiveError);
+create_exception!(a2store, VersionNotFoundError, ArchiveError);
+create_exception!(a2store, DecodeError, A2Error);
+create_exception!(a2store, QueryError, A2Error);
+create_exception!(a2store, ColumnError, A2Error);
+create_exception!(a2store, MemoryLimitError, A2Error);
+create_exception!(a2store, StateMismatchError, A2Error);
+
+pub(super) fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    let py = module.py();
+    for (name, exception) in [
+        ("Error", py.get_type::<A2Error>()),
+        ("ArchiveError", py.get_type::<ArchiveError>()),
+        ("ArchiveExistsError", py.get_type::<ArchiveExistsError>()),
+        ("ConflictError", py.get_type::<ConflictError>()),
+        ("DamagedError", py.get_type::<DamagedError>()),
+        ("VersionNotFoundError", py.get_type::<VersionNotFoundError>()),
+        ("DecodeError", py.get_type::<DecodeError>()),
+        ("QueryError", py.get_type::<QueryError>()),
+        ("ColumnError", py.get_type::<ColumnError>()),
+        ("MemoryLimitError", py.get_type::<MemoryLimitError>()),
+        ("StateMismatchError", py.get_type::<StateMismatchError>()),
+    ] {
+        exception.setattr("__name__", name)?;
+        exception.setattr("__qualname__", name)?;
+        module.add(name, exception)?;
+    }
+    Ok(())
+}
+
+impl From<Error> for PyErr {
+    fn from(error: Error) -> PyErr {
+        let message = error.to_string();
+        match error.kind() {
+            ErrorKind::Io { source, .. } => return io_error(source, &error),
+            ErrorKind::Argument { .. } => return PyValueError::new_err(message),
+            ErrorKind::IndexOutOfBounds { .. } => return PyIndexError::new_err(message),
+            ErrorKind::Cancelled => return PyKeyboardInterrupt::new_err(()),
+            _ => {}
+        }
+        let exception = match error.kind() {
+            ErrorKind::ArchiveExists { .. } => ArchiveExistsError::new_err(message),
+            ErrorKind::Damaged { .. } => DamagedError::new_err(message),
+            ErrorKind::VersionNotFound { .. } => VersionNotFoundError::new_err(message),
+            ErrorKind::Conflict { .. } => ConflictError::new_err(message),
+            ErrorKind::NotAnArchive { .. } | ErrorKind::SchemaVersion { .. } => ArchiveError::new_err(message),
+            ErrorKind::Decode { .. } | ErrorKind::Checksum { .. } => DecodeError::new_err(message),
+            ErrorKind::Query { .. } => QueryError::new_err(message),
+            ErrorKind::Column { .. } => ColumnError::new_err(message),
+            ErrorKind::MemoryLimit { .. } => MemoryLimitError::new_err(message),
+            ErrorKind::StateMismatch { .. } => StateMismatchError::new_err(message),
+            _ => A2Error::new_err(message),
+        };
+        let location = error.location();
+        Python::attach(|py| {
+            let value = exception.value(py);
+            // An exception that cannot take an attribute still tells its message.
+            let _ = value.setattr("kind", error.kind_name());
+            let _ = value.setattr("path", error.path().map(|path| path.to_string_lossy().into_owned()));
+            let _ = value.setattr("offset", location.and_then(|location| location.offset));
+            let _ = value.setattr("step", location.and_then(|location| location.step));
+        });
+        exception
+    }
+}
+
+/// `OSError` or its subclass for the number, with the file's name.
+fn io_error(source: &std::io::Error, error: &Error) -> PyErr {
+    match (source.raw_os_error(), error.path()) {
+        (Some(number), Some(path)) => {
+            // `OSError(errno, text, filename)` makes itself a `FileNotFoundError` and so on.
+            let text = source.to_string();
+            let text = text.split(" (os error").next().unwrap_or_default().to_owned();
+            PyOSError::new_err((number, text, path.to_string_lossy().into_owned()))
+        }
+        _ => PyOSError::new_err(error.to_string()),
+    }
+}

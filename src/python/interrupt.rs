@@ -1,0 +1,48 @@
+//! Long work that Ctrl-C can stop.
+
+use crate::error::Result;
+use crate::progress::{Cancellable, Progress, ProgressBar};
+use pyo3::prelude::*;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::time::Duration;
+
+/// How often a signal is looked for.
+const PERIOD: Duration = Duration::from_millis(50);
+
+/// Runs `work` on another thread while this one watches for signals. After one, the work is told to stop and the signal
+/// handler's exception is raised.
+///
+/// `progress`: whether to draw a bar; `None` = where standard error is a terminal.
+pub(super) fn interruptible<T: Send>(
+    py: Python<'_>,
+    progress: Option<bool>,
+    work: impl FnOnce(&dyn Progress) -> Result<T> + Send,
+) -> PyResult<T> {
+    let bar = if progress == Some(false) { ProgressBar::hidden() } else { ProgressBar::for_terminal() };
+    let cancelled = AtomicBool::new(false);
+    let progress = Cancellable::new(&bar, &cancelled);
+    py.detach(|| {
+        std::thread::scope(|scope| {
+            let (sender, receiver) = channel();
+            let worker = scope.spawn(|| sender.send(work(&progress)));
+            let mut signal = None;
+            loop {
+                match receiver.recv_timeout(PERIOD) {
+                    Ok(outcome) => return signal.map_or_else(|| outcome.map_err(PyErr::from), Err),
+                    Err(RecvTimeoutError::Timeout) if signal.is_none() => {
+                        if let Err(error) = Python::attach(|py| py.check_signals()) {
+                            signal = Some(error);
+                            cancelled.store(true, Ordering::Relaxed);
+                        }
+                    }
+                    Err(RecvTimeoutError::Timeout) => {}
+                    Err(RecvTimeoutError::Disconnected) => match worker.join() {
+                        Err(panic) => std::panic::resume_unwind(panic),
+                        Ok(_) => unreachable!("the worker sends before it ends"),
+                    },
+                }
+            }
+        })
+    })
+}

@@ -1,0 +1,82 @@
+//! Rust's memory as NumPy arrays, without a copy, through the buffer protocol.
+
+use crate::table::{Batch, ElementType, StepTable};
+use pyo3::exceptions::PyBufferError;
+use pyo3::ffi;
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyByteArray, PyType};
+use std::ffi::c_int;
+
+/// Memory that a batch or a table owns. Arrays made from it keep it, and so its owner, alive.
+#[pyclass(frozen, name = "_Memory", module = "a2store")]
+pub(super) struct Memory(Owner);
+
+enum Owner {
+    /// Writable: whoever took the batch has it for himself.
+    Batch(Batch),
+    /// Read-only, as the mapping is.
+    Table(StepTable),
+}
+
+impl Memory {
+    pub(super) fn of_batch(batch: Batch) -> Memory {
+        Memory(Owner::Batch(batch))
+    }
+
+    pub(super) fn of_table(table: StepTable) -> Memory {
+        Memory(Owner::Table(table))
+    }
+}
+
+#[pymethods]
+#[allow(unsafe_code)]
+impl Memory {
+    /// # Safety
+    /// Called by the interpreter alone, with a view that it may fill.
+    unsafe fn __getbuffer__(slf: Bound<'_, Self>, view: *mut ffi::Py_buffer, flags: c_int) -> PyResult<()> {
+        let (bytes, read_only) = match &slf.get().0 {
+            Owner::Batch(batch) => (batch.bytes(), 0),
+            Owner::Table(table) => (table.rows(), 1),
+        };
+        let len = isize::try_from(bytes.len()).map_err(|_| PyBufferError::new_err("memory too large"))?;
+        // SAFETY: the interpreter passes a valid view. The memory lives as long as `slf`, to which the view takes a
+        // reference, and does not move: a batch's memory is behind an `Arc`, which its pool does not fill again while
+        // the clone in `slf` lives, and a table's is a mapping, declared read-only.
+        let status = unsafe {
+            ffi::PyBuffer_FillInfo(view, slf.as_ptr(), bytes.as_ptr().cast_mut().cast(), len, read_only, flags)
+        };
+        if status == 0 { Ok(()) } else { Err(PyErr::fetch(slf.py())) }
+    }
+}
+
+/// NumPy's name of a type.
+pub(super) fn numpy_name(dtype: ElementType) -> &'static str {
+    dtype.numpy()
+}
+
+/// `numpy.ndarray(shape, dtype, buffer, offset)`.
+pub(super) fn array<'py>(
+    buffer: &Bound<'py, PyAny>,
+    dtype: impl IntoPyObject<'py>,
+    offset: usize,
+    shape: (usize, Option<usize>),
+) -> PyResult<Bound<'py, PyAny>> {
+    static NDARRAY: PyOnceLock<Py<PyType>> = PyOnceLock::new();
+    let ndarray = NDARRAY.import(buffer.py(), "numpy", "ndarray")?;
+    match shape {
+        (rows, Some(columns)) => ndarray.call1(((rows, columns), dtype, buffer, offset)),
+        (rows, None) => ndarray.call1(((rows,), dtype, buffer, offset)),
+    }
+}
+
+/// An array of its own, of a copy of the values.
+pub(super) fn copied_array<'py, T: bytemuck::NoUninit>(
+    py: Python<'py>,
+    values: &[T],
+    dtype: &str,
+    columns: Option<usize>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let bytes = PyByteArray::new(py, bytemuck::cast_slice(values));
+    array(bytes.as_any(), dtype, 0, (values.len() / columns.unwrap_or(1), columns))
+}

@@ -1,0 +1,52 @@
+//! `import a2store`: thin classes over the crate, one file per class.
+//!
+//! Whatever takes time runs without the interpreter's lock, and on Ctrl-C stops within a fraction of a second.
+
+mod archive;
+mod arrow;
+mod batch;
+mod error;
+mod interrupt;
+mod loader;
+mod memory;
+mod query;
+mod run;
+mod simulate;
+mod table;
+mod values;
+
+use pyo3::prelude::*;
+
+/// The extension module; `python/a2store/__init__.py` re-exports it.
+#[pymodule]
+fn _a2store(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+    error::add_to(module)?;
+    module.add_class::<archive::PyArchive>()?;
+    module.add_class::<archive::PyCommitInfo>()?;
+    module.add_class::<archive::PyIngestReport>()?;
+    module.add_class::<archive::PyRejected>()?;
+    module.add_class::<arrow::ArrowArray>()?;
+    module.add_class::<arrow::ArrowSchema>()?;
+    module.add_class::<batch::PyBatch>()?;
+    module.add_class::<loader::PyBatchIterator>()?;
+    module.add_class::<loader::PyLoader>()?;
+    module.add_class::<query::PyQuery>()?;
+    module.add_class::<run::PyRun>()?;
+    module.add_class::<run::PyRunMeta>()?;
+    module.add_class::<simulate::PySimulateReport>()?;
+    module.add_class::<table::PyStepTable>()?;
+    module.add_function(wrap_pyfunction!(run::read_run, module)?)?;
+    module.add_function(wrap_pyfunction!(simulate::simulate, module)?)?;
+    #[cfg(feature = "cli")]
+    module.add_function(wrap_pyfunction!(run_command, module)?)?;
+    Ok(())
+}
+
+/// Runs the command `a2store` with these arguments, the first being its name, and returns its exit status.
+#[cfg(feature = "cli")]
+#[pyfunction]
+#[pyo3(name = "_run_command")]
+fn run_command(py: Python<'_>, args: Vec<std::ffi::OsString>) -> u8 {
+    py.detach(|| crate::cli::run(args))
+}

@@ -1,0 +1,64 @@
+//! Python values as parameters of a query.
+
+use crate::query::{ParamValues, ScalarValue, no_params};
+use pyo3::exceptions::PyTypeError;
+use pyo3::prelude::*;
+use pyo3::types::{PyBool, PyBytes, PyDict, PyFloat, PyInt, PyString};
+use std::collections::HashMap;
+
+/// A dict for `$name`, a sequence for `$1`, `$2`, ….
+pub(super) fn params(params: Option<&Bound<'_, PyAny>>) -> PyResult<ParamValues> {
+    let Some(params) = params else {
+        return Ok(no_params());
+    };
+    if let Ok(named) = params.cast::<PyDict>() {
+        let mut values = HashMap::new();
+        for (name, value) in named {
+            let name: String = name.extract()?;
+            values.insert(name.trim_start_matches('$').to_owned(), scalar(&value)?);
+        }
+        return Ok(values.into());
+    }
+    if params.is_instance_of::<PyString>() {
+        return Err(PyTypeError::new_err("params: expected a dict or a sequence of values, found a str"));
+    }
+    let values = params.try_iter()?.map(|value| scalar(&value?)).collect::<PyResult<Vec<_>>>()?;
+    Ok(values.into())
+}
+
+fn scalar(value: &Bound<'_, PyAny>) -> PyResult<ScalarValue> {
+    if value.is_none() {
+        return Ok(ScalarValue::Null);
+    }
+    if value.is_instance_of::<PyBool>() {
+        return Ok(ScalarValue::from(value.extract::<bool>()?));
+    }
+    if value.is_instance_of::<PyInt>() {
+        if let Ok(value) = value.extract::<i64>() {
+            return Ok(ScalarValue::from(value));
+        }
+        return Ok(ScalarValue::from(value.extract::<u64>()?));
+    }
+    if value.is_instance_of::<PyFloat>() {
+        return Ok(ScalarValue::from(value.extract::<f64>()?));
+    }
+    if value.is_instance_of::<PyString>() {
+        return Ok(ScalarValue::from(value.extract::<String>()?.as_str()));
+    }
+    if let Ok(bytes) = value.cast::<PyBytes>() {
+        return Ok(ScalarValue::Binary(Some(bytes.as_bytes().to_vec())));
+    }
+    // NumPy's scalars are none of Python's own types but give one.
+    if value.hasattr("item")? && value.hasattr("dtype")? {
+        let own = value.call_method0("item")?;
+        if !own.get_type().is(value.get_type()) {
+            return scalar(&own);
+        }
+    }
+    if value.hasattr("isoformat")? {
+        // Dates and times compare as the engine reads their text.
+        return Ok(ScalarValue::from(value.call_method0("isoformat")?.extract::<String>()?.as_str()));
+    }
+    let name = value.get_type().name()?;
+    Err(PyTypeError::new_err(format!("params: expected None, bool, int, float, str, bytes or a date, found {name}")))
+}

@@ -1,0 +1,334 @@
+//! The columns of a batch, in one aligned allocation that a loader can use again, and their Arrow form.
+
+use super::layout::{ElementType, RowLayout};
+use crate::error::{Error, Result};
+use crate::step::FIELDS;
+use arrow::array::{ArrayRef, BooleanArray, FixedSizeListArray, RecordBatch, RecordBatchOptions, make_array};
+use arrow::buffer::{BooleanBuffer, Buffer, MutableBuffer};
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use bytes::Bytes;
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+
+/// The integer type of tokens: what an embedding layer takes without a cast.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum TokenType {
+    /// One byte a token.
+    #[default]
+    UInt8,
+    /// Four bytes.
+    Int32,
+    /// Eight bytes, PyTorch's usual index type.
+    Int64,
+}
+
+/// Rows of a [`StepTable`](super::StepTable) as columns.
+///
+/// | column | shape | type | |
+/// | --- | --- | --- | --- |
+/// | `tokens` | (n, 16) | uint8, int32 or int64 | exponents, row-major, 0 to 15 |
+/// | `move` | (n,) | uint8 | 0 to 3, UDLR; 255 = none |
+/// | `ev_values` | (n, 4) | float32 | 0.0 where illegal, NaN where the step has none |
+/// | `ev_legal` | (n, 4) | bool | |
+/// | `run_id` | (n,) | uint32 | |
+/// | `step_index` | (n,) | uint16 | |
+/// | `board` | (n,) | uint64 | |
+/// | extras | (n,) | their own | |
+///
+/// Clones share the memory. A loader uses it again once every clone, and all that was made from them, is gone.
+#[derive(Clone)]
+pub struct Batch {
+    arena: Arc<Arena>,
+    schema: Arc<BatchSchema>,
+    num_rows: usize,
+}
+
+/// A column of a [`Batch`].
+#[derive(Clone, Copy, Debug)]
+pub struct BatchColumn<'a> {
+    /// Its name.
+    pub name: &'a str,
+    /// The type of its values.
+    pub dtype: ElementType,
+    /// Values per row: 16, 4 or 1.
+    pub values_per_row: usize,
+    /// All values, row after row, as bytes; a bool is a byte.
+    pub bytes: &'a [u8],
+}
+
+/// Which columns batches have, and how each comes out of a row.
+#[derive(Debug)]
+pub(crate) struct BatchSchema {
+    pub(super) columns: Vec<ColumnSpec>,
+    arrow: SchemaRef,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct ColumnSpec {
+    pub(super) name: String,
+    pub(super) dtype: ElementType,
+    pub(super) values: usize,
+    pub(super) source: Source,
+}
+
+/// How a column comes out of a row.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Source {
+    /// The sixteen exponents of the board.
+    Tokens,
+    /// The four bits of the legality mask.
+    LegalBools,
+    /// The bytes at this offset of the row.
+    Copy(usize),
+}
+
+/// The memory of a batch.
+pub(crate) struct Arena {
+    buffer: MutableBuffer,
+    pub(super) offsets: Vec<usize>,
+    capacity: usize,
+    /// Rows on their way from the table to the columns.
+    pub(super) scratch: Vec<u8>,
+}
+
+/// Columns begin at multiples of this many bytes: a cache line, and what Arrow recommends.
+const COLUMN_ALIGN: usize = 64;
+
+impl TokenType {
+    pub(super) fn element(self) -> ElementType {
+        match self {
+            TokenType::UInt8 => ElementType::UInt8,
+            TokenType::Int32 => ElementType::Int32,
+            TokenType::Int64 => ElementType::Int64,
+        }
+    }
+}
+
+impl FromStr for TokenType {
+    type Err = Error;
+
+    fn from_str(name: &str) -> Result<TokenType> {
+        match name {
+            "uint8" => Ok(TokenType::UInt8),
+            "int32" => Ok(TokenType::Int32),
+            "int64" => Ok(TokenType::Int64),
+            _ => Err(Error::argument("tokens", "uint8, int32 or int64", name)),
+        }
+    }
+}
+
+impl BatchSchema {
+    /// What batches of a table have: all columns, or those that are named.
+    pub(crate) fn new(layout: &RowLayout, tokens: TokenType, only: Option<&[String]>) -> Result<BatchSchema> {
+        let field = |name: &'static str, dtype| {
+            let field = FIELDS.iter().find(|field| field.name == name);
+            let (values, offset) = field.map_or((1, 0), |field| (field.values, field.offset));
+            ColumnSpec { name: name.into(), dtype, values, source: Source::Copy(offset) }
+        };
+        let mut columns = vec![
+            ColumnSpec { name: "tokens".into(), dtype: tokens.element(), values: 16, source: Source::Tokens },
+            field("move", ElementType::UInt8),
+            field("ev_values", ElementType::Float32),
+            ColumnSpec { name: "ev_legal".into(), dtype: ElementType::Bool, values: 4, source: Source::LegalBools },
+            field("run_id", ElementType::UInt32),
+            field("step_index", ElementType::UInt16),
+            field("board", ElementType::UInt64),
+        ];
+        columns.extend(extra_columns(layout));
+        if let Some(only) = only {
+            let find = |name: &String| {
+                columns.iter().find(|column| column.name == *name).cloned().ok_or_else(|| {
+                    let names: Vec<&str> = columns.iter().map(|column| column.name.as_str()).collect();
+                    Error::argument("columns", names.join(", "), name)
+                })
+            };
+            columns = only.iter().map(find).collect::<Result<_>>()?;
+        }
+        Ok(BatchSchema::from_columns(columns))
+    }
+
+    /// The row's own fields: the columns of a whole table.
+    pub(super) fn of_row(layout: &RowLayout) -> BatchSchema {
+        let dtypes = [
+            ElementType::UInt64,
+            ElementType::Float32,
+            ElementType::UInt32,
+            ElementType::UInt16,
+            ElementType::UInt8,
+            ElementType::UInt8,
+        ];
+        let fields = FIELDS.iter().zip(dtypes).map(|(field, dtype)| ColumnSpec {
+            name: field.name.into(),
+            dtype,
+            values: field.values,
+            source: Source::Copy(field.offset),
+        });
+        BatchSchema::from_columns(fields.chain(extra_columns(layout)).collect())
+    }
+
+    fn from_columns(columns: Vec<ColumnSpec>) -> BatchSchema {
+        let fields: Vec<Field> = columns.iter().map(ColumnSpec::arrow_field).collect();
+        BatchSchema { columns, arrow: Arc::new(Schema::new(fields)) }
+    }
+
+    /// The columns in Arrow's terms.
+    pub(crate) fn arrow(&self) -> &SchemaRef {
+        &self.arrow
+    }
+}
+
+fn extra_columns(layout: &RowLayout) -> impl Iterator<Item = ColumnSpec> {
+    layout.extras().iter().map(|extra| ColumnSpec {
+        name: extra.name.clone(),
+        dtype: extra.dtype,
+        values: 1,
+        source: Source::Copy(extra.offset),
+    })
+}
+
+impl ColumnSpec {
+    /// Bytes per row.
+    pub(super) fn width(&self) -> usize {
+        self.dtype.width() * self.values
+    }
+
+    fn arrow_field(&self) -> Field {
+        let dtype = match self.values {
+            1 => self.dtype.arrow(),
+            n => DataType::FixedSizeList(self.item(), n as i32),
+        };
+        Field::new(&self.name, dtype, false)
+    }
+
+    fn item(&self) -> Arc<Field> {
+        Arc::new(Field::new("item", self.dtype.arrow(), false))
+    }
+}
+
+impl Arena {
+    /// Memory for batches of up to `capacity` rows.
+    pub(crate) fn new(schema: &BatchSchema, capacity: usize) -> Arena {
+        let mut len = 0;
+        let mut offsets = Vec::with_capacity(schema.columns.len());
+        for column in &schema.columns {
+            offsets.push(len);
+            len = (len + column.width() * capacity).next_multiple_of(COLUMN_ALIGN);
+        }
+        Arena { buffer: MutableBuffer::from_len_zeroed(len), offsets, capacity, scratch: Vec::new() }
+    }
+
+    pub(crate) fn capacity(&self) -> usize {
+        self.capacity
+    }
+
+    pub(super) fn bytes_mut(&mut self) -> &mut [u8] {
+        self.buffer.as_slice_mut()
+    }
+}
+
+impl AsRef<[u8]> for Arena {
+    fn as_ref(&self) -> &[u8] {
+        self.buffer.as_slice()
+    }
+}
+
+impl Batch {
+    pub(crate) fn new(arena: Arc<Arena>, schema: Arc<BatchSchema>, num_rows: usize) -> Batch {
+        Batch { arena, schema, num_rows }
+    }
+
+    /// The number of rows.
+    #[must_use]
+    pub fn num_rows(&self) -> usize {
+        self.num_rows
+    }
+
+    /// The columns.
+    pub fn columns(&self) -> impl Iterator<Item = BatchColumn<'_>> {
+        (0..self.schema.columns.len()).filter_map(|index| self.at(index))
+    }
+
+    /// The column of that name.
+    #[must_use]
+    pub fn column(&self, name: &str) -> Option<BatchColumn<'_>> {
+        self.at(self.schema.columns.iter().position(|column| column.name == name)?)
+    }
+
+    fn at(&self, index: usize) -> Option<BatchColumn<'_>> {
+        let column = self.schema.columns.get(index)?;
+        let bytes = self.bytes().get(self.range(index)?)?;
+        Some(BatchColumn { name: &column.name, dtype: column.dtype, values_per_row: column.values, bytes })
+    }
+
+    /// The memory of all columns.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        self.arena.as_ref().as_ref()
+    }
+
+    /// Where in [`bytes`](Batch::bytes) a column lies.
+    pub(crate) fn range(&self, index: usize) -> Option<std::ops::Range<usize>> {
+        let start = *self.arena.offsets.get(index)?;
+        Some(start..start + self.schema.columns.get(index)?.width() * self.num_rows)
+    }
+
+    /// The columns as Arrow has them. Numbers share the batch's memory; bools, which Arrow packs into bits, are copied.
+    ///
+    /// # Errors
+    /// None that a batch of this crate can cause; Arrow's own checks are passed on.
+    pub fn to_record_batch(&self) -> Result<RecordBatch> {
+        let owner = Bytes::from_owner(SharedArena(Arc::clone(&self.arena)));
+        let columns = self.schema.columns.iter().enumerate().map(|(index, spec)| {
+            let range = self.range(index).unwrap_or_default();
+            self.arrow_column(spec, &owner, range)
+        });
+        let columns = columns.collect::<Result<Vec<ArrayRef>>>()?;
+        let options = RecordBatchOptions::new().with_row_count(Some(self.num_rows));
+        RecordBatch::try_new_with_options(Arc::clone(&self.schema.arrow), columns, &options).map_err(arrow_error)
+    }
+
+    fn arrow_column(&self, spec: &ColumnSpec, owner: &Bytes, range: std::ops::Range<usize>) -> Result<ArrayRef> {
+        let bytes = owner.slice(range);
+        let len = self.num_rows * spec.values;
+        let values: ArrayRef = if spec.dtype == ElementType::Bool {
+            Arc::new(BooleanArray::new(BooleanBuffer::collect_bool(len, |i| bytes[i] != 0), None))
+        } else {
+            let data = arrow::array::ArrayData::builder(spec.dtype.arrow()).len(len).add_buffer(Buffer::from(bytes));
+            make_array(data.build().map_err(arrow_error)?)
+        };
+        match spec.values {
+            1 => Ok(values),
+            n => {
+                let list = FixedSizeListArray::try_new(spec.item(), n as i32, values, None);
+                Ok(Arc::new(list.map_err(arrow_error)?))
+            }
+        }
+    }
+}
+
+impl BatchColumn<'_> {
+    /// The values, if they are of this Rust type.
+    #[must_use]
+    pub fn values<T: bytemuck::AnyBitPattern>(&self) -> Option<&[T]> {
+        (size_of::<T>() == self.dtype.width()).then(|| bytemuck::try_cast_slice(self.bytes).ok())?
+    }
+}
+
+struct SharedArena(Arc<Arena>);
+
+impl AsRef<[u8]> for SharedArena {
+    fn as_ref(&self) -> &[u8] {
+        self.0.as_ref().as_ref()
+    }
+}
+
+impl fmt::Debug for Batch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let columns: Vec<&str> = self.schema.columns.iter().map(|column| column.name.as_str()).collect();
+        f.debug_struct("Batch").field("num_rows", &self.num_rows).field("columns", &columns).finish()
+    }
+}
+
+pub(super) fn arrow_error(error: arrow::error::ArrowError) -> Error {
+    Error::from(std::io::Error::other(error))
+}

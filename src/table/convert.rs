@@ -1,0 +1,254 @@
+//! Record batches → rows.
+//!
+//! | column | type (others are cast) | when the query lacks it |
+//! | --- | --- | --- |
+//! | `board` | uint64 | an error |
+//! | `move` | uint8, 0 to 3 | 255 |
+//! | `ev_up`, `ev_down`, `ev_left`, `ev_right` | float32 | NaN |
+//! | `ev_legal` | uint8 | the rules' mask for the board |
+//! | `run_id` | uint32 | 0 |
+//! | `step_index` | uint16 | 0 |
+//!
+//! A null `move` or `ev_legal` counts as lacking. Of the four values a null is 0.0, as for an illegal branch, unless all
+//! four are null: then the step has none and gets four NaNs. A null extra is NaN in a float column and an error in any
+//! other.
+
+use super::layout::{ElementType, RowLayout};
+use super::materialize::ChosenEv;
+use crate::board::Board;
+use crate::error::{Error, ErrorKind, Result};
+use crate::step::{STEP_SIZE, Step};
+use arrow::array::{Array, ArrayRef, AsArray, PrimitiveArray, RecordBatch};
+use arrow::compute::{CastOptions, cast_with_options};
+use arrow::datatypes::{
+    ArrowPrimitiveType, DataType, Float32Type, Schema, UInt8Type, UInt32Type, UInt64Type,
+};
+use arrow::util::display::FormatOptions;
+
+/// Writes batches of one schema as rows.
+#[derive(Clone, Debug)]
+pub(super) struct RowWriter {
+    layout: RowLayout,
+    chosen_ev: ChosenEv,
+    board: usize,
+    chosen: Option<usize>,
+    evs: [Option<usize>; 4],
+    ev_legal: Option<usize>,
+    run_id: Option<usize>,
+    step_index: Option<usize>,
+    extras: Vec<usize>,
+}
+
+/// The move of a step whose query has none.
+const NO_MOVE: u8 = 255;
+
+impl RowWriter {
+    /// Finds the columns of a query's result.
+    pub(super) fn new(schema: &Schema, extras: &[String], chosen_ev: ChosenEv) -> Result<RowWriter> {
+        let mut fields = Vec::new();
+        let mut extra_columns = Vec::new();
+        for (i, name) in extras.iter().enumerate() {
+            let column = find(schema, name)?.ok_or_else(|| missing(name, "an extra column of that name", schema))?;
+            if extras[..i].contains(name) {
+                return Err(Error::argument("extra", "each column once", name));
+            }
+            if ["board", "ev_values", "run_id", "step_index", "move", "ev_legal", "tokens"].contains(&name.as_str()) {
+                return Err(Error::argument("extra", "columns that a row does not have anyway", name));
+            }
+            fields.push((name.clone(), ElementType::of_arrow(name, schema.field(column).data_type())?));
+            extra_columns.push(column);
+        }
+        Ok(RowWriter {
+            layout: RowLayout::new(fields),
+            chosen_ev,
+            board: find(schema, "board")?.ok_or_else(|| missing("board", "a column of boards", schema))?,
+            chosen: find(schema, "move")?,
+            evs: [
+                find(schema, "ev_up")?,
+                find(schema, "ev_down")?,
+                find(schema, "ev_left")?,
+                find(schema, "ev_right")?,
+            ],
+            ev_legal: find(schema, "ev_legal")?,
+            run_id: find(schema, "run_id")?,
+            step_index: find(schema, "step_index")?,
+            extras: extra_columns,
+        })
+    }
+
+    pub(super) fn layout(&self) -> &RowLayout {
+        &self.layout
+    }
+
+    /// Fills `rows`, which has room for exactly the batch's.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Column`], whose row counts from the start of the batch.
+    pub(super) fn write(&self, batch: &RecordBatch, rows: &mut [u8]) -> Result<()> {
+        let board = column::<UInt64Type>(batch, Some(self.board))?;
+        let chosen = column::<UInt8Type>(batch, self.chosen)?;
+        let ev_legal = column::<UInt8Type>(batch, self.ev_legal)?;
+        let run_id = column::<UInt32Type>(batch, self.run_id)?;
+        let step_index = column::<UInt32Type>(batch, self.step_index)?;
+        let evs = {
+            let [up, down, left, right] = self.evs;
+            [
+                column::<Float32Type>(batch, up)?,
+                column::<Float32Type>(batch, down)?,
+                column::<Float32Type>(batch, left)?,
+                column::<Float32Type>(batch, right)?,
+            ]
+        };
+        let Some(boards) = board.without_nulls("board")? else {
+            return Ok(());
+        };
+        let run_ids = run_id.without_nulls("run_id")?;
+        let step_indices = step_index.without_nulls("step_index")?;
+        if let Some((row, index)) =
+            step_indices.unwrap_or_default().iter().enumerate().find(|&(_, &index)| index > u32::from(u16::MAX))
+        {
+            return Err(column_error("step_index", Some(row), "0..=65535", index.to_string()));
+        }
+        if let Some(values) = &chosen.0 {
+            let bad = values.iter().enumerate().find(|(_, value)| value.is_some_and(|value| value > 3 && value != NO_MOVE));
+            if let Some((row, Some(value))) = bad {
+                return Err(column_error("move", Some(row), "0..=3, or 255 for none", value.to_string()));
+            }
+        }
+        for (row, (out, &board)) in rows.chunks_exact_mut(self.layout.stride()).zip(boards).enumerate() {
+            let board = Board(board);
+            let chosen = chosen.get(row).unwrap_or(NO_MOVE);
+            let values = [evs[0].get(row), evs[1].get(row), evs[2].get(row), evs[3].get(row)];
+            let mut ev_values = match values {
+                [None, None, None, None] => [f32::NAN; 4],
+                values => values.map(Option::unwrap_or_default),
+            };
+            let has_evs = values.iter().any(Option::is_some);
+            if self.chosen_ev == ChosenEv::One && has_evs && let Some(value) = ev_values.get_mut(usize::from(chosen)) {
+                *value = 1.0;
+            }
+            let step = Step {
+                board,
+                ev_values,
+                run_id: run_ids.map_or(0, |ids| ids[row]),
+                step_index: step_indices.map_or(0, |indices| indices[row] as u16),
+                chosen,
+                ev_legal: ev_legal.get(row).unwrap_or_else(|| board.legal_moves()),
+            };
+            out[..STEP_SIZE].copy_from_slice(bytemuck::bytes_of(&step));
+        }
+        for (extra, &index) in self.layout.extras().iter().zip(&self.extras) {
+            self.write_extra(batch.column(index), &extra.name, extra.dtype, extra.offset, rows)?;
+        }
+        Ok(())
+    }
+
+    fn write_extra(&self, array: &ArrayRef, name: &str, dtype: ElementType, offset: usize, rows: &mut [u8]) -> Result<()> {
+        let width = dtype.width();
+        let slots = rows.chunks_exact_mut(self.layout.stride()).map(|row| &mut row[offset..offset + width]);
+        if dtype == ElementType::Bool {
+            let values = array.as_boolean();
+            for (slot, value) in slots.zip(values.values()) {
+                slot[0] = u8::from(value);
+            }
+        } else {
+            let data = array.to_data();
+            let start = data.offset() * width;
+            let values = data.buffers().first().and_then(|buffer| buffer.as_slice().get(start..)).unwrap_or_default();
+            for (slot, value) in slots.zip(values.chunks_exact(width)) {
+                slot.copy_from_slice(value);
+            }
+        }
+        let Some(nulls) = array.nulls().filter(|nulls| nulls.null_count() > 0) else {
+            return Ok(());
+        };
+        let nan: &[u8] = match dtype {
+            ElementType::Float16 => &0x7e00_u16.to_le_bytes(),
+            ElementType::Float32 => &f32::NAN.to_le_bytes(),
+            ElementType::Float64 => &f64::NAN.to_le_bytes(),
+            _ => {
+                let row = (0..array.len()).find(|&row| nulls.is_null(row));
+                return Err(column_error(name, row, "a value", "NULL".into()));
+            }
+        };
+        let slots = rows.chunks_exact_mut(self.layout.stride()).map(|row| &mut row[offset..offset + width]);
+        for (slot, valid) in slots.zip(nulls) {
+            if !valid {
+                slot.copy_from_slice(nan);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A column of the batch, or nothing.
+struct Column<T: ArrowPrimitiveType>(Option<PrimitiveArray<T>>);
+
+impl<T: ArrowPrimitiveType> Column<T> {
+    #[inline]
+    fn get(&self, row: usize) -> Option<T::Native> {
+        let array = self.0.as_ref()?;
+        array.is_valid(row).then(|| array.values()[row])
+    }
+
+    fn without_nulls(&self, name: &str) -> Result<Option<&[T::Native]>> {
+        let Some(array) = &self.0 else {
+            return Ok(None);
+        };
+        if array.null_count() > 0 {
+            let row = (0..array.len()).find(|&row| array.is_null(row));
+            return Err(column_error(name, row, "a value", "NULL".into()));
+        }
+        Ok(Some(array.values()))
+    }
+}
+
+/// A column in the type of its row field; a value that does not fit is an error, never a wrap.
+fn column<T: ArrowPrimitiveType>(batch: &RecordBatch, index: Option<usize>) -> Result<Column<T>> {
+    let Some(index) = index else {
+        return Ok(Column(None));
+    };
+    let array = batch.column(index);
+    if let Some(array) = array.as_primitive_opt::<T>() {
+        return Ok(Column(Some(array.clone())));
+    }
+    let schema = batch.schema();
+    let name = schema.field(index).name();
+    let is_number = array.data_type().is_numeric()
+        || matches!(array.data_type(), DataType::Dictionary(_, value) if value.is_numeric())
+        || *array.data_type() == DataType::Null;
+    if !is_number {
+        return Err(column_error(name, None, &T::DATA_TYPE.to_string(), array.data_type().to_string()));
+    }
+    let strict = CastOptions { safe: false, format_options: FormatOptions::default() };
+    match cast_with_options(array, &T::DATA_TYPE, &strict) {
+        Ok(cast) => Ok(Column(Some(cast.as_primitive::<T>().clone()))),
+        Err(error) => {
+            // Which row it was, a cast that gives null for what does not fit tells.
+            let lenient = CastOptions { safe: true, format_options: FormatOptions::default() };
+            let row = cast_with_options(array, &T::DATA_TYPE, &lenient)
+                .ok()
+                .and_then(|cast| (0..cast.len()).find(|&row| cast.is_null(row) && array.is_valid(row)));
+            Err(column_error(name, row, &format!("values of {}", T::DATA_TYPE), error.to_string()))
+        }
+    }
+}
+
+fn find(schema: &Schema, name: &str) -> Result<Option<usize>> {
+    let mut columns = schema.fields().iter().enumerate().filter(|(_, field)| field.name() == name);
+    let first = columns.next().map(|(index, _)| index);
+    if columns.next().is_some() {
+        return Err(column_error(name, None, "one column of that name", "several".into()));
+    }
+    Ok(first)
+}
+
+fn missing(name: &str, expected: &str, schema: &Schema) -> Error {
+    let names: Vec<&str> = schema.fields().iter().map(|field| field.name().as_str()).collect();
+    column_error(name, None, expected, format!("the columns {}", names.join(", ")))
+}
+
+fn column_error(name: &str, row: Option<usize>, expected: &str, found: String) -> Error {
+    let row = row.map(|row| row as u64);
+    ErrorKind::Column { column: name.into(), row, expected: expected.into(), found }.into()
+}

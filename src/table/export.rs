@@ -1,0 +1,75 @@
+//! A whole table as Arrow data: rows without a copy, columns chunk by chunk.
+
+use super::batch::{Arena, Batch, BatchSchema, arrow_error};
+use super::memory::FrozenRegion;
+use super::{StepTable, gather};
+use crate::error::Result;
+use arrow::array::{FixedSizeBinaryArray, RecordBatch, RecordBatchReader};
+use arrow::buffer::Buffer;
+use arrow::datatypes::SchemaRef;
+use arrow::error::ArrowError;
+use bytes::Bytes;
+use std::sync::Arc;
+
+/// Rows that are transposed at a time: a megabyte or two of columns.
+const CHUNK: u64 = 1 << 16;
+
+struct SharedRows(Arc<FrozenRegion>);
+
+impl AsRef<[u8]> for SharedRows {
+    fn as_ref(&self) -> &[u8] {
+        self.0.bytes()
+    }
+}
+
+impl StepTable {
+    /// The rows as Arrow's `FixedSizeBinary(stride)`, sharing the table's memory.
+    ///
+    /// # Errors
+    /// None that a table of this crate can cause; Arrow's own checks are passed on.
+    pub fn rows_array(&self) -> Result<FixedSizeBinaryArray> {
+        let buffer = Buffer::from(Bytes::from_owner(SharedRows(Arc::clone(&self.rows))));
+        FixedSizeBinaryArray::try_new(self.layout.stride() as i32, buffer, None).map_err(arrow_error)
+    }
+
+    /// The columns of all rows, transposed in chunks of 65,536 as they are asked for.
+    ///
+    /// `board` uint64, `ev_values` fixed-size list of four float32, `run_id` uint32, `step_index` uint16, `move` and
+    /// `ev_legal` (a mask) uint8, then the extra columns.
+    #[must_use]
+    pub fn column_reader(&self) -> ColumnReader {
+        let schema = Arc::new(BatchSchema::of_row(&self.layout));
+        ColumnReader { table: self.clone(), schema, next_row: 0 }
+    }
+}
+
+/// The columns of a table, chunk by chunk; see [`StepTable::column_reader`].
+#[derive(Debug)]
+pub struct ColumnReader {
+    table: StepTable,
+    schema: Arc<BatchSchema>,
+    next_row: u64,
+}
+
+impl Iterator for ColumnReader {
+    type Item = Result<RecordBatch, ArrowError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let end = self.table.num_rows().min(self.next_row + CHUNK);
+        let indices: Vec<u64> = (self.next_row..end).collect();
+        if indices.is_empty() {
+            return None;
+        }
+        self.next_row = end;
+        let mut arena = Arena::new(&self.schema, indices.len());
+        gather::gather(&self.table, &indices, &self.schema, &mut arena);
+        let batch = Batch::new(Arc::new(arena), Arc::clone(&self.schema), indices.len());
+        Some(batch.to_record_batch().map_err(|error| ArrowError::ExternalError(error.into())))
+    }
+}
+
+impl RecordBatchReader for ColumnReader {
+    fn schema(&self) -> SchemaRef {
+        Arc::clone(self.schema.arrow())
+    }
+}
