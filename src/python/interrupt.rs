@@ -21,11 +21,11 @@ pub(super) fn interruptible<T: Send>(
 ) -> PyResult<T> {
     let bar = if progress == Some(false) { ProgressBar::hidden() } else { ProgressBar::for_terminal() };
     let cancelled = AtomicBool::new(false);
-    let progress = Cancellable::new(&bar, &cancelled);
+    let progress = &Cancellable::new(&bar, &cancelled);
     py.detach(|| {
         std::thread::scope(|scope| {
             let (sender, receiver) = channel();
-            let worker = scope.spawn(|| sender.send(work(&progress)));
+            let worker = scope.spawn(move || sender.send(work(progress)));
             let mut signal = None;
             loop {
                 match receiver.recv_timeout(PERIOD) {

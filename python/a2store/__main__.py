@@ -1,0 +1,7 @@
+"""``python -m a2store`` is the command ``a2store``."""
+
+import sys
+
+from ._command import main
+
+sys.exit(main())

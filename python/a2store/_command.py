@@ -1,0 +1,17 @@
+"""The command ``a2store``, as the wheel installs it."""
+
+import signal
+import sys
+
+from ._a2store import _run_command
+
+
+def main() -> int:
+    """Run the command with this process's arguments and return its exit status."""
+    # Nothing here needs Python's own handler, and without it Ctrl-C ends the command at once.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    return _run_command(["a2store", *sys.argv[1:]])
+
+
+if __name__ == "__main__":
+    sys.exit(main())
