@@ -324,4 +324,6 @@ impl From<Board> for u64 {
 }
 
 #[cfg(test)]
+mod naive;
+#[cfg(test)]
 mod tests;

@@ -57,8 +57,8 @@
 //! | `table` | a query's result → [`StepTable`]; gather kernels, Arrow export |
 //! | `loader` | [`StepTable`] → batches: permutation, epochs, ranks |
 //! | `selfplay` | the built-in player and its run files |
-//! | `python` | `import a2store` (feature `python`) |
 //! | `cli` | the command `a2store` (feature `cli`, on by default) |
+//! | `python` | `import a2store` (feature `python`) |
 
 mod error;
 mod progress;
@@ -80,11 +80,11 @@ mod loader;
 
 mod selfplay;
 
-#[cfg(feature = "python")]
-mod python;
-
 #[cfg(feature = "cli")]
 pub mod cli;
+
+#[cfg(feature = "python")]
+mod python;
 
 pub use archive::{
     Archive, CommitInfo, IngestOptions, IngestReport, OnError, Operation, Phase, Phases, Rejected, TableName,

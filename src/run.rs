@@ -119,8 +119,7 @@ impl Run {
     #[must_use]
     pub fn branches(&self, step: usize) -> Option<Branches> {
         let steps = &self.steps;
-        (*steps.has_evs.get(step)?)
-            .then(|| Branches { values: steps.ev_values[step], legal: steps.ev_legal[step] })
+        (*steps.has_evs.get(step)?).then(|| Branches { values: steps.ev_values[step], legal: steps.ev_legal[step] })
     }
 
     /// The board after the last move.

@@ -387,4 +387,3 @@ fn encode(encoder: &RowGroupEncoder, groups: &[Vec<IngestedRun>], phases: Phases
         .map(|runs| encoder.encode(&steps_batch(runs, phases)?))
         .collect()
 }
-

@@ -161,7 +161,11 @@ impl Commit {
             Some((body, std::str::from_utf8(digits).ok()?))
         });
         let Some((body, stored)) = crc else {
-            return Err(damaged("end of the commit", "its checksum".into(), format!("{} bytes without one", bytes.len())));
+            return Err(damaged(
+                "end of the commit",
+                "its checksum".into(),
+                format!("{} bytes without one", bytes.len()),
+            ));
         };
         let found = format!("{:08x}", crc32c::crc32c(body));
         if stored != found {

@@ -250,6 +250,3 @@ impl FromStr for TableName {
 fn absolute(path: &Path) -> Result<PathBuf> {
     std::path::absolute(path).map_err(|source| Error::io(path, source))
 }
-
-#[cfg(test)]
-mod tests;

@@ -256,9 +256,8 @@ pub(super) fn steps_batch(runs: &[IngestedRun], phases: Phases) -> Result<Record
             has_evs.iter().zip(&legal).map(|(&has, &legal)| has && legal >> branch & 1 == 1).collect();
         Arc::new(Float32Array::new(ScalarBuffer::from(values), Some(valid)))
     };
-    let of_run = |value: fn(&IngestedRun) -> u32| -> ArrayRef {
-        Arc::new(UInt32Array::from(repeated(runs, num_rows, value)))
-    };
+    let of_run =
+        |value: fn(&IngestedRun) -> u32| -> ArrayRef { Arc::new(UInt32Array::from(repeated(runs, num_rows, value))) };
     let columns: Vec<ArrayRef> = vec![
         of_run(|ingested| ingested.run_id),
         Arc::new(UInt32Array::from(steps(runs, num_rows, |run| 0..run.num_steps() as u32))),

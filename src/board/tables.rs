@@ -42,8 +42,7 @@ impl Tables {
     }
 
     fn build() -> Tables {
-        let mut tables =
-            Tables { left: boxed(), right: boxed(), reward: boxed(), legal: boxed() };
+        let mut tables = Tables { left: boxed(), right: boxed(), reward: boxed(), legal: boxed() };
         for row in 0..=u16::MAX {
             let (left, reward) = slide_row(row);
             let right = reverse(slide_row(reverse(row)).0);

@@ -1,8 +1,8 @@
 //! `a2store bench`: how fast this machine gathers and serves the steps of an archive.
 
+use super::Bench;
 use super::commands::progress;
 use super::output::{count, megabytes, rate};
-use super::Bench;
 use crate::{Archive, LoaderOptions, MaterializeOptions, Permutation, no_params};
 use anyhow::{Result, bail};
 use serde_json::json;

@@ -49,7 +49,8 @@ fn simulate(args: &Simulate, quiet: bool) -> Result<u8> {
     let secs = start.elapsed().as_secs_f64();
     let mut out = std::io::stdout().lock();
     if args.json {
-        let report = json!({"runs": report.runs, "num_steps": report.num_steps, "num_bytes": report.num_bytes, "secs": secs});
+        let report =
+            json!({"runs": report.runs, "num_steps": report.num_steps, "num_bytes": report.num_bytes, "secs": secs});
         writeln!(out, "{report}")?;
     } else {
         let (runs, steps, speed) = (count(report.runs), count(report.num_steps), rate(report.num_steps, secs));
@@ -103,7 +104,9 @@ fn ingest(args: &Ingest, quiet: bool) -> Result<u8> {
 fn is_absent(error: &Error) -> bool {
     match error.kind() {
         ErrorKind::Io { source, .. } => source.kind() == std::io::ErrorKind::NotFound,
-        ErrorKind::NotAnArchive { path, .. } => std::fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_none()),
+        ErrorKind::NotAnArchive { path, .. } => {
+            std::fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_none())
+        }
         _ => false,
     }
 }

@@ -92,7 +92,10 @@ pub(super) fn json_rows(batches: &[RecordBatch]) -> Result<Vec<serde_json::Value
         writer.write(batch)?;
     }
     writer.finish()?;
-    text.split(|&byte| byte == b'\n').filter(|line| !line.is_empty()).map(|line| Ok(serde_json::from_slice(line)?)).collect()
+    text.split(|&byte| byte == b'\n')
+        .filter(|line| !line.is_empty())
+        .map(|line| Ok(serde_json::from_slice(line)?))
+        .collect()
 }
 
 pub(super) fn rejected_json(rejected: &Rejected) -> serde_json::Value {

@@ -70,7 +70,12 @@ pub(super) fn decode(bytes: &[u8]) -> Result<Run> {
     reader.enter_step(None);
     let final_board = Board(reader.varint_u64("final board")?);
     if reader.remaining() > 0 {
-        return Err(reader.error(0, "end of the run", "the end of the file", format_args!("{} more bytes", reader.remaining())));
+        return Err(reader.error(
+            0,
+            "end of the run",
+            "the end of the file",
+            format_args!("{} more bytes", reader.remaining()),
+        ));
     }
     steps.finish(RunMeta { start_unix_s, elapsed_s, max_score, highest_tile, engine }, final_board)
 }

@@ -78,8 +78,9 @@ pub(super) fn decode(bytes: &[u8]) -> Result<Run> {
 pub(super) fn encode(run: &Run) -> Result<Vec<u8>> {
     let meta = run.meta();
     let engine = meta.engine.as_deref().unwrap_or_default();
-    let engine_len = u16::try_from(engine.len())
-        .map_err(|_| Error::argument("engine", "at most 65535 bytes in A2T1", format_args!("{} bytes", engine.len())))?;
+    let engine_len = u16::try_from(engine.len()).map_err(|_| {
+        Error::argument("engine", "at most 65535 bytes in A2T1", format_args!("{} bytes", engine.len()))
+    })?;
     let mut out = Vec::with_capacity(36 + engine.len() + 9 * run.num_steps() + 12);
     out.extend_from_slice(MAGIC);
     out.extend_from_slice(&[VERSION, LITTLE_ENDIAN]);

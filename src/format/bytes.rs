@@ -1,7 +1,7 @@
 //! Reading bytes with an offset: every format's decoder goes through [`ByteReader`].
 
-use crate::error::{Error, ErrorKind, Location};
-use crate::Result;
+use crate::error::{Error, ErrorKind, Location, Result};
+
 use std::fmt;
 
 /// A cursor over untrusted bytes. Each read names what it reads, so that its error can.
@@ -45,7 +45,12 @@ impl<'a> ByteReader<'a> {
 
     pub(super) fn take(&mut self, len: usize, what: &'static str) -> Result<&'a [u8]> {
         let Some(taken) = self.bytes.get(self.offset..).and_then(|rest| rest.get(..len)) else {
-            return Err(self.error(0, what, format!("{len} bytes"), format_args!("{} before the end", self.remaining())));
+            return Err(self.error(
+                0,
+                what,
+                format!("{len} bytes"),
+                format_args!("{} before the end", self.remaining()),
+            ));
         };
         self.offset += len;
         Ok(taken)

@@ -9,31 +9,31 @@ mod spec {
     use serde::{Deserialize, Serialize};
 
     #[derive(Serialize, Deserialize)]
-    pub struct RunV2 {
-        pub meta: Meta,
-        pub steps: Vec<StepV2>,
-        pub final_board: u64,
+    pub(super) struct RunV2 {
+        pub(super) meta: Meta,
+        pub(super) steps: Vec<StepV2>,
+        pub(super) final_board: u64,
     }
 
     #[derive(Serialize, Deserialize)]
-    pub struct Meta {
-        pub steps: u32,
-        pub start_unix_s: u64,
-        pub elapsed_s: f32,
-        pub max_score: u64,
-        pub highest_tile: u32,
-        pub engine_str: Option<String>,
+    pub(super) struct Meta {
+        pub(super) steps: u32,
+        pub(super) start_unix_s: u64,
+        pub(super) elapsed_s: f32,
+        pub(super) max_score: u64,
+        pub(super) highest_tile: u32,
+        pub(super) engine_str: Option<String>,
     }
 
     #[derive(Serialize, Deserialize)]
-    pub struct StepV2 {
-        pub pre_board: u64,
-        pub chosen: Move,
-        pub branches: Option<[BranchV2; 4]>,
+    pub(super) struct StepV2 {
+        pub(super) pre_board: u64,
+        pub(super) chosen: Move,
+        pub(super) branches: Option<[BranchV2; 4]>,
     }
 
     #[derive(Serialize, Deserialize)]
-    pub enum Move {
+    pub(super) enum Move {
         Up,
         Down,
         Left,
@@ -41,7 +41,7 @@ mod spec {
     }
 
     #[derive(Serialize, Deserialize)]
-    pub enum BranchV2 {
+    pub(super) enum BranchV2 {
         Legal(f32),
         Illegal,
     }

@@ -290,6 +290,3 @@ impl Shard {
         (bound(self.rank)..bound(self.rank + 1), position + step)
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -73,7 +73,11 @@ impl PyArchive {
         let on_error = match on_error {
             "report" => OnError::Report,
             "raise" => OnError::Raise,
-            other => return Err(PyValueError::new_err(format!("on_error: expected \"report\" or \"raise\", found {other:?}"))),
+            other => {
+                return Err(PyValueError::new_err(format!(
+                    "on_error: expected \"report\" or \"raise\", found {other:?}"
+                )));
+            }
         };
         let mut options = IngestOptions::default();
         options.workers = workers;
@@ -145,7 +149,11 @@ impl PyArchive {
     fn __repr__(&self) -> String {
         let archive = self.lock();
         let (path, version) = (archive.path().display(), archive.version());
-        format!("Archive({path}, version={version}, num_runs={}, num_steps={})", archive.num_runs(), archive.num_steps())
+        format!(
+            "Archive({path}, version={version}, num_runs={}, num_steps={})",
+            archive.num_runs(),
+            archive.num_steps()
+        )
     }
 }
 
@@ -156,7 +164,9 @@ fn phases_from(dict: &Bound<'_, PyDict>) -> PyResult<Phases> {
         match name.as_str() {
             "mid" => phases.mid = tile.extract()?,
             "late" => phases.late = tile.extract()?,
-            other => return Err(PyValueError::new_err(format!("phases: expected \"mid\" and \"late\", found {other:?}"))),
+            other => {
+                return Err(PyValueError::new_err(format!("phases: expected \"mid\" and \"late\", found {other:?}")));
+            }
         }
     }
     Ok(phases)
@@ -263,7 +273,9 @@ impl PyIngestReport {
 impl PyIngestReport {
     fn __repr__(&self) -> String {
         let PyIngestReport { accepted, duplicates, rejected, num_steps, .. } = self;
-        format!("IngestReport(accepted={accepted}, duplicates={duplicates}, rejected={rejected}, num_steps={num_steps})")
+        format!(
+            "IngestReport(accepted={accepted}, duplicates={duplicates}, rejected={rejected}, num_steps={num_steps})"
+        )
     }
 }
 

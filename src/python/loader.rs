@@ -58,7 +58,9 @@ impl PyLoader {
     fn load_state_dict(&self, state: &Bound<'_, PyDict>) -> PyResult<()> {
         fn field<'py, T: for<'a> FromPyObject<'a, 'py>>(state: &Bound<'py, PyDict>, name: &str) -> PyResult<T> {
             let value = state.get_item(name)?.ok_or_else(|| missing(name))?;
-            value.extract().map_err(|_| PyValueError::new_err(format!("loader state: {name}: of another type: {value}")))
+            value
+                .extract()
+                .map_err(|_| PyValueError::new_err(format!("loader state: {name}: of another type: {value}")))
         }
         fn missing(name: &str) -> PyErr {
             PyValueError::new_err(format!("loader state: {name}: missing"))

@@ -63,7 +63,11 @@ impl PyQuery {
         let chosen_ev = match chosen_ev {
             "stored" => ChosenEv::Stored,
             "one" => ChosenEv::One,
-            other => return Err(PyValueError::new_err(format!("chosen_ev: expected \"stored\" or \"one\", found {other:?}"))),
+            other => {
+                return Err(PyValueError::new_err(format!(
+                    "chosen_ev: expected \"stored\" or \"one\", found {other:?}"
+                )));
+            }
         };
         let mut options = MaterializeOptions::default().with_extra(extra).with_chosen_ev(chosen_ev);
         options.memory_limit = memory_limit;

@@ -45,7 +45,8 @@ pub(super) fn context(archive: &Archive) -> Result<SessionContext> {
         .with_object_store_registry(Arc::new(ArchiveOnly(Arc::new(store))))
         .build_arc()
         .map_err(query_error)?;
-    let mut config = SessionConfig::new().with_information_schema(false).with_default_catalog_and_schema("a2store", "v");
+    let mut config =
+        SessionConfig::new().with_information_schema(false).with_default_catalog_and_schema("a2store", "v");
     let options = config.options_mut();
     options.execution.parquet.pushdown_filters = true;
     options.execution.parquet.reorder_filters = true;
@@ -53,7 +54,8 @@ pub(super) fn context(archive: &Archive) -> Result<SessionContext> {
     // Results go to every kind of reader, and not all know the string views that DataFusion prefers.
     options.sql_parser.map_string_types_to_utf8view = false;
     options.optimizer.expand_views_at_output = true;
-    let state = SessionStateBuilder::new().with_config(config).with_runtime_env(runtime).with_default_features().build();
+    let state =
+        SessionStateBuilder::new().with_config(config).with_runtime_env(runtime).with_default_features().build();
     let context = SessionContext::new_with_state(state);
     for table in TableName::ALL {
         let files = archive.snapshot().files(table).cloned().collect();
@@ -122,9 +124,10 @@ impl ArchiveTable {
 
     /// All files, as one group that DataFusion may split as it likes.
     fn whole_files(&self) -> DataFusionResult<Vec<FileGroup>> {
-        let files = self.files.iter().map(|file| {
-            Ok(self.partitioned_file(file)?.with_statistics(self.statistics(file, file.num_rows)))
-        });
+        let files = self
+            .files
+            .iter()
+            .map(|file| Ok(self.partitioned_file(file)?.with_statistics(self.statistics(file, file.num_rows))));
         Ok(vec![FileGroup::new(files.collect::<DataFusionResult<_>>()?)])
     }
 

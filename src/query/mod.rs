@@ -219,13 +219,12 @@ fn fingerprint(archive: &Archive, text: &str, params: &ParamValues) -> blake3::H
 pub(crate) fn query_error(error: DataFusionError) -> Error {
     let message = match error.find_root() {
         DataFusionError::SQL(error, _) => error.to_string(),
-        DataFusionError::Plan(message) | DataFusionError::Execution(message) => message.clone(),
+        DataFusionError::Plan(message)
+        | DataFusionError::Execution(message)
+        | DataFusionError::NotImplemented(message) => message.clone(),
         DataFusionError::SchemaError(error, _) => error.to_string(),
         other => other.strip_backtrace(),
     };
     // A backtrace and hints to DataFusion's own developers come after the first line.
     Error::query(message.lines().next().unwrap_or_default().trim().to_owned())
 }
-
-#[cfg(test)]
-mod tests;

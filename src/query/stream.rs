@@ -3,9 +3,8 @@
 use super::order::Execution;
 use super::query_error;
 use crate::error::{Error, Result};
-use arrow::array::{RecordBatch, RecordBatchReader};
+use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
-use arrow::error::ArrowError;
 use datafusion::common::DataFusionError;
 use datafusion::execution::TaskContext;
 use datafusion::physical_plan::{ExecutionPlan, execute_stream};
@@ -170,17 +169,20 @@ impl Iterator for QueryStream {
 }
 
 /// The stream as Arrow's own readers have it, with Arrow's error.
+#[cfg(feature = "python")]
 pub(crate) struct ArrowReader(pub(crate) QueryStream);
 
+#[cfg(feature = "python")]
 impl Iterator for ArrowReader {
-    type Item = Result<RecordBatch, ArrowError>;
+    type Item = Result<RecordBatch, arrow::error::ArrowError>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        self.0.next().map(|batch| batch.map_err(|error| ArrowError::ExternalError(error.into())))
+        self.0.next().map(|batch| batch.map_err(|error| arrow::error::ArrowError::ExternalError(error.into())))
     }
 }
 
-impl RecordBatchReader for ArrowReader {
+#[cfg(feature = "python")]
+impl arrow::array::RecordBatchReader for ArrowReader {
     fn schema(&self) -> SchemaRef {
         self.0.schema()
     }

@@ -106,7 +106,8 @@ pub fn simulate(out: impl AsRef<Path>, options: &SimulateOptions, progress: &dyn
 fn play(index: u32, options: &SimulateOptions) -> Result<Run> {
     let player = Player::new(options.depth);
     // The generator's own seeding mixes all bits, so neighbouring games have nothing in common.
-    let mut spawner = Spawner::new(options.seed.wrapping_mul(1 << 32).wrapping_add(options.seed >> 32) ^ u64::from(index));
+    let mut spawner =
+        Spawner::new(options.seed.wrapping_mul(1 << 32).wrapping_add(options.seed >> 32) ^ u64::from(index));
     let mut steps = Run::builder(1024);
     let mut board = spawner.spawn(Board::default());
     board = spawner.spawn(board);

@@ -306,10 +306,10 @@ impl Batch {
     }
 }
 
-impl BatchColumn<'_> {
+impl<'a> BatchColumn<'a> {
     /// The values, if they are of this Rust type.
     #[must_use]
-    pub fn values<T: bytemuck::AnyBitPattern>(&self) -> Option<&[T]> {
+    pub fn values<T: bytemuck::AnyBitPattern>(&self) -> Option<&'a [T]> {
         (size_of::<T>() == self.dtype.width()).then(|| bytemuck::try_cast_slice(self.bytes).ok())?
     }
 }

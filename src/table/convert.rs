@@ -20,9 +20,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::step::{STEP_SIZE, Step};
 use arrow::array::{Array, ArrayRef, AsArray, PrimitiveArray, RecordBatch};
 use arrow::compute::{CastOptions, cast_with_options};
-use arrow::datatypes::{
-    ArrowPrimitiveType, DataType, Float32Type, Schema, UInt8Type, UInt32Type, UInt64Type,
-};
+use arrow::datatypes::{ArrowPrimitiveType, DataType, Float32Type, Schema, UInt8Type, UInt32Type, UInt64Type};
 use arrow::util::display::FormatOptions;
 
 /// Writes batches of one schema as rows.
@@ -110,7 +108,8 @@ impl RowWriter {
             return Err(column_error("step_index", Some(row), "0..=65535", index.to_string()));
         }
         if let Some(values) = &chosen.0 {
-            let bad = values.iter().enumerate().find(|(_, value)| value.is_some_and(|value| value > 3 && value != NO_MOVE));
+            let bad =
+                values.iter().enumerate().find(|(_, value)| value.is_some_and(|value| value > 3 && value != NO_MOVE));
             if let Some((row, Some(value))) = bad {
                 return Err(column_error("move", Some(row), "0..=3, or 255 for none", value.to_string()));
             }
@@ -124,7 +123,10 @@ impl RowWriter {
                 values => values.map(Option::unwrap_or_default),
             };
             let has_evs = values.iter().any(Option::is_some);
-            if self.chosen_ev == ChosenEv::One && has_evs && let Some(value) = ev_values.get_mut(usize::from(chosen)) {
+            if self.chosen_ev == ChosenEv::One
+                && has_evs
+                && let Some(value) = ev_values.get_mut(usize::from(chosen))
+            {
                 *value = 1.0;
             }
             let step = Step {
@@ -143,7 +145,14 @@ impl RowWriter {
         Ok(())
     }
 
-    fn write_extra(&self, array: &ArrayRef, name: &str, dtype: ElementType, offset: usize, rows: &mut [u8]) -> Result<()> {
+    fn write_extra(
+        &self,
+        array: &ArrayRef,
+        name: &str,
+        dtype: ElementType,
+        offset: usize,
+        rows: &mut [u8],
+    ) -> Result<()> {
         let width = dtype.width();
         let slots = rows.chunks_exact_mut(self.layout.stride()).map(|row| &mut row[offset..offset + width]);
         if dtype == ElementType::Bool {

@@ -120,12 +120,7 @@ fn transpose(rows: &[u8], stride: usize, column: &ColumnSpec, out: &mut [u8]) {
 }
 
 #[inline(always)]
-fn tokens<const N: usize>(
-    rows: &[u8],
-    stride: usize,
-    out: &mut [[u8; N]],
-    write: impl Fn(&[u8; 16], &mut [u8; N]),
-) {
+fn tokens<const N: usize>(rows: &[u8], stride: usize, out: &mut [[u8; N]], write: impl Fn(&[u8; 16], &mut [u8; N])) {
     for (row, out) in rows.chunks_exact(stride).zip(out) {
         let board = row.first_chunk().map_or(0, |board| u64::from_ne_bytes(*board));
         write(&Board(board).exps(), out);

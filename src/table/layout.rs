@@ -71,7 +71,8 @@ impl RowLayout {
     }
 
     /// The fields of NumPy's structured type of a row: name, type, number of values, offset in bytes.
-    pub(crate) fn numpy_fields(&self) -> impl Iterator<Item = (&str, &'static str, usize, usize)> {
+    #[must_use = "an iterator does nothing by itself"]
+    pub fn numpy_fields(&self) -> impl Iterator<Item = (&str, &'static str, usize, usize)> {
         let step = FIELDS.iter().map(|field| (field.name, field.numpy, field.values, field.offset));
         let extras = self.extras.iter().map(|extra| (extra.name.as_str(), extra.dtype.numpy(), 1, extra.offset));
         step.chain(extras)

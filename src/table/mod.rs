@@ -165,6 +165,3 @@ impl fmt::Debug for StepTable {
             .finish()
     }
 }
-
-#[cfg(test)]
-mod tests;

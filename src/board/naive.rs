@@ -1,0 +1,40 @@
+//! The rules once more, over cells and without a table: the oracle of the tests, which include this file.
+
+use super::Move;
+
+pub(super) type Cells = [u8; 16];
+
+/// The cells of a line in the order in which tiles arrive at the wall.
+fn line(direction: Move, index: usize) -> [usize; 4] {
+    std::array::from_fn(|i| match direction {
+        Move::Up => i * 4 + index,
+        Move::Down => (3 - i) * 4 + index,
+        Move::Left => index * 4 + i,
+        Move::Right => index * 4 + 3 - i,
+    })
+}
+
+pub(super) fn slide(cells: Cells, direction: Move) -> (Cells, u32) {
+    let mut out = [0; 16];
+    let mut reward = 0;
+    for index in 0..4 {
+        let line = line(direction, index);
+        let tiles: Vec<u8> = line.iter().map(|&cell| cells[cell]).filter(|&exp| exp > 0).collect();
+        let mut merged = Vec::new();
+        let mut i = 0;
+        while i < tiles.len() {
+            if i + 1 < tiles.len() && tiles[i] == tiles[i + 1] && tiles[i] < 15 {
+                merged.push(tiles[i] + 1);
+                reward += 1 << (tiles[i] + 1);
+                i += 2;
+            } else {
+                merged.push(tiles[i]);
+                i += 1;
+            }
+        }
+        for (&cell, exp) in line.iter().zip(merged) {
+            out[cell] = exp;
+        }
+    }
+    (out, reward)
+}

@@ -1,0 +1,230 @@
+use crate::support::{Games, write_runs};
+use a2store::{Archive, ErrorKind, IngestOptions, OnError, Operation, Phases, TableName};
+use std::fs;
+use std::path::Path;
+
+fn log_file(archive: &Archive, version: u64) -> std::path::PathBuf {
+    archive.path().join(format!("_log/{version:020}.json"))
+}
+
+#[track_caller]
+fn open_error(path: &Path) -> a2store::Error {
+    Archive::open(path).unwrap_err()
+}
+
+#[test]
+fn an_archive_is_created_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("games.a2");
+    let archive = Archive::create(&path, Phases { mid: 512, late: 2048 }).unwrap();
+    assert_eq!((archive.version(), archive.num_runs(), archive.num_steps()), (1, 0, 0));
+    let again = Archive::create(&path, Phases::default()).unwrap_err();
+    assert!(matches!(again.kind(), ErrorKind::ArchiveExists { .. }), "{again}");
+    assert_eq!(Archive::open(&path).unwrap().phases(), Phases { mid: 512, late: 2048 });
+    assert_eq!(archive.sql("SELECT * FROM steps", a2store::no_params()).unwrap().count().unwrap(), 0);
+}
+
+#[test]
+fn phases_must_be_tiles_in_order() {
+    let folder = tempfile::tempdir().unwrap();
+    for (mid, late) in [(0, 4096), (1000, 4096), (4096, 1024), (1024, 1024), (1024, 65_536)] {
+        let error = Archive::create(folder.path().join("games.a2"), Phases { mid, late }).unwrap_err();
+        assert!(matches!(error.kind(), ErrorKind::Argument { name: "phases", .. }), "{error}");
+    }
+}
+
+#[test]
+fn what_is_no_archive_is_said_to_be_none() {
+    let folder = tempfile::tempdir().unwrap();
+    assert!(matches!(open_error(folder.path()).kind(), ErrorKind::NotAnArchive { .. }));
+    fs::create_dir(folder.path().join("_log")).unwrap();
+    assert!(matches!(open_error(folder.path()).kind(), ErrorKind::NotAnArchive { .. }));
+    let missing = open_error(&folder.path().join("missing"));
+    assert!(matches!(missing.kind(), ErrorKind::Io { source, .. } if source.kind() == std::io::ErrorKind::NotFound));
+}
+
+#[test]
+fn every_version_stays_readable() {
+    let Games { folder, mut archive } = Games::new();
+    let more = folder.path().join("more");
+    let options = a2store::SimulateOptions { runs: 2, seed: 9, depth: 0, ..Default::default() };
+    a2store::simulate(&more, &options, &()).unwrap();
+    let before = archive.clone();
+    archive.ingest([&more], &IngestOptions::default(), &()).unwrap();
+
+    assert_eq!((before.version(), archive.version()), (2, 3));
+    assert_eq!((before.num_runs(), archive.num_runs()), (24, 26));
+    let pinned = Archive::open_at(archive.path(), 2).unwrap();
+    assert_eq!(
+        (pinned.num_steps(), pinned.files(TableName::Steps)),
+        (before.num_steps(), before.files(TableName::Steps))
+    );
+    let count = |archive: &Archive| archive.sql("SELECT * FROM steps", a2store::no_params()).unwrap().count().unwrap();
+    assert_eq!((count(&pinned), count(&archive)), (before.num_steps(), archive.num_steps()));
+
+    let history = archive.history();
+    assert_eq!(history.iter().map(|commit| commit.version).collect::<Vec<_>>(), [3, 2, 1]);
+    assert_eq!(history.iter().map(|commit| commit.added_runs).collect::<Vec<_>>(), [2, 24, 0]);
+    assert_eq!((history[0].operation, history[2].operation), (Operation::Ingest, Operation::Create));
+    for version in [0, 4] {
+        let error = Archive::open_at(archive.path(), version).unwrap_err();
+        assert!(matches!(error.kind(), ErrorKind::VersionNotFound { newest: 3, .. }), "{error}");
+    }
+}
+
+#[test]
+fn bad_files_are_reported_and_cost_no_other() {
+    let folder = tempfile::tempdir().unwrap();
+    let runs = write_runs(folder.path());
+    fs::write(runs.join("alpha/bad.a2run2"), [1, 0, 0, 0, 0, 0, 0, 0, 0, 1, 17, 4, 0, 33]).unwrap();
+    let mut cut = fs::read(runs.join("gamma/run-00000.bin")).unwrap();
+    let last = cut.len() - 1;
+    cut[last] ^= 1;
+    fs::write(runs.join("gamma/torn.bin"), &cut).unwrap();
+    fs::write(runs.join("empty.bin"), b"").unwrap();
+    fs::write(runs.join("notes.txt"), b"not a run").unwrap();
+
+    let mut archive = Archive::create(folder.path().join("games.a2"), Phases::default()).unwrap();
+    let mut strict = IngestOptions::default();
+    strict.on_error = OnError::Raise;
+    assert!(archive.ingest([&runs], &strict, &()).is_err());
+    assert_eq!(Archive::open(archive.path()).unwrap().version(), 1);
+
+    let report = archive.ingest([&runs], &IngestOptions::default(), &()).unwrap();
+    assert_eq!((report.accepted, report.rejected, report.ignored), (24, 3, 1));
+    let messages: Vec<String> = report.errors.iter().map(|rejected| rejected.error.to_string()).collect();
+    assert!(messages[0].ends_with("alpha/bad.a2run2: byte 11 (step 0): move: expected 0..=3, found 4"), "{messages:?}");
+    assert!(messages[1].contains("empty.bin: byte 0: meta.steps: expected a varint"), "{messages:?}");
+    assert!(messages[2].contains("torn.bin: ") && messages[2].contains("CRC32C of the run"), "{messages:?}");
+}
+
+#[test]
+fn a_run_is_known_by_its_content_whatever_its_file() {
+    let Games { folder, mut archive } = Games::new();
+    let copy = folder.path().join("copy.a2run2");
+    fs::copy(folder.path().join("runs/alpha/run-00003.a2run2"), &copy).unwrap();
+    let report = archive.ingest([&copy, &copy], &IngestOptions::default(), &()).unwrap();
+    assert_eq!((report.accepted, report.duplicates, archive.version()), (0, 2, 2));
+}
+
+#[test]
+fn run_ids_follow_the_paths_whatever_the_workers() {
+    let folder = tempfile::tempdir().unwrap();
+    let runs = write_runs(folder.path());
+    let contents: Vec<Vec<u8>> = [1, 2, 5]
+        .map(|workers| {
+            let path = folder.path().join(format!("{workers}.a2"));
+            let mut archive = Archive::create(path, Phases::default()).unwrap();
+            let mut options = IngestOptions::default();
+            options.workers = Some(workers);
+            archive.ingest([&runs], &options, &()).unwrap();
+            fs::read(&archive.files(TableName::Steps)[0]).unwrap()
+        })
+        .to_vec();
+    assert!(contents.windows(2).all(|pair| pair[0] == pair[1]), "the files of steps differ");
+}
+
+#[test]
+fn damage_to_the_log_is_found() {
+    let Games { folder: _folder, archive } = Games::new();
+    let path = log_file(&archive, 2);
+    let good = fs::read(&path).unwrap();
+    for at in [0, 10, good.len() / 2, good.len() - 5] {
+        let mut bad = good.clone();
+        bad[at] ^= 0x20;
+        fs::write(&path, &bad).unwrap();
+        let error = open_error(archive.path());
+        assert!(matches!(error.kind(), ErrorKind::Damaged { .. }), "byte {at}: {error}");
+        assert!(error.to_string().contains("00000000000000000002.json"), "{error}");
+    }
+    for len in [0, 5, good.len() - 1] {
+        fs::write(&path, &good[..len]).unwrap();
+        assert!(matches!(open_error(archive.path()).kind(), ErrorKind::Damaged { .. }), "{len} bytes");
+    }
+    assert_eq!(Archive::open_at(archive.path(), 1).unwrap().num_runs(), 0);
+    fs::write(&path, &good).unwrap();
+    assert_eq!(Archive::open(archive.path()).unwrap().num_runs(), 24);
+}
+
+#[test]
+fn a_commit_of_another_archive_breaks_the_chain() {
+    let (ours, theirs) = (Games::new(), Games::new());
+    fs::copy(log_file(&theirs.archive, 2), log_file(&ours.archive, 2)).unwrap();
+    let error = open_error(ours.archive.path());
+    assert!(error.to_string().contains("CRC32C of the commit before"), "{error}");
+}
+
+#[test]
+fn a_commit_of_a_newer_schema_is_refused() {
+    let Games { folder: _folder, archive } = Games::new();
+    let path = log_file(&archive, 2);
+    let text = fs::read_to_string(&path).unwrap().replace("\"schema_version\":1", "\"schema_version\":9");
+    let body = &text[..text.rfind(",\"crc32c\"").unwrap()];
+    fs::write(&path, format!("{body},\"crc32c\":\"{:08x}\"}}\n", crc32c::crc32c(body.as_bytes()))).unwrap();
+    let error = open_error(archive.path());
+    assert!(matches!(error.kind(), ErrorKind::SchemaVersion { supported: 1, found: 9, .. }), "{error}");
+}
+
+#[test]
+fn data_files_are_those_of_their_checksums() {
+    let Games { folder: _folder, archive } = Games::new();
+    let commit: serde_json::Value = serde_json::from_slice(&fs::read(log_file(&archive, 2)).unwrap()).unwrap();
+    let files = commit["add"].as_array().unwrap();
+    assert_eq!(files.len(), 2);
+    for file in files {
+        let bytes = fs::read(archive.path().join(file["path"].as_str().unwrap())).unwrap();
+        assert_eq!(file["num_bytes"], bytes.len());
+        assert_eq!(file["crc32c"], format!("{:08x}", crc32c::crc32c(&bytes)));
+        assert!(file["path"].as_str().unwrap().contains(&blake3::hash(&bytes).to_hex()[..32]));
+    }
+}
+
+#[test]
+fn one_process_writes_at_a_time() {
+    let Games { folder, mut archive } = Games::new();
+    let lock = fs::File::options().append(true).open(archive.path().join("_log/.lock")).unwrap();
+    lock.try_lock().unwrap();
+    let error = archive.ingest([folder.path().join("runs")], &IngestOptions::default(), &()).unwrap_err();
+    assert!(matches!(error.kind(), ErrorKind::Conflict { .. }), "{error}");
+    drop(lock);
+    archive.ingest([folder.path().join("runs")], &IngestOptions::default(), &()).unwrap();
+}
+
+#[test]
+fn a_cancelled_ingest_leaves_the_archive_as_it_was() {
+    struct Stop;
+    impl a2store::Progress for Stop {
+        fn begin(&self, _: &'static str, _: a2store::Unit, _: u64) {}
+        fn advance(&self, _: u64) {}
+        fn end(&self) {}
+        fn is_cancelled(&self) -> bool {
+            true
+        }
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let runs = write_runs(folder.path());
+    let mut archive = Archive::create(folder.path().join("games.a2"), Phases::default()).unwrap();
+    let error = archive.ingest([&runs], &IngestOptions::default(), &Stop).unwrap_err();
+    assert!(matches!(error.kind(), ErrorKind::Cancelled));
+    assert_eq!(Archive::open(archive.path()).unwrap().version(), 1);
+    assert_eq!(fs::read_dir(archive.path().join("steps")).unwrap().count(), 0);
+}
+
+#[test]
+fn what_the_columns_cannot_give_back_is_kept_as_it_came() {
+    let folder = tempfile::tempdir().unwrap();
+    // A start time beyond any calendar, and a number of steps in more bytes than it needs.
+    let far = a2store::RunMeta { start_unix_s: u64::MAX, ..Default::default() };
+    let far = a2store::Run::builder(0).finish(far, a2store::Board(17)).unwrap();
+    let far = a2store::encode_run(&far, a2store::RunFormat::A2run2).unwrap();
+    let long = [0x80, 0, 5, 0, 0, 0, 0, 0, 0, 0, 0, 33];
+    fs::write(folder.path().join("far.a2run2"), &far).unwrap();
+    fs::write(folder.path().join("long.a2run2"), long).unwrap();
+    let mut archive = Archive::create(folder.path().join("games.a2"), Phases::default()).unwrap();
+    let report = archive.ingest([folder.path()], &IngestOptions::default(), &()).unwrap();
+    assert_eq!((report.accepted, report.rejected, report.num_steps), (2, 0, 0));
+    let query = archive.sql("SELECT original FROM runs ORDER BY run_id", a2store::no_params()).unwrap();
+    let batches: Vec<_> = query.stream().unwrap().map(Result::unwrap).collect();
+    let original = arrow::array::AsArray::as_binary::<i32>(batches[0].column(0).as_ref());
+    assert_eq!((original.value(0), original.value(1)), (&far[..], &long[..]));
+}

@@ -1,0 +1,123 @@
+//! The real command, as a user runs it.
+
+use crate::support::write_runs;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+fn a2store(folder: &Path, args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_a2store")).args(args).current_dir(folder).output().unwrap()
+}
+
+#[track_caller]
+fn stdout(folder: &Path, args: &[&str]) -> String {
+    let output = a2store(folder, args);
+    let (out, err) = (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
+    assert!(output.status.success(), "{args:?}: {err}");
+    assert_eq!(err, "", "{args:?}");
+    out
+}
+
+#[track_caller]
+fn fails(folder: &Path, args: &[&str], status: i32, message: &str) {
+    let output = a2store(folder, args);
+    let err = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(status), "{args:?}: {err}");
+    assert!(err.contains(message), "{args:?}: {err}");
+}
+
+fn json(text: &str) -> serde_json::Value {
+    serde_json::from_str(text).unwrap()
+}
+
+#[test]
+fn the_main_job() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let simulate = ["simulate", "--runs", "5", "--seed", "1", "--fast", "--out", "runs", "--engine", "e", "--json"];
+    let simulated = json(&stdout(folder, &simulate));
+    assert_eq!(simulated["runs"], 5);
+    let ingested = json(&stdout(folder, &["ingest", "runs", "games.a2", "--json"]));
+    assert_eq!((&ingested["accepted"], &ingested["version"]), (&5.into(), &2.into()));
+    assert_eq!(ingested["num_steps"], simulated["num_steps"]);
+    assert!(stdout(folder, &["ingest", "runs", "games.a2"]).starts_with("0 runs added, 5 already there, 0 rejected"));
+
+    let info = json(&stdout(folder, &["info", "games.a2", "--json"]));
+    assert_eq!((&info["num_runs"], &info["engines"][0]["engine"]), (&5.into(), &"e".into()));
+    assert!(stdout(folder, &["info", "games.a2"]).contains("runs      5\n"));
+    assert_eq!(json(&stdout(folder, &["history", "games.a2", "--json"]))[0]["added_runs"], 5);
+    assert!(stdout(folder, &["history", "games.a2"]).lines().nth(1).unwrap().trim_start().starts_with("2  "));
+
+    let by_name =
+        ["sql", "games.a2", "SELECT count(*) AS n FROM steps WHERE engine = $e", "-p", "e=e", "--format", "json"];
+    assert_eq!(json(&stdout(folder, &by_name))["n"], ingested["num_steps"]);
+    let by_position = ["sql", "games.a2", "SELECT $2 + $1 AS x", "-p", "2=40", "-p", "1=2.5", "--format", "csv"];
+    assert_eq!(stdout(folder, &by_position), "x\n42.5\n");
+    let table = stdout(folder, &["sql", "games.a2", "SELECT run_id FROM runs", "--max-rows", "2"]);
+    assert!(table.ends_with("5 rows, the first 2 shown\n"), "{table}");
+    assert!(stdout(folder, &["sql", "games.a2", "SELECT board FROM steps", "--explain"]).contains("DataSourceExec"));
+    let older = ["sql", "games.a2", "SELECT count(*) AS n FROM runs", "--version", "1", "--format", "csv"];
+    assert_eq!(stdout(folder, &older), "n\n0\n");
+}
+
+#[test]
+fn rows_go_to_files_of_each_format() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    write_runs(folder);
+    stdout(folder, &["--quiet", "ingest", "runs", "games.a2"]);
+    for format in ["csv", "json", "parquet", "arrow"] {
+        let file = format!("out.{format}");
+        let sql = ["sql", "games.a2", "SELECT run_id, board FROM steps", "--format", format, "-o", &file];
+        assert_eq!(stdout(folder, &sql), "");
+        assert!(std::fs::metadata(folder.join(&file)).unwrap().len() > 1000, "{format}");
+    }
+    let file = std::fs::File::open(folder.join("out.parquet")).unwrap();
+    let reader = parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder::try_new(file).unwrap().build().unwrap();
+    let in_parquet: usize = reader.map(|batch| batch.unwrap().num_rows()).sum();
+    let file = std::fs::File::open(folder.join("out.arrow")).unwrap();
+    let reader = arrow::ipc::reader::StreamReader::try_new(file, None).unwrap();
+    let in_arrow: usize = reader.map(|batch| batch.unwrap().num_rows()).sum();
+    let in_csv = std::fs::read_to_string(folder.join("out.csv")).unwrap().lines().count() - 1;
+    let in_json = std::fs::read_to_string(folder.join("out.json")).unwrap().lines().count();
+    assert!(in_parquet > 1000 && [in_arrow, in_csv, in_json] == [in_parquet; 3]);
+}
+
+#[test]
+fn exit_status_tells_bad_data_from_wrong_usage() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    fails(folder, &[], 2, "Usage");
+    fails(folder, &["nothing"], 2, "unrecognized subcommand");
+    fails(folder, &["info", "games.a2"], 2, "games.a2: No such file");
+    fails(folder, &["ingest", "runs", "games.a2"], 2, "runs: No such file");
+    assert!(!folder.join("games.a2").exists(), "an archive was created for nothing");
+    write_runs(folder);
+    std::fs::write(folder.join("runs/bad.bin"), b"A2T1").unwrap();
+    fails(folder, &["ingest", "--strict", "runs", "games.a2"], 1, "bad.bin: byte 4: version");
+    fails(folder, &["ingest", "runs", "games.a2"], 1, "bad.bin: byte 4: version");
+    fails(folder, &["sql", "games.a2", "SELECT nothing FROM steps"], 2, "nothing");
+    fails(folder, &["sql", "games.a2", "SELECT $x", "-p", "y=1"], 2, "no value for the parameters $x");
+    fails(folder, &["sql", "games.a2", "SELECT 1", "-p", "oops"], 2, "expected NAME=VALUE");
+    fails(folder, &["info", "games.a2", "--version", "9"], 2, "version 9: expected 1..=2");
+    fails(folder, &["info", "runs"], 2, "not an archive");
+    let log = folder.join("games.a2/_log/00000000000000000002.json");
+    std::fs::write(log, b"{}").unwrap();
+    fails(folder, &["info", "games.a2"], 1, "damaged");
+}
+
+#[test]
+fn whoever_stops_reading_has_seen_enough() {
+    let folder = tempfile::tempdir().unwrap();
+    write_runs(folder.path());
+    stdout(folder.path(), &["ingest", "runs", "games.a2"]);
+    let mut child = Command::new(env!("CARGO_BIN_EXE_a2store"))
+        .args(["sql", "games.a2", "SELECT * FROM steps", "--format", "json"])
+        .current_dir(folder.path())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(child.stdout.take());
+    let output = child.wait_with_output().unwrap();
+    assert_eq!((output.status.code(), String::from_utf8(output.stderr).unwrap().as_str()), (Some(0), ""));
+}

@@ -1,0 +1,17 @@
+//! The integration tests, as one binary: each binary links all of DataFusion.
+
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+mod archive;
+mod command;
+mod fixtures;
+mod imports;
+mod loader;
+#[path = "../../src/board/naive.rs"]
+mod naive;
+mod query;
+mod support;
+mod table;
+
+// What the naive rules know of the crate.
+use a2store::Move;

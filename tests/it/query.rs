@@ -1,0 +1,201 @@
+use crate::support::Games;
+use a2store::{Archive, ErrorKind, ParamValues, ScalarValue, no_params, read_run};
+use arrow::array::{AsArray, RecordBatch};
+use arrow::datatypes::{UInt8Type, UInt32Type, UInt64Type};
+
+fn rows(archive: &Archive, sql: &str) -> Vec<RecordBatch> {
+    archive.sql(sql, no_params()).unwrap().stream().unwrap().map(Result::unwrap).collect()
+}
+
+fn column<T: arrow::datatypes::ArrowPrimitiveType>(batches: &[RecordBatch], name: &str) -> Vec<T::Native> {
+    let of = |batch: &RecordBatch| batch.column_by_name(name).unwrap().as_primitive::<T>().values().to_vec();
+    batches.iter().flat_map(of).collect()
+}
+
+#[track_caller]
+fn refused(archive: &Archive, sql: &str, params: impl Into<ParamValues>, message: &str) {
+    let error = archive.sql(sql, params).map(|_| ()).unwrap_err();
+    assert!(matches!(error.kind(), ErrorKind::Query { .. }), "{sql}: {error}");
+    assert!(error.to_string().to_lowercase().contains(message), "{sql}: {error}");
+}
+
+#[test]
+fn steps_are_those_of_the_run_files_in_order() {
+    let games = Games::new();
+    let sources = rows(&games.archive, "SELECT source FROM runs ORDER BY run_id");
+    let sources: Vec<String> = sources
+        .iter()
+        .flat_map(|batch| batch.column(0).as_string::<i32>().iter().map(|s| s.unwrap().to_owned()).collect::<Vec<_>>())
+        .collect();
+    assert_eq!(sources.len(), 24);
+    let steps = rows(&games.archive, "SELECT * FROM steps");
+    let mut row = 0;
+    let run_id = column::<UInt32Type>(&steps, "run_id");
+    let step_index = column::<UInt32Type>(&steps, "step_index");
+    let board = column::<UInt64Type>(&steps, "board");
+    let chosen = column::<UInt8Type>(&steps, "move");
+    let max_exp = column::<UInt8Type>(&steps, "max_exp");
+    for (id, source) in sources.iter().enumerate() {
+        let (run, _) = read_run(source).unwrap();
+        for step in 0..run.num_steps() {
+            assert_eq!((run_id[row], step_index[row]), (id as u32, step as u32));
+            assert_eq!((board[row], chosen[row]), (run.boards()[step].0, run.moves()[step] as u8));
+            assert_eq!(max_exp[row], run.boards()[step].max_exp());
+            row += 1;
+        }
+    }
+    assert_eq!(row as u64, games.archive.num_steps());
+}
+
+#[test]
+fn a_filter_keeps_the_order_and_the_rows_that_match() {
+    let games = Games::new();
+    let sql = "SELECT run_id, step_index, max_score, phase, engine FROM steps \
+               WHERE max_score >= $1 AND engine = $2 AND phase = $3";
+    let params = vec![ScalarValue::from(2_000_i64), ScalarValue::from("beta"), ScalarValue::from("mid")];
+    let query = games.archive.sql(sql, params).unwrap();
+    let found: Vec<RecordBatch> = query.stream().unwrap().map(Result::unwrap).collect();
+    let keys: Vec<(u32, u32)> =
+        column::<UInt32Type>(&found, "run_id").into_iter().zip(column::<UInt32Type>(&found, "step_index")).collect();
+    assert!(!keys.is_empty() && keys.is_sorted());
+
+    // The same by hand, over all rows.
+    let all =
+        rows(&games.archive, "SELECT run_id, step_index, max_score, max_exp, coalesce(engine, '') AS e FROM steps");
+    let mut expected = Vec::new();
+    for batch in &all {
+        let score = batch.column(2).as_primitive::<UInt64Type>().values();
+        let max_exp = batch.column(3).as_primitive::<UInt8Type>().values();
+        let engine = arrow::compute::cast(batch.column(4), &arrow::datatypes::DataType::Utf8).unwrap();
+        for row in 0..batch.num_rows() {
+            // `Games` has mid from 64 and late from 256.
+            let mid = (6..8).contains(&max_exp[row]);
+            if score[row] >= 2_000 && mid && engine.as_string::<i32>().value(row) == "beta" {
+                let id = |i: usize| batch.column(i).as_primitive::<UInt32Type>().value(row);
+                expected.push((id(0), id(1)));
+            }
+        }
+    }
+    assert_eq!(keys, expected);
+    assert_eq!(query.count().unwrap(), keys.len() as u64);
+}
+
+#[test]
+fn filters_by_score_engine_and_phase_run_inside_the_reader() {
+    let games = Games::new();
+    let sql = "SELECT board FROM steps WHERE max_score >= $min AND engine = $engine AND phase = $phase";
+    let params = vec![("min", ScalarValue::from(100_i64)), ("engine", "beta".into()), ("phase", "late".into())];
+    let plan = games.archive.sql(sql, params).unwrap().explain(false).unwrap();
+    assert!(!plan.contains("FilterExec"), "{plan}");
+    for part in ["predicate=max_score", "engine_min", "phase_max", "max_score_max", "pruning_predicate="] {
+        assert!(plan.contains(part), "{part}: {plan}");
+    }
+    let analyzed = games.archive.sql("SELECT board FROM steps WHERE engine = 'nobody'", no_params()).unwrap();
+    let analyzed = analyzed.explain(true).unwrap();
+    assert!(analyzed.contains("row_groups_pruned_statistics=1 total → 0 matched"), "{analyzed}");
+}
+
+#[test]
+fn parameters_are_bound_and_must_match() {
+    let games = Games::new();
+    let archive = &games.archive;
+    let by_name = archive.sql("SELECT * FROM runs WHERE engine = $e", vec![("e", ScalarValue::from("beta"))]).unwrap();
+    assert_eq!(by_name.count().unwrap(), 8);
+    // Text is a value, never a part of the statement.
+    let pasted = vec![ScalarValue::from("beta' OR 'a' = 'a")];
+    assert_eq!(archive.sql("SELECT * FROM runs WHERE engine = $1", pasted).unwrap().count().unwrap(), 0);
+    refused(archive, "SELECT * FROM runs WHERE engine = $e", no_params(), "no value for the parameters $e");
+    let other = vec![("x", ScalarValue::from(1_i64))];
+    refused(archive, "SELECT * FROM runs", other, "the query has no parameters $x");
+}
+
+#[test]
+fn only_one_statement_that_reads_the_two_tables_is_run() {
+    let archive = &Games::new().archive;
+    for (sql, message) in [
+        ("DROP TABLE steps", "not supported"),
+        ("CREATE TABLE t AS SELECT 1", "not supported"),
+        ("INSERT INTO runs SELECT * FROM runs", "not supported"),
+        ("COPY (SELECT 1) TO '/tmp/x.csv'", "not supported"),
+        ("SET datafusion.execution.batch_size = 1", "not supported"),
+        ("SELECT 1; SELECT 2", "single"),
+        ("SELECT * FROM '/etc/passwd'", "not found"),
+        ("SELECT * FROM other", "not found"),
+        ("SELECT nothing FROM steps", "nothing"),
+        ("SELEC 1", "selec"),
+        ("", ""),
+    ] {
+        refused(archive, sql, no_params(), message);
+    }
+}
+
+#[test]
+fn limit_and_offset_without_an_order_take_the_first_rows() {
+    let games = Games::new();
+    let all = rows(&games.archive, "SELECT run_id, step_index FROM steps");
+    let all: Vec<(u32, u32)> =
+        column::<UInt32Type>(&all, "run_id").into_iter().zip(column::<UInt32Type>(&all, "step_index")).collect();
+    for (limit, offset) in [(0, 0), (1, 0), (1000, 7), (5, 100_000_000)] {
+        let sql = format!("SELECT run_id, step_index FROM steps LIMIT {limit} OFFSET {offset}");
+        let found = rows(&games.archive, &sql);
+        let found: Vec<(u32, u32)> = column::<UInt32Type>(&found, "run_id")
+            .into_iter()
+            .zip(column::<UInt32Type>(&found, "step_index"))
+            .collect();
+        assert_eq!(found, all.iter().copied().skip(offset).take(limit).collect::<Vec<_>>(), "{sql}");
+    }
+}
+
+#[test]
+fn ordering_by_the_natural_order_sorts_nothing() {
+    let games = Games::new();
+    let query = games.archive.sql("SELECT board FROM steps ORDER BY run_id, step_index", no_params()).unwrap();
+    let plan = query.explain(false).unwrap();
+    assert!(!plan.contains("Sort"), "{plan}");
+    let other = games.archive.sql("SELECT board, run_id FROM steps ORDER BY run_id DESC", no_params()).unwrap();
+    assert!(other.explain(false).unwrap().contains("Sort"));
+    let batches: Vec<_> = other.stream().unwrap().map(Result::unwrap).collect();
+    assert!(column::<UInt32Type>(&batches, "run_id").is_sorted_by(|a, b| a >= b));
+}
+
+#[test]
+fn joins_and_aggregates_work_across_the_tables() {
+    let games = Games::new();
+    let sql = "SELECT r.engine, count(*) AS n, sum(CAST(s.has_evs AS INT)) AS with_evs \
+               FROM steps s JOIN runs r USING (run_id) GROUP BY r.engine ORDER BY r.engine";
+    let found = rows(&games.archive, sql);
+    assert_eq!(found.iter().map(RecordBatch::num_rows).sum::<usize>(), 3);
+    let n: i64 =
+        found.iter().flat_map(|b| b.column(1).as_primitive::<arrow::datatypes::Int64Type>().values().to_vec()).sum();
+    assert_eq!(n as u64, games.archive.num_steps());
+}
+
+#[test]
+fn a_failing_expression_is_an_error_and_ends_the_stream() {
+    let games = Games::new();
+    let query = games.archive.sql("SELECT 1 / (CAST(step_index AS BIGINT) - 50) FROM steps", no_params()).unwrap();
+    let mut stream = query.stream().unwrap();
+    let error = stream.find_map(Result::err).unwrap();
+    assert!(error.to_string().to_lowercase().contains("divide by zero"), "{error}");
+    assert!(stream.next().is_none());
+}
+
+#[test]
+fn a_stream_outlives_its_query_and_can_be_left_early() {
+    let games = Games::new();
+    let mut stream = {
+        let query = games.archive.clone().sql("SELECT * FROM steps", no_params()).unwrap();
+        query.stream().unwrap()
+    };
+    assert!(stream.next().unwrap().unwrap().num_rows() > 0);
+    drop(stream);
+    assert_eq!(rows(&games.archive, "SELECT * FROM runs").iter().map(RecordBatch::num_rows).sum::<usize>(), 24);
+}
+
+#[test]
+fn queries_run_inside_another_runtime() {
+    let games = Games::new();
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let count = runtime.block_on(async { games.archive.sql("SELECT * FROM steps", no_params()).unwrap().count() });
+    assert_eq!(count.unwrap(), games.archive.num_steps());
+}

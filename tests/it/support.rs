@@ -1,0 +1,34 @@
+//! Archives of simulated games for the tests.
+
+use a2store::{Archive, IngestOptions, Phases, RunFormat, SimulateOptions, simulate};
+use std::path::{Path, PathBuf};
+use tempfile::TempDir;
+
+/// A folder with an archive of a few games of both formats and three engines.
+pub(crate) struct Games {
+    pub(crate) folder: TempDir,
+    pub(crate) archive: Archive,
+}
+
+impl Games {
+    pub(crate) fn new() -> Games {
+        let folder = tempfile::tempdir().unwrap();
+        write_runs(folder.path());
+        let mut archive = Archive::create(folder.path().join("games.a2"), Phases { mid: 64, late: 256 }).unwrap();
+        archive.ingest([folder.path().join("runs")], &IngestOptions::default(), &()).unwrap();
+        Games { folder, archive }
+    }
+}
+
+/// 24 runs in `runs/`: engines `alpha` and `beta` with values, `gamma` without.
+pub(crate) fn write_runs(folder: &Path) -> PathBuf {
+    let runs = folder.join("runs");
+    for (seed, engine, format) in
+        [(1, "alpha", RunFormat::A2run2), (2, "beta", RunFormat::A2run2), (3, "gamma", RunFormat::A2t1)]
+    {
+        let options =
+            SimulateOptions { runs: 8, seed, format, depth: 0, engine: Some(engine.into()), ..Default::default() };
+        simulate(runs.join(engine), &options, &()).unwrap();
+    }
+    runs
+}
