@@ -58,7 +58,8 @@ fn runs_decode_to_what_an_independent_decoder_found_and_encode_to_the_same_bytes
         if !with_evs.is_empty() {
             assert_eq!(crc32c::crc32c(&evs), expected["ev_crc32c"], "{name}");
         }
-        for (mask, count) in expected["legal_mask_counts"].as_object().unwrap() {
+        let no_masks = serde_json::Map::new();
+        for (mask, count) in expected["legal_mask_counts"].as_object().unwrap_or(&no_masks) {
             let mask = u8::from_str_radix(mask, 2).unwrap();
             let found = with_evs.iter().filter(|&&step| run.ev_legal()[step] == mask).count();
             assert_eq!(found, count.as_u64().unwrap() as usize, "{name} {mask:04b}");
