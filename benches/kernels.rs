@@ -1,1 +1,99 @@
-fn main() {}
+//! The kernels that training waits for: permutation, gather, an epoch; and the board's own.
+//!
+//! Each checks its answer before it is timed. The table is larger than the caches: `A2STORE_BENCH_STEPS` rows, 20 million
+//! if not given.
+
+use a2store::{
+    Archive, Board, IngestOptions, LoaderOptions, MaterializeOptions, Move, Permutation, SimulateOptions, StepTable,
+    TokenType, no_params, simulate,
+};
+use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
+use std::hint::black_box;
+
+const BATCH: usize = 4096;
+
+fn table() -> StepTable {
+    let steps: u64 = std::env::var("A2STORE_BENCH_STEPS").ok().and_then(|n| n.parse().ok()).unwrap_or(20_000_000);
+    let folder = tempfile::tempdir().unwrap();
+    // Games without look-ahead are about 350 steps long.
+    let options = SimulateOptions { runs: (steps / 350) as u32, seed: 1, depth: 0, ..Default::default() };
+    simulate(folder.path().join("runs"), &options, &()).unwrap();
+    let mut archive = Archive::create(folder.path().join("games.a2"), Default::default()).unwrap();
+    archive.ingest([folder.path().join("runs")], &IngestOptions::default(), &()).unwrap();
+    let query = archive.sql("SELECT * FROM steps", no_params()).unwrap();
+    query.materialize(&MaterializeOptions::default(), &()).unwrap()
+}
+
+fn boards(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("board");
+    let permutation = Permutation::new(1 << 62, 1, 0).unwrap();
+    let boards: Vec<Board> = (0..BATCH as u64).map(|i| Board(permutation.get(i).unwrap() << 2)).collect();
+    group.throughput(Throughput::Elements(BATCH as u64));
+    for board in &boards {
+        let mask = Move::ALL.into_iter().filter(|&m| board.slide(m) != *board).fold(0, |mask, m| mask | m.bit());
+        assert_eq!(board.legal_moves(), mask);
+        assert_eq!(board.max_exp(), *board.exps().iter().max().unwrap());
+    }
+    group.bench_function("slides", |b| b.iter(|| boards.iter().map(|board| board.slides()[0].0).sum::<u64>()));
+    group.bench_function("legal_moves", |b| b.iter(|| boards.iter().map(|board| u32::from(board.legal_moves())).sum::<u32>()));
+    group.bench_function("max_exp", |b| b.iter(|| boards.iter().map(|board| u32::from(board.max_exp())).sum::<u32>()));
+    group.finish();
+}
+
+fn permutations(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("permutation");
+    group.throughput(Throughput::Elements(BATCH as u64));
+    for n in [1_000_000, 100_000_000, 10_000_000_000] {
+        let permutation = Permutation::new(n, 1, 0).unwrap();
+        let mut out = [0; BATCH];
+        permutation.fill(500, &mut out);
+        assert!(out.iter().enumerate().all(|(i, &x)| permutation.get(500 + i as u64) == Some(x)));
+        group.bench_function(format!("fill of 0..{n}"), |b| b.iter(|| permutation.fill(black_box(500), &mut out)));
+    }
+    group.finish();
+}
+
+fn gather(criterion: &mut Criterion) {
+    let table = table();
+    let mut group = criterion.benchmark_group(format!("gather of {BATCH} from {} rows", table.num_rows()));
+    group.throughput(Throughput::Elements(BATCH as u64));
+    let permutation = Permutation::new(table.num_rows(), 1, 0).unwrap();
+    let mut position = 0;
+    let mut next = || {
+        let mut indices = vec![0; BATCH];
+        position = (position + BATCH as u64) % (table.num_rows() - BATCH as u64);
+        permutation.fill(position, &mut indices);
+        indices
+    };
+    let indices = next();
+    let batch = table.take(&indices).unwrap();
+    let tokens = batch.column("tokens").unwrap().bytes;
+    for (row, &index) in indices.iter().enumerate() {
+        assert_eq!(tokens[16 * row..][..16], table.step(index).unwrap().board.exps());
+    }
+    group.bench_function("rows one by one, no prefetch", |b| {
+        b.iter_batched(
+            &mut next,
+            |indices| indices.iter().map(|&i| table.step(i).map_or(0, |step| step.board.0)).fold(0, u64::wrapping_add),
+            BatchSize::SmallInput,
+        );
+    });
+    group.bench_function("take", |b| b.iter_batched(&mut next, |indices| table.take(&indices), BatchSize::SmallInput));
+    group.finish();
+
+    let mut group = criterion.benchmark_group("loader");
+    group.sample_size(10);
+    group.throughput(Throughput::Elements(table.num_rows()));
+    for (name, prefetch, tokens) in
+        [("inline", 0, TokenType::UInt8), ("ahead", 2, TokenType::UInt8), ("ahead, int64 tokens", 2, TokenType::Int64)]
+    {
+        let loader = table.loader(LoaderOptions { prefetch, tokens, ..LoaderOptions::default() }).unwrap();
+        let epoch = || loader.batches().unwrap().map(|batch| batch.num_rows() as u64).sum::<u64>();
+        assert_eq!(epoch(), table.num_rows());
+        group.bench_function(format!("an epoch, {name}"), |b| b.iter(epoch));
+    }
+    group.finish();
+}
+
+criterion_group!(benches, boards, permutations, gather);
+criterion_main!(benches);

@@ -98,17 +98,29 @@ impl Board {
 
     /// The sixteen exponents in row-major order.
     #[must_use]
+    #[inline]
     pub fn exps(self) -> [u8; 16] {
-        // Spread the nibbles of each half over the bytes of a u64, the top nibble first in memory.
-        fn spread(half: u64) -> [u8; 8] {
-            let x = (half | half << 16) & 0x0000_ffff_0000_ffff;
-            let x = (x | x << 8) & 0x00ff_00ff_00ff_00ff;
-            ((x | x << 4) & 0x0f0f_0f0f_0f0f_0f0f).to_be_bytes()
+        // The bytes in the order of the cells, two cells in each.
+        let pairs = self.0.swap_bytes();
+        #[cfg(target_arch = "x86_64")]
+        {
+            use std::arch::x86_64::{
+                _mm_and_si128, _mm_cvtsi64_si128, _mm_set1_epi8, _mm_srli_epi64, _mm_unpacklo_epi8,
+            };
+            // Left to itself, the compiler makes three times as much of this.
+            #[allow(unsafe_code)]
+            // SAFETY: SSE2 is part of x86-64.
+            return bytemuck::cast(unsafe {
+                let (pairs, low) = (_mm_cvtsi64_si128(pairs as i64), _mm_set1_epi8(15));
+                let first = _mm_and_si128(_mm_srli_epi64::<4>(pairs), low);
+                _mm_unpacklo_epi8(first, _mm_and_si128(pairs, low))
+            });
         }
-        let mut exps = [0; 16];
-        exps[..8].copy_from_slice(&spread(self.0 >> 32));
-        exps[8..].copy_from_slice(&spread(self.0 & 0xffff_ffff));
-        exps
+        #[cfg(not(target_arch = "x86_64"))]
+        {
+            let pairs = pairs.to_le_bytes();
+            std::array::from_fn(|cell| if cell % 2 == 0 { pairs[cell / 2] >> 4 } else { pairs[cell / 2] & 15 })
+        }
     }
 
     /// The exponent in a cell, 0 to 15 in row-major order; `None` for a cell above 15.

@@ -37,8 +37,8 @@ pub struct Permutation {
 const ROUNDS: usize = 8;
 /// The halves and their products fit their integers up to here.
 const MAX_LEN: u64 = 1 << 62;
-/// Positions that are mapped together: enough for any vector width, few enough to stay in registers.
-const LANES: usize = 16;
+/// Positions that are mapped together: so many that the compiler keeps the loops over them, and vectorizes them.
+const LANES: usize = 64;
 
 impl Permutation {
     /// The permutation of `0..n` for an epoch of a seed.

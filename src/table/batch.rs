@@ -88,8 +88,6 @@ pub(crate) struct Arena {
     buffer: MutableBuffer,
     pub(super) offsets: Vec<usize>,
     capacity: usize,
-    /// Rows on their way from the table to the columns.
-    pub(super) scratch: Vec<u8>,
 }
 
 /// Columns begin at multiples of this many bytes: a cache line, and what Arrow recommends.
@@ -215,7 +213,7 @@ impl Arena {
             offsets.push(len);
             len = (len + column.width() * capacity).next_multiple_of(COLUMN_ALIGN);
         }
-        Arena { buffer: MutableBuffer::from_len_zeroed(len), offsets, capacity, scratch: Vec::new() }
+        Arena { buffer: MutableBuffer::from_len_zeroed(len), offsets, capacity }
     }
 
     pub(crate) fn capacity(&self) -> usize {

@@ -1,0 +1,883 @@
+"""The extension module behind ``a2store``, which re-exports all public names here.
+
+Conventions: a board is a uint64 of sixteen 4-bit exponents, cell 0 (top left) in the highest four bits, row by row; 0
+is an empty cell and ``k`` the tile ``2**k``. The four moves are always in the order up, down, left, right (UDLR),
+numbered 0 to 3. A legality mask has bit 0 for up to bit 3 for right. Ranges are half-open: ``0..n`` excludes ``n``.
+
+An integer that is negative, or larger than its argument can hold, raises ``OverflowError``; files and folders that the
+system refuses raise ``OSError`` or its subclass, such as ``FileNotFoundError``, with ``filename`` set.
+"""
+
+from collections.abc import Iterable, Sequence
+from datetime import date, time
+from os import PathLike
+from pathlib import Path
+from typing import Any, Literal, Self, TypeAlias, final
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = [
+    "Archive",
+    "ArchiveError",
+    "ArchiveExistsError",
+    "ArrowArray",
+    "ArrowSchema",
+    "Batch",
+    "BatchIterator",
+    "ColumnError",
+    "CommitInfo",
+    "ConflictError",
+    "DamagedError",
+    "DecodeError",
+    "Error",
+    "IngestReport",
+    "Loader",
+    "MemoryLimitError",
+    "Query",
+    "QueryError",
+    "Rejected",
+    "Run",
+    "RunMeta",
+    "SimulateReport",
+    "StateMismatchError",
+    "StepTable",
+    "VersionNotFoundError",
+    "__version__",
+    "_run_command",
+    "read_run",
+    "simulate",
+]
+
+_Path: TypeAlias = PathLike[str] | str
+_TableName: TypeAlias = Literal["steps", "runs"]
+_RunFormat: TypeAlias = Literal["a2t1", "a2run2"]
+_Param: TypeAlias = bool | int | float | str | bytes | date | time | np.generic | None
+
+__version__: str
+"""The version of the package, that of the Rust crate."""
+
+# Errors
+
+class Error(Exception):
+    """What goes wrong in a2store itself, where Python has no exception of its own for it.
+
+    The message is one line: the file, the place in it, what was expected and what was found. Wrong arguments raise
+    ``ValueError`` or ``TypeError``, a row that is not there ``IndexError``, the operating system's refusals
+    ``OSError``, and Ctrl-C ``KeyboardInterrupt``; these do not have the attributes below.
+    """
+
+    kind: Literal[
+        "archive_exists",
+        "checksum",
+        "column",
+        "conflict",
+        "damaged",
+        "decode",
+        "memory_limit",
+        "not_an_archive",
+        "query",
+        "schema_version",
+        "state_mismatch",
+        "version_not_found",
+    ]
+    """A short name of what went wrong, finer than the exception's class in places."""
+    path: str | None
+    """The file or folder that the error is about, where there is one."""
+    offset: int | None
+    """Where in the input it is, in bytes from its start, where that is known."""
+    step: int | None
+    """The step of the run that it is in, from 0, where that is known."""
+
+class ArchiveError(Error):
+    """A folder that cannot be used as an archive: none is there, or a newer a2store wrote it."""
+
+class ArchiveExistsError(ArchiveError):
+    """``Archive.create`` where an archive already is."""
+
+class ConflictError(ArchiveError):
+    """Another writer holds the archive, or committed first; trying again may succeed."""
+
+class DamagedError(ArchiveError):
+    """A file of the archive that contradicts its checksum or the rest of the archive."""
+
+class VersionNotFoundError(ArchiveError):
+    """A version that the archive does not have."""
+
+class DecodeError(Error):
+    """Bytes that are not a run: ``kind`` is ``"checksum"`` when only the checksum is wrong, else ``"decode"``."""
+
+class QueryError(Error):
+    """SQL that does not parse or plan, parameters that do not match it, or a failure while it ran."""
+
+class ColumnError(Error):
+    """A column that a ``StepTable`` cannot hold: missing, of another type, or with a value that does not fit."""
+
+class MemoryLimitError(Error):
+    """A table that would be larger than its memory limit."""
+
+class StateMismatchError(Error):
+    """A loader's state that belongs to other rows or another order."""
+
+# Runs
+
+def read_run(path_or_bytes: _Path | bytes) -> Run:
+    """Decode one run, from a file or from the bytes of one.
+
+    The format, A2T1 or a2run2, is known by the content, never by the file's name.
+
+    Raises ``DecodeError`` with the byte offset and, among the steps, the step; ``OSError`` when the file cannot be
+    read.
+
+    >>> run = a2store.read_run("runs/run-00000.a2run2")
+    >>> run.boards[0], run.moves[0], run.meta.max_score
+    """
+
+@final
+class Run:
+    """One decoded game, in columns with one entry per step.
+
+    Each property makes a new, writable array; changing it does not change the run. ``len(run)`` is the number of steps.
+    """
+
+    @property
+    def meta(self) -> RunMeta:
+        """What the file says of the run as a whole."""
+
+    @property
+    def boards(self) -> npt.NDArray[np.uint64]:
+        """The board before each move: shape (steps,), uint64."""
+
+    @property
+    def moves(self) -> npt.NDArray[np.uint8]:
+        """The move chosen at each step: shape (steps,), uint8, 0 to 3 in the order UDLR."""
+
+    @property
+    def ev_values(self) -> npt.NDArray[np.float32]:
+        """The engine's expected value of each move: shape (steps, 4), float32, in the order UDLR.
+
+        An illegal move has 0.0, and a step without values four NaNs.
+        """
+
+    @property
+    def ev_legal(self) -> npt.NDArray[np.bool_]:
+        """Which moves are legal: shape (steps, 4), bool, in the order UDLR.
+
+        As the engine says, or by the rules of the game for a step without values.
+        """
+
+    @property
+    def has_evs(self) -> npt.NDArray[np.bool_]:
+        """Whether each step has values: shape (steps,), bool."""
+
+    @property
+    def final_board(self) -> int:
+        """The board after the last move."""
+
+    def __len__(self) -> int:
+        """Return the number of steps."""
+
+    def to_bytes(self, format: _RunFormat | None = None) -> bytes:  # noqa: A002
+        """Encode the run as the bytes of a file.
+
+        - ``format``: the format; ``None`` = the one that it was read from. ``"a2t1"`` has no room for the values of
+          moves, which are left out.
+
+        Raises ``ValueError`` for another format, and for an engine's name above the 65,535 bytes of A2T1.
+        """
+
+    def save(self, path: _Path, format: _RunFormat | None = None) -> None:  # noqa: A002
+        """Write the run to a file, in place of one that is there.
+
+        - ``format``: as in ``to_bytes``; the file's name has no part in it.
+
+        Raises ``ValueError`` as ``to_bytes`` does, and ``OSError``.
+        """
+
+    def verify(self) -> str | None:
+        """Check the run against the rules of the game.
+
+        Every move must be legal, every board the one before it, slid, with one 2 or 4 spawned, and every legality mask
+        that of the rules.
+
+        Returns the first violation in words, with its step, or ``None`` when there is none.
+        """
+
+@final
+class RunMeta:
+    """What a run's file says of the run as a whole, in the engine's own words: nothing is checked against the steps."""
+
+    @property
+    def num_steps(self) -> int:
+        """The number of steps."""
+
+    @property
+    def start_unix_s(self) -> int:
+        """When the game began, in seconds since 1970 UTC; 0 = unknown."""
+
+    @property
+    def elapsed_s(self) -> float:
+        """How long the game took, in seconds."""
+
+    @property
+    def max_score(self) -> int:
+        """The final score as the engine counts it."""
+
+    @property
+    def highest_tile(self) -> int:
+        """The largest tile reached, such as 2048."""
+
+    @property
+    def engine(self) -> str | None:
+        """The engine's name; ``None`` = the file has none, which in a2run2 is different from an empty one."""
+
+    @property
+    def format(self) -> _RunFormat:
+        """The format that the run was read from."""
+
+def simulate(
+    out: _Path,
+    *,
+    runs: int = 100,
+    seed: int = 0,
+    format: _RunFormat = "a2run2",  # noqa: A002
+    depth: int = 1,
+    engine: str | None = None,
+    workers: int | None = None,
+    progress: bool | None = None,
+) -> SimulateReport:
+    """Play seeded games with the built-in player and write each to a run file of its own.
+
+    The files depend on the options alone, whatever the number of workers. They are called ``run-00000.a2run2``, or
+    ``.bin`` in A2T1, and so on; above 10,000 runs they go into subfolders of a thousand.
+
+    - ``out``: the folder, made if it is not there.
+    - ``runs``: the number of games.
+    - ``seed``: what the games follow from, in ``0..2**64``.
+    - ``format``: the files' format. ``"a2t1"`` has no room for the player's values of moves.
+    - ``depth``: how many spawns the player looks ahead, 0 to 3. Each costs about fifty times more than the one before.
+    - ``engine``: the engine's name in the files; ``None`` = one that tells the depth.
+    - ``workers``: threads to play with; ``None`` = one per core.
+    - ``progress``: ``False`` = no progress bar; else there is one where standard error is a terminal.
+
+    Raises ``FileExistsError`` where a file is already there, since none is overwritten; ``ValueError`` for options
+    outside their range; ``KeyboardInterrupt`` on Ctrl-C. Games that were over by then stay.
+    """
+
+@final
+class SimulateReport:
+    """What ``simulate`` wrote."""
+
+    @property
+    def runs(self) -> int:
+        """The number of files."""
+
+    @property
+    def num_steps(self) -> int:
+        """The number of steps in them."""
+
+    @property
+    def num_bytes(self) -> int:
+        """Their size in bytes."""
+
+# Archive
+
+@final
+class Archive:
+    """A growing collection of runs in a folder, seen at one version.
+
+    The folder holds Parquet files, which any tool may read, and a log of commits that says which of them count. What
+    others commit is not seen until ``refresh``; ``ingest`` moves to the version that it makes. Make one with
+    ``Archive.create`` or ``Archive.open``. Threads may share it.
+
+    >>> archive = a2store.Archive.create("games.a2")
+    >>> archive.ingest("runs/").accepted
+    >>> archive.sql("SELECT count(*) FROM steps WHERE phase = 'late'")
+    """
+
+    @classmethod
+    def create(cls, path: _Path, *, phases: dict[str, int] | None = None) -> Self:
+        """Create an empty archive, at version 1.
+
+        - ``path``: the archive's folder, made if it is not there.
+        - ``phases``: the smallest tile of the phase ``"mid"`` and of the phase ``"late"``, by the largest tile on the
+          board; below ``"mid"`` a step is ``early``. The default is ``{"mid": 1024, "late": 4096}``, for either one
+          that is left out too. An archive keeps its phases for good.
+
+        Raises ``ArchiveExistsError`` when there already is one; ``ValueError`` unless both are tiles (2, 4, ..., 32768)
+        with mid below late; ``OSError``.
+
+        >>> archive = a2store.Archive.create("games.a2", phases={"mid": 2048, "late": 8192})
+        """
+
+    @classmethod
+    def open(cls, path: _Path, *, version: int | None = None) -> Self:
+        """Open an archive.
+
+        - ``path``: the archive's folder.
+        - ``version``: the version to see, from 1, which is the empty archive; ``None`` = the newest.
+
+        Raises ``FileNotFoundError`` when there is no such folder; ``ArchiveError`` when it holds no archive, or one
+        that a newer a2store wrote; ``VersionNotFoundError``; ``DamagedError`` when a commit does not fit its checksum
+        or the one before it.
+        """
+
+    def refresh(self) -> None:
+        """Move to the newest version, also from an older one that was asked for.
+
+        Raises as ``open`` does; the archive then stays at its version.
+        """
+
+    def ingest(
+        self,
+        paths: _Path | Iterable[_Path],
+        *,
+        workers: int | None = None,
+        progress: bool | None = None,
+        on_error: Literal["report", "raise"] = "report",
+    ) -> IngestReport:
+        """Add run files, and those in folders with all their subfolders, as one commit.
+
+        Of the files in folders those named ``*.a2run2``, ``*.bin`` and ``*.a2t1`` are read; a file that is named itself
+        always is. A run that the archive already holds, known by its content, is skipped. Run ids follow the order of
+        the paths, and in folders that of the names. When nothing is new, nothing is committed. Either way this archive
+        then shows the newest version.
+
+        - ``paths``: a file or folder, or several.
+        - ``workers``: threads to decode and encode with; ``None`` = one per core.
+        - ``progress``: ``False`` = no progress bar; else there is one where standard error is a terminal.
+        - ``on_error``: what a file that does not decode, or cannot be read, does. ``"report"`` lists it in the report
+          and goes on, ``"raise"`` raises its error and adds nothing at all.
+
+        Raises ``FileNotFoundError`` for a path that is not there; ``ConflictError`` while another is writing;
+        ``KeyboardInterrupt`` on Ctrl-C; with ``on_error="raise"`` also ``DecodeError`` or ``OSError`` for the first bad
+        file. The archive is then as it was.
+
+        >>> report = archive.ingest(["runs/", "more/run-00007.a2run2"])
+        >>> for rejected in report.errors:
+        ...     print(rejected.path, rejected.message)
+        """
+
+    @property
+    def path(self) -> Path:
+        """The archive's folder, absolute."""
+
+    @property
+    def version(self) -> int:
+        """The version that is seen; the empty archive is version 1."""
+
+    @property
+    def num_runs(self) -> int:
+        """The number of runs at this version."""
+
+    @property
+    def num_steps(self) -> int:
+        """The number of steps at this version."""
+
+    @property
+    def phases(self) -> dict[str, int]:
+        """The smallest tile of the phases ``"mid"`` and ``"late"``; see ``create``."""
+
+    def schema(self, table: _TableName = "steps") -> ArrowSchema:
+        """Return the columns of a table, the same at every version.
+
+        Raises ``ValueError`` for another table.
+
+        >>> pyarrow.schema(archive.schema("runs"))
+        """
+
+    def history(self) -> list[CommitInfo]:
+        """Return the commits up to this version, the newest first."""
+
+    def files(self, table: _TableName = "steps") -> list[str]:
+        """Return the absolute paths of a table's Parquet files at this version, in the order of their run ids.
+
+        They never change, and together hold exactly the table's rows. The list is empty while the table is.
+
+        Raises ``ValueError`` for another table.
+
+        >>> duckdb.read_parquet(archive.files("steps")).aggregate("count(*)")
+        """
+
+    def sql(self, query: str, params: dict[str, Any] | Iterable[_Param] | None = None) -> Query:
+        """Plan a query over the tables ``runs`` and ``steps`` at this version.
+
+        The dialect is DataFusion's. One SELECT, WITH, VALUES or EXPLAIN is allowed, and nothing but these two tables
+        can be read. The query is planned here, so that mistakes show at once, and runs when its result is asked for.
+
+        - ``query``: the text, with ``$name``, or ``$1``, ``$2``, ..., where parameters stand.
+        - ``params``: their values, a dict for names, else a sequence; all of them and no others. Values are bound,
+          never pasted into the text. They may be None, bool, int in ``-2**63..2**64``, float, str, bytes, NumPy scalars
+          of these, dates and times.
+
+        Raises ``QueryError`` for text that is not such a query, and for parameters that do not match it; ``TypeError``
+        for a value of another type.
+
+        >>> archive.sql("SELECT * FROM steps WHERE max_score >= $min AND phase = 'late'", {"min": 20_000})
+        >>> archive.sql("SELECT run_id, max_score FROM runs ORDER BY max_score DESC LIMIT $1", [10])
+        """
+
+@final
+class CommitInfo:
+    """One line of an archive's history."""
+
+    @property
+    def version(self) -> int:
+        """The version that the commit made."""
+
+    @property
+    def time(self) -> str:
+        """When it was made, in UTC as in RFC 3339: ``2026-01-31T12:00:00.000Z``."""
+
+    @property
+    def operation(self) -> Literal["create", "ingest"]:
+        """What it did."""
+
+    @property
+    def added_runs(self) -> int:
+        """The number of runs that it added."""
+
+    @property
+    def added_steps(self) -> int:
+        """The number of steps that it added."""
+
+    @property
+    def num_runs(self) -> int:
+        """The number of runs in the archive after it."""
+
+    @property
+    def num_steps(self) -> int:
+        """The number of steps in the archive after it."""
+
+@final
+class IngestReport:
+    """What an ingest did."""
+
+    @property
+    def accepted(self) -> int:
+        """The number of runs that were added."""
+
+    @property
+    def duplicates(self) -> int:
+        """The number of runs that the archive, or the input itself, already held."""
+
+    @property
+    def rejected(self) -> int:
+        """The number of files that did not decode or could not be read; each is one of ``errors``."""
+
+    @property
+    def ignored(self) -> int:
+        """The number of files in folders whose extension is not that of a run file."""
+
+    @property
+    def num_steps(self) -> int:
+        """The number of steps that were added."""
+
+    @property
+    def num_bytes(self) -> int:
+        """The size of the files that were read, in bytes."""
+
+    @property
+    def errors(self) -> list[Rejected]:
+        """The files that did not decode or could not be read, in the order of the paths."""
+
+@final
+class Rejected:
+    """A file that an ingest could not take, and why."""
+
+    @property
+    def path(self) -> str:
+        """The file."""
+
+    @property
+    def offset(self) -> int | None:
+        """Where in the file it is wrong, in bytes from its start, where that is known."""
+
+    @property
+    def run(self) -> int | None:
+        """Which of the file's runs is wrong; ``None`` = the file holds one run."""
+
+    @property
+    def step(self) -> int | None:
+        """The step of the run that is wrong, from 0, where that is known."""
+
+    @property
+    def kind(self) -> str:
+        """A short name of what is wrong: ``"decode"``, ``"checksum"`` or ``"io"``."""
+
+    @property
+    def message(self) -> str:
+        """What is wrong and where, in one line, without the path."""
+
+# Query
+
+@final
+class Query:
+    """A planned query over one version of an archive.
+
+    Nothing runs until the result is asked for, and each time it is asked for the query runs anew. Whatever reads Arrow
+    streams reads a query (``__arrow_c_stream__``), batch by batch as they are made, so that the result need not fit in
+    memory. A failure while the query runs is then raised by the reader, in an exception of its own.
+
+    A query that only filters, selects and computes on rows of one table gives them in the order of the table, ``steps``
+    by ``(run_id, step_index)``; any other has the order of its ORDER BY, or none in particular.
+
+    >>> query = archive.sql("SELECT board, move FROM steps WHERE phase = 'late'")
+    >>> pyarrow.table(query)
+    >>> polars.DataFrame(query)
+    >>> duckdb.sql("SELECT move, count(*) FROM query GROUP BY move")
+    """
+
+    @property
+    def schema(self) -> ArrowSchema:
+        """The columns of the result."""
+
+    def count(self) -> int:
+        """Run the query for the number of its rows alone.
+
+        Raises ``QueryError``.
+        """
+
+    def explain(self, *, analyze: bool = False) -> str:
+        """Return the plan as text: which files and columns are read, and where filters are applied.
+
+        - ``analyze``: run the query, discard its rows, and add what each part did and how long it took.
+
+        Raises ``QueryError``.
+        """
+
+    def materialize(
+        self,
+        *,
+        extra: Sequence[str] = ...,
+        chosen_ev: Literal["stored", "one"] = "stored",
+        memory_limit: int | None = None,
+        progress: bool | None = None,
+    ) -> StepTable:
+        """Run the query into a table in memory, 32 bytes a row without extra columns.
+
+        These columns of the result are taken by name; all others are left out. A column of another numeric type is
+        cast, and a value outside the range of the type is an error:
+
+        - ``board``, uint64: must be there.
+        - ``move``, uint8: 0 to 3; 255 where it is null, or not in the result.
+        - ``ev_up``, ``ev_down``, ``ev_left``, ``ev_right``, float32: 0.0 where one is null, or not in the result; four
+          NaNs where all are.
+        - ``ev_legal``, uint8: a legality mask; that of the rules where it is null, or not in the result.
+        - ``run_id``, uint32, and ``step_index``, at most 65,535: 0 when they are not in the result.
+
+        Rows are in the order of the query's ORDER BY, or else of ``(run_id, step_index)``, whatever the number of
+        threads. Rows that an ORDER BY leaves equal are in that order too.
+
+        - ``extra``: further columns of the result to append to each row, of bools, integers or floats, in their own
+          type. A null is NaN among floats and an error among others. The default is none.
+        - ``chosen_ev``: what stands as the value of the chosen move, for steps that have values. ``"stored"`` = the
+          archive's value, ``"one"`` = exactly 1.0.
+        - ``memory_limit``: the most bytes that the rows may take; ``None`` = the memory that the system has available.
+        - ``progress``: ``False`` = no progress bar; else there is one where standard error is a terminal.
+
+        Raises ``ColumnError`` for a column that is missing, of another type, or with a value that does not fit, with
+        the row; ``MemoryLimitError``; ``QueryError``; ``ValueError`` for options outside their range, and for an extra
+        column that is named twice or that a row has anyway; ``KeyboardInterrupt`` on Ctrl-C.
+
+        >>> table = archive.sql("SELECT * FROM steps WHERE has_evs").materialize(extra=["max_score"], chosen_ev="one")
+        >>> table.take([0, 1])["max_score"]
+        """
+
+    def __arrow_c_schema__(self) -> object:
+        """Return the result's schema as an ``arrow_schema`` capsule."""
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """Run the query and return its result as an ``arrow_array_stream`` capsule.
+
+        - ``requested_schema``: an ``arrow_schema`` capsule of the types to cast the columns to, as far as it goes.
+
+        Raises ``QueryError``.
+        """
+
+# Table
+
+@final
+class StepTable:
+    """A query's rows in memory, one after the other in one read-only mapping.
+
+    A row has these fields, then the extra columns, the widest first, and is padded to a multiple of 8 bytes:
+
+    - ``board``: uint64, at byte 0.
+    - ``ev_values``: four float32 in the order UDLR, at byte 8; 0.0 where illegal, four NaNs for a step without values.
+    - ``run_id``: uint32, at byte 24.
+    - ``step_index``: uint16, at byte 28.
+    - ``move``: uint8, 0 to 3 in the order UDLR, 255 = none, at byte 30.
+    - ``ev_legal``: uint8, a legality mask, at byte 31.
+
+    ``numpy.asarray(table)`` shares its memory, as does ``rows_array``; ``pyarrow.table(table)`` and other readers of
+    ``__arrow_c_stream__`` get columns, which are copies. ``len(table)`` is the number of rows. Make one with
+    ``Query.materialize``.
+
+    >>> table = archive.sql("SELECT * FROM steps").materialize()
+    >>> numpy.asarray(table)["ev_values"].mean(axis=0)
+    """
+
+    def __len__(self) -> int:
+        """Return the number of rows."""
+
+    @property
+    def nbytes(self) -> int:
+        """The size of the rows in bytes, ``len(table) * table.stride``."""
+
+    @property
+    def stride(self) -> int:
+        """The size of a row in bytes: 32 without extra columns, else the next multiple of 8 that holds them."""
+
+    @property
+    def dtype(self) -> np.dtype[np.void]:
+        """NumPy's structured type of a row, with the fields' offsets and ``itemsize == stride``."""
+
+    @property
+    def fingerprint(self) -> str:
+        """The name of the data and its order, 32 hexadecimal digits.
+
+        It follows from the archive and its version, the query's text and parameters, and the options ``extra`` and
+        ``chosen_ev``.
+        """
+
+    def take(self, indices: Sequence[int] | npt.NDArray[np.integer[Any]]) -> Batch:
+        """Return the rows at some indices as columns, in that order and as often as they stand there.
+
+        - ``indices``: a one-dimensional sequence or array of integers in ``0..len(table)``. Negative ones do not count
+          from the end.
+
+        Raises ``IndexError`` with the first index that is out of bounds; ``TypeError`` when they are not integers;
+        ``ValueError`` when they do not have one dimension.
+
+        >>> table.take([5, 0, 5]).tokens.shape
+        (3, 16)
+        """
+
+    def rows_array(self) -> ArrowArray:
+        """Return the rows as an Arrow array of ``FixedSizeBinary(stride)``, which shares the table's memory."""
+
+    def loader(
+        self,
+        batch_size: int = 4096,
+        *,
+        shuffle: bool = True,
+        seed: int = 0,
+        epoch: int = 0,
+        drop_last: bool = False,
+        rank: int = 0,
+        world_size: int = 1,
+        tokens: Literal["uint8", "int32", "int64"] = "uint8",
+        columns: Sequence[str] | None = None,
+        prefetch: int = 2,
+    ) -> Loader:
+        """Return a loader, which serves every row once an epoch in batches.
+
+        - ``batch_size``: rows per batch and rank, in ``1..=2**28``.
+        - ``shuffle``: ``True`` = each epoch has an order of its own, ``False`` = all have the table's.
+        - ``seed``: what the orders follow from, in ``0..2**64``; equal seeds and epochs give equal orders on every
+          machine.
+        - ``epoch``: the epoch to begin with.
+        - ``drop_last``: leave out the rows at the end of an epoch that do not fill a batch on every rank. Otherwise the
+          ranks divide them evenly, and the last batch is smaller.
+        - ``rank``: this process's number, in ``0..world_size``.
+        - ``world_size``: the number of processes that share the rows. All take the same number of batches, and none the
+          same row.
+        - ``tokens``: the type of ``Batch.tokens``.
+        - ``columns``: the names of the columns that batches have, in that order; ``None`` = all, extra columns too.
+        - ``prefetch``: batches that are made ahead, by a thread of their own, at most 4,096; 0 = each is made when it
+          is asked for.
+
+        Raises ``ValueError`` for options outside their range.
+
+        >>> loader = table.loader(batch_size=1024, seed=1, tokens="int64", columns=["tokens", "move"])
+        >>> for epoch in range(3):
+        ...     loader.set_epoch(epoch)
+        ...     for batch in loader:
+        ...         batch.tokens, batch.move
+        """
+
+    def __array__(self, dtype: npt.DTypeLike | None = None, *, copy: bool | None = None) -> npt.NDArray[Any]:
+        """Return the rows as a structured array: shape (rows,), of type ``table.dtype``.
+
+        It shares the table's memory and is read-only, unless a copy is asked for or another dtype needs one.
+
+        Raises ``ValueError`` when another dtype is asked for and a copy is ruled out.
+        """
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """Return the rows as columns, in an ``arrow_array_stream`` capsule.
+
+        They are transposed 65,536 rows at a time, as the reader takes them: the fields of a row, ``ev_values`` as a
+        fixed-size list of four and ``ev_legal`` as a mask, then the extra columns. None has nulls.
+
+        - ``requested_schema``: an ``arrow_schema`` capsule of the types to cast the columns to, as far as it goes.
+        """
+
+@final
+class Batch:
+    """Rows of a table as columns, in NumPy arrays that share the batch's memory.
+
+    Each column is an attribute, ``batch.tokens``, and an item, ``batch["tokens"]``; so are the extra columns, by their
+    names. A column that the loader was not asked for raises ``AttributeError`` or ``KeyError``. ``len(batch)`` is the
+    number of rows, n below.
+
+    The arrays are writable and belong to whoever took the batch: no later batch is written to their memory while one of
+    them exists. ``pyarrow.record_batch(batch)`` shares the memory too, but for columns of bools, which are copied.
+    """
+
+    tokens: npt.NDArray[np.uint8 | np.int32 | np.int64]
+    """The boards' exponents, 0 to 15: shape (n, 16), row by row from the top left; uint8, int32 or int64."""
+    move: npt.NDArray[np.uint8]
+    """The chosen move: shape (n,), uint8, 0 to 3 in the order UDLR, 255 = none."""
+    ev_values: npt.NDArray[np.float32]
+    """The value of each move: shape (n, 4), float32, in the order UDLR; 0.0 where illegal, four NaNs for none."""
+    ev_legal: npt.NDArray[np.bool_]
+    """Which moves are legal: shape (n, 4), bool, in the order UDLR."""
+    run_id: npt.NDArray[np.uint32]
+    """The run's id in the archive: shape (n,), uint32."""
+    step_index: npt.NDArray[np.uint16]
+    """The step's place in its run, from 0: shape (n,), uint16."""
+    board: npt.NDArray[np.uint64]
+    """The board before the move: shape (n,), uint64."""
+
+    def __len__(self) -> int:
+        """Return the number of rows."""
+
+    def keys(self) -> list[str]:
+        """Return the names of the columns, in order."""
+
+    def to_dict(self) -> dict[str, npt.NDArray[Any]]:
+        """Return all columns by name, in order."""
+
+    def __getitem__(self, name: str, /) -> npt.NDArray[Any]:
+        """Return the column of that name.
+
+        Raises ``KeyError`` when there is none.
+        """
+
+    def __contains__(self, name: str, /) -> bool:
+        """Return whether there is a column of that name."""
+
+    def __getattribute__(self, name: str, /) -> npt.NDArray[Any]:
+        """Return the column of that name; one that is called like a method is an item only.
+
+        Raises ``AttributeError`` when there is none.
+        """
+
+    def __arrow_c_array__(self, requested_schema: object | None = None) -> tuple[object, object]:
+        """Return the batch as capsules, ``arrow_schema`` and ``arrow_array``, of a struct of its columns.
+
+        ``tokens``, ``ev_values`` and ``ev_legal`` are fixed-size lists. No column has nulls.
+
+        - ``requested_schema``: an ``arrow_schema`` capsule of the types to cast the columns to, as far as it goes.
+        """
+
+# Loader
+
+@final
+class Loader:
+    """Serves a table's rows in batches, one epoch per iteration.
+
+    All ranks read one stream of rows: each step takes the next ``world_size * batch_size`` of them, and every rank its
+    part. The batches are made ahead by a thread, so the loop rarely waits. Take one iteration of a loader at a time.
+    ``len(loader)`` is the number of batches of a whole epoch. Make one with ``StepTable.loader``.
+    """
+
+    def __len__(self) -> int:
+        """Return the number of batches of a whole epoch on this rank, the same on each."""
+
+    def __iter__(self) -> BatchIterator:
+        """Serve the epoch: from its beginning, or, once, from where a loaded state stood."""
+
+    @property
+    def epoch(self) -> int:
+        """The epoch that an iteration serves."""
+
+    @property
+    def batch_size(self) -> int:
+        """The number of rows per batch and rank."""
+
+    def set_epoch(self, epoch: int) -> None:
+        """Turn to an epoch, and so to its order.
+
+        The epoch does not change by itself. Turning to the current one keeps the position of a state that was just
+        loaded, so a loop over epochs goes on where the state stood.
+        """
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return where the loader stands: after the batches that were handed out, whatever was made ahead.
+
+        It is a dict of a few ints, strs and bools: what the rows and their order are, the epoch, and how many rows of
+        it all ranks together have been given. Every rank has the same after the same number of batches.
+        """
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on where a state stood: the next iteration begins there, in the state's epoch.
+
+        The table's fingerprint and number of rows, ``shuffle`` and ``seed`` must be those of the loader that made the
+        state. Batch size, rank, number of ranks, columns and tokens may differ. After a state from the end of an epoch
+        the next iteration serves nothing, and the one after it a whole epoch.
+
+        Raises ``StateMismatchError`` for a state of other rows or another order, and ``ValueError`` for what is not a
+        state. The loader then stays as it was.
+
+        >>> state = loader.state_dict()
+        >>> loader = table.loader(batch_size=2048, seed=1)
+        >>> loader.load_state_dict(state)
+        >>> for epoch in range(loader.epoch, 3):
+        ...     loader.set_epoch(epoch)
+        ...     for batch in loader:
+        ...         batch.tokens, batch.move
+        """
+
+@final
+class BatchIterator:
+    """The batches of one epoch, or of the rest of one."""
+
+    def __iter__(self) -> Self:
+        """Return itself."""
+
+    def __next__(self) -> Batch:
+        """Return the next batch; wait for it without the interpreter's lock."""
+
+    def __length_hint__(self) -> int:
+        """Return the number of batches that are left."""
+
+# Arrow
+
+@final
+class ArrowArray:
+    """An Arrow array, for ``pyarrow.array`` and any other reader of ``__arrow_c_array__``."""
+
+    def __len__(self) -> int:
+        """Return the number of values."""
+
+    def __arrow_c_array__(self, requested_schema: object | None = None) -> tuple[object, object]:
+        """Return the array as capsules, ``arrow_schema`` and ``arrow_array``.
+
+        - ``requested_schema``: an ``arrow_schema`` capsule of the type to cast the values to, where it differs.
+        """
+
+@final
+class ArrowSchema:
+    """An Arrow schema, for ``pyarrow.schema`` and any other reader of ``__arrow_c_schema__``.
+
+    ``len(schema)`` is the number of columns.
+    """
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the columns, in order."""
+
+    def __len__(self) -> int:
+        """Return the number of columns."""
+
+    def __arrow_c_schema__(self) -> object:
+        """Return the schema as an ``arrow_schema`` capsule."""
+
+def _run_command(args: Sequence[_Path]) -> int:
+    """Run the command ``a2store`` with these arguments, the first being its name, and return its exit status.
+
+    0 = done, 1 = something was wrong with the data, 2 = wrong usage.
+    """
