@@ -35,7 +35,9 @@ fn boards(criterion: &mut Criterion) {
         assert_eq!(board.max_exp(), *board.exps().iter().max().unwrap());
     }
     group.bench_function("slides", |b| b.iter(|| boards.iter().map(|board| board.slides()[0].0).sum::<u64>()));
-    group.bench_function("legal_moves", |b| b.iter(|| boards.iter().map(|board| u32::from(board.legal_moves())).sum::<u32>()));
+    group.bench_function("legal_moves", |b| {
+        b.iter(|| boards.iter().map(|board| u32::from(board.legal_moves())).sum::<u32>())
+    });
     group.bench_function("max_exp", |b| b.iter(|| boards.iter().map(|board| u32::from(board.max_exp())).sum::<u32>()));
     group.finish();
 }

@@ -28,7 +28,6 @@ use walkdir::WalkDir;
 
 /// How to ingest.
 #[derive(Clone, Debug, Default)]
-#[non_exhaustive]
 pub struct IngestOptions {
     /// Threads to decode and encode with; `None` = one per core.
     pub workers: Option<usize>,
@@ -120,7 +119,11 @@ pub(super) fn ingest(
             on_error: options.on_error,
             known: known_digests(root, &snapshot)?,
             next_run_id: snapshot.newest().next_run_id,
-            report: IngestReport { ignored, ..IngestReport::default() },
+            report: IngestReport {
+                ignored,
+                num_bytes: sources.iter().map(|source| source.num_bytes).sum(),
+                ..IngestReport::default()
+            },
             rows: Vec::new(),
             pending: Vec::new(),
             pending_steps: 0,

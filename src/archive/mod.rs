@@ -78,10 +78,11 @@ impl Archive {
     ///
     /// # Errors
     /// [`ErrorKind::ArchiveExists`] when there is one, [`ErrorKind::Argument`] for thresholds that are not tiles in
-    /// order, [`ErrorKind::Io`].
+    /// order and for a folder with other files, [`ErrorKind::Io`].
     pub fn create(path: impl AsRef<Path>, phases: Phases) -> Result<Archive> {
         let root = absolute(path.as_ref())?;
         phases.check()?;
+        check_empty(&root)?;
         for folder in [root.clone(), root.join(Log::FOLDER), root.join("runs"), root.join("steps")] {
             std::fs::create_dir_all(&folder).map_err(|source| Error::io(&folder, source))?;
         }
@@ -245,6 +246,21 @@ impl FromStr for TableName {
             .find(|table| table.name() == name)
             .ok_or_else(|| Error::argument("table", "runs or steps", name))
     }
+}
+
+/// Refuses a folder of other things. One that holds an archive, or the beginnings of one, is left to the log.
+fn check_empty(root: &Path) -> Result<()> {
+    let Ok(entries) = std::fs::read_dir(root) else {
+        return Ok(());
+    };
+    for entry in entries {
+        let name = entry.map_err(|source| Error::io(root, source))?.file_name();
+        if ![Log::FOLDER, "runs", "steps"].iter().any(|own| name == *own) {
+            let found = format!("{} with {} in it", root.display(), name.display());
+            return Err(Error::argument("path", "a new or empty folder", found));
+        }
+    }
+    Ok(())
 }
 
 fn absolute(path: &Path) -> Result<PathBuf> {

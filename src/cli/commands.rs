@@ -69,9 +69,8 @@ fn ingest(args: &Ingest, quiet: bool) -> Result<u8> {
         Err(error) if is_absent(&error) => Archive::create(archive, Phases { mid: args.mid, late: args.late })?,
         opened => opened?,
     };
-    let mut options = IngestOptions::default();
-    options.workers = args.workers;
-    options.on_error = if args.strict { OnError::Raise } else { OnError::Report };
+    let on_error = if args.strict { OnError::Raise } else { OnError::Report };
+    let options = IngestOptions { workers: args.workers, on_error };
     let start = Instant::now();
     let report = archive.ingest(inputs, &options, &*progress(quiet))?;
     let secs = start.elapsed().as_secs_f64();

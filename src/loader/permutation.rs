@@ -172,7 +172,7 @@ fn hash(mut x: u32) -> u32 {
 /// A number below `m` from all bits of `x`.
 #[inline(always)]
 fn scale(x: u32, m: u32) -> u32 {
-    (u64::from(x) * u64::from(m) >> 32) as u32
+    ((u64::from(x) * u64::from(m)) >> 32) as u32
 }
 
 /// `x + y` modulo `m`, both below `m`, which is at most 2^31.

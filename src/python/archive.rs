@@ -5,7 +5,7 @@ use super::values::params as bound_params;
 use crate::archive::{Archive, CommitInfo, IngestOptions, IngestReport, OnError, Phases, TableName};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyString, PyType};
+use pyo3::types::{PyBytes, PyDict, PyString, PyType};
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -79,9 +79,7 @@ impl PyArchive {
                 )));
             }
         };
-        let mut options = IngestOptions::default();
-        options.workers = workers;
-        options.on_error = on_error;
+        let options = IngestOptions { workers, on_error };
         let paths = paths_from(paths)?;
         let mut archive = self.archive();
         let report = interruptible(py, progress, |progress| archive.ingest(&paths, &options, progress))?;
@@ -91,7 +89,7 @@ impl PyArchive {
                 *current = archive;
             }
         }
-        PyIngestReport::new(py, report)
+        PyIngestReport::new(py, &report)
     }
 
     #[getter]
@@ -177,6 +175,9 @@ fn paths_from(paths: &Bound<'_, PyAny>) -> PyResult<Vec<PathBuf>> {
     if paths.is_instance_of::<PyString>() || paths.hasattr("__fspath__")? {
         return Ok(vec![paths.extract()?]);
     }
+    if paths.is_instance_of::<PyBytes>() {
+        return Err(PyTypeError::new_err("paths: expected a str or os.PathLike, found bytes"));
+    }
     match paths.try_iter() {
         Ok(paths) => paths.map(|path| path?.extract()).collect(),
         Err(_) => Err(PyTypeError::new_err("paths: expected a path or an iterable of paths")),
@@ -241,7 +242,7 @@ pub(super) struct PyRejected {
 }
 
 impl PyIngestReport {
-    fn new(py: Python<'_>, report: IngestReport) -> PyResult<PyIngestReport> {
+    fn new(py: Python<'_>, report: &IngestReport) -> PyResult<PyIngestReport> {
         let rejected = report.errors.iter().map(|rejected| {
             let location = rejected.error.location();
             Py::new(

@@ -4,7 +4,7 @@ use crate::table::Batch;
 use pyo3::exceptions::{PyAttributeError, PyKeyError};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyCapsule, PyDict, PyTuple};
+use pyo3::types::{PyCapsule, PyDict, PyIterator, PyList, PyTuple};
 use pyo3_arrow::error::PyArrowResult;
 
 /// Rows of a table as columns.
@@ -60,6 +60,10 @@ impl PyBatch {
     fn __getattr__<'py>(&self, py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyAny>> {
         // Every column is an attribute, extra columns too.
         self.find(py, name)?.ok_or_else(|| PyAttributeError::new_err(format!("the batch has no column {name:?}")))
+    }
+
+    fn __iter__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyIterator>> {
+        PyList::new(py, self.keys())?.try_iter()
     }
 
     /// All columns by name.

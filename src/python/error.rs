@@ -34,6 +34,12 @@ pub(super) fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
     ] {
         exception.setattr("__name__", name)?;
         exception.setattr("__qualname__", name)?;
+        if name == "Error" {
+            // What only some errors know is None on the others.
+            for attribute in ["kind", "path", "offset", "step"] {
+                exception.setattr(attribute, py.None())?;
+            }
+        }
         module.add(name, exception)?;
     }
     Ok(())

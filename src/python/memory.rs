@@ -34,6 +34,7 @@ impl Memory {
 impl Memory {
     /// # Safety
     /// Called by the interpreter alone, with a view that it may fill.
+    #[allow(clippy::needless_pass_by_value)] // The shape that pyo3 asks for.
     unsafe fn __getbuffer__(slf: Bound<'_, Self>, view: *mut ffi::Py_buffer, flags: c_int) -> PyResult<()> {
         let (bytes, read_only) = match &slf.get().0 {
             Owner::Batch(batch) => (batch.bytes(), 0),

@@ -43,12 +43,12 @@ impl PyQuery {
     }
 
     fn count(&self, py: Python<'_>) -> PyResult<u64> {
-        interruptible(py, Some(false), |_| self.query.count())
+        interruptible(py, Some(false), |progress| self.query.count_unless_cancelled(progress))
     }
 
     #[pyo3(signature = (*, analyze=false))]
     fn explain(&self, py: Python<'_>, analyze: bool) -> PyResult<String> {
-        interruptible(py, Some(false), |_| self.query.explain(analyze))
+        interruptible(py, Some(false), |progress| self.query.explain_unless_cancelled(analyze, progress))
     }
 
     #[pyo3(signature = (*, extra=Vec::new(), chosen_ev="stored", memory_limit=None, progress=None))]

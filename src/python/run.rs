@@ -105,6 +105,7 @@ impl PyRun {
     }
 
     #[pyo3(signature = (path, format=None))]
+    #[allow(clippy::needless_pass_by_value)] // Python hands it over.
     fn save(&self, path: PathBuf, format: Option<&str>) -> PyResult<()> {
         let bytes = self.encode(format)?;
         Ok(std::fs::write(&path, bytes).map_err(|source| Error::io(&path, source))?)

@@ -21,7 +21,7 @@ impl PySimulateReport {
 /// Plays seeded games and writes each to a run file of its own.
 #[pyfunction]
 #[pyo3(signature = (out, *, runs=100, seed=0, format="a2run2", depth=1, engine=None, workers=None, progress=None))]
-#[allow(clippy::too_many_arguments)]
+#[allow(clippy::too_many_arguments, clippy::needless_pass_by_value)] // The signature is Python's.
 pub(super) fn simulate(
     py: Python<'_>,
     out: PathBuf,

@@ -3,7 +3,7 @@
 use crate::query::{ParamValues, ScalarValue, no_params};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyBytes, PyDict, PyFloat, PyInt, PyString};
+use pyo3::types::{PyBool, PyBytes, PyFloat, PyInt, PyMapping, PyString};
 use std::collections::HashMap;
 
 /// A dict for `$name`, a sequence for `$1`, `$2`, ….
@@ -11,10 +11,10 @@ pub(super) fn params(params: Option<&Bound<'_, PyAny>>) -> PyResult<ParamValues>
     let Some(params) = params else {
         return Ok(no_params());
     };
-    if let Ok(named) = params.cast::<PyDict>() {
+    if let Ok(named) = params.cast::<PyMapping>() {
         let mut values = HashMap::new();
-        for (name, value) in named {
-            let name: String = name.extract()?;
+        for item in named.items()? {
+            let (name, value): (String, Bound<'_, PyAny>) = item.extract()?;
             values.insert(name.trim_start_matches('$').to_owned(), scalar(&value)?);
         }
         return Ok(values.into());

@@ -44,10 +44,10 @@ impl Execution {
 /// Plans a query; with `definite`, the order of its rows depends on nothing but the rows.
 pub(super) async fn plan(context: &SessionContext, plan: LogicalPlan, definite: bool) -> Result<Execution> {
     let plan = break_ties(plan).map_err(query_error)?;
-    if let Some((skip, fetch, input)) = row_by_row(&plan).map_err(query_error)? {
-        if let Some(execution) = in_order(context, input, skip, fetch).await.map_err(query_error)? {
-            return Ok(execution);
-        }
+    if let Some((skip, fetch, input)) = row_by_row(&plan).map_err(query_error)?
+        && let Some(execution) = in_order(context, input, skip, fetch).await.map_err(query_error)?
+    {
+        return Ok(execution);
     }
     let plan = if definite { sort_all(plan).map_err(query_error)? } else { plan };
     let plan = context.state().create_physical_plan(&plan).await.map_err(query_error)?;

@@ -3,6 +3,7 @@
 use super::order::Execution;
 use super::query_error;
 use crate::error::{Error, Result};
+use crate::progress::{Progress, check};
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use datafusion::common::DataFusionError;
@@ -12,20 +13,31 @@ use futures::StreamExt;
 use std::collections::VecDeque;
 use std::fmt;
 use std::future::Future;
-use std::sync::{Arc, LazyLock};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 use tokio::runtime::Runtime;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
 /// The threads that queries run on, one per core, shared by all of the process.
+///
+/// Threads do not survive a fork, so a child gets its own; its parent's are left alone, not to be waited for.
 pub(crate) fn runtime() -> &'static Runtime {
-    static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| {
-        let mut builder = tokio::runtime::Builder::new_multi_thread();
-        // Without threads nothing here can work, and no caller could do better than end.
-        #[allow(clippy::expect_used)]
-        builder.thread_name("a2store-query").enable_time().build().expect("the system has threads")
-    });
-    &RUNTIME
+    static RUNTIME: Mutex<Option<(u32, &'static Runtime)>> = Mutex::new(None);
+    let process = std::process::id();
+    let mut slot = RUNTIME.lock().unwrap_or_else(PoisonError::into_inner);
+    match *slot {
+        Some((owner, runtime)) if owner == process => runtime,
+        _ => {
+            let mut builder = tokio::runtime::Builder::new_multi_thread();
+            // Without threads nothing here can work, and no caller could do better than end.
+            #[allow(clippy::expect_used)]
+            let runtime = builder.thread_name("a2store-query").enable_time().build().expect("the system has threads");
+            let runtime = Box::leak(Box::new(runtime));
+            *slot = Some((process, runtime));
+            runtime
+        }
+    }
 }
 
 /// Waits for a future that runs on [`runtime`]'s threads; unlike Tokio's own, it may be called from anywhere.
@@ -62,6 +74,9 @@ enum Message {
     End,
 }
 
+/// How often a reader that waits looks whether it should stop.
+const PERIOD: Duration = Duration::from_millis(50);
+
 /// Batches that a partition may be ahead: a whole row group, so that the next partitions stay busy while one is read.
 const AHEAD: usize = 64;
 
@@ -97,13 +112,31 @@ impl QueryStream {
         }
     }
 
-    fn next_batch(&mut self) -> Result<Option<RecordBatch>> {
+    /// The next batch, or [`ErrorKind::Cancelled`](crate::ErrorKind::Cancelled) soon after the work is asked to stop,
+    /// also while no batch comes.
+    pub(crate) fn next_unless_cancelled(&mut self, progress: &dyn Progress) -> Result<Option<RecordBatch>> {
+        let next = self.next_batch(progress);
+        if !matches!(next, Ok(Some(_))) {
+            self.stop();
+        }
+        next
+    }
+
+    fn next_batch(&mut self, progress: &dyn Progress) -> Result<Option<RecordBatch>> {
         while self.fetch > 0 {
             self.start_partitions();
             let Some(front) = self.running.front_mut() else {
                 break;
             };
-            match futures::executor::block_on(front.recv()) {
+            check(progress)?;
+            let next = {
+                let _in_runtime = runtime().enter();
+                futures::executor::block_on(tokio::time::timeout(PERIOD, front.recv()))
+            };
+            let Ok(next) = next else {
+                continue;
+            };
+            match next {
                 Some(Message::Batch(batch)) => {
                     let skipped = self.skip.min(batch.num_rows());
                     let taken = self.fetch.min(batch.num_rows() - skipped);
@@ -160,11 +193,7 @@ impl Iterator for QueryStream {
     type Item = Result<RecordBatch>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        let next = self.next_batch().transpose();
-        if !matches!(next, Some(Ok(_))) {
-            self.stop();
-        }
-        next
+        self.next_unless_cancelled(&()).transpose()
     }
 }
 

@@ -153,8 +153,8 @@ impl Spawner {
         }
         let bits = self.0.next_u64();
         // The top half picks the cell and the bottom half the tile, each by multiplication instead of division.
-        let mut nth = (bits >> 32) * num_empty >> 32;
-        let exp = if (bits & 0xffff_ffff) * 10 >> 32 == 0 { 2 } else { 1 };
+        let mut nth = ((bits >> 32) * num_empty) >> 32;
+        let exp = if ((bits & 0xffff_ffff) * 10) >> 32 == 0 { 2 } else { 1 };
         for shift in (0..64).step_by(4) {
             if board.0 >> shift & 15 == 0 {
                 if nth == 0 {

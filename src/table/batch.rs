@@ -141,6 +141,9 @@ impl BatchSchema {
                     Error::argument("columns", names.join(", "), name)
                 })
             };
+            if let Some((_, twice)) = only.iter().enumerate().find(|(i, name)| only[..*i].contains(name)) {
+                return Err(Error::argument("columns", "each column once", twice));
+            }
             columns = only.iter().map(find).collect::<Result<_>>()?;
         }
         Ok(BatchSchema::from_columns(columns))

@@ -4,8 +4,8 @@
 //! | --- | --- | --- |
 //! | `board` | uint64 | an error |
 //! | `move` | uint8, 0 to 3 | 255 |
-//! | `ev_up`, `ev_down`, `ev_left`, `ev_right` | float32 | NaN |
-//! | `ev_legal` | uint8 | the rules' mask for the board |
+//! | `ev_up`, `ev_down`, `ev_left`, `ev_right` | float32 | null |
+//! | `ev_legal` | uint8, 0 to 15 | the rules' mask for the board |
 //! | `run_id` | uint32 | 0 |
 //! | `step_index` | uint16 | 0 |
 //!
@@ -74,6 +74,16 @@ impl RowWriter {
         })
     }
 
+    /// The columns of the query that rows are made of.
+    pub(super) fn columns(&self) -> Vec<usize> {
+        let named = [Some(self.board), self.chosen, self.ev_legal, self.run_id, self.step_index];
+        let mut columns: Vec<usize> = named.into_iter().chain(self.evs).flatten().collect();
+        columns.extend(&self.extras);
+        columns.sort_unstable();
+        columns.dedup();
+        columns
+    }
+
     pub(super) fn layout(&self) -> &RowLayout {
         &self.layout
     }
@@ -113,6 +123,11 @@ impl RowWriter {
             if let Some((row, Some(value))) = bad {
                 return Err(column_error("move", Some(row), "0..=3, or 255 for none", value.to_string()));
             }
+        }
+        if let Some(values) = &ev_legal.0
+            && let Some((row, Some(value))) = values.iter().enumerate().find(|(_, v)| v.is_some_and(|v| v > 15))
+        {
+            return Err(column_error("ev_legal", Some(row), "0..=15", value.to_string()));
         }
         for (row, (out, &board)) in rows.chunks_exact_mut(self.layout.stride()).zip(boards).enumerate() {
             let board = Board(board);
@@ -223,10 +238,7 @@ fn column<T: ArrowPrimitiveType>(batch: &RecordBatch, index: Option<usize>) -> R
     }
     let schema = batch.schema();
     let name = schema.field(index).name();
-    let is_number = array.data_type().is_numeric()
-        || matches!(array.data_type(), DataType::Dictionary(_, value) if value.is_numeric())
-        || *array.data_type() == DataType::Null;
-    if !is_number {
+    if !casts(array.data_type(), &T::DATA_TYPE) {
         return Err(column_error(name, None, &T::DATA_TYPE.to_string(), array.data_type().to_string()));
     }
     let strict = CastOptions { safe: false, format_options: FormatOptions::default() };
@@ -240,6 +252,16 @@ fn column<T: ArrowPrimitiveType>(batch: &RecordBatch, index: Option<usize>) -> R
                 .and_then(|cast| (0..cast.len()).find(|&row| cast.is_null(row) && array.is_valid(row)));
             Err(column_error(name, row, &format!("values of {}", T::DATA_TYPE), error.to_string()))
         }
+    }
+}
+
+/// Whether a type's values are those of the field's type, as far as they are in its range: a float is no integer.
+fn casts(from: &DataType, to: &DataType) -> bool {
+    match from {
+        DataType::Dictionary(_, values) => casts(values, to),
+        DataType::Null => true,
+        DataType::Decimal128(_, scale) | DataType::Decimal256(_, scale) => *scale <= 0 || to.is_floating(),
+        from => from.is_integer() || (from.is_floating() && to.is_floating()),
     }
 }
 

@@ -9,7 +9,7 @@ use super::convert::RowWriter;
 use super::memory::{Region, available_bytes};
 use crate::error::{Error, ErrorKind, Result};
 use crate::progress::{Progress, Unit, check};
-use crate::query::{Execution, Query, query_error, runtime};
+use crate::query::{Execution, Query, QueryStream, query_error, runtime};
 use arrow::array::RecordBatch;
 use datafusion::common::stats::Precision;
 use datafusion::execution::TaskContext;
@@ -77,9 +77,11 @@ impl Query {
     /// fit, a `step_index` above 65,535 for one; [`ErrorKind::MemoryLimit`], before anything is allocated where the
     /// number of rows is known beforehand; [`ErrorKind::Query`]; [`ErrorKind::Cancelled`].
     pub fn materialize(&self, options: &MaterializeOptions, progress: &dyn Progress) -> Result<StepTable> {
-        let writer = RowWriter::new(&self.schema(), &options.extra, options.chosen_ev)?;
+        let all = RowWriter::new(&self.schema(), &options.extra, options.chosen_ev)?;
+        let needed = self.select(&all.columns())?;
+        let writer = RowWriter::new(&needed.schema(), &options.extra, options.chosen_ev)?;
         let limit = options.memory_limit.or_else(available_bytes).unwrap_or(u64::MAX);
-        let execution = self.execution(true)?;
+        let execution = needed.execution(true)?;
         let job = Job { writer: &writer, limit, progress };
         let rows = match execution {
             Execution::InOrder { plan, context, skip: 0, fetch: None, max_rows } => {
@@ -88,7 +90,7 @@ impl Query {
                     None => job.append_in_order(&plan, &context, &max_rows),
                 }
             }
-            other => job.append_stream(self.stream_of(other)),
+            other => job.append_stream(needed.stream_of(other)),
         };
         progress.end();
         let (region, len) = rows?;
@@ -218,15 +220,13 @@ impl Job<'_> {
     }
 
     /// One stream, in its own order.
-    fn append_stream(&self, stream: crate::query::QueryStream) -> Filled {
+    fn append_stream(&self, mut stream: QueryStream) -> Filled {
         self.progress.begin("materialize", Unit::Rows, 0);
         // How many rows will come is not known, so all that the limit allows is reserved; it takes no memory.
         let address_space = self.limit.min(1 << 46);
         let mut region = Region::reserve(address_space)?;
         let mut output = Output { bytes: &mut region.bytes_mut()[..address_space as usize], len: 0 };
-        for batch in stream {
-            check(self.progress)?;
-            let batch = batch?;
+        while let Some(batch) = stream.next_unless_cancelled(self.progress)? {
             let base = (output.len / self.stride()) as u64;
             let rows = output.grow(batch.num_rows() * self.stride(), self.limit)?;
             self.writer.write(&batch, rows).map_err(|error| at_row(error, base))?;

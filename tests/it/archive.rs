@@ -25,6 +25,17 @@ fn an_archive_is_created_once() {
 }
 
 #[test]
+fn an_archive_is_not_created_among_other_files() {
+    let folder = tempfile::tempdir().unwrap();
+    let error = Archive::create(folder.path(), Phases::default()).map(|_| ());
+    assert!(error.is_ok(), "an empty folder will do");
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("thesis.tex"), "").unwrap();
+    let error = Archive::create(folder.path(), Phases::default()).unwrap_err();
+    assert!(error.to_string().contains("path: expected a new or empty folder"), "{error}");
+}
+
+#[test]
 fn phases_must_be_tiles_in_order() {
     let folder = tempfile::tempdir().unwrap();
     for (mid, late) in [(0, 4096), (1000, 4096), (4096, 1024), (1024, 1024), (1024, 65_536)] {
@@ -85,13 +96,13 @@ fn bad_files_are_reported_and_cost_no_other() {
     fs::write(runs.join("notes.txt"), b"not a run").unwrap();
 
     let mut archive = Archive::create(folder.path().join("games.a2"), Phases::default()).unwrap();
-    let mut strict = IngestOptions::default();
-    strict.on_error = OnError::Raise;
+    let strict = IngestOptions { on_error: OnError::Raise, ..IngestOptions::default() };
     assert!(archive.ingest([&runs], &strict, &()).is_err());
     assert_eq!(Archive::open(archive.path()).unwrap().version(), 1);
 
     let report = archive.ingest([&runs], &IngestOptions::default(), &()).unwrap();
     assert_eq!((report.accepted, report.rejected, report.ignored), (24, 3, 1));
+    assert!(report.num_bytes > 10 * report.num_steps);
     let messages: Vec<String> = report.errors.iter().map(|rejected| rejected.error.to_string()).collect();
     assert!(messages[0].ends_with("alpha/bad.a2run2: byte 11 (step 0): move: expected 0..=3, found 4"), "{messages:?}");
     assert!(messages[1].contains("empty.bin: byte 0: meta.steps: expected a varint"), "{messages:?}");
@@ -115,8 +126,7 @@ fn run_ids_follow_the_paths_whatever_the_workers() {
         .map(|workers| {
             let path = folder.path().join(format!("{workers}.a2"));
             let mut archive = Archive::create(path, Phases::default()).unwrap();
-            let mut options = IngestOptions::default();
-            options.workers = Some(workers);
+            let options = IngestOptions { workers: Some(workers), ..IngestOptions::default() };
             archive.ingest([&runs], &options, &()).unwrap();
             fs::read(&archive.files(TableName::Steps)[0]).unwrap()
         })

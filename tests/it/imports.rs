@@ -69,13 +69,12 @@ fn word(text: &str) -> String {
 /// The module that `lib.rs` re-exports a name from.
 fn home(name: &str) -> Option<String> {
     let lib = fs::read_to_string(format!("{SRC}/lib.rs")).unwrap();
-    let exports = lib.split("pub use ").skip(1).find_map(|export| {
+    lib.split("pub use ").skip(1).find_map(|export| {
         let (module, names) = export.split_once("::")?;
         let names = names.split(';').next()?;
         let mut words = names.split(|c: char| !c.is_alphanumeric() && c != '_');
         words.any(|word| word == name).then(|| module.to_owned())
-    });
-    exports
+    })
 }
 
 #[test]

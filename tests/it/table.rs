@@ -81,6 +81,14 @@ fn any_query_gives_a_definite_order() {
 }
 
 #[test]
+fn a_fingerprint_does_not_outlive_chance_or_time() {
+    let games = Games::new();
+    for sql in ["SELECT * FROM steps ORDER BY random()", "SELECT * FROM steps WHERE now() > '2020-01-01'"] {
+        assert_ne!(table(&games.archive, sql).fingerprint(), table(&games.archive, sql).fingerprint(), "{sql}");
+    }
+}
+
+#[test]
 fn what_a_query_lacks_has_its_default() {
     let games = Games::new();
     let table = table(&games.archive, "SELECT CAST(board AS DECIMAL(20, 0)) AS board FROM steps");
@@ -179,6 +187,11 @@ fn columns_that_do_not_fit_are_named_with_their_row() {
     );
     column_error(archive, "SELECT board, 7 AS move FROM steps", &[], "column move, row 0: expected 0..=3");
     column_error(archive, "SELECT board, -1 AS run_id FROM steps", &[], "column run_id, row 0");
+    column_error(archive, "SELECT board, 16 AS ev_legal FROM steps", &[], "column ev_legal, row 0: expected 0..=15");
+    for float in ["1.7 AS move", "CAST(1 AS DOUBLE) AS step_index", "CAST(1.5 AS DECIMAL(3, 1)) AS run_id"] {
+        column_error(archive, &format!("SELECT board, {float} FROM steps"), &[], "found ");
+    }
+    column_error(archive, "SELECT CAST(board AS DOUBLE) AS board FROM steps", &[], "column board: expected UInt64");
     column_error(
         archive,
         "SELECT board, nullif(step_index, 5) AS step_index FROM steps",
