@@ -2,7 +2,7 @@
 
 use super::{Loader, LoaderOptions, Permutation, Shard};
 use crate::error::Result;
-use crate::table::{Arena, Batch, BatchSchema, StepTable};
+use crate::table::{Batch, BatchSchema, Pool, StepTable};
 use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
@@ -35,6 +35,8 @@ struct Producer {
     position: u64,
     remaining: u64,
     indices: Vec<u64>,
+    /// Rows that a batch has room for.
+    capacity: usize,
     pool: Pool,
 }
 
@@ -52,7 +54,8 @@ impl Batches {
             remaining,
             indices: Vec::with_capacity(batch_size),
             // One batch in the producer's hands, one in the consumer's, and what lies between.
-            pool: Pool { arenas: Vec::new(), most: prefetch + 2, capacity: batch_size.min(num_rows as usize) },
+            pool: Pool::new(prefetch + 2),
+            capacity: batch_size.min(usize::try_from(num_rows).unwrap_or(usize::MAX)),
         };
         let source = match prefetch {
             0 => Source::Inline(Box::new(producer)),
@@ -138,38 +141,14 @@ impl Producer {
         }
     }
 
-    /// The rows at the indices. Indices are below the number of rows and the memory is unshared and large enough, so
-    /// there always is one.
+    /// The rows at the indices. Indices are below the number of rows and the memory is large enough, so there always
+    /// is one.
     fn fill(&mut self) -> Option<Batch> {
-        let mut arena = self.pool.take(&self.schema);
-        self.table.gather(&self.indices, &self.schema, Arc::get_mut(&mut arena)?).ok()?;
+        let mut arena = self.pool.take(&self.schema, self.capacity);
+        self.table.gather(&self.indices, &self.schema, &mut arena).ok()?;
+        let arena = Arc::new(arena);
         self.pool.keep(&arena);
         Some(Batch::new(arena, Arc::clone(&self.schema), self.indices.len()))
-    }
-}
-
-/// Memory of batches that nobody holds any more, to be filled again.
-struct Pool {
-    arenas: Vec<Arc<Arena>>,
-    most: usize,
-    capacity: usize,
-}
-
-impl Pool {
-    /// Memory that nobody else holds.
-    fn take(&mut self, schema: &BatchSchema) -> Arc<Arena> {
-        let free = self.arenas.iter().position(|arena| Arc::strong_count(arena) == 1);
-        match free {
-            Some(index) => self.arenas.swap_remove(index),
-            None => Arc::new(Arena::new(schema, self.capacity)),
-        }
-    }
-
-    /// Remembers memory that is about to be handed out, as far as there is room.
-    fn keep(&mut self, arena: &Arc<Arena>) {
-        if self.arenas.len() < self.most {
-            self.arenas.push(Arc::clone(arena));
-        }
     }
 }
 

@@ -228,6 +228,37 @@ impl Arena {
     }
 }
 
+/// Memory of batches, to be filled again when nobody holds it any more.
+#[derive(Default)]
+pub(crate) struct Pool {
+    arenas: Vec<Arc<Arena>>,
+    most: usize,
+}
+
+impl Pool {
+    /// A pool that remembers so many.
+    pub(crate) fn new(most: usize) -> Pool {
+        Pool { arenas: Vec::new(), most }
+    }
+
+    /// Memory for `capacity` rows or a little more. All from one pool are of one schema.
+    pub(crate) fn take(&mut self, schema: &BatchSchema, capacity: usize) -> Arena {
+        let fits = |arena: &Arena| (capacity..=2 * capacity).contains(&arena.capacity());
+        let free = self.arenas.iter().position(|arena| Arc::strong_count(arena) == 1 && fits(arena));
+        let free = free.and_then(|index| Arc::try_unwrap(self.arenas.swap_remove(index)).ok());
+        free.unwrap_or_else(|| Arena::new(schema, capacity))
+    }
+
+    /// Remembers memory that is about to be handed out, in place of some that is free or else of the oldest.
+    pub(crate) fn keep(&mut self, arena: &Arc<Arena>) {
+        if self.arenas.len() >= self.most {
+            let free = self.arenas.iter().position(|arena| Arc::strong_count(arena) == 1);
+            self.arenas.remove(free.unwrap_or(0));
+        }
+        self.arenas.push(Arc::clone(arena));
+    }
+}
+
 impl AsRef<[u8]> for Arena {
     fn as_ref(&self) -> &[u8] {
         self.buffer.as_slice()

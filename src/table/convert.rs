@@ -22,6 +22,7 @@ use arrow::array::{Array, ArrayRef, AsArray, PrimitiveArray, RecordBatch};
 use arrow::compute::{CastOptions, cast_with_options};
 use arrow::datatypes::{ArrowPrimitiveType, DataType, Float32Type, Schema, UInt8Type, UInt32Type, UInt64Type};
 use arrow::util::display::FormatOptions;
+use std::ops::Range;
 
 /// Writes batches of one schema as rows.
 #[derive(Clone, Debug)]
@@ -39,6 +40,8 @@ pub(super) struct RowWriter {
 
 /// The move of a step whose query has none.
 const NO_MOVE: u8 = 255;
+/// Rows that are written together: as many as a word of validity has bits.
+const CHUNK: usize = 64;
 
 impl RowWriter {
     /// Finds the columns of a query's result.
@@ -110,49 +113,62 @@ impl RowWriter {
         let Some(boards) = board.without_nulls("board")? else {
             return Ok(());
         };
-        let run_ids = run_id.without_nulls("run_id")?;
-        let step_indices = step_index.without_nulls("step_index")?;
-        if let Some((row, index)) =
-            step_indices.unwrap_or_default().iter().enumerate().find(|&(_, &index)| index > u32::from(u16::MAX))
-        {
+        run_id.without_nulls("run_id")?;
+        let step_indices = step_index.without_nulls("step_index")?.unwrap_or_default();
+        if let Some((row, index)) = first(step_indices, |index| index > u32::from(u16::MAX)) {
             return Err(column_error("step_index", Some(row), "0..=65535", index.to_string()));
         }
-        if let Some(values) = &chosen.0 {
-            let bad =
-                values.iter().enumerate().find(|(_, value)| value.is_some_and(|value| value > 3 && value != NO_MOVE));
-            if let Some((row, Some(value))) = bad {
-                return Err(column_error("move", Some(row), "0..=3, or 255 for none", value.to_string()));
-            }
+        if let Some((row, value)) = chosen.first(|value| value > 3 && value != NO_MOVE) {
+            return Err(column_error("move", Some(row), "0..=3, or 255 for none", value.to_string()));
         }
-        if let Some(values) = &ev_legal.0
-            && let Some((row, Some(value))) = values.iter().enumerate().find(|(_, v)| v.is_some_and(|v| v > 15))
-        {
+        if let Some((row, value)) = ev_legal.first(|value| value > 15) {
             return Err(column_error("ev_legal", Some(row), "0..=15", value.to_string()));
         }
-        for (row, (out, &board)) in rows.chunks_exact_mut(self.layout.stride()).zip(boards).enumerate() {
-            let board = Board(board);
-            let chosen = chosen.get(row).unwrap_or(NO_MOVE);
-            let values = [evs[0].get(row), evs[1].get(row), evs[2].get(row), evs[3].get(row)];
-            let mut ev_values = match values {
-                [None, None, None, None] => [f32::NAN; 4],
-                values => values.map(Option::unwrap_or_default),
-            };
-            let has_evs = values.iter().any(Option::is_some);
-            if self.chosen_ev == ChosenEv::One
-                && has_evs
-                && let Some(value) = ev_values.get_mut(usize::from(chosen))
-            {
-                *value = 1.0;
+        let valid = evs.each_ref().map(|column| column.valid_bits(batch.num_rows()));
+        let (mut chosen_buffer, mut legal_buffer) = ([0; CHUNK], [0; CHUNK]);
+        let (mut run_id_buffer, mut step_index_buffer) = ([0; CHUNK], [0; CHUNK]);
+        let mut value_buffers = [[0.0; CHUNK]; 4];
+        let chunks = rows.chunks_mut(self.layout.stride() * CHUNK).zip(boards.chunks(CHUNK)).enumerate();
+        for (chunk, (rows, boards)) in chunks {
+            let at = chunk * CHUNK..chunk * CHUNK + boards.len();
+            let chosen = chosen.values_or(NO_MOVE, at.clone(), &mut chosen_buffer);
+            let run_ids = run_id.values_or(0, at.clone(), &mut run_id_buffer);
+            let step_indices = step_index.values_or(0, at.clone(), &mut step_index_buffer);
+            // No mask has all bits, so that one stands for none.
+            let legal = ev_legal.values_or(u8::MAX, at.clone(), &mut legal_buffer);
+            let [b0, b1, b2, b3] = &mut value_buffers;
+            let values = [
+                evs[0].values_or(0.0, at.clone(), b0),
+                evs[1].values_or(0.0, at.clone(), b1),
+                evs[2].values_or(0.0, at.clone(), b2),
+                evs[3].values_or(0.0, at, b3),
+            ];
+            let any = valid.iter().fold(0, |any, bits| any | bits[chunk]);
+            for (row, (out, &board)) in rows.chunks_exact_mut(self.layout.stride()).zip(boards).enumerate() {
+                let has_evs = any >> row & 1 == 1;
+                let none = if has_evs { 0.0 } else { f32::NAN };
+                let mut ev_values = [values[0][row], values[1][row], values[2][row], values[3][row]];
+                for (value, bits) in ev_values.iter_mut().zip(&valid) {
+                    *value = if bits[chunk] >> row & 1 == 1 { *value } else { none };
+                }
+                let chosen = chosen[row];
+                if self.chosen_ev == ChosenEv::One
+                    && has_evs
+                    && let Some(value) = ev_values.get_mut(usize::from(chosen))
+                {
+                    *value = 1.0;
+                }
+                let board = Board(board);
+                let step = Step {
+                    board,
+                    ev_values,
+                    run_id: run_ids[row],
+                    step_index: step_indices[row] as u16,
+                    chosen,
+                    ev_legal: if legal[row] == u8::MAX { board.legal_moves() } else { legal[row] },
+                };
+                out[..STEP_SIZE].copy_from_slice(bytemuck::bytes_of(&step));
             }
-            let step = Step {
-                board,
-                ev_values,
-                run_id: run_ids.map_or(0, |ids| ids[row]),
-                step_index: step_indices.map_or(0, |indices| indices[row] as u16),
-                chosen,
-                ev_legal: ev_legal.get(row).unwrap_or_else(|| board.legal_moves()),
-            };
-            out[..STEP_SIZE].copy_from_slice(bytemuck::bytes_of(&step));
         }
         for (extra, &index) in self.layout.extras().iter().zip(&self.extras) {
             self.write_extra(batch.column(index), &extra.name, extra.dtype, extra.offset, rows)?;
@@ -209,10 +225,45 @@ impl RowWriter {
 struct Column<T: ArrowPrimitiveType>(Option<PrimitiveArray<T>>);
 
 impl<T: ArrowPrimitiveType> Column<T> {
+    /// The values of some rows, with a default where they are null or where there is no column.
     #[inline]
-    fn get(&self, row: usize) -> Option<T::Native> {
+    fn values_or<'a>(
+        &'a self,
+        default: T::Native,
+        rows: Range<usize>,
+        buffer: &'a mut [T::Native; CHUNK],
+    ) -> &'a [T::Native] {
+        let Some(array) = &self.0 else {
+            buffer.fill(default);
+            return &buffer[..rows.len()];
+        };
+        // Of float columns the caller asks which are null, and gives each null what belongs there.
+        if array.null_count() == 0 || T::DATA_TYPE.is_floating() {
+            return &array.values()[rows];
+        }
+        for (slot, row) in buffer.iter_mut().zip(rows.clone()) {
+            *slot = if array.is_valid(row) { array.values()[row] } else { default };
+        }
+        &buffer[..rows.len()]
+    }
+
+    /// A bit for each row that has a value, 64 rows a word.
+    fn valid_bits(&self, num_rows: usize) -> Vec<u64> {
+        let num_words = num_rows.div_ceil(CHUNK);
+        match self.0.as_ref().map(|array| array.nulls()) {
+            None => vec![0; num_words],
+            Some(None) => vec![u64::MAX; num_words],
+            Some(Some(nulls)) => nulls.inner().bit_chunks().iter_padded().take(num_words).collect(),
+        }
+    }
+
+    /// The first row whose value is so, and the value.
+    fn first(&self, so: impl Fn(T::Native) -> bool) -> Option<(usize, T::Native)> {
         let array = self.0.as_ref()?;
-        array.is_valid(row).then(|| array.values()[row])
+        match array.null_count() {
+            0 => first(array.values(), so),
+            _ => array.iter().enumerate().find_map(|(row, value)| value.filter(|&v| so(v)).map(|v| (row, v))),
+        }
     }
 
     fn without_nulls(&self, name: &str) -> Result<Option<&[T::Native]>> {
@@ -225,6 +276,10 @@ impl<T: ArrowPrimitiveType> Column<T> {
         }
         Ok(Some(array.values()))
     }
+}
+
+fn first<T: Copy>(values: &[T], so: impl Fn(T) -> bool) -> Option<(usize, T)> {
+    values.iter().copied().enumerate().find(|&(_, value)| so(value))
 }
 
 /// A column in the type of its row field; a value that does not fit is an error, never a wrap.

@@ -30,13 +30,16 @@ pub use export::ColumnReader;
 pub use layout::{ElementType, ExtraField, RowLayout};
 pub use materialize::{ChosenEv, MaterializeOptions};
 
-pub(crate) use batch::{Arena, BatchSchema};
+pub(crate) use batch::{Arena, BatchSchema, Pool};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::step::{STEP_SIZE, Step};
 use memory::FrozenRegion;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Batches whose memory a table keeps for the next `take`.
+const TAKES_KEPT: usize = 2;
 
 /// Rows of a query's result in one contiguous, read-only mapping. Clones share it.
 ///
@@ -63,8 +66,9 @@ pub struct StepTable {
     num_rows: u64,
     layout: Arc<RowLayout>,
     fingerprint: Arc<str>,
-    /// What `take` gives.
+    /// What `take` gives, and memory for it.
     batch: Arc<BatchSchema>,
+    pool: Arc<Mutex<Pool>>,
 }
 
 impl StepTable {
@@ -77,6 +81,7 @@ impl StepTable {
             layout: Arc::new(layout),
             fingerprint: fingerprint.into(),
             batch: Arc::new(batch),
+            pool: Arc::new(Mutex::new(Pool::new(TAKES_KEPT))),
         })
     }
 
@@ -130,13 +135,13 @@ impl StepTable {
     /// # Errors
     /// [`ErrorKind::IndexOutOfBounds`] with the first index that no row has.
     pub fn take(&self, indices: &[u64]) -> Result<Batch> {
-        if let Some(&index) = indices.iter().find(|&&index| index >= self.num_rows) {
-            let index = i64::try_from(index).unwrap_or(i64::MAX);
-            return Err(ErrorKind::IndexOutOfBounds { index, len: self.num_rows }.into());
-        }
-        let mut arena = Arena::new(&self.batch, indices.len());
+        self.check_indices(indices)?;
+        let pool = || self.pool.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut arena = pool().take(&self.batch, indices.len());
         gather::gather(self, indices, &self.batch, &mut arena);
-        Ok(Batch::new(Arc::new(arena), Arc::clone(&self.batch), indices.len()))
+        let arena = Arc::new(arena);
+        pool().keep(&arena);
+        Ok(Batch::new(arena, Arc::clone(&self.batch), indices.len()))
     }
 
     /// Fills an arena with the rows at `indices`.
@@ -144,15 +149,20 @@ impl StepTable {
     /// # Errors
     /// [`ErrorKind::IndexOutOfBounds`].
     pub(crate) fn gather(&self, indices: &[u64], schema: &BatchSchema, arena: &mut Arena) -> Result<()> {
-        if let Some(&index) = indices.iter().find(|&&index| index >= self.num_rows) {
-            let index = i64::try_from(index).unwrap_or(i64::MAX);
-            return Err(ErrorKind::IndexOutOfBounds { index, len: self.num_rows }.into());
-        }
+        self.check_indices(indices)?;
         if indices.len() > arena.capacity() {
             return Err(Error::argument("indices", format!("at most {}", arena.capacity()), indices.len()));
         }
         gather::gather(self, indices, schema, arena);
         Ok(())
+    }
+
+    fn check_indices(&self, indices: &[u64]) -> Result<()> {
+        let Some(&index) = indices.iter().find(|&&index| index >= self.num_rows) else {
+            return Ok(());
+        };
+        let index = i64::try_from(index).unwrap_or(i64::MAX);
+        Err(ErrorKind::IndexOutOfBounds { index, len: self.num_rows }.into())
     }
 }
 

@@ -1,0 +1,108 @@
+"""Inputs that the tests share: simulated runs of several engines, an archive of them, and what it must hold.
+
+Tests that change an archive make their own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import oracle
+import pytest
+from oracle import Array, Game
+
+import a2store
+
+FIXTURES = Path(__file__).resolve().parents[3] / "shared" / "fixtures"
+WITHOUT_FIXTURES = "../shared/fixtures is not there"
+
+PHASES = {"mid": 256, "late": 512}
+"""Thresholds that the short simulated games reach."""
+RUNS_PER_ENGINE = 20
+
+Steps = dict[str, Array]
+
+
+@pytest.fixture(scope="session")
+def fixtures() -> Path:
+    """The folder of real files, which a clone of the repository alone does not have."""
+    if not FIXTURES.is_dir():
+        pytest.skip(WITHOUT_FIXTURES)
+    return FIXTURES
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    skipped = terminalreporter.stats.get("skipped", [])
+    count = sum(WITHOUT_FIXTURES in str(report.longrepr) for report in skipped)
+    if count:
+        terminalreporter.write_line(f"{count} tests were skipped because {WITHOUT_FIXTURES}")
+
+
+def varied(game: Game, index: int) -> Game:
+    """The game with what the simulator never writes: times, some steps without values, sometimes no engine."""
+    branches = tuple(None if step % 10 == 3 else values for step, values in enumerate(game.branches))
+    engine = None if index % 5 == 4 else "γάμμα"
+    return replace(game, branches=branches, engine=engine, start_unix_s=1_700_000_000 + index, elapsed_s=index / 8)
+
+
+@pytest.fixture(scope="session")
+def run_folders(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """A folder of run files for each of three engines: a2run2, A2T1, and a2run2 written by the oracle."""
+    root = tmp_path_factory.mktemp("runs")
+    options: dict[str, Any] = {"runs": RUNS_PER_ENGINE, "depth": 0, "progress": False}
+    a2store.simulate(root / "alpha", seed=1, engine="alpha", **options)
+    a2store.simulate(root / "beta", seed=2, engine="beta", format="a2t1", **options)
+    a2store.simulate(root / "plain", seed=3, **options)
+    (root / "gamma").mkdir()
+    for index, path in enumerate(sorted((root / "plain").iterdir())):
+        game = varied(oracle.decode(path.read_bytes()), index)
+        (root / "gamma" / path.name).write_bytes(oracle.encode_a2run2(game))
+    return [root / "alpha", root / "beta", root / "gamma"]
+
+
+@pytest.fixture(scope="session")
+def run_files(run_folders: list[Path]) -> list[Path]:
+    """The files, in the order of the runs' ids in ``archive``."""
+    files = [path for folder in run_folders for path in sorted(folder.iterdir())]
+    assert len(files) == 3 * RUNS_PER_ENGINE
+    return files
+
+
+@pytest.fixture(scope="session")
+def games(run_files: list[Path]) -> list[Game]:
+    return [oracle.decode(path.read_bytes()) for path in run_files]
+
+
+@pytest.fixture(scope="session")
+def archive(run_folders: list[Path], tmp_path_factory: pytest.TempPathFactory) -> a2store.Archive:
+    """All runs, in one commit and so one file of steps per engine."""
+    archive = a2store.Archive.create(tmp_path_factory.mktemp("archive") / "games.a2", phases=PHASES)
+    for folder in run_folders:
+        archive.ingest(folder, progress=False)
+    return archive
+
+
+@pytest.fixture(scope="session")
+def steps(games: list[Game]) -> Steps:
+    """What the archive's ``steps`` must hold."""
+    columns = oracle.step_columns(games, (PHASES["mid"], PHASES["late"]))
+    # Every kind of step must be there, or the tests that filter by it see nothing.
+    assert set(columns["phase"]) == {"early", "mid", "late"}
+    assert set(columns["engine"]) == {"alpha", "beta", "γάμμα", None}
+    assert columns["has_evs"].any() and not columns["has_evs"].all()
+    return columns
+
+
+@pytest.fixture(scope="session")
+def table(archive: a2store.Archive) -> a2store.StepTable:
+    return archive.sql("SELECT * FROM steps").materialize(progress=False)
+
+
+@pytest.fixture
+def one_run(run_files: list[Path], tmp_path: Path) -> a2store.Archive:
+    """A new archive of a single run, for tests that change it."""
+    archive = a2store.Archive.create(tmp_path / "one.a2", phases=PHASES)
+    archive.ingest(run_files[0], progress=False)
+    return archive

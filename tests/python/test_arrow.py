@@ -1,0 +1,166 @@
+"""Arrow results in other libraries: schemas, streams, casts, and data that outlives whoever exported it."""
+
+from __future__ import annotations
+
+import gc
+from pathlib import Path
+
+import duckdb
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pytest
+from compare import assert_steps, column
+from oracle import Array
+
+import a2store
+
+SQL = "SELECT run_id, step_index, board, ev_up, phase, engine, has_evs FROM steps WHERE phase <> 'early'"
+
+
+@pytest.fixture(scope="module")
+def query(archive: a2store.Archive) -> a2store.Query:
+    return archive.sql(SQL)
+
+
+@pytest.fixture(scope="module")
+def expected_rows(steps: dict[str, Array]) -> Array:
+    return np.flatnonzero(steps["phase"] != "early")
+
+
+def test_schemas(archive: a2store.Archive, query: a2store.Query) -> None:
+    text = pa.dictionary(pa.int32(), pa.string())
+    steps = pa.schema(archive.schema("steps"))
+    assert pa.schema(archive.schema()) == steps
+    expected = [
+        ("run_id", pa.uint32(), False),
+        ("step_index", pa.uint32(), False),
+        ("board", pa.uint64(), False),
+        ("move", pa.uint8(), False),
+        ("ev_legal", pa.uint8(), False),
+        ("ev_up", pa.float32(), True),
+        ("ev_down", pa.float32(), True),
+        ("ev_left", pa.float32(), True),
+        ("ev_right", pa.float32(), True),
+        ("has_evs", pa.bool_(), False),
+        ("max_exp", pa.uint8(), False),
+        ("phase", text, False),
+        ("max_score", pa.uint64(), False),
+        ("highest_tile", pa.uint32(), False),
+        ("num_steps", pa.uint32(), False),
+        ("engine", text, True),
+    ]
+    assert [(field.name, field.type, field.nullable) for field in steps] == expected
+    assert archive.schema("steps").names == steps.names
+    assert len(archive.schema("steps")) == len(steps)
+    runs = pa.schema(archive.schema("runs"))
+    assert {"run_id", "digest", "format", "source", "start_time", "final_board", "verified"} < set(runs.names)
+    with pytest.raises(ValueError, match="table"):
+        archive.schema("games")  # type: ignore[arg-type]
+    assert pa.schema(query).names == pa.schema(query.schema).names == SQL.split(" FROM ")[0][7:].split(", ")
+    assert pa.schema(query) == pa.table(query).schema
+
+
+def test_a_query_can_be_read_again_and_again(
+    query: a2store.Query, steps: dict[str, Array], expected_rows: Array
+) -> None:
+    names = pa.schema(query).names
+    first = pa.table(query)
+    assert_steps(first, steps, expected_rows, names)
+    assert pa.table(query) == first
+    assert pa.RecordBatchReader.from_stream(query).read_all() == first
+    frame = pl.DataFrame(query)
+    assert frame["board"].to_numpy().tolist() == steps["board"][expected_rows].tolist()
+    assert frame["engine"].cast(pl.String).to_list() == steps["engine"][expected_rows].tolist()
+    assert frame["ev_up"].null_count() == np.isnan(steps["ev_up"][expected_rows]).sum()
+    for _ in range(2):
+        found = duckdb.sql("SELECT run_id, step_index, board, phase FROM query ORDER BY run_id, step_index").fetchall()
+        columns = [steps[name][expected_rows].tolist() for name in ("run_id", "step_index", "board", "phase")]
+        assert found == list(zip(*columns, strict=True))
+    assert pa.table(query) == first
+
+
+def test_readers_of_one_query_do_not_disturb_each_other(query: a2store.Query) -> None:
+    whole = pa.table(query)
+    one, two = pa.RecordBatchReader.from_stream(query), pa.RecordBatchReader.from_stream(query)
+    first = one.read_next_batch()
+    assert pa.Table.from_batches(list(two)) == whole
+    assert pa.Table.from_batches([first, *one]) == whole
+
+
+def test_empty_results_keep_their_columns(archive: a2store.Archive) -> None:
+    query = archive.sql(f"{SQL} AND run_id > 1000000")
+    table = pa.table(query)
+    assert (table.num_rows, table.schema) == (0, pa.schema(query))
+    assert pl.DataFrame(query).columns == table.column_names
+    assert duckdb.sql("SELECT count(*) FROM query").fetchall() == [(0,)]
+
+
+def test_a_requested_schema_casts(archive: a2store.Archive, steps: dict[str, Array]) -> None:
+    query = archive.sql("SELECT run_id, move, ev_up, phase FROM steps LIMIT 9000")
+    schema = pa.schema(
+        [("run_id", pa.int64()), ("move", pa.int32()), ("ev_up", pa.float64()), ("phase", pa.string())]
+    )
+    table = pa.RecordBatchReader.from_stream(query, schema=schema).read_all()
+    assert table.schema.types == schema.types
+    for name in ("run_id", "move", "phase"):
+        assert column(table, name).tolist() == steps[name][:9000].tolist()
+    np.testing.assert_array_equal(column(table, "ev_up"), steps["ev_up"][:9000].astype("f8"))
+
+
+def test_a_requested_schema_casts_a_table(table: a2store.StepTable, steps: dict[str, Array]) -> None:
+    schema = pa.table(table).schema
+    index = schema.get_field_index("step_index")
+    wide = schema.set(index, schema.field("step_index").with_type(pa.int64()))
+    found = pa.RecordBatchReader.from_stream(table, schema=wide).read_all()
+    assert found.schema.field("step_index").type == pa.int64()
+    assert column(found, "step_index").tolist() == steps["step_index"].tolist()
+
+
+def test_a_stream_outlives_query_and_archive(run_files: list[Path], tmp_path: Path) -> None:
+    archive = a2store.Archive.create(tmp_path / "games.a2")
+    archive.ingest(run_files, progress=False)
+    query = archive.sql("SELECT run_id, board FROM steps")
+    expected = pa.table(query)
+    reader = pa.RecordBatchReader.from_stream(query)
+    first = reader.read_next_batch()
+    del archive, query
+    gc.collect()
+    assert pa.Table.from_batches([first, *reader]) == expected
+    del reader
+    gc.collect()
+    assert first.column("board").to_pylist() == expected["board"].to_pylist()[: len(first)]
+
+
+def test_a_stream_may_be_left_unread(query: a2store.Query) -> None:
+    for _ in range(20):
+        reader = pa.RecordBatchReader.from_stream(query)
+        reader.read_next_batch()
+        del reader
+    gc.collect()
+
+
+def test_a_failure_while_running_reaches_the_reader(archive: a2store.Archive) -> None:
+    failing = archive.sql("SELECT 1 / (CAST(step_index AS BIGINT) - 7) AS value FROM steps")
+    with pytest.raises((pa.ArrowException, OSError), match=r"(?i)divide by zero"):
+        pa.table(failing)
+    with pytest.raises(a2store.QueryError, match=r"(?i)divide by zero"):
+        archive.sql("SELECT 1 / (CAST(step_index AS BIGINT) - 7) AS board FROM steps").materialize(progress=False)
+
+
+def test_views_outlive_the_table(archive: a2store.Archive, steps: dict[str, Array]) -> None:
+    table = archive.sql("SELECT * FROM steps").materialize(progress=False)
+    rows, binary, batch = np.asarray(table), pa.array(table.rows_array()), table.take([5, 3])
+    reader = pa.RecordBatchReader.from_stream(table)
+    tokens, record = batch.tokens, pa.record_batch(batch)
+    expected = rows.tobytes()
+    del table, batch
+    gc.collect()
+    assert rows.tobytes() == expected
+    assert b"".join(binary.to_pylist()) == expected
+    assert record["board"].to_pylist() == steps["board"][[5, 3]].tolist()
+    assert tokens.shape == (2, 16)
+    assert_steps(reader.read_all(), steps, names=["board", "run_id", "move"])
+    del rows
+    gc.collect()
+    assert binary[0].as_py() == expected[:32]

@@ -1,0 +1,230 @@
+"""SQL over an archive, against DuckDB on the same files and against the oracle's columns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+import pytest
+from compare import assert_steps, column
+from oracle import Array
+
+import a2store
+
+FILTER = "SELECT * FROM steps WHERE max_score >= $min AND engine = $e AND phase = $p"
+PARAMS = {"min": 5_000, "e": "alpha", "p": "mid"}
+
+
+def filtered(steps: dict[str, Array], minimum: int = 5_000, engine: str = "alpha", phase: str = "mid") -> Array:
+    rows = np.flatnonzero(
+        (steps["max_score"] >= minimum) & (steps["engine"] == engine) & (steps["phase"] == phase)
+    )
+    assert 0 < len(rows) < len(steps["board"])
+    return rows
+
+
+def duckdb_rows(archive: a2store.Archive, sql: str, params: Iterable[Any] = ()) -> list[tuple[Any, ...]]:
+    """The rows of a query in DuckDB, where ``steps`` and ``runs`` are the archive's Parquet files."""
+    with duckdb.connect() as connection:
+        for table in ("steps", "runs"):
+            connection.read_parquet(archive.files(table)).create_view(table)  # type: ignore[arg-type]
+        return connection.execute(sql, list(params)).fetchall()
+
+
+def rows(query: a2store.Query) -> list[tuple[Any, ...]]:
+    return [tuple(row.values()) for row in pa.table(query).to_pylist()]
+
+
+def test_all_steps_in_their_natural_order(archive: a2store.Archive, steps: dict[str, Array]) -> None:
+    table = pa.table(archive.sql("SELECT * FROM steps"))
+    assert table.num_rows == len(steps["board"])
+    assert_steps(table, steps)
+
+
+def test_a_filter_gives_duckdbs_rows_in_natural_order(archive: a2store.Archive, steps: dict[str, Array]) -> None:
+    query = archive.sql(FILTER, PARAMS)
+    sql = "SELECT * FROM steps WHERE max_score >= ? AND engine = ? AND phase = ? ORDER BY run_id, step_index"
+    expected = duckdb_rows(archive, sql, PARAMS.values())
+    found = rows(query)
+    assert len(found) == len(filtered(steps)) == query.count()
+    assert found == expected
+    assert_steps(pa.table(query), steps, filtered(steps))
+
+
+@pytest.mark.parametrize(
+    ("text", "params"),
+    [
+        ("max_score >= $1 AND engine = $2 AND phase = $3", [5_000, "alpha", "mid"]),
+        ("max_score >= $1 AND engine = $2 AND phase = $3", (5_000, "alpha", "mid")),
+        ("phase = $3 AND engine = $2 AND max_score >= $1", [5_000, "alpha", "mid"]),
+        ("max_score >= $min AND engine = $e AND phase = $p", PARAMS),
+        ("max_score >= $min AND engine = $e AND phase = $p", {"$min": 5_000, "$e": "alpha", "$p": "mid"}),
+        ("max_score >= $1 AND engine = $2 AND phase = $3", [np.uint64(5_000), np.str_("alpha"), "mid"]),
+        ("max_score >= $1 AND engine = $2 AND phase = $3", [np.int32(5_000), "alpha", "mid"]),
+        ("max_score >= $1 AND engine = $2 AND phase = $3", [np.float64(4_999.5), "alpha", "mid"]),
+        ("max_score >= $1 AND engine = $2 AND phase = $3 AND true = $4", [5_000, "alpha", "mid", np.bool_(True)]),
+        ("max_score >= 5000 AND engine = 'alpha' AND phase = 'mid'", None),
+        ("max_score >= 5000 AND engine = 'alpha' AND phase = 'mid'", []),
+    ],
+)
+def test_parameters(archive: a2store.Archive, steps: dict[str, Array], text: str, params: Any) -> None:
+    found = pa.table(archive.sql(f"SELECT * FROM steps WHERE {text}", params))
+    assert_steps(found, steps, filtered(steps), ["run_id", "step_index", "board"])
+
+
+def test_parameters_are_values_and_never_text(archive: a2store.Archive) -> None:
+    injection = "alpha' OR 'x' = 'x"
+    assert archive.sql("SELECT * FROM steps WHERE engine = $1", [injection]).count() == 0
+    value = pa.table(archive.sql("SELECT $1 AS value FROM runs LIMIT 1", [injection]))["value"].to_pylist()
+    assert value == [injection]
+
+
+def test_a_board_with_its_top_bit_set_as_parameter(archive: a2store.Archive, steps: dict[str, Array]) -> None:
+    board = int(steps["board"].max())
+    assert board > 2**63
+    found = pa.table(archive.sql("SELECT board FROM steps WHERE board = $1", [board]))
+    assert column(found, "board").tolist() == steps["board"][steps["board"] == board].tolist()
+    with pytest.raises(OverflowError):
+        archive.sql("SELECT * FROM steps WHERE board = $1", [2**64])
+
+
+@pytest.mark.parametrize(
+    ("text", "params"),
+    [
+        ("SELECT * FROM steps WHERE max_score > $min", None),
+        ("SELECT * FROM steps WHERE max_score > $min", {}),
+        ("SELECT * FROM steps WHERE max_score > $min", {"max": 1}),
+        ("SELECT * FROM steps WHERE max_score > $min", {"min": 1, "max": 1}),
+        ("SELECT * FROM steps WHERE max_score > $1", [1, 2]),
+        ("SELECT * FROM steps WHERE max_score > $2", [1]),
+        ("SELECT * FROM steps", {"min": 1}),
+        ("SELECT * FROM steps", [1]),
+        ("SELECT nothing FROM steps", None),
+        ("SELECT * FROM games", None),
+        ("SELECT * FROM steps WHERE", None),
+        ("SELECT * FROM steps; SELECT * FROM runs", None),
+        ("", None),
+        ("CREATE TABLE mine AS SELECT * FROM steps", None),
+        ("CREATE EXTERNAL TABLE mine STORED AS CSV LOCATION '/etc/passwd'", None),
+        ("DROP TABLE steps", None),
+        ("INSERT INTO steps SELECT * FROM steps", None),
+        ("DELETE FROM steps", None),
+        ("UPDATE steps SET move = 1", None),
+        ("COPY steps TO 'steps.csv'", None),
+        ("SET datafusion.execution.batch_size = 1", None),
+        ("SELECT * FROM information_schema.tables", None),
+        ("SELECT * FROM '/etc/passwd'", None),
+    ],
+)
+def test_what_is_refused(archive: a2store.Archive, text: str, params: Any) -> None:
+    with pytest.raises(a2store.QueryError) as caught:
+        archive.sql(text, params)
+    assert caught.value.kind == "query"
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["file.csv", "file.parquet", "file.json"])
+def test_files_are_no_tables(archive: a2store.Archive, tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_text('{"a": 1}\n')
+    for table in (f"'{tmp_path / name}'", f"'file://{tmp_path / name}'", f'"{archive.files()[0]}"'):
+        with pytest.raises(a2store.QueryError):
+            pa.table(archive.sql(f"SELECT * FROM {table}"))
+
+
+def test_parameters_of_no_usable_type(archive: a2store.Archive) -> None:
+    for params in ([object()], [[1, 2]], "text", 7):
+        with pytest.raises(TypeError):
+            archive.sql("SELECT * FROM steps WHERE run_id = $1", params)  # type: ignore[arg-type]
+
+
+def test_unknown_columns_are_named(archive: a2store.Archive) -> None:
+    with pytest.raises(a2store.QueryError, match="scores"):
+        archive.sql("SELECT * FROM steps WHERE scores > 1")
+
+
+def test_limit_takes_the_first_rows(archive: a2store.Archive, steps: dict[str, Array]) -> None:
+    for sql, expected in [
+        ("SELECT * FROM steps LIMIT 100", slice(0, 100)),
+        ("SELECT * FROM steps LIMIT 50 OFFSET 7000", slice(7000, 7050)),
+        ("SELECT * FROM steps OFFSET 21000", slice(21_000, None)),
+        ("SELECT * FROM steps LIMIT 0", slice(0, 0)),
+    ]:
+        assert_steps(pa.table(archive.sql(sql)), steps, expected, ["run_id", "step_index", "board"])
+    limited = archive.sql(f"{FILTER} LIMIT 10", PARAMS)
+    assert_steps(pa.table(limited), steps, filtered(steps)[:10])
+    assert limited.count() == 10
+
+
+def test_order_by(archive: a2store.Archive, steps: dict[str, Array]) -> None:
+    names = ["run_id", "step_index", "board"]
+    by_score = np.lexsort((steps["step_index"], steps["run_id"], -steps["max_score"].astype("i8")))
+    found = pa.table(archive.sql("SELECT * FROM steps ORDER BY max_score DESC, run_id, step_index LIMIT 3000"))
+    assert_steps(found, steps, by_score[:3000], names)
+    by_board = np.lexsort((steps["run_id"], steps["step_index"], steps["board"]))
+    found = pa.table(archive.sql("SELECT * FROM steps ORDER BY board, step_index, run_id"))
+    assert_steps(found, steps, by_board, names)
+    found = pa.table(archive.sql("SELECT * FROM steps ORDER BY run_id DESC, step_index DESC"))
+    assert_steps(found, steps, np.arange(len(by_board))[::-1], names)
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT phase, count(*), min(max_score), max(board) FROM steps GROUP BY phase ORDER BY phase",
+        "SELECT engine, move, count(*), sum(step_index) FROM steps GROUP BY engine, move ORDER BY 1 NULLS LAST, 2",
+        "SELECT count(*), count(engine), count(ev_up), count(DISTINCT run_id) FROM steps",
+        "SELECT max_exp, count(*) FROM steps WHERE has_evs AND ev_legal & 4 = 4 GROUP BY max_exp ORDER BY max_exp",
+        "SELECT s.phase, r.highest_tile, count(*) FROM steps s JOIN runs r USING (run_id) GROUP BY 1, 2 ORDER BY 1, 2",
+        "SELECT run_id, num_steps, max_score FROM runs WHERE highest_tile >= 512 ORDER BY max_score DESC, run_id",
+        "WITH best AS (SELECT run_id FROM runs ORDER BY max_score DESC, run_id LIMIT 5) "
+        "SELECT run_id, count(*) FROM steps WHERE run_id IN (SELECT run_id FROM best) GROUP BY run_id ORDER BY run_id",
+        "SELECT run_id, step_index FROM steps WHERE engine IS NULL AND step_index % 50 = 0 ORDER BY 1, 2",
+        "SELECT max(board) FROM steps WHERE max_score BETWEEN 3000 AND 6000 AND phase IN ('mid', 'late')",
+    ],
+)
+def test_aggregates_and_joins_give_duckdbs_answer(archive: a2store.Archive, sql: str) -> None:
+    expected = duckdb_rows(archive, sql)
+    assert len(expected) > 0
+    assert rows(archive.sql(sql)) == expected
+
+
+def test_count(archive: a2store.Archive, steps: dict[str, Array]) -> None:
+    assert archive.sql("SELECT * FROM steps").count() == len(steps["board"]) == archive.num_steps
+    assert archive.sql("SELECT * FROM runs").count() == archive.num_runs
+    assert archive.sql("SELECT DISTINCT phase FROM steps").count() == 3
+    assert archive.sql("SELECT phase, count(*) FROM steps GROUP BY phase ORDER BY phase LIMIT 2").count() == 2
+    assert archive.sql("SELECT * FROM steps WHERE false").count() == 0
+    assert archive.sql("SELECT 1 AS board, 2 AS board2").count() == 1
+
+
+def test_explain_shows_the_filters_in_the_reader(archive: a2store.Archive) -> None:
+    plan = archive.sql(FILTER, PARAMS).explain()
+    predicate, pruning = plan.split("pruning_predicate=")
+    predicate = predicate.split("predicate=")[1]
+    for name in ("max_score", "phase", "engine"):
+        assert name in predicate
+        assert name in pruning
+    # Nothing is left to filter above the reader.
+    assert "FilterExec" not in plan
+    analyzed = archive.sql(FILTER, PARAMS).explain(analyze=True)
+    assert "metrics=" in analyzed
+
+
+def test_a_query_sees_the_version_that_it_was_made_at(one_run: a2store.Archive, run_files: list[Path]) -> None:
+    query = one_run.sql("SELECT * FROM runs")
+    one_run.ingest(run_files[1], progress=False)
+    assert query.count() == 1
+    assert one_run.sql("SELECT * FROM runs").count() == 2
+
+
+def test_an_empty_archive_has_its_columns(tmp_path: Path) -> None:
+    archive = a2store.Archive.create(tmp_path / "empty.a2")
+    table = pa.table(archive.sql("SELECT * FROM steps WHERE max_score > 5"))
+    assert table.num_rows == 0
+    assert table.schema == pa.schema(archive.schema("steps"))
+    assert archive.sql("SELECT * FROM runs").count() == 0
+    assert rows(archive.sql("SELECT count(*) FROM steps")) == [(0,)]

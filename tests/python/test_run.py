@@ -1,0 +1,177 @@
+"""Single runs: reading, writing, checking, and the errors of files that are not runs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import oracle
+import pytest
+from compare import assert_same
+from oracle import Game
+
+import a2store
+
+
+def test_read_run_gives_what_the_oracle_decodes(run_files: list[Path], games: list[Game]) -> None:
+    for path, game in zip(run_files, games, strict=True):
+        run = a2store.read_run(path)
+        columns = oracle.step_columns([game], (1024, 4096))
+        assert (len(run), run.meta.num_steps) == (len(game), len(game))
+        assert_same(run.boards, columns["board"])
+        assert_same(run.moves, columns["move"])
+        assert_same(run.has_evs, columns["has_evs"])
+        assert_same(run.ev_legal, oracle.mask_bits(columns["ev_legal"]))
+        assert_same(run.ev_values, oracle.table_evs(columns))
+        assert run.final_board == game.final_board
+        assert run.meta.engine == game.engine
+        assert (run.meta.max_score, run.meta.highest_tile) == (game.max_score, game.highest_tile)
+        assert (run.meta.start_unix_s, run.meta.elapsed_s) == (game.start_unix_s, game.elapsed_s)
+
+
+def test_paths_and_bytes_come_back_byte_by_byte(run_files: list[Path]) -> None:
+    for path in run_files:
+        data = path.read_bytes()
+        assert a2store.read_run(path).to_bytes() == data
+        assert a2store.read_run(str(path)).to_bytes() == data
+        assert a2store.read_run(data).to_bytes() == data
+
+
+def test_formats_convert_into_each_other(run_files: list[Path], games: list[Game]) -> None:
+    for path, game in zip(run_files, games, strict=True):
+        run = a2store.read_run(path)
+        assert run.to_bytes("a2t1") == oracle.encode_a2t1(game)
+        assert run.to_bytes("a2run2") == oracle.encode_a2run2(game)
+
+
+def test_save(run_files: list[Path], tmp_path: Path) -> None:
+    run = a2store.read_run(run_files[0])
+    run.save(tmp_path / "copy")
+    assert (tmp_path / "copy").read_bytes() == run_files[0].read_bytes()
+    run.save(tmp_path / "copy", format="a2t1")
+    assert a2store.read_run(tmp_path / "copy").meta.format == "a2t1"
+    with pytest.raises(ValueError, match="format"):
+        run.to_bytes("a2pack")  # type: ignore[arg-type]
+
+
+def test_arrays_are_the_callers_own(run_files: list[Path]) -> None:
+    run = a2store.read_run(run_files[0])
+    first = int(run.boards[0])
+    run.boards[0] = 7
+    assert run.boards[0] == first
+
+
+def test_a_large_board_and_an_empty_run(games: list[Game]) -> None:
+    full = replace(games[0], boards=(2**64 - 1,), moves=(3,), branches=(None,), final_board=2**64 - 1, engine="")
+    run = a2store.read_run(oracle.encode_a2run2(full))
+    assert run.boards.tolist() == [2**64 - 1]
+    assert run.final_board == 2**64 - 1
+    assert run.ev_legal.tolist() == [[False] * 4]
+    assert run.meta.engine == ""
+    empty = replace(full, boards=(), moves=(), branches=(), engine=None)
+    run = a2store.read_run(oracle.encode_a2run2(empty))
+    assert (len(run), run.boards.shape, run.ev_values.shape) == (0, (0,), (0, 4))
+    assert run.meta.engine is None
+
+
+def test_simulated_games_obey_the_rules(games: list[Game]) -> None:
+    num_steps = 0
+    for game in games:
+        states = [*game.boards, game.final_board]
+        for before, move, branches, after in zip(states, game.moves, game.branches, states[1:], strict=False):
+            assert oracle.spawns(oracle.slide(before, move), after)
+            legal = oracle.legal_mask(before)
+            assert branches is None or legal == sum(1 << i for i in range(4) if branches[i] is not None)
+        num_steps += len(game)
+        assert oracle.legal_mask(game.final_board) == 0
+        exps = oracle.cells(game.final_board)
+        assert game.highest_tile == 2 ** max(exps)
+        assert game.max_score == sum((exp - 1) * 2**exp for exp in exps if exp)
+    assert num_steps > 10_000
+
+
+def test_verify(run_files: list[Path], games: list[Game]) -> None:
+    assert a2store.read_run(run_files[0]).verify() is None
+    boards = list(games[0].boards)
+    boards[17] ^= 1 << 60
+    violation = a2store.read_run(oracle.encode_a2run2(replace(games[0], boards=tuple(boards)))).verify()
+    assert violation is not None
+    assert "16" in violation or "17" in violation
+    legal = games[0].branches[5]
+    assert legal is not None
+    none_legal = (*games[0].branches[:5], (None, None, None, None), *games[0].branches[6:])
+    assert a2store.read_run(oracle.encode_a2run2(replace(games[0], branches=none_legal))).verify() is not None
+
+
+def test_simulate_depends_on_its_options_alone(tmp_path: Path) -> None:
+    def play(name: str, seed: int, workers: int) -> list[bytes]:
+        report = a2store.simulate(tmp_path / name, runs=4, seed=seed, depth=0, workers=workers, progress=False)
+        files = [path.read_bytes() for path in sorted((tmp_path / name).iterdir())]
+        assert (report.runs, report.num_bytes) == (4, sum(map(len, files)))
+        assert report.num_steps == sum(len(oracle.decode(data)) for data in files)
+        return files
+
+    assert play("one", 5, 1) == play("two", 5, 2)
+    assert play("other", 6, 1) != play("again", 5, 1)
+    with pytest.raises(FileExistsError):
+        play("one", 5, 1)
+    with pytest.raises(ValueError, match="depth"):
+        a2store.simulate(tmp_path / "deep", depth=4)
+
+
+@pytest.mark.parametrize("length", [0, 3, 5, 20, 36, 400, -5, -1])
+def test_truncated_files_are_errors(run_files: list[Path], length: int) -> None:
+    for path in (run_files[0], run_files[20]):
+        with pytest.raises(a2store.DecodeError):
+            a2store.read_run(path.read_bytes()[:length])
+
+
+def test_errors_say_where(games: list[Game], tmp_path: Path) -> None:
+    # Cut in the middle of the varint of the board of step 100.
+    head = replace(games[0], boards=games[0].boards[:100], moves=games[0].moves[:100], branches=games[0].branches[:100])
+    length = len(oracle.encode_a2run2(head)) - len(oracle.varint(head.final_board))
+    path = tmp_path / "cut.a2run2"
+    path.write_bytes(oracle.encode_a2run2(games[0])[: length + 2])
+    with pytest.raises(a2store.DecodeError) as caught:
+        a2store.read_run(path)
+    error = caught.value
+    assert (error.kind, error.path, error.step) == ("decode", str(path), 100)
+    assert error.offset is not None
+    assert length <= error.offset <= length + 2
+    assert str(path) in str(error)
+
+    with pytest.raises(a2store.DecodeError, match="trailing|end") as caught:
+        a2store.read_run(oracle.encode_a2run2(games[0]) + b"\0")
+    assert caught.value.path is None
+    assert caught.value.offset == len(oracle.encode_a2run2(games[0]))
+
+
+def test_a_wrong_checksum_and_a_wrong_move_in_a2t1(games: list[Game]) -> None:
+    data = bytearray(oracle.encode_a2t1(games[20]))
+    data[100] ^= 1
+    with pytest.raises(a2store.DecodeError) as caught:
+        a2store.read_run(bytes(data))
+    assert caught.value.kind == "checksum"
+    bad = replace(games[20], moves=(*games[20].moves[:7], 4, *games[20].moves[8:]))
+    with pytest.raises(a2store.DecodeError, match="move") as caught:
+        a2store.read_run(oracle.encode_a2t1(bad))
+    assert (caught.value.kind, caught.value.step) == ("decode", 7)
+    moves_at = len(data) - 4 - len(games[20])
+    assert caught.value.offset == moves_at + 7
+
+
+def test_what_is_no_path(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError) as caught:
+        a2store.read_run(tmp_path / "absent.bin")
+    assert caught.value.filename == str(tmp_path / "absent.bin")
+    with pytest.raises(TypeError):
+        a2store.read_run(7)  # type: ignore[arg-type]
+
+
+def test_floats_keep_their_bits(games: list[Game]) -> None:
+    values = (np.float32(1 - 2**-23).item(), None, 1e-45, None)
+    game = replace(games[0], branches=(values, *games[0].branches[1:]))
+    run = a2store.read_run(oracle.encode_a2run2(game))
+    assert run.ev_values[0].view("u4").tolist() == [0x3F7FFFFE, 0, 1, 0]
+    assert run.ev_legal[0].tolist() == [True, False, True, False]
