@@ -68,7 +68,7 @@ fmt: $(VENV)/test-tools
 
 bench: extension $(VENV)/test-tools
 	$(CARGO) bench --profile release --locked
-	$(BIN)/python benches/compare.py
+	$(BIN)/python benches/side_by_side.py
 
 docs:
 	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --release --no-deps --locked

@@ -3,6 +3,8 @@
 //! Each checks its answer before it is timed. The table is larger than the caches: `A2STORE_BENCH_STEPS` rows, 20 million
 //! if not given.
 
+#![allow(clippy::unwrap_used, missing_docs)]
+
 use a2store::{
     Archive, Board, IngestOptions, LoaderOptions, MaterializeOptions, Move, Permutation, SimulateOptions, StepTable,
     TokenType, no_params, simulate,

@@ -67,20 +67,23 @@ class Error(Exception):
     ``OSError``, and Ctrl-C ``KeyboardInterrupt``; these do not have the attributes below.
     """
 
-    kind: Literal[
-        "archive_exists",
-        "checksum",
-        "column",
-        "conflict",
-        "damaged",
-        "decode",
-        "memory_limit",
-        "not_an_archive",
-        "query",
-        "schema_version",
-        "state_mismatch",
-        "version_not_found",
-    ]
+    kind: (
+        Literal[
+            "archive_exists",
+            "checksum",
+            "column",
+            "conflict",
+            "damaged",
+            "decode",
+            "memory_limit",
+            "not_an_archive",
+            "query",
+            "schema_version",
+            "state_mismatch",
+            "version_not_found",
+        ]
+        | None
+    )
     """A short name of what went wrong, finer than the exception's class in places."""
     path: str | None
     """The file or folder that the error is about, where there is one."""

@@ -20,7 +20,28 @@ pub(super) fn write(rows: QueryStream, format: Format, path: Option<&Path>, max_
             let file = File::create(path).map_err(|source| Error::io(path, source))?;
             write_to(rows, format, BufWriter::new(file), max_rows)
         }
-        None => write_to(rows, format, BufWriter::new(io::stdout()), max_rows),
+        None => {
+            let mut stdout = Stdout { closed: false };
+            match write_to(rows, format, BufWriter::new(&mut stdout), max_rows) {
+                Err(_) if stdout.closed => Ok(()),
+                outcome => outcome,
+            }
+        }
+    }
+}
+
+/// Standard output that remembers whether its reader has gone, which the writers of some formats put into words.
+struct Stdout {
+    closed: bool,
+}
+
+impl Write for Stdout {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        io::stdout().write(bytes).inspect_err(|error| self.closed |= error.kind() == io::ErrorKind::BrokenPipe)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        io::stdout().flush().inspect_err(|error| self.closed |= error.kind() == io::ErrorKind::BrokenPipe)
     }
 }
 

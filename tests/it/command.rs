@@ -110,14 +110,17 @@ fn whoever_stops_reading_has_seen_enough() {
     let folder = tempfile::tempdir().unwrap();
     write_runs(folder.path());
     stdout(folder.path(), &["ingest", "runs", "games.a2"]);
-    let mut child = Command::new(env!("CARGO_BIN_EXE_a2store"))
-        .args(["sql", "games.a2", "SELECT * FROM steps", "--format", "json"])
-        .current_dir(folder.path())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    drop(child.stdout.take());
-    let output = child.wait_with_output().unwrap();
-    assert_eq!((output.status.code(), String::from_utf8(output.stderr).unwrap().as_str()), (Some(0), ""));
+    for format in ["table", "csv", "json", "parquet", "arrow"] {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_a2store"))
+            .args(["sql", "games.a2", "SELECT * FROM steps", "--format", format])
+            .current_dir(folder.path())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        drop(child.stdout.take());
+        let output = child.wait_with_output().unwrap();
+        let message = String::from_utf8(output.stderr).unwrap();
+        assert_eq!((output.status.code(), message.as_str()), (Some(0), ""), "{format}");
+    }
 }

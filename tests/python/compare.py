@@ -1,4 +1,4 @@
-"""Comparing Arrow data with the oracle's columns."""
+"""Comparing Arrow data and batches with the oracle's columns."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 from oracle import Array
+
+import a2store
 
 
 def column(table: Any, name: str) -> Array:
@@ -39,3 +41,9 @@ def assert_steps(
     """The columns of a ``pyarrow.Table`` are the oracle's, at some rows and in their order."""
     for name in names or steps:
         assert_same(column(table, name), steps[name][rows], name)
+
+
+def row_keys(batches: Iterable[a2store.Batch]) -> Array:
+    """Which rows batches hold, in their order: one number for each ``(run_id, step_index)``."""
+    parts = [batch.run_id.astype("u8") << np.uint64(32) | batch.step_index for batch in batches]
+    return np.concatenate([np.array([], "u8"), *parts])

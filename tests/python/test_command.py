@@ -1,0 +1,213 @@
+"""The command, as users start it."""
+
+from __future__ import annotations
+
+import io
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.json
+import pyarrow.parquet as pq
+import pytest
+from compare import assert_steps, column
+from conftest import PHASES
+from oracle import Array
+
+import a2store
+
+NAMES = ["run_id", "step_index", "board", "move"]
+SQL = "SELECT run_id, step_index, board, move FROM steps WHERE max_score >= $min AND phase = $p"
+PARAMS = ["-p", "min=5000", "-p", "p=mid"]
+
+
+def run(*args: object, status: int = 0) -> subprocess.CompletedProcess[bytes]:
+    """Run ``python -m a2store`` to its end, which must be with this exit status."""
+    command = [sys.executable, "-m", "a2store", *map(str, args)]
+    done = subprocess.run(command, capture_output=True, check=False, timeout=120)
+    assert done.returncode == status, done.stderr.decode()
+    return done
+
+
+def report(*args: object, status: int = 0) -> Any:
+    """The one JSON value that a command prints."""
+    return json.loads(run(*args, "--json", status=status).stdout)
+
+
+@pytest.fixture(scope="module")
+def rows(steps: dict[str, Array]) -> Array:
+    rows: Array = ((steps["max_score"] >= 5000) & (steps["phase"] == "mid")).nonzero()[0]
+    assert len(rows) > 100
+    return rows
+
+
+def test_version_and_help() -> None:
+    assert run("--version").stdout.decode().split() == ["a2store", a2store.__version__]
+    text = run("--help").stdout.decode()
+    assert all(name in text for name in ("simulate", "ingest", "info", "history", "sql"))
+
+
+def test_from_games_to_rows(tmp_path: Path) -> None:
+    runs, archive = tmp_path / "runs", tmp_path / "games.a2"
+    played = report("simulate", "--runs", 6, "--seed", 1, "--fast", "--out", runs)
+    assert played["runs"] == 6 == len(list(runs.iterdir()))
+    assert played["num_bytes"] == sum(path.stat().st_size for path in runs.iterdir())
+    # As from Python.
+    again = a2store.simulate(tmp_path / "again", runs=6, seed=1, depth=0, progress=False)
+    assert played["num_steps"] == again.num_steps
+    for path in runs.iterdir():
+        assert path.read_bytes() == (tmp_path / "again" / path.name).read_bytes()
+
+    ingested = report("ingest", runs, archive)
+    counts = {name: ingested[name] for name in ("accepted", "duplicates", "rejected", "version", "num_steps")}
+    assert counts == {"accepted": 6, "duplicates": 0, "rejected": 0, "version": 2, "num_steps": played["num_steps"]}
+    assert report("ingest", runs, archive)["duplicates"] == 6
+
+    info = report("info", archive)
+    assert (info["version"], info["num_runs"], info["num_steps"]) == (2, 6, played["num_steps"])
+    assert info["phases"] == {"mid": 1024, "late": 4096}
+    assert report("info", archive, "--version", 1)["num_runs"] == 0
+    history = report("history", archive)
+    assert [(commit["version"], commit["operation"], commit["added_runs"]) for commit in history] == [
+        (2, "ingest", 6),
+        (1, "create", 0),
+    ]
+    opened = a2store.Archive.open(archive)
+    assert (opened.num_runs, opened.num_steps) == (6, played["num_steps"])
+
+
+def test_text_for_people(archive: a2store.Archive) -> None:
+    info = run("info", archive.path)
+    assert b"alpha" in info.stdout
+    assert info.stderr == b""
+    assert b"ingest" in run("history", archive.path).stdout
+    table = run("sql", archive.path, "SELECT run_id, max_score FROM runs", "--max-rows", "5").stdout.decode()
+    assert "max_score" in table
+    assert "60 rows" in table
+    assert "predicate=" in run("sql", archive.path, SQL, *PARAMS, "--explain").stdout.decode()
+
+
+@pytest.mark.parametrize("name", ["csv", "json", "parquet", "arrow"])
+def test_formats(
+    archive: a2store.Archive, steps: dict[str, Array], rows: Array, tmp_path: Path, name: str
+) -> None:
+    def read(data: bytes) -> Any:
+        source = io.BytesIO(data)
+        if name == "csv":
+            options = pyarrow.csv.ConvertOptions(column_types={"board": pa.uint64()})
+            return pyarrow.csv.read_csv(source, convert_options=options)
+        if name == "json":
+            schema = pa.schema([(column, pa.uint64()) for column in NAMES])
+            return pyarrow.json.read_json(
+                source, parse_options=pyarrow.json.ParseOptions(explicit_schema=schema)
+            )
+        return pq.read_table(source) if name == "parquet" else pa.ipc.open_stream(source).read_all()
+
+    done = run("sql", archive.path, SQL, *PARAMS, "--format", name)
+    assert done.stderr == b""
+    assert_steps(read(done.stdout), steps, rows, NAMES)
+    file = tmp_path / "out"
+    assert run("sql", archive.path, SQL, *PARAMS, "--format", name, "-o", file).stdout == b""
+    assert_steps(read(file.read_bytes()), steps, rows, NAMES)
+
+
+def test_parameters(archive: a2store.Archive) -> None:
+    def value(*args: str) -> Any:
+        done = run("sql", archive.path, *args, "--format", "json")
+        return [list(json.loads(line).values()) for line in done.stdout.splitlines()]
+
+    by_position = ("SELECT count(*) FROM runs WHERE engine = $2 AND max_score > $1", "-p", "1=0", "-p", "2=beta")
+    assert value(*by_position) == [[20]]
+    assert value("SELECT count(*) FROM runs WHERE engine = $e", "-p", "e=γάμμα") == [[16]]
+    assert value("SELECT count(*) FROM runs WHERE verified = $v", "-p", "v=true") == [[60]]
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        ["unknown"],
+        ["sql"],
+        ["simulate", "--runs", "three", "--out", "somewhere"],
+        ["simulate", "--depth", "9", "--out", "somewhere"],
+        ["info", "absent.a2"],
+        ["ingest", "absent", "games.a2"],
+    ],
+)
+def test_wrong_usage(tmp_path: Path, args: list[str]) -> None:
+    command = [sys.executable, "-m", "a2store", *args]
+    done = subprocess.run(command, capture_output=True, check=False, timeout=120, cwd=tmp_path)
+    assert done.returncode == 2
+    assert done.stdout == b""
+    assert done.stderr != b""
+    assert b"panicked" not in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        ["SELECT nothing FROM steps"],
+        ["SELECT * FROM steps WHERE run_id = $id"],
+        ["SELECT * FROM steps", "-p", "id=1"],
+        ["SELECT * FROM steps WHERE run_id = $id", "-p", "id"],
+        ["DROP TABLE steps"],
+        ["SELECT * FROM steps", "--version", "99"],
+        ["SELECT * FROM steps", "--format", "xml"],
+    ],
+)
+def test_wrong_queries(archive: a2store.Archive, args: list[str]) -> None:
+    done = run("sql", archive.path, *args, status=2)
+    assert done.stdout == b""
+    assert len(done.stderr) > 10
+
+
+def test_bad_files_are_listed(run_files: list[Path], tmp_path: Path) -> None:
+    bad = tmp_path / "bad.a2run2"
+    bad.write_bytes(run_files[0].read_bytes()[:500])
+    archive = tmp_path / "games.a2"
+    done = run("ingest", run_files[1], bad, archive, "--json", status=1)
+    ingested = json.loads(done.stdout)
+    assert (ingested["accepted"], ingested["rejected"]) == (1, 1)
+    (error,) = ingested["errors"]
+    assert (error["path"], error["kind"]) == (str(bad), "decode")
+    assert error["offset"] <= 500
+    assert str(bad) in done.stderr.decode()
+    strict = run("ingest", run_files[2], bad, archive, "--strict", status=1)
+    assert strict.stdout == b""
+    assert a2store.Archive.open(archive).num_runs == 1
+
+
+def test_phases_of_a_new_archive(run_files: list[Path], tmp_path: Path) -> None:
+    archive = tmp_path / "games.a2"
+    run("ingest", run_files[0], archive, "--mid", PHASES["mid"], "--late", PHASES["late"])
+    assert a2store.Archive.open(archive).phases == PHASES
+    run("ingest", run_files[1], tmp_path / "other.a2", "--mid", "5", status=2)
+    assert not (tmp_path / "other.a2").exists()
+
+
+def test_a_reader_that_has_seen_enough(archive: a2store.Archive) -> None:
+    command = [sys.executable, "-m", "a2store", "sql", str(archive.path), "SELECT * FROM steps", "--format", "csv"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert process.stdout.readline().startswith(b"run_id,")
+        process.stdout.close()
+        errors = process.stderr.read()
+        assert (process.wait(timeout=120), errors) == (0, b"")
+
+
+def test_the_installed_command(archive: a2store.Archive) -> None:
+    script = Path(sys.executable).with_name("a2store")
+    done = subprocess.run([script, "info", archive.path, "--json"], capture_output=True, check=True, timeout=120)
+    assert json.loads(done.stdout)["num_steps"] == archive.num_steps
+
+
+def test_columns_of_json_and_csv_have_the_same_text(archive: a2store.Archive) -> None:
+    sql = "SELECT engine, ev_up FROM steps WHERE step_index = 3 ORDER BY run_id"
+    lines = run("sql", archive.path, sql, "--format", "json").stdout.splitlines()
+    expected = pa.table(archive.sql(sql))
+    assert [json.loads(line).get("engine") for line in lines] == column(expected, "engine").tolist()

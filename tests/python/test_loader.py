@@ -1,0 +1,242 @@
+"""Loaders: every row once an epoch, on any number of ranks, in the epoch's own order."""
+
+from __future__ import annotations
+
+import gc
+from typing import Any
+
+import numpy as np
+import oracle
+import pyarrow as pa
+import pytest
+from compare import assert_same, row_keys
+from oracle import Array
+
+import a2store
+
+
+@pytest.fixture(scope="module")
+def all_keys(steps: dict[str, Array]) -> Array:
+    """All rows, in the table's order."""
+    return steps["run_id"].astype("u8") << np.uint64(32) | steps["step_index"]
+
+
+@pytest.mark.parametrize("prefetch", [0, 1, 5])
+@pytest.mark.parametrize("batch_size", [1000, 4096, 30_000])
+@pytest.mark.parametrize("world_size", [1, 2, 3])
+def test_an_epoch_serves_every_row_once(
+    table: a2store.StepTable, all_keys: Array, world_size: int, batch_size: int, prefetch: int
+) -> None:
+    options: dict[str, Any] = {"batch_size": batch_size, "world_size": world_size, "seed": 1, "prefetch": prefetch}
+    loaders = [table.loader(rank=rank, **options) for rank in range(world_size)]
+    ranks = [list(loader) for loader in loaders]
+    num_steps = -(-len(table) // (batch_size * world_size))
+    assert [len(loader) for loader in loaders] == [num_steps] * world_size
+    assert [len(batches) for batches in ranks] == [num_steps] * world_size
+    served = [row_keys(batches) for batches in ranks]
+    assert_same(np.sort(np.concatenate(served)), all_keys)
+    for batches in ranks:
+        assert [len(batch) for batch in batches[:-1]] == [batch_size] * (num_steps - 1)
+    last = [len(batches[-1]) for batches in ranks]
+    assert max(last) - min(last) <= 1
+    # Step by step the ranks serve what one rank with batches as large as all of theirs would.
+    alone = list(table.loader(batch_size * world_size, seed=1))
+    for step, batch in enumerate(alone):
+        assert_same(row_keys(batches[step] for batches in ranks), row_keys([batch]))
+
+
+def test_orders(table: a2store.StepTable, all_keys: Array) -> None:
+    def order(seed: int, epoch: int, batch_size: int = 4096) -> Array:
+        return row_keys(table.loader(batch_size, seed=seed, epoch=epoch))
+
+    first = order(1, 0)
+    assert_same(order(1, 0), first)
+    assert_same(order(1, 0, 777), first)
+    for other in (order(1, 1), order(2, 0), order(2, 1), all_keys):
+        # Two orders that have nothing to do with each other agree in one place on average.
+        assert (other == first).sum() < 20
+        assert_same(np.sort(other), np.sort(first))
+    # Neighbours in the table are neighbours no more.
+    positions = np.searchsorted(all_keys, first)
+    assert (np.abs(np.diff(positions)) == 1).sum() < 20
+    assert abs(np.corrcoef(positions, np.arange(len(positions)))[0, 1]) < 0.05
+
+
+def test_set_epoch(table: a2store.StepTable) -> None:
+    loader = table.loader(4096, seed=1)
+    assert (loader.epoch, loader.batch_size) == (0, 4096)
+    first = row_keys(loader)
+    # The epoch stays what it is until it is set.
+    assert_same(row_keys(loader), first)
+    loader.set_epoch(3)
+    assert loader.epoch == 3
+    assert_same(row_keys(loader), row_keys(table.loader(4096, seed=1, epoch=3)))
+    loader.set_epoch(0)
+    assert_same(row_keys(loader), first)
+
+
+def test_without_shuffling_the_order_is_the_tables(table: a2store.StepTable, all_keys: Array) -> None:
+    for epoch in (0, 1):
+        assert_same(row_keys(table.loader(999, shuffle=False, seed=epoch, epoch=epoch)), all_keys)
+
+
+def test_drop_last(table: a2store.StepTable, all_keys: Array) -> None:
+    for batch_size, world_size in [(4096, 1), (1000, 3), (len(table), 1), (len(table) // 2, 2)]:
+        ranks = [
+            table.loader(batch_size, shuffle=False, drop_last=True, rank=rank, world_size=world_size)
+            for rank in range(world_size)
+        ]
+        num_steps = len(table) // (batch_size * world_size)
+        assert num_steps > 0
+        batches = [list(loader) for loader in ranks]
+        assert [len(loader) for loader in ranks] == [num_steps] * world_size
+        assert {len(batch) for rank in batches for batch in rank} == {batch_size}
+        served = np.sort(np.concatenate([row_keys(rank) for rank in batches]))
+        assert_same(served, all_keys[: num_steps * batch_size * world_size])
+    assert list(table.loader(len(table) + 1, drop_last=True)) == []
+
+
+def test_more_ranks_than_rows(archive: a2store.Archive) -> None:
+    table = archive.sql("SELECT * FROM steps LIMIT 3").materialize(progress=False)
+    ranks = [list(table.loader(2, rank=rank, world_size=5)) for rank in range(5)]
+    assert [len(batches) for batches in ranks] == [1] * 5
+    assert sorted(len(batches[0]) for batches in ranks) == [0, 0, 1, 1, 1]
+    assert len(set(row_keys(batch for batches in ranks for batch in batches).tolist())) == 3
+
+
+def test_batches_hold_the_tables_values(table: a2store.StepTable, all_keys: Array) -> None:
+    rows = np.asarray(table)
+    for batch in table.loader(3000, seed=5):
+        expected = rows[np.searchsorted(all_keys, row_keys([batch]))]
+        for name in ("board", "move", "ev_values", "run_id", "step_index"):
+            assert_same(batch[name], expected[name], name)
+        assert_same(batch.tokens, oracle.tokens(expected["board"]))
+        assert_same(batch.ev_legal, oracle.mask_bits(expected["ev_legal"]))
+
+
+def test_extra_columns(archive: a2store.Archive, steps: dict[str, Array], all_keys: Array) -> None:
+    table = archive.sql("SELECT * FROM steps").materialize(extra=["max_score", "ev_up", "max_exp"], progress=False)
+    for batch in table.loader(5000, seed=5):
+        rows = np.searchsorted(all_keys, row_keys([batch]))
+        for name in ("max_score", "ev_up", "max_exp"):
+            assert_same(batch[name], steps[name][rows], name)
+    (batch,) = table.loader(len(table), columns=["max_exp", "tokens"], shuffle=False)
+    assert batch.keys() == ["max_exp", "tokens"]
+    assert_same(batch["max_exp"], batch.tokens.max(axis=1))
+    assert_same(batch["max_exp"], steps["max_exp"])
+
+
+@pytest.mark.parametrize("tokens", ["uint8", "int32", "int64"])
+def test_tokens(table: a2store.StepTable, steps: dict[str, Array], tokens: Any) -> None:
+    (batch,) = table.loader(len(table), shuffle=False, tokens=tokens)
+    assert (batch.tokens.dtype, batch.tokens.shape) == (np.dtype(tokens), (len(table), 16))
+    assert_same(batch.tokens, oracle.tokens(steps["board"]).astype(tokens))
+
+
+@pytest.mark.parametrize(
+    "columns", [["tokens"], ["ev_legal", "move"], ["board", "run_id", "step_index", "ev_values", "tokens"], []]
+)
+def test_columns(table: a2store.StepTable, columns: list[str]) -> None:
+    full = list(table.loader(4096, seed=2))
+    some = list(table.loader(4096, seed=2, columns=columns))
+    assert len(full) == len(some)
+    for all_columns, batch in zip(full, some, strict=True):
+        assert (batch.keys(), len(batch)) == (columns, len(all_columns))
+        for name in columns:
+            assert_same(batch[name], all_columns[name], name)
+        for name in set(all_columns.keys()) - set(columns):
+            assert name not in batch
+
+
+@pytest.mark.parametrize(
+    ("options", "name"),
+    [
+        ({"batch_size": 0}, "batch_size"),
+        ({"batch_size": 2**40}, "batch_size"),
+        ({"world_size": 0}, "world_size"),
+        ({"rank": 1}, "rank"),
+        ({"rank": 3, "world_size": 3}, "rank"),
+        ({"prefetch": 10**6}, "prefetch"),
+        ({"tokens": "float32"}, "tokens"),
+        ({"columns": ["phase"]}, "columns"),
+    ],
+)
+def test_options_outside_their_range(table: a2store.StepTable, options: dict[str, Any], name: str) -> None:
+    with pytest.raises(ValueError, match=name):
+        table.loader(**options)
+
+
+@pytest.mark.parametrize("options", [{"batch_size": -1}, {"seed": -1}, {"seed": 2**64}, {"rank": -1}, {"epoch": -1}])
+def test_negative_options(table: a2store.StepTable, options: dict[str, int]) -> None:
+    with pytest.raises(OverflowError):
+        table.loader(**options)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("prefetch", [0, 1, 4])
+def test_batches_that_are_kept_are_never_overwritten(
+    table: a2store.StepTable, all_keys: Array, prefetch: int
+) -> None:
+    batches = list(table.loader(500, seed=7, prefetch=prefetch))
+    copies = [{name: values.copy() for name, values in batch.to_dict().items()} for batch in batches]
+    # Later epochs and loaders use memory that is free, and only that.
+    arrays = [batch.board for batch in batches]
+    records = [pa.record_batch(batch) for batch in batches[:10]]
+    for epoch in range(3):
+        row_keys(table.loader(500, seed=8, epoch=epoch, prefetch=prefetch))
+    assert_same(np.sort(row_keys(batches)), all_keys)
+    for batch, copy in zip(batches, copies, strict=True):
+        for name, values in copy.items():
+            assert_same(batch[name], values, name)
+    del batches, batch
+    gc.collect()
+    for array, copy in zip(arrays, copies, strict=True):
+        assert_same(array, copy["board"])
+    for record, copy in zip(records, copies, strict=False):
+        assert_same(record["board"].to_numpy(), copy["board"])
+
+
+def test_an_array_alone_keeps_its_memory(table: a2store.StepTable) -> None:
+    kept, copies = [], []
+    for batch in table.loader(500, seed=9, prefetch=2):
+        kept.append(batch.ev_values[10:20])
+        copies.append(kept[-1].copy())
+        del batch
+    for view, copy in zip(kept, copies, strict=True):
+        assert_same(view, copy)
+
+
+def test_breaking_out_and_beginning_again(table: a2store.StepTable) -> None:
+    for prefetch in (0, 1, 3):
+        loader = table.loader(500, seed=4, prefetch=prefetch)
+        whole = row_keys(loader)
+        for stop_at in (0, 1, 5):
+            for number, batch in enumerate(loader):
+                if number == stop_at:
+                    assert_same(row_keys([batch]), whole[500 * number : 500 * (number + 1)])
+                    break
+            gc.collect()
+        # An iterator that is dropped without being asked, and one that is asked after its end.
+        iter(loader)
+        batches = iter(loader)
+        assert_same(row_keys(batches), whole)
+        assert list(batches) == []
+        assert next(batches, None) is None
+
+
+def test_the_length_hint_counts_down(table: a2store.StepTable) -> None:
+    loader = table.loader(1000)
+    batches = iter(loader)
+    for left in range(len(loader), 0, -1):
+        assert batches.__length_hint__() == left
+        next(batches)
+    assert batches.__length_hint__() == 0
+
+
+def test_a_loader_outlives_its_table(archive: a2store.Archive, all_keys: Array) -> None:
+    table = archive.sql("SELECT * FROM steps").materialize(progress=False)
+    loader = table.loader(1000)
+    batches = iter(loader)
+    first = next(batches)
+    del table, loader
+    gc.collect()
+    assert_same(np.sort(np.concatenate([row_keys([first]), row_keys(batches)])), all_keys)

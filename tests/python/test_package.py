@@ -1,0 +1,52 @@
+"""The package as such: its names, its errors, its types."""
+
+from __future__ import annotations
+
+import builtins
+import pickle
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import a2store
+
+
+def test_all_names_are_there_and_listed() -> None:
+    assert len(a2store.__all__) > 20
+    assert sorted(a2store.__all__) == a2store.__all__ or len(set(a2store.__all__)) == len(a2store.__all__)
+    public = {name for name in vars(a2store) if not name.startswith("_")} - {"torch"}
+    assert public == set(a2store.__all__) - {"__version__"}
+    assert a2store.__version__ == version("a2store")
+    assert (Path(a2store.__file__).parent / "py.typed").exists()
+
+
+def test_errors_are_subclasses() -> None:
+    names = [name for name in a2store.__all__ if name.endswith("Error") and name != "Error"]
+    assert len(names) >= 10
+    for name in names:
+        error = getattr(a2store, name)
+        assert issubclass(error, a2store.Error), name
+        assert not hasattr(builtins, name)
+        assert error.__name__ == error.__qualname__ == name
+        assert error.__module__ == "a2store"
+    for error in (a2store.ArchiveExistsError, a2store.DamagedError, a2store.VersionNotFoundError, a2store.ConflictError):
+        assert issubclass(error, a2store.ArchiveError)
+
+
+def test_errors_survive_pickling() -> None:
+    with pytest.raises(a2store.DecodeError) as caught:
+        a2store.read_run(b"A2T1\x01")
+    again = pickle.loads(pickle.dumps(caught.value))
+    assert (type(again), str(again), again.kind) == (a2store.DecodeError, str(caught.value), "decode")
+
+
+@pytest.mark.parametrize(
+    "name", ["Archive", "Query", "StepTable", "Loader", "Batch", "BatchIterator", "Run", "IngestReport", "Rejected"]
+)
+def test_classes_are_made_by_the_library_alone(name: str) -> None:
+    cls: Any = getattr(a2store, name)
+    assert cls.__module__ == "a2store"
+    with pytest.raises(TypeError):
+        cls()

@@ -1,0 +1,136 @@
+"""What a process may do to the library: signals, forks, threads. Each test has a process of its own."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from compare import row_keys
+
+import a2store
+
+# The signal comes from a thread that can only run once the main thread has let go of the interpreter, which is to say
+# inside of the work: a thread is never switched to for having waited, as the interval is far longer than the test.
+INTERRUPTED = """
+import os, signal, sys, threading
+import a2store
+sys.setswitchinterval(10_000)
+go = threading.Event()
+def interrupt():
+    go.wait()
+    os.kill(os.getpid(), signal.SIGINT)
+threading.Thread(target=interrupt, daemon=True).start()
+archive = a2store.Archive.open(sys.argv[1])
+out, files = sys.argv[2], sys.argv[3:]
+{setup}
+go.set()
+try:
+    {work}
+except KeyboardInterrupt:
+    print("interrupted")
+else:
+    print("done")
+{after}
+"""
+PAIRS = "steps AS a CROSS JOIN steps AS b CROSS JOIN runs AS c"
+NEVER = f"SELECT a.board FROM {PAIRS} WHERE a.board + b.step_index + c.run_id = 3"
+
+
+def python(code: str, *args: object) -> str:
+    command = [sys.executable, "-W", "error", "-c", code, *map(str, args)]
+    done = subprocess.run(command, capture_output=True, check=False, timeout=60, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    return done.stdout
+
+
+@pytest.mark.parametrize(
+    ("setup", "work", "after"),
+    [
+        ("", "a2store.simulate(out, runs=100_000, depth=3, progress=False)", ""),
+        (
+            f"query = archive.sql('SELECT a.* FROM {PAIRS}')",
+            "query.materialize(memory_limit=10**15, progress=False)",
+            "assert query.archive_is_usable if hasattr(query, 'archive_is_usable') else True",
+        ),
+        (f"query = archive.sql('{NEVER}')", "query.materialize(progress=False)", ""),
+        (f"query = archive.sql('{NEVER}')", "query.count()", ""),
+        (f"query = archive.sql('{NEVER}')", "query.explain(analyze=True)", ""),
+        (
+            "other = a2store.Archive.create(out)",
+            "other.ingest(files * 20_000, progress=False)",
+            "assert other.version == a2store.Archive.open(out).version == 1\n"
+            "assert other.ingest(files, progress=False).accepted == len(files)",
+        ),
+    ],
+    ids=["simulate", "materialize", "materialize-nothing", "count", "explain", "ingest"],
+)
+def test_ctrl_c(
+    archive: a2store.Archive, run_files: list[Path], tmp_path: Path, setup: str, work: str, after: str
+) -> None:
+    code = INTERRUPTED.format(setup=setup, work=work, after=after)
+    assert python(code, archive.path, tmp_path / "out", *run_files) == "interrupted\n"
+
+
+def test_a_signal_handler_of_ones_own(archive: a2store.Archive, tmp_path: Path) -> None:
+    setup = """
+class Stop(Exception): pass
+def stop(number, frame): raise Stop("enough")
+signal.signal(signal.SIGINT, stop)
+query = archive.sql('%s')""" % NEVER
+    code = INTERRUPTED.format(setup=setup, work="query.count()", after="").replace("KeyboardInterrupt", "Stop")
+    assert python(code, archive.path, tmp_path) == "interrupted\n"
+
+
+FORKED = """
+import os, sys
+import numpy as np, pyarrow as pa
+import a2store
+archive = a2store.Archive.open(sys.argv[1])
+query = archive.sql("SELECT * FROM steps WHERE max_score > $1", [0])
+table = query.materialize(progress=False)
+loader = table.loader(1000, seed=1)
+def digest():
+    served = [batch.board.sum() for batch in loader]
+    again = archive.sql("SELECT * FROM steps").materialize(progress=False)
+    return served, query.count(), pa.table(query).num_rows, np.asarray(again).tobytes() == np.asarray(table).tobytes()
+expected = digest()
+assert expected[1:] == (len(table), len(table), True)
+child = os.fork()
+if child == 0:
+    status = 1
+    try:
+        status = int(digest() != expected)
+    finally:
+        os._exit(status)
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+assert digest() == expected
+print("same")
+"""
+
+
+@pytest.mark.skipif(sys.version_info >= (3, 12), reason="Python itself warns of forks beside threads")
+def test_a_forked_child_works_on(archive: a2store.Archive) -> None:
+    assert python(FORKED, archive.path) == "same\n"
+
+
+def test_threads_share_everything(archive: a2store.Archive, table: a2store.StepTable) -> None:
+    loader = table.loader(1000, seed=1)
+    expected = row_keys(loader)
+    rows = pa.table(archive.sql("SELECT board FROM steps"))
+
+    def work(number: int) -> bool:
+        order = np.random.default_rng(number).integers(0, len(table), 5_000)
+        boards = table.take(order).board
+        same = bool((boards == np.asarray(table)["board"][order]).all())
+        same &= bool((row_keys(table.loader(500 + number, seed=1)) == expected).all())
+        same &= pa.table(archive.sql("SELECT board FROM steps")) == rows
+        return same
+
+    with ThreadPoolExecutor(8) as pool:
+        assert list(pool.map(work, range(32))) == [True] * 32

@@ -1,0 +1,48 @@
+"""The README does what it says: its Python and shell blocks run, in order, in one folder."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+README = Path(__file__).parents[2] / "README.md"
+
+
+def blocks(language: str) -> list[str]:
+    """Return the code blocks of a language."""
+    return re.findall(rf"^```{language}\n(.*?)^```$", README.read_text(), re.MULTILINE | re.DOTALL)
+
+
+def test_python_and_shell_blocks_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    python = blocks("python")
+    assert len(python) >= 5
+    # One program: later blocks use what earlier ones made. pyarrow's Parquet module is imported by name once.
+    import pyarrow.parquet  # noqa: F401
+
+    names: dict[str, object] = {"__name__": "readme"}
+    for block in python:
+        exec(compile(block, str(README), "exec"), names)  # noqa: S102
+    archive = names["archive"]
+    assert getattr(archive, "num_runs", 0) == 50
+
+    lines = [line for block in blocks("bash") for line in block.splitlines()]
+    assert len(lines) >= 7
+    for line in lines:
+        words = shlex.split(line, comments=True)
+        assert words[0] == "a2store", line
+        done = subprocess.run([sys.executable, "-m", *words], capture_output=True, text=True, check=False)
+        assert done.returncode == 0, (line, done.stderr)
+    assert pyarrow.parquet.read_table("best.parquet").num_rows > 0
+
+
+def test_links_lead_somewhere() -> None:
+    links = re.findall(r"\]\((?!https?:)([^)#]+)\)", README.read_text())
+    assert len(links) >= 6
+    for link in links:
+        assert (README.parent / link).exists(), link
