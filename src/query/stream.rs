@@ -13,8 +13,11 @@ use futures::StreamExt;
 use std::collections::VecDeque;
 use std::fmt;
 use std::future::Future;
+use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::Thread;
+use std::time::{Duration, Instant};
 use tokio::runtime::Runtime;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
@@ -32,7 +35,7 @@ pub(crate) fn runtime() -> &'static Runtime {
             let mut builder = tokio::runtime::Builder::new_multi_thread();
             // Without threads nothing here can work, and no caller could do better than end.
             #[allow(clippy::expect_used)]
-            let runtime = builder.thread_name("a2store-query").enable_time().build().expect("the system has threads");
+            let runtime = builder.thread_name("a2store-query").build().expect("the system has threads");
             let runtime = Box::leak(Box::new(runtime));
             *slot = Some((process, runtime));
             runtime
@@ -48,6 +51,27 @@ where
     match futures::executor::block_on(runtime().spawn(future)) {
         Ok(outcome) => outcome,
         Err(error) => Err(Error::query(format!("the query engine failed: {error}"))),
+    }
+}
+
+/// Waits for a future so long, on this thread's own clock: the runtime's timers stand still while its threads compute.
+fn block_for<T>(period: Duration, future: impl Future<Output = T>) -> Option<T> {
+    struct Unpark(Thread);
+    impl Wake for Unpark {
+        fn wake(self: Arc<Self>) {
+            self.0.unpark();
+        }
+    }
+    let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
+    let mut context = Context::from_waker(&waker);
+    let mut future = pin!(future);
+    let end = Instant::now() + period;
+    loop {
+        if let Poll::Ready(value) = future.as_mut().poll(&mut context) {
+            return Some(value);
+        }
+        let rest = end.checked_duration_since(Instant::now())?;
+        std::thread::park_timeout(rest);
     }
 }
 
@@ -129,11 +153,7 @@ impl QueryStream {
                 break;
             };
             check(progress)?;
-            let next = {
-                let _in_runtime = runtime().enter();
-                futures::executor::block_on(tokio::time::timeout(PERIOD, front.recv()))
-            };
-            let Ok(next) = next else {
+            let Some(next) = block_for(PERIOD, front.recv()) else {
                 continue;
             };
             match next {

@@ -78,8 +78,7 @@ pub fn simulate(out: impl AsRef<Path>, options: &SimulateOptions, progress: &dyn
         (0..options.runs)
             .into_par_iter()
             .map(|index| {
-                check(progress)?;
-                let run = play(index, options)?;
+                let run = play(index, options, progress)?;
                 let bytes = encode_run(&run, options.format)?;
                 let name = format!("run-{index:05}.{}", options.format.extension());
                 let path = match num_folders {
@@ -103,7 +102,7 @@ pub fn simulate(out: impl AsRef<Path>, options: &SimulateOptions, progress: &dyn
     report
 }
 
-fn play(index: u32, options: &SimulateOptions) -> Result<Run> {
+fn play(index: u32, options: &SimulateOptions, progress: &dyn Progress) -> Result<Run> {
     let player = Player::new(options.depth);
     // The generator's own seeding mixes all bits, so neighbouring games have nothing in common.
     let mut spawner =
@@ -112,6 +111,7 @@ fn play(index: u32, options: &SimulateOptions) -> Result<Run> {
     let mut board = spawner.spawn(Board::default());
     board = spawner.spawn(board);
     while let Some((chosen, branches)) = player.choose(board) {
+        check(progress)?;
         steps.push(board, chosen, Some(branches));
         board = spawner.spawn(board.slide(chosen));
     }

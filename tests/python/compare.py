@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from oracle import Array
 
 import a2store
+from oracle import Array
 
 
 def column(table: Any, name: str) -> Array:

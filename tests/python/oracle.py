@@ -1,6 +1,7 @@
-"""What the tests compare with: the rules of 2048, both run formats and CRC32C, written plainly and from their definitions.
+"""What the tests compare with: the rules of 2048, both run formats and CRC32C, written plainly from their definitions.
 
-Nothing here uses a2store. A board is an int of sixteen 4-bit exponents, cell 0 in the highest four bits; moves are UDLR.
+Nothing here uses a2store. A board is an int of sixteen 4-bit exponents, cell 0 in the highest four bits. Moves are in
+the order up, down, left, right (UDLR).
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any
 
 import numpy as np
@@ -75,7 +76,7 @@ def packed(exps: Sequence[int]) -> int:
     return board
 
 
-@lru_cache(maxsize=None)
+@cache
 def slide_line(line: tuple[int, ...]) -> tuple[int, ...]:
     """Slide a line towards its first cell; a tile merges once."""
     tiles = [exp for exp in line if exp]
@@ -105,7 +106,7 @@ def slide(board: int, move: int) -> int:
     return packed(exps)
 
 
-@lru_cache(maxsize=None)
+@cache
 def legal_mask(board: int) -> int:
     return sum(1 << move for move in range(4) if slide(board, move) != board)
 

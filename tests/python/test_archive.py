@@ -11,10 +11,10 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from compare import assert_steps, column
-from oracle import Array, Game
 
 import a2store
+from compare import assert_steps, column
+from oracle import Array, Game
 
 
 def test_a_new_archive_is_empty(tmp_path: Path) -> None:

@@ -10,10 +10,10 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 import pytest
-from compare import assert_steps, column
-from oracle import Array
 
 import a2store
+from compare import assert_steps, column
+from oracle import Array
 
 SQL = "SELECT run_id, step_index, board, ev_up, phase, engine, has_evs FROM steps WHERE phase <> 'early'"
 
@@ -74,7 +74,9 @@ def test_a_query_can_be_read_again_and_again(
     assert frame["engine"].cast(pl.String).to_list() == steps["engine"][expected_rows].tolist()
     assert frame["ev_up"].null_count() == np.isnan(steps["ev_up"][expected_rows]).sum()
     for _ in range(2):
-        found = duckdb.sql("SELECT run_id, step_index, board, phase FROM query ORDER BY run_id, step_index").fetchall()
+        found = duckdb.execute(
+            "SELECT run_id, step_index, board, phase FROM query ORDER BY run_id, step_index"
+        ).fetchall()
         columns = [steps[name][expected_rows].tolist() for name in ("run_id", "step_index", "board", "phase")]
         assert found == list(zip(*columns, strict=True))
     assert pa.table(query) == first
@@ -93,14 +95,12 @@ def test_empty_results_keep_their_columns(archive: a2store.Archive) -> None:
     table = pa.table(query)
     assert (table.num_rows, table.schema) == (0, pa.schema(query))
     assert pl.DataFrame(query).columns == table.column_names
-    assert duckdb.sql("SELECT count(*) FROM query").fetchall() == [(0,)]
+    assert duckdb.execute("SELECT count(*) FROM query").fetchall() == [(0,)]
 
 
 def test_a_requested_schema_casts(archive: a2store.Archive, steps: dict[str, Array]) -> None:
     query = archive.sql("SELECT run_id, move, ev_up, phase FROM steps LIMIT 9000")
-    schema = pa.schema(
-        [("run_id", pa.int64()), ("move", pa.int32()), ("ev_up", pa.float64()), ("phase", pa.string())]
-    )
+    schema = pa.schema([("run_id", pa.int64()), ("move", pa.int32()), ("ev_up", pa.float64()), ("phase", pa.string())])
     table = pa.RecordBatchReader.from_stream(query, schema=schema).read_all()
     assert table.schema.types == schema.types
     for name in ("run_id", "move", "phase"):

@@ -14,11 +14,11 @@ import pyarrow.csv
 import pyarrow.json
 import pyarrow.parquet as pq
 import pytest
+
+import a2store
 from compare import assert_steps, column
 from conftest import PHASES
 from oracle import Array
-
-import a2store
 
 NAMES = ["run_id", "step_index", "board", "move"]
 SQL = "SELECT run_id, step_index, board, move FROM steps WHERE max_score >= $min AND phase = $p"
@@ -92,9 +92,7 @@ def test_text_for_people(archive: a2store.Archive) -> None:
 
 
 @pytest.mark.parametrize("name", ["csv", "json", "parquet", "arrow"])
-def test_formats(
-    archive: a2store.Archive, steps: dict[str, Array], rows: Array, tmp_path: Path, name: str
-) -> None:
+def test_formats(archive: a2store.Archive, steps: dict[str, Array], rows: Array, tmp_path: Path, name: str) -> None:
     def read(data: bytes) -> Any:
         source = io.BytesIO(data)
         if name == "csv":
@@ -102,9 +100,7 @@ def test_formats(
             return pyarrow.csv.read_csv(source, convert_options=options)
         if name == "json":
             schema = pa.schema([(column, pa.uint64()) for column in NAMES])
-            return pyarrow.json.read_json(
-                source, parse_options=pyarrow.json.ParseOptions(explicit_schema=schema)
-            )
+            return pyarrow.json.read_json(source, parse_options=pyarrow.json.ParseOptions(explicit_schema=schema))
         return pq.read_table(source) if name == "parquet" else pa.ipc.open_stream(source).read_all()
 
     done = run("sql", archive.path, SQL, *PARAMS, "--format", name)

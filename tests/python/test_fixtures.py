@@ -9,13 +9,13 @@ from typing import Any
 
 import duckdb
 import numpy as np
-import oracle
 import pyarrow as pa
 import pytest
-from compare import column
-from oracle import EV_COLUMNS, Array, crc32c
 
 import a2store
+import oracle
+from compare import column
+from oracle import EV_COLUMNS, Array, crc32c
 
 Facts = dict[str, Any]
 
@@ -24,7 +24,7 @@ NUM_FILES = 31
 
 
 def step_facts(boards: Array, moves: Array, evs: Array, legal: Array, has_evs: Array) -> Facts:
-    """What ``expected.json`` says of a run's steps; illegal moves have the value 0.0, steps without values do not count."""
+    """What ``expected.json`` says of a run's steps: illegal moves count as 0.0, steps without values not at all."""
     facts: Facts = {
         "board_crc32c": crc32c(boards.astype("<u8").tobytes()),
         "moves": np.bincount(moves, minlength=4).tolist(),
@@ -75,9 +75,7 @@ def fixture_archive(paths: list[Path], tmp_path_factory: pytest.TempPathFactory)
 def names(fixture_archive: a2store.Archive) -> dict[int, str]:
     """The files' names by the ids of their runs."""
     runs = pa.table(fixture_archive.sql("SELECT run_id, source FROM runs")).to_pydict()
-    return {
-        run_id: Path(source).name for run_id, source in zip(runs["run_id"], runs["source"], strict=True)
-    }
+    return {run_id: Path(source).name for run_id, source in zip(runs["run_id"], runs["source"], strict=True)}
 
 
 def test_the_files_are_those_that_the_facts_are_about(paths: list[Path], expected: dict[str, Facts]) -> None:

@@ -7,13 +7,13 @@ import shutil
 from dataclasses import replace
 from pathlib import Path
 
-import oracle
 import pyarrow as pa
 import pytest
-from compare import assert_steps
-from oracle import Array, Game
 
 import a2store
+import oracle
+from compare import assert_steps
+from oracle import Array, Game
 
 
 @pytest.fixture
@@ -144,7 +144,7 @@ def test_paths(empty: a2store.Archive, run_files: list[Path], tmp_path: Path) ->
     report = empty.ingest(str(tmp_path / "traces"), progress=False)
     assert (report.accepted, report.ignored) == (2, 1)
     assert empty.ingest(nested / "one.tmp", progress=False).accepted == 1
-    assert empty.ingest(iter([str(run_files[2]), run_files[3]]), progress=False).accepted == 2
+    assert empty.ingest(iter(run_files[2:4]), progress=False).accepted == 2
     assert empty.ingest([], progress=False).accepted == 0
     version = empty.version
     with pytest.raises(FileNotFoundError):
@@ -162,7 +162,9 @@ def test_run_ids_follow_the_order_of_the_paths(
     assert_steps(pa.table(empty.sql("SELECT * FROM steps")), oracle.step_columns([games[i] for i in order], (256, 512)))
 
 
-def test_the_number_of_workers_does_not_matter(run_folders: list[Path], steps: dict[str, Array], tmp_path: Path) -> None:
+def test_the_number_of_workers_does_not_matter(
+    run_folders: list[Path], steps: dict[str, Array], tmp_path: Path
+) -> None:
     tables = []
     for workers in (1, 2, 7):
         archive = a2store.Archive.create(tmp_path / f"{workers}.a2", phases={"mid": 256, "late": 512})

@@ -6,13 +6,13 @@ import gc
 from typing import Any
 
 import numpy as np
-import oracle
 import pyarrow as pa
 import pytest
-from compare import assert_same, row_keys
-from oracle import Array
 
 import a2store
+import oracle
+from compare import assert_same, row_keys
+from oracle import Array
 
 
 @pytest.fixture(scope="module")
@@ -173,9 +173,7 @@ def test_negative_options(table: a2store.StepTable, options: dict[str, int]) -> 
 
 
 @pytest.mark.parametrize("prefetch", [0, 1, 4])
-def test_batches_that_are_kept_are_never_overwritten(
-    table: a2store.StepTable, all_keys: Array, prefetch: int
-) -> None:
+def test_batches_that_are_kept_are_never_overwritten(table: a2store.StepTable, all_keys: Array, prefetch: int) -> None:
     batches = list(table.loader(500, seed=7, prefetch=prefetch))
     copies = [{name: values.copy() for name, values in batch.to_dict().items()} for batch in batches]
     # Later epochs and loaders use memory that is free, and only that.

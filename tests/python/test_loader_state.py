@@ -6,12 +6,11 @@ import json
 from itertools import islice
 from typing import Any
 
-import numpy as np
 import pytest
-from compare import assert_same, row_keys
-from oracle import Array
 
 import a2store
+from compare import assert_same, row_keys
+from oracle import Array
 
 
 def epoch_keys(loaders: list[a2store.Loader]) -> Array:

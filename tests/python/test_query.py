@@ -10,19 +10,17 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 import pytest
-from compare import assert_steps, column
-from oracle import Array
 
 import a2store
+from compare import assert_steps, column
+from oracle import Array
 
 FILTER = "SELECT * FROM steps WHERE max_score >= $min AND engine = $e AND phase = $p"
 PARAMS = {"min": 5_000, "e": "alpha", "p": "mid"}
 
 
 def filtered(steps: dict[str, Array], minimum: int = 5_000, engine: str = "alpha", phase: str = "mid") -> Array:
-    rows = np.flatnonzero(
-        (steps["max_score"] >= minimum) & (steps["engine"] == engine) & (steps["phase"] == phase)
-    )
+    rows = np.flatnonzero((steps["max_score"] >= minimum) & (steps["engine"] == engine) & (steps["phase"] == phase))
     assert 0 < len(rows) < len(steps["board"])
     return rows
 
@@ -31,7 +29,7 @@ def duckdb_rows(archive: a2store.Archive, sql: str, params: Iterable[Any] = ()) 
     """The rows of a query in DuckDB, where ``steps`` and ``runs`` are the archive's Parquet files."""
     with duckdb.connect() as connection:
         for table in ("steps", "runs"):
-            connection.read_parquet(archive.files(table)).create_view(table)  # type: ignore[arg-type]
+            connection.read_parquet(archive.files(table)).create_view(table)
         return connection.execute(sql, list(params)).fetchall()
 
 

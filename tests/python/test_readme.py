@@ -23,11 +23,11 @@ def test_python_and_shell_blocks_run(tmp_path: Path, monkeypatch: pytest.MonkeyP
     python = blocks("python")
     assert len(python) >= 5
     # One program: later blocks use what earlier ones made. pyarrow's Parquet module is imported by name once.
-    import pyarrow.parquet  # noqa: F401
+    import pyarrow.parquet
 
     names: dict[str, object] = {"__name__": "readme"}
     for block in python:
-        exec(compile(block, str(README), "exec"), names)  # noqa: S102
+        exec(compile(block, str(README), "exec"), names)
     archive = names["archive"]
     assert getattr(archive, "num_runs", 0) == 50
 

@@ -6,12 +6,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-import oracle
 import pytest
-from compare import assert_same
-from oracle import Game
 
 import a2store
+import oracle
+from compare import assert_same
+from oracle import Game
 
 
 def test_read_run_gives_what_the_oracle_decodes(run_files: list[Path], games: list[Game]) -> None:
@@ -141,7 +141,7 @@ def test_errors_say_where(games: list[Game], tmp_path: Path) -> None:
     assert length <= error.offset <= length + 2
     assert str(path) in str(error)
 
-    with pytest.raises(a2store.DecodeError, match="trailing|end") as caught:
+    with pytest.raises(a2store.DecodeError, match=r"trailing|end") as caught:
         a2store.read_run(oracle.encode_a2run2(games[0]) + b"\0")
     assert caught.value.path is None
     assert caught.value.offset == len(oracle.encode_a2run2(games[0]))

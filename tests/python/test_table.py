@@ -7,13 +7,13 @@ from typing import Any
 
 import duckdb
 import numpy as np
-import oracle
 import pyarrow as pa
 import pytest
-from compare import assert_same, column
-from oracle import Array
 
 import a2store
+import oracle
+from compare import assert_same, column
+from oracle import Array
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +37,7 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> a2store.Archive:
     archive = a2store.Archive.create(folder / "games.a2", phases={"mid": 256, "late": 512})
     archive.ingest(folder / "runs", progress=False)
     (file,) = archive.files("steps")
-    groups = duckdb.sql(f"SELECT count(DISTINCT row_group_id) FROM parquet_metadata('{file}')").fetchall()
+    groups = duckdb.execute(f"SELECT count(DISTINCT row_group_id) FROM parquet_metadata('{file}')").fetchall()
     assert groups[0][0] >= 2
     return archive
 
@@ -210,7 +210,7 @@ def test_many_rows_keep_their_order(large: a2store.Archive, where: str, order: s
     limited = where if "ORDER" in where else where.replace(" LIMIT", f" ORDER BY {order} LIMIT")
     ordered = limited if "ORDER" in limited else f"{limited} ORDER BY {order}"
     with duckdb.connect() as connection:
-        connection.read_parquet(large.files("steps")).create_view("steps")  # type: ignore[arg-type]
+        connection.read_parquet(large.files("steps")).create_view("steps")
         sql = f"SELECT run_id, step_index, board, ev_left FROM steps {ordered}"
         expected = connection.execute(sql).fetchnumpy()
     assert len(table) == len(expected["board"]) > 70_000

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from compare import assert_same
 
 import a2store
 from a2store.torch import StepLoader
+from compare import assert_same
 
 DTYPES = {
     "tokens": torch.int64,
