@@ -23,6 +23,7 @@ use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use rayon::prelude::*;
 use std::collections::HashSet;
 use std::fs::{File, TryLockError};
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use walkdir::WalkDir;
 
@@ -166,6 +167,8 @@ fn lock(root: &Path) -> Result<File> {
 }
 
 /// The run files among `paths` and in the folders among them, in order, and the number of other files there.
+///
+/// What a folder holds and cannot be looked at, such as a link that leads nowhere, is a source too: reading it says why.
 fn discover(paths: &[PathBuf]) -> Result<(Vec<Source>, u64)> {
     let mut sources = Vec::new();
     let mut ignored = 0;
@@ -175,11 +178,20 @@ fn discover(paths: &[PathBuf]) -> Result<(Vec<Source>, u64)> {
                 let path = error.path().unwrap_or(root).to_path_buf();
                 Error::io(path, error.into_io_error().unwrap_or_else(|| std::io::Error::other("a loop of links")))
             };
-            let entry = entry.map_err(as_io)?;
-            if !entry.file_type().is_file() {
+            let entry = match entry {
+                Ok(entry) => entry,
+                Err(error) if error.depth() > 0 => {
+                    let path = error.path().unwrap_or(root).to_path_buf();
+                    sources.push(Source { path, num_bytes: 0 });
+                    continue;
+                }
+                Err(error) => return Err(as_io(error)),
+            };
+            // A pipe that is named itself can be read as well as a file.
+            let named_itself = entry.depth() == 0 && !entry.file_type().is_dir();
+            if !named_itself && !entry.file_type().is_file() {
                 continue;
             }
-            let named_itself = entry.depth() == 0;
             let extension = entry.path().extension().and_then(|extension| extension.to_str());
             if named_itself || extension.is_some_and(|extension| EXTENSIONS.contains(&extension)) {
                 let num_bytes = entry.metadata().map_err(as_io)?.len();
@@ -357,13 +369,16 @@ fn decode(window: Option<&[Source]>, progress: &dyn Progress) -> Vec<DecodedFile
 
 fn decode_file(source: &Source) -> Result<Decoded> {
     let path = &source.path;
-    if source.num_bytes > MAX_RUN_BYTES {
+    let mut bytes = Vec::new();
+    File::open(path)
+        .and_then(|file| file.take(MAX_RUN_BYTES + 1).read_to_end(&mut bytes))
+        .map_err(|source| Error::io(path, source))?;
+    if bytes.len() as u64 > MAX_RUN_BYTES {
         let location = Location { path: Some(path.clone()), ..Location::default() };
         let expected = format!("at most {MAX_RUN_BYTES} bytes in a run's file");
-        let found = format!("{} bytes", source.num_bytes);
+        let found = "a longer file".into();
         return Err(ErrorKind::Decode { location, what: "length of the file", expected, found }.into());
     }
-    let bytes = std::fs::read(path).map_err(|source| Error::io(path, source))?;
     let (run, format) = decode_run(&bytes).map_err(|error| error.with_path(path))?;
     let encoded = encode_run(&run, format)?;
     let digest = match format {

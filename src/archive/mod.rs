@@ -85,6 +85,7 @@ impl Archive {
         check_empty(&root)?;
         for folder in [root.clone(), root.join(Log::FOLDER), root.join("runs"), root.join("steps")] {
             std::fs::create_dir_all(&folder).map_err(|source| Error::io(&folder, source))?;
+            publish::sync_parent(&folder)?;
         }
         match Log::new(&root).append(&Commit::first(phases)) {
             Err(error) if matches!(error.kind(), ErrorKind::Conflict { .. }) => {

@@ -40,12 +40,14 @@ impl Staged {
         self.file.as_file().sync_all().map_err(|source| Error::io(self.file.path(), source))?;
         match self.file.persist_noclobber(name) {
             Ok(_) => {}
-            Err(error) if error.error.kind() == io::ErrorKind::AlreadyExists => return Ok(Published::Taken),
+            Err(error) if error.error.kind() == io::ErrorKind::AlreadyExists => {
+                // Whoever published that name may have died before it was durable.
+                sync_parent(name)?;
+                return Ok(Published::Taken);
+            }
             Err(error) => return Err(Error::io(name, error.error)),
         }
-        if let Some(folder) = name.parent() {
-            sync_folder(folder)?;
-        }
+        sync_parent(name)?;
         Ok(Published::New)
     }
 }
@@ -60,9 +62,11 @@ impl Write for Staged {
     }
 }
 
-/// Makes the names in a folder durable.
-fn sync_folder(folder: &Path) -> Result<()> {
-    if cfg!(unix) {
+/// Makes a name in its folder durable.
+pub(super) fn sync_parent(path: &Path) -> Result<()> {
+    if let Some(folder) = path.parent()
+        && cfg!(unix)
+    {
         File::open(folder).and_then(|folder| folder.sync_all()).map_err(|source| Error::io(folder, source))?;
     }
     Ok(())

@@ -1,12 +1,12 @@
 //! What each subcommand does.
 
 use super::output::{self, count, megabytes, rate};
-use super::{Archived, Cli, Command, Ingest, Simulate, Sql, bench};
+use super::{Archived, Cli, Command, Ingest, Simulate, Sql, Usage, bench};
 use crate::error::{Error, ErrorKind};
 use crate::{
     Archive, IngestOptions, OnError, Phases, Progress, ProgressBar, ScalarValue, SimulateOptions, TableName, no_params,
 };
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use serde_json::json;
 use std::io::Write;
 use std::path::Path;
@@ -130,7 +130,7 @@ fn info(args: &Archived) -> Result<u8> {
         return Ok(0);
     }
     let phases = archive.phases();
-    writeln!(out, "archive   {}", archive.path().display())?;
+    writeln!(out, "archive   {}", args.archive.display())?;
     writeln!(out, "version   {}", archive.version())?;
     writeln!(out, "runs      {}", count(runs))?;
     writeln!(out, "steps     {}", count(steps))?;
@@ -169,6 +169,11 @@ fn sql(args: &Sql) -> Result<u8> {
         write!(out, "{}", query.explain(false)?)?;
         return Ok(0);
     }
+    if let Some(path) = &args.output
+        && std::path::absolute(path)?.starts_with(archive.path())
+    {
+        bail!(Usage(format!("-o {}: expected a file outside of the archive", path.display())));
+    }
     output::write(query.stream()?, args.format, args.output.as_deref(), args.max_rows)?;
     Ok(0)
 }
@@ -177,7 +182,7 @@ fn sql(args: &Sql) -> Result<u8> {
 fn params(texts: &[String]) -> Result<crate::ParamValues> {
     let mut pairs = Vec::new();
     for text in texts {
-        let (name, value) = text.split_once('=').with_context(|| format!("-p {text}: expected NAME=VALUE"))?;
+        let (name, value) = text.split_once('=').ok_or_else(|| Usage(format!("-p {text}: expected NAME=VALUE")))?;
         pairs.push((name.trim_start_matches('$').to_owned(), scalar(value)));
     }
     let mut positions = Vec::new();
@@ -191,7 +196,7 @@ fn params(texts: &[String]) -> Result<crate::ParamValues> {
     }
     positions.sort_by_key(|(position, _)| *position);
     if positions.iter().map(|(position, _)| *position).ne(1..=positions.len()) {
-        bail!("-p: expected positions 1 to {}, each once", positions.len());
+        bail!(Usage(format!("-p: expected positions 1 to {}, each once", positions.len())));
     }
     Ok(positions.into_iter().map(|(_, value)| value).collect::<Vec<_>>().into())
 }

@@ -201,7 +201,12 @@ fn exit_status(error: &anyhow::Error) -> u8 {
             | ErrorKind::VersionNotFound { .. },
         ) => 2,
         Some(ErrorKind::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => 2,
-        Some(_) => 1,
-        None => 2,
+        None if error.is::<Usage>() => 2,
+        _ => 1,
     }
 }
+
+/// What another command line would mend.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+struct Usage(String);

@@ -9,7 +9,6 @@ use arrow::array::RecordBatch;
 use arrow::util::pretty::pretty_format_batches;
 use parquet::arrow::ArrowWriter;
 use serde_json::json;
-use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
@@ -17,8 +16,15 @@ use std::path::Path;
 pub(super) fn write(rows: QueryStream, format: Format, path: Option<&Path>, max_rows: usize) -> Result<()> {
     match path {
         Some(path) => {
-            let file = File::create(path).map_err(|source| Error::io(path, source))?;
-            write_to(rows, format, BufWriter::new(file), max_rows)
+            // A file that stands there is replaced by the whole new one, or stays.
+            let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+            let mut builder = tempfile::Builder::new();
+            #[cfg(unix)]
+            builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
+            let file = builder.tempfile_in(folder).map_err(|source| Error::io(path, source))?;
+            write_to(rows, format, BufWriter::new(file.as_file()), max_rows)?;
+            file.persist(path).map_err(|error| Error::io(path, error.error))?;
+            Ok(())
         }
         None => {
             let mut stdout = Stdout { closed: false };

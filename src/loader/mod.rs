@@ -21,7 +21,6 @@ pub use producer::Batches;
 use crate::error::{Error, ErrorKind, Result};
 use crate::table::{BatchSchema, StepTable, TokenType};
 use serde::{Deserialize, Serialize};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// How to serve a table.
@@ -74,16 +73,26 @@ pub struct Loader {
     options: LoaderOptions,
     schema: Arc<BatchSchema>,
     shard: Shard,
-    cursor: Mutex<Cursor>,
-    /// Rows of the epoch that all ranks together have been given, by the batches that were handed out last.
-    position: Arc<AtomicU64>,
+    cursor: Arc<Mutex<Cursor>>,
 }
 
+/// Where a loader stands.
 #[derive(Clone, Copy, Debug)]
 struct Cursor {
     epoch: u64,
     /// Where the next iteration begins.
     resume: u64,
+    /// Rows of the epoch that all ranks together have been given by the newest iteration.
+    position: u64,
+    /// Counts iterations and jumps: older iterations no longer move the position.
+    generation: u64,
+}
+
+impl Cursor {
+    /// Begins anew, in an epoch at a position.
+    fn jump(&mut self, epoch: u64, position: u64) {
+        *self = Cursor { epoch, resume: position, position, generation: self.generation + 1 };
+    }
 }
 
 /// Where a [`Loader`] stands, and in which order of which rows. Small, and a JSON object when serialized.
@@ -159,8 +168,8 @@ impl StepTable {
             world_size: world_size as u64,
             drop_last: options.drop_last,
         };
-        let cursor = Mutex::new(Cursor { epoch, resume: 0 });
-        Ok(Loader { table: self.clone(), options, schema, shard, cursor, position: Arc::default() })
+        let cursor = Arc::new(Mutex::new(Cursor { epoch, resume: 0, position: 0, generation: 0 }));
+        Ok(Loader { table: self.clone(), options, schema, shard, cursor })
     }
 }
 
@@ -187,8 +196,7 @@ impl Loader {
     pub fn set_epoch(&self, epoch: u64) {
         let mut cursor = self.cursor();
         if cursor.epoch != epoch {
-            *cursor = Cursor { epoch, resume: 0 };
-            self.position.store(0, Ordering::Relaxed);
+            cursor.jump(epoch, 0);
         }
     }
 
@@ -204,22 +212,24 @@ impl Loader {
     /// [`ErrorKind::Io`](crate::ErrorKind::Io) when no thread could be started.
     pub fn batches(&self) -> Result<Batches> {
         let mut cursor = self.cursor();
-        let start = std::mem::take(&mut cursor.resume);
-        self.position.store(start, Ordering::Relaxed);
-        Batches::new(self, cursor.epoch, start)
+        let (epoch, start) = (cursor.epoch, cursor.resume);
+        cursor.jump(epoch, start);
+        cursor.resume = 0;
+        Batches::new(self, *cursor)
     }
 
     /// Where the loader stands: after the batches that were handed out, whatever was made ahead.
     #[must_use]
     pub fn state(&self) -> LoaderState {
+        let cursor = *self.cursor();
         LoaderState {
             version: STATE_VERSION,
             fingerprint: self.table.fingerprint().to_owned(),
             num_rows: self.table.num_rows(),
             shuffle: self.options.shuffle,
             seed: self.options.seed,
-            epoch: self.epoch(),
-            position: self.position.load(Ordering::Relaxed),
+            epoch: cursor.epoch,
+            position: cursor.position,
         }
     }
 
@@ -247,8 +257,7 @@ impl Loader {
             let found = state.position.to_string();
             return Err(ErrorKind::StateMismatch { field: "position", expected, found }.into());
         }
-        *self.cursor() = Cursor { epoch: state.epoch, resume: state.position };
-        self.position.store(state.position, Ordering::Relaxed);
+        self.cursor().jump(state.epoch, state.position);
         Ok(())
     }
 

@@ -1,20 +1,23 @@
 //! Making batches, ahead of whoever takes them, in memory that is used again.
 
-use super::{Loader, LoaderOptions, Permutation, Shard};
+use super::{Cursor, Loader, LoaderOptions, Permutation, Shard};
 use crate::error::Result;
 use crate::table::{Batch, BatchSchema, Pool, StepTable};
 use std::fmt;
 use std::ops::Range;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 /// The batches of one epoch on one rank; see [`Loader::batches`]. Dropping it ends its thread.
 pub struct Batches {
     source: Source,
     remaining: u64,
-    position: Arc<AtomicU64>,
+    cursor: Arc<Mutex<Cursor>>,
+    generation: u64,
+    /// The process that began it. Threads do not survive a fork: in a child, `spare` goes on where they stood.
+    process: u32,
+    spare: Option<Box<Producer>>,
 }
 
 enum Source {
@@ -27,6 +30,7 @@ enum Source {
 /// A batch and the position behind its step.
 type Made = (Batch, u64);
 
+#[derive(Clone)]
 struct Producer {
     shard: Shard,
     table: StepTable,
@@ -41,7 +45,8 @@ struct Producer {
 }
 
 impl Batches {
-    pub(super) fn new(loader: &Loader, epoch: u64, start: u64) -> Result<Batches> {
+    pub(super) fn new(loader: &Loader, cursor: Cursor) -> Result<Batches> {
+        let (epoch, start) = (cursor.epoch, cursor.position);
         let remaining = loader.shard.num_steps(start);
         let LoaderOptions { shuffle, seed, prefetch, batch_size, .. } = loader.options;
         let num_rows = loader.table.num_rows();
@@ -57,9 +62,11 @@ impl Batches {
             pool: Pool::new(prefetch + 2),
             capacity: batch_size.min(usize::try_from(num_rows).unwrap_or(usize::MAX)),
         };
+        let mut spare = None;
         let source = match prefetch {
             0 => Source::Inline(Box::new(producer)),
             _ => {
+                spare = Some(Box::new(producer.clone()));
                 let (sender, receiver) = sync_channel(prefetch);
                 let thread = std::thread::Builder::new().name("a2store-loader".into()).spawn(move || {
                     for made in producer {
@@ -71,7 +78,8 @@ impl Batches {
                 Source::Ahead { receiver: Some(receiver), thread: Some(thread) }
             }
         };
-        Ok(Batches { source, remaining, position: Arc::clone(&loader.position) })
+        let (cursor, generation) = (Arc::clone(&loader.cursor), cursor.generation);
+        Ok(Batches { source, remaining, cursor, generation, process: std::process::id(), spare })
     }
 }
 
@@ -84,6 +92,7 @@ impl Iterator for Batches {
         if self.remaining == 0 {
             return None;
         }
+        self.go_on_after_fork();
         let made = match &mut self.source {
             Source::Inline(producer) => producer.next(),
             Source::Ahead { receiver, .. } => receiver.as_ref().and_then(|receiver| receiver.recv().ok()),
@@ -92,7 +101,13 @@ impl Iterator for Batches {
             panic!("{} batches of the epoch could not be made", self.remaining);
         };
         self.remaining -= 1;
-        self.position.store(position, Ordering::Relaxed);
+        if let Some(spare) = &mut self.spare {
+            (spare.position, spare.remaining) = (position, self.remaining);
+        }
+        let mut cursor = self.cursor.lock().unwrap_or_else(PoisonError::into_inner);
+        if cursor.generation == self.generation {
+            cursor.position = position;
+        }
         Some(batch)
     }
 
@@ -101,8 +116,22 @@ impl Iterator for Batches {
     }
 }
 
+impl Batches {
+    /// In a forked child, leaves the parent's thread alone and makes the batches here.
+    fn go_on_after_fork(&mut self) {
+        if self.process != std::process::id()
+            && let Some(spare) = self.spare.take()
+        {
+            let parents = std::mem::replace(&mut self.source, Source::Inline(spare));
+            // Its channel may be locked by the thread that is not here, and the thread cannot be waited for.
+            std::mem::forget(parents);
+        }
+    }
+}
+
 impl Drop for Batches {
     fn drop(&mut self) {
+        self.go_on_after_fork();
         if let Source::Ahead { receiver, thread } = &mut self.source {
             // Without a receiver the thread's next send fails, and it ends.
             drop(receiver.take());

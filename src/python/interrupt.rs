@@ -1,7 +1,7 @@
 //! Long work that Ctrl-C can stop.
 
 use crate::error::Result;
-use crate::progress::{Cancellable, Progress, ProgressBar};
+use crate::progress::{Cancellable, Progress, ProgressBar, Unit};
 use pyo3::prelude::*;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
@@ -45,4 +45,26 @@ pub(super) fn interruptible<T: Send>(
             }
         })
     })
+}
+
+/// Stops a stream that foreign code reads. The signal is raised again, for the interpreter to meet once that code, which
+/// only hears of an error, has returned.
+pub(super) struct Signals;
+
+impl Progress for Signals {
+    fn begin(&self, _: &'static str, _: Unit, _: u64) {}
+    fn advance(&self, _: u64) {}
+    fn end(&self) {}
+
+    #[allow(unsafe_code)]
+    fn is_cancelled(&self) -> bool {
+        Python::attach(|py| {
+            let signalled = py.check_signals().is_err();
+            if signalled {
+                // SAFETY: the interpreter is attached.
+                unsafe { pyo3::ffi::PyErr_SetInterrupt() };
+            }
+            signalled
+        })
+    }
 }

@@ -36,17 +36,17 @@ impl Memory {
     /// Called by the interpreter alone, with a view that it may fill.
     #[allow(clippy::needless_pass_by_value)] // The shape that pyo3 asks for.
     unsafe fn __getbuffer__(slf: Bound<'_, Self>, view: *mut ffi::Py_buffer, flags: c_int) -> PyResult<()> {
-        let (bytes, read_only) = match &slf.get().0 {
-            Owner::Batch(batch) => (batch.bytes(), 0),
-            Owner::Table(table) => (table.rows(), 1),
+        let (pointer, len, read_only) = match &slf.get().0 {
+            Owner::Batch(batch) => (batch.as_ptr(), batch.bytes().len(), 0),
+            Owner::Table(table) => (table.rows().as_ptr(), table.rows().len(), 1),
         };
-        let len = isize::try_from(bytes.len()).map_err(|_| PyBufferError::new_err("memory too large"))?;
+        let len = isize::try_from(len).map_err(|_| PyBufferError::new_err("memory too large"))?;
         // SAFETY: the interpreter passes a valid view. The memory lives as long as `slf`, to which the view takes a
         // reference, and does not move: a batch's memory is behind an `Arc`, which its pool does not fill again while
-        // the clone in `slf` lives, and a table's is a mapping, declared read-only.
-        let status = unsafe {
-            ffi::PyBuffer_FillInfo(view, slf.as_ptr(), bytes.as_ptr().cast_mut().cast(), len, read_only, flags)
-        };
+        // the clone in `slf` lives, and a table's is a mapping, declared read-only. What Python writes to a batch goes
+        // through the allocation's own pointer; Rust reads it only to make Arrow data, with the interpreter attached.
+        let status =
+            unsafe { ffi::PyBuffer_FillInfo(view, slf.as_ptr(), pointer.cast_mut().cast(), len, read_only, flags) };
         if status == 0 { Ok(()) } else { Err(PyErr::fetch(slf.py())) }
     }
 }

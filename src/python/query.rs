@@ -1,5 +1,5 @@
 use super::arrow::{ArrowSchema, stream_capsule};
-use super::interrupt::interruptible;
+use super::interrupt::{Signals, interruptible};
 use super::table::PyStepTable;
 use crate::query::{ArrowReader, Query};
 use crate::table::{ChosenEv, MaterializeOptions};
@@ -39,7 +39,7 @@ impl PyQuery {
         requested_schema: Option<Bound<'py, PyCapsule>>,
     ) -> PyArrowResult<Bound<'py, PyCapsule>> {
         let stream = py.detach(|| self.query.stream()).map_err(PyErr::from)?;
-        stream_capsule(py, ArrowReader(stream), requested_schema)
+        stream_capsule(py, ArrowReader { stream, progress: Box::new(Signals) }, requested_schema)
     }
 
     fn count(&self, py: Python<'_>) -> PyResult<u64> {

@@ -28,6 +28,7 @@ use datafusion::prelude::{SessionConfig, SessionContext};
 use object_store::local::LocalFileSystem;
 use object_store::{ObjectMeta, ObjectStore, path::Path as StorePath};
 use parquet::file::metadata::ParquetMetaData;
+use std::collections::HashMap;
 use std::sync::Arc;
 use url::Url;
 
@@ -54,8 +55,12 @@ pub(super) fn context(archive: &Archive) -> Result<SessionContext> {
     // Results go to every kind of reader, and not all know the string views that DataFusion prefers.
     options.sql_parser.map_string_types_to_utf8view = false;
     options.optimizer.expand_views_at_output = true;
-    let state =
-        SessionStateBuilder::new().with_config(config).with_runtime_env(runtime).with_default_features().build();
+    let state = SessionStateBuilder::new()
+        .with_config(config)
+        .with_runtime_env(runtime)
+        .with_default_features()
+        .with_table_functions(HashMap::new())
+        .build();
     let context = SessionContext::new_with_state(state);
     for table in TableName::ALL {
         let files = archive.snapshot().files(table).cloned().collect();

@@ -33,7 +33,7 @@ use arrow::array::AsArray;
 use arrow::datatypes::{Int64Type, SchemaRef};
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::common::{DataFusionError, Result as DataFusionResult};
-use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, Volatility};
+use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder};
 use datafusion::physical_plan::display::DisplayableExecutionPlan;
 use datafusion::prelude::{SQLOptions, SessionContext};
 use std::collections::BTreeSet;
@@ -62,7 +62,8 @@ pub struct Query {
     archive: Archive,
     context: SessionContext,
     plan: LogicalPlan,
-    fingerprint: blake3::Hash,
+    /// `None` when equal data may give other rows, or another order, each time the query runs.
+    fingerprint: Option<blake3::Hash>,
 }
 
 impl Archive {
@@ -74,19 +75,23 @@ impl Archive {
     /// [`ErrorKind::Query`](crate::ErrorKind::Query) for text that is not one SELECT, WITH, VALUES or EXPLAIN over these
     /// tables, and for parameters that do not match it.
     pub fn sql(&self, text: &str, params: impl Into<ParamValues>) -> Result<Query> {
+        if text.len() > MAX_SQL_BYTES {
+            return Err(Error::query(format!("a statement of {} bytes, expected at most {MAX_SQL_BYTES}", text.len())));
+        }
         let context = catalog::context(self)?;
         let (text_owned, session) = (text.to_owned(), context.state());
         let plan = block_on(async move {
             let plan = session.create_logical_plan(&text_owned).await.map_err(query_error)?;
             let read_only = SQLOptions::new().with_allow_ddl(false).with_allow_dml(false).with_allow_statements(false);
             read_only.verify_plan(&plan).map_err(query_error)?;
+            // Here, where the stack is deep: a plan that is refused is also dropped here.
+            check_depth(&plan)?;
             Ok(plan)
         })?;
         let params = params.into();
         let fingerprint = fingerprint(self, text, &params);
         let plan = bind(plan, params)?;
-        // What gives other rows each time it runs is bound to nothing but this one query.
-        let fingerprint = if is_immutable(&plan)? { fingerprint } else { blake3::hash(&random_bytes()?) };
+        let fingerprint = order::is_definite(&plan).map_err(query_error)?.then_some(fingerprint);
         Ok(Query { archive: self.clone(), context, plan, fingerprint })
     }
 }
@@ -188,9 +193,14 @@ impl Query {
         QueryStream::new(self.schema(), execution)
     }
 
-    /// Names archive, version, text and parameters.
-    pub(crate) fn fingerprint(&self) -> &blake3::Hash {
-        &self.fingerprint
+    /// Names the archive's content, text and parameters, or, where these do not determine the rows, one run of them.
+    pub(crate) fn fingerprint(&self) -> Result<blake3::Hash> {
+        if let Some(fingerprint) = self.fingerprint {
+            return Ok(fingerprint);
+        }
+        let mut bytes = [0; 32];
+        getrandom::fill(&mut bytes).map_err(|error| Error::from(std::io::Error::other(error)))?;
+        Ok(blake3::hash(&bytes))
     }
 }
 
@@ -204,6 +214,34 @@ impl fmt::Debug for Query {
 #[must_use]
 pub fn no_params() -> ParamValues {
     ParamValues::List(Vec::new())
+}
+
+/// A longer statement is no query that a person wrote; lists of values belong in a table.
+const MAX_SQL_BYTES: usize = 64 << 10;
+/// Expressions that are nested deeper would overflow the stack of the thread that drops them.
+const MAX_DEPTH: usize = 500;
+
+fn check_depth(plan: &LogicalPlan) -> Result<()> {
+    fn depth_of(expr: &Expr) -> DataFusionResult<usize> {
+        let mut deepest = 0;
+        expr.apply_children(|child| {
+            deepest = deepest.max(depth_of(child)?);
+            Ok(TreeNodeRecursion::Continue)
+        })?;
+        Ok(deepest + 1)
+    }
+    let mut deepest = 0;
+    let visited = plan.apply_with_subqueries(|node| {
+        node.apply_expressions(|expr| {
+            deepest = deepest.max(depth_of(expr)?);
+            Ok(TreeNodeRecursion::Continue)
+        })
+    });
+    visited.map_err(query_error)?;
+    if deepest > MAX_DEPTH {
+        return Err(Error::query(format!("expressions nested {deepest} deep, expected at most {MAX_DEPTH}")));
+    }
+    Ok(())
 }
 
 /// Puts the parameters in, all of them and no others.
@@ -228,29 +266,6 @@ fn bind(plan: LogicalPlan, params: ParamValues) -> Result<LogicalPlan> {
     plan.with_param_values(params).map_err(query_error)
 }
 
-/// Whether equal data gives equal rows: no part of the plan asks for chance or for the time.
-fn is_immutable(plan: &LogicalPlan) -> Result<bool> {
-    let mut immutable = true;
-    let visited = plan.apply_with_subqueries(|node| {
-        node.apply_expressions(|expr| {
-            expr.apply(|expr| {
-                if let Expr::ScalarFunction(function) = expr {
-                    immutable &= function.func.signature().volatility == Volatility::Immutable;
-                }
-                Ok(TreeNodeRecursion::Continue)
-            })
-        })
-    });
-    visited.map_err(query_error)?;
-    Ok(immutable)
-}
-
-fn random_bytes() -> Result<[u8; 32]> {
-    let mut bytes = [0; 32];
-    getrandom::fill(&mut bytes).map_err(|error| Error::from(std::io::Error::other(error)))?;
-    Ok(bytes)
-}
-
 /// What a table made from the query is bound to.
 fn fingerprint(archive: &Archive, text: &str, params: &ParamValues) -> blake3::Hash {
     let mut values: Vec<String> = match params {
@@ -261,7 +276,8 @@ fn fingerprint(archive: &Archive, text: &str, params: &ParamValues) -> blake3::H
         values.sort();
     }
     let mut hasher = blake3::Hasher::new();
-    let parts = [archive.id(), &archive.version().to_string(), text, &STEP_SIZE.to_string()];
+    // A commit's own name: copies of an archive that went different ways share its id and version.
+    let parts = [archive.id(), &archive.snapshot().newest().txn, text, &STEP_SIZE.to_string()];
     for part in parts.into_iter().chain(values.iter().map(String::as_str)) {
         hasher.update(&(part.len() as u64).to_le_bytes());
         hasher.update(part.as_bytes());
@@ -273,6 +289,11 @@ fn fingerprint(archive: &Archive, text: &str, params: &ParamValues) -> blake3::H
 #[allow(clippy::needless_pass_by_value)] // It stands in `map_err`.
 pub(crate) fn query_error(error: DataFusionError) -> Error {
     let message = match error.find_root() {
+        // Planning reads no data, so this is about a file.
+        DataFusionError::ParquetError(_) | DataFusionError::ObjectStore(_) => {
+            let message = format!("a data file is damaged or missing: {}", error.find_root().strip_backtrace());
+            return Error::from(std::io::Error::new(std::io::ErrorKind::InvalidData, message));
+        }
         DataFusionError::SQL(error, _) => error.to_string(),
         DataFusionError::Plan(message)
         | DataFusionError::Execution(message)

@@ -8,11 +8,14 @@
 use super::catalog::PartitionPerRowGroup;
 use super::query_error;
 use crate::error::Result;
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{Column, Result as DataFusionResult};
 use datafusion::datasource::physical_plan::FileScanConfig;
 use datafusion::datasource::source::DataSourceExec;
 use datafusion::execution::TaskContext;
-use datafusion::logical_expr::{Expr, FetchType, LogicalPlan, LogicalPlanBuilder, SkipType, SortExpr};
+use datafusion::logical_expr::{
+    Distinct, Expr, FetchType, LogicalPlan, LogicalPlanBuilder, SkipType, SortExpr, Volatility,
+};
 use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMergeExec;
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
 use datafusion::prelude::SessionContext;
@@ -43,13 +46,15 @@ impl Execution {
 
 /// Plans a query; with `definite`, the order of its rows depends on nothing but the rows.
 pub(super) async fn plan(context: &SessionContext, plan: LogicalPlan, definite: bool) -> Result<Execution> {
-    let plan = break_ties(plan).map_err(query_error)?;
+    let mut plan = break_ties(plan).map_err(query_error)?;
     if let Some((skip, fetch, input)) = row_by_row(&plan).map_err(query_error)?
         && let Some(execution) = in_order(context, input, skip, fetch).await.map_err(query_error)?
     {
         return Ok(execution);
     }
-    let plan = if definite { sort_all(plan).map_err(query_error)? } else { plan };
+    if definite {
+        plan = sort_below_limits(plan).and_then(sort_all).map_err(query_error)?;
+    }
     let plan = context.state().create_physical_plan(&plan).await.map_err(query_error)?;
     Ok(Execution::Merged { plan, context: context.task_ctx() })
 }
@@ -123,13 +128,16 @@ fn kept_partitions(plan: &Arc<dyn ExecutionPlan>) -> Option<Vec<usize>> {
         .collect()
 }
 
-/// Orders rows that the query's own ORDER BY leaves equal, by run and step where the sort can see them.
+/// Orders rows that the query's own ORDER BY leaves equal: by run and step where the sort can see both, and else by all
+/// that it sees, so that rows which are still equal are the same.
 fn break_ties(plan: LogicalPlan) -> DataFusionResult<LogicalPlan> {
     match plan {
         LogicalPlan::Sort(mut sort) => {
-            let keys = natural_keys(&sort.input);
-            let new: Vec<SortExpr> = keys.into_iter().filter(|key| !sort.expr.contains(key)).collect();
-            sort.expr.extend(new);
+            for key in definite_keys(&sort.input) {
+                if !sort.expr.contains(&key) {
+                    sort.expr.push(key);
+                }
+            }
             Ok(LogicalPlan::Sort(sort))
         }
         LogicalPlan::Limit(_) | LogicalPlan::Projection(_) | LogicalPlan::SubqueryAlias(_) => {
@@ -145,14 +153,44 @@ fn sort_all(plan: LogicalPlan) -> DataFusionResult<LogicalPlan> {
     if is_sorted(&plan) {
         return Ok(plan);
     }
-    let mut keys = natural_keys(&plan);
-    for column in plan.schema().columns() {
-        let key = Expr::Column(column).sort(true, false);
-        if !keys.contains(&key) {
-            keys.push(key);
-        }
-    }
+    let keys = definite_keys(&plan);
     LogicalPlanBuilder::from(plan).sort(keys)?.build()
+}
+
+/// Sorts what a LIMIT cuts, wherever in the plan it stands.
+fn sort_below_limits(plan: LogicalPlan) -> DataFusionResult<LogicalPlan> {
+    let rewritten = plan.transform_up_with_subqueries(|node| match node {
+        LogicalPlan::Limit(mut limit) if !is_sorted(&limit.input) => {
+            limit.input = Arc::new(sort_all(Arc::unwrap_or_clone(limit.input))?);
+            Ok(Transformed::yes(LogicalPlan::Limit(limit)))
+        }
+        other => Ok(Transformed::no(other)),
+    })?;
+    Ok(rewritten.data)
+}
+
+/// Whether equal data gives equal rows in equal order, once every LIMIT cuts what is sorted: no part of the plan asks for
+/// chance or the time, or depends on the order in which rows happen to arrive.
+pub(super) fn is_definite(plan: &LogicalPlan) -> DataFusionResult<bool> {
+    let mut definite = true;
+    plan.apply_with_subqueries(|node| {
+        definite &= !matches!(node, LogicalPlan::Window(_) | LogicalPlan::Distinct(Distinct::On(_)));
+        node.apply_expressions(|expr| {
+            expr.apply(|expr| {
+                match expr {
+                    Expr::ScalarFunction(function) => {
+                        definite &= function.func.signature().volatility == Volatility::Immutable;
+                    }
+                    Expr::AggregateFunction(function) => {
+                        definite &= function.func.order_sensitivity().is_insensitive();
+                    }
+                    _ => {}
+                }
+                Ok(TreeNodeRecursion::Continue)
+            })
+        })
+    })?;
+    Ok(definite)
 }
 
 fn is_sorted(plan: &LogicalPlan) -> bool {
@@ -165,8 +203,16 @@ fn is_sorted(plan: &LogicalPlan) -> bool {
     }
 }
 
-/// `run_id, step_index`, as far as a plan's result has them.
-fn natural_keys(plan: &LogicalPlan) -> Vec<SortExpr> {
-    let column = |name: &str| plan.schema().columns().into_iter().find(|column: &Column| column.name == name);
-    ["run_id", "step_index"].into_iter().filter_map(column).map(|c| Expr::Column(c).sort(true, false)).collect()
+/// `run_id, step_index` if a plan's result has both, and else every column, those two first.
+fn definite_keys(plan: &LogicalPlan) -> Vec<SortExpr> {
+    let columns = plan.schema().columns();
+    let named = |name: &str| columns.iter().find(|column| column.name == name).cloned();
+    let natural: Vec<Column> = ["run_id", "step_index"].into_iter().filter_map(named).collect();
+    // Of a scan they name a row; after a join or a union several rows may have the same.
+    let rest = if natural.len() == 2 && row_by_row(plan).is_ok_and(|scan| scan.is_some()) {
+        Vec::new()
+    } else {
+        columns.into_iter().filter(|column| !natural.contains(column)).collect()
+    };
+    natural.into_iter().chain(rest).map(|column| Expr::Column(column).sort(true, false)).collect()
 }

@@ -22,11 +22,13 @@ use tokio::runtime::Runtime;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
+/// Planning descends into expressions: address space for deep ones, which takes no memory until it is used.
+const STACK: usize = 64 << 20;
+
 /// The threads that queries run on, one per core, shared by all of the process.
 ///
 /// Threads do not survive a fork, so a child gets its own; its parent's are left alone, not to be waited for.
 pub(crate) fn runtime() -> &'static Runtime {
-    static RUNTIME: Mutex<Option<(u32, &'static Runtime)>> = Mutex::new(None);
     let process = std::process::id();
     let mut slot = RUNTIME.lock().unwrap_or_else(PoisonError::into_inner);
     match *slot {
@@ -35,12 +37,23 @@ pub(crate) fn runtime() -> &'static Runtime {
             let mut builder = tokio::runtime::Builder::new_multi_thread();
             // Without threads nothing here can work, and no caller could do better than end.
             #[allow(clippy::expect_used)]
-            let runtime = builder.thread_name("a2store-query").build().expect("the system has threads");
+            let runtime =
+                builder.thread_name("a2store-query").thread_stack_size(STACK).build().expect("the system has threads");
             let runtime = Box::leak(Box::new(runtime));
             *slot = Some((process, runtime));
             runtime
         }
     }
+}
+
+static RUNTIME: Mutex<Option<(u32, &'static Runtime)>> = Mutex::new(None);
+
+/// Leaves the threads to the work that they do, so that the next query gets new ones.
+///
+/// A task ends only where it yields, and some operators compute for long without yielding: after one was cancelled, its
+/// threads cannot be counted on.
+fn retire_runtime() {
+    *RUNTIME.lock().unwrap_or_else(PoisonError::into_inner) = None;
 }
 
 /// Waits for a future that runs on [`runtime`]'s threads; unlike Tokio's own, it may be called from anywhere.
@@ -152,7 +165,7 @@ impl QueryStream {
             let Some(front) = self.running.front_mut() else {
                 break;
             };
-            check(progress)?;
+            check(progress).inspect_err(|_| retire_runtime())?;
             let Some(next) = block_for(PERIOD, front.recv()) else {
                 continue;
             };
@@ -219,21 +232,26 @@ impl Iterator for QueryStream {
 
 /// The stream as Arrow's own readers have it, with Arrow's error.
 #[cfg(feature = "python")]
-pub(crate) struct ArrowReader(pub(crate) QueryStream);
+pub(crate) struct ArrowReader {
+    pub(crate) stream: QueryStream,
+    /// Asked now and then whether to stop.
+    pub(crate) progress: Box<dyn Progress + Send>,
+}
 
 #[cfg(feature = "python")]
 impl Iterator for ArrowReader {
     type Item = Result<RecordBatch, arrow::error::ArrowError>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        self.0.next().map(|batch| batch.map_err(|error| arrow::error::ArrowError::ExternalError(error.into())))
+        let next = self.stream.next_unless_cancelled(&*self.progress).transpose();
+        next.map(|batch| batch.map_err(|error| arrow::error::ArrowError::ExternalError(error.into())))
     }
 }
 
 #[cfg(feature = "python")]
 impl arrow::array::RecordBatchReader for ArrowReader {
     fn schema(&self) -> SchemaRef {
-        self.0.schema()
+        self.stream.schema()
     }
 }
 

@@ -219,6 +219,12 @@ impl Arena {
         Arena { buffer: MutableBuffer::from_len_zeroed(len), offsets, capacity }
     }
 
+    /// Where the memory begins, with the right to write to it.
+    #[cfg(feature = "python")]
+    fn as_ptr(&self) -> *const u8 {
+        self.buffer.as_ptr()
+    }
+
     pub(crate) fn capacity(&self) -> usize {
         self.capacity
     }
@@ -229,7 +235,7 @@ impl Arena {
 }
 
 /// Memory of batches, to be filled again when nobody holds it any more.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(crate) struct Pool {
     arenas: Vec<Arc<Arena>>,
     most: usize,
@@ -296,6 +302,13 @@ impl Batch {
     /// The memory of all columns.
     pub(crate) fn bytes(&self) -> &[u8] {
         self.arena.as_ref().as_ref()
+    }
+
+    /// Where the memory of all columns begins: the allocation's own pointer, derived from no reference, so that a holder
+    /// of the batch may write through it.
+    #[cfg(feature = "python")]
+    pub(crate) fn as_ptr(&self) -> *const u8 {
+        self.arena.as_ptr()
     }
 
     /// Where in [`bytes`](Batch::bytes) a column lies.

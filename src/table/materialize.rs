@@ -16,6 +16,7 @@ use datafusion::execution::TaskContext;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::statistics::{StatisticsArgs, StatisticsContext};
 use futures::StreamExt;
+use std::panic::AssertUnwindSafe;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
@@ -94,19 +95,19 @@ impl Query {
         };
         progress.end();
         let (region, len) = rows?;
-        StepTable::new(region.freeze(len)?, writer.layout().clone(), fingerprint(self, options))
+        StepTable::new(region.freeze(len)?, writer.layout().clone(), fingerprint(self, options)?)
     }
 }
 
-fn fingerprint(query: &Query, options: &MaterializeOptions) -> String {
+fn fingerprint(query: &Query, options: &MaterializeOptions) -> Result<String> {
     let mut hasher = blake3::Hasher::new();
-    hasher.update(query.fingerprint().as_bytes());
+    hasher.update(query.fingerprint()?.as_bytes());
     hasher.update(&[options.chosen_ev as u8]);
     for name in &options.extra {
         hasher.update(&(name.len() as u64).to_le_bytes());
         hasher.update(name.as_bytes());
     }
-    hasher.finalize().to_hex()[..32].to_owned()
+    Ok(hasher.finalize().to_hex()[..32].to_owned())
 }
 
 /// The number of rows of each partition, if the plan knows them all exactly.
@@ -207,7 +208,7 @@ impl Job<'_> {
                     let base = (start / self.stride()) as u64;
                     self.writer.write(&batch, &mut buffer[start..]).map_err(|error| at_row(error, base))
                 });
-                let mut output = output.wait(partition, stop)?;
+                let mut output = output.wait(partition, stop, self.progress)?;
                 let first_row = (output.value.len / self.stride()) as u64;
                 read.map_err(|error| at_row(error, first_row))?;
                 output.value.append(&buffer, self.limit)?;
@@ -222,8 +223,8 @@ impl Job<'_> {
     /// One stream, in its own order.
     fn append_stream(&self, mut stream: QueryStream) -> Filled {
         self.progress.begin("materialize", Unit::Rows, 0);
-        // How many rows will come is not known, so all that the limit allows is reserved; it takes no memory.
-        let address_space = self.limit.min(1 << 46);
+        // How many rows will come is not known, so all that could be had is reserved; it takes no memory.
+        let address_space = self.limit.min(available_bytes().unwrap_or(1 << 40).max(1 << 30));
         let mut region = Region::reserve(address_space)?;
         let mut output = Output { bytes: &mut region.bytes_mut()[..address_space as usize], len: 0 };
         while let Some(batch) = stream.next_unless_cancelled(self.progress)? {
@@ -264,7 +265,10 @@ impl Job<'_> {
         let stop = Stop::default();
         std::thread::scope(|scope| {
             let run = || {
-                if let Err(error) = work(&stop) {
+                // A reader may panic on damaged data, and the other threads must not wait for its turn.
+                let outcome = std::panic::catch_unwind(AssertUnwindSafe(|| work(&stop)));
+                let failed = |_| Err(Error::query("the query engine panicked, on damaged data perhaps"));
+                if let Err(error) = outcome.unwrap_or_else(failed) {
                     stop.raise(error);
                 }
             };
@@ -347,12 +351,10 @@ impl<T> Turns<T> {
         Self { state: Mutex::new(Turn { value, partition: 0 }), changed: Condvar::new() }
     }
 
-    fn wait(&self, partition: usize, stop: &Stop) -> Result<TurnGuard<'_, T>> {
+    fn wait(&self, partition: usize, stop: &Stop, progress: &dyn Progress) -> Result<TurnGuard<'_, T>> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         while state.partition != partition {
-            if stop.raised.load(Ordering::Relaxed) {
-                return Err(ErrorKind::Cancelled.into());
-            }
+            stop.check(progress)?;
             // A thread that fails does not take its turn, so waiting is checked now and then.
             let pause = std::time::Duration::from_millis(20);
             state = self.changed.wait_timeout(state, pause).unwrap_or_else(PoisonError::into_inner).0;

@@ -110,6 +110,19 @@ fn bad_files_are_reported_and_cost_no_other() {
 }
 
 #[test]
+#[cfg(unix)]
+fn a_link_that_leads_nowhere_costs_no_other_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let runs = write_runs(folder.path());
+    std::os::unix::fs::symlink("/nowhere", runs.join("alpha/broken.bin")).unwrap();
+    std::os::unix::fs::symlink(&runs, runs.join("alpha/loop")).unwrap();
+    let mut archive = Archive::create(folder.path().join("games.a2"), Phases::default()).unwrap();
+    let report = archive.ingest([&runs], &IngestOptions::default(), &()).unwrap();
+    assert_eq!((report.accepted, report.rejected), (24, 2));
+    assert!(report.errors.iter().all(|rejected| matches!(rejected.error.kind(), ErrorKind::Io { .. })));
+}
+
+#[test]
 fn a_run_is_known_by_its_content_whatever_its_file() {
     let Games { folder, mut archive } = Games::new();
     let copy = folder.path().join("copy.a2run2");

@@ -100,6 +100,12 @@ fn exit_status_tells_bad_data_from_wrong_usage() {
     fails(folder, &["sql", "games.a2", "SELECT 1", "-p", "oops"], 2, "expected NAME=VALUE");
     fails(folder, &["info", "games.a2", "--version", "9"], 2, "version 9: expected 1..=2");
     fails(folder, &["info", "runs"], 2, "not an archive");
+    let inside = ["sql", "games.a2", "SELECT 1", "--format", "csv", "-o", "games.a2/steps/x.parquet"];
+    fails(folder, &inside, 2, "expected a file outside of the archive");
+    for entry in std::fs::read_dir(folder.join("games.a2/steps")).unwrap() {
+        std::fs::write(entry.unwrap().path(), b"PAR1").unwrap();
+    }
+    fails(folder, &["sql", "games.a2", "SELECT board FROM steps"], 1, "damaged or missing");
     let log = folder.join("games.a2/_log/00000000000000000002.json");
     std::fs::write(log, b"{}").unwrap();
     fails(folder, &["info", "games.a2"], 1, "damaged");

@@ -142,6 +142,22 @@ fn a_loaded_position_is_used_once_and_only_for_its_epoch() {
 }
 
 #[test]
+fn only_the_newest_iteration_moves_the_position() {
+    let (_games, table) = table();
+    let loader = table.loader(options(100)).unwrap();
+    let mut old = loader.batches().unwrap();
+    old.next().unwrap();
+    assert_eq!(loader.state().position, 100);
+    loader.set_epoch(1);
+    old.next().unwrap();
+    assert_eq!((loader.state().epoch, loader.state().position), (1, 0));
+    let mut new = loader.batches().unwrap();
+    new.next().unwrap();
+    old.next().unwrap();
+    assert_eq!((loader.state().epoch, loader.state().position), (1, 100));
+}
+
+#[test]
 fn a_state_of_other_data_is_refused_by_name() {
     let (games, table) = table();
     let loader = table.loader(options(100)).unwrap();

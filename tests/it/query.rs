@@ -121,11 +121,41 @@ fn only_one_statement_that_reads_the_two_tables_is_run() {
         ("SELECT 1; SELECT 2", "single"),
         ("SELECT * FROM '/etc/passwd'", "not found"),
         ("SELECT * FROM other", "not found"),
+        ("SELECT * FROM generate_series(1, 100000000000)", "generate_series"),
         ("SELECT nothing FROM steps", "nothing"),
         ("SELEC 1", "selec"),
         ("", ""),
     ] {
         refused(archive, sql, no_params(), message);
+    }
+}
+
+#[test]
+fn long_expressions_do_not_end_the_process() {
+    let games = Games::new();
+    let sum = |terms: usize| format!("SELECT {} AS x", vec!["1"; terms].join(" + "));
+    assert_eq!(rows(&games.archive, &sum(400)).len(), 1);
+    refused(&games.archive, &sum(3000), no_params(), "expressions nested 3001 deep, expected at most 500");
+    refused(&games.archive, &sum(100_000), no_params(), "bytes, expected at most 65536");
+    let list: Vec<String> = (0..2_000).map(|i| i.to_string()).collect();
+    let in_list = format!("SELECT * FROM runs WHERE run_id IN ({})", list.join(", "));
+    assert_eq!(games.archive.sql(&in_list, no_params()).unwrap().count().unwrap(), 24);
+}
+
+#[test]
+fn a_damaged_data_file_is_an_error() {
+    let games = Games::new();
+    for table in a2store::TableName::ALL {
+        let path = &games.archive.files(table)[0];
+        let good = std::fs::read(path).unwrap();
+        std::fs::write(path, &good[..good.len() / 2]).unwrap();
+        let sql = format!("SELECT * FROM {} WHERE run_id >= 0", table.name());
+        let query = games.archive.sql(&sql, no_params()).unwrap();
+        let outcome = query.stream().and_then(|stream| stream.collect::<a2store::Result<Vec<_>>>());
+        let error = outcome.unwrap_err();
+        assert!(matches!(error.kind(), ErrorKind::Io { .. }), "{error}");
+        assert!(error.to_string().contains("damaged or missing"), "{error}");
+        std::fs::write(path, &good).unwrap();
     }
 }
 

@@ -69,6 +69,10 @@ fn any_query_gives_a_definite_order() {
         "SELECT * FROM steps ORDER BY max_exp DESC",
         "SELECT * FROM steps WHERE run_id = 3 UNION ALL SELECT * FROM steps WHERE run_id = 1",
         "SELECT * FROM steps ORDER BY engine LIMIT 100 OFFSET 3",
+        "SELECT board FROM steps ORDER BY max_score LIMIT 500",
+        "SELECT * FROM (SELECT * FROM steps LIMIT 2000) WHERE move = 1",
+        "SELECT * FROM steps UNION ALL SELECT * FROM steps LIMIT 2000",
+        "SELECT * FROM steps WHERE board IN (SELECT board FROM steps LIMIT 100)",
     ] {
         let first = table(&games.archive, sql);
         assert!(!first.is_empty(), "{sql}");
@@ -83,9 +87,53 @@ fn any_query_gives_a_definite_order() {
 #[test]
 fn a_fingerprint_does_not_outlive_chance_or_time() {
     let games = Games::new();
-    for sql in ["SELECT * FROM steps ORDER BY random()", "SELECT * FROM steps WHERE now() > '2020-01-01'"] {
+    for sql in [
+        "SELECT * FROM steps ORDER BY random()",
+        "SELECT * FROM steps WHERE now() > '2020-01-01'",
+        "SELECT *, row_number() OVER () AS n FROM steps",
+        "SELECT board, first_value(run_id) AS run_id FROM steps GROUP BY board",
+    ] {
         assert_ne!(table(&games.archive, sql).fingerprint(), table(&games.archive, sql).fingerprint(), "{sql}");
+        let query = games.archive.sql(sql, no_params()).unwrap();
+        let run = || query.materialize(&MaterializeOptions::default(), &()).unwrap();
+        assert_ne!(run().fingerprint(), run().fingerprint(), "{sql}");
     }
+}
+
+#[test]
+fn a_limit_cuts_what_is_sorted_wherever_it_stands() {
+    let games = Games::new();
+    let inner = table(&games.archive, "SELECT * FROM (SELECT * FROM steps LIMIT 2000) WHERE move = 1");
+    let all = table(&games.archive, "SELECT * FROM steps");
+    let expected = (0..2000).filter_map(|row| all.step(row)).filter(|step| step.chosen == 1);
+    let found = (0..inner.num_rows()).filter_map(|row| inner.step(row));
+    assert!(found.map(|s| (s.run_id, s.step_index)).eq(expected.map(|s| (s.run_id, s.step_index))));
+    let twice = table(&games.archive, "SELECT * FROM steps UNION ALL SELECT * FROM steps LIMIT 6");
+    let indices: Vec<u16> = (0..6).filter_map(|row| twice.step(row)).map(|step| step.step_index).collect();
+    assert_eq!(indices, [0, 0, 1, 1, 2, 2]);
+}
+
+#[test]
+fn copies_of_an_archive_that_went_different_ways_have_other_fingerprints() {
+    let games = Games::new();
+    let fingerprints = [11, 12].map(|seed| {
+        let copy = games.folder.path().join(format!("copy-{seed}.a2"));
+        for folder in ["_log", "runs", "steps"] {
+            std::fs::create_dir_all(copy.join(folder)).unwrap();
+            for entry in std::fs::read_dir(games.archive.path().join(folder)).unwrap() {
+                let entry = entry.unwrap();
+                std::fs::copy(entry.path(), copy.join(folder).join(entry.file_name())).unwrap();
+            }
+        }
+        let more = games.folder.path().join(format!("more-{seed}"));
+        let options = a2store::SimulateOptions { runs: 1, seed, depth: 0, ..Default::default() };
+        a2store::simulate(&more, &options, &()).unwrap();
+        let mut archive = Archive::open(&copy).unwrap();
+        archive.ingest([&more], &Default::default(), &()).unwrap();
+        assert_eq!(archive.id(), games.archive.id());
+        table(&archive, "SELECT * FROM steps").fingerprint().to_owned()
+    });
+    assert_ne!(fingerprints[0], fingerprints[1]);
 }
 
 #[test]

@@ -38,8 +38,8 @@ else:
     print("done")
 {after}
 """
-PAIRS = "steps AS a CROSS JOIN steps AS b CROSS JOIN steps AS c"
-NEVER = f"SELECT a.board FROM {PAIRS} WHERE a.board + b.step_index + c.run_id = 3"
+ROWS = "steps AS a CROSS JOIN steps AS b CROSS JOIN steps AS c"
+NEVER = f"SELECT a.board FROM {ROWS} WHERE a.board + b.step_index + c.run_id = 3"
 
 
 def python(code: str, *args: object) -> str:
@@ -55,13 +55,14 @@ def python(code: str, *args: object) -> str:
     [
         ("", "a2store.simulate(out, runs=100_000, depth=3, progress=False)", ""),
         (
-            f"query = archive.sql('SELECT a.* FROM {PAIRS}')",
+            f"query = archive.sql('SELECT a.* FROM {ROWS}')",
             "query.materialize(memory_limit=10**15, progress=False)",
             "",
         ),
         (f"query = archive.sql('{NEVER}')", "query.materialize(progress=False)", ""),
         (f"query = archive.sql('{NEVER}')", "query.count()", ""),
         (f"query = archive.sql('{NEVER}')", "query.explain(analyze=True)", ""),
+        (f"import pyarrow\nquery = archive.sql('{NEVER}')", "pyarrow.table(query)", ""),
         (
             "other = a2store.Archive.create(out)",
             "other.ingest(files * 20_000, progress=False)",
@@ -69,7 +70,7 @@ def python(code: str, *args: object) -> str:
             "assert other.ingest(files, progress=False).accepted == len(files)",
         ),
     ],
-    ids=["simulate", "materialize", "materialize-nothing", "count", "explain", "ingest"],
+    ids=["simulate", "materialize", "materialize-nothing", "count", "explain", "stream", "ingest"],
 )
 def test_ctrl_c(
     archive: a2store.Archive, run_files: list[Path], tmp_path: Path, setup: str, work: str, after: str
@@ -102,6 +103,9 @@ archive = a2store.Archive.open(sys.argv[1])
 query = archive.sql("SELECT * FROM steps WHERE max_score > $1", [0])
 table = query.materialize(progress=False)
 loader = table.loader(1000, seed=1)
+begun = iter(table.loader(1000, seed=2))
+left = iter(table.loader(1000, seed=2))
+next(begun), next(left)
 def digest():
     served = [batch.board.sum() for batch in loader]
     again = archive.sql("SELECT * FROM steps").materialize(progress=False)
@@ -113,10 +117,15 @@ if child == 0:
     status = 1
     try:
         status = int(digest() != expected)
+        # The thread that made the batches is not here.
+        rest = sum(len(batch) for batch in begun)
+        status |= int(rest != len(table) - 1000)
+        del left
     finally:
         os._exit(status)
 assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 assert digest() == expected
+assert sum(len(batch) for batch in begun) == len(table) - 1000
 print("same")
 """
 
