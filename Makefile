@@ -41,7 +41,8 @@ $(VENV)/test-tools: requirements/test.txt $(VENV)/tools
 .PHONY: extension
 extension: $(VENV)/tools
 	@echo 'building a2store: about a quarter of an hour the first time, seconds after that'
-	$(BIN)/maturin develop --quiet --locked --profile release
+	@$(BIN)/maturin develop --quiet --locked --profile release 2>&1 \
+		| { grep -vE '^(Ignoring|Looking|Requirement)|(Building a mixed|Found|Using build|Built|Setting) ' || true; }
 
 demo: extension
 	$(BIN)/python examples/demo.py
