@@ -60,6 +60,11 @@
 //! | `cli` | the command `a2store` (feature `cli`, on by default) |
 //! | `python` | `import a2store` (feature `python`) |
 
+// The README's Rust block compiles.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
 mod error;
 mod progress;
 
