@@ -107,7 +107,7 @@ impl Board {
             use std::arch::x86_64::{
                 _mm_and_si128, _mm_cvtsi64_si128, _mm_set1_epi8, _mm_srli_epi64, _mm_unpacklo_epi8,
             };
-            // Left to itself, the compiler makes three times as much of this.
+            // Of shifts and masks the compiler makes much slower code.
             #[allow(unsafe_code)]
             // SAFETY: SSE2 is part of x86-64.
             return bytemuck::cast(unsafe {
