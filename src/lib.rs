@@ -97,13 +97,13 @@ pub use archive::{
 pub use board::{Board, Move, Symmetry};
 pub use error::{Error, ErrorKind, Location, Result};
 pub use format::{RunFormat, decode_run, encode_run, read_run};
-pub use loader::{Batches, Loader, LoaderOptions, LoaderState, Permutation};
+pub use loader::{Batches, Loader, LoaderOptions, LoaderState, Permutation, Sampling};
 pub use progress::{Cancellable, Progress, ProgressBar, Unit};
 pub use query::{ParamValues, Query, QueryStream, ScalarValue, no_params};
 pub use run::{Branches, Run, RunBuilder, RunMeta, Violation};
 pub use selfplay::{Player, SimulateOptions, SimulateReport, simulate};
 pub use step::Step;
 pub use table::{
-    Batch, BatchColumn, ChosenEv, ColumnReader, ElementType, ExtraField, MaterializeOptions, RowLayout, StepTable,
-    TokenType,
+    Batch, BatchColumn, ChosenEv, ColumnReader, ElementType, ExtraField, Fingerprint, LoadOptions, MaterializeOptions,
+    RowFilter, RowLayout, StepTable, TableHandle, TokenType,
 };

@@ -30,6 +30,7 @@ pub use log::{CommitInfo, Operation};
 pub use schema::{Phase, Phases};
 
 pub(crate) use log::{DataFile, Snapshot};
+pub(crate) use publish::Staged;
 pub(crate) use schema::table_schema;
 
 use crate::error::{Error, ErrorKind, Result};

@@ -1,4 +1,4 @@
-//! Making a file appear under its name: whole and durable, or not at all, and never in place of another.
+//! Making a file appear under its name: whole and durable, or not at all, in place of no other or, when asked, of an older one.
 //!
 //! A file is written under a staging name that begins with a dot and ends in `.tmp`, which no glob for `*.parquet` or
 //! `*.json` picks up. It is synced, then renamed without replacing, then its folder is synced.
@@ -10,7 +10,7 @@ use std::path::Path;
 use tempfile::NamedTempFile;
 
 /// A file that is being written and that nobody sees yet. Dropped unpublished, it vanishes.
-pub(super) struct Staged {
+pub(crate) struct Staged {
     file: NamedTempFile,
 }
 
@@ -25,7 +25,7 @@ pub(super) enum Published {
 
 impl Staged {
     /// Begins a file that is to stand in `folder`.
-    pub(super) fn new(folder: &Path) -> Result<Staged> {
+    pub(crate) fn new(folder: &Path) -> Result<Staged> {
         let mut builder = tempfile::Builder::new();
         let builder = builder.prefix(".staged-").suffix(".tmp");
         // Data files are for every reader, not, as temporary files are by default, for their owner alone.
@@ -52,6 +52,20 @@ impl Staged {
     }
 }
 
+impl Staged {
+    /// Makes the file durable and gives it its name, in place of any other file of that name.
+    pub(crate) fn replace(self, name: &Path) -> Result<()> {
+        self.file.as_file().sync_all().map_err(|source| Error::io(self.file.path(), source))?;
+        self.file.persist(name).map_err(|error| Error::io(name, error.error))?;
+        sync_parent(name)
+    }
+
+    /// The file, for writing at any place.
+    pub(crate) fn file(&self) -> &File {
+        self.file.as_file()
+    }
+}
+
 impl Write for Staged {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.file.write(bytes)
@@ -67,6 +81,7 @@ pub(super) fn sync_parent(path: &Path) -> Result<()> {
     if let Some(folder) = path.parent()
         && cfg!(unix)
     {
+        let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
         File::open(folder).and_then(|folder| folder.sync_all()).map_err(|source| Error::io(folder, source))?;
     }
     Ok(())

@@ -9,18 +9,35 @@
 //!
 //! Entry point is [`StepTable::loader`]. All ranks read one stream: a step takes the next `world_size × batch_size`
 //! positions, and each rank its share of them. So the position alone says where a run stands, and it can go on with
-//! another batch size or another number of ranks. Invariant: an epoch serves every row exactly once over all ranks
-//! (without `drop_last`), and every rank takes the same number of steps.
+//! another batch size or another number of ranks. Invariant: every rank takes the same number of steps, and, unless rows
+//! are drawn with repetition or the tail is dropped, an epoch serves every row exactly once over all ranks.
+//!
+//! | file | owns |
+//! | --- | --- |
+//! | `order.rs` | which row stands at a position |
+//! | `permutation.rs` | every row once, in shuffled order, computed |
+//! | `windowed.rs` | the same within windows, for tables on disk |
+//! | `alias.rs` | draws by weight |
+//! | `strata.rs` | strata with quotas |
+//! | `state.rs` | where a loader stands, and whether a state is its own |
+//! | `producer.rs` | making batches ahead |
 
+mod alias;
+mod order;
 mod permutation;
 mod producer;
+mod state;
+mod strata;
+mod windowed;
 
 pub use permutation::Permutation;
 pub use producer::Batches;
+pub use state::LoaderState;
 
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 use crate::table::{BatchSchema, StepTable, TokenType};
-use serde::{Deserialize, Serialize};
+use order::Plan;
+use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// How to serve a table.
@@ -28,9 +45,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 pub struct LoaderOptions {
     /// Rows per batch and rank, at least 1.
     pub batch_size: usize,
-    /// Whether each epoch has an order of its own, or all have the table's.
-    pub shuffle: bool,
-    /// What the orders follow from.
+    /// Which rows an epoch has, and in what order.
+    pub sampling: Sampling,
+    /// The number of rows of an epoch, over all ranks, where rows may come more than once; `None` = as many as the table
+    /// has.
+    pub num_samples: Option<u64>,
+    /// What the orders and the symmetries follow from.
     pub seed: u64,
     /// The epoch to begin with.
     pub epoch: u64,
@@ -43,6 +63,9 @@ pub struct LoaderOptions {
     pub world_size: usize,
     /// The type of tokens.
     pub tokens: TokenType,
+    /// Whether to turn each row by one of the board's eight symmetries, another one in each epoch: board, tokens, move,
+    /// values and mask alike, and no extra column. Which one follows from seed, epoch and the row's index.
+    pub symmetries: bool,
     /// The columns to gather; `None` = all.
     pub columns: Option<Vec<String>>,
     /// Batches that are made ahead, on a thread of their own; 0 = each is made when it is asked for.
@@ -53,17 +76,56 @@ impl Default for LoaderOptions {
     fn default() -> Self {
         Self {
             batch_size: 4096,
-            shuffle: true,
+            sampling: Sampling::Shuffled,
+            num_samples: None,
             seed: 0,
             epoch: 0,
             drop_last: false,
             rank: 0,
             world_size: 1,
             tokens: TokenType::UInt8,
+            symmetries: false,
             columns: None,
             prefetch: 2,
         }
     }
+}
+
+/// Which rows an epoch has, and in what order. The order of an epoch is a function of seed, epoch and position: nothing
+/// is stored that grows with the table, unless it says so.
+///
+/// Its `Display` is what a [`LoaderState`] compares.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub enum Sampling {
+    /// Every row once, in the table's order, the same in each epoch.
+    Sequential,
+    /// Every row once, in an order of the epoch's own: a [`Permutation`].
+    #[default]
+    Shuffled,
+    /// Every row once, shuffled among about `window` rows at a time: for tables that are mapped from a file and larger
+    /// than memory. A window is 256 blocks of rows (whose number is a power of two) from random places of the table, so an
+    /// epoch reads each block once and in one piece. The larger the window, the closer to [`Shuffled`](Self::Shuffled).
+    Windowed {
+        /// Rows that are shuffled together, at least 1. They should fit memory twice.
+        window: u64,
+    },
+    /// Rows drawn independently, each as likely as any other: sampling with replacement.
+    Uniform,
+    /// Rows drawn independently, in proportion to their weights. Takes eight bytes a row, and two passes over the table
+    /// when the loader is made.
+    Weighted {
+        /// An extra column of finite numbers of at least 0.
+        column: String,
+    },
+    /// A fixed share of each stratum in every stretch of the stream; within a stratum rows come in shuffled order, each
+    /// once before any comes again. Takes four bytes a row, and a pass over the table when the loader is made.
+    Stratified {
+        /// An extra column whose values are the strata: at most 4,096 different ones.
+        column: String,
+        /// The share of each stratum in proportion to the others', by its name: the string, the number, `true` or
+        /// `false`, or `null`. Strata that are not named are left out. `None` = equal shares.
+        quotas: Option<Vec<(String, f64)>>,
+    },
 }
 
 /// Serves batches of a table; see [`StepTable::loader`].
@@ -71,6 +133,7 @@ impl Default for LoaderOptions {
 pub struct Loader {
     table: StepTable,
     options: LoaderOptions,
+    plan: Plan,
     schema: Arc<BatchSchema>,
     shard: Shard,
     cursor: Arc<Mutex<Cursor>>,
@@ -95,33 +158,12 @@ impl Cursor {
     }
 }
 
-/// Where a [`Loader`] stands, and in which order of which rows. Small, and a JSON object when serialized.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct LoaderState {
-    /// The version of this structure, 1.
-    pub version: u32,
-    /// The table's [`fingerprint`](StepTable::fingerprint).
-    pub fingerprint: String,
-    /// The table's number of rows.
-    pub num_rows: u64,
-    /// The loader's `shuffle`.
-    pub shuffle: bool,
-    /// The loader's `seed`.
-    pub seed: u64,
-    /// The epoch.
-    pub epoch: u64,
-    /// Rows of the epoch that all ranks together have been given.
-    pub position: u64,
-}
-
-const STATE_VERSION: u32 = 1;
-
 impl StepTable {
     /// A loader of this table's rows.
     ///
     /// # Errors
-    /// [`ErrorKind::Argument`](crate::ErrorKind::Argument) for options outside their range.
+    /// [`ErrorKind::Argument`](crate::ErrorKind::Argument) for options outside their range, and
+    /// [`ErrorKind::Column`](crate::ErrorKind::Column) for weights and strata that are none.
     ///
     /// # Examples
     /// ```
@@ -161,15 +203,30 @@ impl StepTable {
             return Err(Error::argument("prefetch", format!("0..={MAX_PREFETCH}"), prefetch));
         }
         let schema = BatchSchema::new(self.layout(), options.tokens, options.columns.as_deref())?.into();
+        let plan = Plan::new(self, &options)?;
+        let num_samples = match options.num_samples {
+            // Of nothing, nothing can be drawn.
+            Some(num_samples) if plan.repeats() && !self.is_empty() => num_samples,
+            Some(num_samples) if !plan.repeats() => {
+                let expected = format!("none for an order in which every row comes once ({})", options.sampling);
+                return Err(Error::argument("num_samples", expected, num_samples));
+            }
+            _ => self.num_rows(),
+        };
+        // Positions of a step's end must not overflow.
+        const MAX_SAMPLES: u64 = 1 << 62;
+        if num_samples > MAX_SAMPLES {
+            return Err(Error::argument("num_samples", format!("at most {MAX_SAMPLES}"), num_samples));
+        }
         let shard = Shard {
-            num_rows: self.num_rows(),
+            num_rows: num_samples,
             batch_size: batch_size as u64,
             rank: rank as u64,
             world_size: world_size as u64,
             drop_last: options.drop_last,
         };
         let cursor = Arc::new(Mutex::new(Cursor { epoch, resume: 0, position: 0, generation: 0 }));
-        Ok(Loader { table: self.clone(), options, schema, shard, cursor })
+        Ok(Loader { table: self.clone(), options, plan, schema, shard, cursor })
     }
 }
 
@@ -218,57 +275,34 @@ impl Loader {
         Batches::new(self, *cursor)
     }
 
-    /// Where the loader stands: after the batches that were handed out, whatever was made ahead.
-    #[must_use]
-    pub fn state(&self) -> LoaderState {
-        let cursor = *self.cursor();
-        LoaderState {
-            version: STATE_VERSION,
-            fingerprint: self.table.fingerprint().to_owned(),
-            num_rows: self.table.num_rows(),
-            shuffle: self.options.shuffle,
-            seed: self.options.seed,
-            epoch: cursor.epoch,
-            position: cursor.position,
-        }
-    }
-
-    /// Goes on where a state stood: the next [`batches`](Loader::batches) begins there. Batch size, rank, number of
-    /// ranks, columns and tokens may differ from the loader's that made the state.
-    ///
-    /// # Errors
-    /// [`ErrorKind::StateMismatch`] for a state of other rows or another order; the loader stays as it was.
-    pub fn load_state(&self, state: &LoaderState) -> Result<()> {
-        let own = self.state();
-        fn same<T: PartialEq + ToString>(field: &'static str, expected: &T, found: &T) -> Result<()> {
-            if expected == found {
-                return Ok(());
-            }
-            let (expected, found) = (expected.to_string(), found.to_string());
-            Err(ErrorKind::StateMismatch { field, expected, found }.into())
-        }
-        same("version", &own.version, &state.version)?;
-        same("fingerprint", &own.fingerprint, &state.fingerprint)?;
-        same("num_rows", &own.num_rows, &state.num_rows)?;
-        same("shuffle", &own.shuffle, &state.shuffle)?;
-        same("seed", &own.seed, &state.seed)?;
-        if state.position > own.num_rows {
-            let expected = format!("0..={}", own.num_rows);
-            let found = state.position.to_string();
-            return Err(ErrorKind::StateMismatch { field: "position", expected, found }.into());
-        }
-        self.cursor().jump(state.epoch, state.position);
-        Ok(())
-    }
-
     fn cursor(&self) -> std::sync::MutexGuard<'_, Cursor> {
         self.cursor.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Display for Sampling {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Sampling::Sequential => write!(f, "sequential"),
+            Sampling::Shuffled => write!(f, "shuffled"),
+            Sampling::Windowed { window } => write!(f, "windowed {window}"),
+            Sampling::Uniform => write!(f, "uniform"),
+            Sampling::Weighted { column } => write!(f, "weighted by {column}"),
+            Sampling::Stratified { column, quotas: None } => write!(f, "stratified by {column}"),
+            Sampling::Stratified { column, quotas: Some(quotas) } => {
+                let mut quotas: Vec<_> = quotas.iter().collect();
+                quotas.sort_by(|(a, _), (b, _)| a.cmp(b));
+                write!(f, "stratified by {column}:")?;
+                quotas.into_iter().try_for_each(|(stratum, quota)| write!(f, " {stratum}={quota}"))
+            }
+        }
     }
 }
 
 /// One rank's share of a stream of rows.
 #[derive(Clone, Copy, Debug)]
 struct Shard {
+    /// Rows of an epoch, over all ranks.
     num_rows: u64,
     batch_size: u64,
     rank: u64,
@@ -291,11 +325,11 @@ impl Shard {
         }
     }
 
-    /// This rank's share of the step that begins at a position, and where the next begins.
-    fn share(&self, position: u64) -> (std::ops::Range<u64>, u64) {
+    /// This rank's share of the step that begins at a position.
+    fn share(&self, position: u64) -> std::ops::Range<u64> {
         let step = self.rows_per_step().min(self.num_rows.saturating_sub(position));
         // Of a full step every rank gets `batch_size`; the last one's rows are divided as evenly as they go.
         let bound = |rank: u64| position + (u128::from(step) * u128::from(rank) / u128::from(self.world_size)) as u64;
-        (bound(self.rank)..bound(self.rank + 1), position + step)
+        bound(self.rank)..bound(self.rank + 1)
     }
 }

@@ -1,85 +1,97 @@
-//! Making batches, ahead of whoever takes them, in memory that is used again.
+//! Making batches ahead of whoever takes them, in memory that is used again.
+//!
+//! A thread makes the next batches and stays `prefetch` of them ahead. Whoever asks for one that is not ready makes the
+//! next that nobody has begun, instead of waiting: so a consumer that computes never waits, and one that does nothing else
+//! has two threads at work. Which thread makes a batch changes nothing about it.
 
-use super::{Cursor, Loader, LoaderOptions, Permutation, Shard};
+use super::order::Order;
+use super::{Cursor, Loader, LoaderOptions, Shard};
 use crate::error::Result;
-use crate::table::{Batch, BatchSchema, Pool, StepTable};
+use crate::table::{Arena, Batch, BatchSchema, Pool, StepTable, SymmetryKey};
+use std::collections::VecDeque;
 use std::fmt;
-use std::ops::Range;
-use std::sync::mpsc::{Receiver, sync_channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
 /// The batches of one epoch on one rank; see [`Loader::batches`]. Dropping it ends its thread.
 pub struct Batches {
-    source: Source,
-    remaining: u64,
+    maker: Maker,
+    ring: Arc<Ring>,
+    thread: Option<JoinHandle<()>>,
+    /// Batches that were handed out, and in all.
+    taken: u64,
+    num_steps: u64,
     cursor: Arc<Mutex<Cursor>>,
     generation: u64,
-    /// The process that began it. Threads do not survive a fork: in a child, `spare` goes on where they stood.
+    /// The process that began it: threads do not survive a fork.
     process: u32,
-    spare: Option<Box<Producer>>,
 }
 
-enum Source {
-    /// Made when asked for.
-    Inline(Box<Producer>),
-    /// Made ahead by a thread.
-    Ahead { receiver: Option<Receiver<Made>>, thread: Option<JoinHandle<()>> },
-}
-
-/// A batch and the position behind its step.
-type Made = (Batch, u64);
-
+/// Fills batches. Each thread has its own.
 #[derive(Clone)]
-struct Producer {
+struct Maker {
     shard: Shard,
+    /// The position at which the first batch begins.
+    start: u64,
     table: StepTable,
     schema: Arc<BatchSchema>,
-    permutation: Option<Permutation>,
-    position: u64,
-    remaining: u64,
-    indices: Vec<u64>,
+    order: Order,
+    symmetries: Option<SymmetryKey>,
+    positions: Vec<u64>,
+    rows: Vec<u64>,
+}
+
+/// Batches between those who make them and the one who takes them.
+struct Ring {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+struct State {
+    /// The next batch that nobody has begun, and the next to hand out.
+    next: u64,
+    taken: u64,
+    num_steps: u64,
+    /// Batches that may be begun ahead.
+    depth: u64,
+    /// Those that were begun and not handed out, in order; `None` while one is being made.
+    made: VecDeque<Option<Batch>>,
+    pool: Pool,
     /// Rows that a batch has room for.
     capacity: usize,
-    pool: Pool,
+    /// Whether someone sleeps until something changes.
+    is_awaited: bool,
+    is_stopped: bool,
+    has_failed: bool,
 }
 
 impl Batches {
     pub(super) fn new(loader: &Loader, cursor: Cursor) -> Result<Batches> {
         let (epoch, start) = (cursor.epoch, cursor.position);
-        let remaining = loader.shard.num_steps(start);
-        let LoaderOptions { shuffle, seed, prefetch, batch_size, .. } = loader.options;
-        let num_rows = loader.table.num_rows();
-        let producer = Producer {
+        let LoaderOptions { seed, prefetch, batch_size, symmetries, .. } = loader.options;
+        let num_steps = loader.shard.num_steps(start);
+        let maker = Maker {
             shard: loader.shard,
+            start,
             table: loader.table.clone(),
             schema: Arc::clone(&loader.schema),
-            permutation: shuffle.then(|| Permutation::new(num_rows, seed, epoch)).transpose()?,
-            position: start,
-            remaining,
-            indices: Vec::with_capacity(batch_size),
-            // One batch in the producer's hands, one in the consumer's, and what lies between.
-            pool: Pool::new(prefetch + 2),
-            capacity: batch_size.min(usize::try_from(num_rows).unwrap_or(usize::MAX)),
+            order: loader.plan.order(loader.table.num_rows(), seed, epoch)?,
+            symmetries: symmetries.then(|| SymmetryKey::new(seed, epoch)),
+            positions: Vec::new(),
+            rows: Vec::new(),
         };
-        let mut spare = None;
-        let source = match prefetch {
-            0 => Source::Inline(Box::new(producer)),
+        let capacity = batch_size.min(usize::try_from(loader.shard.num_rows).unwrap_or(usize::MAX));
+        let ring = Ring::new(num_steps, prefetch as u64, capacity);
+        let thread = match prefetch {
+            0 => None,
             _ => {
-                spare = Some(Box::new(producer.clone()));
-                let (sender, receiver) = sync_channel(prefetch);
-                let thread = std::thread::Builder::new().name("a2store-loader".into()).spawn(move || {
-                    for made in producer {
-                        if sender.send(made).is_err() {
-                            return;
-                        }
-                    }
-                })?;
-                Source::Ahead { receiver: Some(receiver), thread: Some(thread) }
+                let (mut maker, ring) = (maker.clone(), Arc::clone(&ring));
+                let work = move || ring.make_all(&mut maker);
+                Some(std::thread::Builder::new().name("a2store-loader".into()).spawn(work)?)
             }
         };
         let (cursor, generation) = (Arc::clone(&loader.cursor), cursor.generation);
-        Ok(Batches { source, remaining, cursor, generation, process: std::process::id(), spare })
+        Ok(Batches { maker, ring, thread, taken: 0, num_steps, cursor, generation, process: std::process::id() })
     }
 }
 
@@ -89,100 +101,179 @@ impl Iterator for Batches {
     /// # Panics
     /// When the thread that makes the batches panicked: an epoch never ends early in silence.
     fn next(&mut self) -> Option<Batch> {
-        if self.remaining == 0 {
+        if self.taken == self.num_steps {
             return None;
         }
         self.go_on_after_fork();
-        let made = match &mut self.source {
-            Source::Inline(producer) => producer.next(),
-            Source::Ahead { receiver, .. } => receiver.as_ref().and_then(|receiver| receiver.recv().ok()),
-        };
-        let Some((batch, position)) = made else {
-            panic!("{} batches of the epoch could not be made", self.remaining);
-        };
-        self.remaining -= 1;
-        if let Some(spare) = &mut self.spare {
-            (spare.position, spare.remaining) = (position, self.remaining);
-        }
+        let batch = self.ring.take(&mut self.maker);
+        self.taken += 1;
         let mut cursor = self.cursor.lock().unwrap_or_else(PoisonError::into_inner);
         if cursor.generation == self.generation {
-            cursor.position = position;
+            cursor.position = self.maker.position(self.taken);
         }
         Some(batch)
     }
 
     fn size_hint(&self) -> (usize, Option<usize>) {
-        (self.remaining as usize, usize::try_from(self.remaining).ok())
+        let remaining = self.num_steps - self.taken;
+        (remaining as usize, usize::try_from(remaining).ok())
     }
 }
 
 impl Batches {
     /// In a forked child, leaves the parent's thread alone and makes the batches here.
     fn go_on_after_fork(&mut self) {
-        if self.process != std::process::id()
-            && let Some(spare) = self.spare.take()
-        {
-            let parents = std::mem::replace(&mut self.source, Source::Inline(spare));
-            // Its channel may be locked by the thread that is not here, and the thread cannot be waited for.
-            std::mem::forget(parents);
+        if self.process == std::process::id() {
+            return;
         }
+        let ring = {
+            // The parent's may be locked by the thread that is not here, and the thread cannot be waited for.
+            let Maker { shard, start, .. } = self.maker;
+            self.maker.start = (start + self.taken * shard.rows_per_step()).min(shard.num_rows);
+            self.num_steps -= self.taken;
+            self.taken = 0;
+            Ring::new(self.num_steps, 0, shard.batch_size.min(shard.num_rows) as usize)
+        };
+        std::mem::forget(std::mem::replace(&mut self.ring, ring));
+        std::mem::forget(self.thread.take());
+        self.process = std::process::id();
     }
 }
 
 impl Drop for Batches {
     fn drop(&mut self) {
         self.go_on_after_fork();
-        if let Source::Ahead { receiver, thread } = &mut self.source {
-            // Without a receiver the thread's next send fails, and it ends.
-            drop(receiver.take());
-            if let Some(thread) = thread.take() {
-                let _ = thread.join();
-            }
+        if let Some(thread) = self.thread.take() {
+            self.ring.lock().is_stopped = true;
+            self.ring.changed.notify_all();
+            let _ = thread.join();
         }
     }
 }
 
-impl Iterator for Producer {
-    type Item = Made;
+impl Ring {
+    fn new(num_steps: u64, depth: u64, capacity: usize) -> Arc<Ring> {
+        let state = State {
+            next: 0,
+            taken: 0,
+            num_steps,
+            depth,
+            made: VecDeque::with_capacity(depth as usize + 2),
+            // Those made ahead, one in each thread's hands, one in the consumer's, and the one that he takes next.
+            pool: Pool::new(depth as usize + 3),
+            capacity,
+            is_awaited: false,
+            is_stopped: false,
+            has_failed: false,
+        };
+        Arc::new(Ring { state: Mutex::new(state), changed: Condvar::new() })
+    }
 
-    fn next(&mut self) -> Option<Made> {
-        if self.remaining == 0 {
-            return None;
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn wait<'a>(&self, mut state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+        state.is_awaited = true;
+        self.changed.wait(state).unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Wakes whoever sleeps. Without one there is no call into the system.
+    fn wake(&self, state: &mut State) {
+        if std::mem::take(&mut state.is_awaited) {
+            self.changed.notify_all();
         }
-        let (share, next) = self.shard.share(self.position);
-        self.fill_indices(share);
-        let batch = self.fill()?;
-        self.position = next;
-        self.remaining -= 1;
-        Some((batch, next))
+    }
+
+    /// Makes batches until all are made or nobody wants them any more.
+    fn make_all(&self, maker: &mut Maker) {
+        /// Tells the consumer when this thread panics.
+        struct Failure<'a>(&'a Ring);
+        impl Drop for Failure<'_> {
+            fn drop(&mut self) {
+                let mut state = self.0.lock();
+                if std::thread::panicking() {
+                    state.has_failed = true;
+                }
+                self.0.wake(&mut state);
+            }
+        }
+        let _failure = Failure(self);
+        let mut state = self.lock();
+        loop {
+            if state.is_stopped || state.next == state.num_steps {
+                return;
+            }
+            if state.next >= state.taken + state.depth {
+                state = self.wait(state);
+                continue;
+            }
+            state = self.make_one(state, maker);
+            self.wake(&mut state);
+        }
+    }
+
+    /// Begins the next batch and makes it, unlocked meanwhile.
+    fn make_one<'a>(&'a self, mut state: MutexGuard<'a, State>, maker: &mut Maker) -> MutexGuard<'a, State> {
+        let step = state.next;
+        state.next += 1;
+        state.made.push_back(None);
+        let capacity = state.capacity;
+        let mut arena = state.pool.take(&maker.schema, capacity);
+        drop(state);
+        let num_rows = Arc::get_mut(&mut arena).map_or(0, |arena| maker.fill(step, arena));
+        let mut state = self.lock();
+        state.pool.keep(&arena);
+        let batch = Batch::new(arena, Arc::clone(&maker.schema), num_rows);
+        let place = (step - state.taken) as usize;
+        if let Some(slot) = state.made.get_mut(place) {
+            *slot = Some(batch);
+        }
+        state
+    }
+
+    /// The next batch; while it is not ready, this thread makes others.
+    fn take(&self, maker: &mut Maker) -> Batch {
+        let mut state = self.lock();
+        loop {
+            if let Some(batch) = state.made.front_mut().and_then(Option::take) {
+                state.made.pop_front();
+                state.taken += 1;
+                self.wake(&mut state);
+                return batch;
+            }
+            assert!(!state.has_failed, "the batches of the epoch could not be made");
+            state = if state.next < state.num_steps && state.next <= state.taken + state.depth {
+                self.make_one(state, maker)
+            } else {
+                self.wait(state)
+            };
+        }
     }
 }
 
-impl Producer {
-    fn fill_indices(&mut self, share: Range<u64>) {
-        self.indices.clear();
-        match &self.permutation {
-            None => self.indices.extend(share),
-            Some(permutation) => {
-                self.indices.resize((share.end - share.start) as usize, 0);
-                permutation.fill(share.start, &mut self.indices);
-            }
-        }
+impl Maker {
+    /// Where a batch's step begins.
+    fn position(&self, step: u64) -> u64 {
+        (self.start + step * self.shard.rows_per_step()).min(self.shard.num_rows)
     }
 
-    /// The rows at the indices. Indices are below the number of rows and the memory is large enough, so there always
-    /// is one.
-    fn fill(&mut self) -> Option<Batch> {
-        let mut arena = self.pool.take(&self.schema, self.capacity);
-        self.table.gather(&self.indices, &self.schema, &mut arena).ok()?;
-        let arena = Arc::new(arena);
-        self.pool.keep(&arena);
-        Some(Batch::new(arena, Arc::clone(&self.schema), self.indices.len()))
+    /// Makes a batch and returns its number of rows.
+    ///
+    /// # Panics
+    /// When the order has no row at a position: none that was made does.
+    #[allow(clippy::expect_used)]
+    fn fill(&mut self, step: u64, arena: &mut Arena) -> usize {
+        let share = self.shard.share(self.position(step));
+        self.positions.resize((share.end - share.start) as usize, 0);
+        self.order.fill(&self.table, share.start, &mut self.positions).expect("keys exist for every position");
+        self.table.gather(&self.positions, &mut self.rows, &self.schema, arena, self.symmetries);
+        self.positions.len()
     }
 }
 
 impl fmt::Debug for Batches {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Batches").field("remaining", &self.remaining).finish_non_exhaustive()
+        f.debug_struct("Batches").field("remaining", &(self.num_steps - self.taken)).finish_non_exhaustive()
     }
 }

@@ -1,6 +1,6 @@
 use super::batch::PyBatch;
-use crate::loader::{Batches, Loader, LoaderState};
-use pyo3::exceptions::{PyRuntimeError, PyValueError};
+use crate::loader::{Batches, Loader, LoaderState, Sampling};
+use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use std::sync::Mutex;
@@ -43,15 +43,33 @@ impl PyLoader {
     }
 
     fn state_dict<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let state = self.loader.state();
+        let LoaderState {
+            version,
+            archive_version,
+            archive,
+            query,
+            view,
+            num_rows,
+            num_samples,
+            order,
+            seed,
+            symmetries,
+            epoch,
+            position,
+        } = self.loader.state();
         let dict = PyDict::new(py);
-        dict.set_item("version", state.version)?;
-        dict.set_item("fingerprint", state.fingerprint)?;
-        dict.set_item("num_rows", state.num_rows)?;
-        dict.set_item("shuffle", state.shuffle)?;
-        dict.set_item("seed", state.seed)?;
-        dict.set_item("epoch", state.epoch)?;
-        dict.set_item("position", state.position)?;
+        dict.set_item("version", version)?;
+        dict.set_item("archive_version", archive_version)?;
+        dict.set_item("archive", archive)?;
+        dict.set_item("query", query)?;
+        dict.set_item("view", view)?;
+        dict.set_item("num_rows", num_rows)?;
+        dict.set_item("num_samples", num_samples)?;
+        dict.set_item("order", order)?;
+        dict.set_item("seed", seed)?;
+        dict.set_item("symmetries", symmetries)?;
+        dict.set_item("epoch", epoch)?;
+        dict.set_item("position", position)?;
         Ok(dict)
     }
 
@@ -67,10 +85,15 @@ impl PyLoader {
         }
         let state = LoaderState {
             version: field(state, "version")?,
-            fingerprint: field(state, "fingerprint")?,
+            archive_version: field(state, "archive_version")?,
+            archive: field(state, "archive")?,
+            query: field(state, "query")?,
+            view: field(state, "view")?,
             num_rows: field(state, "num_rows")?,
-            shuffle: field(state, "shuffle")?,
+            num_samples: field(state, "num_samples")?,
+            order: field(state, "order")?,
             seed: field(state, "seed")?,
+            symmetries: field(state, "symmetries")?,
             epoch: field(state, "epoch")?,
             position: field(state, "position")?,
         };
@@ -80,16 +103,68 @@ impl PyLoader {
     fn __repr__(&self) -> String {
         let options = self.loader.options();
         format!(
-            "Loader({} rows, batch_size={}, shuffle={}, seed={}, epoch={}, rank={}, world_size={})",
+            "Loader({} rows, {}, batch_size={}, seed={}, epoch={}, rank={}, world_size={})",
             self.loader.table().num_rows(),
+            options.sampling,
             options.batch_size,
-            if options.shuffle { "True" } else { "False" },
             options.seed,
             self.loader.epoch(),
             options.rank,
             options.world_size,
         )
     }
+}
+
+/// The order that the options of Python's loader ask for.
+pub(super) fn sampling(
+    shuffle: bool,
+    replacement: bool,
+    weights: Option<String>,
+    strata: Option<String>,
+    quotas: Option<&Bound<'_, PyDict>>,
+    window: Option<u64>,
+) -> PyResult<Sampling> {
+    let asked = [
+        ("shuffle=False", !shuffle),
+        ("weights", weights.is_some()),
+        ("strata", strata.is_some()),
+        ("window", window.is_some()),
+        // Weights are drawn with replacement anyway.
+        ("replacement", replacement && weights.is_none()),
+    ];
+    let asked: Vec<&str> = asked.into_iter().filter(|(_, asked)| *asked).map(|(name, _)| name).collect();
+    if asked.len() > 1 {
+        return Err(PyValueError::new_err(format!("loader: {} cannot be combined", asked.join(" and "))));
+    }
+    if quotas.is_some() && strata.is_none() {
+        return Err(PyValueError::new_err("loader: quotas: expected strata with them, found none"));
+    }
+    Ok(match (weights, strata, window) {
+        (Some(column), ..) => Sampling::Weighted { column },
+        (_, Some(column), _) => {
+            let quotas = quotas.map(|quotas| quotas.iter().map(quota).collect::<PyResult<_>>()).transpose()?;
+            Sampling::Stratified { column, quotas }
+        }
+        (.., Some(window)) => Sampling::Windowed { window },
+        _ if replacement => Sampling::Uniform,
+        _ if shuffle => Sampling::Shuffled,
+        _ => Sampling::Sequential,
+    })
+}
+
+/// A stratum's name, which may be a string, a number, a boolean or `None`, and its share.
+fn quota((stratum, share): (Bound<'_, PyAny>, Bound<'_, PyAny>)) -> PyResult<(String, f64)> {
+    let name = if stratum.is_none() {
+        "null".to_owned()
+    } else if let Ok(value) = stratum.extract::<bool>() {
+        value.to_string()
+    } else {
+        stratum.str()?.extract()?
+    };
+    let share = share
+        .extract()
+        .map_err(|_| PyTypeError::new_err(format!("quotas: expected a number for {name}, found {share}")))?;
+    Ok((name, share))
 }
 
 /// The batches of one epoch.

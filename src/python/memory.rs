@@ -17,11 +17,17 @@ enum Owner {
     Batch(Batch),
     /// Read-only, as the mapping is.
     Table(StepTable),
+    /// Writable: copies of rows.
+    Rows(Vec<u64>),
 }
 
 impl Memory {
     pub(super) fn of_batch(batch: Batch) -> Memory {
         Memory(Owner::Batch(batch))
+    }
+
+    pub(super) fn of_rows(rows: Vec<u64>) -> Memory {
+        Memory(Owner::Rows(rows))
     }
 
     pub(super) fn of_table(table: StepTable) -> Memory {
@@ -38,12 +44,17 @@ impl Memory {
     unsafe fn __getbuffer__(slf: Bound<'_, Self>, view: *mut ffi::Py_buffer, flags: c_int) -> PyResult<()> {
         let (pointer, len, read_only) = match &slf.get().0 {
             Owner::Batch(batch) => (batch.as_ptr(), batch.bytes().len(), 0),
-            Owner::Table(table) => (table.rows().as_ptr(), table.rows().len(), 1),
+            Owner::Table(table) => {
+                let rows = table.rows().ok_or_else(|| PyBufferError::new_err("the rows of a view lie apart"))?;
+                (rows.as_ptr(), rows.len(), 1)
+            }
+            Owner::Rows(rows) => (rows.as_ptr().cast(), size_of_val(rows.as_slice()), 0),
         };
         let len = isize::try_from(len).map_err(|_| PyBufferError::new_err("memory too large"))?;
         // SAFETY: the interpreter passes a valid view. The memory lives as long as `slf`, to which the view takes a
         // reference, and does not move: a batch's memory is behind an `Arc`, which its pool does not fill again while
-        // the clone in `slf` lives, and a table's is a mapping, declared read-only. What Python writes to a batch goes
+        // the clone in `slf` lives, copied rows are behind a `Vec` that never grows and that Rust never looks at again,
+        // and a table's is a mapping, declared read-only. What Python writes to a batch goes
         // through the allocation's own pointer; Rust reads it only to make Arrow data, with the interpreter attached.
         let status =
             unsafe { ffi::PyBuffer_FillInfo(view, slf.as_ptr(), pointer.cast_mut().cast(), len, read_only, flags) };

@@ -36,6 +36,7 @@ fn _a2store(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<run::PyRunMeta>()?;
     module.add_class::<simulate::PySimulateReport>()?;
     module.add_class::<table::PyStepTable>()?;
+    module.add_function(wrap_pyfunction!(table::attach, module)?)?;
     module.add_function(wrap_pyfunction!(run::read_run, module)?)?;
     module.add_function(wrap_pyfunction!(simulate::simulate, module)?)?;
     #[cfg(feature = "cli")]

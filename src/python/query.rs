@@ -8,6 +8,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
 use pyo3_arrow::error::PyArrowResult;
 use pyo3_arrow::ffi::to_schema_pycapsule;
+use std::path::PathBuf;
 
 /// A planned query; nothing runs until its result is asked for.
 #[pyclass(frozen, name = "Query", module = "a2store")]
@@ -51,13 +52,14 @@ impl PyQuery {
         interruptible(py, Some(false), |progress| self.query.explain_unless_cancelled(analyze, progress))
     }
 
-    #[pyo3(signature = (*, extra=Vec::new(), chosen_ev="stored", memory_limit=None, progress=None))]
+    #[pyo3(signature = (*, extra=Vec::new(), chosen_ev="stored", memory_limit=None, path=None, progress=None))]
     fn materialize(
         &self,
         py: Python<'_>,
         extra: Vec<String>,
         chosen_ev: &str,
         memory_limit: Option<u64>,
+        path: Option<PathBuf>,
         progress: Option<bool>,
     ) -> PyResult<PyStepTable> {
         let chosen_ev = match chosen_ev {
@@ -71,6 +73,7 @@ impl PyQuery {
         };
         let mut options = MaterializeOptions::default().with_extra(extra).with_chosen_ev(chosen_ev);
         options.memory_limit = memory_limit;
+        options.path = path;
         let table = interruptible(py, progress, |progress| self.query.materialize(&options, progress))?;
         Ok(PyStepTable::new(table))
     }

@@ -1,26 +1,31 @@
 use super::arrow::{ArrowArray, stream_capsule};
 use super::batch::PyBatch;
-use super::loader::PyLoader;
+use super::interrupt::interruptible;
+use super::loader::{PyLoader, sampling};
 use super::memory::{Memory, array};
+use crate::archive::Phase;
 use crate::error::{Error, ErrorKind};
 use crate::loader::LoaderOptions;
-use crate::table::StepTable;
-use pyo3::buffer::PyBuffer;
+use crate::table::{LoadOptions, RowFilter, StepTable, TableHandle};
+use pyo3::buffer::{Element, PyBuffer};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyCapsule, PyDict};
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyBytes, PyCapsule, PyDict, PyString};
 use pyo3_arrow::error::PyArrowResult;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 /// A query's rows in memory.
 #[pyclass(frozen, name = "StepTable", module = "a2store")]
 pub(super) struct PyStepTable {
     table: StepTable,
+    dtype: PyOnceLock<Py<PyAny>>,
 }
 
 impl PyStepTable {
     pub(super) fn new(table: StepTable) -> PyStepTable {
-        PyStepTable { table }
+        PyStepTable { table, dtype: PyOnceLock::new() }
     }
 }
 
@@ -41,13 +46,16 @@ impl PyStepTable {
     }
 
     #[getter]
-    fn fingerprint(&self) -> &str {
-        self.table.fingerprint()
+    fn fingerprint(&self) -> String {
+        self.table.fingerprint().to_string()
     }
 
     /// NumPy's structured type of a row.
     #[getter]
     fn dtype<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        if let Some(dtype) = self.dtype.get(py) {
+            return Ok(dtype.bind(py).clone());
+        }
         let layout = self.table.layout();
         let (mut names, mut formats, mut offsets) = (Vec::new(), Vec::new(), Vec::new());
         for (name, format, values, offset) in layout.numpy_fields() {
@@ -60,7 +68,8 @@ impl PyStepTable {
         fields.set_item("formats", formats)?;
         fields.set_item("offsets", offsets)?;
         fields.set_item("itemsize", layout.stride())?;
-        py.import("numpy")?.call_method1("dtype", (fields,))
+        let dtype = py.import("numpy")?.call_method1("dtype", (fields,))?;
+        Ok(self.dtype.get_or_init(py, || dtype.unbind()).bind(py).clone())
     }
 
     #[pyo3(signature = (dtype=None, *, copy=None))]
@@ -70,6 +79,17 @@ impl PyStepTable {
         dtype: Option<Bound<'py, PyAny>>,
         copy: Option<bool>,
     ) -> PyResult<Bound<'py, PyAny>> {
+        if self.table.is_view() {
+            if copy == Some(false) {
+                return Err(PyValueError::new_err("the rows of a view lie apart, and an array of them needs a copy"));
+            }
+            let all: Vec<u64> = (0..self.table.num_rows()).collect();
+            let rows = self.rows_at(py, &all)?;
+            return match dtype {
+                Some(dtype) => rows.call_method1("astype", (dtype,)),
+                None => Ok(rows),
+            };
+        }
         let memory = Bound::new(py, Memory::of_table(self.table.clone()))?;
         let rows = array(memory.as_any(), self.dtype(py)?, 0, (self.table.num_rows() as usize, None))?;
         match (dtype, copy) {
@@ -103,13 +123,101 @@ impl PyStepTable {
         Ok(PyBatch::new(batch))
     }
 
+    /// The rows at indices as a structured array.
+    fn take_rows<'py>(&self, py: Python<'py>, indices: &Bound<'_, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        let indices = row_indices(py, indices, self.table.num_rows())?;
+        self.rows_at(py, &indices)
+    }
+
+    #[pyo3(signature = (*, min_score=None, max_score=None, engine=None, phase=None, run_ids=None))]
+    fn filter(
+        &self,
+        py: Python<'_>,
+        min_score: Option<u64>,
+        max_score: Option<u64>,
+        engine: Option<&Bound<'_, PyAny>>,
+        phase: Option<&Bound<'_, PyAny>>,
+        run_ids: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<PyStepTable> {
+        let to_phase = |name: String| {
+            let phase = Phase::ALL.into_iter().find(|phase| phase.name() == name);
+            phase.ok_or_else(|| PyValueError::new_err(format!("phase: expected early, mid or late, found {name:?}")))
+        };
+        let phases = phase.map(names).transpose()?;
+        let to_id = |id: u64| {
+            u32::try_from(id).map_err(|_| PyValueError::new_err(format!("run_ids: expected 0..=4294967295, found {id}")))
+        };
+        let run_ids = run_ids.map(|ids| row_indices(py, ids, u64::from(u32::MAX) + 1)).transpose()?;
+        let filter = RowFilter {
+            min_score,
+            max_score,
+            engines: engine.map(names).transpose()?,
+            phases: phases.map(|names| names.into_iter().map(to_phase).collect::<PyResult<_>>()).transpose()?,
+            run_ids: run_ids.map(|ids| ids.into_iter().map(to_id).collect::<PyResult<_>>()).transpose()?,
+        };
+        Ok(PyStepTable::new(py.detach(|| self.table.filter(&filter))?))
+    }
+
+    #[pyo3(signature = (val=0.1, *, seed=0))]
+    fn split(&self, py: Python<'_>, val: f64, seed: u64) -> PyResult<(PyStepTable, PyStepTable)> {
+        let (train, val) = py.detach(|| self.table.split(val, seed))?;
+        Ok((PyStepTable::new(train), PyStepTable::new(val)))
+    }
+
+    #[pyo3(signature = (path, *, progress=None))]
+    fn save(&self, py: Python<'_>, path: PathBuf, progress: Option<bool>) -> PyResult<()> {
+        interruptible(py, progress, |progress| self.table.save(&path, progress))
+    }
+
+    #[staticmethod]
+    #[pyo3(signature = (path, *, mmap=false, memory_limit=None, progress=None))]
+    fn load(
+        py: Python<'_>,
+        path: PathBuf,
+        mmap: bool,
+        memory_limit: Option<u64>,
+        progress: Option<bool>,
+    ) -> PyResult<PyStepTable> {
+        let mut options = LoadOptions::default().with_mmap(mmap);
+        options.memory_limit = memory_limit;
+        let table = interruptible(py, progress, |progress| StepTable::load(&path, &options, progress))?;
+        Ok(PyStepTable::new(table))
+    }
+
+    /// Whether this shows some rows of a table.
+    #[getter]
+    fn is_view(&self) -> bool {
+        self.table.is_view()
+    }
+
+    /// What the codes of the extra columns of strings stand for.
+    #[getter]
+    fn categories<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let categories = PyDict::new(py);
+        for extra in self.table.layout().extras() {
+            if let Some(names) = &extra.categories {
+                categories.set_item(&extra.name, names.to_vec())?;
+            }
+        }
+        Ok(categories)
+    }
+
+    /// A handle by which another process of this machine has the same table, without a copy.
+    fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyAny>, (Bound<'py, PyBytes>,))> {
+        let handle = py.detach(|| self.table.handle())?;
+        let attach = py.import("a2store._a2store")?.getattr("_attach")?;
+        Ok((attach, (PyBytes::new(py, &handle.to_bytes()),)))
+    }
+
     #[pyo3(signature = (
         batch_size=4096, *, shuffle=true, seed=0, epoch=0, drop_last=false, rank=0, world_size=1, tokens="uint8",
-        columns=None, prefetch=2
+        symmetries=false, columns=None, prefetch=2, replacement=false, weights=None, strata=None, quotas=None,
+        num_samples=None, window=None
     ))]
     #[allow(clippy::too_many_arguments)]
     fn loader(
         &self,
+        py: Python<'_>,
         batch_size: usize,
         shuffle: bool,
         seed: u64,
@@ -118,23 +226,79 @@ impl PyStepTable {
         rank: usize,
         world_size: usize,
         tokens: &str,
+        symmetries: bool,
         columns: Option<Vec<String>>,
         prefetch: usize,
+        replacement: bool,
+        weights: Option<String>,
+        strata: Option<String>,
+        quotas: Option<&Bound<'_, PyDict>>,
+        num_samples: Option<u64>,
+        window: Option<u64>,
     ) -> PyResult<PyLoader> {
-        let tokens = tokens.parse()?;
-        let options =
-            LoaderOptions { batch_size, shuffle, seed, epoch, drop_last, rank, world_size, tokens, columns, prefetch };
-        Ok(PyLoader::new(self.table.loader(options)?))
+        let options = LoaderOptions {
+            batch_size,
+            sampling: sampling(shuffle, replacement, weights, strata, quotas, window)?,
+            num_samples,
+            seed,
+            epoch,
+            drop_last,
+            rank,
+            world_size,
+            tokens: tokens.parse()?,
+            symmetries,
+            columns,
+            prefetch,
+        };
+        Ok(PyLoader::new(py.detach(|| self.table.loader(options))?))
     }
 
     fn __repr__(&self) -> String {
         let (rows, stride) = (self.table.num_rows(), self.table.layout().stride());
-        format!("StepTable({rows} rows of {stride} bytes)")
+        let view = if self.table.is_view() { ", a view" } else { "" };
+        format!("StepTable({rows} rows of {stride} bytes{view})")
+    }
+}
+
+impl PyStepTable {
+    fn rows_at<'py>(&self, py: Python<'py>, indices: &[u64]) -> PyResult<Bound<'py, PyAny>> {
+        // A stride is a multiple of eight bytes.
+        let len = indices.len() * self.table.layout().stride() / size_of::<u64>();
+        let rows = py.detach(|| {
+            let mut rows = vec![0_u64; len];
+            self.table.take_rows(indices, bytemuck::cast_slice_mut(&mut rows)).map(|()| rows)
+        })?;
+        let memory = Bound::new(py, Memory::of_rows(rows))?;
+        array(memory.as_any(), self.dtype(py)?, 0, (indices.len(), None))
+    }
+}
+
+/// The table that a handle leads to.
+#[pyfunction]
+#[pyo3(name = "_attach")]
+pub(super) fn attach(py: Python<'_>, handle: &Bound<'_, PyBytes>) -> PyResult<PyStepTable> {
+    let handle = TableHandle::from_bytes(handle.as_bytes())?;
+    Ok(PyStepTable::new(py.detach(|| StepTable::attach(&handle))?))
+}
+
+/// One name, or several.
+fn names(value: &Bound<'_, PyAny>) -> PyResult<Vec<String>> {
+    match value.cast::<PyString>() {
+        Ok(name) => Ok(vec![name.extract()?]),
+        Err(_) => value.extract(),
     }
 }
 
 /// Any one-dimensional sequence of integers as indices.
 fn row_indices(py: Python<'_>, indices: &Bound<'_, PyAny>, len: u64) -> PyResult<Vec<u64>> {
+    let to_row = |index: i64| u64::try_from(index).map_err(|_| negative(index, len));
+    // NumPy's default integers are read where they lie.
+    if let Some(indices) = words::<i64>(py, indices) {
+        return indices.into_iter().map(to_row).collect();
+    }
+    if let Some(indices) = words::<u64>(py, indices) {
+        return Ok(indices);
+    }
     let array = py.import("numpy")?.call_method1("asarray", (indices,))?;
     if array.getattr("ndim")?.extract::<usize>()? != 1 {
         return Err(PyValueError::new_err("indices: expected one dimension"));
@@ -149,7 +313,6 @@ fn row_indices(py: Python<'_>, indices: &Bound<'_, PyAny>, len: u64) -> PyResult
         "i" => {
             let array = array.call_method1("astype", ("int64",))?;
             let indices = PyBuffer::<i64>::get(&array)?.to_vec(py)?;
-            let to_row = |index: i64| u64::try_from(index).map_err(|_| negative(index, len));
             indices.into_iter().map(to_row).collect()
         }
         _ if empty => Ok(Vec::new()),
@@ -158,6 +321,12 @@ fn row_indices(py: Python<'_>, indices: &Bound<'_, PyAny>, len: u64) -> PyResult
             Err(PyTypeError::new_err(format!("indices: expected integers, found {dtype}")))
         }
     }
+}
+
+/// The elements of a buffer of this type and one dimension, if it is one.
+fn words<T: Element>(py: Python<'_>, buffer: &Bound<'_, PyAny>) -> Option<Vec<T>> {
+    let buffer = PyBuffer::<T>::get(buffer).ok().filter(|buffer| buffer.dimensions() == 1)?;
+    buffer.to_vec(py).ok()
 }
 
 fn negative(index: i64, len: u64) -> PyErr {

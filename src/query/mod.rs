@@ -28,7 +28,6 @@ pub(crate) use stream::{block_on, runtime};
 use crate::archive::Archive;
 use crate::error::{Error, Result};
 use crate::progress::Progress;
-use crate::step::STEP_SIZE;
 use arrow::array::AsArray;
 use arrow::datatypes::{Int64Type, SchemaRef};
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
@@ -89,7 +88,7 @@ impl Archive {
             Ok(plan)
         })?;
         let params = params.into();
-        let fingerprint = fingerprint(self, text, &params);
+        let fingerprint = fingerprint(text, &params);
         let plan = bind(plan, params)?;
         let fingerprint = order::is_definite(&plan).map_err(query_error)?.then_some(fingerprint);
         Ok(Query { archive: self.clone(), context, plan, fingerprint })
@@ -193,7 +192,7 @@ impl Query {
         QueryStream::new(self.schema(), execution)
     }
 
-    /// Names the archive's content, text and parameters, or, where these do not determine the rows, one run of them.
+    /// Names text and parameters, or, where these do not determine the rows, one run of them.
     pub(crate) fn fingerprint(&self) -> Result<blake3::Hash> {
         if let Some(fingerprint) = self.fingerprint {
             return Ok(fingerprint);
@@ -266,8 +265,8 @@ fn bind(plan: LogicalPlan, params: ParamValues) -> Result<LogicalPlan> {
     plan.with_param_values(params).map_err(query_error)
 }
 
-/// What a table made from the query is bound to.
-fn fingerprint(archive: &Archive, text: &str, params: &ParamValues) -> blake3::Hash {
+/// Names a query.
+fn fingerprint(text: &str, params: &ParamValues) -> blake3::Hash {
     let mut values: Vec<String> = match params {
         ParamValues::List(values) => values.iter().map(|value| format!("{:?}", value.value)).collect(),
         ParamValues::Map(values) => values.iter().map(|(name, value)| format!("{name}={:?}", value.value)).collect(),
@@ -276,9 +275,7 @@ fn fingerprint(archive: &Archive, text: &str, params: &ParamValues) -> blake3::H
         values.sort();
     }
     let mut hasher = blake3::Hasher::new();
-    // A commit's own name: copies of an archive that went different ways share its id and version.
-    let parts = [archive.id(), &archive.snapshot().newest().txn, text, &STEP_SIZE.to_string()];
-    for part in parts.into_iter().chain(values.iter().map(String::as_str)) {
+    for part in std::iter::once(text).chain(values.iter().map(String::as_str)) {
         hasher.update(&(part.len() as u64).to_le_bytes());
         hasher.update(part.as_bytes());
     }

@@ -1,11 +1,15 @@
 //! The columns of a batch, in one aligned allocation that a loader can use again, and their Arrow form.
 
+use super::gather::Columns;
 use super::layout::{ElementType, RowLayout};
 use crate::error::{Error, Result};
-use crate::step::FIELDS;
-use arrow::array::{ArrayRef, BooleanArray, FixedSizeListArray, RecordBatch, RecordBatchOptions, make_array};
+use crate::step::{FIELDS, STEP_SIZE};
+use arrow::array::{
+    ArrayRef, AsArray, BooleanArray, DictionaryArray, FixedSizeListArray, PrimitiveArray, RecordBatch,
+    RecordBatchOptions, StringArray, make_array,
+};
 use arrow::buffer::{BooleanBuffer, Buffer, MutableBuffer};
-use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use arrow::datatypes::{DataType, Field, Int16Type, Schema, SchemaRef};
 use bytes::Bytes;
 use std::fmt;
 use std::str::FromStr;
@@ -34,7 +38,7 @@ pub enum TokenType {
 /// | `run_id` | (n,) | uint32 | |
 /// | `step_index` | (n,) | uint16 | |
 /// | `board` | (n,) | uint64 | |
-/// | extras | (n,) | their own | |
+/// | extras | (n,) | their own; int16 codes of a column of categories, -1 for null | |
 ///
 /// Clones share the memory. A loader uses it again once every clone, and all that was made from them, is gone.
 #[derive(Clone)]
@@ -55,12 +59,16 @@ pub struct BatchColumn<'a> {
     pub values_per_row: usize,
     /// All values, row after row, as bytes; a bool is a byte.
     pub bytes: &'a [u8],
+    /// What the codes of a column of categories stand for.
+    pub categories: Option<&'a [String]>,
 }
 
 /// Which columns batches have, and how each comes out of a row.
 #[derive(Debug)]
 pub(crate) struct BatchSchema {
     pub(super) columns: Vec<ColumnSpec>,
+    tokens: ElementType,
+    has_extras: bool,
     arrow: SchemaRef,
 }
 
@@ -70,6 +78,7 @@ pub(super) struct ColumnSpec {
     pub(super) dtype: ElementType,
     pub(super) values: usize,
     pub(super) source: Source,
+    categories: Option<Arc<[String]>>,
 }
 
 /// How a column comes out of a row.
@@ -122,13 +131,13 @@ impl BatchSchema {
         let field = |name: &'static str, dtype| {
             let field = FIELDS.iter().find(|field| field.name == name);
             let (values, offset) = field.map_or((1, 0), |field| (field.values, field.offset));
-            ColumnSpec { name: name.into(), dtype, values, source: Source::Copy(offset) }
+            ColumnSpec::new(name, dtype, values, Source::Copy(offset))
         };
         let mut columns = vec![
-            ColumnSpec { name: "tokens".into(), dtype: tokens.element(), values: 16, source: Source::Tokens },
+            ColumnSpec::new("tokens", tokens.element(), 16, Source::Tokens),
             field("move", ElementType::UInt8),
             field("ev_values", ElementType::Float32),
-            ColumnSpec { name: "ev_legal".into(), dtype: ElementType::Bool, values: 4, source: Source::LegalBools },
+            ColumnSpec::new("ev_legal", ElementType::Bool, 4, Source::LegalBools),
             field("run_id", ElementType::UInt32),
             field("step_index", ElementType::UInt16),
             field("board", ElementType::UInt64),
@@ -159,18 +168,30 @@ impl BatchSchema {
             ElementType::UInt8,
             ElementType::UInt8,
         ];
-        let fields = FIELDS.iter().zip(dtypes).map(|(field, dtype)| ColumnSpec {
-            name: field.name.into(),
-            dtype,
-            values: field.values,
-            source: Source::Copy(field.offset),
-        });
+        let fields = FIELDS
+            .iter()
+            .zip(dtypes)
+            .map(|(field, dtype)| ColumnSpec::new(field.name, dtype, field.values, Source::Copy(field.offset)));
         BatchSchema::from_columns(fields.chain(extra_columns(layout)).collect())
     }
 
     fn from_columns(columns: Vec<ColumnSpec>) -> BatchSchema {
         let fields: Vec<Field> = columns.iter().map(ColumnSpec::arrow_field).collect();
-        BatchSchema { columns, arrow: Arc::new(Schema::new(fields)) }
+        let tokens = columns.iter().find(|column| matches!(column.source, Source::Tokens));
+        let tokens = tokens.map_or(ElementType::UInt8, |column| column.dtype);
+        let is_extra = |column: &ColumnSpec| matches!(column.source, Source::Copy(STEP_SIZE..));
+        let has_extras = columns.iter().any(is_extra);
+        BatchSchema { columns, tokens, has_extras, arrow: Arc::new(Schema::new(fields)) }
+    }
+
+    /// The type of tokens, uint8 if there are none.
+    pub(super) fn tokens(&self) -> ElementType {
+        self.tokens
+    }
+
+    /// Whether any column is not one of a [`Step`](crate::Step)'s own.
+    pub(super) fn has_extras(&self) -> bool {
+        self.has_extras
     }
 
     /// The columns in Arrow's terms.
@@ -181,20 +202,25 @@ impl BatchSchema {
 
 fn extra_columns(layout: &RowLayout) -> impl Iterator<Item = ColumnSpec> {
     layout.extras().iter().map(|extra| ColumnSpec {
-        name: extra.name.clone(),
-        dtype: extra.dtype,
-        values: 1,
-        source: Source::Copy(extra.offset),
+        categories: extra.categories.clone(),
+        ..ColumnSpec::new(&extra.name, extra.dtype, 1, Source::Copy(extra.offset))
     })
 }
 
 impl ColumnSpec {
+    fn new(name: &str, dtype: ElementType, values: usize, source: Source) -> ColumnSpec {
+        ColumnSpec { name: name.to_owned(), dtype, values, source, categories: None }
+    }
+
     /// Bytes per row.
     pub(super) fn width(&self) -> usize {
         self.dtype.width() * self.values
     }
 
     fn arrow_field(&self) -> Field {
+        if self.categories.is_some() {
+            return Field::new_dictionary(&self.name, DataType::Int16, DataType::Utf8, true);
+        }
         let dtype = match self.values {
             1 => self.dtype.arrow(),
             n => DataType::FixedSizeList(self.item(), n as i32),
@@ -229,8 +255,17 @@ impl Arena {
         self.capacity
     }
 
-    pub(super) fn bytes_mut(&mut self) -> &mut [u8] {
-        self.buffer.as_slice_mut()
+    /// The memory of each column for the first `num_rows` rows.
+    pub(super) fn columns_mut(&mut self, schema: &BatchSchema, num_rows: usize) -> Columns<'_> {
+        let mut columns = Columns::new();
+        let (mut rest, mut start) = (self.buffer.as_slice_mut(), 0);
+        for (column, &offset) in schema.columns.iter().zip(&self.offsets) {
+            let (_, from_here) = rest.split_at_mut(offset - start);
+            let (bytes, after) = from_here.split_at_mut(column.width() * num_rows);
+            columns.push(bytes);
+            (rest, start) = (after, offset + column.width() * num_rows);
+        }
+        columns
     }
 }
 
@@ -247,12 +282,15 @@ impl Pool {
         Pool { arenas: Vec::new(), most }
     }
 
-    /// Memory for `capacity` rows or a little more. All from one pool are of one schema.
-    pub(crate) fn take(&mut self, schema: &BatchSchema, capacity: usize) -> Arena {
-        let fits = |arena: &Arena| (capacity..=2 * capacity).contains(&arena.capacity());
-        let free = self.arenas.iter().position(|arena| Arc::strong_count(arena) == 1 && fits(arena));
-        let free = free.and_then(|index| Arc::try_unwrap(self.arenas.swap_remove(index)).ok());
-        free.unwrap_or_else(|| Arena::new(schema, capacity))
+    /// Memory for `capacity` rows or a little more, which nobody else holds. All from one pool are of one schema.
+    pub(crate) fn take(&mut self, schema: &BatchSchema, capacity: usize) -> Arc<Arena> {
+        let fits = |arena: &mut Arc<Arena>| {
+            (capacity..=2 * capacity).contains(&arena.capacity()) && Arc::get_mut(arena).is_some()
+        };
+        match self.arenas.iter_mut().position(|arena| fits(arena)) {
+            Some(free) => self.arenas.swap_remove(free),
+            None => Arc::new(Arena::new(schema, capacity)),
+        }
     }
 
     /// Remembers memory that is about to be handed out, in place of some that is free or else of the oldest.
@@ -296,7 +334,8 @@ impl Batch {
     fn at(&self, index: usize) -> Option<BatchColumn<'_>> {
         let column = self.schema.columns.get(index)?;
         let bytes = self.bytes().get(self.range(index)?)?;
-        Some(BatchColumn { name: &column.name, dtype: column.dtype, values_per_row: column.values, bytes })
+        let categories = column.categories.as_deref();
+        Some(BatchColumn { name: &column.name, dtype: column.dtype, values_per_row: column.values, bytes, categories })
     }
 
     /// The memory of all columns.
@@ -341,6 +380,13 @@ impl Batch {
             let data = arrow::array::ArrayData::builder(spec.dtype.arrow()).len(len).add_buffer(Buffer::from(bytes));
             make_array(data.build().map_err(arrow_error)?)
         };
+        if let Some(categories) = &spec.categories {
+            let codes = values.as_primitive::<Int16Type>();
+            let valid = codes.values().iter().map(|&code| code >= 0).collect();
+            let codes = PrimitiveArray::<Int16Type>::new(codes.values().clone(), Some(valid));
+            let categories = StringArray::from_iter_values(categories.iter());
+            return Ok(Arc::new(DictionaryArray::try_new(codes, Arc::new(categories)).map_err(arrow_error)?));
+        }
         match spec.values {
             1 => Ok(values),
             n => {

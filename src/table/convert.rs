@@ -10,10 +10,11 @@
 //! | `step_index` | uint16 | 0 |
 //!
 //! A null `move` or `ev_legal` counts as lacking. Of the four values a null is 0.0, as for an illegal branch, unless all
-//! four are null: then the step has none and gets four NaNs. A null extra is NaN in a float column and an error in any
-//! other.
+//! four are null: then the step has none and gets four NaNs. A null extra is NaN in a float column, -1 in one of
+//! categories, and an error in any other.
 
-use super::layout::{ElementType, RowLayout};
+use super::categories::{Categories, Recoding, is_categorical};
+use super::layout::{ElementType, ExtraField, RowLayout};
 use super::materialize::ChosenEv;
 use crate::board::Board;
 use crate::error::{Error, ErrorKind, Result};
@@ -25,7 +26,7 @@ use arrow::util::display::FormatOptions;
 use std::ops::Range;
 
 /// Writes batches of one schema as rows.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(super) struct RowWriter {
     layout: RowLayout,
     chosen_ev: ChosenEv,
@@ -36,6 +37,8 @@ pub(super) struct RowWriter {
     run_id: Option<usize>,
     step_index: Option<usize>,
     extras: Vec<usize>,
+    /// Of each extra column that holds categories.
+    categories: Vec<Categories>,
 }
 
 /// The move of a step whose query has none.
@@ -56,10 +59,18 @@ impl RowWriter {
             if ["board", "ev_values", "run_id", "step_index", "move", "ev_legal", "tokens"].contains(&name.as_str()) {
                 return Err(Error::argument("extra", "columns that a row does not have anyway", name));
             }
-            fields.push((name.clone(), ElementType::of_arrow(name, schema.field(column).data_type())?));
+            let dtype = schema.field(column).data_type();
+            let (dtype, categories) = match is_categorical(dtype) {
+                true => (ElementType::Int16, Some([].into())),
+                false => (ElementType::of_arrow(name, dtype)?, None),
+            };
+            fields.push(ExtraField { name: name.clone(), dtype, offset: 0, categories });
             extra_columns.push(column);
         }
+        let coded = fields.iter().filter(|field| field.categories.is_some());
+        let categories = coded.map(|_| Categories::default()).collect();
         Ok(RowWriter {
+            categories,
             layout: RowLayout::new(fields),
             chosen_ev,
             board: find(schema, "board")?.ok_or_else(|| missing("board", "a column of boards", schema))?,
@@ -89,6 +100,11 @@ impl RowWriter {
 
     pub(super) fn layout(&self) -> &RowLayout {
         &self.layout
+    }
+
+    /// The layout with all categories that were met, and how the codes in the rows become those of the layout.
+    pub(super) fn recoding(&self) -> (RowLayout, Recoding) {
+        Recoding::new(&self.layout, &self.categories)
     }
 
     /// Fills `rows`, which has room for exactly the batch's.
@@ -170,8 +186,17 @@ impl RowWriter {
                 out[..STEP_SIZE].copy_from_slice(bytemuck::bytes_of(&step));
             }
         }
+        let mut categories = self.categories.iter();
         for (extra, &index) in self.layout.extras().iter().zip(&self.extras) {
-            self.write_extra(batch.column(index), &extra.name, extra.dtype, extra.offset, rows)?;
+            match extra.categories.as_ref().and_then(|_| categories.next()) {
+                None => self.write_extra(batch.column(index), &extra.name, extra.dtype, extra.offset, rows)?,
+                Some(categories) => {
+                    let codes = categories.encode(&extra.name, batch.column(index))?;
+                    for (row, code) in rows.chunks_exact_mut(self.layout.stride()).zip(codes) {
+                        row[extra.offset..extra.offset + 2].copy_from_slice(&code.to_le_bytes());
+                    }
+                }
+            }
         }
         Ok(())
     }

@@ -5,7 +5,7 @@ use super::memory::FrozenRegion;
 use super::{StepTable, gather};
 use crate::error::Result;
 use arrow::array::{FixedSizeBinaryArray, RecordBatch, RecordBatchReader};
-use arrow::buffer::Buffer;
+use arrow::buffer::{Buffer, MutableBuffer};
 use arrow::datatypes::SchemaRef;
 use arrow::error::ArrowError;
 use bytes::Bytes;
@@ -23,12 +23,21 @@ impl AsRef<[u8]> for SharedRows {
 }
 
 impl StepTable {
-    /// The rows as Arrow's `FixedSizeBinary(stride)`, sharing the table's memory.
+    /// The rows as Arrow's `FixedSizeBinary(stride)`, sharing the table's memory; those of a view are copied.
     ///
     /// # Errors
     /// None that a table of this crate can cause; Arrow's own checks are passed on.
     pub fn rows_array(&self) -> Result<FixedSizeBinaryArray> {
-        let buffer = Buffer::from(Bytes::from_owner(SharedRows(Arc::clone(&self.rows))));
+        let buffer = match self.rows() {
+            Some(_) => Buffer::from(Bytes::from_owner(SharedRows(Arc::clone(&self.rows)))),
+            None => {
+                let mut rows = MutableBuffer::from_len_zeroed(self.num_bytes() as usize);
+                let mut positions: Vec<u64> = (0..self.num_rows()).collect();
+                self.map_positions(&mut positions);
+                gather::gather_rows(self.all_rows(), &positions, &mut rows);
+                rows.into()
+            }
+        };
         FixedSizeBinaryArray::try_new(self.layout.stride() as i32, buffer, None).map_err(arrow_error)
     }
 
@@ -62,7 +71,7 @@ impl Iterator for ColumnReader {
         }
         self.next_row = end;
         let mut arena = Arena::new(&self.schema, indices.len());
-        gather::gather(&self.table, &indices, &self.schema, &mut arena);
+        self.table.gather(&indices, &mut Vec::new(), &self.schema, &mut arena, None);
         let batch = Batch::new(Arc::new(arena), Arc::clone(&self.schema), indices.len());
         Some(batch.to_record_batch().map_err(|error| ArrowError::ExternalError(error.into())))
     }

@@ -3,19 +3,21 @@
 use crate::error::{Error, ErrorKind, Result};
 use crate::step::{FIELDS, STEP_SIZE};
 use arrow::datatypes::DataType;
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
 
 /// The bytes of a row.
 ///
 /// The first 32 are a [`Step`](crate::Step). Extra columns follow, ordered by width so that each is aligned without
 /// gaps, and the stride is the next multiple of 8.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RowLayout {
     stride: usize,
     extras: Vec<ExtraField>,
 }
 
 /// An extra column of a row.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ExtraField {
     /// Its name in the query.
     pub name: String,
@@ -23,10 +25,13 @@ pub struct ExtraField {
     pub dtype: ElementType,
     /// Where in the row it lies, in bytes.
     pub offset: usize,
+    /// What the codes stand for, in ascending order, if the column holds categories: int16, -1 for null.
+    pub categories: Option<Arc<[String]>>,
 }
 
 /// The types of single values in rows and batches.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 #[allow(missing_docs)]
 pub enum ElementType {
     Bool,
@@ -44,10 +49,8 @@ pub enum ElementType {
 }
 
 impl RowLayout {
-    /// A row with these extra columns, in the order in which they were asked for.
-    pub(super) fn new(extras: Vec<(String, ElementType)>) -> RowLayout {
-        let mut extras: Vec<ExtraField> =
-            extras.into_iter().map(|(name, dtype)| ExtraField { name, dtype, offset: 0 }).collect();
+    /// A row with these extra columns, in the order in which they were asked for; offsets are set here.
+    pub(super) fn new(mut extras: Vec<ExtraField>) -> RowLayout {
         let mut by_width: Vec<&mut ExtraField> = extras.iter_mut().collect();
         by_width.sort_by_key(|extra| std::cmp::Reverse(extra.dtype.width()));
         let mut offset = STEP_SIZE;
@@ -70,6 +73,26 @@ impl RowLayout {
         &self.extras
     }
 
+    /// The extra column of that name.
+    #[must_use]
+    pub fn extra(&self, name: &str) -> Option<&ExtraField> {
+        self.extras.iter().find(|extra| extra.name == name)
+    }
+
+    /// Whether every column is where [`RowLayout::new`] puts it, so that a row read from elsewhere can be trusted.
+    pub(super) fn is_valid(&self) -> bool {
+        self.extras.len() < 1 << 16 && *self == RowLayout::new(self.extras.clone())
+    }
+
+    /// Names what the codes of the extra columns of categories stand for, in the order of those columns.
+    pub(super) fn with_categories(mut self, categories: Vec<Arc<[String]>>) -> RowLayout {
+        let coded = self.extras.iter_mut().filter(|extra| extra.categories.is_some());
+        for (extra, categories) in coded.zip(categories) {
+            extra.categories = Some(categories);
+        }
+        self
+    }
+
     /// The fields of NumPy's structured type of a row: name, type, number of values, offset in bytes.
     #[must_use = "an iterator does nothing by itself"]
     pub fn numpy_fields(&self) -> impl Iterator<Item = (&str, &'static str, usize, usize)> {
@@ -80,7 +103,7 @@ impl RowLayout {
 }
 
 impl ElementType {
-    /// The type of an extra column of this Arrow type.
+    /// The type of an extra column of this Arrow type that holds no categories.
     pub(super) fn of_arrow(name: &str, dtype: &DataType) -> Result<ElementType> {
         Ok(match dtype {
             DataType::Boolean => ElementType::Bool,
@@ -99,11 +122,20 @@ impl ElementType {
                 return Err(Error::from(ErrorKind::Column {
                     column: name.into(),
                     row: None,
-                    expected: "a boolean, an integer or a float as an extra column (CAST it in the query)".into(),
+                    expected: "a boolean, an integer, a float or strings as an extra column (CAST it in the query)".into(),
                     found: other.to_string(),
                 }));
             }
         })
+    }
+
+    /// The type of that name in NumPy.
+    pub(super) fn of_numpy(name: &str) -> Option<ElementType> {
+        use ElementType::{
+            Bool, Float16, Float32, Float64, Int8, Int16, Int32, Int64, UInt8, UInt16, UInt32, UInt64,
+        };
+        let all = [Bool, Int8, Int16, Int32, Int64, UInt8, UInt16, UInt32, UInt64, Float16, Float32, Float64];
+        all.into_iter().find(|dtype| dtype.numpy() == name)
     }
 
     /// The Arrow type.
@@ -122,6 +154,28 @@ impl ElementType {
             ElementType::Float16 => DataType::Float16,
             ElementType::Float32 => DataType::Float32,
             ElementType::Float64 => DataType::Float64,
+        }
+    }
+
+    /// The value at the start of `bytes`, which are little-endian as all of memory here is, rounded where a float cannot
+    /// hold it.
+    pub(super) fn to_f64(self, bytes: &[u8]) -> f64 {
+        fn read<T: bytemuck::AnyBitPattern>(bytes: &[u8]) -> T {
+            bytemuck::pod_read_unaligned(&bytes[..size_of::<T>()])
+        }
+        match self {
+            ElementType::Bool => f64::from(u8::from(bytes[0] != 0)),
+            ElementType::Int8 => f64::from(read::<i8>(bytes)),
+            ElementType::Int16 => f64::from(read::<i16>(bytes)),
+            ElementType::Int32 => f64::from(read::<i32>(bytes)),
+            ElementType::Int64 => read::<i64>(bytes) as f64,
+            ElementType::UInt8 => f64::from(bytes[0]),
+            ElementType::UInt16 => f64::from(read::<u16>(bytes)),
+            ElementType::UInt32 => f64::from(read::<u32>(bytes)),
+            ElementType::UInt64 => read::<u64>(bytes) as f64,
+            ElementType::Float16 => half::f16::from_bits(read::<u16>(bytes)).to_f64(),
+            ElementType::Float32 => f64::from(read::<f32>(bytes)),
+            ElementType::Float64 => read::<f64>(bytes),
         }
     }
 

@@ -3,10 +3,15 @@
 //! Partitions that follow each other are read by as many threads as there are cores. Where the number of rows of each is
 //! known beforehand, each is written where it belongs; where a filter leaves that open, a thread fills a buffer of one
 //! row group and appends it when the partitions before it are done. A plan of any other kind is one stream.
+//!
+//! A result that is larger than memory goes to a file in the same way, and is mapped from there.
 
-use super::StepTable;
+use super::categories::Recoding;
 use super::convert::RowWriter;
 use super::memory::{Region, available_bytes};
+use super::runs::Runs;
+use super::{Fingerprint, StepTable, file, npy};
+use crate::archive::Staged;
 use crate::error::{Error, ErrorKind, Result};
 use crate::progress::{Progress, Unit, check};
 use crate::query::{Execution, Query, QueryStream, query_error, runtime};
@@ -16,7 +21,10 @@ use datafusion::execution::TaskContext;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::statistics::{StatisticsArgs, StatisticsContext};
 use futures::StreamExt;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
 use std::panic::AssertUnwindSafe;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
@@ -30,6 +38,9 @@ pub struct MaterializeOptions {
     pub chosen_ev: ChosenEv,
     /// The most bytes that the rows may take; `None` = the memory that the system has available.
     pub memory_limit: Option<u64>,
+    /// Where to put the rows instead of into memory: a `.npy` file as [`StepTable::save`] writes it, from which they are
+    /// then mapped. It may be larger than memory, and no limit is set to it.
+    pub path: Option<PathBuf>,
 }
 
 /// What stands as the value of the chosen branch, for steps that have values.
@@ -63,6 +74,13 @@ impl MaterializeOptions {
         self.memory_limit = Some(memory_limit);
         self
     }
+
+    /// With the rows in a file.
+    #[must_use]
+    pub fn with_path(mut self, path: impl Into<PathBuf>) -> Self {
+        self.path = Some(path.into());
+        self
+    }
 }
 
 impl Query {
@@ -81,33 +99,25 @@ impl Query {
         let all = RowWriter::new(&self.schema(), &options.extra, options.chosen_ev)?;
         let needed = self.select(&all.columns())?;
         let writer = RowWriter::new(&needed.schema(), &options.extra, options.chosen_ev)?;
-        let limit = options.memory_limit.or_else(available_bytes).unwrap_or(u64::MAX);
+        let fingerprint = Fingerprint::of_query(self, options)?;
+        let runs = Runs::of_archive(self.archive());
         let execution = needed.execution(true)?;
+        if let Some(path) = &options.path {
+            let path = std::path::absolute(path).map_err(|error| Error::io(path, error))?;
+            let job = Job { writer: &writer, limit: u64::MAX, progress };
+            return job.write_file(&needed, execution, &path, fingerprint, runs);
+        }
+        let limit = options.memory_limit.or_else(available_bytes).unwrap_or(u64::MAX);
         let job = Job { writer: &writer, limit, progress };
-        let rows = match execution {
-            Execution::InOrder { plan, context, skip: 0, fetch: None, max_rows } => {
-                match exact_rows(&plan, max_rows.len()) {
-                    Some(exact) => job.write_in_place(&plan, &context, &exact),
-                    None => job.append_in_order(&plan, &context, &max_rows),
-                }
-            }
-            other => job.append_stream(needed.stream_of(other)),
-        };
+        let rows = job.fill_memory(&needed, execution);
         progress.end();
-        let (region, len) = rows?;
-        StepTable::new(region.freeze(len)?, writer.layout().clone(), fingerprint(self, options)?)
+        let (mut region, len) = rows?;
+        let (layout, recoding) = writer.recoding();
+        if recoding.is_needed() {
+            recoding.apply_to_all(&mut region.bytes_mut()[..len]);
+        }
+        StepTable::new(region.freeze(len)?, layout, fingerprint, runs)
     }
-}
-
-fn fingerprint(query: &Query, options: &MaterializeOptions) -> Result<String> {
-    let mut hasher = blake3::Hasher::new();
-    hasher.update(query.fingerprint()?.as_bytes());
-    hasher.update(&[options.chosen_ev as u8]);
-    for name in &options.extra {
-        hasher.update(&(name.len() as u64).to_le_bytes());
-        hasher.update(name.as_bytes());
-    }
-    Ok(hasher.finalize().to_hex()[..32].to_owned())
 }
 
 /// The number of rows of each partition, if the plan knows them all exactly.
@@ -143,6 +153,67 @@ impl Job<'_> {
             return Err(ErrorKind::MemoryLimit { needed, limit: self.limit }.into());
         }
         Ok(needed)
+    }
+
+    fn fill_memory(&self, query: &Query, execution: Execution) -> Filled {
+        match execution {
+            Execution::InOrder { plan, context, skip: 0, fetch: None, max_rows } => {
+                if let Some(exact) = exact_rows(&plan, max_rows.len()) {
+                    return self.write_in_place(&plan, &context, &exact);
+                }
+                let max: u64 = max_rows.iter().map(|&rows| rows as u64).sum();
+                let reserved = max.saturating_mul(self.stride() as u64).min(self.limit);
+                let mut region = Region::reserve(reserved)?;
+                let bytes = &mut region.bytes_mut()[..reserved as usize];
+                let output = Output::Memory { bytes, len: 0, limit: self.limit };
+                let len = self.append_in_order(&plan, &context, &max_rows, output)?.len();
+                Ok((region, len))
+            }
+            other => {
+                // How many rows will come is not known, so all that could be had is reserved; it takes no memory.
+                let reserved = self.limit.min(available_bytes().unwrap_or(1 << 40).max(1 << 30));
+                let mut region = Region::reserve(reserved)?;
+                let bytes = &mut region.bytes_mut()[..reserved as usize];
+                let output = Output::Memory { bytes, len: 0, limit: self.limit };
+                let len = self.append_stream(query.stream_of(other), output)?.len();
+                Ok((region, len))
+            }
+        }
+    }
+
+    /// Writes the rows to a file, and maps it.
+    fn write_file(
+        &self,
+        query: &Query,
+        execution: Execution,
+        path: &Path,
+        fingerprint: Fingerprint,
+        runs: Runs,
+    ) -> Result<StepTable> {
+        let staged = Staged::new(file::parent(path))?;
+        let start = npy::header(self.writer.layout(), u64::MAX, 0)?.len();
+        let output = Output::File { file: staged.file(), path, start: start as u64, len: 0, crc: 0 };
+        let output = match execution {
+            Execution::InOrder { plan, context, skip: 0, fetch: None, max_rows } => {
+                self.append_in_order(&plan, &context, &max_rows, output)
+            }
+            other => self.append_stream(query.stream_of(other), output),
+        };
+        self.progress.end();
+        let mut output = output?;
+        let (layout, recoding) = self.writer.recoding();
+        output.recode(&recoding, self.progress)?;
+        let Output::File { len, crc, .. } = output else {
+            return Err(Error::query("the rows went elsewhere"));
+        };
+        let num_rows = len / layout.stride() as u64;
+        let header = npy::header(&layout, num_rows, start)?;
+        let footer = file::footer_of_file(num_rows, start as u64, &layout, &fingerprint, &runs, crc)?;
+        let io = |error| Error::io(path, error);
+        staged.file().write_all_at(&header, 0).map_err(io)?;
+        staged.file().write_all_at(&footer, start as u64 + len).map_err(io)?;
+        staged.replace(path)?;
+        StepTable::map(path)
     }
 
     /// Every partition's rows go straight to where they belong.
@@ -185,12 +256,16 @@ impl Job<'_> {
     }
 
     /// Each thread fills a buffer with a partition's rows and appends it when its turn comes.
-    fn append_in_order(&self, plan: &Arc<dyn ExecutionPlan>, context: &Arc<TaskContext>, max_rows: &[usize]) -> Filled {
+    fn append_in_order<'o>(
+        &self,
+        plan: &Arc<dyn ExecutionPlan>,
+        context: &Arc<TaskContext>,
+        max_rows: &[usize],
+        output: Output<'o>,
+    ) -> Result<Output<'o>> {
         let max: u64 = max_rows.iter().map(|&rows| rows as u64).sum();
         self.progress.begin("materialize", Unit::Rows, max);
-        let reserved = max.saturating_mul(self.stride() as u64).min(self.limit);
-        let mut region = Region::reserve(reserved)?;
-        let output = Turns::new(Output { bytes: &mut region.bytes_mut()[..reserved as usize], len: 0 });
+        let output = Turns::new(output);
         let next = AtomicUsize::new(0);
         self.on_all_cores(context, |stop| {
             let mut buffer: Vec<u8> = Vec::new();
@@ -209,32 +284,28 @@ impl Job<'_> {
                     self.writer.write(&batch, &mut buffer[start..]).map_err(|error| at_row(error, base))
                 });
                 let mut output = output.wait(partition, stop, self.progress)?;
-                let first_row = (output.value.len / self.stride()) as u64;
+                let first_row = (output.value.len() / self.stride()) as u64;
                 read.map_err(|error| at_row(error, first_row))?;
-                output.value.append(&buffer, self.limit)?;
+                output.value.append(&buffer)?;
                 output.next(partition + 1);
                 self.progress.advance((max_rows[partition] - read_rows.min(max_rows[partition])) as u64);
             }
         })?;
-        let len = output.into_inner().len;
-        Ok((region, len))
+        Ok(output.into_inner())
     }
 
     /// One stream, in its own order.
-    fn append_stream(&self, mut stream: QueryStream) -> Filled {
+    fn append_stream<'o>(&self, mut stream: QueryStream, mut output: Output<'o>) -> Result<Output<'o>> {
         self.progress.begin("materialize", Unit::Rows, 0);
-        // How many rows will come is not known, so all that could be had is reserved; it takes no memory.
-        let address_space = self.limit.min(available_bytes().unwrap_or(1 << 40).max(1 << 30));
-        let mut region = Region::reserve(address_space)?;
-        let mut output = Output { bytes: &mut region.bytes_mut()[..address_space as usize], len: 0 };
+        let mut buffer = Vec::new();
         while let Some(batch) = stream.next_unless_cancelled(self.progress)? {
-            let base = (output.len / self.stride()) as u64;
-            let rows = output.grow(batch.num_rows() * self.stride(), self.limit)?;
-            self.writer.write(&batch, rows).map_err(|error| at_row(error, base))?;
+            let base = (output.len() / self.stride()) as u64;
+            buffer.resize(batch.num_rows() * self.stride(), 0);
+            self.writer.write(&batch, &mut buffer).map_err(|error| at_row(error, base))?;
+            output.append(&buffer)?;
             self.progress.advance(batch.num_rows() as u64);
         }
-        let len = output.len;
-        Ok((region, len))
+        Ok(output)
     }
 
     /// Feeds a partition's batches to `take`, on this thread.
@@ -307,25 +378,63 @@ impl Stop {
     }
 }
 
-/// Rows that grow from the front of reserved memory.
-struct Output<'a> {
-    bytes: &'a mut [u8],
-    len: usize,
+/// Where rows are appended.
+enum Output<'a> {
+    /// The front of reserved memory.
+    Memory { bytes: &'a mut [u8], len: usize, limit: u64 },
+    /// A file, from `start` on.
+    File { file: &'a File, path: &'a Path, start: u64, len: u64, crc: u32 },
 }
 
 impl Output<'_> {
-    fn grow(&mut self, num_bytes: usize, limit: u64) -> Result<&mut [u8]> {
-        let start = self.len;
-        let end = start + num_bytes;
-        let Some(rows) = self.bytes.get_mut(start..end) else {
-            return Err(ErrorKind::MemoryLimit { needed: end as u64, limit }.into());
-        };
-        self.len = end;
-        Ok(rows)
+    fn len(&self) -> usize {
+        match self {
+            Output::Memory { len, .. } => *len,
+            Output::File { len, .. } => *len as usize,
+        }
     }
 
-    fn append(&mut self, rows: &[u8], limit: u64) -> Result<()> {
-        self.grow(rows.len(), limit)?.copy_from_slice(rows);
+    fn append(&mut self, rows: &[u8]) -> Result<()> {
+        match self {
+            Output::Memory { bytes, len, limit } => {
+                let end = *len + rows.len();
+                let Some(slot) = bytes.get_mut(*len..end) else {
+                    return Err(ErrorKind::MemoryLimit { needed: end as u64, limit: *limit }.into());
+                };
+                slot.copy_from_slice(rows);
+                *len = end;
+            }
+            Output::File { file, path, start, len, crc } => {
+                file.write_all_at(rows, *start + *len).map_err(|error| Error::io(*path, error))?;
+                *crc = crc32c::crc32c_append(*crc, rows);
+                *len += rows.len() as u64;
+            }
+        }
+        Ok(())
+    }
+
+    /// Exchanges the codes of rows in a file, piece by piece.
+    fn recode(&mut self, recoding: &Recoding, progress: &dyn Progress) -> Result<()> {
+        let Output::File { file, path, start, len, crc } = self else {
+            return Ok(());
+        };
+        if !recoding.is_needed() {
+            return Ok(());
+        }
+        let io = |error| Error::io(*path, error);
+        let mut buffer = vec![0; recoding.whole_rows(8 << 20)];
+        *crc = 0;
+        let mut at = 0;
+        while at < *len {
+            check(progress)?;
+            let piece = (*len - at).min(buffer.len() as u64) as usize;
+            let piece = &mut buffer[..piece];
+            file.read_exact_at(piece, *start + at).map_err(io)?;
+            recoding.apply(piece);
+            file.write_all_at(piece, *start + at).map_err(io)?;
+            *crc = crc32c::crc32c_append(*crc, piece);
+            at += piece.len() as u64;
+        }
         Ok(())
     }
 }

@@ -3,43 +3,68 @@
 //! Address space is reserved for the most that may come and costs nothing until it is written; at the end the rest is
 //! given back and the mapping made read-only. Pages of 2 MiB are asked for, since a random row otherwise costs a walk of
 //! the page tables on top of its cache line; where the system has none, all works as well, only slower.
+//!
+//! Rows that are saved are mapped from their file instead.
 
+use super::share::Shared;
 use crate::error::{Error, ErrorKind, Result};
 use memmap2::{Mmap, MmapMut, MmapOptions};
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+
+/// The size of the large pages that are asked for.
+pub(super) const HUGE_PAGE: usize = 2 << 20;
 
 /// Zeroed memory that is being filled.
 pub(super) struct Region {
     map: MmapMut,
+    /// Where in the mapping the first large page begins.
+    start: usize,
 }
 
 /// Memory that no longer changes.
 pub(super) struct FrozenRegion {
     map: Mmap,
+    start: usize,
     len: usize,
+    pub(super) backing: Backing,
+}
+
+/// What lies behind a mapping.
+pub(super) enum Backing {
+    /// This process's own memory, until another process asks for it.
+    Private(Mutex<Option<Shared>>),
+    /// Memory that processes share.
+    Shared(Shared),
+    /// A file.
+    File(PathBuf),
 }
 
 impl Region {
     pub(super) fn reserve(num_bytes: u64) -> Result<Region> {
-        let too_large = |_| Error::from(ErrorKind::MemoryLimit { needed: num_bytes, limit: isize::MAX as u64 });
-        // A mapping cannot be empty.
-        let len = usize::try_from(num_bytes).map_err(too_large)?.max(1);
+        let too_large = || Error::from(ErrorKind::MemoryLimit { needed: num_bytes, limit: isize::MAX as u64 });
+        let len = usize::try_from(num_bytes).ok().and_then(|len| len.checked_add(HUGE_PAGE)).ok_or_else(too_large)?;
         let map = MmapOptions::new().len(len).no_reserve_swap().map_anon()?;
+        let start = map.as_ptr().align_offset(HUGE_PAGE).min(HUGE_PAGE);
         #[cfg(target_os = "linux")]
         {
             // Refused where the kernel has no huge pages, which is as good as it gets there.
             let _ = map.advise(memmap2::Advice::HugePage);
         }
-        Ok(Region { map })
+        Ok(Region { map, start })
     }
 
+    /// At least the reserved bytes.
     pub(super) fn bytes_mut(&mut self) -> &mut [u8] {
-        &mut self.map
+        self.map.get_mut(self.start..).unwrap_or_default()
     }
 
     /// Gives back what lies behind `len` and makes the rest read-only.
     pub(super) fn freeze(mut self, len: usize) -> Result<FrozenRegion> {
-        self.truncate(len.max(1))?;
-        Ok(FrozenRegion { map: self.map.make_read_only()?, len })
+        self.truncate(self.start + len.max(1))?;
+        let backing = Backing::Private(Mutex::new(None));
+        Ok(FrozenRegion { start: self.start, map: self.map.make_read_only()?, len, backing })
     }
 
     #[cfg(target_os = "linux")]
@@ -61,8 +86,72 @@ impl Region {
 }
 
 impl FrozenRegion {
+    /// `len` bytes of a mapping from `start` on.
+    #[cfg(target_os = "linux")]
+    pub(super) fn new(map: Mmap, start: usize, len: usize, backing: Backing) -> FrozenRegion {
+        FrozenRegion { map, start, len, backing }
+    }
+
     pub(super) fn bytes(&self) -> &[u8] {
-        self.map.get(..self.len).unwrap_or_default()
+        self.map.get(self.start..self.start + self.len).unwrap_or_default()
+    }
+
+    /// Maps `len` bytes of a file from `offset` on. They must not change as long as the mapping lives; a file that is
+    /// cut short meanwhile ends the process when the missing part is read (SIGBUS), as with any mapped file.
+    #[allow(unsafe_code)]
+    pub(super) fn of_file(file: &File, offset: u64, len: usize, backing: Backing) -> Result<FrozenRegion> {
+        let with_path = |error: std::io::Error| match &backing {
+            Backing::File(path) => Error::io(path, error),
+            _ => error.into(),
+        };
+        let end = offset.checked_add(len as u64);
+        let size = file.metadata().map_err(with_path)?.len();
+        if end.is_none_or(|end| end > size) {
+            let error = std::io::Error::new(std::io::ErrorKind::UnexpectedEof, format!("rows end beyond byte {size}"));
+            return Err(with_path(error));
+        }
+        if len == 0 {
+            let map = MmapOptions::new().len(1).map_anon()?.make_read_only()?;
+            return Ok(FrozenRegion { map, start: 0, len: 0, backing });
+        }
+        // SAFETY: a sealed memory file cannot change. That no one writes to a file on disk while it is mapped is asked
+        // of the caller of `StepTable::load`; what is read from it is plain numbers, any bits of which are valid.
+        let map = unsafe { MmapOptions::new().offset(offset).len(len).map(file) }.map_err(with_path)?;
+        Ok(FrozenRegion { map, start: 0, len, backing })
+    }
+
+    /// Brings a mapped file's pages into memory and into the page tables, where they fit, so that reading never waits.
+    pub(super) fn populate(&self) {
+        #[cfg(target_os = "linux")]
+        if available_bytes().is_none_or(|available| (self.len as u64) < available / 2) {
+            // Advice: where the kernel does not know it, pages come when they are read.
+            let _ = self.map.advise(memmap2::Advice::PopulateRead);
+        }
+    }
+
+    /// Says that bytes will be read soon, or that they will not be for long; for mapped files.
+    #[cfg(unix)]
+    pub(super) fn advise(&self, bytes: std::ops::Range<usize>, soon: bool) {
+        use memmap2::{Advice, UncheckedAdvice};
+        let end = bytes.end.min(self.len);
+        if !matches!(self.backing, Backing::File(_)) || bytes.start >= end {
+            return;
+        }
+        let (start, len) = (self.start + bytes.start, end - bytes.start);
+        if soon {
+            let _ = self.map.advise_range(Advice::WillNeed, start, len);
+        } else {
+            #[allow(unsafe_code)]
+            // SAFETY: the mapping is one of a file and read-only, so pages that are dropped come back from the file.
+            let _ = unsafe { self.map.unchecked_advise_range(UncheckedAdvice::DontNeed, start, len) };
+        }
+    }
+
+    pub(super) fn path(&self) -> Option<&Path> {
+        match &self.backing {
+            Backing::File(path) => Some(path),
+            _ => None,
+        }
     }
 }
 

@@ -12,31 +12,58 @@
 //! | `layout.rs` | which bytes of a row are which column |
 //! | `memory.rs` | the mapping: reserved, grown, trimmed, frozen |
 //! | `convert.rs` | record batches → rows |
+//! | `categories.rs` | columns of strings → codes |
 //! | `materialize.rs` | running a query into a table |
 //! | `gather.rs` | rows at any indices → columns |
+//! | `symmetry.rs` | turning a row by one of the board's symmetries |
 //! | `batch.rs` | the columns of a batch, and their Arrow form |
+//! | `selection.rs`, `view.rs`, `runs.rs` | some of a table's rows, chosen by their runs, without a copy |
+//! | `fingerprint.rs` | what names a table's rows and their order |
+//! | `file.rs`, `npy.rs` | tables in `.npy` files |
+//! | `share.rs` | one copy for many processes |
 //! | `export.rs` | the whole table as Arrow data |
 
 mod batch;
+mod categories;
 mod convert;
 mod export;
+mod file;
+mod fingerprint;
 mod gather;
 mod layout;
 mod materialize;
 mod memory;
+mod npy;
+mod runs;
+mod selection;
+mod share;
+mod symmetry;
+#[cfg(test)]
+mod tests;
+mod view;
 
 pub use batch::{Batch, BatchColumn, TokenType};
 pub use export::ColumnReader;
+pub use file::LoadOptions;
+pub use fingerprint::Fingerprint;
 pub use layout::{ElementType, ExtraField, RowLayout};
 pub use materialize::{ChosenEv, MaterializeOptions};
+pub use share::TableHandle;
+pub use view::RowFilter;
 
 pub(crate) use batch::{Arena, BatchSchema, Pool};
+pub(crate) use gather::prefetch;
+pub(crate) use symmetry::SymmetryKey;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::step::{STEP_SIZE, Step};
+use gather::Rows;
 use memory::FrozenRegion;
+use runs::Runs;
+use selection::Selection;
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::path::Path;
+use std::sync::{Arc, Mutex};
 
 /// Batches whose memory a table keeps for the next `take`.
 const TAKES_KEPT: usize = 2;
@@ -63,44 +90,50 @@ const TAKES_KEPT: usize = 2;
 #[derive(Clone)]
 pub struct StepTable {
     rows: Arc<FrozenRegion>,
-    num_rows: u64,
     layout: Arc<RowLayout>,
-    fingerprint: Arc<str>,
+    /// Of all rows in the mapping.
+    whole_fingerprint: Arc<Fingerprint>,
+    /// What is known of the runs that the rows belong to.
+    runs: Arc<Runs>,
+    /// The rows that a view shows, and its fingerprint; `None` for all rows.
+    selection: Option<Arc<Selection>>,
+    view_fingerprint: Option<Arc<Fingerprint>>,
     /// What `take` gives, and memory for it.
     batch: Arc<BatchSchema>,
     pool: Arc<Mutex<Pool>>,
 }
 
 impl StepTable {
-    fn new(rows: FrozenRegion, layout: RowLayout, fingerprint: String) -> Result<StepTable> {
-        let num_rows = (rows.bytes().len() / layout.stride()) as u64;
+    fn new(rows: FrozenRegion, layout: RowLayout, fingerprint: Fingerprint, runs: Runs) -> Result<StepTable> {
         let batch = BatchSchema::new(&layout, TokenType::UInt8, None)?;
         Ok(StepTable {
             rows: Arc::new(rows),
-            num_rows,
             layout: Arc::new(layout),
-            fingerprint: fingerprint.into(),
+            whole_fingerprint: Arc::new(fingerprint),
+            runs: Arc::new(runs),
+            selection: None,
+            view_fingerprint: None,
             batch: Arc::new(batch),
             pool: Arc::new(Mutex::new(Pool::new(TAKES_KEPT))),
         })
     }
 
-    /// The number of rows.
+    /// The number of rows; of a view, of those that it shows.
     #[must_use]
     pub fn num_rows(&self) -> u64 {
-        self.num_rows
+        self.selection.as_ref().map_or_else(|| self.num_all_rows(), |selection| selection.len())
     }
 
     /// Whether there are no rows.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.num_rows == 0
+        self.num_rows() == 0
     }
 
     /// The size of the rows in bytes.
     #[must_use]
     pub fn num_bytes(&self) -> u64 {
-        self.num_rows * self.layout.stride() as u64
+        self.num_rows() * self.layout.stride() as u64
     }
 
     /// Which bytes of a row are which column.
@@ -109,24 +142,41 @@ impl StepTable {
         &self.layout
     }
 
-    /// Names the data and its order: archive, version, query, parameters and options, in hexadecimal. Tables of equal
-    /// fingerprint have equal rows.
+    /// Names the data and its order. Tables of equal fingerprint have equal rows.
     #[must_use]
-    pub fn fingerprint(&self) -> &str {
-        &self.fingerprint
+    pub fn fingerprint(&self) -> &Fingerprint {
+        self.view_fingerprint.as_ref().unwrap_or(&self.whole_fingerprint)
     }
 
-    /// The rows, [`stride`](RowLayout::stride) bytes each.
+    /// Whether this shows some rows of a table, as [`filter`](StepTable::filter) and [`split`](StepTable::split) give
+    /// them, and not all.
     #[must_use]
-    pub fn rows(&self) -> &[u8] {
-        self.rows.bytes()
+    pub fn is_view(&self) -> bool {
+        self.selection.is_some()
+    }
+
+    /// The file that the rows are mapped from, if they are.
+    #[must_use]
+    pub fn path(&self) -> Option<&Path> {
+        self.rows.path()
+    }
+
+    /// The rows, [`stride`](RowLayout::stride) bytes each; `None` for a view, whose rows lie apart.
+    #[must_use]
+    pub fn rows(&self) -> Option<&[u8]> {
+        self.selection.is_none().then(|| self.rows.bytes())
     }
 
     /// The step in a row, without its extra columns.
     #[must_use]
     pub fn step(&self, index: u64) -> Option<Step> {
-        let start = usize::try_from(index).ok()?.checked_mul(self.layout.stride())?;
-        let bytes = self.rows().get(start..)?.get(..STEP_SIZE)?;
+        if index >= self.num_rows() {
+            return None;
+        }
+        let mut position = [index];
+        self.map_positions(&mut position);
+        let start = usize::try_from(position[0]).ok()?.checked_mul(self.layout.stride())?;
+        let bytes = self.rows.bytes().get(start..)?.get(..STEP_SIZE)?;
         Some(bytemuck::pod_read_unaligned(bytes))
     }
 
@@ -136,42 +186,123 @@ impl StepTable {
     /// [`ErrorKind::IndexOutOfBounds`] with the first index that no row has.
     pub fn take(&self, indices: &[u64]) -> Result<Batch> {
         self.check_indices(indices)?;
-        let pool = || self.pool.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut arena = pool().take(&self.batch, indices.len());
-        gather::gather(self, indices, &self.batch, &mut arena);
-        let arena = Arc::new(arena);
-        pool().keep(&arena);
+        // In a process that was forked, the lock may be held by a thread that is not there.
+        let mut arena = match self.pool.try_lock() {
+            Ok(mut pool) => pool.take(&self.batch, indices.len()),
+            Err(_) => Arc::new(Arena::new(&self.batch, indices.len())),
+        };
+        if let Some(arena) = Arc::get_mut(&mut arena) {
+            self.gather(indices, &mut Vec::new(), &self.batch, arena, None);
+        }
+        if let Ok(mut pool) = self.pool.try_lock() {
+            pool.keep(&arena);
+        }
         Ok(Batch::new(arena, Arc::clone(&self.batch), indices.len()))
     }
 
-    /// Fills an arena with the rows at `indices`.
+    /// The rows at `indices` as they are, [`stride`](RowLayout::stride) bytes each, in that order and as often as they
+    /// stand there.
     ///
     /// # Errors
-    /// [`ErrorKind::IndexOutOfBounds`].
-    pub(crate) fn gather(&self, indices: &[u64], schema: &BatchSchema, arena: &mut Arena) -> Result<()> {
+    /// [`ErrorKind::IndexOutOfBounds`] with the first index that no row has; [`ErrorKind::Argument`] when `out` is not as
+    /// long as they are.
+    pub fn take_rows(&self, indices: &[u64], out: &mut [u8]) -> Result<()> {
         self.check_indices(indices)?;
-        if indices.len() > arena.capacity() {
-            return Err(Error::argument("indices", format!("at most {}", arena.capacity()), indices.len()));
+        let expected = indices.len() * self.layout.stride();
+        if out.len() != expected {
+            return Err(Error::argument("out", format!("{expected} bytes"), out.len()));
         }
-        gather::gather(self, indices, schema, arena);
+        match &self.selection {
+            None => gather::gather_rows(self.all_rows(), indices, out),
+            Some(selection) => {
+                let mut rows = indices.to_vec();
+                selection.map(&mut rows);
+                gather::gather_rows(self.all_rows(), &rows, out);
+            }
+        }
         Ok(())
     }
 
+    /// Fills an arena with the rows at positions that all are below the number of rows and no more than it has room for.
+    /// `rows` is room for the places of a view's rows.
+    ///
+    /// # Panics
+    /// When a position is not below the number of rows.
+    pub(crate) fn gather(
+        &self,
+        positions: &[u64],
+        rows: &mut Vec<u64>,
+        schema: &BatchSchema,
+        arena: &mut Arena,
+        symmetries: Option<SymmetryKey>,
+    ) {
+        let columns = arena.columns_mut(schema, positions.len());
+        let symmetries = symmetries.map(|key| (key, positions));
+        match &self.selection {
+            None => gather::gather(self.all_rows(), positions, schema, columns, symmetries),
+            Some(selection) => {
+                rows.clear();
+                rows.extend_from_slice(positions);
+                selection.map(rows);
+                gather::gather(self.all_rows(), rows, schema, columns, symmetries);
+            }
+        }
+    }
+
+    /// All values of an extra column as floats, and each with the position of its row, in order.
+    pub(crate) fn extra_values(&self, extra: &ExtraField) -> impl Iterator<Item = f64> {
+        let (stride, offset, dtype) = (self.layout.stride(), extra.offset, extra.dtype);
+        let whole = self.selection.is_none().then(|| 0..self.num_all_rows());
+        let ranges = whole.into_iter().chain(self.selection.iter().flat_map(|selection| selection.ranges()));
+        ranges.flat_map(move |range| {
+            let bytes = self.rows.bytes().get(range.start as usize * stride..range.end as usize * stride);
+            bytes.unwrap_or_default().chunks_exact(stride).map(move |row| dtype.to_f64(&row[offset..]))
+        })
+    }
+
+    /// Says which rows of a mapped file will be read soon, or not for long. Elsewhere it does nothing.
+    pub(crate) fn advise(&self, positions: std::ops::Range<u64>, soon: bool) {
+        if self.path().is_none() || positions.is_empty() {
+            return;
+        }
+        // A view's rows are in ascending order, and those between them are not worth leaving out.
+        let mut ends = [positions.start, positions.end - 1];
+        self.map_positions(&mut ends);
+        let stride = self.layout.stride();
+        self.rows.advise(ends[0] as usize * stride..(ends[1] + 1) as usize * stride, soon);
+    }
+
+    fn all_rows(&self) -> Rows<'_> {
+        Rows { bytes: self.rows.bytes(), stride: self.layout.stride() }
+    }
+
+    fn num_all_rows(&self) -> u64 {
+        (self.rows.bytes().len() / self.layout.stride()) as u64
+    }
+
+    /// Replaces positions, which must be below the number of rows, by the places of their rows in the mapping.
+    fn map_positions(&self, positions: &mut [u64]) {
+        if let Some(selection) = &self.selection {
+            selection.map(positions);
+        }
+    }
+
     fn check_indices(&self, indices: &[u64]) -> Result<()> {
-        let Some(&index) = indices.iter().find(|&&index| index >= self.num_rows) else {
+        let len = self.num_rows();
+        let Some(&index) = indices.iter().find(|&&index| index >= len) else {
             return Ok(());
         };
         let index = i64::try_from(index).unwrap_or(i64::MAX);
-        Err(ErrorKind::IndexOutOfBounds { index, len: self.num_rows }.into())
+        Err(ErrorKind::IndexOutOfBounds { index, len }.into())
     }
 }
 
 impl fmt::Debug for StepTable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("StepTable")
-            .field("num_rows", &self.num_rows)
+            .field("num_rows", &self.num_rows())
             .field("stride", &self.layout.stride())
-            .field("fingerprint", &self.fingerprint)
+            .field("fingerprint", &self.fingerprint().to_string())
             .finish()
     }
 }

@@ -1,5 +1,5 @@
 use crate::support::Games;
-use a2store::{Batch, ErrorKind, Loader, LoaderOptions, StepTable, TokenType, no_params};
+use a2store::{Batch, ErrorKind, Loader, LoaderOptions, Sampling, StepTable, TokenType, no_params};
 use std::collections::HashSet;
 
 type Key = (u32, u16);
@@ -79,7 +79,7 @@ fn orders_follow_from_seed_and_epoch() {
     assert_eq!(epoch(&begun), second);
     let mut sorted = second;
     sorted.sort_unstable();
-    let plain = table.loader(LoaderOptions { shuffle: false, ..options(100) }).unwrap();
+    let plain = table.loader(LoaderOptions { sampling: Sampling::Sequential, ..options(100) }).unwrap();
     assert_eq!(epoch(&plain), sorted);
 }
 
@@ -165,10 +165,15 @@ fn a_state_of_other_data_is_refused_by_name() {
     let other = games.archive.sql("SELECT * FROM steps WHERE move = 1", no_params()).unwrap();
     let other = other.materialize(&Default::default(), &()).unwrap().loader(options(100)).unwrap().state();
     for (state, field) in [
-        (other, "fingerprint"),
+        (other, "query"),
         (a2store::LoaderState { seed: 8, ..good.clone() }, "seed"),
-        (a2store::LoaderState { shuffle: false, ..good.clone() }, "shuffle"),
-        (a2store::LoaderState { version: 2, ..good.clone() }, "version"),
+        (a2store::LoaderState { order: "sequential".into(), ..good.clone() }, "order"),
+        (a2store::LoaderState { version: 1, ..good.clone() }, "version"),
+        (a2store::LoaderState { archive_version: 99, ..good.clone() }, "archive_version"),
+        (a2store::LoaderState { archive: "other".into(), ..good.clone() }, "archive"),
+        (a2store::LoaderState { view: "other".into(), ..good.clone() }, "view"),
+        (a2store::LoaderState { num_samples: 1, ..good.clone() }, "num_samples"),
+        (a2store::LoaderState { symmetries: true, ..good.clone() }, "symmetries"),
         (a2store::LoaderState { num_rows: 1, ..good.clone() }, "num_rows"),
         (a2store::LoaderState { position: table.num_rows() + 1, ..good.clone() }, "position"),
     ] {

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+mod allocations;
 mod archive;
 mod command;
 mod fixtures;
@@ -9,7 +10,9 @@ mod imports;
 mod loader;
 #[path = "../../src/board/naive.rs"]
 mod naive;
+mod permutation;
 mod query;
+mod sampling;
 mod support;
 mod table;
 

@@ -1,0 +1,157 @@
+//! Drawing rows in proportion to their weights, in constant time each.
+//!
+//! The alias method (Walker 1977, Vose 1991): as many buckets of equal share as there are rows; a bucket belongs to its
+//! row and, above a threshold, to one other. A draw picks a bucket and then one of the two. The table is made in two
+//! sweeps over the weights and no further memory (Hübschle-Schneider and Sanders, *Parallel Weighted Random Sampling*,
+//! ESA 2019, section 3.1).
+
+use super::order::{Draws, scale};
+use crate::error::{Error, ErrorKind, Result};
+use crate::table::StepTable;
+
+/// Which rows the buckets belong to: eight bytes a row.
+#[derive(Debug)]
+pub(super) struct AliasTable {
+    buckets: Vec<Bucket>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Bucket {
+    /// The bucket's own share in 2^-32, the rest is the other's.
+    threshold: u32,
+    other: u32,
+}
+
+/// Buckets that are asked for before they are read.
+const AHEAD: usize = 32;
+
+impl AliasTable {
+    /// Of the weights in a table's column: finite numbers of at least 0, not all of them 0.
+    pub(super) fn new(table: &StepTable, column: &str) -> Result<AliasTable> {
+        let extra = table.layout().extra(column).ok_or_else(|| no_extra(table, "weights", column))?;
+        if extra.categories.is_some() {
+            return Err(Error::argument("weights", "a column of numbers", format!("{column}, a column of strings")));
+        }
+        let num_rows = table.num_rows();
+        if num_rows > u64::from(u32::MAX) {
+            return Err(Error::argument("weights", format!("a table of at most {} rows", u32::MAX), num_rows));
+        }
+        let (mut sum, mut correction) = (0.0, 0.0);
+        for (row, weight) in (0..).zip(table.extra_values(extra)) {
+            if !(0.0..f64::INFINITY).contains(&weight) {
+                let (expected, found) = ("a finite weight of at least 0".into(), weight.to_string());
+                return Err(ErrorKind::Column { column: column.into(), row: Some(row), expected, found }.into());
+            }
+            // Kahan's sum, exact enough for a billion rows.
+            let term: f64 = weight - correction;
+            let next = sum + term;
+            correction = (next - sum) - term;
+            sum = next;
+        }
+        if num_rows > 0 && !(sum > 0.0 && sum.is_finite()) {
+            let (expected, found) = ("weights of a positive, finite sum".into(), sum.to_string());
+            return Err(ErrorKind::Column { column: column.into(), row: None, expected, found }.into());
+        }
+        Ok(AliasTable::of_weights(num_rows as usize, sum / num_rows.max(1) as f64, || table.extra_values(extra)))
+    }
+
+    /// Of `len` weights, none below 0, whose mean is `mean`.
+    fn of_weights<W: Iterator<Item = f64>>(len: usize, mean: f64, weights: impl Fn() -> W) -> AliasTable {
+        // Rows that nothing else is said of keep their whole bucket.
+        let mut buckets: Vec<Bucket> = (0..len as u32).map(|row| Bucket { threshold: u32::MAX, other: row }).collect();
+        let share = |weight: f64| (weight / mean * 2_f64.powi(32)) as u32;
+        let mut light = weights().zip(0..).filter(|(weight, _)| *weight <= mean);
+        let mut heavy = weights().zip(0..).filter(|(weight, _)| *weight > mean);
+        let mut current: Option<(f64, u32)> = heavy.next();
+        while let Some((rest, row)) = current {
+            if rest > mean {
+                // The heavy row fills up the bucket of a light one.
+                let Some((weight, lighter)) = light.next() else {
+                    break;
+                };
+                buckets[lighter as usize] = Bucket { threshold: share(weight), other: row };
+                current = Some((rest + weight - mean, row));
+            } else {
+                // What is left of it is less than its own bucket, which the next heavy row fills up.
+                let next: Option<(f64, u32)> = heavy.next();
+                if let Some((weight, heavier)) = next {
+                    buckets[row as usize] = Bucket { threshold: share(rest), other: heavier };
+                    current = Some((weight + rest - mean, heavier));
+                } else {
+                    current = None;
+                }
+            }
+        }
+        // Rounding may leave light rows over; a weight of nothing is never drawn all the same.
+        for (weight, row) in light {
+            if weight == 0.0 {
+                let other = current.map_or_else(|| buckets.len() as u32 - 1, |(_, row)| row);
+                buckets[row as usize] = Bucket { threshold: 0, other };
+            }
+        }
+        AliasTable { buckets }
+    }
+
+    /// The rows that are drawn at the positions from `start` on.
+    pub(super) fn fill(&self, draws: Draws, start: u64, out: &mut [u64]) {
+        draws.fill(start, out);
+        let bucket = |word: u64| scale(word, self.buckets.len() as u64) as usize;
+        for k in 0..out.len() {
+            if let Some(&word) = out.get(k + AHEAD) {
+                crate::table::prefetch(&self.buckets, bucket(word));
+            }
+            let at = bucket(out[k]);
+            let Bucket { threshold, other } = self.buckets[at];
+            // The low bits, which hardly had a part in choosing the bucket.
+            out[k] = if (out[k] as u32) < threshold { at as u64 } else { u64::from(other) };
+        }
+    }
+}
+
+pub(super) fn no_extra(table: &StepTable, argument: &'static str, column: &str) -> Error {
+    let names: Vec<&str> = table.layout().extras().iter().map(|extra| extra.name.as_str()).collect();
+    let expected = match names.as_slice() {
+        [] => "an extra column, and the table has none".to_owned(),
+        names => format!("an extra column of the table: {}", names.join(", ")),
+    };
+    Error::argument(argument, expected, column)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// The share of each row, summed over the buckets.
+    fn shares(table: &AliasTable) -> Vec<f64> {
+        let mut shares = vec![0.0; table.buckets.len()];
+        for (row, bucket) in table.buckets.iter().enumerate() {
+            // 2^32 - 1 stands for a whole bucket.
+            let own = f64::from(bucket.threshold) / 2_f64.powi(32);
+            shares[row] += own;
+            shares[bucket.other as usize] += 1.0 - own;
+        }
+        shares
+    }
+
+    proptest! {
+        #[test]
+        fn every_row_has_its_share(weights in prop::collection::vec(prop_oneof![Just(0.0), 0.0..1.0, 0.0..1e6], 1..300)) {
+            let sum: f64 = weights.iter().sum();
+            prop_assume!(sum > 0.0);
+            let mean = sum / weights.len() as f64;
+            let table = AliasTable::of_weights(weights.len(), mean, || weights.iter().copied());
+            for ((row, share), weight) in shares(&table).into_iter().enumerate().zip(&weights) {
+                let expected = weight / mean;
+                prop_assert!((share - expected).abs() < 1e-6 * weights.len() as f64, "row {row}: {share}, not {expected}");
+                prop_assert!(*weight > 0.0 || share < 1e-9 * weights.len() as f64);
+            }
+        }
+    }
+
+    #[test]
+    fn equal_weights_keep_their_buckets() {
+        let table = AliasTable::of_weights(1000, 0.1, || std::iter::repeat_n(0.1, 1000));
+        assert!(table.buckets.iter().zip(0..).all(|(bucket, row)| bucket.other == row));
+    }
+}

@@ -1,0 +1,123 @@
+//! Which row stands at a position of an epoch: a function of seed, epoch and position, in constant time.
+
+use super::alias::AliasTable;
+use super::permutation::Permutation;
+use super::strata::{Strata, StratifiedOrder};
+use super::windowed::WindowedOrder;
+use super::{LoaderOptions, Sampling};
+use crate::error::{Error, Result};
+use crate::table::StepTable;
+use std::sync::Arc;
+
+/// What the orders of all epochs have in common: [`Sampling`] with all that it needs of the table.
+#[derive(Clone, Debug)]
+pub(super) enum Plan {
+    Sequential,
+    Shuffled,
+    Windowed { window: u64 },
+    Uniform,
+    Weighted(Arc<AliasTable>),
+    Stratified(Arc<Strata>),
+}
+
+/// The order of one epoch.
+#[derive(Clone, Debug)]
+pub(super) enum Order {
+    Sequential,
+    Shuffled(Permutation),
+    Windowed(Box<WindowedOrder>),
+    Uniform { draws: Draws, num_rows: u64 },
+    Weighted { draws: Draws, table: Arc<AliasTable> },
+    Stratified(Box<StratifiedOrder>),
+}
+
+impl Plan {
+    pub(super) fn new(table: &StepTable, options: &LoaderOptions) -> Result<Plan> {
+        Ok(match &options.sampling {
+            Sampling::Sequential => Plan::Sequential,
+            Sampling::Shuffled => Plan::Shuffled,
+            Sampling::Windowed { window } => {
+                if *window == 0 {
+                    return Err(Error::argument("window", "at least 1", window));
+                }
+                Plan::Windowed { window: *window }
+            }
+            Sampling::Uniform => Plan::Uniform,
+            Sampling::Weighted { column } => Plan::Weighted(Arc::new(AliasTable::new(table, column)?)),
+            Sampling::Stratified { column, quotas } => {
+                Plan::Stratified(Arc::new(Strata::new(table, column, quotas.as_deref())?))
+            }
+        })
+    }
+
+    /// Whether a row may come more than once in an epoch, so that an epoch may have any length.
+    pub(super) fn repeats(&self) -> bool {
+        matches!(self, Plan::Uniform | Plan::Weighted(_) | Plan::Stratified(_))
+    }
+
+    /// The order of an epoch of `num_rows` rows.
+    pub(super) fn order(&self, num_rows: u64, seed: u64, epoch: u64) -> Result<Order> {
+        Ok(match self {
+            Plan::Sequential => Order::Sequential,
+            Plan::Shuffled => Order::Shuffled(Permutation::new(num_rows, seed, epoch)?),
+            Plan::Windowed { window } => {
+                Order::Windowed(Box::new(WindowedOrder::new(num_rows, *window, seed, epoch)?))
+            }
+            Plan::Uniform => Order::Uniform { draws: Draws::new(seed, epoch), num_rows },
+            Plan::Weighted(table) => Order::Weighted { draws: Draws::new(seed, epoch), table: Arc::clone(table) },
+            Plan::Stratified(strata) => {
+                Order::Stratified(Box::new(StratifiedOrder::new(Arc::clone(strata), seed, epoch)))
+            }
+        })
+    }
+}
+
+impl Order {
+    /// The rows at the positions from `start` on, one for each slot of `out`.
+    pub(super) fn fill(&mut self, table: &StepTable, start: u64, out: &mut [u64]) -> Result<()> {
+        match self {
+            Order::Sequential => out.iter_mut().zip(start..).for_each(|(slot, position)| *slot = position),
+            Order::Shuffled(permutation) => permutation.fill(start, out),
+            Order::Windowed(windowed) => {
+                windowed.fill(start, out, |rows, soon| table.advise(rows, soon))?;
+            }
+            Order::Uniform { draws, num_rows } => {
+                draws.fill(start, out);
+                out.iter_mut().for_each(|word| *word = scale(*word, *num_rows));
+            }
+            Order::Weighted { draws, table } => table.fill(*draws, start, out),
+            Order::Stratified(strata) => strata.fill(start, out)?,
+        }
+        Ok(())
+    }
+}
+
+/// Independent random words, one for each position: SplitMix64 (Steele, Lea and Flood, *Fast Splittable Pseudorandom
+/// Number Generators*, OOPSLA 2014), whose state is a counter and can so begin anywhere.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Draws(u64);
+
+impl Draws {
+    fn new(seed: u64, epoch: u64) -> Draws {
+        let mut hasher = blake3::Hasher::new_derive_key("a2store 2026 loader draws");
+        hasher.update(&seed.to_le_bytes()).update(&epoch.to_le_bytes());
+        let mut key = [0; 8];
+        hasher.finalize_xof().fill(&mut key);
+        Draws(u64::from_le_bytes(key))
+    }
+
+    pub(super) fn fill(self, start: u64, out: &mut [u64]) {
+        for (slot, position) in out.iter_mut().zip(start..) {
+            let mut x = self.0.wrapping_add(position.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+            x = (x ^ x >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+            x = (x ^ x >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+            *slot = x ^ x >> 31;
+        }
+    }
+}
+
+/// A number below `n` from all bits of `word`.
+#[inline(always)]
+pub(super) fn scale(word: u64, n: u64) -> u64 {
+    ((u128::from(word) * u128::from(n)) >> 64) as u64
+}

@@ -1,0 +1,103 @@
+//! Where a loader stands, as something small that outlives the process, and whether such a state is a loader's own.
+
+use super::Loader;
+use crate::error::{ErrorKind, Result};
+use crate::table::Fingerprint;
+use serde::{Deserialize, Serialize};
+
+/// Where a [`Loader`] stands, and in which order of which rows. As JSON at most 512 bytes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LoaderState {
+    /// The version of this structure, 2.
+    pub version: u32,
+    /// The table's [`Fingerprint::archive_version`].
+    pub archive_version: u64,
+    /// The table's [`Fingerprint::archive`].
+    pub archive: String,
+    /// The table's [`Fingerprint::query`].
+    pub query: String,
+    /// The table's [`Fingerprint::view`].
+    pub view: String,
+    /// The table's number of rows.
+    pub num_rows: u64,
+    /// The number of rows of an epoch.
+    pub num_samples: u64,
+    /// The loader's [`Sampling`](super::Sampling); where that takes more than 100 bytes, its beginning and a hash.
+    pub order: String,
+    /// The loader's `seed`.
+    pub seed: u64,
+    /// The loader's `symmetries`.
+    pub symmetries: bool,
+    /// The epoch.
+    pub epoch: u64,
+    /// Rows of the epoch that all ranks together have been given.
+    pub position: u64,
+}
+
+const STATE_VERSION: u32 = 2;
+/// Longer orders are cut, and hashed.
+const MAX_ORDER: usize = 100;
+
+impl Loader {
+    /// Where the loader stands: after the batches that were handed out, whatever was made ahead.
+    #[must_use]
+    pub fn state(&self) -> LoaderState {
+        let cursor = *self.cursor();
+        let mut order = self.options.sampling.to_string();
+        if order.len() > MAX_ORDER {
+            let hash = blake3::hash(order.as_bytes()).to_hex();
+            let start = (0..=MAX_ORDER - 40).rev().find(|&end| order.is_char_boundary(end)).unwrap_or(0);
+            order = format!("{}… {}", &order[..start], &hash[..32]);
+        }
+        let Fingerprint { archive_version, archive, query, view } = self.table.fingerprint().clone();
+        LoaderState {
+            version: STATE_VERSION,
+            archive_version,
+            archive,
+            query,
+            view,
+            num_rows: self.table.num_rows(),
+            num_samples: self.shard.num_rows,
+            order,
+            seed: self.options.seed,
+            symmetries: self.options.symmetries,
+            epoch: cursor.epoch,
+            position: cursor.position,
+        }
+    }
+
+    /// Goes on where a state stood: the next [`batches`](Loader::batches) begins there. Batch size, rank, number of
+    /// ranks, columns and tokens may differ from the loader's that made the state.
+    ///
+    /// # Errors
+    /// [`ErrorKind::StateMismatch`] for a state of other rows or another order, naming what differs; the loader stays as
+    /// it was.
+    pub fn load_state(&self, state: &LoaderState) -> Result<()> {
+        fn same<T: PartialEq + ToString>(field: &'static str, expected: &T, found: &T) -> Result<()> {
+            if expected == found {
+                return Ok(());
+            }
+            let (expected, found) = (expected.to_string(), found.to_string());
+            Err(ErrorKind::StateMismatch { field, expected, found }.into())
+        }
+        let own = self.state();
+        same("version", &own.version, &state.version)?;
+        same("archive_version", &own.archive_version, &state.archive_version)?;
+        same("archive", &own.archive, &state.archive)?;
+        same("query", &own.query, &state.query)?;
+        same("view", &own.view, &state.view)?;
+        same("num_rows", &own.num_rows, &state.num_rows)?;
+        same("order", &own.order, &state.order)?;
+        same("num_samples", &own.num_samples, &state.num_samples)?;
+        same("seed", &own.seed, &state.seed)?;
+        same("symmetries", &own.symmetries, &state.symmetries)?;
+        if state.position > own.num_samples {
+            let expected = format!("0..={}", own.num_samples);
+            let found = state.position.to_string();
+            return Err(ErrorKind::StateMismatch { field: "position", expected, found }.into());
+        }
+        self.cursor().jump(state.epoch, state.position);
+        Ok(())
+    }
+}

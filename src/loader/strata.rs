@@ -1,0 +1,225 @@
+//! Rows by strata: of every stretch of the stream each stratum has its quota, to within one row.
+//!
+//! The stream repeats a cycle of strata in which each stands as often as its quota says, spread evenly. Within a stratum
+//! rows come in shuffled order, each once before any comes again.
+
+use super::alias::no_extra;
+use super::permutation::Permutation;
+use crate::error::{Error, ErrorKind, Result};
+use crate::table::StepTable;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// More strata than anyone has a quota for.
+const MAX_STRATA: usize = 4096;
+/// The cycle of quotas that are no whole numbers.
+const CYCLE: u64 = 1 << 16;
+
+/// The rows of each stratum, and the cycle: four bytes a row.
+#[derive(Debug)]
+pub(super) struct Strata {
+    strata: Vec<Stratum>,
+    /// The stratum at each place of the cycle, and how often it stood there before in the same cycle.
+    cycle: Vec<(u16, u32)>,
+}
+
+#[derive(Debug)]
+struct Stratum {
+    rows: Vec<u32>,
+    /// How often it stands in the cycle.
+    quota: u64,
+}
+
+impl Strata {
+    /// Of the values in a table's column, each of which is a stratum, with the quotas of those that are named, or equal
+    /// ones.
+    pub(super) fn new(table: &StepTable, column: &str, quotas: Option<&[(String, f64)]>) -> Result<Strata> {
+        let extra = table.layout().extra(column).ok_or_else(|| no_extra(table, "strata", column))?;
+        let num_rows = table.num_rows();
+        if num_rows > u64::from(u32::MAX) {
+            return Err(Error::argument("strata", format!("a table of at most {} rows", u32::MAX), num_rows));
+        }
+        let mut rows: HashMap<u64, Vec<u32>> = HashMap::new();
+        let too_many = || {
+            let (expected, found) = (format!("at most {MAX_STRATA} different values"), "more".into());
+            Error::from(ErrorKind::Column { column: column.into(), row: None, expected, found })
+        };
+        for (row, value) in (0..).zip(table.extra_values(extra)) {
+            // Values are compared bit by bit, with one zero.
+            rows.entry((value + 0.0).to_bits()).or_default().push(row);
+            if rows.len() > MAX_STRATA {
+                return Err(too_many());
+            }
+        }
+        let mut found: Vec<(f64, Vec<u32>)> =
+            rows.into_iter().map(|(bits, rows)| (f64::from_bits(bits), rows)).collect();
+        found.sort_by(|(a, _), (b, _)| a.total_cmp(b));
+        let name = |value: f64| match &extra.categories {
+            Some(categories) => categories.get(value as usize).filter(|_| value >= 0.0).map_or("null", String::as_str).to_owned(),
+            None if extra.dtype == crate::table::ElementType::Bool => (value != 0.0).to_string(),
+            None => value.to_string(),
+        };
+        let names: Vec<String> = found.iter().map(|(value, _)| name(*value)).collect();
+        let mut shares = vec![if quotas.is_some() { 0.0 } else { 1.0 }; found.len()];
+        for (stratum, quota) in quotas.unwrap_or_default() {
+            let Some(index) = names.iter().position(|name| name == stratum) else {
+                let shown: Vec<&str> = names.iter().take(20).map(String::as_str).collect();
+                let expected = format!("strata that {column} has: {}", shown.join(", "));
+                return Err(Error::argument("quotas", expected, stratum));
+            };
+            if !(0.0..f64::INFINITY).contains(quota) {
+                return Err(Error::argument("quotas", "finite numbers of at least 0", format!("{stratum}: {quota}")));
+            }
+            shares[index] = *quota;
+        }
+        if num_rows > 0 && !shares.iter().any(|share| *share > 0.0) {
+            return Err(Error::argument("quotas", "at least one above 0", "none"));
+        }
+        let counts = counts(&shares).ok_or_else(|| {
+            let expected = format!("shares of at least 1 in {CYCLE}");
+            Error::argument("quotas", expected, format!("{shares:?}"))
+        })?;
+        let cycle = cycle(&counts);
+        let strata = found.into_iter().zip(counts).map(|((_, rows), quota)| Stratum { rows, quota }).collect();
+        Ok(Strata { strata, cycle })
+    }
+}
+
+/// Whole numbers in the proportion of the shares; `None` where one above 0 would become 0.
+fn counts(shares: &[f64]) -> Option<Vec<u64>> {
+    let sum: f64 = shares.iter().sum();
+    if shares.iter().all(|share| share.fract() == 0.0) && sum <= CYCLE as f64 {
+        return Some(shares.iter().map(|share| *share as u64).collect());
+    }
+    // The largest remainders get what rounding down left over.
+    let exact = shares.iter().map(|share| share / sum * CYCLE as f64);
+    let (mut counts, mut remainders): (Vec<u64>, Vec<(f64, usize)>) =
+        exact.enumerate().map(|(k, exact)| (exact as u64, (exact.fract(), k))).unzip();
+    remainders.sort_by(|(a, i), (b, j)| b.total_cmp(a).then(i.cmp(j)));
+    let over = CYCLE - counts.iter().sum::<u64>().min(CYCLE);
+    for (_, k) in remainders.into_iter().take(over as usize) {
+        counts[k] += 1;
+    }
+    counts.iter().zip(shares).all(|(count, share)| *count > 0 || *share == 0.0).then_some(counts)
+}
+
+/// Each stratum as often as it counts, spread evenly: at each place the one that lags most behind its share.
+fn cycle(counts: &[u64]) -> Vec<(u16, u32)> {
+    let len = counts.iter().sum::<u64>() as i64;
+    let mut lag = vec![0_i64; counts.len()];
+    let mut seen = vec![0_u32; counts.len()];
+    let mut cycle = Vec::with_capacity(len as usize);
+    for _ in 0..len {
+        lag.iter_mut().zip(counts).for_each(|(lag, &count)| *lag += count as i64);
+        let most = lag.iter().enumerate().max_by_key(|&(k, lag)| (*lag, std::cmp::Reverse(k)));
+        let Some((stratum, _)) = most else {
+            break;
+        };
+        lag[stratum] -= len;
+        cycle.push((stratum as u16, seen[stratum]));
+        seen[stratum] += 1;
+    }
+    cycle
+}
+
+/// The order of one epoch.
+#[derive(Clone, Debug)]
+pub(super) struct StratifiedOrder {
+    strata: Arc<Strata>,
+    seed: u64,
+    epoch: u64,
+    /// Of each stratum, the first and the number of the places that are wanted, and where they begin in `buffer`.
+    wanted: Vec<(u64, u64, usize)>,
+    buffer: Vec<u64>,
+}
+
+impl StratifiedOrder {
+    pub(super) fn new(strata: Arc<Strata>, seed: u64, epoch: u64) -> StratifiedOrder {
+        let wanted = vec![(0, 0, 0); strata.strata.len()];
+        StratifiedOrder { strata, seed, epoch, wanted, buffer: Vec::new() }
+    }
+
+    pub(super) fn fill(&mut self, start: u64, out: &mut [u64]) -> Result<()> {
+        let strata = Arc::clone(&self.strata);
+        let len = strata.cycle.len() as u64;
+        if len == 0 {
+            return Ok(());
+        }
+        let at = |position: u64| {
+            let (stratum, before) = strata.cycle[(position % len) as usize];
+            let stratum = usize::from(stratum);
+            (stratum, position / len * strata.strata[stratum].quota + u64::from(before))
+        };
+        self.wanted.fill((0, 0, 0));
+        for position in (start..).take(out.len()) {
+            let (stratum, place) = at(position);
+            let (first, count, _) = &mut self.wanted[stratum];
+            if *count == 0 {
+                *first = place;
+            }
+            *count += 1;
+        }
+        self.buffer.resize(out.len(), 0);
+        let mut rest = self.buffer.as_mut_slice();
+        let mut begin = 0;
+        for (k, (stratum, (first, count, slot))) in strata.strata.iter().zip(&mut self.wanted).enumerate() {
+            let (mut wanted, after) = std::mem::take(&mut rest).split_at_mut(*count as usize);
+            rest = after;
+            *slot = begin;
+            begin += wanted.len();
+            let num_rows = stratum.rows.len() as u64;
+            let mut place = *first;
+            while !wanted.is_empty() {
+                // Each row once in a pass, and another order in the next.
+                let (pass, from) = (place / num_rows, place % num_rows);
+                let permutation = Permutation::keyed(num_rows, &[self.seed, self.epoch, k as u64, pass])?;
+                let now = wanted.len().min((num_rows - from) as usize);
+                let (part, later) = wanted.split_at_mut(now);
+                permutation.fill(from, part);
+                part.iter_mut().for_each(|row| *row = u64::from(stratum.rows[*row as usize]));
+                wanted = later;
+                place += now as u64;
+            }
+        }
+        for (out, position) in out.iter_mut().zip(start..) {
+            let (_, _, slot) = &mut self.wanted[at(position).0];
+            *out = self.buffer[*slot];
+            *slot += 1;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_stretch_has_its_quotas() {
+        for counts in [vec![1, 2, 5], vec![1, 0, 1], vec![7], vec![3; 40]] {
+            let cycle = cycle(&counts);
+            let len: u64 = counts.iter().sum();
+            assert_eq!(cycle.len() as u64, len);
+            let mut seen = vec![0; counts.len()];
+            for (t, &(stratum, before)) in cycle.iter().enumerate() {
+                assert_eq!(seen[usize::from(stratum)], u64::from(before));
+                seen[usize::from(stratum)] += 1;
+                for (seen, count) in seen.iter().zip(&counts) {
+                    let share = (t + 1) as f64 * *count as f64 / len as f64;
+                    assert!((*seen as f64 - share).abs() <= 1.0 + 1e-9, "{counts:?}: {seen} after {t}, not {share}");
+                }
+            }
+            assert_eq!(seen, counts);
+        }
+    }
+
+    #[test]
+    fn shares_become_whole_numbers_of_the_same_proportion() {
+        assert_eq!(counts(&[1.0, 3.0]), Some(vec![1, 3]));
+        let counts = counts(&[0.1, 0.2, 0.7]).unwrap();
+        assert_eq!(counts.iter().sum::<u64>(), CYCLE);
+        assert!((counts[0] as f64 / CYCLE as f64 - 0.1).abs() < 1e-4);
+        assert_eq!(super::counts(&[1e-9, 0.5]), None);
+        assert_eq!(super::counts(&[0.0, 0.5]), Some(vec![0, CYCLE]));
+    }
+}

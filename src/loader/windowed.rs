@@ -1,0 +1,166 @@
+//! A shuffle that stays within windows, for tables that are read from disk.
+//!
+//! The table is cut into blocks, and the blocks are shuffled. A window is the next 256 of them, and its rows are shuffled
+//! among themselves. So an epoch has every row once, reads each block once, in one piece, and needs one window in memory
+//! at a time, while a batch has rows from up to 256 places of the table. Two rows of a block of `b` rows stand in the same
+//! window in every epoch; of rows of different blocks, one pair in `n / w` does, where all rows would share one order.
+
+use super::permutation::Permutation;
+use crate::error::Result;
+use std::ops::Range;
+
+/// Blocks of a window.
+const BLOCKS: u64 = 256;
+
+#[derive(Clone, Debug)]
+pub(super) struct WindowedOrder {
+    num_rows: u64,
+    /// The binary logarithm of the rows of a block.
+    shift: u32,
+    seed: u64,
+    epoch: u64,
+    blocks: Permutation,
+    /// The place, in the order of the blocks, of the one that has fewer rows, and how many it lacks.
+    short: Option<(u64, u64)>,
+    /// The window that was read last: its number, the order of its rows, the first row of each of its blocks.
+    current: Option<(u64, Permutation, Vec<u64>)>,
+}
+
+impl WindowedOrder {
+    /// An order with about `window` rows in a window.
+    pub(super) fn new(num_rows: u64, window: u64, seed: u64, epoch: u64) -> Result<WindowedOrder> {
+        let shift = (window / BLOCKS).max(1).ilog2();
+        let num_blocks = num_rows.div_ceil(1 << shift);
+        let blocks = Permutation::keyed(num_blocks, &[seed, epoch, 0])?;
+        let lacking = (num_blocks << shift) - num_rows;
+        let short = match lacking {
+            0 => None,
+            lacking => blocks.position(num_blocks - 1).map(|place| (place, lacking)),
+        };
+        Ok(WindowedOrder { num_rows, shift, seed, epoch, blocks, short, current: None })
+    }
+
+    /// The number of the window at a position, where it begins, and how many rows it has.
+    fn window_at(&self, position: u64) -> (u64, u64, u64) {
+        let full = BLOCKS << self.shift;
+        let short = self.short.map_or((u64::MAX, 0), |(place, lacking)| (place / BLOCKS, lacking));
+        let start = |window: u64| window * full - if window > short.0 { short.1 } else { 0 };
+        let mut window = position / full;
+        if start(window + 1) <= position {
+            window += 1;
+        }
+        let end = start(window + 1).min(self.num_rows);
+        (window, start(window), end - start(window))
+    }
+
+    /// The first row of each block of a window, the one that has fewer rows at the end.
+    fn blocks_of(&self, window: u64) -> Vec<u64> {
+        let end = self.blocks.len().min((window + 1) * BLOCKS);
+        let mut places: Vec<u64> = (window * BLOCKS..end).collect();
+        if let Some(at) = self.short.and_then(|(place, _)| places.iter().position(|&other| other == place)) {
+            let last = places.len() - 1;
+            places.swap(at, last);
+        }
+        places.into_iter().filter_map(|place| self.blocks.get(place)).map(|block| block << self.shift).collect()
+    }
+
+    /// The rows at the positions from `start` on. `advise` is told which rows will be wanted soon (`true`), and which will
+    /// not for long.
+    pub(super) fn fill(&mut self, start: u64, out: &mut [u64], advise: impl Fn(Range<u64>, bool)) -> Result<()> {
+        let (mut start, mut rest) = (start, out);
+        while !rest.is_empty() {
+            let (window, first, len) = self.window_at(start);
+            if self.current.as_ref().is_none_or(|(current, ..)| *current != window) {
+                self.enter(window, len, &advise)?;
+            }
+            let Some((_, permutation, blocks)) = &self.current else {
+                return Ok(());
+            };
+            let from = start - first;
+            let now = rest.len().min((len - from) as usize);
+            let (part, later) = rest.split_at_mut(now);
+            permutation.fill(from, part);
+            let within = (1 << self.shift) - 1;
+            part.iter_mut().for_each(|row| *row = blocks[(*row >> self.shift) as usize] + (*row & within));
+            rest = later;
+            start += now as u64;
+        }
+        Ok(())
+    }
+
+    /// Turns to a window: the next one is wanted soon, and what is past is not.
+    fn enter(&mut self, window: u64, len: u64, advise: impl Fn(Range<u64>, bool)) -> Result<()> {
+        let rows = |block: u64| block..self.num_rows.min(block + (1 << self.shift));
+        if let Some((_, _, past)) = &self.current {
+            past.iter().for_each(|&block| advise(rows(block), false));
+        } else {
+            self.blocks_of(window).into_iter().for_each(|block| advise(rows(block), true));
+        }
+        self.blocks_of(window + 1).into_iter().for_each(|block| advise(rows(block), true));
+        let permutation = Permutation::keyed(len, &[self.seed, self.epoch, 1, window])?;
+        self.current = Some((window, permutation, self.blocks_of(window)));
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn all(mut order: WindowedOrder) -> Vec<u64> {
+        let mut rows = vec![0; order.num_rows as usize];
+        order.fill(0, &mut rows, |_, _| ()).unwrap();
+        rows
+    }
+
+    #[test]
+    fn has_every_row_once() {
+        for (num_rows, window) in [(1, 1), (1000, 1), (1000, 512), (1_000, 100_000), (100_003, 2048), (70_000, 1024), (65_536, 4096)] {
+            for seed in 0..3 {
+                let mut rows = all(WindowedOrder::new(num_rows, window, seed, 0).unwrap());
+                rows.sort_unstable();
+                assert!(rows.iter().copied().eq(0..num_rows), "{num_rows} rows, window {window}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_window_is_256_whole_blocks_from_all_over_the_table() {
+        let (num_rows, window) = (1 << 20, 1 << 12);
+        let rows = all(WindowedOrder::new(num_rows, window, 1, 0).unwrap());
+        for rows in rows.chunks(window as usize) {
+            let mut blocks: Vec<u64> = rows.iter().map(|row| row >> 4).collect();
+            blocks.sort_unstable();
+            assert!(blocks.chunks(16).all(|block| block.iter().all(|b| *b == block[0])));
+            blocks.dedup();
+            assert_eq!(blocks.len(), 256);
+            // Of 256 blocks at random places the lower half of the table has 128 ± 8.
+            let low = blocks.iter().filter(|&&block| block < (num_rows >> 5)).count();
+            assert!((80..=176).contains(&low), "{low}");
+        }
+    }
+
+    #[test]
+    fn begins_anywhere() {
+        let order = || WindowedOrder::new(100_003, 2048, 4, 1).unwrap();
+        let rows = all(order());
+        for start in [0, 1, 2047, 2048, 50_000, 99_999] {
+            let mut out = vec![0; 4];
+            order().fill(start, &mut out, |_, _| ()).unwrap();
+            assert_eq!(out, rows[start as usize..][..4]);
+        }
+    }
+
+    #[test]
+    fn wants_each_row_once_before_it_comes() {
+        let wanted = std::cell::RefCell::new(vec![0; 10_000]);
+        let mut order = WindowedOrder::new(10_000, 512, 4, 1).unwrap();
+        let mut row = [0];
+        for position in 0..10_000 {
+            order.fill(position, &mut row, |rows, soon| {
+                rows.filter(|_| soon).for_each(|row| wanted.borrow_mut()[row as usize] += 1);
+            }).unwrap();
+            assert_eq!(wanted.borrow()[row[0] as usize], 1);
+        }
+    }
+}

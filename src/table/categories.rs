@@ -1,0 +1,137 @@
+//! Columns of strings as codes: each distinct string is a category, and its code is its place in ascending order.
+//!
+//! Threads meet strings in an order that is theirs alone, so codes are given out as strings come, and when all rows are
+//! there they are exchanged for those of the sorted categories.
+
+use super::layout::RowLayout;
+use crate::error::{ErrorKind, Result};
+use arrow::array::{Array, ArrayRef, AsArray, StringArray};
+use arrow::compute::{CastOptions, cast, cast_with_options};
+use arrow::datatypes::{ArrowNativeType, DataType, Int32Type};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// The code of a null.
+const NULL: i16 = -1;
+
+/// The categories of one column, in the order in which they came.
+#[derive(Debug, Default)]
+pub(super) struct Categories {
+    codes: Mutex<HashMap<String, i16>>,
+}
+
+/// Whether a column of this type holds categories.
+pub(super) fn is_categorical(dtype: &DataType) -> bool {
+    match dtype {
+        DataType::Dictionary(_, values) => is_categorical(values),
+        dtype => dtype.is_string(),
+    }
+}
+
+impl Categories {
+    /// The codes of a batch's strings.
+    pub(super) fn encode(&self, column: &str, array: &ArrayRef) -> Result<Vec<i16>> {
+        let dictionary = DataType::Dictionary(DataType::Int32.into(), DataType::Utf8.into());
+        let array = cast_with_options(array, &dictionary, &CastOptions::default()).map_err(super::batch::arrow_error)?;
+        let array = array.as_dictionary::<Int32Type>();
+        let (keys, values) = (array.keys(), array.values());
+        let values = cast(values, &DataType::Utf8).map_err(super::batch::arrow_error)?;
+        let values: &StringArray = values.as_string();
+        // A dictionary may hold strings that no row has.
+        let mut codes = vec![None; values.len()];
+        let mut out = Vec::with_capacity(keys.len());
+        for key in keys {
+            let Some(key) = key.map(|key| key.as_usize()).filter(|&key| values.is_valid(key)) else {
+                out.push(NULL);
+                continue;
+            };
+            let code = match codes[key] {
+                Some(code) => code,
+                None => *codes[key].insert(self.code(column, values.value(key))?),
+            };
+            out.push(code);
+        }
+        Ok(out)
+    }
+
+    fn code(&self, column: &str, category: &str) -> Result<i16> {
+        let mut codes = self.codes.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(&code) = codes.get(category) {
+            return Ok(code);
+        }
+        let code = i16::try_from(codes.len()).map_err(|_| {
+            let (expected, found) = (format!("at most {} different strings", i16::MAX), "more".into());
+            ErrorKind::Column { column: column.into(), row: None, expected, found }
+        })?;
+        codes.insert(category.to_owned(), code);
+        Ok(code)
+    }
+
+    /// The categories in ascending order, and for each code that was given out the one that it becomes.
+    fn sorted(&self) -> (Arc<[String]>, Vec<i16>) {
+        let codes = self.codes.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut categories: Vec<(&String, i16)> = codes.iter().map(|(name, &code)| (name, code)).collect();
+        categories.sort_unstable();
+        let mut becomes = vec![0; categories.len()];
+        for (k, (_, code)) in categories.iter().enumerate() {
+            if let Some(slot) = becomes.get_mut(*code as usize) {
+                *slot = k as i16;
+            }
+        }
+        (categories.into_iter().map(|(name, _)| name.clone()).collect(), becomes)
+    }
+}
+
+/// Exchanges the codes of rows for those of sorted categories.
+pub(super) struct Recoding {
+    stride: usize,
+    columns: Vec<(usize, Vec<i16>)>,
+}
+
+impl Recoding {
+    /// Of all columns of categories of a layout, in their order, and the layout that names the categories.
+    pub(super) fn new(layout: &RowLayout, categories: &[Categories]) -> (RowLayout, Recoding) {
+        let coded = layout.extras().iter().filter(|extra| extra.categories.is_some());
+        let sorted: Vec<_> = categories.iter().map(Categories::sorted).collect();
+        let columns = coded.zip(&sorted).map(|(extra, (_, becomes))| (extra.offset, becomes.clone()));
+        // Codes that were given out in order stay as they are.
+        let columns = columns.filter(|(_, becomes)| !becomes.is_sorted()).collect();
+        let layout = layout.clone().with_categories(sorted.into_iter().map(|(names, _)| names).collect());
+        (layout.clone(), Recoding { stride: layout.stride(), columns })
+    }
+
+    pub(super) fn is_needed(&self) -> bool {
+        !self.columns.is_empty()
+    }
+
+    /// The most bytes up to `len` that hold whole rows, one row at least.
+    pub(super) fn whole_rows(&self, len: usize) -> usize {
+        (len / self.stride).max(1) * self.stride
+    }
+
+    /// Exchanges the codes of some rows.
+    pub(super) fn apply(&self, rows: &mut [u8]) {
+        for (offset, becomes) in &self.columns {
+            for row in rows.chunks_exact_mut(self.stride) {
+                let Some(slot) = row.get_mut(*offset..).and_then(|bytes| bytes.first_chunk_mut::<2>()) else {
+                    continue;
+                };
+                if let Some(code) = becomes.get(i16::from_le_bytes(*slot) as usize) {
+                    *slot = code.to_le_bytes();
+                }
+            }
+        }
+    }
+
+    /// Exchanges the codes of all rows, on all cores.
+    pub(super) fn apply_to_all(&self, rows: &mut [u8]) {
+        let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        let num_rows = rows.len() / self.stride;
+        let part = num_rows.div_ceil(cores).max(1 << 16) * self.stride;
+        std::thread::scope(|scope| {
+            for rows in rows.chunks_mut(part) {
+                scope.spawn(|| self.apply(rows));
+            }
+        });
+    }
+}

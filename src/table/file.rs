@@ -1,0 +1,423 @@
+//! Tables in files: a `.npy` file that NumPy opens, with a footer behind the rows that says what NumPy's header cannot.
+//!
+//! ```text
+//!  0       NumPy's header, padded with spaces to a multiple of 4096 bytes
+//!  4096    rows, num_rows × stride bytes
+//!          JSON: rows, layout, fingerprint, phases, CRC32C of the rows
+//!          runs: id, score and engine of each, an Arrow IPC stream; may be empty
+//!  -40     offset of the rows u64 | their size u64 | size of the JSON u32 | of the runs u32
+//!  -16     CRC32C of JSON, runs and the 24 bytes before u32 | 0 u32 | "A2TABLE" 01
+//! ```
+//!
+//! All little-endian. NumPy reads as many rows as its header says and ignores what follows. In shared memory the same
+//! stands without NumPy's header, the footer at the next page.
+
+use super::memory::{Backing, FrozenRegion, Region, available_bytes};
+use super::npy::{self, NpyHeader};
+use super::runs::{RunIndex, Runs};
+use super::share::{Shared, map_shared};
+use super::{Fingerprint, RowLayout, StepTable, gather};
+use crate::archive::{Phases, Staged};
+use crate::error::{Error, ErrorKind, Location, Result};
+use crate::progress::{Progress, Unit, check};
+use serde::{Deserialize, Serialize};
+use std::fs::File;
+use std::io::Write;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+const MAGIC: &[u8; 8] = b"A2TABLE\x01";
+const FOOTER_LEN: usize = 40;
+/// Bytes that are written or read at a time.
+const CHUNK: usize = 8 << 20;
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Meta {
+    num_rows: u64,
+    layout: RowLayout,
+    fingerprint: Fingerprint,
+    phases: Option<Phases>,
+    /// CRC32C of the rows; none of those in shared memory.
+    rows_crc32c: Option<u32>,
+    /// Tells one shared memory from another.
+    token: Option<String>,
+}
+
+/// How to load a table.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LoadOptions {
+    /// Whether to map the file instead of reading it. Processes that map the same file share its pages, and it may be
+    /// larger than memory. The file must not change meanwhile, and its checksum is not compared.
+    pub mmap: bool,
+    /// The most bytes that the rows may take when they are read; `None` = the memory that the system has available.
+    pub memory_limit: Option<u64>,
+}
+
+impl LoadOptions {
+    /// Mapped, or read.
+    #[must_use]
+    pub fn with_mmap(mut self, mmap: bool) -> Self {
+        self.mmap = mmap;
+        self
+    }
+
+    /// With this limit on the bytes that the rows take.
+    #[must_use]
+    pub fn with_memory_limit(mut self, memory_limit: u64) -> Self {
+        self.memory_limit = Some(memory_limit);
+        self
+    }
+}
+
+impl StepTable {
+    /// Writes the rows to a `.npy` file that NumPy opens as a structured array, with all that
+    /// [`load`](StepTable::load) needs to give the same table back, fingerprint included.
+    ///
+    /// The file appears under its name when it is whole and on disk; one that was there before is replaced. Of a view, the
+    /// rows that it shows are written.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Io`] and [`ErrorKind::Cancelled`], and nothing is left behind.
+    pub fn save(&self, path: impl AsRef<Path>, progress: &dyn Progress) -> Result<()> {
+        let path = path.as_ref();
+        let io = |error| Error::io(path, error);
+        let mut staged = Staged::new(parent(path))?;
+        let header = npy::header(&self.layout, self.num_rows(), 0)?;
+        staged.write_all(&header).map_err(io)?;
+        progress.begin("save", Unit::Bytes, self.num_bytes());
+        let written = self.write_rows(progress, |bytes| staged.write_all(bytes).map_err(io));
+        progress.end();
+        let start = header.len() as u64;
+        let footer =
+            footer_of_file(self.num_rows(), start, &self.layout, self.fingerprint(), &self.runs, written?)?;
+        staged.write_all(&footer).map_err(io)?;
+        staged.replace(path)
+    }
+
+    /// Feeds all rows to `write` and returns their checksum.
+    fn write_rows(&self, progress: &dyn Progress, mut write: impl FnMut(&[u8]) -> Result<()>) -> Result<u32> {
+        let mut crc = 0;
+        let mut put = |bytes: &[u8]| {
+            check(progress)?;
+            crc = crc32c::crc32c_append(crc, bytes);
+            progress.advance(bytes.len() as u64);
+            write(bytes)
+        };
+        match self.rows() {
+            Some(rows) => rows.chunks(CHUNK).try_for_each(put)?,
+            None => {
+                let stride = self.layout.stride();
+                let mut buffer = vec![0; CHUNK / stride * stride];
+                let mut positions = Vec::new();
+                let mut start = 0;
+                while start < self.num_rows() {
+                    let end = self.num_rows().min(start + (CHUNK / stride) as u64);
+                    positions.clear();
+                    positions.extend(start..end);
+                    self.map_positions(&mut positions);
+                    let buffer = &mut buffer[..positions.len() * stride];
+                    gather::gather_rows(self.all_rows(), &positions, buffer);
+                    put(buffer)?;
+                    start = end;
+                }
+            }
+        }
+        Ok(crc)
+    }
+
+    /// What follows the rows of the whole table in shared memory.
+    pub(super) fn footer_of_memory(&self, token: &str) -> Result<Vec<u8>> {
+        let meta = Meta {
+            num_rows: self.num_all_rows(),
+            layout: RowLayout::clone(&self.layout),
+            fingerprint: Fingerprint::clone(&self.whole_fingerprint),
+            phases: self.runs.phases,
+            rows_crc32c: None,
+            token: Some(token.to_owned()),
+        };
+        // A table whose archive is gone can be shared, but not be filtered by what only the archive knew.
+        let runs = self.runs.index().ok().flatten();
+        footer(&meta, 0, runs.as_deref())
+    }
+
+    /// Reads a `.npy` file: one that [`save`](StepTable::save) wrote, whose fingerprint is kept, or any other structured
+    /// array that has the fields of a row by name and type, whatever their order, whose fingerprint is then made of its
+    /// content. Fields that a row does not have become extra columns.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Io`], [`ErrorKind::Decode`] and [`ErrorKind::Checksum`] for files that are no such thing or were cut
+    /// short or changed; [`ErrorKind::Column`] for a field that is missing or of another type; [`ErrorKind::Argument`]
+    /// for a file that cannot be mapped, as its rows are laid out otherwise; [`ErrorKind::MemoryLimit`];
+    /// [`ErrorKind::Cancelled`].
+    pub fn load(path: impl AsRef<Path>, options: &LoadOptions, progress: &dyn Progress) -> Result<StepTable> {
+        let path = &std::path::absolute(path.as_ref()).map_err(|error| Error::io(path.as_ref(), error))?;
+        if options.mmap {
+            let table = StepTable::map(path)?;
+            table.rows.populate();
+            return Ok(table);
+        }
+        let source = Source::open(path)?;
+        let limit = options.memory_limit.or_else(available_bytes).unwrap_or(u64::MAX);
+        let needed = source.num_rows * source.layout.stride() as u64;
+        if needed > limit {
+            return Err(ErrorKind::MemoryLimit { needed, limit }.into());
+        }
+        progress.begin("load", Unit::Bytes, source.rows_len());
+        let rows = source.read_rows(progress);
+        progress.end();
+        let (region, content) = rows?;
+        source.into_table(region, content)
+    }
+
+    /// The table in a file, mapped, not a byte of its rows read.
+    pub(super) fn map(path: &Path) -> Result<StepTable> {
+        let source = Source::open(path)?;
+        if let Some(conversion) = &source.conversion {
+            let found = format!("rows of {} bytes in another layout", conversion.stride);
+            return Err(Error::argument("mmap", "false, or a file that a2store saved", found));
+        }
+        let len = source.rows_len() as usize;
+        let region = FrozenRegion::of_file(&source.file, source.rows_offset, len, Backing::File(path.to_path_buf()))?;
+        let content = match source.meta {
+            Some(_) => None,
+            None => Some(blake3::hash(region.bytes())),
+        };
+        source.into_table(region, content)
+    }
+
+    /// The table in shared memory.
+    pub(super) fn of_shared(shared: Shared, path: &Path) -> Result<StepTable> {
+        let (meta, footer) = read_footer(&shared.file, path)?.ok_or_else(|| damaged(path, "a footer", "none"))?;
+        if meta.token.as_ref() != Some(&shared.token) {
+            return Err(damaged(path, &shared.token, meta.token.as_deref().unwrap_or("none")));
+        }
+        let region = map_shared(shared, footer.rows_len as usize)?;
+        let runs = Runs::of_index(meta.phases, footer.runs);
+        StepTable::new(region, meta.layout, meta.fingerprint, runs)
+    }
+}
+
+/// A file of rows whose header and footer are read.
+struct Source<'a> {
+    path: &'a Path,
+    file: File,
+    num_rows: u64,
+    rows_offset: u64,
+    layout: RowLayout,
+    /// How to make rows of the file's, if they are not the same.
+    conversion: Option<npy::Conversion>,
+    meta: Option<Meta>,
+    runs: Option<RunIndex>,
+}
+
+impl<'a> Source<'a> {
+    fn open(path: &'a Path) -> Result<Source<'a>> {
+        let file = File::open(path).map_err(|error| Error::io(path, error))?;
+        let size = file.metadata().map_err(|error| Error::io(path, error))?.len();
+        let header = NpyHeader::read(&file).map_err(|error| error.with_path(path))?;
+        let rows_len = header.num_rows.checked_mul(header.stride as u64);
+        if rows_len.and_then(|len| len.checked_add(header.len)).is_none_or(|end| end > size) {
+            let error = decode(header.len, "rows", format!("{} of {} bytes", header.num_rows, header.stride));
+            return Err(error(format!("a file of {size} bytes")).with_path(path));
+        }
+        let footer = read_footer(&file, path)?;
+        let (num_rows, rows_offset) = (header.num_rows, header.len);
+        if let Some((meta, footer)) = footer {
+            let found = (footer.rows_offset, footer.rows_len, meta.num_rows, meta.layout.stride());
+            let expected = (rows_offset, rows_len.unwrap_or(0), num_rows, header.stride);
+            if found != expected || !header.is_of(&meta.layout) {
+                return Err(damaged(path, &format!("rows as the header says, {expected:?}"), &format!("{found:?}")));
+            }
+            let (layout, runs) = (meta.layout.clone(), footer.runs);
+            return Ok(Source { path, file, num_rows, rows_offset, layout, conversion: None, meta: Some(meta), runs });
+        }
+        let (layout, conversion) = header.layout().map_err(|error| error.with_path(path))?;
+        Ok(Source { path, file, num_rows, rows_offset, layout, conversion, meta: None, runs: None })
+    }
+
+    /// The stride of the file's rows.
+    fn stride(&self) -> usize {
+        self.conversion.as_ref().map_or(self.layout.stride(), |conversion| conversion.stride)
+    }
+
+    fn rows_len(&self) -> u64 {
+        self.num_rows * self.stride() as u64
+    }
+
+    /// Reads all rows on all cores, compares their checksum or else hashes them.
+    fn read_rows(&self, progress: &dyn Progress) -> Result<(FrozenRegion, Option<blake3::Hash>)> {
+        let stride = self.layout.stride();
+        let len = self.num_rows as usize * stride;
+        let mut region = Region::reserve(len as u64)?;
+        let rows_per_chunk = (CHUNK / self.stride()).max(1);
+        let out = &mut region.bytes_mut()[..len];
+        let chunks: Vec<_> = out.chunks_mut(rows_per_chunk * stride).map(std::sync::Mutex::new).collect();
+        let sums: Vec<_> = chunks.iter().map(|_| AtomicUsize::new(0)).collect();
+        let next = AtomicUsize::new(0);
+        let work = || -> Result<()> {
+            let mut buffer = Vec::new();
+            loop {
+                let k = next.fetch_add(1, Ordering::Relaxed);
+                let Some(chunk) = chunks.get(k) else {
+                    return Ok(());
+                };
+                check(progress)?;
+                // Each chunk is taken once.
+                let mut out = chunk.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+                let num_rows = out.len() / stride;
+                let offset = self.rows_offset + (k * rows_per_chunk * self.stride()) as u64;
+                let read = |bytes: &mut [u8]| {
+                    self.file.read_exact_at(bytes, offset).map_err(|error| Error::io(self.path, error))
+                };
+                match &self.conversion {
+                    None => {
+                        read(&mut out)?;
+                        sums[k].store(crc32c::crc32c(&out) as usize, Ordering::Relaxed);
+                    }
+                    Some(conversion) => {
+                        buffer.resize(num_rows * conversion.stride, 0);
+                        read(&mut buffer)?;
+                        conversion.convert(&buffer, &mut out, (k * rows_per_chunk) as u64)?;
+                    }
+                }
+                progress.advance((num_rows * self.stride()) as u64);
+            }
+        };
+        let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get).min(8);
+        std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..cores).map(|_| scope.spawn(work)).collect();
+            let join = |thread: std::thread::ScopedJoinHandle<'_, Result<()>>| {
+                thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+            };
+            // All are waited for, and the first error is told.
+            let outcomes: Vec<Result<()>> = threads.into_iter().map(join).collect();
+            outcomes.into_iter().collect::<Result<()>>()
+        })
+        .map_err(|error| error.with_path(self.path))?;
+        let lens: Vec<usize> = chunks.iter().map(|chunk| chunk.lock().map_or(0, |chunk| chunk.len())).collect();
+        drop(chunks);
+        if let Some(expected) = self.meta.as_ref().and_then(|meta| meta.rows_crc32c) {
+            let sums = sums.iter().zip(lens).map(|(sum, len)| (sum.load(Ordering::Relaxed) as u32, len));
+            let found = sums.fold(0, |crc, (sum, len)| crc32c::crc32c_combine(crc, sum, len));
+            if found != expected {
+                let location = Location { path: Some(self.path.into()), offset: Some(self.rows_offset), step: None };
+                return Err(ErrorKind::Checksum { location, what: "the rows", expected, found }.into());
+            }
+        }
+        let region = region.freeze(len)?;
+        let content = self.meta.is_none().then(|| blake3::hash(region.bytes()));
+        Ok((region, content))
+    }
+
+    fn into_table(self, region: FrozenRegion, content: Option<blake3::Hash>) -> Result<StepTable> {
+        let (fingerprint, phases) = match (self.meta, content) {
+            (Some(meta), _) => (meta.fingerprint, meta.phases),
+            (None, content) => {
+                (Fingerprint::of_content(&content.unwrap_or_else(|| blake3::hash(b""))), Some(Phases::default()))
+            }
+        };
+        StepTable::new(region, self.layout, fingerprint, Runs::of_index(phases, self.runs))
+    }
+}
+
+struct Footer {
+    rows_offset: u64,
+    rows_len: u64,
+    runs: Option<RunIndex>,
+}
+
+/// What stands behind the rows; `None` in a file without a footer.
+fn read_footer(file: &File, path: &Path) -> Result<Option<(Meta, Footer)>> {
+    let io = |error| Error::io(path, error);
+    let size = file.metadata().map_err(io)?.len();
+    let Some(at) = size.checked_sub(FOOTER_LEN as u64) else {
+        return Ok(None);
+    };
+    let mut tail = [0; FOOTER_LEN];
+    file.read_exact_at(&mut tail, at).map_err(io)?;
+    if !tail.ends_with(MAGIC) {
+        return Ok(None);
+    }
+    let u32_at = |at: usize| tail.get(at..).and_then(|b| b.first_chunk()).map_or(0, |b| u32::from_le_bytes(*b));
+    let u64_at = |at: usize| tail.get(at..).and_then(|b| b.first_chunk()).map_or(0, |b| u64::from_le_bytes(*b));
+    let (json_len, runs_len) = (u64::from(u32_at(16)), u64::from(u32_at(20)));
+    let Some(start) = at.checked_sub(json_len + runs_len) else {
+        return Err(damaged(path, "a footer inside of the file", &format!("one of {} bytes", json_len + runs_len)));
+    };
+    let mut bytes = vec![0; (json_len + runs_len) as usize];
+    file.read_exact_at(&mut bytes, start).map_err(io)?;
+    let found = crc32c::crc32c_append(crc32c::crc32c(&bytes), &tail[..24]);
+    let expected = u32_at(24);
+    if found != expected {
+        let location = Location { path: Some(path.into()), offset: Some(start), step: None };
+        return Err(ErrorKind::Checksum { location, what: "the footer", expected, found }.into());
+    }
+    let (json, runs) = bytes.split_at(json_len as usize);
+    let meta: Meta =
+        serde_json::from_slice(json).map_err(|error| damaged(path, "a footer's fields", &error.to_string()))?;
+    if !meta.layout.is_valid() {
+        return Err(damaged(path, "the layout of a row", &format!("{:?}", meta.layout)));
+    }
+    let runs = match runs {
+        [] => None,
+        runs => Some(RunIndex::from_bytes(runs).ok_or_else(|| damaged(path, "runs", "something else"))?),
+    };
+    let (rows_offset, rows_len) = (u64_at(0), u64_at(8));
+    let fits = rows_offset.checked_add(rows_len).is_some_and(|end| end <= start);
+    if !fits || meta.num_rows.checked_mul(meta.layout.stride() as u64) != Some(rows_len) {
+        return Err(damaged(path, "rows before the footer", &format!("{rows_len} bytes from byte {rows_offset}")));
+    }
+    Ok(Some((meta, Footer { rows_offset, rows_len, runs })))
+}
+
+/// What follows the rows in a file.
+pub(super) fn footer_of_file(
+    num_rows: u64,
+    rows_offset: u64,
+    layout: &RowLayout,
+    fingerprint: &Fingerprint,
+    runs: &Runs,
+    rows_crc32c: u32,
+) -> Result<Vec<u8>> {
+    let meta = Meta {
+        num_rows,
+        layout: layout.clone(),
+        fingerprint: fingerprint.clone(),
+        phases: runs.phases,
+        rows_crc32c: Some(rows_crc32c),
+        token: None,
+    };
+    footer(&meta, rows_offset, runs.index()?.as_deref())
+}
+
+fn footer(meta: &Meta, rows_offset: u64, runs: Option<&RunIndex>) -> Result<Vec<u8>> {
+    let json = serde_json::to_vec(meta).map_err(|error| Error::from(std::io::Error::other(error)))?;
+    let runs = runs.map(RunIndex::to_bytes).transpose()?.unwrap_or_default();
+    let mut bytes = [json.as_slice(), &runs].concat();
+    bytes.extend(rows_offset.to_le_bytes());
+    bytes.extend((meta.num_rows * meta.layout.stride() as u64).to_le_bytes());
+    bytes.extend((json.len() as u32).to_le_bytes());
+    bytes.extend((runs.len() as u32).to_le_bytes());
+    bytes.extend(crc32c::crc32c(&bytes).to_le_bytes());
+    bytes.extend([0; 4]);
+    bytes.extend(MAGIC);
+    Ok(bytes)
+}
+
+/// The folder of a file.
+pub(super) fn parent(path: &Path) -> &Path {
+    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+fn damaged(path: &Path, expected: &str, found: &str) -> Error {
+    let (expected, found) = (expected.to_owned(), found.to_owned());
+    ErrorKind::Damaged { path: path.into(), what: "table", expected, found }.into()
+}
+
+fn decode(offset: u64, what: &'static str, expected: String) -> impl FnOnce(String) -> Error {
+    let location = Location { path: None, offset: Some(offset), step: None };
+    move |found| ErrorKind::Decode { location, what, expected, found }.into()
+}

@@ -1,0 +1,135 @@
+//! Which rows of a table a view shows: ranges of them, found by position in constant time.
+//!
+//! A view's rows are runs or parts of runs as a rule, so a few ranges a run say it all: 16 bytes each, where a list of
+//! rows would take 8 a row and cost a trip to memory for each.
+
+use std::ops::Range;
+
+/// Ascending, disjoint ranges of rows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Selection {
+    /// The position of each range's first row among all selected rows, and at the end their number.
+    positions: Vec<u64>,
+    /// The first row of each range.
+    rows: Vec<u64>,
+    /// For each `1 << shift` positions, the range that holds the first of them.
+    guide: Vec<u32>,
+    shift: u32,
+}
+
+impl Selection {
+    /// Adjacent ranges become one; empty ones vanish.
+    pub(super) fn new(ranges: impl IntoIterator<Item = Range<u64>>) -> Selection {
+        let (mut positions, mut rows) = (Vec::new(), Vec::new());
+        let (mut len, mut end) = (0, None);
+        for range in ranges.into_iter().filter(|range| range.start < range.end) {
+            if end != Some(range.start) {
+                positions.push(len);
+                rows.push(range.start);
+            }
+            len += range.end - range.start;
+            end = Some(range.end);
+        }
+        positions.push(len);
+        let mean = len / (rows.len() as u64).max(1);
+        let shift = mean.max(1).ilog2();
+        let mut range = 0;
+        let guide = (0..(len >> shift) + 1).map(|bucket| {
+            let position = bucket << shift;
+            while range + 1 < rows.len() && positions[range + 1] <= position {
+                range += 1;
+            }
+            range as u32
+        });
+        let guide = guide.collect();
+        Selection { positions, rows, guide, shift }
+    }
+
+    /// The number of rows.
+    pub(super) fn len(&self) -> u64 {
+        self.positions.last().copied().unwrap_or(0)
+    }
+
+    /// Replaces positions, which must be below `len`, by the rows that stand there.
+    pub(super) fn map(&self, positions: &mut [u64]) {
+        for slot in positions {
+            let position = *slot;
+            let bucket = (position >> self.shift) as usize;
+            let mut range = self.guide[bucket] as usize;
+            let last = self.guide.get(bucket + 1).map_or(self.rows.len() - 1, |&range| range as usize);
+            if last - range > 8 {
+                range += self.positions[range + 1..=last].partition_point(|&first| first <= position);
+            } else {
+                while range < last && self.positions[range + 1] <= position {
+                    range += 1;
+                }
+            }
+            *slot = self.rows[range] + (position - self.positions[range]);
+        }
+    }
+
+    /// The ranges, in ascending order.
+    pub(super) fn ranges(&self) -> impl Iterator<Item = Range<u64>> {
+        self.rows.iter().zip(self.positions.windows(2)).map(|(&row, at)| row..row + (at[1] - at[0]))
+    }
+
+    /// First row and length of each range.
+    pub(super) fn to_words(&self) -> Vec<u64> {
+        self.ranges().flat_map(|range| [range.start, range.end - range.start]).collect()
+    }
+
+    /// What [`to_words`](Selection::to_words) made; `None` for other words, or for rows from `num_rows` on.
+    pub(super) fn from_words(words: &[u64], num_rows: u64) -> Option<Selection> {
+        let (pairs, odd) = words.as_chunks::<2>();
+        if !odd.is_empty() {
+            return None;
+        }
+        let mut end = 0;
+        let mut ranges = Vec::with_capacity(pairs.len());
+        for &[first, len] in pairs {
+            let next = first.checked_add(len).filter(|&next| first >= end && next <= num_rows)?;
+            ranges.push(first..next);
+            end = next;
+        }
+        Some(Selection::new(ranges))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn finds_every_row_where_a_list_has_it(gaps in prop::collection::vec((0u64..40, 0u64..40), 0..200), big in 0u64..100_000) {
+            let mut ranges = Vec::new();
+            let mut at = 0;
+            for (gap, len) in gaps {
+                ranges.push(at + gap..at + gap + len);
+                at += gap + len;
+            }
+            ranges.push(at + 5..at + 5 + big);
+            let list: Vec<u64> = ranges.iter().cloned().flatten().collect();
+            let selection = Selection::new(ranges);
+            prop_assert_eq!(selection.len(), list.len() as u64);
+            let mut positions: Vec<u64> = (0..selection.len()).collect();
+            selection.map(&mut positions);
+            prop_assert_eq!(&positions, &list);
+            prop_assert_eq!(selection.ranges().flatten().collect::<Vec<_>>(), list);
+            let again = Selection::from_words(&selection.to_words(), at + 5 + big);
+            prop_assert_eq!(again.as_ref(), Some(&selection));
+            if big > 0 {
+                prop_assert_eq!(Selection::from_words(&selection.to_words(), at + 4 + big), None);
+            }
+        }
+    }
+
+    #[test]
+    fn refuses_ranges_that_overlap_or_are_cut() {
+        assert!(Selection::from_words(&[0, 5, 5, 1], 10).is_some());
+        assert_eq!(Selection::from_words(&[0, 5, 4, 1], 10), None);
+        assert_eq!(Selection::from_words(&[0, 5, 4], 10), None);
+        assert_eq!(Selection::from_words(&[u64::MAX, 5], 10), None);
+    }
+}

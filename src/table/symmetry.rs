@@ -1,0 +1,122 @@
+//! Which of the board's eight symmetries a row is turned by, and turning all that a row says of directions.
+//!
+//! The symmetry is a function of seed, epoch and row alone: SplitMix64's finalizer (Steele, Lea and Flood, *Fast
+//! Splittable Pseudorandom Number Generators*, OOPSLA 2014, with Stafford's variant 13 of its constants) of the row's
+//! number under a key, of which the top three bits count.
+
+use crate::board::Symmetry;
+use crate::step::Step;
+
+/// Names one symmetry for each row of a table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct SymmetryKey(u64);
+
+/// Which direction's value stands at a direction after each symmetry.
+const EV_SOURCES: [[u8; 4]; 8] = {
+    let mut sources = [[0; 4]; 8];
+    let mut index = 0;
+    while index < 8 {
+        let mut from = 0;
+        while from < 4 {
+            sources[index][image(index, from) as usize] = from;
+            from += 1;
+        }
+        index += 1;
+    }
+    sources
+};
+
+/// Where each mask of directions goes under each symmetry, sixteen masks a row.
+const MASKS: [[u8; 16]; 8] = {
+    let mut masks = [[0; 16]; 8];
+    let mut index = 0;
+    while index < 8 {
+        let mut mask = 0;
+        while mask < 16 {
+            let mut from = 0;
+            while from < 4 {
+                if mask >> from & 1 == 1 {
+                    masks[index][mask] |= 1 << image(index, from);
+                }
+                from += 1;
+            }
+            mask += 1;
+        }
+        index += 1;
+    }
+    masks
+};
+
+const fn image(symmetry: usize, direction: u8) -> u8 {
+    match crate::board::Move::from_index(direction) {
+        Some(direction) => Symmetry::ALL[symmetry].apply_to_move(direction) as u8,
+        None => direction,
+    }
+}
+
+impl SymmetryKey {
+    /// No row is asked for its symmetry under this one.
+    pub(super) const NONE: SymmetryKey = SymmetryKey(0);
+
+    pub(crate) fn new(seed: u64, epoch: u64) -> SymmetryKey {
+        let mut hasher = blake3::Hasher::new_derive_key("a2store 2026 loader symmetries");
+        hasher.update(&seed.to_le_bytes()).update(&epoch.to_le_bytes());
+        let mut key = [0; 8];
+        hasher.finalize_xof().fill(&mut key);
+        SymmetryKey(u64::from_le_bytes(key))
+    }
+
+    /// The number of a row's symmetry, 0 to 7.
+    #[inline(always)]
+    fn index_of(self, row: u64) -> usize {
+        let mut x = row ^ self.0;
+        x = (x ^ x >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        x = (x ^ x >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        ((x ^ x >> 31) >> 61) as usize
+    }
+
+    #[cfg(test)]
+    pub(super) fn symmetry_of(self, row: u64) -> Symmetry {
+        Symmetry::ALL[self.index_of(row)]
+    }
+
+    /// A row's step, turned: board, values, mask and move alike. A move that is none stays none.
+    #[inline(always)]
+    pub(super) fn turn(self, row: u64, step: Step) -> Step {
+        let index = self.index_of(row);
+        let sources = EV_SOURCES[index];
+        Step {
+            board: Symmetry::apply_index(index as u8, step.board),
+            ev_values: sources.map(|from| step.ev_values[usize::from(from & 3)]),
+            chosen: if step.chosen < 4 { image_of_move(index, step.chosen) } else { step.chosen },
+            ev_legal: MASKS[index][usize::from(step.ev_legal & 15)],
+            ..step
+        }
+    }
+}
+
+/// A mask of one bit goes where its direction goes.
+#[inline(always)]
+fn image_of_move(index: usize, direction: u8) -> u8 {
+    MASKS[index][1 << (direction & 3)].trailing_zeros() as u8
+}
+
+/// The same turn, cell by cell and move by move.
+#[cfg(test)]
+pub(super) fn naive(symmetry: Symmetry, step: Step) -> Step {
+    use crate::board::Move;
+    let mut turned = step;
+    turned.board = symmetry.apply(step.board);
+    turned.ev_legal = 0;
+    for direction in Move::ALL {
+        let image = symmetry.apply_to_move(direction);
+        turned.ev_values[image as usize] = step.ev_values[direction as usize];
+        if step.ev_legal & direction.bit() != 0 {
+            turned.ev_legal |= image.bit();
+        }
+        if step.chosen == direction as u8 {
+            turned.chosen = image as u8;
+        }
+    }
+    turned
+}

@@ -1,0 +1,136 @@
+//! The kernels against their naive twins: every width, alignment, tail and repeated index.
+
+use super::batch::{Arena, BatchSchema, TokenType};
+use super::gather::{Columns, Rows, gather, gather_rows, naive};
+use super::layout::{ElementType, ExtraField, RowLayout};
+use super::symmetry::SymmetryKey;
+use crate::step::STEP_SIZE;
+use proptest::prelude::*;
+
+const WIDTHS: [ElementType; 6] = [
+    ElementType::UInt8,
+    ElementType::Bool,
+    ElementType::Float16,
+    ElementType::Int32,
+    ElementType::Float64,
+    ElementType::UInt64,
+];
+
+fn layout(extras: &[ElementType]) -> RowLayout {
+    let field = |(k, &dtype): (usize, &ElementType)| ExtraField {
+        name: format!("extra{k}"),
+        dtype,
+        offset: 0,
+        categories: None,
+    };
+    RowLayout::new(extras.iter().enumerate().map(field).collect())
+}
+
+/// Any bytes are a row, but for the mask, which has four bits.
+fn rows(num_rows: usize, stride: usize, seed: u64) -> Vec<u8> {
+    let mut x = seed | 1;
+    let mut bytes: Vec<u8> = std::iter::repeat_with(|| {
+        x ^= x << 13;
+        x ^= x >> 7;
+        x ^= x << 17;
+        x as u8
+    })
+    .take(num_rows * stride)
+    .collect();
+    for (k, row) in bytes.chunks_exact_mut(stride).enumerate() {
+        row[30] = if k % 5 == 0 { 255 } else { row[30] & 3 };
+        row[31] &= 15;
+    }
+    bytes
+}
+
+fn filled(schema: &BatchSchema, num_rows: usize, fill: impl FnOnce(Columns<'_>)) -> Vec<Vec<u8>> {
+    let mut arena = Arena::new(schema, num_rows + 3);
+    fill(arena.columns_mut(schema, num_rows));
+    arena.columns_mut(schema, num_rows).into_iter().map(|column| column.to_vec()).collect()
+}
+
+proptest! {
+    #[test]
+    fn gathers_what_the_naive_loop_gathers(
+        extras in prop::collection::vec(prop::sample::select(&WIDTHS), 0..5),
+        tokens in prop::sample::select(vec![TokenType::UInt8, TokenType::Int32, TokenType::Int64]),
+        num_rows in 1usize..400,
+        picks in prop::collection::vec(any::<prop::sample::Index>(), 0..400),
+        columns in prop::option::of(prop::sample::subsequence(
+            vec!["tokens", "move", "ev_values", "ev_legal", "run_id", "step_index", "board", "extra0", "extra1"], 1..9)),
+        symmetries in any::<Option<u64>>(),
+        misaligned in 0usize..8,
+        seed in any::<u64>(),
+    ) {
+        let layout = layout(&extras);
+        let stride = layout.stride();
+        let memory = [vec![0; misaligned], rows(num_rows, stride, seed)].concat();
+        let rows = Rows { bytes: &memory[misaligned..], stride };
+        let has = |name: &&str| !name.starts_with("extra") || layout.extra(name).is_some();
+        let columns = columns.map(|names| names.into_iter().filter(has).map(str::to_owned).collect::<Vec<String>>());
+        let schema = BatchSchema::new(&layout, tokens, columns.as_deref()).unwrap();
+        let indices: Vec<u64> = picks.iter().map(|pick| pick.index(num_rows) as u64).collect();
+        let ids: Vec<u64> = indices.iter().map(|index| index ^ seed).collect();
+        let turns = symmetries.map(|seed| (SymmetryKey::new(seed, 3), ids.as_slice()));
+        let fast = filled(&schema, indices.len(), |columns| gather(rows, &indices, &schema, columns, turns));
+        let slow = filled(&schema, indices.len(), |columns| naive(rows, &indices, &schema, columns, turns));
+        prop_assert_eq!(fast, slow);
+
+        let mut out = vec![0; indices.len() * stride];
+        gather_rows(rows, &indices, &mut out);
+        let expected: Vec<u8> =
+            indices.iter().flat_map(|&index| &rows.bytes[index as usize * stride..][..stride]).copied().collect();
+        prop_assert_eq!(out, expected);
+    }
+}
+
+/// Large batches are gathered by several threads.
+#[test]
+fn gathers_large_batches_in_parts() {
+    let layout = layout(&[ElementType::Int32]);
+    let memory = rows(1000, layout.stride(), 7);
+    let rows = Rows { bytes: &memory, stride: layout.stride() };
+    let schema = BatchSchema::new(&layout, TokenType::Int32, None).unwrap();
+    for num_rows in [(1 << 16) - 1, 1 << 16, (1 << 17) + 77] {
+        let indices: Vec<u64> = (0..num_rows).map(|k| k * 7919 % 1000).collect();
+        let turns = Some((SymmetryKey::new(1, 2), indices.as_slice()));
+        let fast = filled(&schema, indices.len(), |columns| gather(rows, &indices, &schema, columns, turns));
+        let slow = filled(&schema, indices.len(), |columns| naive(rows, &indices, &schema, columns, turns));
+        assert!(fast == slow, "{num_rows} rows");
+    }
+}
+
+#[test]
+fn symmetries_are_all_eight_and_equally_often() {
+    let key = SymmetryKey::new(5, 6);
+    let mut counts = [0_u32; 8];
+    for row in 0..80_000 {
+        counts[key.symmetry_of(row) as usize] += 1;
+    }
+    // Binomial with a mean of 10,000 and a standard deviation of 94.
+    assert!(counts.iter().all(|&count| (9_500..10_500).contains(&count)), "{counts:?}");
+    // Another epoch, or seed, turns a row as before in one case of eight.
+    for other in [SymmetryKey::new(5, 7), SymmetryKey::new(6, 6)] {
+        let same = (0..80_000).filter(|&row| key.symmetry_of(row) == other.symmetry_of(row)).count();
+        assert!((9_500..10_500).contains(&same), "{same}");
+    }
+}
+
+#[test]
+fn rows_are_as_small_as_alignment_allows() {
+    use ElementType::{Bool, Float64, Int16, Int32, UInt8};
+    for (extras, stride) in [
+        (vec![], STEP_SIZE),
+        (vec![Bool], 40),
+        (vec![UInt8, Int32, Int16, Bool], 40),
+        (vec![Float64, Bool], 48),
+        (vec![UInt8, Float64, Int32, Int16, Bool], 48),
+    ] {
+        let layout = layout(&extras);
+        assert_eq!(layout.stride(), stride);
+        for extra in layout.extras() {
+            assert_eq!(extra.offset % extra.dtype.width(), 0);
+        }
+    }
+}

@@ -1,0 +1,191 @@
+//! Views: some of a table's rows, chosen by their runs and by the phase of the game, without a copy.
+
+use super::gather::Rows;
+use super::runs::RunIndex;
+use super::{Fingerprint, Selection, StepTable};
+use crate::archive::{Phase, Phases};
+use crate::error::{Error, ErrorKind, Location, Result};
+use crate::step::{STEP_SIZE, Step};
+use std::ops::Range;
+use std::sync::Arc;
+
+/// Which rows of a table a view shows: those that meet every condition that is set.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RowFilter {
+    /// The lowest `max_score` of a run.
+    pub min_score: Option<u64>,
+    /// The highest `max_score` of a run.
+    pub max_score: Option<u64>,
+    /// The engines of the runs.
+    pub engines: Option<Vec<String>>,
+    /// The phases of the game, by the largest tile on the board, with the archive's thresholds.
+    pub phases: Option<Vec<Phase>>,
+    /// The runs.
+    pub run_ids: Option<Vec<u32>>,
+}
+
+impl StepTable {
+    /// The rows that meet every condition, in the same order: a view that shares the table's memory and takes 16 bytes
+    /// for each stretch of rows. Found in one pass over the table.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Argument`] for conditions on scores, engines or phases where the rows came from a file that knows
+    /// nothing of its runs; [`ErrorKind::Query`] or [`ErrorKind::Io`] when the archive's runs can no longer be read.
+    pub fn filter(&self, filter: &RowFilter) -> Result<StepTable> {
+        let RowFilter { min_score, max_score, engines, phases, run_ids } = filter;
+        let sorted = |ids: &Vec<u32>| {
+            let mut ids = ids.clone();
+            ids.sort_unstable();
+            ids.dedup();
+            ids
+        };
+        let run_ids = run_ids.as_ref().map(sorted);
+        let by_run = min_score.is_some() || max_score.is_some() || engines.is_some();
+        let unknown = |what: &str| Error::argument("filter", format!("a table that knows {what}"), "one from a plain file");
+        let index = match by_run {
+            true => Some(self.runs.index()?.ok_or_else(|| unknown("the scores and engines of its runs"))?),
+            false => None,
+        };
+        let run = |run_id: u32| {
+            run_ids.as_ref().is_none_or(|ids| ids.binary_search(&run_id).is_ok())
+                && index.as_ref().is_none_or(|index: &Arc<RunIndex>| {
+                    index.get(run_id).is_some_and(|(score, engine)| {
+                        min_score.is_none_or(|min| score >= min)
+                            && max_score.is_none_or(|max| score <= max)
+                            && engines.as_ref().is_none_or(|names| names.iter().any(|name| Some(&**name) == engine))
+                    })
+                })
+        };
+        let selection = match phases {
+            None => self.select(run, |_| true),
+            Some(phases) => {
+                let thresholds: Phases = self.runs.phases.ok_or_else(|| unknown("where the phases begin"))?;
+                let wanted: u16 = (0..16_u8)
+                    .filter(|&exp| phases.contains(&thresholds.of_max_exp(exp)))
+                    .fold(0, |wanted, exp| wanted | 1 << exp);
+                self.select(run, |step| wanted >> step.board.max_exp() & 1 == 1)
+            }
+        };
+        let mut phases = phases.clone();
+        if let Some(phases) = &mut phases {
+            phases.sort_unstable_by_key(|phase| *phase as u8);
+            phases.dedup();
+        }
+        let mut engines = engines.clone();
+        if let Some(engines) = &mut engines {
+            engines.sort_unstable();
+            engines.dedup();
+        }
+        let what = format!("filter {min_score:?} {max_score:?} {engines:?} {phases:?} {run_ids:?}");
+        Ok(self.with_view(selection, &what))
+    }
+
+    /// Two views, the second of which has about the share `val` of the runs: `(train, val)`, disjoint by run and together
+    /// all rows.
+    ///
+    /// A run belongs to the second when the first eight bytes of BLAKE3 (key derivation, of seed and run id) are, as a
+    /// number, below `val × 2^64`. So it stays where it is when the archive grows, and when `val` grows no run leaves the
+    /// second. To split a view again, take another seed.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Argument`] unless `val` is between 0 and 1.
+    pub fn split(&self, val: f64, seed: u64) -> Result<(StepTable, StepTable)> {
+        if !(0.0..=1.0).contains(&val) {
+            return Err(Error::argument("val", "0.0..=1.0", val));
+        }
+        let is_val = |run_id: u32| {
+            let mut hasher = blake3::Hasher::new_derive_key("a2store 2026 split by run");
+            hasher.update(&seed.to_le_bytes()).update(&run_id.to_le_bytes());
+            let mut hash = [0; 8];
+            hasher.finalize_xof().fill(&mut hash);
+            // Exact: the numbers compared have at most 64 bits and a power of two as denominator.
+            val >= 1.0 || u64::from_le_bytes(hash) < (val * 2_f64.powi(64)) as u64
+        };
+        let (train, held_out) = (self.select(|run| !is_val(run), |_| true), self.select(is_val, |_| true));
+        let name = |part: &str| format!("split {part} {val:?} {seed}");
+        Ok((self.with_view(train, &name("train")), self.with_view(held_out, &name("val"))))
+    }
+
+    fn with_view(&self, selection: Selection, what: &str) -> StepTable {
+        let fingerprint = Arc::new(self.fingerprint().with_view(what));
+        StepTable { selection: Some(Arc::new(selection)), view_fingerprint: Some(fingerprint), ..self.clone() }
+    }
+
+    /// The view of a whole table that another process described.
+    pub(super) fn with_selection(&self, words: &[u64], fingerprint: Fingerprint) -> Result<StepTable> {
+        let selection = Selection::from_words(words, self.num_all_rows()).ok_or_else(|| {
+            let (location, what) = (Location::default(), "rows of a view");
+            let expected = format!("ascending ranges below {}", self.num_all_rows());
+            Error::from(ErrorKind::Decode { location, what, expected, found: "others".into() })
+        })?;
+        Ok(StepTable {
+            selection: Some(Arc::new(selection)),
+            view_fingerprint: Some(Arc::new(fingerprint)),
+            ..self.clone()
+        })
+    }
+
+    /// The rows whose run and whose step are wanted. A run is asked for once per stretch of its rows.
+    fn select(&self, run: impl Fn(u32) -> bool + Sync, step: impl Fn(&Step) -> bool + Sync) -> Selection {
+        let num_rows = self.num_all_rows();
+        let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get) as u64;
+        let part = num_rows.div_ceil(cores).max(1 << 16);
+        let ranges: Vec<Range<u64>> = match &self.selection {
+            None => vec![0..num_rows],
+            Some(selection) => selection.ranges().collect(),
+        };
+        let scan = |part: Range<u64>| {
+            let from = ranges.partition_point(|range| range.end <= part.start);
+            let within = ranges[from..].iter().take_while(|range| range.start < part.end);
+            let within = within.map(|range| range.start.max(part.start)..range.end.min(part.end));
+            scan(self.all_rows(), within, &run, &step)
+        };
+        std::thread::scope(|scope| {
+            let scan = &scan;
+            let parts = (0..num_rows).step_by(part as usize);
+            let threads: Vec<_> = parts
+                .map(|start| scope.spawn(move || scan(start..num_rows.min(start + part))))
+                .collect();
+            let join = |thread: std::thread::ScopedJoinHandle<'_, Vec<Range<u64>>>| {
+                thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+            };
+            Selection::new(threads.into_iter().flat_map(join))
+        })
+    }
+}
+
+/// The stretches of wanted rows within ranges.
+fn scan(
+    rows: Rows<'_>,
+    within: impl Iterator<Item = Range<u64>>,
+    run: impl Fn(u32) -> bool,
+    step: impl Fn(&Step) -> bool,
+) -> Vec<Range<u64>> {
+    let mut found: Vec<Range<u64>> = Vec::new();
+    let mut last: Option<(u32, bool)> = None;
+    for range in within {
+        let mut open: Option<u64> = None;
+        let bytes = &rows.bytes[range.start as usize * rows.stride..range.end as usize * rows.stride];
+        for (index, row) in range.clone().zip(bytes.chunks_exact(rows.stride)) {
+            let value: Step = bytemuck::pod_read_unaligned(&row[..STEP_SIZE]);
+            let wanted = match last {
+                Some((run_id, wanted)) if run_id == value.run_id => wanted,
+                _ => {
+                    let wanted = run(value.run_id);
+                    last = Some((value.run_id, wanted));
+                    wanted
+                }
+            };
+            match (wanted && step(&value), open) {
+                (true, None) => open = Some(index),
+                (false, Some(start)) => {
+                    found.push(start..index);
+                    open = None;
+                }
+                _ => {}
+            }
+        }
+        found.extend(open.map(|start| start..range.end));
+    }
+    found
+}

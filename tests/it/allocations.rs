@@ -1,0 +1,90 @@
+//! That making batches takes no memory once the first are made. Allocations are counted in a process of its own, where no
+//! other test runs.
+
+use crate::support::Games;
+use a2store::{LoaderOptions, MaterializeOptions, TokenType, no_params};
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+static COUNT: AtomicU64 = AtomicU64::new(0);
+
+/// The system's allocator, counting.
+struct Counting;
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+#[allow(unsafe_code)]
+// SAFETY: every call goes to the system's allocator as it came.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        COUNT.fetch_add(1, Ordering::Relaxed);
+        // SAFETY: as the caller promises.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        COUNT.fetch_add(1, Ordering::Relaxed);
+        // SAFETY: as the caller promises.
+        unsafe { System.alloc_zeroed(layout) }
+    }
+
+    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        COUNT.fetch_add(1, Ordering::Relaxed);
+        // SAFETY: as the caller promises.
+        unsafe { System.realloc(pointer, layout, size) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        // SAFETY: as the caller promises.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
+
+const CHILD: &str = "A2STORE_TEST_COUNTS_ALLOCATIONS";
+
+#[test]
+fn making_batches_allocates_nothing_after_the_first() {
+    if std::env::var_os(CHILD).is_none() {
+        let own = std::env::current_exe().unwrap();
+        let name = "allocations::making_batches_allocates_nothing_after_the_first";
+        let child = std::process::Command::new(own).args(["--exact", name, "--nocapture"]).env(CHILD, "1").output();
+        let child = child.unwrap();
+        let text = format!("{}{}", String::from_utf8_lossy(&child.stdout), String::from_utf8_lossy(&child.stderr));
+        assert!(child.status.success() && text.contains("10 loaders counted"), "{text}");
+        return;
+    }
+    let games = Games::new();
+    let query = games.archive.sql("SELECT * FROM steps", no_params()).unwrap();
+    let options = MaterializeOptions::default().with_extra(["engine", "max_score"]);
+    let table = query.materialize(&options, &()).unwrap();
+    let (view, _) = table.split(0.3, 0).unwrap();
+    let mut counted = 0;
+    for table in [&table, &view] {
+        for prefetch in [0, 1, 4] {
+            for (tokens, symmetries) in [(TokenType::UInt8, false), (TokenType::Int64, true)] {
+                if symmetries && prefetch == 4 {
+                    continue;
+                }
+                let options = LoaderOptions { batch_size: 16, prefetch, tokens, symmetries, ..Default::default() };
+                let loader = table.loader(options).unwrap();
+                let mut batches = loader.batches().unwrap();
+                // Held for a while, as a consumer does who copies one to another device.
+                let mut held = std::collections::VecDeque::with_capacity(2);
+                for _ in 0..50 {
+                    held.push_back(batches.next().unwrap());
+                    held.drain(..held.len() - 1);
+                }
+                let before = COUNT.load(Ordering::SeqCst);
+                for _ in 0..200 {
+                    held.push_back(batches.next().unwrap());
+                    held.drain(..held.len() - 1);
+                }
+                let after = COUNT.load(Ordering::SeqCst);
+                assert_eq!(after - before, 0, "prefetch {prefetch}, {tokens:?}");
+                counted += 1;
+            }
+        }
+    }
+    println!("{} loaders counted", counted);
+}

@@ -1,0 +1,123 @@
+//! Whether a computed permutation can be told from one that was drawn. Seeds are fixed, so nothing here is left to chance;
+//! the bounds are those that a drawn permutation would keep.
+
+use a2store::Permutation;
+
+fn all(n: u64, seed: u64, epoch: u64) -> Vec<u64> {
+    let mut out = vec![0; n as usize];
+    Permutation::new(n, seed, epoch).unwrap().fill(0, &mut out);
+    out
+}
+
+/// Of four values there are 24 orders, of five 120, of six 720; each is to come equally often.
+#[test]
+fn every_order_of_few_values_is_equally_likely() {
+    for (n, orders, deviation) in [(3, 6, 3.2), (4, 24, 6.8), (5, 120, 15.4), (6, 720, 37.9)] {
+        let trials = orders * 500;
+        let mut counts = std::collections::HashMap::new();
+        for seed in 0..trials {
+            *counts.entry(all(n, seed, seed % 7)).or_insert(0_u32) += 1;
+        }
+        assert_eq!(counts.len() as u64, orders);
+        let chi2: f64 = counts.values().map(|&count| (f64::from(count) - 500.0).powi(2) / 500.0).sum();
+        let expected = (orders - 1) as f64;
+        // χ² of `orders - 1` degrees of freedom, four standard deviations.
+        assert!((chi2 - expected).abs() < 4.0 * deviation, "{n} values: χ² {chi2}, not {expected} ± {deviation}");
+    }
+}
+
+/// The χ² of position × value, averaged over seeds: 15 × 15 degrees of freedom each, as a permutation fixes the margins.
+#[test]
+fn positions_and_values_are_independent_over_many_seeds() {
+    for n in [4096, 5000, 65_537] {
+        let seeds = 300;
+        let cell = |x: u64| (x * 16 / n) as usize;
+        let mut sizes = [0_f64; 16];
+        (0..n).for_each(|x| sizes[cell(x)] += 1.0);
+        let chi2s: Vec<f64> = (0..seeds)
+            .map(|seed| {
+                let mut counts = [[0_f64; 16]; 16];
+                for (position, value) in (0..).zip(all(n, seed, seed / 3)) {
+                    counts[cell(position)][cell(value)] += 1.0;
+                }
+                let cells = (0..16).flat_map(|i| (0..16).map(move |j| (i, j)));
+                cells
+                    .map(|(i, j)| {
+                        let expected = sizes[i] * sizes[j] / n as f64;
+                        (counts[i][j] - expected).powi(2) / expected
+                    })
+                    .sum()
+            })
+            .collect();
+        let mean = chi2s.iter().sum::<f64>() / seeds as f64;
+        let expected = 225.0 * n as f64 / (n - 1) as f64;
+        // The standard deviation of one is √450, that of the mean √(450 / 300).
+        assert!((mean - expected).abs() < 4.0 * (450.0 / seeds as f64).sqrt(), "{n}: {mean}");
+        let variance = chi2s.iter().map(|chi2| (chi2 - mean).powi(2)).sum::<f64>() / (seeds - 1) as f64;
+        assert!((300.0..640.0).contains(&variance), "{n}: variance {variance}, not about 450");
+    }
+}
+
+/// Correlation of values some positions apart; the standard deviation of a drawn permutation's is 1 / √n.
+#[test]
+fn values_do_not_follow_from_those_before_them() {
+    for n in [1_000_000_u64, 999_983] {
+        for seed in 0..4 {
+            let values = all(n, seed, 1);
+            let mean = (n - 1) as f64 / 2.0;
+            let variance = ((n * n) as f64 - 1.0) / 12.0;
+            // √n is where the rows of the network's grid begin.
+            for lag in [1, 2, 3, 64, 999, 1000, 1001, 4096] {
+                let pairs = values.iter().zip(&values[lag..]);
+                let sum: f64 = pairs.map(|(&a, &b)| (a as f64 - mean) * (b as f64 - mean)).sum();
+                let correlation = sum / (n - lag as u64) as f64 / variance;
+                assert!(correlation.abs() < 4.0 / (n as f64).sqrt(), "seed {seed}, lag {lag}: {correlation}");
+            }
+        }
+    }
+}
+
+/// Rows of one run in one batch: as many pairs as the hypergeometric distribution has.
+#[test]
+fn batches_have_as_many_pairs_of_one_run_as_chance() {
+    let (n, run, batch) = (2_000_000_u64, 350_u64, 4096_usize);
+    let same = n / run * run * (run - 1) + (n % run) * (n % run).saturating_sub(1);
+    let expected = (batch * (batch - 1) / 2) as f64 * same as f64 / (n as f64 * (n - 1) as f64);
+    for seed in 0..3 {
+        let values = all(n, seed, 0);
+        let pairs: Vec<f64> = values
+            .chunks_exact(batch)
+            .map(|batch| {
+                let mut counts = std::collections::HashMap::new();
+                batch.iter().for_each(|value| *counts.entry(value / run).or_insert(0_u64) += 1);
+                counts.values().map(|count| (count * (count - 1) / 2) as f64).sum()
+            })
+            .collect();
+        let batches = pairs.len() as f64;
+        let mean = pairs.iter().sum::<f64>() / batches;
+        // Pairs are nearly independent of each other, so that their number varies as a Poisson variable does.
+        let deviation = (expected / batches).sqrt();
+        assert!((mean - expected).abs() < 3.0 * deviation, "seed {seed}: {mean}, not {expected} ± {deviation}");
+        let variance = pairs.iter().map(|pairs| (pairs - mean).powi(2)).sum::<f64>() / (batches - 1.0);
+        assert!((0.8..1.25).contains(&(variance / expected)), "seed {seed}: variance {variance}, mean {mean}");
+    }
+}
+
+/// Where an epoch has a row says nothing of where another epoch, or another seed, has it.
+#[test]
+fn epochs_and_seeds_are_independent_of_each_other() {
+    let n = 300_000;
+    let orders: Vec<Vec<u64>> =
+        [(0, 0), (0, 1), (0, 2), (1, 0), (2, 0), (1 << 63, 0), (0, 1 << 32)].map(|(s, e)| all(n, s, e)).into();
+    for (k, a) in orders.iter().enumerate() {
+        for b in &orders[k + 1..] {
+            let agree = a.iter().zip(b).filter(|(a, b)| a == b).count();
+            // Poisson with mean 1.
+            assert!(agree < 9, "{agree}");
+            let mean = (n - 1) as f64 / 2.0;
+            let sum: f64 = a.iter().zip(b).map(|(&a, &b)| (a as f64 - mean) * (b as f64 - mean)).sum();
+            let correlation = sum / n as f64 / (((n * n) as f64 - 1.0) / 12.0);
+            assert!(correlation.abs() < 4.0 / (n as f64).sqrt(), "{correlation}");
+        }
+    }
+}
