@@ -128,6 +128,8 @@ pub enum ErrorKind {
     },
     /// A column of a query that a [`StepTable`](crate::StepTable) cannot hold.
     Column {
+        /// The file, where the rows came from one.
+        path: Option<PathBuf>,
         /// The column.
         column: String,
         /// The row of the query's result, from 0, where one is to blame.
@@ -181,7 +183,7 @@ impl Error {
     #[must_use]
     pub fn with_path(mut self, path: impl AsRef<Path>) -> Self {
         let slot = match &mut *self.0 {
-            ErrorKind::Io { path, .. } => path,
+            ErrorKind::Io { path, .. } | ErrorKind::Column { path, .. } => path,
             ErrorKind::Decode { location, .. } | ErrorKind::Checksum { location, .. } => &mut location.path,
             _ => return self,
         };
@@ -202,7 +204,7 @@ impl Error {
     #[must_use]
     pub fn path(&self) -> Option<&Path> {
         match self.kind() {
-            ErrorKind::Io { path, .. } => path.as_deref(),
+            ErrorKind::Io { path, .. } | ErrorKind::Column { path, .. } => path.as_deref(),
             ErrorKind::Decode { location, .. } | ErrorKind::Checksum { location, .. } => location.path.as_deref(),
             ErrorKind::ArchiveExists { path }
             | ErrorKind::NotAnArchive { path, .. }
@@ -257,6 +259,16 @@ impl Error {
         ErrorKind::Argument { name, expected: expected.into(), found: found.to_string() }.into()
     }
 
+    pub(crate) fn column(
+        column: impl Into<String>,
+        row: Option<u64>,
+        expected: impl Into<String>,
+        found: impl fmt::Display,
+    ) -> Self {
+        let (column, expected, found) = (column.into(), expected.into(), found.to_string());
+        ErrorKind::Column { path: None, column, row, expected, found }.into()
+    }
+
     pub(crate) fn query(message: impl Into<String>) -> Self {
         ErrorKind::Query { message: message.into() }.into()
     }
@@ -291,7 +303,7 @@ impl Error {
             ErrorKind::Argument { name, expected, found } => {
                 write!(f, "{name}: expected {expected}, found {found}")
             }
-            ErrorKind::Column { column, row, expected, found } => {
+            ErrorKind::Column { column, row, expected, found, .. } => {
                 write!(f, "column {column}")?;
                 if let Some(row) = row {
                     write!(f, ", row {row}")?;

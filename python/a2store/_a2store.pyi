@@ -8,7 +8,7 @@ An integer that is negative, or larger than its argument can hold, raises ``Over
 system refuses raise ``OSError`` or its subclass, such as ``FileNotFoundError``, with ``filename`` set.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import date, time
 from os import PathLike
 from pathlib import Path
@@ -44,6 +44,7 @@ __all__ = [
     "StepTable",
     "VersionNotFoundError",
     "__version__",
+    "_attach",
     "_run_command",
     "read_run",
     "simulate",
@@ -52,6 +53,8 @@ __all__ = [
 _Path: TypeAlias = PathLike[str] | str
 _TableName: TypeAlias = Literal["steps", "runs"]
 _RunFormat: TypeAlias = Literal["a2t1", "a2run2"]
+_Phase: TypeAlias = Literal["early", "mid", "late"]
+_Indices: TypeAlias = Sequence[int] | npt.NDArray[np.integer[Any]]
 _Param: TypeAlias = bool | int | float | str | bytes | date | time | np.generic | None
 
 __version__: str
@@ -102,13 +105,13 @@ class ConflictError(ArchiveError):
     """Another writer holds the archive, or committed first; trying again may succeed."""
 
 class DamagedError(ArchiveError):
-    """A file of the archive that contradicts its checksum or the rest of the archive."""
+    """A file of an archive, or of a table, that contradicts its checksum or what else is known of it."""
 
 class VersionNotFoundError(ArchiveError):
     """A version that the archive does not have."""
 
 class DecodeError(Error):
-    """Bytes that are not a run: ``kind`` is ``"checksum"`` when only the checksum is wrong, else ``"decode"``."""
+    """Bytes that are no run or table: ``kind`` is ``"checksum"`` when only the checksum is wrong, else ``"decode"``."""
 
 class QueryError(Error):
     """SQL that does not parse or plan, parameters that do not match it, or a failure while it ran."""
@@ -555,9 +558,10 @@ class Query:
         extra: Sequence[str] = ...,
         chosen_ev: Literal["stored", "one"] = "stored",
         memory_limit: int | None = None,
+        path: _Path | None = None,
         progress: bool | None = None,
     ) -> StepTable:
-        """Run the query into a table in memory, 32 bytes a row without extra columns.
+        """Run the query into a table in memory, or in a file, 32 bytes a row without extra columns.
 
         These columns of the result are taken by name; all others are left out. A column of another numeric type is
         cast, and a value outside the range of the type is an error:
@@ -572,19 +576,27 @@ class Query:
         Rows are in the order of the query's ORDER BY, or else of ``(run_id, step_index)``, whatever the number of
         threads. Rows that an ORDER BY leaves equal are in that order too.
 
-        - ``extra``: further columns of the result to append to each row, of bools, integers or floats, in their own
-          type. A null is NaN among floats and an error among others. The default is none.
+        - ``extra``: further columns of the result to append to each row, of bools, integers, floats or strings. Numbers
+          keep their type; a null is NaN among floats and an error among others. Of strings and dictionaries of strings,
+          at most 32,767 different ones, rows have codes: int16, the string's place in ``table.categories``, -1 = null.
+          The default is none.
         - ``chosen_ev``: what stands as the value of the chosen move, for steps that have values. ``"stored"`` = the
           archive's value, ``"one"`` = exactly 1.0.
-        - ``memory_limit``: the most bytes that the rows may take; ``None`` = the memory that the system has available.
+        - ``memory_limit``: the most bytes that the rows may take in memory; ``None`` = the memory that the system has
+          available. Rows in a file have no limit.
+        - ``path``: a file for the rows, of the kind that ``StepTable.save`` writes, from which they are then mapped. It
+          may be larger than memory, and appears, in place of one of that name, when it is whole and on disk.
         - ``progress``: ``False`` = no progress bar; else there is one where standard error is a terminal.
 
         Raises ``ColumnError`` for a column that is missing, of another type, or with a value that does not fit, with
         the row; ``MemoryLimitError``; ``QueryError``; ``ValueError`` for options outside their range, and for an extra
-        column that is named twice or that a row has anyway; ``KeyboardInterrupt`` on Ctrl-C.
+        column that is named twice or that a row has anyway; ``OSError`` where the file cannot be written;
+        ``KeyboardInterrupt`` on Ctrl-C. None of them leaves a file behind.
 
         >>> table = archive.sql("SELECT * FROM steps WHERE has_evs").materialize(extra=["max_score"], chosen_ev="one")
         >>> table.take([0, 1])["max_score"]
+        >>> table = archive.sql("SELECT * FROM steps").materialize(extra=["engine"], path="steps.npy")
+        >>> table.categories["engine"]
         """
 
     def __arrow_c_schema__(self) -> object:
@@ -602,7 +614,7 @@ class Query:
 
 @final
 class StepTable:
-    """A query's rows in memory, one after the other in one read-only mapping.
+    """A query's rows, one after the other in one read-only mapping of memory or of a file; or a view of some of them.
 
     A row has these fields, then the extra columns, the widest first, and is padded to a multiple of 8 bytes:
 
@@ -615,7 +627,18 @@ class StepTable:
 
     ``numpy.asarray(table)`` shares its memory, as does ``rows_array``; ``pyarrow.table(table)`` and other readers of
     ``__arrow_c_stream__`` get columns, which are copies. ``len(table)`` is the number of rows. Make one with
-    ``Query.materialize``.
+    ``Query.materialize`` or ``StepTable.load``.
+
+    ``filter`` and ``split`` give views, which do all that a table does. They share its memory; only what asks for all
+    their rows in one piece gets a copy of them.
+
+    A table can be pickled, as ``multiprocessing`` does with arguments: what is pickled is a handle, and the process
+    that unpickles it, of the same user on the same machine, has the same rows without a copy. The first time, a table
+    in memory moves into memory that processes can share, in place and at about the speed of a copy; arrays made of it
+    before stay valid. The handle is good as long as the process that made it has the table, or, for a table in a file,
+    as long as the file stays as it is; after that unpickling raises ``OSError`` or ``DamagedError``. A process that has
+    the table keeps it whatever becomes of the others, and when the last one ends its memory is free. Of a view the
+    handle has its stretches of rows, 16 bytes each.
 
     >>> table = archive.sql("SELECT * FROM steps").materialize()
     >>> numpy.asarray(table)["ev_values"].mean(axis=0)
@@ -640,11 +663,25 @@ class StepTable:
     def fingerprint(self) -> str:
         """The name of the data and its order, 32 hexadecimal digits.
 
-        It follows from the archive and its version, the query's text and parameters, and the options ``extra`` and
-        ``chosen_ev``.
+        It follows from the archive and its version, the query's text and parameters, the options ``extra`` and
+        ``chosen_ev``, and of a view its filters and splits. A table that was saved and loaded keeps it; that of a file
+        from elsewhere follows from its rows.
         """
 
-    def take(self, indices: Sequence[int] | npt.NDArray[np.integer[Any]]) -> Batch:
+    @property
+    def is_view(self) -> bool:
+        """Whether this is a view, as ``filter`` and ``split`` give them."""
+
+    @property
+    def categories(self) -> dict[str, list[str]]:
+        """The strings that the codes of extra columns stand for, by column: in ascending order, by their UTF-8 bytes.
+
+        The code of ``categories[name][k]`` is ``k``. Columns of numbers are not in it.
+
+        >>> table.filter(run_ids=[7]).take([0])["engine"] == table.categories["engine"].index("expectimax")
+        """
+
+    def take(self, indices: _Indices) -> Batch:
         """Return the rows at some indices as columns, in that order and as often as they stand there.
 
         - ``indices``: a one-dimensional sequence or array of integers in ``0..len(table)``. Negative ones do not count
@@ -657,8 +694,105 @@ class StepTable:
         (3, 16)
         """
 
+    def take_rows(self, indices: _Indices) -> npt.NDArray[np.void]:
+        """Return the rows at some indices as they are, in that order and as often as they stand there.
+
+        - ``indices``: as for ``take``.
+
+        Returns a new, writable structured array: shape (indices,), of type ``table.dtype``. Raises as ``take`` does.
+        """
+
     def rows_array(self) -> ArrowArray:
-        """Return the rows as an Arrow array of ``FixedSizeBinary(stride)``, which shares the table's memory."""
+        """Return the rows as an Arrow array of ``FixedSizeBinary(stride)``.
+
+        It shares the table's memory; that of a view is a copy.
+        """
+
+    def filter(
+        self,
+        *,
+        min_score: int | None = None,
+        max_score: int | None = None,
+        engine: str | Sequence[str] | None = None,
+        phase: _Phase | Sequence[_Phase] | None = None,
+        run_ids: _Indices | None = None,
+    ) -> StepTable:
+        """Return a view of the rows that meet every condition, in the same order.
+
+        It costs one pass over the table and 16 bytes for each stretch of rows. The scores and engines of the runs are
+        read from the archive, at the table's version, when they are first asked for; a file that ``save`` wrote has
+        them.
+
+        - ``min_score``, ``max_score``: the lowest and the highest ``max_score`` of a run, both included.
+        - ``engine``: the run's engine, or one of several. No row of a run without an engine meets it.
+        - ``phase``: the phase of the game, or one of several, by the largest tile on the board and the archive's
+          ``phases``.
+        - ``run_ids``: the runs' ids, in any order.
+
+        Raises ``ValueError`` for another phase, for ids above 2**32 - 1, and for scores and engines where the rows came
+        from a file that knows nothing of its runs; ``IndexError`` for negative ids; ``TypeError`` for values of another
+        type; ``QueryError``, ``DamagedError`` or ``OSError`` when the archive's runs can no longer be read.
+
+        >>> late = table.filter(min_score=20_000, engine=["expectimax", "greedy"], phase="late")
+        """
+
+    def split(self, val: float = 0.1, *, seed: int = 0) -> tuple[StepTable, StepTable]:
+        """Return two views, ``(train, val)``: disjoint by run, and together all rows.
+
+        Whether a run is held out follows from its id and the seed alone. So it stays where it is when the archive
+        grows, and no run leaves ``val`` when its share does. To split a view again, take another seed.
+
+        - ``val``: about the share of the runs that are held out, in ``0..=1``.
+        - ``seed``: what the choice follows from, in ``0..2**64``.
+
+        Raises ``ValueError`` for another share.
+
+        >>> train, val = table.split(0.05)
+        """
+
+    def save(self, path: _Path, *, progress: bool | None = None) -> None:
+        """Write the rows to a ``.npy`` file, which ``numpy.load`` opens as a structured array.
+
+        What ``load`` needs beside them stands behind the rows, where NumPy does not look: the fingerprint, categories
+        and checksums, and score and engine of each run. Of a view, the rows that it shows are written. The file appears
+        when it is whole and on disk; one that was there before is replaced, and stays what it was for whoever has it
+        mapped.
+
+        - ``path``: the file.
+        - ``progress``: ``False`` = no progress bar; else there is one where standard error is a terminal.
+
+        Raises ``OSError``; ``ValueError`` for names of extra columns that NumPy's header cannot hold, which are those
+        that are not ASCII; ``KeyboardInterrupt`` on Ctrl-C. None of them leaves a file behind.
+        """
+
+    @staticmethod
+    def load(
+        path: _Path, *, mmap: bool = False, memory_limit: int | None = None, progress: bool | None = None
+    ) -> StepTable:
+        """Return the table of a ``.npy`` file: one that ``save`` wrote, or any with the fields of a row.
+
+        A table that was saved comes back as it was, fingerprint included, so that a loader's state of before goes on.
+
+        Any other structured array of one dimension will do that has a field ``board``, and of ``move``, ``ev_legal``,
+        ``ev_values``, ``run_id`` and ``step_index`` what it has, by name and of the types above, at any places. What is
+        missing is as in ``Query.materialize``; further fields of one number or bool become extra columns. Its phases
+        begin at 1024 and 4096.
+
+        - ``path``: the file.
+        - ``mmap``: ``True`` = map the file, so that processes share its pages and it may be larger than memory. It must
+          then lie as ``save`` writes it, and not change while it is mapped; the rows' checksum is not compared.
+          ``False`` = read it.
+        - ``memory_limit``: the most bytes that the rows may take when they are read; ``None`` = the memory that the
+          system has available.
+        - ``progress``: ``False`` = no progress bar; else there is one where standard error is a terminal.
+
+        Raises ``DecodeError`` and ``DamagedError`` for a file that is no such thing, was cut short or changed;
+        ``ColumnError`` for a field that is missing, of another type, or with a value that does not fit; ``ValueError``
+        for a file that cannot be mapped; ``MemoryLimitError``; ``OSError``; ``KeyboardInterrupt`` on Ctrl-C.
+
+        >>> table.save("late.npy")
+        >>> table = a2store.StepTable.load("late.npy", mmap=True)
+        """
 
     def loader(
         self,
@@ -671,15 +805,25 @@ class StepTable:
         rank: int = 0,
         world_size: int = 1,
         tokens: Literal["uint8", "int32", "int64"] = "uint8",
+        symmetries: bool = False,
         columns: Sequence[str] | None = None,
         prefetch: int = 2,
+        replacement: bool = False,
+        weights: str | None = None,
+        strata: str | None = None,
+        quotas: dict[Any, float] | None = None,
+        num_samples: int | None = None,
+        window: int | None = None,
     ) -> Loader:
-        """Return a loader, which serves every row once an epoch in batches.
+        """Return a loader, which serves the rows in batches: every row once an epoch, unless rows are drawn.
+
+        Which rows an epoch has, and in what order, is said by one of ``shuffle``, ``window``, ``replacement``,
+        ``weights`` and ``strata``.
 
         - ``batch_size``: rows per batch and rank, in ``1..=2**28``.
         - ``shuffle``: ``True`` = each epoch has an order of its own, ``False`` = all have the table's.
-        - ``seed``: what the orders follow from, in ``0..2**64``; equal seeds and epochs give equal orders on every
-          machine.
+        - ``seed``: what the orders and the symmetries follow from, in ``0..2**64``; equal seeds and epochs give equal
+          orders on every machine.
         - ``epoch``: the epoch to begin with.
         - ``drop_last``: leave out the rows at the end of an epoch that do not fill a batch on every rank. Otherwise the
           ranks divide them evenly, and the last batch is smaller.
@@ -687,32 +831,60 @@ class StepTable:
         - ``world_size``: the number of processes that share the rows. All take the same number of batches, and none the
           same row.
         - ``tokens``: the type of ``Batch.tokens``.
+        - ``symmetries``: ``True`` = turn each row by one of the board's eight symmetries: board, tokens, move, values
+          and mask alike, and no extra column. Which one follows from seed, epoch and the row's index, so that each
+          epoch has another.
         - ``columns``: the names of the columns that batches have, in that order; ``None`` = all, extra columns too.
         - ``prefetch``: batches that are made ahead, by a thread of their own, at most 4,096; 0 = each is made when it
           is asked for.
+        - ``replacement``: ``True`` = draw each row of the stream by itself, all rows being equally likely.
+        - ``weights``: an extra column of finite numbers of at least 0, in proportion to which rows are drawn, by
+          themselves and so with replacement. Takes 8 bytes a row, and two passes over the table when the loader is
+          made.
+        - ``strata``: an extra column whose values, at most 4,096 different ones, are strata. Up to any place of the
+          stream each stratum has had its quota, to within one row; within a stratum rows come in shuffled order, each
+          once before any comes again. Takes 4 bytes a row, and a pass over the table when the loader is made.
+        - ``quotas``: the strata that are served, by value (a string of ``categories``, a number, a bool, ``None`` =
+          null), and their shares in proportion to each other's, finite and at least 0; ``None`` = equal ones. Shares
+          that are not whole numbers are rounded to 1 in 65,536 of all.
+        - ``num_samples``: the rows of an epoch over all ranks, in ``0..=2**62``, where rows may come more than once, as
+          with the three options before; ``None`` = as many as the table has.
+        - ``window``: shuffle about so many rows at a time, at least 1, for tables that are mapped from a file and
+          larger than memory. A window is 256 blocks of ``2**k`` rows from random places, as many as fit the number;
+          each block is read once an epoch and in one piece. Two windows of rows should fit memory.
 
-        Raises ``ValueError`` for options outside their range.
+        Raises ``ValueError`` for options outside their range or that exclude each other; ``ColumnError`` for weights
+        that cannot be drawn by, with the row, and for too many strata; ``TypeError`` for quotas that are no numbers.
 
         >>> loader = table.loader(batch_size=1024, seed=1, tokens="int64", columns=["tokens", "move"])
         >>> for epoch in range(3):
         ...     loader.set_epoch(epoch)
         ...     for batch in loader:
         ...         batch.tokens, batch.move
+        >>> table.loader(strata="phase", quotas={"early": 1, "mid": 1, "late": 2}, symmetries=True)
+        """
+
+    def __reduce__(self) -> tuple[Callable[[bytes], StepTable], tuple[bytes]]:
+        """Return a handle, for ``pickle``: below 1 KiB for a whole table in memory.
+
+        Raises ``OSError`` where the system has no memory that processes can share so, as outside of Linux.
         """
 
     def __array__(self, dtype: npt.DTypeLike | None = None, *, copy: bool | None = None) -> npt.NDArray[Any]:
         """Return the rows as a structured array: shape (rows,), of type ``table.dtype``.
 
-        It shares the table's memory and is read-only, unless a copy is asked for or another dtype needs one.
+        It shares the table's memory and is read-only, unless a copy is asked for or another dtype needs one. Of a view
+        it is a copy.
 
-        Raises ``ValueError`` when another dtype is asked for and a copy is ruled out.
+        Raises ``ValueError`` when a copy is needed and ruled out.
         """
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         """Return the rows as columns, in an ``arrow_array_stream`` capsule.
 
         They are transposed 65,536 rows at a time, as the reader takes them: the fields of a row, ``ev_values`` as a
-        fixed-size list of four and ``ev_legal`` as a mask, then the extra columns. None has nulls.
+        fixed-size list of four and ``ev_legal`` as a mask, then the extra columns, those of strings as dictionaries.
+        Only these have nulls.
 
         - ``requested_schema``: an ``arrow_schema`` capsule of the types to cast the columns to, as far as it goes.
         """
@@ -727,6 +899,8 @@ class Batch:
 
     The arrays are writable and belong to whoever took the batch: no later batch is written to their memory while one of
     them exists. ``pyarrow.record_batch(batch)`` shares the memory too, but for columns of bools, which are copied.
+
+    An extra column of strings has their codes: shape (n,), int16, -1 = null; ``table.categories`` has the strings.
     """
 
     tokens: npt.NDArray[np.uint8 | np.int32 | np.int64]
@@ -771,7 +945,8 @@ class Batch:
     def __arrow_c_array__(self, requested_schema: object | None = None) -> tuple[object, object]:
         """Return the batch as capsules, ``arrow_schema`` and ``arrow_array``, of a struct of its columns.
 
-        ``tokens``, ``ev_values`` and ``ev_legal`` are fixed-size lists. No column has nulls.
+        ``tokens``, ``ev_values`` and ``ev_legal`` are fixed-size lists, and columns of strings dictionaries, the only
+        ones that have nulls.
 
         - ``requested_schema``: an ``arrow_schema`` capsule of the types to cast the columns to, as far as it goes.
         """
@@ -811,19 +986,28 @@ class Loader:
     def state_dict(self) -> dict[str, Any]:
         """Return where the loader stands: after the batches that were handed out, whatever was made ahead.
 
-        It is a dict of a few ints, strs and bools: what the rows and their order are, the epoch, and how many rows of
-        it all ranks together have been given. Every rank has the same after the same number of batches.
+        It is a dict that takes at most 512 bytes as JSON. Every rank has the same after the same number of batches.
+
+        - ``version``: int, the version of the dict, 2.
+        - ``archive_version``, ``archive``, ``query``, ``view``: int and three strs, the parts of the table's
+          fingerprint: the archive's version, the archive itself at that version, the query with its parameters and
+          options, and the filters and splits of a view, ``""`` for a whole table.
+        - ``num_rows``, ``num_samples``: ints, the rows of the table and of an epoch.
+        - ``order``: str, which rows an epoch has and in what order, such as ``"shuffled"`` or ``"weighted by age"``.
+        - ``seed``, ``symmetries``: int and bool, the options.
+        - ``epoch``: int.
+        - ``position``: int, the rows of the epoch that all ranks together have been given, in ``0..=num_samples``.
         """
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on where a state stood: the next iteration begins there, in the state's epoch.
 
-        The table's fingerprint and number of rows, ``shuffle`` and ``seed`` must be those of the loader that made the
-        state. Batch size, rank, number of ranks, columns and tokens may differ. After a state from the end of an epoch
-        the next iteration serves nothing, and the one after it a whole epoch.
+        Table, order, ``num_samples``, ``seed`` and ``symmetries`` must be those of the loader that made the state.
+        Batch size, rank, number of ranks, columns and tokens may differ. After a state from the end of an epoch the
+        next iteration serves nothing, and the one after it a whole epoch.
 
-        Raises ``StateMismatchError`` for a state of other rows or another order, and ``ValueError`` for what is not a
-        state. The loader then stays as it was.
+        Raises ``StateMismatchError`` for a state of other rows or another order, with the name of the field that
+        differs, and ``ValueError`` for what is not a state. The loader then stays as it was.
 
         >>> state = loader.state_dict()
         >>> loader = table.loader(batch_size=2048, seed=1)
@@ -878,6 +1062,13 @@ class ArrowSchema:
 
     def __arrow_c_schema__(self) -> object:
         """Return the schema as an ``arrow_schema`` capsule."""
+
+def _attach(handle: bytes) -> StepTable:
+    """Return the table that a handle leads to, which is what unpickling calls.
+
+    Raises ``OSError`` when the process that made the handle, or the file, is gone; ``DamagedError`` when something else
+    is in its place; ``DecodeError`` for other bytes.
+    """
 
 def _run_command(args: Sequence[_Path]) -> int:
     """Run the command ``a2store`` with these arguments, the first being its name, and return its exit status.

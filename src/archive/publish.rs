@@ -26,12 +26,13 @@ pub(super) enum Published {
 impl Staged {
     /// Begins a file that is to stand in `folder`.
     pub(crate) fn new(folder: &Path) -> Result<Staged> {
-        let mut builder = tempfile::Builder::new();
-        let builder = builder.prefix(".staged-").suffix(".tmp");
+        let mut options = File::options();
+        options.read(true).write(true).create_new(true);
         // Data files are for every reader, not, as temporary files are by default, for their owner alone.
         #[cfg(unix)]
-        let builder = builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
-        let file = builder.tempfile_in(folder).map_err(|source| Error::io(folder, source))?;
+        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o666);
+        let file = tempfile::Builder::new().prefix(".staged-").suffix(".tmp").make_in(folder, |path| options.open(path));
+        let file = file.map_err(|source| Error::io(folder, source))?;
         Ok(Staged { file })
     }
 
@@ -68,11 +69,11 @@ impl Staged {
 
 impl Write for Staged {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.file.write(bytes)
+        self.file.as_file_mut().write(bytes)
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        self.file.flush()
+        self.file.as_file_mut().flush()
     }
 }
 

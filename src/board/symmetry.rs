@@ -64,17 +64,24 @@ impl Symmetry {
     /// [`apply`](Symmetry::apply) of the symmetry of that number, without a branch, for numbers that change all the time.
     #[inline(always)]
     pub(crate) const fn apply_index(index: u8, board: Board) -> Board {
-        // Every symmetry is a transpose or none, then a flip of columns or none, then one of rows or none.
+        const fn choose(part: u32, yes: Board, no: Board) -> Board {
+            let mask = (part as u64).wrapping_neg();
+            Board((yes.0 & mask) | (no.0 & !mask))
+        }
+        let [transpose, columns, rows] = Symmetry::parts(index);
+        let board = choose(transpose, board.transpose(), board);
+        let board = choose(columns, flip_columns(board), board);
+        choose(rows, flip_rows(board), board)
+    }
+
+    /// What the symmetry of that number is made of, each 0 or 1: a transpose, then a flip of columns, then one of rows.
+    #[inline(always)]
+    pub(crate) const fn parts(index: u8) -> [u32; 3] {
         const TRANSPOSED: u32 = 0b1100_1010;
         const COLUMNS: u32 = 0b1001_0110;
         const ROWS: u32 = 0b1010_1100;
-        const fn choose(which: u32, index: u8, yes: Board, no: Board) -> Board {
-            let mask = ((which >> (index & 7) & 1) as u64).wrapping_neg();
-            Board((yes.0 & mask) | (no.0 & !mask))
-        }
-        let board = choose(TRANSPOSED, index, board.transpose(), board);
-        let board = choose(COLUMNS, index, flip_columns(board), board);
-        choose(ROWS, index, flip_rows(board), board)
+        let index = index & 7;
+        [TRANSPOSED >> index & 1, COLUMNS >> index & 1, ROWS >> index & 1]
     }
 
     /// Where a direction points after the symmetry.

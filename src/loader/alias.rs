@@ -6,7 +6,7 @@
 //! ESA 2019, section 3.1).
 
 use super::order::{Draws, scale};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 use crate::table::StepTable;
 
 /// Which rows the buckets belong to: eight bytes a row.
@@ -39,8 +39,7 @@ impl AliasTable {
         let (mut sum, mut correction) = (0.0, 0.0);
         for (row, weight) in (0..).zip(table.extra_values(extra)) {
             if !(0.0..f64::INFINITY).contains(&weight) {
-                let (expected, found) = ("a finite weight of at least 0".into(), weight.to_string());
-                return Err(ErrorKind::Column { column: column.into(), row: Some(row), expected, found }.into());
+                return Err(Error::column(column, Some(row), "a finite weight of at least 0", weight));
             }
             // Kahan's sum, exact enough for a billion rows.
             let term: f64 = weight - correction;
@@ -49,8 +48,7 @@ impl AliasTable {
             sum = next;
         }
         if num_rows > 0 && !(sum > 0.0 && sum.is_finite()) {
-            let (expected, found) = ("weights of a positive, finite sum".into(), sum.to_string());
-            return Err(ErrorKind::Column { column: column.into(), row: None, expected, found }.into());
+            return Err(Error::column(column, None, "weights of a positive, finite sum", sum));
         }
         Ok(AliasTable::of_weights(num_rows as usize, sum / num_rows.max(1) as f64, || table.extra_values(extra)))
     }

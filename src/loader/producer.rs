@@ -52,8 +52,9 @@ struct State {
     next: u64,
     taken: u64,
     num_steps: u64,
-    /// Batches that may be begun ahead.
+    /// Batches that lie ready before the thread rests, and how many do.
     depth: u64,
+    ready: u64,
     /// Those that were begun and not handed out, in order; `None` while one is being made.
     made: VecDeque<Option<Batch>>,
     pool: Pool,
@@ -158,9 +159,11 @@ impl Ring {
             taken: 0,
             num_steps,
             depth,
+            ready: 0,
+            // Those that are ready, and one in the hands of each thread.
             made: VecDeque::with_capacity(depth as usize + 2),
-            // Those made ahead, one in each thread's hands, one in the consumer's, and the one that he takes next.
-            pool: Pool::new(depth as usize + 3),
+            // These, one that the consumer has, and one that he had until he asked for the next.
+            pool: Pool::new(depth as usize + 4),
             capacity,
             is_awaited: false,
             is_stopped: false,
@@ -204,7 +207,7 @@ impl Ring {
             if state.is_stopped || state.next == state.num_steps {
                 return;
             }
-            if state.next >= state.taken + state.depth {
+            if state.ready >= state.depth {
                 state = self.wait(state);
                 continue;
             }
@@ -228,6 +231,7 @@ impl Ring {
         let place = (step - state.taken) as usize;
         if let Some(slot) = state.made.get_mut(place) {
             *slot = Some(batch);
+            state.ready += 1;
         }
         state
     }
@@ -239,11 +243,12 @@ impl Ring {
             if let Some(batch) = state.made.front_mut().and_then(Option::take) {
                 state.made.pop_front();
                 state.taken += 1;
+                state.ready -= 1;
                 self.wake(&mut state);
                 return batch;
             }
             assert!(!state.has_failed, "the batches of the epoch could not be made");
-            state = if state.next < state.num_steps && state.next <= state.taken + state.depth {
+            state = if state.next < state.num_steps && state.ready <= state.depth {
                 self.make_one(state, maker)
             } else {
                 self.wait(state)

@@ -23,7 +23,7 @@ pub struct LoaderState {
     pub num_rows: u64,
     /// The number of rows of an epoch.
     pub num_samples: u64,
-    /// The loader's [`Sampling`](super::Sampling); where that takes more than 100 bytes, its beginning and a hash.
+    /// The loader's [`Sampling`](super::Sampling); where that takes more than 80 bytes, its beginning and a hash.
     pub order: String,
     /// The loader's `seed`.
     pub seed: u64,
@@ -37,7 +37,7 @@ pub struct LoaderState {
 
 const STATE_VERSION: u32 = 2;
 /// Longer orders are cut, and hashed.
-const MAX_ORDER: usize = 100;
+const MAX_ORDER: usize = 80;
 
 impl Loader {
     /// Where the loader stands: after the batches that were handed out, whatever was made ahead.

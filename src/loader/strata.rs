@@ -5,7 +5,7 @@
 
 use super::alias::no_extra;
 use super::permutation::Permutation;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 use crate::table::StepTable;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -41,8 +41,7 @@ impl Strata {
         }
         let mut rows: HashMap<u64, Vec<u32>> = HashMap::new();
         let too_many = || {
-            let (expected, found) = (format!("at most {MAX_STRATA} different values"), "more".into());
-            Error::from(ErrorKind::Column { column: column.into(), row: None, expected, found })
+            Error::column(column, None, format!("at most {MAX_STRATA} different values"), "more")
         };
         for (row, value) in (0..).zip(table.extra_values(extra)) {
             // Values are compared bit by bit, with one zero.
@@ -62,7 +61,14 @@ impl Strata {
         let names: Vec<String> = found.iter().map(|(value, _)| name(*value)).collect();
         let mut shares = vec![if quotas.is_some() { 0.0 } else { 1.0 }; found.len()];
         for (stratum, quota) in quotas.unwrap_or_default() {
-            let Some(index) = names.iter().position(|name| name == stratum) else {
+            // Numbers are told by their value, however they are written.
+            let number = stratum.parse().ok().filter(|_| extra.categories.is_none());
+            let is_named = |(name, value): (&String, &f64)| name == stratum || number == Some(*value);
+            let values = found.iter().map(|(value, _)| value);
+            let Some(index) = names.iter().zip(values).position(is_named) else {
+                if num_rows == 0 {
+                    continue;
+                }
                 let shown: Vec<&str> = names.iter().take(20).map(String::as_str).collect();
                 let expected = format!("strata that {column} has: {}", shown.join(", "));
                 return Err(Error::argument("quotas", expected, stratum));

@@ -147,7 +147,23 @@ impl PyStepTable {
         let to_id = |id: u64| {
             u32::try_from(id).map_err(|_| PyValueError::new_err(format!("run_ids: expected 0..=4294967295, found {id}")))
         };
-        let run_ids = run_ids.map(|ids| row_indices(py, ids, u64::from(u32::MAX) + 1)).transpose()?;
+        let integers = |ids: &Bound<'_, PyAny>| match words::<u64>(py, ids) {
+            Some(ids) => Ok(ids),
+            None => {
+                let integer = |id: Bound<'_, PyAny>| {
+                    let message = || format!("run_ids: expected integers, found {id}");
+                    id.extract::<i64>().map_err(|_| PyTypeError::new_err(message()))
+                };
+                let ids = ids.try_iter()?.map(|id| integer(id?));
+                let ids = ids.collect::<PyResult<Vec<_>>>()?;
+                let bad = |id: &&i64| **id < 0;
+                match ids.iter().find(bad) {
+                    Some(id) => Err(PyValueError::new_err(format!("run_ids: expected 0..=4294967295, found {id}"))),
+                    None => Ok(bytemuck::cast_vec(ids)),
+                }
+            }
+        };
+        let run_ids = run_ids.map(integers).transpose()?;
         let filter = RowFilter {
             min_score,
             max_score,
@@ -285,16 +301,19 @@ pub(super) fn attach(py: Python<'_>, handle: &Bound<'_, PyBytes>) -> PyResult<Py
 fn names(value: &Bound<'_, PyAny>) -> PyResult<Vec<String>> {
     match value.cast::<PyString>() {
         Ok(name) => Ok(vec![name.extract()?]),
-        Err(_) => value.extract(),
+        Err(_) => value.try_iter()?.map(|name| name?.extract()).collect(),
     }
 }
 
 /// Any one-dimensional sequence of integers as indices.
 fn row_indices(py: Python<'_>, indices: &Bound<'_, PyAny>, len: u64) -> PyResult<Vec<u64>> {
-    let to_row = |index: i64| u64::try_from(index).map_err(|_| negative(index, len));
+    let to_rows = |indices: Vec<i64>| match indices.iter().find(|&&index| index < 0) {
+        Some(&index) => Err(negative(index, len)),
+        None => Ok(bytemuck::cast_vec(indices)),
+    };
     // NumPy's default integers are read where they lie.
     if let Some(indices) = words::<i64>(py, indices) {
-        return indices.into_iter().map(to_row).collect();
+        return to_rows(indices);
     }
     if let Some(indices) = words::<u64>(py, indices) {
         return Ok(indices);
@@ -312,8 +331,7 @@ fn row_indices(py: Python<'_>, indices: &Bound<'_, PyAny>, len: u64) -> PyResult
         }
         "i" => {
             let array = array.call_method1("astype", ("int64",))?;
-            let indices = PyBuffer::<i64>::get(&array)?.to_vec(py)?;
-            indices.into_iter().map(to_row).collect()
+            to_rows(PyBuffer::<i64>::get(&array)?.to_vec(py)?)
         }
         _ if empty => Ok(Vec::new()),
         _ => {
@@ -326,6 +344,10 @@ fn row_indices(py: Python<'_>, indices: &Bound<'_, PyAny>, len: u64) -> PyResult
 /// The elements of a buffer of this type and one dimension, if it is one.
 fn words<T: Element>(py: Python<'_>, buffer: &Bound<'_, PyAny>) -> Option<Vec<T>> {
     let buffer = PyBuffer::<T>::get(buffer).ok().filter(|buffer| buffer.dimensions() == 1)?;
+    // Of the other byte order.
+    if buffer.format().to_bytes().starts_with(b">") || buffer.format().to_bytes().starts_with(b"!") {
+        return None;
+    }
     buffer.to_vec(py).ok()
 }
 

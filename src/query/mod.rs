@@ -29,7 +29,7 @@ use crate::archive::Archive;
 use crate::error::{Error, Result};
 use crate::progress::Progress;
 use arrow::array::AsArray;
-use arrow::datatypes::{Int64Type, SchemaRef};
+use arrow::datatypes::{DataType, Int64Type, Schema, SchemaRef};
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::common::{DataFusionError, Result as DataFusionResult};
 use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder};
@@ -99,7 +99,21 @@ impl Query {
     /// The columns of the result.
     #[must_use]
     pub fn schema(&self) -> SchemaRef {
-        Arc::clone(self.plan.schema().inner())
+        let schema = self.plan.schema().inner();
+        // The engine gives string views as strings, in the outermost columns.
+        let plain = |dtype: &DataType| match dtype {
+            DataType::Utf8View => Some(DataType::LargeUtf8),
+            DataType::BinaryView => Some(DataType::LargeBinary),
+            _ => None,
+        };
+        if schema.fields().iter().all(|field| plain(field.data_type()).is_none()) {
+            return Arc::clone(schema);
+        }
+        let fields = schema.fields().iter().map(|field| match plain(field.data_type()) {
+            Some(dtype) => Arc::new(field.as_ref().clone().with_data_type(dtype)),
+            None => Arc::clone(field),
+        });
+        Arc::new(Schema::new_with_metadata(fields.collect::<Vec<_>>(), schema.metadata().clone()))
     }
 
     /// The archive that it reads, at the version that it reads.

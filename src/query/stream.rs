@@ -4,8 +4,8 @@ use super::order::Execution;
 use super::query_error;
 use crate::error::{Error, Result};
 use crate::progress::{Progress, check};
-use arrow::array::RecordBatch;
-use arrow::datatypes::SchemaRef;
+use arrow::array::{ArrayRef, RecordBatch};
+use arrow::datatypes::{Field, SchemaRef};
 use datafusion::common::DataFusionError;
 use datafusion::execution::TaskContext;
 use datafusion::physical_plan::{ExecutionPlan, execute_stream};
@@ -176,7 +176,7 @@ impl QueryStream {
                     self.skip -= skipped;
                     self.fetch -= taken;
                     if taken > 0 {
-                        return Ok(Some(batch.slice(skipped, taken)));
+                        return self.conform(batch.slice(skipped, taken)).map(Some);
                     }
                 }
                 Some(Message::End) => {
@@ -187,6 +187,18 @@ impl QueryStream {
             }
         }
         Ok(None)
+    }
+
+    /// A batch in the types that were promised: whoever reads it through a C interface would not notice others.
+    fn conform(&self, batch: RecordBatch) -> Result<RecordBatch> {
+        let fields = self.schema.fields();
+        if batch.columns().iter().zip(fields).all(|(column, field)| column.data_type() == field.data_type()) {
+            return Ok(batch);
+        }
+        let cast = |(column, field): (&ArrayRef, &Arc<Field>)| arrow::compute::cast(column, field.data_type());
+        let columns = batch.columns().iter().zip(fields).map(cast).collect::<Result<Vec<_>, _>>();
+        let batch = columns.and_then(|columns| RecordBatch::try_new(self.schema(), columns));
+        batch.map_err(|error| query_error(error.into()))
     }
 
     fn stop(&mut self) {

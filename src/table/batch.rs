@@ -189,6 +189,12 @@ impl BatchSchema {
         self.tokens
     }
 
+    /// Whether all columns of a batch are there that every table has.
+    pub(super) fn has_all_of_step(&self) -> bool {
+        let of_step = self.columns.iter().filter(|column| !matches!(column.source, Source::Copy(STEP_SIZE..)));
+        of_step.count() == 7
+    }
+
     /// Whether any column is not one of a [`Step`](crate::Step)'s own.
     pub(super) fn has_extras(&self) -> bool {
         self.has_extras
@@ -287,7 +293,8 @@ impl Pool {
         let fits = |arena: &mut Arc<Arena>| {
             (capacity..=2 * capacity).contains(&arena.capacity()) && Arc::get_mut(arena).is_some()
         };
-        match self.arenas.iter_mut().position(|arena| fits(arena)) {
+        // The newest, of which the caches may still have most.
+        match self.arenas.iter_mut().rposition(fits) {
             Some(free) => self.arenas.swap_remove(free),
             None => Arc::new(Arena::new(schema, capacity)),
         }

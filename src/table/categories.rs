@@ -4,7 +4,7 @@
 //! there they are exchanged for those of the sorted categories.
 
 use super::layout::RowLayout;
-use crate::error::{ErrorKind, Result};
+use crate::error::{Error, Result};
 use arrow::array::{Array, ArrayRef, AsArray, StringArray};
 use arrow::compute::{CastOptions, cast, cast_with_options};
 use arrow::datatypes::{ArrowNativeType, DataType, Int32Type};
@@ -60,8 +60,8 @@ impl Categories {
             return Ok(code);
         }
         let code = i16::try_from(codes.len()).map_err(|_| {
-            let (expected, found) = (format!("at most {} different strings", i16::MAX), "more".into());
-            ErrorKind::Column { column: column.into(), row: None, expected, found }
+            let expected = format!("at most {} different strings", i32::from(i16::MAX) + 1);
+            Error::column(column, None, expected, "more")
         })?;
         codes.insert(category.to_owned(), code);
         Ok(code)

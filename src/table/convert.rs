@@ -17,7 +17,7 @@ use super::categories::{Categories, Recoding, is_categorical};
 use super::layout::{ElementType, ExtraField, RowLayout};
 use super::materialize::ChosenEv;
 use crate::board::Board;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 use crate::step::{STEP_SIZE, Step};
 use arrow::array::{Array, ArrayRef, AsArray, PrimitiveArray, RecordBatch};
 use arrow::compute::{CastOptions, cast_with_options};
@@ -42,7 +42,7 @@ pub(super) struct RowWriter {
 }
 
 /// The move of a step whose query has none.
-const NO_MOVE: u8 = 255;
+pub(super) const NO_MOVE: u8 = 255;
 /// Rows that are written together: as many as a word of validity has bits.
 const CHUNK: usize = 64;
 
@@ -56,7 +56,7 @@ impl RowWriter {
             if extras[..i].contains(name) {
                 return Err(Error::argument("extra", "each column once", name));
             }
-            if ["board", "ev_values", "run_id", "step_index", "move", "ev_legal", "tokens"].contains(&name.as_str()) {
+            if is_reserved(name) {
                 return Err(Error::argument("extra", "columns that a row does not have anyway", name));
             }
             let dtype = schema.field(column).data_type();
@@ -345,6 +345,11 @@ fn casts(from: &DataType, to: &DataType) -> bool {
     }
 }
 
+/// Whether batches have a column of this name anyway.
+pub(super) fn is_reserved(name: &str) -> bool {
+    ["board", "ev_values", "run_id", "step_index", "move", "ev_legal", "tokens"].contains(&name)
+}
+
 fn find(schema: &Schema, name: &str) -> Result<Option<usize>> {
     let mut columns = schema.fields().iter().enumerate().filter(|(_, field)| field.name() == name);
     let first = columns.next().map(|(index, _)| index);
@@ -360,6 +365,5 @@ fn missing(name: &str, expected: &str, schema: &Schema) -> Error {
 }
 
 fn column_error(name: &str, row: Option<usize>, expected: &str, found: String) -> Error {
-    let row = row.map(|row| row as u64);
-    ErrorKind::Column { column: name.into(), row, expected: expected.into(), found }.into()
+    Error::column(name, row.map(|row| row as u64), expected, found)
 }

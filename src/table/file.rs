@@ -12,7 +12,7 @@
 //! All little-endian. NumPy reads as many rows as its header says and ignores what follows. In shared memory the same
 //! stands without NumPy's header, the footer at the next page.
 
-use super::memory::{Backing, FrozenRegion, Region, available_bytes};
+use super::memory::{Backing, FileIdentity, FrozenRegion, Region, available_bytes};
 use super::npy::{self, NpyHeader};
 use super::runs::{RunIndex, Runs};
 use super::share::{Shared, map_shared};
@@ -180,7 +180,8 @@ impl StepTable {
             return Err(Error::argument("mmap", "false, or a file that a2store saved", found));
         }
         let len = source.rows_len() as usize;
-        let region = FrozenRegion::of_file(&source.file, source.rows_offset, len, Backing::File(path.to_path_buf()))?;
+        let backing = Backing::File(FileIdentity::of(path, &source.file)?);
+        let region = FrozenRegion::of_file(&source.file, source.rows_offset, len, backing)?;
         let content = match source.meta {
             Some(_) => None,
             None => Some(blake3::hash(region.bytes())),
@@ -233,6 +234,11 @@ impl<'a> Source<'a> {
             }
             let (layout, runs) = (meta.layout.clone(), footer.runs);
             return Ok(Source { path, file, num_rows, rows_offset, layout, conversion: None, meta: Some(meta), runs });
+        }
+        // NumPy writes nothing behind the rows, so this was a footer.
+        let end = rows_offset + rows_len.unwrap_or(0);
+        if size > end {
+            return Err(damaged(path, &format!("the rows' end at byte {end}, or a footer behind it"), "neither"));
         }
         let (layout, conversion) = header.layout().map_err(|error| error.with_path(path))?;
         Ok(Source { path, file, num_rows, rows_offset, layout, conversion, meta: None, runs: None })
@@ -313,6 +319,9 @@ impl<'a> Source<'a> {
     }
 
     fn into_table(self, region: FrozenRegion, content: Option<blake3::Hash>) -> Result<StepTable> {
+        if self.meta.is_none() {
+            npy::check_steps(region.bytes(), self.layout.stride()).map_err(|error| error.with_path(self.path))?;
+        }
         let (fingerprint, phases) = match (self.meta, content) {
             (Some(meta), _) => (meta.fingerprint, meta.phases),
             (None, content) => {

@@ -9,17 +9,22 @@
 
 use super::batch::{BatchSchema, ColumnSpec, Source};
 use super::layout::ElementType;
-use super::symmetry::SymmetryKey;
+use super::symmetry::{self, SymmetryKey};
+use crate::board::Board;
 use crate::step::{STEP_SIZE, Step};
 use smallvec::SmallVec;
+use std::marker::PhantomData;
+use std::ptr::null_mut;
 
 /// Rows under way to the second-level cache. From 64 to 256 all is equally fast.
 const FAR: usize = 128;
 /// Rows under way to the first-level cache, which has room for some sixteen requests.
 const NEAR: usize = 16;
-/// Rows after which the extra columns follow, while their lines are in the cache: no more than lie between `FAR` and the
-/// end of the first-level cache.
-const BLOCK: usize = 64;
+/// Rows whose boards are turned together.
+const BLOCK: usize = symmetry::BLOCK;
+/// Rows after which their extra columns follow, while the second-level cache has their lines: 128 KiB of them, a multiple
+/// of `BLOCK`.
+const SECTION: usize = 2048;
 /// Rows from which a second thread pays: waking it takes as long as gathering thousands.
 const PARALLEL: usize = 1 << 15;
 /// The most threads of one gather: memory serves no more at full speed.
@@ -73,17 +78,28 @@ pub(super) fn gather(
 }
 
 /// Copies whole rows.
+///
+/// # Panics
+/// As [`gather`].
 pub(super) fn gather_rows(rows: Rows<'_>, indices: &[u64], out: &mut [u8]) {
+    rows.check(indices);
+    assert!(out.len() >= indices.len() * rows.stride, "room for every row");
     for &index in indices.iter().take(FAR) {
         rows.prefetch::<FAR_HINT>(index);
     }
-    for (k, (&index, out)) in indices.iter().zip(out.chunks_exact_mut(rows.stride)).enumerate() {
-        rows.prefetch_after(indices, k);
-        let row = rows.at(index);
-        match (row.first_chunk::<STEP_SIZE>(), out.first_chunk_mut::<STEP_SIZE>()) {
-            // A copy of known size is two instructions, one of any size a call.
-            (Some(row), Some(out)) if rows.stride == STEP_SIZE => *out = *row,
-            _ => out.copy_from_slice(row),
+    if rows.stride == STEP_SIZE {
+        // A copy of known size is two instructions, one of any size a call.
+        for (k, (&index, out)) in indices.iter().zip(out.as_chunks_mut::<STEP_SIZE>().0).enumerate() {
+            rows.prefetch_after(indices, k);
+            #[allow(unsafe_code)]
+            // SAFETY: the index was checked, and rows are of this size.
+            let row = unsafe { &*rows.pointer(index).cast::<[u8; STEP_SIZE]>() };
+            *out = *row;
+        }
+    } else {
+        for (k, (&index, out)) in indices.iter().zip(out.chunks_exact_mut(rows.stride)).enumerate() {
+            rows.prefetch_after(indices, k);
+            out.copy_from_slice(rows.at(index));
         }
     }
 }
@@ -121,28 +137,40 @@ pub(super) fn naive(
     }
 }
 
-fn gather_part(
+fn gather_part(rows: Rows<'_>, indices: &[u64], schema: &BatchSchema, columns: Columns<'_>, symmetries: Turns<'_>) {
+    rows.check(indices);
+    if let Some((_, ids)) = symmetries {
+        assert!(ids.len() == indices.len(), "a number for every row");
+    }
+    // Which integers the tokens are, and whether to turn, is settled outside of the loop over rows.
+    let unturned = (SymmetryKey::NONE, indices);
+    match (schema.tokens(), symmetries) {
+        (ElementType::Int32, None) => shape::<i32, false>(rows, indices, schema, columns, unturned),
+        (ElementType::Int64, None) => shape::<i64, false>(rows, indices, schema, columns, unturned),
+        (_, None) => shape::<u8, false>(rows, indices, schema, columns, unturned),
+        (ElementType::Int32, Some(turns)) => shape::<i32, true>(rows, indices, schema, columns, turns),
+        (ElementType::Int64, Some(turns)) => shape::<i64, true>(rows, indices, schema, columns, turns),
+        (_, Some(turns)) => shape::<u8, true>(rows, indices, schema, columns, turns),
+    }
+}
+
+/// Settles also whether all of a step's columns are asked for, the usual case.
+fn shape<T: Token, const TURN: bool>(
     rows: Rows<'_>,
     indices: &[u64],
     schema: &BatchSchema,
     columns: Columns<'_>,
-    symmetries: Turns<'_>,
+    turns: (SymmetryKey, &[u64]),
 ) {
-    // Which integers the tokens are, and whether to turn, is settled outside of the loop over rows.
-    let unturned = (SymmetryKey::NONE, indices);
-    match (schema.tokens(), symmetries) {
-        (ElementType::Int32, None) => dispatch::<i32, false>(rows, indices, schema, columns, unturned),
-        (ElementType::Int64, None) => dispatch::<i64, false>(rows, indices, schema, columns, unturned),
-        (_, None) => dispatch::<u8, false>(rows, indices, schema, columns, unturned),
-        (ElementType::Int32, Some(turns)) => dispatch::<i32, true>(rows, indices, schema, columns, turns),
-        (ElementType::Int64, Some(turns)) => dispatch::<i64, true>(rows, indices, schema, columns, turns),
-        (_, Some(turns)) => dispatch::<u8, true>(rows, indices, schema, columns, turns),
+    match schema.has_all_of_step() {
+        true => dispatch::<T, TURN, true>(rows, indices, schema, columns, turns),
+        false => dispatch::<T, TURN, false>(rows, indices, schema, columns, turns),
     }
 }
 
 /// Runs the code that was compiled for the widest registers this processor has. NEON is part of every AArch64, so there
 /// the portable code uses it.
-fn dispatch<T: Token, const TURN: bool>(
+fn dispatch<T: Token, const TURN: bool, const ALL: bool>(
     rows: Rows<'_>,
     indices: &[u64],
     schema: &BatchSchema,
@@ -151,46 +179,51 @@ fn dispatch<T: Token, const TURN: bool>(
 ) {
     #[cfg(target_arch = "x86_64")]
     {
-        if is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512bw") {
+        if is_x86_feature_detected!("avx512f")
+            && is_x86_feature_detected!("avx512bw")
+            && is_x86_feature_detected!("avx512dq")
+            && is_x86_feature_detected!("avx512vl")
+        {
             #[allow(unsafe_code)]
             // SAFETY: the processor has all features that the function asks for, as AVX-512 implies AVX2.
-            return unsafe { gather_avx512::<T, TURN>(rows, indices, schema, columns, turns) };
+            return unsafe { gather_avx512::<T, TURN, ALL>(rows, indices, schema, columns, turns) };
         }
         if is_x86_feature_detected!("avx2") {
             #[allow(unsafe_code)]
             // SAFETY: the processor has AVX2, which is all that the function asks for.
-            return unsafe { gather_avx2::<T, TURN>(rows, indices, schema, columns, turns) };
+            return unsafe { gather_avx2::<T, TURN, ALL>(rows, indices, schema, columns, turns) };
         }
     }
-    gather_blocks::<T, TURN>(rows, indices, schema, columns, turns);
+    gather_blocks::<T, TURN, ALL>(rows, indices, schema, columns, turns);
 }
 
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2")]
-fn gather_avx2<T: Token, const TURN: bool>(
+fn gather_avx2<T: Token, const TURN: bool, const ALL: bool>(
     rows: Rows<'_>,
     indices: &[u64],
     schema: &BatchSchema,
     columns: Columns<'_>,
     turns: (SymmetryKey, &[u64]),
 ) {
-    gather_blocks::<T, TURN>(rows, indices, schema, columns, turns);
+    gather_blocks::<T, TURN, ALL>(rows, indices, schema, columns, turns);
 }
 
 #[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx2,avx512f,avx512bw")]
-fn gather_avx512<T: Token, const TURN: bool>(
+#[target_feature(enable = "avx2,avx512f,avx512bw,avx512dq,avx512vl")]
+fn gather_avx512<T: Token, const TURN: bool, const ALL: bool>(
     rows: Rows<'_>,
     indices: &[u64],
     schema: &BatchSchema,
     columns: Columns<'_>,
     turns: (SymmetryKey, &[u64]),
 ) {
-    gather_blocks::<T, TURN>(rows, indices, schema, columns, turns);
+    gather_blocks::<T, TURN, ALL>(rows, indices, schema, columns, turns);
 }
 
+/// The indices have been checked.
 #[inline(always)]
-fn gather_blocks<T: Token, const TURN: bool>(
+fn gather_blocks<T: Token, const TURN: bool, const ALL: bool>(
     rows: Rows<'_>,
     indices: &[u64],
     schema: &BatchSchema,
@@ -200,31 +233,67 @@ fn gather_blocks<T: Token, const TURN: bool>(
     for &index in indices.iter().take(FAR) {
         rows.prefetch::<FAR_HINT>(index);
     }
-    for (block, chunk) in indices.chunks(BLOCK).enumerate() {
-        let first = block * BLOCK;
-        let mut out = StepColumns::<T>::of_rows(schema, &mut columns, first, chunk.len());
-        let ids = if TURN { &turns.1[first..][..chunk.len()] } else { &[] };
-        for (i, &index) in chunk.iter().enumerate() {
-            rows.prefetch_after(indices, first + i);
-            let mut step: Step = bytemuck::pod_read_unaligned(&rows.at(index)[..STEP_SIZE]);
+    for start in (0..indices.len()).step_by(SECTION) {
+        let end = indices.len().min(start + SECTION);
+        let out = StepColumns::<T>::new(schema, &mut columns, indices.len());
+        assert!(!ALL || out.has_all(), "a schema of all columns has them");
+        for first in (start..end).step_by(BLOCK) {
+            let chunk = &indices[first..end.min(first + BLOCK)];
+            let (mut boards, mut symmetries) = ([Board(0); BLOCK], [0; BLOCK]);
             if TURN {
-                step = turns.0.turn(ids[i], step);
+                for (board, &index) in boards.iter_mut().zip(chunk) {
+                    *board = rows.step(index).board;
+                }
+                turns.0.turn_boards(&turns.1[first..][..chunk.len()], &mut boards, &mut symmetries);
             }
-            out.put(i, &step);
+            for (i, &index) in chunk.iter().enumerate() {
+                rows.prefetch_after(indices, first + i);
+                let mut step = rows.step(index);
+                if TURN {
+                    symmetry::turn(symmetries[i], boards[i], &mut step);
+                }
+                #[allow(unsafe_code)]
+                // SAFETY: the columns have room for as many rows as there are indices, and `ALL` was compared with them.
+                unsafe {
+                    out.put::<ALL>(first + i, &step);
+                }
+            }
         }
         if schema.has_extras() {
             for (spec, column) in schema.columns.iter().zip(&mut columns) {
-                let out = &mut column[first * spec.width()..][..chunk.len() * spec.width()];
-                copy_extra(rows, chunk, spec, out);
+                let out = &mut column[start * spec.width()..end * spec.width()];
+                copy_extra(rows, &indices[start..end], spec, out);
             }
         }
     }
 }
 
 impl<'a> Rows<'a> {
-    #[inline(always)]
+    /// # Panics
+    /// When an index is not a row's. One pass over the indices costs less than a look at each in the loop.
+    fn check(self, indices: &[u64]) {
+        let num_rows = (self.bytes.len() / self.stride) as u64;
+        assert!(indices.iter().fold(0, |largest, &index| largest.max(index)) < num_rows || indices.is_empty());
+    }
+
     fn at(self, index: u64) -> &'a [u8] {
         &self.bytes[index as usize * self.stride..][..self.stride]
+    }
+
+    #[inline(always)]
+    fn pointer(self, index: u64) -> *const u8 {
+        self.bytes.as_ptr().wrapping_add(index as usize * self.stride)
+    }
+
+    /// The step at an index that has been checked.
+    #[inline(always)]
+    fn step(self, index: u64) -> Step {
+        debug_assert!((index as usize) < self.bytes.len() / self.stride);
+        #[allow(unsafe_code)]
+        // SAFETY: every caller has checked the index, a row is no smaller than a step, and any bytes are one.
+        unsafe {
+            self.pointer(index).cast::<Step>().read_unaligned()
+        }
     }
 
     /// Asks for the rows that come some places after the one at `k`.
@@ -241,7 +310,7 @@ impl<'a> Rows<'a> {
     /// Asks for a row's cache lines.
     #[inline(always)]
     fn prefetch<const HINT: i32>(self, index: u64) {
-        let row = self.bytes.as_ptr().wrapping_add(index as usize * self.stride);
+        let row = self.pointer(index);
         prefetch_line::<HINT>(row);
         if self.stride > STEP_SIZE {
             prefetch_line::<HINT>(row.wrapping_add(self.stride - 1));
@@ -286,46 +355,55 @@ fn prefetch_line<const HINT: i32>(address: *const u8) {
 
 /// The integers that tokens may be.
 trait Token: bytemuck::Pod {
-    fn of_exp(exp: u8) -> Self;
+    fn of_exps(exps: [u8; 16]) -> [Self; 16];
 }
 
 impl Token for u8 {
     #[inline(always)]
-    fn of_exp(exp: u8) -> u8 {
-        exp
+    fn of_exps(exps: [u8; 16]) -> [u8; 16] {
+        exps
     }
 }
 
+// The compiler makes single instructions of these loops, and calls of `array::map`.
 impl Token for i32 {
     #[inline(always)]
-    fn of_exp(exp: u8) -> i32 {
-        i32::from(exp)
+    fn of_exps(exps: [u8; 16]) -> [i32; 16] {
+        let mut tokens = [0; 16];
+        for (token, exp) in tokens.iter_mut().zip(exps) {
+            *token = i32::from(exp);
+        }
+        tokens
     }
 }
 
 impl Token for i64 {
     #[inline(always)]
-    fn of_exp(exp: u8) -> i64 {
-        i64::from(exp)
+    fn of_exps(exps: [u8; 16]) -> [i64; 16] {
+        let mut tokens = [0; 16];
+        for (token, exp) in tokens.iter_mut().zip(exps) {
+            *token = i64::from(exp);
+        }
+        tokens
     }
 }
 
-/// The columns of some rows that come out of a [`Step`]. One that is not asked for is empty, and what is put there is
-/// dropped.
+/// The columns that come out of a [`Step`], each with room for so many rows; null if it is not asked for.
 struct StepColumns<'a, T> {
-    tokens: &'a mut [[T; 16]],
-    chosen: &'a mut [u8],
-    ev_values: &'a mut [[u8; 16]],
-    legal_bools: &'a mut [[u8; 4]],
-    ev_legal: &'a mut [u8],
-    run_id: &'a mut [[u8; 4]],
-    step_index: &'a mut [[u8; 2]],
-    board: &'a mut [[u8; 8]],
+    tokens: *mut [T; 16],
+    ev_values: *mut [f32; 4],
+    legal_bools: *mut [u8; 4],
+    board: *mut u64,
+    run_id: *mut u32,
+    step_index: *mut u16,
+    chosen: *mut u8,
+    ev_legal: *mut u8,
+    /// Borrows the columns.
+    columns: PhantomData<&'a mut [u8]>,
 }
 
 impl<'a, T: Token> StepColumns<'a, T> {
-    #[inline(always)]
-    fn of_rows(schema: &BatchSchema, columns: &'a mut Columns<'_>, first: usize, len: usize) -> Self {
+    fn new(schema: &BatchSchema, columns: &'a mut Columns<'_>, num_rows: usize) -> Self {
         const BOARD: usize = std::mem::offset_of!(Step, board);
         const EV_VALUES: usize = std::mem::offset_of!(Step, ev_values);
         const RUN_ID: usize = std::mem::offset_of!(Step, run_id);
@@ -333,24 +411,29 @@ impl<'a, T: Token> StepColumns<'a, T> {
         const CHOSEN: usize = std::mem::offset_of!(Step, chosen);
         const EV_LEGAL: usize = std::mem::offset_of!(Step, ev_legal);
         let mut out = StepColumns {
-            tokens: &mut [],
-            chosen: &mut [],
-            ev_values: &mut [],
-            legal_bools: &mut [],
-            ev_legal: &mut [],
-            run_id: &mut [],
-            step_index: &mut [],
-            board: &mut [],
+            tokens: null_mut(),
+            ev_values: null_mut(),
+            legal_bools: null_mut(),
+            board: null_mut(),
+            run_id: null_mut(),
+            step_index: null_mut(),
+            chosen: null_mut(),
+            ev_legal: null_mut(),
+            columns: PhantomData,
         };
         for (spec, column) in schema.columns.iter().zip(columns.iter_mut()) {
-            let bytes = &mut column[first * spec.width()..][..len * spec.width()];
+            assert!(column.len() >= num_rows * spec.width(), "room for every row");
+            let bytes = column.as_mut_ptr();
             match spec.source {
-                Source::Tokens => out.tokens = bytemuck::cast_slice_mut(bytes),
-                Source::LegalBools => out.legal_bools = bytes.as_chunks_mut().0,
-                Source::Copy(BOARD) => out.board = bytes.as_chunks_mut().0,
-                Source::Copy(EV_VALUES) => out.ev_values = bytes.as_chunks_mut().0,
-                Source::Copy(RUN_ID) => out.run_id = bytes.as_chunks_mut().0,
-                Source::Copy(STEP_INDEX) => out.step_index = bytes.as_chunks_mut().0,
+                Source::Tokens => {
+                    assert!(spec.width() == size_of::<[T; 16]>(), "tokens of this type");
+                    out.tokens = bytes.cast();
+                }
+                Source::LegalBools => out.legal_bools = bytes.cast(),
+                Source::Copy(BOARD) => out.board = bytes.cast(),
+                Source::Copy(EV_VALUES) => out.ev_values = bytes.cast(),
+                Source::Copy(RUN_ID) => out.run_id = bytes.cast(),
+                Source::Copy(STEP_INDEX) => out.step_index = bytes.cast(),
                 Source::Copy(CHOSEN) => out.chosen = bytes,
                 Source::Copy(EV_LEGAL) => out.ev_legal = bytes,
                 Source::Copy(_) => {}
@@ -359,32 +442,54 @@ impl<'a, T: Token> StepColumns<'a, T> {
         out
     }
 
+    /// Whether a batch's columns are all there. The mask is no column of a batch.
+    fn has_all(&self) -> bool {
+        !(self.tokens.is_null()
+            || self.ev_values.is_null()
+            || self.legal_bools.is_null()
+            || self.board.is_null()
+            || self.run_id.is_null()
+            || self.step_index.is_null()
+            || self.chosen.is_null())
+    }
+
+    /// Writes a row's values to the columns.
+    ///
+    /// # Safety
+    /// * `i` is below the number of rows that `new` was given.
+    /// * With `ALL`, `has_all` is true.
     #[inline(always)]
-    fn put(&mut self, i: usize, step: &Step) {
-        if let Some(slot) = self.tokens.get_mut(i) {
-            *slot = step.board.exps().map(T::of_exp);
-        }
-        if let Some(slot) = self.ev_values.get_mut(i) {
-            *slot = bytemuck::cast(step.ev_values);
-        }
-        if let Some(slot) = self.legal_bools.get_mut(i) {
-            // Each bit of the mask to the low bit of its byte.
-            *slot = ((u32::from(step.ev_legal) * 0x0020_4081) & 0x0101_0101).to_le_bytes();
-        }
-        if let Some(slot) = self.board.get_mut(i) {
-            *slot = step.board.0.to_ne_bytes();
-        }
-        if let Some(slot) = self.run_id.get_mut(i) {
-            *slot = step.run_id.to_ne_bytes();
-        }
-        if let Some(slot) = self.step_index.get_mut(i) {
-            *slot = step.step_index.to_ne_bytes();
-        }
-        if let Some(slot) = self.chosen.get_mut(i) {
-            *slot = step.chosen;
-        }
-        if let Some(slot) = self.ev_legal.get_mut(i) {
-            *slot = step.ev_legal;
+    #[allow(unsafe_code)]
+    unsafe fn put<const ALL: bool>(&self, i: usize, step: &Step) {
+        // SAFETY: a pointer that is not null leads to room for more than `i` values of its type, borrowed for as long as
+        // `self` lives; a column need not be aligned to them.
+        unsafe {
+            if ALL || !self.tokens.is_null() {
+                self.tokens.add(i).write_unaligned(T::of_exps(step.board.exps()));
+            }
+            if ALL || !self.ev_values.is_null() {
+                self.ev_values.add(i).write_unaligned(step.ev_values);
+            }
+            if ALL || !self.legal_bools.is_null() {
+                // Each bit of the mask to the low bit of its byte.
+                let bools = (u32::from(step.ev_legal) * 0x0020_4081) & 0x0101_0101;
+                self.legal_bools.add(i).write(bools.to_le_bytes());
+            }
+            if ALL || !self.board.is_null() {
+                self.board.add(i).write_unaligned(step.board.0);
+            }
+            if ALL || !self.run_id.is_null() {
+                self.run_id.add(i).write_unaligned(step.run_id);
+            }
+            if ALL || !self.step_index.is_null() {
+                self.step_index.add(i).write_unaligned(step.step_index);
+            }
+            if ALL || !self.chosen.is_null() {
+                self.chosen.add(i).write(step.chosen);
+            }
+            if !ALL && !self.ev_legal.is_null() {
+                self.ev_legal.add(i).write(step.ev_legal);
+            }
         }
     }
 }

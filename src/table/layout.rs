@@ -1,6 +1,6 @@
 //! Which bytes of a row are which column: a [`Step`](crate::Step), then the extra columns, the widest first.
 
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 use crate::step::{FIELDS, STEP_SIZE};
 use arrow::datatypes::DataType;
 use serde::{Deserialize, Serialize};
@@ -119,12 +119,8 @@ impl ElementType {
             DataType::Float32 => ElementType::Float32,
             DataType::Float64 => ElementType::Float64,
             other => {
-                return Err(Error::from(ErrorKind::Column {
-                    column: name.into(),
-                    row: None,
-                    expected: "a boolean, an integer, a float or strings as an extra column (CAST it in the query)".into(),
-                    found: other.to_string(),
-                }));
+                let expected = "a boolean, an integer, a float or strings as an extra column (CAST it in the query)";
+                return Err(Error::column(name, None, expected, other));
             }
         })
     }

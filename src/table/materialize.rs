@@ -499,8 +499,8 @@ impl<T> std::ops::DerefMut for TurnGuard<'_, T> {
 /// Makes an error about a row of a part one about a row of the whole.
 fn at_row(error: Error, first_row: u64) -> Error {
     match error.into_kind() {
-        ErrorKind::Column { column, row: Some(row), expected, found } => {
-            ErrorKind::Column { column, row: Some(row + first_row), expected, found }.into()
+        ErrorKind::Column { path, column, row: Some(row), expected, found } => {
+            ErrorKind::Column { path, column, row: Some(row + first_row), expected, found }.into()
         }
         other => other.into(),
     }

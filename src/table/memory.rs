@@ -37,8 +37,27 @@ pub(super) enum Backing {
     Private(Mutex<Option<Shared>>),
     /// Memory that processes share.
     Shared(Shared),
-    /// A file.
-    File(PathBuf),
+    /// A file, as it was when it was mapped.
+    File(FileIdentity),
+}
+
+/// Tells a file from one that took its place.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub(super) struct FileIdentity {
+    pub(super) path: PathBuf,
+    pub(super) num_bytes: u64,
+    pub(super) modified_ns: u128,
+    pub(super) inode: u64,
+}
+
+impl FileIdentity {
+    pub(super) fn of(path: &Path, file: &File) -> Result<FileIdentity> {
+        use std::os::unix::fs::MetadataExt;
+        let metadata = file.metadata().map_err(|error| Error::io(path, error))?;
+        let modified = metadata.modified().map_err(|error| Error::io(path, error))?;
+        let modified_ns = modified.duration_since(std::time::UNIX_EPOCH).unwrap_or_default().as_nanos();
+        Ok(FileIdentity { path: path.into(), num_bytes: metadata.len(), modified_ns, inode: metadata.ino() })
+    }
 }
 
 impl Region {
@@ -101,7 +120,7 @@ impl FrozenRegion {
     #[allow(unsafe_code)]
     pub(super) fn of_file(file: &File, offset: u64, len: usize, backing: Backing) -> Result<FrozenRegion> {
         let with_path = |error: std::io::Error| match &backing {
-            Backing::File(path) => Error::io(path, error),
+            Backing::File(identity) => Error::io(&identity.path, error),
             _ => error.into(),
         };
         let end = offset.checked_add(len as u64);
@@ -149,7 +168,7 @@ impl FrozenRegion {
 
     pub(super) fn path(&self) -> Option<&Path> {
         match &self.backing {
-            Backing::File(path) => Some(path),
+            Backing::File(identity) => Some(&identity.path),
             _ => None,
         }
     }

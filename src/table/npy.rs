@@ -4,8 +4,8 @@
 //! text: a Python dict of `descr`, `fortran_order` and `shape`, padded with spaces and ended by a newline. The format is
 //! NumPy's NEP 1. Of Python only what `descr` can hold is understood: strings, integers, booleans, lists, tuples.
 
+use super::convert::{NO_MOVE, is_reserved};
 use super::layout::{ElementType, ExtraField, RowLayout};
-use crate::board::Board;
 use crate::error::{Error, ErrorKind, Location, Result};
 use crate::step::{FIELDS, STEP_SIZE, Step};
 use std::fs::File;
@@ -133,7 +133,7 @@ impl NpyHeader {
             let step_field = FIELDS.iter().position(|own| own.name == field.name);
             let column = |expected: String| {
                 let found = format!("{} × {}", field.values, field.dtype);
-                Error::from(ErrorKind::Column { column: field.name.clone(), row: None, expected, found })
+                Error::column(&field.name, None, expected, found)
             };
             if let Some(index) = step_field {
                 let own = &FIELDS[index];
@@ -142,6 +142,9 @@ impl NpyHeader {
                 }
                 fields[index] = Some(field.offset);
             } else {
+                if is_reserved(&field.name) {
+                    return Err(column("another name, as batches have a column of this one".into()));
+                }
                 let dtype = ElementType::of_numpy(&field.dtype).filter(|_| field.values == 1);
                 let dtype = dtype.ok_or_else(|| column("one little-endian number or boolean".into()))?;
                 extras.push(ExtraField { name: field.name.clone(), dtype, offset: field.offset, categories: None });
@@ -149,8 +152,7 @@ impl NpyHeader {
         }
         if fields[0].is_none() {
             let found = self.fields.iter().map(|field| field.name.as_str()).collect::<Vec<_>>().join(", ");
-            let expected = "a field of boards".into();
-            return Err(ErrorKind::Column { column: "board".into(), row: None, expected, found }.into());
+            return Err(Error::column("board", None, "a field of boards", found));
         }
         let layout = RowLayout::new(extras.clone());
         if self.is_of(&layout) {
@@ -165,7 +167,9 @@ impl NpyHeader {
 
 impl NpyField {
     fn num_bytes(&self) -> Option<usize> {
-        self.dtype.get(2..)?.parse::<usize>().ok()?.checked_mul(self.values)
+        // NumPy counts text in characters, of four bytes each.
+        let unit = if self.dtype.get(1..2)? == "U" { 4 } else { 1 };
+        self.dtype.get(2..)?.parse::<usize>().ok()?.checked_mul(unit)?.checked_mul(self.values)
     }
 }
 
@@ -175,25 +179,17 @@ impl Conversion {
     pub(super) fn convert(&self, rows: &[u8], out: &mut [u8], first_row: u64) -> Result<()> {
         let pairs = rows.chunks_exact(self.stride).zip(out.chunks_exact_mut(self.out_stride));
         for (k, (row, out)) in pairs.enumerate() {
-            let mut step = Step { ev_values: [f32::NAN; 4], chosen: 255, ev_legal: 255, ..Step::default() };
+            let mut step = Step { ev_values: [f32::NAN; 4], chosen: NO_MOVE, ..Step::default() };
             let bytes: &mut [u8; STEP_SIZE] = bytemuck::cast_mut(&mut step);
             for ((field, own), next) in self.fields.iter().zip(&FIELDS).zip(FIELD_ENDS) {
                 if let Some(offset) = field {
                     bytes[own.offset..next].copy_from_slice(&row[*offset..][..next - own.offset]);
                 }
             }
-            let column = |column: &str, expected: &str, found: u8| {
-                let (column, expected, found) = (column.to_owned(), expected.to_owned(), found.to_string());
-                Err(Error::from(ErrorKind::Column { column, row: Some(first_row + k as u64), expected, found }))
-            };
-            if step.chosen > 3 && step.chosen != 255 {
-                return column("move", "0..=3, or 255 for none", step.chosen);
+            if self.fields[EV_LEGAL].is_none() {
+                step.ev_legal = step.board.legal_moves();
             }
-            if step.ev_legal == 255 {
-                step.ev_legal = Board(step.board.0).legal_moves();
-            } else if step.ev_legal > 15 {
-                return column("ev_legal", "0..=15", step.ev_legal);
-            }
+            check_step(&step, first_row + k as u64)?;
             out[..STEP_SIZE].copy_from_slice(bytemuck::bytes_of(&step));
             for &(from, to, width) in &self.extras {
                 out[to..to + width].copy_from_slice(&row[from..from + width]);
@@ -202,6 +198,28 @@ impl Conversion {
         Ok(())
     }
 }
+
+/// Refuses rows whose move or mask is none.
+pub(super) fn check_steps(rows: &[u8], stride: usize) -> Result<()> {
+    (0..).zip(rows.chunks_exact(stride)).try_for_each(|(row, bytes)| {
+        let step: Step = bytemuck::pod_read_unaligned(&bytes[..STEP_SIZE]);
+        check_step(&step, row)
+    })
+}
+
+#[inline]
+fn check_step(step: &Step, row: u64) -> Result<()> {
+    if step.chosen > 3 && step.chosen != NO_MOVE {
+        return Err(Error::column("move", Some(row), "0..=3, or 255 for none", step.chosen));
+    }
+    if step.ev_legal > 15 {
+        return Err(Error::column("ev_legal", Some(row), "0..=15", step.ev_legal));
+    }
+    Ok(())
+}
+
+/// The place of the mask among [`FIELDS`].
+const EV_LEGAL: usize = 5;
 
 /// Where each of [`FIELDS`] ends.
 const FIELD_ENDS: [usize; FIELDS.len()] = [8, 24, 28, 30, 31, 32];

@@ -10,7 +10,7 @@
 use super::StepTable;
 #[cfg(not(target_os = "linux"))]
 use super::memory::FrozenRegion;
-use super::memory::Backing;
+use super::memory::{Backing, FileIdentity};
 use crate::error::{Error, ErrorKind, Location, Result};
 use std::fs::File;
 use std::path::PathBuf;
@@ -40,7 +40,7 @@ pub struct TableHandle {
 #[serde(rename_all = "snake_case")]
 enum Place {
     Memory { process: u32, fd: i32, token: String },
-    File { path: PathBuf, num_bytes: u64, modified_ns: u128 },
+    File(FileIdentity),
 }
 
 impl StepTable {
@@ -53,10 +53,7 @@ impl StepTable {
     /// [`ErrorKind::Io`] where the system has no sealed memory files, as outside of Linux.
     pub fn handle(&self) -> Result<TableHandle> {
         let place = match &self.rows.backing {
-            Backing::File(path) => {
-                let (num_bytes, modified_ns) = identity(path)?;
-                Place::File { path: path.clone(), num_bytes, modified_ns }
-            }
+            Backing::File(identity) => Place::File(identity.clone()),
             Backing::Shared(shared) => shared.place(),
             Backing::Private(slot) => {
                 let mut slot = slot.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
@@ -81,19 +78,20 @@ impl StepTable {
     /// [`ErrorKind::Damaged`] when something else is in its place.
     pub fn attach(handle: &TableHandle) -> Result<StepTable> {
         let whole = match &handle.place {
-            Place::File { path, num_bytes, modified_ns } => {
-                let found = identity(path)?;
-                if found != (*num_bytes, *modified_ns) {
-                    let name = |(num_bytes, modified): (u64, u128)| format!("{num_bytes} bytes, modified at {modified} ns");
-                    return Err(ErrorKind::Damaged {
-                        path: path.clone(),
-                        what: "the file of a shared table",
-                        expected: name((*num_bytes, *modified_ns)),
-                        found: name(found),
+            Place::File(expected) => {
+                let table = StepTable::map(&expected.path)?;
+                match &table.rows.backing {
+                    Backing::File(found) if found == expected => table,
+                    Backing::File(found) => {
+                        let name = |file: &FileIdentity| {
+                            format!("{} bytes, inode {}, modified at {} ns", file.num_bytes, file.inode, file.modified_ns)
+                        };
+                        let (expected, found, path) = (name(expected), name(found), expected.path.clone());
+                        let what = "the file of a shared table";
+                        return Err(ErrorKind::Damaged { path, what, expected, found }.into());
                     }
-                    .into());
+                    _ => table,
                 }
-                StepTable::map(path)?
             }
             Place::Memory { process, fd, token } => {
                 let path = PathBuf::from(format!("/proc/{process}/fd/{fd}"));
@@ -143,15 +141,8 @@ impl TableHandle {
 }
 
 fn gone(path: &std::path::Path, process: u32, error: std::io::Error) -> Error {
-    let message = format!("process {process}, which shared the table, has ended or is another user's ({error})");
+    let message = format!("process {process} no longer shares the table: it has ended, dropped it, or is another user's ({error})");
     Error::io(path, std::io::Error::new(error.kind(), message))
-}
-
-fn identity(path: &std::path::Path) -> Result<(u64, u128)> {
-    let metadata = std::fs::metadata(path).map_err(|error| Error::io(path, error))?;
-    let modified = metadata.modified().map_err(|error| Error::io(path, error))?;
-    let modified = modified.duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
-    Ok((metadata.len(), modified.as_nanos()))
 }
 
 fn random_token() -> Result<String> {

@@ -4,26 +4,30 @@
 //! Splittable Pseudorandom Number Generators*, OOPSLA 2014, with Stafford's variant 13 of its constants) of the row's
 //! number under a key, of which the top three bits count.
 
-use crate::board::Symmetry;
+use super::convert::NO_MOVE;
+use crate::board::{Board, Symmetry};
 use crate::step::Step;
 
 /// Names one symmetry for each row of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SymmetryKey(u64);
 
-/// Which direction's value stands at a direction after each symmetry.
-const EV_SOURCES: [[u8; 4]; 8] = {
-    let mut sources = [[0; 4]; 8];
+/// Rows whose boards are turned together.
+pub(super) const BLOCK: usize = 64;
+
+/// Where each direction goes under each symmetry, and 255, no direction, for what is none.
+const MOVES: [[u8; 8]; 8] = {
+    let mut moves = [[NO_MOVE; 8]; 8];
     let mut index = 0;
     while index < 8 {
         let mut from = 0;
         while from < 4 {
-            sources[index][image(index, from) as usize] = from;
+            moves[index][from as usize] = image(index, from);
             from += 1;
         }
         index += 1;
     }
-    sources
+    moves
 };
 
 /// Where each mask of directions goes under each symmetry, sixteen masks a row.
@@ -80,25 +84,31 @@ impl SymmetryKey {
         Symmetry::ALL[self.index_of(row)]
     }
 
-    /// A row's step, turned: board, values, mask and move alike. A move that is none stays none.
+    /// The numbers of the symmetries of some rows, and their boards, turned: so many at once that registers hold several.
     #[inline(always)]
-    pub(super) fn turn(self, row: u64, step: Step) -> Step {
-        let index = self.index_of(row);
-        let sources = EV_SOURCES[index];
-        Step {
-            board: Symmetry::apply_index(index as u8, step.board),
-            ev_values: sources.map(|from| step.ev_values[usize::from(from & 3)]),
-            chosen: if step.chosen < 4 { image_of_move(index, step.chosen) } else { step.chosen },
-            ev_legal: MASKS[index][usize::from(step.ev_legal & 15)],
-            ..step
+    pub(super) fn turn_boards(self, rows: &[u64], boards: &mut [Board; BLOCK], indices: &mut [u8; BLOCK]) {
+        for ((&row, board), index) in rows.iter().zip(boards).zip(indices) {
+            *index = self.index_of(row) as u8;
+            *board = Symmetry::apply_index(*index, *board);
         }
     }
 }
 
-/// A mask of one bit goes where its direction goes.
+/// What else of a step a symmetry turns: values, mask and move. A move that is none stays none.
 #[inline(always)]
-fn image_of_move(index: usize, direction: u8) -> u8 {
-    MASKS[index][1 << (direction & 3)].trailing_zeros() as u8
+pub(super) fn turn(index: u8, board: Board, step: &mut Step) {
+    step.board = board;
+    // Up and down are the low half of the values, left and right the high. A transpose exchanges the halves, a flip of rows
+    // up and down, and one of columns left and right.
+    let [mut vertical, mut horizontal]: [u64; 2] = bytemuck::cast(step.ev_values);
+    let [transpose, columns, rows] = Symmetry::parts(index);
+    let exchanged = (vertical ^ horizontal) & u64::from(transpose).wrapping_neg();
+    vertical = (vertical ^ exchanged).rotate_left(rows * 32);
+    horizontal = (horizontal ^ exchanged).rotate_left(columns * 32);
+    step.ev_values = bytemuck::cast([vertical, horizontal]);
+    let index = usize::from(index & 7);
+    step.ev_legal = MASKS[index][usize::from(step.ev_legal & 15)];
+    step.chosen = MOVES[index][usize::from(step.chosen.min(7))];
 }
 
 /// The same turn, cell by cell and move by move.

@@ -159,6 +159,7 @@ def test_columns(table: a2store.StepTable, columns: list[str]) -> None:
         ({"prefetch": 10**6}, "prefetch"),
         ({"tokens": "float32"}, "tokens"),
         ({"columns": ["phase"]}, "columns"),
+        ({"columns": ["move", "move"]}, "columns"),
     ],
 )
 def test_options_outside_their_range(table: a2store.StepTable, options: dict[str, Any], name: str) -> None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 from itertools import islice
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import a2store
@@ -63,8 +65,9 @@ def test_the_state_counts_what_was_handed_out(table: a2store.StepTable) -> None:
         assert loader.state_dict()["position"] == min(1000 * number, len(table))
     state = loader.state_dict()
     assert state["position"] == state["num_rows"] == len(table)
-    assert state["fingerprint"] == table.fingerprint
-    assert (state["seed"], state["epoch"], state["shuffle"]) == (1, 0, True)
+    assert (state["version"], state["order"], state["view"], state["symmetries"]) == (2, "shuffled", "", False)
+    assert (state["seed"], state["epoch"], state["num_samples"]) == (1, 0, len(table))
+    assert table.loader(shuffle=False).state_dict()["order"] == "sequential"
     loader.set_epoch(1)
     assert (loader.state_dict()["position"], loader.state_dict()["epoch"]) == (0, 1)
 
@@ -103,14 +106,112 @@ def test_a_state_of_an_equal_table(archive: a2store.Archive, table: a2store.Step
     assert_same(row_keys(resumed), stream[3000:])
 
 
+ORDERS: list[dict[str, Any]] = [
+    {"replacement": True},
+    {"replacement": True, "num_samples": 9000},
+    {"weights": "step"},
+    {"weights": "step", "num_samples": 50_000, "symmetries": True},
+    {"strata": "phase"},
+    {"strata": "phase", "quotas": {"early": 0.3, "late": 0.7}, "num_samples": 50_000},
+    {"window": 600},
+    {"window": 3000, "symmetries": True},
+    {"symmetries": True},
+    {"shuffle": False, "symmetries": True},
+]
+
+
+@pytest.fixture(scope="module")
+def with_extras(archive: a2store.Archive) -> a2store.StepTable:
+    sql = "SELECT *, CAST(step_index AS FLOAT) AS step FROM steps"
+    return archive.sql(sql).materialize(extra=["step", "phase"], progress=False)
+
+
+@pytest.mark.parametrize("order", ORDERS, ids=str)
+@pytest.mark.parametrize(("batch_size", "world_size"), [(500, 1), (97, 3)])
+def test_every_order_goes_on_elsewhere(
+    with_extras: a2store.StepTable, order: dict[str, Any], batch_size: int, world_size: int
+) -> None:
+    def loaders(batch_size: int, world_size: int, epoch: int) -> list[a2store.Loader]:
+        options: dict[str, Any] = {"world_size": world_size, "seed": 1, "epoch": epoch, **order}
+        return [with_extras.loader(batch_size, rank=rank, **options) for rank in range(world_size)]
+
+    def stream(loaders: list[a2store.Loader]) -> Array:
+        batches = [batch for step in zip(*loaders, strict=True) for batch in step]
+        return np.stack([row_keys(batches), np.concatenate([batch.board for batch in batches])])
+
+    whole = stream(loaders(4096, 1, 2))
+    before = loaders(700, 2, 2)
+    for loader in before:
+        for _ in islice(loader, 5):
+            pass
+    states = [loader.state_dict() for loader in before]
+    assert states[0] == states[1]
+    state = json.loads(json.dumps(states[0]))
+    after = loaders(batch_size, world_size, 0)
+    for loader in after:
+        loader.load_state_dict(state)
+        assert loader.state_dict() == state
+    assert_same(stream(after), whole[:, 7000:])
+    assert_same(stream(after), whole)
+
+
+def test_the_order_is_part_of_the_state(with_extras: a2store.StepTable) -> None:
+    quotas: list[Any] = [{"early": 1, "late": 2}, {"late": 1, "early": 2}, {"early": 1, "late": 2, "mid": 1}]
+    orders: list[dict[str, Any]] = [
+        {},
+        {"shuffle": False},
+        {"replacement": True},
+        {"window": 600},
+        {"window": 700},
+        {"weights": "step"},
+        {"strata": "step"},
+        {"strata": "phase"},
+        *({"strata": "phase", "quotas": some} for some in quotas),
+    ]
+    states = [with_extras.loader(**order).state_dict() for order in orders]
+    assert len({state["order"] for state in states}) == len(orders)
+    for order in orders:
+        for state in (state for state, other in zip(states, orders, strict=True) if other is not order):
+            with pytest.raises(a2store.StateMismatchError, match="order"):
+                with_extras.loader(**order).load_state_dict(state)
+    # In which order quotas are given makes no difference.
+    reordered = with_extras.loader(strata="phase", quotas={"late": 2, "early": 1})
+    assert reordered.state_dict() == states[8]
+    with pytest.raises(a2store.StateMismatchError, match="num_samples"):
+        with_extras.loader(replacement=True, num_samples=5).load_state_dict(states[2])
+
+
+def test_a_state_is_small(archive: a2store.Archive) -> None:
+    name = "é" * 100
+    sql = f'SELECT *, CAST(step_index AS VARCHAR) AS "{name}" FROM steps'
+    table = archive.sql(sql).materialize(extra=[name], progress=False).filter(min_score=1)
+    steps = table.categories[name]
+    assert len(steps) > 300
+    loaders = [
+        table.loader(strata=name, quotas=dict.fromkeys(steps[start:], 0.5), num_samples=2**62, seed=2**64 - 1)
+        for start in (0, 1)
+    ]
+    states = [{**loader.state_dict(), "epoch": 2**64 - 1, "position": 2**62} for loader in loaders]
+    assert all(len(json.dumps(state, ensure_ascii=False).encode()) <= 512 for state in states)
+    for loader, state in zip(loaders, states, strict=True):
+        loader.load_state_dict(state)
+    with pytest.raises(a2store.StateMismatchError, match="order"):
+        loaders[0].load_state_dict(states[1])
+
+
 @pytest.mark.parametrize(
     ("field", "value"),
     [
-        ("version", 2),
-        ("fingerprint", "0" * 32),
+        ("version", 3),
+        ("archive_version", 99),
+        ("archive", "0" * 16),
+        ("query", "0" * 16),
+        ("view", "0" * 16),
         ("num_rows", 5),
-        ("shuffle", False),
+        ("num_samples", 7),
+        ("order", "sequential"),
         ("seed", 4),
+        ("symmetries", True),
         ("position", 10**9),
     ],
 )
@@ -118,7 +219,7 @@ def test_a_state_that_does_not_match(table: a2store.StepTable, stream: Array, fi
     loader = table.loader(4096, seed=1, epoch=2)
     next(iter(loader))
     state = loader.state_dict()
-    with pytest.raises(a2store.StateMismatchError, match=field) as caught:
+    with pytest.raises(a2store.StateMismatchError, match=rf"\b{field}\b") as caught:
         loader.load_state_dict({**state, "epoch": 7, "position": 1, field: value})
     assert caught.value.kind == "state_mismatch"
     # The loader stays as it was.
@@ -126,21 +227,50 @@ def test_a_state_that_does_not_match(table: a2store.StepTable, stream: Array, fi
     assert_same(row_keys(loader), stream)
 
 
-def test_states_of_other_loaders(archive: a2store.Archive, table: a2store.StepTable) -> None:
+def test_states_of_other_loaders(
+    archive: a2store.Archive, table: a2store.StepTable, one_run: a2store.Archive, run_files: list[Path], tmp_path: Path
+) -> None:
     other = archive.sql("SELECT * FROM steps WHERE phase = 'late'").materialize(progress=False)
-    with pytest.raises(a2store.StateMismatchError, match="fingerprint"):
+    with pytest.raises(a2store.StateMismatchError, match=r"\bquery\b"):
         table.loader().load_state_dict(other.loader().state_dict())
     with pytest.raises(a2store.StateMismatchError, match="seed"):
         table.loader(seed=1).load_state_dict(table.loader(seed=2).state_dict())
-    with pytest.raises(a2store.StateMismatchError, match="shuffle"):
+    with pytest.raises(a2store.StateMismatchError, match=r"order.*shuffled.*sequential"):
         table.loader(shuffle=True).load_state_dict(table.loader(shuffle=False).state_dict())
 
+    # An archive of the same run at the same version is another archive, and later the same one is at another version.
+    twin = a2store.Archive.create(tmp_path / "twin.a2")
+    twin.ingest(run_files[0], progress=False)
+    old, new = (source.sql("SELECT * FROM steps").materialize(progress=False) for source in (one_run, twin))
+    with pytest.raises(a2store.StateMismatchError, match=r"\barchive\b"):
+        new.loader().load_state_dict(old.loader().state_dict())
+    one_run.ingest(run_files[1], progress=False)
+    new = one_run.sql("SELECT * FROM steps").materialize(progress=False)
+    with pytest.raises(a2store.StateMismatchError, match="archive_version"):
+        new.loader().load_state_dict(old.loader().state_dict())
 
-@pytest.mark.parametrize("field", ["version", "fingerprint", "num_rows", "shuffle", "seed", "epoch", "position"])
+
+FIELDS = [
+    "version",
+    "archive_version",
+    "archive",
+    "query",
+    "view",
+    "num_rows",
+    "num_samples",
+    "order",
+    "seed",
+    "symmetries",
+    "epoch",
+    "position",
+]
+
+
+@pytest.mark.parametrize("field", FIELDS)
 def test_what_is_no_state(table: a2store.StepTable, field: str) -> None:
     loader = table.loader()
     state = loader.state_dict()
-    assert set(state) == {"version", "fingerprint", "num_rows", "shuffle", "seed", "epoch", "position"}
+    assert list(state) == FIELDS
     with pytest.raises(ValueError, match=field):
         loader.load_state_dict({name: value for name, value in state.items() if name != field})
     with pytest.raises(ValueError, match=field):

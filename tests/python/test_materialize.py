@@ -95,8 +95,8 @@ def test_null_floats_are_nan(archive: a2store.Archive, steps: dict[str, Array]) 
 @pytest.mark.parametrize(
     ("sql", "extra", "error", "names"),
     [
-        ("SELECT * FROM steps", ["engine"], a2store.ColumnError, ["engine"]),
-        ("SELECT *, 'text' AS label FROM steps", ["label"], a2store.ColumnError, ["label"]),
+        ("SELECT *, X'00' AS label FROM steps", ["label"], a2store.ColumnError, ["label"]),
+        ("SELECT *, [move] AS label FROM steps", ["label"], a2store.ColumnError, ["label"]),
         ("SELECT *, now() AS time FROM steps", ["time"], a2store.ColumnError, ["time"]),
         ("SELECT * FROM steps", ["missing"], a2store.ColumnError, ["missing"]),
         ("SELECT board, nullif(step_index, 5) AS label FROM steps", ["label"], a2store.ColumnError, ["label", "row 5"]),

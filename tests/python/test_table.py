@@ -117,6 +117,8 @@ def test_columns(table: a2store.StepTable, expected: dict[str, Array]) -> None:
         np.array([200, 1], "u1"),
         np.arange(1000, dtype="i8")[::-3],
         np.random.default_rng(1).integers(0, 20_000, 10_000),
+        # As many as several threads share.
+        np.random.default_rng(1).integers(0, 20_000, 150_001),
         [np.uint16(3), np.uint16(65_535 % 20_000)],
     ],
 )
@@ -129,6 +131,17 @@ def test_take(table: a2store.StepTable, expected: dict[str, Array], indices: Any
         assert_same(getattr(batch, name), expected[name][rows], name)
     assert_same(batch.tokens, oracle.tokens(expected["board"][rows]))
     assert_same(batch.ev_legal, oracle.mask_bits(expected["ev_legal"][rows]))
+
+
+@pytest.mark.parametrize("indices", [[5, 0, 5, 20_000], (), np.array([9, 1], "i4"), np.arange(1000, dtype="u8")[::-3]])
+def test_take_rows(table: a2store.StepTable, indices: Any) -> None:
+    rows = table.take_rows(indices)
+    assert (rows.dtype, rows.shape) == (table.dtype, (len(indices),))
+    assert rows.tobytes() == np.asarray(table)[np.asarray(indices, "i8")].tobytes()
+    # They are the caller's own.
+    rows["move"] = 77
+    assert (np.asarray(table)["move"] < 4).all()
+    assert rows.tobytes() != table.take_rows(indices).tobytes() or len(rows) == 0
 
 
 def test_take_of_every_row_in_a_random_order(table: a2store.StepTable, expected: dict[str, Array]) -> None:
@@ -151,12 +164,16 @@ def test_take_of_negative_and_huge_indices(table: a2store.StepTable) -> None:
         table.take(np.array([2**64 - 1], "u8"))
     with pytest.raises(IndexError):
         table.take([2**63])
+    for index in (-1, len(table)):
+        with pytest.raises(IndexError, match=str(index)):
+            table.take_rows([0, index])
 
 
 @pytest.mark.parametrize("indices", [[0.0], np.array([1.5]), ["0"], [None], np.array([True, False]), [1, 2.0]])
 def test_take_of_what_is_no_integer(table: a2store.StepTable, indices: Any) -> None:
-    with pytest.raises(TypeError):
-        table.take(indices)
+    for take in (table.take, table.take_rows):
+        with pytest.raises(TypeError):
+            take(indices)
 
 
 def test_take_of_more_dimensions(table: a2store.StepTable) -> None:

@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+import copy
+import multiprocessing
+import pickle
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from itertools import islice
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from torch.utils.data import ConcatDataset, DataLoader, Subset
 
 import a2store
-from a2store.torch import StepLoader
-from compare import assert_same
+from a2store.torch import StepDataset, StepLoader
+from compare import assert_same, row_keys
+
+Tensors = dict[str, torch.Tensor]
 
 DTYPES = {
     "tokens": torch.int64,
@@ -87,9 +97,9 @@ def test_tensors_are_never_overwritten(table: a2store.StepTable) -> None:
     for epoch in range(1, 3):
         for _ in StepLoader(table, 500, seed=1, epoch=epoch):
             pass
-    for tensors, copy in zip(kept, copies, strict=True):
-        assert torch.equal(tensors["board"], copy["board"])
-        assert torch.equal(tensors["ev_values"].view(torch.int32), copy["ev_values"].view(torch.int32))
+    for tensors, clone in zip(kept, copies, strict=True):
+        assert torch.equal(tensors["board"], clone["board"])
+        assert torch.equal(tensors["ev_values"].view(torch.int32), clone["ev_values"].view(torch.int32))
 
 
 def test_state(table: a2store.StepTable) -> None:
@@ -118,3 +128,565 @@ def test_a_step_of_training(table: a2store.StepTable) -> None:
         optimizer.step()
         losses.append(loss.item())
     assert losses[-1] < losses[0]
+
+
+# Rows by their index
+
+
+@pytest.fixture(scope="module")
+def rich(archive: a2store.Archive) -> a2store.StepTable:
+    """A table with extra columns to draw by, and one of every type that PyTorch has not."""
+    sql = """
+        SELECT *, CAST(step_index + 1 AS DOUBLE) AS age, CAST(num_steps AS SMALLINT UNSIGNED) AS short,
+            CAST(board AS BIGINT UNSIGNED) AS bits
+        FROM steps"""
+    extra = ["age", "engine", "phase", "short", "highest_tile", "bits"]
+    return archive.sql(sql).materialize(extra=extra, progress=False)
+
+
+def some_rows(table: a2store.StepTable, number: int) -> list[int]:
+    rows: list[int] = np.random.default_rng(4).integers(0, len(table), number).tolist()
+    return rows
+
+
+def as_tensors(batch: a2store.Batch, tokens: str = "int64") -> Tensors:
+    """What the tensors of a batch must be, by NumPy's conversions."""
+    types = {"tokens": tokens, "run_id": "i8", "step_index": "i4", "board": "i8", "short": "i4", "bits": "i8"}
+    types["highest_tile"] = "i8"
+    arrays = batch.to_dict().items()
+    return {name: torch.from_numpy(array.astype(types.get(name, array.dtype))) for name, array in arrays}
+
+
+def assert_same_tensors(found: Tensors, expected: Tensors) -> None:
+    assert list(found) == list(expected)
+    for name, tensor in expected.items():
+        assert found[name].dtype == tensor.dtype, name
+        assert_same(found[name].numpy(), tensor.numpy(), name)
+
+
+def test_dataset_rows(rich: a2store.StepTable) -> None:
+    dataset = StepDataset(rich)
+    assert len(dataset) == len(rich)
+    indices: list[Any] = [0, 1, len(rich) - 1, np.int64(7), torch.tensor(8)]
+    for row in indices:
+        expected = {name: column[0] for name, column in as_tensors(rich.take([int(row)])).items()}
+        assert_same_tensors(dataset[row], expected)
+        assert_same_tensors(dataset[int(row) - len(rich)], expected)
+    assert dataset[5]["tokens"].shape == (16,)
+    assert dataset[5]["move"].shape == ()
+    for row in [len(rich), -len(rich) - 1, 2**40]:
+        with pytest.raises(IndexError):
+            dataset[row]
+    with pytest.raises(TypeError):
+        dataset[1.5]  # type: ignore[index]
+    # A sequence is iterated over to its first IndexError.
+    few = rich.filter(run_ids=[3])
+    every: Any = StepDataset(few)
+    boards = torch.stack([row["board"] for row in every])
+    assert_same(boards.numpy().view("u8"), np.asarray(few)["board"])
+
+
+@pytest.mark.parametrize("tokens", ["uint8", "int32", "int64"])
+@pytest.mark.parametrize("columns", [None, ("tokens",), ["move", "engine", "tokens"], ["bits"], []])
+def test_dataset_options(rich: a2store.StepTable, tokens: Any, columns: Any) -> None:
+    rows = some_rows(rich, 100)
+    expected = as_tensors(rich.take(rows), tokens)
+    expected = {name: expected[name] for name in (expected if columns is None else columns)}
+    dataset = StepDataset(rich, tokens, columns)
+    assert_same_tensors(StepDataset.collate(dataset.__getitems__(rows)), expected)
+    again: StepDataset = pickle.loads(pickle.dumps(dataset))
+    assert_same_tensors(StepDataset.collate(again.__getitems__(rows)), expected)
+
+
+def test_dataset_refuses(rich: a2store.StepTable) -> None:
+    with pytest.raises(ValueError, match="columns: expected tokens, move"):
+        StepDataset(rich, columns=["tokens", "nothing"])
+    with pytest.raises(ValueError, match="tokens: expected uint8, int32 or int64"):
+        StepDataset(rich, tokens="int16")  # type: ignore[arg-type]
+    for rows in ([0, len(rich)], [0, -1, -len(rich) - 1]):
+        with pytest.raises(IndexError, match=str(rows[-1])):
+            StepDataset(rich).__getitems__(rows)
+
+
+class Watched:
+    """A table that counts what is asked of it, and keeps the batches that it gave."""
+
+    def __init__(self, table: a2store.StepTable) -> None:
+        self.table = table
+        self.takes = 0
+        self.batches: list[a2store.Batch] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.table, name)
+
+    def __len__(self) -> int:
+        return len(self.table)
+
+    def take(self, rows: Any) -> a2store.Batch:
+        self.takes += 1
+        self.batches.append(self.table.take(rows))
+        return self.batches[-1]
+
+    def loader(self, *args: Any, **kwargs: Any) -> Any:
+        return WatchedLoader(self, self.table.loader(*args, **kwargs))
+
+
+class WatchedLoader:
+    def __init__(self, watched: Watched, loader: a2store.Loader) -> None:
+        self.watched, self.loader = watched, loader
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.loader, name)
+
+    def __len__(self) -> int:
+        return len(self.loader)
+
+    def __iter__(self) -> Iterator[a2store.Batch]:
+        for batch in self.loader:
+            self.watched.batches.append(batch)
+            yield batch
+
+
+COPIED = {"run_id", "step_index", "short", "highest_tile"}
+"""Columns of a width that PyTorch cannot compute with."""
+
+
+def assert_shared(tensors: Tensors, batch: a2store.Batch) -> None:
+    for name, tensor in tensors.items():
+        assert np.shares_memory(tensor.numpy(), batch[name]) == (name not in COPIED), name
+        if name not in COPIED:
+            assert tensor.data_ptr() == batch[name].__array_interface__["data"][0], name
+
+
+def test_a_batch_of_a_dataset_is_one_gather(rich: a2store.StepTable) -> None:
+    watched: Any = Watched(rich)
+    rows = some_rows(rich, 1000)
+    found: list[Tensors] = []
+    for tokens, collate in [("uint8", StepDataset.collate), ("int64", None)]:
+        dataset = StepDataset(watched, tokens)  # type: ignore[arg-type]
+        found += DataLoader(dataset, batch_sampler=[rows[:600], rows[600:]], collate_fn=collate)
+    assert watched.takes == 4
+    for tensors, expected in zip(found[:2], watched.batches[:2], strict=True):
+        assert_shared(tensors, expected)
+    for tensors, expected in zip(found[2:], watched.batches[2:], strict=True):
+        assert_same_tensors(tensors, as_tensors(expected))
+
+
+def test_datasets_of_datasets(rich: a2store.StepTable) -> None:
+    rows = some_rows(rich, 300)
+    subset = Subset(StepDataset(rich), rows)
+    (tensors,) = DataLoader(subset, batch_size=300, collate_fn=StepDataset.collate)
+    assert_same_tensors(tensors, as_tensors(rich.take(rows)))
+    # This one asks for row after row.
+    both: ConcatDataset[Tensors] = ConcatDataset([StepDataset(rich), StepDataset(rich)])
+    sampler = [[0, len(rich) + 2, -1]]
+    (tensors,) = DataLoader(both, batch_sampler=sampler, collate_fn=StepDataset.collate)
+    assert_same_tensors(tensors, as_tensors(rich.take([0, 2, len(rich) - 1])))
+
+
+# Workers
+
+forks = pytest.mark.skipif(sys.version_info >= (3, 12), reason="Python itself warns of forks beside threads")
+# On a machine of few cores.
+many_workers = pytest.mark.filterwarnings("ignore:This DataLoader will create")
+workers_0_2 = pytest.mark.parametrize("workers", [0, pytest.param(2, marks=forks)])
+
+
+@pytest.mark.parametrize("method", [pytest.param("fork", marks=forks), "spawn", "forkserver"])
+def test_workers_of_every_start_method(rich: a2store.StepTable, method: str) -> None:
+    context = multiprocessing.get_context(method)
+    if method == "forkserver":
+        # Else each worker imports PyTorch for itself.
+        context.set_forkserver_preload(["a2store.torch"])
+    rows = some_rows(rich, 5000)
+    batches = [rows[k : k + 1000] for k in range(0, 5000, 1000)]
+    common: dict[str, Any] = {"num_workers": 2, "multiprocessing_context": context}
+    dataset = StepDataset(rich)
+    served = list(DataLoader(dataset, batch_sampler=batches, collate_fn=StepDataset.collate, **common))
+    for tensors, batch in zip(served, batches, strict=True):
+        assert type(tensors) is dict
+        assert_same_tensors(tensors, as_tensors(rich.take(batch)))
+        # One piece of memory for all columns.
+        assert len({tensor.untyped_storage().data_ptr() for tensor in tensors.values()}) == 1
+    if method == "fork":
+        default = list(DataLoader(dataset, batch_sampler=batches, **common))
+        for tensors, batch in zip(default, batches, strict=True):
+            assert_same_tensors(tensors, as_tensors(rich.take(batch)))
+
+    loader = StepLoader(rich, 1000, seed=1, epoch=3)
+    for tensors, expected in zip(DataLoader(loader, batch_size=None, **common), loader, strict=True):
+        assert type(tensors) is dict
+        assert_same_tensors(tensors, expected)
+
+
+def keys(batches: Iterable[Tensors]) -> list[torch.Tensor]:
+    """Which rows each batch has: one number for each ``(run_id, step_index)``."""
+    return [tensors["run_id"] << 32 | tensors["step_index"] for tensors in batches]
+
+
+def assert_same_keys(found: Iterable[Tensors], expected: Iterable[torch.Tensor]) -> None:
+    for ours, theirs in zip(keys(found), expected, strict=True):
+        assert torch.equal(ours, theirs)
+
+
+@many_workers
+@pytest.mark.parametrize(
+    "workers", [0, pytest.param(1, marks=forks), pytest.param(2, marks=forks), pytest.param(3, marks=forks)]
+)
+@pytest.mark.parametrize("drop_last", [False, True])
+def test_each_row_once_whatever_the_workers(table: a2store.StepTable, workers: int, drop_last: bool) -> None:
+    every = np.sort(row_keys(table.loader(4096)).astype("i8"))
+    for batch_size, world_size in [(1000, 1), (len(table) // 10 - 1, 1), (len(table) // 7, 2), (len(table), 3)]:
+        ranks: list[list[torch.Tensor]] = []
+        for rank in range(world_size):
+            options: dict[str, Any] = {"seed": 2, "rank": rank, "world_size": world_size, "drop_last": drop_last}
+            loader = StepLoader(table, batch_size, columns=["run_id", "step_index"], **options)
+            served = DataLoader(loader, batch_size=None, num_workers=workers)
+            ranks.append(keys(served))
+            # The same batches in the same order as the loader itself has.
+            assert len(ranks[-1]) == len(served) == len(loader)
+            assert_same_keys(loader, ranks[-1])
+            expected = table.loader(batch_size, **options)
+            for ours, batch in zip(ranks[-1], expected, strict=True):
+                assert_same(ours.numpy(), row_keys([batch]).astype("i8"))
+        assert len({len(rank) for rank in ranks}) == 1
+        found = torch.cat([torch.tensor([], dtype=torch.int64), *(batch for rank in ranks for batch in rank)])
+        if not drop_last:
+            assert_same(np.sort(found.numpy()), every)
+
+
+@forks
+@pytest.mark.parametrize("persistent", [False, True])
+def test_workers_hear_of_epochs_and_states(table: a2store.StepTable, persistent: bool) -> None:
+    whole = {epoch: keys(StepLoader(table, 1000, seed=5, epoch=epoch)) for epoch in range(4)}
+    loader = StepLoader(table, 1000, seed=5, epoch=1)
+    for _ in islice(loader, 2):
+        pass
+    state = loader.state_dict()
+    loader = StepLoader(table, 1000, seed=5)
+    loader.load_state_dict(state)
+    served = DataLoader(loader, batch_size=None, num_workers=2, persistent_workers=persistent)
+    assert_same_keys(served, whole[1][2:])
+    for epoch in (2, 3, 3, 0):
+        loader.set_epoch(epoch)
+        assert_same_keys(served, whole[epoch])
+
+
+@forks
+def test_workers_that_cannot_copy_to_devices(table: a2store.StepTable) -> None:
+    wrong: list[dict[str, Any]] = [{"pin_memory": True}, {"device": "cuda"}]
+    for options in wrong:
+        loader = StepLoader(table, 1000, **options)
+        with pytest.raises(ValueError, match="pin_memory and device"):
+            next(iter(DataLoader(loader, batch_size=None, num_workers=1)))
+
+
+# States
+
+# torchdata calls what PyTorch has deprecated since.
+without_warning = pytest.mark.filterwarnings("ignore:'set_vital' is deprecated")
+
+
+@pytest.fixture(scope="module")
+def stateful() -> Any:
+    return pytest.importorskip("torchdata.stateful_dataloader")
+
+
+@workers_0_2
+@pytest.mark.parametrize("served", [0, 1, 4, 9, "all but one"])
+@without_warning
+def test_a_stateful_data_loader_goes_on(stateful: Any, table: a2store.StepTable, workers: int, served: Any) -> None:
+
+    def make(epoch: int) -> tuple[StepLoader, Any]:
+        loader = StepLoader(table, 1000, seed=1, epoch=epoch, columns=["run_id", "step_index"])
+        return loader, stateful.StatefulDataLoader(loader, batch_size=None, num_workers=workers)
+
+    whole = [keys(StepLoader(table, 1000, seed=1, epoch=epoch)) for epoch in range(4)]
+    served = len(whole[2]) - 1 if served == "all but one" else served
+    _, before = make(2)
+    if served:
+        batches = iter(before)
+        assert_same_keys(islice(batches, served), whole[2][:served])
+    state = pickle.loads(pickle.dumps(before.state_dict()))
+    del before
+
+    loader, after = make(0)
+    after.load_state_dict(state)
+    for number, batch in enumerate(after, served):
+        assert torch.equal(keys([batch])[0], whole[2][number])
+        if number == served + 1:
+            again = after.state_dict()
+    assert number == len(whole[2]) - 1
+    # Then come whole epochs.
+    loader.set_epoch(3)
+    assert_same_keys(after, whole[3])
+    # A state from after a state.
+    if served + 2 < len(whole[2]):
+        loader, after = make(0)
+        after.load_state_dict(again)
+        assert_same_keys(after, whole[2][served + 2 :])
+
+
+@workers_0_2
+@without_warning
+def test_a_stateful_data_loader_at_the_end_of_an_epoch(stateful: Any, table: a2store.StepTable, workers: int) -> None:
+    loader = StepLoader(table, 1000, seed=1, epoch=2)
+    whole = keys(loader)
+    before = stateful.StatefulDataLoader(loader, batch_size=None, num_workers=workers)
+    assert len(list(before)) == len(whole)
+    state = before.state_dict()
+    loader = StepLoader(table, 1000, seed=1)
+    after = stateful.StatefulDataLoader(loader, batch_size=None, num_workers=workers)
+    after.load_state_dict(state)
+    loader.set_epoch(3)
+    assert_same_keys(after, keys(StepLoader(table, 1000, seed=1, epoch=2 if workers == 0 else 3)))
+
+
+@forks
+@without_warning
+def test_a_stateful_data_loader_with_workers_that_stay(stateful: Any, table: a2store.StepTable) -> None:
+    whole = {epoch: keys(StepLoader(table, 1000, seed=1, epoch=epoch)) for epoch in (4, 5)}
+
+    def make() -> tuple[StepLoader, Any]:
+        loader = StepLoader(table, 1000, seed=1)
+        return loader, stateful.StatefulDataLoader(
+            loader, batch_size=None, num_workers=2, persistent_workers=True, snapshot_every_n_steps=3
+        )
+
+    loader, before = make()
+    loader.set_epoch(4)
+    assert_same_keys(before, whole[4])
+    loader.set_epoch(5)
+    batches = iter(before)
+    assert_same_keys(islice(batches, 4), whole[5][:4])
+    state = before.state_dict()
+    loader, after = make()
+    after.load_state_dict(state)
+    assert_same_keys(after, whole[5][4:])
+    loader.set_epoch(4)
+    assert_same_keys(after, whole[4])
+
+
+def test_an_iteration_resumes_once_and_at_once(table: a2store.StepTable) -> None:
+    whole = keys(StepLoader(table, 1000, seed=1))
+    loader = StepLoader(table, 1000, seed=1)
+    for _ in islice(loader, 3):
+        pass
+    loader.load_state_dict(loader.state_dict())
+    # The state counts as used when an iteration begins, though it was not asked for a batch.
+    first, second = iter(loader), iter(loader)
+    assert loader.state_dict()["position"] == 0
+    assert_same_keys(first, whole[3:])
+    assert loader.state_dict()["position"] == 0
+    assert_same_keys(islice(second, 2), whole[:2])
+    assert loader.state_dict()["position"] == 2000
+    loader.set_epoch(0)
+    assert loader.state_dict()["position"] == 2000
+    loader.set_epoch(1)
+    assert (loader.epoch, loader.state_dict()["epoch"], loader.state_dict()["position"]) == (1, 1, 0)
+    assert_same_keys(islice(second, 1), whole[2:3])
+    assert loader.state_dict()["position"] == 0
+
+
+def test_states_are_those_of_the_loader_below(table: a2store.StepTable) -> None:
+    ours, theirs = StepLoader(table, 700, seed=1), table.loader(700, seed=1)
+    for count, _ in enumerate(zip(ours, theirs, strict=True), 1):
+        assert ours.state_dict() == theirs.state_dict()
+        assert ours.state_dict()["position"] == min(700 * count, len(table))
+    state = ours.state_dict()
+    for wrong in ({**state, "seed": 9}, {**state, "position": -1}, {}):
+        with pytest.raises((a2store.StateMismatchError, ValueError)):
+            ours.load_state_dict(wrong)
+        assert ours.state_dict() == state
+    for epoch in (-1, 1.5, "1"):
+        with pytest.raises((OverflowError, TypeError)):
+            ours.set_epoch(epoch)  # type: ignore[arg-type]
+        assert ours.state_dict() == state
+
+
+def test_pickled_loaders(rich: a2store.StepTable) -> None:
+    loader = StepLoader(rich, 700, strata="phase", quotas={"late": 2, "early": 1}, num_samples=9000, symmetries=True)
+    loader.set_epoch(2)
+    whole = list(loader)
+    loader.set_epoch(0)
+    loader.set_epoch(2)
+    for _ in islice(loader, 5):
+        pass
+    loader.load_state_dict(loader.state_dict())
+    again: StepLoader = pickle.loads(pickle.dumps(loader))
+    assert len(pickle.dumps(loader)) < 4096
+    assert (again.state_dict(), len(again), again.batch_size) == (loader.state_dict(), len(loader), 700)
+    for copied in (again, copy.deepcopy(loader), loader):
+        for tensors, expected in zip(copied, whole[5:], strict=True):
+            assert_same_tensors(tensors, expected)
+    # The copy is on its own.
+    again.set_epoch(7)
+    assert loader.epoch == 2
+
+
+# Options
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"symmetries": True},
+        {"replacement": True, "num_samples": 12_345},
+        {"weights": "age"},
+        {"weights": "age", "num_samples": 3000, "symmetries": True},
+        {"strata": "engine", "quotas": {"alpha": 3, None: 1}},
+        {"strata": "phase"},
+        {"window": 4096},
+        {"shuffle": False},
+        {"rank": 1, "world_size": 3, "drop_last": True, "prefetch": 0},
+    ],
+    ids=lambda options: "-".join(options),
+)
+@workers_0_2
+def test_options_pass_through(rich: a2store.StepTable, options: dict[str, Any], workers: int) -> None:
+    for table in (rich, rich.filter(phase=["mid", "late"])):
+        loader = StepLoader(table, 900, seed=6, epoch=2, **options)
+        expected = table.loader(900, seed=6, epoch=2, **options)
+        assert loader.state_dict() == expected.state_dict()
+        served = DataLoader(loader, batch_size=None, num_workers=workers)
+        for tensors, batch in zip(served, expected, strict=True):
+            assert_same_tensors(tensors, as_tensors(batch))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"weights": "nothing"}, "weights: expected an extra column"),
+        ({"weights": "age", "strata": "phase"}, "weights and strata cannot be combined"),
+        ({"num_samples": 5}, "num_samples: expected none"),
+        ({"rank": 0}, "rank and world_size: expected both or none"),
+        ({"world_size": 2}, "rank and world_size: expected both or none"),
+        ({"rank": 2, "world_size": 2}, "rank: expected 0..2"),
+        ({"batch_size": 0}, "batch_size: expected 1"),
+        ({"columns": ["nothing"]}, "columns: expected tokens"),
+        ({"tokens": "float"}, "tokens: expected uint8"),
+    ],
+)
+def test_wrong_options(rich: a2store.StepTable, options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        StepLoader(rich, **options)
+
+
+def test_ranks_of_a_process_group(table: a2store.StepTable, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    torch.distributed.init_process_group("gloo", init_method=f"file://{tmp_path}/group", rank=0, world_size=1)
+    try:
+        assert_same_keys(StepLoader(table, 1000), keys(StepLoader(table, 1000, rank=0, world_size=1)))
+        # More ranks need more processes; see test_ddp.py.
+        monkeypatch.setattr(torch.distributed, "get_rank", lambda: 1)
+        monkeypatch.setattr(torch.distributed, "get_world_size", lambda: 3)
+        third = keys(StepLoader(table, 1000, rank=1, world_size=3))
+        loader = StepLoader(table, 1000)
+        assert_same_keys(loader, third)
+        assert_same_keys(
+            StepLoader(table, 1000, rank=0, world_size=1), keys(StepLoader(table, 1000, rank=0, world_size=1))
+        )
+    finally:
+        torch.distributed.destroy_process_group()
+    # It stays what it was when it was made, as it must for workers, which are in no group.
+    assert_same_keys(pickle.loads(pickle.dumps(loader)), third)
+
+
+# Memory and devices
+
+
+def test_tensors_share_the_memory_of_their_batch(rich: a2store.StepTable) -> None:
+    watched: Any = Watched(rich)
+    served = list(StepLoader(watched, 2000))
+    assert len(served) == len(watched.batches) > 5
+    for tensors, batch in zip(served, watched.batches, strict=True):
+        assert_shared(tensors, batch)
+
+
+def test_pinning_without_cuda_does_nothing(table: a2store.StepTable) -> None:
+    if torch.cuda.is_available():
+        pytest.skip("CUDA is available")
+    for tensors, expected in zip(StepLoader(table, pin_memory=True), StepLoader(table, device="cpu"), strict=True):
+        assert_same_tensors(tensors, expected)
+
+
+def test_another_device(table: a2store.StepTable) -> None:
+    loader = StepLoader(table, 1000, device="meta")
+    for tensors, expected in zip(loader, StepLoader(table, 1000), strict=True):
+        assert {tensor.device.type for tensor in tensors.values()} == {"meta"}
+        assert {name: (tensor.dtype, tensor.shape) for name, tensor in tensors.items()} == {
+            name: (tensor.dtype, tensor.shape) for name, tensor in expected.items()
+        }
+
+
+class Streams:
+    """Stands for CUDA's streams: keeps what is asked of them, in order. Tensors go to no device."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.log: list[str] = []
+        self.copying = False
+
+        class Current:
+            def wait_stream(_, stream: object) -> None:  # noqa: N805
+                self.log.append("wait")
+
+        @contextmanager
+        def stream(side: object) -> Iterator[None]:
+            self.copying = True
+            yield
+            self.copying = False
+
+        def to(tensor: torch.Tensor, place: object, non_blocking: bool = False) -> torch.Tensor:
+            assert self.copying
+            if isinstance(place, torch.dtype):
+                return original(tensor, place)
+            assert non_blocking
+            assert "pinned" in self.log[-1]
+            self.log.append("copy")
+            return tensor
+
+        def pin(tensor: torch.Tensor) -> torch.Tensor:
+            self.log.append("pinned")
+            return tensor
+
+        original = torch.Tensor.to
+        monkeypatch.setattr(torch.cuda, "Stream", lambda device: "side")
+        monkeypatch.setattr(torch.cuda, "stream", stream)
+        monkeypatch.setattr(torch.cuda, "current_stream", lambda device: Current())
+        monkeypatch.setattr(torch.Tensor, "to", to)
+        monkeypatch.setattr(torch.Tensor, "pin_memory", pin)
+        monkeypatch.setattr(torch.Tensor, "record_stream", lambda tensor, stream: self.log.append("record"))
+
+
+def test_copies_go_one_batch_ahead(table: a2store.StepTable, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = table.filter(run_ids=[0, 1, 2])
+    expected = list(StepLoader(table, 100, seed=1))
+    streams = Streams(monkeypatch)
+    loader = StepLoader(table, 100, seed=1, device="cuda")
+    copies = ["pinned", "copy"] * 7
+    before = list(copies)
+    for number, tensors in enumerate(loader):
+        # A batch waits for its own copy alone: the next one is begun after that, and before the batch is used.
+        last = number == len(expected) - 1
+        assert streams.log == [*before, "wait", *["record"] * 7, *([] if last else copies)]
+        streams.log.clear()
+        before = []
+        assert_same_tensors(tensors, expected[number])
+        # What was copied ahead was not handed out.
+        assert loader.state_dict()["position"] == min(100 * (number + 1), len(table))
+    assert number == len(expected) - 1
+    assert streams.log == []
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA")
+def test_batches_on_cuda(rich: a2store.StepTable) -> None:
+    loader = StepLoader(rich, 1000, seed=1, device="cuda", symmetries=True)
+    sums: list[Tensors] = []
+    for count, tensors in enumerate(loader, 1):
+        assert {tensor.device.type for tensor in tensors.values()} == {"cuda"}
+        assert loader.state_dict()["position"] == min(1000 * count, len(rich))
+        # Work that is still queued when the next batches are copied.
+        torch.cuda._sleep(1_000_000)  # type: ignore[no-untyped-call]
+        sums.append({name: tensor.clone() for name, tensor in tensors.items()})
+    for found, expected in zip(sums, StepLoader(rich, 1000, seed=1, symmetries=True), strict=True):
+        assert_same_tensors({name: tensor.cpu() for name, tensor in found.items()}, expected)
+    assert all(tensor.is_pinned() for tensors in StepLoader(rich, pin_memory=True) for tensor in tensors.values())

@@ -1,0 +1,149 @@
+"""One rank of a training run: what test_ddp.py starts twice.
+
+Usage: ddp_train.py FOLDER, with RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT set, and a TCPStore listening there. Rank
+0 plays games into FOLDER; every rank writes what it found to ``FOLDER/rank-N.json``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import sys
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+import torch.distributed as dist
+from torch.nn import functional
+from torch.nn.parallel import DistributedDataParallel
+
+import a2store
+from a2store.torch import StepLoader
+
+EPOCHS = 5
+BATCH_SIZE = 256
+PATIENCE = timedelta(minutes=5)
+
+
+class Policy(torch.nn.Module):
+    """From 16 tokens to a logit and an expected value for each move."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embedding = torch.nn.Embedding(16, 16)
+        self.body = torch.nn.Sequential(
+            torch.nn.Linear(256, 128), torch.nn.ReLU(), torch.nn.Linear(128, 128), torch.nn.ReLU()
+        )
+        self.heads = torch.nn.Linear(128, 8)
+
+    def forward(self, tokens: torch.Tensor, legal: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        heads = self.heads(self.body(self.embedding(tokens).flatten(1)))
+        return heads[:, :4].masked_fill(~legal, -1e9), heads[:, 4:]
+
+
+def loss_sums(model: torch.nn.Module, batch: dict[str, torch.Tensor]) -> torch.Tensor:
+    """The sums over the batch of the cross entropy of the move, and of the squared errors of the values."""
+    legal = batch["ev_legal"]
+    logits, values = model(batch["tokens"], legal)
+    errors = (values - batch["ev_values"]).square() * legal
+    entropy = functional.cross_entropy(logits, batch["move"].long(), reduction="sum")
+    return torch.stack([entropy, errors.sum()])
+
+
+def held_out_losses(model: torch.nn.Module, table: a2store.StepTable) -> list[float]:
+    """Both losses per row, each rank having its share of the rows."""
+    sums = torch.zeros(2)
+    with torch.no_grad():
+        for batch in StepLoader(table, 1000, shuffle=False):
+            sums += loss_sums(model, batch)
+    dist.all_reduce(sums)
+    losses: list[float] = (sums / len(table)).tolist()
+    return losses
+
+
+def row_keys(run_id: npt.NDArray[Any], step_index: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
+    keys: npt.NDArray[np.int64] = run_id.astype("i8") << 32 | step_index.astype("i8")
+    return keys
+
+
+def shared_table(folder: Path) -> a2store.StepTable:
+    """Rank 0's table, which the others map: there is one copy of it."""
+    table: list[Any] = [None]
+    if dist.get_rank() == 0:
+        a2store.simulate(folder / "runs", runs=60, seed=1, depth=1, progress=False)
+        archive = a2store.Archive.create(folder / "games.a2")
+        archive.ingest(folder / "runs", progress=False)
+        table = [archive.sql("SELECT * FROM steps WHERE has_evs").materialize(progress=False)]
+    dist.broadcast_object_list(table)
+    (received,) = table
+    assert isinstance(received, a2store.StepTable)
+    return received
+
+
+def train(folder: Path) -> dict[str, Any]:
+    table = shared_table(folder)
+    training, held_out = table.split(val=0.1, seed=0)
+    rows = np.asarray(training)
+    expected = np.sort(row_keys(rows["run_id"], rows["step_index"]))
+
+    # Parameters that differ until DDP has made them equal.
+    torch.manual_seed(dist.get_rank())
+    policy = Policy()
+    model = DistributedDataParallel(policy)
+    optimizer = torch.optim.Adam(model.parameters(), lr=2e-3)
+    # Rank and number of ranks are those of the process group.
+    loader = StepLoader(training, BATCH_SIZE, seed=1, symmetries=True)
+
+    found: dict[str, Any] = {"losses": [held_out_losses(policy, held_out)], "steps": [], "complete": [], "rows": []}
+    for epoch in range(EPOCHS):
+        loader.set_epoch(epoch)
+        served = []
+        for batch in loader:
+            served.append(row_keys(batch["run_id"].numpy(), batch["step_index"].numpy()))
+            # Not the mean: the last batch may be shorter on one rank than on another.
+            loss = loss_sums(model, batch).sum() / BATCH_SIZE
+            optimizer.zero_grad()
+            loss.backward()  # type: ignore[no-untyped-call]
+            optimizer.step()
+        shares: list[Any] = [None] * dist.get_world_size()
+        dist.all_gather_object(shares, np.concatenate(served))
+        found["complete"].append(bool(np.array_equal(np.sort(np.concatenate(shares)), expected)))
+        found["rows"].append(len(np.concatenate(served)))
+        found["steps"].append(len(served))
+        found["losses"].append(held_out_losses(policy, held_out))
+
+    legal = held_out.take(np.arange(len(held_out))).ev_legal
+    parameters = hashlib.sha256(b"".join(p.detach().numpy().tobytes() for p in policy.parameters()))
+    return {
+        **found,
+        "parameters": parameters.hexdigest(),
+        "uniform": float(np.log(legal.sum(axis=1)).mean()),
+        "fingerprint": table.fingerprint,
+        "train": len(training),
+        "held_out": len(held_out),
+        "shared": "/memfd:a2store-table" in Path("/proc/self/maps").read_text(),
+    }
+
+
+def main() -> None:
+    torch.set_num_threads(1)
+    rank, world_size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    address = (os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]))
+    store = dist.TCPStore(*address, is_master=False, timeout=PATIENCE)  # type: ignore[attr-defined]
+    dist.init_process_group("gloo", store=store, rank=rank, world_size=world_size, timeout=PATIENCE)
+    folder = Path(sys.argv[1])
+    try:
+        result = train(folder)
+        (folder / f"rank-{rank}.json").write_text(json.dumps(result))
+        # The process that the table is from, and the store's, stay until all are done.
+        dist.barrier()
+    finally:
+        dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,270 @@
+"""Structured arrays that NumPy or other tools saved, as tables."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import a2store
+import oracle
+from compare import assert_same, row_keys
+from oracle import Array
+
+# Rows as other tools write them, their floats not aligned.
+PACKED: list[Any] = [
+    ("board", "<u8"),
+    ("move", "|u1"),
+    ("ev_legal", "|u1"),
+    ("ev_values", "<f4", (4,)),
+    ("run_id", "<u4"),
+    ("step_index", "<u2"),
+]
+NAMES = [field[0] for field in PACKED]
+
+
+@pytest.fixture(scope="module")
+def packed(table: a2store.StepTable) -> Array:
+    rows = np.asarray(table)
+    packed = np.empty(len(rows), PACKED)
+    for name in NAMES:
+        packed[name] = rows[name]
+    assert packed.itemsize == 32
+    return packed
+
+
+def saved(array: Array, path: Path) -> Path:
+    np.save(path, array)
+    return path
+
+
+def load(path: Path, mmap: bool = False) -> a2store.StepTable:
+    return a2store.StepTable.load(path, mmap=mmap, progress=False)
+
+
+@pytest.mark.parametrize(
+    "names", [NAMES, NAMES[::-1], ["run_id", "board", "ev_values", "step_index", "ev_legal", "move"]]
+)
+def test_fields_at_any_place(packed: Array, table: a2store.StepTable, tmp_path: Path, names: list[str]) -> None:
+    dtype = np.dtype([next(field for field in PACKED if field[0] == name) for name in names])
+    array = np.empty(len(packed), dtype)
+    for name in names:
+        array[name] = packed[name]
+    path = saved(array, tmp_path / "foreign.npy")
+    found = load(path)
+    rows = np.asarray(found)
+    assert rows.tobytes() == np.asarray(table).tobytes()
+    assert (found.dtype, found.categories, found.is_view) == (table.dtype, {}, False)
+    assert_same(found.take([7, 3]).tokens, oracle.tokens(packed["board"][[7, 3]]))
+    assert_same(np.sort(row_keys(found.loader(999, seed=1))), row_keys([table.take(range(len(table)))]))
+    assert set(np.unique(rows["run_id"] % 4)) == {0, 1, 2, 3}
+    assert len(found.filter(run_ids=[5])) == (packed["run_id"] == 5).sum()
+    with pytest.raises(ValueError, match="mmap"):
+        load(path, mmap=True)
+    # What is loaded can be saved, and then be mapped.
+    found.save(tmp_path / "own.npy", progress=False)
+    again = load(tmp_path / "own.npy", mmap=True)
+    assert np.asarray(again).tobytes() == rows.tobytes()
+    assert again.fingerprint == found.fingerprint
+
+
+def test_the_rows_of_a_table(table: a2store.StepTable, tmp_path: Path) -> None:
+    path = saved(np.asarray(table), tmp_path / "rows.npy")
+    for mmap in (False, True):
+        found = load(path, mmap)
+        assert np.asarray(found).tobytes() == np.asarray(table).tobytes()
+        assert_same(row_keys(found.loader(500, shuffle=False)), row_keys(table.loader(500, shuffle=False)))
+    assert load(path).fingerprint == load(path, mmap=True).fingerprint
+
+
+def test_the_fingerprint_is_that_of_the_rows(packed: Array, tmp_path: Path) -> None:
+    reordered = packed[::-1]
+    changed = packed.copy()
+    changed["step_index"][-1] += 1
+    arrays = [packed, packed.copy(), reordered, changed, packed[:-1]]
+    found = [load(saved(array, tmp_path / "rows.npy")) for array in arrays]
+    assert len({table.fingerprint for table in found}) == 4
+    assert found[0].fingerprint == found[1].fingerprint
+    state = found[0].loader(100).state_dict()
+    found[1].loader(100).load_state_dict(state)
+    assert state["archive_version"] == 0
+    with pytest.raises(a2store.StateMismatchError, match="query"):
+        found[3].loader(100).load_state_dict(state)
+
+
+def test_fields_that_are_missing(packed: Array, tmp_path: Path) -> None:
+    boards = packed["board"].astype([("board", "<u8")])
+    rows = np.asarray(load(saved(boards, tmp_path / "boards.npy")))
+    assert_same(rows["board"], packed["board"])
+    assert np.isnan(rows["ev_values"]).all()
+    assert [set(rows[name].tolist()) for name in ("move", "run_id", "step_index")] == [{255}, {0}, {0}]
+    assert rows["ev_legal"].tolist() == [oracle.legal_mask(board) for board in packed["board"].tolist()]
+
+
+def test_more_fields_become_extra_columns(packed: Array, tmp_path: Path) -> None:
+    types = ["|b1", "|i1", "<i2", "<i4", "<i8", "|u1", "<u2", "<u4", "<u8", "<f2", "<f4", "<f8"]
+    extras: list[Any] = [(f"extra {k}'", dtype) for k, dtype in enumerate(types)]
+    array = np.empty(1000, [*extras[:5], *PACKED, *extras[5:]])
+    numbers = np.random.default_rng(8).integers(0, 120, (len(extras), 1000))
+    for name in NAMES:
+        array[name] = packed[name][:1000]
+    for (name, _), values in zip(extras, numbers, strict=True):
+        array[name] = values
+    found = load(saved(array, tmp_path / "more.npy"))
+    assert list(found.dtype.names or ())[6:] == [name for name, _ in extras]
+    rows, batch = np.asarray(found), found.take(range(999, 0, -3))
+    for name in NAMES:
+        assert_same(rows[name], array[name], name)
+    for name, dtype in extras:
+        assert rows[name].dtype == np.dtype(dtype)
+        assert_same(rows[name], array[name], name)
+        assert_same(batch[name], array[name][999:0:-3], name)
+
+
+def test_what_the_file_does_not_know(packed: Array, tmp_path: Path) -> None:
+    found = load(saved(packed, tmp_path / "rows.npy"))
+    conditions: list[dict[str, Any]] = [{"min_score": 1}, {"max_score": 1}, {"engine": "alpha"}]
+    for options in conditions:
+        with pytest.raises(ValueError, match="scores and engines"):
+            found.filter(**options)
+    largest = oracle.tokens(packed["board"]).max(axis=1)
+    assert len(found.filter(phase="early")) == (largest < 10).sum()
+    assert len(found.filter(phase=["mid", "late"])) == (largest >= 10).sum()
+
+
+LAYOUTS = ["packed", "aligned"]
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize(("name", "value"), [("move", 4), ("move", 254), ("ev_legal", 16), ("ev_legal", 254)])
+def test_values_that_do_not_fit(
+    packed: Array, table: a2store.StepTable, tmp_path: Path, layout: str, name: str, value: int
+) -> None:
+    array = packed.copy() if layout == "packed" else np.array(table)
+    array[name][777] = value
+    path = saved(array, tmp_path / "rows.npy")
+    with pytest.raises(a2store.ColumnError, match=rf"{name}, row 777.*{value}"):
+        load(path)
+    if layout == "aligned":
+        with pytest.raises(a2store.ColumnError, match=rf"{name}, row 777.*{value}"):
+            load(path, mmap=True)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_values_that_stand_for_none(packed: Array, table: a2store.StepTable, tmp_path: Path, layout: str) -> None:
+    array = packed.copy() if layout == "packed" else np.array(table)
+    array["move"] = 255
+    assert_same(np.asarray(load(saved(array, tmp_path / "rows.npy")))["move"], array["move"])
+
+
+def with_type(name: str, *dtype: Any) -> list[Any]:
+    return [(name, *dtype) if field[0] == name else field for field in PACKED]
+
+
+# What is wrong, and the field that the error must name.
+REFUSED: dict[str, tuple[Any, str]] = {
+    "no board": (PACKED[1:], "board"),
+    "signed board": (with_type("board", "<i8"), "board"),
+    "float board": (with_type("board", "<f8"), "board"),
+    "big-endian board": (with_type("board", ">u8"), "board"),
+    "several boards": (with_type("board", "<u8", (2,)), "board"),
+    "wide values": (with_type("ev_values", "<f8", (4,)), "ev_values"),
+    "three values": (with_type("ev_values", "<f4", (3,)), "ev_values"),
+    "a table of values": (with_type("ev_values", "<f4", (2, 2)), "ev_values"),
+    "wide ids": (with_type("run_id", "<u8"), "run_id"),
+    "big-endian ids": (with_type("run_id", ">u4"), "run_id"),
+    "wide steps": (with_type("step_index", "<u4"), "step_index"),
+    "signed move": (with_type("move", "|i1"), "move"),
+    "text": ([*PACKED, ("name", "<U8")], "name"),
+    "bytes": ([*PACKED, ("name", "S8")], "name"),
+    "complex": ([*PACKED, ("number", "<c8")], "number"),
+    "time": ([*PACKED, ("time", "<M8[s]")], "time"),
+    "big-endian extra": ([*PACKED, ("number", ">i4")], "number"),
+    "list": ([*PACKED, ("numbers", "<i4", (3,))], "numbers"),
+    "nested": ([*PACKED, ("more", [("a", "<i4")])], "more"),
+    # Batches have a column of that name anyway.
+    "tokens": ([*PACKED, ("tokens", "|u1")], "tokens"),
+    "plain": ("<u8", "<u8"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+@pytest.mark.parametrize("mmap", [False, True])
+def test_other_types(tmp_path: Path, name: str, mmap: bool) -> None:
+    dtype, field = REFUSED[name]
+    path = saved(np.zeros(3, dtype), tmp_path / "other.npy")
+    with pytest.raises((a2store.Error, ValueError), match=field):
+        load(path, mmap)
+
+
+@pytest.mark.parametrize("dtype", [PACKED[1:], [*PACKED, ("name", "S8")], "<u8"], ids=["no board", "bytes", "plain"])
+def test_errors_name_the_file(packed: Array, tmp_path: Path, dtype: Any) -> None:
+    path = saved(np.zeros(3, dtype), tmp_path / "other.npy")
+    with pytest.raises(a2store.Error) as caught:
+        load(path)
+    assert str(path) in str(caught.value)
+    assert caught.value.path == str(path)
+
+
+def test_other_shapes(packed: Array, tmp_path: Path) -> None:
+    square = packed[:16].reshape(4, 4)
+    arrays = [square, np.asfortranarray(square), packed[0], packed[:4].reshape(4, 1), packed[:4].astype(object)]
+    for array in arrays:
+        np.save(tmp_path / "other.npy", array, allow_pickle=True)
+        for mmap in (False, True):
+            with pytest.raises(a2store.DecodeError, match=r"other\.npy"):
+                load(tmp_path / "other.npy", mmap)
+
+
+@pytest.mark.parametrize(("version", "name"), [((1, 0), "size"), ((2, 0), "size"), ((3, 0), "größe")])
+def test_every_version_of_the_format(packed: Array, tmp_path: Path, version: Any, name: str) -> None:
+    array = np.zeros(10, [*PACKED, (name, "<u4")])
+    for field in NAMES:
+        array[field] = packed[field][:10]
+    array[name] = range(10)
+    with (tmp_path / "rows.npy").open("wb") as file:
+        np.lib.format.write_array(file, array, version)
+    rows = np.asarray(load(tmp_path / "rows.npy"))
+    for field in (*NAMES, name):
+        assert_same(rows[field], array[field], field)
+
+
+HEADER = "{'descr': [('board', '<u8')], 'fortran_order': False, 'shape': (2,), }"
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        HEADER.replace("(2,)", "(3,)"),
+        HEADER.replace("(2,)", "(-1,)"),
+        HEADER.replace("(2,)", "(18446744073709551615,)"),
+        HEADER.replace("(2,)", "(99999999999999999999999,)"),
+        HEADER.replace("(2,)", "()"),
+        HEADER.replace("(2,)", "(2, 1)"),
+        HEADER.replace("False", "True"),
+        HEADER.replace("'shape'", "'shake'"),
+        HEADER.replace("('board', '<u8')", "('board', '<u8'), ('board', '<u8')"),
+        HEADER.replace("'<u8'", "'<u8', (9223372036854775807,)"),
+        HEADER.replace("[('board', '<u8')]", "__import__('os').abort()"),
+        HEADER[:-3],
+        HEADER + "}",
+        "[" * 5000,
+        "",
+        "\0" * 100,
+    ],
+)
+def test_headers_that_say_something_else(tmp_path: Path, header: str) -> None:
+    path = tmp_path / "other.npy"
+    data = bytes(range(16))
+
+    def write(header: str) -> None:
+        path.write_bytes(b"\x93NUMPY\1\0" + len(header).to_bytes(2, "little") + header.encode() + data)
+
+    write(HEADER)
+    assert np.asarray(load(path))["board"].tobytes() == data
+    write(header)
+    for mmap in (False, True):
+        with pytest.raises((a2store.Error, ValueError), match=r"other\.npy"):
+            load(path, mmap)

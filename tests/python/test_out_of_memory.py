@@ -1,0 +1,197 @@
+"""Tables that need not fit memory: materialized into a file, mapped from it, shuffled within windows."""
+
+from __future__ import annotations
+
+import resource
+import shutil
+import subprocess
+import sys
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import a2store
+from compare import assert_same, row_keys
+from oracle import Array
+from test_process import INTERRUPTED, NEVER, ROWS, python
+
+EXTRAS = ["max_score", "engine", "label", "has_evs"]
+# The strings come in another order than theirs, so that all codes change at the end.
+LABEL = "CASE WHEN step_index % 5 = 0 THEN NULL ELSE CAST(9000 - step_index AS VARCHAR) END AS label"
+STEPS = f"SELECT *, {LABEL} FROM steps"
+QUERIES = [
+    STEPS,
+    f"{STEPS} WHERE max_score >= 3000 AND phase <> 'early'",
+    f"{STEPS} ORDER BY board DESC, run_id",
+    f"{STEPS} WHERE move = 1 ORDER BY step_index, run_id LIMIT 3000 OFFSET 7",
+    f"{STEPS} LIMIT 5000 OFFSET 11",
+    f"{STEPS} WHERE run_id > 99",
+    "SELECT s.*, r.engine AS label FROM steps s JOIN runs r USING (run_id) WHERE r.max_score > 3000",
+]
+
+
+@pytest.mark.parametrize("sql", QUERIES)
+@pytest.mark.parametrize("extra", [[], EXTRAS], ids=",".join)
+def test_a_file_holds_what_memory_would(archive: a2store.Archive, tmp_path: Path, sql: str, extra: list[str]) -> None:
+    query = archive.sql(sql)
+    expected = query.materialize(extra=extra, progress=False)
+    path = tmp_path / "table.npy"
+    # No limit on memory holds for a file.
+    found = query.materialize(extra=extra, path=path, memory_limit=1, progress=False)
+    tables = [found, a2store.StepTable.load(path), a2store.StepTable.load(path, mmap=True)]
+    for table in tables:
+        rows = np.asarray(table)
+        assert rows.tobytes() == np.asarray(expected).tobytes()
+        assert not rows.flags.writeable
+        for name in ("dtype", "stride", "nbytes", "fingerprint", "categories", "is_view"):
+            assert getattr(table, name) == getattr(expected, name), name
+        assert pa.table(table).schema == pa.table(expected).schema
+        assert len(table.filter(engine="alpha", phase="late")) == len(expected.filter(engine="alpha", phase="late"))
+    assert len(np.load(path)) == len(expected)
+    assert [file.name for file in tmp_path.iterdir()] == ["table.npy"]
+    if len(expected) and not extra:
+        with pytest.raises(a2store.MemoryLimitError):
+            query.materialize(memory_limit=1, progress=False)
+
+
+def test_strings_in_a_file(archive: a2store.Archive, steps: dict[str, Array], tmp_path: Path) -> None:
+    table = archive.sql(STEPS).materialize(extra=["label"], path=tmp_path / "table.npy", progress=False)
+    labels = [None if index % 5 == 0 else str(9000 - index) for index in steps["step_index"].tolist()]
+    categories = sorted({label for label in labels if label is not None})
+    assert table.categories == {"label": categories}
+    codes = [-1 if label is None else categories.index(label) for label in labels]
+    assert np.load(tmp_path / "table.npy")["label"].tolist() == codes
+
+
+def test_the_file_is_replaced_when_it_is_whole(archive: a2store.Archive, tmp_path: Path) -> None:
+    path = tmp_path / "table.npy"
+    first = archive.sql(STEPS).materialize(path=path, progress=False)
+    rows, content = np.asarray(first).copy(), path.read_bytes()
+    wrong = (
+        "SELECT * EXCEPT (step_index), CASE WHEN run_id = 59 THEN 70000 ELSE step_index END AS step_index FROM steps"
+    )
+    failures: list[tuple[str, dict[str, Any], Any]] = [
+        (wrong, {}, a2store.ColumnError),
+        (f"{wrong} WHERE max_score > 0", {}, a2store.ColumnError),
+        (f"{wrong} ORDER BY board", {}, a2store.ColumnError),
+        ("SELECT *, 1 / (run_id - run_id) AS never FROM steps", {"extra": ["never"]}, a2store.QueryError),
+        ("SELECT move FROM steps", {}, a2store.ColumnError),
+        (STEPS, {"extra": ["missing"]}, a2store.ColumnError),
+        (STEPS, {"chosen_ev": "two"}, ValueError),
+    ]
+    for sql, options, error in failures:
+        with pytest.raises(error):
+            archive.sql(sql).materialize(path=path, progress=False, **options)
+        assert path.read_bytes() == content
+        with pytest.raises(error):
+            archive.sql(sql).materialize(path=tmp_path / "new.npy", progress=False, **options)
+    assert [file.name for file in tmp_path.iterdir()] == ["table.npy"]
+    second = archive.sql(f"{STEPS} WHERE phase = 'late'").materialize(path=path, progress=False)
+    assert len(np.load(path)) == len(second) < len(rows)
+    assert np.asarray(first).tobytes() == rows.tobytes()
+
+
+@pytest.mark.parametrize("place", ["missing/table.npy", "file/table.npy", "folder", "/proc/table.npy"])
+def test_places_where_no_file_can_be(archive: a2store.Archive, tmp_path: Path, place: str) -> None:
+    (tmp_path / "file").write_text("a file")
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(OSError, match=r"missing|file|folder|proc"):
+        archive.sql(STEPS).materialize(path=tmp_path / place, progress=False)
+    assert sorted(path.name for path in tmp_path.rglob("*")) == ["file", "folder"]
+
+
+@pytest.mark.parametrize("sql", [f"SELECT a.* FROM {ROWS}", NEVER])
+def test_ctrl_c_leaves_no_file(archive: a2store.Archive, tmp_path: Path, sql: str) -> None:
+    (tmp_path / "folder").mkdir()
+    setup = f"query = archive.sql('{sql}')"
+    work = "query.materialize(path=out + '/table.npy', progress=False)"
+    after = "assert os.listdir(out) == [], os.listdir(out)"
+    code = INTERRUPTED.format(setup=setup, work=work, after=after)
+    assert python(code, archive.path, tmp_path / "folder") == "interrupted\n"
+
+
+# Writes the table by both ways to a disk, or under a limit, that has no room for it, and then again to where there is.
+FULL = """
+import os, sys
+import a2store
+query = a2store.Archive.open(sys.argv[1]).sql("SELECT * FROM steps")
+table = query.materialize(progress=False)
+folder = sys.argv[2]
+path = os.path.join(folder, "table.npy")
+small = table.filter(run_ids=[1])
+small.save(path, progress=False)
+for write in (lambda: table.save(path, progress=False), lambda: query.materialize(path=path, progress=False)):
+    try:
+        write()
+    except OSError as error:
+        print(error.errno, error.filename == path or error)
+    assert os.listdir(folder) == ["table.npy"], os.listdir(folder)
+    assert a2store.StepTable.load(path).fingerprint == small.fingerprint
+"""
+EFBIG, ENOSPC = 27, 28
+
+
+def test_a_full_disk(archive: a2store.Archive, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    # In a namespace of its own, so that nobody else sees the disk.
+    mount = f"mount -t tmpfs -o size=256k none '{tmp_path}'"
+    unshare = [shutil.which("unshare") or "unshare", "--mount", "sh", "-c"]
+    possible = shutil.which("unshare") and subprocess.run([*unshare, mount], capture_output=True, check=False)
+    if not possible or possible.returncode != 0:
+        reason = "no disk can be mounted here"
+        with capsys.disabled():
+            print(f"\ntest_a_full_disk: skipped: {reason}")
+        pytest.skip(reason)
+    command = [*unshare, f'{mount} && exec "$@"', "sh", sys.executable, "-c", FULL, str(archive.path), str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, check=False, timeout=60, text=True)
+    assert (done.stdout, done.stderr) == (f"{ENOSPC} True\n" * 2, "")
+
+
+def test_a_limit_on_the_size_of_files(archive: a2store.Archive, tmp_path: Path) -> None:
+    def limit() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000))
+
+    command = [sys.executable, "-c", FULL, str(archive.path), str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, check=False, timeout=60, text=True, preexec_fn=limit)
+    assert (done.stdout, done.stderr) == (f"{EFBIG} True\n" * 2, "")
+
+
+@pytest.mark.parametrize("window", [300, 5000])
+def test_windows_over_a_file(archive: a2store.Archive, tmp_path: Path, window: int) -> None:
+    table = archive.sql(STEPS).materialize(extra=["label"], path=tmp_path / "table.npy", progress=False)
+    rows = np.asarray(archive.sql(STEPS).materialize(extra=["label"], progress=False))
+    keys = rows["run_id"].astype("u8") << np.uint64(32) | rows["step_index"]
+    for source, expected in ((table, keys), (table.filter(phase="late"), row_keys([late(table)]))):
+        for epoch in range(2):
+            batches = list(source.loader(700, window=window, seed=1, epoch=epoch))
+            served = row_keys(batches)
+            assert_same(np.sort(served), expected)
+            for batch in batches:
+                at = np.searchsorted(keys, row_keys([batch]))
+                for name in ("board", "move", "ev_values", "label"):
+                    assert_same(batch[name], rows[name][at], name)
+            # Pages that were given back are read again.
+            assert np.asarray(table)["board"].tobytes() == rows["board"].tobytes()
+
+
+def late(table: a2store.StepTable) -> a2store.Batch:
+    view = table.filter(phase="late")
+    return view.take(range(len(view)))
+
+
+def test_shares_of_the_runs(archive: a2store.Archive, steps: dict[str, Array], tmp_path: Path) -> None:
+    tables = [
+        archive.sql("SELECT * FROM steps WHERE run_id % 4 = $share", {"share": share}).materialize(
+            path=tmp_path / f"{share}.npy", progress=False
+        )
+        for share in range(4)
+    ]
+    runs = [set(np.asarray(table)["run_id"].tolist()) for table in tables]
+    assert all(one.isdisjoint(other) and one for one, other in combinations(runs, 2))
+    keys = np.concatenate([row_keys(table.loader(1000)) for table in tables])
+    expected = steps["run_id"].astype("u8") << np.uint64(32) | steps["step_index"]
+    assert_same(np.sort(keys), expected)
+    assert len({table.fingerprint for table in tables}) == 4

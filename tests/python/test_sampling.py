@@ -1,0 +1,281 @@
+"""Which rows an epoch has: drawn with replacement, by weight, by strata, or shuffled within windows."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import duckdb
+import numpy as np
+import pytest
+
+import a2store
+from compare import assert_same, row_keys
+from oracle import Array
+
+WEIGHTS = {
+    "w_mod": "step_index % 7",
+    "w_score": "max_score",
+    "w_flag": "has_evs",
+    "w_skewed": "CASE WHEN step_index = 0 THEN 250000.0 ELSE step_index * 0.5 END",
+    "w_one": "CASE WHEN run_id = 7 AND step_index = 11 THEN 3 ELSE 0 END",
+    "w_small": "CAST(step_index % 3 AS FLOAT) * 1e-30",
+}
+BAD = {
+    "negative": ("CASE WHEN step_index = 5 THEN -1e-9 ELSE 1.0 END", "row 5"),
+    "nan": ("CASE WHEN step_index = 5 THEN CAST('NaN' AS DOUBLE) ELSE 1.0 END", "row 5"),
+    "infinite": ("CASE WHEN step_index = 5 THEN CAST('inf' AS DOUBLE) ELSE 1.0 END", "row 5"),
+    "nothing": ("0.0", "sum"),
+    "huge": ("1.7e308", "sum"),
+}
+STRATA = ["phase", "engine", "has_evs", "max_exp", "half"]
+
+
+@pytest.fixture(scope="module")
+def table(archive: a2store.Archive) -> a2store.StepTable:
+    columns = ", ".join(f"{sql} AS {name}" for name, sql in [*WEIGHTS.items(), ("half", "max_exp * 0.5")])
+    bad = ", ".join(f"{sql} AS {name}" for name, (sql, _) in BAD.items())
+    extra = [*WEIGHTS, *STRATA, *BAD]
+    return archive.sql(f"SELECT *, {columns}, {bad} FROM steps").materialize(extra=extra, progress=False)
+
+
+@pytest.fixture(scope="module")
+def all_keys(steps: dict[str, Array]) -> Array:
+    return steps["run_id"].astype("u8") << np.uint64(32) | steps["step_index"]
+
+
+def rows_of(loader: a2store.Loader, all_keys: Array) -> Array:
+    """The rows of the table that a loader serves, in order."""
+    return np.searchsorted(all_keys, row_keys(loader))
+
+
+def assert_drawn_by(rows: Array, weights: Array) -> None:
+    """The rows may have been drawn independently, in proportion to the weights."""
+    counts = np.bincount(rows, minlength=len(weights))
+    assert (counts[weights == 0] == 0).all()
+    share = weights[weights > 0] / weights.sum()
+    expected = len(rows) * share
+    chi_squared = ((counts[weights > 0] - expected) ** 2 / expected).sum()
+    # Mean and variance of chi-squared for a multinomial, which also hold where few draws are expected.
+    k, n = len(share), len(rows)
+    variance = 2 * (k - 1) + ((1 / share).sum() - k * k - 2 * k + 2) / n
+    assert abs(chi_squared - (k - 1)) <= 6 * variance**0.5
+    # Draws that follow each other have nothing to do with each other: half of them are above their predecessor.
+    order = rows + np.random.default_rng(1).random(len(rows))
+    above = (np.diff(order) > 0).sum()
+    assert abs(above - (n - 1) / 2) < 6 * ((n + 1) / 12) ** 0.5
+
+
+COLUMNS = ["run_id", "step_index"]
+
+
+def test_replacement(table: a2store.StepTable, all_keys: Array) -> None:
+    options: dict[str, Any] = {"replacement": True, "num_samples": 20 * len(table), "columns": COLUMNS}
+    first = rows_of(table.loader(4096, seed=1, **options), all_keys)
+    assert len(first) == 20 * len(table)
+    assert_drawn_by(first, np.ones(len(table)))
+    assert_same(rows_of(table.loader(977, seed=1, **options), all_keys), first)
+    for seed, epoch in [(2, 0), (1, 1)]:
+        drawn = rows_of(table.loader(4096, seed=seed, epoch=epoch, **options), all_keys)
+        assert_drawn_by(drawn, np.ones(len(table)))
+        assert (drawn == first).sum() < 100
+
+
+@pytest.mark.parametrize("name", WEIGHTS)
+def test_weights(
+    archive: a2store.Archive, table: a2store.StepTable, all_keys: Array, steps: dict[str, Array], name: str
+) -> None:
+    with duckdb.connect() as connection:
+        connection.read_parquet(archive.files("steps")).create_view("steps")
+        sql = f"SELECT CAST({WEIGHTS[name]} AS DOUBLE) AS w FROM steps ORDER BY run_id, step_index"
+        weights: Array = connection.execute(sql).fetchnumpy()["w"]
+    options: dict[str, Any] = {"weights": name, "num_samples": 200_000, "columns": COLUMNS}
+    drawn = rows_of(table.loader(5000, seed=1, **options), all_keys)
+    if name != "w_one":
+        assert_drawn_by(drawn, weights)
+    assert (weights[drawn] > 0).all()
+    assert_same(rows_of(table.loader(777, seed=1, replacement=True, **options), all_keys), drawn)
+    later = rows_of(table.loader(5000, seed=1, epoch=3, **options), all_keys)
+    assert np.array_equal(later, drawn) == (name == "w_one")
+    # Of a view, its rows alone.
+    view = table.filter(phase="late", engine="alpha")
+    some = (steps["phase"] == "late") & (steps["engine"] == "alpha")
+    if (weights * some).any():
+        drawn = rows_of(view.loader(5000, seed=1, **options), all_keys)
+        assert_drawn_by(drawn, weights * some)
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_weights_that_cannot_be_drawn_by(table: a2store.StepTable, name: str) -> None:
+    with pytest.raises(a2store.ColumnError, match=f"{name}.*{BAD[name][1]}"):
+        table.loader(weights=name)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"weights": "phase"}, "weights.*phase"),
+        ({"weights": "missing"}, "weights.*missing"),
+        ({"weights": "run_id"}, "weights.*run_id"),
+        ({"strata": "missing"}, "strata.*missing"),
+        ({"strata": "phase", "quotas": {"early": 1, "midle": 1}}, "quotas.*midle"),
+        ({"strata": "phase", "quotas": {"early": 0, "mid": 0.0}}, "quotas"),
+        ({"strata": "phase", "quotas": {"early": -1, "mid": 2}}, "quotas.*early"),
+        ({"strata": "phase", "quotas": {"early": float("nan")}}, "quotas.*early"),
+        ({"strata": "phase", "quotas": {"early": float("inf")}}, "quotas.*early"),
+        ({"strata": "phase", "quotas": {"early": 1e-9, "mid": 1}}, "quotas"),
+        ({"strata": "phase", "quotas": {}}, "quotas"),
+        ({"quotas": {"early": 1}}, "quotas.*strata"),
+        ({"window": 0}, "window"),
+        ({"window": 100, "shuffle": False}, "shuffle.*window"),
+        ({"window": 100, "replacement": True}, "replacement"),
+        ({"window": 100, "strata": "phase"}, "strata.*window"),
+        ({"weights": "w_mod", "strata": "phase"}, "weights.*strata"),
+        ({"weights": "w_mod", "shuffle": False}, "shuffle.*weights"),
+        ({"replacement": True, "shuffle": False}, "shuffle.*replacement"),
+        ({"num_samples": 5}, "num_samples"),
+        ({"num_samples": 5, "shuffle": False}, "num_samples"),
+        ({"num_samples": 5, "window": 100}, "num_samples"),
+        ({"num_samples": 2**63, "replacement": True}, "num_samples"),
+    ],
+)
+def test_options_that_are_refused(table: a2store.StepTable, options: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        table.loader(**options)
+
+
+@pytest.mark.parametrize(
+    ("options", "error"),
+    [
+        ({"strata": "phase", "quotas": {"early": "much"}}, TypeError),
+        ({"strata": "phase", "quotas": ["early"]}, TypeError),
+        ({"weights": ["w_mod"]}, TypeError),
+        ({"strata": 3}, TypeError),
+        ({"window": -1}, OverflowError),
+        ({"replacement": True, "num_samples": -1}, OverflowError),
+    ],
+)
+def test_options_of_other_types(table: a2store.StepTable, options: Any, error: Any) -> None:
+    with pytest.raises(error):
+        table.loader(**options)
+
+
+@pytest.mark.parametrize("options", [{"replacement": True}, {"weights": "w_score"}, {"strata": "phase"}], ids=str)
+@pytest.mark.parametrize("num_samples", [0, 1, 1000, 50_000])
+def test_num_samples(table: a2store.StepTable, all_keys: Array, options: Any, num_samples: int) -> None:
+    ranks = [
+        table.loader(300, num_samples=num_samples, rank=rank, world_size=2, seed=1, **options) for rank in range(2)
+    ]
+    assert [len(loader) for loader in ranks] == [-(-num_samples // 600)] * 2
+    batches = [batch for step in zip(*ranks, strict=True) for batch in step]
+    rows = np.searchsorted(all_keys, row_keys(batches))
+    assert len(rows) == num_samples
+    # A longer epoch goes on where a shorter one ends.
+    longer = rows_of(table.loader(999, num_samples=60_000, seed=1, **options), all_keys)
+    assert_same(rows, longer[:num_samples])
+    whole = table.loader(999, seed=1, **options)
+    assert sum(map(len, whole)) == len(table) == whole.state_dict()["num_samples"]
+
+
+QUOTAS: list[tuple[str, Any, dict[Any, int]]] = [
+    ("phase", {"early": 1, "mid": 2, "late": 1}, {"early": 1, "mid": 2, "late": 1}),
+    ("phase", {"late": 0.25, "early": 0.75}, {"early": 3, "late": 1}),
+    ("phase", {"late": 0.1, "early": 0.7, "mid": 0.2}, {"early": 7, "mid": 2, "late": 1}),
+    ("phase", None, {"early": 1, "mid": 1, "late": 1}),
+    ("engine", {None: 3, "γάμμα": 2}, {None: 3, "γάμμα": 2}),
+    ("engine", None, {None: 1, "alpha": 1, "beta": 1, "γάμμα": 1}),
+    ("has_evs", {True: 4, False: 1}, {True: 4, False: 1}),
+    ("has_evs", {np.True_: 1, "false": 1}, {True: 1, False: 1}),
+    ("max_exp", {np.uint8(7): 1, 8: 3}, {7: 1, 8: 3}),
+    ("half", {3.5: 1, 4.0: 3}, {3.5: 1, 4.0: 3}),
+]
+
+
+@pytest.mark.parametrize(("column", "quotas", "shares"), QUOTAS, ids=[f"{c}-{q}" for c, q, _ in QUOTAS])
+def test_strata(
+    table: a2store.StepTable, all_keys: Array, steps: dict[str, Array], column: str, quotas: Any, shares: dict[Any, int]
+) -> None:
+    values = steps["max_exp"] * 0.5 if column == "half" else steps[column]
+    num_samples = 3 * len(table)
+    options: dict[str, Any] = {"strata": column, "quotas": quotas, "num_samples": num_samples, "columns": COLUMNS}
+    cycle = sum(shares.values())
+    batch_size = 60 * cycle
+    loader = table.loader(batch_size, seed=1, **options)
+    rows = rows_of(loader, all_keys)
+    assert len(rows) == num_samples
+    drawn = np.stack([values[rows] == value for value in shares], axis=1)
+    assert drawn.any(1).all()
+    quota = np.array(list(shares.values())) / cycle
+    # In every batch, and at every place of the stream, each stratum has its share, to within one row.
+    for start in range(0, num_samples - batch_size, batch_size):
+        assert (abs(drawn[start : start + batch_size].sum(0) - quota * batch_size) <= 1).all()
+    expected = quota * np.arange(1, num_samples + 1)[:, None]
+    assert (abs(drawn.cumsum(0) - expected) <= 1 + 1e-3).all()
+    # Within a stratum all rows come before any comes again, in another order each time.
+    for mask, value in zip(drawn.T, shares, strict=True):
+        of_stratum = rows[mask]
+        size = (values == value).sum()
+        counts = np.bincount(of_stratum, minlength=len(values))[values == value]
+        assert counts.max() - counts.min() <= 1
+        passes = [of_stratum[start : start + size] for start in range(0, len(of_stratum) - size, size)]
+        assert all(len(np.unique(one_pass)) == size for one_pass in passes)
+        # By chance two orders agree in one place.
+        assert all((one == other).sum() < 12 for one, other in pairwise(passes))
+        assert len(passes) < 1 or (np.diff(passes[0]) == 1).sum() < 12
+    assert_same(rows_of(table.loader(977, seed=1, **options), all_keys), rows)
+    assert (rows_of(table.loader(977, seed=1, epoch=1, **options), all_keys) == rows).mean() < 0.2
+
+
+def test_strata_of_a_view(table: a2store.StepTable, all_keys: Array, steps: dict[str, Array]) -> None:
+    view = table.filter(engine=["alpha", "beta"], phase=["mid", "late"])
+    rows = rows_of(view.loader(100, strata="phase", quotas={"mid": 1, "late": 3}), all_keys)
+    assert len(rows) == len(view)
+    assert set(steps["engine"][rows]) == {"alpha", "beta"}
+    assert abs((steps["phase"][rows] == "late").sum() - 0.75 * len(rows)) <= 1
+    with pytest.raises(ValueError, match=r"quotas.*early"):
+        view.loader(strata="phase", quotas={"early": 1, "mid": 1})
+
+
+def test_too_many_strata(archive: a2store.Archive) -> None:
+    sql = "SELECT board, run_id * 1000 + step_index AS number FROM steps LIMIT"
+    table = archive.sql(f"{sql} 4096").materialize(extra=["number"], progress=False)
+    assert len({int(batch["number"][0]) for batch in table.loader(1, strata="number")}) == 4096
+    table = archive.sql(f"{sql} 4097").materialize(extra=["number"], progress=False)
+    with pytest.raises(a2store.ColumnError, match=r"number.*4096"):
+        table.loader(strata="number")
+
+
+@pytest.mark.parametrize("num_rows", [1, 255, 20_000, 20_003])
+@pytest.mark.parametrize("window", [1, 300, 1024, 2000, 10**9])
+def test_windows(archive: a2store.Archive, all_keys: Array, num_rows: int, window: int) -> None:
+    table = archive.sql(f"SELECT * FROM steps LIMIT {num_rows}").materialize(progress=False)
+    rows = rows_of(table.loader(256, window=window, seed=1), all_keys)
+    assert_same(np.sort(rows), np.arange(num_rows))
+    # A window is 256 whole blocks of a power of two of rows; the table's last block may be short.
+    block = 2 ** (max(window // 256, 1).bit_length() - 1)
+    size = 256 * block
+    start, num_windows = 0, 0
+    while start < num_rows:
+        ends = sorted({min(end, num_rows) for end in (start + size, start + size - block + num_rows % block)})
+        blocks = [np.unique(rows[start:end] // block, return_counts=True) for end in ends]
+        whole = [
+            end
+            for end, (found, counts) in zip(ends, blocks, strict=True)
+            if len(found) <= 256 and (counts == np.minimum(block, num_rows - found * block)).all()
+        ]
+        assert whole, f"no window begins at {start}"
+        start, num_windows = whole[-1], num_windows + 1
+    assert num_windows == -(-num_rows // size)
+    assert_same(rows_of(table.loader(999, window=window, seed=1), all_keys), rows)
+    if num_rows < 1000:
+        return
+    # Rows are shuffled within a window, which has rows from all over the table.
+    assert (np.diff(rows) == 1).sum() < 100
+    assert 0.4 * num_rows < rows[:256].mean() < 0.6 * num_rows
+    for seed, epoch in [(2, 0), (1, 1)]:
+        other = rows_of(table.loader(256, window=window, seed=seed, epoch=epoch), all_keys)
+        assert (other == rows).sum() < 12
+    view = table.filter(run_ids=range(0, 40, 2))
+    run_ids = all_keys[:num_rows] >> np.uint64(32)
+    expected = np.flatnonzero((run_ids < 40) & (run_ids % np.uint64(2) == 0))
+    assert_same(np.sort(rows_of(view.loader(100, window=window), all_keys)), expected)

@@ -1,0 +1,295 @@
+"""Views: some of a table's rows, chosen by their runs and phases, or split by run."""
+
+from __future__ import annotations
+
+import gc
+from itertools import islice, pairwise
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import a2store
+from compare import assert_same, column, row_keys
+from oracle import Array
+
+EXTRAS = ["engine", "max_score"]
+
+
+@pytest.fixture(scope="module")
+def table(archive: a2store.Archive) -> a2store.StepTable:
+    return archive.sql("SELECT * FROM steps").materialize(extra=EXTRAS, progress=False)
+
+
+def selected(archive: a2store.Archive, where: str) -> Array:
+    """The rows that DuckDB finds in the archive's files, in the table's order."""
+    files = archive.files("steps")
+    sql = f"SELECT run_id, step_index FROM steps WHERE {where} ORDER BY run_id, step_index"
+    with duckdb.connect() as connection:
+        connection.read_parquet(files).create_view("steps")
+        rows = connection.execute(sql).fetchnumpy()
+    return keys(rows)
+
+
+def keys(rows: Any) -> Array:
+    """Which rows these are, as ``row_keys`` says it."""
+    run_id, step_index = (np.asarray(rows[name]).astype("u8") for name in ("run_id", "step_index"))
+    found: Array = run_id << np.uint64(32) | step_index
+    return found
+
+
+def assert_rows(found: Array, expected: Array) -> None:
+    """Equal fields; what a copy by NumPy leaves in the padding between them is anything."""
+    assert found.dtype == expected.dtype
+    for name in expected.dtype.names or ():
+        assert_same(found[name], expected[name], name)
+
+
+def assert_view(view: a2store.StepTable, table: a2store.StepTable, expected: Array) -> None:
+    """The view has the rows of these keys, in this order, whichever way it is read."""
+    all_rows = np.asarray(table)
+    rows = all_rows[np.searchsorted(keys(all_rows), expected)]
+    assert (view.is_view, table.is_view) == (True, False)
+    assert (len(view), view.nbytes, view.stride) == (len(rows), len(rows) * table.stride, table.stride)
+    assert repr(view) == f"StepTable({len(rows)} rows of {table.stride} bytes, a view)"
+    assert (view.dtype, view.categories) == (table.dtype, table.categories)
+
+    array = np.asarray(view)
+    assert_rows(array, rows)
+    assert array.flags.writeable
+    assert not np.shares_memory(array, all_rows)
+    with pytest.raises(ValueError, match="copy"):
+        np.asarray(view, copy=False)
+    assert_rows(np.asarray(view, dtype=table.dtype), rows)
+
+    order = np.random.default_rng(6).integers(0, max(len(rows), 1), min(3 * len(rows), 2_000))
+    batch = view.take(order)
+    assert_same(batch.board, rows["board"][order])
+    assert_same(batch.ev_values, rows["ev_values"][order])
+    assert_same(batch["engine"], rows["engine"][order])
+    assert_rows(view.take_rows(order), rows[order])
+    for index in (len(rows), len(table)):
+        with pytest.raises(IndexError, match=str(index)):
+            view.take([index])
+        with pytest.raises(IndexError, match=str(index)):
+            view.take_rows([index])
+
+    columns = pa.table(view)
+    assert_same(keys(columns), expected)
+    names = [None if code < 0 else table.categories["engine"][code] for code in rows["engine"]]
+    assert column(columns, "engine").tolist() == names
+    binary = pa.array(view.rows_array())
+    assert b"".join(binary.to_pylist()) == array.tobytes()
+
+    assert_same(row_keys(view.loader(500, shuffle=False)), expected)
+    served = row_keys(view.loader(500, seed=3))
+    assert_same(np.sort(served), expected)
+    assert len(rows) < 20 or not np.array_equal(served, expected)
+
+
+FILTERS: list[tuple[dict[str, Any], str]] = [
+    ({}, "true"),
+    ({"min_score": "low"}, "max_score >= {low}"),
+    ({"max_score": "high"}, "max_score <= {high}"),
+    ({"min_score": "low", "max_score": "low"}, "max_score = {low}"),
+    ({"min_score": 2**63}, "false"),
+    ({"engine": "beta"}, "engine = 'beta'"),
+    ({"engine": ["γάμμα", "alpha", "alpha"]}, "engine IN ('alpha', 'γάμμα')"),
+    ({"engine": ("nobody", "beta")}, "engine = 'beta'"),
+    ({"engine": "nobody"}, "false"),
+    ({"engine": ""}, "false"),
+    ({"engine": []}, "false"),
+    ({"phase": "early"}, "phase = 'early'"),
+    ({"phase": "mid"}, "phase = 'mid'"),
+    ({"phase": ["late", "early"]}, "phase IN ('early', 'late')"),
+    ({"phase": []}, "false"),
+    ({"run_ids": [59, 3, 3, 5]}, "run_id IN (3, 5, 59)"),
+    ({"run_ids": np.array([40, 41], "u4")}, "run_id IN (40, 41)"),
+    ({"run_ids": np.arange(7, 20, 3)}, "run_id IN (7, 10, 13, 16, 19)"),
+    ({"run_ids": range(10, 20)}, "run_id BETWEEN 10 AND 19"),
+    ({"run_ids": {8, 9}}, "run_id IN (8, 9)"),
+    ({"run_ids": [8, 2**32 - 1]}, "run_id = 8"),
+    ({"run_ids": []}, "false"),
+    (
+        {"min_score": "low", "engine": "alpha", "phase": "late"},
+        "max_score >= {low} AND engine = 'alpha' AND phase = 'late'",
+    ),
+    (
+        {
+            "min_score": "low",
+            "max_score": "high",
+            "engine": ["beta", "γάμμα"],
+            "phase": "mid",
+            "run_ids": range(25, 55),
+        },
+        "max_score BETWEEN {low} AND {high} AND engine IN ('beta', 'γάμμα') AND phase = 'mid' "
+        "AND run_id BETWEEN 25 AND 54",
+    ),
+]
+
+
+@pytest.mark.parametrize(("options", "where"), FILTERS, ids=[str(options) for options, _ in FILTERS])
+def test_a_filter_is_a_where(
+    archive: a2store.Archive, table: a2store.StepTable, steps: dict[str, Array], options: dict[str, Any], where: str
+) -> None:
+    low, high = np.quantile(steps["max_score"], [0.3, 0.8], method="nearest").tolist()
+    named = {"low": low, "high": high}
+    options = {
+        name: named[value] if name.endswith("score") and value in named else value for name, value in options.items()
+    }
+    expected = selected(archive, where.format(low=low, high=high))
+    assert (len(expected) == 0) == (where == "false")
+    assert_view(table.filter(**options), table, expected)
+
+
+def test_a_view_of_a_view(archive: a2store.Archive, table: a2store.StepTable) -> None:
+    late = table.filter(phase=["mid", "late"])
+    assert_view(late.filter(engine="beta"), table, selected(archive, "phase <> 'early' AND engine = 'beta'"))
+    train, val = late.split(0.4, seed=2)
+    held_out = np.unique(np.asarray(val)["run_id"]).tolist()
+    assert 10 < len(held_out) < 40
+    assert_view(val, table, selected(archive, f"phase <> 'early' AND run_id IN {tuple(held_out)}"))
+    assert_view(train, table, selected(archive, f"phase <> 'early' AND run_id NOT IN {tuple(held_out)}"))
+    # Whether a run is held out has nothing to do with what else is selected.
+    of_all = np.unique(np.asarray(table.split(0.4, seed=2)[1])["run_id"])
+    assert np.intersect1d(of_all, np.asarray(late)["run_id"]).tolist() == held_out
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"phase": "middle"}, ValueError, "phase.*middle"),
+        ({"phase": ["early", "Late"]}, ValueError, "phase.*Late"),
+        ({"phase": 3}, TypeError, None),
+        ({"engine": 3}, TypeError, None),
+        ({"min_score": -1}, OverflowError, None),
+        ({"min_score": 1.5}, TypeError, None),
+        ({"run_ids": [1, -1]}, (IndexError, OverflowError, ValueError), "-1"),
+        ({"run_ids": [2**32]}, ValueError, "run_ids.*4294967296"),
+        ({"run_ids": [0.5]}, TypeError, "integers"),
+    ],
+)
+def test_conditions_that_are_refused(table: a2store.StepTable, options: Any, error: Any, message: str | None) -> None:
+    with pytest.raises(error, match=message):
+        table.filter(**options)
+
+
+def held_out(table: a2store.StepTable, val: float, seed: int = 0) -> set[int]:
+    """The runs of the second view, having compared both with the whole table."""
+    parts = table.split(val, seed=seed)
+    runs = [set(np.asarray(part)["run_id"].tolist()) for part in parts]
+    assert runs[0].isdisjoint(runs[1])
+    whole = np.sort(np.concatenate([keys(np.asarray(part)) for part in parts]))
+    assert_same(whole, keys(np.asarray(table)))
+    return runs[1]
+
+
+def test_split(table: a2store.StepTable) -> None:
+    assert held_out(table, 0) == set()
+    assert held_out(table, 1) == set(range(60))
+    growing = [held_out(table, val) for val in (0, 0.05, 0.1, 0.3, 0.5, 0.9, 1)]
+    assert all(fewer <= more for fewer, more in pairwise(growing))
+    assert growing[2] == held_out(table, 0.1)
+    assert len({frozenset(held_out(table, 0.5, seed)) for seed in range(10)}) == 10
+    for val in (-0.1, 1.1, float("nan"), float("inf")):
+        with pytest.raises(ValueError, match="val"):
+            table.split(val)
+
+
+def test_the_share_of_a_split(archive: a2store.Archive) -> None:
+    # Every row a run of its own, which makes twenty thousand of them.
+    number = "CAST(row_number() OVER (ORDER BY run_id, step_index) AS BIGINT) AS run_id"
+    table = archive.sql(f"SELECT board, {number} FROM steps").materialize(progress=False)
+    num_runs = len(table)
+    assert num_runs > 10_000
+    shares = {}
+    for val in (0.02, 0.1, 0.5):
+        for seed in range(3):
+            runs = np.asarray(table.split(val, seed=seed)[1])["run_id"]
+            deviation = (val * (1 - val) * num_runs) ** 0.5
+            assert abs(len(runs) - val * num_runs) < 5 * deviation
+            shares[val, seed] = set(runs.tolist())
+            # Whether a run is held out says nothing of the next one.
+            both = sum(run + 1 in shares[val, seed] for run in shares[val, seed])
+            assert abs(both - val * len(runs)) < 6 * (val * len(runs)) ** 0.5
+    common = len(shares[0.5, 0] & shares[0.5, 1])
+    assert abs(common - num_runs / 4) < 5 * (3 / 16 * num_runs) ** 0.5
+
+
+def test_a_split_stays_when_the_archive_grows(run_folders: list[Path], tmp_path: Path) -> None:
+    archive = a2store.Archive.create(tmp_path / "growing.a2")
+    before: set[int] = set()
+    for folder in run_folders:
+        old = set(range(archive.num_runs))
+        archive.ingest(folder, progress=False)
+        table = a2store.Archive.open(archive.path).sql("SELECT * FROM steps").materialize(progress=False)
+        runs = held_out(table, 0.3, seed=5)
+        assert runs & old == before
+        before = runs
+    assert 5 < len(before) < 35
+
+
+def test_which_runs_are_held_out_never_changes(table: a2store.StepTable) -> None:
+    # Or a run that a model was trained on would be held out by the next version. The list is what BLAKE3's reference
+    # implementation gives.
+    assert sorted(held_out(table, 0.1)) == PINNED
+
+
+PINNED = [5, 11, 18, 21, 24, 45, 54]
+
+
+def test_fingerprints_of_views(archive: a2store.Archive, table: a2store.StepTable) -> None:
+    again = archive.sql("SELECT * FROM steps").materialize(extra=EXTRAS, progress=False)
+    same = [
+        [view.filter(engine=["alpha", "beta"], phase=["mid"]) for view in (table, again)],
+        [table.filter(engine=("beta", "alpha", "beta"), phase="mid")],
+    ]
+    assert len({view.fingerprint for views in same for view in views}) == 1
+    ids: list[Any] = [[3, 1, 1], np.array([1, 3], "u4"), (1, 3)]
+    assert len({table.filter(run_ids=run_ids).fingerprint for run_ids in ids}) == 1
+    views = [
+        table,
+        same[0][0],
+        table.filter(run_ids=[1, 3]),
+        table.filter(engine="alpha"),
+        table.filter(engine="beta"),
+        table.filter(phase="mid"),
+        table.filter(min_score=2000),
+        table.filter(max_score=2000),
+        table.filter(engine="alpha").filter(phase="mid"),
+        *table.split(0.1),
+        *table.split(0.2),
+        *table.split(0.1, seed=1),
+    ]
+    assert len({view.fingerprint for view in views}) == len(views)
+
+
+def test_the_state_of_a_view(table: a2store.StepTable) -> None:
+    train, val = table.split(0.3)
+    loader = train.loader(300, seed=1)
+    whole = row_keys(loader)
+    for _ in islice(loader, 4):
+        pass
+    resumed = table.split(0.3)[0].loader(700, seed=1)
+    resumed.load_state_dict(loader.state_dict())
+    assert_same(row_keys(resumed), whole[1200:])
+    assert (loader.state_dict()["view"], table.loader().state_dict()["view"]) != ("", "")
+    for other in (val, table, train.filter(phase="late"), table.split(0.3, seed=1)[0]):
+        with pytest.raises(a2store.StateMismatchError, match="view"):
+            other.loader(300, seed=1).load_state_dict(loader.state_dict())
+
+
+def test_a_view_outlives_its_table(archive: a2store.Archive) -> None:
+    table = archive.sql("SELECT * FROM steps").materialize(progress=False)
+    view = table.filter(phase="late")
+    expected = np.asarray(table)[keys(np.asarray(table)).searchsorted(selected(archive, "phase = 'late'"))]
+    loader = iter(view.loader(500, shuffle=False))
+    del table
+    gc.collect()
+    assert_rows(np.asarray(view), expected)
+    del view
+    gc.collect()
+    assert_same(row_keys(loader), keys(expected))
