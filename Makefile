@@ -69,7 +69,7 @@ fmt: $(VENV)/test-tools
 
 bench: extension $(VENV)/test-tools
 	$(CARGO) bench --profile release --locked
-	$(BIN)/python benches/side_by_side.py
+	$(BIN)/python benches/side_by_side
 
 docs:
 	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --release --no-deps --locked

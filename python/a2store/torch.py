@@ -1,32 +1,205 @@
-"""Batches as PyTorch tensors."""
+"""A table's rows as PyTorch tensors.
+
+``StepLoader`` serves shuffled batches and is what training loops want; ``StepDataset`` gives rows by their index, for
+samplers of one's own.
+
+Both give dicts of tensors, of the columns that a ``Batch`` has, in its order: ``tokens`` (B, 16) int64, or as asked
+for; ``move`` (B,) uint8; ``ev_values`` (B, 4) float32; ``ev_legal`` (B, 4) bool; ``run_id`` (B,) int64; ``step_index``
+(B,) int32; ``board`` (B,) int64, the bits of the uint64; and the extra columns in their own types, but uint16 as int32,
+uint32 as int64, and uint64 as int64 of the same bits. A column of strings has its codes, int16.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any, Literal
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
+from operator import index
+from typing import Any, Literal, TypeAlias, overload
 
+import numpy as np
+import numpy.typing as npt
 import torch
+from torch.utils.data import Dataset, IterableDataset, default_collate, get_worker_info
 
-from . import Batch, StepTable
+from . import Batch, Loader, StepTable
 
-__all__ = ["StepLoader"]
+__all__ = ["StepDataset", "StepLoader"]
 
-# PyTorch has few unsigned types that it can compute with, so these columns keep their values in the next larger one.
-_WIDENED = {"uint16": "int32", "uint32": "int64"}
+_Tensors: TypeAlias = dict[str, torch.Tensor]
+_Tokens: TypeAlias = Literal["uint8", "int32", "int64"]
+
+# PyTorch has few unsigned types that it can compute with, so these columns keep their values in the next larger type.
+_WIDENED: dict[np.dtype[Any], np.dtype[Any]] = {
+    np.dtype("uint16"): np.dtype("int32"),
+    np.dtype("uint32"): np.dtype("int64"),
+}
+_UINT64, _INT64 = np.dtype("uint64"), np.dtype("int64")
 
 
-class StepLoader:
-    """Serves a table's rows as dicts of tensors, one epoch per iteration.
+def _tensor(array: npt.NDArray[Any]) -> torch.Tensor:
+    dtype = array.dtype
+    if dtype in _WIDENED:
+        array = array.astype(_WIDENED[dtype])
+    elif dtype == _UINT64:
+        array = array.view(_INT64)
+    # The tensor shares the batch's memory, which is not used again before the tensor is gone.
+    return torch.from_numpy(array)
 
-    Options are those of ``StepTable.loader``, with ``int64`` tokens by default, which is what ``torch.nn.Embedding``
-    takes, and two more:
 
-    pin_memory: copy each batch into page-locked memory, from which transfers to a GPU run beside the computation.
-    device: where the tensors go; transfers from pinned memory do not block.
+def _tensors(batch: Batch) -> _Tensors:
+    return {name: _tensor(array) for name, array in batch.to_dict().items()}
 
-    Each batch is a dict of: ``tokens`` (B, 16); ``move`` (B,) uint8; ``ev_values`` (B, 4) float32; ``ev_legal`` (B, 4)
-    bool; ``run_id`` (B,) int64; ``step_index`` (B,) int32; ``board`` (B,) int64, the bits of the uint64; and the extra
-    columns.
+
+class _Parcel(_Tensors):
+    """A batch as a worker of a ``DataLoader`` hands it on: it goes to the other process as one piece of shared memory.
+
+    Tensor by tensor, each would have a piece of its own, and passing on that many costs more than making the batch.
+    """
+
+    def __copy__(self) -> _Parcel:
+        # As DataLoader's default_convert does: it must stay what it is.
+        return _Parcel(self)
+
+    def __reduce__(self) -> tuple[Callable[..., _Tensors], tuple[object, ...]]:
+        # Columns begin at cache lines, as they do in a batch.
+        sizes = [-(-tensor.nbytes // 64) * 64 for tensor in self.values()]
+        starts = [sum(sizes[:k]) for k in range(len(sizes))]
+        memory: torch.Tensor = torch.empty(sum(sizes), dtype=torch.uint8).share_memory_()  # type: ignore[no-untyped-call]
+        parts = []
+        for (name, tensor), start in zip(self.items(), starts, strict=True):
+            parts.append((name, tensor.dtype, tensor.shape, start))
+            _part(memory, tensor.dtype, tensor.shape, start).copy_(tensor)
+        return _unpacked, (memory, parts)
+
+
+def _unpacked(memory: torch.Tensor, parts: Iterable[tuple[str, torch.dtype, torch.Size, int]]) -> _Tensors:
+    return {name: _part(memory, dtype, shape, start) for name, dtype, shape, start in parts}
+
+
+def _part(memory: torch.Tensor, dtype: torch.dtype, shape: torch.Size, start: int) -> torch.Tensor:
+    return memory[start : start + shape.numel() * dtype.itemsize].view(dtype).view(shape)
+
+
+class StepDataset(Dataset[_Tensors]):
+    """A table's rows by their index, as a map-style dataset.
+
+    A row is a dict of tensors without the dimension B: ``tokens`` (16,), ``move`` (), and so on. In a ``DataLoader``
+    the rows of a batch are gathered at once. The default ``collate_fn`` then takes them apart and stacks them again,
+    which costs far more than the gathering; ``StepDataset.collate`` leaves them as they are:
+
+    >>> dataset = StepDataset(table)
+    >>> DataLoader(dataset, batch_size=4096, sampler=sampler, collate_fn=StepDataset.collate)
+
+    Workers of any start method share the table's memory. For plain shuffling ``StepLoader`` is faster, as it needs
+    neither a list of indices nor workers.
+    """
+
+    def __init__(self, table: StepTable, tokens: _Tokens = "int64", columns: Sequence[str] | None = None) -> None:
+        """Make a dataset of a table, or of a view.
+
+        table: the rows.
+        tokens: the type of ``tokens``; ``torch.nn.Embedding`` takes ``int32`` and ``int64``.
+        columns: the names of the columns, in that order; ``None`` = all.
+
+        Raises ``ValueError`` for another type or column.
+        """
+        columns = None if columns is None else list(columns)
+        # A loader refuses what is wrong, and names what would be right.
+        table.loader(tokens=tokens, columns=columns)
+        self._table = table
+        self._tokens = tokens
+        self._columns = columns
+
+    def __len__(self) -> int:
+        """Return the number of rows."""
+        return len(self._table)
+
+    def __getitem__(self, row: int) -> _Tensors:
+        """Return a row; negative indices count from the end.
+
+        Raises ``IndexError`` for an index out of bounds.
+        """
+        return {name: column[0] for name, column in self._take([index(row)]).items()}
+
+    def __getitems__(self, rows: Sequence[int]) -> _Rows:
+        """Return the rows at some indices, as ``DataLoader`` asks for the rows of a batch.
+
+        What is returned is a sequence of rows; ``StepDataset.collate`` makes the batch's dict of tensors of it.
+        """
+        return _Rows(self._take(rows))
+
+    @staticmethod
+    def collate(rows: Sequence[_Tensors]) -> _Tensors:
+        """Return the batch that ``__getitems__`` gathered; other rows, of whatever dataset, are stacked."""
+        if isinstance(rows, _Rows):
+            return rows.columns if get_worker_info() is None else _Parcel(rows.columns)
+        batch: _Tensors = default_collate(list(rows))
+        return batch
+
+    def _take(self, rows: Sequence[int]) -> _Tensors:
+        indices = np.asarray(rows)
+        if indices.dtype.kind == "i" and indices.size and indices.min() < 0:
+            from_end = indices + len(self)
+            # What is still negative is reported as it was asked for.
+            indices = np.where((indices < 0) & (from_end >= 0), from_end, indices)
+        arrays = self._table.take(indices).to_dict()
+        # By NumPy, as PyTorch would call on several threads for it, and wait for the last one.
+        arrays["tokens"] = arrays["tokens"].astype(self._tokens, copy=False)
+        names = arrays if self._columns is None else self._columns
+        return {name: _tensor(arrays[name]) for name in names}
+
+
+class _Rows(Sequence[_Tensors]):
+    """Rows that lie side by side in columns."""
+
+    def __init__(self, columns: _Tensors) -> None:
+        self.columns = columns
+        self._rows: list[_Tensors] | None = None
+
+    def _all(self) -> list[_Tensors]:
+        # The default collate_fn goes through the rows once for each column.
+        if self._rows is None:
+            by_row = zip(*(column.unbind() for column in self.columns.values()), strict=True)
+            self._rows = [dict(zip(self.columns, values, strict=True)) for values in by_row]
+        return self._rows
+
+    def __len__(self) -> int:
+        return len(next(iter(self.columns.values()), ()))
+
+    def __iter__(self) -> Iterator[_Tensors]:
+        return iter(self._all())
+
+    @overload
+    def __getitem__(self, row: int) -> _Tensors: ...
+    @overload
+    def __getitem__(self, row: slice) -> list[_Tensors]: ...
+    def __getitem__(self, row: int | slice) -> _Tensors | list[_Tensors]:
+        return self._all()[row]
+
+
+class StepLoader(IterableDataset[_Tensors]):
+    """Serves a table's rows in batches, as dicts of tensors, one epoch per iteration.
+
+    By itself it is fastest: a thread makes the batches ahead, and the tensors share their memory.
+
+    >>> loader = StepLoader(table, batch_size=4096, symmetries=True)
+    >>> for epoch in range(3):
+    ...     loader.set_epoch(epoch)
+    ...     for batch in loader:
+    ...         model(batch["tokens"])
+
+    Where a ``DataLoader`` is wanted, it is a dataset of whole batches: ``DataLoader(loader, batch_size=None)``. Of n
+    workers each makes every n-th batch, so that the ``DataLoader`` serves the same batches in the same order as without
+    any. ``set_epoch`` reaches the workers, persistent ones too. They share the table's memory, but each batch is copied
+    from process to process.
+
+    In distributed training there is no sampler to set up: ranks take equally many batches, and each row is on one of
+    them. Where ``torch.distributed`` is initialised when the loader is made, it knows the rank and their number. The
+    last batch of an epoch is shorter, and empty on some ranks when there are fewer rows left than ranks; dividing a sum
+    of losses by ``batch_size``, instead of taking their mean, gives every row the same weight and an empty batch none.
+
+    Loaders can be pickled, with the table's handle, the options and where they stand: a copy's next iteration begins
+    where the loader's own would.
     """
 
     def __init__(
@@ -38,62 +211,253 @@ class StepLoader:
         seed: int = 0,
         epoch: int = 0,
         drop_last: bool = False,
-        rank: int = 0,
-        world_size: int = 1,
-        tokens: Literal["uint8", "int32", "int64"] = "int64",
+        rank: int | None = None,
+        world_size: int | None = None,
+        tokens: _Tokens = "int64",
+        symmetries: bool = False,
         columns: Sequence[str] | None = None,
         prefetch: int = 2,
+        replacement: bool = False,
+        weights: str | None = None,
+        strata: str | None = None,
+        quotas: dict[Any, float] | None = None,
+        num_samples: int | None = None,
+        window: int | None = None,
         pin_memory: bool = False,
         device: torch.device | str | None = None,
     ) -> None:
-        self.loader = table.loader(
-            batch_size,
-            shuffle=shuffle,
-            seed=seed,
-            epoch=epoch,
-            drop_last=drop_last,
-            rank=rank,
-            world_size=world_size,
-            tokens=tokens,
-            columns=None if columns is None else list(columns),
-            prefetch=prefetch,
-        )
-        self.pin_memory = pin_memory
-        self.device = None if device is None else torch.device(device)
+        """Make a loader of a table, or of a view.
+
+        The options are those of ``StepTable.loader``, except for these:
+
+        rank, world_size: ``None`` = those of ``torch.distributed``'s default group where it is initialised, else 0 and
+            1. Both or none; rows that every rank is to have take 0 and 1.
+        tokens: ``int64`` by default, which is what ``torch.nn.Embedding`` takes everywhere.
+        pin_memory: copy each batch into page-locked memory, where CUDA is available.
+        device: where the tensors go. Those of a CUDA device are always copied by way of page-locked memory, on a stream
+            of their own and one batch ahead, so that a batch is copied while the one before it is in use.
+
+        Raises ``ValueError`` and others as ``StepTable.loader`` does.
+        """
+        if (rank is None) != (world_size is None):
+            raise ValueError("rank and world_size: expected both or none")
+        if rank is None or world_size is None:
+            rank, world_size = _distributed_rank()
+        self._table = table
+        self._device = None if device is None else torch.device(device)
+        self._pin_memory = pin_memory
+        self._tokens = tokens
+        self._prefetch = prefetch
+        self._world_size = world_size
+        self._options: dict[str, Any] = {
+            "batch_size": batch_size,
+            "shuffle": shuffle,
+            "seed": seed,
+            "drop_last": drop_last,
+            "rank": rank,
+            "world_size": world_size,
+            "symmetries": symmetries,
+            "columns": None if columns is None else list(columns),
+            "replacement": replacement,
+            "weights": weights,
+            "strata": strata,
+            "quotas": quotas,
+            "num_samples": num_samples,
+            "window": window,
+        }
+        self._loader: Loader | None = None
+        self._loader_in_worker = False
+        self._epoch = index(epoch)
+        # In rows of the epoch that all ranks together have been given: where the next iteration begins, and where the
+        # newest one stands. The loader below stands elsewhere: where it makes batches ahead, or in a worker jumps to.
+        self._resume = self._position = 0
+        self._generation = 0
+        # Each worker of a DataLoader has a copy of this. A persistent one keeps it, and hears by way of shared memory
+        # of the epoch that was turned to outside.
+        self._announced: torch.Tensor = torch.zeros((), dtype=torch.int64).share_memory_()  # type: ignore[no-untyped-call]
+        self._heard = 0
+        self.set_epoch(epoch)
+
+    @property
+    def epoch(self) -> int:
+        """The epoch that an iteration serves."""
+        return self._epoch
+
+    @property
+    def batch_size(self) -> int:
+        """The number of rows per batch and rank."""
+        batch_size: int = self._options["batch_size"]
+        return batch_size
 
     def __len__(self) -> int:
-        """Return the number of batches of an epoch."""
-        return len(self.loader)
+        """Return the number of batches of a whole epoch on this rank: of all its workers, where there are some."""
+        return len(self._engine())
 
-    def __iter__(self) -> Iterator[dict[str, torch.Tensor]]:
-        """Serve the epoch."""
-        for batch in self.loader:
-            yield self._tensors(batch)
+    def __iter__(self) -> Iterator[_Tensors]:
+        """Serve the epoch: from its beginning, or, once, from where a loaded state stood.
+
+        In a worker of a ``DataLoader``, serve the worker's batches of it.
+
+        Raises ``ValueError`` there, when the loader was given ``pin_memory`` or a CUDA device.
+        """
+        # No generator, which would begin only when the first batch is asked for: until then a state that was loaded
+        # would stay to be resumed from, and another iteration would begin there too.
+        worker = get_worker_info()
+        if worker is not None:
+            if self._pin_memory or self._on_cuda:
+                raise ValueError("pin_memory and device: expected none in a worker; its DataLoader has pin_memory")
+            epoch = int(self._announced)
+            if epoch != self._heard:
+                self._heard = epoch
+                self._turn_to(epoch)
+        loader = self._engine()
+        start = self._resume
+        self._jump(self._epoch, start)
+        self._resume = 0
+        generation = self._generation
+        state = self.state_dict()
+        end = state["num_samples"]
+        step = self._world_size * self.batch_size
+        batches: Iterable[Batch]
+        if worker is None:
+            loader.load_state_dict(state)
+            batches = iter(loader)
+        else:
+            first = start + worker.id * step
+            # A worker stands where all of them would, had they all served as many batches. So its own state leads it to
+            # its next batch, and one from outside of workers leads each to its first.
+            step *= worker.num_workers
+            batches = _jumping(loader, state, range(first, end, step))
+
+        def serve() -> Iterator[_Tensors]:
+            for count, tensors in enumerate(self._placed(map(_tensors, batches)), 1):
+                if generation == self._generation:
+                    self._position = min(start + count * step, end)
+                yield tensors
+
+        return serve()
 
     def set_epoch(self, epoch: int) -> None:
-        """Turn to an epoch; see ``Loader.set_epoch``."""
-        self.loader.set_epoch(epoch)
+        """Turn to an epoch, and so to its order.
+
+        The epoch does not change by itself. Turning to the current one keeps the position of a state that was just
+        loaded, so a loop over epochs goes on where the state stood.
+        """
+        epoch = index(epoch)
+        # Refuses what is no epoch.
+        self._engine().set_epoch(epoch)
+        self._turn_to(epoch)
+        if get_worker_info() is None:
+            self._announced.fill_(epoch)
+            self._heard = epoch
 
     def state_dict(self) -> dict[str, Any]:
-        """Return where the loader stands; see ``Loader.state_dict``."""
-        return self.loader.state_dict()
+        """Return where the loader stands: after the batches that were handed out, whatever was made or copied ahead.
+
+        It is a state as ``Loader.state_dict`` gives it, and either loader takes the other's. A ``DataLoader`` with
+        workers does not move the loader that it was made of; ``torchdata``'s ``StatefulDataLoader`` asks each worker's
+        copy for its state, and gives it back.
+        """
+        return {**self._engine().state_dict(), "epoch": self._epoch, "position": self._position}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on where a state stood; see ``Loader.load_state_dict``."""
-        self.loader.load_state_dict(state)
+        """Go on where a state stood; see ``Loader.load_state_dict``.
 
-    def _tensors(self, batch: Batch) -> dict[str, torch.Tensor]:
-        tensors = {}
-        for name, array in batch.to_dict().items():
-            if array.dtype == "uint64":
-                array = array.view("int64")
-            elif array.dtype.name in _WIDENED:
-                array = array.astype(_WIDENED[array.dtype.name])
-            # The tensor shares the batch's memory, which is not used again before the tensor is gone.
-            tensor = torch.from_numpy(array)
-            if self.pin_memory:
-                tensor = tensor.pin_memory()
-            if self.device is not None:
-                tensor = tensor.to(self.device, non_blocking=self.pin_memory)
-            tensors[name] = tensor
-        return tensors
+        Batch size, rank and number of ranks, tokens, columns, device and workers may differ from those of the loader
+        that made the state. A ``StatefulDataLoader`` has a state of its own, to which batch size, number of ranks and
+        number of workers must stay the same. Without workers it hands this one on only when its next iteration begins,
+        and so after ``set_epoch``: one from the end of an epoch then leads to that epoch's order once more.
+        """
+        self._engine().load_state_dict(state)
+        self._jump(state["epoch"], state["position"])
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_loader": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        # It still is where multiprocessing passed it on, and no longer where it was written to bytes.
+        self._announced.share_memory_()  # type: ignore[no-untyped-call]
+
+    @property
+    def _on_cuda(self) -> bool:
+        return self._device is not None and self._device.type == "cuda"
+
+    def _engine(self) -> Loader:
+        """Return the loader that makes the batches: one that makes none ahead in a worker, where it jumps."""
+        in_worker = get_worker_info() is not None
+        if self._loader is None or self._loader_in_worker != in_worker:
+            # A CUDA device widens tokens better, and has an eighth to copy.
+            tokens: _Tokens = "uint8" if self._on_cuda else self._tokens
+            prefetch = 0 if in_worker else self._prefetch
+            self._loader = self._table.loader(tokens=tokens, prefetch=prefetch, **self._options)
+            self._loader_in_worker = in_worker
+        return self._loader
+
+    def _turn_to(self, epoch: int) -> None:
+        if epoch != self._epoch:
+            self._jump(epoch, 0)
+
+    def _jump(self, epoch: int, position: int) -> None:
+        self._epoch = epoch
+        self._resume = self._position = position
+        # Iterations that began before no longer move the position.
+        self._generation += 1
+
+    def _placed(self, batches: Iterable[_Tensors]) -> Iterable[_Tensors]:
+        """Return the batches where they are wanted."""
+        if self._device is not None and self._on_cuda:
+            widened = {"tokens": getattr(torch, self._tokens)}
+            return _copied_ahead(batches, self._device, widened)
+        if self._device is not None and self._device.type != "cpu":
+            return _each(batches, lambda tensor: tensor.to(self._device))
+        if self._pin_memory and torch.cuda.is_available():
+            return _each(batches, torch.Tensor.pin_memory)
+        return batches if get_worker_info() is None else map(_Parcel, batches)
+
+
+def _distributed_rank() -> tuple[int, int]:
+    if torch.distributed.is_available() and torch.distributed.is_initialized():
+        return torch.distributed.get_rank(), torch.distributed.get_world_size()
+    return 0, 1
+
+
+def _jumping(loader: Loader, state: dict[str, Any], positions: Iterable[int]) -> Iterator[Batch]:
+    """Serve the batches at some positions, as far as there are any."""
+    for position in positions:
+        loader.load_state_dict({**state, "position": position})
+        yield from islice(loader, 1)
+
+
+def _each(batches: Iterable[_Tensors], change: Callable[[torch.Tensor], torch.Tensor]) -> Iterator[_Tensors]:
+    for batch in batches:
+        yield {name: change(tensor) for name, tensor in batch.items()}
+
+
+def _copied_ahead(
+    batches: Iterable[_Tensors], device: torch.device, widened: dict[str, torch.dtype]
+) -> Iterator[_Tensors]:
+    """Copy batches to a CUDA device on a stream beside the current one, each while the one before it is in use."""
+    stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
+
+    def copy(batch: _Tensors) -> _Tensors:
+        copied = {}
+        with torch.cuda.stream(stream):
+            for name, tensor in batch.items():
+                # The page-locked memory may go as soon as the copy has begun: PyTorch keeps it until the copy is done.
+                tensor = tensor.pin_memory().to(device, non_blocking=True)
+                copied[name] = tensor.to(widened.get(name, tensor.dtype))
+        return copied
+
+    remaining = iter(batches)
+    ahead = [copy(batch) for batch in islice(remaining, 1)]
+    while ahead:
+        (ready,) = ahead
+        current = torch.cuda.current_stream(device)
+        # This comes before the next copy is queued, or the consumer would wait for that one too.
+        current.wait_stream(stream)
+        for tensor in ready.values():
+            # The memory belongs to the other stream, which must not use it again before this one is done with it.
+            tensor.record_stream(current)
+        ahead = [copy(batch) for batch in islice(remaining, 1)]
+        yield ready

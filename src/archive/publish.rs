@@ -31,7 +31,8 @@ impl Staged {
         // Data files are for every reader, not, as temporary files are by default, for their owner alone.
         #[cfg(unix)]
         std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o666);
-        let file = tempfile::Builder::new().prefix(".staged-").suffix(".tmp").make_in(folder, |path| options.open(path));
+        let file =
+            tempfile::Builder::new().prefix(".staged-").suffix(".tmp").make_in(folder, |path| options.open(path));
         let file = file.map_err(|source| Error::io(folder, source))?;
         Ok(Staged { file })
     }

@@ -60,9 +60,7 @@ impl Plan {
         Ok(match self {
             Plan::Sequential => Order::Sequential,
             Plan::Shuffled => Order::Shuffled(Permutation::new(num_rows, seed, epoch)?),
-            Plan::Windowed { window } => {
-                Order::Windowed(Box::new(WindowedOrder::new(num_rows, *window, seed, epoch)?))
-            }
+            Plan::Windowed { window } => Order::Windowed(Box::new(WindowedOrder::new(num_rows, *window, seed, epoch)?)),
             Plan::Uniform => Order::Uniform { draws: Draws::new(seed, epoch), num_rows },
             Plan::Weighted(table) => Order::Weighted { draws: Draws::new(seed, epoch), table: Arc::clone(table) },
             Plan::Stratified(strata) => {

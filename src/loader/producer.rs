@@ -27,6 +27,9 @@ pub struct Batches {
     process: u32,
 }
 
+/// The most batches whose memory is there before they are made.
+const MADE_AT_ONCE: usize = 16;
+
 /// Fills batches. Each thread has its own.
 #[derive(Clone)]
 struct Maker {
@@ -82,7 +85,7 @@ impl Batches {
             rows: Vec::new(),
         };
         let capacity = batch_size.min(usize::try_from(loader.shard.num_rows).unwrap_or(usize::MAX));
-        let ring = Ring::new(num_steps, prefetch as u64, capacity);
+        let ring = Ring::new(num_steps, prefetch as u64, &loader.schema, capacity);
         let thread = match prefetch {
             0 => None,
             _ => {
@@ -133,7 +136,8 @@ impl Batches {
             self.maker.start = (start + self.taken * shard.rows_per_step()).min(shard.num_rows);
             self.num_steps -= self.taken;
             self.taken = 0;
-            Ring::new(self.num_steps, 0, shard.batch_size.min(shard.num_rows) as usize)
+            let capacity = shard.batch_size.min(shard.num_rows) as usize;
+            Ring::new(self.num_steps, 0, &self.maker.schema, capacity)
         };
         std::mem::forget(std::mem::replace(&mut self.ring, ring));
         std::mem::forget(self.thread.take());
@@ -153,17 +157,18 @@ impl Drop for Batches {
 }
 
 impl Ring {
-    fn new(num_steps: u64, depth: u64, capacity: usize) -> Arc<Ring> {
+    fn new(num_steps: u64, depth: u64, schema: &BatchSchema, capacity: usize) -> Arc<Ring> {
         let state = State {
             next: 0,
             taken: 0,
             num_steps,
             depth,
             ready: 0,
-            // Those that are ready, and one in the hands of each thread.
-            made: VecDeque::with_capacity(depth as usize + 2),
-            // These, one that the consumer has, and one that he had until he asked for the next.
-            pool: Pool::new(depth as usize + 4),
+            // Those that are ready, one that the consumer made while it waited, and one in the hands of each thread.
+            made: VecDeque::with_capacity(depth as usize + 4),
+            // These, and a few that the consumer has. All are there from the beginning, unless they are very many; the
+            // system provides their memory when they are first written.
+            pool: Pool::filled(depth as usize + 8, schema, capacity, MADE_AT_ONCE),
             capacity,
             is_awaited: false,
             is_stopped: false,
@@ -270,6 +275,9 @@ impl Maker {
     #[allow(clippy::expect_used)]
     fn fill(&mut self, step: u64, arena: &mut Arena) -> usize {
         let share = self.shard.share(self.position(step));
+        // At once what any batch needs, so that none allocates later.
+        self.rows.reserve(arena.capacity().saturating_sub(self.rows.len()));
+        self.positions.reserve(arena.capacity().saturating_sub(self.positions.len()));
         self.positions.resize((share.end - share.start) as usize, 0);
         self.order.fill(&self.table, share.start, &mut self.positions).expect("keys exist for every position");
         self.table.gather(&self.positions, &mut self.rows, &self.schema, arena, self.symmetries);

@@ -40,9 +40,7 @@ impl Strata {
             return Err(Error::argument("strata", format!("a table of at most {} rows", u32::MAX), num_rows));
         }
         let mut rows: HashMap<u64, Vec<u32>> = HashMap::new();
-        let too_many = || {
-            Error::column(column, None, format!("at most {MAX_STRATA} different values"), "more")
-        };
+        let too_many = || Error::column(column, None, format!("at most {MAX_STRATA} different values"), "more");
         for (row, value) in (0..).zip(table.extra_values(extra)) {
             // Values are compared bit by bit, with one zero.
             rows.entry((value + 0.0).to_bits()).or_default().push(row);
@@ -54,7 +52,9 @@ impl Strata {
             rows.into_iter().map(|(bits, rows)| (f64::from_bits(bits), rows)).collect();
         found.sort_by(|(a, _), (b, _)| a.total_cmp(b));
         let name = |value: f64| match &extra.categories {
-            Some(categories) => categories.get(value as usize).filter(|_| value >= 0.0).map_or("null", String::as_str).to_owned(),
+            Some(categories) => {
+                categories.get(value as usize).filter(|_| value >= 0.0).map_or("null", String::as_str).to_owned()
+            }
             None if extra.dtype == crate::table::ElementType::Bool => (value != 0.0).to_string(),
             None => value.to_string(),
         };

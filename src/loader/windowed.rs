@@ -2,8 +2,8 @@
 //!
 //! The table is cut into blocks, and the blocks are shuffled. A window is the next 256 of them, and its rows are shuffled
 //! among themselves. So an epoch has every row once, reads each block once, in one piece, and needs one window in memory
-//! at a time, while a batch has rows from up to 256 places of the table. Two rows of a block of `b` rows stand in the same
-//! window in every epoch; of rows of different blocks, one pair in `n / w` does, where all rows would share one order.
+//! at a time, while a batch has rows from up to 256 places of the table. Of a batch's pairs of rows one in 256 is of the same
+//! block; rows of different blocks meet as in a full shuffle.
 
 use super::permutation::Permutation;
 use crate::error::Result;
@@ -115,7 +115,9 @@ mod tests {
 
     #[test]
     fn has_every_row_once() {
-        for (num_rows, window) in [(1, 1), (1000, 1), (1000, 512), (1_000, 100_000), (100_003, 2048), (70_000, 1024), (65_536, 4096)] {
+        for (num_rows, window) in
+            [(1, 1), (1000, 1), (1000, 512), (1_000, 100_000), (100_003, 2048), (70_000, 1024), (65_536, 4096)]
+        {
             for seed in 0..3 {
                 let mut rows = all(WindowedOrder::new(num_rows, window, seed, 0).unwrap());
                 rows.sort_unstable();
@@ -157,10 +159,37 @@ mod tests {
         let mut order = WindowedOrder::new(10_000, 512, 4, 1).unwrap();
         let mut row = [0];
         for position in 0..10_000 {
-            order.fill(position, &mut row, |rows, soon| {
-                rows.filter(|_| soon).for_each(|row| wanted.borrow_mut()[row as usize] += 1);
-            }).unwrap();
+            order
+                .fill(position, &mut row, |rows, soon| {
+                    rows.filter(|_| soon).for_each(|row| wanted.borrow_mut()[row as usize] += 1);
+                })
+                .unwrap();
             assert_eq!(wanted.borrow()[row[0] as usize], 1);
         }
+    }
+
+    /// How much worse than a full shuffle it is: pairs of one block are `(b - 1) / (w - 1)` of a batch's, and pairs of
+    /// different blocks that lie side by side in the table are as rare as chance has them.
+    #[test]
+    fn batches_have_the_pairs_that_the_documentation_says() {
+        let (num_rows, window, batch) = (1 << 20, 1 << 14, 1 << 10);
+        let block = window / BLOCKS;
+        let (mut same, mut next, mut batches) = (0.0, 0.0, 0.0);
+        for seed in 0..4 {
+            for rows in all(WindowedOrder::new(num_rows, window, seed, 0).unwrap()).chunks(batch) {
+                let mut counts = std::collections::BTreeMap::new();
+                rows.iter().for_each(|row| *counts.entry(row / block).or_insert(0_u64) += 1);
+                same += counts.values().map(|count| (count * (count - 1) / 2) as f64).sum::<f64>();
+                let beside = |(block, count): (&u64, &u64)| counts.get(&(block + 1)).map_or(0, |other| count * other);
+                next += counts.iter().map(beside).sum::<u64>() as f64;
+                batches += 1.0;
+            }
+        }
+        let pairs = (batch * (batch - 1) / 2) as f64;
+        let expected = pairs * (block - 1) as f64 / (window - 1) as f64;
+        assert!((same / batches / expected - 1.0).abs() < 0.02, "{} pairs, not {expected}", same / batches);
+        // Blocks k and k + 1: as many such pairs as in any sample of the table, for which each has `block` rows.
+        let expected = pairs * 2.0 * block as f64 / num_rows as f64;
+        assert!((next / batches / expected - 1.0).abs() < 0.1, "{} pairs, not {expected}", next / batches);
     }
 }

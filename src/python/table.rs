@@ -145,7 +145,8 @@ impl PyStepTable {
         };
         let phases = phase.map(names).transpose()?;
         let to_id = |id: u64| {
-            u32::try_from(id).map_err(|_| PyValueError::new_err(format!("run_ids: expected 0..=4294967295, found {id}")))
+            u32::try_from(id)
+                .map_err(|_| PyValueError::new_err(format!("run_ids: expected 0..=4294967295, found {id}")))
         };
         let integers = |ids: &Bound<'_, PyAny>| match words::<u64>(py, ids) {
             Some(ids) => Ok(ids),

@@ -288,6 +288,14 @@ impl Pool {
         Pool { arenas: Vec::new(), most }
     }
 
+    /// A pool that remembers so many and has them already, or `at_once` of them.
+    pub(crate) fn filled(most: usize, schema: &BatchSchema, capacity: usize, at_once: usize) -> Pool {
+        let arenas = std::iter::repeat_with(|| Arc::new(Arena::new(schema, capacity)));
+        let mut pool = Pool { arenas: Vec::with_capacity(most), most };
+        pool.arenas.extend(arenas.take(most.min(at_once)));
+        pool
+    }
+
     /// Memory for `capacity` rows or a little more, which nobody else holds. All from one pool are of one schema.
     pub(crate) fn take(&mut self, schema: &BatchSchema, capacity: usize) -> Arc<Arena> {
         let fits = |arena: &mut Arc<Arena>| {

@@ -91,8 +91,7 @@ impl StepTable {
         let written = self.write_rows(progress, |bytes| staged.write_all(bytes).map_err(io));
         progress.end();
         let start = header.len() as u64;
-        let footer =
-            footer_of_file(self.num_rows(), start, &self.layout, self.fingerprint(), &self.runs, written?)?;
+        let footer = footer_of_file(self.num_rows(), start, &self.layout, self.fingerprint(), &self.runs, written?)?;
         staged.write_all(&footer).map_err(io)?;
         staged.replace(path)
     }

@@ -127,9 +127,7 @@ impl ElementType {
 
     /// The type of that name in NumPy.
     pub(super) fn of_numpy(name: &str) -> Option<ElementType> {
-        use ElementType::{
-            Bool, Float16, Float32, Float64, Int8, Int16, Int32, Int64, UInt8, UInt16, UInt32, UInt64,
-        };
+        use ElementType::{Bool, Float16, Float32, Float64, Int8, Int16, Int32, Int64, UInt8, UInt16, UInt32, UInt64};
         let all = [Bool, Int8, Int16, Int32, Int64, UInt8, UInt16, UInt32, UInt64, Float16, Float32, Float64];
         all.into_iter().find(|dtype| dtype.numpy() == name)
     }

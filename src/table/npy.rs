@@ -386,9 +386,16 @@ mod tests {
 
     #[test]
     fn refuses_what_is_no_structured_array_of_one_dimension() {
-        for (from, to) in [("(7,)", "(7, 2)"), ("False", "True"), ("'shape'", "'form'"), ("'board'", "'move'"), ("]", ""),
-            ("'<u8'", "'<uX'"), ("'<f4', (4,)", "'<f4', (18446744073709551615,)"), ("(7,)", "((((((7,),),),),),)")]
-        {
+        for (from, to) in [
+            ("(7,)", "(7, 2)"),
+            ("False", "True"),
+            ("'shape'", "'form'"),
+            ("'board'", "'move'"),
+            ("]", ""),
+            ("'<u8'", "'<uX'"),
+            ("'<f4', (4,)", "'<f4', (18446744073709551615,)"),
+            ("(7,)", "((((((7,),),),),),)"),
+        ] {
             assert!(PACKED.contains(from));
             assert!(parse_header(&PACKED.replacen(from, to, 1)).is_none(), "{from} -> {to}");
         }

@@ -84,7 +84,10 @@ impl StepTable {
                     Backing::File(found) if found == expected => table,
                     Backing::File(found) => {
                         let name = |file: &FileIdentity| {
-                            format!("{} bytes, inode {}, modified at {} ns", file.num_bytes, file.inode, file.modified_ns)
+                            format!(
+                                "{} bytes, inode {}, modified at {} ns",
+                                file.num_bytes, file.inode, file.modified_ns
+                            )
                         };
                         let (expected, found, path) = (name(expected), name(found), expected.path.clone());
                         let what = "the file of a shared table";
@@ -141,7 +144,9 @@ impl TableHandle {
 }
 
 fn gone(path: &std::path::Path, process: u32, error: std::io::Error) -> Error {
-    let message = format!("process {process} no longer shares the table: it has ended, dropped it, or is another user's ({error})");
+    let message = format!(
+        "process {process} no longer shares the table: it has ended, dropped it, or is another user's ({error})"
+    );
     Error::io(path, std::io::Error::new(error.kind(), message))
 }
 
@@ -241,8 +246,7 @@ mod linux {
         let address: *mut libc::c_void = address.cast_mut().cast();
         let flags = libc::MAP_SHARED | libc::MAP_FIXED;
         // SAFETY: as the caller promises.
-        let map =
-            unsafe { libc::mmap(address, len, libc::PROT_READ, flags, file.as_raw_fd(), offset as libc::off_t) };
+        let map = unsafe { libc::mmap(address, len, libc::PROT_READ, flags, file.as_raw_fd(), offset as libc::off_t) };
         if map == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
         }

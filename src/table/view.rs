@@ -41,7 +41,8 @@ impl StepTable {
         };
         let run_ids = run_ids.as_ref().map(sorted);
         let by_run = min_score.is_some() || max_score.is_some() || engines.is_some();
-        let unknown = |what: &str| Error::argument("filter", format!("a table that knows {what}"), "one from a plain file");
+        let unknown =
+            |what: &str| Error::argument("filter", format!("a table that knows {what}"), "one from a plain file");
         let index = match by_run {
             true => Some(self.runs.index()?.ok_or_else(|| unknown("the scores and engines of its runs"))?),
             false => None,
@@ -143,9 +144,8 @@ impl StepTable {
         std::thread::scope(|scope| {
             let scan = &scan;
             let parts = (0..num_rows).step_by(part as usize);
-            let threads: Vec<_> = parts
-                .map(|start| scope.spawn(move || scan(start..num_rows.min(start + part))))
-                .collect();
+            let threads: Vec<_> =
+                parts.map(|start| scope.spawn(move || scan(start..num_rows.min(start + part)))).collect();
             let join = |thread: std::thread::ScopedJoinHandle<'_, Vec<Range<u64>>>| {
                 thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
             };

@@ -2,7 +2,7 @@
 //! other test runs.
 
 use crate::support::Games;
-use a2store::{LoaderOptions, MaterializeOptions, TokenType, no_params};
+use a2store::{LoaderOptions, MaterializeOptions, Sampling, TokenType, no_params};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -66,17 +66,27 @@ fn making_batches_allocates_nothing_after_the_first() {
                 if symmetries && prefetch == 4 {
                     continue;
                 }
-                let options = LoaderOptions { batch_size: 16, prefetch, tokens, symmetries, ..Default::default() };
+                // As many batches as it takes for the thread to begin, and for the most that are ever made at once.
+                let (sampling, num_samples) = (Sampling::Uniform, Some(1 << 40));
+                let options = LoaderOptions {
+                    batch_size: 16,
+                    prefetch,
+                    tokens,
+                    symmetries,
+                    sampling,
+                    num_samples,
+                    ..Default::default()
+                };
                 let loader = table.loader(options).unwrap();
                 let mut batches = loader.batches().unwrap();
                 // Held for a while, as a consumer does who copies one to another device.
                 let mut held = std::collections::VecDeque::with_capacity(2);
-                for _ in 0..50 {
+                for _ in 0..50_000 {
                     held.push_back(batches.next().unwrap());
                     held.drain(..held.len() - 1);
                 }
                 let before = COUNT.load(Ordering::SeqCst);
-                for _ in 0..200 {
+                for _ in 0..10_000 {
                     held.push_back(batches.next().unwrap());
                     held.drain(..held.len() - 1);
                 }

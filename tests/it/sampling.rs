@@ -28,9 +28,8 @@ fn every_sampling() -> Vec<Sampling> {
 
 /// The boards, and what tells each row, of all batches.
 fn stream(table: &StepTable, options: &LoaderOptions, state: Option<&LoaderState>) -> Vec<(u64, u32, u16)> {
-    let loaders: Vec<Loader> = (0..options.world_size)
-        .map(|rank| table.loader(LoaderOptions { rank, ..options.clone() }).unwrap())
-        .collect();
+    let loaders: Vec<Loader> =
+        (0..options.world_size).map(|rank| table.loader(LoaderOptions { rank, ..options.clone() }).unwrap()).collect();
     for loader in &loaders {
         if let Some(state) = state {
             loader.load_state(state).unwrap();
@@ -111,7 +110,11 @@ fn rows_come_once_unless_they_are_drawn() {
 }
 
 /// χ² of how often each row was drawn against its share.
-fn chi2(counts: &HashMap<(u32, u16), u32>, expected: impl Fn((u32, u16)) -> f64, all: &[(u64, u32, u16)]) -> (f64, f64) {
+fn chi2(
+    counts: &HashMap<(u32, u16), u32>,
+    expected: impl Fn((u32, u16)) -> f64,
+    all: &[(u64, u32, u16)],
+) -> (f64, f64) {
     let mut degrees = -1.0;
     let mut chi2 = 0.0;
     for &(_, run, step) in all {
@@ -165,7 +168,8 @@ fn strata_have_their_quotas_in_every_stretch_and_their_rows_in_turn() {
             use arrow::datatypes::UInt32Type;
             let batch = batch.unwrap();
             let text = arrow::compute::cast(batch.column(2), &arrow::datatypes::DataType::Utf8).unwrap();
-            let (runs, steps) = (batch.column(0).as_primitive::<UInt32Type>(), batch.column(1).as_primitive::<UInt32Type>());
+            let (runs, steps) =
+                (batch.column(0).as_primitive::<UInt32Type>(), batch.column(1).as_primitive::<UInt32Type>());
             for row in 0..batch.num_rows() {
                 let name = text.as_string::<i32>().value(row).to_owned();
                 phases.insert((runs.value(row), steps.value(row) as u16), name);

@@ -292,6 +292,13 @@ many_workers = pytest.mark.filterwarnings("ignore:This DataLoader will create")
 workers_0_2 = pytest.mark.parametrize("workers", [0, pytest.param(2, marks=forks)])
 
 
+def assert_handed_on(tensors: Tensors, expected: Tensors) -> None:
+    """From another process: a plain dict, with one piece of memory for all columns."""
+    assert type(tensors) is dict
+    assert len({tensor.untyped_storage().data_ptr() for tensor in tensors.values()}) == 1
+    assert_same_tensors(tensors, expected)
+
+
 @pytest.mark.parametrize("method", [pytest.param("fork", marks=forks), "spawn", "forkserver"])
 def test_workers_of_every_start_method(rich: a2store.StepTable, method: str) -> None:
     context = multiprocessing.get_context(method)
@@ -304,19 +311,18 @@ def test_workers_of_every_start_method(rich: a2store.StepTable, method: str) -> 
     dataset = StepDataset(rich)
     served = list(DataLoader(dataset, batch_sampler=batches, collate_fn=StepDataset.collate, **common))
     for tensors, batch in zip(served, batches, strict=True):
-        assert type(tensors) is dict
-        assert_same_tensors(tensors, as_tensors(rich.take(batch)))
-        # One piece of memory for all columns.
-        assert len({tensor.untyped_storage().data_ptr() for tensor in tensors.values()}) == 1
+        assert_handed_on(tensors, as_tensors(rich.take(batch)))
     if method == "fork":
         default = list(DataLoader(dataset, batch_sampler=batches, **common))
         for tensors, batch in zip(default, batches, strict=True):
             assert_same_tensors(tensors, as_tensors(rich.take(batch)))
 
-    loader = StepLoader(rich, 1000, seed=1, epoch=3)
-    for tensors, expected in zip(DataLoader(loader, batch_size=None, **common), loader, strict=True):
-        assert type(tensors) is dict
-        assert_same_tensors(tensors, expected)
+    loader = StepLoader(rich, 1000, seed=1)
+    of_loader = DataLoader(loader, batch_size=None, persistent_workers=True, **common)
+    for epoch in (3, 0):
+        loader.set_epoch(epoch)
+        for tensors, expected in zip(of_loader, loader, strict=True):
+            assert_handed_on(tensors, expected)
 
 
 def keys(batches: Iterable[Tensors]) -> list[torch.Tensor]:
@@ -439,6 +445,7 @@ def test_a_stateful_data_loader_at_the_end_of_an_epoch(stateful: Any, table: a2s
     after = stateful.StatefulDataLoader(loader, batch_size=None, num_workers=workers)
     after.load_state_dict(state)
     loader.set_epoch(3)
+    # Without workers it loads the state after that, when the iteration begins.
     assert_same_keys(after, keys(StepLoader(table, 1000, seed=1, epoch=2 if workers == 0 else 3)))
 
 

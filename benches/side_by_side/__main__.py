@@ -1,0 +1,108 @@
+"""a2store beside NumPy, PyTorch, pyarrow, DuckDB and polars, on the same rows of the same archive.
+
+    python benches/side_by_side [PART ...] [--archive PATH | --steps N] [--rounds N] [--json FILE]
+
+Parts are ``gather``, ``loader``, ``materialize`` and ``syscalls``; without any, all run. Each competitor's answer is
+checked before it counts, rounds alternate between the competitors, and figures are medians.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import gather
+import loader
+import materialize
+import syscalls
+from report import Meanwhile, Report, millions, note, table
+
+import a2store
+
+PARTS = ("gather", "loader", "materialize", "syscalls")
+
+
+def generate(report: Report, steps: int, folder: Path) -> Path:
+    """Make an archive of about so many steps of fast games, and print what each stage of it did."""
+    lines = []
+
+    def show(stage: str, number: int, start: float) -> None:
+        rate = number / (time.perf_counter() - start)
+        report.add("archive", stage, steps_per_s=rate)
+        lines.append((stage, f"{number:,}", millions(rate)))
+
+    start = time.perf_counter()
+    made = a2store.simulate(folder / "runs", runs=max(1, steps // 358), seed=1, depth=0, progress=False)
+    show("simulate", made.num_steps, start)
+    archive = a2store.Archive.create(folder / "games.a2")
+    start = time.perf_counter()
+    archive.ingest(folder / "runs", progress=False)
+    show("ingest", archive.num_steps, start)
+    shutil.rmtree(folder / "runs")
+    table("a generated archive", ("", "steps", "steps/s"), lines)
+    return archive.path
+
+
+def arguments() -> argparse.Namespace:
+    """Read the command line."""
+    parser = argparse.ArgumentParser(prog="side_by_side", description="a2store beside its peers, on the same rows.")
+    parser.add_argument("parts", nargs="*", metavar="PART", help=f"of {', '.join(PARTS)}; all if none is named")
+    source = parser.add_mutually_exclusive_group()
+    source.add_argument("--archive", type=Path, help="an archive to use; else one is generated, and deleted after")
+    source.add_argument("--steps", type=int, default=20_000_000, help="size of the generated archive (%(default)s)")
+    parser.add_argument("--rounds", type=int, help="rounds of each part, which have defaults of their own")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write all medians to a file")
+    options = parser.parse_args()
+    if unknown := set(options.parts) - set(PARTS):
+        parser.error(f"no such part: {', '.join(sorted(unknown))}; there are {', '.join(PARTS)}")
+    if options.steps < 1 or (options.rounds is not None and options.rounds < 1):
+        parser.error("--steps and --rounds must be at least 1")
+    return options
+
+
+def watched(report: Report, part: str, work: Callable[[], None]) -> None:
+    """Run a part, and say what else the machine did meanwhile."""
+    meanwhile = Meanwhile()
+    work()
+    others, stolen = meanwhile.shares()
+    report.add(part, "meanwhile", other_processes=others, stolen_by_host=stolen)
+    note(f"meanwhile other processes had {others:.0%} of the cores, the host took {stolen:.0%}")
+
+
+def measure(report: Report, path: Path, parts: set[str], rounds: int | None) -> None:
+    """Run the parts that were asked for."""
+    archive = a2store.Archive.open(path)
+    size = sum(Path(file).stat().st_size for file in archive.files("steps"))
+    print(f"\n{path}: {archive.num_steps:,} steps, {size / archive.num_steps:.1f} bytes a step")
+    if parts & {"gather", "loader"}:
+        steps = archive.sql("SELECT * FROM steps").materialize(progress=False)
+        if "gather" in parts:
+            watched(report, "gather", lambda: gather.run(report, steps, rounds))
+        if "loader" in parts:
+            watched(report, "loader", lambda: loader.run(report, steps, rounds))
+        # The parts below start processes that each need the memory for a table of their own.
+        del steps
+    if "materialize" in parts:
+        watched(report, "materialize", lambda: materialize.run(report, archive, rounds))
+    if "syscalls" in parts:
+        watched(report, "syscalls", lambda: syscalls.run(report, archive))
+
+
+def main() -> None:
+    """Run the benchmark."""
+    options = arguments()
+    report = Report()
+    report.show_environment()
+    with tempfile.TemporaryDirectory(prefix="side_by_side-") as folder:
+        path = options.archive or generate(report, options.steps, Path(folder))
+        measure(report, path, set(options.parts or PARTS), options.rounds)
+    if options.json is not None:
+        report.write(options.json)
+
+
+if __name__ == "__main__":
+    main()

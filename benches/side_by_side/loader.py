@@ -1,0 +1,336 @@
+"""Shuffled epochs as a training loop sees them: rates, waits, the first batch, and what the loop leaves to others."""
+
+from __future__ import annotations
+
+import importlib.util
+import resource
+import threading
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from gather import BATCH, unpack
+from report import Report, median, millions, percentile, status_bytes, table
+
+import a2store
+
+EPOCHS = 3
+ROUNDS = 3  # of the thread that counts
+FIRST_BATCHES = 50
+PEER_BATCHES = 200
+SPIN_SECONDS = 2.0
+TRAINING_STEP = 0.001
+STEADY_BATCHES = 10_000
+
+
+def loaders(steps: a2store.StepTable) -> dict[str, a2store.Loader]:
+    """Return the loaders to compare, by name."""
+    return {
+        "uint8 tokens, all columns": steps.loader(BATCH, seed=1),
+        "int64 tokens, all columns": steps.loader(BATCH, seed=1, tokens="int64"),
+        "uint8 tokens and moves": steps.loader(BATCH, seed=1, columns=["tokens", "move"]),
+    }
+
+
+def check(steps: a2store.StepTable) -> None:
+    """See that an epoch serves every row once, and that a batch has the columns of its rows."""
+    rows = np.asarray(steps)
+    loader = steps.loader(BATCH, seed=1)
+    number, total = 0, np.uint64(0)
+    with np.errstate(over="ignore"):
+        for batch in loader:
+            number += len(batch)
+            total += np.add.reduce(batch.board)
+    if number != len(rows) or total != np.add.reduce(rows["board"]):
+        raise AssertionError("an epoch is not every row once")
+    # Runs are whole and in order here, so a row's place follows from its run and step.
+    batch = next(iter(loader))
+    places = np.searchsorted(rows["run_id"], batch.run_id) + batch.step_index
+    for name, column in unpack(rows[places]).items():
+        np.testing.assert_array_equal(batch[name], column, name)
+
+
+def rates(report: Report, steps: a2store.StepTable) -> None:
+    """Time whole epochs, and one more batch by batch."""
+    seconds: dict[str, list[float]] = {}
+    waits: dict[str, list[float]] = {}
+    field = loaders(steps)
+    for epoch in range(EPOCHS + 1):
+        for name, loader in field.items():
+            loader.set_epoch(epoch)
+            if epoch < EPOCHS:
+                start = time.perf_counter()
+                for _ in loader:
+                    pass
+                seconds.setdefault(name, []).append(time.perf_counter() - start)
+            else:
+                waits[name] = waits_of(iter(loader))
+    lines = []
+    for name, times in seconds.items():
+        rate = len(steps) / median(times)
+        middle, high, most = median(waits[name]), percentile(waits[name], 99), max(waits[name])
+        report.add("loader", name, rows_per_s=rate, next_median_us=middle, next_p99_us=high, next_max_us=most)
+        lines.append((name, millions(rate), f"{median(times):.2f}", f"{middle:.0f}", f"{high:.0f}", f"{most:.0f}"))
+    table(
+        f"loader: an epoch of {len(steps):,} rows in batches of {BATCH:,}, median of {EPOCHS}",
+        ("", "rows/s", "s", "next() µs", "p99", "max"),
+        lines,
+    )
+
+
+def waits_of(batches: Iterator[Any]) -> list[float]:
+    """Return how long each call of next() took, in microseconds."""
+    times: list[float] = []
+    while True:
+        start = time.perf_counter_ns()
+        batch = next(batches, None)
+        stop = time.perf_counter_ns()
+        if batch is None:
+            return times
+        times.append((stop - start) / 1e3)
+
+
+def numpy_batches(rows: np.ndarray[Any, Any], order: np.ndarray[Any, Any]) -> Iterator[dict[str, Any]]:
+    """Serve batches as a short script would."""
+    for at in range(0, len(order), BATCH):
+        yield unpack(np.take(rows, order[at : at + BATCH]))
+
+
+class MapStyle:
+    """Rows as PyTorch's map-style datasets give them."""
+
+    def __init__(self, rows: np.ndarray[Any, Any]) -> None:
+        self.rows = rows
+
+    def __len__(self) -> int:
+        """Return the number of rows."""
+        return len(self.rows)
+
+    def __getitem__(self, index: int) -> Any:
+        """Return one row."""
+        return self.rows[index]
+
+
+class BatchWise(MapStyle):
+    """The same with the method by which PyTorch asks for a batch at once."""
+
+    def __getitems__(self, indices: list[int]) -> Any:
+        """Return some rows, in one array."""
+        return np.take(self.rows, indices)
+
+
+def collate(picked: Any) -> dict[str, Any]:
+    """Turn rows to tensors."""
+    import torch
+
+    rows = np.asarray(picked)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        columns = unpack(rows)
+        columns["run_id"] = columns["run_id"].astype(np.int64)
+        columns["step_index"] = columns["step_index"].astype(np.int32)
+        columns["board"] = columns["board"].view(np.int64)
+        return {name: torch.from_numpy(column) for name, column in columns.items()}
+
+
+def peers(report: Report, steps: a2store.StepTable) -> None:
+    """Time the beginning of an epoch as NumPy and PyTorch serve it."""
+    rows = np.asarray(steps)
+    field: dict[str, Callable[[], Iterator[Any]]] = {
+        "np.random.permutation, np.take + collate": lambda: numpy_batches(rows, np.random.permutation(len(rows)))
+    }
+    if importlib.util.find_spec("torch") is not None:
+        from torch.utils.data import DataLoader
+
+        def torch_batches(dataset: MapStyle, workers: int) -> Iterator[Any]:
+            return iter(DataLoader(dataset, BATCH, shuffle=True, num_workers=workers, collate_fn=collate))  # type: ignore[arg-type]
+
+        field["torch DataLoader, row by row"] = lambda: torch_batches(MapStyle(rows), 0)
+        field["torch DataLoader, __getitems__"] = lambda: torch_batches(BatchWise(rows), 0)
+        field["torch DataLoader, __getitems__, 2 workers"] = lambda: torch_batches(BatchWise(rows), 2)
+    lines = []
+    for name, make in field.items():
+        start = time.perf_counter()
+        batches = make()
+        first = len(next(batches)["move"])
+        ready = time.perf_counter() - start
+        served = 0
+        start = time.perf_counter()
+        for _, batch in zip(range(PEER_BATCHES), batches, strict=False):
+            served += len(batch["move"])
+        # A table of a single batch has nothing to extrapolate from.
+        rate = served / (time.perf_counter() - start) if served else first / ready
+        del batches
+        epoch = ready + (len(rows) - first) / rate
+        report.add(
+            "loader", name, first_batch_s=ready, rows_per_s_after=rate, epoch_s=epoch, rows_per_s=len(rows) / epoch
+        )
+        lines.append((name, f"{ready:.2f}", millions(rate), f"{epoch:.0f}", millions(len(rows) / epoch)))
+    table(
+        f"loader: peers, extrapolated from {PEER_BATCHES} batches after the first",
+        ("", "first batch s", "rows/s after it", "epoch s", "rows/s"),
+        lines,
+    )
+
+
+def first_batch(report: Report, steps: a2store.StepTable) -> None:
+    """Time how soon a new loader serves, wherever it resumes, beside making an order as others do."""
+    state = steps.loader(BATCH, seed=1).state_dict()
+    rng = np.random.default_rng(0)
+    middle = max(1, len(steps) - 2 * BATCH)
+
+    def at(position: int) -> Iterator[a2store.Batch]:
+        loader = steps.loader(BATCH, seed=1)
+        loader.load_state_dict({**state, "position": position})
+        return iter(loader)
+
+    times = []
+    for position in rng.integers(0, middle, FIRST_BATCHES).tolist():
+        start = time.perf_counter()
+        batches = at(position)
+        batch = next(batches)
+        times.append((time.perf_counter() - start) * 1e6)
+        if len(steps) > 2 * BATCH:
+            np.testing.assert_array_equal(next(at(position + BATCH)).board, next(batches).board)
+        del batches, batch
+    ours, high = median(times), percentile(times, 99)
+    report.add("loader", "first batch", median_us=ours, p99_us=high)
+    lines = [(f"a2store, any position, median of {FIRST_BATCHES}", f"{ours / 1e3:.2f} (p99 {high / 1e3:.2f})")]
+    start = time.perf_counter()
+    np.random.permutation(len(steps))
+    seconds = {"np.random.permutation": time.perf_counter() - start}
+    if importlib.util.find_spec("torch") is not None:
+        import torch
+
+        start = time.perf_counter()
+        torch.randperm(len(steps))
+        seconds["torch.randperm"] = time.perf_counter() - start
+    for name, taken in seconds.items():
+        report.add("loader", name, seconds=taken)
+        lines.append((f"{name} alone, once", f"{taken * 1e3:,.0f}"))
+    table("loader: from nothing to the first batch", ("", "ms"), lines)
+
+
+class Spinner:
+    """A Python thread that counts as fast as the interpreter's lock lets it."""
+
+    def __init__(self) -> None:
+        self.rate = 0.0
+        self._stop = False
+        self._thread = threading.Thread(target=self._count)
+
+    def _count(self) -> None:
+        count = 0
+        start = time.perf_counter()
+        while not self._stop:
+            count += 1
+        self.rate = count / (time.perf_counter() - start)
+
+    def beside(self, work: Callable[[float], int]) -> tuple[float, float]:
+        """Count while the main thread works; return what was counted and what the work did, both a second."""
+        self._thread.start()
+        start = time.perf_counter()
+        done = work(start + SPIN_SECONDS)
+        seconds = time.perf_counter() - start
+        self._stop = True
+        self._thread.join()
+        return self.rate, done / seconds
+
+
+def until(deadline: float, epochs: Callable[[], Iterator[Any]], step: float) -> int:
+    """Take batches until a point in time, with so long a training step after each, and return their number."""
+    number = 0
+    while True:
+        for _ in epochs():
+            number += 1
+            if step:
+                time.sleep(step)
+            if time.perf_counter() >= deadline:
+                return number
+
+
+def spinning(report: Report, steps: a2store.StepTable, rounds: int) -> None:
+    """Measure what a loop over batches leaves of the interpreter's lock to another thread."""
+    rows = np.asarray(steps)
+    loader = steps.loader(BATCH, seed=1)
+    order = np.random.default_rng(0).integers(0, len(rows), min(len(rows), 2000 * BATCH))
+    sources: dict[str, Callable[[], Iterator[Any]]] = {
+        "a2store loader": lambda: iter(loader),
+        "np.take + collate": lambda: numpy_batches(rows, order),
+    }
+    field: dict[str, Callable[[float], int]] = {}
+    for name, epochs in sources.items():
+        for step in (0.0, TRAINING_STEP):
+            manner = "sleeps 1 ms after each" if step else "does nothing else"
+            field[f"{name}, loop {manner}"] = lambda deadline, epochs=epochs, step=step: until(deadline, epochs, step)  # type: ignore[misc]
+
+    def rest(deadline: float) -> int:
+        time.sleep(deadline - time.perf_counter())
+        return 0
+
+    counted: dict[str, list[float]] = {name: [] for name in field}
+    served: dict[str, list[float]] = {name: [] for name in field}
+    undisturbed: dict[str, list[float]] = {name: [] for name in field}
+    for _ in range(rounds):
+        for name, work in field.items():
+            # Anew each time, since what a core gives varies where machines share it.
+            alone, _none = Spinner().beside(rest)
+            rate, batches = Spinner().beside(work)
+            counted[name].append(rate / alone)
+            served[name].append(batches)
+            start = time.perf_counter()
+            number = work(start + SPIN_SECONDS / 2)
+            undisturbed[name].append(number / (time.perf_counter() - start))
+    lines = []
+    for name in field:
+        left, with_spinner, without = median(counted[name]), median(served[name]), median(undisturbed[name])
+        report.add(
+            "loader", f"spinner: {name}", count_ratio=left, batches_per_s=with_spinner, batches_per_s_alone=without
+        )
+        lines.append((name, f"{left:.2f}", f"{with_spinner:,.0f}", f"{without:,.0f}"))
+    table(
+        f"loader: a thread that counts in Python, beside the loop, median of {rounds} rounds",
+        ("", "counts, of alone", "batches/s", "without the thread"),
+        lines,
+    )
+
+
+def allocations(report: Report, steps: a2store.StepTable) -> None:
+    """See whether memory grows, or is asked for at all, while batches are served."""
+    loader = steps.loader(BATCH, seed=1)
+    # Twice a whole epoch's beginning, so that what the end of one and the start of the next need is there as well.
+    for _ in range(2):
+        for _, _batch in zip(range(200), loader, strict=False):
+            pass
+    # The peak so far may be another part's; this makes it the present size again.
+    Path("/proc/self/clear_refs").write_text("5")
+    before, faults = status_bytes("VmHWM"), resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    epochs = until_number(loader, STEADY_BATCHES)
+    grown = status_bytes("VmHWM") - before
+    faults = resource.getrusage(resource.RUSAGE_SELF).ru_minflt - faults
+    report.add("loader", "memory", batches=STEADY_BATCHES, peak_grown_bytes=grown, page_faults=faults, epochs=epochs)
+    print(f"\nloader: in {STEADY_BATCHES:,} batches the peak of memory grew by {grown / 1e6:.2f} MB,", end=" ")
+    print(f"and {faults:,} pages were touched for the first time ({epochs} epochs)")
+
+
+def until_number(loader: a2store.Loader, number: int) -> int:
+    """Take so many batches and return how many epochs they began."""
+    epochs = 0
+    while number:
+        epochs += 1
+        for _, _batch in zip(range(number), loader, strict=False):
+            number -= 1
+    return epochs
+
+
+def run(report: Report, steps: a2store.StepTable, rounds: int | None) -> None:
+    """Check the loader and measure all of it."""
+    check(steps)
+    rates(report, steps)
+    peers(report, steps)
+    first_batch(report, steps)
+    spinning(report, steps, rounds or ROUNDS)
+    allocations(report, steps)

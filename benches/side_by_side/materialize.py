@@ -1,0 +1,113 @@
+"""From an archive's Parquet files to NumPy rows in memory, whole and filtered.
+
+Every competitor reads only the columns that a row needs, in the order of ``(run_id, step_index)``, and ends with the
+same bytes in one array. Each runs in a process of its own, in rounds that rotate: the memory that an earlier one left
+behind would be a gift to the next.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib.util
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from peers import Job, Share
+from report import Report, median, millions, note, table
+
+import a2store
+
+ROUNDS = 3
+SHARE_ROWS = 2_000_000
+MANNERS = ("one loop", "thread per core")
+PEERS = {"pyarrow": "pyarrow", "DuckDB": "duckdb", "polars": "polars"}
+
+
+def shares(files: list[str]) -> list[Share]:
+    """Cut the files into stretches of whole row groups, each of which holds whole runs."""
+    found = []
+    for file in files:
+        metadata = pq.ParquetFile(file).metadata
+        column = metadata.schema.to_arrow_schema().get_field_index("run_id")
+        groups = [metadata.row_group(at) for at in range(metadata.num_row_groups)]
+        first_row, begun, num_rows = 0, 0, 0
+        for at, group in enumerate(groups):
+            num_rows += group.num_rows
+            if num_rows < SHARE_ROWS and at + 1 < len(groups):
+                continue
+            first, last = groups[begun].column(column).statistics.min, group.column(column).statistics.max
+            found.append(Share(file, list(range(begun, at + 1)), first, last, first_row, num_rows))
+            first_row, begun, num_rows = first_row + num_rows, at + 1, 0
+    return found
+
+
+def do(job: Job) -> dict[str, Any]:
+    """Have a process of its own do the job, and return what it printed."""
+    command = [sys.executable, str(Path(__file__).with_name("peers.py")), json.dumps(dataclasses.asdict(job))]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    result: dict[str, Any] = json.loads(done.stdout)
+    return result
+
+
+def compare(report: Report, what: str, field: list[str], job: Job, rounds: int) -> None:
+    """Time one question, whoever answers it, and print a table."""
+    figures: dict[str, list[dict[str, float]]] = {name: [] for name in field}
+    answers: dict[str, dict[str, int]] = {}
+    for at in range(rounds):
+        for name in field[at % len(field) :] + field[: at % len(field)]:
+            result = do(dataclasses.replace(job, competitor=name, digest=at == 0))
+            figures[name].append(result["figures"])
+            answer = answers.setdefault(name, result["answer"])
+            if name != "memory alone" and at == 0 and answer != answers.setdefault("a2store", answer):
+                raise AssertionError(f"{name} gives other rows: {answer}, not {answers['a2store']}")
+
+    scanned, kept = job.num_rows, answers["a2store"]["rows"]
+    lines = []
+    for name in field:
+        middle = {key: median([one[key] for one in figures[name]]) for key in figures[name][0]}
+        times = [one["seconds"] for one in figures[name]]
+        first, again = scanned / middle["seconds"], scanned / middle["again_s"]
+        report.add(
+            "materialize",
+            f"{what}: {name}",
+            scanned_rows_per_s=first,
+            scanned_rows_per_s_again=again,
+            result_rows_per_s=kept / middle["seconds"],
+            **middle,
+        )
+        line = [
+            name,
+            millions(first),
+            f"{millions(scanned / max(times))}–{millions(scanned / min(times))}",
+            millions(again),
+            millions(kept / middle["seconds"]),
+            f"{middle['user_s']:.1f} + {middle['system_s']:.1f}",
+            f"{middle['peak_over_table_bytes'] / 1e6:.0f}",
+        ]
+        lines.append(line if job.phase is not None else line[:4] + line[5:])
+    header = ["", "rows/s", "range", "again", "CPU s + kernel's", "peak MB over the table"]
+    if job.phase is not None:
+        header[1:4] = ["scanned/s", "range", "again"]
+        header.insert(4, "result rows/s")
+    title = f"materialize, {what}: {kept:,} of {scanned:,} rows, {rounds} rounds, each in a fresh process"
+    table(title, header, lines)
+
+
+def run(report: Report, archive: a2store.Archive, rounds: int | None) -> None:
+    """Compare the whole archive, then a filter that leaves little and one that leaves much."""
+    installed = [name for name, module in PEERS.items() if importlib.util.find_spec(module) is not None]
+    field = ["a2store", *(f"{name}, {manner}" for name in installed for manner in MANNERS)]
+    middle = pa.table(archive.sql("SELECT median(max_score) FROM runs")).column(0)[0].as_py()
+    job = Job(str(archive.path), "", shares(archive.files("steps")), int(middle), None, digest=True)
+    compare(report, "whole", [*field, "memory alone"], job, rounds or ROUNDS)
+    for phase in ("mid", "early"):
+        what = f"max_score >= {job.min_score} AND phase = '{phase}'"
+        compare(report, what, field, dataclasses.replace(job, phase=phase), rounds or ROUNDS)
+    note("again: the same once more in the same process, whose memory is then warm; peak: of the first time")
+    for name in PEERS.keys() - set(installed):
+        note(f"{name} is not installed: skipped")
