@@ -26,7 +26,6 @@ from . import Batch, Loader, StepTable
 __all__ = ["StepDataset", "StepLoader"]
 
 _Tensors: TypeAlias = dict[str, torch.Tensor]
-_Tokens: TypeAlias = Literal["uint8", "int32", "int64"]
 
 # PyTorch has few unsigned types that it can compute with, so these columns keep their values in the next larger type.
 _WIDENED: dict[np.dtype[Any], np.dtype[Any]] = {
@@ -94,7 +93,12 @@ class StepDataset(Dataset[_Tensors]):
     neither a list of indices nor workers.
     """
 
-    def __init__(self, table: StepTable, tokens: _Tokens = "int64", columns: Sequence[str] | None = None) -> None:
+    def __init__(
+        self,
+        table: StepTable,
+        tokens: Literal["uint8", "int32", "int64"] = "int64",
+        columns: Sequence[str] | None = None,
+    ) -> None:
         """Make a dataset of a table, or of a view.
 
         table: the rows.
@@ -213,7 +217,7 @@ class StepLoader(IterableDataset[_Tensors]):
         drop_last: bool = False,
         rank: int | None = None,
         world_size: int | None = None,
-        tokens: _Tokens = "int64",
+        tokens: Literal["uint8", "int32", "int64"] = "int64",
         symmetries: bool = False,
         columns: Sequence[str] | None = None,
         prefetch: int = 2,
@@ -388,7 +392,7 @@ class StepLoader(IterableDataset[_Tensors]):
         in_worker = get_worker_info() is not None
         if self._loader is None or self._loader_in_worker != in_worker:
             # A CUDA device widens tokens better, and has an eighth to copy.
-            tokens: _Tokens = "uint8" if self._on_cuda else self._tokens
+            tokens: Literal["uint8", "int32", "int64"] = "uint8" if self._on_cuda else self._tokens
             prefetch = 0 if in_worker else self._prefetch
             self._loader = self._table.loader(tokens=tokens, prefetch=prefetch, **self._options)
             self._loader_in_worker = in_worker

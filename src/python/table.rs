@@ -182,12 +182,14 @@ impl PyStepTable {
     }
 
     #[pyo3(signature = (path, *, progress=None))]
+    #[allow(clippy::needless_pass_by_value)] // The shape that pyo3 asks for.
     fn save(&self, py: Python<'_>, path: PathBuf, progress: Option<bool>) -> PyResult<()> {
         interruptible(py, progress, |progress| self.table.save(&path, progress))
     }
 
     #[staticmethod]
     #[pyo3(signature = (path, *, mmap=false, memory_limit=None, progress=None))]
+    #[allow(clippy::needless_pass_by_value)] // The shape that pyo3 asks for.
     fn load(
         py: Python<'_>,
         path: PathBuf,

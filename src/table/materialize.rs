@@ -105,7 +105,7 @@ impl Query {
         if let Some(path) = &options.path {
             let path = std::path::absolute(path).map_err(|error| Error::io(path, error))?;
             let job = Job { writer: &writer, limit: u64::MAX, progress };
-            return job.write_file(&needed, execution, &path, fingerprint, runs);
+            return job.write_file(&needed, execution, &path, &fingerprint, &runs);
         }
         let limit = options.memory_limit.or_else(available_bytes).unwrap_or(u64::MAX);
         let job = Job { writer: &writer, limit, progress };
@@ -187,8 +187,8 @@ impl Job<'_> {
         query: &Query,
         execution: Execution,
         path: &Path,
-        fingerprint: Fingerprint,
-        runs: Runs,
+        fingerprint: &Fingerprint,
+        runs: &Runs,
     ) -> Result<StepTable> {
         let staged = Staged::new(file::parent(path))?;
         let start = npy::header(self.writer.layout(), u64::MAX, 0)?.len();
@@ -208,7 +208,7 @@ impl Job<'_> {
         };
         let num_rows = len / layout.stride() as u64;
         let header = npy::header(&layout, num_rows, start)?;
-        let footer = file::footer_of_file(num_rows, start as u64, &layout, &fingerprint, &runs, crc)?;
+        let footer = file::footer_of_file(num_rows, start as u64, &layout, fingerprint, runs, crc)?;
         let io = |error| Error::io(path, error);
         staged.file().write_all_at(&header, 0).map_err(io)?;
         staged.file().write_all_at(&footer, start as u64 + len).map_err(io)?;

@@ -98,7 +98,7 @@ impl StepTable {
             }
             Place::Memory { process, fd, token } => {
                 let path = PathBuf::from(format!("/proc/{process}/fd/{fd}"));
-                let file = File::open(&path).map_err(|error| gone(&path, *process, error))?;
+                let file = File::open(&path).map_err(|error| gone(&path, *process, &error))?;
                 StepTable::of_shared(Shared { file, token: token.clone() }, &path)?
             }
         };
@@ -143,7 +143,7 @@ impl TableHandle {
     }
 }
 
-fn gone(path: &std::path::Path, process: u32, error: std::io::Error) -> Error {
+fn gone(path: &std::path::Path, process: u32, error: &std::io::Error) -> Error {
     let message = format!(
         "process {process} no longer shares the table: it has ended, dropped it, or is another user's ({error})"
     );

@@ -132,7 +132,7 @@ impl StepTable {
         let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get) as u64;
         let part = num_rows.div_ceil(cores).max(1 << 16);
         let ranges: Vec<Range<u64>> = match &self.selection {
-            None => vec![0..num_rows],
+            None => std::iter::once(0..num_rows).collect(),
             Some(selection) => selection.ranges().collect(),
         };
         let scan = |part: Range<u64>| {
