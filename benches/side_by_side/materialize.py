@@ -48,8 +48,12 @@ def shares(files: list[str]) -> list[Share]:
 
 def do(job: Job) -> dict[str, Any]:
     """Have a process of its own do the job, and return what it printed."""
-    command = [sys.executable, str(Path(__file__).with_name("peers.py")), json.dumps(dataclasses.asdict(job))]
-    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    command = [sys.executable, str(Path(__file__).with_name("peers.py"))]
+    done = subprocess.run(command, input=json.dumps(dataclasses.asdict(job)), capture_output=True, text=True)
+    if done.returncode != 0:
+        raise RuntimeError(
+            f"{job.competitor} ended with status {done.returncode}: {done.stderr.strip() or 'no message'}"
+        )
     result: dict[str, Any] = json.loads(done.stdout)
     return result
 

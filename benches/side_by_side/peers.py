@@ -1,7 +1,7 @@
 """One competitor's whole job, from an archive's files to rows in memory, in a process of its own.
 
-``materialize`` starts this file with a job as JSON and reads what it prints. Only the tool that does the job is
-imported, so that the peak of memory is its own.
+``materialize`` starts this file, writes a job to it as JSON and reads what it prints. Only the tool that does the job
+is imported, so that the peak of memory is its own.
 
 All peers fill an array with room for every step. What a filter leaves unused is never touched and costs nothing, so no
 peer has to count first.
@@ -312,7 +312,7 @@ def main() -> None:
     The second time the memory is the process's already, or at least the machine's: on some virtual machines the first
     touch of a page costs more than all the rest.
     """
-    values = json.loads(sys.argv[1])
+    values = json.load(sys.stdin)
     job = Job(**{**values, "shares": [Share(**share) for share in values["shares"]]})
     work = set_up(job)
     before = times()

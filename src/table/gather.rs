@@ -365,13 +365,14 @@ impl Token for u8 {
     }
 }
 
-// The compiler makes single instructions of these loops, and calls of `array::map`.
+// Of a loop over numbers the compiler makes single instructions, of `array::map` calls, and of iterators single bytes.
 impl Token for i32 {
     #[inline(always)]
+    #[allow(clippy::needless_range_loop)]
     fn of_exps(exps: [u8; 16]) -> [i32; 16] {
         let mut tokens = [0; 16];
-        for (token, exp) in tokens.iter_mut().zip(exps) {
-            *token = i32::from(exp);
+        for cell in 0..16 {
+            tokens[cell] = i32::from(exps[cell]);
         }
         tokens
     }
@@ -379,10 +380,11 @@ impl Token for i32 {
 
 impl Token for i64 {
     #[inline(always)]
+    #[allow(clippy::needless_range_loop)]
     fn of_exps(exps: [u8; 16]) -> [i64; 16] {
         let mut tokens = [0; 16];
-        for (token, exp) in tokens.iter_mut().zip(exps) {
-            *token = i64::from(exp);
+        for cell in 0..16 {
+            tokens[cell] = i64::from(exps[cell]);
         }
         tokens
     }
