@@ -144,7 +144,8 @@ impl RowWriter {
         let (mut chosen_buffer, mut legal_buffer) = ([0; CHUNK], [0; CHUNK]);
         let (mut run_id_buffer, mut step_index_buffer) = ([0; CHUNK], [0; CHUNK]);
         let mut value_buffers = [[0.0; CHUNK]; 4];
-        let chunks = rows.chunks_mut(self.layout.stride() * CHUNK).zip(boards.chunks(CHUNK)).enumerate();
+        let stride = self.layout.stride();
+        let chunks = rows.chunks_mut(stride * CHUNK).zip(boards.chunks(CHUNK)).enumerate();
         for (chunk, (rows, boards)) in chunks {
             let at = chunk * CHUNK..chunk * CHUNK + boards.len();
             let chosen = chosen.values_or(NO_MOVE, at.clone(), &mut chosen_buffer);
@@ -159,14 +160,19 @@ impl RowWriter {
                 evs[2].values_or(0.0, at.clone(), b2),
                 evs[3].values_or(0.0, at, b3),
             ];
-            let any = valid.iter().fold(0, |any, bits| any | bits[chunk]);
-            for (row, (out, &board)) in rows.chunks_exact_mut(self.layout.stride()).zip(boards).enumerate() {
+            let valid = [valid[0][chunk], valid[1][chunk], valid[2][chunk], valid[3][chunk]];
+            let any = valid[0] | valid[1] | valid[2] | valid[3];
+            // Cut to one length, so that the compiler sees that no row is outside.
+            let len = boards.len();
+            let (chosen, legal, run_ids, step_indices) =
+                (&chosen[..len], &legal[..len], &run_ids[..len], &step_indices[..len]);
+            let values = [&values[0][..len], &values[1][..len], &values[2][..len], &values[3][..len]];
+            for row in 0..len {
+                let board = boards[row];
                 let has_evs = any >> row & 1 == 1;
                 let none = if has_evs { 0.0 } else { f32::NAN };
-                let mut ev_values = [values[0][row], values[1][row], values[2][row], values[3][row]];
-                for (value, bits) in ev_values.iter_mut().zip(&valid) {
-                    *value = if bits[chunk] >> row & 1 == 1 { *value } else { none };
-                }
+                let value = |branch: usize| if valid[branch] >> row & 1 == 1 { values[branch][row] } else { none };
+                let mut ev_values = [value(0), value(1), value(2), value(3)];
                 let chosen = chosen[row];
                 if self.chosen_ev == ChosenEv::One
                     && has_evs
@@ -183,7 +189,7 @@ impl RowWriter {
                     chosen,
                     ev_legal: if legal[row] == u8::MAX { board.legal_moves() } else { legal[row] },
                 };
-                out[..STEP_SIZE].copy_from_slice(bytemuck::bytes_of(&step));
+                rows[row * stride..][..STEP_SIZE].copy_from_slice(bytemuck::bytes_of(&step));
             }
         }
         let mut categories = self.categories.iter();
