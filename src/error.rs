@@ -142,7 +142,7 @@ pub enum ErrorKind {
     /// An index outside a table.
     IndexOutOfBounds {
         /// The index.
-        index: i64,
+        index: i128,
         /// The number of rows; an index is in `0..len`.
         len: u64,
     },

@@ -348,6 +348,9 @@ class StepLoader(IterableDataset[_Tensors]):
         loaded, so a loop over epochs goes on where the state stood.
         """
         epoch = index(epoch)
+        # Workers hear of it through a signed integer.
+        if epoch >= 2**63:
+            raise ValueError(f"epoch: expected 0..={2**63 - 1}, found {epoch}")
         # Refuses what is no epoch.
         self._engine().set_epoch(epoch)
         self._turn_to(epoch)

@@ -270,6 +270,17 @@ mod tests {
     }
 
     #[test]
+    fn is_the_same_on_every_processor() {
+        for n in [5, 1000, 1 << 20, 10_000_000_007] {
+            let permutation = Permutation::new(n, 3, 4).unwrap();
+            let (mut best, mut portable) = (vec![0; 1000.min(n as usize)], vec![0; 1000.min(n as usize)]);
+            permutation.fill(n - best.len() as u64, &mut best);
+            permutation.fill_blocks(n - portable.len() as u64, &mut portable);
+            assert_eq!(best, portable);
+        }
+    }
+
+    #[test]
     fn finds_the_position_of_every_value() {
         for n in [1, 2, 3, 10, 101, 65_537] {
             let permutation = Permutation::new(n, 9, 1).unwrap();

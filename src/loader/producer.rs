@@ -195,18 +195,6 @@ impl Ring {
 
     /// Makes batches until all are made or nobody wants them any more.
     fn make_all(&self, maker: &mut Maker) {
-        /// Tells the consumer when this thread panics.
-        struct Failure<'a>(&'a Ring);
-        impl Drop for Failure<'_> {
-            fn drop(&mut self) {
-                let mut state = self.0.lock();
-                if std::thread::panicking() {
-                    state.has_failed = true;
-                }
-                self.0.wake(&mut state);
-            }
-        }
-        let _failure = Failure(self);
         let mut state = self.lock();
         loop {
             if state.is_stopped || state.next == state.num_steps {
@@ -229,7 +217,10 @@ impl Ring {
         let capacity = state.capacity;
         let mut arena = state.pool.take(&maker.schema, capacity);
         drop(state);
-        let num_rows = Arc::get_mut(&mut arena).map_or(0, |arena| maker.fill(step, arena));
+        let num_rows = {
+            let _failure = Failure(self);
+            Arc::get_mut(&mut arena).map_or(0, |arena| maker.fill(step, arena))
+        };
         let mut state = self.lock();
         state.pool.keep(&arena);
         let batch = Batch::new(arena, Arc::clone(&maker.schema), num_rows);
@@ -258,6 +249,19 @@ impl Ring {
             } else {
                 self.wait(state)
             };
+        }
+    }
+}
+
+/// Tells the other thread when this one panics.
+struct Failure<'a>(&'a Ring);
+
+impl Drop for Failure<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let mut state = self.0.lock();
+            state.has_failed = true;
+            self.0.wake(&mut state);
         }
     }
 }

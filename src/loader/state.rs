@@ -23,7 +23,8 @@ pub struct LoaderState {
     pub num_rows: u64,
     /// The number of rows of an epoch.
     pub num_samples: u64,
-    /// The loader's [`Sampling`](super::Sampling); where that takes more than 80 bytes, its beginning and a hash.
+    /// The loader's [`Sampling`](super::Sampling); where that takes more than 80 bytes, or any that JSON
+    /// escapes, its beginning and a hash.
     pub order: String,
     /// The loader's `seed`.
     pub seed: u64,
@@ -45,10 +46,12 @@ impl Loader {
     pub fn state(&self) -> LoaderState {
         let cursor = *self.cursor();
         let mut order = self.options.sampling.to_string();
-        if order.len() > MAX_ORDER {
+        let is_plain = |c: char| (c.is_ascii_graphic() && !matches!(c, '"' | '\\')) || c == ' ';
+        if order.len() > MAX_ORDER || !order.chars().all(is_plain) {
+            // What JSON would have to escape counts as long.
             let hash = blake3::hash(order.as_bytes()).to_hex();
-            let start = (0..=MAX_ORDER - 40).rev().find(|&end| order.is_char_boundary(end)).unwrap_or(0);
-            order = format!("{}… {}", &order[..start], &hash[..32]);
+            let start: String = order.chars().take_while(|&c| is_plain(c)).take(MAX_ORDER - 40).collect();
+            order = format!("{start}... {}", &hash[..32]);
         }
         let Fingerprint { archive_version, archive, query, view } = self.table.fingerprint().clone();
         LoaderState {

@@ -39,33 +39,31 @@ impl Strata {
         if num_rows > u64::from(u32::MAX) {
             return Err(Error::argument("strata", format!("a table of at most {} rows", u32::MAX), num_rows));
         }
-        let mut rows: HashMap<u64, Vec<u32>> = HashMap::new();
-        let too_many = || Error::column(column, None, format!("at most {MAX_STRATA} different values"), "more");
-        for (row, value) in (0..).zip(table.extra_values(extra)) {
-            // Values are compared bit by bit, with one zero.
-            rows.entry((value + 0.0).to_bits()).or_default().push(row);
+        let mut rows: HashMap<i128, Vec<u32>> = HashMap::new();
+        for (row, bytes) in (0..).zip(table.extra_bytes(extra)) {
+            rows.entry(extra.dtype.to_key(bytes)).or_default().push(row);
             if rows.len() > MAX_STRATA {
-                return Err(too_many());
+                return Err(Error::column(column, None, format!("at most {MAX_STRATA} different values"), "more"));
             }
         }
-        let mut found: Vec<(f64, Vec<u32>)> =
-            rows.into_iter().map(|(bits, rows)| (f64::from_bits(bits), rows)).collect();
-        found.sort_by(|(a, _), (b, _)| a.total_cmp(b));
-        let name = |value: f64| match &extra.categories {
-            Some(categories) => {
-                categories.get(value as usize).filter(|_| value >= 0.0).map_or("null", String::as_str).to_owned()
+        let mut found: Vec<(i128, Vec<u32>)> = rows.into_iter().collect();
+        found.sort_unstable_by_key(|(key, _)| *key);
+        let name = |key: i128| match &extra.categories {
+            Some(names) => {
+                usize::try_from(key).ok().and_then(|code| names.get(code)).map_or("null", String::as_str).into()
             }
-            None if extra.dtype == crate::table::ElementType::Bool => (value != 0.0).to_string(),
-            None => value.to_string(),
+            None => extra.dtype.key_name(key),
         };
-        let names: Vec<String> = found.iter().map(|(value, _)| name(*value)).collect();
+        let names: Vec<String> = found.iter().map(|(key, _)| name(*key)).collect();
         let mut shares = vec![if quotas.is_some() { 0.0 } else { 1.0 }; found.len()];
+        let mut is_named = vec![false; found.len()];
         for (stratum, quota) in quotas.unwrap_or_default() {
-            // Numbers are told by their value, however they are written.
-            let number = stratum.parse().ok().filter(|_| extra.categories.is_none());
-            let is_named = |(name, value): (&String, &f64)| name == stratum || number == Some(*value);
-            let values = found.iter().map(|(value, _)| value);
-            let Some(index) = names.iter().zip(values).position(is_named) else {
+            // Floats are told by their value, however they are written: 4.0 is 4.
+            let number =
+                stratum.parse::<f64>().ok().filter(|_| extra.categories.is_none()).map(|value| value.to_string());
+            let same = |name: &String| name == stratum || number.as_ref() == Some(name);
+            let exact = names.iter().position(|name| name == stratum);
+            let Some(index) = exact.or_else(|| names.iter().position(same)) else {
                 if num_rows == 0 {
                     continue;
                 }
@@ -75,6 +73,9 @@ impl Strata {
             };
             if !(0.0..f64::INFINITY).contains(quota) {
                 return Err(Error::argument("quotas", "finite numbers of at least 0", format!("{stratum}: {quota}")));
+            }
+            if std::mem::replace(&mut is_named[index], true) {
+                return Err(Error::argument("quotas", "each stratum once", stratum));
             }
             shares[index] = *quota;
         }

@@ -355,5 +355,5 @@ fn words<T: Element>(py: Python<'_>, buffer: &Bound<'_, PyAny>) -> Option<Vec<T>
 }
 
 fn negative(index: i64, len: u64) -> PyErr {
-    Error::from(ErrorKind::IndexOutOfBounds { index, len }).into()
+    Error::from(ErrorKind::IndexOutOfBounds { index: index.into(), len }).into()
 }

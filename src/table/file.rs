@@ -4,7 +4,7 @@
 //!  0       NumPy's header, padded with spaces to a multiple of 4096 bytes
 //!  4096    rows, num_rows × stride bytes
 //!          JSON: rows, layout, fingerprint, phases, CRC32C of the rows
-//!          runs: id, score and engine of each, an Arrow IPC stream; may be empty
+//!          runs: id, score and engine of each, see `RunIndex::to_bytes`; may be empty
 //!  -40     offset of the rows u64 | their size u64 | size of the JSON u32 | of the runs u32
 //!  -16     CRC32C of JSON, runs and the 24 bytes before u32 | 0 u32 | "A2TABLE" 01
 //! ```
@@ -12,19 +12,22 @@
 //! All little-endian. NumPy reads as many rows as its header says and ignores what follows. In shared memory the same
 //! stands without NumPy's header, the footer at the next page.
 
-use super::memory::{Backing, FileIdentity, FrozenRegion, Region, available_bytes};
+use super::memory::{FileIdentity, FrozenRegion, Region, available_bytes};
 use super::npy::{self, NpyHeader};
 use super::runs::{RunIndex, Runs};
-use super::share::{Shared, map_shared};
+use super::share::{Shared, is_sealed, map_shared, page_size};
 use super::{Fingerprint, RowLayout, StepTable, gather};
 use crate::archive::{Phases, Staged};
 use crate::error::{Error, ErrorKind, Location, Result};
 use crate::progress::{Progress, Unit, check};
+use crate::step::{STEP_SIZE, Step};
 use serde::{Deserialize, Serialize};
+use std::collections::HashSet;
 use std::fs::File;
 use std::io::Write;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 const MAGIC: &[u8; 8] = b"A2TABLE\x01";
@@ -84,14 +87,28 @@ impl StepTable {
     pub fn save(&self, path: impl AsRef<Path>, progress: &dyn Progress) -> Result<()> {
         let path = path.as_ref();
         let io = |error| Error::io(path, error);
+        // Before all the work: what is asked of the archive may fail.
+        let runs = self.runs.index()?;
         let mut staged = Staged::new(parent(path))?;
         let header = npy::header(&self.layout, self.num_rows(), 0)?;
         staged.write_all(&header).map_err(io)?;
         progress.begin("save", Unit::Bytes, self.num_bytes());
-        let written = self.write_rows(progress, |bytes| staged.write_all(bytes).map_err(io));
+        let (mut run_ids, mut last) = (HashSet::new(), None);
+        let written = self.write_rows(progress, |bytes| {
+            for row in bytes.chunks_exact(self.layout.stride()) {
+                let run_id = bytemuck::pod_read_unaligned::<Step>(&row[..STEP_SIZE]).run_id;
+                if last != Some(run_id) {
+                    run_ids.insert(run_id);
+                    last = Some(run_id);
+                }
+            }
+            staged.write_all(bytes).map_err(io)
+        });
         progress.end();
-        let start = header.len() as u64;
-        let footer = footer_of_file(self.num_rows(), start, &self.layout, self.fingerprint(), &self.runs, written?)?;
+        let runs = runs.map(|runs| runs.only(&run_ids));
+        let (num_rows, start, phases) = (self.num_rows(), header.len() as u64, self.runs.phases);
+        let footer =
+            footer_of_file(num_rows, start, &self.layout, self.fingerprint(), phases, runs.as_ref(), written?)?;
         staged.write_all(&footer).map_err(io)?;
         staged.replace(path)
     }
@@ -106,7 +123,7 @@ impl StepTable {
             write(bytes)
         };
         match self.rows() {
-            Some(rows) => rows.chunks(CHUNK).try_for_each(put)?,
+            Some(rows) => rows.chunks(CHUNK / self.layout.stride() * self.layout.stride()).try_for_each(put)?,
             None => {
                 let stride = self.layout.stride();
                 let mut buffer = vec![0; CHUNK / stride * stride];
@@ -154,14 +171,14 @@ impl StepTable {
     pub fn load(path: impl AsRef<Path>, options: &LoadOptions, progress: &dyn Progress) -> Result<StepTable> {
         let path = &std::path::absolute(path.as_ref()).map_err(|error| Error::io(path.as_ref(), error))?;
         if options.mmap {
-            let table = StepTable::map(path)?;
+            let table = StepTable::map(path, None)?;
             table.rows.populate();
             return Ok(table);
         }
         let source = Source::open(path)?;
         let limit = options.memory_limit.or_else(available_bytes).unwrap_or(u64::MAX);
-        let needed = source.num_rows * source.layout.stride() as u64;
-        if needed > limit {
+        let needed = source.num_rows.saturating_mul(source.layout.stride() as u64);
+        if needed > limit || needed == u64::MAX {
             return Err(ErrorKind::MemoryLimit { needed, limit }.into());
         }
         progress.begin("load", Unit::Bytes, source.rows_len());
@@ -171,31 +188,38 @@ impl StepTable {
         source.into_table(region, content)
     }
 
-    /// The table in a file, mapped, not a byte of its rows read.
-    pub(super) fn map(path: &Path) -> Result<StepTable> {
+    /// The table in a file, mapped. Of a file without a footer the rows are read, unless it is known what they are.
+    pub(super) fn map(path: &Path, known: Option<&Fingerprint>) -> Result<StepTable> {
         let source = Source::open(path)?;
         if let Some(conversion) = &source.conversion {
             let found = format!("rows of {} bytes in another layout", conversion.stride);
             return Err(Error::argument("mmap", "false, or a file that a2store saved", found));
         }
         let len = source.rows_len() as usize;
-        let backing = Backing::File(FileIdentity::of(path, &source.file)?);
-        let region = FrozenRegion::of_file(&source.file, source.rows_offset, len, backing)?;
-        let content = match source.meta {
-            Some(_) => None,
-            None => Some(blake3::hash(region.bytes())),
+        let identity = FileIdentity::of(path, &source.file)?;
+        let region = FrozenRegion::of_file(&source.file, source.rows_offset, len, identity)?;
+        let content = match (&source.meta, known) {
+            (None, None) => Some(blake3::hash(region.bytes())),
+            _ => None,
         };
-        source.into_table(region, content)
+        let mut table = source.into_table(region, content)?;
+        if let Some(known) = known {
+            table.whole_fingerprint = Arc::new(known.clone());
+        }
+        Ok(table)
     }
 
     /// The table in shared memory.
     pub(super) fn of_shared(shared: Shared, path: &Path) -> Result<StepTable> {
+        if !is_sealed(&shared.file) {
+            return Err(damaged(path, "sealed memory", "a file that may change"));
+        }
         let (meta, footer) = read_footer(&shared.file, path)?.ok_or_else(|| damaged(path, "a footer", "none"))?;
         if meta.token.as_ref() != Some(&shared.token) {
             return Err(damaged(path, &shared.token, meta.token.as_deref().unwrap_or("none")));
         }
         let region = map_shared(shared, footer.rows_len as usize)?;
-        let runs = Runs::of_index(meta.phases, footer.runs);
+        let runs = Runs::of_bytes(meta.phases, footer.runs, path);
         StepTable::new(region, meta.layout, meta.fingerprint, runs)
     }
 }
@@ -210,12 +234,12 @@ struct Source<'a> {
     /// How to make rows of the file's, if they are not the same.
     conversion: Option<npy::Conversion>,
     meta: Option<Meta>,
-    runs: Option<RunIndex>,
+    runs: Vec<u8>,
 }
 
 impl<'a> Source<'a> {
     fn open(path: &'a Path) -> Result<Source<'a>> {
-        let file = File::open(path).map_err(|error| Error::io(path, error))?;
+        let file = open_regular(path).map_err(|error| Error::io(path, error))?;
         let size = file.metadata().map_err(|error| Error::io(path, error))?.len();
         let header = NpyHeader::read(&file).map_err(|error| error.with_path(path))?;
         let rows_len = header.num_rows.checked_mul(header.stride as u64);
@@ -240,7 +264,7 @@ impl<'a> Source<'a> {
             return Err(damaged(path, &format!("the rows' end at byte {end}, or a footer behind it"), "neither"));
         }
         let (layout, conversion) = header.layout().map_err(|error| error.with_path(path))?;
-        Ok(Source { path, file, num_rows, rows_offset, layout, conversion, meta: None, runs: None })
+        Ok(Source { path, file, num_rows, rows_offset, layout, conversion, meta: None, runs: Vec::new() })
     }
 
     /// The stride of the file's rows.
@@ -318,7 +342,7 @@ impl<'a> Source<'a> {
     }
 
     fn into_table(self, region: FrozenRegion, content: Option<blake3::Hash>) -> Result<StepTable> {
-        if self.meta.is_none() {
+        if content.is_some() {
             npy::check_steps(region.bytes(), self.layout.stride()).map_err(|error| error.with_path(self.path))?;
         }
         let (fingerprint, phases) = match (self.meta, content) {
@@ -327,14 +351,14 @@ impl<'a> Source<'a> {
                 (Fingerprint::of_content(&content.unwrap_or_else(|| blake3::hash(b""))), Some(Phases::default()))
             }
         };
-        StepTable::new(region, self.layout, fingerprint, Runs::of_index(phases, self.runs))
+        StepTable::new(region, self.layout, fingerprint, Runs::of_bytes(phases, self.runs, self.path))
     }
 }
 
 struct Footer {
     rows_offset: u64,
     rows_len: u64,
-    runs: Option<RunIndex>,
+    runs: Vec<u8>,
 }
 
 /// What stands behind the rows; `None` in a file without a footer.
@@ -355,7 +379,17 @@ fn read_footer(file: &File, path: &Path) -> Result<Option<(Meta, Footer)>> {
     let Some(start) = at.checked_sub(json_len + runs_len) else {
         return Err(damaged(path, "a footer inside of the file", &format!("one of {} bytes", json_len + runs_len)));
     };
-    let mut bytes = vec![0; (json_len + runs_len) as usize];
+    let (rows_offset, rows_len) = (u64_at(0), u64_at(8));
+    // In shared memory the footer begins a page.
+    let rows_end = rows_offset.checked_add(rows_len).unwrap_or(u64::MAX);
+    if start != rows_end && Some(start) != rows_end.checked_next_multiple_of(page_size() as u64) {
+        return Err(damaged(path, "rows just before the footer", &format!("{rows_len} bytes from byte {rows_offset}")));
+    }
+    let mut bytes = Vec::new();
+    bytes.try_reserve_exact((json_len + runs_len) as usize).map_err(|_| {
+        Error::from(ErrorKind::MemoryLimit { needed: json_len + runs_len, limit: available_bytes().unwrap_or(0) })
+    })?;
+    bytes.resize((json_len + runs_len) as usize, 0);
     file.read_exact_at(&mut bytes, start).map_err(io)?;
     let found = crc32c::crc32c_append(crc32c::crc32c(&bytes), &tail[..24]);
     let expected = u32_at(24);
@@ -369,13 +403,8 @@ fn read_footer(file: &File, path: &Path) -> Result<Option<(Meta, Footer)>> {
     if !meta.layout.is_valid() {
         return Err(damaged(path, "the layout of a row", &format!("{:?}", meta.layout)));
     }
-    let runs = match runs {
-        [] => None,
-        runs => Some(RunIndex::from_bytes(runs).ok_or_else(|| damaged(path, "runs", "something else"))?),
-    };
-    let (rows_offset, rows_len) = (u64_at(0), u64_at(8));
-    let fits = rows_offset.checked_add(rows_len).is_some_and(|end| end <= start);
-    if !fits || meta.num_rows.checked_mul(meta.layout.stride() as u64) != Some(rows_len) {
+    let runs = runs.to_vec();
+    if meta.num_rows.checked_mul(meta.layout.stride() as u64) != Some(rows_len) {
         return Err(damaged(path, "rows before the footer", &format!("{rows_len} bytes from byte {rows_offset}")));
     }
     Ok(Some((meta, Footer { rows_offset, rows_len, runs })))
@@ -387,23 +416,24 @@ pub(super) fn footer_of_file(
     rows_offset: u64,
     layout: &RowLayout,
     fingerprint: &Fingerprint,
-    runs: &Runs,
+    phases: Option<Phases>,
+    runs: Option<&RunIndex>,
     rows_crc32c: u32,
 ) -> Result<Vec<u8>> {
     let meta = Meta {
         num_rows,
         layout: layout.clone(),
         fingerprint: fingerprint.clone(),
-        phases: runs.phases,
+        phases,
         rows_crc32c: Some(rows_crc32c),
         token: None,
     };
-    footer(&meta, rows_offset, runs.index()?.as_deref())
+    footer(&meta, rows_offset, runs)
 }
 
 fn footer(meta: &Meta, rows_offset: u64, runs: Option<&RunIndex>) -> Result<Vec<u8>> {
     let json = serde_json::to_vec(meta).map_err(|error| Error::from(std::io::Error::other(error)))?;
-    let runs = runs.map(RunIndex::to_bytes).transpose()?.unwrap_or_default();
+    let runs = runs.map(RunIndex::to_bytes).unwrap_or_default();
     let mut bytes = [json.as_slice(), &runs].concat();
     bytes.extend(rows_offset.to_le_bytes());
     bytes.extend((meta.num_rows * meta.layout.stride() as u64).to_le_bytes());
@@ -413,6 +443,16 @@ fn footer(meta: &Meta, rows_offset: u64, runs: Option<&RunIndex>) -> Result<Vec<
     bytes.extend([0; 4]);
     bytes.extend(MAGIC);
     Ok(bytes)
+}
+
+/// Opens a file for reading; anything else, a pipe that would block for one, is an error.
+pub(super) fn open_regular(path: &Path) -> std::io::Result<File> {
+    use std::os::unix::fs::OpenOptionsExt;
+    let file = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path)?;
+    match file.metadata()?.is_file() {
+        true => Ok(file),
+        false => Err(std::io::Error::new(std::io::ErrorKind::InvalidInput, "not a regular file")),
+    }
 }
 
 /// The folder of a file.

@@ -30,6 +30,43 @@ const PARALLEL: usize = 1 << 15;
 /// The most threads of one gather: memory serves no more at full speed.
 const MAX_THREADS: usize = 8;
 
+/// The registers that code is compiled for. A value exists only where the processor has them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Level {
+    /// What the target has anyway: SSE2 on x86-64, NEON on AArch64.
+    Portable,
+    #[cfg(target_arch = "x86_64")]
+    Avx2,
+    #[cfg(target_arch = "x86_64")]
+    Avx512,
+}
+
+impl Level {
+    /// The levels that this processor has, the best at the end.
+    pub(super) fn all() -> SmallVec<[Level; 3]> {
+        let mut levels = SmallVec::from_slice(&[Level::Portable]);
+        #[cfg(target_arch = "x86_64")]
+        {
+            if is_x86_feature_detected!("avx2") {
+                levels.push(Level::Avx2);
+            }
+            if is_x86_feature_detected!("avx2")
+                && is_x86_feature_detected!("avx512f")
+                && is_x86_feature_detected!("avx512bw")
+                && is_x86_feature_detected!("avx512dq")
+                && is_x86_feature_detected!("avx512vl")
+            {
+                levels.push(Level::Avx512);
+            }
+        }
+        levels
+    }
+
+    fn best() -> Level {
+        Level::all().last().copied().unwrap_or(Level::Portable)
+    }
+}
+
 /// Rows of equal size, one after the other.
 #[derive(Clone, Copy)]
 pub(super) struct Rows<'a> {
@@ -58,7 +95,7 @@ pub(super) fn gather(
     // To ask for the number of cores costs several calls into the system.
     let cores = || std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     if num_threads < 2 || cores() < 2 {
-        return gather_part(rows, indices, schema, columns, symmetries);
+        return gather_part(Level::best(), rows, indices, schema, columns, symmetries);
     }
     let num_threads = num_threads.min(cores());
     let part = indices.len().div_ceil(num_threads);
@@ -72,7 +109,7 @@ pub(super) fn gather(
                 columns.push(first);
                 *column = after;
             }
-            scope.spawn(move || gather_part(rows, indices, schema, columns, symmetries));
+            scope.spawn(move || gather_part(Level::best(), rows, indices, schema, columns, symmetries));
         }
     });
 }
@@ -137,7 +174,14 @@ pub(super) fn naive(
     }
 }
 
-fn gather_part(rows: Rows<'_>, indices: &[u64], schema: &BatchSchema, columns: Columns<'_>, symmetries: Turns<'_>) {
+pub(super) fn gather_part(
+    level: Level,
+    rows: Rows<'_>,
+    indices: &[u64],
+    schema: &BatchSchema,
+    columns: Columns<'_>,
+    symmetries: Turns<'_>,
+) {
     rows.check(indices);
     if let Some((_, ids)) = symmetries {
         assert!(ids.len() == indices.len(), "a number for every row");
@@ -145,17 +189,18 @@ fn gather_part(rows: Rows<'_>, indices: &[u64], schema: &BatchSchema, columns: C
     // Which integers the tokens are, and whether to turn, is settled outside of the loop over rows.
     let unturned = (SymmetryKey::NONE, indices);
     match (schema.tokens(), symmetries) {
-        (ElementType::Int32, None) => shape::<i32, false>(rows, indices, schema, columns, unturned),
-        (ElementType::Int64, None) => shape::<i64, false>(rows, indices, schema, columns, unturned),
-        (_, None) => shape::<u8, false>(rows, indices, schema, columns, unturned),
-        (ElementType::Int32, Some(turns)) => shape::<i32, true>(rows, indices, schema, columns, turns),
-        (ElementType::Int64, Some(turns)) => shape::<i64, true>(rows, indices, schema, columns, turns),
-        (_, Some(turns)) => shape::<u8, true>(rows, indices, schema, columns, turns),
+        (ElementType::Int32, None) => shape::<i32, false>(level, rows, indices, schema, columns, unturned),
+        (ElementType::Int64, None) => shape::<i64, false>(level, rows, indices, schema, columns, unturned),
+        (_, None) => shape::<u8, false>(level, rows, indices, schema, columns, unturned),
+        (ElementType::Int32, Some(turns)) => shape::<i32, true>(level, rows, indices, schema, columns, turns),
+        (ElementType::Int64, Some(turns)) => shape::<i64, true>(level, rows, indices, schema, columns, turns),
+        (_, Some(turns)) => shape::<u8, true>(level, rows, indices, schema, columns, turns),
     }
 }
 
 /// Settles also whether all of a step's columns are asked for, the usual case.
 fn shape<T: Token, const TURN: bool>(
+    level: Level,
     rows: Rows<'_>,
     indices: &[u64],
     schema: &BatchSchema,
@@ -163,14 +208,15 @@ fn shape<T: Token, const TURN: bool>(
     turns: (SymmetryKey, &[u64]),
 ) {
     match schema.has_all_of_step() {
-        true => dispatch::<T, TURN, true>(rows, indices, schema, columns, turns),
-        false => dispatch::<T, TURN, false>(rows, indices, schema, columns, turns),
+        true => dispatch::<T, TURN, true>(level, rows, indices, schema, columns, turns),
+        false => dispatch::<T, TURN, false>(level, rows, indices, schema, columns, turns),
     }
 }
 
 /// Runs the code that was compiled for the widest registers this processor has. NEON is part of every AArch64, so there
 /// the portable code uses it.
 fn dispatch<T: Token, const TURN: bool, const ALL: bool>(
+    level: Level,
     rows: Rows<'_>,
     indices: &[u64],
     schema: &BatchSchema,
@@ -178,22 +224,16 @@ fn dispatch<T: Token, const TURN: bool, const ALL: bool>(
     turns: (SymmetryKey, &[u64]),
 ) {
     #[cfg(target_arch = "x86_64")]
-    {
-        if is_x86_feature_detected!("avx512f")
-            && is_x86_feature_detected!("avx512bw")
-            && is_x86_feature_detected!("avx512dq")
-            && is_x86_feature_detected!("avx512vl")
-        {
-            #[allow(unsafe_code)]
-            // SAFETY: the processor has all features that the function asks for, as AVX-512 implies AVX2.
-            return unsafe { gather_avx512::<T, TURN, ALL>(rows, indices, schema, columns, turns) };
-        }
-        if is_x86_feature_detected!("avx2") {
-            #[allow(unsafe_code)]
-            // SAFETY: the processor has AVX2, which is all that the function asks for.
-            return unsafe { gather_avx2::<T, TURN, ALL>(rows, indices, schema, columns, turns) };
-        }
+    #[allow(unsafe_code)]
+    match level {
+        // SAFETY: the level exists, so the processor has all features that the function asks for.
+        Level::Avx512 => return unsafe { gather_avx512::<T, TURN, ALL>(rows, indices, schema, columns, turns) },
+        // SAFETY: as above.
+        Level::Avx2 => return unsafe { gather_avx2::<T, TURN, ALL>(rows, indices, schema, columns, turns) },
+        Level::Portable => {}
     }
+    #[cfg(not(target_arch = "x86_64"))]
+    let Level::Portable = level;
     gather_blocks::<T, TURN, ALL>(rows, indices, schema, columns, turns);
 }
 

@@ -1,5 +1,6 @@
 //! Which bytes of a row are which column: a [`Step`](crate::Step), then the extra columns, the widest first.
 
+use super::convert::is_reserved;
 use crate::error::{Error, Result};
 use crate::step::{FIELDS, STEP_SIZE};
 use arrow::datatypes::DataType;
@@ -81,7 +82,16 @@ impl RowLayout {
 
     /// Whether every column is where [`RowLayout::new`] puts it, so that a row read from elsewhere can be trusted.
     pub(super) fn is_valid(&self) -> bool {
-        self.extras.len() < 1 << 16 && *self == RowLayout::new(self.extras.clone())
+        let is_sound = |(k, extra): (usize, &ExtraField)| {
+            let codes = extra.categories.as_ref().is_none_or(|names| {
+                extra.dtype == ElementType::Int16 && names.len() <= 1 << 15 && names.is_sorted_by(|a, b| a < b)
+            });
+            let is_new = self.extras[..k].iter().all(|other| other.name != extra.name);
+            codes && is_new && !is_reserved(&extra.name)
+        };
+        self.extras.len() < 1 << 10
+            && self.extras.iter().enumerate().all(is_sound)
+            && *self == RowLayout::new(self.extras.clone())
     }
 
     /// Names what the codes of the extra columns of categories stand for, in the order of those columns.
@@ -170,6 +180,45 @@ impl ElementType {
             ElementType::Float16 => half::f16::from_bits(read::<u16>(bytes)).to_f64(),
             ElementType::Float32 => f64::from(read::<f32>(bytes)),
             ElementType::Float64 => read::<f64>(bytes),
+        }
+    }
+
+    /// The value at the start of `bytes` as a number that orders and tells apart all values of the type; of floats with
+    /// one zero and one NaN.
+    pub(crate) fn to_key(self, bytes: &[u8]) -> i128 {
+        let bits = |bytes: &[u8]| {
+            let mut word = [0; 8];
+            word[..self.width()].copy_from_slice(&bytes[..self.width()]);
+            u64::from_le_bytes(word)
+        };
+        match self {
+            ElementType::Bool => i128::from(bytes[0] != 0),
+            ElementType::UInt8 | ElementType::UInt16 | ElementType::UInt32 | ElementType::UInt64 => {
+                i128::from(bits(bytes))
+            }
+            ElementType::Int8 | ElementType::Int16 | ElementType::Int32 | ElementType::Int64 => {
+                let unused = 64 - 8 * self.width() as u32;
+                i128::from((bits(bytes) << unused).cast_signed() >> unused)
+            }
+            ElementType::Float16 | ElementType::Float32 | ElementType::Float64 => {
+                let value = self.to_f64(bytes);
+                let value = if value.is_nan() { f64::NAN } else { value + 0.0 };
+                let bits = value.to_bits().cast_signed();
+                // The order of floats: of negative ones the larger bits come first.
+                i128::from(bits ^ (bits >> 63) & i64::MAX)
+            }
+        }
+    }
+
+    /// A value's key as text.
+    pub(crate) fn key_name(self, key: i128) -> String {
+        match self {
+            ElementType::Bool => (key != 0).to_string(),
+            ElementType::Float16 | ElementType::Float32 | ElementType::Float64 => {
+                let bits = key as i64;
+                f64::from_bits((bits ^ (bits >> 63) & i64::MAX).cast_unsigned()).to_string()
+            }
+            _ => key.to_string(),
         }
     }
 

@@ -208,12 +208,14 @@ impl Job<'_> {
         };
         let num_rows = len / layout.stride() as u64;
         let header = npy::header(&layout, num_rows, start)?;
-        let footer = file::footer_of_file(num_rows, start as u64, &layout, fingerprint, runs, crc)?;
+        let index = runs.index()?;
+        let footer =
+            file::footer_of_file(num_rows, start as u64, &layout, fingerprint, runs.phases, index.as_deref(), crc)?;
         let io = |error| Error::io(path, error);
         staged.file().write_all_at(&header, 0).map_err(io)?;
         staged.file().write_all_at(&footer, start as u64 + len).map_err(io)?;
         staged.replace(path)?;
-        StepTable::map(path)
+        StepTable::map(path, None)
     }
 
     /// Every partition's rows go straight to where they belong.

@@ -33,8 +33,8 @@ pub(super) struct FrozenRegion {
 
 /// What lies behind a mapping.
 pub(super) enum Backing {
-    /// This process's own memory, until another process asks for it.
-    Private(Mutex<Option<Shared>>),
+    /// The memory of the process of this number alone, until another process asks for it.
+    Private(u32, Mutex<Option<Shared>>),
     /// Memory that processes share.
     Shared(Shared),
     /// A file, as it was when it was mapped.
@@ -82,7 +82,7 @@ impl Region {
     /// Gives back what lies behind `len` and makes the rest read-only.
     pub(super) fn freeze(mut self, len: usize) -> Result<FrozenRegion> {
         self.truncate(self.start + len.max(1))?;
-        let backing = Backing::Private(Mutex::new(None));
+        let backing = Backing::Private(std::process::id(), Mutex::new(None));
         Ok(FrozenRegion { start: self.start, map: self.map.make_read_only()?, len, backing })
     }
 
@@ -115,28 +115,25 @@ impl FrozenRegion {
         self.map.get(self.start..self.start + self.len).unwrap_or_default()
     }
 
-    /// Maps `len` bytes of a file from `offset` on. They must not change as long as the mapping lives; a file that is
+    /// Maps `len` bytes of a file on disk from `offset` on. They must not change as long as the mapping lives; a file that is
     /// cut short meanwhile ends the process when the missing part is read (SIGBUS), as with any mapped file.
     #[allow(unsafe_code)]
-    pub(super) fn of_file(file: &File, offset: u64, len: usize, backing: Backing) -> Result<FrozenRegion> {
-        let with_path = |error: std::io::Error| match &backing {
-            Backing::File(identity) => Error::io(&identity.path, error),
-            _ => error.into(),
-        };
+    pub(super) fn of_file(file: &File, offset: u64, len: usize, identity: FileIdentity) -> Result<FrozenRegion> {
+        let with_path = |error: std::io::Error| Error::io(&identity.path, error);
         let end = offset.checked_add(len as u64);
-        let size = file.metadata().map_err(with_path)?.len();
+        let size = identity.num_bytes;
         if end.is_none_or(|end| end > size) {
             let error = std::io::Error::new(std::io::ErrorKind::UnexpectedEof, format!("rows end beyond byte {size}"));
             return Err(with_path(error));
         }
         if len == 0 {
             let map = MmapOptions::new().len(1).map_anon()?.make_read_only()?;
-            return Ok(FrozenRegion { map, start: 0, len: 0, backing });
+            return Ok(FrozenRegion { map, start: 0, len: 0, backing: Backing::File(identity) });
         }
-        // SAFETY: a sealed memory file cannot change. That no one writes to a file on disk while it is mapped is asked
-        // of the caller of `StepTable::load`; what is read from it is plain numbers, any bits of which are valid.
+        // SAFETY: that no one writes to the file while it is mapped is asked of the caller of `StepTable::load`; what is
+        // read from it is plain numbers, any bits of which are valid.
         let map = unsafe { MmapOptions::new().offset(offset).len(len).map(file) }.map_err(with_path)?;
-        Ok(FrozenRegion { map, start: 0, len, backing })
+        Ok(FrozenRegion { map, start: 0, len, backing: Backing::File(identity) })
     }
 
     /// Brings a mapped file's pages into memory and into the page tables, where they fit, so that reading never waits.

@@ -249,14 +249,20 @@ impl StepTable {
         }
     }
 
-    /// All values of an extra column as floats, and each with the position of its row, in order.
+    /// All values of an extra column as floats, rounded where a float cannot hold one, in the order of the rows.
     pub(crate) fn extra_values(&self, extra: &ExtraField) -> impl Iterator<Item = f64> {
-        let (stride, offset, dtype) = (self.layout.stride(), extra.offset, extra.dtype);
+        let dtype = extra.dtype;
+        self.extra_bytes(extra).map(move |bytes| dtype.to_f64(bytes))
+    }
+
+    /// All values of an extra column, each from its first byte on, in the order of the rows.
+    pub(crate) fn extra_bytes(&self, extra: &ExtraField) -> impl Iterator<Item = &[u8]> {
+        let (stride, offset) = (self.layout.stride(), extra.offset);
         let whole = self.selection.is_none().then(|| 0..self.num_all_rows());
         let ranges = whole.into_iter().chain(self.selection.iter().flat_map(|selection| selection.ranges()));
         ranges.flat_map(move |range| {
             let bytes = self.rows.bytes().get(range.start as usize * stride..range.end as usize * stride);
-            bytes.unwrap_or_default().chunks_exact(stride).map(move |row| dtype.to_f64(&row[offset..]))
+            bytes.unwrap_or_default().chunks_exact(stride).map(move |row| &row[offset..])
         })
     }
 
@@ -292,8 +298,7 @@ impl StepTable {
         let Some(&index) = indices.iter().find(|&&index| index >= len) else {
             return Ok(());
         };
-        let index = i64::try_from(index).unwrap_or(i64::MAX);
-        Err(ErrorKind::IndexOutOfBounds { index, len }.into())
+        Err(ErrorKind::IndexOutOfBounds { index: index.into(), len }.into())
     }
 }
 

@@ -1,25 +1,35 @@
 //! What a table knows of its runs: enough to filter rows by what SQL would have asked of `runs`.
 
 use crate::archive::{Archive, Phases};
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::query::no_params;
-use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, StringArray, UInt32Array, UInt64Array};
+use arrow::array::{Array, AsArray, RecordBatch};
 use arrow::compute::cast;
-use arrow::datatypes::{DataType, Field, Schema, UInt32Type, UInt64Type};
-use arrow::ipc::reader::StreamReader;
-use arrow::ipc::writer::StreamWriter;
+use arrow::datatypes::{DataType, UInt32Type, UInt64Type};
+use std::collections::{HashMap, HashSet};
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 /// The runs that a table's rows may belong to, and where the phases of a game begin.
 #[derive(Default)]
 pub(super) struct Runs {
     pub(super) phases: Option<Phases>,
-    archive: Option<Archive>,
+    source: Source,
     index: OnceLock<Arc<RunIndex>>,
 }
 
+/// Where the runs are read from when they are first asked for.
+#[derive(Default)]
+enum Source {
+    #[default]
+    Nowhere,
+    Archive(Archive),
+    /// What [`RunIndex::to_bytes`] made, of this file.
+    Bytes(Vec<u8>, PathBuf),
+}
+
 /// Score and engine of each run, in the order of their ids.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct RunIndex {
     run_id: Vec<u32>,
     max_score: Vec<u64>,
@@ -28,27 +38,35 @@ pub(super) struct RunIndex {
 
 impl Runs {
     pub(super) fn of_archive(archive: &Archive) -> Runs {
-        Runs { phases: Some(archive.phases()), archive: Some(archive.clone()), index: OnceLock::new() }
+        let source = Source::Archive(archive.clone());
+        Runs { phases: Some(archive.phases()), source, index: OnceLock::new() }
     }
 
-    pub(super) fn of_index(phases: Option<Phases>, index: Option<RunIndex>) -> Runs {
-        let slot = OnceLock::new();
-        if let Some(index) = index {
-            let _ = slot.set(Arc::new(index));
-        }
-        Runs { phases, archive: None, index: slot }
+    /// From a file's footer.
+    pub(super) fn of_bytes(phases: Option<Phases>, bytes: Vec<u8>, path: &Path) -> Runs {
+        let source = if bytes.is_empty() { Source::Nowhere } else { Source::Bytes(bytes, path.into()) };
+        Runs { phases, source, index: OnceLock::new() }
     }
 
-    /// The runs, read from the archive when they are first asked for; `None` for rows that came from nowhere known.
+    /// The runs; `None` for rows that came from nowhere known.
+    ///
+    /// # Errors
+    /// When the archive can no longer be read, or the file held something else.
     pub(super) fn index(&self) -> Result<Option<Arc<RunIndex>>> {
-        match (self.index.get(), &self.archive) {
-            (Some(index), _) => Ok(Some(Arc::clone(index))),
-            (None, Some(archive)) => {
-                let index = Arc::new(RunIndex::read(archive)?);
-                Ok(Some(Arc::clone(self.index.get_or_init(|| index))))
-            }
-            (None, None) => Ok(None),
+        if let Some(index) = self.index.get() {
+            return Ok(Some(Arc::clone(index)));
         }
+        let index = match &self.source {
+            Source::Nowhere => return Ok(None),
+            Source::Archive(archive) => RunIndex::read(archive)?,
+            Source::Bytes(bytes, path) => RunIndex::from_bytes(bytes).ok_or_else(|| ErrorKind::Damaged {
+                path: path.clone(),
+                what: "the runs of a table",
+                expected: "ids, scores and engines".into(),
+                found: "other bytes".into(),
+            })?,
+        };
+        Ok(Some(Arc::clone(self.index.get_or_init(|| Arc::new(index)))))
     }
 }
 
@@ -86,32 +104,105 @@ impl RunIndex {
         Some((*self.max_score.get(at)?, self.engine.get(at)?.as_deref()))
     }
 
-    /// As an Arrow IPC stream.
-    pub(super) fn to_bytes(&self) -> Result<Vec<u8>> {
-        let write = || -> Result<Vec<u8>, arrow::error::ArrowError> {
-            let schema = Arc::new(Schema::new(vec![
-                Field::new("run_id", DataType::UInt32, false),
-                Field::new("max_score", DataType::UInt64, false),
-                Field::new("engine", DataType::Utf8, true),
-            ]));
-            let columns: Vec<ArrayRef> = vec![
-                Arc::new(UInt32Array::from(self.run_id.clone())),
-                Arc::new(UInt64Array::from(self.max_score.clone())),
-                Arc::new(StringArray::from_iter(self.engine.iter())),
-            ];
-            let mut writer = StreamWriter::try_new(Vec::new(), &schema)?;
-            writer.write(&RecordBatch::try_new(schema, columns)?)?;
-            writer.into_inner()
-        };
-        write().map_err(super::batch::arrow_error)
+    /// The runs with these ids alone.
+    pub(super) fn only(&self, run_ids: &HashSet<u32>) -> RunIndex {
+        let mut index = RunIndex::default();
+        for (k, run_id) in self.run_id.iter().enumerate().filter(|(_, run_id)| run_ids.contains(run_id)) {
+            index.run_id.push(*run_id);
+            index.max_score.push(self.max_score[k]);
+            index.engine.push(self.engine[k].clone());
+        }
+        index
+    }
+
+    /// Number of runs u32, number of engines u32, the ids u32, the scores u64, each run's engine u32 (its place among the
+    /// engines, or 2^32 - 1 for none), and the engines, each its length u32 and its text. All little-endian.
+    pub(super) fn to_bytes(&self) -> Vec<u8> {
+        let mut places: HashMap<&str, u32> = HashMap::new();
+        let mut engines: Vec<&str> = Vec::new();
+        for name in self.engine.iter().flatten() {
+            places.entry(name).or_insert_with(|| {
+                engines.push(name);
+                engines.len() as u32 - 1
+            });
+        }
+        let mut bytes = (self.run_id.len() as u32).to_le_bytes().to_vec();
+        bytes.extend((engines.len() as u32).to_le_bytes());
+        bytes.extend(self.run_id.iter().flat_map(|id| id.to_le_bytes()));
+        bytes.extend(self.max_score.iter().flat_map(|score| score.to_le_bytes()));
+        let place = |name: &Option<String>| name.as_ref().and_then(|name| places.get(name.as_str()).copied());
+        bytes.extend(self.engine.iter().flat_map(|name| place(name).unwrap_or(u32::MAX).to_le_bytes()));
+        for name in engines {
+            bytes.extend((name.len() as u32).to_le_bytes());
+            bytes.extend(name.as_bytes());
+        }
+        bytes
     }
 
     /// What [`to_bytes`](RunIndex::to_bytes) made; `None` for anything else.
     pub(super) fn from_bytes(bytes: &[u8]) -> Option<RunIndex> {
-        let mut index = RunIndex::default();
-        for batch in StreamReader::try_new(bytes, None).ok()? {
-            index.append(&batch.ok()?)?;
+        fn numbers<const N: usize>(bytes: &mut &[u8], count: usize) -> Option<Vec<[u8; N]>> {
+            let (taken, rest) = bytes.split_at_checked(count.checked_mul(N)?)?;
+            *bytes = rest;
+            Some(taken.as_chunks().0.to_vec())
         }
-        Some(index)
+        let mut rest = bytes;
+        let [num_runs, num_engines] = numbers::<4>(&mut rest, 2)?[..] else {
+            return None;
+        };
+        let num_runs = u32::from_le_bytes(num_runs) as usize;
+        let run_id: Vec<u32> = numbers(&mut rest, num_runs)?.into_iter().map(u32::from_le_bytes).collect();
+        let max_score = numbers(&mut rest, num_runs)?.into_iter().map(u64::from_le_bytes).collect();
+        let places: Vec<u32> = numbers(&mut rest, num_runs)?.into_iter().map(u32::from_le_bytes).collect();
+        let mut engines = Vec::new();
+        for _ in 0..u32::from_le_bytes(num_engines) {
+            let len = u32::from_le_bytes(*numbers::<4>(&mut rest, 1)?.first()?) as usize;
+            let (text, after) = rest.split_at_checked(len)?;
+            engines.push(std::str::from_utf8(text).ok()?);
+            rest = after;
+        }
+        let engine = |place: u32| match place {
+            u32::MAX => Some(None),
+            place => engines.get(place as usize).map(|name| Some((*name).to_owned())),
+        };
+        let engine = places.into_iter().map(engine).collect::<Option<Vec<_>>>()?;
+        (rest.is_empty() && run_id.is_sorted()).then_some(RunIndex { run_id, max_score, engine })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn index() -> RunIndex {
+        let engine = |k: u32| (k % 3 > 0).then(|| format!("engine {}", k % 3));
+        RunIndex {
+            run_id: (0..50).map(|k| k * 2).collect(),
+            max_score: (0..50).map(|k| k << 33).collect(),
+            engine: (0..50).map(engine).collect(),
+        }
+    }
+
+    #[test]
+    fn comes_back_from_its_bytes() {
+        let index = index();
+        assert_eq!(RunIndex::from_bytes(&index.to_bytes()).as_ref(), Some(&index));
+        assert_eq!(index.get(4), Some((2 << 33, Some("engine 2"))));
+        let only = index.only(&HashSet::from([4, 5]));
+        assert_eq!((only.run_id.as_slice(), only.get(4)), ([4].as_slice(), index.get(4)));
+        let none = RunIndex::default();
+        assert_eq!(RunIndex::from_bytes(&none.to_bytes()), Some(none));
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_refused_or_read(at in 0usize..900, value in any::<u32>(), cut in 0usize..900) {
+            let mut bytes = index().to_bytes();
+            let len = bytes.len();
+            bytes[at.min(len - 4)..][..4].copy_from_slice(&value.to_le_bytes());
+            let _ = RunIndex::from_bytes(&bytes);
+            prop_assert!(RunIndex::from_bytes(&bytes[..cut.min(len - 1)]).is_none() || cut.min(len - 1) == 8);
+        }
     }
 }

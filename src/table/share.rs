@@ -8,12 +8,14 @@
 //! The file holds the rows from byte 0, then what [`file`](super::file) appends to saved rows.
 
 use super::StepTable;
+use super::file::open_regular;
 #[cfg(not(target_os = "linux"))]
 use super::memory::FrozenRegion;
 use super::memory::{Backing, FileIdentity};
 use crate::error::{Error, ErrorKind, Location, Result};
 use std::fs::File;
 use std::path::PathBuf;
+use std::sync::{PoisonError, TryLockError};
 
 /// A memory file that holds a table's rows.
 #[derive(Debug)]
@@ -31,6 +33,8 @@ pub(super) struct Shared {
 pub struct TableHandle {
     place: Place,
     fingerprint: super::Fingerprint,
+    /// The fingerprint of all rows, those that a view does not show too.
+    whole: super::Fingerprint,
     /// Of a view, its rows.
     #[serde(skip)]
     selection: Option<Vec<u64>>,
@@ -55,8 +59,17 @@ impl StepTable {
         let place = match &self.rows.backing {
             Backing::File(identity) => Place::File(identity.clone()),
             Backing::Shared(shared) => shared.place(),
-            Backing::Private(slot) => {
-                let mut slot = slot.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            Backing::Private(owner, slot) => {
+                let mut slot = match slot.try_lock() {
+                    Ok(slot) => slot,
+                    Err(TryLockError::Poisoned(slot)) => slot.into_inner(),
+                    // The thread that holds it is in the process that this one was forked from, and never gives it back.
+                    Err(TryLockError::WouldBlock) if *owner != std::process::id() => {
+                        let message = "a table that another thread was sharing when this process was forked";
+                        return Err(std::io::Error::new(std::io::ErrorKind::WouldBlock, message).into());
+                    }
+                    Err(TryLockError::WouldBlock) => slot.lock().unwrap_or_else(PoisonError::into_inner),
+                };
                 match &*slot {
                     Some(shared) => shared.place(),
                     None => {
@@ -68,10 +81,12 @@ impl StepTable {
             }
         };
         let selection = self.selection.as_ref().map(|selection| selection.to_words());
-        Ok(TableHandle { place, fingerprint: self.fingerprint().clone(), selection })
+        let (fingerprint, whole) = (self.fingerprint().clone(), super::Fingerprint::clone(&self.whole_fingerprint));
+        Ok(TableHandle { place, fingerprint, whole, selection })
     }
 
-    /// The table that a handle leads to. Nothing is read or copied, so this takes microseconds.
+    /// The table that a handle leads to. No row is read or copied: this takes a few milliseconds at most, for the list of
+    /// runs that the table knows.
     ///
     /// # Errors
     /// [`ErrorKind::Io`] when no process that holds the table is left, or the file is gone;
@@ -79,26 +94,22 @@ impl StepTable {
     pub fn attach(handle: &TableHandle) -> Result<StepTable> {
         let whole = match &handle.place {
             Place::File(expected) => {
-                let table = StepTable::map(&expected.path)?;
-                match &table.rows.backing {
-                    Backing::File(found) if found == expected => table,
-                    Backing::File(found) => {
-                        let name = |file: &FileIdentity| {
-                            format!(
-                                "{} bytes, inode {}, modified at {} ns",
-                                file.num_bytes, file.inode, file.modified_ns
-                            )
-                        };
-                        let (expected, found, path) = (name(expected), name(found), expected.path.clone());
-                        let what = "the file of a shared table";
-                        return Err(ErrorKind::Damaged { path, what, expected, found }.into());
-                    }
-                    _ => table,
+                let name = |file: &FileIdentity| {
+                    format!("{} bytes, inode {}, modified at {} ns", file.num_bytes, file.inode, file.modified_ns)
+                };
+                let table = StepTable::map(&expected.path, Some(&handle.whole))?;
+                if let Backing::File(found) = &table.rows.backing
+                    && found != expected
+                {
+                    let (expected, found, path) = (name(expected), name(found), expected.path.clone());
+                    let what = "the file of a shared table";
+                    return Err(ErrorKind::Damaged { path, what, expected, found }.into());
                 }
+                table
             }
             Place::Memory { process, fd, token } => {
                 let path = PathBuf::from(format!("/proc/{process}/fd/{fd}"));
-                let file = File::open(&path).map_err(|error| gone(&path, *process, &error))?;
+                let file = open_regular(&path).map_err(|error| gone(&path, *process, &error))?;
                 StepTable::of_shared(Shared { file, token: token.clone() }, &path)?
             }
         };
@@ -170,9 +181,9 @@ impl Shared {
 }
 
 #[cfg(target_os = "linux")]
-pub(super) use linux::map_shared;
-#[cfg(target_os = "linux")]
 use linux::move_to_file;
+#[cfg(target_os = "linux")]
+pub(super) use linux::{is_sealed, map_shared, page_size};
 
 #[cfg(target_os = "linux")]
 mod linux {
@@ -207,7 +218,8 @@ mod linux {
             // SAFETY: the pages from the piece's start to the end of its last page belong to the region's mapping, as
             // it begins at a page (a piece is a multiple of the page size, and the region's start one of the large page)
             // and no other bytes lie behind its end. They are replaced at once, by the same bytes, read-only as before,
-            // so that no reader can tell.
+            // so that no reader can tell. Should the kernel fail when it has already taken the old pages away, which
+            // it can only for want of memory of its own, a reader of the piece is ended by SIGSEGV.
             unsafe { map_at(piece.as_ptr(), piece.len(), &read_only, start)? };
         }
         let pages = bytes.len().next_multiple_of(page_size());
@@ -257,6 +269,15 @@ mod linux {
         Ok(())
     }
 
+    /// Whether a file can neither change nor shrink any more.
+    #[allow(unsafe_code)]
+    pub(in super::super) fn is_sealed(file: &File) -> bool {
+        let needed = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_WRITE;
+        // SAFETY: the call asks about the descriptor, and changes nothing.
+        let seals = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GET_SEALS) };
+        seals >= 0 && seals & needed == needed
+    }
+
     #[allow(unsafe_code)]
     pub(in super::super) fn page_size() -> usize {
         // SAFETY: the call reads a constant of the system.
@@ -272,4 +293,14 @@ fn move_to_file(_: &FrozenRegion, _: &[u8]) -> Result<File> {
 #[cfg(not(target_os = "linux"))]
 pub(super) fn map_shared(_: Shared, _: usize) -> Result<FrozenRegion> {
     Err(std::io::Error::from(std::io::ErrorKind::Unsupported).into())
+}
+
+#[cfg(not(target_os = "linux"))]
+pub(super) fn is_sealed(_: &File) -> bool {
+    false
+}
+
+#[cfg(not(target_os = "linux"))]
+pub(super) fn page_size() -> usize {
+    4096
 }

@@ -1,7 +1,7 @@
 //! The kernels against their naive twins: every width, alignment, tail and repeated index.
 
 use super::batch::{Arena, BatchSchema, TokenType};
-use super::gather::{Columns, Rows, gather, gather_rows, naive};
+use super::gather::{Columns, Level, Rows, gather, gather_part, gather_rows, naive};
 use super::layout::{ElementType, ExtraField, RowLayout};
 use super::symmetry::SymmetryKey;
 use crate::step::STEP_SIZE;
@@ -73,9 +73,14 @@ proptest! {
         let indices: Vec<u64> = picks.iter().map(|pick| pick.index(num_rows) as u64).collect();
         let ids: Vec<u64> = indices.iter().map(|index| index ^ seed).collect();
         let turns = symmetries.map(|seed| (SymmetryKey::new(seed, 3), ids.as_slice()));
-        let fast = filled(&schema, indices.len(), |columns| gather(rows, &indices, &schema, columns, turns));
         let slow = filled(&schema, indices.len(), |columns| naive(rows, &indices, &schema, columns, turns));
-        prop_assert_eq!(fast, slow);
+        // Not only the code that this processor would choose.
+        for level in Level::all() {
+            let fast = filled(&schema, indices.len(), |columns| {
+                gather_part(level, rows, &indices, &schema, columns, turns);
+            });
+            prop_assert_eq!(&fast, &slow, "{:?}", level);
+        }
 
         let mut out = vec![0; indices.len() * stride];
         gather_rows(rows, &indices, &mut out);

@@ -41,8 +41,13 @@ impl StepTable {
         };
         let run_ids = run_ids.as_ref().map(sorted);
         let by_run = min_score.is_some() || max_score.is_some() || engines.is_some();
-        let unknown =
-            |what: &str| Error::argument("filter", format!("a table that knows {what}"), "one from a plain file");
+        let unknown = |what: &str| {
+            Error::argument(
+                "filter",
+                format!("a table that knows {what}"),
+                "one of a file without them, or whose archive is gone",
+            )
+        };
         let index = match by_run {
             true => Some(self.runs.index()?.ok_or_else(|| unknown("the scores and engines of its runs"))?),
             false => None,
@@ -94,9 +99,11 @@ impl StepTable {
         if !(0.0..=1.0).contains(&val) {
             return Err(Error::argument("val", "0.0..=1.0", val));
         }
+        let mut of_seed = blake3::Hasher::new_derive_key("a2store 2026 split by run");
+        of_seed.update(&seed.to_le_bytes());
         let is_val = |run_id: u32| {
-            let mut hasher = blake3::Hasher::new_derive_key("a2store 2026 split by run");
-            hasher.update(&seed.to_le_bytes()).update(&run_id.to_le_bytes());
+            let mut hasher = of_seed.clone();
+            hasher.update(&run_id.to_le_bytes());
             let mut hash = [0; 8];
             hasher.finalize_xof().fill(&mut hash);
             // Exact: the numbers compared have at most 64 bits and a power of two as denominator.

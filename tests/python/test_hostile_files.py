@@ -1,0 +1,221 @@
+"""Files and handles made to do harm: each is refused by a typed error, and nothing crashes, hangs or takes memory."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import pickle
+import random
+import struct
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import a2store
+
+FOOTER = struct.Struct("<QQIIII8s")
+
+
+@pytest.fixture
+def saved(archive: a2store.Archive, tmp_path: Path) -> Path:
+    """Return the file of a table with a column of strings and one of floats."""
+    query = archive.sql("SELECT *, sqrt(max_score) AS root FROM steps WHERE run_id < 5")
+    path = tmp_path / "table.npy"
+    query.materialize(extra=["root", "phase"], progress=False).save(path, progress=False)
+    return path
+
+
+def crc32c(data: bytes) -> int:
+    """Compute CRC32C bit by bit, eight at a time through a table."""
+    crc = 0xFFFFFFFF
+    for byte in data:
+        crc = crc >> 8 ^ TABLE[(crc ^ byte) & 0xFF]
+    return crc ^ 0xFFFFFFFF
+
+
+def _entry(value: int) -> int:
+    for _ in range(8):
+        value = value >> 1 ^ (0x82F63B78 if value & 1 else 0)
+    return value
+
+
+TABLE = [_entry(value) for value in range(256)]
+
+
+def rewrite(path: Path, change: Callable[[dict[str, Any]], None] | None = None, runs: bytes | None = None) -> None:
+    """Change what the footer says and make its checksum right again."""
+    data = path.read_bytes()
+    offset, size, json_len, runs_len, _, _, magic = FOOTER.unpack(data[-FOOTER.size :])
+    start = len(data) - FOOTER.size - json_len - runs_len
+    meta = json.loads(data[start : start + json_len])
+    if change is not None:
+        change(meta)
+    text = json.dumps(meta).encode()
+    runs = data[start + json_len : -FOOTER.size] if runs is None else runs
+    head = struct.pack("<QQII", offset, size, len(text), len(runs))
+    crc = crc32c(text + runs + head)
+    path.write_bytes(data[:start] + text + runs + head + struct.pack("<II8s", crc, 0, magic))
+
+
+def test_a_footer_that_is_written_again_loads(saved: Path) -> None:
+    before = a2store.StepTable.load(saved)
+    rewrite(saved)
+    after = a2store.StepTable.load(saved)
+    assert after.fingerprint == before.fingerprint
+    assert len(after.filter(min_score=1)) == len(after)
+
+
+def extras(meta: dict[str, Any]) -> list[dict[str, Any]]:
+    return meta["layout"]["extras"]  # type: ignore[no-any-return]
+
+
+CHANGES: dict[str, Callable[[dict[str, Any]], None]] = {
+    "categories of floats": lambda meta: extras(meta)[0].update(categories=["a"]),
+    "categories in no order": lambda meta: extras(meta)[1].update(categories=["b", "a"]),
+    "categories twice": lambda meta: extras(meta)[1].update(categories=["a", "a"]),
+    "a reserved name": lambda meta: extras(meta)[0].update(name="tokens"),
+    "a name twice": lambda meta: extras(meta)[0].update(name="phase"),
+    "an offset outside of the row": lambda meta: extras(meta)[0].update(offset=2**40),
+    "a stride of nothing": lambda meta: meta["layout"].update(stride=0),
+    "more rows": lambda meta: meta.update(num_rows=2**63),
+    "an unknown field": lambda meta: meta.update(more=1),
+    "another type": lambda meta: extras(meta)[0].update(dtype="float32"),
+}
+
+
+@pytest.mark.parametrize("mmap", [False, True])
+@pytest.mark.parametrize("name", CHANGES)
+def test_footers_that_contradict_themselves(saved: Path, name: str, mmap: bool) -> None:
+    rewrite(saved, CHANGES[name])
+    with pytest.raises(a2store.Error, match=r"table\.npy"):
+        a2store.StepTable.load(saved, mmap=mmap)
+
+
+def test_runs_that_are_none(saved: Path) -> None:
+    """Loading does not read them; what needs them says that they are damaged."""
+    generator = random.Random(1)
+    data = saved.read_bytes()
+    _, _, json_len, runs_len, *_ = FOOTER.unpack(data[-FOOTER.size :])
+    runs = data[len(data) - FOOTER.size - runs_len : -FOOTER.size]
+    refused = 0
+    for _ in range(40):
+        mutant = bytearray(runs)
+        for _ in range(generator.randrange(1, 4)):
+            mutant[generator.randrange(len(mutant))] = generator.choice([0, 1, 0x7F, 0x80, 0xFF])
+        rewrite(saved, runs=bytes(mutant[: generator.choice([len(mutant), generator.randrange(1, len(mutant))])]))
+        table = a2store.StepTable.load(saved)
+        try:
+            table.filter(min_score=1, engine="alpha")
+        except a2store.DamagedError as error:
+            assert "table.npy" in str(error)  # noqa: PT017
+            refused += 1
+    assert refused > 10
+
+
+def test_a_footer_larger_than_memory(saved: Path) -> None:
+    size = 9 << 30
+    with saved.open("r+b") as file:
+        data = file.read()
+        file.seek(size)
+        rows = len(data) - FOOTER.size
+        lengths = (2**32 - 1, 2**32 - 1)
+        file.write(struct.pack("<QQII", 0, size - sum(lengths), *lengths) + struct.pack("<II8s", 0, 0, b"A2TABLE\x01"))
+    assert rows > 0
+    with pytest.raises((a2store.Error, OSError)):
+        a2store.StepTable.load(saved)
+
+
+def test_more_rows_than_numbers_count(tmp_path: Path) -> None:
+    """Their size in bytes wraps around, and so would the memory that is asked for."""
+    header = f"{{'descr': [('board', '|V0')], 'fortran_order': False, 'shape': ({2**59 + 5},), }}"
+    for descr in ("('board', '<u8')", "('board', '<u8'), ('x', '|u1')"):
+        text = header.replace("('board', '|V0')", descr).encode()
+        text += b" " * (118 - len(text) % 128 + 128 - 1) + b"\n"
+        path = tmp_path / "rows.npy"
+        with path.open("wb") as file:
+            file.write(b"\x93NUMPY\x01\x00" + struct.pack("<H", len(text)) + text)
+            try:
+                file.truncate(file.tell() + 8 * (2**59 + 5))
+            except OSError:
+                file.truncate(1 << 40)
+        with pytest.raises((a2store.Error, OSError)):
+            a2store.StepTable.load(path)
+
+
+def test_what_is_no_file(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    for path in (pipe, tmp_path, Path("/dev/zero"), Path("/dev/null")):
+        for mmap in (False, True):
+            with pytest.raises((a2store.Error, OSError)):
+                a2store.StepTable.load(path, mmap=mmap)
+
+
+def unsealed(archive: a2store.Archive) -> tuple[int, bytes]:
+    """Return a memory file that a table's was copied to, unsealed, and the handle that leads to it."""
+    table = archive.sql("SELECT * FROM steps WHERE run_id < 3").materialize(progress=False)
+    handle = table.__reduce__()[1][0]
+    (length,) = struct.unpack("<I", handle[:4])
+    place = json.loads(handle[4 : 4 + length])
+    memory = place[0]["place"]["memory"]
+    data = Path(f"/proc/{memory['process']}/fd/{memory['fd']}").read_bytes()
+    copy = os.memfd_create("copy")
+    os.write(copy, data)
+    memory["fd"] = copy
+    text = json.dumps(place).encode()
+    return copy, struct.pack("<I", len(text)) + text
+
+
+def test_memory_that_may_change(archive: a2store.Archive) -> None:
+    from a2store._a2store import _attach
+
+    copy, handle = unsealed(archive)
+    with pytest.raises(a2store.DamagedError, match="sealed"):
+        _attach(handle)
+    os.close(copy)
+
+
+def test_a_saved_view_keeps_the_runs_that_it_shows(archive: a2store.Archive, tmp_path: Path) -> None:
+    table = archive.sql("SELECT * FROM steps").materialize(progress=False)
+    first = int(np.asarray(table)["run_id"][0])
+    view = table.filter(run_ids=[first])
+    view.save(tmp_path / "view.npy", progress=False)
+    loaded = a2store.StepTable.load(tmp_path / "view.npy")
+    assert len(loaded.filter(min_score=0)) == len(view) == len(loaded)
+    *_, runs_len, _, _, _ = FOOTER.unpack((tmp_path / "view.npy").read_bytes()[-FOOTER.size :])
+    assert runs_len < 100
+    assert pa.table(loaded).equals(pa.table(view))
+
+
+def _length(data: bytes) -> None:
+    os._exit(0 if len(pickle.loads(data)) > 0 else 1)
+
+
+def test_plain_files_are_attached_without_reading_them(archive: a2store.Archive, tmp_path: Path) -> None:
+    """Whoever attaches takes the fingerprint from the handle; the rows stay what they were."""
+    rows = np.asarray(archive.sql("SELECT * FROM steps").materialize(progress=False))
+    np.save(tmp_path / "plain.npy", rows)
+    table = a2store.StepTable.load(tmp_path / "plain.npy", mmap=True)
+    again = pickle.loads(pickle.dumps(table))
+    assert again.fingerprint == table.fingerprint
+    assert np.asarray(again).tobytes() == rows.tobytes()
+    process = multiprocessing.get_context("spawn").Process(target=_length, args=(pickle.dumps(table),))
+    process.start()
+    process.join()
+    assert process.exitcode == 0
+
+
+def test_strata_of_large_integers(archive: a2store.Archive) -> None:
+    """Neighbours that a float cannot tell apart."""
+    sql = f"SELECT *, CAST({2**53} + move % 2 AS BIGINT) AS large FROM steps"
+    table = archive.sql(sql).materialize(extra=["large"], progress=False)
+    batch = next(iter(table.loader(400, strata="large", quotas={2**53: 1, 2**53 + 1: 3})))
+    assert (batch["large"] == 2**53).sum() == 100
+    for quotas in ({1: 1}, {"1": 1, 1: 2}, {2**53: 1, str(2**53): 2}):
+        with pytest.raises(ValueError, match="quotas"):
+            table.loader(strata="large", quotas=quotas)  # type: ignore[arg-type]
