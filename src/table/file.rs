@@ -381,7 +381,7 @@ fn read_footer(file: &File, path: &Path) -> Result<Option<(Meta, Footer)>> {
     };
     let (rows_offset, rows_len) = (u64_at(0), u64_at(8));
     // In shared memory the footer begins a page.
-    let rows_end = rows_offset.checked_add(rows_len).unwrap_or(u64::MAX);
+    let rows_end = rows_offset.saturating_add(rows_len);
     if start != rows_end && Some(start) != rows_end.checked_next_multiple_of(page_size() as u64) {
         return Err(damaged(path, "rows just before the footer", &format!("{rows_len} bytes from byte {rows_offset}")));
     }

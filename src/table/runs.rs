@@ -176,7 +176,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn index() -> RunIndex {
-        let engine = |k: u32| (k % 3 > 0).then(|| format!("engine {}", k % 3));
+        let engine = |k: u32| (!k.is_multiple_of(3)).then(|| format!("engine {}", k % 3));
         RunIndex {
             run_id: (0..50).map(|k| k * 2).collect(),
             max_score: (0..50).map(|k| k << 33).collect(),

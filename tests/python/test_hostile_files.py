@@ -100,7 +100,7 @@ def test_runs_that_are_none(saved: Path) -> None:
     """Loading does not read them; what needs them says that they are damaged."""
     generator = random.Random(1)
     data = saved.read_bytes()
-    _, _, json_len, runs_len, *_ = FOOTER.unpack(data[-FOOTER.size :])
+    _, _, _json_len, runs_len, *_ = FOOTER.unpack(data[-FOOTER.size :])
     runs = data[len(data) - FOOTER.size - runs_len : -FOOTER.size]
     refused = 0
     for _ in range(40):
