@@ -894,8 +894,8 @@ class Batch:
     """Rows of a table as columns, in NumPy arrays that share the batch's memory.
 
     Each column is an attribute, ``batch.tokens``, and an item, ``batch["tokens"]``; so are the extra columns, by their
-    names, but for one that has the name of a method. A column that the loader was not asked for raises ``AttributeError`` or ``KeyError``. ``len(batch)`` is the
-    number of rows, n below.
+    names, but for one that has the name of a method. A column that the loader was not asked for raises
+    ``AttributeError`` or ``KeyError``. ``len(batch)`` is the number of rows, n below.
 
     The arrays are writable and belong to whoever took the batch: no later batch is written to their memory while one of
     them exists. ``pyarrow.record_batch(batch)`` shares the memory too, but for columns of bools, which are copied.
