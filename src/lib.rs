@@ -54,8 +54,8 @@
 //! | `format` | run files ⇄ [`Run`] |
 //! | `archive` | [`Run`] → Parquet: schema, writer, commit log, ingest |
 //! | `query` | SQL → a stream of record batches |
-//! | `table` | a query's result → [`StepTable`]; gather kernels, Arrow export |
-//! | `loader` | [`StepTable`] → batches: permutation, epochs, ranks |
+//! | `table` | a query's result → [`StepTable`]; gather kernels, views, files, sharing, Arrow export |
+//! | `loader` | [`StepTable`] → batches: orders and sampling, epochs, ranks, states |
 //! | `selfplay` | the built-in player and its run files |
 //! | `cli` | the command `a2store` (feature `cli`, on by default) |
 //! | `python` | `import a2store` (feature `python`) |
