@@ -244,6 +244,7 @@ impl Board {
 
     /// The board mirrored in its main diagonal: rows become columns.
     #[must_use]
+    #[inline(always)]
     pub const fn transpose(self) -> Board {
         // Swap the off-diagonal nibbles of each 2×2 block, then the off-diagonal 2×2 blocks.
         let x = self.0;

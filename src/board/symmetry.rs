@@ -64,6 +64,7 @@ impl Symmetry {
     /// [`apply`](Symmetry::apply) of the symmetry of that number, without a branch, for numbers that change all the time.
     #[inline(always)]
     pub(crate) const fn apply_index(index: u8, board: Board) -> Board {
+        #[inline(always)]
         const fn choose(part: u32, yes: Board, no: Board) -> Board {
             let mask = (part as u64).wrapping_neg();
             Board((yes.0 & mask) | (no.0 & !mask))
@@ -112,12 +113,14 @@ impl Symmetry {
     }
 }
 
+#[inline(always)]
 const fn flip_rows(board: Board) -> Board {
     let x = board.0;
     let x = x.rotate_left(32);
     Board((x >> 16 & 0x0000_ffff_0000_ffff) | (x & 0x0000_ffff_0000_ffff) << 16)
 }
 
+#[inline(always)]
 const fn flip_columns(board: Board) -> Board {
     let x = board.0;
     let x = (x >> 8 & 0x00ff_00ff_00ff_00ff) | (x & 0x00ff_00ff_00ff_00ff) << 8;

@@ -397,17 +397,16 @@ fn read_footer(file: &File, path: &Path) -> Result<Option<(Meta, Footer)>> {
         let location = Location { path: Some(path.into()), offset: Some(start), step: None };
         return Err(ErrorKind::Checksum { location, what: "the footer", expected, found }.into());
     }
-    let (json, runs) = bytes.split_at(json_len as usize);
-    let meta: Meta =
-        serde_json::from_slice(json).map_err(|error| damaged(path, "a footer's fields", &error.to_string()))?;
+    let meta: Meta = serde_json::from_slice(&bytes[..json_len as usize])
+        .map_err(|error| damaged(path, "a footer's fields", &error.to_string()))?;
     if !meta.layout.is_valid() {
         return Err(damaged(path, "the layout of a row", &format!("{:?}", meta.layout)));
     }
-    let runs = runs.to_vec();
     if meta.num_rows.checked_mul(meta.layout.stride() as u64) != Some(rows_len) {
         return Err(damaged(path, "rows before the footer", &format!("{rows_len} bytes from byte {rows_offset}")));
     }
-    Ok(Some((meta, Footer { rows_offset, rows_len, runs })))
+    bytes.drain(..json_len as usize);
+    Ok(Some((meta, Footer { rows_offset, rows_len, runs: bytes })))
 }
 
 /// What follows the rows in a file.

@@ -281,10 +281,12 @@ fn gather_blocks<T: Token, const TURN: bool, const ALL: bool>(
             let chunk = &indices[first..end.min(first + BLOCK)];
             let (mut boards, mut symmetries) = ([Board(0); BLOCK], [0; BLOCK]);
             if TURN {
-                for (board, &index) in boards.iter_mut().zip(chunk) {
-                    *board = rows.step(index).board;
+                let mut ids = [0; BLOCK];
+                ids[..chunk.len()].copy_from_slice(&turns.1[first..][..chunk.len()]);
+                for k in 0..chunk.len() {
+                    boards[k] = rows.step(chunk[k]).board;
                 }
-                turns.0.turn_boards(&turns.1[first..][..chunk.len()], &mut boards, &mut symmetries);
+                turns.0.turn_boards(&ids, &mut boards, &mut symmetries);
             }
             for (i, &index) in chunk.iter().enumerate() {
                 rows.prefetch_after(indices, first + i);

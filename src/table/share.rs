@@ -221,6 +221,10 @@ mod linux {
             // so that no reader can tell. Should the kernel fail when it has already taken the old pages away, which
             // it can only for want of memory of its own, a reader of the piece is ended by SIGSEGV.
             unsafe { map_at(piece.as_ptr(), piece.len(), &read_only, start)? };
+            // Large pages for the file, whatever the system's setting for shared memory; where the kernel has none to
+            // give, or does not know the advice (before 6.1), small ones do.
+            // SAFETY: this moves the pages' content and changes none of it.
+            unsafe { libc::madvise(piece.as_ptr().cast_mut().cast(), piece.len(), libc::MADV_COLLAPSE) };
         }
         let pages = bytes.len().next_multiple_of(page_size());
         file.write_all_at(footer, pages as u64)?;
@@ -262,10 +266,6 @@ mod linux {
         if map == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
         }
-        // Large pages for the file, whatever the system's setting for shared memory; where the kernel has none to give,
-        // or does not know the advice (before 6.1), small ones do.
-        // SAFETY: this moves the pages' content and changes none of it.
-        unsafe { libc::madvise(map, len, libc::MADV_COLLAPSE) };
         Ok(())
     }
 

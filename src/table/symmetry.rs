@@ -86,10 +86,13 @@ impl SymmetryKey {
 
     /// The numbers of the symmetries of some rows, and their boards, turned: so many at once that registers hold several.
     #[inline(always)]
-    pub(super) fn turn_boards(self, rows: &[u64], boards: &mut [Board; BLOCK], indices: &mut [u8; BLOCK]) {
-        for ((&row, board), index) in rows.iter().zip(boards).zip(indices) {
-            *index = self.index_of(row) as u8;
-            *board = Symmetry::apply_index(*index, *board);
+    pub(super) fn turn_boards(self, rows: &[u64; BLOCK], boards: &mut [Board; BLOCK], indices: &mut [u8; BLOCK]) {
+        // A loop over numbers of arrays of known length is what the compiler vectorizes.
+        for k in 0..BLOCK {
+            indices[k] = self.index_of(rows[k]) as u8;
+        }
+        for k in 0..BLOCK {
+            boards[k] = Symmetry::apply_index(indices[k], boards[k]);
         }
     }
 }
