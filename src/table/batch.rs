@@ -1,6 +1,6 @@
 //! The columns of a batch, in one aligned allocation that a loader can use again, and their Arrow form.
 
-use super::gather::Columns;
+use super::columns::Columns;
 use super::layout::{ElementType, RowLayout};
 use crate::error::{Error, Result};
 use crate::step::{FIELDS, STEP_SIZE};

@@ -14,7 +14,7 @@
 //! | `convert.rs` | record batches → rows |
 //! | `categories.rs` | columns of strings → codes |
 //! | `materialize.rs` | running a query into a table |
-//! | `gather.rs` | rows at any indices → columns |
+//! | `gather.rs`, `columns.rs` | rows at any indices → columns |
 //! | `symmetry.rs` | turning a row by one of the board's symmetries |
 //! | `batch.rs` | the columns of a batch, and their Arrow form |
 //! | `selection.rs`, `view.rs`, `runs.rs` | some of a table's rows, chosen by their runs, without a copy |
@@ -25,6 +25,7 @@
 
 mod batch;
 mod categories;
+mod columns;
 mod convert;
 mod export;
 mod file;

@@ -1,7 +1,8 @@
 //! The kernels against their naive twins: every width, alignment, tail and repeated index.
 
 use super::batch::{Arena, BatchSchema, TokenType};
-use super::gather::{Columns, Level, Rows, gather, gather_part, gather_rows, naive};
+use super::columns::Columns;
+use super::gather::{Level, Rows, gather, gather_part, gather_rows, naive};
 use super::layout::{ElementType, ExtraField, RowLayout};
 use super::symmetry::SymmetryKey;
 use crate::step::STEP_SIZE;
