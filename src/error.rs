@@ -102,6 +102,8 @@ pub enum ErrorKind {
         path: PathBuf,
         /// The version asked for.
         version: u64,
+        /// The oldest version that has not expired.
+        oldest: u64,
         /// The newest version there is.
         newest: u64,
     },
@@ -111,6 +113,16 @@ pub enum ErrorKind {
         path: PathBuf,
         /// What the other did.
         what: String,
+    },
+    /// A commit that was written, but whose publishing was not confirmed. It may stand or not; repeating the operation
+    /// tells, and does nothing twice.
+    Unconfirmed {
+        /// The commit's file.
+        path: PathBuf,
+        /// The version that it makes, if it stands.
+        version: u64,
+        /// What went wrong.
+        reason: String,
     },
     /// SQL that does not parse or plan, or that failed while it ran.
     Query {
@@ -211,7 +223,8 @@ impl Error {
             | ErrorKind::Damaged { path, .. }
             | ErrorKind::SchemaVersion { path, .. }
             | ErrorKind::VersionNotFound { path, .. }
-            | ErrorKind::Conflict { path, .. } => Some(path),
+            | ErrorKind::Conflict { path, .. }
+            | ErrorKind::Unconfirmed { path, .. } => Some(path),
             _ => None,
         }
     }
@@ -229,6 +242,7 @@ impl Error {
             ErrorKind::SchemaVersion { .. } => "schema_version",
             ErrorKind::VersionNotFound { .. } => "version_not_found",
             ErrorKind::Conflict { .. } => "conflict",
+            ErrorKind::Unconfirmed { .. } => "unconfirmed",
             ErrorKind::Query { .. } => "query",
             ErrorKind::Argument { .. } => "argument",
             ErrorKind::Column { .. } => "column",
@@ -295,10 +309,13 @@ impl Error {
             ErrorKind::SchemaVersion { supported, found, .. } => {
                 write!(f, "schema version {found}, but this a2store reads up to {supported}: upgrade a2store")
             }
-            ErrorKind::VersionNotFound { version, newest, .. } => {
-                write!(f, "version {version}: expected 1..={newest}")
+            ErrorKind::VersionNotFound { version, oldest, newest, .. } => {
+                write!(f, "version {version}: expected {oldest}..={newest}")
             }
             ErrorKind::Conflict { what, .. } => write!(f, "{what}"),
+            ErrorKind::Unconfirmed { version, reason, .. } => {
+                write!(f, "whether version {version} was committed is not known ({reason}): repeat the operation")
+            }
             ErrorKind::Query { message } => write!(f, "{message}"),
             ErrorKind::Argument { name, expected, found } => {
                 write!(f, "{name}: expected {expected}, found {found}")

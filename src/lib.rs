@@ -48,6 +48,7 @@
 //! | --- | --- |
 //! | `error` | what failed, where, expected and found |
 //! | `progress` | how long work tells how far it is, and how it is stopped |
+//! | `runtime` | the threads of asynchronous work |
 //! | `board` | the packed 4×4 board: rules, tables, symmetries |
 //! | `step` | the 32-byte row |
 //! | `run` | one game |
@@ -67,6 +68,7 @@ struct Readme;
 
 mod error;
 mod progress;
+mod runtime;
 
 mod board;
 mod step;
@@ -92,7 +94,9 @@ pub mod cli;
 mod python;
 
 pub use archive::{
-    Archive, CommitInfo, IngestOptions, IngestReport, OnError, Operation, Phase, Phases, Rejected, TableName,
+    Archive, CommitInfo, CompactOptions, CompactReport, ExpireOptions, ExpireReport, IngestOptions, IngestReport,
+    OnError, Operation, Phase, Phases, Problem, Rejected, Repair, RepairReport, SeenFiles, TableName, VerifyOptions,
+    VerifyReport,
 };
 pub use board::{Board, Move, Symmetry};
 pub use error::{Error, ErrorKind, Location, Result};

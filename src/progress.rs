@@ -10,6 +10,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 pub trait Progress: Sync {
     /// The work begins: `total` units of `unit` are expected.
     fn begin(&self, what: &'static str, unit: Unit, total: u64);
+    /// So many units more are expected than were so far.
+    fn expect(&self, by: u64) {
+        let _ = by;
+    }
     /// So many units more are done.
     fn advance(&self, by: u64);
     /// The work has ended, well or not.
@@ -74,6 +78,10 @@ impl Progress for ProgressBar {
         self.0.set_message(what);
     }
 
+    fn expect(&self, by: u64) {
+        self.0.inc_length(by);
+    }
+
     fn advance(&self, by: u64) {
         self.0.inc(by);
     }
@@ -100,6 +108,9 @@ impl<'a, P: Progress + ?Sized> Cancellable<'a, P> {
 impl<P: Progress + ?Sized> Progress for Cancellable<'_, P> {
     fn begin(&self, what: &'static str, unit: Unit, total: u64) {
         self.progress.begin(what, unit, total);
+    }
+    fn expect(&self, by: u64) {
+        self.progress.expect(by);
     }
     fn advance(&self, by: u64) {
         self.progress.advance(by);

@@ -1,199 +1,43 @@
 //! The commit log: what an archive held at each of its versions.
 //!
-//! Version `n` is the file `_log/<n in 20 digits>.json`, one JSON object:
-//!
-//! ```text
-//! {"version":2,"parent":"5a0c37ee", … ,"add":[{"table":"steps","path":"steps/4c….parquet", …}],"crc32c":"91e00b7d"}⏎
-//!                                                                                          └─ the trailer ─┘
-//! ```
-//!
-//! * The trailer is the last 24 bytes: `,"crc32c":"<8 digits>"}` and a newline. Its number is the CRC32C of every byte
-//!   before the trailer, so a commit is valid JSON and can be checked without parsing it.
-//! * `parent` is the trailer's number of the commit before, absent in the first: the log is a chain.
-//! * A commit is published by put-if-absent of the next number, so of two writers one wins and the other knows.
-//! * A version's files are those that commits up to it added and none removed since.
+//! Version `n` is the file `_log/<n in 20 digits>.json`; `commit.rs` has its form. A commit is published by put-if-absent
+//! of the next number, so of two writers one wins and the other knows. A version's files are those that commits up to it
+//! added and none removed since; a checkpoint (`checkpoint.rs`) saves the reader from going back to the first.
 
 use super::TableName;
-use super::publish::{Published, Staged};
-use super::schema::{Phases, SCHEMA_VERSION};
+use super::checkpoint::{Checkpoint, Names};
+use super::commit::{Commit, CommitInfo, DataFile, Operation, check_seal, damaged};
+use super::publish::Published;
+use super::storage::Storage;
 use crate::error::{Error, ErrorKind, Result};
-use chrono::{DateTime, SecondsFormat, Utc};
-use serde::{Deserialize, Serialize};
-use std::io::Write;
-use std::path::{Path, PathBuf};
-
-/// What a commit did.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-#[non_exhaustive]
-pub enum Operation {
-    /// Made the archive.
-    Create,
-    /// Added runs.
-    Ingest,
-}
-
-/// One line of [`Archive::history`](super::Archive::history).
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[non_exhaustive]
-pub struct CommitInfo {
-    /// The version that it made.
-    pub version: u64,
-    /// When, in UTC, as in RFC 3339.
-    pub time: String,
-    /// What it did.
-    pub operation: Operation,
-    /// Runs that it added.
-    pub added_runs: u64,
-    /// Steps that it added.
-    pub added_steps: u64,
-    /// Runs in the archive since.
-    pub num_runs: u64,
-    /// Steps in the archive since.
-    pub num_steps: u64,
-}
-
-/// A Parquet file of the archive.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct DataFile {
-    pub(crate) table: TableName,
-    /// Relative to the archive, with `/` between its parts.
-    pub(crate) path: String,
-    pub(crate) num_rows: u64,
-    pub(crate) num_bytes: u64,
-    /// Of the whole file, eight hexadecimal digits.
-    pub(crate) crc32c: String,
-    pub(crate) first_run_id: u32,
-    pub(crate) last_run_id: u32,
-}
-
-/// One version's commit, without its trailer.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Commit {
-    pub(crate) version: u64,
-    #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub(crate) parent: Option<String>,
-    pub(crate) schema_version: u32,
-    pub(crate) archive_id: String,
-    /// Names this commit among all: a writer that is not told whether it succeeded looks for it.
-    pub(crate) txn: String,
-    pub(crate) time: String,
-    pub(crate) operation: Operation,
-    pub(crate) phases: Phases,
-    /// Ids below were given out.
-    pub(crate) next_run_id: u64,
-    pub(crate) num_runs: u64,
-    pub(crate) num_steps: u64,
-    #[serde(skip_serializing_if = "Vec::is_empty", default)]
-    pub(crate) add: Vec<DataFile>,
-    #[serde(skip_serializing_if = "Vec::is_empty", default)]
-    pub(crate) remove: Vec<String>,
-}
+use std::collections::HashSet;
+use std::path::Path;
 
 /// What an archive holds at one version.
 #[derive(Clone, Debug)]
 pub(crate) struct Snapshot {
-    /// Never empty: the last one is the snapshot's version.
-    commits: Vec<Commit>,
-    newest: Commit,
-    newest_crc: String,
-    files: Vec<DataFile>,
+    pub(super) newest: Commit,
+    pub(super) newest_crc: String,
+    /// By their first run ids, tables mixed.
+    pub(super) files: Vec<DataFile>,
+    /// A line for each commit up to the newest, those given up included.
+    pub(super) history: Vec<CommitInfo>,
+    /// The checkpoint that it was read from; 0 = none.
+    pub(super) checkpoint: u64,
 }
 
-/// The log of the archive in a folder.
+/// The log of an archive.
+#[derive(Clone, Debug)]
 pub(super) struct Log {
-    root: PathBuf,
-    folder: PathBuf,
+    storage: Storage,
 }
 
-const TRAILER_LEN: usize = r#","crc32c":"00000000"}"#.len() + 1;
-
-impl Commit {
-    pub(super) fn first(phases: Phases) -> Commit {
-        Commit {
-            version: 1,
-            parent: None,
-            schema_version: SCHEMA_VERSION,
-            archive_id: random_id(),
-            txn: random_id(),
-            time: now(),
-            operation: Operation::Create,
-            phases,
-            next_run_id: 0,
-            num_runs: 0,
-            num_steps: 0,
-            add: Vec::new(),
-            remove: Vec::new(),
-        }
-    }
-
-    pub(super) fn info(&self) -> CommitInfo {
-        let added = |table| self.add.iter().filter(|file| file.table == table).map(|file| file.num_rows).sum();
-        CommitInfo {
-            version: self.version,
-            time: self.time.clone(),
-            operation: self.operation,
-            added_runs: added(TableName::Runs),
-            added_steps: added(TableName::Steps),
-            num_runs: self.num_runs,
-            num_steps: self.num_steps,
-        }
-    }
-
-    /// The file's bytes, and the number in its trailer.
-    fn to_bytes(&self) -> Result<Vec<u8>> {
-        let mut bytes = serde_json::to_vec(self).map_err(|error| Error::from(std::io::Error::other(error)))?;
-        // The object's closing brace belongs to the trailer.
-        bytes.pop();
-        let crc = crc32c::crc32c(&bytes);
-        bytes.extend_from_slice(format!(",\"crc32c\":\"{crc:08x}\"}}\n").as_bytes());
-        Ok(bytes)
-    }
-
-    /// Checks a commit's file against its trailer and parses it; the trailer's number comes with it.
-    fn from_bytes(bytes: &[u8], path: &Path) -> Result<(Commit, String)> {
-        let damaged = |what, expected: String, found: String| {
-            Error::from(ErrorKind::Damaged { path: path.to_path_buf(), what, expected, found })
-        };
-        let crc = bytes.len().checked_sub(TRAILER_LEN).and_then(|len| {
-            let (body, trailer) = bytes.split_at(len);
-            let digits = trailer.strip_prefix(b",\"crc32c\":\"")?.strip_suffix(b"\"}\n")?;
-            Some((body, std::str::from_utf8(digits).ok()?))
-        });
-        let Some((body, stored)) = crc else {
-            return Err(damaged(
-                "end of the commit",
-                "its checksum".into(),
-                format!("{} bytes without one", bytes.len()),
-            ));
-        };
-        let found = format!("{:08x}", crc32c::crc32c(body));
-        if stored != found {
-            return Err(damaged("CRC32C of the commit", stored.into(), found));
-        }
-        // The schema version is read first, as a newer one may change all the rest.
-        #[derive(Deserialize)]
-        struct Header {
-            schema_version: u32,
-        }
-        let parse_error = |error: serde_json::Error| damaged("commit", "its fields".into(), error.to_string());
-        let header: Header = serde_json::from_slice(bytes).map_err(parse_error)?;
-        if header.schema_version > SCHEMA_VERSION {
-            let (supported, found) = (SCHEMA_VERSION, header.schema_version);
-            return Err(ErrorKind::SchemaVersion { path: path.to_path_buf(), supported, found }.into());
-        }
-        let commit = serde_json::from_slice(bytes).map_err(parse_error)?;
-        Ok((commit, found))
-    }
-}
+/// How often the log is listed again when files vanish between listing and reading, as they do when versions expire.
+const ATTEMPTS: usize = 5;
 
 impl Snapshot {
     pub(crate) fn newest(&self) -> &Commit {
         &self.newest
-    }
-
-    pub(crate) fn commits(&self) -> &[Commit] {
-        &self.commits
     }
 
     /// A table's files in the order of their run ids.
@@ -203,123 +47,239 @@ impl Snapshot {
 
     /// The commit that would follow.
     pub(super) fn next(&self, operation: Operation) -> Commit {
-        Commit {
-            version: self.newest.version + 1,
-            parent: Some(self.newest_crc.clone()),
-            txn: random_id(),
-            time: now(),
-            operation,
-            add: Vec::new(),
-            remove: Vec::new(),
-            ..self.newest.clone()
+        self.newest.next(&self.newest_crc, operation)
+    }
+
+    /// The snapshot of an archive's first commit.
+    pub(super) fn first(commit: Commit, crc: String) -> Snapshot {
+        let mut snapshot =
+            Snapshot { newest: commit.clone(), newest_crc: crc.clone(), files: vec![], history: vec![], checkpoint: 0 };
+        snapshot.apply(commit, crc);
+        snapshot
+    }
+
+    /// Moves on by one commit; files are in order once all are applied and [`sort`](Self::sort) was called.
+    pub(super) fn apply(&mut self, mut commit: Commit, crc: String) {
+        self.history.push(commit.info());
+        if !commit.remove.is_empty() {
+            let gone: HashSet<&str> = commit.remove.iter().map(String::as_str).collect();
+            self.files.retain(|file| !gone.contains(file.path.as_str()));
         }
+        self.files.append(&mut commit.add);
+        commit.remove = Vec::new();
+        (self.newest, self.newest_crc) = (commit, crc);
+    }
+
+    fn sort(mut self) -> Snapshot {
+        self.files.sort_by_key(|file| file.first_run_id);
+        self
     }
 }
 
 impl Log {
     pub(super) const FOLDER: &str = "_log";
+    pub(super) const LOCK: &str = "_log/.lock";
 
-    pub(super) fn new(root: &Path) -> Log {
-        Log { root: root.to_path_buf(), folder: root.join(Log::FOLDER) }
+    pub(super) fn new(storage: &Storage) -> Log {
+        Log { storage: storage.clone() }
     }
 
-    /// Publishes a commit, unless its version is taken.
-    pub(super) fn append(&self, commit: &Commit) -> Result<()> {
-        let name = self.commit_path(commit.version);
-        let mut staged = Staged::new(&self.folder)?;
-        staged.write_all(&commit.to_bytes()?).map_err(|source| Error::io(&name, source))?;
-        match staged.publish(&name)? {
-            Published::New => Ok(()),
-            Published::Taken => {
-                let what = format!("another writer committed version {} first", commit.version);
-                Err(ErrorKind::Conflict { path: self.root.clone(), what }.into())
+    /// Publishes a commit. `None`: another commit has its number, and this one never took place.
+    ///
+    /// An error means that it did not take place either, except for [`ErrorKind::Unconfirmed`]: then it may have, and
+    /// whoever asks the log later will know.
+    pub(super) fn append(&self, snapshot: Option<&Snapshot>, commit: &Commit) -> Result<Option<Snapshot>> {
+        let path = commit_path(commit.version);
+        let unconfirmed = |error: Error| -> Error {
+            let (path, version) = (self.storage.path(&path), commit.version);
+            ErrorKind::Unconfirmed { path, version, reason: error.to_string() }.into()
+        };
+        let bytes = commit.to_bytes()?;
+        let outcome = self.storage.put_new(&path, bytes.clone());
+        // Whatever the answer was, the log has the truth; one that names the commit as taken may be the answer to a
+        // repeated request whose first answer was lost.
+        let standing = match self.storage.read(&path) {
+            Ok(standing) => standing,
+            Err(error) => return Err(unconfirmed(outcome.err().unwrap_or(error))),
+        };
+        let ours = match &standing {
+            None => false,
+            Some(standing) if *standing == bytes => true,
+            Some(standing) => match Commit::from_bytes(standing, &self.storage.path(&path)) {
+                Ok((standing, _)) => standing.txn == commit.txn,
+                Err(error) => return Err(unconfirmed(error)),
+            },
+        };
+        match outcome {
+            Ok(_) if ours => {
+                let crc = check_seal(&bytes, &self.storage.path(&path))?;
+                let next = match snapshot.cloned() {
+                    Some(mut snapshot) => {
+                        snapshot.apply(commit.clone(), crc);
+                        snapshot.sort()
+                    }
+                    None => Snapshot::first(commit.clone(), crc),
+                };
+                Ok(Some(next))
             }
+            Ok(Published::Taken) => Ok(None),
+            Ok(Published::New) => {
+                let found = if standing.is_some() { "another commit" } else { "no file" };
+                Err(damaged(&self.storage.path(&path), "commit", "the one that was just published", found))
+            }
+            // It stands there, but not as surely as it should; or, far away, it may still arrive.
+            Err(error) if ours || !self.storage.is_local() => Err(unconfirmed(error)),
+            Err(error) => Err(error),
         }
+    }
+
+    /// What the archive holds at its newest version, made durable: a writer builds on nothing that could still be lost.
+    pub(super) fn replay_durable(&self) -> Result<Snapshot> {
+        let snapshot = self.replay(None)?;
+        self.storage.sync(&commit_path(snapshot.newest.version))?;
+        self.storage.sync(Log::FOLDER)?;
+        Ok(snapshot)
     }
 
     /// What the archive holds at a version, or at the newest.
     pub(super) fn replay(&self, version: Option<u64>) -> Result<Snapshot> {
-        let newest = self.newest_version()?;
-        let version = version.unwrap_or(newest);
-        if !(1..=newest).contains(&version) {
-            return Err(ErrorKind::VersionNotFound { path: self.root.clone(), version, newest }.into());
-        }
-        let mut commits: Vec<Commit> = Vec::new();
-        let mut parent: Option<String> = None;
-        let mut files: Vec<DataFile> = Vec::new();
-        for number in 1..=version {
-            let path = self.commit_path(number);
-            let bytes = std::fs::read(&path).map_err(|source| Error::io(&path, source))?;
-            let (commit, crc) = Commit::from_bytes(&bytes, &path)?;
-            let damaged = |what, expected: String, found: String| {
-                Error::from(ErrorKind::Damaged { path: path.clone(), what, expected, found })
-            };
-            if commit.version != number {
-                return Err(damaged("version", number.to_string(), commit.version.to_string()));
+        let mut attempt = 1;
+        loop {
+            match self.try_replay(version) {
+                Ok(Some(snapshot)) => return Ok(snapshot),
+                Err(error) if attempt == ATTEMPTS || !is_gone(&error) => return Err(error),
+                Ok(None) | Err(_) => attempt += 1,
             }
-            if commit.parent != parent {
-                let name = |parent: &Option<String>| parent.clone().unwrap_or_else(|| "none".into());
-                return Err(damaged("CRC32C of the commit before", name(&parent), name(&commit.parent)));
-            }
-            files.retain(|file| !commit.remove.contains(&file.path));
-            files.extend(commit.add.iter().cloned());
-            parent = Some(crc);
-            commits.push(commit);
-        }
-        files.sort_by_key(|file| file.first_run_id);
-        match (commits.last().cloned(), parent) {
-            (Some(newest), Some(newest_crc)) => Ok(Snapshot { commits, newest, newest_crc, files }),
-            _ => Err(self.missing()),
         }
     }
 
-    fn newest_version(&self) -> Result<u64> {
-        let entries = match std::fs::read_dir(&self.folder) {
-            Ok(entries) => entries,
-            Err(_) if self.root.is_dir() => return Err(self.missing()),
-            Err(source) => return Err(Error::io(&self.root, source)),
-        };
-        let mut newest = None;
-        for entry in entries {
-            let name = entry.map_err(|source| Error::io(&self.folder, source))?.file_name();
-            newest = newest.max(name.to_str().and_then(version_of));
+    /// `None`: files vanished since they were listed.
+    fn try_replay(&self, version: Option<u64>) -> Result<Option<Snapshot>> {
+        let names = self.names()?;
+        let newest = names.newest_commit().ok_or_else(|| self.missing())?;
+        if let Some(&checkpoint) = names.checkpoints.last()
+            && checkpoint > newest
+        {
+            return Err(self.gone(checkpoint, "the commit of its checkpoint"));
         }
-        newest.ok_or_else(|| self.missing())
+        let target = version.unwrap_or(newest);
+        if let Some(version) = version {
+            // What was given up may still lie there, but its files may not. If the newest commit is damaged, nothing
+            // that it gave up was removed yet.
+            let oldest = self.commit(newest).map_or(1, |(commit, _)| commit.first_version);
+            if !(oldest..=newest).contains(&version) {
+                let path = self.storage.root().to_path_buf();
+                return Err(ErrorKind::VersionNotFound { path, version, oldest, newest }.into());
+            }
+        }
+        let mut snapshot = self.base(&names, target)?;
+        let first = snapshot.as_ref().map_or(1, |snapshot| snapshot.newest.version + 1);
+        if first > target && target == newest {
+            // Its checkpoint has all of it, but damage to the newest commit is not to go unseen.
+            self.commit(target).map_err(|error| self.hint(error, target, newest))?;
+        }
+        let paths = (first..=target).map(commit_path).collect();
+        for (number, bytes) in (first..=target).zip(self.storage.read_all(paths)) {
+            let bytes = bytes?.ok_or_else(|| self.gone(number, "a commit between others"))?;
+            let path = self.storage.path(&commit_path(number));
+            let (commit, crc) = Commit::from_bytes(&bytes, &path).map_err(|error| self.hint(error, number, newest))?;
+            let parent = snapshot.as_ref().map(|snapshot| snapshot.newest_crc.clone());
+            check_link(&commit, number, parent, &path).map_err(|error| self.hint(error, number, newest))?;
+            match &mut snapshot {
+                Some(snapshot) => snapshot.apply(commit, crc),
+                None => snapshot = Some(Snapshot::first(commit, crc)),
+            }
+        }
+        Ok(snapshot.map(Snapshot::sort))
+    }
+
+    /// The newest usable checkpoint up to a version. A damaged one is passed over: it holds nothing of its own, except
+    /// where the commits before it are gone.
+    fn base(&self, names: &Names, target: u64) -> Result<Option<Snapshot>> {
+        for &version in names.checkpoints.iter().rev().filter(|&&version| version <= target) {
+            if let Ok(Some(checkpoint)) = Checkpoint::read(&self.storage, version)
+                && self.has_crc(version, checkpoint.crc())?
+            {
+                return Ok(Some(checkpoint.into_snapshot()));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Whether a version's commit has this number in its trailer, as far as it is still there.
+    pub(super) fn has_crc(&self, version: u64, crc: &str) -> Result<bool> {
+        let path = commit_path(version);
+        let Some(bytes) = self.storage.read(&path)? else { return Ok(true) };
+        // A damaged commit says nothing against the checkpoint that was made when it was whole.
+        Ok(check_seal(&bytes, &self.storage.path(&path)).map_or(true, |found| found == crc))
+    }
+
+    /// A version's commit and the number in its trailer.
+    pub(super) fn commit(&self, version: u64) -> Result<(Commit, String)> {
+        let path = commit_path(version);
+        let bytes = self.storage.read(&path)?.ok_or_else(|| self.gone(version, "a commit"))?;
+        Commit::from_bytes(&bytes, &self.storage.path(&path))
+    }
+
+    /// The files of the log.
+    pub(super) fn names(&self) -> Result<Names> {
+        match self.storage.names(Log::FOLDER)? {
+            Some(names) => Ok(Names::new(&names)),
+            None if !self.storage.is_local() || self.storage.root().is_dir() => Err(self.missing()),
+            None => {
+                let root = self.storage.root();
+                let source = std::fs::metadata(root).err().unwrap_or_else(|| std::io::ErrorKind::NotADirectory.into());
+                Err(Error::io(root, source))
+            }
+        }
+    }
+
+    /// Says of damage at the end of the log what can be done.
+    fn hint(&self, error: Error, number: u64, newest: u64) -> Error {
+        match error.into_kind() {
+            ErrorKind::Damaged { path, what, expected, found } if number == newest && number > 1 => {
+                let found =
+                    format!("{found}; version {} can still be opened, and `repair` goes on from it", number - 1);
+                ErrorKind::Damaged { path, what, expected, found }.into()
+            }
+            kind => kind.into(),
+        }
+    }
+
+    fn gone(&self, version: u64, expected: &str) -> Error {
+        damaged(&self.storage.path(&commit_path(version)), "commit", expected, "no file")
     }
 
     fn missing(&self) -> Error {
-        ErrorKind::NotAnArchive { path: self.root.clone(), missing: "_log/00000000000000000001.json" }.into()
+        let path = self.storage.root().to_path_buf();
+        ErrorKind::NotAnArchive { path, missing: "_log/00000000000000000001.json" }.into()
     }
+}
 
-    fn commit_path(&self, version: u64) -> PathBuf {
-        self.folder.join(format!("{version:020}.json"))
+/// Whether a file that was to be there was not.
+fn is_gone(error: &Error) -> bool {
+    matches!(error.kind(), ErrorKind::Damaged { found, .. } if found == "no file")
+}
+
+/// That a commit has its place in the chain.
+pub(super) fn check_link(commit: &Commit, number: u64, parent: Option<String>, path: &Path) -> Result<()> {
+    if commit.version != number {
+        return Err(damaged(path, "version", number.to_string(), commit.version.to_string()));
     }
+    if commit.parent != parent {
+        let name = |parent: Option<String>| parent.unwrap_or_else(|| "none".into());
+        return Err(damaged(path, "CRC32C of the commit before", name(parent), name(commit.parent.clone())));
+    }
+    Ok(())
+}
+
+/// The file of a version's commit.
+pub(super) fn commit_path(version: u64) -> String {
+    format!("{}/{version:020}.json", Log::FOLDER)
 }
 
 /// The version that a file of the log is named for.
-fn version_of(name: &str) -> Option<u64> {
-    let digits = name.strip_suffix(".json").filter(|digits| digits.len() == 20)?;
+pub(super) fn version_of(name: &str, suffix: &str) -> Option<u64> {
+    let digits = name.strip_suffix(suffix).filter(|digits| digits.len() == 20)?;
     digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| digits.parse().ok())?
-}
-
-/// 128 random bits in hexadecimal.
-fn random_id() -> String {
-    format!("{:032x}", uuid())
-}
-
-fn uuid() -> u128 {
-    let mut bytes = [0; 16];
-    // The system's generator fails only where there is none; the clock still tells writers apart there.
-    if getrandom::fill(&mut bytes).is_err() {
-        bytes = Utc::now().timestamp_nanos_opt().map_or(i128::from(std::process::id()), i128::from).to_le_bytes();
-    }
-    u128::from_le_bytes(bytes)
-}
-
-fn now() -> String {
-    rfc3339(Utc::now())
-}
-
-fn rfc3339(time: DateTime<Utc>) -> String {
-    time.to_rfc3339_opts(SecondsFormat::Millis, true)
 }

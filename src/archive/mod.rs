@@ -14,33 +14,61 @@
 //! | file | owns |
 //! | --- | --- |
 //! | `schema.rs` | the columns of `runs` and `steps`, phases, and Arrow arrays of runs |
-//! | `log.rs` | commits: reading, checking, replaying, appending |
-//! | `publish.rs` | making a file appear under its name, whole and durable or not at all |
-//! | `writer.rs` | Parquet files: encodings, row groups, checksums |
-//! | `ingest.rs` | files → runs → Parquet, in parallel |
+//! | `storage.rs`, `publish.rs`, `remote.rs` | where an archive lies: a folder, an object store; how a file appears there |
+//! | `commit.rs`, `log.rs`, `checkpoint.rs` | what a commit says, what a version holds, and how that is known quickly |
+//! | `transaction.rs` | one change: locked, committed, tried again |
+//! | `writer.rs`, `output.rs`, `read.rs` | Parquet files: encodings, row groups, checksums; writing and reading them back |
+//! | `ingest.rs`, `pipeline.rs`, `discover.rs`, `decode.rs`, `digests.rs` | files → runs → Parquet; which runs are new |
+//! | `compact.rs`, `expire.rs` | small files → large ones; old versions and what nobody names → nothing |
+//! | `verify.rs`, `check.rs`, `rebuild.rs`, `repair.rs` | what is wrong with an archive, and what can be done |
 
+mod check;
+mod checkpoint;
+mod commit;
+mod compact;
+mod decode;
+mod digests;
+mod discover;
+mod expire;
 mod ingest;
 mod log;
+mod output;
+mod pipeline;
 mod publish;
+mod read;
+mod rebuild;
+mod remote;
+mod repair;
 mod schema;
+mod storage;
+mod transaction;
+mod verify;
 mod writer;
 
-pub use ingest::{IngestOptions, IngestReport, OnError, Rejected};
-pub use log::{CommitInfo, Operation};
+pub use commit::{CommitInfo, Operation};
+pub use compact::{CompactOptions, CompactReport};
+pub use expire::{ExpireOptions, ExpireReport};
+pub use ingest::{IngestOptions, IngestReport, OnError, Rejected, SeenFiles};
+pub use repair::{Repair, RepairReport};
 pub use schema::{Phase, Phases};
+pub use verify::{Problem, VerifyOptions, VerifyReport};
 
-pub(crate) use log::{DataFile, Snapshot};
+pub(crate) use commit::DataFile;
+pub(crate) use log::Snapshot;
 pub(crate) use publish::Staged;
 pub(crate) use schema::table_schema;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::progress::Progress;
 use arrow::datatypes::SchemaRef;
-use log::{Commit, Log};
+use commit::Commit;
+use log::Log;
+use object_store::ObjectStore;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
+use storage::Storage;
 
 /// One of the two tables of an archive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
@@ -70,30 +98,32 @@ pub enum TableName {
 /// ```
 #[derive(Clone)]
 pub struct Archive {
-    root: PathBuf,
+    storage: Storage,
     snapshot: Arc<Snapshot>,
 }
 
 impl Archive {
-    /// Creates an archive in a new or empty folder, with its phase thresholds, which stay as they are for good.
+    /// Creates an archive in a new or empty folder, or under a URL (`s3://bucket/games.a2`, `gs://…`, `az://…`), with its
+    /// phase thresholds, which stay as they are for good.
     ///
     /// # Errors
     /// [`ErrorKind::ArchiveExists`] when there is one, [`ErrorKind::Argument`] for thresholds that are not tiles in
     /// order and for a folder with other files, [`ErrorKind::Io`].
-    pub fn create(path: impl AsRef<Path>, phases: Phases) -> Result<Archive> {
-        let root = absolute(path.as_ref())?;
+    pub fn create(location: impl AsRef<Path>, phases: Phases) -> Result<Archive> {
         phases.check()?;
-        check_empty(&root)?;
-        for folder in [root.clone(), root.join(Log::FOLDER), root.join("runs"), root.join("steps")] {
-            std::fs::create_dir_all(&folder).map_err(|source| Error::io(&folder, source))?;
-            publish::sync_parent(&folder)?;
+        let storage = Storage::new(location.as_ref())?;
+        if storage.is_local() {
+            check_empty(storage.root())?;
         }
-        match Log::new(&root).append(&Commit::first(phases)) {
-            Err(error) if matches!(error.kind(), ErrorKind::Conflict { .. }) => {
-                Err(ErrorKind::ArchiveExists { path: root }.into())
-            }
-            Err(error) => Err(error),
-            Ok(()) => Archive::open(root),
+        let exists = || Err(ErrorKind::ArchiveExists { path: storage.root().to_path_buf() }.into());
+        storage.create_folders([Log::FOLDER, "runs", "steps"])?;
+        let log = Log::new(&storage);
+        if log.names().is_ok_and(|names| names.newest_commit().is_some()) {
+            return exists();
+        }
+        match log.append(None, &Commit::first(phases))? {
+            Some(snapshot) => Ok(Archive { snapshot: snapshot.into(), storage }),
+            None => exists(),
         }
     }
 
@@ -102,20 +132,20 @@ impl Archive {
     /// # Errors
     /// [`ErrorKind::NotAnArchive`], [`ErrorKind::Damaged`] when a commit does not fit its checksum or the one before
     /// it, [`ErrorKind::SchemaVersion`] when a newer a2store wrote it, [`ErrorKind::Io`].
-    pub fn open(path: impl AsRef<Path>) -> Result<Archive> {
-        let root = absolute(path.as_ref())?;
-        let snapshot = Log::new(&root).replay(None)?.into();
-        Ok(Archive { root, snapshot })
+    pub fn open(location: impl AsRef<Path>) -> Result<Archive> {
+        let storage = Storage::new(location.as_ref())?;
+        let snapshot = Log::new(&storage).replay(None)?.into();
+        Ok(Archive { storage, snapshot })
     }
 
     /// Opens an archive as it was at an earlier version, 1 being the empty one.
     ///
     /// # Errors
-    /// As [`open`](Archive::open), and [`ErrorKind::VersionNotFound`].
-    pub fn open_at(path: impl AsRef<Path>, version: u64) -> Result<Archive> {
-        let root = absolute(path.as_ref())?;
-        let snapshot = Log::new(&root).replay(Some(version))?.into();
-        Ok(Archive { root, snapshot })
+    /// As [`open`](Archive::open), and [`ErrorKind::VersionNotFound`], also for versions that have expired.
+    pub fn open_at(location: impl AsRef<Path>, version: u64) -> Result<Archive> {
+        let storage = Storage::new(location.as_ref())?;
+        let snapshot = Log::new(&storage).replay(Some(version))?.into();
+        Ok(Archive { storage, snapshot })
     }
 
     /// Moves to the newest version.
@@ -123,7 +153,7 @@ impl Archive {
     /// # Errors
     /// As [`open`](Archive::open).
     pub fn refresh(&mut self) -> Result<()> {
-        self.snapshot = Log::new(&self.root).replay(None)?.into();
+        self.snapshot = Log::new(&self.storage).replay(None)?.into();
         Ok(())
     }
 
@@ -131,28 +161,110 @@ impl Archive {
     ///
     /// A run that the archive already holds, known by the digest of its content, is skipped; a file that does not
     /// decode is reported and never costs another. Run ids follow the order of the paths, whatever the number of
-    /// workers. When nothing is new, nothing is committed.
+    /// workers. When nothing is new, nothing is committed. Interrupted at any point and repeated, it ends in the same
+    /// archive.
     ///
     /// # Errors
-    /// [`ErrorKind::Io`] for a path that is not there, [`ErrorKind::Conflict`] when another process is writing,
-    /// [`ErrorKind::Cancelled`]; with [`OnError::Raise`] also the first bad file's. In each case the archive is as it
-    /// was.
+    /// [`ErrorKind::Io`] for a path that is not there and for what the file system refuses, [`ErrorKind::Conflict`] when
+    /// another process goes on writing, [`ErrorKind::Cancelled`]; with [`OnError::Raise`] also the first bad file's. In
+    /// each case the archive is as it was. [`ErrorKind::Unconfirmed`] when the commit was written but not confirmed:
+    /// repeat the call.
     pub fn ingest<P: AsRef<Path>>(
         &mut self,
         paths: impl IntoIterator<Item = P>,
         options: &IngestOptions,
         progress: &dyn Progress,
     ) -> Result<IngestReport> {
+        self.ingest_files(paths, None, options, progress)
+    }
+
+    /// As [`ingest`](Archive::ingest), without reading again what is as it was when `seen` was given before: for whoever
+    /// looks at the same folders again and again. About 150 bytes of memory a file.
+    ///
+    /// # Errors
+    /// As [`ingest`](Archive::ingest).
+    pub fn ingest_unseen<P: AsRef<Path>>(
+        &mut self,
+        paths: impl IntoIterator<Item = P>,
+        seen: &mut SeenFiles,
+        options: &IngestOptions,
+        progress: &dyn Progress,
+    ) -> Result<IngestReport> {
+        self.ingest_files(paths, Some(seen), options, progress)
+    }
+
+    fn ingest_files<P: AsRef<Path>>(
+        &mut self,
+        paths: impl IntoIterator<Item = P>,
+        seen: Option<&mut SeenFiles>,
+        options: &IngestOptions,
+        progress: &dyn Progress,
+    ) -> Result<IngestReport> {
         let paths: Vec<PathBuf> = paths.into_iter().map(|path| path.as_ref().to_path_buf()).collect();
-        let (report, snapshot) = ingest::ingest(&self.root, &paths, options, progress)?;
+        let (report, snapshot) = ingest::ingest(&self.storage, &paths, options, seen, progress)?;
         self.snapshot = snapshot.into();
         Ok(report)
     }
 
-    /// The archive's folder, absolute.
+    /// Rewrites small data files, as hourly appends leave them, as files of full size, in a commit of its own: the rows,
+    /// their order and their ids stay the same. Nothing is removed: older versions keep their files until
+    /// [`expire`](Archive::expire) drops them.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Damaged`] for a file that cannot be read back, [`ErrorKind::Conflict`], [`ErrorKind::Cancelled`],
+    /// [`ErrorKind::Io`], [`ErrorKind::Unconfirmed`].
+    pub fn compact(&mut self, options: &CompactOptions, progress: &dyn Progress) -> Result<CompactReport> {
+        let (report, snapshot) = compact::compact(&self.storage, options, progress)?;
+        self.snapshot = snapshot.into();
+        Ok(report)
+    }
+
+    /// Gives up versions that were replaced long ago, and removes the files that no kept version names.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Conflict`], [`ErrorKind::Cancelled`], [`ErrorKind::Io`], [`ErrorKind::Unconfirmed`].
+    pub fn expire(&mut self, options: &ExpireOptions, progress: &dyn Progress) -> Result<ExpireReport> {
+        let (report, snapshot) = expire::expire(&self.storage, options, progress)?;
+        self.snapshot = snapshot.into();
+        Ok(report)
+    }
+
+    /// Looks for everything that is wrong with an archive, damage that keeps it from being opened included.
+    ///
+    /// Every commit, the chain that they form, and of every file that a kept version names: its presence, length,
+    /// checksum, footer, numbers of rows, ids, statistics, and what `runs` and `steps` say of each other. With
+    /// [`VerifyOptions::deep`] also every run: that its digest is that of its columns, and whether its moves obey the
+    /// rules as `runs.verified` says.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotAnArchive`], [`ErrorKind::Cancelled`], and [`ErrorKind::Io`] for a place that cannot be read.
+    /// What is wrong with the archive is in the report.
+    pub fn verify(
+        location: impl AsRef<Path>,
+        options: &VerifyOptions,
+        progress: &dyn Progress,
+    ) -> Result<VerifyReport> {
+        verify::verify(&Storage::new(location.as_ref())?, options, progress)
+    }
+
+    /// Makes an archive whose newest commits are damaged writable again, by going on from the last sound version. With
+    /// `dry_run`, only says what it would do.
+    ///
+    /// No data is removed: damaged commits are set aside under another name, and the files that they named stay until
+    /// [`expire`](Archive::expire). What they had added can be ingested again; ids that they gave out are not given out
+    /// again.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotAnArchive`], [`ErrorKind::Damaged`] when no version can be read, [`ErrorKind::Conflict`],
+    /// [`ErrorKind::Io`].
+    pub fn repair(location: impl AsRef<Path>, dry_run: bool) -> Result<RepairReport> {
+        repair::repair(&Storage::new(location.as_ref())?, dry_run)
+    }
+
+    /// The archive's folder, absolute, or its URL.
     #[must_use]
     pub fn path(&self) -> &Path {
-        &self.root
+        self.storage.root()
     }
 
     /// The version that this view shows; the empty archive is version 1.
@@ -191,16 +303,16 @@ impl Archive {
         table_schema(table)
     }
 
-    /// The commits up to this version, newest first.
+    /// The commits up to this version, newest first, those of versions that have expired included.
     #[must_use]
     pub fn history(&self) -> Vec<CommitInfo> {
-        self.snapshot.commits().iter().rev().map(Commit::info).collect()
+        self.snapshot.history.iter().rev().cloned().collect()
     }
 
-    /// The absolute paths of a table's Parquet files at this version, in the order of their run ids.
+    /// The absolute paths, or the URLs, of a table's Parquet files at this version, in the order of their run ids.
     #[must_use]
     pub fn files(&self, table: TableName) -> Vec<PathBuf> {
-        self.snapshot.files(table).map(|file| self.root.join(&file.path)).collect()
+        self.snapshot.files(table).map(|file| self.storage.path(&file.path)).collect()
     }
 
     /// The size of a table's files, in bytes.
@@ -212,12 +324,17 @@ impl Archive {
     pub(crate) fn snapshot(&self) -> &Arc<Snapshot> {
         &self.snapshot
     }
+
+    /// What its data files are read through; the root is the archive.
+    pub(crate) fn store(&self) -> Result<Arc<dyn ObjectStore>> {
+        self.storage.store()
+    }
 }
 
 impl fmt::Debug for Archive {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Archive")
-            .field("path", &self.root)
+            .field("path", &self.path())
             .field("version", &self.version())
             .field("num_runs", &self.num_runs())
             .field("num_steps", &self.num_steps())
@@ -252,8 +369,10 @@ impl FromStr for TableName {
 
 /// Refuses a folder of other things. One that holds an archive, or the beginnings of one, is left to the log.
 fn check_empty(root: &Path) -> Result<()> {
-    let Ok(entries) = std::fs::read_dir(root) else {
-        return Ok(());
+    let entries = match std::fs::read_dir(root) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+        Err(source) => return Err(Error::io(root, source)),
     };
     for entry in entries {
         let name = entry.map_err(|source| Error::io(root, source))?.file_name();
@@ -263,8 +382,4 @@ fn check_empty(root: &Path) -> Result<()> {
         }
     }
     Ok(())
-}
-
-fn absolute(path: &Path) -> Result<PathBuf> {
-    std::path::absolute(path).map_err(|source| Error::io(path, source))
 }

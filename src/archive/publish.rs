@@ -1,7 +1,8 @@
 //! Making a file appear under its name: whole and durable, or not at all, in place of no other or, when asked, of an older one.
 //!
 //! A file is written under a staging name that begins with a dot and ends in `.tmp`, which no glob for `*.parquet` or
-//! `*.json` picks up. It is synced, then renamed without replacing, then its folder is synced.
+//! `*.json` picks up. It is synced, then linked to its name, which fails where that name is taken, then the staging name
+//! is removed, then its folder is synced.
 
 use crate::error::{Error, Result};
 use std::fs::File;
@@ -14,7 +15,7 @@ pub(crate) struct Staged {
     file: NamedTempFile,
 }
 
-/// What became of a [`Staged`] file.
+/// What became of a file that was to be published.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Published {
     /// It stands under its name.
@@ -24,6 +25,9 @@ pub(super) enum Published {
 }
 
 impl Staged {
+    /// What staging names begin and end with.
+    pub(super) const AFFIXES: (&str, &str) = (".staged-", ".tmp");
+
     /// Begins a file that is to stand in `folder`.
     pub(crate) fn new(folder: &Path) -> Result<Staged> {
         let mut options = File::options();
@@ -31,30 +35,43 @@ impl Staged {
         // Data files are for every reader, not, as temporary files are by default, for their owner alone.
         #[cfg(unix)]
         std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o666);
-        let file =
-            tempfile::Builder::new().prefix(".staged-").suffix(".tmp").make_in(folder, |path| options.open(path));
+        let (prefix, suffix) = Staged::AFFIXES;
+        let mut builder = tempfile::Builder::new();
+        let file = builder.prefix(prefix).suffix(suffix).make_in(folder, |path| options.open(path));
         let file = file.map_err(|source| Error::io(folder, source))?;
         Ok(Staged { file })
     }
 
     /// Makes the file durable and gives it its name, in the folder it was begun in, unless that name is taken.
+    ///
+    /// After an error the name may be taken by this very file, durable or not.
     pub(super) fn publish(self, name: &Path) -> Result<Published> {
         self.file.as_file().sync_all().map_err(|source| Error::io(self.file.path(), source))?;
-        match self.file.persist_noclobber(name) {
-            Ok(_) => {}
-            Err(error) if error.error.kind() == io::ErrorKind::AlreadyExists => {
+        match std::fs::hard_link(self.file.path(), name) {
+            // The staging name goes before the folder is synced, so that both changes are.
+            Ok(()) => drop(self),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
                 // Whoever published that name may have died before it was durable.
                 sync_parent(name)?;
                 return Ok(Published::Taken);
             }
-            Err(error) => return Err(Error::io(name, error.error)),
+            // No links on this file system.
+            Err(error) if matches!(error.kind(), io::ErrorKind::Unsupported | io::ErrorKind::PermissionDenied) => {
+                match self.file.persist_noclobber(name) {
+                    Ok(_) => {}
+                    Err(error) if error.error.kind() == io::ErrorKind::AlreadyExists => {
+                        sync_parent(name)?;
+                        return Ok(Published::Taken);
+                    }
+                    Err(error) => return Err(Error::io(name, error.error)),
+                }
+            }
+            Err(error) => return Err(Error::io(name, error)),
         }
         sync_parent(name)?;
         Ok(Published::New)
     }
-}
 
-impl Staged {
     /// Makes the file durable and gives it its name, in place of any other file of that name.
     pub(crate) fn replace(self, name: &Path) -> Result<()> {
         self.file.as_file().sync_all().map_err(|source| Error::io(self.file.path(), source))?;
@@ -62,9 +79,14 @@ impl Staged {
         sync_parent(name)
     }
 
-    /// The file, for writing at any place.
+    /// The file, for reading and writing at any place.
     pub(crate) fn file(&self) -> &File {
         self.file.as_file()
+    }
+
+    /// Where it is while it is staged.
+    pub(super) fn path(&self) -> &Path {
+        self.file.path()
     }
 }
 
@@ -80,11 +102,18 @@ impl Write for Staged {
 
 /// Makes a name in its folder durable.
 pub(super) fn sync_parent(path: &Path) -> Result<()> {
-    if let Some(folder) = path.parent()
-        && cfg!(unix)
-    {
-        let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
-        File::open(folder).and_then(|folder| folder.sync_all()).map_err(|source| Error::io(folder, source))?;
+    match path.parent() {
+        Some(folder) if folder.as_os_str().is_empty() => sync(Path::new(".")),
+        Some(folder) => sync(folder),
+        None => Ok(()),
     }
-    Ok(())
+}
+
+/// Makes a file's content durable, or the names in a folder.
+pub(super) fn sync(path: &Path) -> Result<()> {
+    if cfg!(not(unix)) && path.is_dir() {
+        // Such systems neither open folders nor need it.
+        return Ok(());
+    }
+    File::open(path).and_then(|file| file.sync_all()).map_err(|source| Error::io(path, source))
 }

@@ -17,8 +17,9 @@ use arrow::datatypes::{DataType, Field, Int32Type, Schema, SchemaRef, TimeUnit};
 use serde::{Deserialize, Serialize};
 use std::sync::{Arc, LazyLock};
 
-/// The version of the schema below and of the commit log. Readers refuse a newer one.
-pub(super) const SCHEMA_VERSION: u32 = 1;
+/// The version of the schema below and of the commit log. Readers refuse a newer one and read every older one, whose
+/// missing columns are null; docs/archive.md has the rule and what each version changed.
+pub(super) const SCHEMA_VERSION: u32 = 2;
 
 /// The tiles from which a step counts as of the middle and of the late game, by the largest tile on its board.
 ///
@@ -163,6 +164,8 @@ fn run_fields() -> Vec<Field> {
         Field::new("verified", DataType::Boolean, false),
         Field::new("ingested_at", timestamp(), false),
         Field::new("original", DataType::Binary, true),
+        // Since schema version 2.
+        Field::new("version", DataType::UInt64, true),
     ]
 }
 
@@ -196,8 +199,8 @@ fn start_millis(start_unix_s: u64) -> Option<i64> {
     i64::try_from(start_unix_s).ok()?.checked_mul(1000).filter(|&millis| millis != 0)
 }
 
-/// Rows of `runs`.
-pub(super) fn runs_batch(rows: &[RunRow], ingested_at_ms: i64) -> Result<RecordBatch> {
+/// Rows of `runs`, as the commit of a version adds them.
+pub(super) fn runs_batch(rows: &[RunRow], ingested_at_ms: i64, version: u64) -> Result<RecordBatch> {
     let mut digest = FixedSizeBinaryBuilder::with_capacity(rows.len(), 32);
     let mut format = StringDictionaryBuilder::<Int32Type>::new();
     let mut engine = StringDictionaryBuilder::<Int32Type>::new();
@@ -237,6 +240,7 @@ pub(super) fn runs_batch(rows: &[RunRow], ingested_at_ms: i64) -> Result<RecordB
         Arc::new(BooleanArray::from(verified)),
         Arc::new(TimestampMillisecondArray::from(vec![ingested_at_ms; rows.len()]).with_timezone("UTC")),
         Arc::new(original.finish()),
+        Arc::new(UInt64Array::from(vec![version; rows.len()])),
     ];
     RecordBatch::try_new(table_schema(TableName::Runs), columns).map_err(arrow_error)
 }

@@ -1,39 +1,46 @@
 //! Parquet files as an archive writes them.
 //!
-//! The encodings follow the data: boards and expected values have high-entropy low bytes and shared high ones, so their
-//! bytes are split into streams; ids climb by small steps, so they are stored as differences; everything else repeats,
-//! so it goes through a dictionary. zstd 1 on top. Row groups hold whole runs.
+//! The encodings follow the data: boards have high-entropy low bytes and shared high ones, so their bytes are split into
+//! streams; ids climb by small steps, so they are stored as differences; expected values are plain, since some of them
+//! recur whole; everything else repeats, so it goes through a dictionary. zstd on top. Row groups hold whole runs.
+//! docs/design.md has what was tried.
 
 use super::TableName;
-use super::log::DataFile;
+use super::commit::{DataFile, damaged};
 use super::publish::Staged;
 use super::schema::{SCHEMA_VERSION, arrow_error, table_schema};
+use super::storage::Storage;
 use crate::error::{Error, Result};
+use crate::progress::{Progress, check};
 use arrow::array::{AsArray, RecordBatch};
 use arrow::datatypes::UInt32Type;
 use parquet::arrow::ArrowWriter;
 use parquet::arrow::arrow_writer::{ArrowColumnChunk, ArrowRowGroupWriterFactory, ArrowWriterOptions, compute_leaves};
 use parquet::basic::{Compression, Encoding, ZstdLevel};
 use parquet::errors::ParquetError;
-use parquet::file::metadata::{KeyValue, SortingColumn};
-use parquet::file::properties::{WriterProperties, WriterVersion};
+use parquet::file::metadata::{KeyValue, ParquetMetaDataReader, SortingColumn};
+use parquet::file::properties::{EnabledStatistics, WriterProperties, WriterVersion};
 use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::types::ColumnPath;
 use rayon::prelude::*;
-use std::io::{self, Write};
-use std::path::Path;
+use std::fs::File;
+use std::io::{self, Read, Seek, Write};
 
 /// Rows of `steps` from which a row group is full. Readers work on row groups in parallel and hold one in memory.
 pub(super) const ROW_GROUP_STEPS: usize = 1 << 19;
 /// Rows of `steps` from which a file is full.
 pub(super) const FILE_STEPS: u64 = 1 << 24;
 
+/// Bytes between which what was written is made durable, so that little is left to wait for at the end.
+const SYNC_BYTES: u64 = 64 << 20;
+
 /// A Parquet file of one table that is being written.
-pub(super) struct TableWriter<'a> {
-    root: &'a Path,
+pub(super) struct TableWriter {
+    storage: Storage,
     table: TableName,
+    txn: String,
     writer: SerializedFileWriter<Summed<Staged>>,
-    encoder: RowGroupEncoder,
+    synced_bytes: u64,
     num_rows: u64,
     run_ids: Option<(u32, u32)>,
 }
@@ -48,21 +55,23 @@ pub(super) struct EncodedRowGroup {
     run_ids: (u32, u32),
 }
 
-impl<'a> TableWriter<'a> {
-    pub(super) fn new(root: &'a Path, table: TableName) -> Result<Self> {
-        let (writer, encoder) = serialized_writer(table, Summed::new(Staged::new(&root.join(table.name()))?))?;
-        Ok(Self { root, table, writer, encoder, num_rows: 0, run_ids: None })
+impl TableWriter {
+    /// Begins a file of the transaction `txn`.
+    pub(super) fn new(storage: &Storage, table: TableName, txn: &str) -> Result<Self> {
+        let (writer, _) = serialized_writer(table, Summed::new(storage.stage(table.name())?))?;
+        let (storage, txn) = (storage.clone(), txn.to_owned());
+        Ok(Self { storage, table, txn, writer, synced_bytes: 0, num_rows: 0, run_ids: None })
     }
 
     pub(super) fn num_rows(&self) -> u64 {
         self.num_rows
     }
 
-    pub(super) fn encoder(&self) -> &RowGroupEncoder {
-        &self.encoder
+    pub(super) fn append(&mut self, group: EncodedRowGroup) -> Result<()> {
+        self.try_append(group).map_err(|error| error.with_path(self.writer.inner().inner.path()))
     }
 
-    pub(super) fn append(&mut self, group: EncodedRowGroup) -> Result<()> {
+    fn try_append(&mut self, group: EncodedRowGroup) -> Result<()> {
         let mut row_group = self.writer.next_row_group().map_err(parquet_error)?;
         for chunk in group.chunks {
             chunk.append_to_row_group(&mut row_group).map_err(parquet_error)?;
@@ -71,35 +80,85 @@ impl<'a> TableWriter<'a> {
         self.num_rows += group.num_rows;
         let (first, last) = group.run_ids;
         self.run_ids = Some(self.run_ids.map_or((first, last), |(before, _)| (before, last)));
+        let written = self.writer.bytes_written() as u64;
+        if written - self.synced_bytes >= SYNC_BYTES {
+            self.writer.flush()?;
+            self.writer.inner().inner.file().sync_data()?;
+            self.synced_bytes = written;
+        }
         Ok(())
     }
 
-    /// Ends the file and publishes it under the hash of its bytes. No commit names it yet.
-    pub(super) fn finish(self) -> Result<Option<DataFile>> {
+    /// Ends the file, reads it back, and publishes it under a name that no other transaction gives. No commit names it
+    /// yet.
+    pub(super) fn finish(self, progress: &dyn Progress) -> Result<Option<DataFile>> {
         let Some((first_run_id, last_run_id)) = self.run_ids else {
             return Ok(None);
         };
-        let summed = self.writer.into_inner().map_err(parquet_error)?;
-        let hash = summed.hash.finalize().to_hex();
-        let path = format!("{}/{}.parquet", self.table.name(), &hash[..32]);
-        // A file of this name has these bytes: an earlier attempt left it.
-        summed.inner.publish(&self.root.join(&path))?;
-        Ok(Some(DataFile {
+        let path = self.writer.inner().inner.path().to_path_buf();
+        let summed = self.writer.into_inner().map_err(|error| parquet_error(error).with_path(path))?;
+        let Summed { inner: staged, num_bytes, crc, hash } = summed;
+        let hash = hash.finalize().to_hex();
+        let file = DataFile {
             table: self.table,
-            path,
+            path: format!("{}/{}{}.parquet", self.table.name(), &hash[..16], &self.txn[..16]),
             num_rows: self.num_rows,
-            num_bytes: summed.num_bytes,
-            crc32c: format!("{:08x}", summed.crc),
+            num_bytes,
+            crc32c: format!("{crc:08x}"),
             first_run_id,
             last_run_id,
-        }))
+        };
+        check(progress)?;
+        verify_staged(&staged, &file)?;
+        self.storage.publish(staged, &file.path, progress)?;
+        Ok(Some(file))
+    }
+}
+
+/// Reads a file back before it gets its name: it has the bytes that were written, and a footer that counts the rows.
+fn verify_staged(staged: &Staged, file: &DataFile) -> Result<()> {
+    let as_io = |source| Error::io(staged.path(), source);
+    let (crc, num_bytes) = checksum(staged.file()).map_err(as_io)?;
+    let found = format!("{crc:08x}");
+    if (num_bytes, &found) != (file.num_bytes, &file.crc32c) {
+        let (expected, found) =
+            (format!("{} bytes, {}", file.num_bytes, file.crc32c), format!("{num_bytes} bytes, {found}"));
+        return Err(damaged(staged.path(), "what was written", expected, found));
+    }
+    let metadata = ParquetMetaDataReader::new().parse_and_finish(staged.file()).map_err(parquet_error)?;
+    let num_rows = metadata.file_metadata().num_rows();
+    if u64::try_from(num_rows) != Ok(file.num_rows) {
+        return Err(damaged(staged.path(), "number of rows", file.num_rows.to_string(), num_rows.to_string()));
+    }
+    Ok(())
+}
+
+/// The CRC32C of a file and its length.
+pub(super) fn checksum(mut file: &File) -> io::Result<(u32, u64)> {
+    file.rewind()?;
+    let mut buffer = vec![0; 1 << 20];
+    let (mut crc, mut num_bytes) = (0, 0);
+    loop {
+        match file.read(&mut buffer) {
+            Ok(0) => return Ok((crc, num_bytes)),
+            Ok(read) => {
+                crc = crc32c::crc32c_append(crc, &buffer[..read]);
+                num_bytes += read as u64;
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
     }
 }
 
 impl RowGroupEncoder {
+    pub(super) fn new(table: TableName) -> Result<RowGroupEncoder> {
+        Ok(serialized_writer(table, io::sink())?.1)
+    }
+
     /// Encodes rows that begin with a column `run_id`, ascending; there must be at least one. The columns are encoded
     /// in parallel.
-    pub(super) fn encode(&self, batch: &RecordBatch) -> Result<EncodedRowGroup> {
+    pub(super) fn encode(&self, batch: &RecordBatch, progress: &dyn Progress) -> Result<EncodedRowGroup> {
         let run_ids = batch.column(0).as_primitive::<UInt32Type>().values();
         let run_ids = (run_ids[0], run_ids[run_ids.len() - 1]);
         let writers = self.0.create_column_writers(0).map_err(parquet_error)?;
@@ -109,13 +168,13 @@ impl RowGroupEncoder {
             .zip(batch.columns())
             .zip(&schema.fields()[..])
             .map(|((mut writer, column), field)| {
-                for leaf in compute_leaves(field, column)? {
-                    writer.write(&leaf)?;
+                check(progress)?;
+                for leaf in compute_leaves(field, column).map_err(parquet_error)? {
+                    writer.write(&leaf).map_err(parquet_error)?;
                 }
-                writer.close()
+                writer.close().map_err(parquet_error)
             })
-            .collect::<Result<_, ParquetError>>()
-            .map_err(parquet_error)?;
+            .collect::<Result<_>>()?;
         Ok(EncodedRowGroup { chunks, num_rows: batch.num_rows() as u64, run_ids })
     }
 }
@@ -132,27 +191,35 @@ fn serialized_writer<W: Write + Send>(
 
 fn properties(table: TableName) -> WriterProperties {
     let ascending = |column_idx| SortingColumn { column_idx, descending: false, nulls_first: false };
-    let (split, delta, sorted): (&[&str], &[&str], _) = match table {
-        TableName::Runs => (&["final_board"], &["run_id"], vec![ascending(0)]),
+    let (split, delta, plain, sorted): (&[&str], &[&str], &[&str], _) = match table {
+        TableName::Runs => (&["final_board"], &["run_id"], &["digest", "original"], vec![ascending(0)]),
         TableName::Steps => (
-            &["board", "ev_up", "ev_down", "ev_left", "ev_right"],
+            &["board"],
             &["run_id", "step_index"],
+            &["ev_up", "ev_down", "ev_left", "ev_right"],
             vec![ascending(0), ascending(1)],
         ),
     };
     let mut properties = WriterProperties::builder()
-        .set_writer_version(WriterVersion::PARQUET_2_0)
+        .set_writer_version(WriterVersion::PARQUET_1_0)
         .set_created_by(concat!("a2store ", env!("CARGO_PKG_VERSION")).into())
         .set_compression(Compression::ZSTD(ZstdLevel::default()))
         .set_max_row_group_row_count(None)
         .set_sorting_columns(Some(sorted))
         .set_key_value_metadata(Some(vec![KeyValue::new("a2store.schema_version".into(), SCHEMA_VERSION.to_string())]));
-    for (columns, encoding) in [(split, Encoding::BYTE_STREAM_SPLIT), (delta, Encoding::DELTA_BINARY_PACKED)] {
+    for (columns, encoding) in
+        [(split, Encoding::BYTE_STREAM_SPLIT), (delta, Encoding::DELTA_BINARY_PACKED), (plain, Encoding::PLAIN)]
+    {
         for &column in columns {
             let path = ColumnPath::from(column);
             properties =
                 properties.set_column_dictionary_enabled(path.clone(), false).set_column_encoding(path, encoding);
         }
+    }
+    // No filter is pruned by the smallest of random boards or of values between 0 and 1; to find them costs a tenth of
+    // an ingest.
+    for &column in split.iter().chain(plain) {
+        properties = properties.set_column_statistics_enabled(ColumnPath::from(column), EnabledStatistics::None);
     }
     properties.build()
 }

@@ -1,10 +1,12 @@
 //! What each subcommand does.
 
+use super::interrupt::Interrupt;
 use super::output::{self, count, megabytes, rate};
-use super::{Archived, Cli, Command, Ingest, Simulate, Sql, Usage, bench};
+use super::{Archived, Cli, Command, Ingest, Simulate, Sql, Usage, bench, maintain};
 use crate::error::{Error, ErrorKind};
 use crate::{
-    Archive, IngestOptions, OnError, Phases, Progress, ProgressBar, ScalarValue, SimulateOptions, TableName, no_params,
+    Archive, IngestOptions, IngestReport, OnError, Phases, Progress, ProgressBar, ScalarValue, SeenFiles,
+    SimulateOptions, TableName, no_params,
 };
 use anyhow::{Result, bail};
 use serde_json::json;
@@ -20,6 +22,10 @@ pub(super) fn run(cli: Cli) -> Result<u8> {
         Command::Info(args) => info(&args),
         Command::History(args) => history(&args),
         Command::Sql(args) => sql(&args),
+        Command::Verify(args) => maintain::verify(&args, quiet),
+        Command::Repair(args) => maintain::repair(&args),
+        Command::Compact(args) => maintain::compact(&args, quiet),
+        Command::Expire(args) => maintain::expire(&args, quiet),
         Command::Bench(args) => bench::run(&args, quiet),
     }
 }
@@ -66,24 +72,63 @@ fn ingest(args: &Ingest, quiet: bool) -> Result<u8> {
         std::fs::metadata(input).map_err(|source| Error::io(input, source))?;
     }
     let mut archive = match Archive::open(archive) {
-        Err(error) if is_absent(&error) => Archive::create(archive, Phases { mid: args.mid, late: args.late })?,
+        Err(error) if is_absent(&error) => match Archive::create(archive, Phases { mid: args.mid, late: args.late }) {
+            // Somebody else was faster.
+            Err(error) if matches!(error.kind(), ErrorKind::ArchiveExists { .. }) => Archive::open(archive)?,
+            created => created?,
+        },
         opened => opened?,
     };
     let on_error = if args.strict { OnError::Raise } else { OnError::Report };
-    let options = IngestOptions { workers: args.workers, on_error };
-    let start = Instant::now();
-    let report = archive.ingest(inputs, &options, &*progress(quiet))?;
+    let options = IngestOptions { workers: args.workers, wait: args.wait, on_error };
+    let interrupt = Interrupt::new()?;
+    let Some(period) = args.watch else {
+        let start = Instant::now();
+        let report = archive.ingest(inputs, &options, &interrupt.watch(&*progress(quiet)))?;
+        return report_ingest(&report, &archive, start, args.json);
+    };
+    let mut seen = SeenFiles::default();
+    let mut status = 0;
+    loop {
+        let start = Instant::now();
+        let outcome = archive.ingest_unseen(inputs, &mut seen, &options, &interrupt.watch(&*progress(quiet)));
+        match outcome {
+            Ok(report) if report.accepted + report.rejected > 0 || report.unchanged == 0 => {
+                status |= report_ingest(&report, &archive, start, args.json)?;
+            }
+            Ok(_) => {}
+            Err(error) if matches!(error.kind(), ErrorKind::Cancelled) => return Ok(status),
+            // What another writer or a full disk keeps from it now may succeed the next time.
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    ErrorKind::Conflict { .. } | ErrorKind::Io { .. } | ErrorKind::Unconfirmed { .. }
+                ) =>
+            {
+                eprintln!("a2store: {error}; trying again in {}", humantime::format_duration(period));
+                status = 1;
+            }
+            Err(error) => return Err(error.into()),
+        }
+        if interrupt.sleep(period).is_err() {
+            return Ok(status);
+        }
+    }
+}
+
+/// Prints what an ingest did; the exit status.
+fn report_ingest(report: &IngestReport, archive: &Archive, start: Instant, as_json: bool) -> Result<u8> {
     let secs = start.elapsed().as_secs_f64();
     for rejected in &report.errors {
         eprintln!("a2store: {}", rejected.error);
     }
     let mut out = std::io::stdout().lock();
-    if args.json {
+    if as_json {
         let errors: Vec<_> = report.errors.iter().map(output::rejected_json).collect();
         let report = json!({
             "accepted": report.accepted, "duplicates": report.duplicates, "rejected": report.rejected,
-            "ignored": report.ignored, "num_steps": report.num_steps, "num_bytes": report.num_bytes,
-            "version": archive.version(), "secs": secs, "errors": errors,
+            "ignored": report.ignored, "unchanged": report.unchanged, "num_steps": report.num_steps,
+            "num_bytes": report.num_bytes, "version": archive.version(), "secs": secs, "errors": errors,
         });
         writeln!(out, "{report}")?;
     } else {
@@ -94,8 +139,12 @@ fn ingest(args: &Ingest, quiet: bool) -> Result<u8> {
         if report.ignored > 0 {
             write!(out, ", {ignored} other files ignored")?;
         }
+        if report.unchanged > 0 {
+            write!(out, ", {} unchanged files", count(report.unchanged))?;
+        }
         writeln!(out, "; {} steps in {secs:.1} s: {speed} steps/s", count(report.num_steps))?;
     }
+    out.flush()?;
     Ok(u8::from(report.rejected > 0))
 }
 
@@ -103,11 +152,22 @@ fn ingest(args: &Ingest, quiet: bool) -> Result<u8> {
 fn is_absent(error: &Error) -> bool {
     match error.kind() {
         ErrorKind::Io { source, .. } => source.kind() == std::io::ErrorKind::NotFound,
-        ErrorKind::NotAnArchive { path, .. } => {
-            std::fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_none())
-        }
+        ErrorKind::NotAnArchive { path, .. } => is_url(path) || is_empty(path),
         _ => false,
     }
+}
+
+/// Whether a folder is empty, or has no more than the beginnings of an archive whose creation was interrupted.
+fn is_empty(path: &Path) -> bool {
+    let Ok(entries) = std::fs::read_dir(path) else { return false };
+    let mut names: Vec<_> = entries.flatten().map(|entry| entry.file_name()).collect();
+    names.sort_unstable();
+    names.is_empty() || names.iter().zip(["_log", "runs", "steps"]).all(|(name, own)| name == own) && names.len() <= 3
+}
+
+/// An object store has no folders: where nothing is, an archive can be made.
+fn is_url(path: &Path) -> bool {
+    path.to_str().is_some_and(|path| path.contains("://"))
 }
 
 fn info(args: &Archived) -> Result<u8> {
@@ -154,7 +214,7 @@ fn history(args: &Archived) -> Result<u8> {
     }
     writeln!(out, "{:>7}  {:24}  {:9}  {:>12}  {:>15}", "version", "time", "operation", "runs", "steps")?;
     for commit in history {
-        let operation = format!("{:?}", commit.operation).to_lowercase();
+        let operation = commit.operation.name();
         let (runs, steps) = (format!("+{}", count(commit.added_runs)), format!("+{}", count(commit.added_steps)));
         writeln!(out, "{:>7}  {:24}  {operation:9}  {runs:>12}  {steps:>15}", commit.version, commit.time)?;
     }
@@ -170,6 +230,7 @@ fn sql(args: &Sql) -> Result<u8> {
         return Ok(0);
     }
     if let Some(path) = &args.output
+        && !is_url(archive.path())
         && std::path::absolute(path)?.starts_with(archive.path())
     {
         bail!(Usage(format!("-o {}: expected a file outside of the archive", path.display())));

@@ -1,10 +1,12 @@
 //! The command `a2store`.
 //!
 //! Results go to standard output, progress and diagnostics to standard error. Exit status: 0 done, 1 something was wrong
-//! with the data and is listed, 2 wrong usage.
+//! with the data and is listed, 2 wrong usage; 130 after Ctrl-C, which leaves an archive as it was.
 
 mod bench;
 mod commands;
+mod interrupt;
+mod maintain;
 mod output;
 
 use crate::error::{Error, ErrorKind};
@@ -13,6 +15,7 @@ use std::ffi::OsString;
 use std::io;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
 /// 2048 self-play games as a Parquet archive, SQL over it, and shuffled training batches at memory speed.
 #[derive(Debug, Parser)]
@@ -37,6 +40,14 @@ enum Command {
     History(Archived),
     /// Run a query over the tables `runs` and `steps`.
     Sql(Sql),
+    /// Look for everything that is wrong with an archive.
+    Verify(Verify),
+    /// Make an archive with damaged commits usable again; without --yes, only say what would be done.
+    Repair(Repair),
+    /// Rewrite small data files as large ones.
+    Compact(Compact),
+    /// Give up old versions, and remove the files that no kept version names.
+    Expire(Expire),
     /// Gather and loader rates on this machine, beside NumPy's when Python has it.
     Bench(Bench),
 }
@@ -80,6 +91,12 @@ struct Ingest {
     /// Add nothing if any file does not decode.
     #[arg(long)]
     strict: bool,
+    /// Go on until Ctrl-C, looking for new and changed files every so often: 60s unless given.
+    #[arg(long, value_name = "PERIOD", num_args = 0..=1, default_missing_value = "60s", value_parser = duration)]
+    watch: Option<Duration>,
+    /// How long to wait for another process that is writing to the archive.
+    #[arg(long, default_value = "10m", value_parser = duration)]
+    wait: Duration,
     /// Threads; one per core if not given.
     #[arg(long)]
     workers: Option<usize>,
@@ -104,6 +121,77 @@ struct Archived {
     /// Print as JSON.
     #[arg(long)]
     json: bool,
+}
+
+#[derive(Args, Debug)]
+struct Verify {
+    /// The archive.
+    archive: PathBuf,
+    /// Rebuild every run: its digest, and every transition against the rules.
+    #[arg(long)]
+    deep: bool,
+    /// Threads; one per core if not given.
+    #[arg(long)]
+    workers: Option<usize>,
+    /// Print the report as JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Args, Debug)]
+struct Repair {
+    /// The archive.
+    archive: PathBuf,
+    /// Do what is said.
+    #[arg(long)]
+    yes: bool,
+    /// Print the report as JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Args, Debug)]
+struct Compact {
+    /// The archive.
+    archive: PathBuf,
+    /// Rows from which a file is full; one with half of them is left alone.
+    #[arg(long, default_value_t = crate::CompactOptions::default().file_rows, value_parser = clap::value_parser!(u64).range(1..))]
+    file_rows: u64,
+    /// Threads; one per core if not given.
+    #[arg(long)]
+    workers: Option<usize>,
+    /// How long to wait for another process that is writing to the archive.
+    #[arg(long, default_value = "10m", value_parser = duration)]
+    wait: Duration,
+    /// Print the report as JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Args, Debug)]
+struct Expire {
+    /// The archive.
+    archive: PathBuf,
+    /// Versions that were replaced longer ago than this, such as 12h or 30d; the newest is always kept.
+    #[arg(long, default_value = "30d", value_parser = duration)]
+    older_than: Duration,
+    /// How long files that no commit names stay: they may be another machine's, which has yet to commit.
+    #[arg(long, default_value = "1d", value_parser = duration)]
+    grace: Duration,
+    /// Only say what would go.
+    #[arg(long)]
+    dry_run: bool,
+    /// How long to wait for another process that is writing to the archive.
+    #[arg(long, default_value = "10m", value_parser = duration)]
+    wait: Duration,
+    /// Print the report as JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+/// `90s`, `15m`, `12h`, `30d`, and their sums.
+fn duration(text: &str) -> Result<Duration, humantime::DurationError> {
+    humantime::parse_duration(text)
 }
 
 #[derive(Args, Debug)]
@@ -155,6 +243,9 @@ struct Bench {
     json: bool,
 }
 
+/// The exit status after Ctrl-C, as shells have it.
+const INTERRUPTED: u8 = 130;
+
 /// Runs the command with these arguments, the first being its name.
 pub fn main(args: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> ExitCode {
     ExitCode::from(run(args))
@@ -174,7 +265,10 @@ pub(crate) fn run(args: impl IntoIterator<Item = impl Into<OsString> + Clone>) -
         Err(error) if is_broken_pipe(&error) => 0,
         Err(error) => {
             eprintln!("a2store: {error:#}");
-            exit_status(&error)
+            match error.downcast_ref::<Error>().map(Error::kind) {
+                Some(ErrorKind::Cancelled) => INTERRUPTED,
+                _ => exit_status(&error),
+            }
         }
     }
 }

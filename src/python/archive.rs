@@ -1,13 +1,19 @@
 use super::arrow::ArrowSchema;
 use super::interrupt::interruptible;
 use super::query::PyQuery;
+use super::reports::{PyCommitInfo, PyCompactReport, PyExpireReport, PyIngestReport, PyRepairReport, PyVerifyReport};
 use super::values::params as bound_params;
-use crate::archive::{Archive, CommitInfo, IngestOptions, IngestReport, OnError, Phases, TableName};
+use crate::archive::{
+    Archive, CompactOptions, ExpireOptions, IngestOptions, OnError, Phases, TableName, VerifyOptions,
+};
+use crate::error::Result;
+use crate::progress::Progress;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyString, PyType};
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 /// A growing collection of runs, seen at one version.
 #[pyclass(frozen, name = "Archive", module = "a2store")]
@@ -28,6 +34,54 @@ impl PyArchive {
     fn archive(&self) -> Archive {
         self.lock().clone()
     }
+
+    /// Does something that may make a new version, and moves to it.
+    fn change<T: Send>(
+        &self,
+        py: Python<'_>,
+        progress: Option<bool>,
+        work: impl FnOnce(&mut Archive, &dyn Progress) -> Result<T> + Send,
+    ) -> PyResult<T> {
+        let mut archive = self.archive();
+        let value = interruptible(py, progress, |progress| work(&mut archive, progress))?;
+        let mut current = self.lock();
+        if archive.version() > current.version() {
+            *current = archive;
+        }
+        Ok(value)
+    }
+}
+
+#[pyfunction]
+#[pyo3(signature = (path, *, deep=false, workers=None, progress=None))]
+pub(super) fn verify(
+    py: Python<'_>,
+    path: PathBuf,
+    deep: bool,
+    workers: Option<usize>,
+    progress: Option<bool>,
+) -> PyResult<PyVerifyReport> {
+    let options = VerifyOptions { deep, workers };
+    Ok(interruptible(py, progress, move |progress| Archive::verify(path, &options, progress))?.into())
+}
+
+#[pyfunction]
+#[pyo3(signature = (path, *, dry_run=true))]
+pub(super) fn repair(py: Python<'_>, path: PathBuf, dry_run: bool) -> PyResult<PyRepairReport> {
+    Ok(py.detach(move || Archive::repair(path, dry_run))?.into())
+}
+
+/// A number of seconds or a `datetime.timedelta`.
+fn duration(name: &'static str, value: Option<&Bound<'_, PyAny>>, default: Duration) -> PyResult<Duration> {
+    let Some(value) = value else { return Ok(default) };
+    let secs: f64 = match value.call_method0("total_seconds") {
+        Ok(secs) => secs.extract()?,
+        Err(_) => value.extract().map_err(|_| {
+            PyTypeError::new_err(format!("{name}: expected a number of seconds or a datetime.timedelta"))
+        })?,
+    };
+    Duration::try_from_secs_f64(secs)
+        .map_err(|_| PyValueError::new_err(format!("{name}: expected a duration of at least 0 s, found {secs} s")))
 }
 
 #[pymethods]
@@ -61,7 +115,7 @@ impl PyArchive {
         Ok(())
     }
 
-    #[pyo3(signature = (paths, *, workers=None, progress=None, on_error="report"))]
+    #[pyo3(signature = (paths, *, workers=None, progress=None, on_error="report", wait=None))]
     fn ingest(
         &self,
         py: Python<'_>,
@@ -69,6 +123,7 @@ impl PyArchive {
         workers: Option<usize>,
         progress: Option<bool>,
         on_error: &str,
+        wait: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<PyIngestReport> {
         let on_error = match on_error {
             "report" => OnError::Report,
@@ -79,22 +134,62 @@ impl PyArchive {
                 )));
             }
         };
-        let options = IngestOptions { workers, on_error };
+        let options = IngestOptions { workers, wait: duration("wait", wait, IngestOptions::default().wait)?, on_error };
         let paths = paths_from(paths)?;
-        let mut archive = self.archive();
-        let report = interruptible(py, progress, |progress| archive.ingest(&paths, &options, progress))?;
-        {
-            let mut current = self.lock();
-            if archive.version() > current.version() {
-                *current = archive;
-            }
-        }
+        let report = self.change(py, progress, |archive, progress| archive.ingest(&paths, &options, progress))?;
         PyIngestReport::new(py, &report)
     }
 
+    #[pyo3(signature = (*, file_rows=None, workers=None, progress=None, wait=None))]
+    fn compact(
+        &self,
+        py: Python<'_>,
+        file_rows: Option<u64>,
+        workers: Option<usize>,
+        progress: Option<bool>,
+        wait: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<PyCompactReport> {
+        let default = CompactOptions::default();
+        let (file_rows, wait) = (file_rows.unwrap_or(default.file_rows), duration("wait", wait, default.wait)?);
+        let options = CompactOptions { file_rows, workers, wait };
+        Ok(self.change(py, progress, |archive, progress| archive.compact(&options, progress))?.into())
+    }
+
+    #[pyo3(signature = (*, older_than=None, grace=None, dry_run=false, wait=None))]
+    fn expire(
+        &self,
+        py: Python<'_>,
+        older_than: Option<&Bound<'_, PyAny>>,
+        grace: Option<&Bound<'_, PyAny>>,
+        dry_run: bool,
+        wait: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<PyExpireReport> {
+        let default = ExpireOptions::default();
+        let older_than = duration("older_than", older_than, default.older_than)?;
+        let grace = duration("grace", grace, default.grace)?;
+        let options = ExpireOptions { older_than, grace, dry_run, wait: duration("wait", wait, default.wait)? };
+        Ok(self.change(py, Some(false), |archive, progress| archive.expire(&options, progress))?.into())
+    }
+
+    #[pyo3(signature = (*, deep=false, workers=None, progress=None))]
+    fn verify(
+        &self,
+        py: Python<'_>,
+        deep: bool,
+        workers: Option<usize>,
+        progress: Option<bool>,
+    ) -> PyResult<PyVerifyReport> {
+        verify(py, self.lock().path().to_path_buf(), deep, workers, progress)
+    }
+
     #[getter]
-    fn path(&self) -> PathBuf {
-        self.lock().path().to_path_buf()
+    fn path(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
+        let path = self.lock().path().to_path_buf();
+        // A pathlib.Path would make one slash of the two in a URL.
+        match path.to_str().filter(|path| path.contains("://")) {
+            Some(url) => Ok(url.into_pyobject(py)?.into_any().unbind()),
+            None => Ok(path.into_pyobject(py)?.into_any().unbind()),
+        }
     }
 
     #[getter]
@@ -181,108 +276,5 @@ fn paths_from(paths: &Bound<'_, PyAny>) -> PyResult<Vec<PathBuf>> {
     match paths.try_iter() {
         Ok(paths) => paths.map(|path| path?.extract()).collect(),
         Err(_) => Err(PyTypeError::new_err("paths: expected a path or an iterable of paths")),
-    }
-}
-
-/// One line of an archive's history.
-#[pyclass(frozen, get_all, name = "CommitInfo", module = "a2store")]
-pub(super) struct PyCommitInfo {
-    version: u64,
-    time: String,
-    operation: String,
-    added_runs: u64,
-    added_steps: u64,
-    num_runs: u64,
-    num_steps: u64,
-}
-
-impl From<CommitInfo> for PyCommitInfo {
-    fn from(info: CommitInfo) -> PyCommitInfo {
-        PyCommitInfo {
-            version: info.version,
-            time: info.time,
-            operation: format!("{:?}", info.operation).to_lowercase(),
-            added_runs: info.added_runs,
-            added_steps: info.added_steps,
-            num_runs: info.num_runs,
-            num_steps: info.num_steps,
-        }
-    }
-}
-
-#[pymethods]
-impl PyCommitInfo {
-    fn __repr__(&self) -> String {
-        let PyCommitInfo { version, time, operation, added_runs, added_steps, .. } = self;
-        format!("CommitInfo(version={version}, time={time}, {operation}: +{added_runs} runs, +{added_steps} steps)")
-    }
-}
-
-/// What an ingest did.
-#[pyclass(frozen, get_all, name = "IngestReport", module = "a2store")]
-pub(super) struct PyIngestReport {
-    accepted: u64,
-    duplicates: u64,
-    rejected: u64,
-    ignored: u64,
-    num_steps: u64,
-    num_bytes: u64,
-    errors: Vec<Py<PyRejected>>,
-}
-
-/// A file that did not decode.
-#[pyclass(frozen, get_all, name = "Rejected", module = "a2store")]
-pub(super) struct PyRejected {
-    path: String,
-    offset: Option<u64>,
-    run: Option<u64>,
-    step: Option<u64>,
-    kind: &'static str,
-    message: String,
-}
-
-impl PyIngestReport {
-    fn new(py: Python<'_>, report: &IngestReport) -> PyResult<PyIngestReport> {
-        let rejected = report.errors.iter().map(|rejected| {
-            let location = rejected.error.location();
-            Py::new(
-                py,
-                PyRejected {
-                    path: rejected.path.to_string_lossy().into_owned(),
-                    offset: location.and_then(|location| location.offset),
-                    // These formats hold one run a file.
-                    run: None,
-                    step: location.and_then(|location| location.step),
-                    kind: rejected.error.kind_name(),
-                    message: rejected.error.message(),
-                },
-            )
-        });
-        Ok(PyIngestReport {
-            accepted: report.accepted,
-            duplicates: report.duplicates,
-            rejected: report.rejected,
-            ignored: report.ignored,
-            num_steps: report.num_steps,
-            num_bytes: report.num_bytes,
-            errors: rejected.collect::<PyResult<_>>()?,
-        })
-    }
-}
-
-#[pymethods]
-impl PyIngestReport {
-    fn __repr__(&self) -> String {
-        let PyIngestReport { accepted, duplicates, rejected, num_steps, .. } = self;
-        format!(
-            "IngestReport(accepted={accepted}, duplicates={duplicates}, rejected={rejected}, num_steps={num_steps})"
-        )
-    }
-}
-
-#[pymethods]
-impl PyRejected {
-    fn __repr__(&self) -> String {
-        format!("Rejected({}: {})", self.path, self.message)
     }
 }

@@ -11,6 +11,7 @@ create_exception!(a2store, ArchiveExistsError, ArchiveError);
 create_exception!(a2store, ConflictError, ArchiveError);
 create_exception!(a2store, DamagedError, ArchiveError);
 create_exception!(a2store, VersionNotFoundError, ArchiveError);
+create_exception!(a2store, UnconfirmedError, ArchiveError);
 create_exception!(a2store, DecodeError, A2Error);
 create_exception!(a2store, QueryError, A2Error);
 create_exception!(a2store, ColumnError, A2Error);
@@ -26,6 +27,7 @@ pub(super) fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
         ("ConflictError", py.get_type::<ConflictError>()),
         ("DamagedError", py.get_type::<DamagedError>()),
         ("VersionNotFoundError", py.get_type::<VersionNotFoundError>()),
+        ("UnconfirmedError", py.get_type::<UnconfirmedError>()),
         ("DecodeError", py.get_type::<DecodeError>()),
         ("QueryError", py.get_type::<QueryError>()),
         ("ColumnError", py.get_type::<ColumnError>()),
@@ -60,6 +62,7 @@ impl From<Error> for PyErr {
             ErrorKind::Damaged { .. } => DamagedError::new_err(message),
             ErrorKind::VersionNotFound { .. } => VersionNotFoundError::new_err(message),
             ErrorKind::Conflict { .. } => ConflictError::new_err(message),
+            ErrorKind::Unconfirmed { .. } => UnconfirmedError::new_err(message),
             ErrorKind::NotAnArchive { .. } | ErrorKind::SchemaVersion { .. } => ArchiveError::new_err(message),
             ErrorKind::Decode { .. } | ErrorKind::Checksum { .. } => DecodeError::new_err(message),
             ErrorKind::Query { .. } => QueryError::new_err(message),

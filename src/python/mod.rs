@@ -10,6 +10,7 @@ mod interrupt;
 mod loader;
 mod memory;
 mod query;
+mod reports;
 mod run;
 mod simulate;
 mod table;
@@ -23,9 +24,15 @@ fn _a2store(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     error::add_to(module)?;
     module.add_class::<archive::PyArchive>()?;
-    module.add_class::<archive::PyCommitInfo>()?;
-    module.add_class::<archive::PyIngestReport>()?;
-    module.add_class::<archive::PyRejected>()?;
+    module.add_class::<reports::PyCommitInfo>()?;
+    module.add_class::<reports::PyCompactReport>()?;
+    module.add_class::<reports::PyExpireReport>()?;
+    module.add_class::<reports::PyIngestReport>()?;
+    module.add_class::<reports::PyProblem>()?;
+    module.add_class::<reports::PyRejected>()?;
+    module.add_class::<reports::PyRepair>()?;
+    module.add_class::<reports::PyRepairReport>()?;
+    module.add_class::<reports::PyVerifyReport>()?;
     module.add_class::<arrow::ArrowArray>()?;
     module.add_class::<arrow::ArrowSchema>()?;
     module.add_class::<batch::PyBatch>()?;
@@ -39,6 +46,8 @@ fn _a2store(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(table::attach, module)?)?;
     module.add_function(wrap_pyfunction!(run::read_run, module)?)?;
     module.add_function(wrap_pyfunction!(simulate::simulate, module)?)?;
+    module.add_function(wrap_pyfunction!(archive::verify, module)?)?;
+    module.add_function(wrap_pyfunction!(archive::repair, module)?)?;
     #[cfg(feature = "cli")]
     module.add_function(wrap_pyfunction!(run_command, module)?)?;
     Ok(())

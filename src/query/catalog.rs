@@ -2,7 +2,7 @@
 
 use super::query_error;
 use crate::archive::{Archive, DataFile, TableName, table_schema};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
 use datafusion::catalog::{Session, TableProvider};
@@ -25,7 +25,6 @@ use datafusion::physical_expr::{LexOrdering, PhysicalSortExpr};
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::empty::EmptyExec;
 use datafusion::prelude::{SessionConfig, SessionContext};
-use object_store::local::LocalFileSystem;
 use object_store::{ObjectMeta, ObjectStore, path::Path as StorePath};
 use parquet::file::metadata::ParquetMetaData;
 use std::collections::HashMap;
@@ -40,10 +39,8 @@ pub(super) struct PartitionPerRowGroup;
 
 /// A session whose tables are those of the archive.
 pub(super) fn context(archive: &Archive) -> Result<SessionContext> {
-    let store = LocalFileSystem::new_with_prefix(archive.path())
-        .map_err(|error| Error::io(archive.path(), std::io::Error::other(error)))?;
     let runtime = RuntimeEnvBuilder::new()
-        .with_object_store_registry(Arc::new(ArchiveOnly(Arc::new(store))))
+        .with_object_store_registry(Arc::new(ArchiveOnly(archive.store()?)))
         .build_arc()
         .map_err(query_error)?;
     let mut config =

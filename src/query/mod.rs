@@ -23,11 +23,11 @@ pub use stream::QueryStream;
 pub(crate) use order::Execution;
 #[cfg(feature = "python")]
 pub(crate) use stream::ArrowReader;
-pub(crate) use stream::{block_on, runtime};
 
 use crate::archive::Archive;
 use crate::error::{Error, Result};
 use crate::progress::Progress;
+use crate::runtime::block_on;
 use arrow::array::AsArray;
 use arrow::datatypes::{DataType, Int64Type, Schema, SchemaRef};
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};

@@ -4,6 +4,7 @@ use super::order::Execution;
 use super::query_error;
 use crate::error::{Error, Result};
 use crate::progress::{Progress, check};
+use crate::runtime::{block_for, retire_runtime, runtime};
 use arrow::array::{ArrayRef, RecordBatch};
 use arrow::datatypes::{Field, SchemaRef};
 use datafusion::common::DataFusionError;
@@ -12,81 +13,10 @@ use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use futures::StreamExt;
 use std::collections::VecDeque;
 use std::fmt;
-use std::future::Future;
-use std::pin::pin;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::task::{Context, Poll, Wake, Waker};
-use std::thread::Thread;
-use std::time::{Duration, Instant};
-use tokio::runtime::Runtime;
+use std::sync::Arc;
+use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
-
-/// Planning descends into expressions: address space for deep ones, which takes no memory until it is used.
-const STACK: usize = 64 << 20;
-
-/// The threads that queries run on, one per core, shared by all of the process.
-///
-/// Threads do not survive a fork, so a child gets its own; its parent's are left alone, not to be waited for.
-pub(crate) fn runtime() -> &'static Runtime {
-    let process = std::process::id();
-    let mut slot = RUNTIME.lock().unwrap_or_else(PoisonError::into_inner);
-    match *slot {
-        Some((owner, runtime)) if owner == process => runtime,
-        _ => {
-            let mut builder = tokio::runtime::Builder::new_multi_thread();
-            // Without threads nothing here can work, and no caller could do better than end.
-            #[allow(clippy::expect_used)]
-            let runtime =
-                builder.thread_name("a2store-query").thread_stack_size(STACK).build().expect("the system has threads");
-            let runtime = Box::leak(Box::new(runtime));
-            *slot = Some((process, runtime));
-            runtime
-        }
-    }
-}
-
-static RUNTIME: Mutex<Option<(u32, &'static Runtime)>> = Mutex::new(None);
-
-/// Leaves the threads to the work that they do, so that the next query gets new ones.
-///
-/// A task ends only where it yields, and some operators compute for long without yielding: after one was cancelled, its
-/// threads cannot be counted on.
-fn retire_runtime() {
-    *RUNTIME.lock().unwrap_or_else(PoisonError::into_inner) = None;
-}
-
-/// Waits for a future that runs on [`runtime`]'s threads; unlike Tokio's own, it may be called from anywhere.
-pub(crate) fn block_on<T: Send + 'static>(future: impl Future<Output = Result<T>> + Send + 'static) -> Result<T>
-where
-    Result<T>: Send,
-{
-    match futures::executor::block_on(runtime().spawn(future)) {
-        Ok(outcome) => outcome,
-        Err(error) => Err(Error::query(format!("the query engine failed: {error}"))),
-    }
-}
-
-/// Waits for a future so long, on this thread's own clock: the runtime's timers stand still while its threads compute.
-fn block_for<T>(period: Duration, future: impl Future<Output = T>) -> Option<T> {
-    struct Unpark(Thread);
-    impl Wake for Unpark {
-        fn wake(self: Arc<Self>) {
-            self.0.unpark();
-        }
-    }
-    let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
-    let mut context = Context::from_waker(&waker);
-    let mut future = pin!(future);
-    let end = Instant::now() + period;
-    loop {
-        if let Poll::Ready(value) = future.as_mut().poll(&mut context) {
-            return Some(value);
-        }
-        let rest = end.checked_duration_since(Instant::now())?;
-        std::thread::park_timeout(rest);
-    }
-}
 
 /// The batches of a query's result, as they are made.
 ///

@@ -1,0 +1,263 @@
+//! What is wrong with one data file: its bytes, its footer, its rows.
+
+use super::TableName;
+use super::commit::DataFile;
+use super::read::{conform, open, read_row_group};
+use super::schema::table_schema;
+use super::storage::Storage;
+use super::verify::Problem;
+use super::writer::checksum;
+use crate::error::Result;
+use crate::progress::{Progress, check};
+use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, Scalar};
+use arrow::compute::kernels::cmp::{gt, lt};
+use arrow::datatypes::{DataType, UInt32Type};
+use arrow::error::ArrowError;
+use parquet::arrow::arrow_reader::statistics::StatisticsConverter;
+use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions};
+use parquet::file::metadata::PageIndexPolicy;
+use std::fs::File;
+
+/// Collects what is wrong with a file.
+pub(super) struct Findings<'a> {
+    file: &'a DataFile,
+    pub(super) problems: Vec<Problem>,
+}
+
+impl Findings<'_> {
+    pub(super) fn add(&mut self, what: impl Into<String>, expected: impl ToString, found: impl ToString) {
+        self.problems.push(Problem::new(&self.file.path, what, expected, found));
+    }
+
+    pub(super) fn add_for_run(
+        &mut self,
+        run_id: u32,
+        what: impl Into<String>,
+        expected: impl ToString,
+        found: impl ToString,
+    ) {
+        let problem = Problem::new(&self.file.path, what, expected, found);
+        self.problems.push(Problem { run_id: Some(run_id), ..problem });
+    }
+}
+
+/// Checks a file against its commit and its footer against its rows, and hands on the rows, whole row groups in today's
+/// schema.
+///
+/// A file whose bytes are not those that were written is looked at no further: its rows could say anything.
+pub(super) fn check_file(
+    storage: &Storage,
+    file: &DataFile,
+    progress: &dyn Progress,
+    rows: &mut dyn FnMut(&RecordBatch, &mut Findings<'_>) -> Result<()>,
+) -> Result<Vec<Problem>> {
+    let mut findings = Findings { file, problems: Vec::new() };
+    let opened = match open(storage, file) {
+        Ok(opened) => opened,
+        Err(error) => {
+            findings.add("data file", format!("{} bytes", file.num_bytes), error.message());
+            return Ok(findings.problems);
+        }
+    };
+    match checksum(&opened) {
+        Ok((_, num_bytes)) if num_bytes != file.num_bytes => {
+            findings.add("length of the file", file.num_bytes, num_bytes);
+        }
+        Ok((crc, _)) if format!("{crc:08x}") != file.crc32c => {
+            findings.add("CRC32C of the file", &file.crc32c, format!("{crc:08x}"));
+        }
+        Ok(_) => {}
+        Err(error) => findings.add("data file", "bytes", error),
+    }
+    if findings.problems.is_empty() {
+        match Footer::load(&opened) {
+            Ok(footer) => footer.check(&opened, progress, rows, &mut findings)?,
+            Err(error) => findings.add("footer", "Parquet", error),
+        }
+    }
+    Ok(findings.problems)
+}
+
+struct Footer {
+    metadata: ArrowReaderMetadata,
+}
+
+impl Footer {
+    fn load(file: &File) -> Result<Footer, ArrowError> {
+        let options = ArrowReaderOptions::new().with_page_index_policy(PageIndexPolicy::Required);
+        Ok(Footer { metadata: ArrowReaderMetadata::load(file, options)? })
+    }
+
+    fn check(
+        &self,
+        opened: &File,
+        progress: &dyn Progress,
+        rows: &mut dyn FnMut(&RecordBatch, &mut Findings<'_>) -> Result<()>,
+        findings: &mut Findings<'_>,
+    ) -> Result<()> {
+        let file = findings.file;
+        let schema = table_schema(file.table);
+        for field in schema.fields() {
+            match self.metadata.schema().field_with_name(field.name()) {
+                Ok(found) if found.data_type() == field.data_type() => {}
+                Ok(found) => {
+                    findings.add(format!("type of column {}", field.name()), field.data_type(), found.data_type());
+                }
+                // What an older schema lacks is nullable in today's.
+                Err(_) if field.is_nullable() => {}
+                Err(_) => findings.add("columns", field.name(), "none of that name"),
+            }
+        }
+        let footer = self.metadata.metadata();
+        let num_rows = footer.file_metadata().num_rows();
+        if u64::try_from(num_rows) != Ok(file.num_rows) {
+            findings.add("number of rows", file.num_rows, num_rows);
+        }
+        if !findings.problems.is_empty() {
+            return Ok(());
+        }
+        let mut last_row: Option<(u32, u32)> = None;
+        let mut first_run_id = None;
+        for index in 0..footer.num_row_groups() {
+            check(progress)?;
+            let batch = opened.try_clone().map_err(ArrowError::from).and_then(|opened| {
+                let batch = read_row_group(opened, self.metadata.clone(), index)?;
+                self.check_statistics(index, &batch, findings)?;
+                conform(&batch, &schema)
+            });
+            let batch = match batch {
+                Ok(batch) => batch,
+                Err(error) => {
+                    findings.add(format!("row group {index}"), "readable rows", error);
+                    continue;
+                }
+            };
+            let expected = footer.row_group(index).num_rows();
+            if expected != batch.num_rows() as i64 {
+                findings.add(format!("number of rows in row group {index}"), expected, batch.num_rows());
+            }
+            let ids = batch.column(0).as_primitive::<UInt32Type>().values();
+            first_run_id = first_run_id.or(ids.first().copied());
+            check_order(file.table, &batch, &mut last_row, findings);
+            rows(&batch, findings)?;
+        }
+        let found = first_run_id.zip(last_row.map(|(last, _)| last));
+        if found != Some((file.first_run_id, file.last_run_id)) {
+            let found = found.map_or("none".into(), |(first, last)| format!("{first}..={last}"));
+            findings.add("run ids", format!("{}..={}", file.first_run_id, file.last_run_id), found);
+        }
+        Ok(())
+    }
+
+    /// That minima and maxima of row groups and of pages enclose the values, and that nulls were counted.
+    fn check_statistics(
+        &self,
+        index: usize,
+        batch: &RecordBatch,
+        findings: &mut Findings<'_>,
+    ) -> Result<(), ArrowError> {
+        let footer = self.metadata.metadata();
+        let parquet_schema = footer.file_metadata().schema_descr();
+        let group = footer.row_group(index);
+        for (field, column) in self.metadata.schema().fields().iter().zip(batch.columns()) {
+            // NaN has no place in an order, so nobody may rely on bounds of floating-point numbers.
+            if matches!(field.data_type(), DataType::Float32) {
+                continue;
+            }
+            let converter = StatisticsConverter::try_new(field.name(), self.metadata.schema(), parquet_schema)?;
+            let whole = Bounds {
+                mins: converter.row_group_mins([group])?,
+                maxes: converter.row_group_maxes([group])?,
+                nulls: converter.row_group_null_counts([group])?,
+                lens: vec![batch.num_rows()],
+            };
+            whole.check(&format!("row group {index}"), field.name(), column, findings)?;
+            let (Some(column_index), Some(offset_index)) = (footer.column_index(), footer.offset_index()) else {
+                findings.add("page index", "one", "none");
+                continue;
+            };
+            let lens = converter.data_page_row_counts(offset_index, footer.row_groups(), [&index])?;
+            let pages = Bounds {
+                mins: converter.data_page_mins(column_index, offset_index, [&index])?,
+                maxes: converter.data_page_maxes(column_index, offset_index, [&index])?,
+                nulls: converter.data_page_null_counts(column_index, offset_index, [&index])?,
+                lens: lens.iter().flat_map(|lens| lens.values().iter().map(|&len| len as usize)).collect(),
+            };
+            pages.check(&format!("a page of row group {index}"), field.name(), column, findings)?;
+        }
+        Ok(())
+    }
+}
+
+/// What statistics say of consecutive parts of a column.
+struct Bounds {
+    mins: ArrayRef,
+    maxes: ArrayRef,
+    nulls: arrow::array::UInt64Array,
+    lens: Vec<usize>,
+}
+
+impl Bounds {
+    fn check(&self, part: &str, name: &str, column: &ArrayRef, findings: &mut Findings<'_>) -> Result<(), ArrowError> {
+        let total: usize = self.lens.iter().sum();
+        if self.lens.len() > 1 && total != column.len() {
+            findings.add(format!("rows of the pages of {name}"), column.len(), total);
+            return Ok(());
+        }
+        let mut offset = 0;
+        for (i, &len) in self.lens.iter().enumerate() {
+            let values = column.slice(offset, len);
+            offset += len;
+            if i < self.nulls.len() && self.nulls.is_valid(i) && self.nulls.value(i) != values.null_count() as u64 {
+                let what = format!("nulls of {name} in {part}");
+                findings.add(what, self.nulls.value(i), values.null_count());
+            }
+            for (bounds, beyond, what) in [(&self.mins, lt as Compare, "minimum"), (&self.maxes, gt, "maximum")] {
+                if i >= bounds.len() || bounds.is_null(i) {
+                    continue;
+                }
+                let bound = Scalar::new(bounds.slice(i, 1));
+                let values = match values.data_type() == bounds.data_type() {
+                    true => values.clone(),
+                    false => arrow::compute::cast(&values, bounds.data_type())?,
+                };
+                let outside = beyond(&values, &bound)?.true_count();
+                if outside > 0 {
+                    let found = format!("{outside} values beyond it");
+                    findings.add(format!("{what} of {name} in {part}"), "a bound of all values", found);
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+type Compare = fn(&dyn arrow::array::Datum, &dyn arrow::array::Datum) -> Result<arrow::array::BooleanArray, ArrowError>;
+
+/// That rows are in the order of run ids, and steps within a run counted from 0.
+fn check_order(table: TableName, batch: &RecordBatch, last_row: &mut Option<(u32, u32)>, findings: &mut Findings<'_>) {
+    let ids = batch.column(0).as_primitive::<UInt32Type>().values();
+    let steps = (table == TableName::Steps).then(|| batch.column(1).as_primitive::<UInt32Type>().values());
+    let starts_group = 0;
+    for (row, &run_id) in ids.iter().enumerate() {
+        let step = steps.map_or(0, |steps| steps[row]);
+        let follows = match *last_row {
+            None => step == 0,
+            Some((last_id, last_step)) if table == TableName::Steps && run_id == last_id => {
+                // A row group holds whole runs.
+                step == last_step.wrapping_add(1) && row != starts_group
+            }
+            Some((last_id, _)) => run_id > last_id && step == 0,
+        };
+        if !follows {
+            let found = match *last_row {
+                Some((last_id, last_step)) => {
+                    format!("step {step} of run {run_id} after step {last_step} of run {last_id}")
+                }
+                None => format!("step {step} of run {run_id} at the beginning"),
+            };
+            findings.add_for_run(run_id, "order of rows", "run ids that climb, and whole runs from step 0 on", found);
+        }
+        *last_row = Some((run_id, step));
+    }
+}

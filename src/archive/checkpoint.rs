@@ -1,0 +1,117 @@
+//! Checkpoints: what a version holds, in one file, so that nobody has to read every commit since the first.
+//!
+//! `_log/<n>.checkpoint.json` is version `n`'s commit, its files and a line for each commit before, with the same trailer
+//! as a commit. `_log/<n>.digests` knows the runs of version `n`, for writers (`digests.rs`). Both only repeat what
+//! commits and data files say, with one exception: once the commits below the oldest kept version are gone, its
+//! checkpoint is what that version and the next ones are read from. The two newest are kept, and that one.
+
+use super::commit::{Commit, CommitInfo, DataFile, seal, unseal};
+use super::digests::Digests;
+use super::log::{Log, Snapshot, version_of};
+use super::storage::Storage;
+use crate::error::Result;
+use serde::{Deserialize, Serialize};
+
+/// What is in the folder of the log, each in order.
+#[derive(Debug, Default)]
+pub(super) struct Names {
+    pub(super) commits: Vec<u64>,
+    pub(super) checkpoints: Vec<u64>,
+    pub(super) digests: Vec<u64>,
+}
+
+/// The content of a checkpoint's file.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Checkpoint {
+    schema_version: u32,
+    /// The number in the trailer of the version's commit.
+    commit_crc32c: String,
+    /// The version's commit, without what it added and removed.
+    commit: Commit,
+    files: Vec<DataFile>,
+    history: Vec<CommitInfo>,
+}
+
+impl Names {
+    pub(super) fn new(names: &[String]) -> Names {
+        let versions = |suffix| {
+            let mut versions: Vec<u64> = names.iter().filter_map(|name| version_of(name, suffix)).collect();
+            versions.sort_unstable();
+            versions
+        };
+        Names {
+            commits: versions(".json"),
+            checkpoints: versions(Checkpoint::SUFFIX),
+            digests: versions(Digests::SUFFIX),
+        }
+    }
+
+    pub(super) fn newest_commit(&self) -> Option<u64> {
+        self.commits.last().copied()
+    }
+}
+
+impl Checkpoint {
+    pub(super) const SUFFIX: &str = ".checkpoint.json";
+
+    pub(super) fn path(version: u64) -> String {
+        format!("{}/{version:020}{}", Log::FOLDER, Checkpoint::SUFFIX)
+    }
+
+    /// `None` where there is none.
+    pub(super) fn read(storage: &Storage, version: u64) -> Result<Option<Checkpoint>> {
+        let path = Checkpoint::path(version);
+        let Some(bytes) = storage.read(&path)? else { return Ok(None) };
+        let (checkpoint, _): (Checkpoint, _) = unseal(&bytes, &storage.path(&path))?;
+        Ok(Some(checkpoint))
+    }
+
+    /// Publishes the checkpoint of a version; that there is one already is no error.
+    pub(super) fn write(storage: &Storage, snapshot: &Snapshot) -> Result<()> {
+        let commit = Commit { add: Vec::new(), remove: Vec::new(), ..snapshot.newest.clone() };
+        let checkpoint = Checkpoint {
+            schema_version: commit.schema_version,
+            commit_crc32c: snapshot.newest_crc.clone(),
+            files: snapshot.files.clone(),
+            history: snapshot.history.clone(),
+            commit,
+        };
+        storage.put_new(&Checkpoint::path(snapshot.newest.version), seal(&checkpoint)?).map(|_| ())
+    }
+
+    pub(super) fn crc(&self) -> &str {
+        &self.commit_crc32c
+    }
+
+    pub(super) fn into_snapshot(self) -> Snapshot {
+        Snapshot {
+            checkpoint: self.commit.version,
+            newest: self.commit,
+            newest_crc: self.commit_crc32c,
+            files: self.files,
+            history: self.history,
+        }
+    }
+}
+
+/// Whether so many commits have followed on the last checkpoint that reading them takes longer than one more is worth.
+///
+/// The distance grows with the log, so that all checkpoints ever written stay proportional to it.
+pub(super) fn is_due(snapshot: &Snapshot) -> bool {
+    let version = snapshot.newest.version;
+    version - snapshot.checkpoint >= (version / 16).clamp(16, 256)
+}
+
+/// Removes checkpoints and digests that newer ones replace.
+pub(super) fn prune(storage: &Storage, log: &Log, first_version: u64) -> Result<()> {
+    const KEPT: usize = 2;
+    let names = log.names()?;
+    let older = |versions: &[u64]| versions[..versions.len().saturating_sub(KEPT)].to_vec();
+    for version in older(&names.checkpoints).into_iter().filter(|&version| version != first_version) {
+        storage.remove(&Checkpoint::path(version))?;
+    }
+    for version in older(&names.digests) {
+        storage.remove(&Digests::path(version))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,253 @@
+//! Small files → files of full size, row for row.
+//!
+//! Neighbours in the order of run ids are rewritten together, with row groups of full size. Before the commit, old and
+//! new files are read side by side and must agree in every row.
+
+use super::TableName;
+use super::commit::{DataFile, Operation, damaged};
+use super::log::Snapshot;
+use super::output::{Output, Sender};
+use super::read::RowGroups;
+use super::storage::Storage;
+use super::transaction::{DEFAULT_WAIT, pool, transact, write_checkpoint};
+use super::writer::{FILE_STEPS, ROW_GROUP_STEPS, RowGroupEncoder};
+use crate::error::{Error, Result};
+use crate::progress::{Progress, Unit, check};
+use arrow::array::RecordBatch;
+use arrow::compute::concat_batches;
+use rayon::prelude::*;
+use std::time::Duration;
+
+/// How to compact.
+#[derive(Clone, Debug)]
+pub struct CompactOptions {
+    /// Rows from which a file is full; one with half of them is left alone.
+    pub file_rows: u64,
+    /// Threads; `None` = one per core.
+    pub workers: Option<usize>,
+    /// How long to wait while another process of this machine writes to the archive, before
+    /// [`ErrorKind::Conflict`](crate::ErrorKind::Conflict).
+    pub wait: Duration,
+}
+
+impl Default for CompactOptions {
+    fn default() -> Self {
+        CompactOptions { file_rows: FILE_STEPS, workers: None, wait: DEFAULT_WAIT }
+    }
+}
+
+/// What a compaction did.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct CompactReport {
+    /// Files of the archive before.
+    pub files_before: u64,
+    /// Files of the archive since.
+    pub files_after: u64,
+    /// Their bytes before.
+    pub bytes_before: u64,
+    /// Their bytes since.
+    pub bytes_after: u64,
+    /// Rows that were rewritten, of both tables.
+    pub num_rows: u64,
+}
+
+pub(super) fn compact(
+    storage: &Storage,
+    options: &CompactOptions,
+    progress: &dyn Progress,
+) -> Result<(CompactReport, Snapshot)> {
+    if options.file_rows == 0 {
+        return Err(Error::argument("file_rows", "at least 1", 0));
+    }
+    let threads = pool("compact", options.workers)?;
+    let outcome = transact(storage, options.wait, progress, |_, snapshot| {
+        let mut report = CompactReport::default();
+        (report.files_before, report.bytes_before) = sizes(&snapshot.files);
+        let groups: Vec<Vec<&DataFile>> =
+            TableName::ALL.into_iter().flat_map(|table| plan(snapshot, table, options.file_rows)).collect();
+        report.num_rows = groups.iter().flatten().map(|file| file.num_rows).sum();
+        if groups.is_empty() {
+            (report.files_after, report.bytes_after) = (report.files_before, report.bytes_before);
+            return Ok((None, report));
+        }
+        let mut commit = snapshot.next(Operation::Compact);
+        // Once to rewrite, once to compare.
+        progress.begin("compact", Unit::Rows, 2 * report.num_rows);
+        let output = Output { storage, txn: &commit.txn, file_rows: u64::MAX };
+        let rewritten = threads.install(|| rewrite(&output, &groups, progress));
+        progress.end();
+        let (add, remove) = rewritten?;
+        commit.remove = remove;
+        commit.add = add;
+        let removed_bytes: u64 = groups.iter().flatten().map(|file| file.num_bytes).sum();
+        let (added_files, added_bytes) = sizes(&commit.add);
+        report.files_after = report.files_before - commit.remove.len() as u64 + added_files;
+        report.bytes_after = report.bytes_before - removed_bytes + added_bytes;
+        Ok((Some(commit), report))
+    })?;
+    if outcome.committed {
+        // The list of files is short again; the commit is safe, so this may fail.
+        write_checkpoint(storage, &outcome.snapshot, None).ok();
+    }
+    Ok((outcome.value, outcome.snapshot))
+}
+
+fn sizes(files: &[DataFile]) -> (u64, u64) {
+    (files.len() as u64, files.iter().map(|file| file.num_bytes).sum())
+}
+
+/// Neighbouring files that together make one. A file that is half full is not worth rewriting again and again.
+fn plan(snapshot: &Snapshot, table: TableName, file_rows: u64) -> Vec<Vec<&DataFile>> {
+    let mut groups: Vec<Vec<&DataFile>> = vec![Vec::new()];
+    let mut rows = 0;
+    for file in snapshot.files(table) {
+        let full = file.num_rows >= file_rows.div_ceil(2);
+        if full || rows >= file_rows {
+            groups.push(Vec::new());
+            rows = 0;
+        }
+        if let (false, Some(group)) = (full, groups.last_mut()) {
+            group.push(file);
+            rows += file.num_rows;
+        }
+    }
+    groups.retain(|group| group.len() > 1);
+    groups
+}
+
+/// Writes each group as one file, and makes sure that it has the same rows: files to add, and paths to remove.
+fn rewrite(
+    output: &Output<'_>,
+    groups: &[Vec<&DataFile>],
+    progress: &dyn Progress,
+) -> Result<(Vec<DataFile>, Vec<String>)> {
+    let mut added = Vec::new();
+    for group in groups {
+        let outcome = rewrite_group(output, group, progress);
+        match outcome {
+            Ok(file) => added.push(file),
+            Err(error) => {
+                added.iter().for_each(|file: &DataFile| drop(output.storage.remove(&file.path)));
+                return Err(error);
+            }
+        }
+    }
+    Ok((added, groups.iter().flatten().map(|file| file.path.clone()).collect()))
+}
+
+fn rewrite_group(output: &Output<'_>, group: &[&DataFile], progress: &dyn Progress) -> Result<DataFile> {
+    let table = group[0].table;
+    let (_, files) = output.write(progress, |sender| copy(output.storage, table, group, sender, progress))?;
+    let [file] = <[DataFile; 1]>::try_from(files)
+        .map_err(|files| Error::from(std::io::Error::other(format!("{} files instead of one", files.len()))))?;
+    let compared = compare(output.storage, group, &file, progress);
+    compared.inspect_err(|_| drop(output.storage.remove(&file.path)))?;
+    Ok(file)
+}
+
+/// Row groups of full size from those of several files. Row groups hold whole runs, and so do several together.
+fn copy(
+    storage: &Storage,
+    table: TableName,
+    files: &[&DataFile],
+    sender: &Sender,
+    progress: &dyn Progress,
+) -> Result<()> {
+    let encoder = RowGroupEncoder::new(table)?;
+    let mut source = RowGroups::new(storage, files);
+    let mut next = gather(&mut source, progress)?;
+    while let Some(batch) = next {
+        let (encoded, following) = rayon::join(|| encoder.encode(&batch, progress), || gather(&mut source, progress));
+        sender.send(table, encoded?)?;
+        next = following?;
+    }
+    Ok(())
+}
+
+/// The next rows, enough for a row group.
+fn gather(source: &mut RowGroups<'_>, progress: &dyn Progress) -> Result<Option<RecordBatch>> {
+    let mut batches = Vec::new();
+    let mut num_rows = 0;
+    while num_rows < ROW_GROUP_STEPS
+        && let Some(batch) = source.next()?
+    {
+        check(progress)?;
+        num_rows += batch.num_rows();
+        progress.advance(batch.num_rows() as u64);
+        batches.push(batch);
+    }
+    let Some(first) = batches.first() else { return Ok(None) };
+    let joined = concat_batches(&first.schema(), &batches);
+    joined.map(Some).map_err(super::schema::arrow_error)
+}
+
+/// That one file has the rows of several.
+fn compare(storage: &Storage, old: &[&DataFile], new: &DataFile, progress: &dyn Progress) -> Result<()> {
+    let differs =
+        |expected: &str, found: &str| Err(damaged(&storage.path(&new.path), "rewritten rows", expected, found));
+    let (mut old, mut new_rows) = (RowGroups::new(storage, old), RowGroups::new(storage, std::slice::from_ref(&new)));
+    let (mut left, mut right): (Option<RecordBatch>, Option<RecordBatch>) = (None, None);
+    loop {
+        check(progress)?;
+        let next = |kept: Option<RecordBatch>, source: &mut RowGroups<'_>| match kept {
+            Some(batch) => Ok(Some(batch)),
+            None => source.next(),
+        };
+        let (a, b) = rayon::join(|| next(left.take(), &mut old), || next(right.take(), &mut new_rows));
+        match (a?, b?) {
+            (None, None) => return Ok(()),
+            (Some(a), Some(b)) => {
+                let len = a.num_rows().min(b.num_rows());
+                let equal = a.columns().par_iter().zip(b.columns()).all(|(a, b)| a.slice(0, len) == b.slice(0, len));
+                if !equal {
+                    return differs("those of the files before", "others");
+                }
+                progress.advance(len as u64);
+                let rest =
+                    |batch: RecordBatch| (batch.num_rows() > len).then(|| batch.slice(len, batch.num_rows() - len));
+                (left, right) = (rest(a), rest(b));
+            }
+            (Some(_), None) => return differs("as many as before", "fewer"),
+            (None, Some(_)) => return differs("as many as before", "more"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::archive::commit::Commit;
+    use crate::archive::schema::Phases;
+
+    fn planned(rows: &[u64], file_rows: u64) -> Vec<Vec<u64>> {
+        let mut commit = Commit::first(Phases::default());
+        commit.add = (0..)
+            .zip(rows)
+            .map(|(id, &num_rows)| DataFile {
+                table: TableName::Steps,
+                path: id.to_string(),
+                num_rows,
+                num_bytes: 0,
+                crc32c: String::new(),
+                first_run_id: id,
+                last_run_id: id,
+            })
+            .collect();
+        let files = commit.add.clone();
+        let snapshot =
+            Snapshot { newest: commit, newest_crc: String::new(), files, history: Vec::new(), checkpoint: 0 };
+        let rows = |group: Vec<&DataFile>| group.iter().map(|file| file.num_rows).collect();
+        plan(&snapshot, TableName::Steps, file_rows).into_iter().map(rows).collect()
+    }
+
+    #[test]
+    fn neighbours_are_joined_and_full_files_left_alone() {
+        assert_eq!(planned(&[], 10), Vec::<Vec<u64>>::new());
+        assert_eq!(planned(&[1], 10), Vec::<Vec<u64>>::new());
+        assert_eq!(planned(&[1, 2, 3], 10), [[1, 2, 3]]);
+        assert_eq!(planned(&[10, 1, 5, 2, 3], 10), [[2, 3]]);
+        assert_eq!(planned(&[4, 4, 4, 4, 4, 4], 10), [[4, 4, 4], [4, 4, 4]]);
+        assert_eq!(planned(&[12, 12, 1], 10), Vec::<Vec<u64>>::new());
+    }
+}

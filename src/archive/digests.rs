@@ -1,0 +1,138 @@
+//! The runs that an archive holds, by the first half of their digests.
+//!
+//! ```text
+//! | magic "A2DIGEST" (8) | next_run_id u64 | count u64 | commit_crc u32 | digests, 16 bytes each, ascending | crc32c u32 |
+//! ```
+//!
+//! `_log/<n>.digests` has those of the runs below `next_run_id`, little-endian as the rest; the last number is the CRC32C
+//! of all bytes before it, and `commit_crc` the one in the trailer of version `n`. Runs with later ids are read from the
+//! files of `runs`.
+
+use super::TableName;
+use super::checkpoint::Names;
+use super::commit::damaged;
+use super::log::{Log, Snapshot};
+use super::read::{not_parquet, read_columns};
+use super::storage::Storage;
+use crate::error::Result;
+use arrow::array::AsArray;
+use std::collections::HashSet;
+use std::hash::{BuildHasherDefault, Hasher};
+use std::path::Path;
+
+const MAGIC: &[u8; 8] = b"A2DIGEST";
+const HEADER_LEN: usize = 28;
+
+/// Which runs there are. 17 to 34 bytes of memory a run.
+#[derive(Default)]
+pub(super) struct Digests(HashSet<u128, BuildHasherDefault<AsItIs>>);
+
+/// Digests are random already.
+#[derive(Default)]
+struct AsItIs(u64);
+
+impl Hasher for AsItIs {
+    fn write(&mut self, bytes: &[u8]) {
+        let first: [u8; 8] = std::array::from_fn(|i| bytes.get(i).copied().unwrap_or_default());
+        self.0 = u64::from_le_bytes(first);
+    }
+
+    fn write_u128(&mut self, digest: u128) {
+        self.0 = digest as u64;
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
+}
+
+impl Digests {
+    pub(super) const SUFFIX: &str = ".digests";
+
+    pub(super) fn path(version: u64) -> String {
+        format!("{}/{version:020}{}", Log::FOLDER, Digests::SUFFIX)
+    }
+
+    /// The digests of a version's runs: from the newest usable file of them, and from what `runs` got since.
+    pub(super) fn of(storage: &Storage, log: &Log, snapshot: &Snapshot) -> Result<Digests> {
+        let (mut digests, next_run_id) = Digests::read_newest(storage, log, &log.names()?, snapshot)?;
+        digests.0.reserve((snapshot.newest.next_run_id - next_run_id) as usize);
+        for file in snapshot.files(TableName::Runs).filter(|file| u64::from(file.last_run_id) >= next_run_id) {
+            read_columns(storage, file, &["digest"], |batch| {
+                let column = batch.column(0).as_fixed_size_binary_opt().filter(|column| column.value_length() == 32);
+                let column = column.ok_or_else(|| not_parquet(storage, file, "digests of another type"))?;
+                digests.0.extend(column.iter().flatten().map(short));
+                Ok(())
+            })?;
+        }
+        Ok(digests)
+    }
+
+    fn read_newest(storage: &Storage, log: &Log, names: &Names, snapshot: &Snapshot) -> Result<(Digests, u64)> {
+        for &version in names.digests.iter().rev().filter(|&&version| version <= snapshot.newest.version) {
+            // A damaged file of digests holds nothing of its own, so it is passed over.
+            let Some(bytes) = storage.read(&Digests::path(version))? else { continue };
+            let path = storage.path(&Digests::path(version));
+            if let Ok((digests, next_run_id, commit_crc)) = Digests::from_bytes(&bytes, &path)
+                && log.has_crc(version, &commit_crc)?
+            {
+                return Ok((digests, next_run_id));
+            }
+        }
+        Ok((Digests::default(), 0))
+    }
+
+    /// Publishes the digests of a version's runs.
+    pub(super) fn write(&self, storage: &Storage, snapshot: &Snapshot) -> Result<()> {
+        let mut sorted: Vec<u128> = self.0.iter().copied().collect();
+        sorted.sort_unstable();
+        let mut bytes = Vec::with_capacity(HEADER_LEN + sorted.len() * 16 + 4);
+        bytes.extend_from_slice(MAGIC);
+        bytes.extend_from_slice(&snapshot.newest.next_run_id.to_le_bytes());
+        bytes.extend_from_slice(&(sorted.len() as u64).to_le_bytes());
+        let commit_crc = u32::from_str_radix(&snapshot.newest_crc, 16).unwrap_or_default();
+        bytes.extend_from_slice(&commit_crc.to_le_bytes());
+        bytes.extend(sorted.iter().flat_map(|digest| digest.to_le_bytes()));
+        bytes.extend_from_slice(&crc32c::crc32c(&bytes).to_le_bytes());
+        storage.put_new(&Digests::path(snapshot.newest.version), bytes).map(|_| ())
+    }
+
+    /// The digests, the run ids that they cover, and the number in their commit's trailer.
+    pub(super) fn from_bytes(bytes: &[u8], path: &Path) -> Result<(Digests, u64, String)> {
+        let parsed = Digests::parse(bytes);
+        parsed.ok_or_else(|| damaged(path, "digests", "a header and a checksum that fit them", "others"))
+    }
+
+    fn parse(bytes: &[u8]) -> Option<(Digests, u64, String)> {
+        let (body, crc) = bytes.split_last_chunk::<4>()?;
+        let (header, digests) = body.split_first_chunk::<HEADER_LEN>()?;
+        let number = |at: usize| u64::from_le_bytes(std::array::from_fn(|i| header[at + i]));
+        let (chunks, rest) = digests.as_chunks::<16>();
+        let fits = crc32c::crc32c(body) == u32::from_le_bytes(*crc)
+            && header.starts_with(MAGIC)
+            && rest.is_empty()
+            && number(16) == chunks.len() as u64;
+        let commit_crc = u32::from_le_bytes(std::array::from_fn(|i| header[24 + i]));
+        let digests = || Digests(chunks.iter().map(|digest| u128::from_le_bytes(*digest)).collect());
+        fits.then(|| (digests(), number(8), format!("{commit_crc:08x}")))
+    }
+
+    /// Whether it was not among them; it is now.
+    pub(super) fn insert(&mut self, digest: &[u8; 32]) -> bool {
+        self.0.insert(short(digest))
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    pub(super) fn contains(&self, digest: &[u8; 32]) -> bool {
+        self.0.contains(&short(digest))
+    }
+}
+
+/// The first 16 bytes: no two of any number of runs that fit in an archive share them by chance.
+fn short(digest: impl AsRef<[u8]>) -> u128 {
+    let digest = digest.as_ref();
+    u128::from_le_bytes(std::array::from_fn(|i| digest.get(i).copied().unwrap_or_default()))
+}

@@ -1,0 +1,201 @@
+//! Ingesting as a pipeline: reading and decoding, encoding, and writing at once.
+//!
+//! Files come in windows of a few megabytes a thread. While the runs of one window are encoded, the next window is read
+//! and decoded, and a thread of its own writes what was encoded before:
+//!
+//! ```text
+//!   discover ─▶ decode ─▶ accept (ids in the order of paths) ─▶ encode row groups ─▶ write, sync, verify, publish
+//!               window n+1                                      window n             window n-1
+//! ```
+//!
+//! Memory holds two windows, the row groups under way, a row group of `runs`, and a digest of each run: it depends on
+//! the number of threads and hardly on the size of the input (docs/archive.md has the figures).
+
+use super::TableName;
+use super::commit::{Commit, DataFile};
+use super::decode::{Decoded, decode_file};
+use super::digests::Digests;
+use super::discover::{Seen, Source, Sources, measure};
+use super::ingest::{IngestReport, OnError, Rejected};
+use super::output::{Output, Sender};
+use super::schema::{IngestedRun, RunRow, runs_batch, steps_batch};
+use super::storage::Storage;
+use super::writer::{EncodedRowGroup, FILE_STEPS, ROW_GROUP_STEPS, RowGroupEncoder};
+use crate::error::{Error, ErrorKind, Result};
+use crate::progress::{Progress, Unit, check};
+use chrono::Utc;
+use rayon::ThreadPool;
+use rayon::prelude::*;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Input bytes per thread in a window: about one row group of steps with branches.
+const WINDOW_BYTES: u64 = 12 << 20;
+/// Rows of `runs` in a row group.
+const ROW_GROUP_RUNS: usize = 1 << 16;
+
+/// What to ingest, and for which commit.
+pub(super) struct Pipeline<'a> {
+    pub(super) storage: &'a Storage,
+    pub(super) commit: &'a Commit,
+    pub(super) on_error: OnError,
+    pub(super) paths: &'a [PathBuf],
+    /// Files to pass over unless they changed.
+    pub(super) seen: Option<&'a Seen>,
+}
+
+/// What was ingested.
+pub(super) struct Done {
+    pub(super) report: IngestReport,
+    /// The digests of the archive's runs, old and new.
+    pub(super) known: Digests,
+    pub(super) next_run_id: u64,
+    /// Published, and named by no commit yet.
+    pub(super) files: Vec<DataFile>,
+    /// The files that were read, if `seen` was given.
+    pub(super) read: Vec<Source>,
+}
+
+impl Pipeline<'_> {
+    pub(super) fn run(&self, pool: &ThreadPool, known: Digests, progress: &dyn Progress) -> Result<Done> {
+        let mut sources = Sources::new(self.paths, self.seen)?;
+        let output = Output { storage: self.storage, txn: &self.commit.txn, file_rows: FILE_STEPS };
+        let finished = AtomicBool::new(false);
+        progress.begin("ingest", Unit::Bytes, 0);
+        let outcome = std::thread::scope(|scope| {
+            scope.spawn(|| measure(self.paths, self.seen, progress, &finished));
+            let outcome = output
+                .write(progress, |sender| pool.install(|| Job::new(self, known, sender)?.run(&mut sources, progress)));
+            finished.store(true, Ordering::Relaxed);
+            outcome
+        });
+        progress.end();
+        let (done, files) = outcome?;
+        Ok(Done { files, ..done })
+    }
+}
+
+struct Job<'a> {
+    pipeline: &'a Pipeline<'a>,
+    sender: &'a Sender,
+    steps: RowGroupEncoder,
+    runs: RowGroupEncoder,
+    ingested_at_ms: i64,
+    done: Done,
+    /// Runs whose steps are encoded already.
+    rows: Vec<RunRow>,
+    /// Runs that wait for their row group to fill.
+    pending: Vec<IngestedRun>,
+    pending_steps: usize,
+}
+
+type DecodedFile = (Source, Result<Option<Decoded>>);
+
+impl<'a> Job<'a> {
+    fn new(pipeline: &'a Pipeline<'a>, known: Digests, sender: &'a Sender) -> Result<Job<'a>> {
+        let next_run_id = pipeline.commit.next_run_id;
+        Ok(Job {
+            pipeline,
+            sender,
+            steps: RowGroupEncoder::new(TableName::Steps)?,
+            runs: RowGroupEncoder::new(TableName::Runs)?,
+            ingested_at_ms: Utc::now().timestamp_millis(),
+            done: Done { report: IngestReport::default(), known, next_run_id, files: Vec::new(), read: Vec::new() },
+            rows: Vec::new(),
+            pending: Vec::new(),
+            pending_steps: 0,
+        })
+    }
+
+    fn run(mut self, sources: &mut Sources<'_>, progress: &dyn Progress) -> Result<Done> {
+        let window_bytes = WINDOW_BYTES * rayon::current_num_threads() as u64;
+        let mut decoded = decode(sources.window(window_bytes)?, &self.done.known, progress);
+        loop {
+            check(progress)?;
+            let last = decoded.is_empty();
+            let groups = self.accept(decoded, last)?;
+            let (encoded, next) = rayon::join(
+                || self.encode(&groups, progress),
+                || Ok::<_, Error>(decode(sources.window(window_bytes)?, &self.done.known, progress)),
+            );
+            for group in encoded? {
+                self.sender.send(TableName::Steps, group)?;
+            }
+            self.rows.extend(groups.into_iter().flatten().map(RunRow::from));
+            while self.rows.len() >= ROW_GROUP_RUNS || (last && !self.rows.is_empty()) {
+                let rest = self.rows.split_off(ROW_GROUP_RUNS.min(self.rows.len()));
+                let rows = std::mem::replace(&mut self.rows, rest);
+                let batch = runs_batch(&rows, self.ingested_at_ms, self.pipeline.commit.version)?;
+                self.sender.send(TableName::Runs, self.runs.encode(&batch, progress)?)?;
+            }
+            if last {
+                break;
+            }
+            decoded = next?;
+        }
+        check(progress)?;
+        (self.done.report.ignored, self.done.report.unchanged) = (sources.ignored, sources.unchanged);
+        Ok(self.done)
+    }
+
+    /// Gives the new among decoded runs their ids, and takes out the row groups that are full, or all at the end.
+    fn accept(&mut self, decoded: Vec<DecodedFile>, last: bool) -> Result<Vec<Vec<IngestedRun>>> {
+        let mut groups = Vec::new();
+        for (source, outcome) in decoded {
+            let report = &mut self.done.report;
+            report.num_bytes += source.num_bytes;
+            match outcome {
+                Ok(Some(Decoded { run, info })) if self.done.known.insert(&info.digest) => {
+                    let run_id = u32::try_from(self.done.next_run_id).map_err(|_| {
+                        Error::argument("runs", "at most 4294967296 in an archive", self.done.next_run_id)
+                    })?;
+                    self.done.next_run_id += 1;
+                    report.accepted += 1;
+                    report.num_steps += run.num_steps() as u64;
+                    self.pending_steps += run.num_steps();
+                    self.pending.push(IngestedRun { run_id, run, info });
+                }
+                Ok(_) => report.duplicates += 1,
+                Err(error) if matches!(error.kind(), ErrorKind::Cancelled) => return Err(error),
+                Err(error) if self.pipeline.on_error == OnError::Raise => return Err(error),
+                Err(error) => {
+                    report.rejected += 1;
+                    report.errors.push(Rejected { path: source.path.clone(), error });
+                }
+            }
+            if self.pipeline.seen.is_some() {
+                self.done.read.push(source);
+            }
+            if self.pending_steps >= ROW_GROUP_STEPS {
+                self.cut(&mut groups);
+            }
+        }
+        if last && !self.pending.is_empty() {
+            self.cut(&mut groups);
+        }
+        Ok(groups)
+    }
+
+    fn cut(&mut self, groups: &mut Vec<Vec<IngestedRun>>) {
+        groups.push(std::mem::take(&mut self.pending));
+        self.pending_steps = 0;
+    }
+
+    /// Encodes row groups in parallel; a group whose runs have no steps gives none.
+    fn encode(&self, groups: &[Vec<IngestedRun>], progress: &dyn Progress) -> Result<Vec<EncodedRowGroup>> {
+        groups
+            .par_iter()
+            .filter(|runs| runs.iter().any(|ingested| ingested.run.num_steps() > 0))
+            .map(|runs| self.steps.encode(&steps_batch(runs, self.pipeline.commit.phases)?, progress))
+            .collect()
+    }
+}
+
+fn decode(window: Vec<Source>, known: &Digests, progress: &dyn Progress) -> Vec<DecodedFile> {
+    let decode_one = |source: Source| {
+        let outcome = check(progress).and_then(|()| decode_file(&source, known));
+        progress.advance(source.num_bytes);
+        (source, outcome)
+    };
+    window.into_par_iter().map(decode_one).collect()
+}

@@ -1,0 +1,140 @@
+//! Reading data files back: for what an archive already knows, for rewriting and for checking.
+
+use super::commit::{DataFile, damaged};
+use super::schema::table_schema;
+use super::storage::Storage;
+use crate::error::{Error, Result};
+use arrow::array::{RecordBatch, new_null_array};
+use arrow::compute::concat_batches;
+use arrow::datatypes::SchemaRef;
+use arrow::error::ArrowError;
+use parquet::arrow::ProjectionMask;
+use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReaderBuilder};
+use parquet::file::metadata::ParquetMetaDataReader;
+use parquet::file::statistics::Statistics;
+use std::fs::File;
+use std::sync::Arc;
+
+/// A data file, open for reading. What lies far away is fetched as a whole, to a file that goes when it is closed.
+pub(super) fn open(storage: &Storage, file: &DataFile) -> Result<File> {
+    match storage.open(&file.path)? {
+        Some(open) => Ok(open),
+        None => {
+            let expected = format!("a file of {} bytes", file.num_bytes);
+            Err(damaged(&storage.path(&file.path), "data file", expected, "no file"))
+        }
+    }
+}
+
+/// The Parquet reader of a file, once its footer was found to be one.
+pub(super) fn reader(storage: &Storage, file: &DataFile) -> Result<ParquetRecordBatchReaderBuilder<File>> {
+    let open = open(storage, file)?;
+    ParquetRecordBatchReaderBuilder::try_new(open).map_err(|error| not_parquet(storage, file, error))
+}
+
+/// Reads some of a file's columns, batch by batch.
+pub(super) fn read_columns(
+    storage: &Storage,
+    file: &DataFile,
+    columns: &[&str],
+    mut each: impl FnMut(&RecordBatch) -> Result<()>,
+) -> Result<()> {
+    let builder = reader(storage, file)?;
+    let mask = ProjectionMask::columns(builder.parquet_schema(), columns.iter().copied());
+    let mut num_rows = 0;
+    for batch in builder.with_projection(mask).build().map_err(|error| not_parquet(storage, file, error))? {
+        let batch = batch.map_err(|error| not_parquet(storage, file, error))?;
+        if let Some(column) = columns.iter().find(|&&column| batch.column_by_name(column).is_none()) {
+            return Err(damaged(&storage.path(&file.path), "columns", *column, "none of that name"));
+        }
+        num_rows += batch.num_rows() as u64;
+        each(&batch)?;
+    }
+    if num_rows != file.num_rows {
+        let path = storage.path(&file.path);
+        return Err(damaged(&path, "number of rows", file.num_rows.to_string(), num_rows.to_string()));
+    }
+    Ok(())
+}
+
+pub(super) fn not_parquet(storage: &Storage, file: &DataFile, error: impl std::fmt::Display) -> Error {
+    damaged(&storage.path(&file.path), "Parquet", "what the commit's checksum covers", error.to_string())
+}
+
+/// The row groups of files, one after the other, in today's schema.
+pub(super) struct RowGroups<'a> {
+    storage: &'a Storage,
+    files: std::slice::Iter<'a, &'a DataFile>,
+    open: Option<(&'a DataFile, File, ArrowReaderMetadata, usize)>,
+}
+
+impl<'a> RowGroups<'a> {
+    pub(super) fn new(storage: &'a Storage, files: &'a [&'a DataFile]) -> RowGroups<'a> {
+        RowGroups { storage, files: files.iter(), open: None }
+    }
+
+    pub(super) fn next(&mut self) -> Result<Option<RecordBatch>> {
+        loop {
+            let Some((file, open, metadata, index)) = &mut self.open else {
+                let Some(file) = self.files.next() else { return Ok(None) };
+                let open = open(self.storage, file)?;
+                let metadata = ArrowReaderMetadata::load(&open, ArrowReaderOptions::new());
+                let metadata = metadata.map_err(|error| not_parquet(self.storage, file, error))?;
+                self.open = Some((file, open, metadata, 0));
+                continue;
+            };
+            if *index == metadata.metadata().num_row_groups() {
+                self.open = None;
+                continue;
+            }
+            let reader = open.try_clone().map_err(|source| Error::io(self.storage.path(&file.path), source))?;
+            let batch = read_row_group(reader, metadata.clone(), *index)
+                .and_then(|batch| conform(&batch, &table_schema(file.table)))
+                .map_err(|error| not_parquet(self.storage, file, error))?;
+            *index += 1;
+            return Ok(Some(batch));
+        }
+    }
+}
+
+/// A whole row group as one batch.
+pub(super) fn read_row_group(
+    file: File,
+    metadata: ArrowReaderMetadata,
+    index: usize,
+) -> Result<RecordBatch, ArrowError> {
+    let num_rows = metadata.metadata().row_group(index).num_rows().max(1) as usize;
+    let schema = metadata.schema().clone();
+    let reader = ParquetRecordBatchReaderBuilder::new_with_metadata(file, metadata)
+        .with_row_groups(vec![index])
+        .with_batch_size(num_rows)
+        .build()?;
+    concat_batches(&schema, &reader.collect::<Result<Vec<_>, _>>()?)
+}
+
+/// A batch of an older schema in a newer one: what it lacks is null.
+pub(super) fn conform(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch, ArrowError> {
+    let columns = schema.fields().iter().map(|field| match batch.column_by_name(field.name()) {
+        Some(column) => Ok(Arc::clone(column)),
+        None if field.is_nullable() => Ok(new_null_array(field.data_type(), batch.num_rows())),
+        None => Err(ArrowError::SchemaError(format!("no column {}", field.name()))),
+    });
+    RecordBatch::try_new(Arc::clone(schema), columns.collect::<Result<_, _>>()?)
+}
+
+/// The first and the last run id of a file, as its footer has them; `None` when it has no rows.
+pub(super) fn run_ids(storage: &Storage, file: &DataFile) -> Result<Option<(u32, u32)>> {
+    let metadata = ParquetMetaDataReader::new().parse_and_finish(&open(storage, file)?);
+    let metadata = metadata.map_err(|error| not_parquet(storage, file, error))?;
+    let mut ids: Option<(u32, u32)> = None;
+    for group in metadata.row_groups() {
+        if let Some(Statistics::Int32(statistics)) = group.column(0).statistics()
+            && let (Some(&min), Some(&max)) = (statistics.min_opt(), statistics.max_opt())
+        {
+            // Parquet has no unsigned integers below the logical level.
+            let (min, max) = (min.cast_unsigned(), max.cast_unsigned());
+            ids = Some(ids.map_or((min, max), |(first, last)| (first.min(min), last.max(max))));
+        }
+    }
+    Ok(ids)
+}

@@ -1,0 +1,275 @@
+//! An archive on S3, Google Cloud Storage or Azure: the operations of [`super::storage`] as requests.
+//!
+//! What credentials and endpoints there are is read from the environment, as the tools of each service do
+//! (`AWS_ACCESS_KEY_ID`, `AWS_ENDPOINT_URL`, `GOOGLE_APPLICATION_CREDENTIALS`, `AZURE_STORAGE_ACCOUNT_NAME`, …).
+
+use super::publish::Published;
+use crate::error::{Error, Result};
+use crate::progress::{Progress, check};
+use crate::runtime::block_on;
+use bytes::Bytes;
+use futures::{StreamExt, TryStreamExt};
+use object_store::path::Path as StorePath;
+use object_store::prefix::PrefixStore;
+use object_store::{
+    BackoffConfig, Error as StoreError, ObjectStore, ObjectStoreExt, ObjectStoreScheme, PutMode, PutPayload,
+    RetryConfig, WriteMultipart,
+};
+use std::fmt;
+use std::fs::File;
+use std::future::Future;
+use std::io::{self, Read, Seek, Write};
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use url::Url;
+
+/// Requests that are under way at once.
+const CONCURRENCY: usize = 32;
+/// Bytes of a part of an upload; S3 allows 10,000 parts.
+const PART_BYTES: usize = 16 << 20;
+/// How long a request is repeated that the service does not answer.
+const RETRY_FOR: Duration = Duration::from_secs(30);
+
+/// A prefix of an object store.
+#[derive(Clone)]
+pub(super) struct Remote {
+    url: String,
+    connection: Arc<Mutex<Option<Connection>>>,
+}
+
+/// Connections belong to the process that made them, so a fork makes its own.
+struct Connection {
+    process: u32,
+    store: Arc<dyn ObjectStore>,
+}
+
+impl fmt::Debug for Remote {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Remote").field(&self.url).finish()
+    }
+}
+
+impl Remote {
+    pub(super) fn new(url: &str) -> Result<Remote> {
+        let url = url.trim_end_matches('/').to_owned();
+        let remote = Remote { url, connection: Arc::default() };
+        remote.store()?;
+        Ok(remote)
+    }
+
+    pub(super) fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// The store whose root is the archive.
+    pub(super) fn store(&self) -> Result<Arc<dyn ObjectStore>> {
+        let process = std::process::id();
+        let mut slot = self.connection.lock().unwrap_or_else(PoisonError::into_inner);
+        match &*slot {
+            Some(connection) if connection.process == process => Ok(Arc::clone(&connection.store)),
+            _ => {
+                let store = connect(&self.url)?;
+                *slot = Some(Connection { process, store: Arc::clone(&store) });
+                Ok(store)
+            }
+        }
+    }
+
+    /// Runs requests on the runtime's threads; errors carry the URL of `path`.
+    fn request<T, F>(&self, path: &str, requests: impl FnOnce(Arc<dyn ObjectStore>, StorePath) -> F) -> Result<T>
+    where
+        T: Send + 'static,
+        F: Future<Output = Result<T, StoreError>> + Send + 'static,
+    {
+        let future = requests(self.store()?, StorePath::from(path));
+        let url = format!("{}/{path}", self.url);
+        block_on(async move { future.await.map_err(|error| store_error(&url, error)) })
+    }
+
+    pub(super) fn read(&self, path: &str) -> Result<Option<Bytes>> {
+        self.request(path, read)
+    }
+
+    pub(super) fn read_all(&self, paths: Vec<String>) -> Vec<Result<Option<Bytes>>> {
+        let store = match self.store() {
+            Ok(store) => store,
+            Err(error) => return vec![Err(error)],
+        };
+        let url = self.url.clone();
+        let read_one = move |path: String| {
+            let (store, url) = (Arc::clone(&store), format!("{url}/{path}"));
+            async move { read(store, StorePath::from(path)).await.map_err(|error| store_error(&url, error)) }
+        };
+        let all = async move {
+            Ok(futures::stream::iter(paths.into_iter().map(read_one)).buffered(CONCURRENCY).collect().await)
+        };
+        block_on(all).unwrap_or_else(|error| vec![Err(error)])
+    }
+
+    /// A copy of a file, nameless on this machine; `None` where there is none.
+    pub(super) fn fetch(&self, path: &str) -> Result<Option<File>> {
+        let as_io = |source| Error::io(std::env::temp_dir(), source);
+        let mut copy = tempfile::tempfile().map_err(as_io)?;
+        let mut stream = match self.request(path, |store, path| async move {
+            match store.get(&path).await {
+                Ok(object) => Ok(Some(object.into_stream())),
+                Err(StoreError::NotFound { .. }) => Ok(None),
+                Err(error) => Err(error),
+            }
+        })? {
+            Some(stream) => stream,
+            None => return Ok(None),
+        };
+        loop {
+            let (next, rest) = self.request(path, |_, _| async move {
+                let next = stream.try_next().await?;
+                Ok((next, stream))
+            })?;
+            let Some(bytes) = next else { break };
+            copy.write_all(&bytes).map_err(as_io)?;
+            stream = rest;
+        }
+        copy.rewind().map_err(as_io)?;
+        Ok(Some(copy))
+    }
+
+    pub(super) fn list(&self, folder: &str) -> Result<Vec<super::storage::Entry>> {
+        self.request(folder, |store, folder| async move {
+            let objects: Vec<_> = store.list(Some(&folder)).try_collect().await?;
+            let entries = objects.into_iter().filter_map(|object| {
+                let name = object.location.filename()?.to_owned();
+                Some(super::storage::Entry { name, num_bytes: object.size, modified: object.last_modified.into() })
+            });
+            Ok(entries.collect())
+        })
+    }
+
+    pub(super) fn put_new(&self, path: &str, bytes: Vec<u8>) -> Result<Published> {
+        self.request(path, |store, path| async move {
+            match store.put_opts(&path, PutPayload::from(bytes), PutMode::Create.into()).await {
+                Ok(_) => Ok(Published::New),
+                Err(StoreError::AlreadyExists { .. } | StoreError::Precondition { .. }) => Ok(Published::Taken),
+                Err(error) => Err(error),
+            }
+        })
+    }
+
+    /// Copies a file of this machine to the store, in parts, and checks what the store says of its length.
+    pub(super) fn upload(&self, from: &Path, path: &str, progress: &dyn Progress) -> Result<()> {
+        let mut file = File::open(from).map_err(|source| Error::io(from, source))?;
+        let length = file.metadata().map_err(|source| Error::io(from, source))?.len();
+        let mut buffer = vec![0; PART_BYTES.min(length as usize)];
+        let mut upload: Option<WriteMultipart> = None;
+        loop {
+            check(progress)?;
+            let mut filled = 0;
+            while filled < buffer.len() {
+                match file.read(&mut buffer[filled..]).map_err(|source| Error::io(from, source))? {
+                    0 => break,
+                    read => filled += read,
+                }
+            }
+            let part = Bytes::copy_from_slice(&buffer[..filled]);
+            let last = filled < PART_BYTES;
+            upload = self.request(path, |store, path| async move {
+                let mut upload = match upload {
+                    Some(upload) => upload,
+                    None if last => return store.put(&path, part.into()).await.map(|_| None),
+                    None => WriteMultipart::new_with_chunk_size(store.put_multipart(&path).await?, PART_BYTES),
+                };
+                upload.put(part);
+                if last {
+                    return upload.finish().await.map(|_| None);
+                }
+                upload.wait_for_capacity(4).await?;
+                Ok(Some(upload))
+            })?;
+            if last {
+                break;
+            }
+        }
+        let found = self.request(path, |store, path| async move { store.head(&path).await })?.size;
+        if found != length {
+            let message = format!("{length} bytes were uploaded, but the store has {found}");
+            return Err(Error::io(format!("{}/{path}", self.url), io::Error::other(message)));
+        }
+        Ok(())
+    }
+
+    pub(super) fn remove(&self, path: &str) -> Result<()> {
+        self.request(path, |store, path| async move {
+            match store.delete(&path).await {
+                Err(StoreError::NotFound { .. }) => Ok(()),
+                outcome => outcome,
+            }
+        })
+    }
+
+    pub(super) fn copy(&self, path: &str, new: &str) -> Result<()> {
+        let new = StorePath::from(new);
+        self.request(path, |store, path| async move {
+            let bytes = store.get(&path).await?.bytes().await?;
+            store.put_opts(&new, bytes.into(), PutMode::Create.into()).await.map(|_| ())
+        })
+    }
+
+    pub(super) fn replace(&self, path: &str, bytes: Vec<u8>) -> Result<()> {
+        self.request(path, |store, path| async move { store.put(&path, bytes.into()).await.map(|_| ()) })
+    }
+}
+
+async fn read(store: Arc<dyn ObjectStore>, path: StorePath) -> Result<Option<Bytes>, StoreError> {
+    match store.get(&path).await {
+        Ok(object) => object.bytes().await.map(Some),
+        Err(StoreError::NotFound { .. }) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+fn connect(text: &str) -> Result<Arc<dyn ObjectStore>> {
+    let not_a_url = |why: String| Error::argument("path", "a folder, or a URL s3://…, gs://… or az://…", why);
+    let url = Url::parse(text).map_err(|error| not_a_url(format!("{text} ({error})")))?;
+    let (scheme, prefix) = ObjectStoreScheme::parse(&url).map_err(|_| not_a_url(text.to_owned()))?;
+    let store = build(&scheme, text).map_err(|error| store_error(text, error))?;
+    match store {
+        Some(store) => Ok(Arc::new(PrefixStore::new(store, prefix))),
+        None => Err(not_a_url(text.to_owned())),
+    }
+}
+
+#[cfg(feature = "cloud")]
+fn build(scheme: &ObjectStoreScheme, url: &str) -> Result<Option<Arc<dyn ObjectStore>>, StoreError> {
+    use object_store::aws::AmazonS3Builder;
+    use object_store::azure::MicrosoftAzureBuilder;
+    use object_store::gcp::GoogleCloudStorageBuilder;
+    let retry = RetryConfig { backoff: BackoffConfig::default(), max_retries: 10, retry_timeout: RETRY_FOR };
+    Ok(match scheme {
+        ObjectStoreScheme::AmazonS3 => {
+            Some(Arc::new(AmazonS3Builder::from_env().with_url(url).with_retry(retry).build()?))
+        }
+        ObjectStoreScheme::GoogleCloudStorage => {
+            Some(Arc::new(GoogleCloudStorageBuilder::from_env().with_url(url).with_retry(retry).build()?))
+        }
+        ObjectStoreScheme::MicrosoftAzure => {
+            Some(Arc::new(MicrosoftAzureBuilder::from_env().with_url(url).with_retry(retry).build()?))
+        }
+        _ => None,
+    })
+}
+
+#[cfg(not(feature = "cloud"))]
+fn build(_: &ObjectStoreScheme, _: &str) -> Result<Option<Arc<dyn ObjectStore>>, StoreError> {
+    Err(StoreError::NotSupported { source: "this a2store is built without the feature `cloud`".into() })
+}
+
+fn store_error(url: &str, error: StoreError) -> Error {
+    let kind = match &error {
+        StoreError::NotFound { .. } => io::ErrorKind::NotFound,
+        StoreError::AlreadyExists { .. } => io::ErrorKind::AlreadyExists,
+        StoreError::PermissionDenied { .. } | StoreError::Unauthenticated { .. } => io::ErrorKind::PermissionDenied,
+        StoreError::NotSupported { .. } | StoreError::NotImplemented { .. } => io::ErrorKind::Unsupported,
+        _ => io::ErrorKind::Other,
+    };
+    Error::io(url, io::Error::new(kind, error))
+}

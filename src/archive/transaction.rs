@@ -1,0 +1,97 @@
+//! One change to an archive: alone on this machine, tried again when a writer elsewhere was faster.
+
+use super::checkpoint::{self, Checkpoint};
+use super::commit::Commit;
+use super::digests::Digests;
+use super::log::{Log, Snapshot};
+use super::storage::{Backoff, Storage};
+use crate::error::{Error, ErrorKind, Result};
+use crate::progress::{Progress, check};
+use std::fs::File;
+use std::time::Duration;
+
+/// How long writers wait for others of their machine, unless told otherwise.
+pub(super) const DEFAULT_WAIT: Duration = Duration::from_secs(600);
+
+/// Threads of their own for one piece of work; `None` = one per core.
+pub(super) fn pool(name: &'static str, workers: Option<usize>) -> Result<rayon::ThreadPool> {
+    rayon::ThreadPoolBuilder::new()
+        .num_threads(workers.unwrap_or(0))
+        .thread_name(move |i| format!("a2store-{name}-{i}"))
+        .build()
+        .map_err(|error| Error::from(std::io::Error::other(error)))
+}
+
+/// How a transaction ended.
+pub(super) struct Outcome<T> {
+    /// What the archive holds now.
+    pub(super) snapshot: Snapshot,
+    /// What the last attempt gave.
+    pub(super) value: T,
+    /// Whether there was anything to commit.
+    pub(super) committed: bool,
+    /// Other writers of this machine wait until this is dropped.
+    pub(super) lock: Option<File>,
+}
+
+/// Attempts that lose to other writers before this one gives up. Each pause is longer than the one before.
+const ATTEMPTS: usize = 40;
+
+/// Makes a commit from what the archive holds, and again from what it holds then if another was published first.
+///
+/// The data files that a losing commit names are removed: no other can name them, as their names are the transaction's
+/// own.
+pub(super) fn transact<T>(
+    storage: &Storage,
+    wait: Duration,
+    progress: &dyn Progress,
+    mut attempt: impl FnMut(&Log, &Snapshot) -> Result<(Option<Commit>, T)>,
+) -> Result<Outcome<T>> {
+    let log = Log::new(storage);
+    // What is no archive is not to get a lock.
+    log.names()?;
+    let mut backoff = Backoff::new(Duration::from_millis(10), Duration::from_secs(2));
+    for _ in 0..ATTEMPTS {
+        check(progress)?;
+        let lock = storage.lock(Log::LOCK, wait, progress)?;
+        let snapshot = log.replay_durable()?;
+        let (commit, value) = attempt(&log, &snapshot)?;
+        let Some(commit) = commit else {
+            return Ok(Outcome { snapshot, value, committed: false, lock });
+        };
+        if let Err(error) = check(progress) {
+            discard(storage, &commit);
+            return Err(error);
+        }
+        if let Some(snapshot) = log.append(Some(&snapshot), &commit)? {
+            return Ok(Outcome { snapshot, value, committed: true, lock });
+        }
+        drop(lock);
+        discard(storage, &commit);
+        backoff.sleep();
+    }
+    let what = format!("other writers committed first, {ATTEMPTS} times");
+    Err(ErrorKind::Conflict { path: storage.root().to_path_buf(), what }.into())
+}
+
+/// Removes the data files of a commit that certainly never took place. What cannot be removed is left to `expire`.
+fn discard(storage: &Storage, commit: &Commit) {
+    for file in &commit.add {
+        storage.remove(&file.path).ok();
+    }
+}
+
+/// Writes a checkpoint when one is due. The commit is safe already; what only makes the next reader faster may fail.
+pub(super) fn checkpoint(storage: &Storage, snapshot: &Snapshot, digests: Option<&Digests>) {
+    if checkpoint::is_due(snapshot) {
+        write_checkpoint(storage, snapshot, digests).ok();
+    }
+}
+
+pub(super) fn write_checkpoint(storage: &Storage, snapshot: &Snapshot, digests: Option<&Digests>) -> Result<()> {
+    if let Some(digests) = digests {
+        digests.write(storage, snapshot)?;
+    }
+    Checkpoint::write(storage, snapshot)?;
+    checkpoint::prune(storage, &Log::new(storage), snapshot.newest.first_version)
+}

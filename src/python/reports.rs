@@ -1,0 +1,294 @@
+//! What operations on an archive report.
+
+use crate::archive::{
+    CommitInfo, CompactReport, ExpireReport, IngestReport, Problem, Repair, RepairReport, VerifyReport,
+};
+use pyo3::prelude::*;
+
+/// One line of an archive's history.
+#[pyclass(frozen, get_all, name = "CommitInfo", module = "a2store")]
+pub(super) struct PyCommitInfo {
+    version: u64,
+    time: String,
+    operation: &'static str,
+    txn: String,
+    added_runs: u64,
+    added_steps: u64,
+    next_run_id: u64,
+    num_runs: u64,
+    num_steps: u64,
+    added_files: u64,
+    removed_files: u64,
+}
+
+impl From<CommitInfo> for PyCommitInfo {
+    fn from(report: CommitInfo) -> PyCommitInfo {
+        PyCommitInfo {
+            version: report.version,
+            time: report.time,
+            operation: report.operation.name(),
+            txn: report.txn,
+            added_runs: report.added_runs,
+            added_steps: report.added_steps,
+            next_run_id: report.next_run_id,
+            num_runs: report.num_runs,
+            num_steps: report.num_steps,
+            added_files: report.added_files,
+            removed_files: report.removed_files,
+        }
+    }
+}
+
+#[pymethods]
+impl PyCommitInfo {
+    fn __repr__(&self) -> String {
+        let PyCommitInfo { version, time, operation, added_runs, added_steps, .. } = self;
+        format!("CommitInfo(version={version}, time={time}, {operation}: +{added_runs} runs, +{added_steps} steps)")
+    }
+}
+
+/// What a compaction did.
+#[pyclass(frozen, get_all, name = "CompactReport", module = "a2store")]
+pub(super) struct PyCompactReport {
+    files_before: u64,
+    files_after: u64,
+    bytes_before: u64,
+    bytes_after: u64,
+    num_rows: u64,
+}
+
+impl From<CompactReport> for PyCompactReport {
+    fn from(report: CompactReport) -> PyCompactReport {
+        PyCompactReport {
+            files_before: report.files_before,
+            files_after: report.files_after,
+            bytes_before: report.bytes_before,
+            bytes_after: report.bytes_after,
+            num_rows: report.num_rows,
+        }
+    }
+}
+
+#[pymethods]
+impl PyCompactReport {
+    fn __repr__(&self) -> String {
+        let PyCompactReport { files_before, files_after, num_rows, .. } = self;
+        format!("CompactReport(files_before={files_before}, files_after={files_after}, num_rows={num_rows})")
+    }
+}
+
+/// What was given up.
+#[pyclass(frozen, get_all, name = "ExpireReport", module = "a2store")]
+pub(super) struct PyExpireReport {
+    first_version: u64,
+    num_versions: u64,
+    num_files: u64,
+    num_bytes: u64,
+    paths: Vec<String>,
+}
+
+impl From<ExpireReport> for PyExpireReport {
+    fn from(report: ExpireReport) -> PyExpireReport {
+        PyExpireReport {
+            first_version: report.first_version,
+            num_versions: report.num_versions,
+            num_files: report.num_files,
+            num_bytes: report.num_bytes,
+            paths: report.paths,
+        }
+    }
+}
+
+#[pymethods]
+impl PyExpireReport {
+    fn __repr__(&self) -> String {
+        let PyExpireReport { first_version, num_versions, num_files, .. } = self;
+        format!("ExpireReport(first_version={first_version}, num_versions={num_versions}, num_files={num_files})")
+    }
+}
+
+/// What was looked at, and what was wrong.
+#[pyclass(frozen, get_all, name = "VerifyReport", module = "a2store")]
+pub(super) struct PyVerifyReport {
+    problems: Vec<PyProblem>,
+    version: u64,
+    num_commits: u64,
+    num_files: u64,
+    num_bytes: u64,
+    num_runs: u64,
+    num_steps: u64,
+    unnamed_files: u64,
+}
+
+impl From<VerifyReport> for PyVerifyReport {
+    fn from(report: VerifyReport) -> PyVerifyReport {
+        PyVerifyReport {
+            problems: report.problems.into_iter().map(PyProblem::from).collect(),
+            version: report.version,
+            num_commits: report.num_commits,
+            num_files: report.num_files,
+            num_bytes: report.num_bytes,
+            num_runs: report.num_runs,
+            num_steps: report.num_steps,
+            unnamed_files: report.unnamed_files,
+        }
+    }
+}
+
+#[pymethods]
+impl PyVerifyReport {
+    fn __repr__(&self) -> String {
+        let PyVerifyReport { problems, version, num_files, num_runs, .. } = self;
+        format!(
+            "VerifyReport({} problems, version={version}, num_files={num_files}, num_runs={num_runs})",
+            problems.len()
+        )
+    }
+}
+
+/// Something that is wrong with an archive.
+#[pyclass(frozen, get_all, skip_from_py_object, name = "Problem", module = "a2store")]
+#[derive(Clone)]
+pub(super) struct PyProblem {
+    path: String,
+    run_id: Option<u32>,
+    what: String,
+    expected: String,
+    found: String,
+}
+
+impl From<Problem> for PyProblem {
+    fn from(report: Problem) -> PyProblem {
+        PyProblem {
+            path: report.path,
+            run_id: report.run_id,
+            what: report.what,
+            expected: report.expected,
+            found: report.found,
+        }
+    }
+}
+
+#[pymethods]
+impl PyProblem {
+    fn __repr__(&self) -> String {
+        let PyProblem { path, what, expected, found, .. } = self;
+        format!("Problem({path}: {what}: expected {expected}, found {found})")
+    }
+}
+
+/// What a repair did, or would do.
+#[pyclass(frozen, get_all, name = "RepairReport", module = "a2store")]
+pub(super) struct PyRepairReport {
+    version: u64,
+    steps: Vec<PyRepair>,
+    done: bool,
+}
+
+impl From<RepairReport> for PyRepairReport {
+    fn from(report: RepairReport) -> PyRepairReport {
+        PyRepairReport {
+            version: report.version,
+            steps: report.steps.into_iter().map(PyRepair::from).collect(),
+            done: report.done,
+        }
+    }
+}
+
+#[pymethods]
+impl PyRepairReport {
+    fn __repr__(&self) -> String {
+        format!("RepairReport(version={}, {} steps, done={})", self.version, self.steps.len(), self.done)
+    }
+}
+
+/// One step of a repair.
+#[pyclass(frozen, get_all, skip_from_py_object, name = "Repair", module = "a2store")]
+#[derive(Clone)]
+pub(super) struct PyRepair {
+    path: String,
+    action: String,
+    reason: String,
+}
+
+impl From<Repair> for PyRepair {
+    fn from(report: Repair) -> PyRepair {
+        PyRepair { path: report.path, action: report.action, reason: report.reason }
+    }
+}
+
+#[pymethods]
+impl PyRepair {
+    fn __repr__(&self) -> String {
+        format!("Repair({}: {} ({}))", self.path, self.action, self.reason)
+    }
+}
+
+/// What an ingest did.
+#[pyclass(frozen, get_all, name = "IngestReport", module = "a2store")]
+pub(super) struct PyIngestReport {
+    accepted: u64,
+    duplicates: u64,
+    rejected: u64,
+    ignored: u64,
+    num_steps: u64,
+    num_bytes: u64,
+    errors: Vec<Py<PyRejected>>,
+}
+
+/// A file that did not decode.
+#[pyclass(frozen, get_all, name = "Rejected", module = "a2store")]
+pub(super) struct PyRejected {
+    path: String,
+    offset: Option<u64>,
+    run: Option<u64>,
+    step: Option<u64>,
+    kind: &'static str,
+    message: String,
+}
+
+impl PyIngestReport {
+    pub(super) fn new(py: Python<'_>, report: &IngestReport) -> PyResult<PyIngestReport> {
+        let rejected = report.errors.iter().map(|rejected| {
+            let location = rejected.error.location();
+            Py::new(
+                py,
+                PyRejected {
+                    path: rejected.path.to_string_lossy().into_owned(),
+                    offset: location.and_then(|location| location.offset),
+                    // These formats hold one run a file.
+                    run: None,
+                    step: location.and_then(|location| location.step),
+                    kind: rejected.error.kind_name(),
+                    message: rejected.error.message(),
+                },
+            )
+        });
+        Ok(PyIngestReport {
+            accepted: report.accepted,
+            duplicates: report.duplicates,
+            rejected: report.rejected,
+            ignored: report.ignored,
+            num_steps: report.num_steps,
+            num_bytes: report.num_bytes,
+            errors: rejected.collect::<PyResult<_>>()?,
+        })
+    }
+}
+
+#[pymethods]
+impl PyIngestReport {
+    fn __repr__(&self) -> String {
+        let PyIngestReport { accepted, duplicates, rejected, num_steps, .. } = self;
+        format!(
+            "IngestReport(accepted={accepted}, duplicates={duplicates}, rejected={rejected}, num_steps={num_steps})"
+        )
+    }
+}
+
+#[pymethods]
+impl PyRejected {
+    fn __repr__(&self) -> String {
+        format!("Rejected({}: {})", self.path, self.message)
+    }
+}

@@ -1,0 +1,145 @@
+"""What must be true of an archive, whatever was done to the process that wrote it."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+import numpy as np
+import pyarrow as pa
+
+import a2store
+import oracle
+
+LONG = os.environ.get("A2STORE_LONG_TESTS") == "1"
+"""Whether to try everything rather than a sample."""
+WITHOUT = "faults cannot be made here: "
+"""How the reason begins for which such a test is skipped."""
+NAMES = re.compile(
+    r"_log|runs|steps|_log/\.lock|_log/[0-9]{20}\.(json|checkpoint\.json|digests)|(runs|steps)/[0-9a-f]{32}\.parquet"
+    r"|(_log|runs|steps)/\.staged-[^/]*\.tmp"
+)
+"""All that can lie in an archive, whatever happened."""
+
+Case = TypeVar("Case")
+
+
+class Unsound(AssertionError):  # noqa: N818
+    """An archive is not as it must be."""
+
+
+def expect(condition: bool, message: str) -> None:
+    if not condition:
+        raise Unsound(message)
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """Run files in groups, one for each ingest, and what is in them."""
+
+    groups: list[list[Path]]
+    digests: dict[Path, bytes]
+    boards: dict[bytes, bytes]
+    """A run's boards, by its digest, as the archive's columns hold them."""
+    moves: dict[bytes, bytes]
+
+    @staticmethod
+    def simulate(folder: Path, groups: int, runs: int, seed: int = 1) -> Inputs:
+        """Play ``groups`` × ``runs`` games, and ask an undisturbed archive for their digests."""
+        a2store.simulate(folder / "runs", runs=groups * runs, seed=seed, depth=0, progress=False)
+        files = sorted((folder / "runs").iterdir())
+        archive = a2store.Archive.create(folder / "undisturbed.a2")
+        archive.ingest(files, progress=False)
+        table = pa.table(archive.sql("SELECT source, digest FROM runs"))
+        digests = {Path(row["source"]): row["digest"] for row in table.to_pylist()}
+        games = {digests[path]: oracle.decode(path.read_bytes()) for path in files}
+        boards = {digest: np.array(game.boards, "u8").tobytes() for digest, game in games.items()}
+        moves = {digest: np.array(game.moves, "u1").tobytes() for digest, game in games.items()}
+        return Inputs([files[at : at + runs] for at in range(0, len(files), runs)], digests, boards, moves)
+
+    @property
+    def files(self) -> list[Path]:
+        return [path for group in self.groups for path in group]
+
+    def digests_of(self, files: Iterable[Path]) -> frozenset[bytes]:
+        return frozenset(self.digests[path] for path in files)
+
+
+def sound(path: Path, inputs: Inputs) -> tuple[int, frozenset[bytes]]:
+    """Read all of the newest version, which must be whole, and say which one it is and the digests of its runs."""
+    archive = a2store.Archive.open(path)
+    runs = pa.table(archive.sql("SELECT run_id, digest, num_steps FROM runs ORDER BY run_id"))
+    ids, digests, sizes = (runs[name].to_pylist() for name in ("run_id", "digest", "num_steps"))
+    expect(len(set(digests)) == len(digests), f"of {len(digests)} runs only {len(set(digests))} differ")
+    expect(len(set(ids)) == len(ids), f"run ids are given twice: {ids}")
+    expect(archive.num_runs == len(ids), f"num_runs is {archive.num_runs}, but there are {len(ids)}")
+    expect(archive.num_steps == sum(sizes), f"num_steps is {archive.num_steps}, but the runs have {sum(sizes)}")
+
+    steps = pa.table(archive.sql("SELECT run_id, step_index, board, move FROM steps ORDER BY run_id, step_index"))
+    expect(steps.num_rows == sum(sizes), f"there are {steps.num_rows} steps of {sum(sizes)}")
+    found = [steps[name].to_numpy() for name in ("run_id", "step_index", "board", "move")]
+    expect(bool((found[0] == np.repeat(ids, sizes)).all()), "steps of other runs")
+    at = 0
+    for digest, size in zip(digests, sizes, strict=True):
+        _, index, board, move = (column[at : at + size] for column in found)
+        expect(bool((index == np.arange(size)).all()), f"steps of a run are {index}")
+        expect(board.tobytes() == inputs.boards.get(digest), "boards of a run")
+        expect(move.tobytes() == inputs.moves.get(digest), "moves of a run")
+        at += size
+
+    versions = [commit.version for commit in archive.history()]
+    expect(versions == list(range(archive.version, 0, -1)), f"versions are {versions}")
+    commits = sorted(int(file.stem) for file in (path / "_log").glob("*.json") if file.stem.isdigit())
+    expect(commits[-1] == archive.version, f"commits are {commits}")
+    strays = [name for name in names(path) if not NAMES.fullmatch(name)]
+    expect(not strays, f"{strays} lie in the archive")
+    if verify := getattr(archive, "verify", None):
+        problems = [f"{each.path}: {each.what}, {each.expected}, {each.found}" for each in verify().problems]
+        expect(not problems, f"verify found {problems}")
+    return archive.version, frozenset(digests)
+
+
+def names(path: Path) -> list[str]:
+    """All files and folders below, in order."""
+    return sorted(found.relative_to(path).as_posix() for found in path.rglob("*"))
+
+
+def open_or_create(path: Path) -> a2store.Archive:
+    """As ``a2store ingest`` does. What was begun and is not yet an archive becomes one."""
+    try:
+        return a2store.Archive.open(path)
+    except FileNotFoundError:
+        return a2store.Archive.create(path)
+    except a2store.ArchiveError as error:
+        if error.kind != "not_an_archive":
+            raise
+        return a2store.Archive.create(path)
+
+
+def failures(check: Callable[[Case], object], cases: Sequence[Case]) -> list[str]:
+    """Check cases, several at a time, and list those that failed."""
+
+    def outcome(case: Case) -> str | None:
+        try:
+            check(case)
+        except Exception as error:
+            # One bad case must not hide how many there are, and which.
+            return f"{case}: {type(error).__name__}: {error}"
+        return None
+
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        return [found for found in pool.map(outcome, cases) if found]
+
+
+def assert_none(found: list[str], of: int) -> None:
+    """Fail with one failure of each sort, if there are any. Sorts differ in more than numbers and names of files."""
+    sorts: dict[str, list[str]] = {}
+    for failure in found:
+        sorts.setdefault(re.sub(r"/\S+|\d+", "", failure.partition(": ")[2]), []).append(failure)
+    lines = [f"{len(some)} like this: {some[0].strip()}" for some in sorts.values()]
+    assert not found, "\n".join([f"{len(found)} of {of} cases failed", *lines[:20]])

@@ -1,0 +1,66 @@
+"""Fixtures of the fault tests, and their lines in the summary. Modules name it in ``pytest_plugins``."""
+
+from __future__ import annotations
+
+import tempfile
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from .checks import LONG, WITHOUT, Inputs
+from .shim import Shim, compile_shim
+
+COUNTS = pytest.StashKey[Counter[str]]()
+MEMORY = Path("/dev/shm")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.stash[COUNTS] = Counter()
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    reasons: Counter[str] = Counter()
+    for report in terminalreporter.stats.get("skipped", []):
+        text = str(report.longrepr)
+        if WITHOUT in text:
+            reasons[text[text.index(WITHOUT) :].rstrip("')")] += 1
+    for reason, count in reasons.items():
+        terminalreporter.write_line(f"{count} tests were skipped because {reason}")
+    if counts := config.stash[COUNTS]:
+        form = "long" if LONG else "short"
+        tried = ", ".join(f"{count:,} {what}" for what, count in counts.items())
+        terminalreporter.write_line(f"faults, {form} form: {tried}")
+
+
+@pytest.fixture(scope="session")
+def tally(pytestconfig: pytest.Config) -> Counter[str]:
+    """What was tried and how often, for the summary."""
+    return pytestconfig.stash[COUNTS]
+
+
+@pytest.fixture(scope="session")
+def shim(tmp_path_factory: pytest.TempPathFactory) -> Shim:
+    compiled = compile_shim(tmp_path_factory.mktemp("shim"))
+    if isinstance(compiled, str):
+        pytest.skip(WITHOUT + compiled)
+    return compiled
+
+
+@pytest.fixture(scope="session")
+def inputs(tmp_path_factory: pytest.TempPathFactory) -> Inputs:
+    """Three groups of three games."""
+    return Inputs.simulate(tmp_path_factory.mktemp("inputs"), groups=3, runs=3)
+
+
+@pytest.fixture
+def scratch(tmp_path: Path) -> Iterator[Path]:
+    """A folder in memory where that is possible: thousands of archives are written there."""
+    try:
+        folder = tempfile.TemporaryDirectory(prefix="a2store-faults-", dir=MEMORY)
+    except OSError:
+        yield tmp_path
+        return
+    with folder as path:
+        yield Path(path)

@@ -1,0 +1,148 @@
+"""Processes whose system calls on one folder are recorded and disturbed, by ``shim.c`` in LD_PRELOAD."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import struct
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+SOURCE = Path(__file__).with_name("shim.c")
+CLASSES = ("open", "read", "write", "sync", "link", "rename", "unlink", "mkdir", "truncate")
+"""What calls are counted, in the order of ``enum class`` in ``shim.c``."""
+KILLS = ("kill-before", "kill-after", "kill-midwrite")
+FAILURES = ("EIO", "ENOSPC", "EIO-after", "ENOSPC-after")
+"""Nothing is done; or all is done and the caller is told that it failed."""
+TIMEOUT = 60
+
+_RECORD = struct.Struct("<4IiIQQ4I")
+
+
+@dataclass(frozen=True)
+class Call:
+    """One counted call, as the log has it."""
+
+    number: int
+    """Of the process's calls, from 1."""
+    process: int
+    kind: str
+    """One of ``CLASSES``."""
+    performed: bool
+    error: int
+    """What the caller was told; a call that was performed can be said to have failed."""
+    flags: int
+    inode: int
+    offset: int
+    path: str
+    other: str
+    """Where link and rename lead."""
+    data: bytes
+
+    @property
+    def opens_for_reading(self) -> bool:
+        return self.kind == "open" and not self.flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC)
+
+    @property
+    def changes(self) -> bool:
+        """Whether this could change what is on the disk."""
+        return self.kind != "read" and not self.opens_for_reading
+
+    def __str__(self) -> str:
+        names = " -> ".join("/".join(Path(path).parts[-2:]) for path in (self.path, self.other) if path)
+        return f"{self.kind} {self.number} of {names}"
+
+
+@dataclass(frozen=True)
+class Fault:
+    """What is to happen to one of the calls."""
+
+    at: int
+    kind: str
+    """One of ``KILLS`` or ``FAILURES``, or ``short``, or ``flip``."""
+    for_good: bool = False
+    """Whether all that follow and would change something fail as well."""
+
+    def environment(self) -> dict[str, str]:
+        return {"FAULT_AT": str(self.at), "FAULT_KIND": self.kind, "FAULT_FOR_GOOD": str(int(self.for_good))}
+
+    def __str__(self) -> str:
+        return f"{self.kind} at {self.at}{' for good' if self.for_good else ''}"
+
+
+@dataclass(frozen=True)
+class Shim:
+    """The compiled library."""
+
+    library: Path
+
+    def environment(self, root: Path, log: Path | None = None, fault: Fault | None = None) -> dict[str, str]:
+        """What to add to a process's environment so that its calls on ``root`` are counted."""
+        added = {"LD_PRELOAD": str(self.library), "FAULT_ROOT": str(root.resolve())}
+        if log is not None:
+            added["FAULT_LOG"] = str(log)
+        return added | (fault.environment() if fault else {})
+
+    def run(
+        self, root: Path, *args: object, log: Path | None = None, fault: Fault | None = None
+    ) -> subprocess.CompletedProcess[str]:
+        """Run ``a2store`` with its calls on ``root`` recorded in ``log``, and one of them disturbed."""
+        return run(*args, environment=self.environment(root, log, fault))
+
+
+def run(*args: object, environment: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    """Run ``a2store`` to its end."""
+    return python("-m", "a2store", *args, environment=environment)
+
+
+def python(*args: object, environment: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    """Run this interpreter to its end."""
+    command = [sys.executable, *map(str, args)]
+    env = {**os.environ, **(environment or {})}
+    return subprocess.run(command, capture_output=True, check=False, timeout=TIMEOUT, text=True, env=env)
+
+
+def was_killed(done: subprocess.CompletedProcess[str]) -> bool:
+    return done.returncode == -signal.SIGKILL
+
+
+def compile_shim(folder: Path) -> Shim | str:
+    """Build the library, or say why that is not possible here."""
+    if not sys.platform.startswith("linux"):
+        return "calls are disturbed on Linux only"
+    compiler = next(filter(None, map(shutil.which, (os.environ.get("CC", "cc"), "gcc", "clang"))), None)
+    if compiler is None:
+        return "there is no C compiler"
+    library = folder / "shim.so"
+    options = ["-shared", "-fPIC", "-O2", "-Wall", "-Wextra", "-Werror"]
+    subprocess.run([compiler, *options, "-o", library, SOURCE, "-ldl"], check=True)
+    return Shim(library)
+
+
+def read_log(log: Path) -> list[Call]:
+    """The calls of all processes that wrote to this log."""
+    return list(_calls(log.read_bytes())) if log.exists() else []
+
+
+def _calls(data: bytes) -> Iterator[Call]:
+    at = 0
+    while at < len(data):
+        number, process, kind, performed, error, flags, inode, offset, *lengths = _RECORD.unpack_from(data, at)
+        at += _RECORD.size
+        parts = []
+        for length in lengths[:3]:
+            parts.append(data[at : at + length])
+            at += length
+        path, other = map(os.fsdecode, parts[:2])
+        kind = CLASSES[kind]
+        yield Call(number, process, kind, bool(performed), error, flags, inode, offset, path, other, parts[2])
+
+
+def count(calls: Iterable[Call]) -> Counter[str]:
+    """How many calls there are of each class."""
+    return Counter(call.kind for call in calls)

@@ -1,0 +1,337 @@
+"""Ingests that are killed or whose system calls fail, at each call: nothing acknowledged is lost, nothing half there.
+
+Each is repeated undisturbed, must then add exactly what was missing, and what was acknowledged must be durable. The
+short form tries some of the calls, of every class; A2STORE_LONG_TESTS=1 tries each one in every way.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from copy import deepcopy
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+import a2store
+from faults import mounts
+from faults.checks import LONG, WITHOUT, Inputs, Unsound, assert_none, expect, failures, sound
+from faults.power_loss import EXTREMES, NOTHING, Disk, read_tree, write_tree
+from faults.shim import CLASSES, FAILURES, KILLS, Call, Fault, Shim, count, read_log, was_killed
+
+pytest_plugins = ["faults.plugin"]
+
+ARCHIVE = "games.a2"
+KILLED_AT_RANDOM = 200 if LONG else 10
+PER_CLASS = 3
+"""Calls of each class that the short form disturbs."""
+ERRORS = {"EIO": "Input/output error", "ENOSPC": "No space left on device"}
+
+
+@dataclass(frozen=True)
+class Start:
+    """What is there before a process is disturbed."""
+
+    shim: Shim
+    inputs: Inputs
+    template: Path | None
+    """An archive to copy, None for no archive."""
+    held: frozenset[bytes]
+    calls: list[Call]
+    """Of the ingest of all inputs when nothing disturbs it."""
+
+    @property
+    def version(self) -> int:
+        return 2 if self.template else 0
+
+    @property
+    def all(self) -> frozenset[bytes]:
+        return self.inputs.digests_of(self.inputs.files)
+
+    def set_up(self, folder: Path) -> Path:
+        """Make a disk with the archive on it."""
+        disk = folder / "disk"
+        disk.mkdir(parents=True)
+        if self.template:
+            shutil.copytree(self.template, disk / ARCHIVE)
+        return disk
+
+    def ingest(self, disk: Path, log: Path, fault: Fault | None = None) -> subprocess.CompletedProcess[str]:
+        command = ("ingest", *self.inputs.files, disk / ARCHIVE, "--json", "--workers", 1)
+        return self.shim.run(disk, *command, log=log, fault=fault)
+
+
+@pytest.fixture(scope="module", params=["no archive", "an archive"])
+def start(
+    request: pytest.FixtureRequest, shim: Shim, inputs: Inputs, tmp_path_factory: pytest.TempPathFactory
+) -> Start:
+    folder = tmp_path_factory.mktemp("start")
+    template = None
+    if request.param == "an archive":
+        template = folder / ARCHIVE
+        a2store.Archive.create(template).ingest(inputs.groups[0], progress=False)
+    held = inputs.digests_of(inputs.groups[0]) if template else frozenset()
+    calm = Start(shim, inputs, template, held, [])
+    done = calm.ingest(calm.set_up(folder), folder / "log")
+    assert done.returncode == 0, done.stderr
+    return Start(shim, inputs, template, held, read_log(folder / "log"))
+
+
+def sample(calls: list[Call], random: random.Random) -> list[Call]:
+    """All calls, or in the short form the first, the last and others of each class."""
+    if LONG:
+        return calls
+    chosen = {}
+    for kind in CLASSES:
+        of_kind = [call for call in calls if call.kind == kind]
+        some = [*of_kind[-1:], *random.sample(of_kind, min(len(of_kind), PER_CLASS - 1))]
+        chosen.update({call.number: call for call in some})
+    return [chosen[number] for number in sorted(chosen)]
+
+
+def disturb(start: Start, scratch: Path, fault: Fault) -> None:
+    """Ingest with a fault, look at what it left, and repeat it without."""
+    folder = scratch / str(fault).replace(" ", "-")
+    disk = start.set_up(folder)
+    before = Disk(disk)
+    done = start.ingest(disk, folder / "log", fault)
+    calls = read_log(folder / "log")
+    expect("panicked" not in done.stderr, done.stderr)
+    if fault.kind in KILLS:
+        expect(was_killed(done), f"ended with status {done.returncode} before call {fault.at}")
+    elif fault.kind in FAILURES:
+        expect(len(calls) >= fault.at, f"made {len(calls)} calls only")
+        check_end(start, disk, fault, done)
+
+    present: frozenset[bytes] = frozenset()
+    if done.returncode == 0 or start.template or is_archive(disk / ARCHIVE):
+        version, present = sound(disk / ARCHIVE, start.inputs)
+        expect(present in (start.held, start.all), f"{len(present)} runs are there")
+        expect(version <= max(start.version, 1) + 1, f"version {version}")
+    if done.returncode == 0:
+        check_report(start, done, start.held)
+        check_durable(start, deepcopy(before), calls, folder)
+
+    done = start.ingest(disk, folder / "log")
+    expect(done.returncode == 0, f"the repeated ingest: {done.stderr}")
+    check_report(start, done, present)
+    version, final = sound(disk / ARCHIVE, start.inputs)
+    expect(final == start.all, f"{len(final)} runs in the end")
+    expect(version == max(start.version, 1) + 1, f"version {version} in the end")
+    check_durable(start, before, read_log(folder / "log"), folder)
+    shutil.rmtree(folder)
+
+
+def is_archive(path: Path) -> bool:
+    """Whether anything was published there; what was begun and is not yet an archive need not open."""
+    return any((path / "_log").glob("*.json"))
+
+
+def check_end(start: Start, disk: Path, fault: Fault, done: subprocess.CompletedProcess[str]) -> None:
+    """Either it did all that it was asked to do, or it says what went wrong and where."""
+    expect(done.returncode in (0, 1), f"status {done.returncode}: {done.stderr}")
+    if done.returncode == 0:
+        return
+    expect(done.stdout == "", f"a report of what failed: {done.stdout}")
+    error = ERRORS[fault.kind.removesuffix("-after")]
+    expect(done.stderr.startswith("a2store: ") and error in done.stderr, f"the message: {done.stderr}")
+    expect(str(disk) in done.stderr, f"the message names no file: {done.stderr}")
+
+
+def check_report(start: Start, done: subprocess.CompletedProcess[str], present: frozenset[bytes]) -> None:
+    report = json.loads(done.stdout)
+    numbers = (report["accepted"], report["duplicates"], report["rejected"])
+    expected = (len(start.all) - len(present), len(present), 0)
+    expect(numbers == expected, f"accepted, duplicates, rejected are {numbers}, not {expected}")
+
+
+def check_durable(start: Start, disk: Disk, calls: list[Call], folder: Path) -> None:
+    """After a power failure of which nothing survives that need not, all runs must be there."""
+    for call in calls:
+        disk.apply(call)
+    expect(EXTREMES["everything"].tree(disk) == read_tree(Path(disk.path)), "the shim did not see all calls")
+    write_tree(NOTHING.tree(disk), folder / "durable")
+    try:
+        _, durable = sound(folder / "durable" / ARCHIVE, start.inputs)
+    except Exception as error:
+        raise Unsound(f"acknowledged, but not durable: {error}") from error
+    finally:
+        shutil.rmtree(folder / "durable")
+    expect(durable == start.all, f"{len(start.all) - len(durable)} acknowledged runs are not durable")
+
+
+def test_killed_at_each_call(start: Start, scratch: Path, tally: Counter[str]) -> None:
+    faults = [
+        Fault(call.number, kind)
+        for call in sample(start.calls, random.Random(1))
+        for kind in KILLS
+        if kind != "kill-midwrite" or call.kind == "write"
+        if LONG or call.changes
+    ]
+    tally["kills at system calls"] += len(faults)
+    assert_none(failures(partial(disturb, start, scratch), faults), len(faults))
+
+
+def test_a_call_fails(start: Start, scratch: Path, tally: Counter[str]) -> None:
+    faults = [
+        Fault(call.number, kind, for_good)
+        for call in sample(start.calls, random.Random(2))
+        for kind in (FAILURES if call.changes else ("EIO",))
+        for for_good in (False, True)
+    ]
+    if not LONG:
+        # Each call in about half of its ways.
+        faults = sorted(random.Random(3).sample(faults, len(faults) // 2), key=str)
+    tally["system calls that fail"] += len(faults)
+    assert_none(failures(partial(disturb, start, scratch), faults), len(faults))
+
+
+def test_writes_that_are_short(start: Start, scratch: Path, tally: Counter[str]) -> None:
+    faults = [Fault(call.number, "short") for call in start.calls if call.kind == "write"]
+
+    def one(fault: Fault) -> None:
+        folder = scratch / str(fault)
+        disk = start.set_up(folder)
+        done = start.ingest(disk, folder / "log", fault)
+        expect(done.returncode == 0, done.stderr)
+        check_report(start, done, start.held)
+        expect(sound(disk / ARCHIVE, start.inputs)[1] == start.all, "runs are missing")
+
+    tally["short writes"] += len(faults)
+    assert_none(failures(one, faults), len(faults))
+
+
+def test_writes_that_store_something_else(start: Start, scratch: Path, tally: Counter[str]) -> None:
+    """What was read back before it is published shows it."""
+    faults = [Fault(call.number, "flip") for call in start.calls if call.kind == "write"]
+
+    def one(fault: Fault) -> None:
+        folder = scratch / str(fault)
+        disk = start.set_up(folder)
+        done = start.ingest(disk, folder / "log", fault)
+        expect("panicked" not in done.stderr, done.stderr)
+        expect(done.returncode == 1, f"ended with status {done.returncode}")
+        expect(str(disk) in done.stderr, f"the message names no file: {done.stderr}")
+        if start.template or is_archive(disk / ARCHIVE):
+            expect(sound(disk / ARCHIVE, start.inputs)[1] == start.held, "runs are there")
+        done = start.ingest(disk, folder / "log")
+        expect(done.returncode == 0, f"the repeated ingest: {done.stderr}")
+        expect(sound(disk / ARCHIVE, start.inputs)[1] == start.all, "runs are missing")
+
+    tally["writes of other bytes"] += len(faults)
+    assert_none(failures(one, faults), len(faults))
+
+
+# Ingests one file after another and says which are in.
+ONE_BY_ONE = """
+import sys, a2store
+path, *files = sys.argv[1:]
+try:
+    archive = a2store.Archive.open(path)
+except (FileNotFoundError, a2store.ArchiveError):
+    archive = a2store.Archive.create(path)
+print("ready", flush=True)
+for file in files:
+    archive.ingest(file, progress=False)
+    print(file, flush=True)
+"""
+
+
+def test_killed_at_random(scratch: Path, tmp_path: Path, tally: Counter[str]) -> None:
+    inputs = Inputs.simulate(tmp_path, groups=30, runs=1)
+    draw = random.Random(4)
+    kills = archives = 0
+    while kills < KILLED_AT_RANDOM:
+        archive, acknowledged = scratch / f"{archives}.a2", set[Path]()
+        archives += 1
+        while len(acknowledged) < len(inputs.files) and kills < KILLED_AT_RANDOM:
+            command = [sys.executable, "-c", ONE_BY_ONE, str(archive), *map(str, inputs.files)]
+            with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+                assert process.stdout is not None
+                process.stdout.readline()
+                time.sleep(draw.uniform(0, 0.1))
+                process.kill()
+                lines = process.stdout.read().splitlines()
+            kills += process.returncode == -signal.SIGKILL
+            acknowledged.update(map(Path, lines))
+            _, present = sound(archive, inputs)
+            known = inputs.digests_of(acknowledged)
+            assert known <= present
+            # One more can be in than was said.
+            assert len(present - known) <= 1
+        a2store.Archive.open(archive).ingest(inputs.files, progress=False)
+        assert sound(archive, inputs)[1] == inputs.digests_of(inputs.files)
+    tally["kills at random moments"] += kills
+
+
+# Disks
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> mounts.Namespace:
+    """A folder that a process can mount something on without anyone else seeing it."""
+    namespace = mounts.namespace(tmp_path / "disk")
+    if namespace is None:
+        pytest.skip(WITHOUT + "no disk can be mounted")
+    return namespace
+
+
+@pytest.mark.parametrize("what", ["bytes", "files"])
+def test_a_full_disk(disk: mounts.Namespace, inputs: Inputs, tally: Counter[str], what: str) -> None:
+    tally["full disks"] += disk.run("size=8m,nr_inodes=200", "full", inputs, what)
+
+
+def test_a_read_only_disk(disk: mounts.Namespace, inputs: Inputs) -> None:
+    a2store.Archive.create(disk.folder / ARCHIVE).ingest(inputs.groups[0], progress=False)
+    disk.run("ro", "read_only", inputs)
+
+
+# The shim
+
+
+NAMES = {
+    "openat": "open",
+    "pwrite64": "write",
+    "writev": "write",
+    "fsync": "sync",
+    "fdatasync": "sync",
+    "linkat": "link",
+    "renameat": "rename",
+    "renameat2": "rename",
+    "unlinkat": "unlink",
+    "rmdir": "unlink",
+    "mkdirat": "mkdir",
+    "ftruncate": "truncate",
+}
+"""The classes of system calls, where it is not the call's name."""
+
+
+def test_the_shim_sees_what_strace_sees(start: Start, tmp_path: Path) -> None:
+    strace = shutil.which("strace")
+    if strace is None:
+        pytest.skip(WITHOUT + "there is no strace")
+    disk = start.set_up(tmp_path)
+    traced = [kind for kind in CLASSES if kind not in ("read", "sync", "truncate")]
+    command = [strace, "-ff", "-y", "-s", "0", "-o", str(tmp_path / "trace"), f"--trace={','.join([*traced, *NAMES])}"]
+    for name, value in start.shim.environment(disk, tmp_path / "log").items():
+        command += ["-E", f"{name}={value}"]
+    command += [sys.executable, "-m", "a2store", "ingest", *map(str, start.inputs.files), str(disk / ARCHIVE)]
+    done = subprocess.run(command, capture_output=True, check=False, timeout=120, text=True)
+    if "ptrace" in done.stderr:
+        pytest.skip(WITHOUT + "nothing can be traced")
+    assert done.returncode == 0, done.stderr
+    # Of a file by its path or by a descriptor, which -y follows by its path.
+    pattern = re.compile(rf'(\w+)\((?:.*"|\d+<){re.escape(str(disk.resolve()))}["/>]')
+    lines = [line for trace in tmp_path.glob("trace.*") for line in trace.read_text().splitlines()]
+    found = Counter(NAMES.get(match[1], match[1]) for line in lines if (match := pattern.match(line)))
+    counted = count(call for call in read_log(tmp_path / "log") if call.kind != "read")
+    assert found == counted
