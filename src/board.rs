@@ -38,7 +38,7 @@ use std::str::FromStr;
 pub struct Board(pub u64);
 
 /// A direction to slide in, numbered as everywhere in the field: UDLR.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, bytemuck::NoUninit)]
 #[repr(u8)]
 pub enum Move {
     /// 0
@@ -57,6 +57,7 @@ impl Move {
 
     /// The move of that number, if there is one.
     #[must_use]
+    #[inline]
     pub const fn from_index(index: u8) -> Option<Move> {
         match index {
             0 => Some(Move::Up),
@@ -67,8 +68,14 @@ impl Move {
         }
     }
 
+    /// Moves as their numbers.
+    pub(crate) fn as_bytes(moves: &[Move]) -> &[u8] {
+        bytemuck::cast_slice(moves)
+    }
+
     /// The move's bit in a legality mask: bit 0 is up, bit 3 is right.
     #[must_use]
+    #[inline]
     pub const fn bit(self) -> u8 {
         1 << self as u8
     }
@@ -131,6 +138,7 @@ impl Board {
 
     /// The largest exponent, 0 for the empty board.
     #[must_use]
+    #[inline]
     pub const fn max_exp(self) -> u8 {
         // Nibbles spread to bytes; then the top half is folded onto the bottom, keeping the larger of each pair.
         // Bit 7 of `(a | 0x80) - b` stays set where a >= b, as no byte borrows from its neighbour.
@@ -181,6 +189,7 @@ impl Board {
 
     /// The board after sliding, before a tile spawns; the same board when the move is illegal.
     #[must_use]
+    #[inline]
     pub fn slide(self, direction: Move) -> Board {
         let tables = tables::get();
         match direction {
@@ -219,6 +228,7 @@ impl Board {
 
     /// The legality mask: a move is legal when it changes the board. Bit 0 is up, bit 3 is right.
     #[must_use]
+    #[inline]
     pub fn legal_moves(self) -> u8 {
         let tables = tables::get();
         // Bit 2 of a row's mask is left and bit 3 right; of a column's, up and down.
@@ -233,6 +243,7 @@ impl Board {
 
     /// Whether `next` is this board with exactly one empty cell turned into a 2 or a 4.
     #[must_use]
+    #[inline]
     pub const fn spawns_into(self, next: Board) -> bool {
         let spawned = self.0 ^ next.0;
         if spawned == 0 {

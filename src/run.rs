@@ -117,6 +117,7 @@ impl Run {
 
     /// The branches of a step, `None` when it has none or does not exist.
     #[must_use]
+    #[inline]
     pub fn branches(&self, step: usize) -> Option<Branches> {
         let steps = &self.steps;
         (*steps.has_evs.get(step)?).then(|| Branches { values: steps.ev_values[step], legal: steps.ev_legal[step] })
@@ -134,11 +135,10 @@ impl Run {
     /// # Errors
     /// The first [`Violation`].
     pub fn verify(&self) -> Result<(), Violation> {
-        let RunBuilder { boards, moves, ev_legal, .. } = &self.steps;
-        let next_boards = boards.iter().skip(1).chain([&self.final_board]);
-        for (step, (((&board, &direction), &legal), &next)) in
-            boards.iter().zip(moves).zip(ev_legal).zip(next_boards).enumerate()
-        {
+        let RunBuilder { boards, moves, ev_legal, has_evs, .. } = &self.steps;
+        for step in 0..boards.len() {
+            let (board, direction, legal) = (boards[step], moves[step], ev_legal[step]);
+            let next = *boards.get(step + 1).unwrap_or(&self.final_board);
             let after = board.slide(direction);
             let violation = |what: String| Err(Violation { step, what });
             if after == board {
@@ -147,8 +147,9 @@ impl Run {
             if !after.spawns_into(next) {
                 return violation(format!("move {} leads to {after}, which cannot become {next}", direction.name()));
             }
-            let rules = board.legal_moves();
-            if legal != rules {
+            // Without branches the mask is the rules' already.
+            if has_evs[step] && legal != board.legal_moves() {
+                let rules = board.legal_moves();
                 return violation(format!("legality mask {legal:04b}, expected {rules:04b} on {board}"));
             }
         }
@@ -159,6 +160,7 @@ impl Run {
 impl RunBuilder {
     /// Adds a step. Without branches its legality mask comes from the rules; with them, the value of an illegal
     /// branch becomes 0.0.
+    #[inline]
     pub fn push(&mut self, board: Board, chosen: Move, branches: Option<Branches>) {
         let (values, legal) = match branches {
             Some(Branches { mut values, legal }) => {
@@ -176,6 +178,16 @@ impl RunBuilder {
         self.ev_values.push(values);
         self.ev_legal.push(legal);
         self.has_evs.push(branches.is_some());
+    }
+
+    /// Adds steps without branches.
+    pub(crate) fn extend(&mut self, boards: &[Board], moves: &[Move]) {
+        self.boards.extend_from_slice(boards);
+        self.moves.extend_from_slice(moves);
+        let len = self.boards.len();
+        self.ev_legal.extend(boards.iter().map(|board| board.legal_moves()));
+        self.ev_values.resize(len, [f32::NAN; 4]);
+        self.has_evs.resize(len, false);
     }
 
     /// Ends the run.

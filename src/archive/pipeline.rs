@@ -186,9 +186,28 @@ impl<'a> Job<'a> {
         groups
             .par_iter()
             .filter(|runs| runs.iter().any(|ingested| ingested.run.num_steps() > 0))
-            .map(|runs| self.steps.encode(&steps_batch(runs, self.pipeline.commit.phases)?, progress))
+            .map(|runs| {
+                let parts = parts(runs).map(|runs| steps_batch(runs, self.pipeline.commit.phases));
+                self.steps.encode_parts(parts, progress)
+            })
             .collect()
     }
+}
+
+/// Runs, a few at a time: their columns are to fit in a processor's cache.
+fn parts(runs: &[IngestedRun]) -> impl Iterator<Item = &[IngestedRun]> {
+    const PART_STEPS: usize = 1 << 14;
+    let mut rest = runs;
+    std::iter::from_fn(move || {
+        let mut num_steps = 0;
+        let full = rest.iter().position(|ingested| {
+            num_steps += ingested.run.num_steps();
+            num_steps >= PART_STEPS
+        });
+        let (part, after) = rest.split_at(full.map_or(rest.len(), |last| last + 1));
+        rest = after;
+        (!part.is_empty()).then_some(part)
+    })
 }
 
 fn decode(window: Vec<Source>, known: &Digests, progress: &dyn Progress) -> Vec<DecodedFile> {

@@ -10,11 +10,13 @@ use crate::format::RunFormat;
 use crate::run::Run;
 use arrow::array::{
     ArrayRef, BinaryBuilder, BooleanArray, DictionaryArray, FixedSizeBinaryBuilder, Float32Array, Int32Array,
-    RecordBatch, StringArray, StringDictionaryBuilder, TimestampMillisecondArray, UInt8Array, UInt32Array, UInt64Array,
+    Int32Builder, RecordBatch, StringArray, StringDictionaryBuilder, TimestampMillisecondArray, UInt8Array,
+    UInt32Array, UInt64Array, new_null_array,
 };
-use arrow::buffer::{NullBuffer, ScalarBuffer};
+use arrow::buffer::{BooleanBuffer, NullBuffer, ScalarBuffer};
 use arrow::datatypes::{DataType, Field, Int32Type, Schema, SchemaRef, TimeUnit};
 use serde::{Deserialize, Serialize};
+use std::collections::HashMap;
 use std::sync::{Arc, LazyLock};
 
 /// The version of the schema below and of the commit log. Readers refuse a newer one and read every older one, whose
@@ -247,83 +249,122 @@ pub(super) fn runs_batch(rows: &[RunRow], ingested_at_ms: i64, version: u64) -> 
 
 /// The steps of runs, in order.
 pub(super) fn steps_batch(runs: &[IngestedRun], phases: Phases) -> Result<RecordBatch> {
-    let num_rows = runs.iter().map(|ingested| ingested.run.num_steps()).sum();
-    let boards: Vec<u64> = steps(runs, num_rows, |run| run.boards().iter().map(|board| board.0));
-    let max_exp: Vec<u8> = boards.iter().map(|&board| Board(board).max_exp()).collect();
-    let phase_of: [i32; 16] = std::array::from_fn(|exp| phases.of_max_exp(exp as u8) as i32);
-    let phase: Vec<i32> = max_exp.iter().map(|&exp| phase_of[usize::from(exp & 15)]).collect();
-    let has_evs: Vec<bool> = steps(runs, num_rows, |run| run.has_evs().iter().copied());
-    let legal: Vec<u8> = steps(runs, num_rows, |run| run.ev_legal().iter().copied());
-    let ev = |branch: usize| -> ArrayRef {
-        let values: Vec<f32> = steps(runs, num_rows, |run| run.ev_values().iter().map(move |values| values[branch]));
-        let valid: NullBuffer =
-            has_evs.iter().zip(&legal).map(|(&has, &legal)| has && legal >> branch & 1 == 1).collect();
-        Arc::new(Float32Array::new(ScalarBuffer::from(values), Some(valid)))
-    };
-    let of_run =
-        |value: fn(&IngestedRun) -> u32| -> ArrayRef { Arc::new(UInt32Array::from(repeated(runs, num_rows, value))) };
-    let columns: Vec<ArrayRef> = vec![
-        of_run(|ingested| ingested.run_id),
-        Arc::new(UInt32Array::from(steps(runs, num_rows, |run| 0..run.num_steps() as u32))),
-        Arc::new(UInt64Array::from(boards)),
-        Arc::new(UInt8Array::from(steps(runs, num_rows, |run| run.moves().iter().map(|&chosen| chosen as u8)))),
-        Arc::new(UInt8Array::from(legal.clone())),
-        ev(0),
-        ev(1),
-        ev(2),
-        ev(3),
-        Arc::new(BooleanArray::from(has_evs.clone())),
-        Arc::new(UInt8Array::from(max_exp)),
-        Arc::new(phases_array(phase)?),
-        Arc::new(UInt64Array::from(repeated(runs, num_rows, |ingested| ingested.run.meta().max_score))),
-        of_run(|ingested| ingested.run.meta().highest_tile),
-        of_run(|ingested| ingested.run.num_steps() as u32),
-        Arc::new(engines_array(runs, num_rows)?),
-    ];
+    let columns = StepColumns::of(runs, phases)?;
     RecordBatch::try_new(table_schema(TableName::Steps), columns).map_err(arrow_error)
 }
 
-/// A column of steps, run after run.
-fn steps<'a, T, I: Iterator<Item = T>>(
+/// The columns of `steps`, one function each. Loops run over slices, since of adapted iterators the compiler makes single
+/// steps.
+struct StepColumns<'a> {
     runs: &'a [IngestedRun],
     num_rows: usize,
-    values: impl Fn(&'a Run) -> I,
-) -> Vec<T> {
-    let mut column = Vec::with_capacity(num_rows);
-    for ingested in runs {
-        column.extend(values(&ingested.run));
-    }
-    column
 }
 
-/// A column that repeats a run's value for each of its steps.
-fn repeated<T: Clone>(runs: &[IngestedRun], num_rows: usize, value: impl Fn(&IngestedRun) -> T) -> Vec<T> {
-    let mut column = Vec::with_capacity(num_rows);
-    for ingested in runs {
-        column.resize(column.len() + ingested.run.num_steps(), value(ingested));
+impl StepColumns<'_> {
+    fn of(runs: &[IngestedRun], phases: Phases) -> Result<Vec<ArrayRef>> {
+        let num_rows = runs.iter().map(|ingested| ingested.run.num_steps()).sum();
+        let columns = StepColumns { runs, num_rows };
+        let boards: Vec<u64> = columns.joined(|run| bytemuck::cast_slice(run.boards()));
+        let max_exp: Vec<u8> = boards.iter().map(|&board| Board(board).max_exp()).collect();
+        let phase_of: [i32; 16] = std::array::from_fn(|exp| phases.of_max_exp(exp as u8) as i32);
+        let phase: Vec<i32> = max_exp.iter().map(|&exp| phase_of[usize::from(exp & 15)]).collect();
+        let legal: Vec<u8> = columns.joined(Run::ev_legal);
+        let has_evs: Vec<bool> = columns.joined(Run::has_evs);
+        let moves: Vec<u8> = columns.joined(|run| crate::board::Move::as_bytes(run.moves()));
+        let mut step_index: Vec<u32> = Vec::with_capacity(num_rows);
+        runs.iter().for_each(|ingested| step_index.extend(0..ingested.run.num_steps() as u32));
+        let [up, down, left, right] = columns.evs(&legal, &has_evs);
+        Ok(vec![
+            columns.repeated(|ingested| ingested.run_id),
+            Arc::new(UInt32Array::from(step_index)),
+            Arc::new(UInt64Array::from(boards)),
+            Arc::new(UInt8Array::from(moves)),
+            Arc::new(UInt8Array::from(legal)),
+            up,
+            down,
+            left,
+            right,
+            Arc::new(BooleanArray::from(has_evs)),
+            Arc::new(UInt8Array::from(max_exp)),
+            Arc::new(phases_array(phase)?),
+            Arc::new(UInt64Array::from(columns.repeat(|ingested| ingested.run.meta().max_score))),
+            columns.repeated(|ingested| ingested.run.meta().highest_tile),
+            columns.repeated(|ingested| ingested.run.num_steps() as u32),
+            Arc::new(columns.engines()?),
+        ])
     }
-    column
+
+    /// What runs have as columns of their own, one after the other.
+    fn joined<T: Copy>(&self, values: impl Fn(&Run) -> &[T]) -> Vec<T> {
+        let mut column = Vec::with_capacity(self.num_rows);
+        self.runs.iter().for_each(|ingested| column.extend_from_slice(values(&ingested.run)));
+        column
+    }
+
+    /// A value of each run, once for each of its steps.
+    fn repeat<T: Copy>(&self, value: impl Fn(&IngestedRun) -> T) -> Vec<T> {
+        let mut column = Vec::with_capacity(self.num_rows);
+        for ingested in self.runs {
+            column.resize(column.len() + ingested.run.num_steps(), value(ingested));
+        }
+        column
+    }
+
+    fn repeated(&self, value: impl Fn(&IngestedRun) -> u32) -> ArrayRef {
+        Arc::new(UInt32Array::from(self.repeat(value)))
+    }
+
+    /// The values of the four branches; null where a branch is illegal or a step has none.
+    fn evs(&self, legal: &[u8], has_evs: &[bool]) -> [ArrayRef; 4] {
+        if !has_evs.contains(&true) {
+            return std::array::from_fn(|_| new_null_array(&DataType::Float32, self.num_rows));
+        }
+        let mut values: [Vec<f32>; 4] = std::array::from_fn(|_| vec![0.0; self.num_rows]);
+        let mut start = 0;
+        for ingested in self.runs {
+            let rows = ingested.run.ev_values();
+            for (branch, column) in values.iter_mut().enumerate() {
+                let column = &mut column[start..start + rows.len()];
+                for i in 0..column.len() {
+                    column[i] = rows[i][branch];
+                }
+            }
+            start += rows.len();
+        }
+        let masks: Vec<u8> =
+            legal.iter().zip(has_evs).map(|(&legal, &has)| legal & u8::from(has).wrapping_neg()).collect();
+        let mut branch = 0;
+        values.map(|values| {
+            let bit = 1_u8 << branch;
+            branch += 1;
+            let valid = BooleanBuffer::collect_bool(masks.len(), |row| masks[row] & bit != 0);
+            Arc::new(Float32Array::new(ScalarBuffer::from(values), Some(NullBuffer::new(valid)))) as ArrayRef
+        })
+    }
+
+    fn engines(&self) -> Result<DictionaryArray<Int32Type>> {
+        let mut names: Vec<&str> = Vec::new();
+        let mut indices: HashMap<&str, i32> = HashMap::new();
+        let mut keys = Int32Builder::with_capacity(self.num_rows);
+        for ingested in self.runs {
+            let num_steps = ingested.run.num_steps();
+            let Some(engine) = ingested.run.meta().engine.as_deref() else {
+                keys.append_nulls(num_steps);
+                continue;
+            };
+            let key = *indices.entry(engine).or_insert_with(|| {
+                names.push(engine);
+                names.len() as i32 - 1
+            });
+            keys.append_value_n(key, num_steps);
+        }
+        DictionaryArray::try_new(keys.finish(), Arc::new(StringArray::from(names))).map_err(arrow_error)
+    }
 }
 
 fn phases_array(keys: Vec<i32>) -> Result<DictionaryArray<Int32Type>> {
     let names = StringArray::from(Phase::ALL.map(Phase::name).to_vec());
     DictionaryArray::try_new(Int32Array::from(keys), Arc::new(names)).map_err(arrow_error)
-}
-
-fn engines_array(runs: &[IngestedRun], num_rows: usize) -> Result<DictionaryArray<Int32Type>> {
-    let mut names: Vec<&str> = Vec::new();
-    let mut keys: Vec<Option<i32>> = Vec::with_capacity(num_rows);
-    for ingested in runs {
-        let key = ingested.run.meta().engine.as_deref().map(|engine| {
-            let index = names.iter().position(|&name| name == engine).unwrap_or_else(|| {
-                names.push(engine);
-                names.len() - 1
-            });
-            index as i32
-        });
-        keys.resize(keys.len() + ingested.run.num_steps(), key);
-    }
-    DictionaryArray::try_new(Int32Array::from(keys), Arc::new(StringArray::from(names))).map_err(arrow_error)
 }
 
 /// The arrays are built to fit, so this is for what cannot be foreseen, such as more text than Arrow's offsets hold.

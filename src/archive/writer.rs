@@ -156,26 +156,40 @@ impl RowGroupEncoder {
         Ok(serialized_writer(table, io::sink())?.1)
     }
 
-    /// Encodes rows that begin with a column `run_id`, ascending; there must be at least one. The columns are encoded
-    /// in parallel.
+    /// Encodes rows that begin with a column `run_id`, ascending; there must be at least one.
     pub(super) fn encode(&self, batch: &RecordBatch, progress: &dyn Progress) -> Result<EncodedRowGroup> {
-        let run_ids = batch.column(0).as_primitive::<UInt32Type>().values();
-        let run_ids = (run_ids[0], run_ids[run_ids.len() - 1]);
-        let writers = self.0.create_column_writers(0).map_err(parquet_error)?;
-        let schema = batch.schema();
-        let chunks = writers
-            .into_par_iter()
-            .zip(batch.columns())
-            .zip(&schema.fields()[..])
-            .map(|((mut writer, column), field)| {
-                check(progress)?;
-                for leaf in compute_leaves(field, column).map_err(parquet_error)? {
-                    writer.write(&leaf).map_err(parquet_error)?;
-                }
-                writer.close().map_err(parquet_error)
-            })
-            .collect::<Result<_>>()?;
-        Ok(EncodedRowGroup { chunks, num_rows: batch.num_rows() as u64, run_ids })
+        self.encode_parts([Ok(batch.clone())], progress)
+    }
+
+    /// As [`encode`](Self::encode), of rows that come in parts: a part that fits in a processor's cache is encoded before
+    /// the next is made. The columns are encoded in parallel.
+    pub(super) fn encode_parts(
+        &self,
+        parts: impl IntoIterator<Item = Result<RecordBatch>>,
+        progress: &dyn Progress,
+    ) -> Result<EncodedRowGroup> {
+        let mut writers = self.0.create_column_writers(0).map_err(parquet_error)?;
+        let (mut num_rows, mut run_ids) = (0, None);
+        for part in parts {
+            let part = part?;
+            let ids = part.column(0).as_primitive::<UInt32Type>().values();
+            let (Some(&first), Some(&last)) = (ids.first(), ids.last()) else { continue };
+            run_ids = Some((run_ids.map_or(first, |(first, _)| first), last));
+            num_rows += part.num_rows() as u64;
+            let schema = part.schema();
+            writers.par_iter_mut().zip(part.columns()).zip(&schema.fields()[..]).try_for_each(
+                |((writer, column), field)| {
+                    check(progress)?;
+                    for leaf in compute_leaves(field, column).map_err(parquet_error)? {
+                        writer.write(&leaf).map_err(parquet_error)?;
+                    }
+                    Ok::<_, Error>(())
+                },
+            )?;
+        }
+        let run_ids = run_ids.ok_or_else(|| Error::argument("rows", "at least one in a row group", 0))?;
+        let chunks = writers.into_par_iter().map(|writer| writer.close().map_err(parquet_error));
+        Ok(EncodedRowGroup { chunks: chunks.collect::<Result<_>>()?, num_rows, run_ids })
     }
 }
 
@@ -216,9 +230,9 @@ fn properties(table: TableName) -> WriterProperties {
                 properties.set_column_dictionary_enabled(path.clone(), false).set_column_encoding(path, encoding);
         }
     }
-    // No filter is pruned by the smallest of random boards or of values between 0 and 1; to find them costs a tenth of
-    // an ingest.
-    for &column in split.iter().chain(plain) {
+    // Every page has all moves and masks, boards as good as random and values between 0 and 1: no filter is pruned by the
+    // smallest of them, and to find it costs a tenth of an ingest.
+    for &column in split.iter().chain(plain).chain(&["step_index", "move", "ev_legal", "has_evs"]) {
         properties = properties.set_column_statistics_enabled(ColumnPath::from(column), EnabledStatistics::None);
     }
     properties.build()

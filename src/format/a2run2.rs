@@ -56,6 +56,13 @@ pub(super) fn decode(bytes: &[u8]) -> Result<Run> {
     }
     let mut steps = Run::builder(num_steps);
     for step in 0..num_steps {
+        if let Some(window) = reader.window()
+            && let Some((board, chosen, branches, len)) = usual_step(window)
+        {
+            reader.skip(len);
+            steps.push(board, chosen, branches);
+            continue;
+        }
         reader.enter_step(Some(step as u64));
         let board = Board(reader.varint_u64("board")?);
         let before = reader.offset();
@@ -78,6 +85,54 @@ pub(super) fn decode(bytes: &[u8]) -> Result<Run> {
         ));
     }
     steps.finish(RunMeta { start_unix_s, elapsed_s, max_score, highest_tile, engine }, final_board)
+}
+
+/// The longest step in its shortest form: a board, a move, a tag, and four legal branches.
+const MAX_STEP_LEN: usize = 10 + 1 + 1 + 4 * 5;
+
+/// Decodes a step in its shortest form, and says how long it is. `None` for anything else, which is then read with care.
+#[inline]
+fn usual_step(window: &[u8; MAX_STEP_LEN]) -> Option<(Board, Move, Option<Branches>, usize)> {
+    let byte = |at: usize| window[at % MAX_STEP_LEN];
+    let mut board = 0;
+    let mut at = 0;
+    loop {
+        let next = byte(at);
+        // Of ten bytes the last has one bit.
+        if at == 9 && next > 1 {
+            return None;
+        }
+        board |= u64::from(next & 0x7f) << (7 * at);
+        at += 1;
+        if next < 0x80 {
+            if next == 0 && at > 1 {
+                return None;
+            }
+            break;
+        }
+    }
+    let chosen = Move::from_index(byte(at))?;
+    let tag = byte(at + 1);
+    at += 2;
+    if tag == 0 {
+        return Some((Board(board), chosen, None, at));
+    }
+    if tag != 1 {
+        return None;
+    }
+    let (mut values, mut legal) = ([0.0; 4], 0);
+    for (direction, value) in values.iter_mut().enumerate() {
+        match byte(at) {
+            0 => {
+                *value = f32::from_le_bytes([byte(at + 1), byte(at + 2), byte(at + 3), byte(at + 4)]);
+                legal |= 1 << direction;
+                at += 5;
+            }
+            1 => at += 1,
+            _ => return None,
+        }
+    }
+    Some((Board(board), chosen, Some(Branches { values, legal }), at))
 }
 
 fn option_tag(reader: &mut ByteReader<'_>, what: &'static str) -> Result<bool> {
@@ -127,22 +182,41 @@ pub(super) fn encode(run: &Run) -> Vec<u8> {
         }
     }
     put_varint(&mut out, run.num_steps() as u64);
-    for (step, (board, &chosen)) in run.boards().iter().zip(run.moves()).enumerate() {
-        put_varint(&mut out, board.0);
-        out.push(chosen as u8);
-        let Some(Branches { values, legal }) = run.branches(step) else {
-            out.push(0);
-            continue;
+    let (boards, moves, has_evs) = (run.boards(), run.moves(), run.has_evs());
+    let (ev_values, ev_legal) = (run.ev_values(), run.ev_legal());
+    let mut step = [0; MAX_STEP_LEN];
+    for i in 0..boards.len() {
+        let mut at = 0;
+        let mut put = |byte: u8| {
+            step[at % MAX_STEP_LEN] = byte;
+            at += 1;
         };
-        out.push(1);
-        for direction in Move::ALL {
-            if legal & direction.bit() != 0 {
-                out.push(0);
-                out.extend_from_slice(&values[direction as usize].to_le_bytes());
-            } else {
-                out.push(1);
+        let mut rest = boards[i].0;
+        while rest >= 0x80 {
+            put(rest as u8 | 0x80);
+            rest >>= 7;
+        }
+        put(rest as u8);
+        put(moves[i] as u8);
+        put(u8::from(has_evs[i]));
+        if has_evs[i] {
+            for (direction, value) in ev_values[i].iter().enumerate() {
+                if ev_legal[i] >> direction & 1 == 1 {
+                    put(0);
+                    let bytes = value.to_le_bytes();
+                    put(bytes[0]);
+                    put(bytes[1]);
+                    put(bytes[2]);
+                    put(bytes[3]);
+                } else {
+                    put(1);
+                }
             }
         }
+        // A copy of a fixed length is two instructions; what is too much is cut off.
+        let len = out.len() + at;
+        out.extend_from_slice(&step);
+        out.truncate(len);
     }
     put_varint(&mut out, run.final_board().0);
     out

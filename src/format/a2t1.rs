@@ -61,16 +61,16 @@ pub(super) fn decode(bytes: &[u8]) -> Result<Run> {
         return Err(ErrorKind::Checksum { location, what: "the run", expected: stored, found }.into());
     }
 
-    let mut steps = Run::builder(num_steps);
-    for (step, (&state, &index)) in states.iter().zip(moves).enumerate() {
-        let Some(direction) = Move::from_index(index) else {
-            let offset = Some((moves_offset + step) as u64);
-            let location = Location { path: None, offset, step: Some(step as u64) };
-            let expected = "0..=3".into();
-            return Err(ErrorKind::Decode { location, what: "move", expected, found: index.to_string() }.into());
-        };
-        steps.push(Board(u64::from_le_bytes(state)), direction, None);
+    if let Some(step) = moves.iter().position(|&index| index > 3) {
+        let offset = Some((moves_offset + step) as u64);
+        let location = Location { path: None, offset, step: Some(step as u64) };
+        let (expected, found) = ("0..=3".into(), moves[step].to_string());
+        return Err(ErrorKind::Decode { location, what: "move", expected, found }.into());
     }
+    let boards: Vec<Board> = states.iter().map(|&state| Board(u64::from_le_bytes(state))).collect();
+    let moves: Vec<Move> = moves.iter().map(|&index| Move::ALL[usize::from(index & 3)]).collect();
+    let mut steps = Run::builder(num_steps);
+    steps.extend(&boards, &moves);
     let engine = (!engine.is_empty()).then(|| engine.to_owned());
     steps.finish(RunMeta { start_unix_s, elapsed_s, max_score, highest_tile, engine }, final_board)
 }

@@ -43,6 +43,18 @@ impl<'a> ByteReader<'a> {
         ErrorKind::Decode { location, what, expected: expected.into(), found: found.to_string() }.into()
     }
 
+    /// The next bytes, if there are so many.
+    #[inline]
+    pub(super) fn window<const N: usize>(&self) -> Option<&'a [u8; N]> {
+        self.bytes[self.offset..].first_chunk()
+    }
+
+    /// Passes over bytes that a window has shown.
+    #[inline]
+    pub(super) fn skip(&mut self, len: usize) {
+        self.offset = (self.offset + len).min(self.bytes.len());
+    }
+
     pub(super) fn take(&mut self, len: usize, what: &'static str) -> Result<&'a [u8]> {
         let Some(taken) = self.bytes.get(self.offset..).and_then(|rest| rest.get(..len)) else {
             return Err(self.error(
