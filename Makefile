@@ -11,11 +11,12 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-dep
 # Debug information is left out and incremental builds are on: see [profile.release].
 CARGO ?= cargo
 
-.PHONY: help demo test build lint fmt bench docs wheel clean
+.PHONY: help demo test torture build lint fmt bench docs wheel clean
 
 help:
 	@echo 'make demo    simulate, ingest, query, materialize, serve: the main job on generated games'
 	@echo 'make test    the whole suite, Rust and Python'
+	@echo 'make torture the long tests of kills, failures and power loss'
 	@echo 'make build   the command and the extension module'
 	@echo 'make lint    formatting, clippy, ruff, mypy, stubs'
 	@echo 'make fmt     format all sources'
@@ -50,6 +51,10 @@ demo: extension
 test: extension $(VENV)/test-tools
 	$(CARGO) test --release --locked
 	$(BIN)/python -m pytest
+
+# The long forms of the tests of kills, failing calls, power failures and concurrency: about twenty minutes.
+torture: extension $(VENV)/test-tools
+	A2STORE_LONG_TESTS=1 $(BIN)/python -m pytest tests/python
 
 build: extension
 	$(CARGO) build --release --locked

@@ -2,8 +2,9 @@
 
     python benches/side_by_side [PART ...] [--archive PATH | --steps N] [--rounds N] [--json FILE]
 
-Parts are ``gather``, ``loader``, ``materialize`` and ``syscalls``; without any, all run. Each competitor's answer is
-checked before it counts, rounds alternate between the competitors, and figures are medians.
+Parts are ``gather``, ``loader``, ``materialize``, ``syscalls`` and ``ingest``, which makes its own files; without any,
+all run. Each competitor's answer is checked before it counts, rounds alternate between the competitors, and figures are
+medians.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import gather
+import ingest
 import loader
 import materialize
 import syscalls
@@ -23,7 +25,7 @@ from report import Meanwhile, Report, millions, note, table
 
 import a2store
 
-PARTS = ("gather", "loader", "materialize", "syscalls")
+PARTS = ("gather", "loader", "materialize", "syscalls", "ingest")
 
 
 def generate(report: Report, steps: int, folder: Path) -> Path:
@@ -97,9 +99,13 @@ def main() -> None:
     options = arguments()
     report = Report()
     report.show_environment()
-    with tempfile.TemporaryDirectory(prefix="side_by_side-") as folder:
-        path = options.archive or generate(report, options.steps, Path(folder))
-        measure(report, path, set(options.parts or PARTS), options.rounds)
+    parts = set(options.parts or PARTS)
+    if "ingest" in parts:
+        watched(report, "ingest", lambda: ingest.run(report, options.rounds))
+    if parts - {"ingest"}:
+        with tempfile.TemporaryDirectory(prefix="side_by_side-") as folder:
+            path = options.archive or generate(report, options.steps, Path(folder))
+            measure(report, path, parts, options.rounds)
     if options.json is not None:
         report.write(options.json)
 

@@ -9,7 +9,7 @@ system refuses raise ``OSError`` or its subclass, such as ``FileNotFoundError``,
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from datetime import date, time
+from datetime import date, time, timedelta
 from os import PathLike
 from pathlib import Path
 from typing import Any, Literal, Self, TypeAlias, final
@@ -27,27 +27,36 @@ __all__ = [
     "BatchIterator",
     "ColumnError",
     "CommitInfo",
+    "CompactReport",
     "ConflictError",
     "DamagedError",
     "DecodeError",
     "Error",
+    "ExpireReport",
     "IngestReport",
     "Loader",
     "MemoryLimitError",
+    "Problem",
     "Query",
     "QueryError",
     "Rejected",
+    "Repair",
+    "RepairReport",
     "Run",
     "RunMeta",
     "SimulateReport",
     "StateMismatchError",
     "StepTable",
+    "UnconfirmedError",
+    "VerifyReport",
     "VersionNotFoundError",
     "__version__",
     "_attach",
     "_run_command",
     "read_run",
+    "repair",
     "simulate",
+    "verify",
 ]
 
 _Path: TypeAlias = PathLike[str] | str
@@ -55,6 +64,7 @@ _TableName: TypeAlias = Literal["steps", "runs"]
 _RunFormat: TypeAlias = Literal["a2t1", "a2run2"]
 _Phase: TypeAlias = Literal["early", "mid", "late"]
 _Indices: TypeAlias = Sequence[int] | npt.NDArray[np.integer[Any]]
+_Duration: TypeAlias = float | timedelta
 _Param: TypeAlias = bool | int | float | str | bytes | date | time | np.generic | None
 
 __version__: str
@@ -83,6 +93,7 @@ class Error(Exception):
             "query",
             "schema_version",
             "state_mismatch",
+            "unconfirmed",
             "version_not_found",
         ]
         | None
@@ -102,13 +113,19 @@ class ArchiveExistsError(ArchiveError):
     """``Archive.create`` where an archive already is."""
 
 class ConflictError(ArchiveError):
-    """Another writer holds the archive, or committed first; trying again may succeed."""
+    """Another writer held the archive for longer than was waited; trying again may succeed."""
 
 class DamagedError(ArchiveError):
     """A file of an archive, or of a table, that contradicts its checksum or what else is known of it."""
 
 class VersionNotFoundError(ArchiveError):
-    """A version that the archive does not have."""
+    """A version that the archive does not have, or not any more."""
+
+class UnconfirmedError(ArchiveError):
+    """A commit that was written, but not confirmed by the disk or the object store: it may stand or not.
+
+    Repeating the operation tells, and does nothing twice.
+    """
 
 class DecodeError(Error):
     """Bytes that are no run or table: ``kind`` is ``"checksum"`` when only the checksum is wrong, else ``"decode"``."""
@@ -290,7 +307,7 @@ class SimulateReport:
 
 @final
 class Archive:
-    """A growing collection of runs in a folder, seen at one version.
+    """A growing collection of runs in a folder, or under the URL of an object store, seen at one version.
 
     The folder holds Parquet files, which any tool may read, and a log of commits that says which of them count. What
     others commit is not seen until ``refresh``; ``ingest`` moves to the version that it makes. Make one with
@@ -305,7 +322,10 @@ class Archive:
     def create(cls, path: _Path, *, phases: dict[str, int] | None = None) -> Self:
         """Create an empty archive, at version 1.
 
-        - ``path``: the archive's folder, made if it is not there.
+        - ``path``: the archive's folder, made if it is not there, or a URL: ``s3://bucket/games.a2``, ``gs://...``,
+          ``az://...``. Credentials and endpoints are taken from the environment, as each service's tools do:
+          ``AWS_ACCESS_KEY_ID``, ``AWS_ENDPOINT_URL``, ``GOOGLE_APPLICATION_CREDENTIALS``,
+          ``AZURE_STORAGE_ACCOUNT_NAME`` and so on.
         - ``phases``: the smallest tile of the phase ``"mid"`` and of the phase ``"late"``, by the largest tile on the
           board; below ``"mid"`` a step is ``early``. The default is ``{"mid": 1024, "late": 4096}``, for either one
           that is left out too. An archive keeps its phases for good.
@@ -320,7 +340,7 @@ class Archive:
     def open(cls, path: _Path, *, version: int | None = None) -> Self:
         """Open an archive.
 
-        - ``path``: the archive's folder.
+        - ``path``: the archive's folder or URL, as in ``create``.
         - ``version``: the version to see, from 1, which is the empty archive; ``None`` = the newest.
 
         Raises ``FileNotFoundError`` when there is no such folder; ``ArchiveError`` when it holds no archive, or one
@@ -341,22 +361,26 @@ class Archive:
         workers: int | None = None,
         progress: bool | None = None,
         on_error: Literal["report", "raise"] = "report",
+        wait: _Duration | None = None,
     ) -> IngestReport:
         """Add run files, and those in folders with all their subfolders, as one commit.
 
         Of the files in folders those named ``*.a2run2``, ``*.bin`` and ``*.a2t1`` are read; a file that is named itself
         always is. A run that the archive already holds, known by its content, is skipped. Run ids follow the order of
         the paths, and in folders that of the names. When nothing is new, nothing is committed. Either way this archive
-        then shows the newest version.
+        then shows the newest version. Interrupted at any moment and repeated, it ends in the same archive. Memory does
+        not depend on the size of the input: about 100 MB, some 50 MB a worker, and 40 bytes a run.
 
         - ``paths``: a file or folder, or several.
         - ``workers``: threads to decode and encode with; ``None`` = one per core.
         - ``progress``: ``False`` = no progress bar; else there is one where standard error is a terminal.
         - ``on_error``: what a file that does not decode, or cannot be read, does. ``"report"`` lists it in the report
           and goes on, ``"raise"`` raises its error and adds nothing at all.
+        - ``wait``: how long to wait for another process of this machine that is writing to the archive, in seconds or as
+          a ``timedelta``; ``None`` = ten minutes.
 
-        Raises ``FileNotFoundError`` for a path that is not there; ``ConflictError`` while another is writing;
-        ``KeyboardInterrupt`` on Ctrl-C; with ``on_error="raise"`` also ``DecodeError`` or ``OSError`` for the first bad
+        Raises ``FileNotFoundError`` for a path that is not there; ``ConflictError`` when another goes on writing;
+        ``UnconfirmedError``; ``KeyboardInterrupt`` on Ctrl-C; with ``on_error="raise"`` also ``DecodeError`` or ``OSError`` for the first bad
         file. The archive is then as it was.
 
         >>> report = archive.ingest(["runs/", "more/run-00007.a2run2"])
@@ -364,9 +388,67 @@ class Archive:
         ...     print(rejected.path, rejected.message)
         """
 
+    def compact(
+        self,
+        *,
+        file_rows: int | None = None,
+        workers: int | None = None,
+        progress: bool | None = None,
+        wait: _Duration | None = None,
+    ) -> CompactReport:
+        """Rewrite small data files, as hourly appends leave them, as files of full size, in a commit of its own.
+
+        Rows, their order and their ids stay the same; the new files are compared with the old ones row by row before
+        they are committed. Readers and writers may be at work. Nothing is removed: older versions keep their files
+        until ``expire``.
+
+        - ``file_rows``: rows from which a file is full; ``None`` = 16,777,216. A file with half of them is left alone.
+        - ``workers``, ``progress``, ``wait``: as in ``ingest``.
+
+        Raises ``DamagedError`` for a file that cannot be read back, and as ``ingest`` does. The archive is then as it
+        was.
+        """
+
+    def expire(
+        self,
+        *,
+        older_than: _Duration | None = None,
+        grace: _Duration | None = None,
+        dry_run: bool = False,
+        wait: _Duration | None = None,
+    ) -> ExpireReport:
+        """Give up versions that were replaced long ago, and remove the files that no kept version names.
+
+        The newest version is always kept. Whoever still reads a version that is given up will miss its files.
+
+        - ``older_than``: versions that were replaced longer ago than this go, in seconds or as a ``timedelta``; ``None``
+          = 30 days.
+        - ``grace``: how long files that no commit names stay after they were last changed. Interrupted writers leave
+          such files, but they may also be another machine's, which has yet to commit. ``None`` = one day.
+        - ``dry_run``: only report what would go.
+        - ``wait``: as in ``ingest``.
+
+        Raises ``ValueError`` for negative durations, and as ``ingest`` does.
+
+        >>> archive.expire(older_than=timedelta(days=7)).num_bytes
+        """
+
+    def verify(self, *, deep: bool = False, workers: int | None = None, progress: bool | None = None) -> VerifyReport:
+        """Look for everything that is wrong with the archive, at its newest and all other kept versions.
+
+        As ``a2store.verify(archive.location, ...)``.
+        """
+
+    @property
+    def location(self) -> str:
+        """The archive's folder, absolute, or its URL."""
+
     @property
     def path(self) -> Path:
-        """The archive's folder, absolute."""
+        """The archive's folder, absolute.
+
+        Raises ``ValueError`` for an archive on an object store, which has a ``location`` only.
+        """
 
     @property
     def version(self) -> int:
@@ -393,10 +475,10 @@ class Archive:
         """
 
     def history(self) -> list[CommitInfo]:
-        """Return the commits up to this version, the newest first."""
+        """Return the commits up to this version, the newest first, those of versions that have expired included."""
 
     def files(self, table: _TableName = "steps") -> list[str]:
-        """Return the absolute paths of a table's Parquet files at this version, in the order of their run ids.
+        """Return the absolute paths, or URLs, of a table's Parquet files at this version, in the order of their run ids.
 
         They never change, and together hold exactly the table's rows. The list is empty while the table is.
 
@@ -436,16 +518,32 @@ class CommitInfo:
         """When it was made, in UTC as in RFC 3339: ``2026-01-31T12:00:00.000Z``."""
 
     @property
-    def operation(self) -> Literal["create", "ingest"]:
+    def operation(self) -> Literal["create", "ingest", "compact", "expire", "repair"]:
         """What it did."""
 
     @property
+    def txn(self) -> str:
+        """What names this commit among all: 32 hexadecimal digits."""
+
+    @property
     def added_runs(self) -> int:
-        """The number of runs that it added."""
+        """The number of runs that it added: those with the ids ``next_run_id - added_runs .. next_run_id``."""
 
     @property
     def added_steps(self) -> int:
         """The number of steps that it added."""
+
+    @property
+    def next_run_id(self) -> int:
+        """Ids below this one had been given out after it."""
+
+    @property
+    def added_files(self) -> int:
+        """The number of data files that it added."""
+
+    @property
+    def removed_files(self) -> int:
+        """The number of data files that later versions do not have any more."""
 
     @property
     def num_runs(self) -> int:
@@ -514,6 +612,179 @@ class Rejected:
     @property
     def message(self) -> str:
         """What is wrong and where, in one line, without the path."""
+
+@final
+class CompactReport:
+    """What a compaction did."""
+
+    @property
+    def files_before(self) -> int:
+        """The number of data files before."""
+
+    @property
+    def files_after(self) -> int:
+        """The number of data files since."""
+
+    @property
+    def bytes_before(self) -> int:
+        """Their size before, in bytes."""
+
+    @property
+    def bytes_after(self) -> int:
+        """Their size since, in bytes."""
+
+    @property
+    def num_rows(self) -> int:
+        """The number of rows that were rewritten, of both tables."""
+
+@final
+class ExpireReport:
+    """What was given up and removed, or would be."""
+
+    @property
+    def first_version(self) -> int:
+        """The oldest version that can be opened since."""
+
+    @property
+    def num_versions(self) -> int:
+        """The number of versions that cannot be opened any more."""
+
+    @property
+    def num_files(self) -> int:
+        """The number of data files that were removed."""
+
+    @property
+    def num_bytes(self) -> int:
+        """Their size in bytes."""
+
+    @property
+    def paths(self) -> list[str]:
+        """All that was removed, relative to the archive: commits, data files, leftovers of interrupted writers."""
+
+@final
+class VerifyReport:
+    """What was looked at, and what was wrong."""
+
+    @property
+    def problems(self) -> list[Problem]:
+        """All that is wrong; empty = the archive is sound."""
+
+    @property
+    def version(self) -> int:
+        """The newest version, 0 when it cannot be read."""
+
+    @property
+    def num_commits(self) -> int:
+        """The number of commits that were read."""
+
+    @property
+    def num_files(self) -> int:
+        """The number of data files that were read, those of older versions included."""
+
+    @property
+    def num_bytes(self) -> int:
+        """Their size in bytes."""
+
+    @property
+    def num_runs(self) -> int:
+        """The number of runs at the newest version."""
+
+    @property
+    def num_steps(self) -> int:
+        """The number of steps at the newest version."""
+
+    @property
+    def unnamed_files(self) -> int:
+        """The number of data files that no kept version names; they do no harm, and ``expire`` removes them."""
+
+@final
+class Problem:
+    """Something that is wrong with an archive."""
+
+    @property
+    def path(self) -> str:
+        """The file, relative to the archive."""
+
+    @property
+    def run_id(self) -> int | None:
+        """The run, where one is to blame."""
+
+    @property
+    def what(self) -> str:
+        """What about it is wrong."""
+
+    @property
+    def expected(self) -> str:
+        """What the rest of the archive demands."""
+
+    @property
+    def found(self) -> str:
+        """What was found."""
+
+@final
+class RepairReport:
+    """What a repair did, or would do."""
+
+    @property
+    def version(self) -> int:
+        """The last sound version, from which the archive goes on."""
+
+    @property
+    def steps(self) -> list[Repair]:
+        """The steps in their order; empty when there is nothing to repair."""
+
+    @property
+    def done(self) -> bool:
+        """Whether the steps were taken."""
+
+@final
+class Repair:
+    """One step of a repair."""
+
+    @property
+    def path(self) -> str:
+        """The file, relative to the archive."""
+
+    @property
+    def action(self) -> str:
+        """What happens to it."""
+
+    @property
+    def reason(self) -> str:
+        """Why."""
+
+def verify(
+    path: _Path, *, deep: bool = False, workers: int | None = None, progress: bool | None = None
+) -> VerifyReport:
+    """Look for everything that is wrong with an archive, damage that keeps it from being opened included.
+
+    Every commit and the chain that they form; of every file that a kept version names its presence, length, checksum,
+    footer, rows, ids and statistics; and what the tables say of each other. Nothing that is wrong raises: it is listed.
+
+    - ``path``: the archive's folder or URL.
+    - ``deep``: also rebuild every run from its columns: its digest, and whether its moves obey the rules, as
+      ``runs.verified`` says.
+    - ``workers``: threads; ``None`` = one per core.
+    - ``progress``: ``False`` = no progress bar; else there is one where standard error is a terminal.
+
+    Raises ``ArchiveError`` where there is no archive; ``OSError``; ``KeyboardInterrupt``.
+
+    >>> for problem in a2store.verify("games.a2", deep=True).problems:
+    ...     print(problem.path, problem.what, problem.expected, problem.found)
+    """
+
+def repair(path: _Path, *, dry_run: bool = True) -> RepairReport:
+    """Make an archive whose newest commits are damaged usable again, by going on from the last sound version.
+
+    No data is removed: damaged commits get another name, and the files that they named stay until ``expire``. What they
+    had added can be ingested again, and the ids that they gave out are not given out again.
+
+    - ``path``: the archive's folder or URL.
+    - ``dry_run``: only say what would be done.
+
+    Raises ``DamagedError`` when no version can be read; ``ArchiveError`` where there is no archive, or a newer a2store
+    wrote it; ``ConflictError``; ``OSError``.
+    """
 
 # Query
 

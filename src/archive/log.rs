@@ -110,25 +110,30 @@ impl Log {
                 Err(error) => return Err(unconfirmed(error)),
             },
         };
+        let committed = || {
+            let crc = check_seal(&bytes, &self.storage.path(&path))?;
+            Ok(Some(match snapshot.cloned() {
+                Some(mut snapshot) => {
+                    snapshot.apply(commit.clone(), crc);
+                    snapshot.sort()
+                }
+                None => Snapshot::first(commit.clone(), crc),
+            }))
+        };
         match outcome {
-            Ok(_) if ours => {
-                let crc = check_seal(&bytes, &self.storage.path(&path))?;
-                let next = match snapshot.cloned() {
-                    Some(mut snapshot) => {
-                        snapshot.apply(commit.clone(), crc);
-                        snapshot.sort()
-                    }
-                    None => Snapshot::first(commit.clone(), crc),
-                };
-                Ok(Some(next))
-            }
+            Ok(_) if ours => committed(),
             Ok(Published::Taken) => Ok(None),
             Ok(Published::New) => {
                 let found = if standing.is_some() { "another commit" } else { "no file" };
                 Err(damaged(&self.storage.path(&path), "commit", "the one that was just published", found))
             }
-            // It stands there, but not as surely as it should; or, far away, it may still arrive.
-            Err(error) if ours || !self.storage.is_local() => Err(unconfirmed(error)),
+            // What an object store shows, it keeps: only its answer was lost. In a folder the name stands, but perhaps not
+            // for long.
+            Err(error) if ours && self.storage.is_local() => Err(unconfirmed(error)),
+            Err(_) if ours => committed(),
+            Err(_) if standing.is_some() => Ok(None),
+            // A request that went far away may still arrive.
+            Err(error) if !self.storage.is_local() => Err(unconfirmed(error)),
             Err(error) => Err(error),
         }
     }

@@ -64,6 +64,7 @@ use arrow::datatypes::SchemaRef;
 use commit::Commit;
 use log::Log;
 use object_store::ObjectStore;
+use std::collections::HashMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -118,7 +119,7 @@ impl Archive {
         let exists = || Err(ErrorKind::ArchiveExists { path: storage.root().to_path_buf() }.into());
         storage.create_folders([Log::FOLDER, "runs", "steps"])?;
         let log = Log::new(&storage);
-        if log.names().is_ok_and(|names| names.newest_commit().is_some()) {
+        if log.names()?.newest_commit().is_some() {
             return exists();
         }
         match log.append(None, &Commit::first(phases))? {
@@ -319,6 +320,39 @@ impl Archive {
     #[must_use]
     pub fn num_bytes(&self, table: TableName) -> u64 {
         self.snapshot.files(table).map(|file| file.num_bytes).sum()
+    }
+
+    /// Names the file in an error about one that could not be read, as far as lengths tell.
+    pub(crate) fn blame(&self, error: Error) -> Error {
+        match error.into_kind() {
+            ErrorKind::Damaged { path, what, expected, found } if path.as_os_str().is_empty() => {
+                let unfit = self.unfit_file().unwrap_or_else(|| {
+                    let found = format!("{found}; `verify` names it");
+                    (self.path().to_path_buf(), expected, found)
+                });
+                let (path, expected, found) = unfit;
+                ErrorKind::Damaged { path, what, expected, found }.into()
+            }
+            kind => kind.into(),
+        }
+    }
+
+    /// The first data file of this version that is not there, or not of its length.
+    fn unfit_file(&self) -> Option<(PathBuf, String, String)> {
+        TableName::ALL.into_iter().find_map(|table| {
+            let entries = self.storage.list(table.name()).ok()?.unwrap_or_default();
+            let lengths: HashMap<&str, u64> =
+                entries.iter().map(|entry| (entry.name.as_str(), entry.num_bytes)).collect();
+            self.snapshot.files(table).find_map(|file| {
+                let name = file.path.rsplit('/').next().unwrap_or_default();
+                let found = match lengths.get(name) {
+                    Some(&num_bytes) if num_bytes == file.num_bytes => return None,
+                    Some(num_bytes) => format!("{num_bytes} bytes"),
+                    None => format!("no file; version {} may have expired", self.version()),
+                };
+                Some((self.storage.path(&file.path), format!("{} bytes", file.num_bytes), found))
+            })
+        })
     }
 
     pub(crate) fn snapshot(&self) -> &Arc<Snapshot> {

@@ -31,6 +31,8 @@ pub(super) const ROW_GROUP_STEPS: usize = 1 << 19;
 /// Rows of `steps` from which a file is full.
 pub(super) const FILE_STEPS: u64 = 1 << 24;
 
+/// Boards gain most from a higher level.
+const BOARD_ZSTD_LEVEL: i32 = 3;
 /// Bytes between which what was written is made durable, so that little is left to wait for at the end.
 const SYNC_BYTES: u64 = 64 << 20;
 
@@ -125,7 +127,8 @@ fn verify_staged(staged: &Staged, file: &DataFile) -> Result<()> {
             (format!("{} bytes, {}", file.num_bytes, file.crc32c), format!("{num_bytes} bytes, {found}"));
         return Err(damaged(staged.path(), "what was written", expected, found));
     }
-    let metadata = ParquetMetaDataReader::new().parse_and_finish(staged.file()).map_err(parquet_error)?;
+    let metadata = ParquetMetaDataReader::new().parse_and_finish(staged.file());
+    let metadata = metadata.map_err(|error| parquet_error(error).with_path(staged.path()))?;
     let num_rows = metadata.file_metadata().num_rows();
     if u64::try_from(num_rows) != Ok(file.num_rows) {
         return Err(damaged(staged.path(), "number of rows", file.num_rows.to_string(), num_rows.to_string()));
@@ -197,13 +200,13 @@ fn serialized_writer<W: Write + Send>(
     table: TableName,
     inner: W,
 ) -> Result<(SerializedFileWriter<W>, RowGroupEncoder)> {
-    let options = ArrowWriterOptions::new().with_properties(properties(table));
+    let options = ArrowWriterOptions::new().with_properties(properties(table)?);
     let writer = ArrowWriter::try_new_with_options(inner, table_schema(table), options).map_err(parquet_error)?;
     let (writer, factory) = writer.into_serialized_writer().map_err(parquet_error)?;
     Ok((writer, RowGroupEncoder(factory)))
 }
 
-fn properties(table: TableName) -> WriterProperties {
+fn properties(table: TableName) -> Result<WriterProperties> {
     let ascending = |column_idx| SortingColumn { column_idx, descending: false, nulls_first: false };
     let (split, delta, plain, sorted): (&[&str], &[&str], &[&str], _) = match table {
         TableName::Runs => (&["final_board"], &["run_id"], &["digest", "original"], vec![ascending(0)]),
@@ -230,12 +233,16 @@ fn properties(table: TableName) -> WriterProperties {
                 properties.set_column_dictionary_enabled(path.clone(), false).set_column_encoding(path, encoding);
         }
     }
+    for &column in split {
+        let level = ZstdLevel::try_new(BOARD_ZSTD_LEVEL).map_err(parquet_error)?;
+        properties = properties.set_column_compression(ColumnPath::from(column), Compression::ZSTD(level));
+    }
     // Every page has all moves and masks, boards as good as random and values between 0 and 1: no filter is pruned by the
     // smallest of them, and to find it costs a tenth of an ingest.
     for &column in split.iter().chain(plain).chain(&["step_index", "move", "ev_legal", "has_evs"]) {
         properties = properties.set_column_statistics_enabled(ColumnPath::from(column), EnabledStatistics::None);
     }
-    properties.build()
+    Ok(properties.build())
 }
 
 /// A writer that keeps length, CRC32C and hash of what goes through it.

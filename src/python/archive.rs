@@ -183,12 +183,17 @@ impl PyArchive {
     }
 
     #[getter]
-    fn path(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
+    fn location(&self) -> String {
+        self.lock().path().to_string_lossy().into_owned()
+    }
+
+    #[getter]
+    fn path(&self) -> PyResult<PathBuf> {
         let path = self.lock().path().to_path_buf();
         // A pathlib.Path would make one slash of the two in a URL.
         match path.to_str().filter(|path| path.contains("://")) {
-            Some(url) => Ok(url.into_pyobject(py)?.into_any().unbind()),
-            None => Ok(path.into_pyobject(py)?.into_any().unbind()),
+            Some(url) => Err(PyValueError::new_err(format!("path: {url} is no folder; its URL is in `location`"))),
+            None => Ok(path),
         }
     }
 

@@ -25,7 +25,7 @@ pub(crate) use order::Execution;
 pub(crate) use stream::ArrowReader;
 
 use crate::archive::Archive;
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::progress::Progress;
 use crate::runtime::block_on;
 use arrow::array::AsArray;
@@ -37,6 +37,7 @@ use datafusion::physical_plan::display::DisplayableExecutionPlan;
 use datafusion::prelude::{SQLOptions, SessionContext};
 use std::collections::BTreeSet;
 use std::fmt;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 /// A planned query over one version of an archive. Cheap to clone; nothing runs until its result is asked for.
@@ -127,7 +128,7 @@ impl Query {
     /// # Errors
     /// [`ErrorKind::Query`](crate::ErrorKind::Query), here or from the stream.
     pub fn stream(&self) -> Result<QueryStream> {
-        Ok(QueryStream::new(self.schema(), self.execution(false)?))
+        Ok(self.stream_of(self.execution(false)?))
     }
 
     /// The number of rows of the result, counted without making them where the plan allows it.
@@ -173,7 +174,7 @@ impl Query {
         let execution = self.execution(false)?;
         let plan = Arc::clone(execution.plan());
         if analyze {
-            let mut stream = QueryStream::new(self.schema(), execution);
+            let mut stream = self.stream_of(execution);
             while stream.next_unless_cancelled(progress)?.is_some() {}
             return Ok(DisplayableExecutionPlan::with_metrics(plan.as_ref()).indent(false).to_string());
         }
@@ -199,11 +200,11 @@ impl Query {
     /// How to run the query; with `definite`, so that equal archives and queries give equal rows in equal order.
     pub(crate) fn execution(&self, definite: bool) -> Result<Execution> {
         let (plan, context) = (self.plan.clone(), self.context.clone());
-        block_on(async move { order::plan(&context, plan, definite).await })
+        block_on(async move { order::plan(&context, plan, definite).await }).map_err(|error| self.archive.blame(error))
     }
 
     pub(crate) fn stream_of(&self, execution: Execution) -> QueryStream {
-        QueryStream::new(self.schema(), execution)
+        QueryStream::new(self.archive.clone(), self.schema(), execution)
     }
 
     /// Names text and parameters, or, where these do not determine the rows, one run of them.
@@ -302,8 +303,11 @@ pub(crate) fn query_error(error: DataFusionError) -> Error {
     let message = match error.find_root() {
         // Planning reads no data, so this is about a file.
         DataFusionError::ParquetError(_) | DataFusionError::ObjectStore(_) => {
-            let message = format!("a data file is damaged or missing: {}", error.find_root().strip_backtrace());
-            return Error::from(std::io::Error::new(std::io::ErrorKind::InvalidData, message));
+            let found = error.find_root().strip_backtrace();
+            let found = found.lines().next().unwrap_or_default().to_owned();
+            // Which file it is, the archive finds out: see `Archive::blame`.
+            let (path, expected) = (PathBuf::new(), "one that can be read".to_owned());
+            return ErrorKind::Damaged { path, what: "data file", expected, found }.into();
         }
         DataFusionError::SQL(error, _) => error.to_string(),
         DataFusionError::Plan(message)

@@ -2,6 +2,7 @@
 
 use super::order::Execution;
 use super::query_error;
+use crate::archive::Archive;
 use crate::error::{Error, Result};
 use crate::progress::{Progress, check};
 use crate::runtime::{block_for, retire_runtime, runtime};
@@ -22,6 +23,7 @@ use tokio::task::JoinSet;
 ///
 /// After an error it is at its end.
 pub struct QueryStream {
+    archive: Archive,
     schema: SchemaRef,
     plan: Arc<dyn ExecutionPlan>,
     context: Arc<TaskContext>,
@@ -48,7 +50,7 @@ const PERIOD: Duration = Duration::from_millis(50);
 const AHEAD: usize = 64;
 
 impl QueryStream {
-    pub(super) fn new(schema: SchemaRef, execution: Execution) -> Self {
+    pub(super) fn new(archive: Archive, schema: SchemaRef, execution: Execution) -> Self {
         let (plan, context, in_order, skip, fetch) = match execution {
             Execution::InOrder { plan, context, skip, fetch, max_rows } => {
                 (plan, context, Some(max_rows.len()), skip, fetch.unwrap_or(usize::MAX))
@@ -56,7 +58,7 @@ impl QueryStream {
             Execution::Merged { plan, context } => (plan, context, None, 0, usize::MAX),
         };
         let (running, tasks) = (VecDeque::new(), JoinSet::new());
-        Self { schema, plan, context, in_order, next_partition: 0, running, tasks, skip, fetch }
+        Self { archive, schema, plan, context, in_order, next_partition: 0, running, tasks, skip, fetch }
     }
 
     /// The columns of the batches.
@@ -112,7 +114,7 @@ impl QueryStream {
                 Some(Message::End) => {
                     self.running.pop_front();
                 }
-                Some(Message::Failed(error)) => return Err(query_error(error)),
+                Some(Message::Failed(error)) => return Err(self.archive.blame(query_error(error))),
                 None => return Err(Error::query("the query engine failed: a worker ended early")),
             }
         }

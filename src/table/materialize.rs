@@ -106,11 +106,12 @@ impl Query {
         if let Some(path) = &options.path {
             let path = std::path::absolute(path).map_err(|error| Error::io(path, error))?;
             let job = Job { writer: &writer, limit: u64::MAX, progress };
-            return job.write_file(&needed, execution, &path, &fingerprint, &runs);
+            let table = job.write_file(&needed, execution, &path, &fingerprint, &runs);
+            return table.map_err(|error| self.archive().blame(error));
         }
         let limit = options.memory_limit.or_else(available_bytes).unwrap_or(u64::MAX);
         let job = Job { writer: &writer, limit, progress };
-        let rows = job.fill_memory(&needed, execution);
+        let rows = job.fill_memory(&needed, execution).map_err(|error| self.archive().blame(error));
         progress.end();
         let (mut region, len) = rows?;
         let (layout, recoding) = writer.recoding();

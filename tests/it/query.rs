@@ -153,8 +153,15 @@ fn a_damaged_data_file_is_an_error() {
         let query = games.archive.sql(&sql, no_params()).unwrap();
         let outcome = query.stream().and_then(|stream| stream.collect::<a2store::Result<Vec<_>>>());
         let error = outcome.unwrap_err();
-        assert!(matches!(error.kind(), ErrorKind::Io { .. }), "{error}");
-        assert!(error.to_string().contains("damaged or missing"), "{error}");
+        assert!(matches!(error.kind(), ErrorKind::Damaged { path: of, .. } if of == path), "{error}");
+        assert!(error.to_string().contains(&format!("expected {} bytes", good.len())), "{error}");
+        // Of the same length: what is wrong is said, and who can tell the file.
+        std::fs::write(path, vec![0; good.len()]).unwrap();
+        let query = games.archive.sql(&sql, no_params()).unwrap();
+        let outcome = query.stream().and_then(|stream| stream.collect::<a2store::Result<Vec<_>>>());
+        let error = outcome.unwrap_err();
+        assert!(matches!(error.kind(), ErrorKind::Damaged { .. }), "{error}");
+        assert!(error.to_string().contains("`verify` names it"), "{error}");
         std::fs::write(path, &good).unwrap();
     }
 }

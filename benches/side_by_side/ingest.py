@@ -1,0 +1,244 @@
+"""From run files to an archive, beside pyarrow's writer alone; small files; an archive that grows by the hour.
+
+pyarrow is handed the finished columns in memory and writes them to memory with the archive's own settings, on one
+thread, as its writer does. a2store reads the files, decodes, checks, encodes and writes them, durably, on all cores.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from report import Report, median, millions, note, table
+
+import a2store
+
+ROUNDS = 5
+RUNS = 4_000
+"""Games of the built-in player with one spawn of look-ahead, about 6.5 million steps."""
+SMALL_FILES = 100_000
+APPENDS = 1_000
+RUNS_PER_APPEND = 100
+MANY_COMMITS = 10_000
+
+SPLIT = ["board"]
+DELTA = ["run_id", "step_index"]
+PLAIN = ["ev_up", "ev_down", "ev_left", "ev_right"]
+WITHOUT_STATISTICS = {*SPLIT, *PLAIN, "step_index", "move", "ev_legal", "has_evs"}
+
+
+def timed(work: Callable[[], Any]) -> float:
+    """Return how many seconds it takes."""
+    start = time.perf_counter()
+    work()
+    return time.perf_counter() - start
+
+
+def encode(columns: pa.Table) -> pa.Buffer:
+    """Encode the columns as the archive does, with pyarrow."""
+    out = pa.BufferOutputStream()
+    names = columns.column_names
+    pq.write_table(
+        columns,
+        out,
+        version="2.6",
+        data_page_version="1.0",
+        compression="zstd",
+        compression_level=1,
+        row_group_size=1 << 19,
+        max_rows_per_page=20_000,
+        use_dictionary=[name for name in names if name not in {*SPLIT, *DELTA, *PLAIN}],
+        column_encoding={
+            **dict.fromkeys(SPLIT, "BYTE_STREAM_SPLIT"),
+            **dict.fromkeys(DELTA, "DELTA_BINARY_PACKED"),
+            **dict.fromkeys(PLAIN, "PLAIN"),
+        },
+        write_statistics=[name for name in names if name not in WITHOUT_STATISTICS],
+        write_page_index=True,
+    )
+    return out.getvalue()
+
+
+def ingest(runs: Path, archive: Path) -> a2store.Archive:
+    """Make an archive of a folder."""
+    shutil.rmtree(archive, ignore_errors=True)
+    made = a2store.Archive.create(archive)
+    made.ingest(runs, progress=False)
+    return made
+
+
+def rates(report: Report, folder: Path, rounds: int) -> None:
+    """Compare ingest with pyarrow's writer, for both formats."""
+    lines = []
+    for format_ in ("a2run2", "a2t1"):
+        runs = folder / format_
+        a2store.simulate(runs, runs=RUNS, seed=5, format=format_, progress=False)
+        archive = ingest(runs, folder / "games.a2")
+        columns = pa.table(archive.sql("SELECT * FROM steps"))
+        size = sum(Path(file).stat().st_size for file in archive.files("steps"))
+        again = encode(columns)
+        if not pq.read_table(pa.BufferReader(again)).equals(columns):
+            raise AssertionError("pyarrow writes other rows")
+        ours, theirs, known = [], [], []
+        for _ in range(rounds):
+            ours.append(archive.num_steps / timed(lambda runs=runs: ingest(runs, folder / "games.a2")))
+            archive = a2store.Archive.open(folder / "games.a2")
+            known.append(
+                archive.num_steps / timed(lambda archive=archive, runs=runs: archive.ingest(runs, progress=False))
+            )
+            theirs.append(len(columns) / timed(lambda columns=columns: encode(columns)))
+        ratio = median([a / b for a, b in zip(ours, theirs, strict=True)])
+        report.add(
+            "ingest",
+            format_,
+            steps_per_s=median(ours),
+            pyarrow_writer_steps_per_s=median(theirs),
+            ratio=ratio,
+            known_steps_per_s=median(known),
+            bytes_per_step=size / archive.num_steps,
+        )
+        lines.append(
+            (
+                format_,
+                millions(median(ours)),
+                millions(median(theirs)),
+                f"{ratio:.2f}",
+                millions(median(known)),
+                f"{size / archive.num_steps:.2f}",
+                f"{len(again) / archive.num_steps:.2f}",
+            )
+        )
+    table(
+        f"ingest of {len(columns):,} steps, {rounds} rounds",
+        ("", "a2store", "pyarrow's writer alone", "ratio", "all known already", "bytes/step", "pyarrow's"),
+        lines,
+    )
+
+
+def small_files(report: Report, folder: Path) -> None:
+    """Ingest many small files, beside no more than opening and reading them."""
+    runs = folder / "small"
+    made = a2store.simulate(runs, runs=SMALL_FILES, seed=6, depth=0, progress=False)
+    paths = [str(path) for path in runs.rglob("*.a2run2")]
+    script = """
+import os, sys, time
+def read(path):
+    descriptor = os.open(path, os.O_RDONLY)
+    while os.read(descriptor, 1 << 20):
+        pass
+    os.close(descriptor)
+paths = sys.stdin.read().split("\\n")
+start = time.perf_counter()
+for path in paths:
+    read(path)
+print(time.perf_counter() - start)
+"""
+    command = [sys.executable, "-c", script]
+    texts = [subprocess.run(command, input="\n".join(paths), capture_output=True, text=True).stdout for _ in range(3)]
+    read = min(float(text) for text in texts)
+    whole = timed(lambda: ingest(runs, folder / "small.a2"))
+    rate = made.num_steps / whole
+    report.add("ingest", "small files", seconds=whole, read_seconds_of_one_thread=read, steps_per_s=rate)
+    share = read / (os.cpu_count() or 1) / whole
+    note(
+        f"{SMALL_FILES:,} files, {made.num_steps:,} steps: {whole:.1f} s, {millions(rate)} steps/s; only to open and "
+        f"read them takes one thread {read:.1f} s, which is {share:.0%} of the ingest's time on all cores"
+    )
+
+
+def appends(report: Report, folder: Path) -> None:
+    """Append by the hour, then look at what it costs to open and to query, before and after compaction."""
+    source = folder / "hours"
+    a2store.simulate(source, runs=APPENDS * RUNS_PER_APPEND, seed=7, depth=0, progress=False)
+    files = sorted(source.rglob("*.a2run2"))
+    archive = a2store.Archive.create(folder / "hours.a2")
+    seconds = []
+    for hour in range(APPENDS):
+        batch = files[hour * RUNS_PER_APPEND : (hour + 1) * RUNS_PER_APPEND]
+        seconds.append(
+            timed(lambda batch=batch: a2store.Archive.open(folder / "hours.a2").ingest(batch, progress=False))
+        )
+    tenth = APPENDS // 10
+    first, last = median(seconds[:tenth]), median(seconds[-tenth:])
+    report.add("appends", "an append", first_tenth_s=first, last_tenth_s=last, ratio=last / first)
+    note(
+        f"{APPENDS:,} appends of {RUNS_PER_APPEND} runs: {first * 1e3:.0f} ms each in the first tenth, "
+        f"{last * 1e3:.0f} ms in the last"
+    )
+    query = "SELECT count(*), avg(ev_up) FROM steps WHERE max_score >= 5000 AND phase = 'early'"
+
+    def look(when: str) -> None:
+        archive = a2store.Archive.open(folder / "hours.a2")
+        opening = median([timed(lambda: a2store.Archive.open(folder / "hours.a2")) for _ in range(9)])
+        asking = median([timed(lambda: pa.table(archive.sql(query))) for _ in range(5)])
+        size = sum(Path(file).stat().st_size for file in archive.files("steps")) / archive.num_steps
+        report.add("appends", when, open_s=opening, query_s=asking, bytes_per_step=size)
+        note(
+            f"{when}: {len(archive.files('steps')):,} files, {size:.2f} bytes a step, open {opening * 1e3:.1f} ms, "
+            f"a filtered query {asking * 1e3:.0f} ms"
+        )
+
+    look("before compact")
+    archive.refresh()
+    compacting = timed(lambda: archive.compact(progress=False))
+    report.add("appends", "compact", seconds=compacting, steps_per_s=archive.num_steps / compacting)
+    note(f"compact: {compacting:.1f} s, {millions(archive.num_steps / compacting)} steps/s, comparison included")
+    look("after compact")
+
+
+def many_commits(report: Report, folder: Path) -> None:
+    """Open an archive that has had ten thousand commits."""
+    run = folder / "one"
+    a2store.simulate(run, runs=1, seed=8, depth=0, progress=False)
+    content = next(run.iterdir()).read_bytes()
+    decoded = a2store.read_run(content)
+    path = folder / "many.a2"
+    archive = a2store.Archive.create(path)
+    stem = decoded.to_bytes("a2t1")
+    for number in range(MANY_COMMITS - 1):
+        # The start time makes each a run of its own; the checksum follows from it.
+        bytes_ = bytearray(stem)
+        bytes_[10:18] = (number + 1).to_bytes(8, "little")
+        bytes_[-4:] = crc32c(bytes_[:-4]).to_bytes(4, "little")
+        (folder / "one.bin").write_bytes(bytes_)
+        archive.ingest(folder / "one.bin", progress=False)
+    opening = median([timed(lambda: a2store.Archive.open(path)) for _ in range(9)])
+    log = sum(file.stat().st_size for file in (path / "_log").iterdir())
+    report.add("commits", "open", commits=archive.version, seconds=opening, log_bytes=log)
+    note(f"{archive.version:,} commits: open {opening * 1e3:.1f} ms; the log has {log / 1e6:.1f} MB")
+
+
+def crc32c(content: bytes | bytearray) -> int:
+    """Return the Castagnoli checksum."""
+    crc = 0xFFFFFFFF
+    for byte in content:
+        crc = _TABLE[(crc ^ byte) & 255] ^ (crc >> 8)
+    return crc ^ 0xFFFFFFFF
+
+
+def _entry(value: int) -> int:
+    for _ in range(8):
+        value = (value >> 1) ^ (0x82F63B78 if value & 1 else 0)
+    return value
+
+
+_TABLE = [_entry(value) for value in range(256)]
+
+
+def run(report: Report, rounds: int | None) -> None:
+    """Measure everything on files that are made for it."""
+    with tempfile.TemporaryDirectory(prefix="side_by_side-ingest-") as name:
+        folder = Path(name)
+        rates(report, folder, rounds or ROUNDS)
+        small_files(report, folder)
+        appends(report, folder)
+        many_commits(report, folder)

@@ -1,0 +1,213 @@
+"""Archives for tests: made of short games, read wholly, taken apart, and forged with checksums that fit."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Any, Literal
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+import a2store
+import oracle
+from oracle import Game
+
+GOLDEN = Path(__file__).resolve().parents[1] / "golden"
+"""Archives as older versions wrote them, and the run files that they were made from."""
+GOLDEN_PHASES = {"mid": 64, "late": 256}
+ENGINES = ("alpha", "beta", None, "γάμμα")
+TRAILER = len(',"crc32c":"00000000"}\n')
+Table = Literal["runs", "steps"]
+Tables = dict[str, Any]
+
+
+# Making
+
+
+@cache
+def _whole_games(folder: Path) -> tuple[Game, ...]:
+    a2store.simulate(folder, runs=8, seed=7, depth=0, progress=False)
+    games = tuple(oracle.decode(path.read_bytes()) for path in sorted(folder.iterdir()))
+    shutil.rmtree(folder)
+    return games
+
+
+def short_games(folder: Path, count: int, steps: int = 20) -> list[Game]:
+    """Pieces of simulated games, all different, of four engines and with scores that climb.
+
+    ``folder`` must be new, and is gone afterwards.
+    """
+    whole = _whole_games(folder)
+    games = []
+    for index in range(count):
+        game = whole[index % len(whole)]
+        at = index // len(whole) * 7 % (len(game) - steps - 1)
+        boards = (*game.boards, game.final_board)
+        tile = max(max(oracle.cells(board)) for board in boards[at : at + steps + 1])
+        piece = replace(
+            game,
+            boards=boards[at : at + steps],
+            moves=game.moves[at : at + steps],
+            branches=game.branches[at : at + steps],
+            final_board=boards[at + steps],
+            start_unix_s=1_700_000_000 + 60 * index,
+            elapsed_s=index / 8,
+            max_score=100 * index,
+            highest_tile=2**tile,
+            engine=ENGINES[index % len(ENGINES)],
+        )
+        games.append(piece)
+    return games
+
+
+def short_runs(folder: Path, count: int, steps: int = 20) -> list[Path]:
+    """Run files of such games, every third of them A2T1."""
+    folder.mkdir(parents=True)
+    paths = []
+    for index, game in enumerate(short_games(folder / "whole", count, steps)):
+        a2t1 = index % 3 == 2
+        path = folder / f"{index:05}.{'bin' if a2t1 else 'a2run2'}"
+        path.write_bytes(oracle.encode_a2t1(game) if a2t1 else oracle.encode_a2run2(game))
+        paths.append(path)
+    return paths
+
+
+def grow(path: Path, groups: Iterable[Iterable[Path]], **options: Any) -> a2store.Archive:
+    """An archive with an ingest, and so a version, for each group of files; it is created if there is none."""
+    archive = a2store.Archive.open(path) if path.exists() else a2store.Archive.create(path, **options)
+    for group in groups:
+        archive.ingest(list(group), progress=False)
+    return archive
+
+
+def chunks(files: list[Path], size: int) -> list[list[Path]]:
+    return [files[at : at + size] for at in range(0, len(files), size)]
+
+
+# Reading
+
+
+def plain(table: Any) -> Any:
+    """A table without what is only a matter of how it is held: chunks and dictionaries."""
+    columns = []
+    for column in table.combine_chunks().columns:
+        if pa.types.is_dictionary(column.type):
+            column = column.cast(column.type.value_type)
+        columns.append(column)
+    return pa.table(columns, names=table.column_names)
+
+
+def tables(archive: a2store.Archive) -> Tables:
+    """All rows of both tables, in the order in which the archive has them."""
+    return {name: plain(pa.table(archive.sql(f"SELECT * FROM {name}"))) for name in ("runs", "steps")}
+
+
+def assert_same_tables(found: Tables, expected: Tables, but: Iterable[str] = ()) -> None:
+    """Every column of both tables, but for some of ``runs``."""
+    for name in ("runs", "steps"):
+        assert found[name].schema.equals(expected[name].schema), name
+        columns = [column for column in expected[name].column_names if name == "steps" or column not in but]
+        for column in columns:
+            assert found[name][column].equals(expected[name][column]), f"{name}.{column}"
+
+
+def names(path: Path) -> set[str]:
+    """The files in an archive, relative to it, but for the lock."""
+    files = {file.relative_to(path).as_posix() for file in path.rglob("*") if file.is_file()}
+    return files - {"_log/.lock"}
+
+
+def contents(path: Path) -> dict[str, bytes]:
+    return {name: (path / name).read_bytes() for name in names(path)}
+
+
+def copied(source: Path, target: Path) -> Path:
+    """A copy of an archive, in place of an earlier copy."""
+    if target.exists():
+        shutil.rmtree(target)
+    return Path(shutil.copytree(source, target))
+
+
+def command(*args: object) -> list[str]:
+    return [sys.executable, "-m", "a2store", *map(str, args)]
+
+
+def run_command(*args: object, status: int = 0) -> subprocess.CompletedProcess[str]:
+    """Run ``a2store`` to its end, which must be with this exit status."""
+    done = subprocess.run(command(*args), capture_output=True, check=False, timeout=120, text=True)
+    assert done.returncode == status, (done.returncode, done.stdout, done.stderr)
+    assert "panicked" not in done.stderr
+    return done
+
+
+# Forging
+
+
+def commit_path(archive: Path, version: int) -> Path:
+    return archive / "_log" / f"{version:020}.json"
+
+
+def sealed(fields: dict[str, Any]) -> bytes:
+    """A commit's or a checkpoint's file."""
+    body = json.dumps(fields, separators=(",", ":"), ensure_ascii=False)[:-1].encode()
+    return body + f',"crc32c":"{oracle.crc32c(body):08x}"}}\n'.encode()
+
+
+def unsealed(path: Path) -> dict[str, Any]:
+    """The fields of a commit or checkpoint, once its checksum was found to be right."""
+    data = path.read_bytes()
+    fields: dict[str, Any] = json.loads(data)
+    assert fields.pop("crc32c") == f"{oracle.crc32c(data[:-TRAILER]):08x}"
+    return fields
+
+
+def forge(archive: Path, version: int, change: Callable[[dict[str, Any]], object]) -> None:
+    """Change a commit, and give it and those that follow the checksums that make it look true."""
+    newest = max(int(path.stem) for path in (archive / "_log").glob("*.json") if path.stem.isdigit())
+    crc = None
+    for number in range(version, newest + 1):
+        path = commit_path(archive, number)
+        fields = unsealed(path)
+        if number == version:
+            change(fields)
+        else:
+            fields["parent"] = crc
+        data = sealed(fields)
+        crc = json.loads(data)["crc32c"]
+        path.write_bytes(data)
+
+
+def forge_data(archive: Path, version: int, table: str, change: Callable[[Any], Any]) -> str:
+    """Rewrite the one file that a commit adds to a table, with a checksum that fits; the file's relative path."""
+
+    def rewrite(fields: dict[str, Any]) -> None:
+        (entry,) = [entry for entry in fields["add"] if entry["table"] == table]
+        path = archive / entry["path"]
+        rows = change(pq.read_table(path))
+        pq.write_table(rows, path, compression="zstd", write_page_index=True)
+        data = path.read_bytes()
+        entry.update(num_bytes=len(data), crc32c=f"{oracle.crc32c(data):08x}", num_rows=len(rows))
+        ids = rows["run_id"].to_pylist()
+        entry.update(first_run_id=ids[0], last_run_id=ids[-1])
+        forged.append(entry["path"])
+
+    forged: list[str] = []
+    forge(archive, version, rewrite)
+    return forged[0]
+
+
+def with_values(table: Any, column: str, values: list[Any]) -> Any:
+    """The table with another column of that name and type."""
+    field = table.schema.field(column)
+    kind = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
+    array = pa.array(values, kind)
+    if pa.types.is_dictionary(field.type):
+        array = array.dictionary_encode()
+    return table.set_column(table.column_names.index(column), field, pa.chunked_array([array]).cast(field.type))

@@ -1,0 +1,387 @@
+"""Compaction: fewer files, the same rows, and nobody who reads or writes meanwhile notices."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import a2store
+from archives import (
+    GOLDEN,
+    Table,
+    Tables,
+    assert_same_tables,
+    chunks,
+    contents,
+    copied,
+    grow,
+    names,
+    run_command,
+    short_runs,
+    tables,
+)
+from faults.checks import LONG
+
+APPENDS = 30
+ROW_GROUP = 1 << 19
+"""Rows of a full row group of steps."""
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    return short_runs(tmp_path_factory.mktemp("short") / "runs", 2 * APPENDS)
+
+
+@pytest.fixture(scope="module")
+def template(runs: list[Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two runs an hour for thirty hours."""
+    return Path(grow(tmp_path_factory.mktemp("appends") / "games.a2", chunks(runs, 2)).path)
+
+
+@pytest.fixture
+def hourly(template: Path, tmp_path: Path) -> a2store.Archive:
+    return a2store.Archive.open(copied(template, tmp_path / "games.a2"))
+
+
+@pytest.fixture(scope="module")
+def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Three files whose rows fill more than one row group together."""
+    folder = tmp_path_factory.mktemp("large")
+    groups = []
+    for seed in range(3):
+        a2store.simulate(folder / str(seed), runs=900, seed=seed, depth=0, progress=False)
+        groups.append([folder / str(seed)])
+    archive = grow(folder / "games.a2", groups)
+    assert archive.num_steps > 1.5 * ROW_GROUP
+    return Path(archive.path)
+
+
+def sizes(archive: a2store.Archive) -> tuple[int, int]:
+    files = [*archive.files("runs"), *archive.files("steps")]
+    return len(files), sum(os.path.getsize(file) for file in files)
+
+
+def assert_runs_are_whole(archive: a2store.Archive) -> None:
+    """No run is split between row groups or files, and ids climb from one to the next."""
+    last = -1
+    for file in archive.files("steps"):
+        reader = pq.ParquetFile(file)
+        for group in range(reader.metadata.num_row_groups):
+            rows = reader.read_row_group(group, columns=["run_id", "num_steps"])
+            ids, sizes = rows["run_id"].to_numpy(), rows["num_steps"].to_numpy()
+            starts = np.flatnonzero(np.diff(ids, prepend=-1))
+            assert (np.diff(starts, append=len(ids)) == sizes[starts]).all()
+            assert (np.diff(ids[starts].astype(int), prepend=last) > 0).all()
+            last = int(ids[-1])
+
+
+def test_thirty_appends_become_one_file_of_each_table(hourly: a2store.Archive) -> None:
+    before, (files_before, bytes_before) = tables(hourly), sizes(hourly)
+    num_runs, num_steps = hourly.num_runs, hourly.num_steps
+    next_run_id = hourly.history()[0].next_run_id
+    assert files_before == 2 * APPENDS
+    report = hourly.compact(progress=False)
+    assert (report.files_before, report.bytes_before) == (files_before, bytes_before)
+    assert (report.files_after, report.bytes_after) == sizes(hourly)
+    assert report.files_after == 2
+    assert report.bytes_after < report.bytes_before / 3
+    assert report.num_rows == num_runs + num_steps
+    assert hourly.version == APPENDS + 2
+    for archive in (hourly, a2store.Archive.open(hourly.path)):
+        assert (archive.num_runs, archive.num_steps) == (num_runs, num_steps)
+        assert_same_tables(tables(archive), before)
+        newest = archive.history()[0]
+        assert (newest.version, newest.operation) == (APPENDS + 2, "compact")
+        assert (newest.added_runs, newest.added_steps) == (0, 0)
+        assert (newest.num_runs, newest.num_steps, newest.next_run_id) == (num_runs, num_steps, next_run_id)
+        assert (newest.added_files, newest.removed_files) == (2, files_before)
+    assert_runs_are_whole(hourly)
+    assert hourly.verify(deep=True, progress=False).problems == []
+
+
+def test_a_second_compaction_finds_nothing_to_do(hourly: a2store.Archive) -> None:
+    hourly.compact(progress=False)
+    version, there = hourly.version, names(hourly.path)
+    report = hourly.compact(progress=False)
+    assert (report.num_rows, report.files_before, report.files_after) == (0, 2, 2)
+    assert report.bytes_before == report.bytes_after == sizes(hourly)[1]
+    assert (hourly.version, names(hourly.path)) == (version, there)
+    assert a2store.Archive.open(hourly.path).version == version
+
+
+def test_an_empty_archive_and_one_of_a_single_file(tmp_path: Path, runs: list[Path]) -> None:
+    archive = a2store.Archive.create(tmp_path / "games.a2")
+    assert archive.compact(progress=False).files_after == 0
+    archive.ingest(runs[:2], progress=False)
+    assert archive.compact(progress=False).num_rows == 0
+    assert archive.version == 2
+
+
+@pytest.mark.parametrize(
+    ("file_rows", "expected"),
+    [(1, [40] * 30), (80, [40] * 30), (81, [120] * 10), (120, [120] * 10), (170, [200] * 6), (401, [440, 440, 320])],
+)
+def test_how_large_files_become(hourly: a2store.Archive, file_rows: int, expected: list[int]) -> None:
+    before = tables(hourly)
+    hourly.compact(file_rows=file_rows, progress=False)
+    assert_same_tables(tables(hourly), before)
+    assert [pq.read_metadata(file).num_rows for file in hourly.files("steps")] == expected
+    assert_runs_are_whole(hourly)
+    assert hourly.verify(progress=False).problems == []
+
+
+def test_half_full_files_are_left_alone(tmp_path: Path, runs: list[Path]) -> None:
+    # 200 and 100 steps are at least half of 150; the rest is less.
+    groups = [runs[:1], runs[1:2], runs[2:12], runs[12:13], runs[13:18], runs[18:19], runs[19:21]]
+    archive = grow(tmp_path / "games.a2", groups)
+    old = archive.files("steps")
+    before = tables(archive)
+    archive.compact(file_rows=150, progress=False)
+    new = archive.files("steps")
+    assert new[1:4] == old[2:5]
+    assert len(new) == 5
+    assert [pq.read_metadata(file).num_rows for file in new] == [40, 200, 20, 100, 60]
+    assert_same_tables(tables(archive), before)
+
+
+def test_row_groups_hold_whole_runs(large: Path, tmp_path: Path) -> None:
+    archive = a2store.Archive.open(copied(large, tmp_path / "games.a2"))
+    before = tables(archive)
+    archive.compact(workers=2, progress=False)
+    (file,) = archive.files("steps")
+    metadata = pq.read_metadata(file)
+    groups = [metadata.row_group(index).num_rows for index in range(metadata.num_row_groups)]
+    assert len(groups) > 1
+    assert all(rows >= ROW_GROUP for rows in groups[:-1])
+    assert_runs_are_whole(archive)
+    assert_same_tables(tables(archive), before)
+    assert archive.verify(deep=True, progress=False).problems == []
+
+
+def test_older_versions_stay_as_they_were(hourly: a2store.Archive, runs: list[Path]) -> None:
+    path = hourly.path
+    kept: dict[int, Tables] = {n: tables(a2store.Archive.open(path, version=n)) for n in (1, 2, 17, 31)}
+    files = {n: a2store.Archive.open(path, version=n).files("steps") for n in kept}
+    hourly.compact(file_rows=300, progress=False)
+    kept[hourly.version] = tables(hourly)
+    hourly.compact(progress=False)
+    kept[hourly.version] = tables(hourly)
+    more = short_runs(path.parent / "more", 70)[60:]
+    hourly.ingest(more, progress=False)
+    kept[hourly.version] = tables(hourly)
+    hourly.compact(progress=False)
+    kept[hourly.version] = tables(hourly)
+    assert sorted(kept)[-4:] == [32, 33, 34, 35]
+    for version, expected in kept.items():
+        archive = a2store.Archive.open(path, version=version)
+        assert archive.version == version
+        assert_same_tables(tables(archive), expected)
+        if version in files:
+            assert archive.files("steps") == files[version]
+    assert_same_tables(kept[33], kept[31])
+    assert_same_tables(kept[35], kept[34])
+
+
+def test_readers_go_on_meanwhile(large: Path, tmp_path: Path) -> None:
+    archive = a2store.Archive.open(copied(large, tmp_path / "games.a2"))
+    reader = a2store.Archive.open(archive.path)
+    sql = "SELECT count(*) AS n, sum(step_index) AS s, max(board) AS b FROM steps"
+    expected = pa.table(reader.sql(sql))
+    query = reader.sql("SELECT run_id, board FROM steps")
+    begun = pa.RecordBatchReader.from_stream(query)
+    first = begun.read_next_batch()
+    stop, failed, rounds = threading.Event(), [], []
+
+    def read() -> None:
+        while not stop.is_set():
+            rounds.append(1)
+            if pa.table(reader.sql(sql)) != expected:
+                failed.append("others")
+
+    thread = threading.Thread(target=read)
+    thread.start()
+    try:
+        archive.compact(progress=False)
+    finally:
+        stop.set()
+        thread.join()
+    assert not failed
+    assert rounds
+    assert reader.version == archive.version - 1
+    rest = begun.read_all()
+    assert first.num_rows + rest.num_rows == archive.num_steps
+    assert pa.table(reader.sql(sql)) == pa.table(archive.sql(sql)) == expected
+    reader.refresh()
+    assert reader.version == archive.version
+
+
+def test_a_reader_of_a_version_that_expires(hourly: a2store.Archive) -> None:
+    reader = a2store.Archive.open(hourly.path)
+    before = tables(reader)
+    hourly.compact(progress=False)
+    assert hourly.expire(older_than=0, grace=0).num_files == 2 * APPENDS
+    # It is told, rather than given fewer rows.
+    for name in ("runs", "steps"):
+        with pytest.raises((a2store.Error, OSError)) as caught:
+            pa.table(reader.sql(f"SELECT * FROM {name}"))
+        assert ".parquet" in str(caught.value)
+    assert reader.version == APPENDS + 1
+    reader.refresh()
+    assert_same_tables(tables(reader), before)
+
+
+WRITER = """
+import sys, a2store
+archive = a2store.Archive.open(sys.argv[1])
+for file in sys.argv[2:]:
+    assert archive.ingest(file, progress=False).accepted == 1
+"""
+
+
+def test_beside_another_process_that_ingests(hourly: a2store.Archive, tmp_path: Path) -> None:
+    before = tables(hourly)
+    more = short_runs(tmp_path / "more", 90)[60:]
+    writer = subprocess.Popen([sys.executable, "-c", WRITER, str(hourly.path), *map(str, more)])
+    compactions = 0
+    while writer.poll() is None:
+        version = hourly.version
+        hourly.compact(progress=False)
+        compactions += hourly.history()[0].operation == "compact" and hourly.version > version
+        assert hourly.version >= version
+    assert writer.wait(timeout=60) == 0
+    hourly.compact(progress=False)
+    assert compactions > 0
+    assert hourly.num_runs == 90
+    runs = pa.table(hourly.sql("SELECT run_id, source FROM runs"))
+    assert runs["run_id"].to_pylist() == list(range(90))
+    assert runs["source"].to_pylist()[60:] == [str(path) for path in more]
+    for name in ("runs", "steps"):
+        assert tables(hourly)[name].slice(0, len(before[name])).equals(before[name])
+    operations = [commit.operation for commit in hourly.history()]
+    assert operations.count("ingest") == APPENDS + len(more)
+    assert hourly.verify(deep=True, progress=False).problems == []
+
+
+def test_an_archive_of_an_older_schema(tmp_path: Path) -> None:
+    archive = a2store.Archive.open(copied(GOLDEN / "schema-1.a2", tmp_path / "games.a2"))
+    before = tables(archive)
+    report = archive.compact(progress=False)
+    assert (report.files_before, report.files_after) == (4, 2)
+    after = tables(archive)
+    assert_same_tables(after, before)
+    assert after["runs"]["version"].null_count == archive.num_runs
+    (file,) = archive.files("runs")
+    assert pq.read_schema(file).names == [field.name for field in pa.schema(archive.schema("runs"))]
+    assert pq.read_metadata(file).metadata[b"a2store.schema_version"] == b"2"
+    assert archive.verify(deep=True, progress=False).problems == []
+
+
+def damage(data: bytes, at: int, by: int) -> bytes:
+    return data[:at] + bytes([data[at] ^ by]) + data[at + 1 :]
+
+
+@pytest.mark.parametrize("table", ["steps", "runs"])
+def test_a_damaged_file_is_refused(hourly: a2store.Archive, table: Table) -> None:
+    path = Path(hourly.files(table)[11])
+    good = path.read_bytes()
+    there = contents(hourly.path)
+    positions = range(0, len(good), 1 if LONG else len(good) // 25)
+    compacted = []
+    for at in positions:
+        path.write_bytes(damage(good, at, 0x10))
+        archive = a2store.Archive.open(hourly.path)
+        try:
+            archive.compact(progress=False)
+        except BaseException as error:
+            # A panic is no Exception.
+            if not isinstance(error, a2store.DamagedError) or error.path != str(path):
+                compacted.append(f"byte {at}: {type(error).__name__}: {error}")
+        else:
+            compacted.append(f"byte {at}: compacted")
+            for name in names(hourly.path) - there.keys():
+                (hourly.path / name).unlink()
+    path.write_bytes(good)
+    assert not compacted, f"{len(compacted)} of {len(positions)}: {compacted[:5]}"
+    assert contents(hourly.path) == there
+
+
+def test_a_missing_file_is_refused(hourly: a2store.Archive) -> None:
+    path = Path(hourly.files("steps")[3])
+    path.unlink()
+    there = names(hourly.path)
+    with pytest.raises(a2store.DamagedError) as caught:
+        hourly.compact(progress=False)
+    assert caught.value.path == str(path)
+    assert names(hourly.path) == there
+
+
+INTERRUPTED = """
+import os, signal, sys, threading, time
+import a2store
+archive = a2store.Archive.open(sys.argv[1])
+at = None
+def interrupt():
+    global at
+    time.sleep(float(sys.argv[2]))
+    at = time.monotonic()
+    os.kill(os.getpid(), signal.SIGINT)
+threading.Thread(target=interrupt, daemon=True).start()
+try:
+    archive.compact(progress=False)
+except KeyboardInterrupt:
+    print("interrupted", time.monotonic() - at)
+else:
+    print("done", 0)
+"""
+
+
+@pytest.mark.parametrize("after", [0.05, 0.15, 0.3])
+def test_ctrl_c(large: Path, tmp_path: Path, after: float) -> None:
+    path = copied(large, tmp_path / "games.a2")
+    there = contents(path)
+    done = subprocess.run(
+        [sys.executable, "-c", INTERRUPTED, str(path), str(after)],
+        capture_output=True,
+        check=True,
+        timeout=60,
+        text=True,
+    )
+    how, secs = done.stdout.split()
+    assert how == "interrupted"
+    # Half a second on a machine that has nothing else to do.
+    assert float(secs) < 1.5
+    assert contents(path) == there
+    archive = a2store.Archive.open(path)
+    assert archive.compact(progress=False).files_after == 2
+
+
+def test_wrong_arguments(hourly: a2store.Archive) -> None:
+    with pytest.raises(ValueError, match="file_rows"):
+        hourly.compact(file_rows=0)
+    with pytest.raises(OverflowError):
+        hourly.compact(file_rows=-1)
+    with pytest.raises(ValueError, match="wait"):
+        hourly.compact(wait=-1)
+    with pytest.raises(TypeError, match="wait"):
+        hourly.compact(wait="soon")  # type: ignore[arg-type]
+    assert hourly.version == APPENDS + 1
+
+
+def test_the_command(hourly: a2store.Archive) -> None:
+    text = run_command("compact", hourly.path, "--json").stdout
+    assert f'"version":{APPENDS + 2}' in text
+    assert '"files_before":60' in text
+    assert '"files_after":2' in text
+    again = run_command("compact", hourly.path).stdout
+    assert again.startswith("2 files (")
+    assert "0 rows rewritten" in again
+    run_command("compact", hourly.path, "--file-rows", "0", status=2)
+    run_command("compact", hourly.path / "absent", status=2)

@@ -1,0 +1,359 @@
+"""Many processes at one archive: nothing is lost or there twice, and whoever reads sees one version, whole."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import a2store
+from archives import chunks, commit_path, copied, grow, names, short_runs, tables, unsealed
+from faults.checks import LONG
+
+WRITERS = 8
+APPENDS = 100 if LONG else 5
+READERS = 2
+OPENS = 5_000 if LONG else 200
+TIMEOUT = 1800 if LONG else 120
+
+WRITER = """
+import sys, a2store
+archive = a2store.Archive.open(sys.argv[1])
+for file in sys.argv[2:]:
+    report = archive.ingest(file, workers=1, progress=False)
+    assert (report.accepted, report.duplicates) == (1, 0), report
+print("done")
+"""
+
+READER = """
+import json, os, sys, time
+import pyarrow as pa, a2store
+path, opens, stop = sys.argv[1], int(sys.argv[2]), sys.argv[3]
+last, count, seen = 0, 0, {}
+open(f"{stop}.{os.getpid()}", "w").close()
+sql = "SELECT count(*) AS n, coalesce(max(run_id), 0) AS last, count(DISTINCT digest) AS digests FROM runs"
+while count < opens or not os.path.exists(stop):
+    archive = a2store.Archive.open(path)
+    assert archive.version >= last, (archive.version, last)
+    last, count = archive.version, count + 1
+    facts = archive.num_runs, archive.num_steps
+    assert seen.setdefault(last, facts) == facts, (last, seen[last], facts)
+    assert len(archive.history()) == last == archive.history()[0].version
+    try:
+        (runs,) = pa.table(archive.sql(sql)).to_pylist()
+        steps = archive.sql("SELECT * FROM steps").count() if count % 2 else len(pa.table(
+            archive.sql("SELECT board FROM steps")))
+    except (a2store.Error, OSError) as error:
+        # Only what has expired since may be gone.
+        expired = len(sys.argv) > 4 and ".parquet" in str(error)
+        assert expired, error
+        continue
+    assert (runs["n"], runs["digests"], steps) == (facts[0], facts[0], facts[1]), (runs, steps, facts)
+    if count % 7 == 0 and last > 1 and len(sys.argv) == 4:
+        older = a2store.Archive.open(path, version=last - 1)
+        assert older.num_runs <= facts[0] and older.version == last - 1
+        assert older.sql("SELECT * FROM runs").count() == older.num_runs
+print(json.dumps([count, len(seen)]))
+"""
+
+MAINTAINER = """
+import os, sys, time, a2store
+path, stop, what = sys.argv[1:]
+archive, count = a2store.Archive.open(path), 0
+while not os.path.exists(stop):
+    if what == "compact":
+        archive.compact(file_rows=400, workers=1, progress=False)
+    else:
+        # Nobody here reads a version for longer.
+        archive.expire(older_than=2.0, grace=60)
+    count += 1
+    time.sleep(0.05)
+print(count)
+"""
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    return short_runs(tmp_path_factory.mktemp("short") / "runs", WRITERS * APPENDS, steps=12)
+
+
+def start(code: str, *args: object) -> subprocess.Popen[str]:
+    command = [sys.executable, "-c", code, *map(str, args)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def end(process: subprocess.Popen[str]) -> str:
+    out, error = process.communicate(timeout=TIMEOUT)
+    assert (process.returncode, error) == (0, ""), error
+    return out
+
+
+def assert_complete(archive: a2store.Archive, runs: list[Path]) -> None:
+    """Every run once, ids without gaps, versions too, and each commit's numbers those of its rows."""
+    rows = pa.table(archive.sql("SELECT run_id, source, version, num_steps FROM runs")).to_pylist()
+    assert [row["run_id"] for row in rows] == list(range(len(runs)))
+    assert sorted(row["source"] for row in rows) == sorted(map(str, runs))
+    assert archive.num_steps == sum(row["num_steps"] for row in rows)
+    history = archive.history()
+    assert [line.version for line in history] == list(range(archive.version, 0, -1))
+    by_version = {line.version: line for line in history}
+    for row in rows:
+        line = by_version[row["version"]]
+        assert (line.operation, line.added_runs, line.next_run_id) == ("ingest", 1, row["run_id"] + 1)
+    assert len({line.txn for line in history}) == len(history)
+    report = archive.verify(deep=True, progress=False)
+    assert (report.problems, report.unnamed_files) == ([], 0)
+    assert not [name for name in names(archive.path) if ".staged" in name]
+
+
+@pytest.mark.parametrize("maintained", [False, True], ids=["alone", "maintained"])
+def test_writers_and_readers(runs: list[Path], tmp_path: Path, maintained: bool) -> None:
+    path, stop = tmp_path / "games.a2", tmp_path / "stop"
+    a2store.Archive.create(path)
+    expiring = ["expired"] if maintained else []
+    readers = [start(READER, path, OPENS // READERS, stop, *expiring) for _ in range(READERS)]
+    # They are to meet the writers at work.
+    while len(list(tmp_path.glob("stop.*"))) < READERS:
+        assert all(reader.poll() is None for reader in readers)
+        time.sleep(0.02)
+    maintainers = [start(MAINTAINER, path, stop, what) for what in ("compact", "expire") if maintained]
+    writers = [start(WRITER, path, *some) for some in chunks(runs, APPENDS)]
+    try:
+        assert [end(writer) for writer in writers] == ["done\n"] * WRITERS
+    finally:
+        stop.touch()
+    opens = [json.loads(end(reader)) for reader in readers]
+    work = [int(end(maintainer)) for maintainer in maintainers]
+    assert sum(count for count, _ in opens) >= OPENS
+    assert all(versions > 2 for _, versions in opens)
+    archive = a2store.Archive.open(path)
+    if maintained:
+        assert min(work) > 0
+        operations = [line.operation for line in archive.history()]
+        assert operations.count("ingest") == len(runs)
+        assert "compact" in operations
+    else:
+        assert archive.version == len(runs) + 1
+        for version in range(1, archive.version + 1, 1 + len(runs) // 40):
+            opened = a2store.Archive.open(path, version=version)
+            assert opened.num_runs == opened.sql("SELECT * FROM runs").count() == version - 1
+            fields = unsealed(commit_path(path, version))
+            assert (fields["num_runs"], fields["num_steps"]) == (opened.num_runs, opened.num_steps)
+    assert_complete(archive, runs)
+
+
+def test_the_same_runs_from_everywhere(runs: list[Path], tmp_path: Path) -> None:
+    """Whoever comes first adds a run, and the others find it there."""
+    path = tmp_path / "games.a2"
+    a2store.Archive.create(path)
+    code = """
+import sys, a2store
+archive = a2store.Archive.open(sys.argv[1])
+print(sum(archive.ingest(file, workers=1, progress=False).accepted for file in sys.argv[2:]))
+"""
+    some = runs[:10]
+    orders = [some, some[::-1], some[5:] + some[:5], some[::2] + some[1::2]]
+    accepted = [int(end(process)) for process in [start(code, path, *order) for order in orders]]
+    assert sum(accepted) == len(some)
+    assert_complete(a2store.Archive.open(path), some)
+
+
+def test_processes_that_create_at_once(runs: list[Path], tmp_path: Path) -> None:
+    path = tmp_path / "games.a2"
+    command = [sys.executable, "-m", "a2store", "ingest"]
+    started = [
+        subprocess.Popen(
+            [*command, str(run), str(path), "--json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+        for run in runs[:6]
+    ]
+    reports = [json.loads(end(process)) for process in started]
+    assert [report["accepted"] for report in reports] == [1] * 6
+    assert sorted(report["version"] for report in reports) == list(range(2, 8))
+    assert_complete(a2store.Archive.open(path), runs[:6])
+
+
+def test_threads_of_one_process(runs: list[Path], tmp_path: Path) -> None:
+    shared = a2store.Archive.create(tmp_path / "games.a2")
+
+    def add(number: int) -> int:
+        archive = shared if number % 2 else a2store.Archive.open(shared.path)
+        return archive.ingest(runs[number], workers=1, progress=False).accepted
+
+    with ThreadPoolExecutor(8) as pool:
+        assert list(pool.map(add, range(16))) == [1] * 16
+    shared.refresh()
+    assert_complete(shared, runs[:16])
+
+
+# Waiting
+
+
+@pytest.fixture
+def locked(runs: list[Path], tmp_path: Path) -> Any:
+    """An archive of two versions with runs, while another process, so to say, is writing to it."""
+    archive = grow(tmp_path / "games.a2", [runs[:1], runs[1:2]])
+    with (archive.path / "_log" / ".lock").open("ab") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield archive, lock
+
+
+def test_nobody_waits_who_does_not_want_to(locked: Any, runs: list[Path]) -> None:
+    archive, _ = locked
+    there = names(archive.path)
+    start = time.monotonic()
+    work: list[Callable[[], object]] = [
+        lambda: archive.ingest(runs[2], wait=0, progress=False),
+        lambda: archive.compact(wait=0, progress=False),
+        lambda: archive.expire(wait=0, older_than=0),
+    ]
+    for attempt in work:
+        with pytest.raises(a2store.ConflictError, match="another process is writing") as caught:
+            attempt()
+        assert (caught.value.kind, caught.value.path) == ("conflict", str(archive.path))
+    assert time.monotonic() - start < 5
+    start = time.monotonic()
+    with pytest.raises(a2store.ConflictError, match=r"after 0\.3 s of waiting"):
+        archive.ingest(runs[2], wait=0.3, progress=False)
+    assert 0.3 <= time.monotonic() - start < 5
+    assert (archive.version, names(archive.path)) == (3, there)
+    # Readers do not ask.
+    assert a2store.Archive.open(archive.path).sql("SELECT * FROM steps").count() == archive.num_steps
+    assert archive.verify(progress=False).problems == []
+    assert a2store.repair(archive.path).steps == []
+
+
+def test_what_waits_goes_on(locked: Any, runs: list[Path]) -> None:
+    archive, lock = locked
+    threading.Timer(0.3, lambda: fcntl.flock(lock, fcntl.LOCK_UN)).start()
+    start = time.monotonic()
+    assert archive.ingest(runs[2], progress=False).accepted == 1
+    assert time.monotonic() - start >= 0.25
+
+
+def test_the_command_waits_as_it_is_told(locked: Any, runs: list[Path]) -> None:
+    archive, _ = locked
+    command = [sys.executable, "-m", "a2store"]
+    for args in (
+        ["ingest", str(runs[2]), str(archive.path)],
+        ["compact", str(archive.path)],
+        ["expire", str(archive.path)],
+    ):
+        done = subprocess.run(
+            [*command, *args, "--wait", "0s"], capture_output=True, check=False, timeout=60, text=True
+        )
+        assert (done.returncode, done.stdout) == (1, "")
+        assert "another process is writing to this archive" in done.stderr
+
+
+def test_a_lock_goes_with_its_process(runs: list[Path], tmp_path: Path) -> None:
+    archive = grow(tmp_path / "games.a2", [runs[:1]])
+    code = """
+import fcntl, sys
+lock = open(sys.argv[1] + "/_log/.lock", "ab")
+fcntl.flock(lock, fcntl.LOCK_EX)
+print("locked", flush=True)
+sys.stdin.read()
+"""
+    command = [sys.executable, "-c", code, str(archive.path)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == "locked\n"
+        with pytest.raises(a2store.ConflictError):
+            archive.ingest(runs[1], wait=0, progress=False)
+        holder.kill()
+    assert archive.ingest(runs[1], wait=0, progress=False).accepted == 1
+
+
+FORKED = """
+import os, sys, threading, warnings
+import a2store
+warnings.simplefilter("ignore", DeprecationWarning)
+path, files = sys.argv[1], sys.argv[2:]
+archive = a2store.Archive.open(path)
+def ingest():
+    for file in files[:10]:
+        archive.ingest(file, workers=2, progress=False)
+worker = threading.Thread(target=ingest)
+worker.start()
+children = []
+for number in range(10, 16):
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            mine = a2store.Archive.open(path)
+            report = mine.ingest(files[number], workers=2, wait=30, progress=False)
+            status = int(report.accepted != 1)
+        finally:
+            os._exit(status)
+    children.append(child)
+worker.join()
+assert [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children] == [0] * len(children)
+print("done")
+"""
+
+
+def test_forks_while_it_ingests(runs: list[Path], tmp_path: Path) -> None:
+    archive = grow(tmp_path / "games.a2", [])
+    assert end(start(FORKED, archive.path, *runs[:16])) == "done\n"
+    archive.refresh()
+    assert_complete(archive, runs[:16])
+
+
+def test_a_fork_does_not_keep_the_lock(runs: list[Path], tmp_path: Path) -> None:
+    """A child that lives on, forked while its parent was writing, keeps nobody out."""
+    code = """
+import os, signal, sys, threading, time, warnings
+import a2store
+warnings.simplefilter("ignore", DeprecationWarning)
+path, files = sys.argv[1], sys.argv[2:]
+archive = a2store.Archive.open(path)
+stop = threading.Event()
+def ingest():
+    for file in files:
+        archive.ingest(file, workers=1, progress=False)
+worker = threading.Thread(target=ingest)
+worker.start()
+children = []
+while worker.is_alive() and len(children) < 40:
+    child = os.fork()
+    if child == 0:
+        time.sleep(60)
+        os._exit(0)
+    children.append(child)
+    time.sleep(0.005)
+worker.join(20)
+print("stuck" if worker.is_alive() else "done", flush=True)
+for child in children:
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+"""
+    archive = grow(tmp_path / "games.a2", [])
+    assert end(start(code, archive.path, *runs[:10])) == "done\n"
+    archive.refresh()
+    assert archive.num_runs == 10
+
+
+def test_a_stale_view_goes_on_from_the_newest(runs: list[Path], tmp_path: Path) -> None:
+    archive = grow(tmp_path / "games.a2", [runs[:2], runs[2:4]])
+    stale = a2store.Archive.open(archive.path, version=2)
+    archive.compact(progress=False)
+    archive.expire(older_than=0, grace=0)
+    assert stale.ingest(runs[:6], progress=False).duplicates == 4
+    assert (stale.version, stale.num_runs) == (6, 6)
+    assert archive.version == 5
+    copy = copied(archive.path, tmp_path / "copy.a2")
+    assert tables(a2store.Archive.open(copy))["runs"]["run_id"].to_pylist() == list(range(6))
+    assert os.path.samefile(stale.path, archive.path)

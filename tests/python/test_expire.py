@@ -1,0 +1,358 @@
+"""Expiry: old versions go, and with them what no kept version names; everything else stays."""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import a2store
+from archives import (
+    Tables,
+    assert_same_tables,
+    chunks,
+    contents,
+    copied,
+    grow,
+    names,
+    run_command,
+    short_runs,
+    tables,
+)
+from faults.checks import LONG
+
+NOW: dict[str, Any] = {"older_than": 0, "grace": 0}
+DAY = 24 * 60 * 60
+SEEDS = 12 if LONG else 4
+KILLED = 60 if LONG else 6
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    return short_runs(tmp_path_factory.mktemp("short") / "runs", 40)
+
+
+@pytest.fixture(scope="module")
+def template(runs: list[Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Versions 2 to 7 add runs, 8 compacts them, 9 adds another."""
+    archive = grow(tmp_path_factory.mktemp("template") / "games.a2", chunks(runs[:12], 2))
+    archive.compact(progress=False)
+    archive.ingest(runs[12], progress=False)
+    assert archive.version == 9
+    return Path(archive.path)
+
+
+@pytest.fixture
+def archive(template: Path, tmp_path: Path) -> a2store.Archive:
+    return a2store.Archive.open(copied(template, tmp_path / "games.a2"))
+
+
+def contents_of_versions(archive: a2store.Archive, first: int) -> dict[int, Tables]:
+    versions = range(first, archive.version + 1)
+    return {version: tables(a2store.Archive.open(archive.path, version=version)) for version in versions}
+
+
+def assert_versions(path: Path, expected: dict[int, Tables]) -> None:
+    """Each of these versions can be read wholly, and no older one can."""
+    for version, content in expected.items():
+        assert_same_tables(tables(a2store.Archive.open(path, version=version)), content)
+    for version in range(min(expected)):
+        with pytest.raises(a2store.VersionNotFoundError):
+            a2store.Archive.open(path, version=version)
+
+
+def without_shortcuts(files: Iterable[str]) -> set[str]:
+    """Without checkpoints and digests, which come and go unmentioned, as they only repeat what others say."""
+    return {name for name in files if not name.endswith((".checkpoint.json", ".digests"))}
+
+
+def backdate(path: Path, secs: float) -> None:
+    then = time.time() - secs
+    os.utime(path, (then, then))
+
+
+def test_nothing_is_old_enough(archive: a2store.Archive) -> None:
+    there = contents(archive.path)
+    for options in ({}, {"older_than": timedelta(days=1)}, {"older_than": 3600.0}, {"older_than": 10**9}):
+        report = archive.expire(**options)
+        assert (report.first_version, report.num_versions, report.num_files, report.paths) == (1, 0, 0, [])
+    assert (archive.version, contents(archive.path)) == (9, there)
+
+
+@pytest.mark.parametrize("older_than", [0, 0.0, timedelta(0)])
+def test_all_but_the_newest(archive: a2store.Archive, older_than: float | timedelta) -> None:
+    last = tables(archive)
+    before = contents(archive.path)
+    report = archive.expire(older_than=older_than)
+    # The version that says so is another one, with the same rows.
+    assert (report.first_version, report.num_versions, archive.version) == (9, 8, 10)
+    assert_versions(archive.path, {9: last, 10: last})
+    gone = without_shortcuts(before.keys() - names(archive.path))
+    data = {name for name in gone if name.endswith(".parquet")}
+    assert report.num_files == len(data) == 12
+    assert report.num_bytes == sum(len(before[name]) for name in data)
+    assert gone - data == {f"_log/{version:020}.json" for version in range(1, 9)}
+    assert sorted(gone) == sorted(report.paths)
+    # Commits go before the files that they name.
+    kinds = [path.startswith("_log") for path in report.paths]
+    assert kinds == sorted(kinds, reverse=True)
+    report = archive.expire(older_than=older_than)
+    assert (report.first_version, report.num_versions, archive.version) == (10, 1, 11)
+
+
+def test_between_two_commits(runs: list[Path], tmp_path: Path) -> None:
+    archive = grow(tmp_path / "games.a2", chunks(runs[:6], 2))
+    archive.compact(progress=False)
+    time.sleep(0.3)
+    archive.ingest(runs[6], progress=False)
+    archive.ingest(runs[7], progress=False)
+    kept = contents_of_versions(archive, 5)
+    times = {commit.version: datetime.fromisoformat(commit.time).timestamp() for commit in archive.history()}
+    assert times[6] - times[5] > 0.25
+    # The version that was the newest then is kept: whoever opened the archive at that moment reads it.
+    report = archive.expire(older_than=time.time() - (times[5] + times[6]) / 2)
+    assert (report.first_version, report.num_versions, report.num_files) == (5, 4, 6)
+    assert_versions(archive.path, kept | {8: kept[7]})
+
+
+def test_a_dry_run_says_what_would_go(archive: a2store.Archive) -> None:
+    (archive.path / "steps" / ".staged-abc.tmp").write_bytes(b"left")
+    (archive.path / "runs" / ("0" * 32 + ".parquet")).write_bytes(b"nobody's")
+    before = contents(archive.path)
+    planned = archive.expire(dry_run=True, **NOW)
+    assert (archive.version, contents(archive.path)) == (9, before)
+    done = archive.expire(**NOW)
+    assert planned.paths == done.paths
+    facts = [(each.first_version, each.num_versions, each.num_files, each.num_bytes) for each in (planned, done)]
+    assert facts[0] == facts[1]
+    gone = without_shortcuts(before.keys() - names(archive.path))
+    assert gone == set(planned.paths)
+    assert {"steps/.staged-abc.tmp", "runs/" + "0" * 32 + ".parquet"} <= gone
+    added = names(archive.path) - before.keys()
+    assert all(name.startswith("_log/") for name in added)
+
+
+def test_the_history_remains(archive: a2store.Archive) -> None:
+    def lines(archive: a2store.Archive) -> list[tuple[object, ...]]:
+        return [
+            (each.version, each.time, each.operation, each.txn, each.added_runs, each.added_steps, each.num_runs)
+            for each in archive.history()
+        ]
+
+    before = lines(archive)
+    archive.expire(**NOW)
+    for opened in (archive, a2store.Archive.open(archive.path)):
+        assert lines(opened)[1:] == before
+        newest = opened.history()[0]
+        assert (newest.version, newest.operation) == (10, "expire")
+        assert (newest.added_runs, newest.added_files, newest.removed_files) == (0, 0, 0)
+    pinned = a2store.Archive.open(archive.path, version=9)
+    assert lines(pinned) == before
+
+
+def test_versions_that_are_gone(archive: a2store.Archive) -> None:
+    archive.expire(**NOW)
+    for version in (0, 1, 8, 11, 2**63):
+        with pytest.raises(a2store.VersionNotFoundError, match=re.escape("9..=10")) as caught:
+            a2store.Archive.open(archive.path, version=version)
+        assert (caught.value.kind, caught.value.path) == ("version_not_found", str(archive.path))
+        assert f"version {version}" in str(caught.value)
+
+
+def test_leftovers_stay_for_their_grace(archive: a2store.Archive) -> None:
+    stray = "0123456789abcdef" * 2 + ".parquet"
+    leftovers = [f"{folder}/.staged-x1.tmp" for folder in ("_log", "runs", "steps")]
+    nobodys = [f"{folder}/{stray}" for folder in ("runs", "steps")]
+    others = ["steps/notes.txt", "_log/notes.tmp", "runs/.staged-no"]
+    before = names(archive.path)
+    for name in [*leftovers, *nobodys, *others]:
+        (archive.path / name).write_bytes(b"12345")
+        backdate(archive.path / name, DAY - 60)
+    report = archive.expire(older_than=10**9)
+    assert (report.num_files, report.paths) == (0, [])
+    for name in [*leftovers, *nobodys, *others]:
+        backdate(archive.path / name, DAY + 60)
+    (archive.path / "steps" / ".staged-new.tmp").write_bytes(b"a writer's")
+    report = archive.expire(older_than=10**9)
+    assert (report.num_files, report.num_bytes, report.num_versions) == (2, 10, 0)
+    assert sorted(report.paths) == sorted([*leftovers, *nobodys])
+    # What nobody knows is nobody's to remove, and a file of a commit may be as old as it likes.
+    assert names(archive.path) == before | {*others, "steps/.staged-new.tmp"}
+    assert archive.version == 9
+    report = archive.expire(older_than=10**9, grace=timedelta(0))
+    assert report.paths == ["steps/.staged-new.tmp"]
+    for name in before:
+        backdate(archive.path / name, 100 * DAY)
+    assert archive.expire(older_than=10**9, grace=0).paths == []
+    assert archive.verify(deep=True, progress=False).problems == []
+
+
+def test_files_from_the_future_stay(archive: a2store.Archive) -> None:
+    path = archive.path / "steps" / ".staged-future.tmp"
+    path.write_bytes(b"clocks differ")
+    backdate(path, -DAY)
+    assert archive.expire(older_than=10**9, grace=0).paths == []
+
+
+@pytest.mark.parametrize("seed", range(SEEDS))
+def test_any_order_of_work(runs: list[Path], tmp_path: Path, seed: int) -> None:
+    draw = random.Random(seed)
+    archive = a2store.Archive.create(tmp_path / "games.a2")
+    waiting = list(runs)
+    kept = contents_of_versions(archive, 1)
+    for _ in range(25):
+        work = draw.choice(["ingest", "ingest", "compact", "expire", "nothing"])
+        if work == "ingest" and waiting:
+            archive.ingest([waiting.pop() for _ in range(min(len(waiting), draw.randint(1, 4)))], progress=False)
+        elif work == "compact":
+            archive.compact(file_rows=draw.choice([30, 90, 10**6]), progress=False)
+        elif work == "expire":
+            older_than = time.time() - datetime.fromisoformat(draw.choice(archive.history()).time).timestamp()
+            planned = archive.expire(older_than=older_than, grace=0, dry_run=True)
+            report = archive.expire(older_than=older_than, grace=0)
+            # Time goes on between the two.
+            assert report.first_version >= planned.first_version
+            kept = {version: content for version, content in kept.items() if version >= report.first_version}
+        kept[archive.version] = tables(archive)
+        assert_versions(archive.path, kept)
+    assert archive.verify(deep=True, progress=False).problems == []
+    assert archive.ingest(waiting, progress=False).accepted == len(waiting)
+    assert archive.num_runs == len(runs)
+    archive.compact(progress=False)
+    archive.expire(**NOW)
+    archive.expire(**NOW)
+    left = {name for name in names(archive.path) if name.endswith(".parquet")}
+    assert len(left) == 2
+
+
+EXPIRE = "import sys, a2store; a2store.Archive.open(sys.argv[1]).expire(older_than=0, grace=0); print('done')"
+
+
+@pytest.mark.parametrize("seed", range(KILLED))
+def test_killed_and_repeated(template: Path, tmp_path: Path, seed: int) -> None:
+    path = copied(template, tmp_path / "games.a2")
+    last = tables(a2store.Archive.open(path))
+    with subprocess.Popen([sys.executable, "-c", EXPIRE, str(path)]) as process:
+        # From before anything has begun until after the end.
+        time.sleep(random.Random(seed).uniform(0.02, 0.09))
+        process.send_signal(signal.SIGKILL)
+    repaired = a2store.Archive.open(path)
+    assert repaired.verify(progress=False).problems == []
+    assert_same_tables(tables(repaired), last)
+    repaired.expire(**NOW)
+    assert_finished(repaired, last)
+
+
+def assert_finished(archive: a2store.Archive, last: Tables) -> None:
+    """Nothing is left of what was given up, whether this expiry or the one before it did it."""
+    first = archive.version - 1
+    assert_versions(archive.path, {first: last, archive.version: last})
+    report = archive.verify(deep=True, progress=False)
+    assert (report.problems, report.unnamed_files) == ([], 0)
+    commits = sorted(name for name in names(archive.path) if re.fullmatch(r"_log/\d{20}\.json", name))
+    assert commits == [f"_log/{version:020}.json" for version in range(first, archive.version + 1)]
+    assert len([name for name in names(archive.path) if name.endswith(".parquet")]) == 4
+
+
+def test_interrupted_after_each_removal(template: Path, tmp_path: Path) -> None:
+    path = copied(template, tmp_path / "whole.a2")
+    archive = a2store.Archive.open(path)
+    last, before = tables(archive), contents(path)
+    removed = archive.expire(**NOW).paths
+    assert len(removed) == 8 + 12
+    for count in range(len(removed) + 1):
+        cut = copied(path, tmp_path / "games.a2")
+        for name in removed[count:]:
+            (cut / name).write_bytes(before[name])
+        opened = a2store.Archive.open(cut)
+        assert_versions(cut, {9: last, 10: last})
+        assert opened.verify(deep=True, progress=False).problems == []
+        # What is left goes, young as it is, since commits had named it, as far as they are still there to say so.
+        named = opened.expire(older_than=10**9)
+        assert set(named.paths) <= set(removed[count:])
+        if count == 0:
+            assert set(named.paths) == set(removed)
+        assert set(named.paths) | set(opened.expire(older_than=10**9, grace=0).paths) == set(removed[count:])
+        assert_finished(opened, last)
+
+
+def test_interrupted_before_its_commit(archive: a2store.Archive, tmp_path: Path) -> None:
+    last = tables(archive)
+    there = names(archive.path)
+    other = a2store.Archive.open(copied(archive.path, tmp_path / "other.a2"))
+    other.expire(**NOW)
+    name = f"_log/{9:020}.checkpoint.json"
+    (archive.path / name).write_bytes((other.path / name).read_bytes())
+    opened = a2store.Archive.open(archive.path)
+    assert opened.version == 9
+    assert opened.verify(progress=False).problems == []
+    assert a2store.Archive.open(archive.path, version=1).num_runs == 0
+    assert names(archive.path) == there | {name}
+    opened.expire(**NOW)
+    assert_finished(opened, last)
+
+
+def test_work_goes_on_after_expiry(archive: a2store.Archive, runs: list[Path]) -> None:
+    archive.expire(**NOW)
+    report = archive.ingest(runs[:20], progress=False)
+    assert (report.accepted, report.duplicates) == (7, 13)
+    ids = tables(archive)["runs"]["run_id"].to_pylist()
+    assert ids == list(range(20))
+    archive.compact(progress=False)
+    assert tables(archive)["runs"]["run_id"].to_pylist() == ids
+    assert archive.expire(**NOW).first_version == 12
+    assert archive.verify(deep=True, progress=False).problems == []
+
+
+@pytest.mark.parametrize("version", [2, 4, 8])
+def test_a_damaged_commit_among_those_given_up(archive: a2store.Archive, version: int) -> None:
+    last = tables(archive)
+    path = archive.path / "_log" / f"{version:020}.json"
+    path.write_bytes(path.read_bytes()[:-5])
+    there = contents(archive.path)
+    try:
+        archive.expire(**NOW)
+    except a2store.DamagedError:
+        # It may refuse, but not go half of the way and then never further.
+        unchanged = contents(archive.path) == there
+        assert unchanged
+    else:
+        assert_finished(archive, last)
+
+
+@pytest.mark.parametrize("name", ["older_than", "grace", "wait"])
+def test_wrong_arguments(archive: a2store.Archive, name: str) -> None:
+    there = contents(archive.path)
+    expire: Any = archive.expire
+    for value in (-1, -0.001, timedelta(seconds=-1), float("nan"), float("inf"), 1e30):
+        with pytest.raises(ValueError, match=f"^{name}: "):
+            expire(**{name: value})
+    for other in ("soon", b"1", [1]):
+        with pytest.raises(TypeError, match=f"^{name}: "):
+            expire(**{name: other})
+    with pytest.raises(TypeError):
+        expire(timedelta(0))
+    assert contents(archive.path) == there
+
+
+def test_the_command(archive: a2store.Archive) -> None:
+    text = run_command("expire", archive.path, "--older-than", "0s", "--dry-run").stdout
+    assert text.startswith("8 versions would be given up and 12 data files (")
+    assert archive.version == a2store.Archive.open(archive.path).version
+    text = run_command("expire", archive.path, "--older-than", "0s", "--json").stdout
+    assert '"first_version":9' in text
+    assert '"num_files":12' in text
+    assert '"dry_run":false' in text
+    assert "0 versions were given up" in run_command("expire", archive.path).stdout
+    run_command("expire", archive.path, "--older-than", "soon", status=2)
+    run_command("info", archive.path, "--version", "3", status=2)

@@ -1,0 +1,374 @@
+"""Forgeries: commits, checkpoints and data files that lie, with checksums that fit. Verification finds the lies."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import a2store
+import oracle
+from archives import (
+    Table,
+    commit_path,
+    copied,
+    forge,
+    forge_data,
+    grow,
+    names,
+    sealed,
+    short_games,
+    short_runs,
+    unsealed,
+    with_values,
+)
+
+Change = Callable[[Any], Any]
+SCORE = 0x0123456789AB
+"""A maximum whose bytes are nowhere else."""
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    return short_runs(tmp_path_factory.mktemp("short") / "runs", 20)
+
+
+@pytest.fixture(scope="module")
+def small(runs: list[Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Three versions with runs, of two runs each; the third has one with an original, and one that breaks the rules."""
+    folder = tmp_path_factory.mktemp("small")
+    games = short_games(folder / "whole", 8)
+    boards = (games[6].boards[0] ^ 0xF, *games[6].boards[1:])
+    odd = [replace(games[6], boards=boards, max_score=SCORE), replace(games[7], start_unix_s=2**64 - 1)]
+    for index, game in enumerate(odd):
+        (folder / f"{index}.a2run2").write_bytes(oracle.encode_a2run2(game))
+    groups = [runs[:2], runs[2:4], sorted(folder.glob("*.a2run2"))]
+    return Path(grow(folder / "games.a2", groups).path)
+
+
+@pytest.fixture(scope="module")
+def long_log(runs: list[Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """With a checkpoint and digests."""
+    return Path(grow(tmp_path_factory.mktemp("log") / "games.a2", [[run] for run in runs[:17]]).path)
+
+
+def found(path: Path, deep: bool = False) -> set[tuple[str, int | None, str]]:
+    return {(each.path, each.run_id, each.what) for each in a2store.verify(path, deep=deep, progress=False).problems}
+
+
+def data_files(path: Path, table: Table) -> list[str]:
+    files = a2store.Archive.open(path).files(table)
+    return [Path(file).relative_to(path).as_posix() for file in files]
+
+
+def entry(fields: dict[str, Any], table: str) -> Any:
+    (found,) = [entry for entry in fields["add"] if entry["table"] == table]
+    return found
+
+
+FORGED_COMMITS: list[tuple[str, Callable[[dict[str, Any]], object], str]] = [
+    ("num_runs", lambda fields: fields.update(num_runs=5), "num_runs"),
+    ("num_steps", lambda fields: fields.update(num_steps=fields["num_steps"] + 1), "num_steps"),
+    ("next_run_id", lambda fields: fields.update(next_run_id=1), "next_run_id"),
+    ("archive_id", lambda fields: fields.update(archive_id="0" * 32), "archive_id"),
+    ("phases", lambda fields: fields.update(phases={"mid": 2, "late": 4}), "phases"),
+    ("version", lambda fields: fields.update(version=7), "version"),
+    ("parent", lambda fields: fields.update(parent="00000000"), "CRC32C of the commit before"),
+    ("first_version", lambda fields: fields.update(first_version=9), "first_version"),
+    ("removed", lambda fields: fields.update(remove=["steps/none.parquet"]), "removed file"),
+    ("fields", lambda fields: fields.pop("txn"), "commit"),
+    ("operation", lambda fields: fields.update(operation="explode"), "commit"),
+]
+
+
+@pytest.mark.parametrize(("change", "what"), [case[1:] for case in FORGED_COMMITS], ids=[c[0] for c in FORGED_COMMITS])
+@pytest.mark.parametrize("version", [3, 4])
+def test_forged_commits(
+    small: Path, tmp_path: Path, change: Callable[[dict[str, Any]], object], what: str, version: int
+) -> None:
+    path = copied(small, tmp_path / "games.a2")
+    forge(path, version, change)
+    seen = found(path)
+    if (version, what) == (4, "first_version"):
+        # No version is kept then, so that nothing precedes this one.
+        assert f"_log/{version:020}.json" in {name for name, _, _ in seen}
+    else:
+        assert (f"_log/{version:020}.json", None, what) in seen
+
+
+FORGED_ENTRIES: list[tuple[dict[str, object], str]] = [
+    ({"first_run_id": 1}, "run ids"),
+    ({"last_run_id": 9}, "run ids"),
+    ({"num_rows": 7}, "number of rows"),
+    ({"num_bytes": 7}, "length of the file"),
+    ({"crc32c": "00000000"}, "CRC32C of the file"),
+]
+
+
+@pytest.mark.parametrize(("change", "what"), FORGED_ENTRIES, ids=[next(iter(c[0])) for c in FORGED_ENTRIES])
+@pytest.mark.parametrize("table", ["steps", "runs"])
+def test_forged_facts_about_files(
+    small: Path, tmp_path: Path, table: Table, change: dict[str, object], what: str
+) -> None:
+    path = copied(small, tmp_path / "games.a2")
+    (_, name, _) = data_files(path, table)
+    forge(path, 3, lambda fields: entry(fields, table).update(change))
+    assert (name, None, what) in found(path)
+
+
+def test_a_file_that_is_named_twice(small: Path, tmp_path: Path) -> None:
+    path = copied(small, tmp_path / "games.a2")
+    forge(path, 4, lambda fields: fields["add"].append(entry(unsealed(commit_path(path, 3)), "runs")))
+    assert f"_log/{4:020}.json" in {name for name, _, _ in found(path)}
+
+
+FORGED_CHECKPOINTS: dict[str, Callable[[dict[str, Any]], object]] = {
+    "commit_crc32c": lambda fields: fields.update(commit_crc32c="00000000"),
+    "no file": lambda fields: fields["files"].pop(),
+    "num_rows": lambda fields: fields["files"][0].update(num_rows=1),
+    "next_run_id": lambda fields: fields["commit"].update(next_run_id=0),
+    "num_runs": lambda fields: fields["commit"].update(num_runs=0),
+    "version": lambda fields: fields["commit"].update(version=3),
+    "phases": lambda fields: fields["commit"].update(phases={"mid": 2, "late": 4}),
+    "no history": lambda fields: fields["history"].clear(),
+    "time": lambda fields: fields["history"][0].update(time="2001-01-01T00:00:00.000Z"),
+    "no files": lambda fields: fields.pop("files"),
+}
+
+
+@pytest.mark.parametrize("case", FORGED_CHECKPOINTS)
+def test_forged_checkpoints(long_log: Path, tmp_path: Path, case: str) -> None:
+    """They are not the truth, but whoever reads them takes them for it."""
+    path = copied(long_log, tmp_path / "games.a2")
+    (name,) = [name for name in names(path) if name.endswith("checkpoint.json")]
+    fields = unsealed(path / name)
+    FORGED_CHECKPOINTS[case](fields)
+    (path / name).write_bytes(sealed(fields))
+    assert found(path) != set()
+
+
+@pytest.mark.parametrize("case", ["one less", "one more", "another", "next_run_id", "magic"])
+def test_forged_digests(long_log: Path, tmp_path: Path, case: str) -> None:
+    path = copied(long_log, tmp_path / "games.a2")
+    (name,) = [name for name in names(path) if name.endswith(".digests")]
+    data = (path / name).read_bytes()
+    magic, next_run_id, count, crc = struct.unpack_from("<8sQQI", data)
+    digests = [data[at : at + 16] for at in range(28, len(data) - 4, 16)]
+    assert (magic, next_run_id, count) == (b"A2DIGEST", 15, 15)
+    assert len(digests) == 15
+    match case:
+        case "one less":
+            digests.pop()
+        case "one more":
+            digests.append(b"\xff" * 16)
+        case "another":
+            digests[0] = bytes(16)
+        case "next_run_id":
+            next_run_id = 14
+        case "magic":
+            magic = b"A2DIGESU"
+    body = struct.pack("<8sQQI", magic, next_run_id, len(digests), crc) + b"".join(digests)
+    (path / name).write_bytes(body + struct.pack("<I", oracle.crc32c(body)))
+    assert {name for name, _, _ in found(path)} == {name}
+
+
+# Data
+
+
+def changed(column: str, row: int, change: Change) -> Change:
+    def apply(table: Any) -> Any:
+        values = table[column].to_pylist()
+        values[row] = change(values[row])
+        return with_values(table, column, values)
+
+    return apply
+
+
+def everywhere(column: str, value: object) -> Change:
+    return lambda table: with_values(table, column, [value] * len(table))
+
+
+def without(*rows: int) -> Change:
+    return lambda table: table.take([index for index in range(len(table)) if index not in rows])
+
+
+def other_move(table: Any) -> Any:
+    """Another legal move at step 5: the next board does not follow from it."""
+    row = table.slice(5, 1).to_pylist()[0]
+    legal = [move for move in range(4) if row["ev_legal"] >> move & 1 and move != row["move"]]
+    return changed("move", 5, lambda _: legal[0])(table)
+
+
+def other_board(table: Any) -> Any:
+    """Two tiles of the board at step 5 in each other's place; the largest stays the same."""
+
+    def exchange(board: int) -> int:
+        cells = oracle.cells(board)
+        tile = next(cell for cell in range(16) if cells[cell] != cells[15])
+        cells[tile], cells[15] = cells[15], cells[tile]
+        return oracle.packed(cells)
+
+    return changed("board", 5, exchange)(table)
+
+
+def value(table: Any, row: int) -> tuple[str, float]:
+    """The first value at a step that is there."""
+    found = table.slice(row, 1).to_pylist()[0]
+    name = next(name for name in oracle.EV_COLUMNS if found[name] is not None)
+    return name, found[name]
+
+
+# Columns that follow from others, in the first run of version 2, whose id is 0, or of version 3.
+STEPS: dict[str, tuple[Change, int | None, str]] = {
+    "max_exp": (changed("max_exp", 3, lambda exp: exp + 1), 2, "max_exp"),
+    "phase": (changed("phase", 3, lambda phase: "late" if phase != "late" else "mid"), 2, "phase"),
+    "move": (changed("move", 3, lambda _: 4), 2, "move"),
+    "score once": (changed("max_score", 3, lambda score: score + 1), 2, "columns of the run"),
+    "score": (everywhere("max_score", 5), 2, "max_score"),
+    "tile": (everywhere("highest_tile", 4), 2, "highest_tile"),
+    "engine": (everywhere("engine", "others"), 2, "engine"),
+    "engine null": (everywhere("engine", None), 3, "engine"),
+    "num_steps": (everywhere("num_steps", 21), 2, "num_steps"),
+    "has_evs": (changed("has_evs", 3, lambda has: not has), None, "values that are not null"),
+    "first step": (without(0), 2, "order of rows"),
+    "a step": (without(7), 2, "order of rows"),
+    "last step": (without(19), 2, "number of steps"),
+    "a run": (without(*range(20, 40)), 3, "steps of the run"),
+    "a run twice": (lambda table: pa.concat_tables([table, table.slice(20)]), 3, "order of rows"),
+    "order": (lambda table: pa.concat_tables([table.slice(20), table.slice(0, 20)]), 2, "order of rows"),
+    "index": (changed("step_index", 7, lambda _: 0), 2, "order of rows"),
+    "another run": (changed("run_id", 39, lambda _: 9), 9, "order of rows"),
+}
+
+
+@pytest.mark.parametrize("name", STEPS)
+def test_forged_steps(small: Path, tmp_path: Path, name: str) -> None:
+    change, run_id, what = STEPS[name]
+    path = copied(small, tmp_path / "games.a2")
+    file = forge_data(path, 3, "steps", change)
+    seen = {(each, number if run_id is not None else None, which) for each, number, which in found(path)}
+    runs_file = data_files(path, "runs")[1]
+    assert {(file, run_id, what), (runs_file, run_id, what)} & seen, seen
+
+
+def test_a_rewritten_file_is_as_good(small: Path, tmp_path: Path) -> None:
+    """What the forgeries are told by is what they say, not that another program wrote them."""
+    path = copied(small, tmp_path / "games.a2")
+    for version in (2, 3, 4):
+        for table in ("steps", "runs"):
+            forge_data(path, version, table, lambda table: table)
+    assert found(path, deep=True) == set()
+
+
+DEEP_STEPS: dict[str, tuple[Change, int]] = {
+    "board": (other_board, 0),
+    "move": (other_move, 0),
+    "value": (lambda table: changed(value(table, 5)[0], 5, lambda ev: ev + 1)(table), 0),
+    "spawn": (changed("board", 19, lambda board: board ^ (1 << 60)), 0),
+}
+
+
+@pytest.mark.parametrize("name", DEEP_STEPS)
+def test_steps_of_another_game(small: Path, tmp_path: Path, name: str) -> None:
+    change, run_id = DEEP_STEPS[name]
+    path = copied(small, tmp_path / "games.a2")
+    file = forge_data(path, 2, "steps", change)
+    assert {what for each, number, what in found(path, deep=True) if (each, number) == (file, run_id)} & {
+        "digest",
+        "trajectory",
+        "max_exp",
+    }
+
+
+def test_the_wrong_move_breaks_the_rules(small: Path, tmp_path: Path) -> None:
+    path = copied(small, tmp_path / "games.a2")
+    file = forge_data(path, 2, "steps", other_move)
+    assert (file, 0, "trajectory") in found(path, deep=True)
+    assert found(path) == set()
+
+
+# In the runs of version 4: 4 breaks the rules, 5 has its file.
+RUNS: dict[str, tuple[Change, int | None, str, bool]] = {
+    "verified": (changed("verified", 1, lambda _: False), 5, "trajectory", True),
+    "not verified": (changed("verified", 0, lambda _: True), 4, "trajectory", True),
+    "digest": (changed("digest", 0, lambda digest: digest[:-1] + b"!"), 4, "digest", True),
+    "digest of an original": (
+        changed("digest", 1, lambda digest: digest[:-1] + b"!"),
+        5,
+        "digest of the original",
+        True,
+    ),
+    "original": (changed("original", 1, lambda data: data[:-1] + b"!"), 5, "digest of the original", True),
+    "no original": (changed("original", 1, lambda _: None), 5, "digest", True),
+    "final board": (changed("final_board", 0, lambda board: board ^ 1), 4, "digest", True),
+    "elapsed_s": (changed("elapsed_s", 0, lambda secs: secs + 1), 4, "digest", True),
+    "start_time": (changed("start_time", 0, lambda _: None), 4, "digest", True),
+    "format": (changed("format", 0, lambda _: "chess"), 4, "format", False),
+    "version": (everywhere("version", 3), 4, "version", False),
+    "score": (changed("max_score", 0, lambda score: score + 1), 4, "max_score", False),
+    "num_steps": (changed("num_steps", 0, lambda steps: steps + 1), 4, "number of steps", False),
+    "no steps": (changed("num_steps", 0, lambda _: 0), 4, "steps of the run", False),
+    "engine": (changed("engine", 0, lambda _: "others"), 4, "engine", False),
+    "the same digest": (lambda table: everywhere("digest", table["digest"][0].as_py())(table), 5, "digest", False),
+    "a run": (without(1), 5, "run", False),
+    "a run twice": (lambda table: pa.concat_tables([table, table.slice(1)]), 5, "order of rows", False),
+    "order": (lambda table: table.take([1, 0]), 4, "order of rows", False),
+    "an id": (changed("run_id", 1, lambda _: 77), 77, "run id", False),
+}
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_forged_runs(small: Path, tmp_path: Path, name: str) -> None:
+    change, run_id, what, deep = RUNS[name]
+    path = copied(small, tmp_path / "games.a2")
+    file = forge_data(path, 4, "runs", change)
+    seen = found(path, deep)
+    assert (run_id, what) in {(number, each) for _, number, each in seen}, seen
+    assert {each for each, _, _ in seen} & {file, data_files(path, "steps")[2]}
+
+
+def test_columns_of_another_type(small: Path, tmp_path: Path) -> None:
+    def retyped(table: Any) -> Any:
+        at = table.column_names.index("max_score")
+        return table.set_column(at, "max_score", table["max_score"].cast(pa.int64()))
+
+    path = copied(small, tmp_path / "games.a2")
+    file = forge_data(path, 3, "steps", retyped)
+    assert (file, None, "type of column max_score") in found(path)
+    path = copied(small, tmp_path / "games.a2")
+    file = forge_data(path, 3, "steps", lambda table: table.drop_columns(["board"]))
+    assert (file, None, "columns") in found(path)
+
+
+@pytest.mark.parametrize("where", ["footer", "pages"])
+@pytest.mark.parametrize("table", ["steps", "runs"])
+def test_wrong_statistics(small: Path, tmp_path: Path, table: str, where: str) -> None:
+    """The bytes of a maximum, in the footer or in the page index before it, are replaced by those of a smaller one."""
+    path = copied(small, tmp_path / "games.a2")
+
+    def patch(fields: dict[str, Any]) -> None:
+        about = entry(fields, table)
+        data = (path / about["path"]).read_bytes()
+        (length,) = struct.unpack("<I", data[-8:-4])
+        footer = len(data) - 8 - length
+        old, new = struct.pack("<Q", SCORE), struct.pack("<Q", SCORE - 1)
+        if where == "footer":
+            changed = data[:footer] + data[footer:].replace(old, new)
+        else:
+            # The last before the footer; those before are in pages.
+            at = data.rindex(old, 0, footer)
+            changed = data[:at] + new + data[at + 8 :]
+        assert changed != data
+        (path / about["path"]).write_bytes(changed)
+        about["crc32c"] = f"{oracle.crc32c(changed):08x}"
+        files.append(about["path"])
+
+    files: list[str] = []
+    forge(path, 4, patch)
+    wanted = "row group 0" if where == "footer" else "a page of row group 0"
+    assert (files[0], None, f"maximum of max_score in {wanted}") in found(path)

@@ -1,0 +1,56 @@
+"""Memory of an ingest: it depends on the number of workers, not on how much there is to ingest."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import a2store
+
+WORKERS = 2
+BOUND_BYTES = (100 + 50 * WORKERS) << 20
+"""As docs/archive.md has it; names of files and digests of runs are a few megabytes here."""
+
+SCRIPT = """
+import json, resource, sys
+import a2store
+base = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+archive = a2store.Archive.create(sys.argv[2])
+report = archive.ingest(sys.argv[1], workers=int(sys.argv[3]), progress=False)
+peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+print(json.dumps({"base": base << 10, "peak": peak << 10, "num_bytes": report.num_bytes, "runs": report.accepted}))
+"""
+
+
+def ingested(runs: Path, archive: Path) -> dict[str, int]:
+    """Ingest in a process of its own, and return its peak memory."""
+    command = [sys.executable, "-c", SCRIPT, str(runs), str(archive), str(WORKERS)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    figures: dict[str, int] = json.loads(done.stdout)
+    return figures
+
+
+@pytest.fixture(scope="module")
+def many_runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("many") / "runs"
+    a2store.simulate(folder, runs=20_000, seed=1, depth=0, progress=False)
+    return folder
+
+
+def test_memory_stays_within_its_bound_whatever_the_size(many_runs: Path, tmp_path: Path) -> None:
+    folders = sorted(many_runs.iterdir())
+    assert len(folders) == 20, "a thousand files in each"
+    quarter = tmp_path / "quarter"
+    quarter.mkdir()
+    for folder in folders[:5]:
+        (quarter / folder.name).symlink_to(folder)
+
+    small = ingested(quarter, tmp_path / "small.a2")
+    large = ingested(many_runs, tmp_path / "large.a2")
+    assert large["num_bytes"] > 3.5 * small["num_bytes"] > 3.5 * 40e6
+    assert large["peak"] < BOUND_BYTES, large
+    assert large["peak"] - small["peak"] < 32 << 20, (small, large)

@@ -1,0 +1,229 @@
+"""Where each run came from, what each version held, and that shortcuts through the log change neither."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from collections.abc import Callable
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import a2store
+from archives import Tables, assert_same_tables, chunks, copied, grow, names, short_runs, tables
+
+COMMITS = 200
+FACTS = ("version", "time", "operation", "txn", "added_runs", "added_steps", "next_run_id")
+MORE_FACTS = ("num_runs", "num_steps", "added_files", "removed_files")
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    return short_runs(tmp_path_factory.mktemp("short") / "runs", COMMITS + 20, steps=8)
+
+
+@pytest.fixture(scope="module")
+def long_log(runs: list[Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run each but for the first of 200 commits, with checkpoints and digests on the way."""
+    return Path(grow(tmp_path_factory.mktemp("log") / "games.a2", chunks(runs[: COMMITS - 1], 1)).path)
+
+
+def lines(archive: a2store.Archive) -> list[tuple[Any, ...]]:
+    """The history, oldest first."""
+    return [tuple(getattr(line, name) for name in FACTS + MORE_FACTS) for line in reversed(archive.history())]
+
+
+def facts(archive: a2store.Archive) -> tuple[Any, ...]:
+    files = archive.files("runs"), archive.files("steps")
+    return archive.version, archive.num_runs, archive.num_steps, archive.phases, files, lines(archive)
+
+
+def shortcuts(path: Path) -> list[Path]:
+    return sorted(path / name for name in names(path) if name.endswith((".checkpoint.json", ".digests")))
+
+
+# History
+
+
+def test_each_line_of_the_history(runs: list[Path], tmp_path: Path) -> None:
+    archive = grow(tmp_path / "games.a2", [runs[:3], runs[3:4], runs[:4], runs[2:9]])
+    archive.compact(progress=False)
+    archive.expire(older_than=0, grace=0)
+    archive.ingest(runs[9:10], progress=False)
+    expected = [
+        # version, operation, added runs and steps, next id, runs, steps, files added and removed
+        (1, "create", 0, 0, 0, 0, 0, 0, 0),
+        (2, "ingest", 3, 24, 3, 3, 24, 2, 0),
+        (3, "ingest", 1, 8, 4, 4, 32, 2, 0),
+        (4, "ingest", 5, 40, 9, 9, 72, 2, 0),
+        (5, "compact", 0, 0, 9, 9, 72, 2, 6),
+        (6, "expire", 0, 0, 9, 9, 72, 0, 0),
+        (7, "ingest", 1, 8, 10, 10, 80, 2, 0),
+    ]
+    found = [(line[0], line[2], *line[4:]) for line in lines(archive)]
+    assert found == expected
+    txns = [line[3] for line in lines(archive)]
+    assert len(set(txns)) == len(txns)
+    assert all(len(txn) == 32 and int(txn, 16) >= 0 for txn in txns)
+    times = [line[1] for line in lines(archive)]
+    assert times == sorted(times)
+    for version in (5, 6, 7):
+        assert lines(a2store.Archive.open(archive.path, version=version)) == lines(archive)[:version]
+    for line in archive.history():
+        assert f"version={line.version}" in repr(line)
+        assert line.operation in repr(line)
+
+
+def test_each_version_is_what_its_ingest_left(runs: list[Path], tmp_path: Path) -> None:
+    archive = a2store.Archive.create(tmp_path / "games.a2")
+    left: dict[int, Tables] = {1: tables(archive)}
+    draw = random.Random(5)
+    waiting = list(runs[:60])
+    while waiting:
+        some = [waiting.pop(0) for _ in range(min(len(waiting), draw.randint(1, 6)))]
+        archive.ingest(some, progress=False)
+        left[archive.version] = tables(archive)
+    assert archive.version > 16
+    for version, expected in left.items():
+        opened = a2store.Archive.open(archive.path, version=version)
+        assert_same_tables(tables(opened), expected)
+        assert opened.num_runs == len(expected["runs"])
+        assert opened.num_steps == len(expected["steps"])
+        assert opened.history()[0].version == version
+
+
+def test_a_run_joins_its_commit(runs: list[Path], tmp_path: Path) -> None:
+    groups = [runs[:3], runs[3:4], runs[1:9], runs[9:12]]
+    archive = grow(tmp_path / "games.a2", groups)
+    archive.compact(progress=False)
+    archive.ingest(runs[12:14], progress=False)
+    by_version = {line.version: line for line in archive.history()}
+    rows = pa.table(archive.sql("SELECT run_id, version, source, ingested_at, digest FROM runs")).to_pylist()
+    assert [row["version"] for row in rows] == [2] * 3 + [3] + [4] * 5 + [5] * 3 + [7] * 2
+    assert [row["source"] for row in rows] == [str(path) for path in runs[:14]]
+    for row in rows:
+        line = by_version[row["version"]]
+        # The ids that a commit gave out.
+        assert line.next_run_id - line.added_runs <= row["run_id"] < line.next_run_id
+        assert abs(row["ingested_at"].timestamp() - datetime.fromisoformat(line.time).timestamp()) < 60
+    for version, line in by_version.items():
+        assert sum(row["version"] == version for row in rows) == line.added_runs
+    # What is added between two versions, by SQL alone.
+    between = archive.sql("SELECT count(*) AS n FROM runs WHERE version > 2 AND version <= 5")
+    assert pa.table(between)["n"].to_pylist() == [9]
+
+
+def test_digests_are_of_the_run_alone(runs: list[Path], tmp_path: Path) -> None:
+    def digests(groups: list[list[Path]], name: str) -> list[bytes]:
+        archive = grow(tmp_path / name, groups)
+        found: list[bytes] = pa.table(archive.sql("SELECT digest FROM runs"))["digest"].to_pylist()
+        return found
+
+    together = digests([runs[:12]], "together.a2")
+    assert len(set(together)) == 12
+    assert digests(chunks(runs[:12], 5), "apart.a2") == together
+    assert digests([runs[11::-1]], "backwards.a2") == together[::-1]
+    moved = [Path(shutil.copy(path, tmp_path / f"other-{path.name}")) for path in runs[:12]]
+    assert digests([moved], "moved.a2") == together
+
+
+# Shortcuts
+
+
+def test_checkpoints_are_few_and_recent(long_log: Path) -> None:
+    found = [path.name for path in shortcuts(long_log)]
+    assert len([name for name in found if name.endswith(".digests")]) == 2
+    assert len([name for name in found if name.endswith(".checkpoint.json")]) == 2
+    assert all(int(name.split(".")[0]) > COMMITS - 50 for name in found)
+
+
+def flip(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [Path.unlink, flip, lambda path: path.write_bytes(b""), lambda path: path.write_bytes(path.read_bytes()[:-9])],
+    ids=["deleted", "flipped", "empty", "cut"],
+)
+@pytest.mark.parametrize("which", [slice(None), slice(0, 2), slice(2, 4)], ids=["all", "older", "newer"])
+def test_without_shortcuts(
+    long_log: Path, runs: list[Path], tmp_path: Path, change: Callable[[Path], object], which: slice
+) -> None:
+    path = copied(long_log, tmp_path / "games.a2")
+    versions = (1, 17, 150, 190, COMMITS, None)
+    expected = [facts(a2store.Archive.open(path, version=version)) for version in versions]
+    whole = tables(a2store.Archive.open(path))
+    found = shortcuts(path)
+    by_age = sorted(found, key=lambda path: (path.name.split(".")[0], path.name))
+    for each in by_age[which]:
+        change(each)
+    assert [facts(a2store.Archive.open(path, version=version)) for version in versions] == expected
+    archive = a2store.Archive.open(path)
+    assert_same_tables(tables(archive), whole)
+    # Writers need to know what is there.
+    report = archive.ingest(runs[: COMMITS + 1], progress=False)
+    assert (report.accepted, report.duplicates) == (2, COMMITS - 1)
+    assert tables(archive)["runs"]["run_id"].to_pylist() == list(range(COMMITS + 1))
+
+
+def test_shortcuts_of_another_history(long_log: Path, runs: list[Path], tmp_path: Path) -> None:
+    """Files of the same name from an archive that was as long, as a careless copy may leave them."""
+    other = grow(tmp_path / "other.a2", chunks(runs[20:], 1))
+    assert other.version >= COMMITS
+    path = copied(long_log, tmp_path / "games.a2")
+    expected = facts(a2store.Archive.open(path))
+    found = shortcuts(path)
+    for each in found:
+        shutil.copy(other.path / "_log" / each.name, each)
+    assert facts(a2store.Archive.open(path)) == expected
+    archive = a2store.Archive.open(path)
+    report = archive.ingest(runs, progress=False)
+    assert (report.accepted, report.duplicates) == (len(runs) - COMMITS + 1, COMMITS - 1)
+    assert tables(archive)["runs"]["run_id"].to_pylist() == list(range(len(runs)))
+    assert {each.path for each in a2store.verify(long_log).problems} == set()
+    path = copied(long_log, tmp_path / "games.a2")
+    for each in found:
+        shutil.copy(other.path / "_log" / each.name, path / "_log" / each.name)
+    wrong = {each.path for each in a2store.verify(path).problems}
+    assert wrong == {each.relative_to(path).as_posix() for each in found}
+
+
+def test_shortcuts_of_a_longer_history(long_log: Path, runs: list[Path], tmp_path: Path) -> None:
+    """A log that was put back to an older state, by a backup, with checkpoints that are newer."""
+    path = copied(long_log, tmp_path / "games.a2")
+    newest = max(int(each.name.split(".")[0]) for each in shortcuts(path))
+    for version in range(newest, COMMITS + 1):
+        (path / "_log" / f"{version:020}.json").unlink()
+    # Whether that was meant nobody can know, but the runs of the commits that are gone must not vanish silently.
+    with pytest.raises(a2store.DamagedError):
+        a2store.Archive.open(path)
+    for each in shortcuts(path):
+        if int(each.name.split(".")[0]) >= newest:
+            each.unlink()
+    archive = a2store.Archive.open(path)
+    assert (archive.version, archive.num_runs) == (newest - 1, newest - 2)
+    assert archive.ingest(runs[: COMMITS - 1], progress=False).duplicates == newest - 2
+    assert archive.verify(deep=True, progress=False).problems == []
+
+
+def test_an_expired_log_stands_on_its_checkpoint(long_log: Path, tmp_path: Path) -> None:
+    path = copied(long_log, tmp_path / "games.a2")
+    archive = a2store.Archive.open(path)
+    archive.expire(older_than=0, grace=0)
+    expected = facts(archive)
+    assert len(expected[-1]) == COMMITS + 1
+    first = path / "_log" / f"{COMMITS:020}.checkpoint.json"
+    for each in shortcuts(path):
+        if each != first:
+            each.unlink()
+    assert facts(a2store.Archive.open(path)) == expected
+    first.unlink()
+    for version in (None, COMMITS, COMMITS + 1):
+        with pytest.raises(a2store.DamagedError):
+            a2store.Archive.open(path, version=version)

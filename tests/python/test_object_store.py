@@ -1,0 +1,353 @@
+"""Archives on an object store: all that a folder can do, many writers at once, and requests whose answers are lost."""
+
+from __future__ import annotations
+
+import random
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Set
+from contextlib import nullcontext, suppress
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import a2store
+from compare import assert_same, assert_steps, column
+from conftest import PHASES, Steps
+from object_store.processes import CREATE, INGEST, READ, WRITE, race
+from object_store.proxy import BUCKET, End, Fault, Faults, Proxy, endpoint, free_port, once
+from test_command import report, run
+
+pytest_plugins = ["object_store.plugin"]
+
+Through: TypeAlias = Callable[[Faults], Proxy]
+Few: TypeAlias = tuple[list[Path], a2store.Archive]
+
+
+@pytest.fixture(scope="module")
+def few(run_files: list[Path], tmp_path_factory: pytest.TempPathFactory) -> Few:
+    """Some run files, and an archive of them in a folder."""
+    archive = a2store.Archive.create(tmp_path_factory.mktemp("few") / "games.a2", phases=PHASES)
+    archive.ingest(run_files[::10], progress=False)
+    assert archive.num_runs == 6
+    return run_files[::10], archive
+
+
+def split(files: list[Path], folder: Path, count: int) -> list[Path]:
+    """So many folders with a share of the files each."""
+    folders = [folder / f"{number:02}" for number in range(count)]
+    for number, part in enumerate(folders):
+        part.mkdir()
+        for file in files[number::count]:
+            shutil.copy(file, part)
+    return folders
+
+
+def rows(archive: a2store.Archive, sql: str) -> Any:
+    return pa.table(archive.sql(sql))
+
+
+def assert_equal(found: Any, expected: Any, but: Set[str] = frozenset()) -> None:
+    for name in set(expected.column_names) - but:
+        assert_same(column(found, name), column(expected, name), name)
+
+
+def assert_whole(url: str, expected: a2store.Archive) -> a2store.Archive:
+    """The archive holds the runs of the other, each once, its versions have no gap, and nothing is wrong with it."""
+    archive = a2store.Archive.open(url)
+    runs = rows(archive, "SELECT run_id, digest FROM runs ORDER BY run_id")
+    assert runs["run_id"].to_pylist() == list(range(archive.num_runs))
+    digests = rows(expected, "SELECT digest FROM runs")["digest"].to_pylist()
+    assert sorted(runs["digest"].to_pylist()) == sorted(digests)
+    assert archive.num_steps == expected.num_steps == archive.sql("SELECT board FROM steps").count()
+    history = archive.history()
+    assert [commit.version for commit in history] == list(range(archive.version, 0, -1))
+    assert sum(commit.added_runs for commit in history) == archive.num_runs
+    assert archive.verify(deep=True).problems == []
+    return archive
+
+
+def test_the_same_as_in_a_folder(
+    url: str, archive: a2store.Archive, run_folders: list[Path], table: a2store.StepTable
+) -> None:
+    made = a2store.Archive.create(url, phases=PHASES)
+    assert (made.version, made.num_runs, made.files("steps"), made.files("runs")) == (1, 0, [], [])
+    for folder in run_folders:
+        assert made.ingest(folder, progress=False).accepted == 20
+    for there in (made, a2store.Archive.open(url), a2store.Archive.open(url + "/")):
+        for attribute in ("version", "num_runs", "num_steps", "phases"):
+            assert getattr(there, attribute) == getattr(archive, attribute)
+        assert [commit.added_runs for commit in there.history()] == [20, 20, 20, 0]
+        for name in ("runs", "steps"):
+            found, expected = rows(there, f"SELECT * FROM {name}"), rows(archive, f"SELECT * FROM {name}")
+            assert found.schema == expected.schema
+            assert_equal(found, expected, but={"ingested_at", "source"} if name == "runs" else set())
+        materialized = there.sql("SELECT * FROM steps").materialize(progress=False)
+        assert np.asarray(materialized).tobytes() == np.asarray(table).tobytes()
+    assert_whole(url, archive)
+
+
+def test_others_read_the_files(
+    url: str, run_folders: list[Path], archive: a2store.Archive, steps: Steps, filesystem: Any
+) -> None:
+    made = a2store.Archive.create(url, phases=PHASES)
+    for folder in run_folders:
+        made.ingest(folder, progress=False)
+    files = made.files("steps")
+    assert len(files) == len(archive.files("steps"))
+    assert all(file.startswith(f"{url}/steps/") and file.endswith(".parquet") for file in files)
+    tables = [pq.read_table(file.removeprefix("s3://"), filesystem=filesystem) for file in files]
+    assert_steps(pa.concat_tables(tables, promote_options="permissive"), steps)
+
+
+def test_create_where_one_is(url: str, few: Few) -> None:
+    a2store.Archive.create(url).ingest(few[0], progress=False)
+    with pytest.raises(a2store.ArchiveExistsError) as caught:
+        a2store.Archive.create(url)
+    assert (caught.value.kind, caught.value.path) == ("archive_exists", url)
+    assert a2store.Archive.open(url).num_runs == 6
+
+
+def test_open_what_is_none(url: str, filesystem: Any) -> None:
+    with filesystem.open_output_stream(f"{url.removeprefix('s3://')}/notes.txt") as stream:
+        stream.write(b"no archive")
+    for nothing in (url, url + "/deeper"):
+        with pytest.raises(a2store.ArchiveError) as caught:
+            a2store.Archive.open(nothing)
+        assert (caught.value.kind, caught.value.path) == ("not_an_archive", nothing)
+        assert not isinstance(caught.value, a2store.ArchiveExistsError)
+
+
+def test_of_many_who_create_one_does(url: str) -> None:
+    printed = race(*[(CREATE, url)] * 8)
+    assert sorted(printed) == ["created"] + ["there is one"] * 7
+    assert a2store.Archive.open(url).version == 1
+
+
+def test_repeated_ingest_adds_nothing_and_makes_no_version(url: str, few: Few) -> None:
+    files, expected = few
+    archive = a2store.Archive.create(url)
+    assert archive.ingest(files[:4], progress=False).accepted == 4
+    again = a2store.Archive.open(url).ingest(files, progress=False)
+    assert (again.accepted, again.duplicates) == (2, 4)
+    again = archive.ingest(files, progress=False)
+    assert (again.accepted, again.duplicates, again.num_steps, archive.version) == (0, 6, 0, 3)
+    assert assert_whole(url, expected).version == 3
+
+
+def test_versions(url: str, run_files: list[Path]) -> None:
+    archive = a2store.Archive.create(url)
+    stale = a2store.Archive.open(url)
+    for number in range(3):
+        archive.ingest(run_files[2 * number : 2 * number + 2], progress=False)
+    for version in range(1, 5):
+        pinned = a2store.Archive.open(url, version=version)
+        assert (pinned.version, pinned.num_runs, len(pinned.history())) == (version, 2 * version - 2, version)
+        assert pinned.sql("SELECT * FROM runs").count() == pinned.num_runs
+        assert pinned.sql("SELECT * FROM steps").count() == pinned.num_steps
+        assert pinned.files("steps") == archive.files("steps")[: version - 1]
+    assert (stale.version, stale.num_runs) == (1, 0)
+    stale.refresh()
+    assert (stale.version, stale.num_runs) == (4, 6)
+    for version in (0, 5):
+        with pytest.raises(a2store.VersionNotFoundError):
+            a2store.Archive.open(url, version=version)
+
+
+def test_compact_and_expire(url: str, few: Few) -> None:
+    files, expected = few
+    archive = a2store.Archive.create(url, phases=PHASES)
+    for file in files:
+        archive.ingest(file, progress=False)
+    before = {name: rows(archive, f"SELECT * FROM {name}") for name in ("runs", "steps")}
+    small = archive.files("steps")
+    assert len(small) == 6
+    archive.compact()
+    assert (len(archive.files("steps")), archive.version) == (1, 8)
+    assert a2store.Archive.open(url, version=7).files("steps") == small
+    archive.expire(older_than=timedelta(0))
+    with pytest.raises(a2store.VersionNotFoundError):
+        a2store.Archive.open(url, version=7)
+    opened = assert_whole(url, expected)
+    assert len(opened.files("steps")) == 1
+    for name, table in before.items():
+        assert_equal(rows(opened, f"SELECT * FROM {name}"), table)
+
+
+def test_the_command(url: str, run_folders: list[Path], archive: a2store.Archive) -> None:
+    first, *more = run_folders
+    options = ("--mid", PHASES["mid"], "--late", PHASES["late"])
+    assert report("ingest", first, url, *options)["accepted"] == 20
+    assert report("ingest", *run_folders, url)["accepted"] == 20 * len(more)
+    assert report("ingest", first, url)["duplicates"] == 20
+    info = report("info", url)
+    assert (info["version"], info["num_runs"], info["num_steps"]) == (3, 60, archive.num_steps)
+    assert report("info", url, "--version", 1)["num_runs"] == 0
+    assert [commit["added_runs"] for commit in report("history", url)] == [40, 20, 0]
+    count = run("sql", url, "SELECT count(*) AS n FROM steps WHERE phase = 'mid'", "--format", "csv").stdout
+    (expected,) = rows(archive, "SELECT count(*) FROM steps WHERE phase = 'mid'")[0].to_pylist()
+    assert count.split() == [b"n", b"%d" % expected]
+    run("verify", url)
+    run("compact", url)
+    assert_whole(url, archive)
+    missing = run("info", url + "/none", status=2)
+    assert f"{url}/none" in missing.stderr.decode()
+
+
+def test_a_file_of_several_parts(url: str, through: Through, tmp_path: Path) -> None:
+    a2store.simulate(tmp_path / "runs", runs=6000, seed=5, depth=0, progress=False)
+    local = a2store.Archive.create(tmp_path / "games.a2")
+    local.ingest(tmp_path / "runs", progress=False)
+    proxy = through(once("partNumber=2", Fault("503", performed=False)))
+    a2store.Archive.create(url).ingest(tmp_path / "runs", progress=False)
+    parts = {number for request in proxy.requests for number in re.findall("partNumber=([0-9]+)", request)}
+    assert (len(proxy.made), {"1", "2"} <= parts) == (1, True)
+    found, expected = (
+        a2store.Archive.open(each).sql("SELECT * FROM steps").materialize(progress=False) for each in (url, local.path)
+    )
+    assert np.asarray(found).tobytes() == np.asarray(expected).tobytes()
+
+
+@pytest.mark.parametrize("writers", [2, 8])
+def test_writers_side_by_side(
+    url: str, archive: a2store.Archive, run_files: list[Path], tmp_path: Path, writers: int
+) -> None:
+    folders = split(run_files, tmp_path, 16)
+    a2store.Archive.create(url, phases=PHASES)
+    *added, seen = race(*[(WRITE, url, *folders[number::writers]) for number in range(writers)], (READ, url, 60))
+    assert sum(map(int, added)) == 60
+    assert int(seen) > 1
+    # Each of their ingests is one commit.
+    assert assert_whole(url, archive).version == 17
+
+
+def test_writers_who_add_the_same(url: str, archive: a2store.Archive, run_folders: list[Path]) -> None:
+    a2store.Archive.create(url, phases=PHASES)
+    added = race(*[(WRITE, url, *run_folders[number:], *run_folders[:number]) for number in (0, 1, 2)])
+    assert sum(map(int, added)) == 60
+    assert assert_whole(url, archive).version == 4
+
+
+@pytest.mark.parametrize("performed", [False, True], ids=["before", "after"])
+def test_a_writer_that_is_killed(url: str, through: Through, few: Few, performed: bool) -> None:
+    files, expected = few
+    found: list[int] = []
+    while True:
+        place, left = f"{url}/{len(found)}", [None] * len(found)
+        a2store.Archive.create(place, phases=PHASES)
+
+        def kill(request: str, left: list[None] = left) -> Fault | None:
+            if request.startswith(("GET", "HEAD")):
+                return None
+            return left.pop() if left else Fault("kill", performed)
+
+        proxy = through(kill)
+        command = [sys.executable, "-c", INGEST, place, *map(str, files)]
+        with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as proxy.client:
+            _, errors = proxy.client.communicate(timeout=60)
+        proxy.faults = lambda _: None
+        if not proxy.made:
+            assert (proxy.client.returncode, errors) == (0, "")
+            break
+        assert proxy.client.returncode == -signal.SIGKILL
+        archive = a2store.Archive.open(place)
+        found.append(archive.num_runs)
+        assert archive.version == (2 if archive.num_runs else 1)
+        assert archive.ingest(files, progress=False).accepted == 6 - found[-1]
+        assert assert_whole(place, expected).version == 2
+    # A file of steps, one of runs, and the commit.
+    assert found == [0, 0, 6 if performed else 0]
+
+
+@pytest.mark.parametrize("performed", [False, True], ids=["dropped", "performed"])
+@pytest.mark.parametrize("end", ["500", "503", "close", "reset"])
+def test_an_answer_that_is_lost(url: str, through: Through, few: Few, end: End, performed: bool) -> None:
+    files, expected = few
+    a2store.Archive.create(url, phases=PHASES)
+    proxy = through(once("PUT .*/_log/0*2.json", Fault(end, performed)))
+    accepted = 0
+    # The log says whether the commit is there; if it is not, it could still be on its way.
+    with nullcontext() if performed else suppress(a2store.Error):
+        accepted = a2store.Archive.open(url).ingest(files, progress=False).accepted
+    assert proxy.made == [Fault(end, performed)]
+    again = a2store.Archive.open(url).ingest(files, progress=False)
+    assert (accepted + again.accepted, again.duplicates) == (6, accepted)
+    assert assert_whole(url, expected).version == 2
+
+
+@pytest.mark.parametrize("end", ["500", "close", "reset"])
+def test_an_archive_that_is_created_without_an_answer(url: str, through: Through, end: End) -> None:
+    proxy = through(once("PUT .*/_log/0*1.json", Fault(end)))
+    assert a2store.Archive.create(url).version == 1
+    assert proxy.made == [Fault(end)]
+    with pytest.raises(a2store.ArchiveExistsError):
+        a2store.Archive.create(url)
+
+
+def test_a_commit_that_is_lost_to_another_writer(url: str, through: Through, few: Few) -> None:
+    files, expected = few
+    a2store.Archive.create(url, phases=PHASES)
+    direct = a2store.Archive.open(url)
+    refused = once("PUT .*/_log/0*2.json", Fault("503", performed=False))
+
+    def overtake(request: str) -> Fault | None:
+        fault = refused(request)
+        if fault:
+            # While this one waits to try again.
+            assert direct.ingest(files[:2], progress=False).accepted == 2
+        return fault
+
+    proxy = through(overtake)
+    archive = a2store.Archive.open(url)
+    ingested = archive.ingest(files, progress=False)
+    assert (ingested.accepted, ingested.duplicates, len(proxy.made)) == (4, 2, 1)
+    assert [commit.added_runs for commit in archive.history()] == [4, 2, 0]
+    assert_whole(url, expected)
+
+
+def test_a_store_that_fails_now_and_then(
+    url: str, through: Through, archive: a2store.Archive, run_files: list[Path], tmp_path: Path
+) -> None:
+    generator = random.Random(2048)
+
+    def faults(request: str) -> Fault | None:
+        if generator.random() > 0.15:
+            return None
+        if request.startswith("GET") and ".parquet" in request and generator.random() < 0.5:
+            return Fault("cut")
+        ends: list[End] = ["500", "503", "close"]
+        return Fault(generator.choice(ends), performed=generator.random() < 0.5)
+
+    proxy = through(faults)
+    a2store.Archive.create(url, phases=PHASES)
+    folders = split(run_files, tmp_path, 6)
+    assert sum(map(int, race(*[(WRITE, url, *folders[number::2]) for number in range(2)]))) == 60
+    made = assert_whole(url, archive)
+    assert made.version == 7
+    made.compact()
+    assert assert_whole(url, archive).version == 8
+    assert {fault.end for fault in proxy.made} == {"500", "503", "close", "cut"}
+
+
+@pytest.mark.parametrize("wrong", ["key", "endpoint", "bucket"])
+@pytest.mark.parametrize("name", ["open", "create"])
+def test_a_place_that_cannot_be_reached(url: str, monkeypatch: pytest.MonkeyPatch, wrong: str, name: str) -> None:
+    if wrong == "key":
+        monkeypatch.setenv("AWS_ACCESS_KEY_ID", "somebody")
+    elif wrong == "endpoint":
+        monkeypatch.setenv("AWS_ENDPOINT_URL", endpoint(free_port()))
+    else:
+        url = url.replace(BUCKET, f"{BUCKET}-none")
+    start = time.monotonic()
+    with pytest.raises((OSError, a2store.Error), match=re.escape(url)):
+        getattr(a2store.Archive, name)(url)
+    assert time.monotonic() - start < 60

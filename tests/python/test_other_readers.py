@@ -1,0 +1,311 @@
+"""The Parquet files in the hands of others: the same rows, the same types, and what lets a filter skip most of them."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import polars as pl
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+import pytest
+
+import a2store
+from archives import Table, Tables, grow, plain, short_runs, tables
+
+ENGINES = ("alpha", "beta", "gamma")
+RUNS_PER_ENGINE = 800
+SHORT = 12
+PAGE = 20_000
+"""Rows of a full page."""
+
+WITHOUT_STATISTICS = {
+    "steps": {"board", "ev_up", "ev_down", "ev_left", "ev_right"},
+    "runs": {"digest", "final_board", "original"},
+}
+"""Columns that no filter could be pruned by."""
+# Text is read into dictionaries, whatever wrote it.
+WITH_DICTIONARIES = {"steps": {"phase", "engine"}, "runs": {"format", "engine"}}
+TABLES: tuple[Table, ...] = ("steps", "runs")
+
+
+@pytest.fixture(scope="module")
+def archive(tmp_path_factory: pytest.TempPathFactory) -> a2store.Archive:
+    """Three engines, one ingest each, that are two row groups since; then a few short runs in a file of their own.
+
+    Nothing is left that no version names, so that a glob finds what the newest holds.
+    """
+    folder = tmp_path_factory.mktemp("others")
+    for seed, engine in enumerate(ENGINES):
+        options: dict[str, Any] = {"runs": RUNS_PER_ENGINE, "seed": seed, "engine": engine, "depth": 0}
+        a2store.simulate(folder / engine, progress=False, **options)
+    phases = {"mid": 256, "late": 512}
+    archive = grow(folder / "games.a2", [[folder / engine] for engine in ENGINES], phases=phases)
+    archive.compact(progress=False)
+    archive.ingest(short_runs(folder / "short", SHORT), progress=False)
+    archive.expire(older_than=0, grace=0)
+    assert len(archive.files("steps")) == 2
+    assert pq.read_metadata(archive.files("steps")[0]).num_row_groups == 2
+    return archive
+
+
+@pytest.fixture(scope="module")
+def expected(archive: a2store.Archive) -> Tables:
+    return tables(archive)
+
+
+def glob(archive: a2store.Archive, table: str) -> str:
+    return f"{archive.path}/{table}/*.parquet"
+
+
+# Rows
+
+
+def test_a_glob_finds_the_files_of_the_version(archive: a2store.Archive) -> None:
+    for table in TABLES:
+        found = {str(path) for path in (Path(archive.path) / table).glob("*.parquet")}
+        assert found == set(archive.files(table))
+
+
+def by_duckdb(files: list[str] | str, table: str) -> Any:
+    order = "run_id, step_index" if table == "steps" else "run_id"
+    with duckdb.connect() as connection:
+        return connection.read_parquet(files).order(order).to_arrow_table()
+
+
+def by_polars(files: list[str] | str, table: str) -> Any:
+    order = ["run_id", "step_index"] if table == "steps" else ["run_id"]
+    return pl.scan_parquet(files).sort(order).collect().to_arrow()
+
+
+def by_pyarrow(files: list[str] | str, table: str) -> Any:
+    paths = files if isinstance(files, list) else sorted(map(str, Path(files).parent.glob(Path(files).name)))
+    order = [("run_id", "ascending")] + [("step_index", "ascending")] * (table == "steps")
+    return pa.concat_tables([pq.read_table(path) for path in paths], promote_options="permissive").sort_by(order)
+
+
+@pytest.mark.parametrize("table", TABLES)
+@pytest.mark.parametrize("which", ["files", "glob"])
+@pytest.mark.parametrize("read", [by_duckdb, by_polars, by_pyarrow])
+def test_all_rows(archive: a2store.Archive, expected: Tables, read: Any, which: str, table: Table) -> None:
+    found = read(archive.files(table) if which == "files" else glob(archive, table), table)
+    assert found.column_names == expected[table].column_names
+    for name in found.column_names:
+        column = found[name].combine_chunks()
+        if pa.types.is_dictionary(column.type):
+            column = column.cast(column.type.value_type)
+        assert column.cast(expected[table][name].type).equals(expected[table][name].combine_chunks()), name
+
+
+def test_files_are_in_the_order_of_their_ids(archive: a2store.Archive, expected: Tables) -> None:
+    for table in TABLES:
+        found = pa.concat_tables([plain(pq.read_table(file)) for file in archive.files(table)])
+        assert found.combine_chunks().equals(expected[table].combine_chunks())
+
+
+def test_types_come_with_the_files(archive: a2store.Archive) -> None:
+    for table in TABLES:
+        schema = pa.schema(archive.schema(table))
+        for file in archive.files(table):
+            assert pq.read_schema(file).remove_metadata().equals(schema.remove_metadata())
+        dictionaries = {field.name for field in schema if pa.types.is_dictionary(field.type)}
+        assert dictionaries == WITH_DICTIONARIES[table]
+    frame = pl.scan_parquet(archive.files("steps")).collect_schema()
+    assert isinstance(frame["phase"], pl.Categorical | pl.Enum)
+    assert [frame[name] for name in ("board", "run_id", "move")] == [pl.UInt64(), pl.UInt32(), pl.UInt8()]
+    with duckdb.connect() as connection:
+        relation = connection.read_parquet(glob(archive, "runs"))
+        types = dict(zip(relation.columns, map(str, relation.types), strict=True))
+    assert (types["digest"], types["start_time"]) == ("BLOB", "TIMESTAMP WITH TIME ZONE")
+    assert (types["final_board"], types["version"], types["verified"]) == ("UBIGINT", "UBIGINT", "BOOLEAN")
+
+
+def test_a_join_by_others(archive: a2store.Archive) -> None:
+    sql = """
+        SELECT runs.engine, runs.version, count(*) AS n, max(steps.max_score) AS best
+        FROM steps JOIN runs USING (run_id) GROUP BY ALL ORDER BY ALL
+    """
+    ours = pa.table(archive.sql(sql.replace("GROUP BY ALL ORDER BY ALL", "GROUP BY 1, 2 ORDER BY 1, 2")))
+    with duckdb.connect() as connection:
+        for table in TABLES:
+            connection.execute(f"CREATE VIEW {table} AS FROM read_parquet('{glob(archive, table)}')")
+        rows = connection.execute(sql).fetchall()
+    assert rows == [tuple(row.values()) for row in plain(ours).to_pylist()]
+
+
+# What is in a file beside its rows
+
+
+@pytest.mark.parametrize("table", TABLES)
+def test_statistics_and_page_indexes(archive: a2store.Archive, expected: Tables, table: Table) -> None:
+    offset = 0
+    for file in archive.files(table):
+        metadata = pq.read_metadata(file)
+        assert metadata.created_by.startswith("a2store ")
+        assert metadata.metadata[b"a2store.schema_version"] == b"2"
+        for index in range(metadata.num_row_groups):
+            group = metadata.row_group(index)
+            rows = expected[table].slice(offset, group.num_rows)
+            offset += group.num_rows
+            for at in range(group.num_columns):
+                column = group.column(at)
+                name = column.path_in_schema
+                assert column.compression == "ZSTD"
+                assert column.has_offset_index, name
+                if name in WITHOUT_STATISTICS[table]:
+                    assert not column.is_stats_set, name
+                    assert not column.has_column_index, name
+                    continue
+                assert column.is_stats_set, name
+                assert column.has_column_index, name
+                check_statistics(column.statistics, rows[name], name)
+
+
+def check_statistics(statistics: Any, values: Any, name: str) -> None:
+    assert statistics.null_count == values.null_count, name
+    if values.null_count == len(values):
+        assert not statistics.has_min_max, name
+        return
+    bounds = pc.min_max(values).as_py()
+    if name == "elapsed_s":
+        # Zeros of both signs are within.
+        assert statistics.min <= bounds["min"] <= bounds["max"] <= statistics.max
+    else:
+        assert (statistics.min, statistics.max) == (bounds["min"], bounds["max"]), name
+
+
+def test_pages_are_small_enough_to_skip(archive: a2store.Archive) -> None:
+    with duckdb.connect() as connection:
+        rows = connection.execute(
+            "SELECT path_in_schema, row_group_num_rows, list_sum([stat.count for stat in encoding_stats "
+            "if stat.page_type ILIKE 'data%']) FROM parquet_metadata(?)",
+            [archive.files("steps")[0]],
+        ).fetchall()
+    pages = {(name, num_rows): count for name, num_rows, count in rows}
+    for name in ("run_id", "max_score", "phase", "engine", "step_index", "num_steps"):
+        for (column, num_rows), count in pages.items():
+            if column == name:
+                assert count is not None
+                assert count >= num_rows // PAGE // 2, (name, num_rows, count)
+
+
+def test_rows_are_said_to_be_sorted(archive: a2store.Archive) -> None:
+    for table, columns in (("steps", [0, 1]), ("runs", [0])):
+        for file in archive.files(table):
+            metadata = pq.read_metadata(file)
+            for index in range(metadata.num_row_groups):
+                sorting = metadata.row_group(index).sorting_columns
+                assert [each.column_index for each in sorting] == columns
+                assert not any(each.descending for each in sorting)
+
+
+# What is not read
+
+
+def duckdb_work(archive: a2store.Archive, where: str) -> tuple[int, dict[str, Any]]:
+    """The number of rows that a filter leaves, and what DuckDB says of the work."""
+    sql = f"SELECT count(*), sum(board) FROM read_parquet('{glob(archive, 'steps')}') WHERE {where}"
+    with duckdb.connect() as connection:
+        row = connection.execute(sql).fetchone()
+        ((_, text),) = connection.execute(f"EXPLAIN (ANALYZE, FORMAT JSON) {sql}").fetchall()
+    assert row is not None
+    return row[0], json.loads(text)["query"]
+
+
+FILTERS = {
+    "engine": ("engine = 'gamma'", 2),
+    "no engine": ("engine IS NULL", 1),
+    "run": ("run_id = 7", 1),
+    "runs": (f"run_id >= {3 * RUNS_PER_ENGINE}", 1),
+    "the last run of a row group": (f"run_id = {2 * RUNS_PER_ENGINE - 1}", 1),
+    "score": ("max_score < 500", 1),
+    "phase": ("phase = 'late'", 2),
+    "length": ("num_steps = 20", 1),
+    "step": ("step_index > 300", 2),
+}
+"""Filters of ``steps``, and how many of the three row groups can have rows that pass."""
+
+
+@pytest.mark.parametrize("name", FILTERS)
+def test_row_groups_are_skipped(archive: a2store.Archive, expected: Tables, name: str) -> None:
+    where, groups = FILTERS[name]
+    ours = archive.sql(f"SELECT count(*) AS n, sum(board) AS s FROM steps WHERE {where}")
+    (row,) = pa.table(ours).to_pylist()
+    count, work = duckdb_work(archive, where)
+    assert row["n"] == count > 0
+    assert work["total_row_groups_to_scan"] >= groups
+    assert work["total_row_groups_scanned"] <= groups
+    assert work["total_rows_scanned"] < len(expected["steps"])
+
+
+def metrics(archive: a2store.Archive, where: str) -> dict[str, tuple[int, int]]:
+    """What our own scan pruned: how much there was to look at, and how much of it remained."""
+    plan = archive.sql(f"SELECT board FROM steps WHERE {where}").explain(analyze=True)
+    (scan,) = [line for line in plan.splitlines() if "DataSourceExec" in line]
+    found = {}
+    for name, total, matched in re.findall(r"(\w+)=([\d.]+(?: [KM])?) total → ([\d.]+(?: [KM])?) matched", scan):
+        found[name] = (number(total), number(matched))
+    return found
+
+
+def number(text: str) -> int:
+    digits, _, unit = text.partition(" ")
+    return round(float(digits) * {"": 1, "K": 1_000, "M": 1_000_000}[unit])
+
+
+@pytest.mark.parametrize("name", FILTERS)
+def test_our_own_scan_skips_row_groups(archive: a2store.Archive, name: str) -> None:
+    where, groups = FILTERS[name]
+    found = metrics(archive, where)
+    # Files whose footers rule them out are not opened to look at their row groups.
+    _, matched = found["row_groups_pruned_statistics"]
+    assert matched <= groups
+
+
+@pytest.mark.parametrize(
+    ("where", "share"),
+    [("run_id = 7", 0.2), ("run_id BETWEEN 100 AND 120", 0.2), ("max_score > 15000", 0.9), ("engine = 'alpha'", 0.8)],
+)
+def test_our_own_scan_skips_pages(archive: a2store.Archive, where: str, share: float) -> None:
+    total, matched = metrics(archive, where)["page_index_rows_pruned"]
+    assert total > 0
+    assert matched < share * total
+    count = archive.sql(f"SELECT * FROM steps WHERE {where}").count()
+    assert 0 < count <= matched * 1.01
+
+
+def test_filters_on_runs(archive: a2store.Archive, expected: Tables) -> None:
+    with duckdb.connect() as connection:
+        relation = connection.read_parquet(glob(archive, "runs"))
+        for where in ("version = 6", "engine = 'beta' AND max_score > 5000", "NOT verified", "format = 'a2t1'"):
+            found = archive.sql(f"SELECT run_id FROM runs WHERE {where} ORDER BY run_id")
+            rows = relation.filter(where).order("run_id").project("run_id").fetchall()
+            assert pa.table(found)["run_id"].to_pylist() == [run_id for (run_id,) in rows], where
+    assert archive.sql("SELECT * FROM runs WHERE version = 6").count() == SHORT
+    assert len(expected["runs"]) == 3 * RUNS_PER_ENGINE + SHORT
+
+
+def test_filters_by_pyarrow_and_polars(archive: a2store.Archive, expected: Tables) -> None:
+    steps = expected["steps"]
+    wanted = pc.and_(pc.equal(steps["phase"], "mid"), pc.greater(steps["max_score"], 10_000))
+    count = pc.sum(wanted).as_py()
+    assert count > 0
+    dataset = ds.dataset(archive.files("steps"), format="parquet")
+    where = (ds.field("phase") == "mid") & (ds.field("max_score") > 10_000)
+    assert dataset.count_rows(filter=where) == count
+    frame = pl.scan_parquet(archive.files("steps"))
+    frame = frame.filter((pl.col("phase") == "mid") & (pl.col("max_score") > 10_000))
+    assert frame.select(pl.len()).collect().item() == count
+    (fragment, *_) = dataset.get_fragments(filter=ds.field("run_id") >= 3 * RUNS_PER_ENGINE)
+    pruned = [
+        group
+        for each in dataset.get_fragments()
+        for group in each.split_by_row_group(filter=ds.field("run_id") == 2 * RUNS_PER_ENGINE)
+    ]
+    assert fragment.count_rows() > 0
+    assert len(pruned) == 1

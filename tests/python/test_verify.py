@@ -1,0 +1,312 @@
+"""Verification: what is sound has no problems, and no damage, wherever it is, goes unseen."""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import a2store
+import oracle
+from archives import (
+    GOLDEN,
+    Table,
+    commit_path,
+    contents,
+    copied,
+    grow,
+    names,
+    run_command,
+    short_games,
+    short_runs,
+)
+from faults.checks import LONG
+
+VERSIONS = 18
+"""So many that there are checkpoints and digests."""
+POSITIONS = 300
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    return short_runs(tmp_path_factory.mktemp("short") / "runs", 40)
+
+
+@pytest.fixture(scope="module")
+def small(runs: list[Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Three versions with runs, of two runs each."""
+    return Path(grow(tmp_path_factory.mktemp("small") / "games.a2", [runs[:2], runs[2:4], runs[4:6]]).path)
+
+
+@pytest.fixture(scope="module")
+def odd(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run by the rules, one that breaks them, one whose file the columns cannot give back, one without steps."""
+    folder = tmp_path_factory.mktemp("odd")
+    games = short_games(folder / "whole", 8)
+    boards = (games[1].boards[0] ^ 0xF, *games[1].boards[1:])
+    data = [
+        oracle.encode_a2run2(games[0]),
+        oracle.encode_a2run2(replace(games[1], boards=boards)),
+        oracle.encode_a2run2(replace(games[2], start_unix_s=2**64 - 1)),
+        oracle.encode_a2run2(replace(games[3], boards=(), moves=(), branches=())),
+        oracle.encode_a2t1(games[4]),
+    ]
+    # The number of steps in one byte more than it needs.
+    data.append(bytes([data[0][0] | 128, 0]) + oracle.encode_a2run2(games[5])[1:])
+    for index, run in enumerate(data):
+        (folder / f"{index}.{'bin' if run.startswith(b'A2T1') else 'a2run2'}").write_bytes(run)
+    files = sorted(path for path in folder.iterdir() if path.is_file())
+    archive = grow(folder / "games.a2", [files[:4], files[4:]])
+    assert archive.num_runs == 6
+    return Path(archive.path)
+
+
+@pytest.fixture(scope="module")
+def long_log(runs: list[Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """With a checkpoint and digests."""
+    archive = grow(tmp_path_factory.mktemp("log") / "games.a2", [[run] for run in runs[: VERSIONS - 1]])
+    assert any(name.endswith(".digests") for name in names(archive.path))
+    assert any(name.endswith(".checkpoint.json") for name in names(archive.path))
+    return Path(archive.path)
+
+
+def problems(path: Path, deep: bool = False) -> list[Any]:
+    return list(a2store.verify(path, deep=deep, progress=False).problems)
+
+
+def found(path: Path, deep: bool = False) -> set[tuple[str, int | None, str]]:
+    return {(each.path, each.run_id, each.what) for each in problems(path, deep)}
+
+
+def paths(path: Path, deep: bool = False) -> set[str]:
+    return {each.path for each in problems(path, deep)}
+
+
+def data_files(path: Path, table: Table) -> list[str]:
+    files = a2store.Archive.open(path).files(table)
+    return [Path(file).relative_to(path).as_posix() for file in files]
+
+
+# What is sound
+
+
+def archives(kind: str, small: Path, odd: Path, long_log: Path, runs: list[Path], target: Path) -> a2store.Archive:
+    template = {"odd": odd, "long": long_log, "golden": GOLDEN / "schema-1.a2"}.get(kind, small)
+    if kind == "empty":
+        return a2store.Archive.create(target)
+    archive = a2store.Archive.open(copied(template, target))
+    if kind == "compacted":
+        archive.compact(progress=False)
+        archive.ingest(runs[6:9], progress=False)
+    if kind == "expired":
+        archive.compact(progress=False)
+        archive.expire(older_than=0, grace=0)
+        archive.ingest(runs[6:9], progress=False)
+    if kind == "grown golden":
+        archive = a2store.Archive.open(copied(GOLDEN / "schema-1.a2", target))
+        archive.ingest(runs[:3], progress=False)
+        archive.compact(progress=False)
+        archive.ingest(runs[3:5], progress=False)
+    return archive
+
+
+@pytest.mark.parametrize("deep", [False, True])
+@pytest.mark.parametrize("kind", ["empty", "small", "odd", "long", "golden", "compacted", "expired", "grown golden"])
+def test_what_is_sound_has_no_problems(
+    kind: str, deep: bool, small: Path, odd: Path, long_log: Path, runs: list[Path], tmp_path: Path
+) -> None:
+    archive = archives(kind, small, odd, long_log, runs, tmp_path / "games.a2")
+    before = contents(archive.path)
+    report = archive.verify(deep=deep, progress=False)
+    assert report.problems == []
+    assert (report.version, report.num_runs, report.num_steps) == (
+        archive.version,
+        archive.num_runs,
+        archive.num_steps,
+    )
+    kept = {name for name in before if name.endswith(".parquet")}
+    assert (report.num_files, report.unnamed_files) == (len(kept), 0)
+    assert report.num_bytes == sum(len(before[name]) for name in kept)
+    assert report.num_commits == sum(name.endswith(".json") and "check" not in name for name in before)
+    for workers in (1, 3):
+        assert a2store.verify(archive.path, deep=deep, workers=workers).problems == []
+    assert contents(archive.path) == before
+
+
+def test_files_that_nobody_names_are_counted(small: Path, tmp_path: Path) -> None:
+    path = copied(small, tmp_path / "games.a2")
+    (path / "steps" / ("0" * 32 + ".parquet")).write_bytes(b"an interrupted writer's")
+    (path / "runs" / ".staged-1.tmp").write_bytes(b"another's")
+    report = a2store.verify(path)
+    assert (report.problems, report.unnamed_files) == ([], 1)
+
+
+def test_what_is_no_archive(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        a2store.verify(tmp_path / "absent")
+    (tmp_path / "plain").mkdir()
+    with pytest.raises(a2store.ArchiveError) as caught:
+        a2store.verify(tmp_path / "plain")
+    assert caught.value.kind == "not_an_archive"
+
+
+# One byte
+
+
+def every_byte(path: Path, name: str, positions: int) -> Iterable[int]:
+    """Flip a bit of each byte of a file, or of a sample that has its beginning and its end; the positions."""
+    file = path / name
+    good = file.read_bytes()
+    step = 1 if LONG else max(1, len(good) // positions)
+    ends = {*range(8), *range(len(good) - 40, len(good))}
+    draw = random.Random(name)
+    for at in sorted({*range(0, len(good), step), *ends} & set(range(len(good)))):
+        bad = bytearray(good)
+        bad[at] ^= 1 << draw.randrange(8)
+        file.write_bytes(bad)
+        yield at
+    file.write_bytes(good)
+
+
+def assert_every_flip_is_found(path: Path, name: str, positions: int = POSITIONS) -> None:
+    missed = []
+    for at in every_byte(path, name, positions):
+        if not any(each.path == name for each in problems(path)):
+            missed.append(at)
+    assert missed == []
+    assert problems(path) == []
+
+
+@pytest.mark.parametrize("version", [1, 2, 4])
+def test_each_byte_of_a_commit(small: Path, tmp_path: Path, version: int) -> None:
+    path = copied(small, tmp_path / "games.a2")
+    assert_every_flip_is_found(path, f"_log/{version:020}.json")
+
+
+@pytest.mark.parametrize("table", ["steps", "runs"])
+def test_each_byte_of_a_data_file(small: Path, tmp_path: Path, table: Table) -> None:
+    path = copied(small, tmp_path / "games.a2")
+    assert_every_flip_is_found(path, data_files(path, table)[1])
+
+
+@pytest.mark.parametrize("suffix", ["checkpoint.json", "digests"])
+def test_each_byte_of_what_saves_reading(long_log: Path, tmp_path: Path, suffix: str) -> None:
+    path = copied(long_log, tmp_path / "games.a2")
+    (name,) = [name for name in names(path) if name.endswith(suffix)]
+    assert_every_flip_is_found(path, name, POSITIONS // 5)
+
+
+def test_each_byte_of_the_checkpoint_that_everything_rests_on(small: Path, tmp_path: Path) -> None:
+    path = copied(small, tmp_path / "games.a2")
+    a2store.Archive.open(path).expire(older_than=0, grace=0)
+    assert_every_flip_is_found(path, f"_log/{4:020}.checkpoint.json")
+
+
+def test_each_length_of_a_file(small: Path, tmp_path: Path) -> None:
+    path = copied(small, tmp_path / "games.a2")
+    for name in [f"_log/{4:020}.json", f"_log/{2:020}.json", *data_files(path, "runs")[:1]]:
+        good = (path / name).read_bytes()
+        for length in range(0, len(good), 1 if LONG else len(good) // 20):
+            (path / name).write_bytes(good[:length])
+            assert name in paths(path), length
+        for more in (b"\0", b"\n", good):
+            (path / name).write_bytes(good + more)
+            assert name in paths(path)
+        (path / name).write_bytes(bytes(len(good)))
+        assert name in paths(path)
+        (path / name).write_bytes(good)
+
+
+# Whole files
+
+
+def test_all_damage_is_listed(small: Path, tmp_path: Path) -> None:
+    path = copied(small, tmp_path / "games.a2")
+    steps, run_files = data_files(path, "steps"), data_files(path, "runs")
+    commit = f"_log/{3:020}.json"
+    damaged = {steps[0], steps[2], run_files[1], commit}
+    for name in damaged:
+        data = (path / name).read_bytes()
+        (path / name).write_bytes(data[:100] + b"!" + data[101:])
+    (path / steps[1]).unlink()
+    # As long as the commit that names it cannot be read, a file is nobody's.
+    assert paths(path) >= damaged - {run_files[1]}
+    (path / commit).write_bytes((small / commit).read_bytes())
+    assert paths(path) >= damaged - {commit} | {steps[1]}
+
+
+def test_missing_files(small: Path, tmp_path: Path) -> None:
+    for name in sorted(names(small)):
+        path = copied(small, tmp_path / "games.a2")
+        (path / name).unlink()
+        # That the newest commit is gone, without a checkpoint of it, nobody can know.
+        newest = name == f"_log/{4:020}.json"
+        assert (name in paths(path)) is not newest
+        if newest:
+            report = a2store.verify(path)
+            assert (report.version, report.unnamed_files) == (3, 2)
+
+
+def test_a_missing_newest_commit_whose_checkpoint_is_there(long_log: Path, tmp_path: Path) -> None:
+    path = copied(long_log, tmp_path / "games.a2")
+    (checkpoint,) = [name for name in names(path) if name.endswith("checkpoint.json")]
+    version = int(Path(checkpoint).name.split(".")[0])
+    for later in range(version, VERSIONS + 1):
+        commit_path(path, later).unlink()
+    assert f"_log/{version:020}.json" in paths(path)
+
+
+@pytest.mark.parametrize("table", ["steps", "runs"])
+def test_files_in_each_others_place(small: Path, tmp_path: Path, table: Table) -> None:
+    path = copied(small, tmp_path / "games.a2")
+    first, second, _ = data_files(path, table)
+    (path / first).rename(path / "aside")
+    (path / second).rename(path / first)
+    (path / "aside").rename(path / second)
+    assert paths(path) >= {first, second}
+
+
+def test_commits_of_another_archive(small: Path, odd: Path, tmp_path: Path) -> None:
+    for version in (1, 2, 3):
+        path = copied(small, tmp_path / "games.a2")
+        shutil.copy(commit_path(odd, version), commit_path(path, version))
+        assert paths(path) & {f"_log/{number:020}.json" for number in (version, version + 1)}
+    path = copied(small, tmp_path / "games.a2")
+    shutil.copy(commit_path(path, 2), commit_path(path, 3))
+    assert f"_log/{3:020}.json" in paths(path)
+
+
+# The command
+
+
+def test_the_command(small: Path, odd: Path, tmp_path: Path) -> None:
+    for path in (small, odd):
+        assert run_command("verify", path).stdout.startswith("sound: ")
+        assert run_command("verify", path, "--deep", "--workers", 1).stdout.startswith("sound: ")
+    report = json.loads(run_command("verify", small, "--json").stdout)
+    expected = a2store.verify(small)
+    assert report == {
+        "problems": [],
+        **{name: getattr(expected, name) for name in ("version", "num_commits", "num_files", "num_bytes")},
+        **{name: getattr(expected, name) for name in ("num_runs", "num_steps", "unnamed_files")},
+    }
+    path = copied(small, tmp_path / "games.a2")
+    name = data_files(path, "steps")[1]
+    (path / name).write_bytes((path / name).read_bytes() + b"1")
+    (path / "runs" / ("0" * 32 + ".parquet")).write_bytes(b"nobody's")
+    lines = run_command("verify", path, status=1).stdout.splitlines()
+    assert any(line.startswith(f"{name}: length of the file: expected ") for line in lines)
+    assert any("problems: " in line for line in lines)
+    assert lines[-1].startswith("1 files that no kept version names")
+    report = json.loads(run_command("verify", path, "--deep", "--json", status=1).stdout)
+    assert {each["path"] for each in report["problems"]} >= {name}
+    assert {"path", "what", "expected", "found"} <= report["problems"][0].keys()
+    assert report["unnamed_files"] == 1
+    run_command("verify", tmp_path / "absent", status=2)
+    run_command("verify", tmp_path, status=2)
