@@ -223,7 +223,7 @@ def test_two_writers_at_once(one_run: a2store.Archive, run_files: list[Path]) ->
     with (one_run.path / "_log" / ".lock").open("ab") as other:
         fcntl.flock(other, fcntl.LOCK_EX)
         with pytest.raises(a2store.ConflictError) as caught:
-            one_run.ingest(run_files[1], progress=False)
+            one_run.ingest(run_files[1], progress=False, wait=0)
         assert (caught.value.kind, caught.value.path) == ("conflict", str(one_run.path))
     assert (one_run.version, one_run.num_runs) == (2, 1)
     assert one_run.ingest(run_files[1], progress=False).accepted == 1

@@ -1,0 +1,165 @@
+"""Damaged data files in the hands of queries and of ingest: an exception at worst, never the end of the process."""
+
+from __future__ import annotations
+
+import base64
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import a2store
+from archives import Table, contents, copied, grow, short_runs, tables
+from faults.checks import LONG
+
+POSITIONS = 10**6 if LONG else 60
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    return short_runs(tmp_path_factory.mktemp("short") / "runs", 8)
+
+
+@pytest.fixture(scope="module")
+def template(runs: list[Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return Path(grow(tmp_path_factory.mktemp("template") / "games.a2", [runs[:3], runs[3:6]]).path)
+
+
+@pytest.fixture
+def archive(template: Path, tmp_path: Path) -> a2store.Archive:
+    return a2store.Archive.open(copied(template, tmp_path / "games.a2"))
+
+
+READ = """
+import os, sys
+import pyarrow as pa, a2store
+path, file, table, positions = sys.argv[1], sys.argv[2], sys.argv[3], int(sys.argv[4])
+with open(file, "rb") as opened:
+    good = opened.read()
+for at in range(0, len(good), max(1, len(good) // positions)):
+    bad = bytearray(good)
+    bad[at] ^= 1 << at % 8
+    with open(file, "wb") as opened:
+        opened.write(bad)
+    archive = a2store.Archive.open(path)
+    query = archive.sql(f"SELECT * FROM {table}")
+    filtered = archive.sql(f"SELECT max_score FROM {table} WHERE max_score >= 100 AND run_id < 5")
+    works = [query.count, filtered.count, lambda: pa.table(query), lambda: pa.table(filtered)]
+    if table == "steps":
+        works.append(lambda: query.materialize(progress=False))
+    # Before anything else, so that it is the last that is read if it ends the process.
+    print(at, flush=True)
+    for work in works:
+        try:
+            work()
+        except (a2store.Error, OSError):
+            pass
+        except Exception as error:
+            # What Arrow makes of a stream's error.
+            assert type(error).__module__.startswith("pyarrow"), (at, error)
+        except BaseException as error:
+            raise SystemExit(f"byte {at}: {type(error).__name__}: {error}")
+print("done")
+"""
+
+
+@pytest.mark.parametrize("table", ["steps", "runs"])
+def test_queries_over_a_damaged_file(archive: a2store.Archive, table: Table) -> None:
+    file = archive.files(table)[0]
+    args = [str(archive.path), file, table, str(POSITIONS)]
+    done = subprocess.run(
+        [sys.executable, "-c", READ, *args], capture_output=True, check=False, timeout=3600 if LONG else 120, text=True
+    )
+    last = done.stdout.splitlines()[-1]
+    assert (done.returncode, last) == (0, "done"), f"after byte {last}: {done.stderr[-2000:]}"
+
+
+def with_schema(data: bytes, old: bytes, new: bytes) -> bytes:
+    """The file with other bytes in the Arrow schema in its footer."""
+    assert len(old) == len(new)
+    encoded = re.search(rb"[A-Za-z0-9+/]{200,}={0,2}", data[len(data) - 8 - int.from_bytes(data[-8:-4], "little") :])
+    assert encoded is not None
+    schema = base64.b64decode(encoded[0])
+    assert old in schema
+    return data.replace(encoded[0], base64.b64encode(schema.replace(old, new)))
+
+
+NUL = """
+import sys
+import pyarrow as pa, a2store
+query = a2store.Archive.open(sys.argv[1]).sql("SELECT * FROM steps")
+try:
+    pa.table(query)
+except Exception as error:
+    print(type(error).__name__)
+"""
+
+
+def test_a_message_with_a_null_byte(archive: a2store.Archive) -> None:
+    """It quotes the name of a column, and goes to whoever reads the Arrow stream as a C string."""
+    path = Path(archive.files("steps")[0])
+    path.write_bytes(with_schema(path.read_bytes(), b"max_score", b"max\0score"))
+    command = [sys.executable, "-c", NUL, str(archive.path)]
+    done = subprocess.run(command, capture_output=True, check=False, timeout=60, text=True)
+    assert done.returncode == 0, (done.returncode, done.stderr[-1000:])
+    assert done.stdout.strip() != ""
+    assert "panicked" not in done.stderr
+
+
+def test_ingest_over_damaged_runs(archive: a2store.Archive, runs: list[Path], tmp_path: Path) -> None:
+    """Whatever it can make of them, it adds no run twice, and what it cannot read it says."""
+    name = Path(archive.files("runs")[0]).relative_to(archive.path)
+    good = (archive.path / name).read_bytes()
+    before = contents(archive.path)
+    wrong = []
+    positions = range(0, len(good), max(1, len(good) // (6 * POSITIONS)))
+    for at in positions:
+        path = copied(archive.path, tmp_path / "copy.a2")
+        (path / name).write_bytes(good[:at] + bytes([good[at] ^ 1 << at % 8]) + good[at + 1 :])
+        there = contents(path)
+        opened = a2store.Archive.open(path)
+        try:
+            report = opened.ingest(runs, progress=False)
+        except BaseException as error:
+            # A panic is no Exception.
+            if not isinstance(error, a2store.DamagedError) or error.path != str(path / name):
+                wrong.append(f"byte {at}: {type(error).__name__}: {error}")
+            elif contents(path) != there:
+                wrong.append(f"byte {at}: something is left")
+        else:
+            if (report.accepted, report.duplicates) != (2, 6):
+                wrong.append(f"byte {at}: {report}")
+    assert not wrong, f"{len(wrong)} of {len(positions)}: {wrong[:5]}"
+    assert contents(archive.path) == before
+
+
+def test_a_missing_file_is_named(archive: a2store.Archive, runs: list[Path]) -> None:
+    for table in ("steps", "runs"):
+        path = copied(archive.path, archive.path.parent / f"{table}.a2")
+        opened = a2store.Archive.open(path)
+        file = Path(opened.files("steps" if table == "steps" else "runs")[1])
+        file.unlink()
+        with pytest.raises(a2store.DamagedError) as caught:
+            opened.sql(f"SELECT * FROM {table} WHERE max_score > 7").count()
+        assert caught.value.path == str(file)
+        assert "no file" in str(caught.value)
+        if table == "runs":
+            with pytest.raises(a2store.DamagedError) as caught:
+                opened.ingest(runs, progress=False)
+            assert caught.value.path == str(file)
+    # The other table, and the other versions, are as good as ever.
+    opened = a2store.Archive.open(archive.path.parent / "steps.a2")
+    assert opened.sql("SELECT max_score FROM runs").count() == 6
+    assert len(tables(a2store.Archive.open(opened.path, version=2))["steps"]) == 60
+
+
+@pytest.mark.parametrize("change", ["shorter", "empty"])
+def test_a_file_of_another_length_is_named(archive: a2store.Archive, change: str) -> None:
+    file = Path(archive.files("steps")[0])
+    data = file.read_bytes()
+    file.write_bytes({"shorter": data[:-20], "empty": b""}[change])
+    with pytest.raises(a2store.DamagedError) as caught:
+        archive.sql("SELECT max_score FROM steps WHERE board > 5").count()
+    assert caught.value.path == str(file)
