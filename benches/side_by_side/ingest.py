@@ -13,6 +13,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -90,12 +91,10 @@ def rates(report: Report, folder: Path, rounds: int) -> None:
             raise AssertionError("pyarrow writes other rows")
         ours, theirs, known = [], [], []
         for _ in range(rounds):
-            ours.append(archive.num_steps / timed(lambda runs=runs: ingest(runs, folder / "games.a2")))
+            ours.append(archive.num_steps / timed(partial(ingest, runs, folder / "games.a2")))
             archive = a2store.Archive.open(folder / "games.a2")
-            known.append(
-                archive.num_steps / timed(lambda archive=archive, runs=runs: archive.ingest(runs, progress=False))
-            )
-            theirs.append(len(columns) / timed(lambda columns=columns: encode(columns)))
+            known.append(archive.num_steps / timed(partial(archive.ingest, runs, progress=False)))
+            theirs.append(len(columns) / timed(partial(encode, columns)))
         ratio = median([a / b for a, b in zip(ours, theirs, strict=True)])
         report.add(
             "ingest",
@@ -155,6 +154,11 @@ print(time.perf_counter() - start)
     )
 
 
+def append(archive: Path, batch: list[Path]) -> None:
+    """Open an archive and add files to it."""
+    a2store.Archive.open(archive).ingest(batch, progress=False)
+
+
 def appends(report: Report, folder: Path) -> None:
     """Append by the hour, then look at what it costs to open and to query, before and after compaction."""
     source = folder / "hours"
@@ -164,9 +168,7 @@ def appends(report: Report, folder: Path) -> None:
     seconds = []
     for hour in range(APPENDS):
         batch = files[hour * RUNS_PER_APPEND : (hour + 1) * RUNS_PER_APPEND]
-        seconds.append(
-            timed(lambda batch=batch: a2store.Archive.open(folder / "hours.a2").ingest(batch, progress=False))
-        )
+        seconds.append(timed(partial(append, folder / "hours.a2", batch)))
     tenth = APPENDS // 10
     first, last = median(seconds[:tenth]), median(seconds[-tenth:])
     report.add("appends", "an append", first_tenth_s=first, last_tenth_s=last, ratio=last / first)

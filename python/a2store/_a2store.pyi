@@ -376,12 +376,12 @@ class Archive:
         - ``progress``: ``False`` = no progress bar; else there is one where standard error is a terminal.
         - ``on_error``: what a file that does not decode, or cannot be read, does. ``"report"`` lists it in the report
           and goes on, ``"raise"`` raises its error and adds nothing at all.
-        - ``wait``: how long to wait for another process of this machine that is writing to the archive, in seconds or as
-          a ``timedelta``; ``None`` = ten minutes.
+        - ``wait``: how long to wait for another process of this machine that is writing to the archive, in seconds or
+          as a ``timedelta``; ``None`` = ten minutes.
 
         Raises ``FileNotFoundError`` for a path that is not there; ``ConflictError`` when another goes on writing;
-        ``UnconfirmedError``; ``KeyboardInterrupt`` on Ctrl-C; with ``on_error="raise"`` also ``DecodeError`` or ``OSError`` for the first bad
-        file. The archive is then as it was.
+        ``UnconfirmedError``; ``KeyboardInterrupt`` on Ctrl-C; with ``on_error="raise"`` also ``DecodeError`` or
+        ``OSError`` for the first bad file. The archive is then as it was.
 
         >>> report = archive.ingest(["runs/", "more/run-00007.a2run2"])
         >>> for rejected in report.errors:
@@ -421,8 +421,8 @@ class Archive:
 
         The newest version is always kept. Whoever still reads a version that is given up will miss its files.
 
-        - ``older_than``: versions that were replaced longer ago than this go, in seconds or as a ``timedelta``; ``None``
-          = 30 days.
+        - ``older_than``: versions that were replaced longer ago than this go, in seconds or as a ``timedelta``;
+          ``None`` = 30 days.
         - ``grace``: how long files that no commit names stay after they were last changed. Interrupted writers leave
           such files, but they may also be another machine's, which has yet to commit. ``None`` = one day.
         - ``dry_run``: only report what would go.
@@ -478,7 +478,7 @@ class Archive:
         """Return the commits up to this version, the newest first, those of versions that have expired included."""
 
     def files(self, table: _TableName = "steps") -> list[str]:
-        """Return the absolute paths, or URLs, of a table's Parquet files at this version, in the order of their run ids.
+        """Return the absolute paths, or URLs, of a table's Parquet files at this version, in order of their run ids.
 
         They never change, and together hold exactly the table's rows. The list is empty while the table is.
 
