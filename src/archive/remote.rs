@@ -12,8 +12,7 @@ use futures::{StreamExt, TryStreamExt};
 use object_store::path::Path as StorePath;
 use object_store::prefix::PrefixStore;
 use object_store::{
-    BackoffConfig, Error as StoreError, ObjectStore, ObjectStoreExt, ObjectStoreScheme, PutMode, PutPayload,
-    RetryConfig, WriteMultipart,
+    Error as StoreError, ObjectStore, ObjectStoreExt, ObjectStoreScheme, PutMode, PutPayload, WriteMultipart,
 };
 use std::fmt;
 use std::fs::File;
@@ -21,15 +20,12 @@ use std::future::Future;
 use std::io::{self, Read, Seek, Write};
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 use url::Url;
 
 /// Requests that are under way at once.
 const CONCURRENCY: usize = 32;
 /// Bytes of a part of an upload; S3 allows 10,000 parts.
 const PART_BYTES: usize = 16 << 20;
-/// How long a request is repeated that the service does not answer.
-const RETRY_FOR: Duration = Duration::from_secs(30);
 
 /// A prefix of an object store.
 #[derive(Clone)]
@@ -243,7 +239,10 @@ fn build(scheme: &ObjectStoreScheme, url: &str) -> Result<Option<Arc<dyn ObjectS
     use object_store::aws::AmazonS3Builder;
     use object_store::azure::MicrosoftAzureBuilder;
     use object_store::gcp::GoogleCloudStorageBuilder;
-    let retry = RetryConfig { backoff: BackoffConfig::default(), max_retries: 10, retry_timeout: RETRY_FOR };
+    use object_store::{BackoffConfig, RetryConfig};
+    // How long a request is repeated that the service does not answer.
+    let retry_timeout = std::time::Duration::from_secs(30);
+    let retry = RetryConfig { backoff: BackoffConfig::default(), max_retries: 10, retry_timeout };
     Ok(match scheme {
         ObjectStoreScheme::AmazonS3 => {
             Some(Arc::new(AmazonS3Builder::from_env().with_url(url).with_retry(retry).build()?))

@@ -213,6 +213,35 @@ fn an_engine_too_long_for_a2t1_is_refused() {
     assert_eq!(decode_run(&bytes).unwrap().0, run);
 }
 
+#[test]
+fn a_number_in_more_bytes_than_it_needs_is_the_same_number() {
+    let mut steps = Run::builder(40);
+    for i in 0..40 {
+        let branches = Branches { values: [0.25, 0.5, 0.0, 0.75], legal: 0b1011 };
+        steps.push(Board(0x3a5_1234_5678 << (i / 2) | i), Move::Up, (i % 3 > 0).then_some(branches));
+    }
+    let run = steps.finish(RunMeta::default(), Board(5)).unwrap();
+    let usual = encode_run(&run, RunFormat::A2run2).unwrap();
+    let mut lengthened = 0;
+    for &board in run.boards() {
+        let mut short = Vec::new();
+        bytes::put_varint(&mut short, board.0);
+        let at = usual.windows(short.len()).position(|window| window == short).unwrap();
+        let mut long = short.clone();
+        *long.last_mut().unwrap() |= 0x80;
+        long.push(0);
+        if long.len() > 10 {
+            continue;
+        }
+        let bytes = [&usual[..at], &long, &usual[at + short.len()..]].concat();
+        let (decoded, _) = decode_run(&bytes).unwrap();
+        assert_eq!(decoded, run);
+        assert_eq!(encode_run(&decoded, RunFormat::A2run2).unwrap(), usual);
+        lengthened += 1;
+    }
+    assert!(lengthened >= 30, "{lengthened}");
+}
+
 proptest! {
     #[test]
     fn a2run2_agrees_with_postcard(run in runs()) {
