@@ -238,14 +238,13 @@ type Compare = fn(&dyn arrow::array::Datum, &dyn arrow::array::Datum) -> Result<
 fn check_order(table: TableName, batch: &RecordBatch, last_row: &mut Option<(u32, u32)>, findings: &mut Findings<'_>) {
     let ids = batch.column(0).as_primitive::<UInt32Type>().values();
     let steps = (table == TableName::Steps).then(|| batch.column(1).as_primitive::<UInt32Type>().values());
-    let starts_group = 0;
     for (row, &run_id) in ids.iter().enumerate() {
         let step = steps.map_or(0, |steps| steps[row]);
         let follows = match *last_row {
             None => step == 0,
             Some((last_id, last_step)) if table == TableName::Steps && run_id == last_id => {
-                // A row group holds whole runs.
-                step == last_step.wrapping_add(1) && row != starts_group
+                // A row group holds whole runs, so none goes on in the next.
+                step == last_step.wrapping_add(1) && row > 0
             }
             Some((last_id, _)) => run_id > last_id && step == 0,
         };

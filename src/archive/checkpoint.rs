@@ -2,10 +2,9 @@
 //!
 //! `_log/<n>.checkpoint.json` is version `n`'s commit, its files and a line for each commit before, with the same trailer
 //! as a commit. `_log/<n>.digests` knows the runs of version `n`, for writers (`digests.rs`). Both only repeat what
-//! commits and data files say, with one exception: once the commits below the oldest kept version are gone, its
-//! checkpoint is what that version and the next ones are read from. The two newest are kept, and that one.
+//! commits and data files say, and can go at any time. The two newest of each are kept.
 
-use super::commit::{Commit, CommitInfo, DataFile, seal, unseal};
+use super::commit::{Commit, CommitInfo, DataFile, damaged, seal, unseal};
 use super::digests::Digests;
 use super::log::{Log, Snapshot, version_of};
 use super::storage::Storage;
@@ -46,6 +45,20 @@ impl Names {
         }
     }
 
+    /// The first version in a range that has no commit.
+    pub(super) fn first_missing(&self, first: u64, last: u64) -> Option<u64> {
+        let start = self.commits.partition_point(|&version| version < first);
+        let mut expected = first;
+        for &version in &self.commits[start..] {
+            if version != expected || version >= last {
+                break;
+            }
+            expected += 1;
+        }
+        let found = self.commits.binary_search(&expected).is_ok();
+        (first <= last && !(found && expected == last)).then_some(expected)
+    }
+
     pub(super) fn newest_commit(&self) -> Option<u64> {
         self.commits.last().copied()
     }
@@ -63,6 +76,11 @@ impl Checkpoint {
         let path = Checkpoint::path(version);
         let Some(bytes) = storage.read(&path)? else { return Ok(None) };
         let (checkpoint, _): (Checkpoint, _) = unseal(&bytes, &storage.path(&path))?;
+        if checkpoint.commit.version != version {
+            let found = checkpoint.commit.version.to_string();
+            return Err(damaged(&storage.path(&path), "version", version.to_string(), found));
+        }
+        checkpoint.commit.check(&storage.path(&path))?;
         Ok(Some(checkpoint))
     }
 
@@ -77,6 +95,10 @@ impl Checkpoint {
             commit,
         };
         storage.put_new(&Checkpoint::path(snapshot.newest.version), seal(&checkpoint)?).map(|_| ())
+    }
+
+    pub(super) fn archive_id(&self) -> &str {
+        &self.commit.archive_id
     }
 
     pub(super) fn crc(&self) -> &str {
@@ -103,11 +125,11 @@ pub(super) fn is_due(snapshot: &Snapshot) -> bool {
 }
 
 /// Removes checkpoints and digests that newer ones replace.
-pub(super) fn prune(storage: &Storage, log: &Log, first_version: u64) -> Result<()> {
+pub(super) fn prune(storage: &Storage, log: &Log) -> Result<()> {
     const KEPT: usize = 2;
     let names = log.names()?;
     let older = |versions: &[u64]| versions[..versions.len().saturating_sub(KEPT)].to_vec();
-    for version in older(&names.checkpoints).into_iter().filter(|&version| version != first_version) {
+    for version in older(&names.checkpoints) {
         storage.remove(&Checkpoint::path(version))?;
     }
     for version in older(&names.digests) {

@@ -188,7 +188,22 @@ impl Commit {
 
     /// Checks a commit's file and parses it; the trailer's number comes with it.
     pub(super) fn from_bytes(bytes: &[u8], path: &Path) -> Result<(Commit, String)> {
-        unseal(bytes, path)
+        let (commit, crc): (Commit, _) = unseal(bytes, path)?;
+        commit.check(path)?;
+        Ok((commit, crc))
+    }
+
+    /// That its numbers are in their ranges.
+    pub(super) fn check(&self, path: &Path) -> Result<()> {
+        const MAX_IDS: u64 = 1 << 32;
+        if self.next_run_id > MAX_IDS {
+            return Err(damaged(path, "next_run_id", format!("at most {MAX_IDS}"), self.next_run_id.to_string()));
+        }
+        if !(1..=self.version).contains(&self.first_version) {
+            let expected = format!("1..={}", self.version);
+            return Err(damaged(path, "first_version", expected, self.first_version.to_string()));
+        }
+        Ok(())
     }
 }
 

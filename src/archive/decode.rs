@@ -9,8 +9,10 @@ use crate::run::Run;
 use std::fs::File;
 use std::io::Read;
 
-/// A larger file is not a run: this is 9 million steps, a thousand times the longest game.
-const MAX_RUN_BYTES: u64 = 256 << 20;
+/// A larger file is not a run: this is a million steps with values.
+const MAX_RUN_BYTES: u64 = 32 << 20;
+/// A longer name is not an engine's; A2T1 has no room for one either.
+const MAX_ENGINE_BYTES: usize = u16::MAX as usize;
 
 /// A run and what the archive says of it beside its content.
 pub(super) struct Decoded {
@@ -36,6 +38,12 @@ pub(super) fn decode_file(source: &Source, known: &Digests) -> Result<Option<Dec
         return Ok(None);
     }
     let (run, format) = decode_run(&bytes).map_err(|error| error.with_path(path))?;
+    let engine_len = run.meta().engine.as_ref().map_or(0, String::len);
+    if engine_len > MAX_ENGINE_BYTES {
+        let location = Location { path: Some(path.clone()), ..Location::default() };
+        let (expected, found) = (format!("at most {MAX_ENGINE_BYTES} bytes"), format!("{engine_len} bytes"));
+        return Err(ErrorKind::Decode { location, what: "engine", expected, found }.into());
+    }
     let encoded = encode_run(&run, format)?;
     let same = encoded == bytes;
     let digest = match format {

@@ -56,7 +56,6 @@ impl Digests {
     /// The digests of a version's runs: from the newest usable file of them, and from what `runs` got since.
     pub(super) fn of(storage: &Storage, log: &Log, snapshot: &Snapshot) -> Result<Digests> {
         let (mut digests, next_run_id) = Digests::read_newest(storage, log, &log.names()?, snapshot)?;
-        digests.0.reserve((snapshot.newest.next_run_id - next_run_id) as usize);
         for file in snapshot.files(TableName::Runs).filter(|file| u64::from(file.last_run_id) >= next_run_id) {
             read_columns(storage, file, &["digest"], |batch| {
                 let column = batch.column(0).as_fixed_size_binary_opt().filter(|column| column.value_length() == 32);

@@ -1,7 +1,7 @@
 //! Which files an ingest reads, in which order.
 
 use crate::error::{Error, Result};
-use crate::progress::Progress;
+use crate::progress::{Progress, check};
 use std::collections::HashMap;
 use std::fs::Metadata;
 use std::path::{Path, PathBuf};
@@ -64,11 +64,11 @@ impl<'a> Sources<'a> {
     }
 
     /// The next files, of about so many bytes together and at least one.
-    pub(super) fn window(&mut self, num_bytes: u64) -> Result<Vec<Source>> {
+    pub(super) fn window(&mut self, num_bytes: u64, progress: &dyn Progress) -> Result<Vec<Source>> {
         let mut window = Vec::new();
         let mut sum = 0;
         while sum < num_bytes
-            && let Some(source) = self.next()?
+            && let Some(source) = self.next(progress)?
         {
             // An open and a close cost as much as some bytes.
             sum += source.num_bytes + 4096;
@@ -77,8 +77,9 @@ impl<'a> Sources<'a> {
         Ok(window)
     }
 
-    fn next(&mut self) -> Result<Option<Source>> {
+    fn next(&mut self, progress: &dyn Progress) -> Result<Option<Source>> {
         loop {
+            check(progress)?;
             let Some((root, walk)) = &mut self.walk else {
                 let Some((first, rest)) = self.paths.split_first() else { return Ok(None) };
                 self.paths = rest;
@@ -106,7 +107,7 @@ pub(super) fn measure(paths: &[PathBuf], seen: Option<&Seen>, progress: &dyn Pro
     let mut sum = 0;
     while !done.load(Ordering::Relaxed) {
         // What is wrong with a folder is said by whoever reads it.
-        let Ok(Some(source)) = sources.next() else { break };
+        let Ok(Some(source)) = sources.next(progress) else { break };
         sum += source.num_bytes;
         if sum >= 1 << 20 {
             progress.expect(std::mem::take(&mut sum));

@@ -1,13 +1,14 @@
 //! Giving up old versions, and removing what no kept version names.
 //!
-//! First the checkpoint of the oldest kept version is published, then the commit that gives up those before, then their
-//! commits go, then their files. Interrupted anywhere, the next `expire` goes on.
+//! First a commit gives the versions up, then their files go. Interrupted anywhere, the next `expire` goes on. The commits
+//! themselves stay: a number that was once taken must never be free again, or a writer who was away for long could
+//! publish under it what nobody would ever see.
 
 use super::TableName;
-use super::checkpoint::Checkpoint;
 use super::commit::{CommitInfo, Operation};
-use super::log::{Log, Snapshot, commit_path};
+use super::log::{Log, Snapshot};
 use super::publish::Staged;
+use super::repair::ASIDE;
 use super::storage::{Entry, Storage};
 use super::transaction::{DEFAULT_WAIT, Outcome, transact, write_checkpoint};
 use crate::error::Result;
@@ -22,7 +23,8 @@ pub struct ExpireOptions {
     /// Versions that were replaced by newer ones longer ago than this. The newest is always kept.
     pub older_than: Duration,
     /// Files that no commit names, as interrupted writers leave them, stay for so long after they were last changed: they
-    /// may belong to a writer elsewhere that has yet to commit.
+    /// may belong to a writer elsewhere that has yet to commit. While a repair has set commits aside
+    /// (`_log/*.damaged*`), such files stay in any case, as they may be all that is left of these.
     pub grace: Duration,
     /// Only say what would go.
     pub dry_run: bool,
@@ -51,7 +53,7 @@ pub struct ExpireReport {
     pub num_files: u64,
     /// Their bytes.
     pub num_bytes: u64,
-    /// Everything that was removed, relative to the archive: data files, commits, leftovers of interrupted writers.
+    /// Everything that was removed, relative to the archive: data files, and leftovers of interrupted writers.
     pub paths: Vec<String>,
 }
 
@@ -61,36 +63,39 @@ pub(super) fn expire(
     progress: &dyn Progress,
 ) -> Result<(ExpireReport, Snapshot)> {
     let now = SystemTime::now();
-    let outcome = transact(storage, options.wait, progress, |log, snapshot| {
-        let before = snapshot.newest.first_version;
+    let log = Log::new(storage);
+    let report_of = |snapshot: &Snapshot| {
         let first_version = first_kept(snapshot, now, options.older_than);
-        let report = ExpireReport { first_version, num_versions: first_version - before, ..ExpireReport::default() };
-        if first_version == before || options.dry_run {
+        let num_versions = first_version - snapshot.newest.first_version;
+        ExpireReport { first_version, num_versions, ..ExpireReport::default() }
+    };
+    let sweep = Sweep { storage, log: &log, options, now };
+    if options.dry_run {
+        // Changes nothing, so it neither waits for others nor keeps them out.
+        let snapshot = log.replay(None)?;
+        let mut report = report_of(&snapshot);
+        sweep.find(&snapshot, &mut report, progress)?;
+        return Ok((report, snapshot));
+    }
+    let outcome = transact(storage, options.wait, progress, |_, snapshot| {
+        let report = report_of(snapshot);
+        if report.num_versions == 0 {
             return Ok((None, report));
         }
-        // What the oldest kept version is read from, once the commits before it are gone.
-        Checkpoint::write(storage, &log.replay(Some(first_version))?)?;
         let mut commit = snapshot.next(Operation::Expire);
-        commit.first_version = first_version;
+        commit.first_version = report.first_version;
         Ok((Some(commit), report))
     })?;
     // The lock is held until the end.
     let Outcome { snapshot, value: mut report, committed, lock } = outcome;
     if committed {
-        // Twice is safer: the newest version gets a checkpoint of its own as well.
-        write_checkpoint(storage, &snapshot, None)?;
+        // Reading what is kept is not to depend on commits of what is not; this may fail, as they stay all the same.
+        write_checkpoint(storage, &snapshot, None).ok();
     }
-    let sweep = Sweep { storage, log: Log::new(storage), options, now };
-    for (path, num_bytes) in sweep.find(&snapshot, report.first_version, progress)? {
+    sweep.find(&snapshot, &mut report, progress)?;
+    for path in &report.paths {
         check(progress)?;
-        if !options.dry_run {
-            storage.remove(&path)?;
-        }
-        if path.ends_with(".parquet") {
-            report.num_files += 1;
-            report.num_bytes += num_bytes;
-        }
-        report.paths.push(path);
+        storage.remove(path)?;
     }
     drop(lock);
     Ok((report, snapshot))
@@ -110,43 +115,46 @@ fn first_kept(snapshot: &Snapshot, now: SystemTime, older_than: Duration) -> u64
 
 struct Sweep<'a> {
     storage: &'a Storage,
-    log: Log,
+    log: &'a Log,
     options: &'a ExpireOptions,
     now: SystemTime,
 }
 
 impl Sweep<'_> {
-    /// What can go, commits before the files that they name, with lengths.
-    fn find(&self, snapshot: &Snapshot, first_version: u64, progress: &dyn Progress) -> Result<Vec<(String, u64)>> {
-        let mut paths = Vec::new();
-        // Commits go only if the first kept version can be read without them.
-        let first = self.log.replay(Some(first_version))?;
-        let mut given_up = HashSet::new();
-        for version in self.log.names()?.commits.into_iter().take_while(|&version| version < first_version) {
-            check(progress)?;
-            let (commit, _) = self.log.commit(version)?;
-            given_up.extend(commit.add.into_iter().map(|file| file.path));
-            paths.push((commit_path(version), 0));
+    /// Adds to a report what can go.
+    fn find(&self, snapshot: &Snapshot, report: &mut ExpireReport, progress: &dyn Progress) -> Result<()> {
+        let first = self.log.replay(Some(report.first_version))?;
+        let mut kept: HashSet<String> = first.files.into_iter().map(|file| file.path).collect();
+        for commit in self.log.commits(report.first_version + 1..=snapshot.newest.version) {
+            kept.extend(commit?.add.into_iter().map(|file| file.path));
         }
-        let mut kept: HashSet<String> =
-            first.files.into_iter().chain(snapshot.files.iter().cloned()).map(|f| f.path).collect();
-        for version in first_version + 1..=snapshot.newest.version {
-            kept.extend(self.log.commit(version)?.0.add.into_iter().map(|file| file.path));
-        }
+        // Read only if somebody has to know.
+        let mut given_up: Option<HashSet<String>> = None;
+        let log = self.storage.list(Log::FOLDER)?.unwrap_or_default();
+        let repaired = log.iter().any(|entry| entry.name.contains(ASIDE));
         for table in TableName::ALL {
-            check(progress)?;
             for entry in self.storage.list(table.name())?.unwrap_or_default() {
-                let path = format!("{}/{}", table.name(), entry.name);
-                let nobodys = entry.name.ends_with(".parquet") && !kept.contains(&path);
-                if nobodys && (given_up.contains(&path) || self.is_old(&entry)) || self.is_leftover(&entry) {
-                    paths.push((path, entry.num_bytes));
+                check(progress)?;
+                let path = format!("{table}/{}", entry.name);
+                if entry.name.ends_with(".parquet") && !kept.contains(&path) {
+                    let given_up = given_up.get_or_insert_with(|| {
+                        // A damaged commit that was given up says nothing: age decides about its files.
+                        let commits = self.log.commits(1..=report.first_version).into_iter().flatten();
+                        commits.flat_map(|commit| commit.add).map(|file| file.path).collect()
+                    });
+                    if given_up.contains(&path) || (self.is_old(&entry) && !repaired) {
+                        report.num_files += 1;
+                        report.num_bytes += entry.num_bytes;
+                        report.paths.push(path);
+                    }
+                } else if self.is_leftover(&entry) {
+                    report.paths.push(path);
                 }
             }
         }
-        let log = self.storage.list(Log::FOLDER)?.unwrap_or_default();
         let leftovers = log.iter().filter(|entry| self.is_leftover(entry));
-        paths.extend(leftovers.map(|entry| (format!("{}/{}", Log::FOLDER, entry.name), entry.num_bytes)));
-        Ok(paths)
+        report.paths.extend(leftovers.map(|entry| format!("{}/{}", Log::FOLDER, entry.name)));
+        Ok(())
     }
 
     /// Whether it was staged by a writer that has not touched it for long.

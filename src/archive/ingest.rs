@@ -5,7 +5,7 @@
 use super::commit::Operation;
 use super::digests::Digests;
 use super::discover::{Seen, Sources};
-use super::log::Snapshot;
+use super::log::{Log, Snapshot};
 use super::pipeline::{Done, Pipeline};
 use super::storage::Storage;
 use super::transaction::{self, DEFAULT_WAIT, pool, transact};
@@ -87,8 +87,17 @@ pub(super) fn ingest(
 ) -> Result<(IngestReport, Snapshot)> {
     // Says what is not there before anything is waited for.
     Sources::new(paths, None)?;
-    let threads = pool("ingest", options.workers)?;
     let before = seen.as_deref().map(|seen| &seen.0);
+    if before.is_some() {
+        // Whoever looks every minute keeps nobody waiting when there is nothing new.
+        let mut sources = Sources::new(paths, before)?;
+        if sources.window(1, progress)?.is_empty() {
+            let (ignored, unchanged) = (sources.ignored, sources.unchanged);
+            let report = IngestReport { ignored, unchanged, ..IngestReport::default() };
+            return Ok((report, Log::new(storage).replay(None)?));
+        }
+    }
+    let threads = pool("ingest", options.workers)?;
     let outcome = transact(storage, options.wait, progress, |log, snapshot| {
         let known = Digests::of(storage, log, snapshot)?;
         let mut commit = snapshot.next(Operation::Ingest);

@@ -10,7 +10,9 @@ use super::commit::{Commit, CommitInfo, DataFile, Operation, check_seal, damaged
 use super::publish::Published;
 use super::storage::Storage;
 use crate::error::{Error, ErrorKind, Result};
+use bytes::Bytes;
 use std::collections::HashSet;
+use std::ops::RangeInclusive;
 use std::path::Path;
 
 /// What an archive holds at one version.
@@ -70,7 +72,7 @@ impl Snapshot {
         (self.newest, self.newest_crc) = (commit, crc);
     }
 
-    fn sort(mut self) -> Snapshot {
+    pub(super) fn sort(mut self) -> Snapshot {
         self.files.sort_by_key(|file| file.first_run_id);
         self
     }
@@ -163,14 +165,15 @@ impl Log {
         let names = self.names()?;
         let newest = names.newest_commit().ok_or_else(|| self.missing())?;
         if let Some(&checkpoint) = names.checkpoints.last()
+            && version.is_none()
             && checkpoint > newest
         {
             return Err(self.gone(checkpoint, "the commit of its checkpoint"));
         }
         let target = version.unwrap_or(newest);
         if let Some(version) = version {
-            // What was given up may still lie there, but its files may not. If the newest commit is damaged, nothing
-            // that it gave up was removed yet.
+            // What was given up still stands in the log, but its files may be gone. If the newest commit is damaged,
+            // nothing that it gave up was removed yet.
             let oldest = self.commit(newest).map_or(1, |(commit, _)| commit.first_version);
             if !(oldest..=newest).contains(&version) {
                 let path = self.storage.root().to_path_buf();
@@ -182,6 +185,9 @@ impl Log {
         if first > target && target == newest {
             // Its checkpoint has all of it, but damage to the newest commit is not to go unseen.
             self.commit(target).map_err(|error| self.hint(error, target, newest))?;
+        }
+        if let Some(missing) = names.first_missing(first, target) {
+            return Err(self.gone(missing, "a commit between others"));
         }
         let paths = (first..=target).map(commit_path).collect();
         for (number, bytes) in (first..=target).zip(self.storage.read_all(paths)) {
@@ -198,8 +204,7 @@ impl Log {
         Ok(snapshot.map(Snapshot::sort))
     }
 
-    /// The newest usable checkpoint up to a version. A damaged one is passed over: it holds nothing of its own, except
-    /// where the commits before it are gone.
+    /// The newest usable checkpoint up to a version. A damaged one is passed over: it holds nothing of its own.
     fn base(&self, names: &Names, target: u64) -> Result<Option<Snapshot>> {
         for &version in names.checkpoints.iter().rev().filter(|&&version| version <= target) {
             if let Ok(Some(checkpoint)) = Checkpoint::read(&self.storage, version)
@@ -211,7 +216,7 @@ impl Log {
         Ok(None)
     }
 
-    /// Whether a version's commit has this number in its trailer, as far as it is still there.
+    /// Whether a version's commit has this number in its trailer, as far as it can be read.
     pub(super) fn has_crc(&self, version: u64, crc: &str) -> Result<bool> {
         let path = commit_path(version);
         let Some(bytes) = self.storage.read(&path)? else { return Ok(true) };
@@ -224,6 +229,17 @@ impl Log {
         let path = commit_path(version);
         let bytes = self.storage.read(&path)?.ok_or_else(|| self.gone(version, "a commit"))?;
         Commit::from_bytes(&bytes, &self.storage.path(&path))
+    }
+
+    /// The commits of a range of versions, each as far as it can be read.
+    pub(super) fn commits(&self, versions: RangeInclusive<u64>) -> Vec<Result<Commit>> {
+        let numbers: Vec<u64> = versions.collect();
+        let files = self.storage.read_all(numbers.iter().copied().map(commit_path).collect());
+        let parse = |(number, file): (u64, Result<Option<Bytes>>)| {
+            let bytes = file?.ok_or_else(|| self.gone(number, "a commit"))?;
+            Commit::from_bytes(&bytes, &self.storage.path(&commit_path(number))).map(|(commit, _)| commit)
+        };
+        numbers.into_iter().zip(files).map(parse).collect()
     }
 
     /// The files of the log.

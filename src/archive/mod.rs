@@ -119,8 +119,16 @@ impl Archive {
         let exists = || Err(ErrorKind::ArchiveExists { path: storage.root().to_path_buf() }.into());
         storage.create_folders([Log::FOLDER, "runs", "steps"])?;
         let log = Log::new(&storage);
-        if log.names()?.newest_commit().is_some() {
+        let names = log.names()?;
+        if names.newest_commit().is_some() {
             return exists();
+        }
+        for table in TableName::ALL {
+            let names = storage.names(table.name())?.unwrap_or_default();
+            if let Some(name) = names.iter().find(|name| name.ends_with(".parquet")) {
+                let expected = "no data files where there is no commit";
+                return Err(commit::damaged(&storage.path(Log::FOLDER), "log", expected, format!("{table}/{name}")));
+            }
         }
         match log.append(None, &Commit::first(phases))? {
             Some(snapshot) => Ok(Archive { snapshot: snapshot.into(), storage }),
@@ -220,7 +228,8 @@ impl Archive {
         Ok(report)
     }
 
-    /// Gives up versions that were replaced long ago, and removes the files that no kept version names.
+    /// Gives up versions that were replaced long ago, and removes the data files that no kept version names. Their
+    /// commits stay in the log.
     ///
     /// # Errors
     /// [`ErrorKind::Conflict`], [`ErrorKind::Cancelled`], [`ErrorKind::Io`], [`ErrorKind::Unconfirmed`].
@@ -248,12 +257,13 @@ impl Archive {
         verify::verify(&Storage::new(location.as_ref())?, options, progress)
     }
 
-    /// Makes an archive whose newest commits are damaged writable again, by going on from the last sound version. With
-    /// `dry_run`, only says what it would do.
+    /// Makes an archive with damaged or missing commits whole again, by going on from the last sound version with all
+    /// that is known of those after it, from checkpoints and from sound commits. With `dry_run`, only says what it would
+    /// do.
     ///
-    /// No data is removed: damaged commits are set aside under another name, and the files that they named stay until
-    /// [`expire`](Archive::expire). What they had added can be ingested again; ids that they gave out are not given out
-    /// again.
+    /// No data is removed: what is replaced is set aside under another name, and while it is there, data files that no
+    /// commit names stay as well. What damaged commits had added can be ingested again; ids that they gave out are not
+    /// given out again.
     ///
     /// # Errors
     /// [`ErrorKind::NotAnArchive`], [`ErrorKind::Damaged`] when no version can be read, [`ErrorKind::Conflict`],
@@ -387,6 +397,12 @@ impl TableName {
             TableName::Runs => "runs",
             TableName::Steps => "steps",
         }
+    }
+}
+
+impl fmt::Display for TableName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
     }
 }
 

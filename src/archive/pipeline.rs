@@ -31,8 +31,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Input bytes per thread in a window: about one row group of steps with branches.
 const WINDOW_BYTES: u64 = 12 << 20;
-/// Rows of `runs` in a row group.
+/// Rows of `runs` in a row group, unless their text and files are more than so many bytes.
 const ROW_GROUP_RUNS: usize = 1 << 16;
+const ROW_GROUP_RUNS_BYTES: usize = 16 << 20;
 
 /// What to ingest, and for which commit.
 pub(super) struct Pipeline<'a> {
@@ -84,6 +85,7 @@ struct Job<'a> {
     done: Done,
     /// Runs whose steps are encoded already.
     rows: Vec<RunRow>,
+    rows_bytes: usize,
     /// Runs that wait for their row group to fill.
     pending: Vec<IngestedRun>,
     pending_steps: usize,
@@ -102,6 +104,7 @@ impl<'a> Job<'a> {
             ingested_at_ms: Utc::now().timestamp_millis(),
             done: Done { report: IngestReport::default(), known, next_run_id, files: Vec::new(), read: Vec::new() },
             rows: Vec::new(),
+            rows_bytes: 0,
             pending: Vec::new(),
             pending_steps: 0,
         })
@@ -109,26 +112,28 @@ impl<'a> Job<'a> {
 
     fn run(mut self, sources: &mut Sources<'_>, progress: &dyn Progress) -> Result<Done> {
         let window_bytes = WINDOW_BYTES * rayon::current_num_threads() as u64;
-        let mut decoded = decode(sources.window(window_bytes)?, &self.done.known, progress);
+        let mut decoded = decode(sources.window(window_bytes, progress)?, &self.done.known, progress);
         loop {
             check(progress)?;
             let last = decoded.is_empty();
             let groups = self.accept(decoded, last)?;
             let (encoded, next) = rayon::join(
                 || self.encode(&groups, progress),
-                || Ok::<_, Error>(decode(sources.window(window_bytes)?, &self.done.known, progress)),
+                || Ok::<_, Error>(decode(sources.window(window_bytes, progress)?, &self.done.known, progress)),
             );
             for group in encoded? {
                 self.sender.send(TableName::Steps, group)?;
             }
-            self.rows.extend(groups.into_iter().flatten().map(RunRow::from));
-            while self.rows.len() >= ROW_GROUP_RUNS || (last && !self.rows.is_empty()) {
-                let rest = self.rows.split_off(ROW_GROUP_RUNS.min(self.rows.len()));
-                let rows = std::mem::replace(&mut self.rows, rest);
-                let batch = runs_batch(&rows, self.ingested_at_ms, self.pipeline.commit.version)?;
-                self.sender.send(TableName::Runs, self.runs.encode(&batch, progress)?)?;
+            for run in groups.into_iter().flatten() {
+                let row = RunRow::from(run);
+                self.rows_bytes += row.num_bytes();
+                self.rows.push(row);
+                if self.rows.len() == ROW_GROUP_RUNS || self.rows_bytes >= ROW_GROUP_RUNS_BYTES {
+                    self.send_rows(progress)?;
+                }
             }
             if last {
+                self.send_rows(progress)?;
                 break;
             }
             decoded = next?;
@@ -138,12 +143,23 @@ impl<'a> Job<'a> {
         Ok(self.done)
     }
 
+    /// Encodes the rows of `runs` that have come together.
+    fn send_rows(&mut self, progress: &dyn Progress) -> Result<()> {
+        if self.rows.is_empty() {
+            return Ok(());
+        }
+        let batch = runs_batch(&std::mem::take(&mut self.rows), self.ingested_at_ms, self.pipeline.commit.version)?;
+        self.rows_bytes = 0;
+        self.sender.send(TableName::Runs, self.runs.encode(&batch, progress)?)
+    }
+
     /// Gives the new among decoded runs their ids, and takes out the row groups that are full, or all at the end.
     fn accept(&mut self, decoded: Vec<DecodedFile>, last: bool) -> Result<Vec<Vec<IngestedRun>>> {
         let mut groups = Vec::new();
         for (source, outcome) in decoded {
             let report = &mut self.done.report;
             report.num_bytes += source.num_bytes;
+            let refused = outcome.as_ref().is_err_and(|error| matches!(error.kind(), ErrorKind::Io { .. }));
             match outcome {
                 Ok(Some(Decoded { run, info })) if self.done.known.insert(&info.digest) => {
                     let run_id = u32::try_from(self.done.next_run_id).map_err(|_| {
@@ -163,7 +179,8 @@ impl<'a> Job<'a> {
                     report.errors.push(Rejected { path: source.path.clone(), error });
                 }
             }
-            if self.pipeline.seen.is_some() {
+            // What the system refused to read may be readable the next time.
+            if self.pipeline.seen.is_some() && !refused {
                 self.done.read.push(source);
             }
             if self.pending_steps >= ROW_GROUP_STEPS {

@@ -1,8 +1,9 @@
 //! Reading data files back: for what an archive already knows, for rewriting and for checking.
 
 use super::commit::{DataFile, damaged};
-use super::schema::table_schema;
+use super::schema::{SCHEMA_VERSION_KEY, table_schema};
 use super::storage::Storage;
+use super::writer::checksum;
 use crate::error::{Error, Result};
 use arrow::array::{RecordBatch, new_null_array};
 use arrow::compute::concat_batches;
@@ -26,9 +27,24 @@ pub(super) fn open(storage: &Storage, file: &DataFile) -> Result<File> {
     }
 }
 
+/// A data file whose bytes were found to be those that its commit names: what is read from it goes on to be written
+/// elsewhere, or decides about what is written.
+fn open_sound(storage: &Storage, file: &DataFile) -> Result<File> {
+    let opened = open(storage, file)?;
+    let path = || storage.path(&file.path);
+    let (crc, num_bytes) = checksum(&opened).map_err(|source| Error::io(path(), source))?;
+    if num_bytes != file.num_bytes {
+        return Err(damaged(&path(), "length of the file", file.num_bytes.to_string(), num_bytes.to_string()));
+    }
+    if format!("{crc:08x}") != file.crc32c {
+        return Err(damaged(&path(), "CRC32C of the file", &file.crc32c, format!("{crc:08x}")));
+    }
+    Ok(opened)
+}
+
 /// The Parquet reader of a file, once its footer was found to be one.
-pub(super) fn reader(storage: &Storage, file: &DataFile) -> Result<ParquetRecordBatchReaderBuilder<File>> {
-    let open = open(storage, file)?;
+fn reader(storage: &Storage, file: &DataFile) -> Result<ParquetRecordBatchReaderBuilder<File>> {
+    let open = open_sound(storage, file)?;
     ParquetRecordBatchReaderBuilder::try_new(open).map_err(|error| not_parquet(storage, file, error))
 }
 
@@ -77,7 +93,7 @@ impl<'a> RowGroups<'a> {
         loop {
             let Some((file, open, metadata, index)) = &mut self.open else {
                 let Some(file) = self.files.next() else { return Ok(None) };
-                let open = open(self.storage, file)?;
+                let open = open_sound(self.storage, file)?;
                 let metadata = ArrowReaderMetadata::load(&open, ArrowReaderOptions::new());
                 let metadata = metadata.map_err(|error| not_parquet(self.storage, file, error))?;
                 self.open = Some((file, open, metadata, 0));
@@ -122,10 +138,18 @@ pub(super) fn conform(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordB
     RecordBatch::try_new(Arc::clone(schema), columns.collect::<Result<_, _>>()?)
 }
 
-/// The first and the last run id of a file, as its footer has them; `None` when it has no rows.
-pub(super) fn run_ids(storage: &Storage, file: &DataFile) -> Result<Option<(u32, u32)>> {
-    let metadata = ParquetMetaDataReader::new().parse_and_finish(&open(storage, file)?);
-    let metadata = metadata.map_err(|error| not_parquet(storage, file, error))?;
+/// The first and the last run id of a file of an archive, as its footer has them; `None` when it has no rows, or is
+/// somebody else's.
+pub(super) fn run_ids(storage: &Storage, path: &str) -> Result<Option<(u32, u32)>> {
+    let Some(file) = storage.open(path)? else { return Ok(None) };
+    let metadata = ParquetMetaDataReader::new().parse_and_finish(&file);
+    let metadata = metadata.map_err(|error| damaged(&storage.path(path), "footer", "Parquet", error.to_string()))?;
+    let pairs = metadata.file_metadata().key_value_metadata();
+    let ours = pairs.is_some_and(|pairs| pairs.iter().any(|pair| pair.key == SCHEMA_VERSION_KEY));
+    let first_column = metadata.file_metadata().schema_descr().columns().first().map(|column| column.name());
+    if !ours || first_column != Some("run_id") {
+        return Ok(None);
+    }
     let mut ids: Option<(u32, u32)> = None;
     for group in metadata.row_groups() {
         if let Some(Statistics::Int32(statistics)) = group.column(0).statistics()

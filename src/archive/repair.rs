@@ -1,18 +1,24 @@
-//! Going on from the last sound version, when the commits after it are damaged.
+//! Going on from the last sound version, when commits after it are damaged or missing.
 //!
-//! The damaged commits are set aside as `_log/<n>.json.damaged`, newest first; the oldest of them is replaced, in one
-//! step, by a commit that changes nothing but the next run id: above every id in any data file, so that the ids which the
-//! damaged commits gave out are not given out again.
+//! What can still be known of the versions after it is kept: the newest sound checkpoint among them has all of its version,
+//! and sound commits after the gap say what they added and removed. All of these commits are set aside as
+//! `_log/<n>.json.damaged`, newest first; the oldest is replaced, in one step, by a commit that leads from the last
+//! sound version to all of that. Its next run id is above every id in any data file, so that those which damaged commits
+//! gave out are not given out again.
 
 use super::TableName;
-use super::checkpoint::Checkpoint;
-use super::commit::{DataFile, Operation};
+use super::checkpoint::{Checkpoint, Names};
+use super::commit::{Commit, DataFile, Operation};
 use super::digests::Digests;
 use super::log::{Log, Snapshot, commit_path};
 use super::read::run_ids;
 use super::storage::Storage;
 use crate::error::{Error, ErrorKind, Result};
+use std::collections::{BTreeSet, HashSet};
 use std::time::Duration;
+
+/// What the names of files that were set aside contain.
+pub(super) const ASIDE: &str = ".damaged";
 
 /// One step of a repair.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,111 +46,162 @@ pub struct RepairReport {
 
 pub(super) fn repair(storage: &Storage, dry_run: bool) -> Result<RepairReport> {
     let log = Log::new(storage);
-    let names = log.names()?;
-    let newest = names.newest_commit().unwrap_or_default();
+    // What is no archive is not to get a lock.
+    log.names()?;
     let _lock = match dry_run {
         true => None,
         false => storage.lock(Log::LOCK, Duration::from_secs(60), &())?,
     };
-    let (sound, reasons) = last_sound(&log, newest)?;
+    let names = log.names()?;
+    let sound = last_sound(&log, &names)?;
     let version = sound.newest.version;
     let mut report = RepairReport { version, steps: Vec::new(), done: false };
+    let numbers: BTreeSet<u64> =
+        names.commits.iter().chain(&names.checkpoints).copied().filter(|&number| number > version).collect();
+    let commit = match numbers.is_empty() {
+        true => None,
+        false => Some(successor(storage, &log, &names, &sound)?),
+    };
 
-    // Checkpoints and digests only repeat what commits say: those of commits that go go with them.
-    for (versions, path) in
-        [(&names.checkpoints, Checkpoint::path as fn(u64) -> String), (&names.digests, Digests::path)]
-    {
-        for &of in versions.iter().rev() {
-            let reason = match of > version {
-                true => "it belongs to a damaged commit".to_owned(),
-                false => match check_shortcut(storage, &path(of)) {
-                    Err(error) if of != sound.newest.first_version => error.message(),
-                    _ => continue,
-                },
-            };
-            report.steps.push(Repair { path: path(of), action: format!("set aside as {}", aside(&path(of))), reason });
-        }
-    }
-    for (of, reason) in reasons {
-        let path = commit_path(of);
-        let action = match of == version + 1 {
-            true => {
-                format!("set aside as {}, and replaced by a commit that follows on version {version}", aside(&path))
-            }
-            false => format!("set aside as {}", aside(&path)),
+    // Checkpoints and digests only repeat what commits say: those of commits that go, go with them.
+    let checkpoints = names.checkpoints.iter().rev().map(|&of| (of, Checkpoint::path(of)));
+    let digests = names.digests.iter().rev().map(|&of| (of, Digests::path(of)));
+    for (of, path) in checkpoints.chain(digests) {
+        let reason = match of > version {
+            true => format!("version {of} is replaced"),
+            false => match check_shortcut(storage, of, &path) {
+                Err(error) => error.message(),
+                Ok(()) => continue,
+            },
         };
-        report.steps.push(Repair { path, action, reason });
+        report.steps.push(Repair { path, action: "set aside".into(), reason });
+    }
+    for &number in names.commits.iter().rev().filter(|&&number| number > version) {
+        let reason = match log.commit(number) {
+            Ok(_) => "it follows on damage; the files that it added are taken over".into(),
+            Err(error) => error.message(),
+        };
+        report.steps.push(Repair { path: commit_path(number), action: "set aside".into(), reason });
+    }
+    if let Some(commit) = &commit {
+        let runs = commit.num_runs.abs_diff(sound.newest.num_runs);
+        let action = format!("written, to go on from version {version} with {runs} runs that could be taken over");
+        let reason = "the versions after it cannot be read".into();
+        report.steps.push(Repair { path: commit_path(commit.version), action, reason });
     }
     if dry_run || report.steps.is_empty() {
         return Ok(report);
     }
-    let replaced = commit_path(version + 1);
-    for step in report.steps.iter().filter(|step| step.path != replaced) {
-        storage.set_aside(&step.path, &aside(&step.path))?;
+    let replaced = commit.as_ref().map(|commit| commit_path(commit.version));
+    for step in report.steps.iter().filter(|step| Some(&step.path) != replaced.as_ref()) {
+        storage.set_aside(&step.path, &free_name(storage, &step.path)?)?;
     }
-    if newest > version {
-        let mut commit = sound.next(Operation::Repair);
-        commit.next_run_id = next_run_id(storage, &sound)?;
-        storage.copy(&replaced, &aside(&replaced))?;
-        storage.replace(&replaced, commit.to_bytes()?)?;
+    if let (Some(commit), Some(path)) = (commit, replaced) {
+        if storage.read(&path)?.is_some() {
+            storage.copy(&path, &free_name(storage, &path)?)?;
+        }
+        storage.replace(&path, commit.to_bytes()?)?;
     }
     report.done = true;
     Ok(report)
 }
 
-fn aside(path: &str) -> String {
-    format!("{path}.damaged")
+/// A name that nothing has yet.
+fn free_name(storage: &Storage, path: &str) -> Result<String> {
+    let mut name = format!("{path}{ASIDE}");
+    let mut attempt = 1;
+    while storage.read(&name)?.is_some() {
+        attempt += 1;
+        name = format!("{path}{ASIDE}.{attempt}");
+    }
+    Ok(name)
 }
 
-/// The newest version that can be read, and the commits after it with what is wrong about them, newest first.
-fn last_sound(log: &Log, newest: u64) -> Result<(Snapshot, Vec<(u64, String)>)> {
-    let mut reasons = Vec::new();
-    for version in (1..=newest).rev() {
-        match log.replay(if version == newest { None } else { Some(version) }) {
-            Ok(snapshot) => return Ok((snapshot, reasons)),
-            Err(error) if matches!(error.kind(), ErrorKind::Damaged { .. }) => {
-                reasons.push((version, error.message()));
-                if version == 1 {
-                    return Err(error);
-                }
-            }
-            // Neither a newer schema nor a disk that does not answer is damage.
-            Err(error) => return Err(error),
+/// The newest version that can be read.
+fn last_sound(log: &Log, names: &Names) -> Result<Snapshot> {
+    let mut newest_error = match log.replay(None) {
+        Ok(snapshot) => return Ok(snapshot),
+        Err(error) => damage(error)?,
+    };
+    for &version in names.commits.iter().rev() {
+        match log.replay(Some(version)) {
+            // The newest version may be whole in a checkpoint while its commit is damaged.
+            Ok(snapshot) if log.commit(version).is_ok() => return Ok(snapshot),
+            Ok(_) => {}
+            Err(error) if matches!(error.kind(), ErrorKind::VersionNotFound { .. }) => {}
+            Err(error) => newest_error = damage(error)?,
         }
     }
-    let path = log.names().map(|_| commit_path(newest))?;
-    Err(Error::from(std::io::Error::other(format!("{path}: no version can be read"))))
+    Err(newest_error)
+}
+
+/// Neither a newer schema nor a disk that does not answer is damage.
+fn damage(error: Error) -> Result<Error> {
+    if matches!(error.kind(), ErrorKind::Damaged { .. }) { Ok(error) } else { Err(error) }
+}
+
+/// The commit that leads from the last sound version to all that is known of the versions after it.
+fn successor(storage: &Storage, log: &Log, names: &Names, sound: &Snapshot) -> Result<Commit> {
+    let mut commit = sound.next(Operation::Repair);
+    let mut state = sound.clone();
+    for &version in names.checkpoints.iter().rev().filter(|&&version| version > sound.newest.version) {
+        if let Ok(Some(checkpoint)) = Checkpoint::read(storage, version)
+            && checkpoint.archive_id() == sound.newest.archive_id
+        {
+            state = checkpoint.into_snapshot();
+            break;
+        }
+    }
+    let known = state.newest.version;
+    for &version in names.commits.iter().filter(|&&version| version > known) {
+        if let Ok((later, crc)) = log.commit(version)
+            && later.archive_id == sound.newest.archive_id
+        {
+            commit.first_version = commit.first_version.max(later.first_version.min(commit.version));
+            state.apply(later, crc);
+        }
+    }
+    // Two files of one table with the same ids would be one run twice.
+    let mut files: Vec<DataFile> = Vec::new();
+    state.files.sort_by_key(|file| file.first_run_id);
+    for file in state.files {
+        let overlaps = |other: &&DataFile| other.table == file.table && other.last_run_id >= file.first_run_id;
+        if files.iter().rev().find(|other| other.table == file.table).filter(overlaps).is_none()
+            && storage.open(&file.path)?.is_some()
+        {
+            files.push(file);
+        }
+    }
+    let before: HashSet<&str> = sound.files.iter().map(|file| file.path.as_str()).collect();
+    let after: HashSet<&str> = files.iter().map(|file| file.path.as_str()).collect();
+    let rows = |table| files.iter().filter(|file| file.table == table).map(|file| file.num_rows).sum();
+    (commit.num_runs, commit.num_steps) = (rows(TableName::Runs), rows(TableName::Steps));
+    commit.remove = sound.files.iter().filter(|f| !after.contains(f.path.as_str())).map(|f| f.path.clone()).collect();
+    commit.add = files.iter().filter(|file| !before.contains(file.path.as_str())).cloned().collect();
+    commit.next_run_id = next_run_id(storage, state.newest.next_run_id.max(sound.newest.next_run_id))?;
+    Ok(commit)
 }
 
 /// Whether a checkpoint or a file of digests is what it should be.
-fn check_shortcut(storage: &Storage, path: &str) -> Result<()> {
-    let Some(bytes) = storage.read(path)? else { return Ok(()) };
+fn check_shortcut(storage: &Storage, version: u64, path: &str) -> Result<()> {
     match path.ends_with(Digests::SUFFIX) {
-        true => Digests::from_bytes(&bytes, &storage.path(path)).map(|_| ()),
-        false => super::commit::check_seal(&bytes, &storage.path(path)).map(|_| ()),
+        false => Checkpoint::read(storage, version).map(|_| ()),
+        true => match storage.read(path)? {
+            Some(bytes) => Digests::from_bytes(&bytes, &storage.path(path)).map(|_| ()),
+            None => Ok(()),
+        },
     }
 }
 
 /// An id above all that were ever given out, as far as any file tells.
-fn next_run_id(storage: &Storage, sound: &Snapshot) -> Result<u64> {
-    let mut next = sound.newest.next_run_id;
+fn next_run_id(storage: &Storage, known: u64) -> Result<u64> {
+    let mut next = known;
     for table in TableName::ALL {
         for entry in storage.list(table.name())?.unwrap_or_default() {
-            if !entry.name.ends_with(".parquet") {
-                continue;
-            }
-            let path = format!("{}/{}", table.name(), entry.name);
-            let file = DataFile {
-                table,
-                path,
-                num_rows: 0,
-                num_bytes: entry.num_bytes,
-                crc32c: String::new(),
-                first_run_id: 0,
-                last_run_id: 0,
-            };
-            // A file that cannot be read has no ids that anybody could have seen.
-            if let Ok(Some((_, last))) = run_ids(storage, &file) {
+            // A file that cannot be read, or is not one of ours, has no ids that anybody could have seen.
+            if entry.name.ends_with(".parquet")
+                && let Ok(Some((_, last))) = run_ids(storage, &format!("{table}/{}", entry.name))
+            {
                 next = next.max(u64::from(last) + 1);
             }
         }

@@ -22,6 +22,8 @@ use std::sync::{Arc, LazyLock};
 /// The version of the schema below and of the commit log. Readers refuse a newer one and read every older one, whose
 /// missing columns are null; docs/archive.md has the rule and what each version changed.
 pub(super) const SCHEMA_VERSION: u32 = 2;
+/// The key in the metadata of Parquet files under which it stands.
+pub(super) const SCHEMA_VERSION_KEY: &str = "a2store.schema_version";
 
 /// The tiles from which a step counts as of the middle and of the late game, by the largest tile on its board.
 ///
@@ -127,6 +129,15 @@ impl From<IngestedRun> for RunRow {
             num_steps: run.num_steps() as u32,
             final_board: run.final_board(),
         }
+    }
+}
+
+impl RunRow {
+    /// What it has in text and files, about.
+    pub(super) fn num_bytes(&self) -> usize {
+        let engine = self.meta.engine.as_ref().map_or(0, String::len);
+        let original = self.info.original.as_ref().map_or(0, Vec::len);
+        engine + original + self.info.source.len()
     }
 }
 
@@ -348,6 +359,9 @@ impl StepColumns<'_> {
         let mut keys = Int32Builder::with_capacity(self.num_rows);
         for ingested in self.runs {
             let num_steps = ingested.run.num_steps();
+            if num_steps == 0 {
+                continue;
+            }
             let Some(engine) = ingested.run.meta().engine.as_deref() else {
                 keys.append_nulls(num_steps);
                 continue;

@@ -249,7 +249,7 @@ impl Storage {
     /// Keeps other writers of this machine out until it is dropped, or until the process dies.
     ///
     /// Waits so long for them. Other machines are kept out by put-if-absent alone, as are all writers of an object store.
-    pub(super) fn lock(&self, path: &str, wait: Duration, progress: &dyn Progress) -> Result<Option<File>> {
+    pub(super) fn lock(&self, path: &str, wait: Duration, progress: &dyn Progress) -> Result<Option<Lock>> {
         if self.remote.is_some() {
             return Ok(None);
         }
@@ -259,7 +259,7 @@ impl Storage {
         let mut backoff = Backoff::new(Duration::from_millis(2), Duration::from_millis(50));
         loop {
             match file.try_lock() {
-                Ok(()) => return Ok(Some(file)),
+                Ok(()) => return Ok(Some(Lock(file))),
                 Err(TryLockError::WouldBlock) if start.elapsed() < wait => {
                     check(progress)?;
                     backoff.sleep();
@@ -274,6 +274,16 @@ impl Storage {
                 Err(TryLockError::Error(source)) => return Err(Error::io(&path, source)),
             }
         }
+    }
+}
+
+/// Keeps other writers of this machine out until it is dropped.
+pub(super) struct Lock(File);
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        // A process that was forked meanwhile has the file open as well, so closing it would not be enough.
+        self.0.unlock().ok();
     }
 }
 

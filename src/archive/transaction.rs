@@ -4,17 +4,22 @@ use super::checkpoint::{self, Checkpoint};
 use super::commit::Commit;
 use super::digests::Digests;
 use super::log::{Log, Snapshot};
-use super::storage::{Backoff, Storage};
+use super::storage::{Backoff, Lock, Storage};
 use crate::error::{Error, ErrorKind, Result};
 use crate::progress::{Progress, check};
-use std::fs::File;
 use std::time::Duration;
 
 /// How long writers wait for others of their machine, unless told otherwise.
 pub(super) const DEFAULT_WAIT: Duration = Duration::from_secs(600);
 
+/// More threads than any machine has cores, and few enough to start.
+const MAX_WORKERS: usize = 1024;
+
 /// Threads of their own for one piece of work; `None` = one per core.
 pub(super) fn pool(name: &'static str, workers: Option<usize>) -> Result<rayon::ThreadPool> {
+    if let Some(workers) = workers.filter(|workers| !(1..=MAX_WORKERS).contains(workers)) {
+        return Err(Error::argument("workers", format!("1..={MAX_WORKERS}"), workers));
+    }
     rayon::ThreadPoolBuilder::new()
         .num_threads(workers.unwrap_or(0))
         .thread_name(move |i| format!("a2store-{name}-{i}"))
@@ -31,7 +36,7 @@ pub(super) struct Outcome<T> {
     /// Whether there was anything to commit.
     pub(super) committed: bool,
     /// Other writers of this machine wait until this is dropped.
-    pub(super) lock: Option<File>,
+    pub(super) lock: Option<Lock>,
 }
 
 /// Attempts that lose to other writers before this one gives up. Each pause is longer than the one before.
@@ -93,5 +98,5 @@ pub(super) fn write_checkpoint(storage: &Storage, snapshot: &Snapshot, digests: 
         digests.write(storage, snapshot)?;
     }
     Checkpoint::write(storage, snapshot)?;
-    checkpoint::prune(storage, &Log::new(storage), snapshot.newest.first_version)
+    checkpoint::prune(storage, &Log::new(storage))
 }

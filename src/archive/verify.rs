@@ -3,7 +3,7 @@
 use super::TableName;
 use super::check::check_file;
 use super::checkpoint::{Checkpoint, Names};
-use super::commit::{Commit, DataFile};
+use super::commit::{Commit, DataFile, Operation};
 use super::decode::digest;
 use super::digests::Digests;
 use super::log::{Log, Snapshot, check_link, commit_path};
@@ -99,7 +99,7 @@ pub(super) fn verify(storage: &Storage, options: &VerifyOptions, progress: &dyn 
         log.replay(None)?;
     }
     let mut verifier = Verifier { storage, log, options, progress, report: VerifyReport::default() };
-    let (newest, files) = verifier.commits(&names)?;
+    let (newest, files) = verifier.commits(&names);
     if let Some(newest) = &newest {
         verifier.report.version = newest.newest.version;
         (verifier.report.num_runs, verifier.report.num_steps) = (newest.newest.num_runs, newest.newest.num_steps);
@@ -109,7 +109,7 @@ pub(super) fn verify(storage: &Storage, options: &VerifyOptions, progress: &dyn 
     let outcome = threads.install(|| verifier.files(newest.as_ref(), &files));
     progress.end();
     let known = outcome?;
-    verifier.shortcuts(&names, newest.as_ref(), &known)?;
+    verifier.digests(&names, newest.as_ref(), &known)?;
     verifier.unnamed(&files)?;
     Ok(verifier.report)
 }
@@ -127,72 +127,101 @@ impl Verifier<'_> {
         self.report.problems.push(problem);
     }
 
-    /// Checks every kept commit: the newest version that can be read, and all files that any kept version names.
-    fn commits(&mut self, names: &Names) -> Result<(Option<Snapshot>, BTreeMap<String, DataFile>)> {
-        let newest_number = names.newest_commit().unwrap_or_default();
-        let newest = self.log.replay(None).ok();
-        let first_version = match &newest {
-            Some(newest) => newest.newest.first_version,
-            None => {
-                names.commits.iter().rev().find_map(|&n| self.log.commit(n).ok()).map_or(1, |(c, _)| c.first_version)
-            }
-        };
-        let mut files = BTreeMap::new();
+    /// Checks every commit and checkpoint: the newest version that can be read, and all files that a kept version names.
+    fn commits(&mut self, names: &Names) -> (Option<Snapshot>, BTreeMap<String, DataFile>) {
         let mut state: Option<Snapshot> = None;
-        if first_version > 1 {
-            let path = Checkpoint::path(first_version);
-            match Checkpoint::read(self.storage, first_version) {
-                Ok(Some(checkpoint)) => state = Some(checkpoint.into_snapshot()),
-                Ok(None) => self.problem(Problem::new(&path, "checkpoint of the oldest version", "one", "no file")),
-                Err(error) => self.problem(Problem::of_error(&path, &error)),
-            }
-            files.extend(state.iter().flat_map(|state| &state.files).map(|file| (file.path.clone(), file.clone())));
-        }
-        for number in first_version..=newest_number.max(names.checkpoints.last().copied().unwrap_or_default()) {
-            check(self.progress)?;
+        let mut newest: Option<Snapshot> = None;
+        // By version, what it named and what it added.
+        let mut named: Vec<(u64, Vec<DataFile>)> = Vec::new();
+        let mut expected = 1;
+        for &number in &names.commits {
             let path = commit_path(number);
             let shown = self.storage.path(&path);
-            let read = match self.storage.read(&path) {
-                Ok(Some(bytes)) => Commit::from_bytes(&bytes, &shown),
-                Ok(None) => {
-                    self.problem(Problem::new(&path, "commit", "one in every version's place", "no file"));
-                    state = None;
-                    continue;
-                }
-                Err(error) => Err(error),
-            };
+            if number != expected {
+                let found = format!("none from {expected} to {}", number - 1);
+                self.problem(Problem::new(&path, "commits before it", "one of every version", found));
+                newest = state.take().or(newest);
+            }
+            expected = number.saturating_add(1);
             self.report.num_commits += 1;
-            let (commit, crc) = match read {
+            let (commit, crc) = match self.log.commit(number) {
                 Ok(read) => read,
                 Err(error) => {
                     self.problem(Problem::of_error(&path, &error));
-                    state = None;
+                    newest = state.take().or(newest);
                     continue;
                 }
             };
-            files.extend(commit.add.iter().map(|file| (file.path.clone(), file.clone())));
-            // The first of them is what its checkpoint says.
-            if first_version > 1 && number == first_version {
-                if let Some(base) = &state
-                    && base.newest_crc != crc
-                {
-                    self.problem(Problem::new(&path, "CRC32C of the commit", &base.newest_crc, crc));
-                }
-                continue;
-            }
-            match &mut state {
-                Some(before) => {
+            let added = commit.add.clone();
+            state = match state.take() {
+                Some(mut before) => {
                     let link = check_link(&commit, number, Some(before.newest_crc.clone()), &shown);
                     self.report.problems.extend(link.err().map(|error| Problem::of_error(&path, &error)));
-                    self.report.problems.extend(sums(&path, before, &commit));
+                    self.report.problems.extend(sums(&path, &before, &commit));
                     before.apply(commit, crc);
+                    Some(before)
                 }
-                // After a gap the chain begins anew.
-                None if number > 1 => state = self.log.replay(Some(number)).ok(),
-                None => state = Some(Snapshot::first(commit, crc)),
+                // After a gap the chain begins anew at a checkpoint.
+                None if number > 1 => match Checkpoint::read(self.storage, number) {
+                    Ok(Some(checkpoint)) if checkpoint.crc() == crc => Some(checkpoint.into_snapshot()),
+                    _ => None,
+                },
+                None => {
+                    let link = check_link(&commit, number, None, &shown);
+                    self.report.problems.extend(link.err().map(|error| Problem::of_error(&path, &error)));
+                    Some(Snapshot::first(commit, crc))
+                }
+            };
+            named.push((number, added));
+            if let Some(state) = &state
+                && names.checkpoints.binary_search(&number).is_ok()
+            {
+                let problem = self.checkpoint(number, state);
+                self.report.problems.extend(problem);
             }
         }
-        Ok((newest, files))
+        let newest = state.or(newest).map(Snapshot::sort);
+        for &version in &names.checkpoints {
+            let path = Checkpoint::path(version);
+            if names.commits.binary_search(&version).is_err() {
+                self.problem(Problem::new(&path, "commit of the checkpoint", "one", "no file"));
+            }
+            // Those of sound commits were compared above.
+            if let Err(error) = Checkpoint::read(self.storage, version)
+                && !self.report.problems.iter().any(|problem| problem.path == path)
+            {
+                self.problem(Problem::of_error(&path, &error));
+            }
+        }
+        let first_version = newest.as_ref().map_or(1, |newest| newest.newest.first_version);
+        let mut files: BTreeMap<String, DataFile> = BTreeMap::new();
+        let first = self.log.replay(Some(first_version)).map(|first| first.files).unwrap_or_default();
+        let after = named.into_iter().filter(|(version, _)| *version > first_version).flat_map(|(_, added)| added);
+        files.extend(first.into_iter().chain(after).map(|file| (file.path.clone(), file)));
+        (newest, files)
+    }
+
+    /// That a checkpoint says what the commits say.
+    fn checkpoint(&self, version: u64, state: &Snapshot) -> Option<Problem> {
+        let path = Checkpoint::path(version);
+        let found = match Checkpoint::read(self.storage, version) {
+            Ok(Some(checkpoint)) => checkpoint.into_snapshot(),
+            // Pruned since it was listed.
+            Ok(None) => return None,
+            Err(error) => return Some(Problem::of_error(&path, &error)),
+        };
+        let expected = state.clone().sort();
+        let plain = |commit: &Commit| Commit { add: Vec::new(), remove: Vec::new(), ..commit.clone() };
+        let part = if found.newest_crc != expected.newest_crc || plain(&found.newest) != plain(&expected.newest) {
+            "commit"
+        } else if found.files != expected.files {
+            "files"
+        } else if found.history != expected.history {
+            "history"
+        } else {
+            return None;
+        };
+        Some(Problem::new(&path, format!("{part} of the checkpoint"), "as the commits have it", "other values"))
     }
 
     /// Checks every file, and for the newest version that `runs` and `steps` agree; the digests of its runs.
@@ -330,9 +359,11 @@ impl Verifier<'_> {
             if expected != found {
                 add("steps of the run", format!("in {expected} places"), format!("in {found}"));
             }
-            let commit = newest.history.iter().find(|commit| commit.next_run_id > u64::from(*run_id));
-            if let (Some(version), Some(commit)) = (run.version, commit)
+            let at = newest.history.partition_point(|commit| commit.next_run_id <= u64::from(*run_id));
+            // A repair takes over runs that other commits added.
+            if let (Some(version), Some(commit)) = (run.version, newest.history.get(at))
                 && version != commit.version
+                && commit.operation != Operation::Repair
             {
                 add("version", commit.version.to_string(), version.to_string());
             }
@@ -347,27 +378,8 @@ impl Verifier<'_> {
         self.report.problems.extend(problems);
     }
 
-    /// Checks checkpoints and digests, which repeat what the commits and `runs` say.
-    fn shortcuts(&mut self, names: &Names, newest: Option<&Snapshot>, known: &HashMap<u32, RunFacts>) -> Result<()> {
-        for &version in &names.checkpoints {
-            check(self.progress)?;
-            let path = Checkpoint::path(version);
-            match Checkpoint::read(self.storage, version) {
-                Ok(Some(checkpoint)) => {
-                    if !self.log.has_crc(version, checkpoint.crc())? {
-                        self.problem(Problem::new(
-                            &path,
-                            "CRC32C of its commit",
-                            "that of the commit",
-                            checkpoint.crc(),
-                        ));
-                    }
-                }
-                // Pruned since it was listed.
-                Ok(None) => {}
-                Err(error) => self.problem(Problem::of_error(&path, &error)),
-            }
-        }
+    /// Checks the files of digests, which repeat what `runs` says.
+    fn digests(&mut self, names: &Names, newest: Option<&Snapshot>, known: &HashMap<u32, RunFacts>) -> Result<()> {
         for &version in &names.digests {
             let path = Digests::path(version);
             let Some(bytes) = self.storage.read(&path)? else { continue };

@@ -8,7 +8,7 @@
 use super::TableName;
 use super::commit::{DataFile, damaged};
 use super::publish::Staged;
-use super::schema::{SCHEMA_VERSION, arrow_error, table_schema};
+use super::schema::{SCHEMA_VERSION, SCHEMA_VERSION_KEY, arrow_error, table_schema};
 use super::storage::Storage;
 use crate::error::{Error, Result};
 use crate::progress::{Progress, check};
@@ -223,7 +223,7 @@ fn properties(table: TableName) -> Result<WriterProperties> {
         .set_compression(Compression::ZSTD(ZstdLevel::default()))
         .set_max_row_group_row_count(None)
         .set_sorting_columns(Some(sorted))
-        .set_key_value_metadata(Some(vec![KeyValue::new("a2store.schema_version".into(), SCHEMA_VERSION.to_string())]));
+        .set_key_value_metadata(Some(vec![KeyValue::new(SCHEMA_VERSION_KEY.into(), SCHEMA_VERSION.to_string())]));
     for (columns, encoding) in
         [(split, Encoding::BYTE_STREAM_SPLIT), (delta, Encoding::DELTA_BINARY_PACKED), (plain, Encoding::PLAIN)]
     {

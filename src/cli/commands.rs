@@ -89,12 +89,14 @@ fn ingest(args: &Ingest, quiet: bool) -> Result<u8> {
     };
     let mut seen = SeenFiles::default();
     let mut status = 0;
+    let mut first = true;
     loop {
         let start = Instant::now();
         let outcome = archive.ingest_unseen(inputs, &mut seen, &options, &interrupt.watch(&*progress(quiet)));
         match outcome {
-            Ok(report) if report.accepted + report.rejected > 0 || report.unchanged == 0 => {
+            Ok(report) if report.accepted + report.rejected > 0 || first => {
                 status |= report_ingest(&report, &archive, start, args.json)?;
+                first = false;
             }
             Ok(_) => {}
             Err(error) if matches!(error.kind(), ErrorKind::Cancelled) => return Ok(status),
@@ -182,7 +184,7 @@ fn info(args: &Archived) -> Result<u8> {
     if args.json {
         let files = TableName::ALL.map(|table| archive.files(table).len());
         let info = json!({
-            "path": archive.path(), "version": archive.version(), "num_runs": runs, "num_steps": steps,
+            "path": archive.path().to_string_lossy(), "version": archive.version(), "num_runs": runs, "num_steps": steps,
             "runs_bytes": bytes[0], "steps_bytes": bytes[1], "runs_files": files[0], "steps_files": files[1],
             "phases": archive.phases(), "engines": output::json_rows(&engines)?,
         });

@@ -92,7 +92,7 @@ struct Ingest {
     #[arg(long)]
     strict: bool,
     /// Go on until Ctrl-C, looking for new and changed files every so often: 60s unless given.
-    #[arg(long, value_name = "PERIOD", num_args = 0..=1, default_missing_value = "60s", value_parser = duration)]
+    #[arg(long, value_name = "PERIOD", num_args = 0..=1, default_missing_value = "60s", value_parser = period)]
     watch: Option<Duration>,
     /// How long to wait for another process that is writing to the archive.
     #[arg(long, default_value = "10m", value_parser = duration)]
@@ -187,6 +187,13 @@ struct Expire {
     /// Print the report as JSON.
     #[arg(long)]
     json: bool,
+}
+
+/// How often to look: often enough to be of use, seldom enough to leave time for anything else.
+fn period(text: &str) -> Result<Duration, String> {
+    let period = duration(text).map_err(|error| error.to_string())?;
+    let range = Duration::from_millis(100)..=Duration::from_secs(365 * 24 * 60 * 60);
+    if range.contains(&period) { Ok(period) } else { Err("expected 100ms to 365d".into()) }
 }
 
 /// `90s`, `15m`, `12h`, `30d`, and their sums.

@@ -166,8 +166,9 @@ fn branches(reader: &mut ByteReader<'_>) -> Result<Branches> {
 pub(super) fn encode(run: &Run) -> Vec<u8> {
     let meta = run.meta();
     let engine_len = meta.engine.as_deref().map_or(0, str::len);
-    // The usual size of a step is 28 bytes; 32 spares most runs a reallocation.
-    let mut out = Vec::with_capacity(64 + engine_len + 32 * run.num_steps());
+    // A board, a move and a tag, and the values where there are some; what is written past the end of a step is cut off.
+    let with_values = run.has_evs().iter().filter(|&&has| has).count();
+    let mut out = Vec::with_capacity(64 + engine_len + MAX_STEP_LEN + 12 * run.num_steps() + 20 * with_values);
     put_varint(&mut out, run.num_steps() as u64);
     put_varint(&mut out, meta.start_unix_s);
     out.extend_from_slice(&meta.elapsed_s.to_le_bytes());

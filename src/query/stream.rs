@@ -188,7 +188,14 @@ impl Iterator for ArrowReader {
 
     fn next(&mut self) -> Option<Self::Item> {
         let next = self.stream.next_unless_cancelled(&*self.progress).transpose();
-        next.map(|batch| batch.map_err(|error| arrow::error::ArrowError::ExternalError(error.into())))
+        // In C a message ends at the first null byte.
+        let plain = |error: Error| -> Box<dyn std::error::Error + Send + Sync> {
+            match error.to_string() {
+                message if message.contains('\0') => message.replace('\0', "\u{2400}").into(),
+                _ => error.into(),
+            }
+        };
+        next.map(|batch| batch.map_err(|error| arrow::error::ArrowError::ExternalError(plain(error))))
     }
 }
 

@@ -314,6 +314,20 @@ def test_work_goes_on_after_expiry(archive: a2store.Archive, runs: list[Path]) -
     assert archive.verify(deep=True, progress=False).problems == []
 
 
+def test_files_that_an_earlier_expiry_kept(runs: list[Path], tmp_path: Path) -> None:
+    """The commits that added them are gone, and yet they are no interrupted writer's, who would have a day of grace."""
+    archive = grow(tmp_path / "games.a2", chunks(runs[:6], 2))
+    assert archive.expire(older_than=0).num_files == 0
+    old = {name for name in names(archive.path) if name.endswith(".parquet")}
+    archive.compact(progress=False)
+    archive.ingest(runs[6], progress=False)
+    last = tables(archive)
+    report = archive.expire(older_than=0)
+    assert (report.num_versions, report.num_files) == (3, len(old))
+    assert archive.verify(progress=False).unnamed_files == 0
+    assert_same_tables(tables(a2store.Archive.open(archive.path)), last)
+
+
 @pytest.mark.parametrize("version", [2, 4, 8])
 def test_a_damaged_commit_among_those_given_up(archive: a2store.Archive, version: int) -> None:
     last = tables(archive)
