@@ -369,10 +369,10 @@ class Archive:
         always is. A run that the archive already holds, known by its content, is skipped. Run ids follow the order of
         the paths, and in folders that of the names. When nothing is new, nothing is committed. Either way this archive
         then shows the newest version. Interrupted at any moment and repeated, it ends in the same archive. Memory does
-        not depend on the size of the input: about 100 MB, some 50 MB a worker, and 40 bytes a run.
+        not depend on the size of the input: about 100 MB, some 50 MB a worker, and up to 34 bytes a run of the archive.
 
         - ``paths``: a file or folder, or several.
-        - ``workers``: threads to decode and encode with; ``None`` = one per core.
+        - ``workers``: threads to decode and encode with, 1 to 1024; ``None`` = one per core.
         - ``progress``: ``False`` = no progress bar; else there is one where standard error is a terminal.
         - ``on_error``: what a file that does not decode, or cannot be read, does. ``"report"`` lists it in the report
           and goes on, ``"raise"`` raises its error and adds nothing at all.
@@ -381,7 +381,8 @@ class Archive:
 
         Raises ``FileNotFoundError`` for a path that is not there; ``ConflictError`` when another goes on writing;
         ``UnconfirmedError``; ``KeyboardInterrupt`` on Ctrl-C; with ``on_error="raise"`` also ``DecodeError`` or
-        ``OSError`` for the first bad file. The archive is then as it was.
+        ``OSError`` for the first bad file. The archive is then as it was, except that after ``UnconfirmedError`` only
+        repeating the call tells.
 
         >>> report = archive.ingest(["runs/", "more/run-00007.a2run2"])
         >>> for rejected in report.errors:
@@ -417,14 +418,16 @@ class Archive:
         dry_run: bool = False,
         wait: _Duration | None = None,
     ) -> ExpireReport:
-        """Give up versions that were replaced long ago, and remove the files that no kept version names.
+        """Give up versions that were replaced long ago, and remove the data files that no kept version names.
 
-        The newest version is always kept. Whoever still reads a version that is given up will miss its files.
+        Commits stay, so ``history`` has them all. The newest version is always kept. Whoever still reads a version
+        that is given up will miss its files.
 
         - ``older_than``: versions that were replaced longer ago than this go, in seconds or as a ``timedelta``;
           ``None`` = 30 days.
         - ``grace``: how long files that no commit names stay after they were last changed. Interrupted writers leave
-          such files, but they may also be another machine's, which has yet to commit. ``None`` = one day.
+          such files, but they may also be another machine's, which has yet to commit. ``None`` = one day. While a
+          repair has set commits aside (``_log/*.damaged``), these files stay in any case.
         - ``dry_run``: only report what would go.
         - ``wait``: as in ``ingest``.
 
@@ -659,7 +662,7 @@ class ExpireReport:
 
     @property
     def paths(self) -> list[str]:
-        """All that was removed, relative to the archive: commits, data files, leftovers of interrupted writers."""
+        """All that was removed, relative to the archive: data files and leftovers of interrupted writers."""
 
 @final
 class VerifyReport:
@@ -774,10 +777,11 @@ def verify(
     """
 
 def repair(path: _Path, *, dry_run: bool = True) -> RepairReport:
-    """Make an archive whose newest commits are damaged usable again, by going on from the last sound version.
+    """Make an archive with damaged or missing commits whole again, by going on from the last sound version.
 
-    No data is removed: damaged commits get another name, and the files that they named stay until ``expire``. What they
-    had added can be ingested again, and the ids that they gave out are not given out again.
+    What is known of later versions, from checkpoints and from sound commits, is taken over. No data is removed: what is
+    replaced gets another name (``_log/*.damaged``), and while that is there, data files that no commit names stay. What
+    damaged commits had added can be ingested again, and the ids that they gave out are not given out again.
 
     - ``path``: the archive's folder or URL.
     - ``dry_run``: only say what would be done.

@@ -63,6 +63,8 @@ pub(super) fn repair(storage: &Storage, dry_run: bool) -> Result<RepairReport> {
         false => Some(successor(storage, &log, &names, &sound)?),
     };
 
+    // What is set aside, and under which name.
+    let mut renamed: Vec<(String, String)> = Vec::new();
     // Checkpoints and digests only repeat what commits say: those of commits that go, go with them.
     let checkpoints = names.checkpoints.iter().rev().map(|&of| (of, Checkpoint::path(of)));
     let digests = names.digests.iter().rev().map(|&of| (of, Digests::path(of)));
@@ -74,33 +76,48 @@ pub(super) fn repair(storage: &Storage, dry_run: bool) -> Result<RepairReport> {
                 Ok(()) => continue,
             },
         };
-        report.steps.push(Repair { path, action: "set aside".into(), reason });
+        let aside = free_name(storage, &path)?;
+        report.steps.push(Repair { path: path.clone(), action: format!("set aside as {aside}"), reason });
+        renamed.push((path, aside));
     }
+    let replacement = commit.as_ref().map(|commit| {
+        let runs = commit.num_runs.saturating_sub(sound.newest.num_runs);
+        format!("a commit that goes on from version {version}, with {runs} runs that could be taken over")
+    });
     for &number in names.commits.iter().rev().filter(|&&number| number > version) {
+        let path = commit_path(number);
         let reason = match log.commit(number) {
             Ok(_) => "it follows on damage; the files that it added are taken over".into(),
             Err(error) => error.message(),
         };
-        report.steps.push(Repair { path: commit_path(number), action: "set aside".into(), reason });
+        let aside = free_name(storage, &path)?;
+        let action = match &replacement {
+            Some(replacement) if number == version + 1 => {
+                format!("set aside as {aside}, and replaced by {replacement}")
+            }
+            _ => format!("set aside as {aside}"),
+        };
+        report.steps.push(Repair { path: path.clone(), action, reason });
+        renamed.push((path, aside));
     }
-    if let Some(commit) = &commit {
-        let runs = commit.num_runs.abs_diff(sound.newest.num_runs);
-        let action = format!("written, to go on from version {version} with {runs} runs that could be taken over");
-        let reason = "the versions after it cannot be read".into();
-        report.steps.push(Repair { path: commit_path(commit.version), action, reason });
+    if let Some(replacement) = replacement
+        && !names.commits.contains(&(version + 1))
+    {
+        let (path, reason) = (commit_path(version + 1), "it is missing".into());
+        report.steps.push(Repair { path, action: format!("written: {replacement}"), reason });
     }
     if dry_run || report.steps.is_empty() {
         return Ok(report);
     }
-    let replaced = commit.as_ref().map(|commit| commit_path(commit.version));
-    for step in report.steps.iter().filter(|step| Some(&step.path) != replaced.as_ref()) {
-        storage.set_aside(&step.path, &free_name(storage, &step.path)?)?;
-    }
-    if let (Some(commit), Some(path)) = (commit, replaced) {
-        if storage.read(&path)?.is_some() {
-            storage.copy(&path, &free_name(storage, &path)?)?;
+    let replaced = commit_path(version + 1);
+    for (path, aside) in &renamed {
+        match *path == replaced {
+            true => storage.copy(path, aside)?,
+            false => storage.set_aside(path, aside)?,
         }
-        storage.replace(&path, commit.to_bytes()?)?;
+    }
+    if let Some(commit) = commit {
+        storage.replace(&replaced, commit.to_bytes()?)?;
     }
     report.done = true;
     Ok(report)

@@ -138,8 +138,8 @@ impl Verifier<'_> {
             let path = commit_path(number);
             let shown = self.storage.path(&path);
             if number != expected {
-                let found = format!("none from {expected} to {}", number - 1);
-                self.problem(Problem::new(&path, "commits before it", "one of every version", found));
+                let found = format!("none of {expected} to {}", number - 1);
+                self.problem(Problem::new(&commit_path(expected), "commits", "one of every version", found));
                 newest = state.take().or(newest);
             }
             expected = number.saturating_add(1);
@@ -184,7 +184,7 @@ impl Verifier<'_> {
         for &version in &names.checkpoints {
             let path = Checkpoint::path(version);
             if names.commits.binary_search(&version).is_err() {
-                self.problem(Problem::new(&path, "commit of the checkpoint", "one", "no file"));
+                self.problem(Problem::new(&commit_path(version), "commit", "that of its checkpoint", "no file"));
             }
             // Those of sound commits were compared above.
             if let Err(error) = Checkpoint::read(self.storage, version)

@@ -140,7 +140,8 @@ def test_writers_and_readers(runs: list[Path], tmp_path: Path, maintained: bool)
     opens = [json.loads(end(reader)) for reader in readers]
     work = [int(end(maintainer)) for maintainer in maintainers]
     assert sum(count for count, _ in opens) >= OPENS
-    assert max(versions for _, versions in opens) > 2
+    # On few cores, a read takes as long as many short ingests.
+    assert max(versions for _, versions in opens) > (50 if LONG else 1)
     archive = a2store.Archive.open(path)
     if maintained:
         assert min(work) > 0

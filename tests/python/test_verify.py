@@ -202,10 +202,10 @@ def test_each_byte_of_what_saves_reading(long_log: Path, tmp_path: Path, suffix:
     assert_every_flip_is_found(path, name, POSITIONS // 5)
 
 
-def test_each_byte_of_the_checkpoint_that_everything_rests_on(small: Path, tmp_path: Path) -> None:
+def test_each_byte_of_the_checkpoint_of_an_expiry(small: Path, tmp_path: Path) -> None:
     path = copied(small, tmp_path / "games.a2")
     a2store.Archive.open(path).expire(older_than=0, grace=0)
-    assert_every_flip_is_found(path, f"_log/{4:020}.checkpoint.json")
+    assert_every_flip_is_found(path, f"_log/{5:020}.checkpoint.json")
 
 
 def test_each_length_of_a_file(small: Path, tmp_path: Path) -> None:
