@@ -1,10 +1,10 @@
 //! Going on from the last sound version, when commits after it are damaged or missing.
 //!
 //! What can still be known of the versions after it is kept: the newest sound checkpoint among them has all of its version,
-//! and sound commits after the gap say what they added and removed. All of these commits are set aside as
-//! `_log/<n>.json.damaged`, newest first; the oldest is replaced, in one step, by a commit that leads from the last
-//! sound version to all of that. Its next run id is above every id in any data file, so that those which damaged commits
-//! gave out are not given out again.
+//! and sound commits after the gap say what they added and removed. The oldest of these commits is replaced, in one step,
+//! by one that leads from the last sound version to all of that; then the others are set aside as
+//! `_log/<n>.json.damaged`, where a copy of the oldest is already. The new commit's next run id is above every id in any
+//! data file, so that those which damaged commits gave out are not given out again.
 
 use super::TableName;
 use super::checkpoint::{Checkpoint, Names};
