@@ -54,7 +54,7 @@ def encode(columns: pa.Table) -> pa.Buffer:
         version="2.6",
         data_page_version="1.0",
         compression="zstd",
-        compression_level=1,
+        compression_level={name: 3 if name in SPLIT else 1 for name in names},
         row_group_size=1 << 19,
         max_rows_per_page=20_000,
         use_dictionary=[name for name in names if name not in {*SPLIT, *DELTA, *PLAIN}],
