@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -200,3 +201,9 @@ def test_a_checkpoint_of_a_newer_version(fresh: Path, tmp_path: Path) -> None:
     name.write_bytes(sealed(unsealed(name) | {"schema_version": NEWEST + 1}))
     # The commits say the same.
     assert a2store.Archive.open(path).num_runs == 9
+
+
+def test_every_version_has_its_archive(tmp_path: Path) -> None:
+    made = a2store.Archive.create(tmp_path / "games.a2")
+    newest = json.loads((made.path / "_log" / f"{1:020}.json").read_text())["schema_version"]
+    assert [path.name for path in ARCHIVES] == [f"schema-{version}.a2" for version in range(1, newest + 1)]
