@@ -32,7 +32,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// Input bytes per thread in a window: about one row group of steps with branches.
 const WINDOW_BYTES: u64 = 12 << 20;
 /// Rows of `runs` in a row group, unless their text and files are more than so many bytes.
-const ROW_GROUP_RUNS: usize = 1 << 16;
+const ROW_GROUP_RUNS: usize = 1 << 14;
 const ROW_GROUP_RUNS_BYTES: usize = 16 << 20;
 
 /// What to ingest, and for which commit.

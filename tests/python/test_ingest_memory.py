@@ -45,13 +45,15 @@ def many_runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_memory_stays_within_its_bound_whatever_the_size(many_runs: Path, tmp_path: Path) -> None:
     folders = sorted(many_runs.iterdir())
     assert len(folders) == 20, "a thousand files in each"
-    quarter = tmp_path / "quarter"
-    quarter.mkdir()
-    for folder in folders[:5]:
-        (quarter / folder.name).symlink_to(folder)
+    # Half of it fills every window and queue. From there on the peak creeps up by what the allocator cannot join again, some
+    # 20 MiB to its end at about 20 million steps; what grew with the input would grow by 100 MB.
+    half = tmp_path / "half"
+    half.mkdir()
+    for folder in folders[:10]:
+        (half / folder.name).symlink_to(folder)
 
-    small = ingested(quarter, tmp_path / "small.a2")
+    small = ingested(half, tmp_path / "small.a2")
     large = ingested(many_runs, tmp_path / "large.a2")
-    assert large["num_bytes"] > 3.5 * small["num_bytes"] > 3.5 * 40e6
+    assert large["num_bytes"] - small["num_bytes"] > 100e6
     assert large["peak"] < BOUND_BYTES, large
     assert large["peak"] - small["peak"] < 32 << 20, (small, large)
