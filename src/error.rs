@@ -25,7 +25,9 @@ pub struct Error(Box<ErrorKind>);
 pub struct Location {
     /// The file, when the input was one.
     pub path: Option<PathBuf>,
-    /// Byte offset from the start of the input.
+    /// The run's index in a file of many, from 0.
+    pub run: Option<u64>,
+    /// Byte offset from the start of the input, which in a file of many runs is the file.
     pub offset: Option<u64>,
     /// Index of the step, from 0.
     pub step: Option<u64>,
@@ -44,6 +46,17 @@ pub enum ErrorKind {
     },
     /// Bytes that are not what their format demands.
     Decode {
+        /// Where.
+        location: Location,
+        /// The field that was read.
+        what: &'static str,
+        /// What the format demands there.
+        expected: String,
+        /// What stood there.
+        found: String,
+    },
+    /// A file of many runs whose header, index or footer is not what its format demands: nothing of it can be read.
+    Header {
         /// Where.
         location: Location,
         /// The field that was read.
@@ -196,10 +209,45 @@ impl Error {
     pub fn with_path(mut self, path: impl AsRef<Path>) -> Self {
         let slot = match &mut *self.0 {
             ErrorKind::Io { path, .. } | ErrorKind::Column { path, .. } => path,
-            ErrorKind::Decode { location, .. } | ErrorKind::Checksum { location, .. } => &mut location.path,
+            ErrorKind::Decode { location, .. }
+            | ErrorKind::Header { location, .. }
+            | ErrorKind::Checksum { location, .. } => &mut location.path,
             _ => return self,
         };
         slot.get_or_insert_with(|| path.as_ref().to_path_buf());
+        self
+    }
+
+    /// This error about bytes as one about a file of many runs as a whole.
+    pub(crate) fn of_header(self) -> Self {
+        match *self.0 {
+            ErrorKind::Decode { location, what, expected, found } => {
+                ErrorKind::Header { location, what, expected, found }.into()
+            }
+            other => other.into(),
+        }
+    }
+
+    /// An error about the bytes at an offset.
+    pub(crate) fn decode(
+        offset: u64,
+        what: &'static str,
+        expected: impl Into<String>,
+        found: impl fmt::Display,
+    ) -> Self {
+        let location = Location { offset: Some(offset), ..Location::default() };
+        ErrorKind::Decode { location, what, expected: expected.into(), found: found.to_string() }.into()
+    }
+
+    /// Says which run of a file of many was being read, and by how many bytes its offset falls short of one in the file.
+    #[must_use]
+    pub(crate) fn in_run(mut self, run: u64, start: u64) -> Self {
+        if let ErrorKind::Decode { location, .. } | ErrorKind::Checksum { location, .. } = &mut *self.0
+            && location.run.is_none()
+        {
+            location.run = Some(run);
+            location.offset = Some(location.offset.unwrap_or_default() + start);
+        }
         self
     }
 
@@ -207,7 +255,9 @@ impl Error {
     #[must_use]
     pub fn location(&self) -> Option<&Location> {
         match self.kind() {
-            ErrorKind::Decode { location, .. } | ErrorKind::Checksum { location, .. } => Some(location),
+            ErrorKind::Decode { location, .. }
+            | ErrorKind::Header { location, .. }
+            | ErrorKind::Checksum { location, .. } => Some(location),
             _ => None,
         }
     }
@@ -217,7 +267,9 @@ impl Error {
     pub fn path(&self) -> Option<&Path> {
         match self.kind() {
             ErrorKind::Io { path, .. } | ErrorKind::Column { path, .. } => path.as_deref(),
-            ErrorKind::Decode { location, .. } | ErrorKind::Checksum { location, .. } => location.path.as_deref(),
+            ErrorKind::Decode { location, .. }
+            | ErrorKind::Header { location, .. }
+            | ErrorKind::Checksum { location, .. } => location.path.as_deref(),
             ErrorKind::ArchiveExists { path }
             | ErrorKind::NotAnArchive { path, .. }
             | ErrorKind::Damaged { path, .. }
@@ -235,6 +287,7 @@ impl Error {
         match self.kind() {
             ErrorKind::Io { .. } => "io",
             ErrorKind::Decode { .. } => "decode",
+            ErrorKind::Header { .. } => "header",
             ErrorKind::Checksum { .. } => "checksum",
             ErrorKind::ArchiveExists { .. } => "archive_exists",
             ErrorKind::NotAnArchive { .. } => "not_an_archive",
@@ -293,7 +346,8 @@ impl Error {
         }
         match self.kind() {
             ErrorKind::Io { source, .. } => write!(f, "{source}"),
-            ErrorKind::Decode { location, what, expected, found } => {
+            ErrorKind::Decode { location, what, expected, found }
+            | ErrorKind::Header { location, what, expected, found } => {
                 location.fmt_place(f)?;
                 write!(f, "{what}: expected {expected}, found {found}")
             }
@@ -343,7 +397,11 @@ impl Error {
 
 impl Location {
     fn fmt_place(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match (self.offset, self.step) {
+        let Location { run, offset, step, .. } = self;
+        if let Some(run) = run {
+            write!(f, "run {run}: ")?;
+        }
+        match (offset, step) {
             (Some(offset), Some(step)) => write!(f, "byte {offset} (step {step}): "),
             (Some(offset), None) => write!(f, "byte {offset}: "),
             (None, Some(step)) => write!(f, "step {step}: "),
@@ -390,7 +448,7 @@ mod tests {
     #[test]
     fn says_what_where_expected_and_found() {
         let error = Error::from(ErrorKind::Decode {
-            location: Location { path: None, offset: Some(5120), step: Some(311) },
+            location: Location { offset: Some(5120), step: Some(311), ..Location::default() },
             what: "move",
             expected: "0..=3".into(),
             found: "7".into(),

@@ -48,7 +48,9 @@
 //! | --- | --- |
 //! | `error` | what failed, where, expected and found |
 //! | `progress` | how long work tells how far it is, and how it is stopped |
+//! | `publish` | how a file appears under its name, whole and durable |
 //! | `runtime` | the threads of asynchronous work |
+//! | `workers` | the threads of parallel work |
 //! | `board` | the packed 4×4 board: rules, tables, symmetries |
 //! | `step` | the 32-byte row |
 //! | `run` | one game |
@@ -68,7 +70,9 @@ struct Readme;
 
 mod error;
 mod progress;
+mod publish;
 mod runtime;
+mod workers;
 
 mod board;
 mod step;
@@ -100,11 +104,11 @@ pub use archive::{
 };
 pub use board::{Board, Move, Symmetry};
 pub use error::{Error, ErrorKind, Location, Result};
-pub use format::{RunFormat, decode_run, encode_run, read_run};
+pub use format::{RunFormat, StepRow, decode_run, encode_run, flatten, read_run, rebuild};
 pub use loader::{Batches, Loader, LoaderOptions, LoaderState, Permutation, Sampling};
 pub use progress::{Cancellable, Progress, ProgressBar, Unit};
 pub use query::{ParamValues, Query, QueryStream, ScalarValue, no_params};
-pub use run::{Branches, Run, RunBuilder, RunMeta, Violation};
+pub use run::{Branches, Run, RunBuilder, RunMeta, RunStep, Violation};
 pub use selfplay::{Player, SimulateOptions, SimulateReport, simulate};
 pub use step::Step;
 pub use table::{

@@ -7,12 +7,12 @@
 use super::TableName;
 use super::commit::{CommitInfo, Operation};
 use super::log::{Log, Snapshot};
-use super::publish::Staged;
 use super::repair::ASIDE;
 use super::storage::{Entry, Storage};
 use super::transaction::{DEFAULT_WAIT, Outcome, transact, write_checkpoint};
 use crate::error::Result;
 use crate::progress::{Progress, check};
+use crate::publish::Staged;
 use chrono::DateTime;
 use std::collections::HashSet;
 use std::time::{Duration, SystemTime};

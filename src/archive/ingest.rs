@@ -8,9 +8,10 @@ use super::discover::{Seen, Sources};
 use super::log::{Log, Snapshot};
 use super::pipeline::{Done, Pipeline};
 use super::storage::Storage;
-use super::transaction::{self, DEFAULT_WAIT, pool, transact};
+use super::transaction::{self, DEFAULT_WAIT, transact};
 use crate::error::{Error, Result};
 use crate::progress::Progress;
+use crate::workers::pool;
 use std::path::PathBuf;
 use std::time::Duration;
 

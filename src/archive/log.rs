@@ -7,9 +7,9 @@
 use super::TableName;
 use super::checkpoint::{Checkpoint, Names};
 use super::commit::{Commit, CommitInfo, DataFile, Operation, check_seal, damaged};
-use super::publish::Published;
 use super::storage::Storage;
 use crate::error::{Error, ErrorKind, Result};
+use crate::publish::Published;
 use bytes::Bytes;
 use std::collections::HashSet;
 use std::ops::RangeInclusive;

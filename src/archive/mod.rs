@@ -34,7 +34,6 @@ mod ingest;
 mod log;
 mod output;
 mod pipeline;
-mod publish;
 mod read;
 mod rebuild;
 mod remote;
@@ -55,7 +54,6 @@ pub use verify::{Problem, VerifyOptions, VerifyReport};
 
 pub(crate) use commit::DataFile;
 pub(crate) use log::Snapshot;
-pub(crate) use publish::Staged;
 pub(crate) use schema::table_schema;
 
 use crate::error::{Error, ErrorKind, Result};

@@ -232,6 +232,7 @@ pub(super) fn run_facts(batch: &RecordBatch) -> Result<Vec<FactsAndOriginal<'_>>
                 max_score: max_score[row],
                 highest_tile: highest_tile[row],
                 engine: engine.get(row).map(str::to_owned),
+                ..RunMeta::default()
             },
             num_steps: num_steps[row],
             final_board: Board(final_board[row]),

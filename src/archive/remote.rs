@@ -3,9 +3,9 @@
 //! What credentials and endpoints there are is read from the environment, as the tools of each service do
 //! (`AWS_ACCESS_KEY_ID`, `AWS_ENDPOINT_URL`, `GOOGLE_APPLICATION_CREDENTIALS`, `AZURE_STORAGE_ACCOUNT_NAME`, …).
 
-use super::publish::Published;
 use crate::error::{Error, Result};
 use crate::progress::{Progress, check};
+use crate::publish::Published;
 use crate::runtime::block_on;
 use bytes::Bytes;
 use futures::{StreamExt, TryStreamExt};

@@ -127,7 +127,7 @@ impl From<IngestedRun> for RunRow {
             info,
             meta: run.meta().clone(),
             num_steps: run.num_steps() as u32,
-            final_board: run.final_board(),
+            final_board: run.final_board().unwrap_or_default(),
         }
     }
 }

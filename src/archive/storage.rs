@@ -5,10 +5,10 @@
 //! archive, with `/` between their parts.
 
 use super::commit::damaged;
-use super::publish::{self, Published, Staged};
 use super::remote::Remote;
 use crate::error::{Error, ErrorKind, Result};
 use crate::progress::{Progress, check};
+use crate::publish::{self, Published, Staged};
 use bytes::Bytes;
 use object_store::ObjectStore;
 use object_store::local::LocalFileSystem;

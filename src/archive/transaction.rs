@@ -5,27 +5,12 @@ use super::commit::Commit;
 use super::digests::Digests;
 use super::log::{Log, Snapshot};
 use super::storage::{Backoff, Lock, Storage};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{ErrorKind, Result};
 use crate::progress::{Progress, check};
 use std::time::Duration;
 
 /// How long writers wait for others of their machine, unless told otherwise.
 pub(super) const DEFAULT_WAIT: Duration = Duration::from_secs(600);
-
-/// More threads than any machine has cores, and few enough to start.
-const MAX_WORKERS: usize = 1024;
-
-/// Threads of their own for one piece of work; `None` = one per core.
-pub(super) fn pool(name: &'static str, workers: Option<usize>) -> Result<rayon::ThreadPool> {
-    if let Some(workers) = workers.filter(|workers| !(1..=MAX_WORKERS).contains(workers)) {
-        return Err(Error::argument("workers", format!("1..={MAX_WORKERS}"), workers));
-    }
-    rayon::ThreadPoolBuilder::new()
-        .num_threads(workers.unwrap_or(0))
-        .thread_name(move |i| format!("a2store-{name}-{i}"))
-        .build()
-        .map_err(|error| Error::from(std::io::Error::other(error)))
-}
 
 /// How a transaction ended.
 pub(super) struct Outcome<T> {

@@ -7,11 +7,11 @@
 
 use super::TableName;
 use super::commit::{DataFile, damaged};
-use super::publish::Staged;
 use super::schema::{SCHEMA_VERSION, SCHEMA_VERSION_KEY, arrow_error, table_schema};
 use super::storage::Storage;
 use crate::error::{Error, Result};
 use crate::progress::{Progress, check};
+use crate::publish::Staged;
 use arrow::array::{AsArray, RecordBatch};
 use arrow::datatypes::UInt32Type;
 use parquet::arrow::ArrowWriter;

@@ -84,7 +84,8 @@ pub(super) fn decode(bytes: &[u8]) -> Result<Run> {
             format_args!("{} more bytes", reader.remaining()),
         ));
     }
-    steps.finish(RunMeta { start_unix_s, elapsed_s, max_score, highest_tile, engine }, final_board)
+    steps
+        .finish(RunMeta { start_unix_s, elapsed_s, max_score, highest_tile, engine, ..RunMeta::default() }, final_board)
 }
 
 /// The longest step in its shortest form: a board, a move, a tag, and four legal branches.
@@ -163,7 +164,9 @@ fn branches(reader: &mut ByteReader<'_>) -> Result<Branches> {
     Ok(Branches { values, legal })
 }
 
-pub(super) fn encode(run: &Run) -> Vec<u8> {
+pub(super) fn encode(run: &Run) -> Result<Vec<u8>> {
+    let run = &*run.normalized();
+    let final_board = run.whole()?;
     let meta = run.meta();
     let engine_len = meta.engine.as_deref().map_or(0, str::len);
     // A board, a move and a tag, and the values where there are some; what is written past the end of a step is cut off.
@@ -219,6 +222,6 @@ pub(super) fn encode(run: &Run) -> Vec<u8> {
         out.extend_from_slice(&step);
         out.truncate(len);
     }
-    put_varint(&mut out, run.final_board().0);
-    out
+    put_varint(&mut out, final_board.0);
+    Ok(out)
 }

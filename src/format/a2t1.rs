@@ -63,7 +63,7 @@ pub(super) fn decode(bytes: &[u8]) -> Result<Run> {
 
     if let Some(step) = moves.iter().position(|&index| index > 3) {
         let offset = Some((moves_offset + step) as u64);
-        let location = Location { path: None, offset, step: Some(step as u64) };
+        let location = Location { offset, step: Some(step as u64), ..Location::default() };
         let (expected, found) = ("0..=3".into(), moves[step].to_string());
         return Err(ErrorKind::Decode { location, what: "move", expected, found }.into());
     }
@@ -72,10 +72,12 @@ pub(super) fn decode(bytes: &[u8]) -> Result<Run> {
     let mut steps = Run::builder(num_steps);
     steps.extend(&boards, &moves);
     let engine = (!engine.is_empty()).then(|| engine.to_owned());
-    steps.finish(RunMeta { start_unix_s, elapsed_s, max_score, highest_tile, engine }, final_board)
+    steps
+        .finish(RunMeta { start_unix_s, elapsed_s, max_score, highest_tile, engine, ..RunMeta::default() }, final_board)
 }
 
 pub(super) fn encode(run: &Run) -> Result<Vec<u8>> {
+    let final_board = run.whole()?;
     let meta = run.meta();
     let engine = meta.engine.as_deref().unwrap_or_default();
     let engine_len = u16::try_from(engine.len()).map_err(|_| {
@@ -91,7 +93,7 @@ pub(super) fn encode(run: &Run) -> Result<Vec<u8>> {
     out.extend_from_slice(&meta.highest_tile.to_le_bytes());
     out.extend_from_slice(&engine_len.to_le_bytes());
     out.extend_from_slice(engine.as_bytes());
-    for board in run.boards().iter().chain([&run.final_board()]) {
+    for board in run.boards().iter().chain([&final_board]) {
         out.extend_from_slice(&board.0.to_le_bytes());
     }
     out.extend(run.moves().iter().map(|&direction| direction as u8));

@@ -39,7 +39,7 @@ impl<'a> ByteReader<'a> {
         found: impl fmt::Display,
     ) -> Error {
         let offset = Some((self.offset - back) as u64);
-        let location = Location { path: None, offset, step: self.step };
+        let location = Location { offset, step: self.step, ..Location::default() };
         ErrorKind::Decode { location, what, expected: expected.into(), found: found.to_string() }.into()
     }
 

@@ -7,12 +7,17 @@
 mod a2run2;
 mod a2t1;
 mod bytes;
+mod mapped;
+mod rows;
+mod source;
 
 use crate::error::{Error, Result};
 use crate::run::Run;
 use std::fmt;
 use std::path::Path;
 use std::str::FromStr;
+
+pub use rows::{StepRow, flatten, rebuild};
 
 /// A format that holds one run per file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -97,14 +102,15 @@ pub fn decode_run(bytes: &[u8]) -> Result<(Run, RunFormat)> {
 
 /// Encodes a run as the field's tools do.
 ///
-/// A2T1 has no room for branches: they are left out.
+/// A2T1 has no room for branches: they are left out. Raw values are normalised ([`Run::normalized`]).
 ///
 /// # Errors
-/// [`ErrorKind::Argument`](crate::ErrorKind::Argument) when the engine's name exceeds the 65,535 bytes of A2T1.
+/// [`ErrorKind::Argument`](crate::ErrorKind::Argument) when the run is not a whole game, and when the engine's name exceeds
+/// the 65,535 bytes of A2T1.
 pub fn encode_run(run: &Run, format: RunFormat) -> Result<Vec<u8>> {
     match format {
         RunFormat::A2t1 => a2t1::encode(run),
-        RunFormat::A2run2 => Ok(a2run2::encode(run)),
+        RunFormat::A2run2 => a2run2::encode(run),
     }
 }
 

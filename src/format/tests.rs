@@ -75,7 +75,7 @@ fn to_spec(run: &Run) -> spec::RunV2 {
                 }),
             })
             .collect(),
-        final_board: run.final_board().0,
+        final_board: run.final_board().unwrap().0,
     }
 }
 
@@ -97,7 +97,10 @@ fn runs() -> impl Strategy<Value = Run> {
         let elapsed_s = f32::from_bits(elapsed_s);
         let elapsed_s = if elapsed_s.is_nan() { 0.5 } else { elapsed_s };
         builder
-            .finish(RunMeta { start_unix_s, elapsed_s, max_score, highest_tile, engine }, Board(final_board))
+            .finish(
+                RunMeta { start_unix_s, elapsed_s, max_score, highest_tile, engine, ..RunMeta::default() },
+                Board(final_board),
+            )
             .unwrap()
     })
 }
@@ -108,7 +111,14 @@ fn sample(num_steps: usize) -> Run {
         let branches = Branches { values: [0.25, 0.5, 0.0, 0.75], legal: 0b1011 };
         steps.push(Board(0x8000_0000_0000_0001 + i as u64), Move::ALL[i % 4], (i % 3 > 0).then_some(branches));
     }
-    let meta = RunMeta { start_unix_s: 1, elapsed_s: 2.0, max_score: 3, highest_tile: 4, engine: Some("λ".into()) };
+    let meta = RunMeta {
+        start_unix_s: 1,
+        elapsed_s: 2.0,
+        max_score: 3,
+        highest_tile: 4,
+        engine: Some("λ".into()),
+        ..RunMeta::default()
+    };
     steps.finish(meta, Board(5)).unwrap()
 }
 

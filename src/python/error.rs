@@ -38,7 +38,7 @@ pub(super) fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
         exception.setattr("__qualname__", name)?;
         if name == "Error" {
             // What only some errors know is None on the others.
-            for attribute in ["kind", "path", "offset", "step"] {
+            for attribute in ["kind", "path", "run", "offset", "step"] {
                 exception.setattr(attribute, py.None())?;
             }
         }
@@ -64,7 +64,9 @@ impl From<Error> for PyErr {
             ErrorKind::Conflict { .. } => ConflictError::new_err(message),
             ErrorKind::Unconfirmed { .. } => UnconfirmedError::new_err(message),
             ErrorKind::NotAnArchive { .. } | ErrorKind::SchemaVersion { .. } => ArchiveError::new_err(message),
-            ErrorKind::Decode { .. } | ErrorKind::Checksum { .. } => DecodeError::new_err(message),
+            ErrorKind::Decode { .. } | ErrorKind::Header { .. } | ErrorKind::Checksum { .. } => {
+                DecodeError::new_err(message)
+            }
             ErrorKind::Query { .. } => QueryError::new_err(message),
             ErrorKind::Column { .. } => ColumnError::new_err(message),
             ErrorKind::MemoryLimit { .. } => MemoryLimitError::new_err(message),
@@ -77,6 +79,7 @@ impl From<Error> for PyErr {
             // An exception that cannot take an attribute still tells its message.
             let _ = value.setattr("kind", error.kind_name());
             let _ = value.setattr("path", error.path().map(|path| path.to_string_lossy().into_owned()));
+            let _ = value.setattr("run", location.and_then(|location| location.run));
             let _ = value.setattr("offset", location.and_then(|location| location.offset));
             let _ = value.setattr("step", location.and_then(|location| location.step));
         });

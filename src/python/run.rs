@@ -91,8 +91,8 @@ impl PyRun {
     }
 
     #[getter]
-    fn final_board(&self) -> u64 {
-        self.run.final_board().0
+    fn final_board(&self) -> Option<u64> {
+        self.run.final_board().map(|board| board.0)
     }
 
     fn __len__(&self) -> usize {

@@ -6,6 +6,7 @@ use crate::error::{Error, Result};
 use crate::format::{RunFormat, encode_run};
 use crate::progress::{Progress, Unit, check};
 use crate::run::{Run, RunMeta};
+use crate::workers::pool;
 use rayon::prelude::*;
 use std::fs::File;
 use std::io::Write;
@@ -68,11 +69,7 @@ pub fn simulate(out: impl AsRef<Path>, options: &SimulateOptions, progress: &dyn
     for folder in folders {
         std::fs::create_dir_all(&folder).map_err(|source| Error::io(&folder, source))?;
     }
-    let pool = rayon::ThreadPoolBuilder::new()
-        .num_threads(options.workers.unwrap_or(0))
-        .thread_name(|i| format!("a2store-play-{i}"))
-        .build()
-        .map_err(|error| Error::from(std::io::Error::other(error)))?;
+    let pool = pool("play", options.workers)?;
     progress.begin("simulate", Unit::Runs, u64::from(options.runs));
     let report = pool.install(|| {
         (0..options.runs)
@@ -122,6 +119,7 @@ fn play(index: u32, options: &SimulateOptions, progress: &dyn Progress) -> Resul
         max_score: board.score(),
         highest_tile: board.highest_tile(),
         engine: Some(engine),
+        ..RunMeta::default()
     };
     steps.finish(meta, board)
 }
@@ -159,8 +157,9 @@ mod tests {
                 let (run, found) = read_run(out.join(format!("run-{i:05}.{}", format.extension()))).unwrap();
                 assert_eq!(found, format);
                 run.verify().unwrap();
-                assert!(run.final_board().is_terminal());
-                assert_eq!(run.meta().max_score, run.final_board().score());
+                let final_board = run.final_board().unwrap();
+                assert!(final_board.is_terminal());
+                assert_eq!(run.meta().max_score, final_board.score());
             }
         }
     }

@@ -17,9 +17,10 @@ use super::npy::{self, NpyHeader};
 use super::runs::{RunIndex, Runs};
 use super::share::{Shared, is_sealed, map_shared, page_size};
 use super::{Fingerprint, RowLayout, StepTable, gather};
-use crate::archive::{Phases, Staged};
+use crate::archive::Phases;
 use crate::error::{Error, ErrorKind, Location, Result};
 use crate::progress::{Progress, Unit, check};
+use crate::publish::Staged;
 use crate::step::{STEP_SIZE, Step};
 use serde::{Deserialize, Serialize};
 use std::collections::HashSet;
@@ -332,7 +333,8 @@ impl<'a> Source<'a> {
             let sums = sums.iter().zip(lens).map(|(sum, len)| (sum.load(Ordering::Relaxed) as u32, len));
             let found = sums.fold(0, |crc, (sum, len)| crc32c::crc32c_combine(crc, sum, len));
             if found != expected {
-                let location = Location { path: Some(self.path.into()), offset: Some(self.rows_offset), step: None };
+                let location =
+                    Location { path: Some(self.path.into()), offset: Some(self.rows_offset), ..Location::default() };
                 return Err(ErrorKind::Checksum { location, what: "the rows", expected, found }.into());
             }
         }
@@ -394,7 +396,7 @@ fn read_footer(file: &File, path: &Path) -> Result<Option<(Meta, Footer)>> {
     let found = crc32c::crc32c_append(crc32c::crc32c(&bytes), &tail[..24]);
     let expected = u32_at(24);
     if found != expected {
-        let location = Location { path: Some(path.into()), offset: Some(start), step: None };
+        let location = Location { path: Some(path.into()), offset: Some(start), ..Location::default() };
         return Err(ErrorKind::Checksum { location, what: "the footer", expected, found }.into());
     }
     let meta: Meta = serde_json::from_slice(&bytes[..json_len as usize])
@@ -465,6 +467,6 @@ fn damaged(path: &Path, expected: &str, found: &str) -> Error {
 }
 
 fn decode(offset: u64, what: &'static str, expected: String) -> impl FnOnce(String) -> Error {
-    let location = Location { path: None, offset: Some(offset), step: None };
+    let location = Location { offset: Some(offset), ..Location::default() };
     move |found| ErrorKind::Decode { location, what, expected, found }.into()
 }

@@ -365,7 +365,7 @@ fn read_at(file: &File, bytes: &mut [u8], offset: u64) -> Result<()> {
 }
 
 fn decode(offset: u64, what: &'static str, expected: &str, found: String) -> Error {
-    let location = Location { path: None, offset: Some(offset), step: None };
+    let location = Location { offset: Some(offset), ..Location::default() };
     ErrorKind::Decode { location, what, expected: expected.into(), found }.into()
 }
 

@@ -17,7 +17,7 @@ pub(crate) struct Staged {
 
 /// What became of a file that was to be published.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Published {
+pub(crate) enum Published {
     /// It stands under its name.
     New,
     /// Another file already stood there, and still does.
@@ -26,7 +26,7 @@ pub(super) enum Published {
 
 impl Staged {
     /// What staging names begin and end with.
-    pub(super) const AFFIXES: (&str, &str) = (".staged-", ".tmp");
+    pub(crate) const AFFIXES: (&str, &str) = (".staged-", ".tmp");
 
     /// Begins a file that is to stand in `folder`.
     pub(crate) fn new(folder: &Path) -> Result<Staged> {
@@ -45,7 +45,7 @@ impl Staged {
     /// Makes the file durable and gives it its name, in the folder it was begun in, unless that name is taken.
     ///
     /// After an error the name may be taken by this very file, durable or not.
-    pub(super) fn publish(self, name: &Path) -> Result<Published> {
+    pub(crate) fn publish(self, name: &Path) -> Result<Published> {
         self.file.as_file().sync_all().map_err(|source| Error::io(self.file.path(), source))?;
         match std::fs::hard_link(self.file.path(), name) {
             // The staging name goes before the folder is synced, so that both changes are.
@@ -85,7 +85,7 @@ impl Staged {
     }
 
     /// Where it is while it is staged.
-    pub(super) fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         self.file.path()
     }
 }
@@ -101,7 +101,7 @@ impl Write for Staged {
 }
 
 /// Makes a name in its folder durable.
-pub(super) fn sync_parent(path: &Path) -> Result<()> {
+pub(crate) fn sync_parent(path: &Path) -> Result<()> {
     match path.parent() {
         Some(folder) if folder.as_os_str().is_empty() => sync(Path::new(".")),
         Some(folder) => sync(folder),
@@ -110,7 +110,7 @@ pub(super) fn sync_parent(path: &Path) -> Result<()> {
 }
 
 /// Makes a file's content durable, or the names in a folder.
-pub(super) fn sync(path: &Path) -> Result<()> {
+pub(crate) fn sync(path: &Path) -> Result<()> {
     if cfg!(not(unix)) && path.is_dir() {
         // Such systems neither open folders nor need it.
         return Ok(());

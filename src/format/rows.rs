@@ -1,0 +1,113 @@
+//! The mapping between runs and rows of steps, in one place: [`flatten`] lays a run out as rows, [`rebuild`] makes a run of
+//! rows, and a format says what its row is by implementing [`StepRow`].
+
+use crate::board::Board;
+use crate::board::Move;
+use crate::error::{Error, ErrorKind, Result};
+use crate::run::{Branches, Run, RunMeta, RunStep};
+use crate::step::Step;
+
+/// A row that holds one step.
+///
+/// Rows need not hold all that a step has: what one leaves out is `None` in the step that comes back.
+pub trait StepRow: Sized {
+    /// The row of a step of a run.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Argument`](crate::ErrorKind::Argument) when the row has no room for it.
+    fn from_step(run_id: u64, step: &RunStep) -> Result<Self>;
+
+    /// The step of this row.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Decode`](crate::ErrorKind::Decode) with the offset in the row, when it holds none.
+    fn to_step(&self) -> Result<RunStep>;
+}
+
+/// Appends a run's steps as rows.
+///
+/// # Errors
+/// As [`StepRow::from_step`]; rows of the steps before have been appended then.
+///
+/// # Examples
+/// ```
+/// use a2store::{Board, Move, Run, RunMeta, Step};
+/// let mut steps = Run::builder(1);
+/// steps.push(Board(0x1100_0000_0000_0000), Move::Left, None);
+/// let run = steps.finish(RunMeta::default(), Board(0x2100_0000_0000_0000))?;
+///
+/// let mut rows: Vec<Step> = Vec::new();
+/// a2store::flatten(&run, 7, &mut rows)?;
+/// assert_eq!((rows[0].run_id, rows[0].chosen), (7, Move::Left as u8));
+/// let back = a2store::rebuild(&rows, run.meta().clone(), run.final_board())?;
+/// assert_eq!(back, run);
+/// # Ok::<(), a2store::Error>(())
+/// ```
+pub fn flatten<R: StepRow>(run: &Run, run_id: u64, rows: &mut Vec<R>) -> Result<()> {
+    rows.reserve(run.num_steps());
+    for place in 0..run.num_steps() {
+        if let Some(step) = run.step(place) {
+            rows.push(R::from_step(run_id, &step)?);
+        }
+    }
+    Ok(())
+}
+
+/// Makes a run of its rows, in order.
+///
+/// # Errors
+/// As [`StepRow::to_step`], with the step and the offset from the first row; [`ErrorKind::Decode`](crate::ErrorKind::Decode)
+/// too when indices do not ascend.
+pub fn rebuild<R: StepRow>(rows: &[R], meta: RunMeta, final_board: impl Into<Option<Board>>) -> Result<Run> {
+    let mut steps = Run::builder(rows.len());
+    for (place, row) in rows.iter().enumerate() {
+        let pushed = row.to_step().and_then(|step| {
+            let index = step.index;
+            let out_of_order = |_| Error::decode(0, "step index", "one above that of the step before", index);
+            steps.push_step(step).map_err(out_of_order)
+        });
+        pushed.map_err(|error| at_row(error, place, size_of::<R>()))?;
+    }
+    steps.finish(meta, final_board)
+}
+
+#[cold]
+fn at_row(error: Error, place: usize, stride: usize) -> Error {
+    match error.into_kind() {
+        ErrorKind::Decode { mut location, what, expected, found } => {
+            location.step = Some(place as u64);
+            location.offset = Some(location.offset.unwrap_or_default() + (place * stride) as u64);
+            ErrorKind::Decode { location, what, expected, found }.into()
+        }
+        other => other.into(),
+    }
+}
+
+/// The move of a row that has none.
+const NO_MOVE: u8 = 255;
+
+impl StepRow for Step {
+    fn from_step(run_id: u64, step: &RunStep) -> Result<Step> {
+        let run_id = u32::try_from(run_id).map_err(|_| Error::argument("run_id", "at most 4294967295", run_id))?;
+        let step_index = u16::try_from(step.index)
+            .map_err(|_| Error::argument("step_index", "at most 65535 in a row", step.index))?;
+        let (ev_values, ev_legal) = match step.branches {
+            Some(Branches { values, legal }) => (values, legal),
+            None => ([f32::NAN; 4], step.board.legal_moves()),
+        };
+        let chosen = step.chosen.map_or(NO_MOVE, |chosen| chosen as u8);
+        Ok(Step { board: step.board, ev_values, run_id, step_index, chosen, ev_legal })
+    }
+
+    fn to_step(&self) -> Result<RunStep> {
+        let chosen = match self.chosen {
+            NO_MOVE => None,
+            index => Some(Move::from_index(index).ok_or_else(|| {
+                Error::decode(std::mem::offset_of!(Step, chosen) as u64, "move", "0..=3, or 255 for none", index)
+            })?),
+        };
+        let has_evs = !self.ev_values.iter().all(|value| value.is_nan());
+        let branches = has_evs.then_some(Branches { values: self.ev_values, legal: self.ev_legal });
+        Ok(RunStep { index: u32::from(self.step_index), board: self.board, chosen, branches })
+    }
+}

@@ -1,0 +1,27 @@
+//! Many runs in one place: packs, datasets, sessions and logs behind one interface.
+
+use crate::error::Result;
+use crate::run::Run;
+use std::borrow::Cow;
+use std::fmt;
+
+/// Many runs in one file or folder, each read on its own, by any number of threads.
+pub(crate) trait RunSource: Send + Sync + fmt::Debug {
+    /// How many there are, damaged ones included.
+    fn num_runs(&self) -> usize;
+
+    /// How many bytes of the input a run takes, about; 0 beyond the last.
+    fn num_bytes(&self, index: usize) -> u64;
+
+    /// A run. Errors name it (`Location::run`), and the offset in the file.
+    fn read(&self, index: usize) -> Result<SourceRun<'_>>;
+}
+
+/// A run as its source has it.
+#[derive(Debug)]
+pub(crate) enum SourceRun<'a> {
+    /// The bytes of a run file.
+    File(Cow<'a, [u8]>),
+    /// Decoded, from a format that is not one file per run.
+    Run(Run),
+}
