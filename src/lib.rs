@@ -57,6 +57,7 @@
 //! | `format` | run files ⇄ [`Run`] |
 //! | `archive` | [`Run`] → Parquet: schema, writer, commit log, ingest |
 //! | `query` | SQL → a stream of record batches |
+//! | `export` | runs of an archive → files in any format of the field |
 //! | `table` | a query's result → [`StepTable`]; gather kernels, views, files, sharing, Arrow export |
 //! | `loader` | [`StepTable`] → batches: orders and sampling, epochs, ranks, states |
 //! | `selfplay` | the built-in player and its run files |
@@ -85,6 +86,8 @@ mod archive;
 
 mod query;
 
+mod export;
+
 mod table;
 
 mod loader;
@@ -104,7 +107,13 @@ pub use archive::{
 };
 pub use board::{Board, Move, Symmetry};
 pub use error::{Error, ErrorKind, Location, Result};
-pub use format::{RunFormat, StepRow, decode_run, encode_run, flatten, read_run, rebuild};
+pub use export::{ExportFormat, ExportOptions, ExportReport, convert};
+pub use format::{
+    Compression, Dataset, DatasetOptions, DatasetWriter, JsonlOptions, JsonlReport, Macroxue, PackBuilder, PackDat,
+    PackDatWriter, PackIter, PackOptions, PackReader, PackReport, PackStats, RunFormat, RunKind, RunSlice, Session,
+    SessionWriter, SourceFormat, StepRow, ValidateOptions, ValidateReport, decode_run, encode_run, flatten, pack_folder,
+    read_run, rebuild,
+};
 pub use loader::{Batches, Loader, LoaderOptions, LoaderState, Permutation, Sampling};
 pub use progress::{Cancellable, Progress, ProgressBar, Unit};
 pub use query::{ParamValues, Query, QueryStream, ScalarValue, no_params};
@@ -112,6 +121,6 @@ pub use run::{Branches, Run, RunBuilder, RunMeta, RunStep, Violation};
 pub use selfplay::{Player, SimulateOptions, SimulateReport, simulate};
 pub use step::Step;
 pub use table::{
-    Batch, BatchColumn, ChosenEv, ColumnReader, ElementType, ExtraField, Fingerprint, LoadOptions, MaterializeOptions,
-    RowFilter, RowLayout, StepTable, TableHandle, TokenType,
+    Batch, BatchColumn, ChosenEv, ColumnReader, ElementType, ExtraField, Fingerprint, FromRunsOptions, LoadOptions,
+    MaterializeOptions, RowFilter, RowLayout, StepTable, TableHandle, TokenType,
 };

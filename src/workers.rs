@@ -1,15 +1,42 @@
 //! Threads of parallel work.
 
 use crate::error::{Error, Result};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// More threads than any machine has cores, and few enough to start.
 const MAX_WORKERS: usize = 1024;
 
+/// Refuses a number of threads that nobody means.
+pub(crate) fn check(workers: Option<usize>) -> Result<()> {
+    match workers.filter(|workers| !(1..=MAX_WORKERS).contains(workers)) {
+        Some(workers) => Err(Error::argument("workers", format!("1..={MAX_WORKERS}"), workers)),
+        None => Ok(()),
+    }
+}
+
+/// The threads that short pieces of work share, one per core.
+///
+/// A process that was forked has none of its parent's threads, and would wait for them for ever: it starts its own.
+pub(crate) fn shared() -> Result<Arc<rayon::ThreadPool>> {
+    static SHARED: Mutex<Option<(u32, Arc<rayon::ThreadPool>)>> = Mutex::new(None);
+    let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
+    let process = std::process::id();
+    if let Some((owner, threads)) = &*shared
+        && *owner == process
+    {
+        return Ok(Arc::clone(threads));
+    }
+    let threads = Arc::new(pool("shared", None)?);
+    if let Some((_, threads)) = shared.replace((process, Arc::clone(&threads))) {
+        // What it would wait for is not there.
+        std::mem::forget(threads);
+    }
+    Ok(threads)
+}
+
 /// Threads of their own for one piece of work; `None` = one per core.
 pub(crate) fn pool(name: &'static str, workers: Option<usize>) -> Result<rayon::ThreadPool> {
-    if let Some(workers) = workers.filter(|workers| !(1..=MAX_WORKERS).contains(workers)) {
-        return Err(Error::argument("workers", format!("1..={MAX_WORKERS}"), workers));
-    }
+    check(workers)?;
     rayon::ThreadPoolBuilder::new()
         .num_threads(workers.unwrap_or(0))
         .thread_name(move |i| format!("a2store-{name}-{i}"))

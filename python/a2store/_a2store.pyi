@@ -62,6 +62,8 @@ __all__ = [
 _Path: TypeAlias = PathLike[str] | str
 _TableName: TypeAlias = Literal["steps", "runs"]
 _RunFormat: TypeAlias = Literal["a2t1", "a2run2"]
+_ExportFormat: TypeAlias = Literal["original", "a2t1", "a2run2", "a2pack", "packdat", "npy", "jsonl"]
+_Compression: TypeAlias = Literal["none", "zstd", "lz4"]
 _Phase: TypeAlias = Literal["early", "mid", "late"]
 _Indices: TypeAlias = Sequence[int] | npt.NDArray[np.integer[Any]]
 _Duration: TypeAlias = float | timedelta
@@ -88,6 +90,7 @@ class Error(Exception):
             "conflict",
             "damaged",
             "decode",
+            "header",
             "memory_limit",
             "not_an_archive",
             "query",
@@ -101,6 +104,8 @@ class Error(Exception):
     """A short name of what went wrong, finer than the exception's class in places."""
     path: str | None
     """The file or folder that the error is about, where there is one."""
+    run: int | None
+    """The run's index in a file of many, from 0, where the error is about one."""
     offset: int | None
     """Where in the input it is, in bytes from its start, where that is known."""
     step: int | None
@@ -194,8 +199,8 @@ class Run:
         """Whether each step has values: shape (steps,), bool."""
 
     @property
-    def final_board(self) -> int:
-        """The board after the last move."""
+    def final_board(self) -> int | None:
+        """The board after the last move; every run file has it."""
 
     def __len__(self) -> int:
         """Return the number of steps."""
@@ -255,8 +260,305 @@ class RunMeta:
         """The engine's name; ``None`` = the file has none, which in a2run2 is different from an empty one."""
 
     @property
+    def seed(self) -> int | None:
+        """The seed that the game was played with; run files have none."""
+
+    @property
+    def raw_evs(self) -> bool:
+        """Whether the values are the engine's own numbers rather than normalised to [0, 1); not in run files."""
+
+    @property
     def format(self) -> _RunFormat:
         """The format that the run was read from."""
+
+def convert(
+    paths: _Path | Iterable[_Path],
+    out: _Path,
+    *,
+    format: Literal["a2t1", "a2run2", "a2pack", "packdat", "npy", "jsonl"],  # noqa: A002
+    append: bool = False,
+    by_step: bool = False,
+    compact: bool = False,
+    compress: _Compression = "none",
+    align: int | None = None,
+    shard_rows: int | None = None,
+    workers: int | None = None,
+    progress: bool | None = None,
+) -> ExportReport:
+    """Read runs of any format and write them in another, in the order in which they are read, without an archive.
+
+    - ``paths``: run files, packs, pack.dat files, datasets, sessions and logs, and folders of them, told by their content.
+    - ``out``: a folder for run files and for ``"npy"``; else the file, or a folder for a file of the usual name.
+    - ``append``: ``"packdat"`` and ``"npy"``: add to what is there, if anything is, whole or not at all. Together with
+      several ``paths`` this merges.
+    - the others: as in ``Archive.export_runs``.
+
+    Raises ``DecodeError`` or ``OSError`` for the first run that cannot be read; ``FileExistsError`` for a file that is
+    there already; ``ValueError`` for a run that the format has no room for; ``KeyboardInterrupt`` on Ctrl-C. Files of many
+    runs appear whole or not at all.
+
+    >>> a2store.convert(["a/pack.dat", "b/pack.dat"], "all.dat", format="packdat")
+    """
+
+@final
+class PackReader:
+    """The run files in an ``.a2pack``, which is mapped into memory: any of them is a constant time away.
+
+    ``len(pack)`` is the number of runs, ``pack[i]`` is ``pack.decode(i)``, and ``for run in pack`` gives all of them in
+    order, decoded ahead in parallel. A reader may be used from several threads, survives ``fork``, and pickles as its
+    path. The file must not be changed while it is open.
+    """
+
+    @staticmethod
+    def open(path: _Path, *, checksums: bool = True) -> PackReader:
+        """Open a pack. Header, index and footer are checked, the runs are not: 100,000 of them take milliseconds.
+
+        - ``checksums``: whether reading a run compares its checksum; ``False`` is for passes over what ``validate`` has
+          seen.
+
+        Raises ``DecodeError`` (``kind`` is ``"header"`` or ``"checksum"``), and ``OSError``.
+        """
+
+    def __len__(self) -> int:
+        """Return the number of runs, damaged ones included."""
+
+    def __getitem__(self, index: int, /) -> Run:
+        """Return ``decode(index)``."""
+
+    def __iter__(self) -> PackIterator:
+        """Return ``iter()``."""
+
+    @property
+    def path(self) -> Path:
+        """The file."""
+
+    def kind(self, index: int) -> Literal["v1", "v2"]:
+        """Return the format of a run, from the index: ``"v1"`` is A2T1, ``"v2"`` a2run2.
+
+        Raises ``IndexError``.
+        """
+
+    def decode(self, index: int) -> Run:
+        """Return a run; a negative index counts from the end.
+
+        Raises ``IndexError``; ``DecodeError``, with path, run and offset, for a damaged run.
+        """
+
+    def decode_batch(self, indices: Iterable[int]) -> list[Run]:
+        """Return runs in the order of their indices, decoded in parallel.
+
+        Raises as ``decode`` does, for the first damaged run.
+        """
+
+    def iter(self) -> PackIterator:  # noqa: A003
+        """Return an iterator over all runs in order, which decodes ahead in parallel, some megabytes at a time.
+
+        A damaged run raises ``DecodeError`` when its turn comes; the next call goes on after it.
+        """
+
+    def iter_indices(self, indices: Iterable[int]) -> PackIterator:
+        """Return an iterator over runs in the order of their indices, as ``iter`` does for all.
+
+        Raises ``IndexError`` at once for an index that is none.
+        """
+
+    def iter_batches(
+        self,
+        batch_size: int,
+        shuffle: bool = False,
+        seed: int | None = None,
+        workers: int | None = None,
+        *,
+        indices: Iterable[int] | None = None,
+    ) -> PackBatchIterator:
+        """Return an iterator over lists of ``batch_size`` runs, the last of which may be shorter.
+
+        - ``shuffle``: whether the runs come in an order that depends on ``seed``, and on nothing else.
+        - ``seed``: 0 to 2**64 - 1; ``None`` = another each time.
+        - ``workers``: threads to decode with; ``None`` = those that all readers share, one per core.
+        - ``indices``: the runs to give, such as one half of ``split``; ``None`` = all.
+
+        Raises ``ValueError``, and ``IndexError`` for an index that is none; the iterator ``DecodeError``.
+        """
+
+    def iter_step_batches(
+        self,
+        batch_size: int,
+        shuffle: bool = False,
+        seed: int | None = None,
+        workers: int | None = None,
+        *,
+        indices: Sequence[int] | npt.NDArray[np.integer[Any]] | None = None,
+    ) -> PackStepIterator:
+        """Return an iterator over batches of steps. All steps are read into memory first, 32 bytes each.
+
+        A row's ``run_id`` is the run's index in the pack. For training, ``to_table().loader(…)`` does more.
+
+        - ``batch_size``: rows in a batch, the last of which may have fewer.
+        - ``shuffle``, ``seed``: as in ``iter_batches``, over all steps.
+        - ``workers``: threads to read with; ``None`` = one per core.
+        - ``indices``: the steps to give, counted through all runs; ``None`` = all.
+
+        Raises ``DecodeError`` for a damaged run, ``MemoryLimitError``, and as ``iter_batches`` does.
+        """
+
+    def to_table(self, *, workers: int | None = None) -> StepTable:
+        """Return the steps of all runs as a table; ``run_id`` is the run's index in the pack.
+
+        Raises as ``StepTable.from_runs`` does.
+        """
+
+    def split(
+        self,
+        unit: Literal["run", "step"] = "run",
+        *,
+        test_pct: float | None = None,
+        test_size: int | None = None,
+        seed: int = 0,
+    ) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint64]]:
+        """Return the indices of all runs, or of all steps, divided in two by chance: (train, test), each ascending.
+
+        - ``unit``: what is counted; held-out runs keep neighbouring steps on one side.
+        - ``test_pct``: how much is held out, in percent, 0 to 100, rounded to the nearest whole number.
+        - ``test_size``: or how many.
+        - ``seed``: equal seeds give equal halves.
+
+        Raises ``ValueError``.
+        """
+
+    def to_jsonl(
+        self,
+        path: _Path,
+        parallel: bool = True,
+        by_step: bool = False,
+        workers: int | None = None,
+        progress: bool | None = None,
+        *,
+        compact: bool = False,
+    ) -> JsonlReport:
+        """Write the runs as JSON Lines, a run or a step a line, in order, in bounded memory.
+
+        docs/formats.md has the keys. A damaged run is left out and reported. The file appears whole or not at all, in place
+        of another of that name.
+
+        - ``parallel``: ``False`` = on one thread.
+        - ``by_step``: a line for each step.
+        - ``workers``: threads; ``None`` = one per core.
+        - ``progress``: ``False`` = no progress bar; else there is one where standard error is a terminal.
+        - ``compact``: boards as uint64 and four values or nulls instead of lists of cells and of objects.
+
+        Raises ``OSError``, ``ValueError``, ``KeyboardInterrupt``.
+        """
+
+    def stats(self, *, progress: bool | None = None) -> PackStats:
+        """Return statistics, from the pack where it has them, else computed in parallel, once.
+
+        Raises ``KeyboardInterrupt`` on Ctrl-C.
+        """
+
+    def validate(
+        self, *, sample: int | None = None, workers: int | None = None, progress: bool | None = None
+    ) -> list[str]:
+        """Return all that is wrong with the pack: every run is decoded, every checksum compared.
+
+        - ``sample``: look at so many runs only, evenly spread.
+        - ``workers``, ``progress``: as in ``to_jsonl``.
+
+        Raises ``KeyboardInterrupt`` on Ctrl-C.
+        """
+
+    def __reduce__(self) -> tuple[Any, ...]: ...
+
+@final
+class PackStats:
+    """What a pack holds. Lengths are numbers of steps, percentiles the nearest among them."""
+
+    @property
+    def count(self) -> int:
+        """The number of runs."""
+
+    @property
+    def total_steps(self) -> int:
+        """The number of steps of all runs."""
+
+    @property
+    def min_len(self) -> int:
+        """The length of the shortest run."""
+
+    @property
+    def max_len(self) -> int:
+        """The length of the longest run."""
+
+    @property
+    def mean_len(self) -> float:
+        """The mean length."""
+
+    @property
+    def p50(self) -> int:
+        """The median length."""
+
+    @property
+    def p90(self) -> int:
+        """The 90th percentile of the lengths."""
+
+    @property
+    def p99(self) -> int:
+        """The 99th percentile of the lengths."""
+
+    @property
+    def unreadable(self) -> int:
+        """The number of runs whose beginning cannot be read; they are not in what follows."""
+
+    @property
+    def highest_tiles(self) -> dict[int, int]:
+        """How many runs have this highest tile, by tile."""
+
+    @property
+    def engines(self) -> dict[str | None, int]:
+        """How many runs each engine has, the most first."""
+
+@final
+class JsonlReport:
+    """What became JSON Lines."""
+
+    @property
+    def num_runs(self) -> int:
+        """The number of runs that were written."""
+
+    @property
+    def num_steps(self) -> int:
+        """The number of their steps."""
+
+    @property
+    def num_bytes(self) -> int:
+        """The size of what was written, in bytes."""
+
+    @property
+    def errors(self) -> list[str]:
+        """The runs that could not be read, and why."""
+
+@final
+class PackIterator:
+    """Runs of a pack."""
+
+    def __iter__(self) -> PackIterator: ...
+    def __next__(self) -> Run: ...
+
+@final
+class PackBatchIterator:
+    """Lists of runs of a pack. ``len`` is the number of all of them, given or not."""
+
+    def __iter__(self) -> PackBatchIterator: ...
+    def __len__(self) -> int: ...
+    def __next__(self) -> list[Run]: ...
+
+@final
+class PackStepIterator:
+    """Batches of steps of a pack. ``len`` is the number of all of them, given or not."""
+
+    def __iter__(self) -> PackStepIterator: ...
+    def __len__(self) -> int: ...
+    def __next__(self) -> Batch: ...
 
 def simulate(
     out: _Path,
@@ -363,10 +665,12 @@ class Archive:
         on_error: Literal["report", "raise"] = "report",
         wait: _Duration | None = None,
     ) -> IngestReport:
-        """Add run files, and those in folders with all their subfolders, as one commit.
+        """Add the runs of files, and of those in folders with all their subfolders, as one commit.
 
-        Of the files in folders those named ``*.a2run2``, ``*.bin`` and ``*.a2t1`` are read; a file that is named itself
-        always is. A run that the archive already holds, known by its content, is skipped. Run ids follow the order of
+        Run files, packs, pack.dat files, NumPy datasets, self-play sessions and Macroxue logs are told by their content. In
+        folders, files that hold nothing known are passed over, and so are those whose names begin with a dot or end in
+        ``.tmp``; files named ``*.a2run2``, ``*.bin`` and ``*.a2t1`` are expected to hold runs. docs/formats.md says what
+        each format has and lacks. A run that the archive already holds, known by its content, is skipped. Run ids follow the order of
         the paths, and in folders that of the names. When nothing is new, nothing is committed. Either way this archive
         then shows the newest version. Interrupted at any moment and repeated, it ends in the same archive. Memory does
         not depend on the size of the input: about 100 MB, some 50 MB a worker, and up to 34 bytes a run of the archive.
@@ -508,6 +812,65 @@ class Archive:
         >>> archive.sql("SELECT run_id, max_score FROM runs ORDER BY max_score DESC LIMIT $1", [10])
         """
 
+    def export_runs(
+        self,
+        query: str,
+        out: _Path,
+        *,
+        format: _ExportFormat = "original",  # noqa: A002
+        params: dict[str, Any] | Iterable[_Param] | None = None,
+        by_step: bool = False,
+        compact: bool = False,
+        compress: _Compression = "none",
+        align: int | None = None,
+        shard_rows: int | None = None,
+        append: bool = False,
+        workers: int | None = None,
+        progress: bool | None = None,
+    ) -> ExportReport:
+        """Write the runs that a query names, in the order of their ids, as files of any format.
+
+        ``"original"`` gives back the very bytes of run files, each in the format it came in. Run files are named by id,
+        ``out/run-00000042.a2run2``, a thousand to a folder if there are more. What a format has no room for is left out as
+        docs/formats.md says, but a run without a final board is refused where a whole game is needed. No file is replaced.
+
+        - ``query``: SQL whose result has a column ``run_id``.
+        - ``out``: a folder for run files and for ``"npy"``; else the file, or a folder for a file of the usual name.
+        - ``format``: ``"original"``, ``"a2t1"``, ``"a2run2"``, ``"a2pack"``, ``"packdat"``, ``"npy"`` or ``"jsonl"``.
+        - ``params``: as in ``sql``.
+        - ``by_step``, ``compact``: ``"jsonl"``: a line for each step; the shape that DuckDB reads as it is.
+        - ``compress``, ``align``: ``"a2pack"``: how runs are stored, and at multiples of how many bytes, 8 to 4096.
+        - ``shard_rows``: ``"npy"``: rows to a file; ``None`` = all in one.
+        - ``append``: ``"packdat"`` and ``"npy"``: add to what is there.
+        - ``workers``: threads; ``None`` = one per core.
+        - ``progress``: ``False`` = no progress bar; else there is one where standard error is a terminal.
+
+        Raises ``QueryError``; ``ValueError`` for a query without ``run_id`` and a run that the format has no room for, before
+        anything is written; ``FileExistsError``; ``DamagedError``; ``KeyboardInterrupt`` on Ctrl-C.
+
+        >>> archive.export_runs("SELECT run_id FROM runs WHERE max_score >= 50000", "best.a2pack", format="a2pack")
+        """
+
+@final
+class ExportReport:
+    """What was exported."""
+
+    @property
+    def path(self) -> Path:
+        """The file that was written, or the folder."""
+
+    @property
+    def runs(self) -> int:
+        """The number of runs."""
+
+    @property
+    def num_steps(self) -> int:
+        """The number of their steps."""
+
+    @property
+    def num_files(self) -> int:
+        """The number of run files, or 1."""
+
 @final
 class CommitInfo:
     """One line of an archive's history."""
@@ -570,11 +933,11 @@ class IngestReport:
 
     @property
     def rejected(self) -> int:
-        """The number of files that did not decode or could not be read; each is one of ``errors``."""
+        """The number of runs, and of whole files, that did not decode or could not be read; each is one of ``errors``."""
 
     @property
     def ignored(self) -> int:
-        """The number of files in folders whose extension is not that of a run file."""
+        """The number of files in folders that hold nothing known."""
 
     @property
     def num_steps(self) -> int:
@@ -586,15 +949,15 @@ class IngestReport:
 
     @property
     def errors(self) -> list[Rejected]:
-        """The files that did not decode or could not be read, in the order of the paths."""
+        """The runs and files that did not decode or could not be read, in the order of the paths."""
 
 @final
 class Rejected:
-    """A file that an ingest could not take, and why."""
+    """A run, or a whole file, that an ingest could not take, and why."""
 
     @property
     def path(self) -> str:
-        """The file."""
+        """The file, or the folder of a dataset or session."""
 
     @property
     def offset(self) -> int | None:
@@ -602,7 +965,7 @@ class Rejected:
 
     @property
     def run(self) -> int | None:
-        """Which of the file's runs is wrong; ``None`` = the file holds one run."""
+        """Which of the file's runs is wrong, from 0; ``None`` = the file as a whole, or the only run in it."""
 
     @property
     def step(self) -> int | None:
@@ -610,7 +973,7 @@ class Rejected:
 
     @property
     def kind(self) -> str:
-        """A short name of what is wrong: ``"decode"``, ``"checksum"`` or ``"io"``."""
+        """A short name of what is wrong: ``"decode"``, ``"checksum"``, ``"header"`` or ``"io"``."""
 
     @property
     def message(self) -> str:
@@ -1067,6 +1430,40 @@ class StepTable:
 
         >>> table.save("late.npy")
         >>> table = a2store.StepTable.load("late.npy", mmap=True)
+        """
+
+    @staticmethod
+    def from_runs(
+        paths: _Path | Iterable[_Path],
+        *,
+        min_score: int | None = None,
+        max_score: int | None = None,
+        min_steps: int | None = None,
+        max_steps: int | None = None,
+        engine: str | None = None,
+        chosen_ev: Literal["stored", "one"] = "stored",
+        memory_limit: int | None = None,
+        workers: int | None = None,
+        progress: bool | None = None,
+    ) -> StepTable:
+        """Read runs of any format straight into a table, without an archive.
+
+        A row's ``run_id`` is the run's place among all that were read, from 0, wanted or not: for a single pack, its index
+        there. Phases begin at 1024 and 4096.
+
+        - ``paths``: what ``Archive.ingest`` takes, in the same order.
+        - ``min_score``, ``max_score``: only runs of such scores, bounds included.
+        - ``min_steps``, ``max_steps``: only runs of so many steps, bounds included.
+        - ``engine``: only runs of this engine.
+        - ``chosen_ev``: the value of the chosen move, as in ``Query.materialize``.
+        - ``memory_limit``: the most bytes that the rows may take; ``None`` = the memory that the system has available.
+        - ``workers``: threads; ``None`` = one per core.
+        - ``progress``: ``False`` = no progress bar; else there is one where standard error is a terminal.
+
+        Raises ``DecodeError`` or ``OSError`` for the first run that cannot be read; ``ValueError`` for a run of more than
+        65,536 steps; ``MemoryLimitError``; ``KeyboardInterrupt`` on Ctrl-C.
+
+        >>> table = a2store.StepTable.from_runs("pack.dat", min_score=20_000)
         """
 
     def loader(

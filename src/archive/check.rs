@@ -234,19 +234,19 @@ impl Bounds {
 
 type Compare = fn(&dyn arrow::array::Datum, &dyn arrow::array::Datum) -> Result<arrow::array::BooleanArray, ArrowError>;
 
-/// That rows are in the order of run ids, and steps within a run counted from 0.
+/// That rows are in the order of run ids, and steps of a run in theirs; that none is missing is checked with the run.
 fn check_order(table: TableName, batch: &RecordBatch, last_row: &mut Option<(u32, u32)>, findings: &mut Findings<'_>) {
     let ids = batch.column(0).as_primitive::<UInt32Type>().values();
     let steps = (table == TableName::Steps).then(|| batch.column(1).as_primitive::<UInt32Type>().values());
     for (row, &run_id) in ids.iter().enumerate() {
         let step = steps.map_or(0, |steps| steps[row]);
         let follows = match *last_row {
-            None => step == 0,
+            None => true,
             Some((last_id, last_step)) if table == TableName::Steps && run_id == last_id => {
                 // A row group holds whole runs, so none goes on in the next.
-                step == last_step.wrapping_add(1) && row > 0
+                step > last_step && row > 0
             }
-            Some((last_id, _)) => run_id > last_id && step == 0,
+            Some((last_id, _)) => run_id > last_id,
         };
         if !follows {
             let found = match *last_row {
@@ -255,7 +255,12 @@ fn check_order(table: TableName, batch: &RecordBatch, last_row: &mut Option<(u32
                 }
                 None => format!("step {step} of run {run_id} at the beginning"),
             };
-            findings.add_for_run(run_id, "order of rows", "run ids that climb, and whole runs from step 0 on", found);
+            findings.add_for_run(
+                run_id,
+                "order of rows",
+                "run ids that climb, and whole runs with steps that climb",
+                found,
+            );
         }
         *last_row = Some((run_id, step));
     }

@@ -1,69 +1,107 @@
-//! Which files an ingest reads, in which order.
+//! Which runs an ingest reads, in which order: those of run files, and those of files and folders of many.
 
 use crate::error::{Error, Result};
+use crate::format::{Container, ContainerKind, Content, Opened, PREFIX_LEN, open_container, open_folder};
 use crate::progress::{Progress, check};
-use std::collections::HashMap;
-use std::fs::Metadata;
+use std::collections::{HashMap, HashSet};
+use std::fs::{File, Metadata};
+use std::io::Read;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::SystemTime;
 use walkdir::{DirEntry, WalkDir};
 
-/// Extensions of the files that are taken from folders; a file that is named itself is always read.
+/// Files of these extensions hold a run each unless their content says otherwise, and it is an error if they hold nothing
+/// that can be read. Every other file in a folder is told by its content, and passed over if that is nothing known. So is
+/// one that seems to be written just now: its name begins with a dot, or ends in `.tmp`.
 const EXTENSIONS: [&str; 3] = ["a2run2", "bin", "a2t1"];
 
-/// A file to read.
+/// A run to read.
 pub(super) struct Source {
+    /// The file, or the folder of a dataset or session.
     pub(super) path: PathBuf,
+    /// What it takes of its file.
     pub(super) num_bytes: u64,
-    pub(super) modified: Option<SystemTime>,
+    pub(super) part: Part,
+    /// The file that has been read when this run has.
+    pub(super) last_of: Option<FileState>,
 }
 
-/// What folders hold.
-enum Found {
-    Source(Source),
-    /// A file whose extension is not that of a run file.
-    Other,
+/// Where in its file a run is.
+pub(super) enum Part {
+    /// It is the file.
+    File,
+    /// One of many.
+    Of { runs: Arc<Container>, index: usize },
+    /// Nowhere: what was to hold runs cannot be read.
+    Failed(Option<Error>),
 }
 
-/// The run files among paths and in the folders among them, in order, found as they are asked for: no more names are in
-/// memory than those of one folder and of the folders above it.
+/// The runs in paths and in the folders among them, in order, found as they are asked for: no more names are in memory than
+/// those of one folder and of the folders above it.
 ///
 /// What a folder holds and cannot be looked at, such as a link that leads nowhere, is a source too: reading it says why.
 pub(super) struct Sources<'a> {
-    paths: &'a [PathBuf],
+    candidates: Candidates<'a>,
     seen: Option<&'a Seen>,
-    walk: Option<(PathBuf, walkdir::IntoIter)>,
-    /// Files passed over so far because of their extension.
+    /// What comes before all other candidates, the next at the end.
+    pending: Vec<Pending>,
+    /// Folders whose files make one whole and that have been read.
+    folders: HashSet<PathBuf>,
+    /// Files of such folders, and files of no runs, which nobody reads by themselves.
+    pub(super) passed: Vec<FileState>,
+    /// Files passed over so far because they hold nothing that is known.
     pub(super) ignored: u64,
     /// Files passed over so far because they are as they were when they were read last.
     pub(super) unchanged: u64,
+}
+
+enum Pending {
+    Source(Source),
+    /// The runs of a file from an index on.
+    Runs(FileState, Arc<Container>, usize),
+    /// A file that turned out not to be what its name says.
+    Renamed(FileState, ContainerKind),
 }
 
 /// Files that were read before, as they were then: for whoever looks at the same folder again and again.
 #[derive(Debug, Default)]
 pub(super) struct Seen(HashMap<PathBuf, (u64, Option<SystemTime>)>);
 
+/// A file as it was when it was found.
+#[derive(Clone)]
+pub(super) struct FileState {
+    path: PathBuf,
+    num_bytes: u64,
+    modified: Option<SystemTime>,
+}
+
 impl Seen {
-    fn has(&self, source: &Source) -> bool {
-        self.0.get(&source.path) == Some(&(source.num_bytes, source.modified))
+    fn has(&self, file: &FileState) -> bool {
+        self.0.get(&file.path) == Some(&(file.num_bytes, file.modified))
     }
 
-    pub(super) fn add(&mut self, source: Source) {
-        self.0.insert(source.path, (source.num_bytes, source.modified));
+    pub(super) fn add(&mut self, file: FileState) {
+        self.0.insert(file.path, (file.num_bytes, file.modified));
+    }
+}
+
+impl Source {
+    fn file(file: FileState, part: Part) -> Source {
+        Source { path: file.path.clone(), num_bytes: file.num_bytes, part, last_of: Some(file) }
     }
 }
 
 impl<'a> Sources<'a> {
     /// Fails for a path that is not there.
     pub(super) fn new(paths: &'a [PathBuf], seen: Option<&'a Seen>) -> Result<Sources<'a>> {
-        for path in paths {
-            std::fs::metadata(path).map_err(|source| Error::io(path, source))?;
-        }
-        Ok(Sources { paths, seen, walk: None, ignored: 0, unchanged: 0 })
+        let candidates = Candidates::new(paths)?;
+        let (pending, folders, passed) = (Vec::new(), HashSet::new(), Vec::new());
+        Ok(Sources { candidates, seen, pending, folders, passed, ignored: 0, unchanged: 0 })
     }
 
-    /// The next files, of about so many bytes together and at least one.
+    /// The next runs, of about so many bytes together and at least one.
     pub(super) fn window(&mut self, num_bytes: u64, progress: &dyn Progress) -> Result<Vec<Source>> {
         let mut window = Vec::new();
         let mut sum = 0;
@@ -77,38 +115,95 @@ impl<'a> Sources<'a> {
         Ok(window)
     }
 
+    /// Takes back sources that were not used, to give them out again: first the runs of the file that was taken for a run
+    /// file, then the others.
+    pub(super) fn put_back(&mut self, renamed: Source, kind: ContainerKind, rest: Vec<Source>) {
+        self.pending.extend(rest.into_iter().rev().map(Pending::Source));
+        if let Some(file) = renamed.last_of {
+            self.pending.push(Pending::Renamed(file, kind));
+        }
+    }
+
     fn next(&mut self, progress: &dyn Progress) -> Result<Option<Source>> {
         loop {
             check(progress)?;
-            let Some((root, walk)) = &mut self.walk else {
-                let Some((first, rest)) = self.paths.split_first() else { return Ok(None) };
-                self.paths = rest;
-                self.walk = Some((first.clone(), walk_files(first)));
-                continue;
-            };
-            match walk.next() {
-                None => self.walk = None,
-                Some(entry) => match look_at(root, entry)? {
-                    None => {}
-                    Some(Found::Other) => self.ignored += 1,
-                    Some(Found::Source(source)) if self.seen.is_some_and(|seen| seen.has(&source)) => {
-                        self.unchanged += 1;
+            match self.pending.pop() {
+                Some(Pending::Source(source)) => return Ok(Some(source)),
+                Some(Pending::Runs(file, runs, index)) => {
+                    let num_runs = runs.source.num_runs();
+                    let last = index + 1 >= num_runs;
+                    if index >= num_runs {
+                        self.passed.push(file);
+                        continue;
                     }
-                    Some(Found::Source(source)) => return Ok(Some(source)),
-                },
+                    let path = runs.path.clone();
+                    let num_bytes = runs.source.num_bytes(index);
+                    let part = Part::Of { runs: Arc::clone(&runs), index };
+                    let last_of = last.then(|| file.clone());
+                    if !last {
+                        self.pending.push(Pending::Runs(file, runs, index + 1));
+                    }
+                    return Ok(Some(Source { path, num_bytes, part, last_of }));
+                }
+                Some(Pending::Renamed(file, kind)) => self.open(file, kind, true),
+                None => {
+                    let Some(Candidate { file, content, named }) = self.candidates.next(progress)? else {
+                        return Ok(None);
+                    };
+                    if self.seen.is_some_and(|seen| seen.has(&file)) {
+                        self.unchanged += 1;
+                        continue;
+                    }
+                    match content {
+                        Content::Container(kind) => self.open(file, kind, named),
+                        Content::Other if !named => self.ignored += 1,
+                        Content::Run | Content::Other => return Ok(Some(Source::file(file, Part::File))),
+                    }
+                }
             }
+        }
+    }
+
+    /// Puts the runs of a file of many next.
+    fn open(&mut self, file: FileState, kind: ContainerKind, named: bool) {
+        let opened = match open_container(&file.path, kind) {
+            Ok(Opened::Folder(folder)) => {
+                let known = folder.canonicalize().unwrap_or_else(|_| folder.clone());
+                if !self.folders.insert(known) {
+                    self.passed.push(file);
+                    return;
+                }
+                open_folder(&folder)
+            }
+            Ok(Opened::Container(container)) => Ok(Some(*container)),
+            Ok(Opened::Nothing) => Ok(None),
+            Err(error) => Err(error),
+        };
+        match opened {
+            Ok(Some(container)) => self.pending.push(Pending::Runs(file, Arc::new(container), 0)),
+            Ok(None) if named => {
+                let error = Error::decode(0, "content", "runs in a known format", "none").with_path(&file.path);
+                self.pending.push(Pending::Source(Source::file(file, Part::Failed(Some(error)))));
+            }
+            Ok(None) => {
+                self.ignored += 1;
+                self.passed.push(file);
+            }
+            Err(error) => self.pending.push(Pending::Source(Source::file(file, Part::Failed(Some(error))))),
         }
     }
 }
 
 /// Tells `progress` how many bytes there will be to read, while the reading goes on already.
 pub(super) fn measure(paths: &[PathBuf], seen: Option<&Seen>, progress: &dyn Progress, done: &AtomicBool) {
-    let Ok(mut sources) = Sources::new(paths, seen) else { return };
+    let Ok(mut candidates) = Candidates::new(paths) else { return };
     let mut sum = 0;
     while !done.load(Ordering::Relaxed) {
         // What is wrong with a folder is said by whoever reads it.
-        let Ok(Some(source)) = sources.next(progress) else { break };
-        sum += source.num_bytes;
+        let Ok(Some(Candidate { file, content, named })) = candidates.next(progress) else { break };
+        if (named || content != Content::Other) && !seen.is_some_and(|seen| seen.has(&file)) {
+            sum += file.num_bytes;
+        }
         if sum >= 1 << 20 {
             progress.expect(std::mem::take(&mut sum));
         }
@@ -116,11 +211,51 @@ pub(super) fn measure(paths: &[PathBuf], seen: Option<&Seen>, progress: &dyn Pro
     progress.expect(sum);
 }
 
-fn walk_files(root: &Path) -> walkdir::IntoIter {
-    WalkDir::new(root).follow_links(true).sort_by_file_name().into_iter()
+/// A file that may hold runs.
+struct Candidate {
+    file: FileState,
+    content: Content,
+    /// Whether it was named itself, so that it must hold something.
+    named: bool,
 }
 
-fn look_at(root: &Path, entry: walkdir::Result<DirEntry>) -> Result<Option<Found>> {
+/// The files among paths and in the folders among them, in order.
+struct Candidates<'a> {
+    paths: &'a [PathBuf],
+    walk: Option<(PathBuf, walkdir::IntoIter)>,
+}
+
+impl<'a> Candidates<'a> {
+    fn new(paths: &'a [PathBuf]) -> Result<Candidates<'a>> {
+        for path in paths {
+            std::fs::metadata(path).map_err(|source| Error::io(path, source))?;
+        }
+        Ok(Candidates { paths, walk: None })
+    }
+
+    fn next(&mut self, progress: &dyn Progress) -> Result<Option<Candidate>> {
+        loop {
+            check(progress)?;
+            let Some((root, walk)) = &mut self.walk else {
+                let Some((first, rest)) = self.paths.split_first() else { return Ok(None) };
+                self.paths = rest;
+                let walk = WalkDir::new(first).follow_links(true).sort_by_file_name().into_iter();
+                self.walk = Some((first.clone(), walk));
+                continue;
+            };
+            match walk.next() {
+                None => self.walk = None,
+                Some(entry) => {
+                    if let Some(candidate) = look_at(root, entry)? {
+                        return Ok(Some(candidate));
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn look_at(root: &Path, entry: walkdir::Result<DirEntry>) -> Result<Option<Candidate>> {
     let as_io = |error: walkdir::Error| {
         let path = error.path().unwrap_or(root).to_path_buf();
         Error::io(path, error.into_io_error().unwrap_or_else(|| std::io::Error::other("a loop of links")))
@@ -129,22 +264,38 @@ fn look_at(root: &Path, entry: walkdir::Result<DirEntry>) -> Result<Option<Found
         Ok(entry) => entry,
         Err(error) if error.depth() > 0 => {
             let path = error.path().unwrap_or(root).to_path_buf();
-            return Ok(Some(Found::Source(Source { path, num_bytes: 0, modified: None })));
+            let file = FileState { path, num_bytes: 0, modified: None };
+            return Ok(Some(Candidate { file, content: Content::Run, named: false }));
         }
         Err(error) => return Err(as_io(error)),
     };
     // A pipe that is named itself can be read as well as a file.
-    let named_itself = entry.depth() == 0 && !entry.file_type().is_dir();
-    if !named_itself && !entry.file_type().is_file() {
+    let named = entry.depth() == 0 && !entry.file_type().is_dir();
+    if !named && !entry.file_type().is_file() {
         return Ok(None);
     }
-    let extension = entry.path().extension().and_then(|extension| extension.to_str());
-    if !named_itself && !extension.is_some_and(|extension| EXTENSIONS.contains(&extension)) {
-        return Ok(Some(Found::Other));
-    }
+    let name = entry.file_name().as_encoded_bytes();
+    let unfinished = !named && (name.starts_with(b".") || name.ends_with(b".tmp"));
     // A file that vanishes now is reported when it cannot be read.
     let metadata = entry.metadata().ok();
     let num_bytes = metadata.as_ref().map_or(0, Metadata::len);
     let modified = metadata.and_then(|metadata| metadata.modified().ok());
-    Ok(Some(Found::Source(Source { path: entry.into_path(), num_bytes, modified })))
+    let extension = entry.path().extension().and_then(|extension| extension.to_str());
+    let content = match extension.is_some_and(|extension| EXTENSIONS.contains(&extension)) {
+        false if entry.file_type().is_file() && !unfinished => content_of(entry.path()),
+        _ if unfinished => Content::Other,
+        // Whether its content agrees is seen when it is read.
+        _ => Content::Run,
+    };
+    let file = FileState { path: entry.into_path(), num_bytes, modified };
+    Ok(Some(Candidate { file, content, named }))
+}
+
+/// What a file's first bytes say; a file that cannot be read is taken for a run, so that reading it says why.
+fn content_of(path: &Path) -> Content {
+    let mut prefix = Vec::with_capacity(PREFIX_LEN);
+    match File::open(path).and_then(|file| file.take(PREFIX_LEN as u64).read_to_end(&mut prefix)) {
+        Ok(_) => Content::of(&prefix),
+        Err(_) => Content::Run,
+    }
 }

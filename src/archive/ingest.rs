@@ -93,7 +93,10 @@ pub(super) fn ingest(
         // Whoever looks every minute keeps nobody waiting when there is nothing new.
         let mut sources = Sources::new(paths, before)?;
         if sources.window(1, progress)?.is_empty() {
-            let (ignored, unchanged) = (sources.ignored, sources.unchanged);
+            let (ignored, unchanged, passed) = (sources.ignored, sources.unchanged, sources.passed);
+            if let Some(seen) = seen {
+                passed.into_iter().for_each(|file| seen.0.add(file));
+            }
             let report = IngestReport { ignored, unchanged, ..IngestReport::default() };
             return Ok((report, Log::new(storage).replay(None)?));
         }
@@ -118,7 +121,7 @@ pub(super) fn ingest(
         transaction::checkpoint(storage, &outcome.snapshot, Some(&known));
     }
     if let Some(seen) = seen {
-        read.into_iter().for_each(|source| seen.0.add(source));
+        read.into_iter().for_each(|file| seen.0.add(file));
     }
     Ok((report, outcome.snapshot))
 }

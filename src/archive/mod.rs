@@ -30,6 +30,7 @@ mod decode;
 mod digests;
 mod discover;
 mod expire;
+mod feed;
 mod ingest;
 mod log;
 mod output;
@@ -40,6 +41,7 @@ mod remote;
 mod repair;
 mod schema;
 mod storage;
+mod stored;
 mod transaction;
 mod verify;
 mod writer;
@@ -53,8 +55,10 @@ pub use schema::{Phase, Phases};
 pub use verify::{Problem, VerifyOptions, VerifyReport};
 
 pub(crate) use commit::DataFile;
+pub(crate) use feed::each_run;
 pub(crate) use log::Snapshot;
 pub(crate) use schema::table_schema;
+pub(crate) use stored::{StoredMeta, StoredRun};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::progress::Progress;

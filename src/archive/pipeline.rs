@@ -13,9 +13,10 @@
 
 use super::TableName;
 use super::commit::{Commit, DataFile};
-use super::decode::{Decoded, decode_file};
+use super::decode::{DecodedRun, decode_source};
 use super::digests::Digests;
-use super::discover::{Seen, Source, Sources, measure};
+use super::discover::{FileState, Seen, Source, Sources, measure};
+use super::feed::decode;
 use super::ingest::{IngestReport, OnError, Rejected};
 use super::output::{Output, Sender};
 use super::schema::{IngestedRun, RunRow, runs_batch, steps_batch};
@@ -54,7 +55,7 @@ pub(super) struct Done {
     /// Published, and named by no commit yet.
     pub(super) files: Vec<DataFile>,
     /// The files that were read, if `seen` was given.
-    pub(super) read: Vec<Source>,
+    pub(super) read: Vec<FileState>,
 }
 
 impl Pipeline<'_> {
@@ -91,7 +92,7 @@ struct Job<'a> {
     pending_steps: usize,
 }
 
-type DecodedFile = (Source, Result<Option<Decoded>>);
+type DecodedSource = (Source, Result<Option<Box<DecodedRun>>>);
 
 impl<'a> Job<'a> {
     fn new(pipeline: &'a Pipeline<'a>, known: Digests, sender: &'a Sender) -> Result<Job<'a>> {
@@ -112,15 +113,16 @@ impl<'a> Job<'a> {
 
     fn run(mut self, sources: &mut Sources<'_>, progress: &dyn Progress) -> Result<Done> {
         let window_bytes = WINDOW_BYTES * rayon::current_num_threads() as u64;
-        let mut decoded = decode(sources.window(window_bytes, progress)?, &self.done.known, progress);
+        let next_window = |known: &Digests, sources: &mut Sources<'_>| {
+            decode(sources, window_bytes, progress, |source| decode_source(source, known))
+        };
+        let mut decoded = next_window(&self.done.known, sources)?;
         loop {
             check(progress)?;
             let last = decoded.is_empty();
             let groups = self.accept(decoded, last)?;
-            let (encoded, next) = rayon::join(
-                || self.encode(&groups, progress),
-                || Ok::<_, Error>(decode(sources.window(window_bytes, progress)?, &self.done.known, progress)),
-            );
+            let (encoded, next) =
+                rayon::join(|| self.encode(&groups, progress), || next_window(&self.done.known, sources));
             for group in encoded? {
                 self.sender.send(TableName::Steps, group)?;
             }
@@ -140,6 +142,9 @@ impl<'a> Job<'a> {
         }
         check(progress)?;
         (self.done.report.ignored, self.done.report.unchanged) = (sources.ignored, sources.unchanged);
+        if self.pipeline.seen.is_some() {
+            self.done.read.append(&mut sources.passed);
+        }
         Ok(self.done)
     }
 
@@ -154,14 +159,15 @@ impl<'a> Job<'a> {
     }
 
     /// Gives the new among decoded runs their ids, and takes out the row groups that are full, or all at the end.
-    fn accept(&mut self, decoded: Vec<DecodedFile>, last: bool) -> Result<Vec<Vec<IngestedRun>>> {
+    fn accept(&mut self, decoded: Vec<DecodedSource>, last: bool) -> Result<Vec<Vec<IngestedRun>>> {
         let mut groups = Vec::new();
         for (source, outcome) in decoded {
             let report = &mut self.done.report;
             report.num_bytes += source.num_bytes;
             let refused = outcome.as_ref().is_err_and(|error| matches!(error.kind(), ErrorKind::Io { .. }));
             match outcome {
-                Ok(Some(Decoded { run, info })) if self.done.known.insert(&info.digest) => {
+                Ok(Some(decoded)) if self.done.known.insert(&decoded.info.digest) => {
+                    let DecodedRun { run, info } = *decoded;
                     let run_id = u32::try_from(self.done.next_run_id).map_err(|_| {
                         Error::argument("runs", "at most 4294967296 in an archive", self.done.next_run_id)
                     })?;
@@ -181,7 +187,7 @@ impl<'a> Job<'a> {
             }
             // What the system refused to read may be readable the next time.
             if self.pipeline.seen.is_some() && !refused {
-                self.done.read.push(source);
+                self.done.read.extend(source.last_of);
             }
             if self.pending_steps >= ROW_GROUP_STEPS {
                 self.cut(&mut groups);
@@ -225,13 +231,4 @@ fn parts(runs: &[IngestedRun]) -> impl Iterator<Item = &[IngestedRun]> {
         rest = after;
         (!part.is_empty()).then_some(part)
     })
-}
-
-fn decode(window: Vec<Source>, known: &Digests, progress: &dyn Progress) -> Vec<DecodedFile> {
-    let decode_one = |source: Source| {
-        let outcome = check(progress).and_then(|()| decode_file(&source, known));
-        progress.advance(source.num_bytes);
-        (source, outcome)
-    };
-    window.into_par_iter().map(decode_one).collect()
 }

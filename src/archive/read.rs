@@ -11,7 +11,7 @@ use arrow::datatypes::SchemaRef;
 use arrow::error::ArrowError;
 use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReaderBuilder};
-use parquet::file::metadata::ParquetMetaDataReader;
+use parquet::file::metadata::{ParquetMetaDataReader, RowGroupMetaData};
 use parquet::file::statistics::Statistics;
 use std::fs::File;
 use std::sync::Arc;
@@ -77,11 +77,52 @@ pub(super) fn not_parquet(storage: &Storage, file: &DataFile, error: impl std::f
     damaged(&storage.path(&file.path), "Parquet", "what the commit's checksum covers", error.to_string())
 }
 
+/// A data file of which row groups are read one at a time, in today's schema.
+pub(super) struct OpenFile<'a> {
+    storage: &'a Storage,
+    file: &'a DataFile,
+    open: File,
+    metadata: ArrowReaderMetadata,
+}
+
+impl<'a> OpenFile<'a> {
+    /// Opens a file whose rows are checked otherwise.
+    pub(super) fn new(storage: &'a Storage, file: &'a DataFile) -> Result<OpenFile<'a>> {
+        OpenFile::of(storage, file, open(storage, file)?)
+    }
+
+    fn of(storage: &'a Storage, file: &'a DataFile, open: File) -> Result<OpenFile<'a>> {
+        let metadata = ArrowReaderMetadata::load(&open, ArrowReaderOptions::new());
+        let metadata = metadata.map_err(|error| not_parquet(storage, file, error))?;
+        Ok(OpenFile { storage, file, open, metadata })
+    }
+
+    pub(super) fn file(&self) -> &'a DataFile {
+        self.file
+    }
+
+    pub(super) fn num_row_groups(&self) -> usize {
+        self.metadata.metadata().num_row_groups()
+    }
+
+    /// The first and the last run id of a row group, if its statistics say.
+    pub(super) fn run_ids(&self, index: usize) -> Option<(u32, u32)> {
+        group_run_ids(self.metadata.metadata().row_groups().get(index)?)
+    }
+
+    pub(super) fn read(&self, index: usize) -> Result<RecordBatch> {
+        let reader = self.open.try_clone().map_err(|source| Error::io(self.storage.path(&self.file.path), source))?;
+        read_row_group(reader, self.metadata.clone(), index)
+            .and_then(|batch| conform(&batch, &table_schema(self.file.table)))
+            .map_err(|error| not_parquet(self.storage, self.file, error))
+    }
+}
+
 /// The row groups of files, one after the other, in today's schema.
 pub(super) struct RowGroups<'a> {
     storage: &'a Storage,
     files: std::slice::Iter<'a, &'a DataFile>,
-    open: Option<(&'a DataFile, File, ArrowReaderMetadata, usize)>,
+    open: Option<(OpenFile<'a>, usize)>,
 }
 
 impl<'a> RowGroups<'a> {
@@ -91,24 +132,17 @@ impl<'a> RowGroups<'a> {
 
     pub(super) fn next(&mut self) -> Result<Option<RecordBatch>> {
         loop {
-            let Some((file, open, metadata, index)) = &mut self.open else {
+            let Some((open, index)) = &mut self.open else {
                 let Some(file) = self.files.next() else { return Ok(None) };
-                let open = open_sound(self.storage, file)?;
-                let metadata = ArrowReaderMetadata::load(&open, ArrowReaderOptions::new());
-                let metadata = metadata.map_err(|error| not_parquet(self.storage, file, error))?;
-                self.open = Some((file, open, metadata, 0));
+                self.open = Some((OpenFile::of(self.storage, file, open_sound(self.storage, file)?)?, 0));
                 continue;
             };
-            if *index == metadata.metadata().num_row_groups() {
+            if *index == open.num_row_groups() {
                 self.open = None;
                 continue;
             }
-            let reader = open.try_clone().map_err(|source| Error::io(self.storage.path(&file.path), source))?;
-            let batch = read_row_group(reader, metadata.clone(), *index)
-                .and_then(|batch| conform(&batch, &table_schema(file.table)))
-                .map_err(|error| not_parquet(self.storage, file, error))?;
             *index += 1;
-            return Ok(Some(batch));
+            return open.read(*index - 1).map(Some);
         }
     }
 }
@@ -150,15 +184,15 @@ pub(super) fn run_ids(storage: &Storage, path: &str) -> Result<Option<(u32, u32)
     if !ours || first_column != Some("run_id") {
         return Ok(None);
     }
-    let mut ids: Option<(u32, u32)> = None;
-    for group in metadata.row_groups() {
-        if let Some(Statistics::Int32(statistics)) = group.column(0).statistics()
-            && let (Some(&min), Some(&max)) = (statistics.min_opt(), statistics.max_opt())
-        {
-            // Parquet has no unsigned integers below the logical level.
-            let (min, max) = (min.cast_unsigned(), max.cast_unsigned());
-            ids = Some(ids.map_or((min, max), |(first, last)| (first.min(min), last.max(max))));
+    Ok(metadata.row_groups().iter().filter_map(group_run_ids).reduce(|a, b| (a.0.min(b.0), a.1.max(b.1))))
+}
+
+fn group_run_ids(group: &RowGroupMetaData) -> Option<(u32, u32)> {
+    match group.columns().first()?.statistics()? {
+        // Parquet has no unsigned integers below the logical level.
+        Statistics::Int32(statistics) => {
+            Some((statistics.min_opt()?.cast_unsigned(), statistics.max_opt()?.cast_unsigned()))
         }
+        _ => None,
     }
-    Ok(ids)
 }

@@ -3,10 +3,10 @@
 use super::schema::Phases;
 use crate::board::{Board, Move};
 use crate::error::{Error, Result};
-use crate::format::RunFormat;
-use crate::run::{Branches, Run, RunMeta};
+use crate::format::SourceFormat;
+use crate::run::{Branches, Run, RunMeta, RunStep};
 use arrow::array::{
-    Array, AsArray, BinaryArray, BooleanArray, DictionaryArray, Float32Array, RecordBatch, StringArray,
+    Array, AsArray, BinaryArray, BooleanArray, DictionaryArray, Float32Array, RecordBatch, StringArray, UInt8Array,
 };
 use arrow::datatypes::{
     ArrowPrimitiveType, Float32Type, Int32Type, TimestampMillisecondType, UInt8Type, UInt32Type, UInt64Type,
@@ -18,7 +18,7 @@ pub(super) struct StepRows<'a> {
     pub(super) run_id: &'a [u32],
     step_index: &'a [u32],
     board: &'a [u64],
-    moves: &'a [u8],
+    moves: &'a UInt8Array,
     legal: &'a [u8],
     evs: [&'a Float32Array; 4],
     has_evs: &'a BooleanArray,
@@ -38,7 +38,7 @@ pub(super) struct RunFacts {
     pub(super) format: String,
     pub(super) meta: RunMeta,
     pub(super) num_steps: u32,
-    pub(super) final_board: Board,
+    pub(super) final_board: Option<Board>,
     pub(super) verified: bool,
     /// Whether the file itself is kept, for what columns cannot give back.
     pub(super) has_original: bool,
@@ -96,7 +96,7 @@ impl<'a> StepRows<'a> {
             run_id: columns.numbers::<UInt32Type>("run_id")?,
             step_index: columns.numbers::<UInt32Type>("step_index")?,
             board: columns.numbers::<UInt64Type>("board")?,
-            moves: columns.numbers::<UInt8Type>("move")?,
+            moves: columns.column("move")?.as_primitive_opt::<UInt8Type>().ok_or_else(|| mistyped("move"))?,
             legal: columns.numbers::<UInt8Type>("ev_legal")?,
             evs: [ev("ev_up")?, ev("ev_down")?, ev("ev_left")?, ev("ev_right")?],
             has_evs: columns.bools("has_evs")?,
@@ -149,6 +149,12 @@ impl<'a> StepRows<'a> {
                 expect("engine", &name(facts.meta.engine.as_deref()), &name(self.engine.get(first)));
             }
         }
+        // Only these two come with steps left out.
+        let sampled = facts.is_some_and(|facts| ["session", "macroxue"].contains(&facts.format.as_str()));
+        let is_gap = |(place, &index): (usize, &u32)| place as u32 != index;
+        if !sampled && let Some(gap) = self.step_index[rows.clone()].iter().enumerate().position(is_gap) {
+            expect("step_index", &gap, &self.step_index[first + gap]);
+        }
         for row in rows {
             let at = |what: &dyn ToString| format!("{} at step {}", what.to_string(), self.step_index[row]);
             let constant = self.num_steps[row] == self.num_steps[first]
@@ -173,8 +179,8 @@ impl<'a> StepRows<'a> {
             if valid != expected {
                 wrong.push(("values that are not null", format!("{expected:04b}"), at(&format!("{valid:04b}"))));
             }
-            if self.moves[row] > 3 {
-                wrong.push(("move", "0..=3".into(), at(&self.moves[row])));
+            if self.moves.is_valid(row) && self.moves.value(row) > 3 {
+                wrong.push(("move", "0..=3".into(), at(&self.moves.value(row))));
             }
             if wrong.len() > 8 {
                 break;
@@ -184,11 +190,13 @@ impl<'a> StepRows<'a> {
     }
 
     /// The run that these rows are of.
-    pub(super) fn run(&self, rows: Range<usize>, meta: RunMeta, final_board: Board) -> Result<Run> {
+    pub(super) fn run(&self, rows: Range<usize>, meta: RunMeta, final_board: Option<Board>) -> Result<Run> {
         let mut steps = Run::builder(rows.len());
         for row in rows {
-            let chosen =
-                Move::from_index(self.moves[row]).ok_or_else(|| Error::argument("move", "0..=3", self.moves[row]))?;
+            let chosen = match self.moves.is_valid(row).then(|| self.moves.value(row)) {
+                None => None,
+                Some(index) => Some(Move::from_index(index).ok_or_else(|| Error::argument("move", "0..=3", index))?),
+            };
             let branches = self.has_evs.value(row).then(|| Branches {
                 values: std::array::from_fn(|branch| match self.evs[branch].is_valid(row) {
                     true => self.evs[branch].value(row),
@@ -196,7 +204,12 @@ impl<'a> StepRows<'a> {
                 }),
                 legal: self.legal[row],
             });
-            steps.push(Board(self.board[row]), chosen, branches);
+            steps.push_step(RunStep {
+                index: self.step_index[row],
+                board: Board(self.board[row]),
+                chosen,
+                branches,
+            })?;
         }
         steps.finish(meta, final_board)
     }
@@ -214,11 +227,12 @@ pub(super) fn run_facts(batch: &RecordBatch) -> Result<Vec<FactsAndOriginal<'_>>
     let num_steps = columns.numbers::<UInt32Type>("num_steps")?;
     let max_score = columns.numbers::<UInt64Type>("max_score")?;
     let highest_tile = columns.numbers::<UInt32Type>("highest_tile")?;
-    let final_board = columns.numbers::<UInt64Type>("final_board")?;
+    let optional = |name: &str| columns.column(name)?.as_primitive_opt::<UInt64Type>().ok_or_else(|| mistyped(name));
+    let (final_board, seed, version) = (optional("final_board")?, optional("seed")?, optional("version")?);
+    let raw_evs = columns.bools("raw_evs")?;
     let verified = columns.bools("verified")?;
     let original: &BinaryArray =
         columns.column("original")?.as_binary_opt::<i32>().ok_or_else(|| mistyped("original"))?;
-    let version = columns.column("version")?.as_primitive_opt::<UInt64Type>().ok_or_else(|| mistyped("version"))?;
     let row = |row: usize| {
         let original = original.is_valid(row).then(|| original.value(row));
         let start_unix_s = if start_time.is_valid(row) { start_time.value(row) / 1000 } else { 0 };
@@ -232,10 +246,11 @@ pub(super) fn run_facts(batch: &RecordBatch) -> Result<Vec<FactsAndOriginal<'_>>
                 max_score: max_score[row],
                 highest_tile: highest_tile[row],
                 engine: engine.get(row).map(str::to_owned),
-                ..RunMeta::default()
+                seed: seed.is_valid(row).then(|| seed.value(row)),
+                raw_evs: raw_evs.is_valid(row) && raw_evs.value(row),
             },
             num_steps: num_steps[row],
-            final_board: Board(final_board[row]),
+            final_board: final_board.is_valid(row).then(|| Board(final_board.value(row))),
             verified: verified.value(row),
             has_original: original.is_some(),
             version: version.is_valid(row).then(|| version.value(row)),
@@ -246,7 +261,8 @@ pub(super) fn run_facts(batch: &RecordBatch) -> Result<Vec<FactsAndOriginal<'_>>
 }
 
 impl RunFacts {
-    pub(super) fn known_format(&self) -> bool {
-        self.format.parse::<RunFormat>().is_ok()
+    /// The format that the run came in; `None` if no version so far has known it.
+    pub(super) fn source_format(&self) -> Option<SourceFormat> {
+        SourceFormat::ALL.into_iter().find(|format| format.name() == self.format)
     }
 }

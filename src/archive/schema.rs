@@ -6,7 +6,7 @@
 use super::TableName;
 use crate::board::Board;
 use crate::error::{Error, Result};
-use crate::format::RunFormat;
+use crate::format::SourceFormat;
 use crate::run::Run;
 use arrow::array::{
     ArrayRef, BinaryBuilder, BooleanArray, DictionaryArray, FixedSizeBinaryBuilder, Float32Array, Int32Array,
@@ -21,7 +21,7 @@ use std::sync::{Arc, LazyLock};
 
 /// The version of the schema below and of the commit log. Readers refuse a newer one and read every older one, whose
 /// missing columns are null; docs/archive.md has the rule and what each version changed.
-pub(super) const SCHEMA_VERSION: u32 = 2;
+pub(super) const SCHEMA_VERSION: u32 = 3;
 /// The key in the metadata of Parquet files under which it stands.
 pub(super) const SCHEMA_VERSION_KEY: &str = "a2store.schema_version";
 
@@ -103,8 +103,12 @@ pub(super) struct IngestedRun {
 /// What `runs` has beside a run's content.
 pub(super) struct RunInfo {
     pub(super) digest: [u8; 32],
-    pub(super) format: RunFormat,
+    pub(super) format: SourceFormat,
     pub(super) source: String,
+    /// The run's place in a source of many.
+    pub(super) source_index: Option<u64>,
+    /// The session that it was played in.
+    pub(super) session: Option<Arc<str>>,
     pub(super) verified: bool,
     /// The file itself, when encoding the run would not give it back.
     pub(super) original: Option<Vec<u8>>,
@@ -116,7 +120,7 @@ pub(super) struct RunRow {
     info: RunInfo,
     meta: crate::run::RunMeta,
     num_steps: u32,
-    final_board: Board,
+    final_board: Option<Board>,
 }
 
 impl From<IngestedRun> for RunRow {
@@ -127,7 +131,7 @@ impl From<IngestedRun> for RunRow {
             info,
             meta: run.meta().clone(),
             num_steps: run.num_steps() as u32,
-            final_board: run.final_board().unwrap_or_default(),
+            final_board: run.final_board(),
         }
     }
 }
@@ -137,7 +141,7 @@ impl RunRow {
     pub(super) fn num_bytes(&self) -> usize {
         let engine = self.meta.engine.as_ref().map_or(0, String::len);
         let original = self.info.original.as_ref().map_or(0, Vec::len);
-        engine + original + self.info.source.len()
+        engine + original + self.info.source.len() + self.info.session.as_ref().map_or(0, |session| session.len())
     }
 }
 
@@ -171,7 +175,7 @@ fn run_fields() -> Vec<Field> {
         Field::new("num_steps", DataType::UInt32, false),
         Field::new("max_score", DataType::UInt64, false),
         Field::new("highest_tile", DataType::UInt32, false),
-        Field::new("final_board", DataType::UInt64, false),
+        Field::new("final_board", DataType::UInt64, true),
         Field::new("seed", DataType::UInt64, true),
         Field::new("session", DataType::Utf8, true),
         Field::new("verified", DataType::Boolean, false),
@@ -179,6 +183,9 @@ fn run_fields() -> Vec<Field> {
         Field::new("original", DataType::Binary, true),
         // Since schema version 2.
         Field::new("version", DataType::UInt64, true),
+        // Since schema version 3, with which `final_board` and `steps.move` became nullable.
+        Field::new("source_index", DataType::UInt64, true),
+        Field::new("raw_evs", DataType::Boolean, true),
     ]
 }
 
@@ -187,7 +194,7 @@ fn step_fields() -> Vec<Field> {
         Field::new("run_id", DataType::UInt32, false),
         Field::new("step_index", DataType::UInt32, false),
         Field::new("board", DataType::UInt64, false),
-        Field::new("move", DataType::UInt8, false),
+        Field::new("move", DataType::UInt8, true),
         Field::new("ev_legal", DataType::UInt8, false),
         Field::new("ev_up", DataType::Float32, true),
         Field::new("ev_down", DataType::Float32, true),
@@ -233,7 +240,11 @@ pub(super) fn runs_batch(rows: &[RunRow], ingested_at_ms: i64, version: u64) -> 
     let num_steps: Vec<u32> = column(rows, |row| row.num_steps);
     let max_score: Vec<u64> = column(rows, |row| row.meta.max_score);
     let highest_tile: Vec<u32> = column(rows, |row| row.meta.highest_tile);
-    let final_board: Vec<u64> = column(rows, |row| row.final_board.0);
+    let final_board: UInt64Array = column(rows, |row| row.final_board.map(|board| board.0));
+    let seed: UInt64Array = column(rows, |row| row.meta.seed);
+    let session: StringArray = rows.iter().map(|row| row.info.session.as_deref()).collect();
+    let source_index: UInt64Array = column(rows, |row| row.info.source_index);
+    let raw_evs: Vec<bool> = column(rows, |row| row.meta.raw_evs);
     let source: Vec<&str> = rows.iter().map(|row| row.info.source.as_str()).collect();
     let verified: Vec<bool> = column(rows, |row| row.info.verified);
     let columns: Vec<ArrayRef> = vec![
@@ -247,13 +258,15 @@ pub(super) fn runs_batch(rows: &[RunRow], ingested_at_ms: i64, version: u64) -> 
         Arc::new(UInt32Array::from(num_steps)),
         Arc::new(UInt64Array::from(max_score)),
         Arc::new(UInt32Array::from(highest_tile)),
-        Arc::new(UInt64Array::from(final_board)),
-        Arc::new(UInt64Array::new_null(rows.len())),
-        Arc::new(StringArray::new_null(rows.len())),
+        Arc::new(final_board),
+        Arc::new(seed),
+        Arc::new(session),
         Arc::new(BooleanArray::from(verified)),
         Arc::new(TimestampMillisecondArray::from(vec![ingested_at_ms; rows.len()]).with_timezone("UTC")),
         Arc::new(original.finish()),
         Arc::new(UInt64Array::from(vec![version; rows.len()])),
+        Arc::new(source_index),
+        Arc::new(BooleanArray::from(raw_evs)),
     ];
     RecordBatch::try_new(table_schema(TableName::Runs), columns).map_err(arrow_error)
 }
@@ -283,13 +296,18 @@ impl StepColumns<'_> {
         let has_evs: Vec<bool> = columns.joined(Run::has_evs);
         let moves: Vec<u8> = columns.joined(|run| crate::board::Move::as_bytes(run.moves()));
         let mut step_index: Vec<u32> = Vec::with_capacity(num_rows);
-        runs.iter().for_each(|ingested| step_index.extend(0..ingested.run.num_steps() as u32));
+        for ingested in runs {
+            match ingested.run.step_indices() {
+                None => step_index.extend(0..ingested.run.num_steps() as u32),
+                Some(indices) => step_index.extend_from_slice(indices),
+            }
+        }
         let [up, down, left, right] = columns.evs(&legal, &has_evs);
         Ok(vec![
             columns.repeated(|ingested| ingested.run_id),
             Arc::new(UInt32Array::from(step_index)),
             Arc::new(UInt64Array::from(boards)),
-            Arc::new(UInt8Array::from(moves)),
+            Arc::new(UInt8Array::new(moves.into(), columns.known_moves())),
             Arc::new(UInt8Array::from(legal)),
             up,
             down,
@@ -310,6 +328,22 @@ impl StepColumns<'_> {
         let mut column = Vec::with_capacity(self.num_rows);
         self.runs.iter().for_each(|ingested| column.extend_from_slice(values(&ingested.run)));
         column
+    }
+
+    /// Which moves are known; `None` if all are.
+    fn known_moves(&self) -> Option<NullBuffer> {
+        if self.runs.iter().all(|ingested| ingested.run.unknown_moves().is_empty()) {
+            return None;
+        }
+        let mut known = vec![true; self.num_rows];
+        let mut start = 0;
+        for ingested in self.runs {
+            for &step in ingested.run.unknown_moves() {
+                known[start + step as usize] = false;
+            }
+            start += ingested.run.num_steps();
+        }
+        Some(NullBuffer::from(known))
     }
 
     /// A value of each run, once for each of its steps.

@@ -252,7 +252,7 @@ impl Verifier<'_> {
                     if let Some((expected, found)) = originals(&run, original) {
                         findings.add_for_run(run.run_id, "digest of the original", expected, found);
                     }
-                    if !run.known_format() {
+                    if run.source_format().is_none() {
                         findings.add_for_run(run.run_id, "format", "one that is known", &run.format);
                     }
                     if current.contains(file.path.as_str()) {

@@ -2,7 +2,7 @@
 
 use super::interrupt::Interrupt;
 use super::output::{self, count, megabytes, rate};
-use super::{Archived, Cli, Command, Ingest, Simulate, Sql, Usage, bench, maintain};
+use super::{Archived, Cli, Command, Ingest, Simulate, Sql, Usage, bench, maintain, transfer};
 use crate::error::{Error, ErrorKind};
 use crate::{
     Archive, IngestOptions, IngestReport, OnError, Phases, Progress, ProgressBar, ScalarValue, SeenFiles,
@@ -22,6 +22,8 @@ pub(super) fn run(cli: Cli) -> Result<u8> {
         Command::Info(args) => info(&args),
         Command::History(args) => history(&args),
         Command::Sql(args) => sql(&args),
+        Command::Export(args) => transfer::export(&args, quiet),
+        Command::Convert(args) => transfer::convert(&args, quiet),
         Command::Verify(args) => maintain::verify(&args, quiet),
         Command::Repair(args) => maintain::repair(&args),
         Command::Compact(args) => maintain::compact(&args, quiet),
@@ -34,7 +36,7 @@ pub(super) fn progress(quiet: bool) -> Box<dyn Progress> {
     if quiet { Box::new(ProgressBar::hidden()) } else { Box::new(ProgressBar::for_terminal()) }
 }
 
-fn open(path: &Path, version: Option<u64>) -> Result<Archive> {
+pub(super) fn open(path: &Path, version: Option<u64>) -> Result<Archive> {
     Ok(match version {
         Some(version) => Archive::open_at(path, version)?,
         None => Archive::open(path)?,

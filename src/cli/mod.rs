@@ -8,6 +8,7 @@ mod commands;
 mod interrupt;
 mod maintain;
 mod output;
+mod transfer;
 
 use crate::error::{Error, ErrorKind};
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -40,6 +41,10 @@ enum Command {
     History(Archived),
     /// Run a query over the tables `runs` and `steps`.
     Sql(Sql),
+    /// Write the runs of an archive as files of any format.
+    Export(Export),
+    /// Read runs of any format and write them in another, without an archive.
+    Convert(Convert),
     /// Look for everything that is wrong with an archive.
     Verify(Verify),
     /// Make an archive with damaged commits usable again; without --yes, only say what would be done.
@@ -106,6 +111,60 @@ struct Ingest {
     /// For a new archive: the tile from which a step is of the late game.
     #[arg(long, default_value_t = crate::Phases::default().late)]
     late: u32,
+    /// Print the report as JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Args, Debug)]
+struct Export {
+    /// The archive.
+    archive: PathBuf,
+    /// Which runs: a condition on the columns of `runs`, such as "max_score >= 20000"; all if not given.
+    #[arg(long = "where", value_name = "CONDITION")]
+    condition: Option<String>,
+    #[command(flatten)]
+    target: Target,
+    /// An older version of the archive.
+    #[arg(long)]
+    version: Option<u64>,
+}
+
+#[derive(Args, Debug)]
+struct Convert {
+    /// Run files, packs, pack.dat files, datasets, sessions and logs, and folders of them.
+    #[arg(required = true)]
+    inputs: Vec<PathBuf>,
+    #[command(flatten)]
+    target: Target,
+}
+
+#[derive(Args, Debug)]
+struct Target {
+    /// As what: original, a2t1, a2run2, a2pack, packdat, npy or jsonl.
+    #[arg(long)]
+    format: crate::ExportFormat,
+    /// Where to: a folder for run files and for npy, a file or a folder for the others.
+    #[arg(long)]
+    out: PathBuf,
+    /// packdat and npy: add to what is there.
+    #[arg(long)]
+    append: bool,
+    /// jsonl: a line for each step.
+    #[arg(long)]
+    by_step: bool,
+    /// jsonl: in the shape that DuckDB and others read as it is.
+    #[arg(long)]
+    compact: bool,
+    /// a2pack: how runs are stored.
+    #[arg(long, default_value = "none", value_parser = ["none", "zstd", "lz4"])]
+    compress: String,
+    /// npy: rows to a file; all in one if not given.
+    #[arg(long)]
+    shard_rows: Option<u64>,
+    /// Threads; one per core if not given.
+    #[arg(long)]
+    workers: Option<usize>,
     /// Print the report as JSON.
     #[arg(long)]
     json: bool,

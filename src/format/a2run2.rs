@@ -22,26 +22,7 @@ const MIN_STEP_LEN: usize = 3;
 
 pub(super) fn decode(bytes: &[u8]) -> Result<Run> {
     let mut reader = ByteReader::new(bytes);
-    let declared = reader.varint_u32("meta.steps")?;
-    let start_unix_s = reader.varint_u64("start time")?;
-    let elapsed_s = reader.f32("elapsed time")?;
-    let max_score = reader.varint_u64("max_score")?;
-    let highest_tile = reader.varint_u32("highest_tile")?;
-    let engine = match option_tag(&mut reader, "presence of engine")? {
-        true => {
-            let before = reader.offset();
-            let len = reader.varint_u64("length of engine")?;
-            let len = usize::try_from(len).unwrap_or(usize::MAX);
-            if len > reader.remaining() {
-                let back = reader.offset() - before;
-                let expected = format!("at most {} bytes before the end", reader.remaining());
-                return Err(reader.error(back, "length of engine", expected, len));
-            }
-            Some(reader.utf8(len, "engine")?.to_owned())
-        }
-        false => None,
-    };
-
+    let (declared, meta) = meta(&mut reader)?;
     let before = reader.offset();
     let num_steps = reader.varint_u64("number of steps")?;
     let back = reader.offset() - before;
@@ -84,8 +65,44 @@ pub(super) fn decode(bytes: &[u8]) -> Result<Run> {
             format_args!("{} more bytes", reader.remaining()),
         ));
     }
-    steps
-        .finish(RunMeta { start_unix_s, elapsed_s, max_score, highest_tile, engine, ..RunMeta::default() }, final_board)
+    steps.finish(meta, final_board)
+}
+
+/// The number of steps as the run's first field has it, and what it says of itself.
+fn meta(reader: &mut ByteReader<'_>) -> Result<(u32, RunMeta)> {
+    let declared = reader.varint_u32("meta.steps")?;
+    let start_unix_s = reader.varint_u64("start time")?;
+    let elapsed_s = reader.f32("elapsed time")?;
+    let max_score = reader.varint_u64("max_score")?;
+    let highest_tile = reader.varint_u32("highest_tile")?;
+    let engine = match option_tag(reader, "presence of engine")? {
+        true => {
+            let before = reader.offset();
+            let len = reader.varint_u64("length of engine")?;
+            let len = usize::try_from(len).unwrap_or(usize::MAX);
+            if len > reader.remaining() {
+                let back = reader.offset() - before;
+                let expected = format!("at most {} bytes before the end", reader.remaining());
+                return Err(reader.error(back, "length of engine", expected, len));
+            }
+            Some(reader.utf8(len, "engine")?.to_owned())
+        }
+        false => None,
+    };
+    let meta = RunMeta { start_unix_s, elapsed_s, max_score, highest_tile, engine, ..RunMeta::default() };
+    Ok((declared, meta))
+}
+
+/// Whether a file that begins with these bytes may be an a2run2: its own account of itself is to be there, and consistent.
+pub(super) fn begins(prefix: &[u8]) -> bool {
+    let mut reader = ByteReader::new(prefix);
+    let Ok((declared, meta)) = meta(&mut reader) else { return false };
+    // A longer name than the prefix is one of those that are refused anyway.
+    let Ok(num_steps) = reader.varint_u64("number of steps") else { return false };
+    meta.highest_tile <= 1 << 17
+        && num_steps == u64::from(declared)
+        && (num_steps == 0
+            || reader.varint_u64("board").and_then(|_| reader.u8("move")).is_ok_and(|chosen| chosen <= 3))
 }
 
 /// The longest step in its shortest form: a board, a move, a tag, and four legal branches.

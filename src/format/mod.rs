@@ -7,6 +7,7 @@
 mod a2run2;
 mod a2t1;
 mod bytes;
+mod container;
 mod mapped;
 mod rows;
 mod source;
@@ -17,7 +18,12 @@ use std::fmt;
 use std::path::Path;
 use std::str::FromStr;
 
+pub(crate) use container::{Container, ContainerKind, Content, Opened, PREFIX_LEN, open_container, open_folder};
 pub use rows::{StepRow, flatten, rebuild};
+pub(crate) use source::SourceRun;
+
+/// A larger file is not a run: this is a million steps with values.
+pub(crate) const MAX_RUN_BYTES: u64 = 32 << 20;
 
 /// A format that holds one run per file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -48,6 +54,46 @@ impl RunFormat {
         match self {
             RunFormat::A2t1 => "bin",
             RunFormat::A2run2 => "a2run2",
+        }
+    }
+}
+
+/// The formats that runs come in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum SourceFormat {
+    /// A run file, by itself or in an a2pack.
+    File(RunFormat),
+    /// pack.dat: all steps of many runs in one file.
+    PackDat,
+    /// A NumPy dataset: `steps.npy` and `metadata.db`.
+    Npy,
+    /// A self-play session.
+    Session,
+    /// A log of Macroxue's player.
+    Macroxue,
+}
+
+impl SourceFormat {
+    /// Every format.
+    pub const ALL: [SourceFormat; 6] = [
+        SourceFormat::File(RunFormat::A2t1),
+        SourceFormat::File(RunFormat::A2run2),
+        SourceFormat::PackDat,
+        SourceFormat::Npy,
+        SourceFormat::Session,
+        SourceFormat::Macroxue,
+    ];
+
+    /// `"a2t1"`, `"a2run2"`, `"packdat"`, `"npy"`, `"session"` or `"macroxue"`.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            SourceFormat::File(format) => format.name(),
+            SourceFormat::PackDat => "packdat",
+            SourceFormat::Npy => "npy",
+            SourceFormat::Session => "session",
+            SourceFormat::Macroxue => "macroxue",
         }
     }
 }

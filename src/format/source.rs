@@ -13,6 +13,9 @@ pub(crate) trait RunSource: Send + Sync + fmt::Debug {
     /// How many bytes of the input a run takes, about; 0 beyond the last.
     fn num_bytes(&self, index: usize) -> u64;
 
+    /// Where in the file it begins.
+    fn offset(&self, index: usize) -> u64;
+
     /// A run. Errors name it (`Location::run`), and the offset in the file.
     fn read(&self, index: usize) -> Result<SourceRun<'_>>;
 }

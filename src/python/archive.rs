@@ -1,12 +1,13 @@
 use super::arrow::ArrowSchema;
 use super::interrupt::interruptible;
 use super::query::PyQuery;
-use super::reports::{PyCommitInfo, PyCompactReport, PyExpireReport, PyIngestReport, PyRepairReport, PyVerifyReport};
-use super::values::params as bound_params;
+use super::reports::{PyCommitInfo, PyCompactReport, PyExpireReport, PyExportReport, PyIngestReport, PyRepairReport, PyVerifyReport};
+use super::values::{params as bound_params, paths_from};
 use crate::archive::{
     Archive, CompactOptions, ExpireOptions, IngestOptions, OnError, Phases, TableName, VerifyOptions,
 };
 use crate::error::Result;
+use crate::export::{ExportOptions, convert as convert_runs};
 use crate::progress::Progress;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -72,6 +73,36 @@ pub(super) fn repair(py: Python<'_>, path: PathBuf, dry_run: bool) -> PyResult<P
 }
 
 /// A number of seconds or a `datetime.timedelta`.
+/// Reads runs of any format and writes them in another, without an archive.
+#[pyfunction]
+#[pyo3(signature = (
+    paths, out, *, format, append=false, by_step=false, compact=false, compress="none", align=None, shard_rows=None,
+    workers=None, progress=None
+))]
+#[allow(clippy::too_many_arguments)]
+pub(super) fn convert(
+    py: Python<'_>,
+    paths: &Bound<'_, PyAny>,
+    out: PathBuf,
+    format: &str,
+    append: bool,
+    by_step: bool,
+    compact: bool,
+    compress: &str,
+    align: Option<u32>,
+    shard_rows: Option<u64>,
+    workers: Option<usize>,
+    progress: Option<bool>,
+) -> PyResult<PyExportReport> {
+    let paths = paths_from(paths)?;
+    let mut options = ExportOptions::new(format.parse()?);
+    (options.by_step, options.compact, options.compression) = (by_step, compact, compress.parse()?);
+    (options.align, options.shard_rows, options.append) = (align, shard_rows, append);
+    options.workers = workers;
+    let report = interruptible(py, progress, |progress| convert_runs(&paths, &out, &options, progress))?;
+    Ok(report.into())
+}
+
 fn duration(name: &'static str, value: Option<&Bound<'_, PyAny>>, default: Duration) -> PyResult<Duration> {
     let Some(value) = value else { return Ok(default) };
     let secs: f64 = match value.call_method0("total_seconds") {
@@ -244,6 +275,39 @@ impl PyArchive {
         Ok(PyQuery::new(py.detach(|| archive.sql(query, params))?))
     }
 
+    #[pyo3(signature = (
+        query, out, *, format="original", params=None, by_step=false, compact=false, compress="none", align=None,
+        shard_rows=None, append=false, workers=None, progress=None
+    ))]
+    #[allow(clippy::too_many_arguments)]
+    fn export_runs(
+        &self,
+        py: Python<'_>,
+        query: &str,
+        out: PathBuf,
+        format: &str,
+        params: Option<&Bound<'_, PyAny>>,
+        by_step: bool,
+        compact: bool,
+        compress: &str,
+        align: Option<u32>,
+        shard_rows: Option<u64>,
+        append: bool,
+        workers: Option<usize>,
+        progress: Option<bool>,
+    ) -> PyResult<PyExportReport> {
+        let params = bound_params(params)?;
+        let archive = self.archive();
+        let mut options = ExportOptions::new(format.parse()?);
+        (options.by_step, options.compact, options.compression) = (by_step, compact, compress.parse()?);
+        (options.align, options.shard_rows, options.append) = (align, shard_rows, append);
+        options.workers = workers;
+        let report = interruptible(py, progress, |progress| {
+            archive.sql(query, params)?.export_runs(&out, &options, progress)
+        })?;
+        Ok(report.into())
+    }
+
     fn __repr__(&self) -> String {
         let archive = self.lock();
         let (path, version) = (archive.path().display(), archive.version());
@@ -268,18 +332,4 @@ fn phases_from(dict: &Bound<'_, PyDict>) -> PyResult<Phases> {
         }
     }
     Ok(phases)
-}
-
-/// One path, or any iterable of them.
-fn paths_from(paths: &Bound<'_, PyAny>) -> PyResult<Vec<PathBuf>> {
-    if paths.is_instance_of::<PyString>() || paths.hasattr("__fspath__")? {
-        return Ok(vec![paths.extract()?]);
-    }
-    if paths.is_instance_of::<PyBytes>() {
-        return Err(PyTypeError::new_err("paths: expected a str or os.PathLike, found bytes"));
-    }
-    match paths.try_iter() {
-        Ok(paths) => paths.map(|path| path?.extract()).collect(),
-        Err(_) => Err(PyTypeError::new_err("paths: expected a path or an iterable of paths")),
-    }
 }

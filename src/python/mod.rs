@@ -9,6 +9,7 @@ mod error;
 mod interrupt;
 mod loader;
 mod memory;
+mod pack;
 mod query;
 mod reports;
 mod run;
@@ -27,6 +28,7 @@ fn _a2store(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<reports::PyCommitInfo>()?;
     module.add_class::<reports::PyCompactReport>()?;
     module.add_class::<reports::PyExpireReport>()?;
+    module.add_class::<reports::PyExportReport>()?;
     module.add_class::<reports::PyIngestReport>()?;
     module.add_class::<reports::PyProblem>()?;
     module.add_class::<reports::PyRejected>()?;
@@ -38,6 +40,12 @@ fn _a2store(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<batch::PyBatch>()?;
     module.add_class::<loader::PyBatchIterator>()?;
     module.add_class::<loader::PyLoader>()?;
+    module.add_class::<pack::PyJsonlReport>()?;
+    module.add_class::<pack::PyPackBatchIterator>()?;
+    module.add_class::<pack::PyPackIterator>()?;
+    module.add_class::<pack::PyPackReader>()?;
+    module.add_class::<pack::PyPackStats>()?;
+    module.add_class::<pack::PyPackStepIterator>()?;
     module.add_class::<query::PyQuery>()?;
     module.add_class::<run::PyRun>()?;
     module.add_class::<run::PyRunMeta>()?;
@@ -46,6 +54,7 @@ fn _a2store(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(table::attach, module)?)?;
     module.add_function(wrap_pyfunction!(run::read_run, module)?)?;
     module.add_function(wrap_pyfunction!(simulate::simulate, module)?)?;
+    module.add_function(wrap_pyfunction!(archive::convert, module)?)?;
     module.add_function(wrap_pyfunction!(archive::verify, module)?)?;
     module.add_function(wrap_pyfunction!(archive::repair, module)?)?;
     #[cfg(feature = "cli")]

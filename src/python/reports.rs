@@ -3,7 +3,9 @@
 use crate::archive::{
     CommitInfo, CompactReport, ExpireReport, IngestReport, Problem, Repair, RepairReport, VerifyReport,
 };
+use crate::export::ExportReport;
 use pyo3::prelude::*;
+use std::path::PathBuf;
 
 /// One line of an archive's history.
 #[pyclass(frozen, get_all, name = "CommitInfo", module = "a2store")]
@@ -44,6 +46,30 @@ impl PyCommitInfo {
     fn __repr__(&self) -> String {
         let PyCommitInfo { version, time, operation, added_runs, added_steps, .. } = self;
         format!("CommitInfo(version={version}, time={time}, {operation}: +{added_runs} runs, +{added_steps} steps)")
+    }
+}
+
+/// What was exported.
+#[pyclass(frozen, get_all, name = "ExportReport", module = "a2store")]
+pub(super) struct PyExportReport {
+    path: PathBuf,
+    runs: u64,
+    num_steps: u64,
+    num_files: u64,
+}
+
+impl From<ExportReport> for PyExportReport {
+    fn from(report: ExportReport) -> PyExportReport {
+        let ExportReport { path, runs, num_steps, num_files, .. } = report;
+        PyExportReport { path, runs, num_steps, num_files }
+    }
+}
+
+#[pymethods]
+impl PyExportReport {
+    fn __repr__(&self) -> String {
+        let PyExportReport { path, runs, num_steps, .. } = self;
+        format!("ExportReport({path:?}, runs={runs}, num_steps={num_steps})")
     }
 }
 
@@ -256,8 +282,7 @@ impl PyIngestReport {
                 PyRejected {
                     path: rejected.path.to_string_lossy().into_owned(),
                     offset: location.and_then(|location| location.offset),
-                    // These formats hold one run a file.
-                    run: None,
+                    run: location.and_then(|location| location.run),
                     step: location.and_then(|location| location.step),
                     kind: rejected.error.kind_name(),
                     message: rejected.error.message(),

@@ -22,6 +22,8 @@ pub(super) struct PyRunMeta {
     max_score: u64,
     highest_tile: u32,
     engine: Option<String>,
+    seed: Option<u64>,
+    raw_evs: bool,
     format: &'static str,
 }
 
@@ -39,6 +41,10 @@ pub(super) fn read_run(py: Python<'_>, path_or_bytes: &Bound<'_, PyAny>) -> PyRe
 }
 
 impl PyRun {
+    pub(super) fn new(run: Run, format: RunFormat) -> PyRun {
+        PyRun { run, format }
+    }
+
     fn encode(&self, format: Option<&str>) -> PyResult<Vec<u8>> {
         let format = format.map_or(Ok(self.format), str::parse)?;
         Ok(encode_run(&self.run, format)?)
@@ -57,6 +63,8 @@ impl PyRun {
             max_score: meta.max_score,
             highest_tile: meta.highest_tile,
             engine: meta.engine.clone(),
+            seed: meta.seed,
+            raw_evs: meta.raw_evs,
             format: self.format.name(),
         }
     }
@@ -68,7 +76,8 @@ impl PyRun {
 
     #[getter]
     fn moves<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        let moves: Vec<u8> = self.run.moves().iter().map(|&direction| direction as u8).collect();
+        let mut moves: Vec<u8> = self.run.moves().iter().map(|&direction| direction as u8).collect();
+        self.run.unknown_moves().iter().for_each(|&step| moves[step as usize] = u8::MAX);
         copied_array(py, &moves, "|u1", None)
     }
 

@@ -3,10 +3,11 @@ use super::batch::PyBatch;
 use super::interrupt::interruptible;
 use super::loader::{PyLoader, sampling};
 use super::memory::{Memory, array};
+use super::values::paths_from;
 use crate::archive::Phase;
 use crate::error::{Error, ErrorKind};
 use crate::loader::LoaderOptions;
-use crate::table::{LoadOptions, RowFilter, StepTable, TableHandle};
+use crate::table::{FromRunsOptions, LoadOptions, RowFilter, StepTable, TableHandle};
 use pyo3::buffer::{Element, PyBuffer};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -203,6 +204,41 @@ impl PyStepTable {
         Ok(PyStepTable::new(table))
     }
 
+    #[staticmethod]
+    #[pyo3(signature = (
+        paths, *, min_score=None, max_score=None, min_steps=None, max_steps=None, engine=None, chosen_ev="stored",
+        memory_limit=None, workers=None, progress=None
+    ))]
+    #[allow(clippy::too_many_arguments)]
+    fn from_runs(
+        py: Python<'_>,
+        paths: &Bound<'_, PyAny>,
+        min_score: Option<u64>,
+        max_score: Option<u64>,
+        min_steps: Option<u64>,
+        max_steps: Option<u64>,
+        engine: Option<String>,
+        chosen_ev: &str,
+        memory_limit: Option<u64>,
+        workers: Option<usize>,
+        progress: Option<bool>,
+    ) -> PyResult<PyStepTable> {
+        let paths = paths_from(paths)?;
+        let chosen_ev = chosen_ev.parse()?;
+        let options = FromRunsOptions {
+            min_score,
+            max_score,
+            min_steps,
+            max_steps,
+            engine,
+            chosen_ev,
+            memory_limit,
+            workers,
+        };
+        let table = interruptible(py, progress, |progress| StepTable::from_runs(&paths, &options, progress))?;
+        Ok(PyStepTable::new(table))
+    }
+
     /// Whether this shows some rows of a table.
     #[getter]
     fn is_view(&self) -> bool {
@@ -309,7 +345,7 @@ fn names(value: &Bound<'_, PyAny>) -> PyResult<Vec<String>> {
 }
 
 /// Any one-dimensional sequence of integers as indices.
-fn row_indices(py: Python<'_>, indices: &Bound<'_, PyAny>, len: u64) -> PyResult<Vec<u64>> {
+pub(super) fn row_indices(py: Python<'_>, indices: &Bound<'_, PyAny>, len: u64) -> PyResult<Vec<u64>> {
     let to_rows = |indices: Vec<i64>| match indices.iter().find(|&&index| index < 0) {
         Some(&index) => Err(negative(index, len)),
         None => Ok(bytemuck::cast_vec(indices)),

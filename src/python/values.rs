@@ -62,3 +62,17 @@ fn scalar(value: &Bound<'_, PyAny>) -> PyResult<ScalarValue> {
     let name = value.get_type().name()?;
     Err(PyTypeError::new_err(format!("params: expected None, bool, int, float, str, bytes or a date, found {name}")))
 }
+
+/// One path, or any iterable of them.
+pub(super) fn paths_from(paths: &Bound<'_, PyAny>) -> PyResult<Vec<PathBuf>> {
+    if paths.is_instance_of::<PyString>() || paths.hasattr("__fspath__")? {
+        return Ok(vec![paths.extract()?]);
+    }
+    if paths.is_instance_of::<PyBytes>() {
+        return Err(PyTypeError::new_err("paths: expected a str or os.PathLike, found bytes"));
+    }
+    match paths.try_iter() {
+        Ok(paths) => paths.map(|path| path?.extract()).collect(),
+        Err(_) => Err(PyTypeError::new_err("paths: expected a path or an iterable of paths")),
+    }
+}

@@ -42,6 +42,11 @@ impl Runs {
         Runs { phases: Some(archive.phases()), source, index: OnceLock::new() }
     }
 
+    /// Of runs that are known already.
+    pub(super) fn of_index(phases: Phases, index: RunIndex) -> Runs {
+        Runs { phases: Some(phases), source: Source::Nowhere, index: Arc::new(index).into() }
+    }
+
     /// From a file's footer.
     pub(super) fn of_bytes(phases: Option<Phases>, bytes: Vec<u8>, path: &Path) -> Runs {
         let source = if bytes.is_empty() { Source::Nowhere } else { Source::Bytes(bytes, path.into()) };
@@ -96,6 +101,13 @@ impl RunIndex {
         self.max_score.extend(max_score.values());
         self.engine.extend(engine.iter().map(|name| name.map(str::to_owned)));
         Some(())
+    }
+
+    /// Adds a run, whose id is above all others'.
+    pub(super) fn push(&mut self, run_id: u32, max_score: u64, engine: Option<String>) {
+        self.run_id.push(run_id);
+        self.max_score.push(max_score);
+        self.engine.push(engine);
     }
 
     /// A run's score and engine.

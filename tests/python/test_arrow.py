@@ -36,7 +36,7 @@ def test_schemas(archive: a2store.Archive, query: a2store.Query) -> None:
         ("run_id", pa.uint32(), False),
         ("step_index", pa.uint32(), False),
         ("board", pa.uint64(), False),
-        ("move", pa.uint8(), False),
+        ("move", pa.uint8(), True),
         ("ev_legal", pa.uint8(), False),
         ("ev_up", pa.float32(), True),
         ("ev_down", pa.float32(), True),

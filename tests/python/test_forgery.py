@@ -235,14 +235,14 @@ STEPS: dict[str, tuple[Change, int | None, str]] = {
     "engine null": (everywhere("engine", None), 3, "engine"),
     "num_steps": (everywhere("num_steps", 21), 2, "num_steps"),
     "has_evs": (changed("has_evs", 3, lambda has: not has), None, "values that are not null"),
-    "first step": (without(0), 2, "order of rows"),
-    "a step": (without(7), 2, "order of rows"),
+    "first step": (without(0), 2, "step_index"),
+    "a step": (without(7), 2, "step_index"),
     "last step": (without(19), 2, "number of steps"),
     "a run": (without(*range(20, 40)), 3, "steps of the run"),
     "a run twice": (lambda table: pa.concat_tables([table, table.slice(20)]), 3, "order of rows"),
     "order": (lambda table: pa.concat_tables([table.slice(20), table.slice(0, 20)]), 2, "order of rows"),
     "index": (changed("step_index", 7, lambda _: 0), 2, "order of rows"),
-    "another run": (changed("run_id", 39, lambda _: 9), 9, "order of rows"),
+    "another run": (changed("run_id", 39, lambda _: 9), 9, "step_index"),
 }
 
 

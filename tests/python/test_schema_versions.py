@@ -27,10 +27,10 @@ from archives import (
     unsealed,
 )
 
-NEWEST = 2
+NEWEST = 3
 ARCHIVES = sorted(GOLDEN.glob("schema-*.a2"))
-OF_THE_INGEST = ("ingested_at", "version", "source")
-"""Columns that say when and from where a run came."""
+OF_THE_INGEST = ("ingested_at", "version", "source", "raw_evs")
+"""Columns that say when and from where a run came, and one that older versions lack."""
 
 golden = pytest.mark.parametrize("golden", ARCHIVES, ids=lambda path: path.stem)
 
@@ -88,6 +88,8 @@ def test_it_holds_what_a_fresh_ingest_does(golden: Path, fresh: Path, tmp_path: 
     # Columns that came later are null.
     versions = found["runs"]["version"].to_pylist()
     assert versions == ([None] * 7 if schema_version(golden) == 1 else [2] * 5 + [3] * 2)
+    raw_evs = found["runs"]["raw_evs"].to_pylist()
+    assert raw_evs == [None if schema_version(golden) < 3 else False] * 7
     for table in ("runs", "steps"):
         assert pa.schema(archive.schema(table)).equals(pa.schema(expected.schema(table)))
 

@@ -1,0 +1,91 @@
+//! Runs from files and folders, decoded a window at a time.
+
+use super::decode::{Outcome, decode_alone};
+use super::discover::{Part, Source, Sources, measure};
+use crate::error::Result;
+use crate::progress::{Progress, Unit, check};
+use crate::run::Run;
+use crate::workers::pool;
+use rayon::prelude::*;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Input bytes per thread in a window.
+const WINDOW_BYTES: u64 = 4 << 20;
+
+/// Decodes the next sources on all threads; none if there are no more.
+pub(super) fn decode<T: Send>(
+    sources: &mut Sources<'_>,
+    window_bytes: u64,
+    progress: &dyn Progress,
+    decode_one: impl Fn(&mut Source) -> Result<Outcome<T>> + Sync,
+) -> Result<Vec<(Source, Result<T>)>> {
+    loop {
+        let window = sources.window(window_bytes, progress)?;
+        let last = window.is_empty();
+        let outcome_of = |mut source: Source| {
+            let outcome = check(progress).and_then(|()| decode_one(&mut source));
+            progress.advance(source.num_bytes);
+            (source, outcome)
+        };
+        let outcomes: Vec<(Source, Result<Outcome<T>>)> = window.into_par_iter().map(outcome_of).collect();
+        let mut decoded = Vec::with_capacity(outcomes.len());
+        let mut outcomes = outcomes.into_iter();
+        while let Some((source, outcome)) = outcomes.next() {
+            match outcome {
+                Ok(Outcome::Value(value)) => decoded.push((source, Ok(value))),
+                Err(error) => decoded.push((source, Err(error))),
+                Ok(Outcome::Container(kind)) => {
+                    // Its runs come in its place, so what was read after it has to wait.
+                    let rest: Vec<Source> = outcomes.by_ref().map(unread).collect();
+                    progress.expect(source.num_bytes + rest.iter().map(|source| source.num_bytes).sum::<u64>());
+                    sources.put_back(source, kind, rest);
+                }
+            }
+        }
+        if last || !decoded.is_empty() {
+            return Ok(decoded);
+        }
+    }
+}
+
+/// A source as it was before it was read.
+fn unread<T>((mut source, outcome): (Source, Result<T>)) -> Source {
+    if let (Part::Failed(reason), Err(error)) = (&mut source.part, outcome) {
+        *reason = Some(error);
+    }
+    source
+}
+
+/// Reads the runs of files and folders, whatever their formats, and hands them on in order.
+///
+/// # Errors
+/// The first of a run or of a file, and those of `take`.
+pub(crate) fn each_run(
+    paths: &[PathBuf],
+    workers: Option<usize>,
+    progress: &dyn Progress,
+    mut take: impl FnMut(Run) -> Result<()> + Send,
+) -> Result<()> {
+    let mut sources = Sources::new(paths, None)?;
+    let threads = pool("read", workers)?;
+    let finished = AtomicBool::new(false);
+    progress.begin("read", Unit::Bytes, 0);
+    let outcome = std::thread::scope(|scope| {
+        scope.spawn(|| measure(paths, None, progress, &finished));
+        let window_bytes = WINDOW_BYTES * threads.current_num_threads() as u64;
+        let outcome = threads.install(|| {
+            loop {
+                let decoded = decode(&mut sources, window_bytes, progress, decode_alone)?;
+                if decoded.is_empty() {
+                    return Ok(());
+                }
+                decoded.into_iter().try_for_each(|(_, run)| take(run?))?;
+            }
+        });
+        finished.store(true, Ordering::Relaxed);
+        outcome
+    });
+    progress.end();
+    outcome
+}

@@ -1,0 +1,223 @@
+//! Runs as an archive holds them → the runs that came in, and their very files.
+
+use super::commit::damaged;
+use super::decode::digest;
+use super::read::OpenFile;
+use super::rebuild::{RunFacts, StepRows, run_facts};
+use super::{Archive, TableName};
+use crate::board::Board;
+use crate::error::{Error, Result};
+use crate::format::{RunFormat, SourceFormat, encode_run};
+use crate::progress::{Progress, Unit, check};
+use crate::run::Run;
+use crate::workers::pool;
+use rayon::prelude::*;
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::ops::RangeInclusive;
+use std::sync::Arc;
+
+/// A run as it came in.
+#[derive(Debug)]
+pub(crate) struct StoredRun {
+    pub(crate) run_id: u32,
+    pub(crate) run: Run,
+    format: RunFormat,
+    is_file: bool,
+    original: Option<Vec<u8>>,
+}
+
+/// What is known of a run before its steps are read.
+pub(crate) struct StoredMeta {
+    pub(crate) run_id: u32,
+    pub(crate) format: Option<SourceFormat>,
+    pub(crate) final_board: Option<Board>,
+}
+
+impl StoredRun {
+    /// The bytes of the run file that this run came from; `None` if it came from no run file.
+    ///
+    /// # Errors
+    /// Those of encoding, which a run that was decoded does not meet.
+    pub(crate) fn original(&self) -> Result<Option<(RunFormat, Cow<'_, [u8]>)>> {
+        match &self.original {
+            _ if !self.is_file => Ok(None),
+            Some(bytes) => Ok(Some((self.format, Cow::Borrowed(bytes)))),
+            None => Ok(Some((self.format, Cow::Owned(encode_run(&self.run, self.format)?)))),
+        }
+    }
+}
+
+impl Archive {
+    /// Reads runs back, makes something of each on all cores, and hands that on in the order of ids.
+    ///
+    /// `run_ids` ascend. `examine` sees every run before the first is read, so that it may refuse all of them. Memory holds one
+    /// row group a thread. Each run's digest is compared with that of its columns.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Argument`](crate::ErrorKind::Argument) for a run that the archive does not have,
+    /// [`ErrorKind::Damaged`](crate::ErrorKind::Damaged), and those of the callbacks.
+    pub(crate) fn read_runs<T: Send>(
+        &self,
+        run_ids: &[u32],
+        workers: Option<usize>,
+        progress: &dyn Progress,
+        examine: impl FnMut(&StoredMeta) -> Result<()>,
+        make: impl Fn(StoredRun) -> Result<T> + Sync,
+        mut sink: impl FnMut(u32, T) -> Result<()> + Send,
+    ) -> Result<()> {
+        self.examine(run_ids, examine)?;
+        let threads = pool("export", workers)?;
+        progress.begin("export", Unit::Runs, run_ids.len() as u64);
+        let outcome = threads.install(|| {
+            self.each_group(TableName::Runs, run_ids, &mut |file, index| {
+                let batch = file.read(index)?;
+                let mut known = HashMap::new();
+                let mut ids = Vec::new();
+                for (facts, original) in run_facts(&batch)? {
+                    if run_ids.binary_search(&facts.run_id).is_ok() {
+                        ids.push(facts.run_id);
+                        known.insert(facts.run_id, (facts, original.map(<[u8]>::to_vec)));
+                    }
+                }
+                self.read_group(&ids, &known, progress, &make, &mut sink)
+            })
+        });
+        progress.end();
+        outcome
+    }
+
+    fn examine(&self, run_ids: &[u32], mut examine: impl FnMut(&StoredMeta) -> Result<()>) -> Result<()> {
+        let mut missing = run_ids.iter().copied().peekable();
+        self.each_group(TableName::Runs, run_ids, &mut |file, index| {
+            for (facts, _) in run_facts(&file.read(index)?)? {
+                if missing.next_if_eq(&facts.run_id).is_some() {
+                    let (run_id, final_board) = (facts.run_id, facts.final_board);
+                    examine(&StoredMeta { run_id, format: facts.source_format(), final_board })?;
+                }
+            }
+            Ok(())
+        })?;
+        match missing.next() {
+            None => Ok(()),
+            Some(run_id) => Err(Error::argument("run_id", "runs of the archive", run_id)),
+        }
+    }
+
+    /// Visits the row groups of a table that may have these runs, in order.
+    fn each_group(
+        &self,
+        table: TableName,
+        run_ids: &[u32],
+        each: &mut dyn FnMut(&OpenFile<'_>, usize) -> Result<()>,
+    ) -> Result<()> {
+        for file in self.snapshot.files(table) {
+            if any_in(run_ids, file.first_run_id..=file.last_run_id) {
+                let open = OpenFile::new(&self.storage, file)?;
+                for index in 0..open.num_row_groups() {
+                    if open.run_ids(index).is_none_or(|(first, last)| any_in(run_ids, first..=last)) {
+                        each(&open, index)?;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The runs of one row group of `runs`.
+    fn read_group<T: Send>(
+        &self,
+        run_ids: &[u32],
+        known: &HashMap<u32, (RunFacts, Option<Vec<u8>>)>,
+        progress: &dyn Progress,
+        make: &(impl Fn(StoredRun) -> Result<T> + Sync),
+        sink: &mut (impl FnMut(u32, T) -> Result<()> + Send),
+    ) -> Result<()> {
+        let mut rest = run_ids.iter().copied().peekable();
+        // A run without steps has no rows, and comes when its turn does.
+        let mut without_rows = |next: Option<u32>, sink: &mut dyn FnMut(u32, T) -> Result<()>| {
+            while let Some(run_id) = rest.next_if(|&run_id| Some(run_id) != next) {
+                let Some((facts, original)) = known.get(&run_id) else { break };
+                if facts.num_steps > 0 {
+                    let path = self.storage.path("steps");
+                    let expected = format!("{} of run {run_id}", facts.num_steps);
+                    return Err(damaged(&path, "rows of `steps`", expected, "none"));
+                }
+                let run = Run::builder(0).finish(facts.meta.clone(), facts.final_board)?;
+                sink(run_id, make(stored(run, facts, original.as_ref()))?)?;
+                progress.advance(1);
+            }
+            rest.next();
+            Ok(())
+        };
+        let mut read = |window: &mut Vec<(Arc<OpenFile<'_>>, usize)>, sink: &mut dyn FnMut(u32, T) -> Result<()>| {
+            check(progress)?;
+            let runs_of = |(file, index): (Arc<OpenFile<'_>>, usize)| self.runs_of(&file, index, known, make);
+            let made: Vec<Vec<(u32, T)>> = window.par_drain(..).map(runs_of).collect::<Result<_>>()?;
+            for (run_id, value) in made.into_iter().flatten() {
+                without_rows(Some(run_id), sink)?;
+                sink(run_id, value)?;
+                progress.advance(1);
+            }
+            Ok::<_, Error>(())
+        };
+        // Files are opened when their turn comes: there may be more of them than may be open.
+        let mut window = Vec::new();
+        for file in self.snapshot.files(TableName::Steps) {
+            if !any_in(run_ids, file.first_run_id..=file.last_run_id) {
+                continue;
+            }
+            let file = Arc::new(OpenFile::new(&self.storage, file)?);
+            for index in 0..file.num_row_groups() {
+                if file.run_ids(index).is_none_or(|(first, last)| any_in(run_ids, first..=last)) {
+                    window.push((Arc::clone(&file), index));
+                }
+                if window.len() == rayon::current_num_threads() {
+                    read(&mut window, sink)?;
+                }
+            }
+        }
+        read(&mut window, sink)?;
+        without_rows(None, sink)
+    }
+
+    /// What is made of the wanted runs in a row group of `steps`.
+    fn runs_of<T>(
+        &self,
+        file: &OpenFile<'_>,
+        index: usize,
+        known: &HashMap<u32, (RunFacts, Option<Vec<u8>>)>,
+        make: &impl Fn(StoredRun) -> Result<T>,
+    ) -> Result<Vec<(u32, T)>> {
+        let batch = file.read(index)?;
+        let rows = StepRows::new(&batch)?;
+        let mut made = Vec::new();
+        for range in rows.runs() {
+            let Some((facts, original)) = known.get(&rows.run_id[range.start]) else { continue };
+            let path = self.storage.path(&file.file().path);
+            let what = "run that its rows make";
+            let run = rows.run(range, facts.meta.clone(), facts.final_board);
+            let run = run.map_err(|error| damaged(&path, what, "a run", error.message()))?;
+            if original.is_none() && digest(&run)? != facts.digest {
+                let expected = format!("the digest of run {} in `runs`", facts.run_id);
+                return Err(damaged(&path, what, expected, "another"));
+            }
+            made.push((facts.run_id, make(stored(run, facts, original.as_ref()))?));
+        }
+        Ok(made)
+    }
+}
+
+fn stored(run: Run, facts: &RunFacts, original: Option<&Vec<u8>>) -> StoredRun {
+    let (format, is_file) = match facts.source_format() {
+        Some(SourceFormat::File(format)) => (format, true),
+        _ => (RunFormat::A2run2, false),
+    };
+    StoredRun { run_id: facts.run_id, run, format, is_file, original: original.cloned() }
+}
+
+/// Whether some of the ids, which ascend, are in a range.
+fn any_in(run_ids: &[u32], range: RangeInclusive<u32>) -> bool {
+    let at = run_ids.partition_point(|run_id| run_id < range.start());
+    run_ids.get(at).is_some_and(|run_id| range.contains(run_id))
+}

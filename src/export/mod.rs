@@ -1,0 +1,258 @@
+//! Runs of an archive → files in any format of the field.
+//!
+//! Entry point is [`Query::export_runs`]: a query names runs by their ids, and they are written in the order of ids.
+//! Invariant: what a format has no room for is refused before anything is written, unless the format's description in
+//! `docs/formats.md` says that it is left out.
+
+mod sink;
+
+use crate::archive::{StoredMeta, StoredRun, each_run};
+use crate::error::{Error, ErrorKind, Result};
+use crate::format::{Compression, SourceFormat};
+use crate::progress::Progress;
+use crate::query::Query;
+use arrow::array::AsArray;
+use arrow::compute::{CastOptions, cast_with_options};
+use arrow::datatypes::{DataType, UInt32Type};
+use arrow::util::display::FormatOptions;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use sink::Item;
+use std::str::FromStr;
+
+/// What runs are exported as.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ExportFormat {
+    /// The very bytes of the run files that came in, each in its format.
+    #[default]
+    Original,
+    /// Run files, A2T1: without values.
+    A2t1,
+    /// Run files, a2run2.
+    A2run2,
+    /// One a2pack of run files: those that came in, or else a2run2.
+    A2pack,
+    /// One pack.dat: without final boards, values of 16 bits.
+    PackDat,
+    /// A folder with `steps.npy`, `metadata.db` and `manifest.json`: without final boards.
+    Npy,
+    /// One file of JSON lines.
+    Jsonl,
+}
+
+impl ExportFormat {
+    /// Every format.
+    pub const ALL: [ExportFormat; 7] = [
+        ExportFormat::Original,
+        ExportFormat::A2t1,
+        ExportFormat::A2run2,
+        ExportFormat::A2pack,
+        ExportFormat::PackDat,
+        ExportFormat::Npy,
+        ExportFormat::Jsonl,
+    ];
+
+    /// `"original"`, `"a2t1"`, `"a2run2"`, `"a2pack"`, `"packdat"`, `"npy"` or `"jsonl"`.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            ExportFormat::Original => "original",
+            ExportFormat::A2t1 => "a2t1",
+            ExportFormat::A2run2 => "a2run2",
+            ExportFormat::A2pack => "a2pack",
+            ExportFormat::PackDat => "packdat",
+            ExportFormat::Npy => "npy",
+            ExportFormat::Jsonl => "jsonl",
+        }
+    }
+
+    /// Refuses a run that this format cannot hold.
+    fn examine(self, run: &StoredMeta) -> Result<()> {
+        let refuse = |expected: &str, found: String| {
+            Err(Error::argument("format", format!("for {self}, {expected}"), format!("run {}, {found}", run.run_id)))
+        };
+        match self {
+            ExportFormat::Original => match run.format {
+                Some(SourceFormat::File(_)) => Ok(()),
+                Some(format) => refuse("runs that came from run files", format!("from {}", format.name())),
+                None => refuse("runs that came from run files", "from another format".into()),
+            },
+            ExportFormat::PackDat | ExportFormat::Npy => Ok(()),
+            _ if run.final_board.is_none() => refuse("whole games", "which has no final board".into()),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl fmt::Display for ExportFormat {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl FromStr for ExportFormat {
+    type Err = Error;
+
+    fn from_str(name: &str) -> Result<ExportFormat> {
+        let found = ExportFormat::ALL.into_iter().find(|format| format.name() == name);
+        found.ok_or_else(|| Error::argument("format", ExportFormat::ALL.map(ExportFormat::name).join(", "), name))
+    }
+}
+
+/// How to export.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct ExportOptions {
+    /// As what.
+    pub format: ExportFormat,
+    /// Threads; `None` = one per core.
+    pub workers: Option<usize>,
+    /// Entries of a pack: `None` = 4096.
+    pub align: Option<u32>,
+    /// Entries of a pack.
+    pub compression: Compression,
+    /// A dataset: so many rows to a file, `steps-00000.npy` and so on; `None` = all in one, `steps.npy`.
+    pub shard_rows: Option<u64>,
+    /// pack.dat and datasets: add to what is there, if anything is.
+    pub append: bool,
+    /// JSON lines: one a step instead of one a run.
+    pub by_step: bool,
+    /// JSON lines: in the shape that DuckDB and others read as it is.
+    pub compact: bool,
+}
+
+impl ExportOptions {
+    /// Into this format, and everything else as usual.
+    #[must_use]
+    pub fn new(format: ExportFormat) -> ExportOptions {
+        ExportOptions { format, ..ExportOptions::default() }
+    }
+}
+
+/// What was exported.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ExportReport {
+    /// The file, or the folder of files, that was written.
+    pub path: PathBuf,
+    /// Runs.
+    pub runs: u64,
+    /// Their steps.
+    pub num_steps: u64,
+    /// Run files, or 1.
+    pub num_files: u64,
+}
+
+impl Query {
+    /// Writes the runs whose ids the query's column `run_id` names, each once and in the order of ids.
+    ///
+    /// Run files go into the folder `out`, named by their ids (`run-00000042.a2run2`), a thousand to a folder of its own if
+    /// there are more than a thousand. Formats of one file are written to `out`, or into it if it is a folder, under the name
+    /// that they usually have; they appear whole or not at all. No file is replaced.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Argument`] when the query has no column `run_id`, or a run does not fit the format;
+    /// [`ErrorKind::Io`], when a file is there already for example; [`ErrorKind::Damaged`].
+    ///
+    /// # Examples
+    /// ```no_run
+    /// use a2store::{Archive, ExportFormat, ExportOptions, no_params};
+    /// let query = Archive::open("games.a2")?.sql("SELECT run_id FROM runs WHERE max_score >= 50000", no_params())?;
+    /// let report = query.export_runs("best.a2pack", &ExportOptions::new(ExportFormat::A2pack), &())?;
+    /// println!("{} runs", report.runs);
+    /// # Ok::<(), a2store::Error>(())
+    /// ```
+    pub fn export_runs(
+        &self,
+        out: impl AsRef<Path>,
+        options: &ExportOptions,
+        progress: &dyn Progress,
+    ) -> Result<ExportReport> {
+        let run_ids = self.run_ids(progress)?;
+        let (path, encoder, mut sink) = sink::open(out.as_ref(), options, Some(run_ids.len()))?;
+        let mut report = ExportReport { path, ..ExportReport::default() };
+        let written = self.archive().read_runs(
+            &run_ids,
+            options.workers,
+            progress,
+            |run| options.format.examine(run),
+            |stored: StoredRun| {
+                let original = stored.original()?.map(|(format, bytes)| (format, bytes.into_owned()));
+                let StoredRun { run_id, run, .. } = stored;
+                Ok((run.num_steps() as u64, encoder.encode(Item { id: run_id.into(), run, original })?))
+            },
+            |_, (num_steps, encoded)| {
+                report.runs += 1;
+                report.num_steps += num_steps;
+                sink.push(encoded)
+            },
+        );
+        written?;
+        report.num_files = sink.finish()?;
+        Ok(report)
+    }
+
+    /// The ids that the query names, in ascending order.
+    fn run_ids(&self, progress: &dyn Progress) -> Result<Vec<u32>> {
+        let schema = self.schema();
+        let Ok(column) = schema.index_of("run_id") else {
+            let names: Vec<&str> = schema.fields().iter().map(|field| field.name().as_str()).collect();
+            return Err(Error::argument("query", "a column run_id", names.join(", ")));
+        };
+        let options = CastOptions { safe: false, format_options: FormatOptions::default() };
+        let mut run_ids = Vec::new();
+        let mut stream = self.select(&[column])?.stream()?;
+        while let Some(batch) = stream.next_unless_cancelled(progress)? {
+            let ids = cast_with_options(batch.column(0), &DataType::UInt32, &options)
+                .map_err(|error| Error::argument("run_id", "integers of 32 bits", error))?;
+            run_ids.extend(ids.as_primitive::<UInt32Type>().iter().flatten());
+        }
+        run_ids.sort_unstable();
+        run_ids.dedup();
+        Ok(run_ids)
+    }
+}
+
+/// Reads run files, packs, pack.dat files, datasets, sessions and logs, and folders of them, and writes their runs in a
+/// format, in the order in which they were read and without an archive.
+///
+/// With [`ExportOptions::append`] a pack.dat or a dataset that is there grows; several inputs are so merged into one.
+/// [`ExportFormat::Original`] is refused: the bytes of files are not kept on the way.
+///
+/// # Errors
+/// The first file or run that cannot be read, and those of [`Query::export_runs`]. Files of many runs appear whole or not at
+/// all, and stay as they were if they were to grow.
+///
+/// # Examples
+/// ```
+/// # let folder = tempfile::tempdir()?;
+/// # let (runs, pack) = (folder.path().join("runs"), folder.path().join("pack.dat"));
+/// use a2store::{ExportFormat, ExportOptions, SimulateOptions};
+/// a2store::simulate(&runs, &SimulateOptions { runs: 4, ..Default::default() }, &())?;
+/// let report = a2store::convert([&runs], &pack, &ExportOptions::new(ExportFormat::PackDat), &())?;
+/// assert_eq!(report.runs, 4);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn convert<P: AsRef<Path>>(
+    paths: impl IntoIterator<Item = P>,
+    out: impl AsRef<Path>,
+    options: &ExportOptions,
+    progress: &dyn Progress,
+) -> Result<ExportReport> {
+    if options.format == ExportFormat::Original {
+        return Err(Error::argument("format", "another than original, where runs are converted", options.format));
+    }
+    let paths: Vec<PathBuf> = paths.into_iter().map(|path| path.as_ref().to_path_buf()).collect();
+    let (path, encoder, mut sink) = sink::open(out.as_ref(), options, None)?;
+    let mut report = ExportReport { path, ..ExportReport::default() };
+    each_run(&paths, options.workers, progress, |run| {
+        let num_steps = run.num_steps() as u64;
+        sink.push(encoder.encode(Item { id: report.runs, run, original: None })?)?;
+        report.runs += 1;
+        report.num_steps += num_steps;
+        Ok(())
+    })?;
+    report.num_files = sink.finish()?;
+    Ok(report)
+}

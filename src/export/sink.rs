@@ -1,0 +1,199 @@
+//! Where exported runs go: what can be done with each on a thread of its own, and what one after the other.
+
+use super::{ExportFormat, ExportOptions};
+use crate::error::{Error, Result};
+use crate::format::{
+    DatasetOptions, DatasetWriter, JsonlOptions, PackBuilder, PackDatWriter, PackOptions, RunFormat, encode_run,
+    write_lines,
+};
+use crate::publish::Staged;
+use crate::run::Run;
+use std::fs::File;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+/// More run files than this go to folders of a thousand each.
+const FLAT_RUNS: usize = 1000;
+
+/// A run to write.
+pub(super) struct Item {
+    pub(super) id: u64,
+    pub(super) run: Run,
+    /// The run's file, if it came as one.
+    pub(super) original: Option<(RunFormat, Vec<u8>)>,
+}
+
+/// What is done with each run by itself.
+pub(super) enum Encoder {
+    /// Its file is written.
+    Files {
+        folder: PathBuf,
+        by_thousands: bool,
+        /// `None` = as it came.
+        format: Option<RunFormat>,
+    },
+    /// The bytes of its file are made.
+    Bytes,
+    /// Its lines are made.
+    Lines(JsonlOptions),
+    /// Nothing: the writer takes runs.
+    Runs,
+}
+
+/// A run, as far as an [`Encoder`] takes it.
+pub(super) enum Encoded {
+    Written,
+    Bytes(Vec<u8>),
+    Run(Box<Run>),
+}
+
+/// What takes in what encoders give, in order.
+pub(super) enum Sink {
+    Files(u64),
+    Pack(PackBuilder),
+    PackDat(PackDatWriter),
+    Npy(DatasetWriter),
+    Lines(io::BufWriter<Staged>, PathBuf),
+}
+
+/// The path that is written, and the two parts of writing it.
+pub(super) fn open(out: &Path, options: &ExportOptions, num_runs: Option<usize>) -> Result<(PathBuf, Encoder, Sink)> {
+    if options.append && !matches!(options.format, ExportFormat::PackDat | ExportFormat::Npy) {
+        return Err(Error::argument("format", "packdat or npy, to append to", options.format));
+    }
+    let files = |format| {
+        std::fs::create_dir_all(out).map_err(|source| Error::io(out, source))?;
+        let encoder = Encoder::Files { folder: out.to_path_buf(), by_thousands: num_runs.is_none_or(|num_runs| num_runs > FLAT_RUNS), format };
+        Ok((out.to_path_buf(), encoder, Sink::Files(0)))
+    };
+    match options.format {
+        ExportFormat::Original => files(None),
+        ExportFormat::A2t1 => files(Some(RunFormat::A2t1)),
+        ExportFormat::A2run2 => files(Some(RunFormat::A2run2)),
+        ExportFormat::A2pack => {
+            let path = file_at(out, "runs.a2pack")?;
+            let mut pack = PackOptions { compression: options.compression, ..PackOptions::default() };
+            pack.align = options.align.unwrap_or(pack.align);
+            let builder = PackBuilder::create(&path, pack)?;
+            Ok((path, Encoder::Bytes, Sink::Pack(builder)))
+        }
+        ExportFormat::PackDat => {
+            let (path, writer) = match options.append && out.exists() {
+                true => (out.to_path_buf(), PackDatWriter::append(out)?),
+                false => {
+                    let path = file_at(out, "pack.dat")?;
+                    (path.clone(), PackDatWriter::create(&path)?)
+                }
+            };
+            Ok((path, Encoder::Runs, Sink::PackDat(writer)))
+        }
+        ExportFormat::Npy => {
+            let writer = match options.append && out.join("metadata.db").exists() {
+                true => DatasetWriter::append(out)?,
+                false => DatasetWriter::create(out, &DatasetOptions { shard_rows: options.shard_rows })?,
+            };
+            Ok((out.to_path_buf(), Encoder::Runs, Sink::Npy(writer)))
+        }
+        ExportFormat::Jsonl => {
+            let path = file_at(out, if options.by_step { "steps.jsonl" } else { "runs.jsonl" })?;
+            let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+            let staged = Staged::new(folder.unwrap_or(Path::new(".")))?;
+            let lines = JsonlOptions { by_step: options.by_step, compact: options.compact, ..JsonlOptions::default() };
+            Ok((path.clone(), Encoder::Lines(lines), Sink::Lines(io::BufWriter::with_capacity(1 << 20, staged), path)))
+        }
+    }
+}
+
+/// The file of this name in `out` if that is a folder, or else `out`; it must not be there yet.
+fn file_at(out: &Path, name: &str) -> Result<PathBuf> {
+    let is_folder = out.is_dir() || out.as_os_str().as_encoded_bytes().ends_with(b"/");
+    let path = if is_folder { out.join(name) } else { out.to_path_buf() };
+    if path.symlink_metadata().is_ok() {
+        return Err(Error::io(&path, io::ErrorKind::AlreadyExists.into()));
+    }
+    if is_folder {
+        std::fs::create_dir_all(out).map_err(|source| Error::io(out, source))?;
+    }
+    Ok(path)
+}
+
+impl Encoder {
+    pub(super) fn encode(&self, item: Item) -> Result<Encoded> {
+        match self {
+            Encoder::Files { folder, by_thousands, format } => {
+                let (format, bytes) = item.file(*format)?;
+                let mut folder = folder.clone();
+                if *by_thousands {
+                    folder.push(format!("{:05}", item.id / 1000));
+                    std::fs::create_dir_all(&folder).map_err(|source| Error::io(&folder, source))?;
+                }
+                let path = folder.join(format!("run-{:08}.{}", item.id, format.extension()));
+                write_new(&path, &bytes)?;
+                Ok(Encoded::Written)
+            }
+            Encoder::Bytes => Ok(Encoded::Bytes(item.file(None)?.1)),
+            Encoder::Lines(options) => {
+                let crc = crc32c::crc32c(&item.file(None)?.1);
+                let mut lines = Vec::new();
+                write_lines(&item.run, item.id, crc, options, &mut lines)?;
+                Ok(Encoded::Bytes(lines))
+            }
+            Encoder::Runs => Ok(Encoded::Run(Box::new(item.run))),
+        }
+    }
+}
+
+impl Item {
+    /// The run as a file: as it came, if it came as one and in this format or whatever format, or else encoded, as a2run2
+    /// unless told otherwise.
+    fn file(&self, format: Option<RunFormat>) -> Result<(RunFormat, Vec<u8>)> {
+        match (&self.original, format) {
+            (Some((own, bytes)), None) => Ok((*own, bytes.clone())),
+            (Some((own, bytes)), Some(format)) if *own == format => Ok((format, bytes.clone())),
+            (_, format) => {
+                let format = format.unwrap_or(RunFormat::A2run2);
+                Ok((format, encode_run(&self.run, format)?))
+            }
+        }
+    }
+}
+
+/// Writes a file that was not there; what could not be written whole goes again.
+fn write_new(path: &Path, bytes: &[u8]) -> Result<()> {
+    let mut file = File::create_new(path).map_err(|source| Error::io(path, source))?;
+    file.write_all(bytes).map_err(|source| {
+        std::fs::remove_file(path).ok();
+        Error::io(path, source)
+    })
+}
+
+impl Sink {
+    pub(super) fn push(&mut self, encoded: Encoded) -> Result<()> {
+        match (self, encoded) {
+            (Sink::Files(num_files), _) => *num_files += 1,
+            (Sink::Pack(builder), Encoded::Bytes(bytes)) => builder.add_run_bytes(&bytes)?,
+            (Sink::PackDat(writer), Encoded::Run(run)) => writer.push(&run)?,
+            (Sink::Npy(writer), Encoded::Run(run)) => writer.push(&run)?,
+            (Sink::Lines(file, path), Encoded::Bytes(lines)) => {
+                file.write_all(&lines).map_err(|source| Error::io(path, source))?;
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Makes what was written appear: the number of files.
+    pub(super) fn finish(self) -> Result<u64> {
+        match self {
+            Sink::Files(num_files) => return Ok(num_files),
+            Sink::Pack(builder) => drop(builder.finish()?),
+            Sink::PackDat(writer) => drop(writer.finish()?),
+            Sink::Npy(writer) => drop(writer.finish()?),
+            Sink::Lines(file, path) => {
+                let staged = file.into_inner().map_err(|error| Error::io(&path, error.into_error()))?;
+                staged.replace(&path)?;
+            }
+        }
+        Ok(1)
+    }
+}

@@ -1,0 +1,292 @@
+//! Macroxue logs: a game in two files, each gzipped or not, of which both are told by their content.
+//!
+//! ```text
+//!  NAME.meta.json[.gz]   {"seed", "depth", "game_index", "steps_file", "num_moves", "score", "max_tile", "max_rank",
+//!                         "sum_tile", "seconds"}
+//!  NAME.jsonl[.gz]       {"seed", "step_index", "max_rank", "move": "right", "valuation_type", "valuation",
+//!                         "board": [16 exponents], "branch_evs": {"up", "left", "right", "down"}}    one per line
+//! ```
+//!
+//! Keys come in any order, and others are passed over. Of these `game_index`, `valuation_type`, `valuation` and a row's
+//! `max_rank` go nowhere. Offsets in errors count the bytes of the decompressed text, and a step in an error is the
+//! row's place in it.
+//!
+//! A depth is part of the engine's name, `"macroxue-d6"`, as it makes a player of its own and a run has no other place for
+//! it; without one the name is `"macroxue"`.
+
+mod json;
+mod lines;
+
+use super::source::{RunSource, SourceRun};
+use crate::board::{Board, Move};
+use crate::error::{Error, ErrorKind, Location, Result};
+use crate::run::{Run, RunMeta, RunStep};
+use json::{Meta, Row};
+use lines::Lines;
+use std::fmt;
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+/// A game that the Macroxue engine logged: `NAME.meta.json[.gz]` and `NAME.jsonl[.gz]`.
+///
+/// Its values are raw ([`RunMeta::raw_evs`]), the nearest `f32` to the numbers in the text. A log holds no final board. It
+/// is known all the same when the last move leaves one cell empty, which ends most games: the sum of its tiles, which
+/// the log has, says what spawned there.
+///
+/// Rows may be sampled. A row's `step_index` is kept, and rows that are not 0, 1, 2, … may be fewer than the game's moves.
+///
+/// # Examples
+/// ```
+/// use a2store::{Board, Macroxue, Move};
+/// let meta = br#"{"seed": 7, "num_moves": 1, "score": 4, "max_tile": 4, "max_rank": 2, "sum_tile": 6, "seconds": 0.5}"#;
+/// let rows = concat!(
+///     r#"{"seed": 7, "step_index": 0, "move": "left", "board": [1,1,0,0, 0,0,0,0, 0,0,0,0, 0,0,0,0],"#,
+///     r#" "branch_evs": {"up": null, "left": 2.5, "right": -1, "down": 2}}"#,
+/// );
+/// let run = Macroxue::from_bytes(meta, rows.into())?.decode()?;
+/// assert_eq!(run.boards(), [Board(0x1100_0000_0000_0000)]);
+/// assert_eq!(run.moves(), [Move::Left]);
+/// assert_eq!(run.ev_values(), [[0.0, 2.0, 2.5, -1.0]]);
+/// assert_eq!(run.meta().seed, Some(7));
+/// # Ok::<(), a2store::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct Macroxue {
+    meta: Meta,
+    rows: Rows,
+    /// The bytes of both, as they are stored.
+    num_bytes: u64,
+}
+
+impl Macroxue {
+    /// Opens a pair by its meta file. The rows lie beside it: the file that `steps_file` names, of which only the last
+    /// component counts, or else `NAME.jsonl.gz` or `NAME.jsonl`. They are read by [`decode`](Macroxue::decode).
+    ///
+    /// # Errors
+    /// [`ErrorKind::Io`](crate::ErrorKind::Io), and [`ErrorKind::Decode`](crate::ErrorKind::Decode) when the meta file is
+    /// not one or no rows file is there.
+    pub fn open(meta_path: impl AsRef<Path>) -> Result<Macroxue> {
+        let path = meta_path.as_ref();
+        let metadata = std::fs::metadata(path).map_err(|source| Error::io(path, source))?;
+        if !metadata.is_file() {
+            return Err(not_found(path, "meta file", "a file", "something else"));
+        }
+        let file = File::open(path).map_err(|source| Error::io(path, source))?;
+        let meta = Meta::read(file).map_err(|error| error.with_path(path))?;
+
+        let candidates = rows_names(path, meta.steps_file.as_deref());
+        let found = candidates.iter().find_map(|name| {
+            let path = path.with_file_name(name);
+            let metadata = std::fs::metadata(&path).ok().filter(|metadata| metadata.is_file())?;
+            Some((path, metadata.len()))
+        });
+        let Some((rows, len)) = found else {
+            let expected = format!("{} beside it", candidates.join(" or "));
+            return Err(not_found(path, "file of rows", expected, "no such file"));
+        };
+        Ok(Macroxue { meta, rows: Rows::File(rows), num_bytes: metadata.len().saturating_add(len) })
+    }
+
+    /// A pair by the bytes of its files.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Decode`](crate::ErrorKind::Decode) when the meta file is not one.
+    pub fn from_bytes(meta: &[u8], rows: Vec<u8>) -> Result<Macroxue> {
+        let num_bytes = meta.len() as u64 + rows.len() as u64;
+        Ok(Macroxue { meta: Meta::read(meta)?, rows: Rows::Bytes(rows), num_bytes })
+    }
+
+    /// Reads the rows, as a stream: memory stays within 4 × the size of the two files and 8 MiB, whatever they expand to.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Io`](crate::ErrorKind::Io), and [`ErrorKind::Decode`](crate::ErrorKind::Decode) with the step and the
+    /// offset in the decompressed text: for a row that is not one, of another seed or out of order, for a tile above 32768,
+    /// for a value that is infinite as an `f32`, for a gzip stream that is cut off or damaged, and when rows are missing at
+    /// the end.
+    pub fn decode(&self) -> Result<Run> {
+        match &self.rows {
+            Rows::File(path) => File::open(path)
+                .map_err(Error::from)
+                .and_then(|file| self.decode_rows(file))
+                .map_err(|error| error.with_path(path)),
+            Rows::Bytes(bytes) => self.decode_rows(bytes.as_slice()),
+        }
+    }
+
+    /// The file of the rows; `None` when the pair came as bytes.
+    pub(crate) fn rows_path(&self) -> Option<&Path> {
+        match &self.rows {
+            Rows::File(path) => Some(path),
+            Rows::Bytes(_) => None,
+        }
+    }
+
+    fn decode_rows(&self, bytes: impl Read) -> Result<Run> {
+        let Meta { seed, num_moves, .. } = self.meta;
+        let mut lines = Lines::new(bytes)?;
+        // Compressed rows take more than 16 bytes. A step takes 31 in memory, and no column ever grows but that of the indices.
+        let most = usize::try_from(self.num_bytes / 16).unwrap_or(usize::MAX).saturating_add(FREE_STEPS);
+        let mut steps = Run::builder(most.min(num_moves as usize));
+        let mut last: Option<RunStep> = None;
+        let mut count = 0;
+        while lines.advance(count)? {
+            let row = Row::parse(&lines, count)?;
+            if row.seed != seed {
+                return Err(lines.error(0, count, "seed", format!("{seed} as in the meta file"), row.seed));
+            }
+            if row.index >= num_moves {
+                let expected = format!("below {num_moves}, the number of moves");
+                return Err(lines.error(0, count, "step index", expected, row.index));
+            }
+            if let Some(last) = last.filter(|last| row.index <= last.index) {
+                return Err(lines.error(0, count, "step index", format!("above {}", last.index), row.index));
+            }
+            if count >= most as u64 {
+                let expected = format!("at most {most} in files of {} bytes", self.num_bytes);
+                return Err(lines.error(0, count, "number of steps", expected, "more"));
+            }
+            let step = row.step(&lines, count)?;
+            steps.push_step(step)?;
+            last = Some(step);
+            count += 1;
+        }
+        let in_sequence = last.is_none_or(|last| u64::from(last.index) + 1 == count);
+        if in_sequence && count != u64::from(num_moves) {
+            let expected = format!("{num_moves} as in the meta file");
+            return Err(lines.error(0, count, "number of steps", expected, count));
+        }
+        steps.finish(self.run_meta(), last.and_then(|last| self.final_board(last)))
+    }
+
+    fn run_meta(&self) -> RunMeta {
+        let meta = &self.meta;
+        let engine = meta.depth.map_or_else(|| "macroxue".to_owned(), |depth| format!("macroxue-d{depth}"));
+        RunMeta {
+            start_unix_s: 0,
+            elapsed_s: meta.elapsed_s,
+            max_score: meta.score,
+            highest_tile: meta.max_tile,
+            engine: Some(engine),
+            seed: Some(meta.seed),
+            raw_evs: true,
+        }
+    }
+
+    /// The final board, if nothing but the tile that spawned last is open, and the sum of its tiles tells that.
+    fn final_board(&self, last: RunStep) -> Option<Board> {
+        let after = last.board.slide(last.chosen?);
+        if last.index.checked_add(1)? != self.meta.num_moves || after == last.board || after.num_empty() != 1 {
+            return None;
+        }
+        let spawned = match self.meta.sum_tile?.checked_sub(u64::from(after.tile_sum()))? {
+            2 => 1,
+            4 => 2,
+            _ => return None,
+        };
+        let board = Board::from_exps(after.exps().map(|exp| if exp == 0 { spawned } else { exp })).ok()?;
+        // Of two 32768 that merged there is nothing left to tell but this.
+        (board.highest_tile() == self.meta.max_tile).then_some(board)
+    }
+}
+
+impl RunSource for Macroxue {
+    fn num_runs(&self) -> usize {
+        1
+    }
+
+    fn offset(&self, _: usize) -> u64 {
+        0
+    }
+
+    fn num_bytes(&self, index: usize) -> u64 {
+        if index == 0 { self.num_bytes } else { 0 }
+    }
+
+    fn read(&self, index: usize) -> Result<SourceRun<'_>> {
+        if index > 0 {
+            return Err(Error::argument("run", "0, the only one", index));
+        }
+        self.decode().map(SourceRun::Run).map_err(|error| error.in_run(0, 0))
+    }
+}
+
+/// Whether a file that begins with these bytes, of which 4 KiB are looked at, is the meta file of a pair.
+pub(crate) fn is_meta(prefix: &[u8]) -> bool {
+    let text = lines::inflate_prefix(prefix, SNIFFED);
+    is_object(&text)
+        && has_key(&text, "num_moves")
+        && (has_key(&text, "steps_file") || has_key(&text, "game_index"))
+        && !has_key(&text, "branch_evs")
+}
+
+/// Whether a file that begins with these bytes, of which 4 KiB are looked at, holds the rows of a pair.
+pub(crate) fn is_rows(prefix: &[u8]) -> bool {
+    let text = lines::inflate_prefix(prefix, SNIFFED);
+    text.split(|&byte| byte == b'\n')
+        .any(|line| is_object(line) && has_key(line, "branch_evs") && has_key(line, "board"))
+}
+
+/// Whether the meta file of these rows lies beside them, under the name that it usually has.
+pub(crate) fn has_meta(rows_path: &Path) -> bool {
+    let Some(name) = rows_path.file_name().and_then(|name| name.to_str()) else { return false };
+    let name = name.strip_suffix(".gz").unwrap_or(name);
+    let name = name.strip_suffix(".jsonl").unwrap_or(name);
+    [".meta.json", ".meta.json.gz"].iter().any(|end| rows_path.with_file_name(format!("{name}{end}")).exists())
+}
+
+/// Steps that any pair may have, however small its files.
+const FREE_STEPS: usize = 1 << 17;
+
+/// How much of a file tells what it is.
+const SNIFFED: usize = 4096;
+
+fn is_object(text: &[u8]) -> bool {
+    text.trim_ascii_start().starts_with(b"{")
+}
+
+fn has_key(text: &[u8], key: &str) -> bool {
+    let quoted = [b"\"", key.as_bytes(), b"\""].concat();
+    text.windows(quoted.len()).enumerate().any(|(at, window)| {
+        window == quoted && text.get(at + quoted.len()..).is_some_and(|rest| rest.trim_ascii_start().starts_with(b":"))
+    })
+}
+
+/// Where the rows may lie, by name, the likeliest first.
+fn rows_names(meta_path: &Path, steps_file: Option<&str>) -> Vec<String> {
+    let named =
+        steps_file.and_then(|path| path.rsplit(['/', '\\']).next()).filter(|name| !matches!(*name, "" | "." | ".."));
+    let mut names: Vec<String> = named.map(str::to_owned).into_iter().collect();
+    if let Some(file_name) = meta_path.file_name().and_then(|name| name.to_str()) {
+        let name = file_name.strip_suffix(".gz").unwrap_or(file_name);
+        let name = name.strip_suffix(".meta.json").or_else(|| name.strip_suffix(".json")).unwrap_or(name);
+        for name in [format!("{name}.jsonl.gz"), format!("{name}.jsonl")] {
+            if !names.contains(&name) {
+                names.push(name);
+            }
+        }
+    }
+    names
+}
+
+fn not_found(path: &Path, what: &'static str, expected: impl Into<String>, found: &str) -> Error {
+    let location = Location { path: Some(path.to_path_buf()), ..Location::default() };
+    ErrorKind::Decode { location, what, expected: expected.into(), found: found.into() }.into()
+}
+
+enum Rows {
+    File(PathBuf),
+    Bytes(Vec<u8>),
+}
+
+impl fmt::Debug for Rows {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Rows::File(path) => write!(f, "{path:?}"),
+            Rows::Bytes(bytes) => write!(f, "{} bytes", bytes.len()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

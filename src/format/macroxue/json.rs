@@ -1,0 +1,254 @@
+//! The JSON of both files. Numbers go through `f64`, as in most JSON writers, before they become `f32`.
+
+use super::lines::{self, Lines};
+use crate::board::{Board, Move};
+use crate::error::{Error, Result};
+use crate::run::{Branches, RunStep};
+use serde::de::{self, Deserialize, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use std::fmt;
+use std::io::Read;
+
+/// What a meta file says of a game.
+#[derive(Debug, serde::Deserialize)]
+pub(super) struct Meta {
+    pub(super) seed: u64,
+    pub(super) num_moves: u32,
+    pub(super) score: u64,
+    pub(super) max_tile: u32,
+    pub(super) max_rank: Option<u32>,
+    pub(super) sum_tile: Option<u64>,
+    pub(super) depth: Option<u32>,
+    pub(super) steps_file: Option<String>,
+    seconds: Option<f64>,
+    #[serde(skip)]
+    pub(super) elapsed_s: f32,
+}
+
+impl Meta {
+    pub(super) fn read(bytes: impl Read) -> Result<Meta> {
+        let text = lines::read_all(bytes)?;
+        let expected = "a JSON object with seed, num_moves, score and max_tile";
+        let start = text.trim_ascii_start();
+        if !start.starts_with(b"{") {
+            return Err(Error::decode((text.len() - start.len()) as u64, "meta file", expected, Beginning(start)));
+        }
+        let mut meta: Meta = serde_json::from_slice(&text)
+            .map_err(|error| Error::decode(offset(&text, &error) as u64, "meta file", expected, message(&error)))?;
+        if let Some(rank) = meta.max_rank
+            && u64::from(meta.max_tile) != tile(u64::from(rank)).unwrap_or(u64::MAX)
+        {
+            let expected = format!("the tile of max_rank {rank}");
+            return Err(Error::decode(0, "max_tile", expected, meta.max_tile));
+        }
+        meta.elapsed_s = meta.seconds.unwrap_or_default() as f32;
+        if !meta.elapsed_s.is_finite() {
+            let found = meta.seconds.unwrap_or_default();
+            return Err(Error::decode(0, "seconds", "a number that is finite as f32", format_args!("{found:e}")));
+        }
+        Ok(meta)
+    }
+}
+
+/// A line of the rows.
+#[derive(serde::Deserialize)]
+pub(super) struct Row {
+    pub(super) seed: u64,
+    #[serde(rename = "step_index")]
+    pub(super) index: u32,
+    #[serde(rename = "move")]
+    chosen: Direction,
+    board: Exps,
+    branch_evs: Option<Evs>,
+}
+
+impl Row {
+    pub(super) fn parse(lines: &Lines<'_>, step: u64) -> Result<Row> {
+        let expected = "a JSON object with seed, step_index, move and board";
+        let line = lines.line();
+        let start = line.trim_ascii_start();
+        if !start.starts_with(b"{") {
+            return Err(lines.error(line.len() - start.len(), step, "row", expected, Beginning(start)));
+        }
+        serde_json::from_slice(line)
+            .map_err(|error| lines.error(offset(line, &error), step, "row", expected, message(&error)))
+    }
+
+    pub(super) fn step(self, lines: &Lines<'_>, step: u64) -> Result<RunStep> {
+        let chosen = match self.chosen {
+            Direction::Known(chosen) => chosen,
+            Direction::Other(found) => {
+                let expected = "up, down, left or right";
+                return Err(lines.error(0, step, "move", expected, format_args!("{found:?}")));
+            }
+        };
+        let mut board = 0;
+        for (what, exp) in CELLS.into_iter().zip(self.board.0) {
+            if exp > 15 {
+                let expected = "an exponent of at most 15 (tile 32768)";
+                return Err(match tile(exp) {
+                    Some(tile) => lines.error(0, step, what, expected, format_args!("{exp} (tile {tile})")),
+                    None => lines.error(0, step, what, expected, exp),
+                });
+            }
+            board = board << 4 | exp;
+        }
+        let branches = match self.branch_evs {
+            None => None,
+            Some(Evs(evs)) => {
+                let mut branches = Branches { values: [0.0; 4], legal: 0 };
+                for (direction, ev) in Move::ALL.into_iter().zip(evs) {
+                    let Some(ev) = ev else { continue };
+                    let value = ev as f32;
+                    if !value.is_finite() {
+                        let expected = "a number that is finite as f32";
+                        return Err(lines.error(0, step, "value of a branch", expected, format_args!("{ev:e}")));
+                    }
+                    branches.values[direction as usize] = value;
+                    branches.legal |= direction.bit();
+                }
+                Some(branches)
+            }
+        };
+        Ok(RunStep { index: self.index, board: Board(board), chosen: Some(chosen), branches })
+    }
+}
+
+const CELLS: [&str; 16] = [
+    "cell 0", "cell 1", "cell 2", "cell 3", "cell 4", "cell 5", "cell 6", "cell 7", "cell 8", "cell 9", "cell 10",
+    "cell 11", "cell 12", "cell 13", "cell 14", "cell 15",
+];
+
+/// The tile of an exponent, unless it exceeds what a number can hold.
+fn tile(exp: u64) -> Option<u64> {
+    match exp {
+        0 => Some(0),
+        _ => u32::try_from(exp).ok().and_then(|exp| 1u64.checked_shl(exp)),
+    }
+}
+
+/// Where in a text its JSON ceased to be right.
+fn offset(text: &[u8], error: &serde_json::Error) -> usize {
+    let before = error.line().saturating_sub(1);
+    let start: usize = text.split_inclusive(|&byte| byte == b'\n').take(before).map(<[u8]>::len).sum();
+    start + error.column().saturating_sub(1)
+}
+
+/// What was wrong, without the place, which is given as an offset.
+fn message(error: &serde_json::Error) -> String {
+    let message = error.to_string();
+    match message.rsplit_once(" at line ") {
+        Some((message, _)) => message.to_owned(),
+        None => message,
+    }
+}
+
+/// The first bytes of what should have been an object.
+struct Beginning<'a>(&'a [u8]);
+
+impl fmt::Display for Beginning<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0.get(..8).unwrap_or(self.0) {
+            b"" => write!(f, "nothing"),
+            bytes => write!(f, "{}", bytes.escape_ascii()),
+        }
+    }
+}
+
+/// The name of a move, or another one.
+enum Direction {
+    Known(Move),
+    Other(Box<str>),
+}
+
+impl<'de> Deserialize<'de> for Direction {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Direction, D::Error> {
+        struct Name;
+        impl Visitor<'_> for Name {
+            type Value = Direction;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, "the name of a move")
+            }
+
+            fn visit_str<E: de::Error>(self, name: &str) -> Result<Direction, E> {
+                Ok(match name {
+                    "up" => Direction::Known(Move::Up),
+                    "down" => Direction::Known(Move::Down),
+                    "left" => Direction::Known(Move::Left),
+                    "right" => Direction::Known(Move::Right),
+                    other => Direction::Other(other.chars().take(32).collect()),
+                })
+            }
+        }
+        deserializer.deserialize_str(Name)
+    }
+}
+
+/// Sixteen exponents, not yet known to fit a board.
+struct Exps([u64; 16]);
+
+impl<'de> Deserialize<'de> for Exps {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Exps, D::Error> {
+        struct Cells;
+        impl<'de> Visitor<'de> for Cells {
+            type Value = Exps;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, "16 exponents")
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut cells: A) -> Result<Exps, A::Error> {
+                let mut exps = [0; 16];
+                for (cell, exp) in exps.iter_mut().enumerate() {
+                    *exp = cells.next_element()?.ok_or_else(|| de::Error::invalid_length(cell, &self))?;
+                }
+                let mut len = exps.len();
+                while cells.next_element::<IgnoredAny>()?.is_some() {
+                    len += 1;
+                }
+                if len > exps.len() {
+                    return Err(de::Error::invalid_length(len, &self));
+                }
+                Ok(Exps(exps))
+            }
+        }
+        deserializer.deserialize_seq(Cells)
+    }
+}
+
+/// The values of up, down, left and right; `None` where illegal.
+struct Evs([Option<f64>; 4]);
+
+impl<'de> Deserialize<'de> for Evs {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Evs, D::Error> {
+        struct Values;
+        impl<'de> Visitor<'de> for Values {
+            type Value = Evs;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, "an object with up, left, right and down")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Evs, A::Error> {
+                let mut evs = [None; 4];
+                let mut seen = 0;
+                while let Some(key) = map.next_key::<Direction>()? {
+                    let Direction::Known(direction) = key else {
+                        map.next_value::<IgnoredAny>()?;
+                        continue;
+                    };
+                    if seen & direction.bit() != 0 {
+                        return Err(de::Error::duplicate_field(direction.name()));
+                    }
+                    seen |= direction.bit();
+                    evs[direction as usize] = map.next_value()?;
+                }
+                match Move::ALL.into_iter().find(|direction| seen & direction.bit() == 0) {
+                    Some(missing) => Err(de::Error::missing_field(missing.name())),
+                    None => Ok(Evs(evs)),
+                }
+            }
+        }
+        deserializer.deserialize_map(Values)
+    }
+}

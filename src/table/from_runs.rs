@@ -1,0 +1,112 @@
+//! Runs of files → a table, without an archive.
+
+use super::memory::{Region, available_bytes};
+use super::runs::{RunIndex, Runs};
+use super::{ChosenEv, Fingerprint, RowLayout, StepTable};
+use crate::archive::{Phases, each_run};
+use crate::error::{Error, ErrorKind, Result};
+use crate::format::flatten;
+use crate::progress::Progress;
+use crate::run::Run;
+use crate::step::{STEP_SIZE, Step};
+use std::path::{Path, PathBuf};
+
+/// Which runs become rows, and how.
+#[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
+pub struct FromRunsOptions {
+    /// The least score of a run, inclusive.
+    pub min_score: Option<u64>,
+    /// The greatest score of a run, inclusive.
+    pub max_score: Option<u64>,
+    /// The least number of steps of a run.
+    pub min_steps: Option<u64>,
+    /// The greatest number of steps of a run.
+    pub max_steps: Option<u64>,
+    /// The engine of a run.
+    pub engine: Option<String>,
+    /// The value of the chosen move.
+    pub chosen_ev: ChosenEv,
+    /// The most bytes that the rows may take; `None` = the memory that the system has available.
+    pub memory_limit: Option<u64>,
+    /// Threads; `None` = one per core.
+    pub workers: Option<usize>,
+}
+
+impl FromRunsOptions {
+    fn wants(&self, run: &Run) -> bool {
+        let (score, num_steps) = (run.meta().max_score, run.num_steps() as u64);
+        self.min_score.is_none_or(|min| score >= min)
+            && self.max_score.is_none_or(|max| score <= max)
+            && self.min_steps.is_none_or(|min| num_steps >= min)
+            && self.max_steps.is_none_or(|max| num_steps <= max)
+            && self.engine.as_ref().is_none_or(|engine| run.meta().engine.as_ref() == Some(engine))
+    }
+}
+
+impl StepTable {
+    /// Reads run files, packs, pack.dat files, datasets, sessions and logs, and folders of them, straight into a table.
+    ///
+    /// A row's `run_id` is the run's place among all that were read, from 0, whether or not they were wanted: for one pack
+    /// the index in it. Rows are in that order. Files are read in the order of their paths. Phases begin where those of an
+    /// archive do by default.
+    ///
+    /// # Errors
+    /// The first file or run that cannot be read; [`ErrorKind::Argument`] for a step index above 65,535;
+    /// [`ErrorKind::MemoryLimit`]; [`ErrorKind::Cancelled`].
+    ///
+    /// # Examples
+    /// ```
+    /// # let folder = tempfile::tempdir()?;
+    /// # let runs = folder.path().join("runs");
+    /// use a2store::{FromRunsOptions, SimulateOptions, StepTable};
+    /// a2store::simulate(&runs, &SimulateOptions { runs: 4, ..Default::default() }, &())?;
+    /// let table = StepTable::from_runs([&runs], &FromRunsOptions::default(), &())?;
+    /// assert_eq!(table.step(0).unwrap().run_id, 0);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn from_runs<P: AsRef<Path>>(
+        paths: impl IntoIterator<Item = P>,
+        options: &FromRunsOptions,
+        progress: &dyn Progress,
+    ) -> Result<StepTable> {
+        let paths: Vec<PathBuf> = paths.into_iter().map(|path| path.as_ref().to_path_buf()).collect();
+        let limit = options.memory_limit.or_else(available_bytes).unwrap_or(u64::MAX);
+        // How many rows will come is not known, so all that could be had is reserved; it takes no memory.
+        let reserved = limit.min(available_bytes().unwrap_or(1 << 40).max(1 << 30));
+        let mut region = Region::reserve(reserved)?;
+        let (mut len, mut run_id) = (0, 0_u32);
+        let mut index = RunIndex::default();
+        let mut hash = blake3::Hasher::new();
+        let mut rows: Vec<Step> = Vec::new();
+        each_run(&paths, options.workers, progress, |run| {
+            if options.wants(&run) {
+                rows.clear();
+                flatten(&run, u64::from(run_id), &mut rows)?;
+                if options.chosen_ev == ChosenEv::One {
+                    rows.iter_mut().for_each(choose);
+                }
+                let bytes: &[u8] = bytemuck::cast_slice(&rows);
+                let Some(slot) = region.bytes_mut()[..reserved as usize].get_mut(len..len + bytes.len()) else {
+                    return Err(ErrorKind::MemoryLimit { needed: (len + bytes.len()) as u64, limit }.into());
+                };
+                slot.copy_from_slice(bytes);
+                hash.update(bytes);
+                len += bytes.len();
+                index.push(run_id, run.meta().max_score, run.meta().engine.clone());
+            }
+            run_id = run_id.checked_add(1).ok_or_else(|| Error::argument("runs", "at most 4294967295", "more"))?;
+            Ok(())
+        })?;
+        debug_assert_eq!(len % STEP_SIZE, 0);
+        let runs = Runs::of_index(Phases::default(), index);
+        StepTable::new(region.freeze(len)?, RowLayout::new(Vec::new()), Fingerprint::of_content(&hash.finalize()), runs)
+    }
+}
+
+/// Gives the chosen move the value 1.0, where there are values.
+fn choose(step: &mut Step) {
+    if let Some(value) = step.ev_values.get_mut(usize::from(step.chosen)).filter(|value| !value.is_nan()) {
+        *value = 1.0;
+    }
+}
