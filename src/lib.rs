@@ -111,8 +111,8 @@ pub use export::{ExportFormat, ExportOptions, ExportReport, convert};
 pub use format::{
     Compression, Dataset, DatasetOptions, DatasetWriter, JsonlOptions, JsonlReport, Macroxue, PackBuilder, PackDat,
     PackDatWriter, PackIter, PackOptions, PackReader, PackReport, PackStats, RunFormat, RunKind, RunSlice, Session,
-    SessionWriter, SourceFormat, StepRow, ValidateOptions, ValidateReport, decode_run, encode_run, flatten, pack_folder,
-    read_run, rebuild,
+    SessionOptions, SessionWriter, SourceFormat, StepRow, ValidateOptions, ValidateReport, decode_run, encode_run,
+    flatten, pack_folder, read_run, rebuild,
 };
 pub use loader::{Batches, Loader, LoaderOptions, LoaderState, Permutation, Sampling};
 pub use progress::{Cancellable, Progress, ProgressBar, Unit};

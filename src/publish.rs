@@ -7,7 +7,7 @@
 use crate::error::{Error, Result};
 use std::fs::File;
 use std::io::{self, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use tempfile::NamedTempFile;
 
 /// A file that is being written and that nobody sees yet. Dropped unpublished, it vanishes.
@@ -72,9 +72,17 @@ impl Staged {
         Ok(Published::New)
     }
 
-    /// Makes the file durable and gives it its name, in place of any other file of that name.
+    /// Makes the file durable and gives it its name, in place of any other file of that name. A link stays, and what it leads to
+    /// is replaced, on the same file system; a pipe or a device is not.
     pub(crate) fn replace(self, name: &Path) -> Result<()> {
         self.file.as_file().sync_all().map_err(|source| Error::io(self.file.path(), source))?;
+        let name = match Destination::of(name)? {
+            Destination::File { path, .. } => &path.clone(),
+            Destination::Stream(path) => {
+                let refused = io::Error::new(io::ErrorKind::AlreadyExists, "a pipe or a device, which is not replaced");
+                return Err(Error::io(path, refused));
+            }
+        };
         self.file.persist(name).map_err(|error| Error::io(name, error.error))?;
         sync_parent(name)
     }
@@ -116,4 +124,61 @@ pub(crate) fn sync(path: &Path) -> Result<()> {
         return Ok(());
     }
     File::open(path).and_then(|file| file.sync_all()).map_err(|source| Error::io(path, source))
+}
+
+/// What stands under the name of a file that is to be written.
+pub(crate) enum Destination {
+    /// Nothing or a file: the new one takes its place.
+    File {
+        /// Its name, no link.
+        path: PathBuf,
+        folder: PathBuf,
+    },
+    /// A pipe or a device, which must stay.
+    Stream(PathBuf),
+}
+
+impl Destination {
+    /// Looks at what stands there. A link stays, and what it leads to counts: `/dev/stdout` is one.
+    pub(crate) fn of(path: &Path) -> Result<Destination> {
+        let io = |source| Error::io(path, source);
+        let is_link = path.symlink_metadata().is_ok_and(|metadata| metadata.is_symlink());
+        match path.metadata() {
+            Ok(metadata) if metadata.is_dir() => return Err(io(io::ErrorKind::IsADirectory.into())),
+            Ok(metadata) if !metadata.is_file() => return Ok(Destination::Stream(path.to_path_buf())),
+            Err(error) if error.kind() != io::ErrorKind::NotFound || is_link => return Err(io(error)),
+            _ => {}
+        }
+        let path = if is_link { path.canonicalize().map_err(io)? } else { path.to_path_buf() };
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        Ok(Destination::File { folder: folder.to_path_buf(), path })
+    }
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::symlink;
+
+    #[test]
+    fn only_files_are_replaced() {
+        let folder = tempfile::tempdir().unwrap();
+        // The system's folder for such may be a link itself.
+        let root = folder.path().canonicalize().unwrap();
+        let file = root.join("file");
+        let is_file = |path: &Path, expected: &Path| matches!(Destination::of(path).unwrap(), Destination::File { path, folder } if path == expected && folder == root);
+        assert!(is_file(&file, &file));
+        std::fs::write(&file, "old").unwrap();
+        assert!(is_file(&file, &file));
+        symlink(&file, root.join("link")).unwrap();
+        assert!(is_file(&root.join("link"), &file));
+        symlink("/dev/null", root.join("device")).unwrap();
+        for device in [Path::new("/dev/null"), &root.join("device")] {
+            assert!(matches!(Destination::of(device).unwrap(), Destination::Stream(_)));
+        }
+        symlink(root.join("none"), root.join("dangling")).unwrap();
+        for path in [root.join("dangling"), root.clone(), file.join("below")] {
+            assert!(Destination::of(&path).is_err());
+        }
+    }
 }

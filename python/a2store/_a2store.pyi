@@ -1743,7 +1743,7 @@ def _attach(handle: bytes) -> StepTable:
     """
 
 def _run_command(args: Sequence[_Path]) -> int:
-    """Run the command ``a2store`` with these arguments, the first being its name, and return its exit status.
+    """Run the command ``a2store`` or ``a2pack`` with these arguments, the first being its name, and return its exit status.
 
     0 = done, 1 = something was wrong with the data, 2 = wrong usage.
     """

@@ -8,9 +8,19 @@ from ._a2store import _run_command
 
 def main() -> int:
     """Run the command with this process's arguments and return its exit status."""
+    return run("a2store")
+
+
+def pack() -> int:
+    """Run the command ``a2pack`` likewise."""
+    return run("a2pack")
+
+
+def run(name: str) -> int:
+    """Run the command of this name."""
     # Nothing here needs Python's own handler, and without it Ctrl-C ends the command at once.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
-    return _run_command(["a2store", *sys.argv[1:]])
+    return _run_command([name, *sys.argv[1:]])
 
 
 if __name__ == "__main__":

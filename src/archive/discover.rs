@@ -136,6 +136,10 @@ impl<'a> Sources<'a> {
                         self.passed.push(file);
                         continue;
                     }
+                    if runs.source.is_absent(index) {
+                        self.pending.push(Pending::Runs(file, runs, index + 1));
+                        continue;
+                    }
                     let path = runs.path.clone();
                     let num_bytes = runs.source.num_bytes(index);
                     let part = Part::Of { runs: Arc::clone(&runs), index };

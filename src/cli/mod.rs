@@ -1,4 +1,4 @@
-//! The command `a2store`.
+//! The commands `a2store` and `a2pack`.
 //!
 //! Results go to standard output, progress and diagnostics to standard error. Exit status: 0 done, 1 something was wrong
 //! with the data and is listed, 2 wrong usage; 130 after Ctrl-C, which leaves an archive as it was.
@@ -8,7 +8,12 @@ mod commands;
 mod interrupt;
 mod maintain;
 mod output;
+mod pack;
 mod transfer;
+
+pub use pack::a2pack;
+#[cfg(feature = "python")]
+pub(crate) use pack::run as run_a2pack;
 
 use crate::error::{Error, ErrorKind};
 use clap::{Args, Parser, Subcommand, ValueEnum};

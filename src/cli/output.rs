@@ -3,12 +3,14 @@
 use super::Format;
 use crate::archive::Rejected;
 use crate::error::Error;
+use crate::publish::Destination;
 use crate::query::QueryStream;
 use anyhow::Result;
 use arrow::array::RecordBatch;
 use arrow::util::pretty::pretty_format_batches;
 use parquet::arrow::ArrowWriter;
 use serde_json::json;
+use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
@@ -17,13 +19,19 @@ pub(super) fn write(rows: QueryStream, format: Format, path: Option<&Path>, max_
     match path {
         Some(path) => {
             // A file that stands there is replaced by the whole new one, or stays.
-            let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+            let (path, folder) = match Destination::of(path)? {
+                Destination::File { path, folder } => (path, folder),
+                Destination::Stream(path) => {
+                    let file = File::options().write(true).open(&path).map_err(|source| Error::io(&path, source))?;
+                    return write_to(rows, format, BufWriter::new(file), max_rows);
+                }
+            };
             let mut builder = tempfile::Builder::new();
             #[cfg(unix)]
             builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
-            let file = builder.tempfile_in(folder).map_err(|source| Error::io(path, source))?;
+            let file = builder.tempfile_in(folder).map_err(|source| Error::io(&path, source))?;
             write_to(rows, format, BufWriter::new(file.as_file()), max_rows)?;
-            file.persist(path).map_err(|error| Error::io(path, error.error))?;
+            file.persist(&path).map_err(|error| Error::io(&path, error.error))?;
             Ok(())
         }
         None => {
@@ -129,6 +137,7 @@ pub(super) fn rejected_json(rejected: &Rejected) -> serde_json::Value {
     let location = rejected.error.location();
     json!({
         "path": rejected.path, "kind": rejected.error.kind_name(), "message": rejected.error.message(),
+        "run": location.and_then(|location| location.run),
         "offset": location.and_then(|location| location.offset), "step": location.and_then(|location| location.step),
     })
 }

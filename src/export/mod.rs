@@ -7,7 +7,7 @@
 mod sink;
 
 use crate::archive::{StoredMeta, StoredRun, each_run};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 use crate::format::{Compression, SourceFormat};
 use crate::progress::Progress;
 use crate::query::Query;
@@ -15,9 +15,9 @@ use arrow::array::AsArray;
 use arrow::compute::{CastOptions, cast_with_options};
 use arrow::datatypes::{DataType, UInt32Type};
 use arrow::util::display::FormatOptions;
+use sink::Item;
 use std::fmt;
 use std::path::{Path, PathBuf};
-use sink::Item;
 use std::str::FromStr;
 
 /// What runs are exported as.
@@ -152,8 +152,9 @@ impl Query {
     /// that they usually have; they appear whole or not at all. No file is replaced.
     ///
     /// # Errors
-    /// [`ErrorKind::Argument`] when the query has no column `run_id`, or a run does not fit the format;
-    /// [`ErrorKind::Io`], when a file is there already for example; [`ErrorKind::Damaged`].
+    /// [`ErrorKind::Argument`](crate::ErrorKind::Argument) when the query has no column `run_id`, or a run does not fit the format;
+    /// [`ErrorKind::Io`](crate::ErrorKind::Io), when a file is there already for example;
+    /// [`ErrorKind::Damaged`](crate::ErrorKind::Damaged).
     ///
     /// # Examples
     /// ```no_run

@@ -4,7 +4,7 @@ use super::{ExportFormat, ExportOptions};
 use crate::error::{Error, Result};
 use crate::format::{
     DatasetOptions, DatasetWriter, JsonlOptions, PackBuilder, PackDatWriter, PackOptions, RunFormat, encode_run,
-    write_lines,
+    put_run, put_steps, run_uuid,
 };
 use crate::publish::Staged;
 use crate::run::Run;
@@ -63,7 +63,11 @@ pub(super) fn open(out: &Path, options: &ExportOptions, num_runs: Option<usize>)
     }
     let files = |format| {
         std::fs::create_dir_all(out).map_err(|source| Error::io(out, source))?;
-        let encoder = Encoder::Files { folder: out.to_path_buf(), by_thousands: num_runs.is_none_or(|num_runs| num_runs > FLAT_RUNS), format };
+        let encoder = Encoder::Files {
+            folder: out.to_path_buf(),
+            by_thousands: num_runs.is_none_or(|num_runs| num_runs > FLAT_RUNS),
+            format,
+        };
         Ok((out.to_path_buf(), encoder, Sink::Files(0)))
     };
     match options.format {
@@ -90,7 +94,7 @@ pub(super) fn open(out: &Path, options: &ExportOptions, num_runs: Option<usize>)
         ExportFormat::Npy => {
             let writer = match options.append && out.join("metadata.db").exists() {
                 true => DatasetWriter::append(out)?,
-                false => DatasetWriter::create(out, &DatasetOptions { shard_rows: options.shard_rows })?,
+                false => DatasetWriter::create(out, DatasetOptions::default().with_shard_rows(options.shard_rows))?,
             };
             Ok((out.to_path_buf(), Encoder::Runs, Sink::Npy(writer)))
         }
@@ -135,7 +139,11 @@ impl Encoder {
             Encoder::Lines(options) => {
                 let crc = crc32c::crc32c(&item.file(None)?.1);
                 let mut lines = Vec::new();
-                write_lines(&item.run, item.id, crc, options, &mut lines)?;
+                let uuid = run_uuid(crc, item.id);
+                match options.by_step {
+                    true => put_steps(&mut lines, &item.run, 0..item.run.num_steps(), item.id, &uuid, options.compact),
+                    false => put_run(&mut lines, &item.run, item.id, &uuid, options.compact)?,
+                }
                 Ok(Encoded::Bytes(lines))
             }
             Encoder::Runs => Ok(Encoded::Run(Box::new(item.run))),
@@ -172,8 +180,8 @@ impl Sink {
         match (self, encoded) {
             (Sink::Files(num_files), _) => *num_files += 1,
             (Sink::Pack(builder), Encoded::Bytes(bytes)) => builder.add_run_bytes(&bytes)?,
-            (Sink::PackDat(writer), Encoded::Run(run)) => writer.push(&run)?,
-            (Sink::Npy(writer), Encoded::Run(run)) => writer.push(&run)?,
+            (Sink::PackDat(writer), Encoded::Run(run)) => drop(writer.push(&run)?),
+            (Sink::Npy(writer), Encoded::Run(run)) => drop(writer.push(&run)?),
             (Sink::Lines(file, path), Encoded::Bytes(lines)) => {
                 file.write_all(&lines).map_err(|source| Error::io(path, source))?;
             }

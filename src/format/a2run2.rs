@@ -22,19 +22,8 @@ const MIN_STEP_LEN: usize = 3;
 
 pub(super) fn decode(bytes: &[u8]) -> Result<Run> {
     let mut reader = ByteReader::new(bytes);
-    let (declared, meta) = meta(&mut reader)?;
-    let before = reader.offset();
-    let num_steps = reader.varint_u64("number of steps")?;
-    let back = reader.offset() - before;
-    if num_steps != u64::from(declared) {
-        return Err(reader.error(back, "number of steps", format!("{declared} as in meta.steps"), num_steps));
-    }
+    let (num_steps, meta) = read_meta(&mut reader)?;
     let num_steps = num_steps as usize;
-    let most = reader.remaining() / MIN_STEP_LEN;
-    if num_steps > most {
-        let expected = format!("at most {most} in the bytes before the end");
-        return Err(reader.error(back, "number of steps", expected, num_steps));
-    }
     let mut steps = Run::builder(num_steps);
     for step in 0..num_steps {
         if let Some(window) = reader.window()
@@ -68,8 +57,42 @@ pub(super) fn decode(bytes: &[u8]) -> Result<Run> {
     steps.finish(meta, final_board)
 }
 
-/// The number of steps as the run's first field has it, and what it says of itself.
-fn meta(reader: &mut ByteReader<'_>) -> Result<(u32, RunMeta)> {
+/// The number of steps, and what the run says of itself, without a look at the steps.
+pub(super) fn decode_meta(bytes: &[u8]) -> Result<(u32, RunMeta)> {
+    read_meta(&mut ByteReader::new(bytes))
+}
+
+/// Whether a file that begins with these bytes may be an a2run2: its own account of itself is to be there, and consistent.
+pub(super) fn begins(prefix: &[u8]) -> bool {
+    let mut reader = ByteReader::new(prefix);
+    // A longer name than the prefix is one of those that are refused anyway.
+    let Ok((declared, meta)) = account(&mut reader) else { return false };
+    let Ok(num_steps) = reader.varint_u64("number of steps") else { return false };
+    meta.highest_tile <= 1 << 17
+        && num_steps == u64::from(declared)
+        && (num_steps == 0
+            || reader.varint_u64("board").and_then(|_| reader.u8("move")).is_ok_and(|chosen| chosen <= 3))
+}
+
+/// Reads what precedes the steps. That there is room for so many is checked, before anything is allocated for them.
+fn read_meta(reader: &mut ByteReader<'_>) -> Result<(u32, RunMeta)> {
+    let (declared, meta) = account(reader)?;
+    let before = reader.offset();
+    let num_steps = reader.varint_u64("number of steps")?;
+    let back = reader.offset() - before;
+    if num_steps != u64::from(declared) {
+        return Err(reader.error(back, "number of steps", format!("{declared} as in meta.steps"), num_steps));
+    }
+    let most = reader.remaining() / MIN_STEP_LEN;
+    if num_steps as usize > most {
+        let expected = format!("at most {most} in the bytes before the end");
+        return Err(reader.error(back, "number of steps", expected, num_steps));
+    }
+    Ok((declared, meta))
+}
+
+/// What a run says of itself: the number of its steps, as its first field has it, and the rest.
+fn account(reader: &mut ByteReader<'_>) -> Result<(u32, RunMeta)> {
     let declared = reader.varint_u32("meta.steps")?;
     let start_unix_s = reader.varint_u64("start time")?;
     let elapsed_s = reader.f32("elapsed time")?;
@@ -91,18 +114,6 @@ fn meta(reader: &mut ByteReader<'_>) -> Result<(u32, RunMeta)> {
     };
     let meta = RunMeta { start_unix_s, elapsed_s, max_score, highest_tile, engine, ..RunMeta::default() };
     Ok((declared, meta))
-}
-
-/// Whether a file that begins with these bytes may be an a2run2: its own account of itself is to be there, and consistent.
-pub(super) fn begins(prefix: &[u8]) -> bool {
-    let mut reader = ByteReader::new(prefix);
-    let Ok((declared, meta)) = meta(&mut reader) else { return false };
-    // A longer name than the prefix is one of those that are refused anyway.
-    let Ok(num_steps) = reader.varint_u64("number of steps") else { return false };
-    meta.highest_tile <= 1 << 17
-        && num_steps == u64::from(declared)
-        && (num_steps == 0
-            || reader.varint_u64("board").and_then(|_| reader.u8("move")).is_ok_and(|chosen| chosen <= 3))
 }
 
 /// The longest step in its shortest form: a board, a move, a tag, and four legal branches.

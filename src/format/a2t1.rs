@@ -22,32 +22,7 @@ const CRC_LEN: usize = 4;
 
 pub(super) fn decode(bytes: &[u8]) -> Result<Run> {
     let mut reader = ByteReader::new(bytes);
-    let magic = reader.array::<4>("magic")?;
-    if magic != *MAGIC {
-        return Err(reader.error(4, "magic", "A2T1", format_args!("{}", magic.escape_ascii())));
-    }
-    let version = reader.u8("version")?;
-    if version != VERSION {
-        return Err(reader.error(1, "version", "1", version));
-    }
-    let endianness = reader.u8("endianness")?;
-    if endianness != LITTLE_ENDIAN {
-        return Err(reader.error(1, "endianness", "0 (little)", endianness));
-    }
-    let num_steps = reader.u32("number of steps")?;
-    let start_unix_s = reader.u64("start time")?;
-    let elapsed_s = reader.f32("elapsed time")?;
-    let max_score = reader.u64("max_score")?;
-    let highest_tile = reader.u32("highest_tile")?;
-    let engine_len = reader.u16("length of engine")?;
-    let engine = reader.utf8(usize::from(engine_len), "engine")?;
-
-    // The length is checked before anything is allocated for the steps.
-    let expected = 9 * u64::from(num_steps) + 8 + CRC_LEN as u64;
-    if reader.remaining() as u64 != expected {
-        let expected = format!("{expected} bytes for {num_steps} steps and a checksum");
-        return Err(reader.error(0, "length of the file", expected, format_args!("{} bytes", reader.remaining())));
-    }
+    let (num_steps, meta) = read_meta(&mut reader)?;
     let num_steps = num_steps as usize;
     let covered = &bytes[..bytes.len() - CRC_LEN];
     let states = reader.take(8 * num_steps, "states")?.as_chunks::<8>().0;
@@ -71,9 +46,45 @@ pub(super) fn decode(bytes: &[u8]) -> Result<Run> {
     let moves: Vec<Move> = moves.iter().map(|&index| Move::ALL[usize::from(index & 3)]).collect();
     let mut steps = Run::builder(num_steps);
     steps.extend(&boards, &moves);
+    steps.finish(meta, final_board)
+}
+
+/// The number of steps, and what the run says of itself, without a look at the steps and the checksum.
+pub(super) fn decode_meta(bytes: &[u8]) -> Result<(u32, RunMeta)> {
+    read_meta(&mut ByteReader::new(bytes))
+}
+
+/// Reads what precedes the steps, and checks that what follows is as long as it must be.
+fn read_meta(reader: &mut ByteReader<'_>) -> Result<(u32, RunMeta)> {
+    let magic = reader.array::<4>("magic")?;
+    if magic != *MAGIC {
+        return Err(reader.error(4, "magic", "A2T1", format_args!("{}", magic.escape_ascii())));
+    }
+    let version = reader.u8("version")?;
+    if version != VERSION {
+        return Err(reader.error(1, "version", "1", version));
+    }
+    let endianness = reader.u8("endianness")?;
+    if endianness != LITTLE_ENDIAN {
+        return Err(reader.error(1, "endianness", "0 (little)", endianness));
+    }
+    let num_steps = reader.u32("number of steps")?;
+    let start_unix_s = reader.u64("start time")?;
+    let elapsed_s = reader.f32("elapsed time")?;
+    let max_score = reader.u64("max_score")?;
+    let highest_tile = reader.u32("highest_tile")?;
+    let engine_len = reader.u16("length of engine")?;
+    let engine = reader.utf8(usize::from(engine_len), "engine")?;
     let engine = (!engine.is_empty()).then(|| engine.to_owned());
-    steps
-        .finish(RunMeta { start_unix_s, elapsed_s, max_score, highest_tile, engine, ..RunMeta::default() }, final_board)
+
+    // The length is checked before anything is allocated for the steps.
+    let expected = 9 * u64::from(num_steps) + 8 + CRC_LEN as u64;
+    if reader.remaining() as u64 != expected {
+        let expected = format!("{expected} bytes for {num_steps} steps and a checksum");
+        return Err(reader.error(0, "length of the file", expected, format_args!("{} bytes", reader.remaining())));
+    }
+    let meta = RunMeta { start_unix_s, elapsed_s, max_score, highest_tile, engine, ..RunMeta::default() };
+    Ok((num_steps, meta))
 }
 
 pub(super) fn encode(run: &Run) -> Result<Vec<u8>> {

@@ -1,8 +1,15 @@
 //! Which files hold many runs, told by their content, and how they are opened.
 
+use super::dataset::{self, Dataset};
+use super::macroxue::{self, Macroxue};
+use super::npy::NpyHeader;
+use super::pack::PackReader;
+use super::packdat::PackDat;
+use super::session::{self, Session};
 use super::source::RunSource;
-use super::{SourceFormat, a2run2, a2t1};
+use super::{SourceFormat, a2run2, a2t1, shards};
 use crate::error::{Error, Result};
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -55,6 +62,10 @@ impl ContainerKind {
             Some(ContainerKind::Npy)
         } else if prefix.starts_with(b"SQLite format 3\0") {
             Some(ContainerKind::Sqlite)
+        } else if macroxue::is_meta(prefix) {
+            Some(ContainerKind::MacroxueMeta)
+        } else if macroxue::is_rows(prefix) {
+            Some(ContainerKind::MacroxueRows)
         } else {
             None
         }
@@ -83,9 +94,83 @@ pub(crate) enum Opened {
 }
 
 /// Opens a file of many runs.
-pub(crate) fn open_container(_path: &Path, _kind: ContainerKind) -> Result<Opened> {
-    Ok(Opened::Nothing)
+pub(crate) fn open_container(path: &Path, kind: ContainerKind) -> Result<Opened> {
+    let container = |source: Box<dyn RunSource>, format| {
+        Ok(Opened::Container(Box::new(Container { source, path: path.into(), format, session: None })))
+    };
+    match kind {
+        ContainerKind::Pack => {
+            // What entries are is said by each.
+            container(Box::new(PackReader::open(path)?), SourceFormat::File(super::RunFormat::A2run2))
+        }
+        ContainerKind::PackDat => container(Box::new(PackDat::open(path)?), SourceFormat::PackDat),
+        ContainerKind::MacroxueMeta => container(Box::new(Macroxue::open(path)?), SourceFormat::Macroxue),
+        ContainerKind::MacroxueRows if macroxue::has_meta(path) => Ok(Opened::Nothing),
+        ContainerKind::MacroxueRows => {
+            let expected = "NAME.meta.json beside its NAME.jsonl";
+            Err(Error::decode(0, "meta file of these steps", expected, "none").with_path(path))
+        }
+        ContainerKind::Npy => {
+            let named = is_named_as_steps(path);
+            match (rows_in(path), named) {
+                (Ok(Some(_)), true) => Ok(Opened::Folder(folder_of(path))),
+                (Ok(Some(_)), false) => {
+                    let found = path.file_name().unwrap_or_default().to_string_lossy();
+                    let error = Error::decode(0, "name of the file of steps", "steps.npy or steps-<number>.npy", found);
+                    Err(error.with_path(path))
+                }
+                // Arrays of anything else lie about too.
+                (Ok(None), _) | (Err(_), false) => Ok(Opened::Nothing),
+                (Err(error), true) => Err(error.of_header().with_path(path)),
+            }
+        }
+        ContainerKind::Sqlite => Ok(Opened::Folder(folder_of(path))),
+    }
 }
-pub(crate) fn open_folder(_folder: &Path) -> Result<Option<Container>> {
-    Ok(None)
+
+/// Opens a dataset or a session; `None` if the folder holds neither.
+pub(crate) fn open_folder(folder: &Path) -> Result<Option<Container>> {
+    let mut entries = std::fs::read_dir(folder).map_err(|source| Error::io(folder, source))?;
+    if !entries.any(|entry| entry.is_ok_and(|entry| is_named_as_steps(&entry.path()))) {
+        return Ok(None);
+    }
+    let files = shards::files_in(folder)?;
+    let rows = files.first().map(|path| rows_in(path).map_err(|error| error.of_header().with_path(path)));
+    match rows.transpose()?.flatten() {
+        Some(SourceFormat::Session) => {
+            let session = Session::open(folder)?;
+            let (path, name) = (folder.to_path_buf(), Some(session.name().into()));
+            Ok(Some(Container { source: Box::new(session), path, format: SourceFormat::Session, session: name }))
+        }
+        Some(format) => {
+            let (path, dataset) = (folder.to_path_buf(), Dataset::open(folder)?);
+            Ok(Some(Container { source: Box::new(dataset), path, format, session: None }))
+        }
+        None => Ok(None),
+    }
+}
+
+fn is_named_as_steps(path: &Path) -> bool {
+    let name = path.file_name().and_then(|name| name.to_str()).and_then(|name| name.strip_suffix(".npy"));
+    name.is_some_and(|name| name == "steps" || name.starts_with("steps-"))
+}
+
+/// Of which format the rows of a NumPy file are; `None` = of none.
+fn rows_in(path: &Path) -> Result<Option<SourceFormat>> {
+    let file = File::open(path).map_err(|source| Error::io(path, source))?;
+    let header = NpyHeader::read(&file)?;
+    Ok(if session::has_rows(&header) {
+        Some(SourceFormat::Session)
+    } else if dataset::has_rows(&header) {
+        Some(SourceFormat::Npy)
+    } else {
+        None
+    })
+}
+
+fn folder_of(path: &Path) -> PathBuf {
+    match path.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder.to_path_buf(),
+        _ => PathBuf::from("."),
+    }
 }

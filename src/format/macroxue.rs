@@ -18,7 +18,7 @@ mod json;
 mod lines;
 
 use super::source::{RunSource, SourceRun};
-use crate::board::{Board, Move};
+use crate::board::Board;
 use crate::error::{Error, ErrorKind, Location, Result};
 use crate::run::{Run, RunMeta, RunStep};
 use json::{Meta, Row};
@@ -114,14 +114,6 @@ impl Macroxue {
         }
     }
 
-    /// The file of the rows; `None` when the pair came as bytes.
-    pub(crate) fn rows_path(&self) -> Option<&Path> {
-        match &self.rows {
-            Rows::File(path) => Some(path),
-            Rows::Bytes(_) => None,
-        }
-    }
-
     fn decode_rows(&self, bytes: impl Read) -> Result<Run> {
         let Meta { seed, num_moves, .. } = self.meta;
         let mut lines = Lines::new(bytes)?;
@@ -207,7 +199,7 @@ impl RunSource for Macroxue {
         if index > 0 {
             return Err(Error::argument("run", "0, the only one", index));
         }
-        self.decode().map(SourceRun::Run).map_err(|error| error.in_run(0, 0))
+        self.decode().map(SourceRun::Run)
     }
 }
 

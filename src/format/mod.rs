@@ -8,9 +8,22 @@ mod a2run2;
 mod a2t1;
 mod bytes;
 mod container;
+mod dataset;
+mod jsonl;
+mod macroxue;
 mod mapped;
+pub(crate) mod npy;
+mod ordered;
+mod pack;
+mod packdat;
 mod rows;
+#[cfg(test)]
+mod samples;
+mod session;
+mod shards;
 mod source;
+mod sqlite;
+mod staged_folder;
 
 use crate::error::{Error, Result};
 use crate::run::Run;
@@ -19,7 +32,17 @@ use std::path::Path;
 use std::str::FromStr;
 
 pub(crate) use container::{Container, ContainerKind, Content, Opened, PREFIX_LEN, open_container, open_folder};
+pub use dataset::{Dataset, DatasetOptions, DatasetWriter};
+pub use jsonl::JsonlOptions;
+pub(crate) use jsonl::{put_run, put_steps, run_uuid};
+pub use macroxue::Macroxue;
+pub use pack::{
+    Compression, JsonlReport, PackBuilder, PackIter, PackOptions, PackReader, PackReport, PackStats, RunKind, RunSlice,
+    ValidateOptions, ValidateReport, pack_folder,
+};
+pub use packdat::{PackDat, PackDatWriter};
 pub use rows::{StepRow, flatten, rebuild};
+pub use session::{Session, SessionOptions, SessionWriter};
 pub(crate) use source::SourceRun;
 
 /// A larger file is not a run: this is a million steps with values.

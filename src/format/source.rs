@@ -16,6 +16,12 @@ pub(crate) trait RunSource: Send + Sync + fmt::Debug {
     /// Where in the file it begins.
     fn offset(&self, index: usize) -> u64;
 
+    /// Whether there is no run at this index, nor was one to be expected.
+    fn is_absent(&self, index: usize) -> bool {
+        let _ = index;
+        false
+    }
+
     /// A run. Errors name it (`Location::run`), and the offset in the file.
     fn read(&self, index: usize) -> Result<SourceRun<'_>>;
 }

@@ -1,7 +1,9 @@
 use super::arrow::ArrowSchema;
 use super::interrupt::interruptible;
 use super::query::PyQuery;
-use super::reports::{PyCommitInfo, PyCompactReport, PyExpireReport, PyExportReport, PyIngestReport, PyRepairReport, PyVerifyReport};
+use super::reports::{
+    PyCommitInfo, PyCompactReport, PyExpireReport, PyExportReport, PyIngestReport, PyRepairReport, PyVerifyReport,
+};
 use super::values::{params as bound_params, paths_from};
 use crate::archive::{
     Archive, CompactOptions, ExpireOptions, IngestOptions, OnError, Phases, TableName, VerifyOptions,
@@ -11,7 +13,7 @@ use crate::export::{ExportOptions, convert as convert_runs};
 use crate::progress::Progress;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict, PyString, PyType};
+use pyo3::types::{PyDict, PyType};
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -302,9 +304,8 @@ impl PyArchive {
         (options.by_step, options.compact, options.compression) = (by_step, compact, compress.parse()?);
         (options.align, options.shard_rows, options.append) = (align, shard_rows, append);
         options.workers = workers;
-        let report = interruptible(py, progress, |progress| {
-            archive.sql(query, params)?.export_runs(&out, &options, progress)
-        })?;
+        let report =
+            interruptible(py, progress, |progress| archive.sql(query, params)?.export_runs(&out, &options, progress))?;
         Ok(report.into())
     }
 

@@ -62,10 +62,13 @@ fn _a2store(module: &Bound<'_, PyModule>) -> PyResult<()> {
     Ok(())
 }
 
-/// Runs the command `a2store` with these arguments, the first being its name, and returns its exit status.
+/// Runs the command `a2store` or `a2pack` with these arguments, the first being its name, and returns its exit status.
 #[cfg(feature = "cli")]
 #[pyfunction]
 #[pyo3(name = "_run_command")]
 fn run_command(py: Python<'_>, args: Vec<std::ffi::OsString>) -> u8 {
-    py.detach(|| crate::cli::run(args))
+    py.detach(|| match args.first().is_some_and(|name| name == "a2pack") {
+        true => crate::cli::run_a2pack(args),
+        false => crate::cli::run(args),
+    })
 }

@@ -309,7 +309,7 @@ impl PyPackReader {
     ) -> PyResult<Vec<String>> {
         let options = ValidateOptions { sample, workers };
         let report = interruptible(py, progress, |progress: &dyn Progress| self.pack.validate(&options, progress))?;
-        Ok(report.errors.iter().map(ToString::to_string).collect())
+        Ok(report.problems.iter().map(ToString::to_string).collect())
     }
 }
 

@@ -3,7 +3,6 @@ use super::interrupt::{Signals, interruptible};
 use super::table::PyStepTable;
 use crate::query::{ArrowReader, Query};
 use crate::table::{ChosenEv, MaterializeOptions};
-use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
 use pyo3_arrow::error::PyArrowResult;
@@ -62,15 +61,7 @@ impl PyQuery {
         path: Option<PathBuf>,
         progress: Option<bool>,
     ) -> PyResult<PyStepTable> {
-        let chosen_ev = match chosen_ev {
-            "stored" => ChosenEv::Stored,
-            "one" => ChosenEv::One,
-            other => {
-                return Err(PyValueError::new_err(format!(
-                    "chosen_ev: expected \"stored\" or \"one\", found {other:?}"
-                )));
-            }
-        };
+        let chosen_ev: ChosenEv = chosen_ev.parse()?;
         let mut options = MaterializeOptions::default().with_extra(extra).with_chosen_ev(chosen_ev);
         options.memory_limit = memory_limit;
         options.path = path;

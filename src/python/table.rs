@@ -225,16 +225,8 @@ impl PyStepTable {
     ) -> PyResult<PyStepTable> {
         let paths = paths_from(paths)?;
         let chosen_ev = chosen_ev.parse()?;
-        let options = FromRunsOptions {
-            min_score,
-            max_score,
-            min_steps,
-            max_steps,
-            engine,
-            chosen_ev,
-            memory_limit,
-            workers,
-        };
+        let options =
+            FromRunsOptions { min_score, max_score, min_steps, max_steps, engine, chosen_ev, memory_limit, workers };
         let table = interruptible(py, progress, |progress| StepTable::from_runs(&paths, &options, progress))?;
         Ok(PyStepTable::new(table))
     }

@@ -5,6 +5,7 @@ use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyBytes, PyFloat, PyInt, PyMapping, PyString};
 use std::collections::HashMap;
+use std::path::PathBuf;
 
 /// A dict for `$name`, a sequence for `$1`, `$2`, ….
 pub(super) fn params(params: Option<&Bound<'_, PyAny>>) -> PyResult<ParamValues> {

@@ -26,6 +26,7 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::panic::AssertUnwindSafe;
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
@@ -52,6 +53,18 @@ pub enum ChosenEv {
     Stored,
     /// Exactly 1.0, as the field's trainers expect.
     One,
+}
+
+impl FromStr for ChosenEv {
+    type Err = Error;
+
+    fn from_str(name: &str) -> Result<ChosenEv> {
+        match name {
+            "stored" => Ok(ChosenEv::Stored),
+            "one" => Ok(ChosenEv::One),
+            other => Err(Error::argument("chosen_ev", "\"stored\" or \"one\"", format!("{other:?}"))),
+        }
+    }
 }
 
 impl MaterializeOptions {

@@ -1,0 +1,114 @@
+//! What is in a pack, as a person or a program reads it.
+
+use super::Inspect;
+use crate::cli::output::{count, megabytes};
+use crate::error::Error;
+use crate::{Compression, PackStats, Run, RunSlice};
+use serde_json::{Value, json};
+use std::io::{self, Write};
+use std::path::Path;
+
+pub(super) fn stats_json(path: &Path, num_bytes: u64, stats: &PackStats) -> Value {
+    let tiles: Vec<_> =
+        stats.highest_tiles.iter().map(|(tile, runs)| json!({"highest_tile": tile, "runs": runs})).collect();
+    let engines: Vec<_> = stats.engines.iter().map(|(engine, runs)| json!({"engine": engine, "runs": runs})).collect();
+    json!({
+        "path": path, "num_bytes": num_bytes, "count": stats.count, "total_steps": stats.total_steps,
+        "min_len": stats.min_len, "max_len": stats.max_len, "mean_len": stats.mean_len, "p50": stats.p50,
+        "p90": stats.p90, "p99": stats.p99, "stored": stats.stored, "unreadable": stats.unreadable,
+        "highest_tiles": tiles, "engines": engines,
+    })
+}
+
+pub(super) fn print_stats(out: &mut impl Write, path: &Path, num_bytes: u64, stats: &PackStats) -> io::Result<()> {
+    let number = |number: u32| count(number.into());
+    writeln!(out, "pack      {}", path.display())?;
+    writeln!(out, "runs      {}", count(stats.count))?;
+    writeln!(out, "steps     {}", count(stats.total_steps))?;
+    write!(out, "on disk   {}", megabytes(num_bytes))?;
+    if stats.total_steps > 0 {
+        write!(out, ", {:.1} bytes a step", num_bytes as f64 / stats.total_steps as f64)?;
+    }
+    writeln!(out)?;
+    if stats.count > 0 {
+        let (min, mean, max) = (number(stats.min_len), stats.mean_len, number(stats.max_len));
+        writeln!(out, "lengths   {min} to {max} steps, {mean:.1} in the mean")?;
+        let [p50, p90, p99] = [stats.p50, stats.p90, stats.p99].map(number);
+        writeln!(out, "          half of them up to {p50}, 90% up to {p90}, 99% up to {p99}")?;
+    }
+    if !stats.highest_tiles.is_empty() {
+        writeln!(out, "\n{:>12}  {:>12}", "highest tile", "runs")?;
+        for (tile, runs) in &stats.highest_tiles {
+            writeln!(out, "{tile:>12}  {:>12}", count(*runs))?;
+        }
+    }
+    if !stats.engines.is_empty() {
+        writeln!(out, "\n{:>12}  engine", "runs")?;
+        for (engine, runs) in &stats.engines {
+            writeln!(out, "{:>12}  {}", count(*runs), printable(engine.as_deref()))?;
+        }
+    }
+    Ok(())
+}
+
+pub(super) fn inspect_json(args: &Inspect, slice: &RunSlice<'_>, run: &Run) -> Value {
+    let meta = run.meta();
+    // Without the digits that a longer float adds.
+    let elapsed_s: Option<f64> = meta.elapsed_s.to_string().parse().ok();
+    json!({
+        "path": args.packfile, "index": args.index, "kind": slice.kind.name(), "offset": slice.offset,
+        "num_bytes": slice.bytes.len(), "stored_bytes": slice.stored_len, "compression": slice.compression.name(),
+        "crc32c": slice.crc32c, "num_steps": run.num_steps(), "engine": meta.engine, "start_unix_s": meta.start_unix_s,
+        "elapsed_s": elapsed_s, "max_score": meta.max_score, "highest_tile": meta.highest_tile,
+        "steps_with_branches": run.has_evs().iter().filter(|&&has| has).count(),
+        "final_board": run.final_board().map(|board| board.0),
+        "violation": run.verify().err().map(|violation| violation.to_string()),
+    })
+}
+
+pub(super) fn print_run(out: &mut impl Write, args: &Inspect, slice: &RunSlice<'_>, run: &Run) -> io::Result<()> {
+    let meta = run.meta();
+    let with_branches = run.has_evs().iter().filter(|&&has| has).count() as u64;
+    writeln!(out, "run           {} of {}", args.index, args.packfile.display())?;
+    writeln!(out, "kind          {} ({})", slice.kind, slice.kind.format())?;
+    write!(out, "stored        {} bytes at {}", count(slice.stored_len.into()), count(slice.offset))?;
+    if slice.compression != Compression::None {
+        write!(out, ", {} of {} bytes", slice.compression, count(slice.bytes.len() as u64))?;
+    }
+    match slice.crc32c {
+        Some(crc32c) => writeln!(out, ", CRC32C {crc32c:08x}")?,
+        None => writeln!(out, ", without a checksum")?,
+    }
+    writeln!(out, "steps         {}, {} with branches", count(run.num_steps() as u64), count(with_branches))?;
+    writeln!(out, "engine        {}", printable(meta.engine.as_deref()))?;
+    match meta.start_unix_s {
+        0 => writeln!(out, "start         unknown")?,
+        start => writeln!(out, "start         {start} (seconds since 1970)")?,
+    }
+    writeln!(out, "elapsed       {} s", meta.elapsed_s)?;
+    writeln!(out, "max score     {}", count(meta.max_score))?;
+    writeln!(out, "highest tile  {}", meta.highest_tile)?;
+    match run.verify() {
+        Ok(()) => writeln!(out, "rules         obeyed by every step")?,
+        Err(violation) => writeln!(out, "rules         {violation}")?,
+    }
+    if let Some(board) = run.final_board() {
+        writeln!(out, "final board   {:#018x}\n{board:#}", board.0)?;
+    }
+    Ok(())
+}
+
+/// An engine's name, in which a terminal finds no commands.
+fn printable(engine: Option<&str>) -> String {
+    let safe = |c: char| if c.is_control() { c.escape_default().to_string() } else { c.to_string() };
+    engine.map_or("(none)".to_owned(), |engine| engine.chars().map(safe).collect())
+}
+
+pub(super) fn error_json(error: &Error) -> Value {
+    let location = error.location();
+    json!({
+        "path": error.path(), "kind": error.kind_name(), "message": error.message(),
+        "run": location.and_then(|location| location.run), "offset": location.and_then(|location| location.offset),
+        "step": location.and_then(|location| location.step),
+    })
+}

@@ -1,0 +1,106 @@
+//! `manifest.json`: how much there is in a dataset, and the checksums of its files.
+
+use crate::error::{Error, ErrorKind, Location, Result};
+use crate::format::shards::header_error;
+use crate::publish::{Staged, sync_parent};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::path::Path;
+use std::time::SystemTime;
+
+const NAME: &str = "manifest.json";
+const VERSION: u64 = 1;
+/// More than the names and checksums of a hundred thousand shards.
+const MAX_LEN: u64 = 4 << 20;
+
+#[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Manifest {
+    version: u64,
+    pub(super) num_steps: u64,
+    pub(super) num_runs: u64,
+    /// Seconds since 1970 as we write it; others may write other things.
+    #[serde(default, skip_deserializing)]
+    created: u64,
+    /// CRC32C of each file by its name, in eight hexadecimal digits.
+    #[serde(default)]
+    pub(super) crc32c: BTreeMap<String, String>,
+}
+
+impl Manifest {
+    pub(super) fn new(num_steps: u64, num_runs: u64, crc32c: BTreeMap<String, String>) -> Manifest {
+        let created = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
+        Manifest { version: VERSION, num_steps, num_runs, created, crc32c }
+    }
+
+    /// Reads the manifest of a folder, if it has one.
+    pub(super) fn read(folder: &Path) -> Result<Option<Manifest>> {
+        let path = folder.join(NAME);
+        let io = |source| Error::io(&path, source);
+        let file = match File::open(&path) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(io(error)),
+        };
+        let mut text = Vec::new();
+        file.take(MAX_LEN + 1).read_to_end(&mut text).map_err(io)?;
+        if text.len() as u64 > MAX_LEN {
+            return Err(header_error("manifest", format!("at most {MAX_LEN} bytes"), "more".into(), &path));
+        }
+        let manifest: Manifest = serde_json::from_slice(&text)
+            .map_err(|error| header_error("manifest", "version, num_steps and num_runs", error.to_string(), &path))?;
+        if manifest.version != VERSION {
+            let found = manifest.version.to_string();
+            return Err(header_error("version of the manifest", "1", found, &path));
+        }
+        Ok(Some(manifest))
+    }
+
+    /// Puts the manifest into a folder, in place of any other.
+    pub(super) fn write(&self, folder: &Path) -> Result<()> {
+        let path = folder.join(NAME);
+        let mut staged = Staged::new(folder)?;
+        let written = serde_json::to_writer_pretty(&mut staged, self).map_err(io::Error::from);
+        written.and_then(|()| staged.write_all(b"\n")).map_err(|source| Error::io(&path, source))?;
+        staged.replace(&path)
+    }
+
+    /// Takes the manifest out of a folder for good.
+    pub(super) fn remove(folder: &Path) -> Result<()> {
+        let path = folder.join(NAME);
+        match std::fs::remove_file(&path) {
+            Ok(()) => sync_parent(&path),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            Err(error) => Err(Error::io(&path, error)),
+        }
+    }
+
+    /// Compares the numbers with those that are there. Rows that no run has yet may have come since.
+    pub(super) fn check(&self, num_rows: u64, covered: u64, num_runs: usize, folder: &Path) -> Result<()> {
+        let path = folder.join(NAME);
+        if self.num_steps != num_rows && self.num_steps != covered {
+            let found = self.num_steps.to_string();
+            return Err(header_error("num_steps of the manifest", format!("{num_rows}, as there are"), found, &path));
+        }
+        if self.num_runs != num_runs as u64 {
+            let found = self.num_runs.to_string();
+            return Err(header_error("num_runs of the manifest", format!("{num_runs}, as there are"), found, &path));
+        }
+        Ok(())
+    }
+}
+
+/// Compares the checksum that a manifest has of a file.
+pub(super) fn check_crc(path: &Path, stored: &str, bytes: &[u8]) -> Result<()> {
+    let Some(expected) = u32::from_str_radix(stored, 16).ok().filter(|_| stored.len() == 8) else {
+        let found = format!("{stored:?}");
+        return Err(header_error("checksums of the manifest", "eight hexadecimal digits", found, path));
+    };
+    let found = crc32c::crc32c(bytes);
+    if found != expected {
+        let location = Location { path: Some(path.to_owned()), ..Location::default() };
+        return Err(ErrorKind::Checksum { location, what: "the file", expected, found }.into());
+    }
+    Ok(())
+}

@@ -1,0 +1,244 @@
+//! The table of runs in `metadata.db`.
+
+use crate::error::{Error, ErrorKind, Location, Result};
+use crate::format::shards::header_error;
+use crate::format::sqlite::Database;
+use crate::run::RunMeta;
+use rusqlite::types::ValueRef;
+use std::collections::HashMap;
+use std::path::Path;
+
+pub(super) const SCHEMA: &str = "CREATE TABLE runs (
+    id INTEGER PRIMARY KEY,
+    first_step_idx INTEGER NOT NULL,
+    num_steps INTEGER NOT NULL,
+    max_score INTEGER NOT NULL,
+    highest_tile INTEGER NOT NULL,
+    engine TEXT,
+    start_time INTEGER,
+    elapsed_s REAL
+);
+CREATE INDEX idx_runs_score ON runs(max_score);
+CREATE INDEX idx_runs_len ON runs(num_steps);";
+
+const COLUMNS: [&str; 8] =
+    ["id", "first_step_idx", "num_steps", "max_score", "highest_tile", "engine", "start_time", "elapsed_s"];
+const SELECT: &str = "SELECT id, first_step_idx, num_steps, max_score, highest_tile, engine, start_time, elapsed_s \
+                      FROM runs ORDER BY id";
+pub(super) const INSERT: &str = "INSERT INTO runs VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
+
+/// Longer names are none; they are no longer in any other format.
+pub(super) const MAX_ENGINE_LEN: usize = 65_535;
+/// So many different names are kept once each.
+const MAX_SHARED_NAMES: usize = 1 << 10;
+
+/// What `metadata.db` says of the runs, in the order of their ids.
+#[derive(Debug, Default)]
+pub(super) struct Metadata {
+    records: Vec<Record>,
+    /// The engines' names, one after the other.
+    names: String,
+}
+
+/// A run, as small as may be: a row of the table takes little more.
+#[derive(Clone, Copy, Debug, Default)]
+struct Record {
+    id: i64,
+    first_step: u64,
+    max_score: u64,
+    start_time: u64,
+    /// Where in the names that of the engine begins.
+    name: u64,
+    num_steps: u32,
+    highest_tile: u32,
+    elapsed_s: f32,
+    name_len: u16,
+    /// The first column whose value is none that it may hold, 0 if all are sound, and the value's type.
+    bad: u8,
+    found: Kind,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+enum Kind {
+    #[default]
+    Null,
+    Integer,
+    Real,
+    Text,
+    Blob,
+}
+
+impl Metadata {
+    pub(super) fn read(path: &Path) -> Result<Metadata> {
+        let database = Database::open(path)?;
+        let metadata = Metadata::read_from(&database)?;
+        database.finish_reading()?;
+        Ok(metadata)
+    }
+
+    pub(super) fn read_from(database: &Database) -> Result<Metadata> {
+        database.check_table("runs", &COLUMNS, true)?;
+        let mut metadata = Metadata::default();
+        // The check of the database has seen each of them.
+        metadata.records.reserve_exact(database.num_rows("runs")?);
+        let mut shared: HashMap<String, (u64, u16)> = HashMap::new();
+        database.each(SELECT, [], |row| {
+            let values = std::array::from_fn(|column| row.get_ref(column).unwrap_or(ValueRef::Null));
+            let record = Record::of(&values, |name| match shared.get(name) {
+                Some(&place) => place,
+                None => {
+                    let place = (metadata.names.len() as u64, name.len() as u16);
+                    metadata.names.push_str(name);
+                    if shared.len() < MAX_SHARED_NAMES {
+                        shared.insert(name.to_owned(), place);
+                    }
+                    place
+                }
+            });
+            metadata.records.push(record);
+            Ok(())
+        })?;
+        Ok(metadata)
+    }
+
+    pub(super) fn num_runs(&self) -> usize {
+        self.records.len()
+    }
+
+    pub(super) fn last_id(&self) -> Option<i64> {
+        self.records.last().map(|record| record.id)
+    }
+
+    pub(super) fn id(&self, index: usize) -> Option<i64> {
+        self.records.get(index).map(|record| record.id)
+    }
+
+    /// The rows of a run, `None` of one that is damaged.
+    pub(super) fn rows(&self, index: usize) -> Option<(u64, u64)> {
+        let record = self.records.get(index).filter(|record| record.bad == 0)?;
+        Some((record.first_step, u64::from(record.num_steps)))
+    }
+
+    /// Where the last rows end that a run has, among so many.
+    pub(super) fn end(&self, num_rows: u64) -> u64 {
+        let ends = (0..self.num_runs()).filter_map(|index| self.rows(index));
+        let ends = ends.filter(|&(_, len)| len > 0).filter_map(|(first, len)| first.checked_add(len));
+        ends.filter(|&end| end <= num_rows).max().unwrap_or(0)
+    }
+
+    /// Refuses runs that share so many rows that reading them all would take out of all proportion to what is there.
+    pub(super) fn check_claims(&self, num_rows: u64, path: &Path) -> Result<()> {
+        let within = |&(first, len): &(u64, u64)| first.checked_add(len).is_some_and(|end| end <= num_rows);
+        let claimed = (0..self.num_runs()).filter_map(|index| self.rows(index)).filter(within);
+        let claimed = claimed.fold(0_u64, |sum, (_, len)| sum.saturating_add(len));
+        let most = num_rows.saturating_mul(4);
+        if claimed > most {
+            let expected = format!("at most {most} in all, four times the rows that are there");
+            return Err(header_error("num_steps of the runs", expected, claimed.to_string(), path));
+        }
+        Ok(())
+    }
+
+    /// What is said of a run, and its first row and their number.
+    pub(super) fn run(&self, index: usize) -> Result<(RunMeta, u64, u64)> {
+        let Some(record) = self.records.get(index) else {
+            return Err(ErrorKind::IndexOutOfBounds { index: index as i128, len: self.records.len() as u64 }.into());
+        };
+        if record.bad != 0 {
+            let (what, expected) = EXPECTED.get(usize::from(record.bad)).copied().unwrap_or(EXPECTED[0]);
+            let found = match record.found {
+                Kind::Null => "NULL",
+                Kind::Integer => "another INTEGER",
+                Kind::Real => "another REAL",
+                Kind::Text => "another TEXT",
+                Kind::Blob => "a BLOB",
+            };
+            return Err(damaged(index, what, expected, found.into()));
+        }
+        let name = self.names.get(record.name as usize..).and_then(|rest| rest.get(..usize::from(record.name_len)));
+        let meta = RunMeta {
+            start_unix_s: record.start_time,
+            elapsed_s: record.elapsed_s,
+            max_score: record.max_score,
+            highest_tile: record.highest_tile,
+            engine: name.filter(|name| !name.is_empty()).map(str::to_owned),
+            ..RunMeta::default()
+        };
+        Ok((meta, record.first_step, u64::from(record.num_steps)))
+    }
+}
+
+/// What each column may hold.
+const EXPECTED: [(&str, &str); 8] = [
+    ("runs.id", "an INTEGER"),
+    ("runs.first_step_idx", "an INTEGER of at least 0"),
+    ("runs.num_steps", "an INTEGER in 0..=4294967295"),
+    ("runs.max_score", "an INTEGER of at least 0"),
+    ("runs.highest_tile", "an INTEGER in 0..=4294967295"),
+    ("runs.engine", "NULL or a TEXT of at most 65535 bytes of UTF-8"),
+    ("runs.start_time", "NULL or an INTEGER of at least 0"),
+    ("runs.elapsed_s", "NULL or a number"),
+];
+
+/// An error about what `metadata.db` says of a run.
+pub(super) fn damaged(index: usize, what: &'static str, expected: impl Into<String>, found: String) -> Error {
+    let location = Location { run: Some(index as u64), ..Location::default() };
+    ErrorKind::Decode { location, what, expected: expected.into(), found }.into()
+}
+
+impl Record {
+    fn of(values: &[ValueRef<'_>; 8], mut place: impl FnMut(&str) -> (u64, u16)) -> Record {
+        let mut record = Record::default();
+        let mut bad = |column: u8, value: &ValueRef<'_>| {
+            if record.bad == 0 {
+                record.bad = column;
+                record.found = match value {
+                    ValueRef::Null => Kind::Null,
+                    ValueRef::Integer(_) => Kind::Integer,
+                    ValueRef::Real(_) => Kind::Real,
+                    ValueRef::Text(_) => Kind::Text,
+                    ValueRef::Blob(_) => Kind::Blob,
+                };
+            }
+        };
+        let mut natural = |column: u8, most: i64| match &values[usize::from(column)] {
+            &ValueRef::Integer(value) if (0..=most).contains(&value) => value as u64,
+            // An id of that kind cannot be; the time may be unknown.
+            ValueRef::Null if column == 6 => 0,
+            other => {
+                bad(column, other);
+                0
+            }
+        };
+        let first_step = natural(1, i64::MAX);
+        let num_steps = natural(2, i64::from(u32::MAX)) as u32;
+        let max_score = natural(3, i64::MAX);
+        let highest_tile = natural(4, i64::from(u32::MAX)) as u32;
+        let start_time = natural(6, i64::MAX);
+        let (name, name_len) = match &values[5] {
+            ValueRef::Null => (0, 0),
+            ValueRef::Text(text) if text.len() <= MAX_ENGINE_LEN => match std::str::from_utf8(text) {
+                Ok(text) => place(text),
+                Err(_) => {
+                    bad(5, &values[5]);
+                    (0, 0)
+                }
+            },
+            other => {
+                bad(5, other);
+                (0, 0)
+            }
+        };
+        let elapsed_s = match &values[7] {
+            ValueRef::Null => 0.0,
+            &ValueRef::Real(seconds) => seconds as f32,
+            &ValueRef::Integer(seconds) => seconds as f32,
+            other => {
+                bad(7, other);
+                0.0
+            }
+        };
+        let id = if let ValueRef::Integer(id) = values[0] { id } else { 0 };
+        Record { id, first_step, max_score, start_time, name, num_steps, highest_tile, elapsed_s, name_len, ..record }
+    }
+}

@@ -1,0 +1,180 @@
+//! Reading NumPy datasets.
+
+use super::manifest::{Manifest, check_crc};
+use super::metadata::{Metadata, damaged};
+use super::{METADATA, ROW_LEN, Row};
+use crate::error::{Error, ErrorKind, Location, Result};
+use crate::format::mapped::FileBytes;
+use crate::format::rows::rebuild;
+use crate::format::shards::{Shards, files_in, header_error};
+use crate::format::source::{RunSource, SourceRun};
+use crate::format::staged_folder::parent;
+use crate::run::{Run, RunMeta};
+use std::path::{Path, PathBuf};
+
+/// A NumPy dataset, its rows mapped: random access to its runs, from any number of threads.
+///
+/// Opening reads `metadata.db` and the headers of the rows; after that reading a run touches its rows only. The files must not
+/// be changed while the dataset is open; to replace them, as [`DatasetWriter::append`](crate::DatasetWriter::append)
+/// does, is fine.
+#[derive(Debug)]
+pub struct Dataset {
+    folder: PathBuf,
+    steps: Shards<Row>,
+    runs: Metadata,
+    manifest: Option<Manifest>,
+}
+
+impl Dataset {
+    /// Opens a dataset by its folder, or by any of the files in it.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Io`]; [`ErrorKind::Header`] when a file is missing from the shards, is none of its kind, of another size
+    /// than it says or damaged, and when the manifest counts other than is there.
+    pub fn open(path: impl AsRef<Path>) -> Result<Dataset> {
+        let path = path.as_ref();
+        let folder = if path.is_dir() { path } else { parent(path) };
+        let dataset = Dataset::open_folder(folder)?;
+        if dataset.check_manifest().is_ok() {
+            return Ok(dataset);
+        }
+        // Another process may have added runs between one file and the next.
+        let dataset = Dataset::open_folder(folder)?;
+        dataset.check_manifest()?;
+        Ok(dataset)
+    }
+
+    /// The number of runs.
+    #[must_use]
+    pub fn num_runs(&self) -> usize {
+        self.runs.num_runs()
+    }
+
+    /// The number of rows, of runs or not.
+    #[must_use]
+    pub fn num_steps(&self) -> u64 {
+        self.steps.num_rows()
+    }
+
+    /// The number of rows behind those of the last run: what a writer left that was interrupted in mid-append.
+    #[must_use]
+    pub fn num_stray_rows(&self) -> u64 {
+        self.num_steps() - self.runs.end(self.num_steps())
+    }
+
+    /// The id of a run, `None` beyond the last.
+    #[must_use]
+    pub fn id(&self, index: usize) -> Option<i64> {
+        self.runs.id(index)
+    }
+
+    /// What is said of a run as a whole. Nothing of its steps is read.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Decode`] when it is nothing sound; [`ErrorKind::IndexOutOfBounds`].
+    pub fn meta(&self, index: usize) -> Result<RunMeta> {
+        let run = self.runs.run(index).map_err(|error| error.with_path(self.metadata()))?;
+        Ok(run.0)
+    }
+
+    /// Decodes a run. It has no final board: a dataset holds none.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Decode`] with the run, the step and the offset in the file, when the run's rows are not there or of
+    /// several runs, and when one holds no step; [`ErrorKind::IndexOutOfBounds`].
+    pub fn decode(&self, index: usize) -> Result<Run> {
+        let in_metadata = |error: Error| error.with_path(self.metadata());
+        let (meta, first, len) = self.runs.run(index).map_err(in_metadata)?;
+        let rows = first.checked_add(len).and_then(|end| self.steps.rows(first..end)).ok_or_else(|| {
+            let expected = format!("rows among the {} that are there", self.num_steps());
+            in_metadata(damaged(index, "runs.first_step_idx", expected, format!("{len} from {first} on")))
+        })?;
+        check_rows(&rows)
+            .and_then(|()| rebuild(&rows, meta, None))
+            .map_err(|error| self.steps.in_run(error, index as u64, first))
+    }
+
+    /// Compares the checksums of the manifest with the files. The number of files compared, 0 without a manifest.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Checksum`] for the first file that differs; [`ErrorKind::Header`] for one that is missing or whose checksum
+    /// is none; [`ErrorKind::Io`].
+    pub fn verify(&self) -> Result<usize> {
+        let Some(manifest) = &self.manifest else {
+            return Ok(0);
+        };
+        for (name, stored) in &manifest.crc32c {
+            let path = self.folder.join(name);
+            // Of this folder's files only, whatever the manifest says.
+            let steps = self.steps.files().find(|(path, _)| path.file_name().is_some_and(|file| file == name.as_str()));
+            match steps {
+                Some((_, bytes)) => check_crc(&path, stored, bytes)?,
+                None if name == METADATA => check_crc(&path, stored, &FileBytes::map(&path)?)?,
+                None => {
+                    let (what, found) = ("checksums of the manifest", format!("{name:?}"));
+                    return Err(header_error(what, "files of the dataset", found, &self.folder));
+                }
+            }
+        }
+        Ok(manifest.crc32c.len())
+    }
+
+    fn open_folder(folder: &Path) -> Result<Dataset> {
+        let manifest = Manifest::read(folder)?;
+        // A writer adds rows before it adds the runs, so that those that are read first have their rows.
+        let runs = Metadata::read(&folder.join(METADATA))?;
+        let steps = Shards::open(files_in(folder)?)?;
+        runs.check_claims(steps.num_rows(), &folder.join(METADATA))?;
+        Ok(Dataset { folder: folder.to_owned(), steps, runs, manifest })
+    }
+
+    fn check_manifest(&self) -> Result<()> {
+        let Some(manifest) = &self.manifest else {
+            return Ok(());
+        };
+        let covered = self.runs.end(self.steps.num_rows());
+        manifest.check(self.steps.num_rows(), covered, self.runs.num_runs(), &self.folder)
+    }
+
+    fn metadata(&self) -> PathBuf {
+        self.folder.join(METADATA)
+    }
+}
+
+impl RunSource for Dataset {
+    fn num_runs(&self) -> usize {
+        self.runs.num_runs()
+    }
+
+    fn offset(&self, index: usize) -> u64 {
+        let place = self.runs.rows(index).and_then(|(first, _)| self.steps.place(first));
+        place.map_or(0, |(_, offset)| offset)
+    }
+
+    fn num_bytes(&self, index: usize) -> u64 {
+        let rows = self.runs.rows(index).filter(|&(_, len)| len <= self.num_steps());
+        rows.map_or(0, |(_, len)| len * ROW_LEN as u64)
+    }
+
+    fn read(&self, index: usize) -> Result<SourceRun<'_>> {
+        self.decode(index).map(SourceRun::Run)
+    }
+}
+
+/// Refuses rows of several runs.
+fn check_rows(rows: &[Row]) -> Result<()> {
+    let Some(first) = rows.first().map(|row| row.run_id) else {
+        return Ok(());
+    };
+    let Some(place) = rows.iter().position(|row| row.run_id != first) else {
+        return Ok(());
+    };
+    let found = rows.get(place).map_or(first, |row| row.run_id);
+    let location = Location {
+        offset: Some((place * ROW_LEN + std::mem::offset_of!(Row, run_id)) as u64),
+        step: Some(place as u64),
+        ..Location::default()
+    };
+    let (expected, found) = (format!("{first} as in the run's first row"), found.to_string());
+    Err(ErrorKind::Decode { location, what: "run_id", expected, found }.into())
+}

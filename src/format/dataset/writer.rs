@@ -1,0 +1,274 @@
+//! Writing NumPy datasets.
+
+use super::manifest::{Manifest, check_crc};
+use super::metadata::{INSERT, MAX_ENGINE_LEN, Metadata, SCHEMA};
+use super::{METADATA, NUMBERING, Row};
+use crate::error::{Error, Result};
+use crate::format::mapped::FileBytes;
+use crate::format::rows::flatten;
+use crate::format::shards::{RowFiles, SINGLE, Shards, files_in};
+use crate::format::sqlite::Database;
+use crate::format::staged_folder::{StagedFolder, check_free, parent};
+use crate::run::{Run, RunMeta};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+/// Runs that are gathered before they go into the database.
+const BATCH: usize = 4096;
+/// Rows that are copied at a time.
+const CHUNK_ROWS: usize = 1 << 15;
+
+/// How to write a dataset.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct DatasetOptions {
+    /// The most rows of a shard; `None` = one `steps.npy`.
+    pub shard_rows: Option<u64>,
+    /// Whether to write `manifest.json`, with checksums.
+    pub manifest: bool,
+}
+
+impl Default for DatasetOptions {
+    /// One file of rows, and a manifest.
+    fn default() -> DatasetOptions {
+        DatasetOptions { shard_rows: None, manifest: true }
+    }
+}
+
+impl DatasetOptions {
+    /// With shards of so many rows at most.
+    #[must_use]
+    pub fn with_shard_rows(mut self, shard_rows: Option<u64>) -> DatasetOptions {
+        self.shard_rows = shard_rows;
+        self
+    }
+
+    /// With a manifest or without.
+    #[must_use]
+    pub fn with_manifest(mut self, manifest: bool) -> DatasetOptions {
+        self.manifest = manifest;
+        self
+    }
+}
+
+/// A dataset that is being written, or added to.
+///
+/// Steps go straight to disk. A new dataset appears under its name, whole, when [`finish`](DatasetWriter::finish) has made it
+/// durable. One that is added to is, whatever happens, the old or the new one: first the rows are put in place, of
+/// which nothing speaks yet, then the manifest is removed, then one transaction adds the runs, then the new manifest is
+/// written. The database is locked for other writers from the beginning on; readers may read.
+pub struct DatasetWriter {
+    folder: PathBuf,
+    staging: StagedFolder,
+    files: RowFiles<Row>,
+    database: Database,
+    old: Option<Old>,
+    manifest: bool,
+    rows: Vec<Row>,
+    batch: Vec<Record>,
+    next_id: u32,
+}
+
+/// The dataset that is added to.
+struct Old {
+    is_single: bool,
+    /// The rows that are in files which stay.
+    num_rows: u64,
+    crc32c: BTreeMap<String, String>,
+}
+
+struct Record {
+    id: u32,
+    first_step: u64,
+    num_steps: u32,
+    meta: RunMeta,
+}
+
+impl DatasetWriter {
+    /// Begins a dataset in a folder that does not exist, or is empty.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Io`](crate::ErrorKind::Io), also when there is something already;
+    /// [`ErrorKind::Argument`](crate::ErrorKind::Argument) for shards of no rows.
+    pub fn create(folder: impl AsRef<Path>, options: DatasetOptions) -> Result<DatasetWriter> {
+        let folder = folder.as_ref().to_owned();
+        if options.shard_rows == Some(0) {
+            return Err(Error::argument("shard_rows", "at least 1", 0));
+        }
+        check_free(&folder)?;
+        let staging = StagedFolder::new_in(parent(&folder))?;
+        let files = RowFiles::new(staging.path(), options.shard_rows, NUMBERING, 0);
+        let database = Database::create(&staging.path().join(METADATA))?;
+        database.execute("PRAGMA journal_mode = MEMORY; PRAGMA synchronous = OFF;")?;
+        database.execute("BEGIN IMMEDIATE")?;
+        database.execute(SCHEMA)?;
+        let (rows, batch) = (Vec::new(), Vec::new());
+        let manifest = options.manifest;
+        Ok(DatasetWriter { folder, staging, files, database, old: None, manifest, rows, batch, next_id: 0 })
+    }
+
+    /// Begins to add runs to a dataset. Shards are followed by more of them, none longer than the longest there is; a single
+    /// `steps.npy` is written anew with the rows that it has. Rows behind those of the last run stay where they are.
+    ///
+    /// # Errors
+    /// As [`Dataset::open`](crate::Dataset::open); [`ErrorKind::Io`](crate::ErrorKind::Io) too when another process writes.
+    pub fn append(folder: impl AsRef<Path>) -> Result<DatasetWriter> {
+        let folder = folder.as_ref().to_owned();
+        let database = Database::open_writing(&folder.join(METADATA))?;
+        // From a log, too, other processes may read on, but nobody would remove it.
+        database.execute("PRAGMA journal_mode = DELETE; PRAGMA synchronous = EXTRA; BEGIN IMMEDIATE")?;
+        let runs = Metadata::read_from(&database)?;
+        let steps = Shards::<Row>::open(files_in(&folder)?)?;
+        let manifest = Manifest::read(&folder)?;
+        if let Some(manifest) = &manifest {
+            manifest.check(steps.num_rows(), runs.end(steps.num_rows()), runs.num_runs(), &folder)?;
+        }
+        let next_id = match runs.last_id() {
+            None => 0,
+            Some(last) => u32::try_from(last.saturating_add(1))
+                .map_err(|_| Error::argument("run_id", "at most 4294967295 in a dataset", last))?,
+        };
+        let is_single = steps.paths().all(|path| path.ends_with(SINGLE));
+        let staging = StagedFolder::new_in(&folder)?;
+        // Files that stay keep the checksums that they have; a new one of bytes that are damaged would hide it.
+        let mut crc32c = manifest.as_ref().map(|manifest| manifest.crc32c.clone()).unwrap_or_default();
+        let (files, num_rows) = if is_single {
+            let mut files = RowFiles::new(staging.path(), None, NUMBERING, 0);
+            for rows in steps.slices().flat_map(|rows| rows.chunks(CHUNK_ROWS)) {
+                files.push(rows)?;
+            }
+            if let (Some(stored), Some((path, bytes))) = (crc32c.remove(SINGLE), steps.files().next()) {
+                check_crc(path, &stored, bytes)?;
+            }
+            (files, 0)
+        } else {
+            let shard_rows = Some(steps.max_shard_rows().max(1));
+            let num_shards = last_number(steps.paths());
+            (RowFiles::new(staging.path(), shard_rows, NUMBERING, num_shards), steps.num_rows())
+        };
+        let old = Some(Old { is_single, num_rows, crc32c });
+        let (manifest, rows, batch) = (manifest.is_some(), Vec::new(), Vec::new());
+        Ok(DatasetWriter { folder, staging, files, database, old, manifest, rows, batch, next_id })
+    }
+
+    /// Adds a run, and returns its id. The final board is left out; raw values are normalised ([`Run::normalized`]).
+    ///
+    /// # Errors
+    /// [`ErrorKind::Argument`](crate::ErrorKind::Argument) when moves are missing, when a step's index exceeds 65,535, when
+    /// the engine's name exceeds 65,535 bytes, when a number exceeds those of SQLite, 2^63 - 1, and when there are 2^32 - 1 runs
+    /// already: then the dataset is as before. [`ErrorKind::Io`](crate::ErrorKind::Io): then it cannot be finished soundly.
+    pub fn push(&mut self, run: &Run) -> Result<u64> {
+        let id = self.next_id;
+        let next_id =
+            id.checked_add(1).ok_or_else(|| Error::argument("runs", "at most 4294967295 in a dataset", "one more"))?;
+        check_meta(run.meta())?;
+        let run = &*run.normalized();
+        self.rows.clear();
+        flatten(run, u64::from(id), &mut self.rows)?;
+        let first_step = self.num_rows();
+        self.files.push(&self.rows)?;
+        let (num_steps, meta) = (run.num_steps() as u32, run.meta().clone());
+        self.batch.push(Record { id, first_step, num_steps, meta });
+        self.next_id = next_id;
+        // What is added to a dataset that others read is added at once.
+        if self.old.is_none() && self.batch.len() >= BATCH {
+            self.flush()?;
+        }
+        Ok(u64::from(id))
+    }
+
+    /// Ends the dataset, makes it durable and puts it in place.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Io`](crate::ErrorKind::Io).
+    pub fn finish(mut self) -> Result<()> {
+        let num_rows = self.num_rows();
+        let num_runs = u64::from(self.next_id);
+        match self.old.take() {
+            None => self.finish_new(num_rows, num_runs),
+            Some(old) => self.finish_old(old, num_rows),
+        }
+    }
+
+    fn finish_new(mut self, num_rows: u64, num_runs: u64) -> Result<()> {
+        self.flush()?;
+        let DatasetWriter { folder, staging, files, database, manifest, .. } = self;
+        let mut crc32c: BTreeMap<String, String> =
+            files.finish(true)?.into_iter().map(|(name, crc)| (name, hex(crc))).collect();
+        database.execute("COMMIT")?;
+        database.finish_writing()?;
+        if manifest {
+            let path = staging.path().join(METADATA);
+            crc32c.insert(METADATA.into(), hex(crc32c::crc32c(&FileBytes::map(&path)?)));
+            Manifest::new(num_rows, num_runs, crc32c).write(staging.path())?;
+        }
+        staging.publish(&folder)
+    }
+
+    fn finish_old(mut self, old: Old, num_rows: u64) -> Result<()> {
+        // The transaction has the runs before anything is put in place, so that what cannot be added changes nothing.
+        let batch = std::mem::take(&mut self.batch);
+        let DatasetWriter { folder, staging, files, database, manifest, .. } = self;
+        let mut crc32c = old.crc32c;
+        insert(&database, &batch)?;
+        for (name, crc) in files.finish(false)? {
+            staging.publish_file(&name, &folder, old.is_single)?;
+            crc32c.insert(name, hex(crc));
+        }
+        Manifest::remove(&folder)?;
+        database.execute("COMMIT")?;
+        let num_runs = database.num_rows("runs")? as u64;
+        database.finish_writing()?;
+        if manifest {
+            crc32c.insert(METADATA.into(), hex(crc32c::crc32c(&FileBytes::map(&folder.join(METADATA))?)));
+            Manifest::new(num_rows, num_runs, crc32c).write(&folder)?;
+        }
+        Ok(())
+    }
+
+    /// The number of rows, those that were there before included.
+    fn num_rows(&self) -> u64 {
+        self.files.num_rows() + self.old.as_ref().map_or(0, |old| old.num_rows)
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        insert(&self.database, &self.batch)?;
+        self.batch.clear();
+        Ok(())
+    }
+}
+
+fn insert(database: &Database, batch: &[Record]) -> Result<()> {
+    for Record { id, first_step, num_steps, meta } in batch {
+        let engine = meta.engine.as_deref().unwrap_or_default();
+        let (first_step, max_score) = (*first_step as i64, meta.max_score as i64);
+        let (start_time, elapsed_s) = (meta.start_unix_s as i64, f64::from(meta.elapsed_s));
+        let tile = meta.highest_tile;
+        let values = (id, first_step, num_steps, max_score, tile, engine, start_time, elapsed_s);
+        database.insert(INSERT, values)?;
+    }
+    Ok(())
+}
+
+fn check_meta(meta: &RunMeta) -> Result<()> {
+    for (name, value) in [("max_score", meta.max_score), ("start_unix_s", meta.start_unix_s)] {
+        if i64::try_from(value).is_err() {
+            return Err(Error::argument(name, "at most 9223372036854775807 in a dataset", value));
+        }
+    }
+    let len = meta.engine.as_deref().map_or(0, str::len);
+    if len > MAX_ENGINE_LEN {
+        return Err(Error::argument("engine", "at most 65535 bytes in a dataset", format!("{len} bytes")));
+    }
+    Ok(())
+}
+
+/// The number that the next shard has.
+fn last_number<'a>(paths: impl Iterator<Item = &'a Path>) -> u64 {
+    let numbers = paths.filter_map(|path| path.file_stem()?.to_str()?.strip_prefix("steps-")?.parse::<u64>().ok());
+    numbers.max().map_or(0, |last| last.saturating_add(1))
+}
+
+fn hex(crc: u32) -> String {
+    format!("{crc:08x}")
+}

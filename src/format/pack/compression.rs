@@ -1,0 +1,215 @@
+//! The compression of a pack's entries, each on its own.
+
+use super::MAX_RUN_BYTES;
+use crate::error::{Error, Result};
+use lz4_flex::frame::{FrameDecoder, FrameEncoder, FrameInfo};
+use std::fmt;
+use std::io::{self, Read, Write};
+use std::str::FromStr;
+
+/// How an entry's payload is stored.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Compression {
+    /// As it is: the only way that other tools of the field read and write.
+    #[default]
+    None,
+    /// One Zstandard frame.
+    Zstd,
+    /// One LZ4 frame.
+    Lz4,
+}
+
+/// Values of branches hardly compress, and boards do at any level.
+const ZSTD_LEVEL: i32 = 3;
+/// What any entry may decompress to, whatever its stored length is; above it, three times that.
+const ALWAYS_ALLOWED: u64 = 6 << 20;
+
+const LZ4_MAGIC: [u8; 4] = [0x04, 0x22, 0x4d, 0x18];
+/// The bit of an LZ4 frame's flags that says that the content's length follows.
+const LZ4_CONTENT_LEN: u8 = 1 << 3;
+
+impl Compression {
+    /// Every compression, in the order of the numbers that entries have for them.
+    pub const ALL: [Compression; 3] = [Compression::None, Compression::Zstd, Compression::Lz4];
+
+    /// `"none"`, `"zstd"` or `"lz4"`.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Compression::None => "none",
+            Compression::Zstd => "zstd",
+            Compression::Lz4 => "lz4",
+        }
+    }
+}
+
+impl fmt::Display for Compression {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl FromStr for Compression {
+    type Err = Error;
+
+    fn from_str(name: &str) -> Result<Compression> {
+        Compression::ALL
+            .into_iter()
+            .find(|compression| compression.name() == name)
+            .ok_or_else(|| Error::argument("compression", "none, zstd or lz4", name))
+    }
+}
+
+/// The longest payload that an entry of this stored length may have.
+fn limit(stored_len: usize) -> u64 {
+    (stored_len as u64).saturating_mul(3).saturating_add(ALWAYS_ALLOWED).min(MAX_RUN_BYTES)
+}
+
+/// The payload of an entry that is not stored as it is. Never is there memory for more than it may have.
+pub(super) fn decompress(compression: Compression, stored: &[u8]) -> Result<Vec<u8>> {
+    let limit = limit(stored.len());
+    let too_long = |found: String| {
+        let expected = format!("at most {limit} bytes from {} stored ones", stored.len());
+        Error::decode(0, "decompressed length", expected, found)
+    };
+    let declared = declared_len(compression, stored);
+    if let Some(declared) = declared.filter(|&declared| declared > limit) {
+        return Err(too_long(format!("{declared} bytes")));
+    }
+    let capacity = declared.unwrap_or(limit) as usize;
+    let damaged = |what, error: io::Error| Error::decode(0, what, "one whole frame", error);
+    let mut payload = Vec::new();
+    match compression {
+        Compression::None => payload.extend_from_slice(stored),
+        Compression::Zstd => {
+            // The whole frame at once needs no window of a size that the frame chooses.
+            payload.reserve_exact(capacity);
+            zstd::bulk::Decompressor::new()
+                .and_then(|mut decompressor| decompressor.decompress_to_buffer(stored, &mut payload))
+                .map_err(|error| damaged("zstd frame", error))?;
+        }
+        Compression::Lz4 => {
+            // Legacy frames have larger blocks than this format needs.
+            if !stored.starts_with(&LZ4_MAGIC) {
+                let found = stored.get(..4).unwrap_or(stored).escape_ascii();
+                return Err(Error::decode(0, "lz4 frame", "its magic number", found));
+            }
+            payload.reserve_exact(capacity + 1);
+            let mut frame = FrameDecoder::new(stored).take(capacity as u64 + 1);
+            frame.read_to_end(&mut payload).map_err(|error| damaged("lz4 frame", error))?;
+        }
+    }
+    // The end of the input can pass for the end of an LZ4 frame; and no run's file is empty.
+    match (payload.len() as u64, declared) {
+        (found, Some(declared)) if found != declared || found == 0 => {
+            let expected = format!("{} bytes as in the frame", declared.max(1));
+            Err(Error::decode(0, "decompressed length", expected, format_args!("{found} bytes or more")))
+        }
+        (0, None) => Err(Error::decode(0, "decompressed length", "1 byte or more", "none")),
+        (found, None) if found > limit => Err(too_long("more".into())),
+        _ => Ok(payload),
+    }
+}
+
+/// The length of the payload as the frame has it, if it has. Nobody vouches for it.
+fn declared_len(compression: Compression, stored: &[u8]) -> Option<u64> {
+    match compression {
+        Compression::None => Some(stored.len() as u64),
+        Compression::Zstd => zstd::zstd_safe::get_frame_content_size(stored).ok().flatten(),
+        Compression::Lz4 => {
+            let flags = *stored.get(4)?;
+            let len = stored.get(6..)?.first_chunk()?;
+            (flags & LZ4_CONTENT_LEN != 0).then(|| u64::from_le_bytes(*len))
+        }
+    }
+}
+
+/// How much memory a payload takes, at most.
+pub(super) fn payload_len(compression: Compression, stored: &[u8]) -> u64 {
+    let limit = if compression == Compression::None { u64::MAX } else { limit(stored.len()) };
+    declared_len(compression, stored).unwrap_or(limit).min(limit)
+}
+
+/// A payload compressed, if that makes it shorter and leaves it readable.
+pub(super) fn compress(compression: Compression, payload: &[u8]) -> Result<Option<Vec<u8>>> {
+    let stored = match compression {
+        Compression::None => return Ok(None),
+        Compression::Zstd => zstd::bulk::compress(payload, ZSTD_LEVEL)?,
+        Compression::Lz4 => {
+            let info = FrameInfo::new().content_size(Some(payload.len() as u64));
+            let mut encoder = FrameEncoder::with_frame_info(info, Vec::new());
+            encoder.write_all(payload)?;
+            encoder.finish().map_err(io::Error::other)?
+        }
+    };
+    let worth = stored.len() < payload.len() && payload.len() as u64 <= limit(stored.len());
+    Ok(worth.then_some(stored))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::ErrorKind;
+
+    const BOTH: [Compression; 2] = [Compression::Zstd, Compression::Lz4];
+
+    #[test]
+    fn payloads_come_back() {
+        for payload in [b"2048 ".repeat(1000), vec![7; 5 << 20]] {
+            for compression in BOTH {
+                let stored = compress(compression, &payload).unwrap().unwrap();
+                assert_eq!(payload_len(compression, &stored), payload.len() as u64);
+                assert_eq!(decompress(compression, &stored).unwrap(), payload);
+            }
+        }
+    }
+
+    #[test]
+    fn what_does_not_shrink_or_could_not_be_read_is_left_alone() {
+        for compression in BOTH {
+            assert_eq!(compress(compression, b"2048").unwrap(), None);
+            assert_eq!(compress(compression, &vec![0; 7 << 20]).unwrap(), None);
+        }
+    }
+
+    #[test]
+    fn bombs_are_refused() {
+        let bomb = vec![0; 64 << 20];
+        let with_len = zstd::bulk::compress(&bomb, 1).unwrap();
+        let mut streamed = zstd::stream::write::Encoder::new(Vec::new(), 1).unwrap();
+        streamed.write_all(&bomb).unwrap();
+        let streamed = streamed.finish().unwrap();
+        let lz4 = |len| {
+            let mut encoder = FrameEncoder::with_frame_info(FrameInfo::new().content_size(len), Vec::new());
+            encoder.write_all(&bomb).unwrap();
+            encoder.finish().unwrap()
+        };
+        let zstd = [with_len, streamed].map(|stored| (Compression::Zstd, stored));
+        let lz4 = [lz4(None), lz4(Some(bomb.len() as u64))].map(|stored| (Compression::Lz4, stored));
+        for (compression, stored) in zstd.into_iter().chain(lz4) {
+            assert!(payload_len(compression, &stored) <= limit(stored.len()));
+            let error = decompress(compression, &stored).unwrap_err();
+            assert!(matches!(error.kind(), ErrorKind::Decode { .. }), "{error}");
+        }
+    }
+
+    #[test]
+    fn damaged_frames_are_errors_or_other_bytes() {
+        let payload = b"2048 ".repeat(20);
+        for compression in BOTH {
+            let stored = compress(compression, &payload).unwrap().unwrap();
+            for len in 0..stored.len() {
+                // A frame may lose its end mark, but nothing of its content.
+                if let Ok(shorter) = decompress(compression, &stored[..len]) {
+                    assert_eq!(shorter, payload);
+                }
+            }
+            for bit in 0..8 * stored.len() {
+                let mut flipped = stored.clone();
+                flipped[bit / 8] ^= 1 << (bit % 8);
+                let _ = decompress(compression, &flipped);
+            }
+        }
+    }
+}

@@ -1,0 +1,237 @@
+//! A pack's header, index and footer: bytes ⇄ what they say, and whether they agree with each other.
+
+use super::Compression;
+use crate::error::{Error, ErrorKind, Location, Result};
+use crate::format::RunFormat;
+use crate::format::bytes::ByteReader;
+use std::fmt;
+
+const MAGIC: [u8; 8] = *b"A2PACK\0\0";
+const VERSION: u32 = 1;
+pub(super) const HEADER_LEN: u64 = 28;
+pub(super) const ENTRY_LEN: u64 = 32;
+pub(super) const FOOTER_LEN: u64 = 32;
+/// How many bytes of header and footer their checksums cover.
+const COVERED_LEN: usize = 24;
+
+/// Which of the two formats a pack's run is in, by the numbers that its index has for them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum RunKind {
+    /// A2T1, without branches.
+    V1 = 1,
+    /// a2run2.
+    V2 = 2,
+}
+
+impl RunKind {
+    /// `"v1"` or `"v2"`.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            RunKind::V1 => "v1",
+            RunKind::V2 => "v2",
+        }
+    }
+
+    /// The format of such a run's file.
+    #[must_use]
+    pub const fn format(self) -> RunFormat {
+        match self {
+            RunKind::V1 => RunFormat::A2t1,
+            RunKind::V2 => RunFormat::A2run2,
+        }
+    }
+}
+
+impl From<RunFormat> for RunKind {
+    fn from(format: RunFormat) -> RunKind {
+        match format {
+            RunFormat::A2t1 => RunKind::V1,
+            RunFormat::A2run2 => RunKind::V2,
+        }
+    }
+}
+
+impl fmt::Display for RunKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// A place in the index.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Entry {
+    pub(super) offset: u64,
+    pub(super) length: u32,
+    pub(super) kind: u16,
+    pub(super) flags: u16,
+    pub(super) crc32c: u32,
+}
+
+impl Entry {
+    pub(super) fn from_bytes(bytes: &[u8; ENTRY_LEN as usize]) -> Entry {
+        let [o0, o1, o2, o3, o4, o5, o6, o7, l0, l1, l2, l3, k0, k1, f0, f1, c0, c1, c2, c3, ..] = *bytes;
+        Entry {
+            offset: u64::from_le_bytes([o0, o1, o2, o3, o4, o5, o6, o7]),
+            length: u32::from_le_bytes([l0, l1, l2, l3]),
+            kind: u16::from_le_bytes([k0, k1]),
+            flags: u16::from_le_bytes([f0, f1]),
+            crc32c: u32::from_le_bytes([c0, c1, c2, c3]),
+        }
+    }
+
+    /// Appends the entry, with 4 reserved bytes and 8 of padding.
+    pub(super) fn put(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.offset.to_le_bytes());
+        out.extend_from_slice(&self.length.to_le_bytes());
+        out.extend_from_slice(&self.kind.to_le_bytes());
+        out.extend_from_slice(&self.flags.to_le_bytes());
+        out.extend_from_slice(&self.crc32c.to_le_bytes());
+        out.extend_from_slice(&[0; 12]);
+    }
+
+    /// Whether the run that stood here was taken out.
+    pub(super) fn is_tombstone(&self) -> bool {
+        self.length == 0
+    }
+
+    pub(super) fn kind(&self) -> Option<RunKind> {
+        match self.kind {
+            1 => Some(RunKind::V1),
+            2 => Some(RunKind::V2),
+            _ => None,
+        }
+    }
+
+    pub(super) fn compression(&self) -> Option<Compression> {
+        Compression::ALL.get(usize::from(self.flags)).copied()
+    }
+
+    fn end(&self) -> u64 {
+        self.offset.saturating_add(u64::from(self.length))
+    }
+}
+
+/// What header and footer say, checked.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Layout {
+    pub(super) num_runs: usize,
+    /// The end of the last payload.
+    pub(super) data_end: u64,
+    /// CRC32C of all from the first payload to the end of the last; 0 = omitted.
+    pub(super) data_crc: u32,
+    /// 0 = none.
+    pub(super) stats_offset: u64,
+}
+
+impl Layout {
+    /// Checks everything about a pack but its payloads and its stats block.
+    pub(super) fn read(bytes: &[u8]) -> Result<Layout> {
+        Layout::read_parts(bytes).map_err(Error::of_header)
+    }
+
+    fn read_parts(bytes: &[u8]) -> Result<Layout> {
+        let mut reader = ByteReader::new(bytes);
+        let magic = reader.array::<8>("magic")?;
+        if magic != MAGIC {
+            let expected = MAGIC.escape_ascii().to_string();
+            return Err(reader.error(8, "magic", expected, magic.escape_ascii()));
+        }
+        let version = reader.u32("version")?;
+        if version != VERSION {
+            return Err(reader.error(4, "version", VERSION.to_string(), version));
+        }
+        // No bit of these has a meaning yet.
+        let _flags = reader.u32("flags")?;
+        let num_runs = reader.u64("number of runs")?;
+        let stored = reader.u32("checksum of the header")?;
+        check_crc(0, "the header", stored, bytes.get(..COVERED_LEN).unwrap_or_default())?;
+
+        let file_len = bytes.len() as u64;
+        let footer_offset = num_runs
+            .checked_mul(ENTRY_LEN)
+            .and_then(|len| len.checked_add(HEADER_LEN))
+            .and_then(|index_end| file_len.checked_sub(FOOTER_LEN).filter(|&footer| footer >= index_end));
+        let Some(footer_offset) = footer_offset else {
+            let most = file_len.saturating_sub(HEADER_LEN + FOOTER_LEN) / ENTRY_LEN;
+            return Err(Error::decode(16, "number of runs", format!("at most {most} in {file_len} bytes"), num_runs));
+        };
+        let index_end = HEADER_LEN + num_runs * ENTRY_LEN;
+
+        reader.skip((footer_offset - HEADER_LEN) as usize);
+        let data_end = reader.u64("end of the data")?;
+        let index_crc = reader.u32("checksum of the index")?;
+        let data_crc = reader.u32("checksum of the data")?;
+        let stats_offset = reader.u64("offset of the stats")?;
+        let stored = reader.u32("checksum of the footer")?;
+        let covered = bytes.get(footer_offset as usize..).and_then(|footer| footer.get(..COVERED_LEN));
+        check_crc(footer_offset, "the footer", stored, covered.unwrap_or_default())?;
+        if !(index_end..=footer_offset).contains(&data_end) {
+            let expected = format!("{index_end}..={footer_offset}");
+            return Err(Error::decode(footer_offset, "end of the data", expected, data_end));
+        }
+        // Four bytes of length stand at its begin.
+        let most = footer_offset.saturating_sub(4);
+        if stats_offset != 0 && !(data_end..=most).contains(&stats_offset) {
+            let expected = format!("0 or {data_end}..={most}");
+            return Err(Error::decode(footer_offset + 16, "offset of the stats", expected, stats_offset));
+        }
+
+        let index = bytes.get(HEADER_LEN as usize..index_end as usize).unwrap_or_default();
+        check_crc(HEADER_LEN, "the index", index_crc, index)?;
+        let mut free = index_end;
+        for (run, entry) in (0..).zip(index.as_chunks().0) {
+            let entry = Entry::from_bytes(entry);
+            if entry.is_tombstone() {
+                continue;
+            }
+            let wrong = |at: u64, what, expected: String, found: &dyn fmt::Display| {
+                let location =
+                    Location { run: Some(run), offset: Some(HEADER_LEN + run * ENTRY_LEN + at), ..Location::default() };
+                Err(ErrorKind::Decode { location, what, expected, found: found.to_string() }.into())
+            };
+            if entry.offset < free || entry.offset > data_end {
+                return wrong(0, "offset of the entry", format!("{free}..={data_end}"), &entry.offset);
+            }
+            if entry.end() > data_end {
+                let expected = format!("at most {} before the end of the data", data_end - entry.offset);
+                return wrong(8, "length of the entry", expected, &entry.length);
+            }
+            free = entry.end();
+        }
+        // Those who use it count on an index of runs that fits into memory.
+        let num_runs = index.len() / ENTRY_LEN as usize;
+        Ok(Layout { num_runs, data_end, data_crc, stats_offset })
+    }
+}
+
+pub(super) fn header(num_runs: u64) -> Vec<u8> {
+    let mut out = Vec::with_capacity(HEADER_LEN as usize);
+    out.extend_from_slice(&MAGIC);
+    out.extend_from_slice(&VERSION.to_le_bytes());
+    out.extend_from_slice(&0u32.to_le_bytes());
+    out.extend_from_slice(&num_runs.to_le_bytes());
+    out.extend_from_slice(&crc32c::crc32c(&out).to_le_bytes());
+    out
+}
+
+pub(super) fn footer(data_end: u64, index_crc: u32, data_crc: u32, stats_offset: u64) -> Vec<u8> {
+    let mut out = Vec::with_capacity(FOOTER_LEN as usize);
+    out.extend_from_slice(&data_end.to_le_bytes());
+    out.extend_from_slice(&index_crc.to_le_bytes());
+    out.extend_from_slice(&data_crc.to_le_bytes());
+    out.extend_from_slice(&stats_offset.to_le_bytes());
+    out.extend_from_slice(&crc32c::crc32c(&out).to_le_bytes());
+    out.extend_from_slice(&[0; 4]);
+    out
+}
+
+/// [`ErrorKind::Checksum`] about the bytes at an offset, unless they are those that were written.
+pub(super) fn check_crc(offset: u64, what: &'static str, expected: u32, bytes: &[u8]) -> Result<()> {
+    let found = crc32c::crc32c(bytes);
+    if found == expected {
+        return Ok(());
+    }
+    let location = Location { offset: Some(offset), ..Location::default() };
+    Err(ErrorKind::Checksum { location, what, expected, found }.into())
+}

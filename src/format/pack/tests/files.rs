@@ -1,0 +1,109 @@
+//! Files and folders that become packs, and packs that become files.
+
+use super::*;
+use crate::format::JsonlOptions;
+use crate::progress::{Cancellable, Progress};
+use std::path::Path;
+use std::sync::atomic::AtomicBool;
+
+#[test]
+fn what_is_no_run_is_not_packed() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("runs.a2pack");
+    let mut builder = PackBuilder::create(&path, PackOptions::default()).unwrap();
+    let too_long = vec![0; MAX_RUN_BYTES as usize + 1];
+    for bytes in [b"A2T1".as_slice(), b"", &too_long] {
+        assert!(matches!(builder.add_run_bytes(bytes).unwrap_err().kind(), ErrorKind::Decode { .. }));
+    }
+    let error = builder.add_file(folder.path().join("none.bin")).unwrap_err();
+    assert!(matches!(error.kind(), ErrorKind::Io { .. }));
+    builder.add_run_bytes(&files()[0]).unwrap();
+    assert!(!path.exists());
+    assert_eq!(builder.finish().unwrap().packed, 1);
+    assert!(validate(&PackReader::open(&path).unwrap()).is_sound());
+    for align in [0, 4, 24, 8192] {
+        let error = PackBuilder::create(&path, PackOptions { align, ..Default::default() }).unwrap_err();
+        assert!(matches!(error.kind(), ErrorKind::Argument { name: "align", .. }));
+    }
+}
+
+fn names(folder: &Path) -> Vec<String> {
+    let mut names: Vec<_> =
+        std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn a_folder_is_packed_in_the_order_of_its_names() {
+    let folder = tempfile::tempdir().unwrap();
+    let (input, output) = (folder.path().join("in"), folder.path().join("out.a2pack"));
+    std::fs::create_dir_all(input.join("b")).unwrap();
+    let files = files();
+    for (name, file) in [("c.a2run2", &files[0]), ("b/x.bin", &files[1]), ("a.dat", &files[2])] {
+        std::fs::write(input.join(name), file).unwrap();
+    }
+    std::fs::write(input.join("readme.txt"), "no run").unwrap();
+    std::fs::write(input.join("b/damaged.bin"), &files[1][..50]).unwrap();
+    for compression in Compression::ALL {
+        let options = PackOptions { compression, workers: Some(2), ..Default::default() };
+        let report = pack_folder(&input, &output, &options, &()).unwrap();
+        assert_eq!((report.packed, report.rejected, report.ignored, report.num_steps), (3, 1, 1, 63));
+        assert!(report.errors[0].path().unwrap().ends_with("b/damaged.bin"));
+        assert!(report.errors[0].location().unwrap().offset.is_some());
+        let pack = PackReader::open(&output).unwrap();
+        for (index, file) in [&files[2], &files[1], &files[0]].into_iter().enumerate() {
+            assert_eq!(&*pack.get_slice(index).unwrap().bytes, file);
+        }
+        assert!(validate(&pack).is_sound());
+    }
+    let before = std::fs::read(&output).unwrap();
+    let cancelled = AtomicBool::new(true);
+    let progress: &dyn Progress = &Cancellable::new(&(), &cancelled);
+    let error = pack_folder(&input, &output, &PackOptions::default(), progress).unwrap_err();
+    assert!(matches!(error.kind(), ErrorKind::Cancelled));
+    assert_eq!(std::fs::read(&output).unwrap(), before);
+    assert_eq!(names(folder.path()), ["in", "out.a2pack"]);
+    let pack = PackReader::open(&output).unwrap();
+    assert!(pack.validate(&ValidateOptions::default(), progress).is_err());
+    assert!(pack.stats(progress).is_err());
+    assert!(pack.to_jsonl(folder.path().join("lines"), &JsonlOptions::default(), progress).is_err());
+    assert_eq!(names(folder.path()), ["in", "out.a2pack"]);
+}
+
+#[test]
+fn runs_are_extracted_as_they_were_and_nothing_is_overwritten() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("out");
+    let files = files();
+    let pack = PackReader::from_bytes(build(&files, 8, Compression::Zstd, None)).unwrap();
+    let paths = pack.extract([2, 0, 2], &out).unwrap();
+    assert_eq!(paths, ["run-00002.bin", "run-00000.a2run2", "run-00002.bin"].map(|name| out.join(name)));
+    assert_eq!(std::fs::read(&paths[0]).unwrap(), files[2]);
+    assert_eq!(std::fs::read(&paths[1]).unwrap(), files[0]);
+    let error = pack.extract([1, 0], &out).unwrap_err();
+    assert!(matches!(error.kind(), ErrorKind::Io { source, .. } if source.kind() == std::io::ErrorKind::AlreadyExists));
+    assert!(matches!(pack.extract([1, 3], &out).unwrap_err().kind(), ErrorKind::IndexOutOfBounds { .. }));
+    assert_eq!(names(&out), ["run-00000.a2run2", "run-00002.bin"]);
+}
+
+#[test]
+fn lines_do_not_depend_on_threads() {
+    let mut files = files();
+    files.push(encode_run(&sample_run(5000, None), RunFormat::A2run2).unwrap());
+    files.push(encode_run(&sample_run(0, None), RunFormat::A2run2).unwrap());
+    let num_steps = 20 + 3 + 40 + 5000;
+    let packs =
+        Compression::ALL.map(|compression| PackReader::from_bytes(build(&files, 8, compression, None)).unwrap());
+    for (by_step, compact) in [(false, false), (false, true), (true, false), (true, true)] {
+        let mut expected: Option<Vec<u8>> = None;
+        for (pack, parallel) in packs.iter().flat_map(|pack| [(pack, false), (pack, true)]) {
+            let mut lines = Vec::new();
+            let options = JsonlOptions { by_step, compact, parallel, workers: Some(3) };
+            let report = pack.write_jsonl(&mut lines, &options, &()).unwrap();
+            assert_eq!((report.num_runs, report.num_steps, report.num_bytes), (5, num_steps, lines.len() as u64));
+            assert_eq!(lines.iter().filter(|&&byte| byte == b'\n').count() as u64, if by_step { num_steps } else { 5 });
+            assert_eq!(expected.get_or_insert_with(|| lines.clone()), &lines);
+        }
+    }
+}

@@ -1,0 +1,188 @@
+//! Looking for everything that is wrong with a pack.
+
+use super::PackReader;
+use super::stats::LengthStats;
+use crate::error::{Error, ErrorKind, Location, Result};
+use crate::format::ordered::in_order;
+use crate::progress::{Progress, Unit, check};
+use crate::workers;
+
+/// How to validate a pack.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ValidateOptions {
+    /// Look at so many runs only, evenly spread over the index; `None` = all of them, and what concerns them together.
+    pub sample: Option<usize>,
+    /// Threads; `None` = one per core.
+    pub workers: Option<usize>,
+}
+
+/// What was looked at, and what is wrong.
+#[derive(Debug, Default)]
+#[non_exhaustive]
+pub struct ValidateReport {
+    /// Runs in the pack, tombstones included.
+    pub num_runs: u64,
+    /// Runs that were decoded, or that could not be.
+    pub num_checked: u64,
+    /// Entries among these whose run was taken out, which is not wrong.
+    pub num_tombstones: u64,
+    /// Steps of the runs that were decoded.
+    pub num_steps: u64,
+    /// Stored bytes that were looked at.
+    pub num_bytes: u64,
+    /// Whether the pack has a checksum of all its data and it was checked.
+    pub data_checked: bool,
+    /// Whether the pack has stats and they were compared.
+    pub stats_checked: bool,
+    /// Everything that is wrong.
+    pub problems: Vec<Error>,
+}
+
+/// Runs that are handed out at a time.
+const WINDOW_RUNS: usize = 256;
+
+/// A run to be looked at, and the padding behind it.
+struct Job {
+    index: usize,
+    /// Where the next run begins, or the data ends.
+    end: u64,
+}
+
+struct Checked {
+    num_bytes: u64,
+    num_steps: Option<u32>,
+    problem: Option<Error>,
+    /// The checksum from the begin of the run to the end of the padding, and their length.
+    crc: (u32, usize),
+}
+
+impl PackReader {
+    /// Looks for everything that is wrong: checks every checksum and decodes every run, in parallel, and compares stored
+    /// stats to the runs. What [`PackReader::open`] checks is not checked again.
+    ///
+    /// With a sample, only the checksums of these runs are checked, and these runs decoded: neither the checksum of all data
+    /// nor the stats are looked at.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Cancelled`], and [`ErrorKind::Argument`] for a bad number of workers. What is wrong with the pack is in the
+    /// report.
+    pub fn validate(&self, options: &ValidateOptions, progress: &dyn Progress) -> Result<ValidateReport> {
+        let pool = workers::pool("validate", options.workers)?;
+        let sample = options.sample.filter(|&sample| sample < self.len());
+        let to_check = sample.unwrap_or(self.len());
+        progress.begin("validating", Unit::Runs, to_check as u64);
+        let report = self.validate_runs(&pool, sample, progress);
+        progress.end();
+        report
+    }
+
+    fn validate_runs(
+        &self,
+        pool: &rayon::ThreadPool,
+        sample: Option<usize>,
+        progress: &dyn Progress,
+    ) -> Result<ValidateReport> {
+        let mut report = ValidateReport { num_runs: self.len() as u64, ..ValidateReport::default() };
+        let mut lengths = Vec::new();
+        let mut data_crc: Option<u32> = None;
+        let mut num_tombstones = 0;
+        let mut places = 0..sample.unwrap_or(self.len());
+        let next_window = || {
+            check(progress)?;
+            let mut window = Vec::new();
+            while window.len() < WINDOW_RUNS
+                && let Some(place) = places.next()
+            {
+                let index = match sample {
+                    Some(sample) => (place as u128 * self.len() as u128 / sample as u128) as usize,
+                    None => place,
+                };
+                if self.entry(index)?.is_tombstone() {
+                    num_tombstones += 1;
+                    progress.advance(1);
+                    continue;
+                }
+                let next = (index + 1..self.len()).map(|next| self.entry(next));
+                let next = next.filter(|next| next.as_ref().is_ok_and(|next| !next.is_tombstone())).flatten().next();
+                window.push(Job { index, end: next.map_or(self.layout().data_end, |next| next.offset) });
+            }
+            Ok(window)
+        };
+        let take = |checked: Checked| {
+            report.num_checked += 1;
+            report.num_bytes += checked.num_bytes;
+            if let Some(num_steps) = checked.num_steps {
+                report.num_steps += u64::from(num_steps);
+                lengths.push(num_steps);
+            }
+            report.problems.extend(checked.problem);
+            let (crc, len) = checked.crc;
+            data_crc = Some(data_crc.map_or(crc, |before| crc32c::crc32c_combine(before, crc, len)));
+            progress.advance(1);
+            check(progress)
+        };
+        in_order(pool, next_window, |job| self.check_run(&job), take)?;
+        report.num_tombstones = num_tombstones;
+        if sample.is_none() {
+            self.check_whole(&mut report, data_crc.unwrap_or_default(), lengths);
+        }
+        Ok(report)
+    }
+
+    fn check_run(&self, job: &Job) -> Checked {
+        let mut checked = Checked { num_bytes: 0, num_steps: None, problem: None, crc: (0, 0) };
+        let outcome = self.entry(job.index).and_then(|entry| {
+            let about = |error| self.about(error, job.index, &entry);
+            let stored = self.stored(&entry).map_err(about)?;
+            let crc = crc32c::crc32c(stored);
+            let end = entry.offset + stored.len() as u64;
+            let padding = self.bytes().get(end as usize..job.end as usize).unwrap_or_default();
+            checked.num_bytes = stored.len() as u64;
+            checked.crc = (crc32c::crc32c_append(crc, padding), stored.len() + padding.len());
+            if entry.crc32c != 0 && entry.crc32c != crc {
+                let location = Location { offset: Some(0), ..Location::default() };
+                let (expected, found) = (entry.crc32c, crc);
+                return Err(about(ErrorKind::Checksum { location, what: "the entry", expected, found }.into()));
+            }
+            self.clone().with_checksums(false).decode_auto_v2(job.index)
+        });
+        match outcome {
+            Ok(run) => checked.num_steps = Some(run.num_steps() as u32),
+            Err(error) => checked.problem = Some(error),
+        }
+        checked
+    }
+
+    /// Looks at what concerns all runs together.
+    fn check_whole(&self, report: &mut ValidateReport, data_crc: u32, lengths: Vec<u32>) {
+        let layout = self.layout();
+        if layout.data_crc != 0 {
+            report.data_checked = true;
+            if layout.data_crc != data_crc {
+                let location = Location::default();
+                let (expected, found) = (layout.data_crc, data_crc);
+                let error = ErrorKind::Checksum { location, what: "the data", expected, found };
+                report.problems.push(self.with_path(error.into()));
+            }
+        }
+        let Some(stored) = self.stored_stats() else { return };
+        report.stats_checked = true;
+        let problem = match stored {
+            Err(error) => Some(error),
+            // They tell of the damaged runs as well, so there is nothing to compare them to.
+            Ok(_) if lengths.len() as u64 != report.num_checked => None,
+            Ok(stored) => stored.difference(&LengthStats::of(lengths)).map(|(what, stored, computed)| {
+                Error::decode(layout.stats_offset, what, format!("{computed} as in the runs"), stored)
+            }),
+        };
+        report.problems.extend(problem.map(|error| self.with_path(error)));
+    }
+}
+
+impl ValidateReport {
+    /// Whether nothing is wrong with what was looked at.
+    #[must_use]
+    pub fn is_sound(&self) -> bool {
+        self.problems.is_empty()
+    }
+}

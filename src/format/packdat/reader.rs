@@ -1,0 +1,291 @@
+//! Reading pack.dat.
+
+use super::{CRC_LEN, HEADER_LEN, MAGIC, MIN_RUN_LEN, ROW_LEN, Row, VERSION};
+use crate::error::{Error, ErrorKind, Location, Result};
+use crate::format::bytes::ByteReader;
+use crate::format::mapped::FileBytes;
+use crate::format::rows::rebuild;
+use crate::format::source::{RunSource, SourceRun};
+use crate::run::{Run, RunMeta};
+use std::path::{Path, PathBuf};
+
+/// A pack.dat file, mapped: random access to its runs, from any number of threads.
+///
+/// Opening compares the checksum of the whole file and finds the runs; after that reading a run touches that run only. The
+/// file must not be changed while it is open; to replace it is fine.
+#[derive(Debug)]
+pub struct PackDat {
+    path: Option<PathBuf>,
+    bytes: FileBytes,
+    num_steps: u64,
+    /// Where in the file the metadata of each run begins.
+    metas: Vec<u64>,
+}
+
+/// What the file says of a run.
+pub(super) struct Entry<'a> {
+    pub(super) first_step: u32,
+    pub(super) num_steps: u32,
+    pub(super) max_score: u64,
+    pub(super) highest_tile: u32,
+    pub(super) engine: &'a [u8],
+    pub(super) start_time: u64,
+    pub(super) elapsed_s: f32,
+}
+
+impl PackDat {
+    /// Opens a file, in the time that its checksum takes.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Io`]; [`ErrorKind::Checksum`] when the bytes are not those that were written; [`ErrorKind::Header`] when
+    /// the file is no pack.dat, or of another size than it says.
+    pub fn open(path: impl AsRef<Path>) -> Result<PackDat> {
+        let path = path.as_ref();
+        let opened = FileBytes::map(path).and_then(PackDat::parse);
+        let mut pack = opened.map_err(|error| error.with_path(path))?;
+        pack.path = Some(path.to_owned());
+        pack.check_crc().map_err(|error| error.with_path(path))?;
+        Ok(pack)
+    }
+
+    /// Reads the bytes of a file.
+    ///
+    /// # Errors
+    /// As [`PackDat::open`], without the file's name.
+    pub fn from_bytes(bytes: Vec<u8>) -> Result<PackDat> {
+        let pack = PackDat::parse(FileBytes::Held(bytes))?;
+        pack.check_crc()?;
+        Ok(pack)
+    }
+
+    /// The number of runs.
+    #[must_use]
+    pub fn num_runs(&self) -> usize {
+        self.metas.len()
+    }
+
+    /// The number of steps of all runs.
+    #[must_use]
+    pub fn num_steps(&self) -> u64 {
+        self.num_steps
+    }
+
+    /// What the file says of a run as a whole. Nothing of its steps is read.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Decode`] when it says nothing sound; [`ErrorKind::IndexOutOfBounds`].
+    pub fn meta(&self, index: usize) -> Result<RunMeta> {
+        let start = self.start(index)?;
+        let located = |error: Error| self.located(error.in_run(index as u64, start));
+        let entry = self.entry(start).map_err(located)?;
+        entry.meta().map_err(located)
+    }
+
+    /// Decodes a run. It has no final board: the file holds none.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Decode`] with the run, the step and the offset in the file, when the run's steps are not in it, when a row
+    /// is another's, and when one holds no step; [`ErrorKind::IndexOutOfBounds`].
+    pub fn decode(&self, index: usize) -> Result<Run> {
+        let start = self.start(index)?;
+        let in_entry = |error: Error| self.located(error.in_run(index as u64, start));
+        let entry = self.entry(start).map_err(in_entry)?;
+        let meta = entry.meta().map_err(in_entry)?;
+        let rows = self.rows(&entry).map_err(in_entry)?;
+        let offset = row_offset(entry.first_step);
+        check_rows(rows, index)
+            .and_then(|()| rebuild(rows, meta, None))
+            .map_err(|error| self.located(error.in_run(index as u64, offset)))
+    }
+
+    /// The rows of a run as they stand, and what the file says of it.
+    pub(super) fn checked_rows(&self, index: usize) -> Result<(Entry<'_>, &[Row])> {
+        let start = self.start(index)?;
+        let in_entry = |error: Error| self.located(error.in_run(index as u64, start));
+        let entry = self.entry(start).map_err(in_entry)?;
+        entry.meta().map_err(in_entry)?;
+        let rows = self.rows(&entry).map_err(in_entry)?;
+        let offset = row_offset(entry.first_step);
+        check_rows(rows, index).map_err(|error| self.located(error.in_run(index as u64, offset)))?;
+        Ok((entry, rows))
+    }
+
+    /// Finds the runs, and checks that the file has the size that its header says; the checksum is another matter.
+    pub(super) fn parse(bytes: FileBytes) -> Result<PackDat> {
+        let mut pack = PackDat { path: None, bytes, num_steps: 0, metas: Vec::new() };
+        (pack.num_steps, pack.metas) = geometry(&pack.bytes).map_err(Error::of_header)?;
+        Ok(pack)
+    }
+
+    /// Header, rows, runs and checksum.
+    pub(super) fn parts(&self) -> (&[u8], &[u8], &[u8], u32) {
+        let (header, rest) = self.bytes.split_at_checked(HEADER_LEN).unwrap_or_default();
+        let rows_len = self.num_steps as usize * ROW_LEN;
+        let (rows, rest) = rest.split_at_checked(rows_len).unwrap_or_default();
+        let (runs, crc) = rest.split_last_chunk::<CRC_LEN>().unwrap_or((&[], &[0; CRC_LEN]));
+        (header, rows, runs, u32::from_le_bytes(*crc))
+    }
+
+    /// Compares a checksum of everything before it.
+    pub(super) fn compare_crc(&self, found: u32) -> Result<()> {
+        let (.., expected) = self.parts();
+        if found == expected {
+            return Ok(());
+        }
+        let offset = Some((self.bytes.len() - CRC_LEN) as u64);
+        let location = Location { offset, path: self.path.clone(), ..Location::default() };
+        Err(ErrorKind::Checksum { location, what: "the file", expected, found }.into())
+    }
+
+    fn check_crc(&self) -> Result<()> {
+        let covered = self.bytes.len() - CRC_LEN;
+        self.compare_crc(crc32c::crc32c(self.bytes.get(..covered).unwrap_or_default()))
+    }
+
+    fn start(&self, index: usize) -> Result<u64> {
+        let out_of_bounds = || ErrorKind::IndexOutOfBounds { index: index as i128, len: self.metas.len() as u64 };
+        self.metas.get(index).copied().ok_or_else(|| out_of_bounds().into())
+    }
+
+    fn entry(&self, start: u64) -> Result<Entry<'_>> {
+        let bytes = self.bytes.get(start as usize..).unwrap_or_default();
+        entry(&mut ByteReader::new(bytes)).map(|(_, entry)| entry)
+    }
+
+    /// The rows of a run, as far as the file has them.
+    fn rows(&self, entry: &Entry<'_>) -> Result<&[Row]> {
+        let (first, len) = (entry.first_step as usize, entry.num_steps as usize);
+        let (_, rows, ..) = self.parts();
+        let rows: &[Row] = bytemuck::cast_slice(rows);
+        rows.get(first..).and_then(|rows| rows.get(..len)).ok_or_else(|| {
+            let found = format!("{len} from step {first} on");
+            Error::decode(4, "steps of the run", format!("steps among the {} of the file", self.num_steps), found)
+        })
+    }
+
+    #[cold]
+    fn located(&self, error: Error) -> Error {
+        match &self.path {
+            Some(path) => error.with_path(path),
+            None => error,
+        }
+    }
+}
+
+impl Entry<'_> {
+    fn meta(&self) -> Result<RunMeta> {
+        let engine = std::str::from_utf8(self.engine).map_err(|error| {
+            let offset = ENGINE_OFFSET + error.valid_up_to() as u64;
+            Error::decode(offset, "engine", "UTF-8", "a byte that is not")
+        })?;
+        Ok(RunMeta {
+            start_unix_s: self.start_time,
+            elapsed_s: self.elapsed_s,
+            max_score: self.max_score,
+            highest_tile: self.highest_tile,
+            engine: (!engine.is_empty()).then(|| engine.to_owned()),
+            ..RunMeta::default()
+        })
+    }
+}
+
+/// Where the engine's name stands in a run's metadata.
+const ENGINE_OFFSET: u64 = 26;
+
+impl RunSource for PackDat {
+    fn num_runs(&self) -> usize {
+        self.metas.len()
+    }
+
+    fn offset(&self, index: usize) -> u64 {
+        let entry = self.metas.get(index).and_then(|&start| self.entry(start).ok());
+        entry.map_or(0, |entry| row_offset(entry.first_step))
+    }
+
+    fn num_bytes(&self, index: usize) -> u64 {
+        let entry = self.metas.get(index).and_then(|&start| self.entry(start).ok());
+        // A run that claims more steps than there are has none.
+        let entry = entry.filter(|entry| u64::from(entry.num_steps) <= self.num_steps);
+        entry.map_or(0, |entry| (MIN_RUN_LEN + entry.engine.len() + entry.num_steps as usize * ROW_LEN) as u64)
+    }
+
+    fn read(&self, index: usize) -> Result<SourceRun<'_>> {
+        self.decode(index).map(SourceRun::Run)
+    }
+}
+
+/// The number of steps, and where the metadata of each run begins.
+fn geometry(bytes: &[u8]) -> Result<(u64, Vec<u64>)> {
+    let mut reader = ByteReader::new(bytes);
+    let magic = reader.array::<4>("magic")?;
+    if magic != *MAGIC {
+        return Err(reader.error(4, "magic", "2048", format_args!("{}", magic.escape_ascii())));
+    }
+    let version = reader.u32("version")?;
+    if version != VERSION {
+        return Err(reader.error(4, "version", "1", version));
+    }
+    let num_runs = reader.u32("num_runs")? as usize;
+    let num_steps = reader.u64("num_steps")?;
+    let metadata_offset = reader.u64("metadata_offset")?;
+    let rows_end = num_steps.checked_mul(ROW_LEN as u64).and_then(|len| len.checked_add(HEADER_LEN as u64));
+    let Some(rows_end) = rows_end.filter(|&end| end <= (bytes.len().saturating_sub(CRC_LEN)) as u64) else {
+        let expected = format!("as many as {} bytes hold", bytes.len());
+        return Err(reader.error(16, "num_steps", expected, num_steps));
+    };
+    if metadata_offset != rows_end {
+        return Err(reader.error(8, "metadata_offset", format!("{rows_end}, where the rows end"), metadata_offset));
+    }
+    reader.skip(num_steps as usize * ROW_LEN);
+    let most = reader.remaining().saturating_sub(CRC_LEN) / MIN_RUN_LEN;
+    if num_runs > most {
+        return Err(Error::decode(8, "num_runs", format!("at most {most} in the bytes behind the rows"), num_runs));
+    }
+    let mut metas = Vec::with_capacity(num_runs);
+    for index in 0..num_runs {
+        metas.push(reader.offset() as u64);
+        let (id, entry) = entry(&mut reader)?;
+        if id as usize != index {
+            let back = MIN_RUN_LEN + entry.engine.len();
+            return Err(reader.error(back, "id of a run", format!("{index}, in order"), id));
+        }
+    }
+    if reader.remaining() != CRC_LEN {
+        let found = format!("{} bytes", reader.remaining());
+        return Err(reader.error(0, "end of the runs", "a checksum of 4 bytes and the end of the file", found));
+    }
+    Ok((num_steps, metas))
+}
+
+fn entry<'a>(reader: &mut ByteReader<'a>) -> Result<(u32, Entry<'a>)> {
+    let id = reader.u32("id of a run")?;
+    let first_step = reader.u32("first_step_idx")?;
+    let num_steps = reader.u32("num_steps of a run")?;
+    let max_score = reader.u64("max_score")?;
+    let highest_tile = reader.u32("highest_tile")?;
+    let engine_len = reader.u16("length of engine")?;
+    let engine = reader.take(usize::from(engine_len), "engine")?;
+    let start_time = reader.u64("start_time")?;
+    let elapsed_s = reader.f32("elapsed_s")?;
+    Ok((id, Entry { first_step, num_steps, max_score, highest_tile, engine, start_time, elapsed_s }))
+}
+
+/// Refuses rows that are not a run's, one after the other.
+fn check_rows(rows: &[Row], run: usize) -> Result<()> {
+    let is_own = |(place, row): (usize, &Row)| row.run_id as usize == run && row.index_in_run as usize == place;
+    let Some(place) = rows.iter().enumerate().position(|pair| !is_own(pair)) else {
+        return Ok(());
+    };
+    let (run_id, index) = rows.get(place).map_or((0, 0), |row| (row.run_id, row.index_in_run));
+    let location = Location {
+        offset: Some((place * ROW_LEN + std::mem::offset_of!(Row, run_id)) as u64),
+        step: Some(place as u64),
+        ..Location::default()
+    };
+    let (expected, found) = (format!("step {place} of run {run}"), format!("step {index} of run {run_id}"));
+    Err(ErrorKind::Decode { location, what: "row", expected, found }.into())
+}
+
+fn row_offset(step: u32) -> u64 {
+    HEADER_LEN as u64 + u64::from(step) * ROW_LEN as u64
+}

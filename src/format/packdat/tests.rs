@@ -1,0 +1,235 @@
+use super::*;
+use crate::error::ErrorKind;
+use crate::format::samples::{as_rows_hold, game, runs};
+use crate::format::source::{RunSource, SourceRun};
+use crate::run::{Run, RunMeta};
+use proptest::prelude::*;
+use std::path::Path;
+
+fn write(path: &Path, runs: &[Run]) {
+    let mut writer = PackDatWriter::create(path).unwrap();
+    runs.iter().for_each(|run| writer.push(run).unwrap());
+    assert_eq!(writer.num_runs(), runs.len());
+    writer.finish().unwrap();
+}
+
+fn packed(runs: &[Run]) -> Vec<u8> {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("pack.dat");
+    write(&path, runs);
+    std::fs::read(path).unwrap()
+}
+
+/// A file with a change, and a checksum that fits it.
+fn changed(runs: &[Run], change: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
+    let mut bytes = packed(runs);
+    bytes.truncate(bytes.len() - CRC_LEN);
+    change(&mut bytes);
+    let crc = crc32c::crc32c(&bytes);
+    bytes.extend(crc.to_le_bytes());
+    bytes
+}
+
+fn quantised(value: f32) -> f32 {
+    f32::from((value * 65535.0).round() as u16) / 65535.0
+}
+
+#[track_caller]
+fn refused(bytes: Vec<u8>, message: &str) {
+    let error = PackDat::from_bytes(bytes).unwrap_err();
+    assert!(matches!(error.kind(), ErrorKind::Header { .. }), "{error:?}");
+    assert!(error.to_string().contains(message), "{error}");
+}
+
+#[test]
+fn rows_are_as_the_format_says() {
+    let mut steps = Run::builder(2);
+    let branches = Branches { values: [0.25, 0.5, 7.0, 0.00001], legal: 0b1011 };
+    steps.push(Board(0x1122_3344_5566_7788), Move::Down, Some(branches));
+    steps.push(Board(1), Move::Right, None);
+    let run = steps.finish(RunMeta { engine: Some("ab".into()), ..RunMeta::default() }, None).unwrap();
+    let bytes = packed(&[run]);
+    let row = [0x88, 0x77, 0x66, 0x55, 0x44, 0x33, 0x22, 0x11, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0b1011];
+    let values = [0x00, 0x40, 0xff, 0xff, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0];
+    assert_eq!(bytes[28..60], [&row[..], &values].concat());
+    assert_eq!(
+        bytes[60..92],
+        [1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]
+    );
+    assert_eq!(bytes[..28], [&b"2048\x01\0\0\0\x01\0\0\0\x02\0\0\0\0\0\0\0\x5c\0\0\0\0\0\0\0"[..]].concat());
+    assert_eq!(bytes.len(), 92 + MIN_RUN_LEN + 2 + CRC_LEN);
+}
+
+#[test]
+fn every_truncation_and_every_flipped_bit_is_refused() {
+    let bytes = packed(&[game(1, 3), game(2, 2)]);
+    for len in 0..bytes.len() {
+        assert!(PackDat::from_bytes(bytes[..len].to_vec()).is_err(), "{len} bytes");
+    }
+    for bit in 0..8 * bytes.len() {
+        let mut flipped = bytes.clone();
+        flipped[bit / 8] ^= 1 << (bit % 8);
+        let error = PackDat::from_bytes(flipped).unwrap_err();
+        assert!(matches!(error.kind(), ErrorKind::Header { .. } | ErrorKind::Checksum { .. }), "bit {bit}: {error:?}");
+    }
+    assert!(PackDat::from_bytes([&bytes[..], &[0]].concat()).is_err());
+}
+
+#[test]
+fn a_header_that_lies_is_refused_though_its_checksum_fits() {
+    let runs = [game(1, 3), game(2, 2)];
+    let end = 28 + 5 * 32;
+    refused(changed(&runs, |bytes| bytes[0] = b'3'), "byte 0: magic: expected 2048");
+    refused(changed(&runs, |bytes| bytes[4] = 2), "byte 4: version: expected 1, found 2");
+    refused(changed(&runs, |bytes| bytes[8..12].fill(0xff)), "byte 8: num_runs: expected at most 2");
+    refused(changed(&runs, |bytes| bytes[8] = 1), "end of the runs");
+    refused(changed(&runs, |bytes| bytes[12..20].fill(0xff)), "byte 12: num_steps: expected as many as");
+    for num_steps in [1 << 59, (1 << 59) - 1, 1 << 32, 6] {
+        let lie = |bytes: &mut Vec<u8>| bytes[12..20].copy_from_slice(&u64::to_le_bytes(num_steps));
+        assert!(PackDat::from_bytes(changed(&runs, lie)).is_err(), "{num_steps}");
+    }
+    for offset in [0, 28, end as u64 - 1, end as u64 + 1, u64::MAX] {
+        let lie = |bytes: &mut Vec<u8>| bytes[20..28].copy_from_slice(&offset.to_le_bytes());
+        refused(changed(&runs, lie), "byte 20: metadata_offset: expected 188, where the rows end");
+    }
+    refused(changed(&runs, |bytes| bytes[end] = 1), "byte 188: id of a run: expected 0, in order, found 1");
+    refused(changed(&runs, |bytes| bytes[end + 24..end + 26].fill(0xff)), "engine: expected 65535 bytes");
+}
+
+#[test]
+fn a_damaged_run_costs_no_other() {
+    let runs = [game(1, 3), game(2, 2), game(3, 4)];
+    let end = 28 + 9 * 32;
+    let second = end + MIN_RUN_LEN + runs[0].meta().engine.as_ref().unwrap().len();
+    let open = |change: &dyn Fn(&mut Vec<u8>)| PackDat::from_bytes(changed(&runs, change)).unwrap();
+    let error_of_second = |change: &dyn Fn(&mut Vec<u8>)| {
+        let pack = open(change);
+        assert_eq!(pack.decode(0).unwrap(), as_rows_hold(&runs[0], quantised));
+        assert_eq!(pack.decode(2).unwrap(), as_rows_hold(&runs[2], quantised));
+        pack.decode(1).unwrap_err().to_string()
+    };
+    let row = 28 + 3 * 32;
+    let cases: [(usize, u8, &str); 7] = [
+        (row + 16, 4, "run 1: byte 140 (step 0): move: expected 0..=3, found 4"),
+        (row + 32 + 17, 16, "run 1: byte 173 (step 1): ev_mask: expected 0..=15, found 16"),
+        (row + 8, 2, "run 1: byte 132 (step 0): row: expected step 0 of run 1, found step 0 of run 2"),
+        (row + 32 + 12, 3, "row: expected step 1 of run 1, found step 3 of run 1"),
+        (second + 4, 0, "row: expected step 0 of run 1, found step 0 of run 0"),
+        (second + 8, 200, "steps of the run: expected steps among the 9 of the file, found 200 from step 3 on"),
+        (second + 7, 255, "steps of the run: expected steps among the 9"),
+    ];
+    for (offset, byte, message) in cases {
+        let error = error_of_second(&|bytes: &mut Vec<u8>| bytes[offset] = byte);
+        assert!(error.contains(message), "{error}");
+    }
+    let pack = open(&|bytes: &mut Vec<u8>| bytes[end + 26] = 0xff);
+    let (meta, run) = (pack.meta(0).unwrap_err(), pack.decode(0).unwrap_err());
+    assert_eq!(meta.to_string(), run.to_string());
+    assert!(meta.to_string().starts_with(&format!("run 0: byte {}: engine: expected UTF-8", end + 26)), "{meta}");
+    assert!(pack.decode(1).is_ok());
+    assert!(matches!(pack.decode(3).unwrap_err().kind(), ErrorKind::IndexOutOfBounds { index: 3, len: 3 }));
+}
+
+#[test]
+fn what_is_appended_or_merged_is_as_if_written_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    let runs: Vec<Run> = (0..6).map(|seed| game(seed, 20 * seed as usize)).collect();
+    let whole = packed(&runs);
+    write(&path("a"), &runs[..2]);
+    write(&path("b"), &runs[2..]);
+    PackDatWriter::merge(&[path("a"), path("b")], path("merged")).unwrap();
+    assert_eq!(std::fs::read(path("merged")).unwrap(), whole);
+
+    let before = std::fs::read(path("a")).unwrap();
+    let mut writer = PackDatWriter::append(path("a")).unwrap();
+    runs[2..].iter().for_each(|run| writer.push(run).unwrap());
+    assert_eq!(std::fs::read(path("a")).unwrap(), before, "the old file stands until the new one does");
+    writer.finish().unwrap();
+    assert_eq!(std::fs::read(path("a")).unwrap(), whole);
+
+    let mut flipped = whole.clone();
+    flipped[100] ^= 1;
+    std::fs::write(path("flipped"), &flipped).unwrap();
+    assert!(matches!(PackDatWriter::append(path("flipped")).err().unwrap().kind(), ErrorKind::Checksum { .. }));
+    assert!(PackDatWriter::merge(&[path("a"), path("flipped")], path("none")).is_err());
+    assert!(matches!(PackDatWriter::create(path("a")).err().unwrap().kind(), ErrorKind::Io { .. }));
+    let mut names: Vec<_> = std::fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    names.sort();
+    assert_eq!(names, ["a", "b", "flipped", "merged"]);
+}
+
+#[test]
+fn what_the_format_cannot_hold_is_refused_and_changes_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("pack.dat");
+    let mut writer = PackDatWriter::create(&path).unwrap();
+    writer.push(&game(1, 5)).unwrap();
+    let refuse = |writer: &mut PackDatWriter, run: &Run, message: &str| {
+        let error = writer.push(run).unwrap_err();
+        assert!(matches!(error.kind(), ErrorKind::Argument { .. }) && error.to_string().contains(message), "{error}");
+    };
+    let meta = RunMeta { engine: Some("x".repeat(65_536)), ..RunMeta::default() };
+    refuse(&mut writer, &Run::builder(0).finish(meta, None).unwrap(), "at most 65535 bytes");
+    let step = |index, chosen| RunStep { index, board: Board(1), chosen, branches: None };
+    let mut steps = Run::builder(1);
+    steps.push_step(step(0, None)).unwrap();
+    refuse(&mut writer, &steps.finish(RunMeta::default(), None).unwrap(), "moves are all known");
+    let mut steps = Run::builder(1);
+    steps.push_step(step(3, Some(Move::Up))).unwrap();
+    refuse(&mut writer, &steps.finish(RunMeta::default(), None).unwrap(), "every step");
+    writer.finish().unwrap();
+    assert_eq!(std::fs::read(&path).unwrap(), packed(&[game(1, 5)]));
+}
+
+#[test]
+fn raw_values_are_normalised() {
+    let mut steps = Run::builder(1);
+    steps.push(Board(1), Move::Up, Some(Branches { values: [-5.0, 10.0, 0.0, 15.0], legal: 0b1011 }));
+    let run = steps.finish(RunMeta { raw_evs: true, ..RunMeta::default() }, None).unwrap();
+    let back = PackDat::from_bytes(packed(&[run])).unwrap().decode(0).unwrap();
+    assert_eq!(back.ev_values()[0], [1.0, quantised(0.75), 0.0, 1.0]);
+    assert!(!back.meta().raw_evs);
+}
+
+proptest! {
+    #[test]
+    fn runs_come_back_as_far_as_they_are_held(runs in prop::collection::vec(runs(), 0..5)) {
+        let bytes = packed(&runs);
+        let pack = PackDat::from_bytes(bytes.clone()).unwrap();
+        prop_assert_eq!(pack.num_runs(), runs.len());
+        prop_assert_eq!(pack.num_steps(), runs.iter().map(|run| run.num_steps() as u64).sum::<u64>());
+        let mut decoded = Vec::new();
+        for (index, run) in runs.iter().enumerate() {
+            let back = pack.decode(index).unwrap();
+            prop_assert_eq!(&back, &as_rows_hold(run, quantised));
+            prop_assert_eq!(back.meta(), &pack.meta(index).unwrap());
+            prop_assert!(matches!(pack.read(index).unwrap(), SourceRun::Run(read) if read == back));
+            decoded.push(back);
+        }
+        let again = PackDat::from_bytes(packed(&decoded)).unwrap();
+        for (index, run) in decoded.iter().enumerate() {
+            prop_assert_eq!(&again.decode(index).unwrap(), run);
+        }
+    }
+
+    #[test]
+    fn damaged_bytes_with_a_fitting_checksum_are_refused_or_read(
+        changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..6),
+    ) {
+        let bytes = changed(&[game(1, 4), game(2, 3)], |bytes| {
+            for (index, byte) in changes {
+                let at = index.index(bytes.len());
+                bytes[at] = byte;
+            }
+        });
+        if let Ok(pack) = PackDat::from_bytes(bytes) {
+            for index in 0..pack.num_runs() {
+                let _ = (pack.num_bytes(index), pack.offset(index));
+                if let Ok(run) = pack.decode(index) {
+                    prop_assert!(run.num_steps() as u64 <= pack.num_steps());
+                }
+            }
+        }
+    }
+}

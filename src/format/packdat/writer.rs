@@ -1,0 +1,218 @@
+//! Writing pack.dat.
+
+use super::reader::{Entry, PackDat};
+use super::{HEADER_LEN, MAGIC, ROW_LEN, Row, VERSION};
+use crate::error::{Error, Result};
+use crate::format::mapped::FileBytes;
+use crate::format::rows::flatten;
+use crate::format::staged_folder::{parent, taken};
+use crate::publish::{Published, Staged};
+use crate::run::Run;
+use std::io::{self, BufWriter, Write};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+/// Bytes that are written at a time.
+const CHUNK: usize = 1 << 20;
+
+/// A pack.dat file that is being written.
+///
+/// Steps go straight to disk, and what is said of the runs stays in memory until the end: 38 bytes and the engine's name per
+/// run. The file appears under its name when [`finish`](PackDatWriter::finish) has made it durable; without that nothing of it
+/// is left.
+pub struct PackDatWriter {
+    path: PathBuf,
+    out: BufWriter<Staged>,
+    /// Whether the file is to replace the one that it began with.
+    replaces: bool,
+    rows: Vec<Row>,
+    rows_crc: u32,
+    runs: Vec<u8>,
+    num_runs: u32,
+    num_steps: u64,
+}
+
+impl PackDatWriter {
+    /// Begins a file.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Io`](crate::ErrorKind::Io), also when there is a file of that name already.
+    pub fn create(path: impl AsRef<Path>) -> Result<PackDatWriter> {
+        let path = path.as_ref();
+        if path.symlink_metadata().is_ok() {
+            return Err(taken(path));
+        }
+        PackDatWriter::begin(path, false)
+    }
+
+    /// Begins a file with the runs of the one that stands there, which it replaces as a whole when it is finished. Until
+    /// then, and without that, the old one stands.
+    ///
+    /// # Errors
+    /// As [`PackDat::open`].
+    pub fn append(path: impl AsRef<Path>) -> Result<PackDatWriter> {
+        let path = path.as_ref();
+        let old = FileBytes::map(path).and_then(PackDat::parse).map_err(|error| error.with_path(path))?;
+        let mut writer = PackDatWriter::begin(path, true)?;
+        let (header, rows, runs, _) = old.parts();
+        for chunk in rows.chunks(CHUNK) {
+            writer.put(chunk)?;
+        }
+        // Of the very bytes that were copied.
+        let crc = crc32c::crc32c_combine(crc32c::crc32c(header), writer.rows_crc, rows.len());
+        writer.runs.extend_from_slice(runs);
+        let crc = crc32c::crc32c_append(crc, &writer.runs);
+        old.compare_crc(crc).map_err(|error| error.with_path(path))?;
+        // There are as many as the u32 in the header says.
+        writer.num_runs = old.num_runs() as u32;
+        writer.num_steps = old.num_steps();
+        Ok(writer)
+    }
+
+    /// Writes a new file with the runs of others, in order. Rows are copied as they are, but for the number of their run.
+    ///
+    /// # Errors
+    /// As [`PackDat::open`], [`PackDat::decode`], [`PackDatWriter::create`] and [`PackDatWriter::push`]; then no file is written.
+    pub fn merge<P: AsRef<Path>>(paths: &[P], out: impl AsRef<Path>) -> Result<()> {
+        let mut writer = PackDatWriter::create(out)?;
+        for path in paths {
+            let pack = PackDat::open(path)?;
+            for index in 0..pack.num_runs() {
+                let (entry, rows) = pack.checked_rows(index)?;
+                let run_id = writer.num_runs;
+                writer.check_room(rows.len())?;
+                writer.rows.clear();
+                writer.rows.extend(rows.iter().map(|row| Row { run_id, ..*row }));
+                writer.put_run(&entry)?;
+            }
+        }
+        writer.finish()
+    }
+
+    /// Adds a run, under the next number. The final board is left out; raw values are normalised
+    /// ([`Run::normalized`]).
+    ///
+    /// # Errors
+    /// [`ErrorKind::Argument`](crate::ErrorKind::Argument) when moves or steps are missing, when the engine's name exceeds
+    /// 65,535 bytes, when there are 2^32 - 1 runs already, and when the run would begin behind step 2^32 - 1: then the file is
+    /// as before. [`ErrorKind::Io`](crate::ErrorKind::Io): then it cannot be finished soundly.
+    pub fn push(&mut self, run: &Run) -> Result<()> {
+        if run.step_indices().is_some() {
+            return Err(Error::argument("run", "one with every step", "one with steps left out"));
+        }
+        self.check_room(run.num_steps())?;
+        let engine = run.meta().engine.as_deref().unwrap_or_default().as_bytes();
+        if engine.len() > usize::from(u16::MAX) {
+            let found = format!("{} bytes", engine.len());
+            return Err(Error::argument("engine", "at most 65535 bytes in pack.dat", found));
+        }
+        let run = &*run.normalized();
+        self.rows.clear();
+        flatten(run, u64::from(self.num_runs), &mut self.rows)?;
+        let meta = run.meta();
+        self.put_run(&Entry {
+            first_step: 0,
+            num_steps: 0,
+            max_score: meta.max_score,
+            highest_tile: meta.highest_tile,
+            engine,
+            start_time: meta.start_unix_s,
+            elapsed_s: meta.elapsed_s,
+        })
+    }
+
+    /// The number of runs so far.
+    #[must_use]
+    pub fn num_runs(&self) -> usize {
+        self.num_runs as usize
+    }
+
+    /// Ends the file, makes it durable and gives it its name.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Io`](crate::ErrorKind::Io), also when a file of that name has appeared meanwhile.
+    pub fn finish(self) -> Result<()> {
+        let PackDatWriter { path, mut out, replaces, rows_crc, mut runs, num_runs, num_steps, .. } = self;
+        let rows_len = num_steps * ROW_LEN as u64;
+        let header = header(num_runs, num_steps, rows_len);
+        let rows_len = usize::try_from(rows_len).unwrap_or(usize::MAX);
+        let crc = crc32c::crc32c_combine(crc32c::crc32c(&header), rows_crc, rows_len);
+        let crc = crc32c::crc32c_append(crc, &runs);
+        runs.extend(crc.to_le_bytes());
+        let finish = || {
+            out.write_all(&runs)?;
+            let staged = out.into_inner().map_err(io::IntoInnerError::into_error)?;
+            staged.file().write_all_at(&header, 0)?;
+            Ok(staged)
+        };
+        let staged: Staged = finish().map_err(|source| Error::io(&path, source))?;
+        if replaces {
+            return staged.replace(&path);
+        }
+        match staged.publish(&path)? {
+            Published::New => Ok(()),
+            Published::Taken => Err(taken(&path)),
+        }
+    }
+
+    fn begin(path: &Path, replaces: bool) -> Result<PackDatWriter> {
+        let mut out = BufWriter::with_capacity(CHUNK, Staged::new(parent(path))?);
+        out.write_all(&[0; HEADER_LEN]).map_err(|source| Error::io(path, source))?;
+        let (rows, runs) = (Vec::new(), Vec::new());
+        let path = path.to_owned();
+        Ok(PackDatWriter { path, out, replaces, rows, rows_crc: 0, runs, num_runs: 0, num_steps: 0 })
+    }
+
+    fn check_room(&self, num_steps: usize) -> Result<()> {
+        if self.num_runs == u32::MAX {
+            return Err(Error::argument("runs", "at most 4294967295 in pack.dat", "one more"));
+        }
+        if self.num_steps > u64::from(u32::MAX) || u32::try_from(num_steps).is_err() {
+            let found = format!("{num_steps} more after {}", self.num_steps);
+            return Err(Error::argument("steps", "a run that begins before step 4294967296 of pack.dat", found));
+        }
+        Ok(())
+    }
+
+    /// Writes the rows that are ready, as a run of which this is known.
+    fn put_run(&mut self, entry: &Entry<'_>) -> Result<()> {
+        let rows = std::mem::take(&mut self.rows);
+        let put = self.put(bytemuck::cast_slice(&rows));
+        let num_steps = rows.len();
+        self.rows = rows;
+        put?;
+        // The room was checked.
+        let out = &mut self.runs;
+        out.extend(self.num_runs.to_le_bytes());
+        out.extend((self.num_steps as u32).to_le_bytes());
+        out.extend((num_steps as u32).to_le_bytes());
+        out.extend(entry.max_score.to_le_bytes());
+        out.extend(entry.highest_tile.to_le_bytes());
+        out.extend((entry.engine.len() as u16).to_le_bytes());
+        out.extend(entry.engine);
+        out.extend(entry.start_time.to_le_bytes());
+        out.extend(entry.elapsed_s.to_le_bytes());
+        self.num_runs += 1;
+        self.num_steps += num_steps as u64;
+        Ok(())
+    }
+
+    fn put(&mut self, bytes: &[u8]) -> Result<()> {
+        self.rows_crc = crc32c::crc32c_append(self.rows_crc, bytes);
+        self.out.write_all(bytes).map_err(|source| Error::io(&self.path, source))
+    }
+}
+
+fn header(num_runs: u32, num_steps: u64, rows_len: u64) -> [u8; HEADER_LEN] {
+    let mut header = [0; HEADER_LEN];
+    let (magic, rest) = header.split_at_mut(4);
+    magic.copy_from_slice(MAGIC);
+    let fields = [
+        &VERSION.to_le_bytes()[..],
+        &num_runs.to_le_bytes(),
+        &num_steps.to_le_bytes(),
+        &(HEADER_LEN as u64 + rows_len).to_le_bytes(),
+    ];
+    rest.copy_from_slice(&fields.concat());
+    header
+}

@@ -1,0 +1,359 @@
+//! Reading self-play sessions.
+
+use super::{ActionRow, METADATA, OfRun, Row};
+use crate::board::Move;
+use crate::error::{Error, ErrorKind, Location, Result};
+use crate::format::mapped::FileBytes;
+use crate::format::npy::NpyHeader;
+use crate::format::rows::rebuild;
+use crate::format::shards::{Shards, files_in, header_error};
+use crate::format::source::{RunSource, SourceRun};
+use crate::format::sqlite::{Database, text};
+use crate::format::staged_folder::parent;
+use crate::run::{Run, RunMeta};
+use rusqlite::types::ValueRef;
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+
+/// A self-play session, its rows mapped: random access to its runs, from any number of threads.
+///
+/// Opening reads `metadata.db` and passes over all rows once, to find where each run's are; after that reading a run touches
+/// its rows only. The files must not be changed while the session is open.
+#[derive(Debug)]
+pub struct Session {
+    folder: PathBuf,
+    steps: Steps,
+    /// Rows of the same run, in the order of its id and then of the rows.
+    stretches: Vec<Stretch>,
+    runs: Vec<Record>,
+    entries: Vec<(String, Value)>,
+    engine: Option<String>,
+}
+
+#[derive(Debug)]
+enum Steps {
+    Boards(Shards<Row>),
+    WithAction(Shards<ActionRow>),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Stretch {
+    run_id: u64,
+    first: u64,
+    len: u64,
+}
+
+/// What `metadata.db` says of a run.
+#[derive(Clone, Copy, Debug)]
+struct Record {
+    id: i64,
+    seed: Option<i64>,
+    max_score: u64,
+    num_steps: Option<u32>,
+    highest_tile: u32,
+    /// The first column whose value is none that it may hold, 0 if all are sound.
+    bad: u8,
+}
+
+const COLUMNS: [&str; 5] = ["id", "seed", "steps", "max_score", "highest_tile"];
+const SELECT: &str = "SELECT id, seed, steps, max_score, highest_tile FROM runs ORDER BY id";
+const SELECT_SESSION: &str = "SELECT meta_key, meta_value FROM session";
+
+/// What each column may hold.
+const EXPECTED: [(&str, &str); 5] = [
+    ("runs.id", "an INTEGER"),
+    ("runs.seed", "NULL or an INTEGER"),
+    ("runs.steps", "NULL or an INTEGER in 0..=4294967295"),
+    ("runs.max_score", "NULL or an INTEGER of at least 0"),
+    ("runs.highest_tile", "NULL or an INTEGER in 0..=4294967295"),
+];
+
+/// The most bytes of all that is said of the session. As JSON in memory it takes many times that.
+const MAX_ENTRIES_LEN: usize = 1 << 18;
+
+impl Session {
+    /// Opens a session by its folder, or by any of the files in it.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Io`]; [`ErrorKind::Header`] when a file is missing from the shards, is none of its kind, of another size
+    /// than it says or damaged.
+    pub fn open(path: impl AsRef<Path>) -> Result<Session> {
+        let path = path.as_ref();
+        let folder = if path.is_dir() { path } else { parent(path) }.to_owned();
+        let database = Database::open(&folder.join(METADATA))?;
+        let (runs, entries) = (read_runs(&database)?, read_entries(&database)?);
+        database.finish_reading()?;
+        let tag = entries.iter().find(|(key, _)| key == "model").and_then(|(_, model)| model.get("tag"));
+        let engine = tag.and_then(Value::as_str).map(str::to_owned);
+        let steps = Steps::open(files_in(&folder)?)?;
+        let mut stretches = match &steps {
+            Steps::Boards(rows) => stretches(rows),
+            Steps::WithAction(rows) => stretches(rows),
+        };
+        stretches.sort_unstable();
+        Ok(Session { folder, steps, stretches, runs, entries, engine })
+    }
+
+    /// The session's name: that of its folder.
+    #[must_use]
+    pub fn name(&self) -> String {
+        let folder = std::path::absolute(&self.folder).unwrap_or_else(|_| self.folder.clone());
+        folder.file_name().unwrap_or(folder.as_os_str()).to_string_lossy().into_owned()
+    }
+
+    /// What is said of the session, by key: JSON, or else the text that stands there.
+    #[must_use]
+    pub fn entries(&self) -> &[(String, Value)] {
+        &self.entries
+    }
+
+    /// The number of runs.
+    #[must_use]
+    pub fn num_runs(&self) -> usize {
+        self.runs.len()
+    }
+
+    /// The number of rows, of runs or not.
+    #[must_use]
+    pub fn num_steps(&self) -> u64 {
+        match &self.steps {
+            Steps::Boards(rows) => rows.num_rows(),
+            Steps::WithAction(rows) => rows.num_rows(),
+        }
+    }
+
+    /// Whether the rows say which move was made.
+    #[must_use]
+    pub fn has_actions(&self) -> bool {
+        matches!(self.steps, Steps::WithAction(_))
+    }
+
+    /// The id of a run, `None` beyond the last.
+    #[must_use]
+    pub fn id(&self, index: usize) -> Option<u64> {
+        self.runs.get(index).map(|record| record.id as u64)
+    }
+
+    /// The ids that rows have but no run has, in ascending order, each with the number of its rows.
+    #[must_use]
+    pub fn rows_without_run(&self) -> Vec<(u64, u64)> {
+        let mut without: Vec<(u64, u64)> = Vec::new();
+        for stretch in &self.stretches {
+            match without.last_mut() {
+                Some((id, len)) if *id == stretch.run_id => *len += stretch.len,
+                // Runs are in the order of their ids as signed numbers.
+                _ if self.runs.binary_search_by_key(&(stretch.run_id as i64), |record| record.id).is_ok() => {}
+                _ => without.push((stretch.run_id, stretch.len)),
+            }
+        }
+        without
+    }
+
+    /// What is said of a run as a whole. Nothing of its steps is read.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Decode`] when it is nothing sound; [`ErrorKind::IndexOutOfBounds`].
+    pub fn meta(&self, index: usize) -> Result<RunMeta> {
+        self.record(index).map(|record| self.meta_of(record))
+    }
+
+    /// Decodes a run. It has no final board, and no branches; where no action is stored, some moves are not known.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Decode`] with the run, the step and the offset in the file, when the run has no rows, has them in several
+    /// places, or more than steps, and when a row holds no step; [`ErrorKind::IndexOutOfBounds`].
+    pub fn decode(&self, index: usize) -> Result<Run> {
+        let record = self.record(index)?;
+        let refuse = |what, expected: &str, found: String| Err(self.damaged(index, what, expected, found));
+        let own = self.stretches_of(record.id as u64);
+        let (first, len) = match own {
+            [stretch] => (stretch.first, stretch.len),
+            [] if record.num_steps == Some(0) => (0, 0),
+            [] => return refuse("rows of the run", "some", format!("none with run_id {}", record.id as u64)),
+            _ => return refuse("rows of the run", "one stretch", format!("{} stretches", own.len())),
+        };
+        if let Some(num_steps) = record.num_steps.filter(|&num_steps| len > u64::from(num_steps)) {
+            return refuse("rows of the run", &format!("at most {num_steps}, as runs.steps says"), len.to_string());
+        }
+        let meta = self.meta_of(record);
+        match &self.steps {
+            Steps::Boards(rows) => decode(rows, meta, index, first, len).and_then(|run| derive_moves(&run)),
+            Steps::WithAction(rows) => decode(rows, meta, index, first, len),
+        }
+    }
+
+    fn meta_of(&self, record: &Record) -> RunMeta {
+        RunMeta {
+            max_score: record.max_score,
+            highest_tile: record.highest_tile,
+            engine: self.engine.clone(),
+            seed: record.seed.map(|seed| seed as u64),
+            ..RunMeta::default()
+        }
+    }
+
+    fn record(&self, index: usize) -> Result<&Record> {
+        let Some(record) = self.runs.get(index) else {
+            return Err(ErrorKind::IndexOutOfBounds { index: index as i128, len: self.runs.len() as u64 }.into());
+        };
+        if record.bad != 0 {
+            let (what, expected) = EXPECTED.get(usize::from(record.bad)).copied().unwrap_or(EXPECTED[0]);
+            return Err(self.damaged(index, what, expected, "another value".into()));
+        }
+        Ok(record)
+    }
+
+    fn stretches_of(&self, run_id: u64) -> &[Stretch] {
+        let start = self.stretches.partition_point(|stretch| stretch.run_id < run_id);
+        let rest = self.stretches.get(start..).unwrap_or_default();
+        rest.get(..rest.partition_point(|stretch| stretch.run_id == run_id)).unwrap_or_default()
+    }
+
+    #[cold]
+    fn damaged(&self, index: usize, what: &'static str, expected: &str, found: String) -> Error {
+        let path = Some(self.folder.join(METADATA));
+        let location = Location { run: Some(index as u64), path, ..Location::default() };
+        ErrorKind::Decode { location, what, expected: expected.to_owned(), found }.into()
+    }
+}
+
+impl RunSource for Session {
+    fn num_runs(&self) -> usize {
+        self.runs.len()
+    }
+
+    fn offset(&self, index: usize) -> u64 {
+        let first = self.id(index).and_then(|id| self.stretches_of(id).first());
+        let place = first.and_then(|stretch| match &self.steps {
+            Steps::Boards(rows) => rows.place(stretch.first),
+            Steps::WithAction(rows) => rows.place(stretch.first),
+        });
+        place.map_or(0, |(_, offset)| offset)
+    }
+
+    fn num_bytes(&self, index: usize) -> u64 {
+        let stride = if self.has_actions() { size_of::<ActionRow>() } else { size_of::<Row>() } as u64;
+        let own = self.id(index).map(|id| self.stretches_of(id)).unwrap_or_default();
+        own.iter().map(|stretch| stretch.len * stride).sum()
+    }
+
+    fn read(&self, index: usize) -> Result<SourceRun<'_>> {
+        self.decode(index).map(SourceRun::Run)
+    }
+}
+
+impl Steps {
+    /// Rows of the one kind or the other, as the first file says.
+    fn open(files: Vec<PathBuf>) -> Result<Steps> {
+        let with_action = match files.first() {
+            Some(path) => {
+                let located = |error: Error| error.of_header().with_path(path);
+                let header = NpyHeader::parse(&FileBytes::map(path)?).map_err(located)?;
+                header.fields.iter().any(|field| field.name == "action")
+            }
+            None => false,
+        };
+        Ok(if with_action { Steps::WithAction(Shards::open(files)?) } else { Steps::Boards(Shards::open(files)?) })
+    }
+}
+
+fn decode<R: OfRun>(steps: &Shards<R>, meta: RunMeta, index: usize, first: u64, len: u64) -> Result<Run> {
+    // The stretch was found among the rows.
+    let rows = steps.rows(first..first.saturating_add(len)).unwrap_or_default();
+    rebuild(&rows, meta, None).map_err(|error| steps.in_run(error, index as u64, first))
+}
+
+/// Finds the rows of each run.
+fn stretches<R: OfRun>(steps: &Shards<R>) -> Vec<Stretch> {
+    let mut stretches: Vec<Stretch> = Vec::new();
+    let mut first = 0;
+    for rows in steps.slices() {
+        for stretch in rows.chunk_by(|a, b| a.run_id() == b.run_id()) {
+            let (run_id, len) = (stretch.first().map_or(0, OfRun::run_id), stretch.len() as u64);
+            match stretches.last_mut() {
+                // It goes on in the next shard.
+                Some(last) if last.run_id == run_id => last.len += len,
+                _ => stretches.push(Stretch { run_id, first, len }),
+            }
+            first += len;
+        }
+    }
+    stretches
+}
+
+/// The run with those moves that the rules leave no doubt about.
+fn derive_moves(run: &Run) -> Result<Run> {
+    let mut steps = Run::builder(run.num_steps());
+    for place in 0..run.num_steps() {
+        let Some(mut step) = run.step(place) else { break };
+        let next = run.step(place + 1).filter(|next| step.index.checked_add(1) == Some(next.index));
+        if let Some(next) = next {
+            let slides = step.board.slides();
+            let leads = |&direction: &Move| {
+                let after = slides[direction as usize];
+                after != step.board && after.spawns_into(next.board)
+            };
+            let mut leading = Move::ALL.into_iter().filter(leads);
+            step.chosen = leading.next().filter(|_| leading.next().is_none());
+        }
+        steps.push_step(step)?;
+    }
+    steps.finish(run.meta().clone(), None)
+}
+
+fn read_runs(database: &Database) -> Result<Vec<Record>> {
+    database.check_table("runs", &COLUMNS, true)?;
+    // The check of the database has seen each of them.
+    let mut runs = Vec::with_capacity(database.num_rows("runs")?);
+    database.each(SELECT, [], |row| {
+        let mut bad = 0;
+        let mut integer = |column: u8, least: i64, most: i64| match row.get_ref(usize::from(column)) {
+            Ok(ValueRef::Integer(value)) if (least..=most).contains(&value) => Some(value),
+            Ok(ValueRef::Null) => None,
+            _ => {
+                bad = if bad == 0 { column } else { bad };
+                None
+            }
+        };
+        let id = integer(0, i64::MIN, i64::MAX).unwrap_or(0);
+        let seed = integer(1, i64::MIN, i64::MAX);
+        let num_steps = integer(2, 0, i64::from(u32::MAX)).map(|steps| steps as u32);
+        let max_score = integer(3, 0, i64::MAX).unwrap_or(0) as u64;
+        let highest_tile = integer(4, 0, i64::from(u32::MAX)).unwrap_or(0) as u32;
+        runs.push(Record { id, seed, max_score, num_steps, highest_tile, bad });
+        Ok(())
+    })?;
+    Ok(runs)
+}
+
+fn read_entries(database: &Database) -> Result<Vec<(String, Value)>> {
+    database.check_table("session", &["meta_key", "meta_value"], false)?;
+    let refuse = |expected: String, found: &str| header_error("session", expected, found.into(), database.path());
+    let (mut entries, mut len) = (Vec::new(), 0);
+    database.each(SELECT_SESSION, [], |row| {
+        let key = text(row, 0).ok_or_else(|| refuse("keys of UTF-8".into(), "another value"))?;
+        let value = match row.get_ref(1) {
+            Ok(ValueRef::Null) => Value::Null,
+            Ok(ValueRef::Integer(value)) => value.into(),
+            Ok(ValueRef::Real(value)) => value.into(),
+            _ => {
+                let text = text(row, 1).ok_or_else(|| refuse("values of UTF-8".into(), "other bytes"))?;
+                len += text.len();
+                // Not parsed before its size is known to be small.
+                if len > MAX_ENTRIES_LEN { Value::Null } else { json_or_text(text) }
+            }
+        };
+        // An entry has a size, too.
+        len += key.len() + 32;
+        if len > MAX_ENTRIES_LEN {
+            return Err(refuse(format!("at most {MAX_ENTRIES_LEN} bytes"), "more"));
+        }
+        entries.push((key.to_owned(), value));
+        Ok(())
+    })?;
+    Ok(entries)
+}
+
+fn json_or_text(text: &str) -> Value {
+    serde_json::from_str(text).unwrap_or_else(|_| Value::String(text.to_owned()))
+}

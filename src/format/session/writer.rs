@@ -1,0 +1,141 @@
+//! Writing self-play sessions.
+
+use super::{ActionRow, METADATA, NUMBERING, Row};
+use crate::error::{Error, Result};
+use crate::format::rows::{StepRow, flatten};
+use crate::format::shards::{NpyRow, RowFiles};
+use crate::format::sqlite::Database;
+use crate::format::staged_folder::{StagedFolder, check_free, parent};
+use crate::run::Run;
+use serde_json::Value;
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
+
+const SCHEMA: &str =
+    "CREATE TABLE runs(id INTEGER PRIMARY KEY, seed BIGINT, steps INT, max_score INT, highest_tile INT);
+CREATE TABLE session(meta_key TEXT PRIMARY KEY, meta_value TEXT);";
+const INSERT: &str = "INSERT INTO runs VALUES (?1, ?2, ?3, ?4, ?5)";
+const INSERT_SESSION: &str = "INSERT INTO session VALUES (?1, ?2)";
+
+/// How to write a session.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SessionOptions {
+    /// Whether to write the moves, too.
+    pub with_action: bool,
+    /// The most rows of a shard; `None` = one `steps.npy`.
+    pub rotate_rows: Option<u64>,
+}
+
+impl SessionOptions {
+    /// With the moves or without.
+    #[must_use]
+    pub fn with_action(mut self, with_action: bool) -> SessionOptions {
+        self.with_action = with_action;
+        self
+    }
+
+    /// With shards of so many rows at most.
+    #[must_use]
+    pub fn with_rotate_rows(mut self, rotate_rows: Option<u64>) -> SessionOptions {
+        self.rotate_rows = rotate_rows;
+        self
+    }
+}
+
+/// A session that is being written. It appears under its name, whole, when [`finish`](SessionWriter::finish) has made it
+/// durable.
+pub struct SessionWriter {
+    folder: PathBuf,
+    staging: StagedFolder,
+    files: Files,
+    database: Database,
+    ids: HashSet<u64>,
+}
+
+enum Files {
+    Boards(RowFiles<Row>, Vec<Row>),
+    WithAction(RowFiles<ActionRow>, Vec<ActionRow>),
+}
+
+impl SessionWriter {
+    /// Begins a session in a folder that does not exist, or is empty, with what is to be said of it by key.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Io`](crate::ErrorKind::Io), also when there is something already;
+    /// [`ErrorKind::Argument`](crate::ErrorKind::Argument) for shards of no rows and for a key that comes twice.
+    pub fn create(
+        folder: impl AsRef<Path>,
+        entries: &[(String, Value)],
+        options: SessionOptions,
+    ) -> Result<SessionWriter> {
+        let folder = folder.as_ref().to_owned();
+        if options.rotate_rows == Some(0) {
+            return Err(Error::argument("rotate_rows", "at least 1", 0));
+        }
+        let mut keys = HashSet::new();
+        if let Some((key, _)) = entries.iter().find(|(key, _)| !keys.insert(key)) {
+            return Err(Error::argument("entries", "each key once", key));
+        }
+        check_free(&folder)?;
+        let staging = StagedFolder::new_in(parent(&folder))?;
+        let files = match options.with_action {
+            false => Files::Boards(RowFiles::new(staging.path(), options.rotate_rows, NUMBERING, 0), Vec::new()),
+            true => Files::WithAction(RowFiles::new(staging.path(), options.rotate_rows, NUMBERING, 0), Vec::new()),
+        };
+        let database = Database::create(&staging.path().join(METADATA))?;
+        database.execute("PRAGMA journal_mode = MEMORY; PRAGMA synchronous = OFF;")?;
+        database.execute("BEGIN IMMEDIATE")?;
+        database.execute(SCHEMA)?;
+        for (key, value) in entries {
+            database.insert(INSERT_SESSION, (key, value.to_string()))?;
+        }
+        Ok(SessionWriter { folder, staging, files, database, ids: HashSet::new() })
+    }
+
+    /// Adds a run under an id. Branches, the final board, start and duration are left out, and moves unless they are asked for.
+    /// Of a sampled run the game is taken to end with the last step that is there.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Argument`](crate::ErrorKind::Argument) when another run has that id, when `max_score` exceeds 2^63 - 1,
+    /// and when moves are to be written that are not known: then the session is as before.
+    /// [`ErrorKind::Io`](crate::ErrorKind::Io): then it cannot be finished soundly.
+    pub fn push(&mut self, id: u64, run: &Run) -> Result<()> {
+        if self.ids.contains(&id) {
+            return Err(Error::argument("id", "each once", id));
+        }
+        let meta = run.meta();
+        let max_score = i64::try_from(meta.max_score)
+            .map_err(|_| Error::argument("max_score", "at most 9223372036854775807 in a session", meta.max_score))?;
+        match &mut self.files {
+            Files::Boards(files, rows) => push(files, rows, run, id)?,
+            Files::WithAction(files, rows) => push(files, rows, run, id)?,
+        }
+        let last = run.num_steps().checked_sub(1).and_then(|last| run.step(last));
+        let num_steps = last.map_or(0, |step| i64::from(step.index) + 1);
+        let seed = meta.seed.map(|seed| seed as i64);
+        self.database.insert(INSERT, (id as i64, seed, num_steps, max_score, meta.highest_tile))?;
+        self.ids.insert(id);
+        Ok(())
+    }
+
+    /// Ends the session, makes it durable and gives it its name.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Io`](crate::ErrorKind::Io).
+    pub fn finish(self) -> Result<()> {
+        match self.files {
+            Files::Boards(files, _) => files.finish(true)?,
+            Files::WithAction(files, _) => files.finish(true)?,
+        };
+        self.database.execute("COMMIT")?;
+        self.database.finish_writing()?;
+        self.staging.publish(&self.folder)
+    }
+}
+
+fn push<R: NpyRow + StepRow>(files: &mut RowFiles<R>, rows: &mut Vec<R>, run: &Run, id: u64) -> Result<()> {
+    rows.clear();
+    flatten(run, id, rows)?;
+    files.push(rows)
+}

@@ -1,0 +1,328 @@
+//! Rows in NumPy files: `steps.npy`, or numbered shards of it, as one sequence of rows.
+
+use super::mapped::FileBytes;
+use super::npy::{self, NpyField, NpyHeader};
+use super::rows::StepRow;
+use crate::error::{Error, ErrorKind, Result};
+use std::borrow::Cow;
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::marker::PhantomData;
+use std::ops::Range;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+/// The name of the rows when they are in one file.
+pub(super) const SINGLE: &str = "steps.npy";
+/// Headers have room for any number of rows in so many bytes.
+const HEADER_LEN: usize = 256;
+const BUFFER_LEN: usize = 1 << 20;
+
+/// A row of a NumPy file: one byte aligned, as rows may lie at any offset.
+pub(super) trait NpyRow: StepRow + bytemuck::Pod {
+    /// Name, type and number of values of each field, without gaps.
+    const FIELDS: &'static [(&'static str, &'static str, usize)];
+}
+
+/// How shards are named: `steps-00000.npy`, …
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Numbering {
+    pub(super) digits: usize,
+    pub(super) first: u64,
+}
+
+impl Numbering {
+    fn name(self, number: u64) -> String {
+        format!("steps-{number:0digits$}.npy", digits = self.digits)
+    }
+}
+
+/// All rows of a folder, mapped.
+#[derive(Debug)]
+pub(super) struct Shards<R> {
+    shards: Vec<Shard>,
+    num_rows: u64,
+    rows: PhantomData<fn() -> R>,
+}
+
+#[derive(Debug)]
+struct Shard {
+    path: PathBuf,
+    bytes: FileBytes,
+    header_len: usize,
+    first_row: u64,
+    num_rows: u64,
+}
+
+/// The files of a folder's rows, in order: `steps.npy` or the shards. Those are numbered from 0 or 1 without a gap.
+pub(super) fn files_in(folder: &Path) -> Result<Vec<PathBuf>> {
+    let io = |source| Error::io(folder, source);
+    let mut shards = Vec::new();
+    let mut has_single = false;
+    for entry in std::fs::read_dir(folder).map_err(io)? {
+        let name = entry.map_err(io)?.file_name();
+        let Some(name) = name.to_str() else { continue };
+        has_single |= name == SINGLE;
+        let digits = name.strip_prefix("steps-").and_then(|name| name.strip_suffix(".npy"));
+        if let Some(digits) = digits.filter(|digits| digits.bytes().all(|byte| byte.is_ascii_digit()))
+            && let Ok(number) = digits.parse::<u64>()
+        {
+            shards.push((number, folder.join(name)));
+        }
+    }
+    let refuse = |expected: &str, found: String| Err(header_error("rows of the steps", expected, found, folder));
+    if has_single {
+        if let Some((_, path)) = shards.first() {
+            let found = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            return refuse("steps.npy or shards of it, not both", format!("{found} too"));
+        }
+        return Ok(vec![folder.join(SINGLE)]);
+    }
+    shards.sort_unstable();
+    match shards.first() {
+        None => return refuse("steps.npy or shards of it", "neither".into()),
+        Some((2.., path)) => {
+            let found = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            return refuse("shards from the first on", found);
+        }
+        Some(_) => {}
+    }
+    for pair in shards.windows(2) {
+        if let [(number, _), (next, path)] = pair
+            && number.checked_add(1) != Some(*next)
+        {
+            let found = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            return refuse(&format!("shard {} after shard {number}", number.saturating_add(1)), found);
+        }
+    }
+    Ok(shards.into_iter().map(|(_, path)| path).collect())
+}
+
+impl<R: NpyRow> Shards<R> {
+    pub(super) fn open(files: Vec<PathBuf>) -> Result<Shards<R>> {
+        const { assert!(align_of::<R>() == 1) };
+        let fields = NpyField::packed(R::FIELDS);
+        let (mut shards, mut num_rows) = (Vec::with_capacity(files.len()), 0_u64);
+        for path in files {
+            let bytes = FileBytes::map(&path)?;
+            let located = |error: Error| error.of_header().with_path(&path);
+            let header = NpyHeader::parse(&bytes).map_err(located)?;
+            if header.fields != fields || header.stride != size_of::<R>() {
+                let names = |fields: &[NpyField]| {
+                    let field = |field: &NpyField| format!("{} {}×{}", field.name, field.values, field.dtype);
+                    fields.iter().map(field).collect::<Vec<_>>().join(", ")
+                };
+                let found = format!("{}, {} bytes in all", names(&header.fields), header.stride);
+                return Err(located(Error::decode(10, "fields of a row", names(&fields), found)));
+            }
+            header.check_file_len(bytes.len() as u64).map_err(located)?;
+            let first_row = num_rows;
+            // Each row takes bytes of a file, so that the sum stays far from the end of a u64.
+            num_rows += header.num_rows;
+            shards.push(Shard { path, bytes, header_len: header.len as usize, first_row, num_rows: header.num_rows });
+        }
+        Ok(Shards { shards, num_rows, rows: PhantomData })
+    }
+
+    pub(super) fn num_rows(&self) -> u64 {
+        self.num_rows
+    }
+
+    /// The bytes of all rows, shard by shard.
+    pub(super) fn slices(&self) -> impl Iterator<Item = &[R]> {
+        self.shards.iter().map(Shard::rows)
+    }
+
+    /// The rows of the fullest shard.
+    pub(super) fn max_shard_rows(&self) -> u64 {
+        self.shards.iter().map(|shard| shard.num_rows).max().unwrap_or(0)
+    }
+
+    pub(super) fn paths(&self) -> impl Iterator<Item = &Path> {
+        self.shards.iter().map(|shard| shard.path.as_path())
+    }
+
+    /// The bytes of each file.
+    pub(super) fn files(&self) -> impl Iterator<Item = (&Path, &[u8])> {
+        self.shards.iter().map(|shard| (shard.path.as_path(), &shard.bytes[..]))
+    }
+
+    /// Some rows, copied when they are in several shards; `None` beyond the last.
+    pub(super) fn rows(&self, range: Range<u64>) -> Option<Cow<'_, [R]>> {
+        if range.start > range.end || range.end > self.num_rows {
+            return None;
+        }
+        let at = self.shards.partition_point(|shard| shard.first_row + shard.num_rows <= range.start);
+        let Some(shard) = self.shards.get(at) else {
+            return range.is_empty().then_some(Cow::Borrowed(&[]));
+        };
+        let part = |shard: &Shard| {
+            let from = range.start.max(shard.first_row) - shard.first_row;
+            let to = range.end.min(shard.first_row + shard.num_rows).saturating_sub(shard.first_row);
+            from as usize..to as usize
+        };
+        if range.end <= shard.first_row + shard.num_rows {
+            return shard.rows::<R>().get(part(shard)).map(Cow::Borrowed);
+        }
+        let mut rows = Vec::with_capacity((range.end - range.start) as usize);
+        for shard in self.shards.get(at..)? {
+            if shard.first_row >= range.end {
+                break;
+            }
+            rows.extend_from_slice(shard.rows::<R>().get(part(shard))?);
+        }
+        Some(Cow::Owned(rows))
+    }
+
+    /// The file that a row is in, and its offset there.
+    pub(super) fn place(&self, row: u64) -> Option<(&Path, u64)> {
+        let at = self.shards.partition_point(|shard| shard.first_row + shard.num_rows <= row);
+        let shard = self.shards.get(at)?;
+        let before = row.checked_sub(shard.first_row)?;
+        Some((&shard.path, shard.header_len as u64 + before * size_of::<R>() as u64))
+    }
+
+    /// Says of an error about the rows of a run, the first of which is `first_row`, which run it is, and where in which
+    /// file.
+    #[cold]
+    pub(super) fn in_run(&self, error: Error, run: u64, first_row: u64) -> Error {
+        match error.into_kind() {
+            ErrorKind::Decode { mut location, what, expected, found } => {
+                let (offset, stride) = (location.offset.unwrap_or_default(), size_of::<R>() as u64);
+                location.run = Some(run);
+                if let Some((path, start)) = self.place(first_row.saturating_add(offset / stride)) {
+                    location.offset = Some(start + offset % stride);
+                    location.path = Some(path.to_owned());
+                }
+                ErrorKind::Decode { location, what, expected, found }.into()
+            }
+            other => other.into(),
+        }
+    }
+}
+
+impl Shard {
+    fn rows<R: NpyRow>(&self) -> &[R] {
+        // The file ends with the last row, as was checked, and rows are aligned anywhere.
+        bytemuck::cast_slice(self.bytes.get(self.header_len..).unwrap_or_default())
+    }
+}
+
+/// Rows on their way into a folder's `steps.npy` or its shards. Files are durable when they are finished.
+#[derive(Debug)]
+pub(super) struct RowFiles<R> {
+    folder: PathBuf,
+    /// How shards are named, the number of the next one, and the most rows of each; `None` for one file.
+    shards: Option<(Numbering, u64, u64)>,
+    current: Option<RowFile>,
+    finished: Vec<(String, u32)>,
+    num_rows: u64,
+    rows: PhantomData<fn(R)>,
+}
+
+#[derive(Debug)]
+struct RowFile {
+    out: BufWriter<File>,
+    name: String,
+    num_rows: u64,
+    crc: u32,
+}
+
+impl<R: NpyRow> RowFiles<R> {
+    /// Writes `steps.npy`, or shards of so many rows at most, which number on from those that stand elsewhere.
+    pub(super) fn new(folder: &Path, shard_rows: Option<u64>, numbering: Numbering, num_shards: u64) -> RowFiles<R> {
+        let shards = shard_rows.map(|rows| (numbering, numbering.first + num_shards, rows.max(1)));
+        let folder = folder.to_owned();
+        RowFiles { folder, shards, current: None, finished: Vec::new(), num_rows: 0, rows: PhantomData }
+    }
+
+    pub(super) fn num_rows(&self) -> u64 {
+        self.num_rows
+    }
+
+    pub(super) fn push(&mut self, mut rows: &[R]) -> Result<()> {
+        while !rows.is_empty() {
+            let file = match &mut self.current {
+                Some(file) => file,
+                None => {
+                    let name = match &mut self.shards {
+                        Some((numbering, next, _)) => {
+                            *next += 1;
+                            numbering.name(*next - 1)
+                        }
+                        None => SINGLE.to_owned(),
+                    };
+                    self.current.insert(RowFile::create::<R>(&self.folder, name)?)
+                }
+            };
+            let room = self.shards.map_or(u64::MAX, |(.., most)| most - file.num_rows);
+            let (now, later) = rows.split_at(rows.len().min(usize::try_from(room).unwrap_or(usize::MAX)));
+            file.push(&self.folder, bytemuck::cast_slice(now), now.len() as u64)?;
+            self.num_rows += now.len() as u64;
+            if now.len() as u64 == room {
+                self.end_file()?;
+            }
+            rows = later;
+        }
+        Ok(())
+    }
+
+    /// Ends the last file. The name and CRC32C of each; one without rows if there were none.
+    pub(super) fn finish(mut self, even_if_empty: bool) -> Result<Vec<(String, u32)>> {
+        if self.num_rows == 0 && even_if_empty {
+            let name = self.shards.map_or(SINGLE.to_owned(), |(numbering, next, _)| numbering.name(next));
+            self.current = Some(RowFile::create::<R>(&self.folder, name)?);
+        }
+        self.end_file()?;
+        Ok(self.finished)
+    }
+
+    fn end_file(&mut self) -> Result<()> {
+        if let Some(file) = self.current.take() {
+            self.finished.push(file.finish::<R>(&self.folder)?);
+        }
+        Ok(())
+    }
+}
+
+impl RowFile {
+    fn create<R: NpyRow>(folder: &Path, name: String) -> Result<RowFile> {
+        let path = folder.join(&name);
+        let io = |source| Error::io(&path, source);
+        let file = File::options().write(true).create_new(true).open(&path).map_err(io)?;
+        let mut out = BufWriter::with_capacity(BUFFER_LEN, file);
+        // The number of rows is put in at the end.
+        out.write_all(&header::<R>(0)?).map_err(io)?;
+        Ok(RowFile { out, name, num_rows: 0, crc: 0 })
+    }
+
+    fn push(&mut self, folder: &Path, bytes: &[u8], num_rows: u64) -> Result<()> {
+        self.crc = crc32c::crc32c_append(self.crc, bytes);
+        self.num_rows += num_rows;
+        self.out.write_all(bytes).map_err(|source| Error::io(folder.join(&self.name), source))
+    }
+
+    fn finish<R: NpyRow>(self, folder: &Path) -> Result<(String, u32)> {
+        let RowFile { out, name, num_rows, crc } = self;
+        let header = header::<R>(num_rows)?;
+        let finish = || {
+            let file = out.into_inner().map_err(io::IntoInnerError::into_error)?;
+            file.write_all_at(&header, 0)?;
+            file.sync_all()
+        };
+        finish().map_err(|source| Error::io(folder.join(&name), source))?;
+        let rows_len = usize::try_from(num_rows * size_of::<R>() as u64).unwrap_or(usize::MAX);
+        Ok((name, crc32c::crc32c_combine(crc32c::crc32c(&header), crc, rows_len)))
+    }
+}
+
+fn header<R: NpyRow>(num_rows: u64) -> Result<Vec<u8>> {
+    npy::header(&NpyField::packed(R::FIELDS), size_of::<R>(), num_rows, HEADER_LEN)
+}
+
+/// An error about a folder as a whole.
+#[cold]
+pub(super) fn header_error(what: &'static str, expected: impl Into<String>, found: String, path: &Path) -> Error {
+    let location = crate::error::Location { path: Some(path.to_owned()), ..Default::default() };
+    ErrorKind::Header { location, what, expected: expected.into(), found }.into()
+}
