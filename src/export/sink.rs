@@ -48,6 +48,7 @@ pub(super) enum Encoded {
 }
 
 /// What takes in what encoders give, in order.
+#[allow(clippy::large_enum_variant)] // There is one.
 pub(super) enum Sink {
     Files(u64),
     Pack(PackBuilder),

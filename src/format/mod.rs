@@ -16,6 +16,7 @@ pub(crate) mod npy;
 mod ordered;
 mod pack;
 mod packdat;
+mod row_files;
 mod rows;
 #[cfg(test)]
 mod samples;

@@ -1,22 +1,16 @@
 //! Rows in NumPy files: `steps.npy`, or numbered shards of it, as one sequence of rows.
 
 use super::mapped::FileBytes;
-use super::npy::{self, NpyField, NpyHeader};
+use super::npy::{NpyField, NpyHeader};
 use super::rows::StepRow;
 use crate::error::{Error, ErrorKind, Result};
 use std::borrow::Cow;
-use std::fs::File;
-use std::io::{self, BufWriter, Write};
 use std::marker::PhantomData;
 use std::ops::Range;
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 /// The name of the rows when they are in one file.
 pub(super) const SINGLE: &str = "steps.npy";
-/// Headers have room for any number of rows in so many bytes.
-const HEADER_LEN: usize = 256;
-const BUFFER_LEN: usize = 1 << 20;
 
 /// A row of a NumPy file: one byte aligned, as rows may lie at any offset.
 pub(super) trait NpyRow: StepRow + bytemuck::Pod {
@@ -32,7 +26,7 @@ pub(super) struct Numbering {
 }
 
 impl Numbering {
-    fn name(self, number: u64) -> String {
+    pub(super) fn name(self, number: u64) -> String {
         format!("steps-{number:0digits$}.npy", digits = self.digits)
     }
 }
@@ -206,118 +200,6 @@ impl Shard {
         // The file ends with the last row, as was checked, and rows are aligned anywhere.
         bytemuck::cast_slice(self.bytes.get(self.header_len..).unwrap_or_default())
     }
-}
-
-/// Rows on their way into a folder's `steps.npy` or its shards. Files are durable when they are finished.
-#[derive(Debug)]
-pub(super) struct RowFiles<R> {
-    folder: PathBuf,
-    /// How shards are named, the number of the next one, and the most rows of each; `None` for one file.
-    shards: Option<(Numbering, u64, u64)>,
-    current: Option<RowFile>,
-    finished: Vec<(String, u32)>,
-    num_rows: u64,
-    rows: PhantomData<fn(R)>,
-}
-
-#[derive(Debug)]
-struct RowFile {
-    out: BufWriter<File>,
-    name: String,
-    num_rows: u64,
-    crc: u32,
-}
-
-impl<R: NpyRow> RowFiles<R> {
-    /// Writes `steps.npy`, or shards of so many rows at most, which number on from those that stand elsewhere.
-    pub(super) fn new(folder: &Path, shard_rows: Option<u64>, numbering: Numbering, num_shards: u64) -> RowFiles<R> {
-        let shards = shard_rows.map(|rows| (numbering, numbering.first + num_shards, rows.max(1)));
-        let folder = folder.to_owned();
-        RowFiles { folder, shards, current: None, finished: Vec::new(), num_rows: 0, rows: PhantomData }
-    }
-
-    pub(super) fn num_rows(&self) -> u64 {
-        self.num_rows
-    }
-
-    pub(super) fn push(&mut self, mut rows: &[R]) -> Result<()> {
-        while !rows.is_empty() {
-            let file = match &mut self.current {
-                Some(file) => file,
-                None => {
-                    let name = match &mut self.shards {
-                        Some((numbering, next, _)) => {
-                            *next += 1;
-                            numbering.name(*next - 1)
-                        }
-                        None => SINGLE.to_owned(),
-                    };
-                    self.current.insert(RowFile::create::<R>(&self.folder, name)?)
-                }
-            };
-            let room = self.shards.map_or(u64::MAX, |(.., most)| most - file.num_rows);
-            let (now, later) = rows.split_at(rows.len().min(usize::try_from(room).unwrap_or(usize::MAX)));
-            file.push(&self.folder, bytemuck::cast_slice(now), now.len() as u64)?;
-            self.num_rows += now.len() as u64;
-            if now.len() as u64 == room {
-                self.end_file()?;
-            }
-            rows = later;
-        }
-        Ok(())
-    }
-
-    /// Ends the last file. The name and CRC32C of each; one without rows if there were none.
-    pub(super) fn finish(mut self, even_if_empty: bool) -> Result<Vec<(String, u32)>> {
-        if self.num_rows == 0 && even_if_empty {
-            let name = self.shards.map_or(SINGLE.to_owned(), |(numbering, next, _)| numbering.name(next));
-            self.current = Some(RowFile::create::<R>(&self.folder, name)?);
-        }
-        self.end_file()?;
-        Ok(self.finished)
-    }
-
-    fn end_file(&mut self) -> Result<()> {
-        if let Some(file) = self.current.take() {
-            self.finished.push(file.finish::<R>(&self.folder)?);
-        }
-        Ok(())
-    }
-}
-
-impl RowFile {
-    fn create<R: NpyRow>(folder: &Path, name: String) -> Result<RowFile> {
-        let path = folder.join(&name);
-        let io = |source| Error::io(&path, source);
-        let file = File::options().write(true).create_new(true).open(&path).map_err(io)?;
-        let mut out = BufWriter::with_capacity(BUFFER_LEN, file);
-        // The number of rows is put in at the end.
-        out.write_all(&header::<R>(0)?).map_err(io)?;
-        Ok(RowFile { out, name, num_rows: 0, crc: 0 })
-    }
-
-    fn push(&mut self, folder: &Path, bytes: &[u8], num_rows: u64) -> Result<()> {
-        self.crc = crc32c::crc32c_append(self.crc, bytes);
-        self.num_rows += num_rows;
-        self.out.write_all(bytes).map_err(|source| Error::io(folder.join(&self.name), source))
-    }
-
-    fn finish<R: NpyRow>(self, folder: &Path) -> Result<(String, u32)> {
-        let RowFile { out, name, num_rows, crc } = self;
-        let header = header::<R>(num_rows)?;
-        let finish = || {
-            let file = out.into_inner().map_err(io::IntoInnerError::into_error)?;
-            file.write_all_at(&header, 0)?;
-            file.sync_all()
-        };
-        finish().map_err(|source| Error::io(folder.join(&name), source))?;
-        let rows_len = usize::try_from(num_rows * size_of::<R>() as u64).unwrap_or(usize::MAX);
-        Ok((name, crc32c::crc32c_combine(crc32c::crc32c(&header), crc, rows_len)))
-    }
-}
-
-fn header<R: NpyRow>(num_rows: u64) -> Result<Vec<u8>> {
-    npy::header(&NpyField::packed(R::FIELDS), size_of::<R>(), num_rows, HEADER_LEN)
 }
 
 /// An error about a folder as a whole.

@@ -28,6 +28,7 @@ pub(crate) trait RunSource: Send + Sync + fmt::Debug {
 
 /// A run as its source has it.
 #[derive(Debug)]
+#[allow(clippy::large_enum_variant)] // One at a time, and taken apart at once.
 pub(crate) enum SourceRun<'a> {
     /// The bytes of a run file.
     File(Cow<'a, [u8]>),

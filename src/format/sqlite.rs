@@ -6,49 +6,37 @@
 //! shape are read. Values have any type, whatever their column says, so that each is checked.
 //!
 //! A file that is read is never changed, and no file appears beside it: one in WAL mode without a log is read as
-//! immutable, and must not have changed afterwards; one whose writer died in mid-transaction is copied, with its journal, and
-//! read as it was before.
+//! immutable, one whose writer died is copied with its journal or log, and neither must have changed afterwards.
 //!
 //! [advice]: https://www.sqlite.org/security.html
 
+mod file;
+
+#[cfg(test)]
+mod tests;
+
 use super::shards::header_error;
 use crate::error::{Error, Result};
+use file::{Stamp, beside, examine, uri};
 use rusqlite::config::DbConfig;
 use rusqlite::ffi;
 use rusqlite::limits::Limit;
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OpenFlags, Row};
-use std::ffi::OsString;
 use std::fs::File;
-use std::io::{self, Read};
-use std::os::unix::ffi::OsStrExt;
+use std::io;
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
 use tempfile::TempDir;
 
 /// An SQLite file that is open for reading or, as for an append, for writing.
 pub(super) struct Database {
     connection: Connection,
     path: PathBuf,
-    /// What the file was when it was opened as one that does not change.
+    /// What the file was when it was opened, if it is not SQLite that sees to it that it does not change.
     stamp: Option<Stamp>,
-    /// Where the copy of a file with a hot journal is.
+    /// Where the copy is, of a file whose writer died.
     _copy: Option<TempDir>,
 }
-
-/// What changes when a file does.
-#[derive(Debug, PartialEq, Eq)]
-struct Stamp {
-    len: u64,
-    modified: Option<SystemTime>,
-    has_log: bool,
-}
-
-const MAGIC: &[u8; 16] = b"SQLite format 3\0";
-/// The header of the file, and of the root of the schema behind it.
-const HEADER_LEN: usize = 108;
-/// The kind of a page that holds rows rather than further pages.
-const LEAF: u8 = 0x0d;
 
 /// The most bytes of a value or a row.
 const MAX_VALUE: i32 = 1 << 20;
@@ -92,6 +80,10 @@ impl Database {
     pub(super) fn open(path: &Path) -> Result<Database> {
         let path = std::path::absolute(path).map_err(|source| Error::io(path, source))?;
         let (stamp, is_wal) = examine(&path)?;
+        if stamp.has_log && !beside(&path, "-shm").exists() {
+            // Nobody has it open, and SQLite would put an index of the log beside it.
+            return Database::open_copy(path, "-wal", stamp);
+        }
         let immutable = is_wal && !stamp.has_log;
         let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let connection = match immutable {
@@ -105,7 +97,9 @@ impl Database {
             connection.query_row("SELECT count(*) FROM sqlite_schema", [], |_| Ok(()))
         }) {
             Ok(()) => {}
-            Err(error) if has_code(&error, ffi::SQLITE_READONLY_ROLLBACK) => return Database::open_copy(path),
+            Err(error) if has_code(&error, ffi::SQLITE_READONLY_ROLLBACK) => {
+                return Database::open_copy(path, "-journal", stamp);
+            }
             Err(error) => return Err(refused(&path, &error)),
         }
         let database = Database { connection, path, stamp: immutable.then_some(stamp), _copy: None };
@@ -117,12 +111,7 @@ impl Database {
     pub(super) fn open_writing(path: &Path) -> Result<Database> {
         let path = std::path::absolute(path).map_err(|source| Error::io(path, source))?;
         let (stamp, _) = examine(&path)?;
-        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-        let connection = Connection::open_with_flags(&path, flags).map_err(|error| refused(&path, &error))?;
-        let open = harden(&connection, stamp.len).and_then(|()| connection.execute_batch(PRAGMAS));
-        open.map_err(|error| refused(&path, &error))?;
-        let database = Database { connection, path, stamp: None, _copy: None };
-        database.check_sound()?;
+        let database = Database::open_as(&path.clone(), path, stamp.len)?;
         // The budget was for reading.
         database.connection.progress_handler(0, None::<fn() -> bool>);
         database.execute("PRAGMA query_only = OFF")?;
@@ -238,17 +227,25 @@ impl Database {
         File::open(&path).and_then(|file| file.sync_all()).map_err(|source| Error::io(&path, source))
     }
 
-    /// Opens a copy of a file and its journal, in which SQLite undoes what was not finished.
-    fn open_copy(path: PathBuf) -> Result<Database> {
+    /// Opens a copy of a file and of its journal or log, which SQLite then applies to the copy.
+    fn open_copy(path: PathBuf, suffix: &str, stamp: Stamp) -> Result<Database> {
         let io = |source| Error::io(&path, source);
         let folder = tempfile::tempdir().map_err(io)?;
         let copy = folder.path().join("copy.db");
         std::fs::copy(&path, &copy).map_err(io)?;
-        std::fs::copy(beside(&path, "-journal"), beside(&copy, "-journal")).map_err(io)?;
-        let mut database = Database::open_writing(&copy)?;
-        database.execute("PRAGMA query_only = ON")?;
-        database.path = path;
-        database._copy = Some(folder);
+        std::fs::copy(beside(&path, suffix), beside(&copy, suffix)).map_err(io)?;
+        let database = Database::open_as(&copy, path, stamp.len)?;
+        Ok(Database { stamp: Some(stamp), _copy: Some(folder), ..database })
+    }
+
+    /// Opens a file so that SQLite may write it, but no statement of ours; errors name `path`.
+    fn open_as(file: &Path, path: PathBuf, len: u64) -> Result<Database> {
+        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let connection = Connection::open_with_flags(file, flags).map_err(|error| refused(&path, &error))?;
+        let open = harden(&connection, len).and_then(|()| connection.execute_batch(PRAGMAS));
+        open.map_err(|error| refused(&path, &error))?;
+        let database = Database { connection, path, stamp: None, _copy: None };
+        database.check_sound()?;
         Ok(database)
     }
 
@@ -286,33 +283,6 @@ pub(super) fn text<'a>(row: &'a Row<'_>, column: usize) -> Option<&'a str> {
     }
 }
 
-/// What the file is at the moment, and whether it is one whose changes go to a log.
-fn examine(path: &Path) -> Result<(Stamp, bool)> {
-    let io = |source| Error::io(path, source);
-    let metadata = std::fs::metadata(path).map_err(io)?;
-    if !metadata.is_file() {
-        return Err(io(io::Error::new(io::ErrorKind::InvalidInput, "not a file")));
-    }
-    let mut header = Vec::with_capacity(HEADER_LEN);
-    File::open(path).and_then(|file| file.take(HEADER_LEN as u64).read_to_end(&mut header)).map_err(io)?;
-    let refuse = |what, expected: &str, found| Err(header_error(what, expected, found, path));
-    if !header.starts_with(MAGIC) {
-        let found = header.get(..16).unwrap_or(&header).escape_ascii().to_string();
-        return refuse("magic", "SQLite format 3", found);
-    }
-    let has_log = std::fs::metadata(beside(path, "-wal")).is_ok_and(|log| log.len() > 0);
-    match header.get(100) {
-        // SQLite holds the whole schema in memory, at many times its size in the file.
-        Some(&kind) if kind != LEAF && !has_log => {
-            return refuse("schema", "one that fits in a page", format!("a page of kind {kind}"));
-        }
-        Some(_) => {}
-        None => return refuse("length of the file", "a database", format!("{} bytes", header.len())),
-    }
-    let is_wal = header.get(18..20).is_some_and(|versions| versions.contains(&2));
-    Ok((Stamp { len: metadata.len(), modified: metadata.modified().ok(), has_log }, is_wal))
-}
-
 fn harden(connection: &Connection, len: u64) -> rusqlite::Result<()> {
     connection.busy_timeout(std::time::Duration::from_secs(5))?;
     for (limit, most) in LIMITS {
@@ -328,26 +298,6 @@ fn harden(connection: &Connection, len: u64) -> rusqlite::Result<()> {
     };
     connection.progress_handler(TICK, Some(run_away));
     Ok(())
-}
-
-/// The path as a URI that says that the file does not change.
-fn uri(path: &Path) -> String {
-    let mut uri = String::from("file:");
-    for &byte in path.as_os_str().as_bytes() {
-        if byte.is_ascii_alphanumeric() || b"/-._~".contains(&byte) {
-            uri.push(char::from(byte));
-        } else {
-            uri += &format!("%{byte:02X}");
-        }
-    }
-    uri + "?immutable=1"
-}
-
-/// The name of a file that SQLite keeps beside another.
-fn beside(path: &Path, suffix: &str) -> PathBuf {
-    let mut name = OsString::from(path);
-    name.push(suffix);
-    PathBuf::from(name)
 }
 
 fn has_code(error: &rusqlite::Error, code: i32) -> bool {
@@ -374,88 +324,5 @@ fn refused(path: &Path, error: &rusqlite::Error) -> Error {
             | Code::NoLargeFileSupport,
         ) if !is_short => Error::io(path, io::Error::other(error.to_string())),
         _ => header_error("SQLite database", "a sound one", error.to_string(), path),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::error::ErrorKind;
-
-    fn database(sql: &str) -> (TempDir, PathBuf) {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("metadata.db");
-        Connection::open(&path).unwrap().execute_batch(sql).unwrap();
-        (folder, path)
-    }
-
-    #[test]
-    fn a_statement_that_runs_away_is_ended() {
-        let (_folder, path) = database("CREATE TABLE runs(id INTEGER PRIMARY KEY)");
-        let database = Database::open(&path).unwrap();
-        let endless = "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c) SELECT count(*) FROM c";
-        let error = database.each(endless, [], |_| Ok(())).unwrap_err();
-        assert!(error.to_string().contains("interrupted"), "{error}");
-    }
-
-    #[test]
-    fn a_schema_cannot_make_its_check_run_away() {
-        let check = "x IS NULL OR length(replace(hex(zeroblob(200000)), '00', '0000')) > 0";
-        let rows = "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c LIMIT 20) SELECT x FROM c";
-        let (_folder, path) = database(&format!("CREATE TABLE runs(x CHECK ({check})); INSERT INTO runs {rows};"));
-        // Read or refused, but soon.
-        if let Err(error) = Database::open(&path) {
-            assert!(matches!(error.kind(), ErrorKind::Header { .. }), "{error:?}");
-        }
-        let (_folder, path) = database("CREATE TABLE runs(x CHECK (x IS NOT load_extension('nothing')));");
-        assert!(Database::open(&path).is_ok(), "nothing is there to be checked");
-    }
-
-    #[test]
-    fn nothing_is_written_attached_or_loaded() {
-        let (folder, path) = database("CREATE TABLE runs(id INTEGER PRIMARY KEY)");
-        let database = Database::open(&path).unwrap();
-        let other = folder.path().join("other.db");
-        for sql in [
-            "INSERT INTO runs VALUES (1)".to_owned(),
-            format!("ATTACH '{}' AS other", other.display()),
-            "PRAGMA writable_schema = ON; UPDATE sqlite_schema SET sql = ''".to_owned(),
-            "SELECT load_extension('nothing')".to_owned(),
-        ] {
-            assert!(database.execute(&sql).is_err(), "{sql}");
-        }
-        assert!(!other.exists());
-    }
-
-    #[test]
-    fn only_databases_are_opened() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("metadata.db");
-        let refused = |path: &Path| Database::open(path).err().unwrap();
-        assert!(matches!(refused(&path).kind(), ErrorKind::Io { .. }));
-        assert!(matches!(refused(folder.path()).kind(), ErrorKind::Io { .. }));
-        for bytes in [&b""[..], b"SQLite format 3", b"SQLite format 3\0", &[0; 4096]] {
-            std::fs::write(&path, bytes).unwrap();
-            assert!(matches!(refused(&path).kind(), ErrorKind::Header { .. }), "{bytes:?}");
-        }
-    }
-
-    #[test]
-    fn a_damaged_tree_is_found_before_it_is_read() {
-        let rows = "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c LIMIT 5000) SELECT x, x FROM c";
-        let (_folder, path) =
-            database(&format!("CREATE TABLE runs(id INTEGER PRIMARY KEY, x INT); INSERT INTO runs {rows};"));
-        assert_eq!(Database::open(&path).unwrap().num_rows("runs").unwrap(), 5000);
-        let mut bytes = std::fs::read(&path).unwrap();
-        // The kind and number of cells of a page in the middle.
-        bytes[5 * 4096..5 * 4096 + 8].fill(0xff);
-        std::fs::write(&path, bytes).unwrap();
-        let error = Database::open(&path).err().unwrap();
-        assert!(matches!(error.kind(), ErrorKind::Header { .. }), "{error:?}");
-    }
-
-    #[test]
-    fn a_path_in_a_uri_means_itself() {
-        assert_eq!(uri(Path::new("/a b/c?d#e%41/é.db")), "file:/a%20b/c%3Fd%23e%2541/%C3%A9.db?immutable=1");
     }
 }

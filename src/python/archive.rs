@@ -81,7 +81,7 @@ pub(super) fn repair(py: Python<'_>, path: PathBuf, dry_run: bool) -> PyResult<P
     paths, out, *, format, append=false, by_step=false, compact=false, compress="none", align=None, shard_rows=None,
     workers=None, progress=None
 ))]
-#[allow(clippy::too_many_arguments)]
+#[allow(clippy::needless_pass_by_value, clippy::too_many_arguments)] // The shape that pyo3 asks for.
 pub(super) fn convert(
     py: Python<'_>,
     paths: &Bound<'_, PyAny>,
@@ -281,7 +281,7 @@ impl PyArchive {
         query, out, *, format="original", params=None, by_step=false, compact=false, compress="none", align=None,
         shard_rows=None, append=false, workers=None, progress=None
     ))]
-    #[allow(clippy::too_many_arguments)]
+    #[allow(clippy::needless_pass_by_value, clippy::too_many_arguments)] // The shape that pyo3 asks for.
     fn export_runs(
         &self,
         py: Python<'_>,

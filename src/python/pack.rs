@@ -276,7 +276,7 @@ impl PyPackReader {
     }
 
     #[pyo3(signature = (path, parallel=true, by_step=false, workers=None, progress=None, *, compact=false))]
-    #[allow(clippy::too_many_arguments)]
+    #[allow(clippy::needless_pass_by_value, clippy::too_many_arguments)] // The shape that pyo3 asks for.
     fn to_jsonl(
         &self,
         py: Python<'_>,

@@ -18,6 +18,7 @@
 //! Seeds and ids are stored as two's complement. Not held: the final board, branches, start and duration, the engine of a
 //! single run; the session has one for all, the `tag` of its `model`.
 
+mod metadata;
 mod reader;
 mod writer;
 

@@ -1,17 +1,17 @@
 //! Reading self-play sessions.
 
+use super::metadata::{EXPECTED, Record, read_entries, read_runs};
 use super::{ActionRow, METADATA, OfRun, Row};
 use crate::board::Move;
 use crate::error::{Error, ErrorKind, Location, Result};
 use crate::format::mapped::FileBytes;
 use crate::format::npy::NpyHeader;
 use crate::format::rows::rebuild;
-use crate::format::shards::{Shards, files_in, header_error};
+use crate::format::shards::{Shards, files_in};
 use crate::format::source::{RunSource, SourceRun};
-use crate::format::sqlite::{Database, text};
+use crate::format::sqlite::Database;
 use crate::format::staged_folder::parent;
 use crate::run::{Run, RunMeta};
-use rusqlite::types::ValueRef;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 
@@ -42,34 +42,6 @@ struct Stretch {
     first: u64,
     len: u64,
 }
-
-/// What `metadata.db` says of a run.
-#[derive(Clone, Copy, Debug)]
-struct Record {
-    id: i64,
-    seed: Option<i64>,
-    max_score: u64,
-    num_steps: Option<u32>,
-    highest_tile: u32,
-    /// The first column whose value is none that it may hold, 0 if all are sound.
-    bad: u8,
-}
-
-const COLUMNS: [&str; 5] = ["id", "seed", "steps", "max_score", "highest_tile"];
-const SELECT: &str = "SELECT id, seed, steps, max_score, highest_tile FROM runs ORDER BY id";
-const SELECT_SESSION: &str = "SELECT meta_key, meta_value FROM session";
-
-/// What each column may hold.
-const EXPECTED: [(&str, &str); 5] = [
-    ("runs.id", "an INTEGER"),
-    ("runs.seed", "NULL or an INTEGER"),
-    ("runs.steps", "NULL or an INTEGER in 0..=4294967295"),
-    ("runs.max_score", "NULL or an INTEGER of at least 0"),
-    ("runs.highest_tile", "NULL or an INTEGER in 0..=4294967295"),
-];
-
-/// The most bytes of all that is said of the session. As JSON in memory it takes many times that.
-const MAX_ENTRIES_LEN: usize = 1 << 18;
 
 impl Session {
     /// Opens a session by its folder, or by any of the files in it.
@@ -299,61 +271,4 @@ fn derive_moves(run: &Run) -> Result<Run> {
         steps.push_step(step)?;
     }
     steps.finish(run.meta().clone(), None)
-}
-
-fn read_runs(database: &Database) -> Result<Vec<Record>> {
-    database.check_table("runs", &COLUMNS, true)?;
-    // The check of the database has seen each of them.
-    let mut runs = Vec::with_capacity(database.num_rows("runs")?);
-    database.each(SELECT, [], |row| {
-        let mut bad = 0;
-        let mut integer = |column: u8, least: i64, most: i64| match row.get_ref(usize::from(column)) {
-            Ok(ValueRef::Integer(value)) if (least..=most).contains(&value) => Some(value),
-            Ok(ValueRef::Null) => None,
-            _ => {
-                bad = if bad == 0 { column } else { bad };
-                None
-            }
-        };
-        let id = integer(0, i64::MIN, i64::MAX).unwrap_or(0);
-        let seed = integer(1, i64::MIN, i64::MAX);
-        let num_steps = integer(2, 0, i64::from(u32::MAX)).map(|steps| steps as u32);
-        let max_score = integer(3, 0, i64::MAX).unwrap_or(0) as u64;
-        let highest_tile = integer(4, 0, i64::from(u32::MAX)).unwrap_or(0) as u32;
-        runs.push(Record { id, seed, max_score, num_steps, highest_tile, bad });
-        Ok(())
-    })?;
-    Ok(runs)
-}
-
-fn read_entries(database: &Database) -> Result<Vec<(String, Value)>> {
-    database.check_table("session", &["meta_key", "meta_value"], false)?;
-    let refuse = |expected: String, found: &str| header_error("session", expected, found.into(), database.path());
-    let (mut entries, mut len) = (Vec::new(), 0);
-    database.each(SELECT_SESSION, [], |row| {
-        let key = text(row, 0).ok_or_else(|| refuse("keys of UTF-8".into(), "another value"))?;
-        let value = match row.get_ref(1) {
-            Ok(ValueRef::Null) => Value::Null,
-            Ok(ValueRef::Integer(value)) => value.into(),
-            Ok(ValueRef::Real(value)) => value.into(),
-            _ => {
-                let text = text(row, 1).ok_or_else(|| refuse("values of UTF-8".into(), "other bytes"))?;
-                len += text.len();
-                // Not parsed before its size is known to be small.
-                if len > MAX_ENTRIES_LEN { Value::Null } else { json_or_text(text) }
-            }
-        };
-        // An entry has a size, too.
-        len += key.len() + 32;
-        if len > MAX_ENTRIES_LEN {
-            return Err(refuse(format!("at most {MAX_ENTRIES_LEN} bytes"), "more"));
-        }
-        entries.push((key.to_owned(), value));
-        Ok(())
-    })?;
-    Ok(entries)
-}
-
-fn json_or_text(text: &str) -> Value {
-    serde_json::from_str(text).unwrap_or_else(|_| Value::String(text.to_owned()))
 }

@@ -2,8 +2,9 @@
 
 use super::{ActionRow, METADATA, NUMBERING, Row};
 use crate::error::{Error, Result};
+use crate::format::row_files::RowFiles;
 use crate::format::rows::{StepRow, flatten};
-use crate::format::shards::{NpyRow, RowFiles};
+use crate::format::shards::NpyRow;
 use crate::format::sqlite::Database;
 use crate::format::staged_folder::{StagedFolder, check_free, parent};
 use crate::run::Run;

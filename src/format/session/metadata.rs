@@ -1,0 +1,92 @@
+//! The tables in a session's `metadata.db`.
+
+use crate::error::Result;
+use crate::format::shards::header_error;
+use crate::format::sqlite::{Database, text};
+use rusqlite::types::ValueRef;
+use serde_json::Value;
+
+/// What `metadata.db` says of a run.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Record {
+    pub(super) id: i64,
+    pub(super) seed: Option<i64>,
+    pub(super) max_score: u64,
+    pub(super) num_steps: Option<u32>,
+    pub(super) highest_tile: u32,
+    /// The first column whose value is none that it may hold, 0 if all are sound.
+    pub(super) bad: u8,
+}
+
+const COLUMNS: [&str; 5] = ["id", "seed", "steps", "max_score", "highest_tile"];
+const SELECT: &str = "SELECT id, seed, steps, max_score, highest_tile FROM runs ORDER BY id";
+const SELECT_SESSION: &str = "SELECT meta_key, meta_value FROM session";
+
+/// What each column may hold.
+pub(super) const EXPECTED: [(&str, &str); 5] = [
+    ("runs.id", "an INTEGER"),
+    ("runs.seed", "NULL or an INTEGER"),
+    ("runs.steps", "NULL or an INTEGER in 0..=4294967295"),
+    ("runs.max_score", "NULL or an INTEGER of at least 0"),
+    ("runs.highest_tile", "NULL or an INTEGER in 0..=4294967295"),
+];
+
+/// The most bytes of all that is said of the session. As JSON in memory it takes many times that.
+const MAX_ENTRIES_LEN: usize = 1 << 18;
+
+pub(super) fn read_runs(database: &Database) -> Result<Vec<Record>> {
+    database.check_table("runs", &COLUMNS, true)?;
+    // The check of the database has seen each of them.
+    let mut runs = Vec::with_capacity(database.num_rows("runs")?);
+    database.each(SELECT, [], |row| {
+        let mut bad = 0;
+        let mut integer = |column: u8, least: i64, most: i64| match row.get_ref(usize::from(column)) {
+            Ok(ValueRef::Integer(value)) if (least..=most).contains(&value) => Some(value),
+            Ok(ValueRef::Null) => None,
+            _ => {
+                bad = if bad == 0 { column } else { bad };
+                None
+            }
+        };
+        let id = integer(0, i64::MIN, i64::MAX).unwrap_or(0);
+        let seed = integer(1, i64::MIN, i64::MAX);
+        let num_steps = integer(2, 0, i64::from(u32::MAX)).map(|steps| steps as u32);
+        let max_score = integer(3, 0, i64::MAX).unwrap_or(0) as u64;
+        let highest_tile = integer(4, 0, i64::from(u32::MAX)).unwrap_or(0) as u32;
+        runs.push(Record { id, seed, max_score, num_steps, highest_tile, bad });
+        Ok(())
+    })?;
+    Ok(runs)
+}
+
+pub(super) fn read_entries(database: &Database) -> Result<Vec<(String, Value)>> {
+    database.check_table("session", &["meta_key", "meta_value"], false)?;
+    let refuse = |expected: String, found: &str| header_error("session", expected, found.into(), database.path());
+    let (mut entries, mut len) = (Vec::new(), 0);
+    database.each(SELECT_SESSION, [], |row| {
+        let key = text(row, 0).ok_or_else(|| refuse("keys of UTF-8".into(), "another value"))?;
+        let value = match row.get_ref(1) {
+            Ok(ValueRef::Null) => Value::Null,
+            Ok(ValueRef::Integer(value)) => value.into(),
+            Ok(ValueRef::Real(value)) => value.into(),
+            _ => {
+                let text = text(row, 1).ok_or_else(|| refuse("values of UTF-8".into(), "other bytes"))?;
+                len += text.len();
+                // Not parsed before its size is known to be small.
+                if len > MAX_ENTRIES_LEN { Value::Null } else { json_or_text(text) }
+            }
+        };
+        // An entry has a size, too.
+        len += key.len() + 32;
+        if len > MAX_ENTRIES_LEN {
+            return Err(refuse(format!("at most {MAX_ENTRIES_LEN} bytes"), "more"));
+        }
+        entries.push((key.to_owned(), value));
+        Ok(())
+    })?;
+    Ok(entries)
+}
+
+fn json_or_text(text: &str) -> Value {
+    serde_json::from_str(text).unwrap_or_else(|_| Value::String(text.to_owned()))
+}

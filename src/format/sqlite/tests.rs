@@ -1,0 +1,78 @@
+use super::file::uri;
+use super::*;
+use crate::error::ErrorKind;
+
+fn database(sql: &str) -> (TempDir, PathBuf) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("metadata.db");
+    Connection::open(&path).unwrap().execute_batch(sql).unwrap();
+    (folder, path)
+}
+
+#[test]
+fn a_statement_that_runs_away_is_ended() {
+    let (_folder, path) = database("CREATE TABLE runs(id INTEGER PRIMARY KEY)");
+    let database = Database::open(&path).unwrap();
+    let endless = "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c) SELECT count(*) FROM c";
+    let error = database.each(endless, [], |_| Ok(())).unwrap_err();
+    assert!(error.to_string().contains("interrupted"), "{error}");
+}
+
+#[test]
+fn a_schema_cannot_make_its_check_run_away() {
+    let check = "x IS NULL OR length(replace(hex(zeroblob(200000)), '00', '0000')) > 0";
+    let rows = "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c LIMIT 20) SELECT x FROM c";
+    let (_folder, path) = database(&format!("CREATE TABLE runs(x CHECK ({check})); INSERT INTO runs {rows};"));
+    // Read or refused, but soon.
+    if let Err(error) = Database::open(&path) {
+        assert!(matches!(error.kind(), ErrorKind::Header { .. }), "{error:?}");
+    }
+}
+
+#[test]
+fn nothing_is_written_attached_or_loaded() {
+    let (folder, path) = database("CREATE TABLE runs(id INTEGER PRIMARY KEY)");
+    let database = Database::open(&path).unwrap();
+    let other = folder.path().join("other.db");
+    for sql in [
+        "INSERT INTO runs VALUES (1)".to_owned(),
+        format!("ATTACH '{}' AS other", other.display()),
+        "PRAGMA writable_schema = ON; UPDATE sqlite_schema SET sql = ''".to_owned(),
+        "SELECT load_extension('nothing')".to_owned(),
+    ] {
+        assert!(database.execute(&sql).is_err(), "{sql}");
+    }
+    assert!(!other.exists());
+}
+
+#[test]
+fn only_databases_are_opened() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("metadata.db");
+    let refused = |path: &Path| Database::open(path).err().unwrap();
+    assert!(matches!(refused(&path).kind(), ErrorKind::Io { .. }));
+    assert!(matches!(refused(folder.path()).kind(), ErrorKind::Io { .. }));
+    for bytes in [&b""[..], b"SQLite format 3", b"SQLite format 3\0", &[0; 4096]] {
+        std::fs::write(&path, bytes).unwrap();
+        assert!(matches!(refused(&path).kind(), ErrorKind::Header { .. }), "{bytes:?}");
+    }
+}
+
+#[test]
+fn a_damaged_tree_is_found_before_it_is_read() {
+    let rows = "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c LIMIT 5000) SELECT x, x FROM c";
+    let (_folder, path) =
+        database(&format!("CREATE TABLE runs(id INTEGER PRIMARY KEY, x INT); INSERT INTO runs {rows};"));
+    assert_eq!(Database::open(&path).unwrap().num_rows("runs").unwrap(), 5000);
+    let mut bytes = std::fs::read(&path).unwrap();
+    // The kind and number of cells of a page in the middle.
+    bytes[5 * 4096..5 * 4096 + 8].fill(0xff);
+    std::fs::write(&path, bytes).unwrap();
+    let error = Database::open(&path).err().unwrap();
+    assert!(matches!(error.kind(), ErrorKind::Header { .. }), "{error:?}");
+}
+
+#[test]
+fn a_path_in_a_uri_means_itself() {
+    assert_eq!(uri(Path::new("/a b/c?d#e%41/é.db")), "file:/a%20b/c%3Fd%23e%2541/%C3%A9.db?immutable=1");
+}
