@@ -6,8 +6,8 @@
 #![allow(clippy::unwrap_used, missing_docs)]
 
 use a2store::{
-    Archive, Board, IngestOptions, LoaderOptions, MaterializeOptions, Move, Permutation, SimulateOptions, StepTable,
-    TokenType, no_params, simulate,
+    Archive, Board, IngestOptions, LoaderOptions, MaterializeOptions, Move, Permutation, Run, RunFormat, SimulateOptions,
+    StepTable, TokenType, decode_run, encode_run, no_params, read_run, simulate,
 };
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
 use std::hint::black_box;
@@ -41,6 +41,31 @@ fn boards(criterion: &mut Criterion) {
         b.iter(|| boards.iter().map(|board| u32::from(board.legal_moves())).sum::<u32>())
     });
     group.bench_function("max_exp", |b| b.iter(|| boards.iter().map(|board| u32::from(board.max_exp())).sum::<u32>()));
+    group.finish();
+}
+
+/// Run files on one core, and lines.
+fn formats(criterion: &mut Criterion) {
+    let folder = tempfile::tempdir().unwrap();
+    let runs = folder.path().join("runs");
+    simulate(&runs, &SimulateOptions { runs: 200, seed: 1, ..Default::default() }, &()).unwrap();
+    let mut files: Vec<_> = std::fs::read_dir(&runs).unwrap().map(|entry| entry.unwrap().path()).collect();
+    files.sort_unstable();
+    let runs: Vec<Run> = files.iter().map(|path| read_run(path).unwrap().0).collect();
+    let num_steps: u64 = runs.iter().map(|run| run.num_steps() as u64).sum();
+    let mut group = criterion.benchmark_group(format!("{} runs of {num_steps} steps", runs.len()));
+    group.throughput(Throughput::Elements(num_steps));
+    for format in RunFormat::ALL {
+        let encoded: Vec<Vec<u8>> = runs.iter().map(|run| encode_run(run, format).unwrap()).collect();
+        for (run, bytes) in runs.iter().zip(&encoded) {
+            let (decoded, found) = decode_run(bytes).unwrap();
+            assert_eq!((decoded.boards(), decoded.moves(), found), (run.boards(), run.moves(), format));
+        }
+        let decode = || encoded.iter().map(|bytes| decode_run(bytes).unwrap().0.num_steps()).sum::<usize>();
+        group.bench_function(format!("decode {format}"), |b| b.iter(decode));
+        let encode = || runs.iter().map(|run| encode_run(run, format).unwrap().len()).sum::<usize>();
+        group.bench_function(format!("encode {format}"), |b| b.iter(encode));
+    }
     group.finish();
 }
 
@@ -99,5 +124,5 @@ fn gather(criterion: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, boards, permutations, gather);
+criterion_group!(benches, boards, formats, permutations, gather);
 criterion_main!(benches);

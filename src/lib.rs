@@ -1,9 +1,9 @@
 //! 2048 self-play games as a Parquet archive, SQL over it, and shuffled training batches at memory speed.
 //!
 //! ```text
-//! run files ──ingest──▶ Archive (Parquet + commit log) ──SQL──▶ StepTable in RAM ──gather──▶ batches
-//! a2t1 a2run2            DuckDB, pyarrow, polars read it        32-byte rows, NumPy,          shuffled, resumable,
-//!                                                              Arrow C                       never touch Parquet
+//! runs ──ingest──▶ Archive (Parquet + commit log) ──SQL──▶ StepTable in RAM ──gather──▶ batches
+//! a2t1 a2run2 a2pack   DuckDB, pyarrow, polars read it       32-byte rows, NumPy,          shuffled, resumable,
+//! pack.dat npy …                                             Arrow C                       never touch Parquet
 //! ```
 //!
 //! # A tour
@@ -54,14 +54,14 @@
 //! | `board` | the packed 4×4 board: rules, tables, symmetries |
 //! | `step` | the 32-byte row |
 //! | `run` | one game |
-//! | `format` | run files ⇄ [`Run`] |
+//! | `format` | files ⇄ [`Run`]: one file per format, or one folder; packs and datasets of many |
 //! | `archive` | [`Run`] → Parquet: schema, writer, commit log, ingest |
 //! | `query` | SQL → a stream of record batches |
 //! | `export` | runs of an archive → files in any format of the field |
 //! | `table` | a query's result → [`StepTable`]; gather kernels, views, files, sharing, Arrow export |
 //! | `loader` | [`StepTable`] → batches: orders and sampling, epochs, ranks, states |
 //! | `selfplay` | the built-in player and its run files |
-//! | `cli` | the command `a2store` (feature `cli`, on by default) |
+//! | `cli` | the commands `a2store` and `a2pack` (feature `cli`, on by default) |
 //! | `python` | `import a2store` (feature `python`) |
 
 // The README's Rust block compiles.

@@ -2,9 +2,9 @@
 
     python benches/side_by_side [PART ...] [--archive PATH | --steps N] [--rounds N] [--json FILE]
 
-Parts are ``gather``, ``loader``, ``materialize``, ``syscalls`` and ``ingest``, which makes its own files; without any,
-all run. Each competitor's answer is checked before it counts, rounds alternate between the competitors, and figures are
-medians.
+Parts are ``gather``, ``loader``, ``materialize``, ``syscalls``, and ``ingest`` and ``formats``, which make their own
+files; without any, all run. Each competitor's answer is checked before it counts, rounds alternate between the
+competitors, and figures are medians.
 """
 
 from __future__ import annotations
@@ -20,12 +20,13 @@ import gather
 import ingest
 import loader
 import materialize
+import run_formats
 import syscalls
 from report import Meanwhile, Report, millions, note, table
 
 import a2store
 
-PARTS = ("gather", "loader", "materialize", "syscalls", "ingest")
+PARTS = ("gather", "loader", "materialize", "syscalls", "ingest", "formats")
 
 
 def generate(report: Report, steps: int, folder: Path) -> Path:
@@ -102,7 +103,9 @@ def main() -> None:
     parts = set(options.parts or PARTS)
     if "ingest" in parts:
         watched(report, "ingest", lambda: ingest.run(report, options.rounds))
-    if parts - {"ingest"}:
+    if "formats" in parts:
+        watched(report, "formats", lambda: run_formats.run(report, options.rounds))
+    if parts - {"ingest", "formats"}:
         with tempfile.TemporaryDirectory(prefix="side_by_side-") as folder:
             path = options.archive or generate(report, options.steps, Path(folder))
             measure(report, path, parts, options.rounds)

@@ -287,15 +287,16 @@ def convert(
 ) -> ExportReport:
     """Read runs of any format and write them in another, in the order in which they are read, without an archive.
 
-    - ``paths``: run files, packs, pack.dat files, datasets, sessions and logs, and folders of them, told by their content.
+    - ``paths``: run files, packs, pack.dat files, datasets, sessions and logs, and folders of them, told by their
+      content.
     - ``out``: a folder for run files and for ``"npy"``; else the file, or a folder for a file of the usual name.
     - ``append``: ``"packdat"`` and ``"npy"``: add to what is there, if anything is, whole or not at all. Together with
       several ``paths`` this merges.
     - the others: as in ``Archive.export_runs``.
 
     Raises ``DecodeError`` or ``OSError`` for the first run that cannot be read; ``FileExistsError`` for a file that is
-    there already; ``ValueError`` for a run that the format has no room for; ``KeyboardInterrupt`` on Ctrl-C. Files of many
-    runs appear whole or not at all.
+    there already; ``ValueError`` for a run that the format has no room for; ``KeyboardInterrupt`` on Ctrl-C. Files of
+    many runs appear whole or not at all.
 
     >>> a2store.convert(["a/pack.dat", "b/pack.dat"], "all.dat", format="packdat")
     """
@@ -350,7 +351,7 @@ class PackReader:
         Raises as ``decode`` does, for the first damaged run.
         """
 
-    def iter(self) -> PackIterator:  # noqa: A003
+    def iter(self) -> PackIterator:
         """Return an iterator over all runs in order, which decodes ahead in parallel, some megabytes at a time.
 
         A damaged run raises ``DecodeError`` when its turn comes; the next call goes on after it.
@@ -438,8 +439,8 @@ class PackReader:
     ) -> JsonlReport:
         """Write the runs as JSON Lines, a run or a step a line, in order, in bounded memory.
 
-        docs/formats.md has the keys. A damaged run is left out and reported. The file appears whole or not at all, in place
-        of another of that name.
+        docs/formats.md has the keys. A damaged run is left out and reported. The file appears whole or not at all, in
+        place of another of that name.
 
         - ``parallel``: ``False`` = on one thread.
         - ``by_step``: a line for each step.
@@ -667,13 +668,14 @@ class Archive:
     ) -> IngestReport:
         """Add the runs of files, and of those in folders with all their subfolders, as one commit.
 
-        Run files, packs, pack.dat files, NumPy datasets, self-play sessions and Macroxue logs are told by their content. In
-        folders, files that hold nothing known are passed over, and so are those whose names begin with a dot or end in
-        ``.tmp``; files named ``*.a2run2``, ``*.bin`` and ``*.a2t1`` are expected to hold runs. docs/formats.md says what
-        each format has and lacks. A run that the archive already holds, known by its content, is skipped. Run ids follow the order of
-        the paths, and in folders that of the names. When nothing is new, nothing is committed. Either way this archive
-        then shows the newest version. Interrupted at any moment and repeated, it ends in the same archive. Memory does
-        not depend on the size of the input: about 100 MB, some 50 MB a worker, and up to 34 bytes a run of the archive.
+        Run files, packs, pack.dat files, NumPy datasets, self-play sessions and Macroxue logs are told by their
+        content. In folders, files that hold nothing known are passed over, and so are those whose names begin with a
+        dot or end in ``.tmp``; files named ``*.a2run2``, ``*.bin`` and ``*.a2t1`` are expected to hold runs.
+        docs/formats.md says what each format has and lacks. A run that the archive already holds, known by its content,
+        is skipped. Run ids follow the order of the paths, and in folders that of the names. When nothing is new,
+        nothing is committed. Either way this archive then shows the newest version. Interrupted at any moment and
+        repeated, it ends in the same archive. Memory does not depend on the size of the input: about 100 MB, some 50 MB
+        a worker, and up to 34 bytes a run of the archive.
 
         - ``paths``: a file or folder, or several.
         - ``workers``: threads to decode and encode with, 1 to 1024; ``None`` = one per core.
@@ -831,8 +833,9 @@ class Archive:
         """Write the runs that a query names, in the order of their ids, as files of any format.
 
         ``"original"`` gives back the very bytes of run files, each in the format it came in. Run files are named by id,
-        ``out/run-00000042.a2run2``, a thousand to a folder if there are more. What a format has no room for is left out as
-        docs/formats.md says, but a run without a final board is refused where a whole game is needed. No file is replaced.
+        ``out/run-00000042.a2run2``, a thousand to a folder if there are more. What a format has no room for is left out
+        as docs/formats.md says, but a run without a final board is refused where a whole game is needed. No file is
+        replaced.
 
         - ``query``: SQL whose result has a column ``run_id``.
         - ``out``: a folder for run files and for ``"npy"``; else the file, or a folder for a file of the usual name.
@@ -845,8 +848,8 @@ class Archive:
         - ``workers``: threads; ``None`` = one per core.
         - ``progress``: ``False`` = no progress bar; else there is one where standard error is a terminal.
 
-        Raises ``QueryError``; ``ValueError`` for a query without ``run_id`` and a run that the format has no room for, before
-        anything is written; ``FileExistsError``; ``DamagedError``; ``KeyboardInterrupt`` on Ctrl-C.
+        Raises ``QueryError``; ``ValueError`` for a query without ``run_id`` and a run that the format has no room for,
+        before anything is written; ``FileExistsError``; ``DamagedError``; ``KeyboardInterrupt`` on Ctrl-C.
 
         >>> archive.export_runs("SELECT run_id FROM runs WHERE max_score >= 50000", "best.a2pack", format="a2pack")
         """
@@ -933,7 +936,7 @@ class IngestReport:
 
     @property
     def rejected(self) -> int:
-        """The number of runs, and of whole files, that did not decode or could not be read; each is one of ``errors``."""
+        """The number of runs, and of whole files, that could not be read; each is one of ``errors``."""
 
     @property
     def ignored(self) -> int:
@@ -1448,8 +1451,8 @@ class StepTable:
     ) -> StepTable:
         """Read runs of any format straight into a table, without an archive.
 
-        A row's ``run_id`` is the run's place among all that were read, from 0, wanted or not: for a single pack, its index
-        there. Phases begin at 1024 and 4096.
+        A row's ``run_id`` is the run's place among all that were read, from 0, wanted or not: for a single pack, its
+        index there. Phases begin at 1024 and 4096.
 
         - ``paths``: what ``Archive.ingest`` takes, in the same order.
         - ``min_score``, ``max_score``: only runs of such scores, bounds included.
@@ -1460,8 +1463,8 @@ class StepTable:
         - ``workers``: threads; ``None`` = one per core.
         - ``progress``: ``False`` = no progress bar; else there is one where standard error is a terminal.
 
-        Raises ``DecodeError`` or ``OSError`` for the first run that cannot be read; ``ValueError`` for a run of more than
-        65,536 steps; ``MemoryLimitError``; ``KeyboardInterrupt`` on Ctrl-C.
+        Raises ``DecodeError`` or ``OSError`` for the first run that cannot be read; ``ValueError`` for a run of more
+        than 65,536 steps; ``MemoryLimitError``; ``KeyboardInterrupt`` on Ctrl-C.
 
         >>> table = a2store.StepTable.from_runs("pack.dat", min_score=20_000)
         """
@@ -1743,7 +1746,9 @@ def _attach(handle: bytes) -> StepTable:
     """
 
 def _run_command(args: Sequence[_Path]) -> int:
-    """Run the command ``a2store`` or ``a2pack`` with these arguments, the first being its name, and return its exit status.
+    """Run the command ``a2store`` or ``a2pack`` with these arguments, the first being its name.
+
+    Returns its exit status.
 
     0 = done, 1 = something was wrong with the data, 2 = wrong usage.
     """

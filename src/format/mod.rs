@@ -1,8 +1,17 @@
-//! Run files ⇄ [`Run`]: one file per format, with its byte diagram on top.
+//! Files ⇄ [`Run`]: a file or a folder per format, with its byte diagram on top.
 //!
-//! Entry points are [`read_run`], [`decode_run`] and [`encode_run`]. What decodes is known by its content, never by
-//! its name. Invariant: bytes that a tool of the field wrote come back unchanged when the run that they decode to is
-//! encoded in the same format.
+//! | module | owns |
+//! | --- | --- |
+//! | `a2t1`, `a2run2` | run files; entry points [`read_run`], [`decode_run`], [`encode_run`] |
+//! | `pack` | [`PackReader`], [`PackBuilder`]: run files in one file |
+//! | `packdat`, `dataset`, `session`, `macroxue` | [`PackDat`], [`Dataset`], [`Session`], [`Macroxue`]: runs in other shapes, and their writers |
+//! | `jsonl` | JSON Lines, written only |
+//! | `rows` | [`StepRow`]: the one mapping between runs and rows |
+//! | `source`, `container` | all of these behind one interface, told by content |
+//! | `bytes`, `mapped`, `npy`, `sqlite`, `shards`, `row_files`, `staged_folder`, `ordered` | what they are read and written with |
+//!
+//! What decodes is known by its content, never by its name. Invariant: bytes that a tool of the field wrote come back unchanged when
+//! the run that they decode to is encoded in the same format.
 
 mod a2run2;
 mod a2t1;

@@ -141,7 +141,8 @@ def test_paths(empty: a2store.Archive, run_files: list[Path], tmp_path: Path) ->
     shutil.copy(run_files[0], nested / "one.a2run2")
     shutil.copy(run_files[20], nested.parent / "two.bin")
     shutil.copy(run_files[1], nested / "one.tmp")
-    # In folders by content, wherever they are, but for files that are being written; what is named itself whatever its name.
+    # In folders by content, wherever they are, but for files that are being written; what is named itself whatever its
+    # name.
     report = empty.ingest(str(tmp_path / "traces"), progress=False)
     assert (report.accepted, report.ignored) == (2, 1)
     assert empty.ingest(nested / "one.tmp", progress=False).accepted == 1

@@ -45,7 +45,8 @@ def many_runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_memory_stays_within_its_bound_whatever_the_size(many_runs: Path, tmp_path: Path) -> None:
     folders = sorted(many_runs.iterdir())
     assert len(folders) == 20, "a thousand files in each"
-    # Half of it fills every window and queue. From there on the peak creeps up by what the allocator cannot join again, some
+    # Half of it fills every window and queue. From there on the peak creeps up by what the allocator cannot join again,
+    # some
     # 20 MiB to its end at about 20 million steps; what grew with the input would grow by 100 MB.
     half = tmp_path / "half"
     half.mkdir()
