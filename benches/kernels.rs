@@ -6,8 +6,8 @@
 #![allow(clippy::unwrap_used, missing_docs)]
 
 use a2store::{
-    Archive, Board, IngestOptions, LoaderOptions, MaterializeOptions, Move, Permutation, Run, RunFormat, SimulateOptions,
-    StepTable, TokenType, decode_run, encode_run, no_params, read_run, simulate,
+    Archive, Board, IngestOptions, LoaderOptions, MaterializeOptions, Move, Permutation, Run, RunFormat,
+    SimulateOptions, StepTable, TokenType, decode_run, encode_run, no_params, read_run, simulate,
 };
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
 use std::hint::black_box;

@@ -87,6 +87,12 @@ impl Move {
     }
 }
 
+/// Builds the tables that the rules are looked up in, unless they are there.
+#[cfg(feature = "python")]
+pub(crate) fn build_tables() {
+    tables::build();
+}
+
 impl Board {
     /// The board of sixteen exponents in row-major order.
     ///

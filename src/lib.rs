@@ -48,6 +48,7 @@
 //! | --- | --- |
 //! | `error` | what failed, where, expected and found |
 //! | `progress` | how long work tells how far it is, and how it is stopped |
+//! | `process` | what each process has one of |
 //! | `publish` | how a file appears under its name, whole and durable |
 //! | `runtime` | the threads of asynchronous work |
 //! | `workers` | the threads of parallel work |
@@ -70,6 +71,7 @@
 struct Readme;
 
 mod error;
+mod process;
 mod progress;
 mod publish;
 mod runtime;

@@ -144,7 +144,7 @@ impl Destination {
         let io = |source| Error::io(path, source);
         let is_link = path.symlink_metadata().is_ok_and(|metadata| metadata.is_symlink());
         match path.metadata() {
-            Ok(metadata) if metadata.is_dir() => return Err(io(io::ErrorKind::IsADirectory.into())),
+            Ok(metadata) if metadata.is_dir() => return Err(io(io::Error::from_raw_os_error(libc::EISDIR))),
             Ok(metadata) if !metadata.is_file() => return Ok(Destination::Stream(path.to_path_buf())),
             Err(error) if error.kind() != io::ErrorKind::NotFound || is_link => return Err(io(error)),
             _ => {}

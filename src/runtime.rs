@@ -1,9 +1,10 @@
 //! The threads on which asynchronous work runs, and ways of waiting for it.
 
 use crate::error::{Error, Result};
+use crate::process::PerProcess;
 use std::future::Future;
 use std::pin::pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
@@ -14,37 +15,26 @@ const STACK: usize = 64 << 20;
 
 /// The threads that queries run on and object stores are spoken to from, one per core, shared by all of the process.
 ///
-/// Threads do not survive a fork, so a child gets its own; its parent's are left alone, not to be waited for.
+/// Threads do not survive a fork, so a child gets its own.
 pub(crate) fn runtime() -> &'static Runtime {
-    let process = std::process::id();
-    let mut slot = RUNTIME.lock().unwrap_or_else(PoisonError::into_inner);
-    match *slot {
-        Some((owner, runtime)) if owner == process => runtime,
-        _ => {
-            let mut builder = tokio::runtime::Builder::new_multi_thread();
-            // Without threads nothing here can work, and no caller could do better than end.
-            #[allow(clippy::expect_used)]
-            let runtime = builder
-                .thread_name("a2store-query")
-                .thread_stack_size(STACK)
-                .enable_all()
-                .build()
-                .expect("the system has threads");
-            let runtime = Box::leak(Box::new(runtime));
-            *slot = Some((process, runtime));
-            runtime
-        }
-    }
+    let make = || {
+        let mut builder = tokio::runtime::Builder::new_multi_thread();
+        let builder = builder.thread_name("a2store-query").thread_stack_size(STACK).enable_all();
+        builder.build().map_err(Error::from)
+    };
+    // Without threads nothing here can work, and no caller could do better than end.
+    #[allow(clippy::expect_used)]
+    RUNTIME.get_or_make(make).expect("the system has threads")
 }
 
-static RUNTIME: Mutex<Option<(u32, &'static Runtime)>> = Mutex::new(None);
+static RUNTIME: PerProcess<Runtime> = PerProcess::new();
 
 /// Leaves the threads to the work that they do, so that the next query gets new ones.
 ///
 /// A task ends only where it yields, and some operators compute for long without yielding: after one was cancelled, its
 /// threads cannot be counted on.
 pub(crate) fn retire_runtime() {
-    *RUNTIME.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    RUNTIME.retire();
 }
 
 /// Waits for a future that runs on [`runtime`]'s threads; unlike Tokio's own, it may be called from anywhere.

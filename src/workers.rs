@@ -1,7 +1,7 @@
 //! Threads of parallel work.
 
 use crate::error::{Error, Result};
-use std::sync::{Arc, Mutex, PoisonError};
+use crate::process::PerProcess;
 
 /// More threads than any machine has cores, and few enough to start.
 const MAX_WORKERS: usize = 1024;
@@ -17,21 +17,9 @@ pub(crate) fn check(workers: Option<usize>) -> Result<()> {
 /// The threads that short pieces of work share, one per core.
 ///
 /// A process that was forked has none of its parent's threads, and would wait for them for ever: it starts its own.
-pub(crate) fn shared() -> Result<Arc<rayon::ThreadPool>> {
-    static SHARED: Mutex<Option<(u32, Arc<rayon::ThreadPool>)>> = Mutex::new(None);
-    let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
-    let process = std::process::id();
-    if let Some((owner, threads)) = &*shared
-        && *owner == process
-    {
-        return Ok(Arc::clone(threads));
-    }
-    let threads = Arc::new(pool("shared", None)?);
-    if let Some((_, threads)) = shared.replace((process, Arc::clone(&threads))) {
-        // What it would wait for is not there.
-        std::mem::forget(threads);
-    }
-    Ok(threads)
+pub(crate) fn shared() -> Result<&'static rayon::ThreadPool> {
+    static SHARED: PerProcess<rayon::ThreadPool> = PerProcess::new();
+    SHARED.get_or_make(|| pool("shared", None))
 }
 
 /// Threads of their own for one piece of work; `None` = one per core.

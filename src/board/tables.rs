@@ -15,6 +15,12 @@ const ROWS: usize = 1 << 16;
 
 static TABLES: LazyLock<Tables> = LazyLock::new(Tables::build);
 
+/// Builds the tables, unless they are there.
+#[cfg(feature = "python")]
+pub(super) fn build() {
+    LazyLock::force(&TABLES);
+}
+
 #[inline]
 pub(super) fn get() -> &'static Tables {
     &TABLES

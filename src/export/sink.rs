@@ -114,7 +114,7 @@ fn file_at(out: &Path, name: &str) -> Result<PathBuf> {
     let is_folder = out.is_dir() || out.as_os_str().as_encoded_bytes().ends_with(b"/");
     let path = if is_folder { out.join(name) } else { out.to_path_buf() };
     if path.symlink_metadata().is_ok() {
-        return Err(Error::io(&path, io::ErrorKind::AlreadyExists.into()));
+        return Err(Error::io(&path, io::Error::from_raw_os_error(libc::EEXIST)));
     }
     if is_folder {
         std::fs::create_dir_all(out).map_err(|source| Error::io(out, source))?;

@@ -187,8 +187,10 @@ fn parse_text(text: &str) -> Result<(u64, Vec<NpyField>, usize), Malformed> {
         },
         _ => return malformed("shape", "one dimension", "none"),
     };
-    let Some(Literal::List(descr)) = get("descr") else {
-        return malformed("descr", "fields by name", "an array without fields");
+    let descr = match get("descr") {
+        Some(Literal::List(descr)) => descr,
+        Some(Literal::Text(dtype)) => return malformed("descr", "fields by name", format!("an array of {dtype}")),
+        _ => return malformed("descr", "fields by name", "none"),
     };
     let (mut fields, mut stride): (Vec<NpyField>, usize) = (Vec::new(), 0);
     for field in descr {
@@ -197,7 +199,10 @@ fn parse_text(text: &str) -> Result<(u64, Vec<NpyField>, usize), Malformed> {
             [Literal::Text(name), Literal::Text(dtype)] => (name, dtype, Some(1)),
             [Literal::Text(name), Literal::Text(dtype), Literal::List(shape)] => match shape[..] {
                 [Literal::Int(values)] => (name, dtype, usize::try_from(values).ok()),
-                _ => return malformed("shape of a field", "one dimension", format!("{} values", shape.len())),
+                _ => {
+                    let found = format!("{} dimensions of {name}", shape.len());
+                    return malformed("shape of a field", "one dimension", found);
+                }
             },
             _ => return malformed("descr", "a name, a type and perhaps a shape of each field", "another thing"),
         };

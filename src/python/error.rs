@@ -89,7 +89,14 @@ impl From<Error> for PyErr {
 
 /// `OSError` or its subclass for the number, with the file's name.
 fn io_error(source: &std::io::Error, error: &Error) -> PyErr {
-    match (source.raw_os_error(), error.path()) {
+    // What was found before the system was asked has the system's number too, by which Python knows it.
+    let number = source.raw_os_error().or(match source.kind() {
+        std::io::ErrorKind::AlreadyExists => Some(libc::EEXIST),
+        std::io::ErrorKind::NotFound => Some(libc::ENOENT),
+        std::io::ErrorKind::IsADirectory => Some(libc::EISDIR),
+        _ => None,
+    });
+    match (number, error.path()) {
         (Some(number), Some(path)) => {
             // `OSError(errno, text, filename)` makes itself a `FileNotFoundError` and so on.
             let text = source.to_string();

@@ -17,11 +17,16 @@ mod simulate;
 mod table;
 mod values;
 
+use crate::archive::{TableName, table_schema};
 use pyo3::prelude::*;
 
 /// The extension module; `python/a2store/__init__.py` re-exports it.
 #[pymodule]
 fn _a2store(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    // A child that is forked while another thread builds them would wait for them for ever.
+    crate::board::build_tables();
+    TableName::ALL.into_iter().for_each(|table| drop(table_schema(table)));
+    crate::selfplay::build_tables();
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     error::add_to(module)?;
     module.add_class::<archive::PyArchive>()?;

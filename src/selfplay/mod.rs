@@ -7,4 +7,6 @@ mod player;
 mod simulate;
 
 pub use player::Player;
+#[cfg(feature = "python")]
+pub(crate) use player::build_tables;
 pub use simulate::{SimulateOptions, SimulateReport, simulate};

@@ -37,6 +37,12 @@ const SUM_POWER: f32 = 3.5;
 
 static ROW_SCORES: LazyLock<Box<[f32]>> = LazyLock::new(|| (0..=u16::MAX).map(row_score).collect());
 
+/// Builds the scores of rows, unless they are there.
+#[cfg(feature = "python")]
+pub(crate) fn build_tables() {
+    LazyLock::force(&ROW_SCORES);
+}
+
 impl Player {
     /// A player that looks so many spawns ahead.
     #[must_use]

@@ -1,0 +1,75 @@
+//! What each process has one of, and a child that was forked needs one of its own.
+
+// A value that is never freed is referred to from wherever it is asked for.
+#![allow(unsafe_code)]
+
+use crate::error::Result;
+use std::ptr::null_mut;
+use std::sync::atomic::{AtomicPtr, Ordering};
+
+/// A value of this process, made when it is first asked for and never freed.
+///
+/// Threads do not survive a fork, and neither does a lock's owner: what a child inherits here it leaves alone, and there is
+/// no lock that it could inherit closed.
+pub(crate) struct PerProcess<T: 'static>(AtomicPtr<Owned<T>>);
+
+struct Owned<T> {
+    process: u32,
+    value: T,
+}
+
+impl<T: Send + Sync> PerProcess<T> {
+    pub(crate) const fn new() -> Self {
+        PerProcess(AtomicPtr::new(null_mut()))
+    }
+
+    /// The value. Of several threads that make one at once, one wins, and all get its.
+    pub(crate) fn get_or_make(&self, make: impl FnOnce() -> Result<T>) -> Result<&'static T> {
+        let found = self.0.load(Ordering::Acquire);
+        if let Some(value) = of_this_process(found) {
+            return Ok(value);
+        }
+        let made = Box::into_raw(Box::new(Owned { process: std::process::id(), value: make()? }));
+        let stored = match self.0.compare_exchange(found, made, Ordering::AcqRel, Ordering::Acquire) {
+            Ok(_) => made,
+            Err(other) if of_this_process(other).is_some() => {
+                // SAFETY: it was made above, and nobody else has seen it.
+                drop(unsafe { Box::from_raw(made) });
+                other
+            }
+            Err(_) => made,
+        };
+        // SAFETY: `stored` came from `Box::into_raw`, here or in another thread, and what is stored is never freed.
+        Ok(unsafe { &(*stored).value })
+    }
+
+    /// Has the next who asks make another. Whoever has this one keeps it.
+    pub(crate) fn retire(&self) {
+        self.0.store(null_mut(), Ordering::Release);
+    }
+}
+
+fn of_this_process<T>(found: *mut Owned<T>) -> Option<&'static T> {
+    // SAFETY: what is stored came from `Box::into_raw`, is never changed and never freed; the load that gave it acquired it.
+    let owned: &'static Owned<T> = unsafe { found.as_ref() }?;
+    (owned.process == std::process::id()).then_some(&owned.value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_threads_get_the_same_one_until_it_is_retired() {
+        static ONE: PerProcess<String> = PerProcess::new();
+        let get = || ONE.get_or_make(|| Ok("one".to_owned())).unwrap().as_ptr() as usize;
+        let first = get();
+        let others: Vec<usize> = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..8).map(|_| scope.spawn(get)).collect();
+            threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+        });
+        assert!(others.iter().all(|&other| other == first));
+        ONE.retire();
+        assert_ne!(get(), first);
+    }
+}
