@@ -33,9 +33,16 @@ __all__ = [
     "DecodeError",
     "Error",
     "ExpireReport",
+    "ExportReport",
     "IngestReport",
+    "JsonlReport",
     "Loader",
     "MemoryLimitError",
+    "PackBatchIterator",
+    "PackIterator",
+    "PackReader",
+    "PackStats",
+    "PackStepIterator",
     "Problem",
     "Query",
     "QueryError",
@@ -53,6 +60,7 @@ __all__ = [
     "__version__",
     "_attach",
     "_run_command",
+    "convert",
     "read_run",
     "repair",
     "simulate",
@@ -311,7 +319,7 @@ class PackReader:
     """
 
     @staticmethod
-    def open(path: _Path, *, checksums: bool = True) -> PackReader:
+    def open(path: _Path, checksums: bool = True) -> PackReader:
         """Open a pack. Header, index and footer are checked, the runs are not: 100,000 of them take milliseconds.
 
         - ``checksums``: whether reading a run compares its checksum; ``False`` is for passes over what ``validate`` has

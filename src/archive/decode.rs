@@ -45,12 +45,16 @@ pub(super) fn decode_source(source: &mut Source, known: &Digests) -> Result<Outc
     read(source, |bytes, source| decode_file(bytes, source, known), of_run)
 }
 
+/// A run, and its file if it came as one and that is asked for.
+pub(super) type RunAndFile = (Run, Option<(RunFormat, Vec<u8>)>);
+
 /// Reads a run alone.
-pub(super) fn decode_alone(source: &mut Source) -> Result<Outcome<Run>> {
+pub(super) fn decode_alone(source: &mut Source, with_file: bool) -> Result<Outcome<RunAndFile>> {
     let of_file = |bytes: Cow<'_, [u8]>, source: &Source| {
-        decode_run(&bytes).map(|(run, _)| run).map_err(|error| in_source(error, source))
+        let (run, format) = decode_run(&bytes).map_err(|error| in_source(error, source))?;
+        Ok((run, with_file.then(|| (format, bytes.into_owned()))))
     };
-    read(source, of_file, |run, _| Ok(run))
+    read(source, of_file, |run, _| Ok((run, None)))
 }
 
 /// Reads a source, and makes something of the bytes of its file or of its run.

@@ -47,8 +47,8 @@ pub(super) struct Sources<'a> {
     seen: Option<&'a Seen>,
     /// What comes before all other candidates, the next at the end.
     pending: Vec<Pending>,
-    /// Folders whose files make one whole and that have been read.
-    folders: HashSet<PathBuf>,
+    /// What consists of several files, and has been opened by one of them.
+    wholes: HashSet<PathBuf>,
     /// Files of such folders, and files of no runs, which nobody reads by themselves.
     pub(super) passed: Vec<FileState>,
     /// Files passed over so far because they hold nothing that is known.
@@ -97,8 +97,8 @@ impl<'a> Sources<'a> {
     /// Fails for a path that is not there.
     pub(super) fn new(paths: &'a [PathBuf], seen: Option<&'a Seen>) -> Result<Sources<'a>> {
         let candidates = Candidates::new(paths)?;
-        let (pending, folders, passed) = (Vec::new(), HashSet::new(), Vec::new());
-        Ok(Sources { candidates, seen, pending, folders, passed, ignored: 0, unchanged: 0 })
+        let (pending, wholes, passed) = (Vec::new(), HashSet::new(), Vec::new());
+        Ok(Sources { candidates, seen, pending, wholes, passed, ignored: 0, unchanged: 0 })
     }
 
     /// The next runs, of about so many bytes together and at least one.
@@ -168,16 +168,26 @@ impl<'a> Sources<'a> {
         }
     }
 
+    /// Whether what consists of several files has been opened already, by one of the others.
+    fn is_done(&mut self, whole: &Path) -> bool {
+        !self.wholes.insert(whole.canonicalize().unwrap_or_else(|_| whole.to_path_buf()))
+    }
+
     /// Puts the runs of a file of many next.
     fn open(&mut self, file: FileState, kind: ContainerKind, named: bool) {
         let opened = match open_container(&file.path, kind) {
-            Ok(Opened::Folder(folder)) => {
-                let known = folder.canonicalize().unwrap_or_else(|_| folder.clone());
-                if !self.folders.insert(known) {
-                    self.passed.push(file);
-                    return;
-                }
-                open_folder(&folder)
+            Ok(Opened::Folder(folder)) if self.is_done(&folder) => return self.passed.push(file),
+            Ok(Opened::Folder(folder)) => open_folder(&folder),
+            // The file by which it is opened lies in the same folder, and comes by itself.
+            Ok(Opened::Part(_)) if !named => return self.passed.push(file),
+            Ok(Opened::Part(whole)) if self.is_done(&whole) => return self.passed.push(file),
+            Ok(Opened::Part(whole)) => match open_container(&whole, ContainerKind::MacroxueMeta) {
+                Ok(Opened::Container(container)) => Ok(Some(*container)),
+                Ok(_) => Ok(None),
+                Err(error) => Err(error),
+            },
+            Ok(Opened::Container(_)) if named && kind == ContainerKind::MacroxueMeta && self.is_done(&file.path) => {
+                return self.passed.push(file);
             }
             Ok(Opened::Container(container)) => Ok(Some(*container)),
             Ok(Opened::Nothing) => Ok(None),

@@ -1,10 +1,9 @@
 //! Runs from files and folders, decoded a window at a time.
 
-use super::decode::{Outcome, decode_alone};
+use super::decode::{Outcome, RunAndFile, decode_alone};
 use super::discover::{Part, Source, Sources, measure};
 use crate::error::Result;
 use crate::progress::{Progress, Unit, check};
-use crate::run::Run;
 use crate::workers::pool;
 use rayon::prelude::*;
 use std::path::PathBuf;
@@ -57,15 +56,16 @@ fn unread<T>((mut source, outcome): (Source, Result<T>)) -> Source {
     source
 }
 
-/// Reads the runs of files and folders, whatever their formats, and hands them on in order.
+/// Reads the runs of files and folders, whatever their formats, and hands them on in order, with their files if asked.
 ///
 /// # Errors
 /// The first of a run or of a file, and those of `take`.
 pub(crate) fn each_run(
     paths: &[PathBuf],
     workers: Option<usize>,
+    with_files: bool,
     progress: &dyn Progress,
-    mut take: impl FnMut(Run) -> Result<()> + Send,
+    mut take: impl FnMut(RunAndFile) -> Result<()> + Send,
 ) -> Result<()> {
     let mut sources = Sources::new(paths, None)?;
     let threads = pool("read", workers)?;
@@ -76,7 +76,7 @@ pub(crate) fn each_run(
         let window_bytes = WINDOW_BYTES * threads.current_num_threads() as u64;
         let outcome = threads.install(|| {
             loop {
-                let decoded = decode(&mut sources, window_bytes, progress, decode_alone)?;
+                let decoded = decode(&mut sources, window_bytes, progress, |source| decode_alone(source, with_files))?;
                 if decoded.is_empty() {
                     return Ok(());
                 }

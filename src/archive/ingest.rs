@@ -12,7 +12,7 @@ use super::transaction::{self, DEFAULT_WAIT, transact};
 use crate::error::{Error, Result};
 use crate::progress::Progress;
 use crate::workers::pool;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// How to ingest.
@@ -73,6 +73,18 @@ pub struct Rejected {
     pub path: PathBuf,
     /// Why.
     pub error: Error,
+}
+
+impl Rejected {
+    /// Why, in one line without the path; where it is one of several files that is wrong, with its name.
+    #[must_use]
+    pub fn message(&self) -> String {
+        let name = self.error.path().filter(|path| *path != self.path).and_then(Path::file_name);
+        match name {
+            Some(name) => format!("{}: {}", name.to_string_lossy(), self.error.message()),
+            None => self.error.message(),
+        }
+    }
 }
 
 /// The files that [`Archive::ingest_unseen`](super::Archive::ingest_unseen) has read, by path, size and time of change.

@@ -7,7 +7,7 @@ use super::rebuild::{RunFacts, StepRows, run_facts};
 use super::{Archive, TableName};
 use crate::board::Board;
 use crate::error::{Error, Result};
-use crate::format::{RunFormat, SourceFormat, encode_run};
+use crate::format::{RunFormat, SourceFormat, decode_run, encode_run};
 use crate::progress::{Progress, Unit, check};
 use crate::run::Run;
 use crate::workers::pool;
@@ -51,8 +51,7 @@ impl StoredRun {
 impl Archive {
     /// Reads runs back, makes something of each on all cores, and hands that on in the order of ids.
     ///
-    /// `run_ids` ascend. `examine` sees every run before the first is read, so that it may refuse all of them. Memory holds one
-    /// row group a thread. Each run's digest is compared with that of its columns.
+    /// `run_ids` ascend. Memory holds one row group a thread. Each run's digest is compared with that of its columns.
     ///
     /// # Errors
     /// [`ErrorKind::Argument`](crate::ErrorKind::Argument) for a run that the archive does not have,
@@ -62,11 +61,9 @@ impl Archive {
         run_ids: &[u32],
         workers: Option<usize>,
         progress: &dyn Progress,
-        examine: impl FnMut(&StoredMeta) -> Result<()>,
         make: impl Fn(StoredRun) -> Result<T> + Sync,
         mut sink: impl FnMut(u32, T) -> Result<()> + Send,
     ) -> Result<()> {
-        self.examine(run_ids, examine)?;
         let threads = pool("export", workers)?;
         progress.begin("export", Unit::Runs, run_ids.len() as u64);
         let outcome = threads.install(|| {
@@ -87,7 +84,15 @@ impl Archive {
         outcome
     }
 
-    fn examine(&self, run_ids: &[u32], mut examine: impl FnMut(&StoredMeta) -> Result<()>) -> Result<()> {
+    /// Shows what is known of runs before they are read, in the order of ids, which ascend.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Argument`](crate::ErrorKind::Argument) for a run that the archive does not have, and those of `examine`.
+    pub(crate) fn examine_runs(
+        &self,
+        run_ids: &[u32],
+        mut examine: impl FnMut(&StoredMeta) -> Result<()>,
+    ) -> Result<()> {
         let mut missing = run_ids.iter().copied().peekable();
         self.each_group(TableName::Runs, run_ids, &mut |file, index| {
             for (facts, _) in run_facts(&file.read(index)?)? {
@@ -143,7 +148,10 @@ impl Archive {
                     let expected = format!("{} of run {run_id}", facts.num_steps);
                     return Err(damaged(&path, "rows of `steps`", expected, "none"));
                 }
-                let run = Run::builder(0).finish(facts.meta.clone(), facts.final_board)?;
+                let run = match original {
+                    Some(bytes) => decode_run(bytes)?.0,
+                    None => Run::builder(0).finish(facts.meta.clone(), facts.final_board)?,
+                };
                 sink(run_id, make(stored(run, facts, original.as_ref()))?)?;
                 progress.advance(1);
             }
@@ -196,9 +204,13 @@ impl Archive {
             let Some((facts, original)) = known.get(&rows.run_id[range.start]) else { continue };
             let path = self.storage.path(&file.file().path);
             let what = "run that its rows make";
-            let run = rows.run(range, facts.meta.clone(), facts.final_board);
+            let run = match original {
+                // Columns do not give back all of such a run.
+                Some(bytes) => decode_run(bytes).map(|(run, _)| run),
+                None => rows.run(range, facts.meta.clone(), facts.final_board),
+            };
             let run = run.map_err(|error| damaged(&path, what, "a run", error.message()))?;
-            if original.is_none() && digest(&run)? != facts.digest {
+            if digest(&run)? != facts.digest {
                 let expected = format!("the digest of run {} in `runs`", facts.run_id);
                 return Err(damaged(&path, what, expected, "another"));
             }

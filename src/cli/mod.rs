@@ -365,7 +365,11 @@ fn exit_status(error: &anyhow::Error) -> u8 {
             | ErrorKind::ArchiveExists { .. }
             | ErrorKind::VersionNotFound { .. },
         ) => 2,
-        Some(ErrorKind::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => 2,
+        Some(ErrorKind::Io { source, .. })
+            if matches!(source.kind(), io::ErrorKind::NotFound | io::ErrorKind::AlreadyExists) =>
+        {
+            2
+        }
         None if error.is::<Usage>() => 2,
         _ => 1,
     }

@@ -136,7 +136,7 @@ pub(super) fn json_rows(batches: &[RecordBatch]) -> Result<Vec<serde_json::Value
 pub(super) fn rejected_json(rejected: &Rejected) -> serde_json::Value {
     let location = rejected.error.location();
     json!({
-        "path": rejected.path, "kind": rejected.error.kind_name(), "message": rejected.error.message(),
+        "path": rejected.path, "kind": rejected.error.kind_name(), "message": rejected.message(),
         "run": location.and_then(|location| location.run),
         "offset": location.and_then(|location| location.offset), "step": location.and_then(|location| location.step),
     })

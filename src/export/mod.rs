@@ -7,7 +7,7 @@
 mod sink;
 
 use crate::archive::{StoredMeta, StoredRun, each_run};
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::format::{Compression, SourceFormat};
 use crate::progress::Progress;
 use crate::query::Query;
@@ -66,23 +66,6 @@ impl ExportFormat {
             ExportFormat::Jsonl => "jsonl",
         }
     }
-
-    /// Refuses a run that this format cannot hold.
-    fn examine(self, run: &StoredMeta) -> Result<()> {
-        let refuse = |expected: &str, found: String| {
-            Err(Error::argument("format", format!("for {self}, {expected}"), format!("run {}, {found}", run.run_id)))
-        };
-        match self {
-            ExportFormat::Original => match run.format {
-                Some(SourceFormat::File(_)) => Ok(()),
-                Some(format) => refuse("runs that came from run files", format!("from {}", format.name())),
-                None => refuse("runs that came from run files", "from another format".into()),
-            },
-            ExportFormat::PackDat | ExportFormat::Npy => Ok(()),
-            _ if run.final_board.is_none() => refuse("whole games", "which has no final board".into()),
-            _ => Ok(()),
-        }
-    }
 }
 
 impl fmt::Display for ExportFormat {
@@ -128,6 +111,25 @@ impl ExportOptions {
     pub fn new(format: ExportFormat) -> ExportOptions {
         ExportOptions { format, ..ExportOptions::default() }
     }
+
+    /// Refuses a run that the format cannot hold.
+    fn examine(&self, run: &StoredMeta) -> Result<()> {
+        let format = self.format;
+        let refuse = |expected: &str, found: String| {
+            Err(Error::argument("format", format!("for {format}, {expected}"), format!("run {}, {found}", run.run_id)))
+        };
+        match format {
+            ExportFormat::Original => match run.format {
+                Some(SourceFormat::File(_)) => Ok(()),
+                Some(other) => refuse("runs that came from run files", format!("from {}", other.name())),
+                None => refuse("runs that came from run files", "from another format".into()),
+            },
+            ExportFormat::PackDat | ExportFormat::Npy => Ok(()),
+            ExportFormat::Jsonl if self.by_step => Ok(()),
+            _ if run.final_board.is_none() => refuse("whole games", "which has no final board".into()),
+            _ => Ok(()),
+        }
+    }
 }
 
 /// What was exported.
@@ -171,22 +173,25 @@ impl Query {
         progress: &dyn Progress,
     ) -> Result<ExportReport> {
         let run_ids = self.run_ids(progress)?;
+        // Before anything is made.
+        self.archive().examine_runs(&run_ids, |run| options.examine(run))?;
         let (path, encoder, mut sink) = sink::open(out.as_ref(), options, Some(run_ids.len()))?;
         let mut report = ExportReport { path, ..ExportReport::default() };
         let written = self.archive().read_runs(
             &run_ids,
             options.workers,
             progress,
-            |run| options.format.examine(run),
             |stored: StoredRun| {
                 let original = stored.original()?.map(|(format, bytes)| (format, bytes.into_owned()));
                 let StoredRun { run_id, run, .. } = stored;
-                Ok((run.num_steps() as u64, encoder.encode(Item { id: run_id.into(), run, original })?))
+                let num_steps = run.num_steps() as u64;
+                let encoded = encoder.encode(Item { id: run_id.into(), run, original });
+                Ok((num_steps, encoded.map_err(|error| of_run(error, run_id.into()))?))
             },
-            |_, (num_steps, encoded)| {
+            |run_id, (num_steps, encoded)| {
                 report.runs += 1;
                 report.num_steps += num_steps;
-                sink.push(encoded)
+                sink.push(encoded).map_err(|error| of_run(error, run_id.into()))
             },
         );
         written?;
@@ -219,7 +224,7 @@ impl Query {
 /// format, in the order in which they were read and without an archive.
 ///
 /// With [`ExportOptions::append`] a pack.dat or a dataset that is there grows; several inputs are so merged into one.
-/// [`ExportFormat::Original`] is refused: the bytes of files are not kept on the way.
+/// [`ExportFormat::Original`] is refused: to copy files is what others do better.
 ///
 /// # Errors
 /// The first file or run that cannot be read, and those of [`Query::export_runs`]. Files of many runs appear whole or not at
@@ -247,13 +252,23 @@ pub fn convert<P: AsRef<Path>>(
     let paths: Vec<PathBuf> = paths.into_iter().map(|path| path.as_ref().to_path_buf()).collect();
     let (path, encoder, mut sink) = sink::open(out.as_ref(), options, None)?;
     let mut report = ExportReport { path, ..ExportReport::default() };
-    each_run(&paths, options.workers, progress, |run| {
-        let num_steps = run.num_steps() as u64;
-        sink.push(encoder.encode(Item { id: report.runs, run, original: None })?)?;
+    let with_files = matches!(options.format, ExportFormat::A2pack | ExportFormat::Jsonl);
+    each_run(&paths, options.workers, with_files, progress, |(run, original)| {
+        let (id, num_steps) = (report.runs, run.num_steps() as u64);
+        let encoded = encoder.encode(Item { id, run, original });
+        encoded.and_then(|encoded| sink.push(encoded)).map_err(|error| of_run(error, id))?;
         report.runs += 1;
         report.num_steps += num_steps;
         Ok(())
     })?;
     report.num_files = sink.finish()?;
     Ok(report)
+}
+
+/// Names the run that a format has no room for.
+fn of_run(error: Error, id: u64) -> Error {
+    match error.into_kind() {
+        ErrorKind::Argument { name, expected, found } => Error::argument(name, expected, format!("run {id}: {found}")),
+        other => other.into(),
+    }
 }

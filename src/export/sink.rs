@@ -138,7 +138,9 @@ impl Encoder {
             }
             Encoder::Bytes => Ok(Encoded::Bytes(item.file(None)?.1)),
             Encoder::Lines(options) => {
-                let crc = crc32c::crc32c(&item.file(None)?.1);
+                // What no run file can hold has the name of an empty one.
+                let whole = item.original.is_some() || item.run.missing().is_none();
+                let crc = if whole { crc32c::crc32c(&item.file(None)?.1) } else { 0 };
                 let mut lines = Vec::new();
                 let uuid = run_uuid(crc, item.id);
                 match options.by_step {

@@ -89,6 +89,8 @@ pub(crate) enum Opened {
     Container(Box<Container>),
     /// The folder, as which the whole of it is to be opened, by [`open_folder`].
     Folder(PathBuf),
+    /// The file by which it is to be opened.
+    Part(PathBuf),
     /// Nothing that holds runs, or nothing by itself.
     Nothing,
 }
@@ -105,11 +107,13 @@ pub(crate) fn open_container(path: &Path, kind: ContainerKind) -> Result<Opened>
         }
         ContainerKind::PackDat => container(Box::new(PackDat::open(path)?), SourceFormat::PackDat),
         ContainerKind::MacroxueMeta => container(Box::new(Macroxue::open(path)?), SourceFormat::Macroxue),
-        ContainerKind::MacroxueRows if macroxue::has_meta(path) => Ok(Opened::Nothing),
-        ContainerKind::MacroxueRows => {
-            let expected = "NAME.meta.json beside its NAME.jsonl";
-            Err(Error::decode(0, "meta file of these steps", expected, "none").with_path(path))
-        }
+        ContainerKind::MacroxueRows => match macroxue::meta_of(path) {
+            Some(meta) => Ok(Opened::Part(meta)),
+            None => {
+                let expected = "NAME.meta.json beside its NAME.jsonl";
+                Err(Error::decode(0, "meta file of these steps", expected, "none").with_path(path))
+            }
+        },
         ContainerKind::Npy => {
             let named = is_named_as_steps(path);
             match (rows_in(path), named) {

@@ -219,12 +219,13 @@ pub(crate) fn is_rows(prefix: &[u8]) -> bool {
         .any(|line| is_object(line) && has_key(line, "branch_evs") && has_key(line, "board"))
 }
 
-/// Whether the meta file of these rows lies beside them, under the name that it usually has.
-pub(crate) fn has_meta(rows_path: &Path) -> bool {
-    let Some(name) = rows_path.file_name().and_then(|name| name.to_str()) else { return false };
+/// The meta file of these rows, if it lies beside them under the name that it usually has.
+pub(crate) fn meta_of(rows_path: &Path) -> Option<PathBuf> {
+    let name = rows_path.file_name()?.to_str()?;
     let name = name.strip_suffix(".gz").unwrap_or(name);
     let name = name.strip_suffix(".jsonl").unwrap_or(name);
-    [".meta.json", ".meta.json.gz"].iter().any(|end| rows_path.with_file_name(format!("{name}{end}")).exists())
+    let metas = [".meta.json", ".meta.json.gz"].map(|end| rows_path.with_file_name(format!("{name}{end}")));
+    metas.into_iter().find(|meta| meta.is_file())
 }
 
 /// Steps that any pair may have, however small its files.

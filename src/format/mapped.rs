@@ -24,6 +24,9 @@ impl FileBytes {
         let io = |source| Error::io(path, source);
         let file = File::open(path).map_err(io)?;
         let metadata = file.metadata().map_err(io)?;
+        if metadata.is_dir() {
+            return Err(io(io::Error::from_raw_os_error(libc::EISDIR)));
+        }
         if !metadata.is_file() {
             return Err(io(io::Error::new(io::ErrorKind::InvalidInput, "not a file that can be mapped")));
         }

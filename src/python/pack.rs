@@ -3,7 +3,7 @@ use super::interrupt::interruptible;
 use super::memory::copied_array;
 use super::run::PyRun;
 use super::table::{PyStepTable, row_indices};
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::format::{JsonlOptions, JsonlReport, PackIter, PackReader, PackStats, RunKind, ValidateOptions};
 use crate::loader::Permutation;
 use crate::progress::Progress;
@@ -21,6 +21,7 @@ use std::sync::{Mutex, PoisonError};
 pub(super) struct PyPackReader {
     pack: PackReader,
     path: PathBuf,
+    checksums: bool,
 }
 
 /// What a pack holds.
@@ -141,10 +142,10 @@ fn pyrun(pack: &PackReader, index: usize, run: Run) -> PyRun {
 #[pymethods]
 impl PyPackReader {
     #[staticmethod]
-    #[pyo3(signature = (path, *, checksums=true))]
+    #[pyo3(signature = (path, checksums=true))]
     fn open(py: Python<'_>, path: PathBuf, checksums: bool) -> PyResult<PyPackReader> {
         let pack = py.detach(|| PackReader::open(&path))?.with_checksums(checksums);
-        Ok(PyPackReader { pack, path })
+        Ok(PyPackReader { pack, path, checksums })
     }
 
     fn __len__(&self) -> usize {
@@ -161,9 +162,9 @@ impl PyPackReader {
     }
 
     /// A pack is opened again in the process that unpickles it.
-    fn __reduce__<'py>(slf: &Bound<'py, Self>) -> PyResult<(Bound<'py, PyAny>, (PathBuf,))> {
+    fn __reduce__<'py>(slf: &Bound<'py, Self>) -> PyResult<(Bound<'py, PyAny>, (PathBuf, bool))> {
         let path = std::path::absolute(&slf.get().path)?;
-        Ok((slf.get_type().getattr("open")?, (path,)))
+        Ok((slf.get_type().getattr("open")?, (path, slf.get().checksums)))
     }
 
     fn kind(&self, index: i64) -> PyResult<&'static str> {
@@ -232,6 +233,10 @@ impl PyPackReader {
         let batch_size = positive(batch_size)?;
         let table = self.table(py, workers)?;
         let chosen = indices.map(|indices| row_indices(py, indices, table.num_rows())).transpose()?;
+        if let Some(&index) = chosen.iter().flatten().find(|&&index| index >= table.num_rows()) {
+            let error = Error::from(ErrorKind::IndexOutOfBounds { index: index.into(), len: table.num_rows() });
+            return Err(error.into());
+        }
         let order = Order::new(table.num_rows(), chosen, shuffle, seed)?;
         Ok(PyPackStepIterator { table, order, batch_size, next: Mutex::new(0) })
     }

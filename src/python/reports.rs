@@ -285,7 +285,7 @@ impl PyIngestReport {
                     run: location.and_then(|location| location.run),
                     step: location.and_then(|location| location.step),
                     kind: rejected.error.kind_name(),
-                    message: rejected.error.message(),
+                    message: rejected.message(),
                 },
             )
         });

@@ -79,7 +79,7 @@ impl StepTable {
         let mut index = RunIndex::default();
         let mut hash = blake3::Hasher::new();
         let mut rows: Vec<Step> = Vec::new();
-        each_run(&paths, options.workers, progress, |run| {
+        each_run(&paths, options.workers, false, progress, |(run, _)| {
             if options.wants(&run) {
                 rows.clear();
                 flatten(&run, u64::from(run_id), &mut rows)?;

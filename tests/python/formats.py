@@ -124,7 +124,7 @@ def stats_of(lengths: Sequence[int]) -> Stats:
     ordered = sorted(lengths)
 
     def percentile(share: float) -> int:
-        return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
+        return ordered[int(share * (len(ordered) - 1) + 0.5)]
 
     mean = sum(ordered) / len(ordered)
     percentiles = (percentile(0.5), percentile(0.9), percentile(0.99))

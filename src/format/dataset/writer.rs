@@ -155,13 +155,16 @@ impl DatasetWriter {
     /// Adds a run, and returns its id. The final board is left out; raw values are normalised ([`Run::normalized`]).
     ///
     /// # Errors
-    /// [`ErrorKind::Argument`](crate::ErrorKind::Argument) when moves are missing, when a step's index exceeds 65,535, when
+    /// [`ErrorKind::Argument`](crate::ErrorKind::Argument) when moves or steps are missing, when a step's index exceeds 65,535, when
     /// the engine's name exceeds 65,535 bytes, when a number exceeds those of SQLite, 2^63 - 1, and when there are 2^32 - 1 runs
     /// already: then the dataset is as before. [`ErrorKind::Io`](crate::ErrorKind::Io): then it cannot be finished soundly.
     pub fn push(&mut self, run: &Run) -> Result<u64> {
         let id = self.next_id;
         let next_id =
             id.checked_add(1).ok_or_else(|| Error::argument("runs", "at most 4294967295 in a dataset", "one more"))?;
+        if run.step_indices().is_some() {
+            return Err(Error::argument("run", "one with every step", "one with steps left out"));
+        }
         check_meta(run.meta())?;
         let run = &*run.normalized();
         self.rows.clear();

@@ -1,0 +1,352 @@
+"""The command ``a2pack``, as users start it: every subcommand, every option, and what the exit status says."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import a2store
+import formats
+import oracle
+import packs
+from formats import A2RUN2, A2T1, Payload
+from oracle import Game, crc32c
+from packs import nearest
+
+COMMAND = Path(sys.executable).with_name("a2pack")
+NUM_RUNS = 23
+
+
+def run(*args: object, status: int = 0) -> subprocess.CompletedProcess[bytes]:
+    """Run the command to its end, which must be with this exit status."""
+    done = subprocess.run([COMMAND, *map(str, args)], capture_output=True, check=False, timeout=120)
+    assert done.returncode == status, (done.stdout, done.stderr.decode())
+    assert b"panicked" not in done.stderr
+    return done
+
+
+def report(*args: object, status: int = 0) -> Any:
+    """The one JSON value that a command prints."""
+    return json.loads(run(*args, "--json", status=status).stdout)
+
+
+@pytest.fixture(scope="module")
+def games() -> list[Game]:
+    return packs.make_games(61, NUM_RUNS)
+
+
+@pytest.fixture(scope="module")
+def folder(games: list[Game], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Run files in folders, in the order of the games, with other files between them."""
+    folder = tmp_path_factory.mktemp("runs") / "in"
+    for place, payload in enumerate(packs.payloads_of(games)):
+        path = folder / f"{place // 10}" / f"{place:03}"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        # Of every fifth the name says nothing.
+        suffix = ".dat" if place % 5 == 4 else ".bin" if payload.kind == A2T1 else ".a2run2"
+        path.with_suffix(suffix).write_bytes(payload.data)
+    (folder / "README.md").write_text("no run")
+    (folder / "1" / "notes.json").write_text("{}")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def pack(games: list[Game], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("packs") / "runs.a2pack"
+    packs.write(path, games, align=64)
+    return path
+
+
+@pytest.fixture
+def damaged(pack: Path, tmp_path: Path) -> Path:
+    path = tmp_path / "damaged.a2pack"
+    path.write_bytes(pack.read_bytes())
+    packs.flip(path, packs.entry(path, 5)[0] + 30)
+    return path
+
+
+def test_version_and_help() -> None:
+    assert run("--version").stdout.decode().split() == ["a2pack", a2store.__version__]
+    text = run("--help").stdout.decode()
+    for name in ("pack", "validate", "stats", "to-jsonl", "extract", "inspect"):
+        assert name in text
+        assert run(name, "--help").stderr == b""
+
+
+# pack
+
+
+@pytest.mark.parametrize("options", [[], ["--align", "8"], ["--align", "512", "--workers", "1"]])
+def test_a_pack_holds_the_files_in_the_order_of_their_names(
+    folder: Path, games: list[Game], tmp_path: Path, options: Sequence[str]
+) -> None:
+    out = tmp_path / "out.a2pack"
+    done = report("pack", "--input", folder, "--output", out, *options)
+    align = int(options[1]) if options else 4096
+    lengths = [len(game) for game in games]
+    assert formats.read_pack(out) == (packs.payloads_of(games), nearest(lengths))
+    assert {packs.entry(out, place)[0] % align for place in range(NUM_RUNS)} == {0}
+    # Nothing is said between them.
+    entries = [packs.entry(out, place) for place in range(NUM_RUNS)]
+    gaps = [out.read_bytes()[sum(one) : other[0]] for one, other in pairwise(entries)]
+    assert not any(map(any, gaps))
+    counts = {name: done[name] for name in ("packed", "rejected", "ignored", "num_steps", "num_bytes", "errors")}
+    size = out.stat().st_size
+    assert (done["path"], counts.pop("num_bytes")) == (str(out), size)
+    assert counts == {"packed": NUM_RUNS, "rejected": 0, "ignored": 2, "num_steps": sum(lengths), "errors": []}
+
+
+@pytest.mark.parametrize("compress", ["none", "zstd", "lz4"])
+def test_a_pack_is_compressed_as_told(folder: Path, games: list[Game], tmp_path: Path, compress: str) -> None:
+    out = tmp_path / "out.a2pack"
+    text = run("pack", "--input", folder, "--output", out, "--align", 8, "--compress", compress, "--workers", 2)
+    assert f"{NUM_RUNS} runs packed" in text.stdout.decode()
+    reader = a2store.PackReader.open(out)
+    assert [run.to_bytes() for run in reader] == [payload.data for payload in packs.payloads_of(games)]
+    flags = [formats.ENTRY.unpack_from(out.read_bytes(), 28 + 32 * place)[3] for place in range(NUM_RUNS)]
+    number = {"none": formats.NONE, "zstd": formats.ZSTD, "lz4": formats.LZ4}[compress]
+    # What does not get shorter may stay as it is.
+    assert set(flags) <= {number, formats.NONE}
+    assert flags.count(number) > NUM_RUNS // 2
+    if formats.has_codec(number):
+        assert [entry.data for entry in formats.read_pack(out)[0] if isinstance(entry, Payload)] == [
+            payload.data for payload in packs.payloads_of(games)
+        ]
+
+
+def test_bad_files_are_listed_and_cost_no_other(folder: Path, tmp_path: Path) -> None:
+    source = tmp_path / "in"
+    source.mkdir()
+    good = sorted(folder.rglob("*.a2run2"))[:3]
+    for place, path in enumerate(good):
+        (source / f"{place}.a2run2").write_bytes(path.read_bytes())
+    (source / "1b.a2run2").write_bytes(good[2].read_bytes()[:-2])
+    (source / "2b.bin").write_bytes(b"A2T1" + bytes(60))
+    done = run("pack", "--input", source, "--output", tmp_path / "out", "--json", status=1)
+    found = json.loads(done.stdout)
+    assert (found["packed"], found["rejected"]) == (3, 2)
+    assert [Path(error["path"]).name for error in found["errors"]] == ["1b.a2run2", "2b.bin"]
+    for error in found["errors"]:
+        assert error["kind"] in ("decode", "checksum")
+        assert error["path"] in done.stderr.decode()
+    assert [run.to_bytes() for run in a2store.PackReader.open(tmp_path / "out")] == [path.read_bytes() for path in good]
+
+
+def test_a_pack_replaces_another_and_an_empty_folder_makes_an_empty_one(folder: Path, tmp_path: Path) -> None:
+    out, empty = tmp_path / "out", tmp_path / "empty"
+    out.write_bytes(b"old")
+    empty.mkdir()
+    run("pack", "--input", folder, "--output", out)
+    assert len(a2store.PackReader.open(out)) == NUM_RUNS
+    done = run("pack", "--input", empty, "--output", out)
+    assert len(a2store.PackReader.open(out)) == 0
+    assert b"empty" in done.stderr
+    assert run("-q", "pack", "--input", empty, "--output", out).stderr == b""
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["empty", "out"]
+
+
+# validate, stats, inspect
+
+
+def test_validate(pack: Path, damaged: Path, games: list[Game]) -> None:
+    found = report("validate", "--packfile", pack)
+    wanted = {
+        "path": str(pack),
+        "sound": True,
+        "num_runs": NUM_RUNS,
+        "num_checked": NUM_RUNS,
+        "num_steps": sum(map(len, games)),
+        "stats_checked": True,
+        "problems": [],
+    }
+    assert {name: found[name] for name in wanted} == wanted
+    assert run("validate", "--packfile", pack, "--workers", 1).stdout.startswith(b"sound")
+    sampled = report("validate", "--packfile", pack, "--sample", 4)
+    assert (sampled["sound"], sampled["num_checked"], sampled["num_runs"]) == (True, 4, NUM_RUNS)
+
+    found = report("validate", "--packfile", damaged, status=1)
+    (problem,) = found["problems"]
+    assert (found["sound"], problem["run"], problem["kind"], problem["path"]) == (False, 5, "checksum", str(damaged))
+    offset, length = packs.entry(damaged, 5)
+    assert offset <= problem["offset"] < offset + length
+    text = run("validate", "--packfile", damaged, status=1).stdout.decode()
+    assert "run 5" in text
+    assert "1 problem" in text
+    # One that is not in the sample is not seen.
+    assert report("validate", "--packfile", damaged, "--sample", 1)["sound"]
+
+
+def test_what_cannot_be_opened_is_not_valid(pack: Path, tmp_path: Path) -> None:
+    data = bytearray(pack.read_bytes())
+    data[30] ^= 1
+    for number, content in enumerate((bytes(data), pack.read_bytes()[:-1], b"", b"A2PACK\0\0" + bytes(100))):
+        path = tmp_path / f"{number}.a2pack"
+        path.write_bytes(content)
+        found = report("validate", "--packfile", path, status=1)
+        assert not found["sound"]
+        assert found["problems"][0]["kind"] in ("header", "checksum")
+        assert str(path) in run("stats", "--packfile", path, status=1).stderr.decode()
+
+
+def test_stats(pack: Path, games: list[Game], tmp_path: Path) -> None:
+    found = report("stats", "--packfile", pack)
+    block = nearest([len(game) for game in games])
+    assert {name: found[name] for name in vars(block)} == vars(block)
+    assert (found["path"], found["num_bytes"], found["unreadable"]) == (str(pack), pack.stat().st_size, 0)
+    packed = packs.as_packed(games)
+    tiles = {entry["highest_tile"]: entry["runs"] for entry in found["highest_tiles"]}
+    assert tiles == {tile: sum(game.highest_tile == tile for game in games) for tile in tiles}
+    assert sum(tiles.values()) == NUM_RUNS
+    engines = {entry["engine"]: entry["runs"] for entry in found["engines"]}
+    assert engines == {name: sum(game.engine == name for game in packed) for name in (None, "plain", "γάμμα", "")}
+    text = run("stats", "--packfile", pack).stdout.decode()
+    assert all(word in text for word in (str(pack), str(NUM_RUNS), "γάμμα", f"{block.total_steps:,}"))
+    # Without a block they are computed, and what cannot be read is said.
+    payloads = packs.payloads_of(games)
+    payloads[3] = Payload(b"\xff" * 50, A2RUN2)
+    formats.write_pack(tmp_path / "a", payloads)
+    found = report("stats", "--packfile", tmp_path / "a", status=1)
+    assert (found["unreadable"], found["count"]) == (1, NUM_RUNS - 1)
+
+
+@pytest.mark.parametrize("index", [0, 5, NUM_RUNS - 1])
+def test_inspect(pack: Path, games: list[Game], index: int) -> None:
+    found = report("inspect", "--packfile", pack, "--index", index)
+    game, payload = packs.as_packed(games)[index], packs.payloads_of(games)[index]
+    offset, length = packs.entry(pack, index)
+    wanted = {
+        "path": str(pack),
+        "index": index,
+        "kind": f"v{payload.kind}",
+        "offset": offset,
+        "num_bytes": length,
+        "crc32c": crc32c(payload.data),
+        "num_steps": len(game),
+        "engine": game.engine,
+        "start_unix_s": game.start_unix_s,
+        "max_score": game.max_score,
+        "highest_tile": game.highest_tile,
+        "steps_with_branches": sum(step is not None for step in game.branches),
+        "final_board": game.final_board,
+        "violation": None,
+    }
+    assert {name: found[name] for name in wanted} == wanted
+    assert abs(found["elapsed_s"] - game.elapsed_s) < 1e-5
+    text = run("inspect", "--packfile", pack, "--index", index).stdout.decode()
+    assert all(word in text for word in (f"{game.final_board:#018x}", str(game.start_unix_s), "obeyed"))
+
+
+def test_inspect_says_which_rule_is_broken(games: list[Game], tmp_path: Path) -> None:
+    game = replace(games[4], boards=(games[4].boards[0] ^ 0xF, *games[4].boards[1:]))
+    formats.write_pack(tmp_path / "a", [Payload(oracle.encode_a2run2(game), A2RUN2)])
+    assert "step 0" in report("inspect", "--packfile", tmp_path / "a", "--index", 0)["violation"]
+
+
+# to-jsonl, extract
+
+
+OPTIONS: list[list[object]] = [[], ["--parallel"], ["--workers", 2], ["--no-progress", "--workers", 1]]
+
+
+@pytest.mark.parametrize("options", OPTIONS)
+def test_lines_have_the_bytes_of_the_existing_tool(fixtures: Path, tmp_path: Path, options: list[object]) -> None:
+    two, out = fixtures / "jsonl" / "two.a2pack", tmp_path / "out"
+    for shape, name in (([], "runs"), (["--runs-only"], "runs"), (["--by-step"], "steps")):
+        done = run("to-jsonl", "--packfile", two, "--output", out, *shape, *options)
+        assert out.read_bytes() == (fixtures / "jsonl" / f"two.{name}.jsonl").read_bytes()
+        assert done.stdout == b""
+
+
+def test_lines_in_each_shape(pack: Path, damaged: Path, tmp_path: Path) -> None:
+    reader = a2store.PackReader.open(pack)
+    for by_step in (False, True):
+        for compact in (False, True):
+            shape = ["--by-step"] * by_step + ["--compact"] * compact
+            reader.to_jsonl(tmp_path / "same", by_step=by_step, compact=compact, progress=False)
+            run("to-jsonl", "--packfile", pack, "--output", tmp_path / "out", *shape, "--parallel")
+            assert (tmp_path / "out").read_bytes() == (tmp_path / "same").read_bytes()
+            done = run("-q", "to-jsonl", "--packfile", pack, "--output", "-", *shape)
+            assert (done.stdout, done.stderr) == ((tmp_path / "same").read_bytes(), b"")
+    done = run("to-jsonl", "--packfile", damaged, "--output", tmp_path / "out", status=1)
+    found = [json.loads(line)["run_idx"] for line in (tmp_path / "out").read_text().splitlines()]
+    assert found == [place for place in range(NUM_RUNS) if place != 5]
+    assert "run 5" in done.stderr.decode()
+
+
+def test_a_reader_that_has_seen_enough(pack: Path) -> None:
+    command = [str(COMMAND), "to-jsonl", "--packfile", str(pack), "--output", "-", "--by-step"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline().startswith(b'{"run_idx"')
+        process.stdout.close()
+        assert process.wait(timeout=120) == 0
+
+
+def test_extract(pack: Path, damaged: Path, games: list[Game], tmp_path: Path) -> None:
+    payloads = packs.payloads_of(games)
+    done = run("extract", "--packfile", pack, "--indices", "11,0,5,0", "--output", tmp_path / "new" / "out")
+    written = {f"run-{place:05}.{'bin' if payloads[place].kind == A2T1 else 'a2run2'}": place for place in (0, 5, 11)}
+    assert {path.name for path in (tmp_path / "new" / "out").iterdir()} == set(written)
+    for name, place in written.items():
+        assert (tmp_path / "new" / "out" / name).read_bytes() == payloads[place].data
+    listed = done.stdout.decode().splitlines()
+    assert [Path(line).name for line in listed] == [sorted(written)[number] for number in (2, 0, 1, 0)]
+    # Nothing is overwritten, and nothing written when one cannot be.
+    before = sorted(os.listdir(tmp_path / "new" / "out"))
+    run("extract", "--packfile", pack, "--indices", "1,5", "--output", tmp_path / "new" / "out", status=2)
+    assert sorted(os.listdir(tmp_path / "new" / "out")) == before
+    done = run("extract", "--packfile", damaged, "--indices", "4,5", "--output", tmp_path / "other", status=1)
+    assert "run 5" in done.stderr.decode()
+    assert not (tmp_path / "other").exists()
+
+
+# Wrong usage
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "",
+        "unpack",
+        "pack --input IN",
+        "pack --input absent --output out",
+        "pack --input PACK --output out",
+        "pack --input IN --output out --align 12",
+        "pack --input IN --output out --align 4",
+        "pack --input IN --output out --align 8192",
+        "pack --input IN --output out --compress gzip",
+        "pack --input IN --output out --workers 0",
+        "pack --input IN --output absent/out",
+        "validate --packfile absent",
+        "validate --packfile PACK --sample many",
+        "validate --packfile PACK --workers 0",
+        "stats",
+        "stats --packfile absent",
+        "inspect --packfile PACK",
+        "inspect --packfile PACK --index 23",
+        "inspect --packfile PACK --index -1",
+        "to-jsonl --packfile PACK",
+        "to-jsonl --packfile PACK --output out --by-step --runs-only",
+        "to-jsonl --packfile PACK --output absent/out",
+        "extract --packfile PACK --indices 23 --output out",
+        "extract --packfile PACK --indices one --output out",
+        "extract --packfile PACK --output out",
+    ],
+)
+def test_wrong_usage_is_status_2_and_leaves_nothing(
+    folder: Path, pack: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = run(*(word.replace("IN", str(folder)).replace("PACK", str(pack)) for word in line.split()), status=2)
+    assert done.stdout == b""
+    assert len(done.stderr) > 10
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,346 @@
+"""From one format to another without an archive: what comes out, what grows, and what an interruption leaves."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import a2store
+import formats
+import logs
+import oracle
+import packs
+from formats import FormatError, Payload, Run
+from games import BEST, normalized
+from oracle import Branches
+from sources import Expected, rounded
+from trees import Games, Tree, write_tree
+
+
+@pytest.fixture(scope="module")
+def tree(tmp_path_factory: pytest.TempPathFactory) -> Tree:
+    return write_tree(tmp_path_factory.mktemp("tree") / "tree", 41)
+
+
+@pytest.fixture(scope="module")
+def expected(tree: Tree) -> list[Expected]:
+    return tree.expected()
+
+
+def convert(paths: Any, out: Path, **options: Any) -> a2store.ExportReport:
+    return a2store.convert(paths, out, progress=False, **options)
+
+
+def paths_of(expected: Sequence[Expected], wanted: Callable[[Expected], object]) -> tuple[list[Path], list[Expected]]:
+    """The sources all of whose runs are wanted, in order, and these runs."""
+    unwanted = {run.source for run in expected if not wanted(run)}
+    runs = [run for run in expected if run.source not in unwanted]
+    assert len(runs) > 10
+    return list(dict.fromkeys(run.source for run in runs)), runs
+
+
+def is_whole(run: Expected) -> bool:
+    return run.final_board is not None and None not in run.moves and run.indices == tuple(range(len(run)))
+
+
+def is_movable(run: Expected) -> bool:
+    """Whether a dataset has room for it."""
+    return None not in run.moves and run.indices == tuple(range(len(run)))
+
+
+def written(run: Expected) -> list[Branches | None]:
+    """The values as they are written: raw ones normalised."""
+    if not run.raw_evs:
+        return list(run.branches)
+    return [None if step is None or step == (None,) * 4 else normalized(step) for step in run.branches]
+
+
+def close(found: Sequence[Branches | None], wanted: Sequence[Branches | None], bound: float) -> None:
+    """Equal, but for a rounding of normalised values, of which the least and the greatest are exact."""
+    for step, other in zip(found, wanted, strict=True):
+        assert (step is None) == (other is None)
+        for one, two in zip(step or (), other or (), strict=True):
+            assert (one is None) == (two is None)
+            if one is not None and two is not None:
+                assert abs(one - two) <= (0 if two in (0.0, BEST, 0.5, 1.0) else bound)
+
+
+def check_meta(found: Any, run: Expected) -> None:
+    names = ("max_score", "highest_tile", "elapsed_s", "boards", "moves")
+    assert [getattr(found, name) for name in names] == [getattr(run, name) for name in names]
+    assert (found.start_unix_s or 0, found.engine or None) == (run.start_unix_s, run.engine or None)
+
+
+def sound(runs: Iterable[Run | FormatError]) -> list[Run]:
+    found = list(runs)
+    assert not [run for run in found if isinstance(run, FormatError)]
+    return [run for run in found if isinstance(run, Run)]
+
+
+def check_dataset(runs: list[Run], expected: Sequence[Expected], *, quantized: bool) -> None:
+    """What a reader of pack.dat or of a dataset finds is what was to be written, the chosen value being 1."""
+    assert [run.run_id for run in runs] == list(range(len(expected)))
+    for found, run in zip(runs, expected, strict=True):
+        check_meta(found, run)
+        steps: list[Branches | None] = []
+        for place, step in enumerate(written(run)):
+            values = None if step is None else formats.as_exported(step, run.moves[place] or 0)
+            if values is not None and quantized:
+                q = formats.quantized(np.array([value or 0.0 for value in values], "f4"))
+                values = formats.with_mask((q / 65535).astype("f4").tolist(), formats.mask_of(values))
+            steps.append(values)
+        read = [None if step in (None, (None,) * 4) else step for step in found.branches]
+        close(read, steps, 1 / 65535 + 1e-6 if quantized and run.raw_evs else 1e-6 if run.raw_evs else 0)
+
+
+# Every format
+
+
+def folder_files(folder: Path) -> list[Path]:
+    return sorted((path for path in folder.rglob("*") if path.is_file()), key=lambda path: path.name)
+
+
+@pytest.mark.parametrize("format_name", ["a2t1", "a2run2", "a2pack"])
+def test_whole_games_of_any_format_become_run_files(expected: list[Expected], tmp_path: Path, format_name: str) -> None:
+    paths, runs = paths_of(expected, is_whole)
+    assert {run.format for run in runs} == {"a2t1", "a2run2", "macroxue"}
+    report = convert(paths, tmp_path / "out", format=format_name, workers=2)
+    assert (report.runs, report.num_steps) == (len(runs), sum(map(len, runs)))
+    if format_name == "a2pack":
+        entries, stats = formats.read_pack(tmp_path / "out")
+        files = [entry.data for entry in entries if isinstance(entry, Payload)]
+        assert stats == packs.nearest([len(run) for run in runs])
+        assert report.num_files == 1
+    else:
+        found = folder_files(tmp_path / "out")
+        suffix = ".bin" if format_name == "a2t1" else ".a2run2"
+        assert [path.name for path in found] == [f"run-{place:08}{suffix}" for place in range(len(runs))]
+        files = [path.read_bytes() for path in found]
+        assert report.num_files == len(runs)
+    for data, run in zip(files, runs, strict=True):
+        game = formats.decode_file(data)
+        assert format_name == "a2pack" or data.startswith(b"A2T1") == (format_name == "a2t1")
+        check_meta(game, run)
+        assert game.final_board == run.final_board
+        if data.startswith(b"A2T1"):
+            assert set(game.branches) <= {None}
+        else:
+            assert game.engine == run.engine
+            close(game.branches, written(run), 1e-6 if run.raw_evs else 0)
+
+
+@pytest.mark.parametrize("workers", [None, 1, 2])
+def test_all_that_has_moves_becomes_pack_dat_and_datasets(
+    expected: list[Expected], tmp_path: Path, workers: int | None
+) -> None:
+    paths, runs = paths_of(expected, is_movable)
+    assert {run.format for run in runs} == {"a2t1", "a2run2", "packdat", "npy", "session", "macroxue"}
+    report = convert(paths, tmp_path / "pack.dat", format="packdat", workers=workers)
+    assert (report.path, report.runs, report.num_files) == (tmp_path / "pack.dat", len(runs), 1)
+    check_dataset(sound(formats.read_pack_dat(tmp_path / "pack.dat")), runs, quantized=True)
+    convert(paths, tmp_path / "dataset", format="npy", workers=workers)
+    check_dataset(sound(formats.read_dataset(tmp_path / "dataset")), runs, quantized=False)
+    assert sorted(path.name for path in (tmp_path / "dataset").iterdir()) == [
+        "manifest.json",
+        "metadata.db",
+        "steps.npy",
+    ]
+    num_steps = sum(map(len, runs))
+    assert np.load(tmp_path / "dataset" / "steps.npy", mmap_mode="r").shape == (num_steps,)
+
+
+def test_datasets_in_shards(expected: list[Expected], tmp_path: Path) -> None:
+    paths, runs = paths_of(expected, is_movable)
+    convert(paths, tmp_path / "dataset", format="npy", shard_rows=300)
+    shards = sorted((tmp_path / "dataset").glob("steps-*.npy"))
+    assert [shard.name for shard in shards] == [f"steps-{number:05}.npy" for number in range(len(shards))]
+    lengths = [len(np.load(shard)) for shard in shards]
+    assert lengths[:-1] == [300] * (len(shards) - 1)
+    assert len(shards) > 3
+    check_dataset(sound(formats.read_dataset(tmp_path / "dataset")), runs, quantized=False)
+
+
+def test_lines(expected: list[Expected], tmp_path: Path) -> None:
+    paths, runs = paths_of(expected, lambda run: run.format in ("a2t1", "a2run2"))
+    for by_step in (False, True):
+        (tmp_path / f"{by_step}").mkdir()
+        report = convert(paths, tmp_path / f"{by_step}", format="jsonl", by_step=by_step)
+        assert report.path == tmp_path / f"{by_step}" / ("steps.jsonl" if by_step else "runs.jsonl")
+    convert(paths, tmp_path / "files.a2pack", format="a2pack")
+    entries, _ = formats.read_pack(tmp_path / "files.a2pack")
+    files = [entry.data for entry in entries if isinstance(entry, Payload)]
+    assert len(files) == len(runs)
+    logs.check_runs_jsonl(tmp_path / "False" / "runs.jsonl", [formats.decode_file(data) for data in files])
+    logs.check_steps_jsonl(tmp_path / "True" / "steps.jsonl", files)
+    convert(paths, tmp_path / "compact", format="jsonl", by_step=True, compact=True)
+    lines = [json.loads(line) for line in (tmp_path / "compact").read_text().splitlines()]
+    assert [line["pre_board"] for line in lines] == [board for run in runs for board in run.boards]
+
+
+def test_run_files_stay_as_they_are_in_packs_and_give_lines_their_names(
+    expected: list[Expected], tmp_path: Path
+) -> None:
+    """A pack holds the original file where there is one, and a line is named by the checksum of the run's file."""
+    played = Games(44).take(9)
+    payloads = packs.payloads_of(played)
+    formats.write_pack(tmp_path / "a.a2pack", payloads)
+    convert(tmp_path / "a.a2pack", tmp_path / "b.jsonl", format="jsonl", by_step=True)
+    logs.check_steps_jsonl(tmp_path / "b.jsonl", [payload.data for payload in payloads])
+    convert(tmp_path / "a.a2pack", tmp_path / "b.a2pack", format="a2pack")
+    assert formats.read_pack(tmp_path / "b.a2pack")[0] == payloads
+
+
+def test_formats_lead_back_to_where_they_came_from(fixtures: Path, tmp_path: Path) -> None:
+    """Real files: pack.dat and the dataset of the same runs, written as the existing tools do."""
+    sources = [str(fixtures / "npy"), str(fixtures / "pack.dat")]
+    convert(sources[1], tmp_path / "a.dat", format="packdat")
+    assert (tmp_path / "a.dat").read_bytes() == (fixtures / "pack.dat").read_bytes()
+    convert(sources[0], tmp_path / "b.dat", format="packdat")
+    assert (tmp_path / "b.dat").read_bytes() == (fixtures / "pack.dat").read_bytes()
+    convert(sources[0], tmp_path / "npy", format="npy")
+    theirs, ours = np.load(fixtures / "npy" / "steps.npy"), np.load(tmp_path / "npy" / "steps.npy")
+    assert (theirs.dtype, theirs.tobytes()) == (ours.dtype, ours.tobytes())
+    rows = [
+        formats.query(path / "metadata.db", "SELECT * FROM runs ORDER BY id")
+        for path in (fixtures / "npy", tmp_path / "npy")
+    ]
+    assert [row[:5] + row[6:] for row in rows[0]] == [row[:5] + row[6:] for row in rows[1]]
+    assert [row[5] or "" for row in rows[0]] == [row[5] or "" for row in rows[1]]
+
+
+def test_raw_values_are_normalised(tmp_path: Path) -> None:
+    games = Games(42).take(5, raw=True, whole=True)
+    for seed, game in enumerate(games):
+        logs.write_macroxue(tmp_path / "logs", f"game{seed}", game, seed)
+    convert(tmp_path / "logs", tmp_path / "out", format="a2run2")
+    files = folder_files(tmp_path / "out")
+    seen = set()
+    for path, game in zip(files, games, strict=True):
+        found = oracle.decode_a2run2(path.read_bytes())
+        assert (found.boards, found.moves, found.final_board) == (game.boards, game.moves, game.final_board)
+        assert found.engine == "macroxue-d6"
+        raw = [rounded(step) for step in game.branches]
+        close(found.branches, [step and normalized(step) for step in raw], 1e-6)
+        seen |= {value for step in found.branches for value in step or ()}
+    assert {0.0, BEST, 0.5, None} <= seen
+    assert all(value is None or 0 <= value < 1 for value in seen)
+
+
+# Growing and merging
+
+
+def check_all(path: Path, format_name: str, runs: Sequence[Expected]) -> None:
+    if format_name == "packdat":
+        check_dataset(sound(formats.read_pack_dat(path)), runs, quantized=True)
+    else:
+        check_dataset(sound(formats.read_dataset(path)), runs, quantized=False)
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+GROWING: list[tuple[str, dict[str, Any]]] = [("packdat", {}), ("npy", {}), ("npy", {"shard_rows": 200})]
+
+
+@pytest.mark.parametrize(("format_name", "options"), GROWING)
+def test_what_is_appended_comes_behind_what_is_there(
+    expected: list[Expected], tmp_path: Path, format_name: str, options: dict[str, Any]
+) -> None:
+    paths, runs = paths_of(expected, lambda run: is_movable(run) and not run.raw_evs)
+    out = tmp_path / "grown"
+    for place, path in enumerate(paths):
+        before = [run for run in runs if run.source in paths[:place]]
+        report = convert(path, out, format=format_name, append=True, **options)
+        assert report.runs == sum(run.source == path for run in runs)
+        check_all(out, format_name, [*before, *(run for run in runs if run.source == path)])
+    # As if they had come at once.
+    convert(paths, tmp_path / "once", format=format_name, **options)
+    if format_name == "packdat":
+        assert out.read_bytes() == (tmp_path / "once").read_bytes()
+    assert set(tmp_path.iterdir()) == {out, tmp_path / "once"}
+
+
+@pytest.mark.parametrize("format_name", ["packdat", "npy"])
+def test_an_archive_is_appended_likewise(expected: list[Expected], tmp_path: Path, format_name: str) -> None:
+    paths, runs = paths_of(expected, lambda run: is_movable(run) and not run.raw_evs)
+    archive = a2store.Archive.create(tmp_path / "games.a2")
+    archive.ingest(paths, progress=False)
+    half = len(runs) // 2
+    for condition in (f"< {half}", f">= {half}"):
+        query = f"SELECT run_id FROM runs WHERE run_id {condition}"
+        archive.export_runs(query, tmp_path / "out", format=format_name, append=True, progress=False)  # type: ignore[arg-type]
+    check_all(tmp_path / "out", format_name, runs)
+
+
+@pytest.mark.parametrize("format_name", ["packdat", "npy"])
+def test_several_are_merged_into_one(expected: list[Expected], tmp_path: Path, format_name: str) -> None:
+    paths, runs = paths_of(expected, lambda run: run.format in ("packdat", "npy"))
+    assert len(paths) > 4
+    convert(paths[::-1], tmp_path / "out", format=format_name)
+    check_all(tmp_path / "out", format_name, [run for path in paths[::-1] for run in runs if run.source == path])
+
+
+@pytest.mark.parametrize(("format_name", "options"), GROWING)
+def test_an_append_that_fails_leaves_the_old(
+    expected: list[Expected], tmp_path: Path, format_name: str, options: dict[str, Any]
+) -> None:
+    paths, runs = paths_of(expected, lambda run: run.format in ("packdat", "npy"))
+    home, out = tmp_path / "home", tmp_path / "home" / "out"
+    home.mkdir()
+    convert(paths[0], out, format=format_name, **options)
+    before = contents(home)
+    # Between sound ones, so that rows have been written by then.
+    (tmp_path / "bad.a2run2").write_bytes(oracle.encode_a2run2(Games(43).take(1)[0])[:-3])
+    for _ in range(2):
+        with pytest.raises(a2store.DecodeError) as caught:
+            convert([*paths[1:], tmp_path / "bad.a2run2", paths[0]], out, format=format_name, append=True)
+        assert caught.value.path == str(tmp_path / "bad.a2run2")
+        assert contents(home) == before
+    convert(paths[1:], out, format=format_name, append=True, **options)
+    check_all(out, format_name, [run for path in paths for run in runs if run.source == path])
+
+
+@pytest.mark.parametrize("format_name", ["a2pack", "packdat", "npy", "jsonl"])
+def test_what_fails_leaves_nothing(expected: list[Expected], tmp_path: Path, format_name: str) -> None:
+    paths, _ = paths_of(expected, is_whole)
+    bad = tmp_path / "bad.bin"
+    bad.write_bytes(b"A2T1" + bytes(50))
+    with pytest.raises(a2store.DecodeError):
+        convert([*paths, bad], tmp_path / "out", format=format_name)
+    with pytest.raises(FileNotFoundError):
+        convert([*paths, tmp_path / "absent"], tmp_path / "out", format=format_name)
+    assert list(tmp_path.iterdir()) == [bad]
+
+
+@pytest.mark.parametrize("format_name", ["a2run2", "a2pack", "packdat", "npy", "jsonl"])
+def test_no_file_is_replaced(expected: list[Expected], tmp_path: Path, format_name: str) -> None:
+    paths, _ = paths_of(expected, is_whole)
+    convert(paths[:1], tmp_path / "out", format=format_name)
+    before = contents(tmp_path)
+    with pytest.raises(FileExistsError):
+        convert(paths[:1], tmp_path / "out", format=format_name)
+    assert contents(tmp_path) == before
+
+
+def test_bad_arguments(expected: list[Expected], tmp_path: Path) -> None:
+    paths, _ = paths_of(expected, is_whole)
+    lacking, _ = paths_of(expected, lambda run: run.format == "npy")
+    for options in (
+        {"format": "original"},
+        {"format": "parquet"},
+        {"format": "a2run2", "append": True},
+        {"format": "a2pack", "align": 24},
+        {"format": "npy", "workers": 0},
+    ):
+        with pytest.raises(ValueError, match="expected"):
+            convert(paths, tmp_path / "out", **options)
+    for format_name in ("a2pack", "jsonl"):
+        with pytest.raises(ValueError, match="final board"):
+            convert([*paths, *lacking], tmp_path / "out", format=format_name)
+    assert list(tmp_path.iterdir()) == []

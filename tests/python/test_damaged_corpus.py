@@ -1,0 +1,327 @@
+"""A thousand runs in every format, a hundred of them damaged: each is reported where it is, and none costs another."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import a2store
+import archives
+import damage
+import formats
+import logs
+import oracle
+import packs
+from compare import column
+from damage import Corpus, Damage
+from sources import Expected, Name, assert_archive, read
+
+SEED = 20
+SESSION = "selfplay/20260101_model=test"
+CONTAINERS: dict[str, Name] = {
+    "packs/mixed.a2pack": "pack",
+    "packs/dense.a2pack": "pack",
+    "pack.dat": "packdat",
+    "dataset": "npy",
+    SESSION: "session",
+}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("corpus") / "games"
+
+
+@pytest.fixture(scope="module")
+def corpus(folder: Path) -> Corpus:
+    return damage.write(folder, SEED)
+
+
+@pytest.fixture(scope="module")
+def ingested(
+    corpus: Corpus, folder: Path, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[a2store.Archive, a2store.IngestReport]:
+    assert len(corpus.damages) + len(corpus.sound) == 1000
+    archive = a2store.Archive.create(tmp_path_factory.mktemp("archive") / "games.a2")
+    return archive, archive.ingest(folder, progress=False)
+
+
+@pytest.fixture(scope="module")
+def rejected(
+    ingested: tuple[a2store.Archive, a2store.IngestReport],
+) -> dict[tuple[Path, int | None], a2store.Rejected]:
+    return {(Path(error.path), error.run): error for error in ingested[1].errors}
+
+
+def test_nine_hundred_are_accepted_and_each_of_the_hundred_is_named(
+    ingested: tuple[a2store.Archive, a2store.IngestReport],
+    rejected: dict[tuple[Path, int | None], a2store.Rejected],
+    corpus: Corpus,
+) -> None:
+    archive, report = ingested
+    assert (report.accepted, report.duplicates, report.rejected) == (900, 0, 100)
+    assert (archive.num_runs, len(report.errors)) == (900, 100)
+    assert report.num_steps == sum(len(sound.game) for sound in corpus.sound) == archive.num_steps
+    assert set(rejected) == {(entry.path, entry.run) for entry in corpus.damages}
+    for error in report.errors:
+        assert error.kind in ("decode", "checksum", "header", "io")
+        assert len(error.message) > 20
+        assert "\n" not in error.message
+        # A log's rows lie beside its meta file; what is said once is not said again.
+        assert error.path not in error.message
+    # In the order of the ids, which is that of the paths.
+    places = [(Path(error.path).parts, -1 if error.run is None else error.run) for error in report.errors]
+    assert places == sorted(places)
+
+
+def test_none_of_the_nine_hundred_is_lost(
+    ingested: tuple[a2store.Archive, a2store.IngestReport], corpus: Corpus
+) -> None:
+    archive, _ = ingested
+    table = pa.table(archive.sql("SELECT run_id, source, source_index FROM runs ORDER BY run_id"))
+    places = [
+        (Path(source), index)
+        for source, index in zip(table["source"].to_pylist(), table["source_index"].to_pylist(), strict=True)
+    ]
+    # A log is a source of one.
+    places = [(path, None if path.name.endswith((".json", ".json.gz")) else index) for path, index in places]
+    games = {(sound.path, sound.run): sound.game for sound in corpus.sound}
+    assert set(places) == set(games)
+    steps = pa.table(archive.sql("SELECT run_id, board, move FROM steps ORDER BY run_id, step_index"))
+    boards, moves = column(steps, "board"), column(steps, "move")
+    cuts = np.flatnonzero(np.diff(column(steps, "run_id"))) + 1
+    parts = zip(places, np.split(boards, cuts), np.split(moves, cuts), strict=True)
+    for place, part, chosen in parts:
+        assert tuple(part.tolist()) == games[place].boards
+        assert tuple(chosen.tolist()) == games[place].moves
+
+
+def test_what_is_left_is_what_each_format_says(
+    ingested: tuple[a2store.Archive, a2store.IngestReport], corpus: Corpus, folder: Path, tmp_path: Path
+) -> None:
+    """Every column of every sound run."""
+    assert_archive(ingested[0], sound_runs(corpus, folder))
+    assert a2store.verify(ingested[0].path, deep=True, progress=False).problems == []
+
+
+def sound_runs(corpus: Corpus, folder: Path) -> list[Expected]:
+    """What the plain readers say of them, in the order of paths."""
+    indices: dict[Path, list[int]] = {}
+    runs: list[Expected] = []
+    for sound in corpus.sound:
+        if sound.run is not None:
+            indices.setdefault(sound.path, []).append(sound.run)
+        else:
+            runs += read(sound.path, "macroxue" if "macroxue" in sound.path.parts else "run")
+    for name, kind in CONTAINERS.items():
+        runs += read_some(folder / name, kind, indices[folder / name])
+    return sorted(runs, key=lambda run: (run.source.parts, run.source_index or 0))
+
+
+def read_some(path: Path, name: Name, wanted: list[int]) -> list[Expected]:
+    """As ``sources.read``, of the runs that are sound."""
+    readers: dict[str, Any] = {"packdat": "read_pack_dat", "npy": "read_dataset", "session": "read_session"}
+    with pytest.MonkeyPatch.context() as patch:
+        if name == "pack":
+            entries, stats = formats.read_pack(path)
+            patch.setattr(formats, "read_pack", lambda _: ([entries[index] for index in wanted], stats))
+        else:
+            runs = getattr(formats, readers[name])(path)
+            patch.setattr(formats, readers[name], lambda _: [runs[index] for index in wanted])
+        found = read(path, name)
+    assert len(found) == len(wanted)
+    return [replace(run, source_index=index) for run, index in zip(found, wanted, strict=True)]
+
+
+# Where it is wrong
+
+
+def of_kind(corpus: Corpus, *kinds: str) -> list[Damage]:
+    found = [entry for entry in corpus.damages if entry.kind in kinds]
+    assert len({entry.kind for entry in found}) == len(kinds)
+    return found
+
+
+def test_where_run_files_are_wrong(rejected: dict[tuple[Path, int | None], a2store.Rejected], corpus: Corpus) -> None:
+    for entry in of_kind(corpus, *damage.FILE_DAMAGES["a2run2"], *damage.FILE_DAMAGES["a2t1"]):
+        error, data = rejected[entry.path, None], entry.path.read_bytes()
+        assert error.kind == ("checksum" if entry.kind == "a2t1_checksum" else error.kind), entry
+        assert error.kind in ("decode", "checksum")
+        assert error.offset is not None
+        assert 0 <= error.offset <= len(data)
+        match entry.kind:
+            case "a2run2_move_9":
+                step = oracle.decode_a2run2(data).moves.index(9)
+                assert (error.step, data[error.offset]) == (step, 9)
+                assert "9" in error.message
+            case "a2t1_move_7":
+                step = oracle.decode_a2t1(data).moves.index(7)
+                assert (error.step, data[error.offset]) == (step, 7)
+                assert error.kind == "decode"
+            case "a2run2_truncated":
+                # What is missing is missed where the file ends or a value is cut, or where more steps are announced.
+                assert error.offset > len(data) - 25 or "number of steps" in error.message
+            case "a2run2_trailing_bytes":
+                assert len(data) - 9 < error.offset < len(data)
+            case "a2run2_empty_file":
+                assert error.offset == 0
+
+
+def test_where_packs_are_wrong(rejected: dict[tuple[Path, int | None], a2store.Rejected], corpus: Corpus) -> None:
+    for entry in of_kind(corpus, "a2pack_flipped_byte", "a2pack_kind"):
+        error = rejected[entry.path, entry.run]
+        assert error.kind == ("checksum" if entry.kind == "a2pack_flipped_byte" else "decode")
+        assert entry.run is not None
+        offset, length = packs.entry(entry.path, entry.run)
+        in_index = 28 + 32 * entry.run
+        assert error.offset is not None
+        # In the run, or where the index speaks of it.
+        assert offset <= error.offset < offset + length or in_index <= error.offset < in_index + 32
+
+
+def test_where_rows_are_wrong(
+    rejected: dict[tuple[Path, int | None], a2store.Rejected], corpus: Corpus, folder: Path
+) -> None:
+    """The offset is that of the wrong value."""
+    wrong: dict[str, Callable[[bytes, int], bool]] = {
+        "pack_dat_move_7": lambda data, at: data[at] == 7,
+        "dataset_run_id": lambda data, at: data[at : at + 4] == (1_000_000).to_bytes(4, "little"),
+        "session_exponent_16": lambda data, at: data[at] == 16,
+    }
+    for entry in of_kind(corpus, *wrong):
+        error = rejected[entry.path, entry.run]
+        assert (error.kind, error.step is None, error.offset is None) == ("decode", False, False), entry
+        files = sorted(entry.path.glob("steps*.npy")) if entry.path.is_dir() else [entry.path]
+        assert any(wrong[entry.kind](file.read_bytes(), cast(int, error.offset)) for file in files), entry
+        if entry.kind == "dataset_run_id":
+            query = f"SELECT num_steps FROM runs WHERE id = {entry.run}"
+            ((num_steps,),) = formats.query(folder / "dataset" / "metadata.db", query)
+            assert error.step == num_steps // 2
+
+
+def test_an_offset_in_a_shard_comes_with_its_name(
+    rejected: dict[tuple[Path, int | None], a2store.Rejected], corpus: Corpus
+) -> None:
+    for entry in of_kind(corpus, "dataset_run_id", "session_exponent_16"):
+        error = rejected[entry.path, entry.run]
+        named = [file.name for file in entry.path.glob("steps*.npy") if file.name in str(error)]
+        assert len(named) == 1, str(error)
+
+
+def test_where_logs_are_wrong(rejected: dict[tuple[Path, int | None], a2store.Rejected], corpus: Corpus) -> None:
+    for entry in of_kind(corpus, *damage.CONTAINER_DAMAGES["macroxue"]):
+        error = rejected[entry.path, None]
+        assert error.kind == "decode"
+        if entry.kind == "macroxue_tile_65536":
+            (rows,) = entry.path.parent.glob(entry.path.name.split(".")[0] + ".jsonl*")
+            lines = logs.read_text(rows).splitlines()
+            # The offset is one in the text, compressed or not.
+            assert error.step == len(lines) - 1
+            assert error.offset is not None
+            assert len("\n".join(lines[:-1])) < error.offset < len("\n".join(lines))
+            assert "16" in error.message or "65536" in error.message
+        elif entry.kind == "macroxue_row_missing":
+            assert error.step is not None or error.offset is not None
+
+
+# Other ways to read it
+
+
+def test_repeated_it_adds_nothing_and_says_the_same(
+    ingested: tuple[a2store.Archive, a2store.IngestReport], corpus: Corpus, folder: Path, tmp_path: Path
+) -> None:
+    archive = a2store.Archive.open(archives.copied(ingested[0].path, tmp_path / "games.a2"))
+    report = archive.ingest(folder, workers=2, progress=False)
+    assert (report.accepted, report.duplicates, report.rejected, archive.version) == (0, 900, 100, 2)
+    assert [str(error) for error in report.errors] == [str(error) for error in ingested[1].errors]
+    with pytest.raises((a2store.DecodeError, OSError)):
+        archive.ingest(folder, on_error="raise", progress=False)
+    # What is mended comes in by itself.
+    mended = next(entry for entry in corpus.damages if entry.kind == "a2t1_checksum")
+    data = mended.path.read_bytes()
+    (tmp_path / "mended.bin").write_bytes(data[:-4] + oracle.crc32c(data[:-4]).to_bytes(4, "little"))
+    assert archive.ingest(tmp_path / "mended.bin", progress=False).accepted == 1
+
+
+@pytest.mark.parametrize("name", ["packs/mixed.a2pack", "packs/dense.a2pack"])
+def test_a_reader_of_the_packs_gives_all_that_is_sound(corpus: Corpus, folder: Path, name: str) -> None:
+    path = folder / name
+    pack = a2store.PackReader.open(path)
+    wrong = {entry.run: entry.kind for entry in corpus.damages if entry.path == path}
+    games = {sound.run: sound.game for sound in corpus.sound if sound.path == path}
+    assert (len(wrong), len(games)) == (6, 74)
+    iterator = pack.iter()
+    for index in range(len(pack)):
+        if index in wrong:
+            with pytest.raises(a2store.DecodeError) as caught:
+                next(iterator)
+            kind = "checksum" if wrong[index] == "a2pack_flipped_byte" else "decode"
+            assert (caught.value.path, caught.value.run, caught.value.kind) == (str(path), index, kind)
+        else:
+            assert tuple(next(iterator).boards.tolist()) == games[index].boards
+    assert len(pack.validate(progress=False)) == 6
+
+
+def test_what_reads_all_or_nothing_names_the_first_damage(corpus: Corpus, folder: Path, tmp_path: Path) -> None:
+    kinds: dict[str, Path] = {}
+    for entry in corpus.damages:
+        kinds.setdefault(entry.kind, entry.path)
+    assert len(kinds) == 16
+    for kind, path in kinds.items():
+        indices = [entry.run for entry in corpus.damages if entry.path == path and entry.run is not None]
+        for read_all in (
+            lambda path=path: a2store.StepTable.from_runs(path, progress=False),
+            lambda path=path: a2store.convert(path, tmp_path / "out", format="packdat", progress=False),
+            lambda path=path: a2store.convert(path, tmp_path / "out", format="npy", progress=False),
+        ):
+            with pytest.raises(a2store.DecodeError) as caught:
+                read_all()
+            error = caught.value
+            assert error.path is not None, kind
+            assert Path(error.path) == path or Path(error.path).parent in (path, path.parent), kind
+            assert not indices or error.run == min(indices), kind
+            assert error.kind in ("decode", "checksum")
+        assert list(tmp_path.iterdir()) == []
+    with pytest.raises(a2store.DecodeError):
+        a2store.StepTable.from_runs(folder, progress=False)
+
+
+def test_containers_that_are_damaged_as_a_whole_are_reported_once_and_never_panic(
+    folder: Path, corpus: Corpus, tmp_path: Path
+) -> None:
+    """Bytes changed and files cut anywhere: what can be read is, all else is an error of a known kind."""
+    rng = random.Random(SEED)
+    for name in CONTAINERS:
+        source = folder / name
+        files = sorted(source.iterdir()) if source.is_dir() else [source]
+        for number in range(24):
+            target = tmp_path / f"{number}" / source.name
+            target.parent.mkdir(exist_ok=True)
+            shutil.copytree(source, target) if source.is_dir() else shutil.copy(source, target)
+            victim = target / rng.choice(files).name if source.is_dir() else target
+            data = bytearray(victim.read_bytes())
+            if number % 3 == 0:
+                del data[rng.randrange(len(data)) :]
+            else:
+                # Where headers are, or anywhere.
+                data[rng.randrange(200) if number % 3 == 1 else rng.randrange(len(data))] ^= 1 << rng.randrange(8)
+            victim.write_bytes(data)
+            archive = a2store.Archive.create(tmp_path / "games.a2")
+            report = archive.ingest(tmp_path / f"{number}", progress=False)
+            assert report.rejected == len(report.errors) > 0 or report.accepted + report.ignored > 0, victim
+            assert report.accepted <= 80
+            assert all(error.kind in ("decode", "checksum", "header", "io") for error in report.errors)
+            assert a2store.verify(archive.path, progress=False).problems == []
+            with contextlib.suppress(a2store.DecodeError, OSError):
+                a2store.StepTable.from_runs(target, progress=False)
+            shutil.rmtree(tmp_path / "games.a2")
+            shutil.rmtree(target.parent)

@@ -1,0 +1,236 @@
+"""Runs of any format straight into a table: the rows that an archive would give, filtered and numbered."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import a2store
+import formats
+import oracle
+import packs
+from compare import assert_same, row_keys
+from oracle import Array
+from sources import Expected, mask
+from trees import Games, Tree, write_tree
+
+NAMES = ("board", "ev_values", "run_id", "step_index", "move", "ev_legal")
+
+
+@pytest.fixture(scope="module")
+def tree(tmp_path_factory: pytest.TempPathFactory) -> Tree:
+    return write_tree(tmp_path_factory.mktemp("tree") / "tree", 51)
+
+
+@pytest.fixture(scope="module")
+def expected(tree: Tree) -> list[Expected]:
+    return tree.expected()
+
+
+def from_runs(paths: Any, **options: Any) -> a2store.StepTable:
+    return a2store.StepTable.from_runs(paths, progress=False, **options)
+
+
+def rows_of(runs: Sequence[tuple[int, Expected]], *, one: bool = False) -> dict[str, Array]:
+    """The rows of numbered runs; ``one``: the value of the chosen move is 1."""
+    evs = []
+    for _, run in runs:
+        for move, step in zip(run.moves, run.branches, strict=True):
+            values = [np.nan] * 4 if step is None else [0.0 if value is None else value for value in step]
+            if one and step is not None and move is not None:
+                values[move] = 1.0
+            evs.append(values)
+    columns = {
+        "board": np.array([board for _, run in runs for board in run.boards], "u8"),
+        "ev_values": np.array(evs, "f4").reshape(-1, 4),
+        "run_id": np.array([run_id for run_id, run in runs for _ in run.boards], "u4"),
+        "step_index": np.array([index for _, run in runs for index in run.indices], "u2"),
+        "move": np.array([255 if move is None else move for _, run in runs for move in run.moves], "u1"),
+        "ev_legal": np.array(
+            [mask(*pair) for _, run in runs for pair in zip(run.boards, run.branches, strict=True)], "u1"
+        ),
+    }
+    assert set(columns) == set(NAMES)
+    return columns
+
+
+def assert_rows(table: a2store.StepTable, expected: dict[str, Array]) -> None:
+    rows = np.asarray(table)
+    assert len(table) == len(rows) == len(expected["board"])
+    for name in NAMES:
+        assert_same(rows[name], expected[name], name)
+
+
+@pytest.mark.parametrize("workers", [None, 1, 2])
+def test_rows_are_those_of_the_oracle(tree: Tree, expected: list[Expected], workers: int | None) -> None:
+    table = from_runs(tree.root, workers=workers)
+    wanted = rows_of(list(enumerate(expected)))
+    assert set(np.unique(wanted["move"]).tolist()) == {0, 1, 2, 3, 255}
+    assert_rows(table, wanted)
+    assert (table.stride, table.nbytes, table.is_view) == (32, 32 * len(table), False)
+    batch = table.take(np.arange(len(table)))
+    np.testing.assert_array_equal(batch.tokens, oracle.tokens(wanted["board"]))
+    np.testing.assert_array_equal(batch.ev_legal, oracle.mask_bits(wanted["ev_legal"]))
+
+
+def test_rows_are_those_of_an_archive(tree: Tree, tmp_path: Path) -> None:
+    archive = a2store.Archive.create(tmp_path / "games.a2")
+    archive.ingest(tree.root, progress=False)
+    query = archive.sql("SELECT * FROM steps")
+    for chosen_ev in ("stored", "one"):
+        theirs = query.materialize(chosen_ev=chosen_ev, progress=False)
+        ours = from_runs(tree.root, chosen_ev=chosen_ev)
+        assert np.asarray(ours).tobytes() == np.asarray(theirs).tobytes(), chosen_ev
+
+
+def test_the_chosen_value_is_the_stored_one_or_one(tree: Tree, expected: list[Expected]) -> None:
+    assert_rows(from_runs(tree.root, chosen_ev="stored"), rows_of(list(enumerate(expected))))
+    assert_rows(from_runs(tree.root, chosen_ev="one"), rows_of(list(enumerate(expected)), one=True))
+    with pytest.raises(ValueError, match="chosen_ev"):
+        from_runs(tree.root, chosen_ev="two")
+
+
+FILTERS: list[tuple[dict[str, Any], Callable[[Expected], bool]]] = [
+    ({"min_score": 200}, lambda run: run.max_score >= 200),
+    ({"max_score": 200}, lambda run: run.max_score <= 200),
+    ({"min_score": 100, "max_score": 300}, lambda run: 100 <= run.max_score <= 300),
+    ({"min_steps": 30}, lambda run: len(run) >= 30),
+    ({"max_steps": 30}, lambda run: len(run) <= 30),
+    ({"min_steps": 20, "max_steps": 40, "min_score": 50}, lambda run: 20 <= len(run) <= 40 and run.max_score >= 50),
+    ({"engine": "plain-d2"}, lambda run: run.engine == "plain-d2"),
+    ({"engine": "γάμμα", "max_steps": 45}, lambda run: run.engine == "γάμμα" and len(run) <= 45),
+    ({"engine": "nobody"}, lambda run: False),
+]
+
+
+@pytest.mark.parametrize(("options", "wants"), FILTERS)
+def test_filters_leave_runs_out_and_keep_their_numbers(
+    tree: Tree, expected: list[Expected], options: dict[str, Any], wants: Callable[[Expected], bool]
+) -> None:
+    wanted = [(run_id, run) for run_id, run in enumerate(expected) if wants(run)]
+    assert (0 < len(wanted) < len(expected)) == (options.get("engine") != "nobody")
+    assert_rows(from_runs(tree.root, **options), rows_of(wanted))
+
+
+def test_bounds_are_included(tmp_path: Path) -> None:
+    games = [replace(game, max_score=100 + place) for place, game in enumerate(Games(52).take(6))]
+    games = [replace(game, boards=game.boards[:1], moves=game.moves[:1], branches=(None,)) for game in games]
+    formats.write_pack(tmp_path / "a.a2pack", packs.payloads_of(games))
+    for options, ids in (
+        ({"min_score": 102}, [2, 3, 4, 5]),
+        ({"max_score": 102}, [0, 1, 2]),
+        ({"min_score": 103, "max_score": 103}, [3]),
+        ({"min_score": 104, "max_score": 103}, []),
+        ({"min_steps": 1, "max_steps": 1}, list(range(6))),
+        ({"min_steps": 2}, []),
+        ({"min_score": 2**64 - 1}, []),
+    ):
+        table = from_runs(tmp_path / "a.a2pack", **options)
+        assert np.asarray(table)["run_id"].tolist() == ids, options
+    for option in ("min_score", "max_score", "min_steps", "max_steps"):
+        with pytest.raises(OverflowError):
+            from_runs(tmp_path / "a.a2pack", **{option: -1})
+
+
+def test_runs_are_numbered_as_they_are_read(tree: Tree, tmp_path: Path) -> None:
+    paths = [path for path, name in tree.sources.items() if name in ("pack", "run", "session")]
+    order = [paths[3], paths[0], paths[-1], paths[0]]
+    table = from_runs([str(path) for path in order])
+    runs = [run for path in order for run in sources_of(tree, path)]
+    # One that comes twice counts twice: nothing is looked up.
+    assert_rows(table, rows_of(list(enumerate(runs))))
+    pack = next(path for path, name in tree.sources.items() if name == "pack")
+    reader = a2store.PackReader.open(pack)
+    of_pack = from_runs(pack)
+    assert np.asarray(of_pack).tobytes() == np.asarray(reader.to_table()).tobytes()
+    for run_id in range(len(reader)):
+        rows = np.asarray(of_pack.filter(run_ids=[run_id]))
+        np.testing.assert_array_equal(rows["board"], reader[run_id].boards)
+    assert len(from_runs([])) == 0
+    (tmp_path / "README.md").write_text("nothing")
+    assert len(from_runs(tmp_path)) == 0
+
+
+def sources_of(tree: Tree, path: Path) -> list[Expected]:
+    return [run for run in tree.expected() if run.source == path]
+
+
+def test_a_table_knows_its_runs(tree: Tree, expected: list[Expected], tmp_path: Path) -> None:
+    """Scores, engines and phases are there for views, also of a table that was saved."""
+    table = from_runs(tree.root)
+    table.save(tmp_path / "rows.npy", progress=False)
+    for known in (table, a2store.StepTable.load(tmp_path / "rows.npy", progress=False)):
+        assert known.fingerprint == table.fingerprint
+        high = known.filter(min_score=200, engine=["γάμμα", "test"])
+        ids = [
+            run_id for run_id, run in enumerate(expected) if run.max_score >= 200 and run.engine in ("γάμμα", "test")
+        ]
+        assert ids
+        assert sorted(set(np.asarray(high)["run_id"].tolist())) == ids
+        late = np.asarray(known.filter(phase="mid"))["board"]
+        tiles = oracle.tokens(np.asarray(known)["board"]).max(axis=1)
+        np.testing.assert_array_equal(late, np.asarray(known)["board"][(tiles >= 10) & (tiles < 12)])
+    train, val = table.split(0.3, seed=1)
+    assert not set(np.asarray(train)["run_id"].tolist()) & set(np.asarray(val)["run_id"].tolist())
+    assert len(train) + len(val) == len(table)
+    assert len(set(row_keys(table.loader(128, seed=2)).tolist())) == len(table)
+
+
+def test_equal_rows_have_equal_fingerprints(tree: Tree, tmp_path: Path) -> None:
+    one = from_runs(tree.root)
+    assert from_runs(tree.root, workers=1).fingerprint == one.fingerprint
+    assert from_runs(tree.root, min_score=200).fingerprint != one.fingerprint
+    assert from_runs(tree.root, chosen_ev="one").fingerprint != one.fingerprint
+    pack = next(path for path, name in tree.sources.items() if name == "pack")
+    (tmp_path / "b.a2pack").write_bytes(pack.read_bytes())
+    assert from_runs(tmp_path / "b.a2pack").fingerprint == from_runs(pack).fingerprint
+
+
+def test_a_memory_limit_holds(tree: Tree, expected: list[Expected]) -> None:
+    needed = 32 * sum(map(len, expected))
+    assert len(from_runs(tree.root, memory_limit=needed)) == needed // 32
+    for limit in (needed - 1, needed // 2, 0):
+        with pytest.raises(a2store.MemoryLimitError) as caught:
+            from_runs(tree.root, memory_limit=limit)
+        assert caught.value.kind == "memory_limit"
+        assert str(limit) in str(caught.value)
+    # What is filtered out takes none.
+    few = [run for run in expected if run.max_score >= 300]
+    assert 0 < len(few) < len(expected)
+    bytes_of_few = 32 * sum(map(len, few))
+    assert from_runs(tree.root, min_score=300, memory_limit=bytes_of_few).nbytes == bytes_of_few
+
+
+def test_what_cannot_become_rows(tree: Tree, tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        from_runs(tmp_path / "absent")
+    (tmp_path / "notes.md").write_text("no run")
+    with pytest.raises(a2store.DecodeError) as caught:
+        from_runs(tmp_path / "notes.md")
+    assert caught.value.path == str(tmp_path / "notes.md")
+    with pytest.raises(ValueError, match="workers"):
+        from_runs(tree.root, workers=0)
+    with pytest.raises(TypeError):
+        from_runs(7)
+    # A step index beyond 16 bits: of a session, whose rows name theirs.
+    (game,) = Games(53).take(1, steps=40)
+    formats.write_session(tmp_path / "session", [game], action=True)
+    steps = np.load(tmp_path / "session" / "steps.npy")
+    for first, fits in ((65_536 - len(game), True), (65_537 - len(game), False)):
+        steps["step_idx"] = np.arange(first, first + len(game))
+        np.save(tmp_path / "session" / "steps.npy", steps)
+
+        with sqlite3.connect(tmp_path / "session" / "metadata.db") as database:
+            database.execute("UPDATE runs SET steps = 100000")
+        database.close()
+        if fits:
+            assert np.asarray(from_runs(tmp_path / "session"))["step_index"].max() == 65_535
+        else:
+            with pytest.raises(ValueError, match="at most 65535"):
+                from_runs(tmp_path / "session")

@@ -1,0 +1,208 @@
+"""One call for a folder of everything: every format is told by its content, and the archive has what each one says."""
+
+from __future__ import annotations
+
+import shutil
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+import a2store
+import archives
+import formats
+import oracle
+import packs
+import sources
+from sources import Expected, assert_archive
+from trees import Games, Tree, write_tree
+
+
+@pytest.fixture(scope="module")
+def tree(tmp_path_factory: pytest.TempPathFactory) -> Tree:
+    return write_tree(tmp_path_factory.mktemp("many") / "tree", 11)
+
+
+@pytest.fixture(scope="module")
+def expected(tree: Tree) -> list[Expected]:
+    expected = tree.expected()
+    # Everything that can differ does.
+    assert {run.format for run in expected} == {"a2t1", "a2run2", "packdat", "npy", "session", "macroxue"}
+    assert {run.verified for run in expected} == {True, False}
+    for name in ("npy", "session", "a2run2"):
+        assert {run.verified for run in expected if run.format == name} == {True, False}
+    assert {run.final_board is None for run in expected if run.format == "macroxue"} == {True, False}
+    unknown = Counter(run.moves.count(None) for run in expected if run.format == "session")
+    assert unknown[0] > 3
+    assert max(unknown) > 5
+    assert {len(run) for run in expected if run.indices[-1] >= len(run)}
+    assert any(values is None for run in expected if run.format == "npy" for values in run.branches)
+    return expected
+
+
+@pytest.fixture(scope="module")
+def ingested(tree: Tree, tmp_path_factory: pytest.TempPathFactory) -> tuple[a2store.Archive, a2store.IngestReport]:
+    archive = a2store.Archive.create(tmp_path_factory.mktemp("many") / "games.a2")
+    return archive, archive.ingest(tree.root, progress=False)
+
+
+def test_the_report_counts_runs_and_files(
+    ingested: tuple[a2store.Archive, a2store.IngestReport], expected: list[Expected]
+) -> None:
+    archive, report = ingested
+    assert report.errors == []
+    assert (report.accepted, report.duplicates, report.rejected) == (len(expected), 0, 0)
+    assert report.num_steps == sum(map(len, expected)) == archive.num_steps
+    assert archive.version == 2
+
+
+def test_what_is_ignored_is_what_holds_nothing_known(tree: Tree, tmp_path: Path) -> None:
+    """The rows of a log are read with its meta file; what accompanies a dataset or a session is passed over."""
+    archive = a2store.Archive.create(tmp_path / "games.a2")
+    found = {path.name: archive.ingest(path, progress=False).ignored for path in tree.root.iterdir() if path.is_dir()}
+    others = Counter(path.relative_to(tree.root).parts[0] for path in tree.others)
+    assert found == {name: others[name] for name in found}
+    assert (found["notes"], len(found)) == (10, 6)
+
+
+def test_both_tables_have_what_the_files_say(
+    ingested: tuple[a2store.Archive, a2store.IngestReport], expected: list[Expected]
+) -> None:
+    assert_archive(ingested[0], expected)
+
+
+def test_what_sources_do_not_say_is_null(
+    ingested: tuple[a2store.Archive, a2store.IngestReport], expected: list[Expected]
+) -> None:
+    """Said again by SQL, so that a test which compares nothing would show."""
+    archive, _ = ingested
+    query = """SELECT format, count(*) AS n, count(final_board) AS boards, count(seed) AS seeds,
+        count(session) AS sessions, count(source_index) AS indices, count(start_time) AS starts
+        FROM runs GROUP BY format"""
+    found = {row.pop("format"): row for row in pa.table(archive.sql(query)).to_pylist()}
+    count = Counter(run.format for run in expected)
+    known = sum(run.final_board is not None for run in expected if run.format == "macroxue")
+    assert {name: row["n"] for name, row in found.items()} == count
+    assert {name: row["boards"] for name, row in found.items()} == {
+        "a2run2": count["a2run2"], "a2t1": count["a2t1"], "packdat": 0, "npy": 0, "session": 0, "macroxue": known,
+    }  # fmt: skip
+    for name, row in found.items():
+        assert row["seeds"] == (row["n"] if name in ("session", "macroxue") else 0)
+        assert row["sessions"] == (row["n"] if name == "session" else 0)
+        assert row["starts"] == (0 if name in ("session", "macroxue") else row["n"])
+    assert found["npy"]["indices"] == count["npy"]
+    alone = pa.table(archive.sql("SELECT source FROM runs WHERE source_index IS NULL"))["source"].to_pylist()
+    assert {Path(source).parent.name for source in alone} >= {"20260101"}
+    unknown = "SELECT DISTINCT format FROM steps JOIN runs USING (run_id) WHERE move IS NULL"
+    assert pa.table(archive.sql(unknown))["format"].to_pylist() == ["session"]
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_the_number_of_workers_does_not_matter(
+    ingested: tuple[a2store.Archive, a2store.IngestReport], tree: Tree, tmp_path: Path, workers: int
+) -> None:
+    archive = a2store.Archive.create(tmp_path / "games.a2")
+    report = archive.ingest(tree.root, workers=workers, progress=False)
+    names = ("accepted", "duplicates", "rejected", "ignored", "num_steps", "num_bytes")
+    assert [getattr(report, name) for name in names] == [getattr(ingested[1], name) for name in names]
+    archives.assert_same_tables(archives.tables(archive), archives.tables(ingested[0]), but=["ingested_at"])
+
+
+def test_a_second_ingest_adds_nothing(
+    ingested: tuple[a2store.Archive, a2store.IngestReport], tree: Tree, expected: list[Expected], tmp_path: Path
+) -> None:
+    archive = a2store.Archive.open(archives.copied(ingested[0].path, tmp_path / "copy.a2"))
+    # Also from another place and in another order.
+    shutil.copytree(tree.root, tmp_path / "elsewhere")
+    for paths in ([tree.root], sorted((tmp_path / "elsewhere").iterdir(), reverse=True)):
+        report = archive.ingest([path for path in paths if path.name != "notes"], progress=False)
+        assert (report.accepted, report.duplicates, report.rejected) == (0, len(expected), 0)
+        assert report.num_steps == 0
+        assert archive.version == 2
+    assert len(archive.history()) == 2
+
+
+def test_the_archive_is_sound_and_stays_so_when_it_is_compacted(
+    tree: Tree, expected: list[Expected], tmp_path: Path
+) -> None:
+    archive = a2store.Archive.create(tmp_path / "games.a2")
+    for path in sorted(tree.root.iterdir()):
+        archive.ingest(path, progress=False)
+    assert archive.num_runs == len(expected)
+    assert archive.version > 5
+    assert_archive(archive, tree.expected())
+    report = a2store.verify(archive.path, deep=True, progress=False)
+    assert report.problems == []
+    assert (report.num_runs, report.num_steps) == (len(expected), archive.num_steps)
+    before, version = archives.tables(archive), archive.version
+    compacted = archive.compact(progress=False)
+    assert (compacted.files_after, len(archive.files("steps"))) == (2, 1)
+    assert compacted.files_before > 10
+    archives.assert_same_tables(archives.tables(archive), before)
+    assert_archive(archive, expected)
+    archives.assert_same_tables(archives.tables(a2store.Archive.open(archive.path, version=version)), before)
+    for deep in (False, True):
+        assert a2store.verify(archive.path, deep=deep, progress=False).problems == []
+
+
+def test_a_source_may_be_named_by_any_of_its_files_and_by_several(tree: Tree, tmp_path: Path) -> None:
+    for number, (path, name) in enumerate(tree.sources.items()):
+        files = [[path]]
+        if name in ("npy", "session"):
+            steps = sorted(path.glob("steps*.npy"))
+            files += [[path / "metadata.db"], [steps[0]], [steps[-1], path / "metadata.db", path]]
+        expected = sources.read(path, name)
+        for place, paths in enumerate(files):
+            archive = a2store.Archive.create(tmp_path / f"{number}-{place}.a2")
+            report = archive.ingest(paths, progress=False)
+            assert (report.accepted, report.duplicates, report.errors) == (len(expected), 0, []), paths
+            assert_archive(archive, expected)
+
+
+@pytest.mark.parametrize("order", [[0, 1], [1, 0]])
+def test_a_log_may_be_named_by_both_of_its_files(tree: Tree, tmp_path: Path, order: list[int]) -> None:
+    """As a shell does that was given ``logs/*``."""
+    for number, path in enumerate(path for path, name in tree.sources.items() if name == "macroxue"):
+        (rows,) = path.parent.glob(path.name.split(".")[0] + ".jsonl*")
+        archive = a2store.Archive.create(tmp_path / f"{number}.a2")
+        report = archive.ingest([[path, rows][place] for place in order], progress=False)
+        assert (report.accepted, report.duplicates, report.errors) == (1, 0, [])
+        assert_archive(archive, sources.read(path, "macroxue"))
+
+
+def test_a_file_that_is_named_itself_must_hold_something(tree: Tree, tmp_path: Path) -> None:
+    archive = a2store.Archive.create(tmp_path / "games.a2")
+    others = [path for path in tree.others if path.name not in ("manifest.json", "embeddings.json")]
+    assert {path.suffix for path in others} >= {".md", ".json", ".npy", ".db"}
+    for path in others:
+        report = archive.ingest(path, progress=False)
+        assert (report.accepted, report.rejected, report.ignored) == (0, 1, 0), path
+        (error,) = report.errors
+        assert (error.path, error.run) == (str(path), None)
+        assert error.kind in ("decode", "header", "checksum")
+        assert "expected" in error.message
+        assert str(path) not in error.message
+        with pytest.raises(a2store.DecodeError, match="expected") as caught:
+            archive.ingest(path, progress=False, on_error="raise")
+        assert caught.value.path == str(path)
+    assert archive.version == 1
+
+
+def test_a_run_is_one_whatever_it_came_in(tmp_path: Path) -> None:
+    """Run files and packs say the same of a game; datasets say less, and so something else."""
+    (game,) = Games(12).take(1)
+    game = replace(game, branches=(None,) * len(game), engine="plain")
+    (tmp_path / "a.a2run2").write_bytes(oracle.encode_a2run2(game))
+    (tmp_path / "b.bin").write_bytes(oracle.encode_a2t1(game))
+    formats.write_pack(tmp_path / "c.a2pack", packs.payloads_of([game] * 3))
+    archive = a2store.Archive.create(tmp_path / "games.a2")
+    report = archive.ingest(tmp_path, progress=False)
+    assert (report.accepted, report.duplicates) == (1, 4)
+    assert pa.table(archive.sql("SELECT source FROM runs"))["source"].to_pylist() == [str(tmp_path / "a.a2run2")]
+    formats.write_pack_dat(tmp_path / "pack.dat", [game, game], evs=False)
+    formats.write_dataset(tmp_path / "dataset", [game, game])
+    report = archive.ingest([tmp_path / "pack.dat", tmp_path / "dataset"], progress=False)
+    assert (report.accepted, report.duplicates) == (1, 3)
+    assert archive.num_runs == 2

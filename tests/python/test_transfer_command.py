@@ -1,0 +1,230 @@
+"""The commands ``a2store export`` and ``a2store convert``, and ``ingest`` of every format, as users start them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import a2store
+import archives
+import formats
+import logs
+import packs
+from formats import Payload
+from oracle import Game
+from trees import Tree, write_tree
+
+NUM_RUNS = 18
+
+
+@dataclass
+class Kept:
+    """An archive of run files, and the pack that they came from."""
+
+    archive: Path
+    pack: Path
+    games: list[Game]
+    files: list[bytes]
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory: pytest.TempPathFactory) -> Kept:
+    folder = tmp_path_factory.mktemp("kept")
+    games = packs.make_games(71, NUM_RUNS)
+    payloads = packs.write(folder / "runs.a2pack", games)
+    archive = a2store.Archive.create(folder / "games.a2")
+    archive.ingest(folder / "runs.a2pack", progress=False)
+    return Kept(archive.path, folder / "runs.a2pack", packs.as_packed(games), [payload.data for payload in payloads])
+
+
+@pytest.fixture(scope="module")
+def tree(tmp_path_factory: pytest.TempPathFactory) -> Tree:
+    return write_tree(tmp_path_factory.mktemp("tree") / "tree", 72)
+
+
+def run(*args: object, status: int = 0) -> tuple[str, str]:
+    """Run ``python -m a2store`` to its end: what it printed, and what it said."""
+    done = archives.run_command(*args, status=status)
+    return done.stdout, done.stderr
+
+
+def report(*args: object) -> Any:
+    """The one JSON value that a command prints."""
+    return json.loads(run(*args, "--json")[0])
+
+
+def check(path: Path, format_name: str, games: Sequence[Game], files: Sequence[bytes]) -> None:
+    """What was written holds these runs."""
+    if format_name in ("original", "a2t1", "a2run2"):
+        found = [file.read_bytes() for file in sorted(path.rglob("run-*"), key=lambda path: path.name)]
+        if format_name == "original":
+            assert found == list(files)
+        assert [formats.decode_file(data).boards for data in found] == [game.boards for game in games]
+    elif format_name == "a2pack":
+        entries, _ = formats.read_pack(path)
+        found = [entry.data for entry in entries if isinstance(entry, Payload)]
+        assert [formats.decode_file(data).boards for data in found] == [game.boards for game in games]
+    elif format_name == "jsonl":
+        logs.check_runs_jsonl(path, games)
+    else:
+        runs = formats.read_pack_dat(path) if format_name == "packdat" else formats.read_dataset(path)
+        assert [run.boards for run in runs if isinstance(run, formats.Run)] == [game.boards for game in games]
+
+
+@pytest.mark.parametrize("format_name", ["original", "a2t1", "a2run2", "a2pack", "packdat", "npy", "jsonl"])
+def test_export_and_convert_write_every_format(kept: Kept, tmp_path: Path, format_name: str) -> None:
+    out = tmp_path / "exported"
+    done = report("export", kept.archive, "--format", format_name, "--out", out, "--workers", 2)
+    check(out, format_name, kept.games, kept.files)
+    wanted = {"path": str(out), "runs": NUM_RUNS, "num_steps": sum(map(len, kept.games))}
+    wanted["num_files"] = NUM_RUNS if format_name in ("original", "a2t1", "a2run2") else 1
+    assert {name: done[name] for name in wanted} == wanted
+    args = ("convert", kept.pack, "--format", format_name, "--out", tmp_path / "converted")
+    if format_name == "original":
+        assert "original" in run(*args, status=2)[1]
+    else:
+        assert report(*args)["runs"] == NUM_RUNS
+        check(tmp_path / "converted", format_name, kept.games, kept.files)
+
+
+def test_where_says_which_runs(kept: Kept, tmp_path: Path) -> None:
+    scores = [game.max_score for game in kept.games]
+    conditions = {
+        "engine = 'plain'": [place for place, game in enumerate(kept.games) if game.engine == "plain"],
+        "max_score >= 100 OR run_id = 0": [place for place, score in enumerate(scores) if score >= 100 or place == 0],
+        # No comment swallows what follows.
+        "run_id = 3 -- the third": [3],
+        "false": [],
+    }
+    for number, (condition, ids) in enumerate(conditions.items()):
+        assert len(ids) < NUM_RUNS
+        out = tmp_path / f"{number}"
+        text, _ = run("export", kept.archive, "--where", condition, "--format", "original", "--out", out)
+        assert f"{len(ids)} runs" in text
+        found = sorted(out.iterdir())
+        assert [path.name[:12] for path in found] == [f"run-{place:08}" for place in ids]
+        assert [path.read_bytes() for path in found] == [kept.files[place] for place in ids]
+
+
+def test_an_older_version_is_exported(kept: Kept, tmp_path: Path) -> None:
+    archive = a2store.Archive.open(archives.copied(kept.archive, tmp_path / "games.a2"))
+    archive.ingest(kept.pack, progress=False)
+    formats.write_pack(tmp_path / "more.a2pack", packs.payloads_of(packs.make_games(73, 4)[2:]))
+    archive.ingest(tmp_path / "more.a2pack", progress=False)
+    for version, count in ((3, NUM_RUNS + 2), (2, NUM_RUNS), (1, 0)):
+        args = ("--format", "a2pack", "--out", tmp_path / f"{version}", "--version", version)
+        assert report("export", archive.path, *args)["runs"] == count
+    run("export", archive.path, "--format", "a2pack", "--out", tmp_path / "9", "--version", 9, status=2)
+
+
+def test_options_of_each_format(kept: Kept, tmp_path: Path) -> None:
+    pack = a2store.PackReader.open(kept.pack)
+    source: tuple[tuple[object, ...], ...] = (("export", kept.archive), ("convert", kept.pack))
+    for place, command in enumerate(source):
+        out = tmp_path / f"{place}"
+        out.mkdir()
+        run(*command, "--format", "jsonl", "--out", out / "steps", "--by-step", "--compact")
+        rows = [json.loads(line) for line in (out / "steps").read_text().splitlines()]
+        assert [row["pre_board"] for row in rows] == [board for game in kept.games for board in game.boards]
+        run(*command, "--format", "npy", "--out", out / "npy", "--shard-rows", 100)
+        shards = sorted((out / "npy").glob("steps-*.npy"))
+        assert [len(np.load(shard)) for shard in shards[:-1]] == [100] * (len(shards) - 1)
+        assert len(shards) > 3
+        for compress in ("zstd", "lz4", "none"):
+            run(*command, "--format", "a2pack", "--out", out / compress, "--compress", compress)
+            found = a2store.PackReader.open(out / compress)
+            assert [run.boards.tolist() for run in found] == [run.boards.tolist() for run in pack]
+        flags = {
+            compress: {
+                formats.ENTRY.unpack_from((out / compress).read_bytes(), 28 + 32 * place)[3] for place in range(5)
+            }
+            for compress in ("zstd", "lz4", "none")
+        }
+        assert (1 in flags["zstd"], 2 in flags["lz4"], flags["none"]) == (True, True, {0})
+    run("export", kept.archive, "--format", "jsonl", "--out", tmp_path / "of-archive", "--by-step")
+    logs.check_steps_jsonl(tmp_path / "of-archive", kept.files)
+
+
+@pytest.mark.parametrize("format_name", ["packdat", "npy"])
+def test_append_and_merge(kept: Kept, tmp_path: Path, format_name: str) -> None:
+    out = tmp_path / "out"
+    run("export", kept.archive, "--where", "run_id < 7", "--format", format_name, "--out", out, "--append")
+    run("export", kept.archive, "--where", "run_id >= 7", "--format", format_name, "--out", out, "--append")
+    check(out, format_name, kept.games, kept.files)
+    run("convert", out, kept.pack, "--format", format_name, "--out", tmp_path / "merged")
+    check(tmp_path / "merged", format_name, [*kept.games, *kept.games], [])
+    run("convert", kept.pack, "--format", format_name, "--out", tmp_path / "merged", "--append")
+    check(tmp_path / "merged", format_name, [*kept.games] * 3, [])
+
+
+@pytest.mark.parametrize("format_name", ["original", "a2pack", "packdat", "npy", "jsonl"])
+def test_what_is_there_is_not_replaced_and_another_name_mends_it(kept: Kept, tmp_path: Path, format_name: str) -> None:
+    args = ("export", kept.archive, "--format", format_name, "--out", tmp_path / "out")
+    run(*args)
+    before = archives.contents(tmp_path)
+    text, said = run(*args, status=2)
+    assert text == ""
+    assert str(tmp_path / "out") in said
+    assert archives.contents(tmp_path) == before
+
+
+def test_bad_input_is_status_1_and_leaves_nothing(kept: Kept, tmp_path: Path) -> None:
+    bad = tmp_path / "bad.a2pack"
+    bad.write_bytes(kept.pack.read_bytes())
+    packs.flip(bad, packs.entry(bad, 4)[0] + 20)
+    for format_name in ("a2pack", "packdat", "npy", "jsonl"):
+        text, said = run("convert", kept.pack, bad, "--format", format_name, "--out", tmp_path / "out", status=1)
+        assert text == ""
+        assert f"{bad}: run 4" in said
+        assert list(tmp_path.iterdir()) == [bad]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "export ARCHIVE --format original",
+        "export ARCHIVE --out out",
+        "export ARCHIVE --format parquet --out out",
+        "export ARCHIVE --format original --out out --where nothing=1",
+        "export ARCHIVE --format a2pack --out out --append",
+        "export ARCHIVE --format a2pack --out out --compress gzip",
+        "export ARCHIVE --format npy --out out --shard-rows 0",
+        "export ARCHIVE --format a2pack --out out --workers 0",
+        "export absent.a2 --format original --out out",
+        "convert --format npy --out out",
+        "convert absent --format npy --out out",
+        "convert PACK --format original --out out",
+        "convert PACK --format a2pack --out absent/out",
+    ],
+)
+def test_wrong_usage_is_status_2_and_leaves_nothing(
+    kept: Kept, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    words = [word.replace("ARCHIVE", str(kept.archive)).replace("PACK", str(kept.pack)) for word in line.split()]
+    text, said = run(*words, status=2)
+    assert text == ""
+    assert len(said) > 10
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_runs_that_do_not_fit_are_status_2(tree: Tree, tmp_path: Path) -> None:
+    archive = tmp_path / "games.a2"
+    ingested = report("ingest", tree.root, archive)
+    expected = tree.expected()
+    counts = {name: ingested[name] for name in ("accepted", "duplicates", "rejected", "num_steps")}
+    assert counts == {"accepted": len(expected), "duplicates": 0, "rejected": 0, "num_steps": sum(map(len, expected))}
+    assert report("info", archive)["num_runs"] == len(expected)
+    for format_name in ("a2pack", "jsonl", "a2run2", "original"):
+        _, said = run("export", archive, "--format", format_name, "--out", tmp_path / "out", status=2)
+        assert "final board" in said or "run files" in said
+    run("verify", archive, "--deep")
+    done = report("export", archive, "--where", "format = 'a2t1'", "--format", "original", "--out", tmp_path / "v1")
+    assert done["runs"] == sum(run.format == "a2t1" for run in expected) > 5
+    assert all(formats.decode_file(path.read_bytes()) for path in (tmp_path / "v1").iterdir())
