@@ -379,11 +379,11 @@ def test_bad_arguments(kept: Kept, tmp_path: Path) -> None:
 @pytest.mark.parametrize("format_name", ["original", "a2pack", "packdat", "npy", "jsonl"])
 def test_no_file_is_replaced(kept: Kept, tmp_path: Path, format_name: str) -> None:
     out = tmp_path / "out"
-    query = f"{ALL} WHERE run_id IN (1, 2)"
+    query = f"{ALL} WHERE run_id < 8 AND start_time IS NOT NULL"
     export(kept.archive, out, query, format=format_name)
     before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
     with pytest.raises(FileExistsError) as caught:
-        export(kept.archive, out, f"{ALL} WHERE run_id IN (5, 7)", format=format_name)
+        export(kept.archive, out, f"{ALL} WHERE run_id > 4 AND start_time IS NOT NULL", format=format_name)
     assert str(out) in str(caught.value.filename)
     after = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
     assert {path: after.get(path) for path in before} == before
