@@ -47,28 +47,28 @@ impl Staged {
     /// After an error the name may be taken by this very file, durable or not.
     pub(crate) fn publish(self, name: &Path) -> Result<Published> {
         self.file.as_file().sync_all().map_err(|source| Error::io(self.file.path(), source))?;
+        let published = self.publish_unsynced(name)?;
+        // Whoever published a name that is taken may have died before it was durable.
+        sync_parent(name)?;
+        Ok(published)
+    }
+
+    /// Gives the file its name unless that is taken. It is whole, and as durable as the system makes it in time.
+    pub(crate) fn publish_unsynced(self, name: &Path) -> Result<Published> {
         match std::fs::hard_link(self.file.path(), name) {
             // The staging name goes before the folder is synced, so that both changes are.
             Ok(()) => drop(self),
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                // Whoever published that name may have died before it was durable.
-                sync_parent(name)?;
-                return Ok(Published::Taken);
-            }
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Ok(Published::Taken),
             // No links on this file system.
             Err(error) if matches!(error.kind(), io::ErrorKind::Unsupported | io::ErrorKind::PermissionDenied) => {
                 match self.file.persist_noclobber(name) {
                     Ok(_) => {}
-                    Err(error) if error.error.kind() == io::ErrorKind::AlreadyExists => {
-                        sync_parent(name)?;
-                        return Ok(Published::Taken);
-                    }
+                    Err(error) if error.error.kind() == io::ErrorKind::AlreadyExists => return Ok(Published::Taken),
                     Err(error) => return Err(Error::io(name, error.error)),
                 }
             }
             Err(error) => return Err(Error::io(name, error)),
         }
-        sync_parent(name)?;
         Ok(Published::New)
     }
 
@@ -106,6 +106,11 @@ impl Write for Staged {
     fn flush(&mut self) -> io::Result<()> {
         self.file.as_file_mut().flush()
     }
+}
+
+/// Whether two paths lead to one file that is there.
+pub(crate) fn is_same_file(a: &Path, b: &Path) -> bool {
+    matches!((a.canonicalize(), b.canonicalize()), (Ok(a), Ok(b)) if a == b)
 }
 
 /// Makes a name in its folder durable.

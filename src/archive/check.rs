@@ -2,7 +2,7 @@
 
 use super::TableName;
 use super::commit::DataFile;
-use super::read::{conform, open, read_row_group};
+use super::read::{SharedFile, conform, open, read_row_group};
 use super::schema::table_schema;
 use super::storage::Storage;
 use super::verify::Problem;
@@ -120,7 +120,7 @@ impl Footer {
         let mut first_run_id = None;
         for index in 0..footer.num_row_groups() {
             check(progress)?;
-            let batch = opened.try_clone().map_err(ArrowError::from).and_then(|opened| {
+            let batch = SharedFile::new(opened).map_err(ArrowError::from).and_then(|opened| {
                 let batch = read_row_group(opened, self.metadata.clone(), index)?;
                 self.check_statistics(index, &batch, findings)?;
                 conform(&batch, &schema)

@@ -1,9 +1,13 @@
 //! Which runs an ingest reads, in which order: those of run files, and those of files and folders of many.
 
 use crate::error::{Error, Result};
-use crate::format::{Container, ContainerKind, Content, Opened, PREFIX_LEN, open_container, open_folder};
+use crate::format::{
+    Container, ContainerKind, Content, Opened, PREFIX_LEN, PackReader, RunFormat, SourceFormat, open_container,
+    open_folder, rows_named_in,
+};
 use crate::progress::{Progress, check};
 use std::collections::{HashMap, HashSet};
+use std::ffi::OsString;
 use std::fs::{File, Metadata};
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -49,6 +53,8 @@ pub(super) struct Sources<'a> {
     pending: Vec<Pending>,
     /// What consists of several files, and has been opened by one of them.
     wholes: HashSet<PathBuf>,
+    /// The rows that logs in the folder asked for last name.
+    logs: Option<(PathBuf, HashSet<OsString>)>,
     /// Files of such folders, and files of no runs, which nobody reads by themselves.
     pub(super) passed: Vec<FileState>,
     /// Files passed over so far because they hold nothing that is known.
@@ -88,6 +94,14 @@ impl Seen {
 }
 
 impl Source {
+    /// The run's index, if it is one of many.
+    pub(super) fn index(&self) -> Option<usize> {
+        match self.part {
+            Part::Of { index, .. } => Some(index),
+            _ => None,
+        }
+    }
+
     fn file(file: FileState, part: Part) -> Source {
         Source { path: file.path.clone(), num_bytes: file.num_bytes, part, last_of: Some(file) }
     }
@@ -98,7 +112,19 @@ impl<'a> Sources<'a> {
     pub(super) fn new(paths: &'a [PathBuf], seen: Option<&'a Seen>) -> Result<Sources<'a>> {
         let candidates = Candidates::new(paths)?;
         let (pending, wholes, passed) = (Vec::new(), HashSet::new(), Vec::new());
-        Ok(Sources { candidates, seen, pending, wholes, passed, ignored: 0, unchanged: 0 })
+        Ok(Sources { candidates, seen, pending, wholes, logs: None, passed, ignored: 0, unchanged: 0 })
+    }
+
+    /// The runs of a pack.
+    pub(super) fn of_pack(pack: PackReader) -> Sources<'a> {
+        let path = pack.path().unwrap_or(Path::new("")).to_path_buf();
+        let file = FileState { path: path.clone(), num_bytes: pack.num_bytes(), modified: None };
+        let format = SourceFormat::File(RunFormat::A2run2);
+        let runs = Container { source: Box::new(pack), path, format, session: None };
+        let pending = vec![Pending::Runs(file, Arc::new(runs), 0)];
+        let candidates = Candidates { paths: &[], walk: None };
+        let (wholes, passed) = (HashSet::new(), Vec::new());
+        Sources { candidates, seen: None, pending, wholes, logs: None, passed, ignored: 0, unchanged: 0 }
     }
 
     /// The next runs, of about so many bytes together and at least one.
@@ -149,7 +175,7 @@ impl<'a> Sources<'a> {
                     }
                     return Ok(Some(Source { path, num_bytes, part, last_of }));
                 }
-                Some(Pending::Renamed(file, kind)) => self.open(file, kind, true),
+                Some(Pending::Renamed(file, kind)) => self.open(file, kind, true, progress),
                 None => {
                     let Some(Candidate { file, content, named }) = self.candidates.next(progress)? else {
                         return Ok(None);
@@ -159,7 +185,7 @@ impl<'a> Sources<'a> {
                         continue;
                     }
                     match content {
-                        Content::Container(kind) => self.open(file, kind, named),
+                        Content::Container(kind) => self.open(file, kind, named, progress),
                         Content::Other if !named => self.ignored += 1,
                         Content::Run | Content::Other => return Ok(Some(Source::file(file, Part::File))),
                     }
@@ -168,28 +194,45 @@ impl<'a> Sources<'a> {
         }
     }
 
+    /// Whether a meta file of another name names these rows.
+    fn is_named_by_a_log(&mut self, rows: &Path) -> bool {
+        let (Some(folder), Some(name)) = (rows.parent(), rows.file_name()) else { return false };
+        if self.logs.as_ref().is_none_or(|(of, _)| of != folder) {
+            self.logs = Some((folder.to_path_buf(), rows_named_in(folder)));
+        }
+        self.logs.as_ref().is_some_and(|(_, names)| names.contains(name))
+    }
+
     /// Whether what consists of several files has been opened already, by one of the others.
     fn is_done(&mut self, whole: &Path) -> bool {
         !self.wholes.insert(whole.canonicalize().unwrap_or_else(|_| whole.to_path_buf()))
     }
 
     /// Puts the runs of a file of many next.
-    fn open(&mut self, file: FileState, kind: ContainerKind, named: bool) {
-        let opened = match open_container(&file.path, kind) {
+    fn open(&mut self, file: FileState, kind: ContainerKind, named: bool, progress: &dyn Progress) {
+        let opened = match open_container(&file.path, kind, progress) {
             Ok(Opened::Folder(folder)) if self.is_done(&folder) => return self.passed.push(file),
             Ok(Opened::Folder(folder)) => open_folder(&folder),
-            // The file by which it is opened lies in the same folder, and comes by itself.
-            Ok(Opened::Part(_)) if !named => return self.passed.push(file),
+            // The file by which it is opened lies in the same folder, and comes by itself. Who looks again and again may have
+            // seen that before this one was there.
+            Ok(Opened::Part(_)) if !named && self.seen.is_none() => return self.passed.push(file),
             Ok(Opened::Part(whole)) if self.is_done(&whole) => return self.passed.push(file),
-            Ok(Opened::Part(whole)) => match open_container(&whole, ContainerKind::MacroxueMeta) {
+            Ok(Opened::Part(whole)) => match open_container(&whole, ContainerKind::MacroxueMeta, progress) {
                 Ok(Opened::Container(container)) => Ok(Some(*container)),
                 Ok(_) => Ok(None),
                 Err(error) => Err(error),
             },
-            Ok(Opened::Container(_)) if named && kind == ContainerKind::MacroxueMeta && self.is_done(&file.path) => {
+            Ok(Opened::Container(_))
+                if (named || self.seen.is_some())
+                    && kind == ContainerKind::MacroxueMeta
+                    && self.is_done(&file.path) =>
+            {
                 return self.passed.push(file);
             }
             Ok(Opened::Container(container)) => Ok(Some(*container)),
+            Err(_) if !named && kind == ContainerKind::MacroxueRows && self.is_named_by_a_log(&file.path) => {
+                return self.passed.push(file);
+            }
             Ok(Opened::Nothing) => Ok(None),
             Err(error) => Err(error),
         };
@@ -236,8 +279,10 @@ struct Candidate {
 /// The files among paths and in the folders among them, in order.
 struct Candidates<'a> {
     paths: &'a [PathBuf],
-    walk: Option<(PathBuf, walkdir::IntoIter)>,
+    walk: Option<(PathBuf, Walk)>,
 }
+
+type Walk = walkdir::FilterEntry<walkdir::IntoIter, fn(&DirEntry) -> bool>;
 
 impl<'a> Candidates<'a> {
     fn new(paths: &'a [PathBuf]) -> Result<Candidates<'a>> {
@@ -253,7 +298,11 @@ impl<'a> Candidates<'a> {
             let Some((root, walk)) = &mut self.walk else {
                 let Some((first, rest)) = self.paths.split_first() else { return Ok(None) };
                 self.paths = rest;
-                let walk = WalkDir::new(first).follow_links(true).sort_by_file_name().into_iter();
+                let walk: Walk = WalkDir::new(first)
+                    .follow_links(true)
+                    .sort_by_file_name()
+                    .into_iter()
+                    .filter_entry(|entry| !(entry.file_type().is_dir() && is_unfinished(entry)));
                 self.walk = Some((first.clone(), walk));
                 continue;
             };
@@ -276,6 +325,8 @@ fn look_at(root: &Path, entry: walkdir::Result<DirEntry>) -> Result<Option<Candi
     };
     let entry = match entry {
         Ok(entry) => entry,
+        // A loop of links shows nothing that is not seen elsewhere.
+        Err(error) if error.loop_ancestor().is_some() => return Ok(None),
         Err(error) if error.depth() > 0 => {
             let path = error.path().unwrap_or(root).to_path_buf();
             let file = FileState { path, num_bytes: 0, modified: None };
@@ -288,8 +339,7 @@ fn look_at(root: &Path, entry: walkdir::Result<DirEntry>) -> Result<Option<Candi
     if !named && !entry.file_type().is_file() {
         return Ok(None);
     }
-    let name = entry.file_name().as_encoded_bytes();
-    let unfinished = !named && (name.starts_with(b".") || name.ends_with(b".tmp"));
+    let unfinished = is_unfinished(&entry);
     // A file that vanishes now is reported when it cannot be read.
     let metadata = entry.metadata().ok();
     let num_bytes = metadata.as_ref().map_or(0, Metadata::len);
@@ -303,6 +353,12 @@ fn look_at(root: &Path, entry: walkdir::Result<DirEntry>) -> Result<Option<Candi
     };
     let file = FileState { path: entry.into_path(), num_bytes, modified };
     Ok(Some(Candidate { file, content, named }))
+}
+
+/// Whether something in a folder seems to be written just now, or is hidden.
+fn is_unfinished(entry: &DirEntry) -> bool {
+    let name = entry.file_name().as_encoded_bytes();
+    entry.depth() > 0 && (name.starts_with(b".") || name.ends_with(b".tmp"))
 }
 
 /// What a file's first bytes say; a file that cannot be read is taken for a run, so that reading it says why.

@@ -3,6 +3,7 @@
 use super::decode::{Outcome, RunAndFile, decode_alone};
 use super::discover::{Part, Source, Sources, measure};
 use crate::error::Result;
+use crate::format::PackReader;
 use crate::progress::{Progress, Unit, check};
 use crate::workers::pool;
 use rayon::prelude::*;
@@ -56,31 +57,46 @@ fn unread<T>((mut source, outcome): (Source, Result<T>)) -> Source {
     source
 }
 
-/// Reads the runs of files and folders, whatever their formats, and hands them on in order, with their files if asked.
+/// Where runs are read from.
+pub(crate) enum RunsOf<'a> {
+    /// Files and folders, whatever their formats.
+    Paths(&'a [PathBuf]),
+    /// A pack that is open.
+    Pack(&'a PackReader),
+}
+
+/// Reads runs and hands them on in order, each with its index in its source of many, and with its file if asked.
 ///
 /// # Errors
 /// The first of a run or of a file, and those of `take`.
 pub(crate) fn each_run(
-    paths: &[PathBuf],
+    runs: &RunsOf<'_>,
     workers: Option<usize>,
     with_files: bool,
     progress: &dyn Progress,
-    mut take: impl FnMut(RunAndFile) -> Result<()> + Send,
+    mut take: impl FnMut(Option<usize>, RunAndFile) -> Result<()> + Send,
 ) -> Result<()> {
-    let mut sources = Sources::new(paths, None)?;
+    let mut sources = match runs {
+        RunsOf::Paths(paths) => Sources::new(paths, None)?,
+        RunsOf::Pack(pack) => Sources::of_pack((*pack).clone()),
+    };
     let threads = pool("read", workers)?;
     let finished = AtomicBool::new(false);
     progress.begin("read", Unit::Bytes, 0);
     let outcome = std::thread::scope(|scope| {
-        scope.spawn(|| measure(paths, None, progress, &finished));
+        scope.spawn(|| match runs {
+            RunsOf::Paths(paths) => measure(paths, None, progress, &finished),
+            RunsOf::Pack(pack) => progress.expect(pack.num_bytes()),
+        });
         let window_bytes = WINDOW_BYTES * threads.current_num_threads() as u64;
         let outcome = threads.install(|| {
             loop {
-                let decoded = decode(&mut sources, window_bytes, progress, |source| decode_alone(source, with_files))?;
+                let decode_one = |source: &mut Source| decode_alone(source, with_files);
+                let decoded = decode(&mut sources, window_bytes, progress, decode_one)?;
                 if decoded.is_empty() {
                     return Ok(());
                 }
-                decoded.into_iter().try_for_each(|(_, run)| take(run?))?;
+                decoded.into_iter().try_for_each(|(source, run)| take(source.index(), run?))?;
             }
         });
         finished.store(true, Ordering::Relaxed);

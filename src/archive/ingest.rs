@@ -51,9 +51,9 @@ pub struct IngestReport {
     pub accepted: u64,
     /// Runs that the archive, or the input itself, already held.
     pub duplicates: u64,
-    /// Files that did not decode; each is one of `errors`.
+    /// Runs, and files as a whole, that could not be read; each is one of `errors`.
     pub rejected: u64,
-    /// Files in folders whose extension is not that of a run file.
+    /// Files in folders that hold nothing known.
     pub ignored: u64,
     /// Files that were not read again because they are as they were the last time; only for [`SeenFiles`].
     pub unchanged: u64,
@@ -61,15 +61,15 @@ pub struct IngestReport {
     pub num_steps: u64,
     /// Bytes of the files that were read.
     pub num_bytes: u64,
-    /// The files that did not decode, in order.
+    /// The runs and files that could not be read, in order.
     pub errors: Vec<Rejected>,
 }
 
-/// A file that did not decode.
+/// A run that could not be read, or a whole file.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Rejected {
-    /// The file.
+    /// The file, or the folder of a dataset or session.
     pub path: PathBuf,
     /// Why.
     pub error: Error,

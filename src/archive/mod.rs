@@ -55,7 +55,7 @@ pub use schema::{Phase, Phases};
 pub use verify::{Problem, VerifyOptions, VerifyReport};
 
 pub(crate) use commit::DataFile;
-pub(crate) use feed::each_run;
+pub(crate) use feed::{RunsOf, each_run};
 pub(crate) use log::Snapshot;
 pub(crate) use schema::table_schema;
 pub(crate) use stored::{StoredMeta, StoredRun};

@@ -9,11 +9,17 @@ use arrow::array::{RecordBatch, new_null_array};
 use arrow::compute::concat_batches;
 use arrow::datatypes::SchemaRef;
 use arrow::error::ArrowError;
+use bytes::Bytes;
 use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReaderBuilder};
+use parquet::errors::ParquetError;
 use parquet::file::metadata::{ParquetMetaDataReader, RowGroupMetaData};
+use parquet::file::reader::{ChunkReader, Length};
 use parquet::file::statistics::Statistics;
 use std::fs::File;
+use std::io::{BufReader, Read};
+use std::os::unix::fs::FileExt;
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
 /// A data file, open for reading. What lies far away is fetched as a whole, to a file that goes when it is closed.
@@ -81,7 +87,7 @@ pub(super) fn not_parquet(storage: &Storage, file: &DataFile, error: impl std::f
 pub(super) struct OpenFile<'a> {
     storage: &'a Storage,
     file: &'a DataFile,
-    open: File,
+    open: SharedFile,
     metadata: ArrowReaderMetadata,
 }
 
@@ -92,9 +98,9 @@ impl<'a> OpenFile<'a> {
     }
 
     fn of(storage: &'a Storage, file: &'a DataFile, open: File) -> Result<OpenFile<'a>> {
-        let metadata = ArrowReaderMetadata::load(&open, ArrowReaderOptions::new());
+        let metadata = guarded(|| Ok(ArrowReaderMetadata::load(&open, ArrowReaderOptions::new())?));
         let metadata = metadata.map_err(|error| not_parquet(storage, file, error))?;
-        Ok(OpenFile { storage, file, open, metadata })
+        Ok(OpenFile { storage, file, open: SharedFile(Arc::new(open)), metadata })
     }
 
     pub(super) fn file(&self) -> &'a DataFile {
@@ -111,11 +117,66 @@ impl<'a> OpenFile<'a> {
     }
 
     pub(super) fn read(&self, index: usize) -> Result<RecordBatch> {
-        let reader = self.open.try_clone().map_err(|source| Error::io(self.storage.path(&self.file.path), source))?;
-        read_row_group(reader, self.metadata.clone(), index)
-            .and_then(|batch| conform(&batch, &table_schema(self.file.table)))
-            .map_err(|error| not_parquet(self.storage, self.file, error))
+        let read = || {
+            let batch = read_row_group(self.open.clone(), self.metadata.clone(), index)?;
+            conform(&batch, &table_schema(self.file.table))
+        };
+        guarded(read).map_err(|error| not_parquet(self.storage, self.file, error))
     }
+}
+
+/// A file that several threads read at once: each at places of its own, where clones of a `File` share one.
+#[derive(Clone)]
+pub(super) struct SharedFile(Arc<File>);
+
+impl SharedFile {
+    pub(super) fn new(file: &File) -> std::io::Result<SharedFile> {
+        Ok(SharedFile(Arc::new(file.try_clone()?)))
+    }
+}
+
+/// Reads on from a place.
+pub(super) struct ReadAt {
+    file: SharedFile,
+    offset: u64,
+}
+
+impl Read for ReadAt {
+    fn read(&mut self, bytes: &mut [u8]) -> std::io::Result<usize> {
+        let len = self.file.0.read_at(bytes, self.offset)?;
+        self.offset += len as u64;
+        Ok(len)
+    }
+}
+
+impl Length for SharedFile {
+    fn len(&self) -> u64 {
+        self.0.metadata().map_or(0, |metadata| metadata.len())
+    }
+}
+
+impl ChunkReader for SharedFile {
+    type T = BufReader<ReadAt>;
+
+    fn get_read(&self, offset: u64) -> parquet::errors::Result<Self::T> {
+        Ok(BufReader::new(ReadAt { file: self.clone(), offset }))
+    }
+
+    fn get_bytes(&self, offset: u64, len: usize) -> parquet::errors::Result<Bytes> {
+        let available = self.len().saturating_sub(offset);
+        if len as u64 > available {
+            return Err(ParquetError::EOF(format!("expected {len} bytes at {offset}, found {available}")));
+        }
+        let mut bytes = vec![0; len];
+        self.0.read_exact_at(&mut bytes, offset)?;
+        Ok(bytes.into())
+    }
+}
+
+/// Does what may panic on damaged data as an error.
+fn guarded<T>(work: impl FnOnce() -> Result<T, ArrowError>) -> Result<T, ArrowError> {
+    let panicked = |_| Err(ArrowError::ParquetError("the reader panicked".into()));
+    std::panic::catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(panicked)
 }
 
 /// The row groups of files, one after the other, in today's schema.
@@ -149,7 +210,7 @@ impl<'a> RowGroups<'a> {
 
 /// A whole row group as one batch.
 pub(super) fn read_row_group(
-    file: File,
+    file: SharedFile,
     metadata: ArrowReaderMetadata,
     index: usize,
 ) -> Result<RecordBatch, ArrowError> {

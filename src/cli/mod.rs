@@ -38,7 +38,7 @@ struct Cli {
 enum Command {
     /// Play seeded games and write them as run files.
     Simulate(Simulate),
-    /// Add run files, and folders of them, to an archive, which is created if there is none.
+    /// Add the runs in files and folders of any format to an archive, which is created if there is none.
     Ingest(Ingest),
     /// What an archive holds.
     Info(Archived),
@@ -95,7 +95,7 @@ struct Simulate {
 
 #[derive(Args, Debug)]
 struct Ingest {
-    /// Run files and folders, then the archive.
+    /// Run files, packs, datasets, sessions and logs, and folders of them, then the archive.
     #[arg(required = true, num_args = 2.., value_names = ["INPUT", "ARCHIVE"])]
     paths: Vec<PathBuf>,
     /// Add nothing if any file does not decode.

@@ -136,10 +136,15 @@ pub(super) fn json_rows(batches: &[RecordBatch]) -> Result<Vec<serde_json::Value
 pub(super) fn rejected_json(rejected: &Rejected) -> serde_json::Value {
     let location = rejected.error.location();
     json!({
-        "path": rejected.path, "kind": rejected.error.kind_name(), "message": rejected.message(),
+        "path": text(&rejected.path), "kind": rejected.error.kind_name(), "message": rejected.message(),
         "run": location.and_then(|location| location.run),
         "offset": location.and_then(|location| location.offset), "step": location.and_then(|location| location.step),
     })
+}
+
+/// A path as JSON has it, where text is Unicode.
+pub(super) fn text(path: &Path) -> String {
+    path.to_string_lossy().into_owned()
 }
 
 /// A number with its thousands set apart.

@@ -2,7 +2,7 @@
 
 use super::commands::{open, progress};
 use super::interrupt::Interrupt;
-use super::output::{count, rate};
+use super::output::{count, rate, text};
 use super::{Convert, Export, Target, Usage};
 use crate::{ErrorKind, ExportOptions, ExportReport, no_params};
 use anyhow::Result;
@@ -46,7 +46,7 @@ fn print(report: &ExportReport, start: Instant, json: bool) -> Result<u8> {
     let ExportReport { path, runs, num_steps, num_files, .. } = report;
     if json {
         let report = json!({
-            "path": path, "runs": runs, "num_steps": num_steps, "num_files": num_files, "secs": secs
+            "path": text(path), "runs": runs, "num_steps": num_steps, "num_files": num_files, "secs": secs
         });
         writeln!(out, "{report}")?;
     } else {

@@ -6,12 +6,12 @@
 
 mod sink;
 
-use crate::archive::{StoredMeta, StoredRun, each_run};
+use crate::archive::{RunsOf, StoredMeta, StoredRun, each_run};
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::{Compression, SourceFormat};
 use crate::progress::Progress;
 use crate::query::Query;
-use arrow::array::AsArray;
+use arrow::array::{Array, AsArray};
 use arrow::compute::{CastOptions, cast_with_options};
 use arrow::datatypes::{DataType, UInt32Type};
 use arrow::util::display::FormatOptions;
@@ -206,13 +206,20 @@ impl Query {
             let names: Vec<&str> = schema.fields().iter().map(|field| field.name().as_str()).collect();
             return Err(Error::argument("query", "a column run_id", names.join(", ")));
         };
+        let dtype = schema.field(column).data_type();
+        if !dtype.is_integer() {
+            return Err(Error::argument("run_id", "a column of integers", dtype));
+        }
         let options = CastOptions { safe: false, format_options: FormatOptions::default() };
         let mut run_ids = Vec::new();
         let mut stream = self.select(&[column])?.stream()?;
         while let Some(batch) = stream.next_unless_cancelled(progress)? {
             let ids = cast_with_options(batch.column(0), &DataType::UInt32, &options)
                 .map_err(|error| Error::argument("run_id", "integers of 32 bits", error))?;
-            run_ids.extend(ids.as_primitive::<UInt32Type>().iter().flatten());
+            if ids.null_count() > 0 {
+                return Err(Error::argument("run_id", "integers", "null"));
+            }
+            run_ids.extend_from_slice(ids.as_primitive::<UInt32Type>().values());
         }
         run_ids.sort_unstable();
         run_ids.dedup();
@@ -250,10 +257,11 @@ pub fn convert<P: AsRef<Path>>(
         return Err(Error::argument("format", "another than original, where runs are converted", options.format));
     }
     let paths: Vec<PathBuf> = paths.into_iter().map(|path| path.as_ref().to_path_buf()).collect();
+    refuse_overlap(&paths, out.as_ref(), options)?;
     let (path, encoder, mut sink) = sink::open(out.as_ref(), options, None)?;
     let mut report = ExportReport { path, ..ExportReport::default() };
     let with_files = matches!(options.format, ExportFormat::A2pack | ExportFormat::Jsonl);
-    each_run(&paths, options.workers, with_files, progress, |(run, original)| {
+    each_run(&RunsOf::Paths(&paths), options.workers, with_files, progress, |_, (run, original)| {
         let (id, num_steps) = (report.runs, run.num_steps() as u64);
         let encoded = encoder.encode(Item { id, run, original });
         encoded.and_then(|encoded| sink.push(encoded)).map_err(|error| of_run(error, id))?;
@@ -263,6 +271,21 @@ pub fn convert<P: AsRef<Path>>(
     })?;
     report.num_files = sink.finish()?;
     Ok(report)
+}
+
+/// Refuses to add to what is read, and to write run files where they would be read in turn.
+fn refuse_overlap(paths: &[PathBuf], out: &Path, options: &ExportOptions) -> Result<()> {
+    let is_folder = matches!(options.format, ExportFormat::A2t1 | ExportFormat::A2run2);
+    // The nearest that is there, with links resolved.
+    let absolute = std::path::absolute(out).map_err(|source| Error::io(out, source))?;
+    let Some(real) = absolute.ancestors().find_map(|path| path.canonicalize().ok()) else { return Ok(()) };
+    for path in paths {
+        let Ok(input) = path.canonicalize() else { continue };
+        if (options.append && real.starts_with(&input)) || (is_folder && input.is_dir() && real.starts_with(&input)) {
+            return Err(Error::argument("out", "a place outside of what is read", out.display()));
+        }
+    }
+    Ok(())
 }
 
 /// Names the run that a format has no room for.

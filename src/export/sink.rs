@@ -6,9 +6,8 @@ use crate::format::{
     DatasetOptions, DatasetWriter, JsonlOptions, PackBuilder, PackDatWriter, PackOptions, RunFormat, encode_run,
     put_run, put_steps, run_uuid,
 };
-use crate::publish::Staged;
+use crate::publish::{Published, Staged};
 use crate::run::Run;
-use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
@@ -83,8 +82,9 @@ pub(super) fn open(out: &Path, options: &ExportOptions, num_runs: Option<usize>)
             Ok((path, Encoder::Bytes, Sink::Pack(builder)))
         }
         ExportFormat::PackDat => {
-            let (path, writer) = match options.append && out.exists() {
-                true => (out.to_path_buf(), PackDatWriter::append(out)?),
+            let there = if out.is_dir() { out.join("pack.dat") } else { out.to_path_buf() };
+            let (path, writer) = match options.append && there.exists() {
+                true => (there.clone(), PackDatWriter::append(&there)?),
                 false => {
                     let path = file_at(out, "pack.dat")?;
                     (path.clone(), PackDatWriter::create(&path)?)
@@ -169,13 +169,14 @@ impl Item {
     }
 }
 
-/// Writes a file that was not there; what could not be written whole goes again.
+/// Writes a file that was not there, and that appears whole or not at all.
 fn write_new(path: &Path, bytes: &[u8]) -> Result<()> {
-    let mut file = File::create_new(path).map_err(|source| Error::io(path, source))?;
-    file.write_all(bytes).map_err(|source| {
-        std::fs::remove_file(path).ok();
-        Error::io(path, source)
-    })
+    let mut staged = Staged::new(path.parent().unwrap_or(Path::new(".")))?;
+    staged.write_all(bytes).map_err(|source| Error::io(path, source))?;
+    match staged.publish_unsynced(path)? {
+        Published::New => Ok(()),
+        Published::Taken => Err(Error::io(path, io::Error::from_raw_os_error(libc::EEXIST))),
+    }
 }
 
 impl Sink {

@@ -62,7 +62,8 @@ pub(super) fn decode_meta(bytes: &[u8]) -> Result<(u32, RunMeta)> {
     read_meta(&mut ByteReader::new(bytes))
 }
 
-/// Whether a file that begins with these bytes may be an a2run2: its own account of itself is to be there, and consistent.
+/// Whether a file that begins with these bytes may be an a2run2: its own account of itself is to be there, and consistent. Zeros
+/// are one without steps, and much else.
 pub(super) fn begins(prefix: &[u8]) -> bool {
     let mut reader = ByteReader::new(prefix);
     // A longer name than the prefix is one of those that are refused anyway.
@@ -70,8 +71,8 @@ pub(super) fn begins(prefix: &[u8]) -> bool {
     let Ok(num_steps) = reader.varint_u64("number of steps") else { return false };
     meta.highest_tile <= 1 << 17
         && num_steps == u64::from(declared)
-        && (num_steps == 0
-            || reader.varint_u64("board").and_then(|_| reader.u8("move")).is_ok_and(|chosen| chosen <= 3))
+        && num_steps > 0
+        && reader.varint_u64("board").and_then(|_| reader.u8("move")).is_ok_and(|chosen| chosen <= 3)
 }
 
 /// Reads what precedes the steps. That there is room for so many is checked, before anything is allocated for them.

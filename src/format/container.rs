@@ -2,6 +2,7 @@
 
 use super::dataset::{self, Dataset};
 use super::macroxue::{self, Macroxue};
+use super::mapped::open_file;
 use super::npy::NpyHeader;
 use super::pack::PackReader;
 use super::packdat::PackDat;
@@ -9,7 +10,7 @@ use super::session::{self, Session};
 use super::source::RunSource;
 use super::{SourceFormat, a2run2, a2t1, shards};
 use crate::error::{Error, Result};
-use std::fs::File;
+use crate::progress::Progress;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -96,7 +97,7 @@ pub(crate) enum Opened {
 }
 
 /// Opens a file of many runs.
-pub(crate) fn open_container(path: &Path, kind: ContainerKind) -> Result<Opened> {
+pub(crate) fn open_container(path: &Path, kind: ContainerKind, progress: &dyn Progress) -> Result<Opened> {
     let container = |source: Box<dyn RunSource>, format| {
         Ok(Opened::Container(Box::new(Container { source, path: path.into(), format, session: None })))
     };
@@ -105,7 +106,9 @@ pub(crate) fn open_container(path: &Path, kind: ContainerKind) -> Result<Opened>
             // What entries are is said by each.
             container(Box::new(PackReader::open(path)?), SourceFormat::File(super::RunFormat::A2run2))
         }
-        ContainerKind::PackDat => container(Box::new(PackDat::open(path)?), SourceFormat::PackDat),
+        ContainerKind::PackDat => {
+            container(Box::new(PackDat::open_unless_cancelled(path, progress)?), SourceFormat::PackDat)
+        }
         ContainerKind::MacroxueMeta => container(Box::new(Macroxue::open(path)?), SourceFormat::Macroxue),
         ContainerKind::MacroxueRows => match macroxue::meta_of(path) {
             Some(meta) => Ok(Opened::Part(meta)),
@@ -115,17 +118,17 @@ pub(crate) fn open_container(path: &Path, kind: ContainerKind) -> Result<Opened>
             }
         },
         ContainerKind::Npy => {
-            let named = is_named_as_steps(path);
-            match (rows_in(path), named) {
-                (Ok(Some(_)), true) => Ok(Opened::Folder(folder_of(path))),
-                (Ok(Some(_)), false) => {
+            if is_named_as_steps(path) {
+                return Ok(Opened::Folder(folder_of(path)));
+            }
+            match rows_in(path) {
+                Ok(Some(_)) => {
                     let found = path.file_name().unwrap_or_default().to_string_lossy();
                     let error = Error::decode(0, "name of the file of steps", "steps.npy or steps-<number>.npy", found);
                     Err(error.with_path(path))
                 }
                 // Arrays of anything else lie about too.
-                (Ok(None), _) | (Err(_), false) => Ok(Opened::Nothing),
-                (Err(error), true) => Err(error.of_header().with_path(path)),
+                _ => Ok(Opened::Nothing),
             }
         }
         ContainerKind::Sqlite => Ok(Opened::Folder(folder_of(path))),
@@ -150,7 +153,13 @@ pub(crate) fn open_folder(folder: &Path) -> Result<Option<Container>> {
             let (path, dataset) = (folder.to_path_buf(), Dataset::open(folder)?);
             Ok(Some(Container { source: Box::new(dataset), path, format, session: None }))
         }
-        None => Ok(None),
+        // A table that was saved under this name lies alone.
+        None if !folder.join("metadata.db").exists() => Ok(None),
+        None => {
+            let expected = "those of a dataset or of a session, little-endian and packed";
+            let error = Error::decode(10, "fields of a row", expected, "others").of_header();
+            Err(error.with_path(files.first().map_or(folder, PathBuf::as_path)))
+        }
     }
 }
 
@@ -161,8 +170,7 @@ fn is_named_as_steps(path: &Path) -> bool {
 
 /// Of which format the rows of a NumPy file are; `None` = of none.
 fn rows_in(path: &Path) -> Result<Option<SourceFormat>> {
-    let file = File::open(path).map_err(|source| Error::io(path, source))?;
-    let header = NpyHeader::read(&file)?;
+    let header = NpyHeader::read(&open_file(path)?)?;
     Ok(if session::has_rows(&header) {
         Some(SourceFormat::Session)
     } else if dataset::has_rows(&header) {

@@ -17,14 +17,16 @@
 mod json;
 mod lines;
 
+use super::mapped::open_file;
 use super::source::{RunSource, SourceRun};
 use crate::board::Board;
 use crate::error::{Error, ErrorKind, Location, Result};
 use crate::run::{Run, RunMeta, RunStep};
 use json::{Meta, Row};
 use lines::Lines;
+use std::collections::HashSet;
+use std::ffi::OsString;
 use std::fmt;
-use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
@@ -72,7 +74,7 @@ impl Macroxue {
         if !metadata.is_file() {
             return Err(not_found(path, "meta file", "a file", "something else"));
         }
-        let file = File::open(path).map_err(|source| Error::io(path, source))?;
+        let file = open_file(path)?;
         let meta = Meta::read(file).map_err(|error| error.with_path(path))?;
 
         let candidates = rows_names(path, meta.steps_file.as_deref());
@@ -106,10 +108,9 @@ impl Macroxue {
     /// the end.
     pub fn decode(&self) -> Result<Run> {
         match &self.rows {
-            Rows::File(path) => File::open(path)
-                .map_err(Error::from)
-                .and_then(|file| self.decode_rows(file))
-                .map_err(|error| error.with_path(path)),
+            Rows::File(path) => {
+                open_file(path).and_then(|file| self.decode_rows(file)).map_err(|error| error.with_path(path))
+            }
             Rows::Bytes(bytes) => self.decode_rows(bytes.as_slice()),
         }
     }
@@ -226,6 +227,21 @@ pub(crate) fn meta_of(rows_path: &Path) -> Option<PathBuf> {
     let name = name.strip_suffix(".jsonl").unwrap_or(name);
     let metas = [".meta.json", ".meta.json.gz"].map(|end| rows_path.with_file_name(format!("{name}{end}")));
     metas.into_iter().find(|meta| meta.is_file())
+}
+
+/// The names of the files of rows that the meta files in a folder name.
+pub(crate) fn rows_named_in(folder: &Path) -> HashSet<OsString> {
+    let Ok(entries) = std::fs::read_dir(folder) else { return HashSet::new() };
+    let is_meta = |path: &PathBuf| {
+        let name = path.file_name().and_then(|name| name.to_str());
+        name.is_some_and(|name| name.ends_with(".json") || name.ends_with(".json.gz"))
+    };
+    let metas = entries.flatten().map(|entry| entry.path()).filter(is_meta);
+    let rows = metas.filter_map(|path| {
+        let meta = Meta::read(open_file(&path).ok()?).ok()?;
+        rows_names(&path, meta.steps_file.as_deref()).into_iter().next()
+    });
+    rows.map(OsString::from).collect()
 }
 
 /// Steps that any pair may have, however small its files.

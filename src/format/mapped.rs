@@ -22,21 +22,27 @@ impl FileBytes {
     /// Maps a file; an empty one is held, since nothing of it can be mapped.
     pub(crate) fn map(path: &Path) -> Result<FileBytes> {
         let io = |source| Error::io(path, source);
-        let file = File::open(path).map_err(io)?;
-        let metadata = file.metadata().map_err(io)?;
-        if metadata.is_dir() {
-            return Err(io(io::Error::from_raw_os_error(libc::EISDIR)));
-        }
-        if !metadata.is_file() {
-            return Err(io(io::Error::new(io::ErrorKind::InvalidInput, "not a file that can be mapped")));
-        }
-        if metadata.len() == 0 {
+        let file = open_file(path)?;
+        if file.metadata().map_err(io)?.len() == 0 {
             return Ok(FileBytes::Held(Vec::new()));
         }
         // SAFETY: the mapping is read-only and private to this value; that the file stands still is asked of the caller of
         // every reader that maps, as no system offers a way to make sure of it.
         unsafe { Mmap::map(&file) }.map(FileBytes::Mapped).map_err(io)
     }
+}
+
+/// Opens a file, and nothing else: a pipe would be waited for.
+pub(crate) fn open_file(path: &Path) -> Result<File> {
+    let io = |source| Error::io(path, source);
+    let metadata = std::fs::metadata(path).map_err(io)?;
+    if metadata.is_dir() {
+        return Err(io(io::Error::from_raw_os_error(libc::EISDIR)));
+    }
+    if !metadata.is_file() {
+        return Err(io(io::Error::new(io::ErrorKind::InvalidInput, "neither a file nor a folder")));
+    }
+    File::open(path).map_err(io)
 }
 
 impl Deref for FileBytes {

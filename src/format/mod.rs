@@ -46,6 +46,7 @@ pub use dataset::{Dataset, DatasetOptions, DatasetWriter};
 pub use jsonl::JsonlOptions;
 pub(crate) use jsonl::{put_run, put_steps, run_uuid};
 pub use macroxue::Macroxue;
+pub(crate) use macroxue::rows_named_in;
 pub use pack::{
     Compression, JsonlReport, PackBuilder, PackIter, PackOptions, PackReader, PackReport, PackStats, RunKind, RunSlice,
     ValidateOptions, ValidateReport, pack_folder,

@@ -356,7 +356,7 @@ mod tests {
             ("]", "", "NumPy's header: expected a dict"),
             ("'<u8'", "'<uX'", "type of a field: expected one of a fixed and small size, found board: <uX"),
             ("'<u8'", "'|O'", "type of a field: expected one of a fixed and small size, found board: |O"),
-            ("'<u8'", "'|O8', (2, 2)", "shape of a field: expected one dimension, found 2 values"),
+            ("'<u8'", "'|O8', (2, 2)", "shape of a field: expected one dimension, found 2 dimensions of board"),
             ("'<u8'", "8", "descr: expected a name, a type"),
             ("'<u8'", "[('a', '<u8')]", "NumPy's header: expected a dict"),
             ("'<f4', (4,)", "'<f4', (18446744073709551615,)", "type of a field"),

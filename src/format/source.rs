@@ -10,7 +10,7 @@ pub(crate) trait RunSource: Send + Sync + fmt::Debug {
     /// How many there are, damaged ones included.
     fn num_runs(&self) -> usize;
 
-    /// How many bytes of the input a run takes, about; 0 beyond the last.
+    /// How many bytes a run takes, about, once it is decompressed; 0 beyond the last.
     fn num_bytes(&self, index: usize) -> u64;
 
     /// Where in the file it begins.

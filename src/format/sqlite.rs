@@ -174,6 +174,13 @@ impl Database {
             is_usual &= matches!(row.get_ref(6), Ok(ValueRef::Integer(0)));
             Ok(())
         })?;
+        if by_id {
+            // A key that is the row's own number has no index; any other may hold anything, as in a table WITHOUT ROWID.
+            self.each(&format!("PRAGMA index_list({name})"), [], |row| {
+                has_key &= text(row, 3) != Some("pk");
+                Ok(())
+            })?;
+        }
         match missing.first() {
             Some(column) => refuse(&format!("a column {column}"), "none in table"),
             None if !is_usual => refuse("columns that are stored", "a generated or hidden column in table"),

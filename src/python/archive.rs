@@ -74,7 +74,6 @@ pub(super) fn repair(py: Python<'_>, path: PathBuf, dry_run: bool) -> PyResult<P
     Ok(py.detach(move || Archive::repair(path, dry_run))?.into())
 }
 
-/// A number of seconds or a `datetime.timedelta`.
 /// Reads runs of any format and writes them in another, without an archive.
 #[pyfunction]
 #[pyo3(signature = (
@@ -105,6 +104,7 @@ pub(super) fn convert(
     Ok(report.into())
 }
 
+/// A number of seconds or a `datetime.timedelta`.
 fn duration(name: &'static str, value: Option<&Bound<'_, PyAny>>, default: Duration) -> PyResult<Duration> {
     let Some(value) = value else { return Ok(default) };
     let secs: f64 = match value.call_method0("total_seconds") {

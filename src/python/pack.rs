@@ -1,12 +1,12 @@
 use super::batch::PyBatch;
-use super::interrupt::interruptible;
+use super::interrupt::{Signals, interruptible};
 use super::memory::copied_array;
 use super::run::PyRun;
 use super::table::{PyStepTable, row_indices};
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::{JsonlOptions, JsonlReport, PackIter, PackReader, PackStats, RunKind, ValidateOptions};
 use crate::loader::Permutation;
-use crate::progress::Progress;
+use crate::progress::{Progress, check};
 use crate::run::Run;
 use crate::table::{FromRunsOptions, StepTable};
 use crate::workers;
@@ -127,7 +127,7 @@ impl PyPackReader {
     /// The rows of all runs.
     fn table(&self, py: Python<'_>, workers: Option<usize>) -> PyResult<StepTable> {
         let options = FromRunsOptions { workers, ..FromRunsOptions::default() };
-        interruptible(py, Some(false), |progress| StepTable::from_runs([&self.path], &options, progress))
+        interruptible(py, Some(false), |progress| StepTable::from_pack(&self.pack, &options, progress))
     }
 
     fn total_steps(&self, py: Python<'_>) -> PyResult<u64> {
@@ -144,6 +144,8 @@ impl PyPackReader {
     #[staticmethod]
     #[pyo3(signature = (path, checksums=true))]
     fn open(py: Python<'_>, path: PathBuf, checksums: bool) -> PyResult<PyPackReader> {
+        // Whoever unpickles it may be elsewhere.
+        let path = std::path::absolute(&path)?;
         let pack = py.detach(|| PackReader::open(&path))?.with_checksums(checksums);
         Ok(PyPackReader { pack, path, checksums })
     }
@@ -163,7 +165,7 @@ impl PyPackReader {
 
     /// A pack is opened again in the process that unpickles it.
     fn __reduce__<'py>(slf: &Bound<'py, Self>) -> PyResult<(Bound<'py, PyAny>, (PathBuf, bool))> {
-        let path = std::path::absolute(&slf.get().path)?;
+        let path = slf.get().path.clone();
         Ok((slf.get_type().getattr("open")?, (path, slf.get().checksums)))
     }
 
@@ -185,7 +187,11 @@ impl PyPackReader {
 
     fn decode_batch(&self, py: Python<'_>, indices: &Bound<'_, PyAny>) -> PyResult<Vec<PyRun>> {
         let places = self.places(indices)?;
-        let runs = py.detach(|| decode_all(&self.pack, &places, None))?;
+        let runs = if places.len() <= BATCH_RUNS {
+            py.detach(|| decode_all(&self.pack, &places, None, &()))?
+        } else {
+            interruptible(py, Some(false), |progress| decode_all(&self.pack, &places, None, progress))?
+        };
         Ok(places.iter().zip(runs).map(|(&place, run)| self.run(place, run)).collect())
     }
 
@@ -331,9 +337,26 @@ fn positive(batch_size: u64) -> PyResult<u64> {
     }
 }
 
+/// Runs between two looks at whether to stop.
+const BATCH_RUNS: usize = 512;
+
 /// Decodes runs on the threads that all such work shares, or on their own.
-fn decode_all(pack: &PackReader, places: &[usize], workers: Option<usize>) -> Result<Vec<Run>> {
-    let decode = || pack.decode_batch_auto_v2(places).into_iter().collect();
+fn decode_all(
+    pack: &PackReader,
+    places: &[usize],
+    workers: Option<usize>,
+    progress: &dyn Progress,
+) -> Result<Vec<Run>> {
+    let decode = || {
+        let mut runs = Vec::with_capacity(places.len());
+        for places in places.chunks(BATCH_RUNS) {
+            check(progress)?;
+            for run in pack.decode_batch_auto_v2(places) {
+                runs.push(run?);
+            }
+        }
+        Ok(runs)
+    };
     match workers {
         None => decode(),
         Some(_) => workers::pool("pack", workers)?.install(decode),
@@ -373,7 +396,7 @@ impl PyPackBatchIterator {
         let decoded = py.detach(|| {
             let places: Vec<usize> =
                 self.order.take(&self.next, self.batch_size).into_iter().map(|place| place as usize).collect();
-            let runs = decode_all(&self.pack, &places, self.workers)?;
+            let runs = decode_all(&self.pack, &places, self.workers, &Signals)?;
             Ok::<_, Error>((places, runs))
         })?;
         let (places, runs) = decoded;

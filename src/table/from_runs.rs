@@ -3,9 +3,9 @@
 use super::memory::{Region, available_bytes};
 use super::runs::{RunIndex, Runs};
 use super::{ChosenEv, Fingerprint, RowLayout, StepTable};
-use crate::archive::{Phases, each_run};
+use crate::archive::{Phases, RunsOf, each_run};
 use crate::error::{Error, ErrorKind, Result};
-use crate::format::flatten;
+use crate::format::{PackReader, flatten};
 use crate::progress::Progress;
 use crate::run::Run;
 use crate::step::{STEP_SIZE, Step};
@@ -71,6 +71,18 @@ impl StepTable {
         progress: &dyn Progress,
     ) -> Result<StepTable> {
         let paths: Vec<PathBuf> = paths.into_iter().map(|path| path.as_ref().to_path_buf()).collect();
+        StepTable::of(&RunsOf::Paths(&paths), options, progress)
+    }
+
+    /// Reads a pack straight into a table. A row's `run_id` is the run's index in the pack.
+    ///
+    /// # Errors
+    /// As [`StepTable::from_runs`].
+    pub fn from_pack(pack: &PackReader, options: &FromRunsOptions, progress: &dyn Progress) -> Result<StepTable> {
+        StepTable::of(&RunsOf::Pack(pack), options, progress)
+    }
+
+    fn of(source: &RunsOf<'_>, options: &FromRunsOptions, progress: &dyn Progress) -> Result<StepTable> {
         let limit = options.memory_limit.or_else(available_bytes).unwrap_or(u64::MAX);
         // How many rows will come is not known, so all that could be had is reserved; it takes no memory.
         let reserved = limit.min(available_bytes().unwrap_or(1 << 40).max(1 << 30));
@@ -79,7 +91,11 @@ impl StepTable {
         let mut index = RunIndex::default();
         let mut hash = blake3::Hasher::new();
         let mut rows: Vec<Step> = Vec::new();
-        each_run(&paths, options.workers, false, progress, |(run, _)| {
+        each_run(source, options.workers, false, progress, |place, (run, _)| {
+            if let (RunsOf::Pack(_), Some(place)) = (source, place) {
+                // Some that were taken out may lie before it.
+                run_id = place as u32;
+            }
             if options.wants(&run) {
                 rows.clear();
                 flatten(&run, u64::from(run_id), &mut rows)?;

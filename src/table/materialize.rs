@@ -6,13 +6,13 @@
 //!
 //! A result that is larger than memory goes to a file in the same way, and is mapped from there.
 
-use super::categories::Recoding;
 use super::convert::RowWriter;
 use super::memory::{Region, available_bytes};
+use super::output::{Output, Stop, Turns};
 use super::runs::Runs;
 use super::{Fingerprint, StepTable, file, npy};
 use crate::error::{Error, ErrorKind, Result};
-use crate::progress::{Progress, Unit, check};
+use crate::progress::{Progress, Unit};
 use crate::publish::Staged;
 use crate::query::{Execution, Query, QueryStream, query_error};
 use crate::runtime::runtime;
@@ -22,13 +22,12 @@ use datafusion::execution::TaskContext;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::statistics::{StatisticsArgs, StatisticsContext};
 use futures::StreamExt;
-use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::panic::AssertUnwindSafe;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// How to materialize a query.
 #[derive(Clone, Debug, Default)]
@@ -366,150 +365,6 @@ impl Job<'_> {
             run();
         });
         stop.into_result()
-    }
-}
-
-/// The first error of several threads, which makes the others stop.
-#[derive(Default)]
-struct Stop {
-    error: Mutex<Option<Error>>,
-    raised: std::sync::atomic::AtomicBool,
-}
-
-impl Stop {
-    fn check(&self, progress: &dyn Progress) -> Result<()> {
-        if self.raised.load(Ordering::Relaxed) {
-            return Err(ErrorKind::Cancelled.into());
-        }
-        check(progress)
-    }
-
-    fn raise(&self, error: Error) {
-        let mut slot = self.error.lock().unwrap_or_else(PoisonError::into_inner);
-        slot.get_or_insert(error);
-        self.raised.store(true, Ordering::Relaxed);
-    }
-
-    fn into_result(self) -> Result<()> {
-        self.error.into_inner().unwrap_or_else(PoisonError::into_inner).map_or(Ok(()), Err)
-    }
-}
-
-/// Where rows are appended.
-enum Output<'a> {
-    /// The front of reserved memory.
-    Memory { bytes: &'a mut [u8], len: usize, limit: u64 },
-    /// A file, from `start` on.
-    File { file: &'a File, path: &'a Path, start: u64, len: u64, crc: u32 },
-}
-
-impl Output<'_> {
-    fn len(&self) -> usize {
-        match self {
-            Output::Memory { len, .. } => *len,
-            Output::File { len, .. } => *len as usize,
-        }
-    }
-
-    fn append(&mut self, rows: &[u8]) -> Result<()> {
-        match self {
-            Output::Memory { bytes, len, limit } => {
-                let end = *len + rows.len();
-                let Some(slot) = bytes.get_mut(*len..end) else {
-                    return Err(ErrorKind::MemoryLimit { needed: end as u64, limit: *limit }.into());
-                };
-                slot.copy_from_slice(rows);
-                *len = end;
-            }
-            Output::File { file, path, start, len, crc } => {
-                file.write_all_at(rows, *start + *len).map_err(|error| Error::io(*path, error))?;
-                *crc = crc32c::crc32c_append(*crc, rows);
-                *len += rows.len() as u64;
-            }
-        }
-        Ok(())
-    }
-
-    /// Exchanges the codes of rows in a file, piece by piece.
-    fn recode(&mut self, recoding: &Recoding, progress: &dyn Progress) -> Result<()> {
-        let Output::File { file, path, start, len, crc } = self else {
-            return Ok(());
-        };
-        if !recoding.is_needed() {
-            return Ok(());
-        }
-        let io = |error| Error::io(*path, error);
-        let mut buffer = vec![0; recoding.whole_rows(8 << 20)];
-        *crc = 0;
-        let mut at = 0;
-        while at < *len {
-            check(progress)?;
-            let piece = (*len - at).min(buffer.len() as u64) as usize;
-            let piece = &mut buffer[..piece];
-            file.read_exact_at(piece, *start + at).map_err(io)?;
-            recoding.apply(piece);
-            file.write_all_at(piece, *start + at).map_err(io)?;
-            *crc = crc32c::crc32c_append(*crc, piece);
-            at += piece.len() as u64;
-        }
-        Ok(())
-    }
-}
-
-/// A value that threads get hold of in the order of their partitions.
-struct Turns<T> {
-    state: Mutex<Turn<T>>,
-    changed: Condvar,
-}
-
-struct Turn<T> {
-    value: T,
-    partition: usize,
-}
-
-struct TurnGuard<'a, T> {
-    state: MutexGuard<'a, Turn<T>>,
-    changed: &'a Condvar,
-}
-
-impl<T> Turns<T> {
-    fn new(value: T) -> Self {
-        Self { state: Mutex::new(Turn { value, partition: 0 }), changed: Condvar::new() }
-    }
-
-    fn wait(&self, partition: usize, stop: &Stop, progress: &dyn Progress) -> Result<TurnGuard<'_, T>> {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        while state.partition != partition {
-            stop.check(progress)?;
-            // A thread that fails does not take its turn, so waiting is checked now and then.
-            let pause = std::time::Duration::from_millis(20);
-            state = self.changed.wait_timeout(state, pause).unwrap_or_else(PoisonError::into_inner).0;
-        }
-        Ok(TurnGuard { state, changed: &self.changed })
-    }
-
-    fn into_inner(self) -> T {
-        self.state.into_inner().unwrap_or_else(PoisonError::into_inner).value
-    }
-}
-
-impl<T> TurnGuard<'_, T> {
-    fn next(mut self, partition: usize) {
-        self.state.partition = partition;
-        self.changed.notify_all();
-    }
-}
-
-impl<T> std::ops::Deref for TurnGuard<'_, T> {
-    type Target = Turn<T>;
-    fn deref(&self) -> &Turn<T> {
-        &self.state
-    }
-}
-
-impl<T> std::ops::DerefMut for TurnGuard<'_, T> {
-    fn deref_mut(&mut self) -> &mut Turn<T> {
-        &mut self.state
     }
 }
 

@@ -36,6 +36,7 @@ mod layout;
 mod materialize;
 mod memory;
 mod npy;
+mod output;
 mod runs;
 mod selection;
 mod share;

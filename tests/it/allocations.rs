@@ -1,15 +1,66 @@
-//! That making batches takes no memory once the first are made. Allocations are counted in a process of its own, where no
-//! other test runs.
+//! The allocator of the tests, which counts; and that making batches takes no memory once the first are made. Allocations are
+//! counted in a process of its own, where no other test runs.
 
 use crate::support::Games;
 use a2store::{LoaderOptions, MaterializeOptions, Sampling, TokenType, no_params};
 use std::alloc::{GlobalAlloc, Layout, System};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 
 static COUNT: AtomicU64 = AtomicU64::new(0);
 
+/// Whether bytes are counted too, of all threads together: for a process of its own, where no other test runs.
+static MEASURING: AtomicBool = AtomicBool::new(false);
+static LIVE: AtomicI64 = AtomicI64::new(0);
+static PEAK: AtomicI64 = AtomicI64::new(0);
+static LARGEST: AtomicI64 = AtomicI64::new(0);
+
+/// What was allocated while something ran, in bytes.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Allocated {
+    /// More than before, at the end.
+    pub(crate) live: i64,
+    /// More than before, at most.
+    pub(crate) peak: i64,
+    /// The largest allocation.
+    pub(crate) largest: i64,
+}
+
+/// Runs something, and says what all threads of the process allocated meanwhile.
+pub(crate) fn measure<T>(work: impl FnOnce() -> T) -> (T, Allocated) {
+    for counter in [&LIVE, &PEAK, &LARGEST] {
+        counter.store(0, Ordering::SeqCst);
+    }
+    MEASURING.store(true, Ordering::SeqCst);
+    let result = work();
+    MEASURING.store(false, Ordering::SeqCst);
+    let [live, peak, largest] = [&LIVE, &PEAK, &LARGEST].map(|counter| counter.load(Ordering::SeqCst));
+    (result, Allocated { live, peak, largest })
+}
+
 /// The system's allocator, counting.
 struct Counting;
+
+impl Counting {
+    fn grow(size: usize) {
+        COUNT.fetch_add(1, Ordering::Relaxed);
+        if MEASURING.load(Ordering::Relaxed) {
+            let size = size as i64;
+            let live = LIVE.fetch_add(size, Ordering::Relaxed) + size;
+            if live > PEAK.load(Ordering::Relaxed) {
+                PEAK.fetch_max(live, Ordering::Relaxed);
+            }
+            if size > LARGEST.load(Ordering::Relaxed) {
+                LARGEST.fetch_max(size, Ordering::Relaxed);
+            }
+        }
+    }
+
+    fn shrink(size: usize) {
+        if MEASURING.load(Ordering::Relaxed) {
+            LIVE.fetch_sub(size as i64, Ordering::Relaxed);
+        }
+    }
+}
 
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
@@ -18,24 +69,27 @@ static ALLOCATOR: Counting = Counting;
 // SAFETY: every call goes to the system's allocator as it came.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        COUNT.fetch_add(1, Ordering::Relaxed);
+        Counting::grow(layout.size());
         // SAFETY: as the caller promises.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        COUNT.fetch_add(1, Ordering::Relaxed);
+        Counting::grow(layout.size());
         // SAFETY: as the caller promises.
         unsafe { System.alloc_zeroed(layout) }
     }
 
     unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        COUNT.fetch_add(1, Ordering::Relaxed);
+        // Both are there while one is copied to the other.
+        Counting::grow(size);
+        Counting::shrink(layout.size());
         // SAFETY: as the caller promises.
         unsafe { System.realloc(pointer, layout, size) }
     }
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        Counting::shrink(layout.size());
         // SAFETY: as the caller promises.
         unsafe { System.dealloc(pointer, layout) }
     }

@@ -6,6 +6,7 @@ mod allocations;
 mod archive;
 mod command;
 mod fixtures;
+mod fuzz;
 mod imports;
 mod loader;
 #[path = "../../src/board/naive.rs"]

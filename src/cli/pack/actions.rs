@@ -4,7 +4,7 @@ use super::print::{error_json, inspect_json, print_run, print_stats, stats_json}
 use super::{Extract, Inspect, Pack, Stats, ToJsonl, Validate};
 use crate::cli::commands::progress;
 use crate::cli::interrupt::Interrupt;
-use crate::cli::output::{count, megabytes};
+use crate::cli::output::{count, megabytes, text};
 use crate::error::ErrorKind;
 use crate::{Compression, JsonlOptions, PackOptions, PackReader, ValidateOptions, ValidateReport, pack_folder};
 use anyhow::Result;
@@ -25,7 +25,7 @@ pub(super) fn pack(args: &Pack, quiet: bool) -> Result<u8> {
     if args.json {
         let errors: Vec<_> = report.errors.iter().map(error_json).collect();
         let report = json!({
-            "path": args.output, "packed": report.packed, "rejected": report.rejected, "ignored": report.ignored,
+            "path": text(&args.output), "packed": report.packed, "rejected": report.rejected, "ignored": report.ignored,
             "num_steps": report.num_steps, "num_bytes": report.num_bytes, "errors": errors,
         });
         writeln!(out, "{report}")?;
@@ -55,7 +55,7 @@ pub(super) fn validate(args: &Validate, quiet: bool) -> Result<u8> {
     if args.json {
         let problems: Vec<_> = report.problems.iter().map(error_json).collect();
         let report = json!({
-            "path": args.packfile, "sound": report.is_sound(), "num_runs": report.num_runs,
+            "path": text(&args.packfile), "sound": report.is_sound(), "num_runs": report.num_runs,
             "num_checked": report.num_checked, "num_tombstones": report.num_tombstones, "num_steps": report.num_steps,
             "num_bytes": report.num_bytes, "data_checked": report.data_checked, "stats_checked": report.stats_checked,
             "problems": problems,

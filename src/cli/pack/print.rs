@@ -1,7 +1,7 @@
 //! What is in a pack, as a person or a program reads it.
 
 use super::Inspect;
-use crate::cli::output::{count, megabytes};
+use crate::cli::output::{count, megabytes, text};
 use crate::error::Error;
 use crate::{Compression, PackStats, Run, RunSlice};
 use serde_json::{Value, json};
@@ -13,7 +13,7 @@ pub(super) fn stats_json(path: &Path, num_bytes: u64, stats: &PackStats) -> Valu
         stats.highest_tiles.iter().map(|(tile, runs)| json!({"highest_tile": tile, "runs": runs})).collect();
     let engines: Vec<_> = stats.engines.iter().map(|(engine, runs)| json!({"engine": engine, "runs": runs})).collect();
     json!({
-        "path": path, "num_bytes": num_bytes, "count": stats.count, "total_steps": stats.total_steps,
+        "path": text(path), "num_bytes": num_bytes, "count": stats.count, "total_steps": stats.total_steps,
         "min_len": stats.min_len, "max_len": stats.max_len, "mean_len": stats.mean_len, "p50": stats.p50,
         "p90": stats.p90, "p99": stats.p99, "stored": stats.stored, "unreadable": stats.unreadable,
         "highest_tiles": tiles, "engines": engines,
@@ -56,7 +56,7 @@ pub(super) fn inspect_json(args: &Inspect, slice: &RunSlice<'_>, run: &Run) -> V
     // Without the digits that a longer float adds.
     let elapsed_s: Option<f64> = meta.elapsed_s.to_string().parse().ok();
     json!({
-        "path": args.packfile, "index": args.index, "kind": slice.kind.name(), "offset": slice.offset,
+        "path": text(&args.packfile), "index": args.index, "kind": slice.kind.name(), "offset": slice.offset,
         "num_bytes": slice.bytes.len(), "stored_bytes": slice.stored_len, "compression": slice.compression.name(),
         "crc32c": slice.crc32c, "num_steps": run.num_steps(), "engine": meta.engine, "start_unix_s": meta.start_unix_s,
         "elapsed_s": elapsed_s, "max_score": meta.max_score, "highest_tile": meta.highest_tile,
@@ -107,7 +107,7 @@ fn printable(engine: Option<&str>) -> String {
 pub(super) fn error_json(error: &Error) -> Value {
     let location = error.location();
     json!({
-        "path": error.path(), "kind": error.kind_name(), "message": error.message(),
+        "path": error.path().map(text), "kind": error.kind_name(), "message": error.message(),
         "run": location.and_then(|location| location.run), "offset": location.and_then(|location| location.offset),
         "step": location.and_then(|location| location.step),
     })

@@ -1,11 +1,11 @@
 //! `manifest.json`: how much there is in a dataset, and the checksums of its files.
 
 use crate::error::{Error, ErrorKind, Location, Result};
+use crate::format::mapped::open_file;
 use crate::format::shards::header_error;
 use crate::publish::{Staged, sync_parent};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::io::{self, Read, Write};
 use std::path::Path;
 use std::time::SystemTime;
@@ -38,11 +38,10 @@ impl Manifest {
     pub(super) fn read(folder: &Path) -> Result<Option<Manifest>> {
         let path = folder.join(NAME);
         let io = |source| Error::io(&path, source);
-        let file = match File::open(&path) {
-            Ok(file) => file,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(io(error)),
-        };
+        if path.metadata().is_err_and(|error| error.kind() == io::ErrorKind::NotFound) {
+            return Ok(None);
+        }
+        let file = open_file(&path)?;
         let mut text = Vec::new();
         file.take(MAX_LEN + 1).read_to_end(&mut text).map_err(io)?;
         if text.len() as u64 > MAX_LEN {

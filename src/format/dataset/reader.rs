@@ -91,6 +91,10 @@ impl Dataset {
         })?;
         check_rows(&rows)
             .and_then(|()| rebuild(&rows, meta, None))
+            .and_then(|run| match run.step_indices() {
+                None => Ok(run),
+                Some(_) => Err(Error::decode(0, "step_index of the rows", "0, 1, 2 and so on", "gaps")),
+            })
             .map_err(|error| self.steps.in_run(error, index as u64, first))
     }
 

@@ -418,18 +418,26 @@ fn what_a_dataset_cannot_hold_is_refused_and_changes_nothing() {
     let folder = parent.path().join("set");
     let mut writer = DatasetWriter::create(&folder, DatasetOptions::default()).unwrap();
     let step = |index, chosen| RunStep { index, board: Board(1), chosen, branches: None };
-    for (step, message) in [(step(65_536, Some(Move::Up)), "at most 65535"), (step(0, None), "moves are all known")] {
+    let mut long = Run::builder(65_537);
+    (0..65_537).for_each(|_| long.push(Board(1), Move::Up, None));
+    let of = |step| {
         let mut steps = Run::builder(1);
         steps.push_step(step).unwrap();
+        steps
+    };
+    for (steps, message) in [
+        (long, "at most 65535"),
+        (of(step(0, None)), "moves are all known"),
+        (of(step(7, Some(Move::Up))), "one with every step"),
+    ] {
         let error = writer.push(&steps.finish(RunMeta::default(), None).unwrap()).unwrap_err();
         assert!(matches!(error.kind(), ErrorKind::Argument { .. }) && error.to_string().contains(message), "{error}");
     }
     let meta = RunMeta { max_score: 1 << 63, ..RunMeta::default() };
     assert!(writer.push(&Run::builder(0).finish(meta, None).unwrap()).is_err());
-    // Steps may be left out.
     let mut steps = Run::builder(2);
-    steps.push_step(step(7, Some(Move::Up))).unwrap();
-    steps.push_step(step(65_535, Some(Move::Left))).unwrap();
+    steps.push_step(step(0, Some(Move::Up))).unwrap();
+    steps.push_step(step(1, Some(Move::Left))).unwrap();
     let sampled = steps.finish(RunMeta::default(), None).unwrap();
     writer.push(&sampled).unwrap();
     writer.finish().unwrap();

@@ -1,11 +1,12 @@
 //! Writing a pack.
 
 use super::compression::compress;
-use super::layout::{self, ENTRY_LEN, Entry, HEADER_LEN};
+use super::layout::{self, ENTRY_LEN, Entry, HEADER_LEN, MAGIC};
 use super::stats::LengthStats;
 use super::{Compression, MAX_RUN_BYTES, RunKind};
 use crate::error::{Error, Result};
 use crate::format::decode_run;
+use crate::format::mapped::open_file;
 use crate::publish::{Destination, Staged};
 use std::fmt;
 use std::fs::File;
@@ -125,6 +126,15 @@ impl PackBuilder {
                 return Err(Error::io(path, io::Error::new(io::ErrorKind::NotSeekable, reason)));
             }
         };
+        // What stands there is replaced, but only if it is what this makes: it might be one of the runs.
+        if output.metadata().is_ok_and(|metadata| metadata.len() > 0) {
+            let mut magic = [0; MAGIC.len()];
+            let read = open_file(&output)?.read_exact(&mut magic);
+            if read.is_err() || magic != MAGIC {
+                let reason = "this file exists, is no pack, and is not overwritten";
+                return Err(Error::io(output, io::Error::new(io::ErrorKind::AlreadyExists, reason)));
+            }
+        }
         let data_start = data_start(FIRST_CAPACITY, options.align);
         Ok(PackBuilder {
             staged: Staged::new(&folder)?,

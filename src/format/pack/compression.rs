@@ -2,7 +2,7 @@
 
 use super::MAX_RUN_BYTES;
 use crate::error::{Error, Result};
-use lz4_flex::frame::{FrameDecoder, FrameEncoder, FrameInfo};
+use lz4_flex::frame::{BlockSize, FrameDecoder, FrameEncoder, FrameInfo};
 use std::fmt;
 use std::io::{self, Read, Write};
 use std::str::FromStr;
@@ -22,10 +22,14 @@ pub enum Compression {
 
 /// Values of branches hardly compress, and boards do at any level.
 const ZSTD_LEVEL: i32 = 3;
-/// What any entry may decompress to, whatever its stored length is; above it, three times that.
-const ALWAYS_ALLOWED: u64 = 6 << 20;
+/// What any entry may decompress to, whatever its stored length is; above it, three times that. A step takes three bytes of a
+/// run's file at least, and ten times that in memory.
+const ALWAYS_ALLOWED: u64 = 256 << 10;
 
 const LZ4_MAGIC: [u8; 4] = [0x04, 0x22, 0x4d, 0x18];
+/// The greatest number that a frame may have for the size of its blocks: 256 KiB. The decoder makes room for three blocks before
+/// it reads one.
+const LZ4_MAX_BLOCKS: u8 = 5;
 /// The bit of an LZ4 frame's flags that says that the content's length follows.
 const LZ4_CONTENT_LEN: u8 = 1 << 3;
 
@@ -95,6 +99,10 @@ pub(super) fn decompress(compression: Compression, stored: &[u8]) -> Result<Vec<
                 let found = stored.get(..4).unwrap_or(stored).escape_ascii();
                 return Err(Error::decode(0, "lz4 frame", "its magic number", found));
             }
+            if let Some(blocks) = stored.get(5).map(|byte| byte >> 4 & 7).filter(|&blocks| blocks > LZ4_MAX_BLOCKS) {
+                let expected = format!("at most {LZ4_MAX_BLOCKS} (256 KiB)");
+                return Err(Error::decode(5, "block size of the lz4 frame", expected, blocks));
+            }
             payload.reserve_exact(capacity + 1);
             let mut frame = FrameDecoder::new(stored).take(capacity as u64 + 1);
             frame.read_to_end(&mut payload).map_err(|error| damaged("lz4 frame", error))?;
@@ -137,7 +145,8 @@ pub(super) fn compress(compression: Compression, payload: &[u8]) -> Result<Optio
         Compression::None => return Ok(None),
         Compression::Zstd => zstd::bulk::compress(payload, ZSTD_LEVEL)?,
         Compression::Lz4 => {
-            let info = FrameInfo::new().content_size(Some(payload.len() as u64));
+            let blocks = if payload.len() <= 64 << 10 { BlockSize::Max64KB } else { BlockSize::Max256KB };
+            let info = FrameInfo::new().content_size(Some(payload.len() as u64)).block_size(blocks);
             let mut encoder = FrameEncoder::with_frame_info(info, Vec::new());
             encoder.write_all(payload)?;
             encoder.finish().map_err(io::Error::other)?
@@ -156,7 +165,7 @@ mod tests {
 
     #[test]
     fn payloads_come_back() {
-        for payload in [b"2048 ".repeat(1000), vec![7; 5 << 20]] {
+        for payload in [b"2048 ".repeat(1000), vec![7; 200 << 10]] {
             for compression in BOTH {
                 let stored = compress(compression, &payload).unwrap().unwrap();
                 assert_eq!(payload_len(compression, &stored), payload.len() as u64);
@@ -169,7 +178,7 @@ mod tests {
     fn what_does_not_shrink_or_could_not_be_read_is_left_alone() {
         for compression in BOTH {
             assert_eq!(compress(compression, b"2048").unwrap(), None);
-            assert_eq!(compress(compression, &vec![0; 7 << 20]).unwrap(), None);
+            assert_eq!(compress(compression, &vec![0; 300 << 10]).unwrap(), None);
         }
     }
 

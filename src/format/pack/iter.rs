@@ -64,7 +64,9 @@ impl PackReader {
             && window.len() < num_runs
             && let Some(index) = indices.next()
         {
-            sum = sum.saturating_add(self.payload_len(index));
+            // A step may be compressed to next to nothing, and takes ten times what it does when it is not.
+            let weight = if self.is_compressed(index) { 10 } else { 1 };
+            sum = sum.saturating_add(weight * self.payload_len(index));
             window.push(index);
         }
         window

@@ -6,7 +6,7 @@ use crate::format::RunFormat;
 use crate::format::bytes::ByteReader;
 use std::fmt;
 
-const MAGIC: [u8; 8] = *b"A2PACK\0\0";
+pub(super) const MAGIC: [u8; 8] = *b"A2PACK\0\0";
 const VERSION: u32 = 1;
 pub(super) const HEADER_LEN: u64 = 28;
 pub(super) const ENTRY_LEN: u64 = 32;

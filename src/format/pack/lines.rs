@@ -5,7 +5,7 @@ use crate::error::{Error, Result};
 use crate::format::jsonl::{JsonlOptions, put_run, put_steps, run_uuid};
 use crate::format::ordered::in_order;
 use crate::progress::{Progress, Unit, check};
-use crate::publish::{Destination, Staged};
+use crate::publish::{Destination, Staged, is_same_file};
 use crate::run::Run;
 use crate::workers;
 use rayon::prelude::*;
@@ -78,6 +78,9 @@ impl PackReader {
     ) -> Result<JsonlReport> {
         match Destination::of(path.as_ref())? {
             Destination::File { path, folder } => {
+                if self.path().is_some_and(|own| is_same_file(own, &path)) {
+                    return Err(Error::argument("path", "another file than the pack", path.display()));
+                }
                 let mut staged = Staged::new(&folder)?;
                 let report =
                     self.write_jsonl(&mut staged, options, progress).map_err(|error| error.with_path(&path))?;

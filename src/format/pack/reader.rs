@@ -138,7 +138,7 @@ impl PackReader {
     ///
     /// # Errors
     /// [`ErrorKind::IndexOutOfBounds`]; [`ErrorKind::Checksum`] unless switched off; [`ErrorKind::Decode`] for a tombstone
-    /// and for what does not decompress, or to more than three times its length and 6 MiB.
+    /// and for what does not decompress, or to more than three times its length and 256 KiB.
     pub fn get_slice(&self, index: usize) -> Result<RunSlice<'_>> {
         let entry = self.entry(index)?;
         self.slice(&entry).map_err(|error| self.about(error, index, &entry))
@@ -227,6 +227,10 @@ impl PackReader {
         }
     }
 
+    pub(super) fn is_compressed(&self, index: usize) -> bool {
+        self.entry(index).is_ok_and(|entry| entry.flags != 0)
+    }
+
     /// The number of a run's steps, and what it says of itself, without a look at the steps.
     pub(super) fn decode_meta(&self, index: usize) -> Result<(u32, RunMeta)> {
         let entry = self.entry(index)?;
@@ -260,6 +264,8 @@ impl PackReader {
     fn decode_batch(&self, indices: &[usize], expected: Option<RunKind>) -> Vec<Result<Run>> {
         let decode = |&index: &usize| self.decode(index, expected);
         match workers::shared() {
+            // Whoever has threads of his own uses those.
+            _ if rayon::current_thread_index().is_some() => indices.par_iter().map(decode).collect(),
             Ok(threads) => threads.install(|| indices.par_iter().map(decode).collect()),
             // Without threads it takes longer.
             Err(_) => indices.iter().map(decode).collect(),
@@ -331,7 +337,7 @@ impl RunSource for PackReader {
     }
 
     fn num_bytes(&self, index: usize) -> u64 {
-        self.entry(index).map_or(0, |entry| u64::from(entry.length))
+        self.payload_len(index)
     }
 
     fn offset(&self, index: usize) -> u64 {

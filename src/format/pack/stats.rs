@@ -61,7 +61,7 @@ const CHUNK_RUNS: usize = 1024;
 impl PackReader {
     /// Statistics of the pack, computed once.
     ///
-    /// The lengths are the stored ones where the pack has some. Of each run only what precedes its steps is read, so that damage
+    /// The lengths are the stored ones where the pack has some that the runs agree with. Of each run only what precedes its steps is read, so that damage
     /// further on goes unseen; a run that is compressed is read as a whole.
     ///
     /// # Errors
@@ -74,9 +74,11 @@ impl PackReader {
         let tally = self.tally(progress);
         progress.end();
         let tally = tally?;
+        // No checksum covers the stored ones, so they count only as far as the runs say the same.
+        let computed = LengthStats::of(tally.lengths);
         let (lengths, stored) = match self.stored_stats() {
-            Some(Ok(lengths)) => (lengths, true),
-            _ => (LengthStats::of(tally.lengths), false),
+            Some(Ok(lengths)) if lengths.difference(&computed).is_none() => (lengths, true),
+            _ => (computed, false),
         };
         let LengthStats { count, total_steps, min_len, max_len, mean_len, p50, p90, p99 } = lengths;
         let mut engines: Vec<_> = tally.engines.into_iter().collect();

@@ -6,6 +6,7 @@ use crate::format::bytes::ByteReader;
 use crate::format::mapped::FileBytes;
 use crate::format::rows::rebuild;
 use crate::format::source::{RunSource, SourceRun};
+use crate::progress::{Progress, check};
 use crate::run::{Run, RunMeta};
 use std::path::{Path, PathBuf};
 
@@ -33,6 +34,9 @@ pub(super) struct Entry<'a> {
     pub(super) elapsed_s: f32,
 }
 
+/// Bytes between two looks at whether to stop.
+const CHUNK_LEN: usize = 16 << 20;
+
 impl PackDat {
     /// Opens a file, in the time that its checksum takes.
     ///
@@ -40,11 +44,14 @@ impl PackDat {
     /// [`ErrorKind::Io`]; [`ErrorKind::Checksum`] when the bytes are not those that were written; [`ErrorKind::Header`] when
     /// the file is no pack.dat, or of another size than it says.
     pub fn open(path: impl AsRef<Path>) -> Result<PackDat> {
-        let path = path.as_ref();
+        PackDat::open_unless_cancelled(path.as_ref(), &())
+    }
+
+    pub(crate) fn open_unless_cancelled(path: &Path, progress: &dyn Progress) -> Result<PackDat> {
         let opened = FileBytes::map(path).and_then(PackDat::parse);
         let mut pack = opened.map_err(|error| error.with_path(path))?;
         pack.path = Some(path.to_owned());
-        pack.check_crc().map_err(|error| error.with_path(path))?;
+        pack.check_crc(progress).map_err(|error| error.with_path(path))?;
         Ok(pack)
     }
 
@@ -54,7 +61,7 @@ impl PackDat {
     /// As [`PackDat::open`], without the file's name.
     pub fn from_bytes(bytes: Vec<u8>) -> Result<PackDat> {
         let pack = PackDat::parse(FileBytes::Held(bytes))?;
-        pack.check_crc()?;
+        pack.check_crc(&())?;
         Ok(pack)
     }
 
@@ -137,9 +144,14 @@ impl PackDat {
         Err(ErrorKind::Checksum { location, what: "the file", expected, found }.into())
     }
 
-    fn check_crc(&self) -> Result<()> {
-        let covered = self.bytes.len() - CRC_LEN;
-        self.compare_crc(crc32c::crc32c(self.bytes.get(..covered).unwrap_or_default()))
+    fn check_crc(&self, progress: &dyn Progress) -> Result<()> {
+        let covered = self.bytes.get(..self.bytes.len() - CRC_LEN).unwrap_or_default();
+        let mut crc = 0;
+        for chunk in covered.chunks(CHUNK_LEN) {
+            check(progress)?;
+            crc = crc32c::crc32c_append(crc, chunk);
+        }
+        self.compare_crc(crc)
     }
 
     fn start(&self, index: usize) -> Result<u64> {

@@ -31,8 +31,10 @@ pub(super) const EXPECTED: [(&str, &str); 5] = [
     ("runs.highest_tile", "NULL or an INTEGER in 0..=4294967295"),
 ];
 
-/// The most bytes of all that is said of the session. As JSON in memory it takes many times that.
+/// The most bytes of all that is said of the session.
 const MAX_ENTRIES_LEN: usize = 1 << 18;
+/// The most of them that are read as JSON, which takes up to a hundred times its length in memory; the rest stays text.
+const MAX_PARSED_LEN: usize = 1 << 16;
 
 pub(super) fn read_runs(database: &Database) -> Result<Vec<Record>> {
     database.check_table("runs", &COLUMNS, true)?;
@@ -62,7 +64,7 @@ pub(super) fn read_runs(database: &Database) -> Result<Vec<Record>> {
 pub(super) fn read_entries(database: &Database) -> Result<Vec<(String, Value)>> {
     database.check_table("session", &["meta_key", "meta_value"], false)?;
     let refuse = |expected: String, found: &str| header_error("session", expected, found.into(), database.path());
-    let (mut entries, mut len) = (Vec::new(), 0);
+    let (mut entries, mut len, mut parsed_len) = (Vec::new(), 0, 0);
     database.each(SELECT_SESSION, [], |row| {
         let key = text(row, 0).ok_or_else(|| refuse("keys of UTF-8".into(), "another value"))?;
         let value = match row.get_ref(1) {
@@ -72,8 +74,14 @@ pub(super) fn read_entries(database: &Database) -> Result<Vec<(String, Value)>> 
             _ => {
                 let text = text(row, 1).ok_or_else(|| refuse("values of UTF-8".into(), "other bytes"))?;
                 len += text.len();
-                // Not parsed before its size is known to be small.
-                if len > MAX_ENTRIES_LEN { Value::Null } else { json_or_text(text) }
+                if len > MAX_ENTRIES_LEN {
+                    Value::Null
+                } else if parsed_len + text.len() > MAX_PARSED_LEN {
+                    Value::String(text.to_owned())
+                } else {
+                    parsed_len += text.len();
+                    json_or_text(text)
+                }
             }
         };
         // An entry has a size, too.

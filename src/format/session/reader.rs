@@ -73,7 +73,7 @@ impl Session {
         folder.file_name().unwrap_or(folder.as_os_str()).to_string_lossy().into_owned()
     }
 
-    /// What is said of the session, by key: JSON, or else the text that stands there.
+    /// What is said of the session, by key: JSON, or else, and beyond 64 KiB in all, the text that stands there.
     #[must_use]
     pub fn entries(&self) -> &[(String, Value)] {
         &self.entries
@@ -148,9 +148,15 @@ impl Session {
             return refuse("rows of the run", &format!("at most {num_steps}, as runs.steps says"), len.to_string());
         }
         let meta = self.meta_of(record);
-        match &self.steps {
+        let run = match &self.steps {
             Steps::Boards(rows) => decode(rows, meta, index, first, len).and_then(|run| derive_moves(&run)),
             Steps::WithAction(rows) => decode(rows, meta, index, first, len),
+        }?;
+        // Steps that are left out one by one leave gaps, but for the first of a short game.
+        let in_sequence = run.step_indices().is_none() && len > 1;
+        match record.num_steps.filter(|&num_steps| in_sequence && len < u64::from(num_steps)) {
+            Some(num_steps) => refuse("rows of the run", &format!("{num_steps}, as runs.steps says"), len.to_string()),
+            None => Ok(run),
         }
     }
 
