@@ -177,12 +177,15 @@ impl<'a> Sources<'a> {
                 }
                 Some(Pending::Renamed(file, kind)) => self.open(file, kind, true, progress),
                 None => {
-                    let Some(Candidate { file, content, named }) = self.candidates.next(progress)? else {
+                    let Some(Candidate { file, content, named, problem }) = self.candidates.next(progress)? else {
                         return Ok(None);
                     };
                     if self.seen.is_some_and(|seen| seen.has(&file)) {
                         self.unchanged += 1;
                         continue;
+                    }
+                    if problem.is_some() {
+                        return Ok(Some(Source::file(file, Part::Failed(problem))));
                     }
                     match content {
                         Content::Container(kind) => self.open(file, kind, named, progress),
@@ -257,7 +260,7 @@ pub(super) fn measure(paths: &[PathBuf], seen: Option<&Seen>, progress: &dyn Pro
     let mut sum = 0;
     while !done.load(Ordering::Relaxed) {
         // What is wrong with a folder is said by whoever reads it.
-        let Ok(Some(Candidate { file, content, named })) = candidates.next(progress) else { break };
+        let Ok(Some(Candidate { file, content, named, problem: None })) = candidates.next(progress) else { break };
         if (named || content != Content::Other) && !seen.is_some_and(|seen| seen.has(&file)) {
             sum += file.num_bytes;
         }
@@ -274,6 +277,8 @@ struct Candidate {
     content: Content,
     /// Whether it was named itself, so that it must hold something.
     named: bool,
+    /// Why it cannot be looked at.
+    problem: Option<Error>,
 }
 
 /// The files among paths and in the folders among them, in order.
@@ -325,12 +330,10 @@ fn look_at(root: &Path, entry: walkdir::Result<DirEntry>) -> Result<Option<Candi
     };
     let entry = match entry {
         Ok(entry) => entry,
-        // A loop of links shows nothing that is not seen elsewhere.
-        Err(error) if error.loop_ancestor().is_some() => return Ok(None),
         Err(error) if error.depth() > 0 => {
             let path = error.path().unwrap_or(root).to_path_buf();
             let file = FileState { path, num_bytes: 0, modified: None };
-            return Ok(Some(Candidate { file, content: Content::Run, named: false }));
+            return Ok(Some(Candidate { file, content: Content::Run, named: false, problem: Some(as_io(error)) }));
         }
         Err(error) => return Err(as_io(error)),
     };
@@ -352,7 +355,7 @@ fn look_at(root: &Path, entry: walkdir::Result<DirEntry>) -> Result<Option<Candi
         _ => Content::Run,
     };
     let file = FileState { path: entry.into_path(), num_bytes, modified };
-    Ok(Some(Candidate { file, content, named }))
+    Ok(Some(Candidate { file, content, named, problem: None }))
 }
 
 /// Whether something in a folder seems to be written just now, or is hidden.

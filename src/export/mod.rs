@@ -281,7 +281,8 @@ fn refuse_overlap(paths: &[PathBuf], out: &Path, options: &ExportOptions) -> Res
     let Some(real) = absolute.ancestors().find_map(|path| path.canonicalize().ok()) else { return Ok(()) };
     for path in paths {
         let Ok(input) = path.canonicalize() else { continue };
-        if (options.append && real.starts_with(&input)) || (is_folder && input.is_dir() && real.starts_with(&input)) {
+        let is_same = real.starts_with(&input) || (out.exists() && input.starts_with(&real));
+        if (options.append && is_same) || (is_folder && input.is_dir() && real.starts_with(&input)) {
             return Err(Error::argument("out", "a place outside of what is read", out.display()));
         }
     }

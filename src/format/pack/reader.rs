@@ -263,9 +263,11 @@ impl PackReader {
 
     fn decode_batch(&self, indices: &[usize], expected: Option<RunKind>) -> Vec<Result<Run>> {
         let decode = |&index: &usize| self.decode(index, expected);
+        // Whoever has threads of his own uses those.
+        if rayon::current_thread_index().is_some() {
+            return indices.par_iter().map(decode).collect();
+        }
         match workers::shared() {
-            // Whoever has threads of his own uses those.
-            _ if rayon::current_thread_index().is_some() => indices.par_iter().map(decode).collect(),
             Ok(threads) => threads.install(|| indices.par_iter().map(decode).collect()),
             // Without threads it takes longer.
             Err(_) => indices.iter().map(decode).collect(),

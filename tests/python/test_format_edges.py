@@ -1,0 +1,291 @@
+"""Inputs and outputs in odd places, of odd shapes, and larger than a row group."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sqlite3
+import struct
+import subprocess
+import sys
+from pathlib import Path
+from random import Random
+
+import numpy as np
+import pytest
+
+import a2store
+import formats
+import games
+import logs
+from archives import run_command
+from oracle import crc32c
+
+
+@pytest.fixture(scope="module")
+def some(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("some") / "runs"
+    a2store.simulate(folder, runs=12, seed=5, depth=0, progress=False)
+    return folder
+
+
+def test_row_groups_are_exported_side_by_side(tmp_path: Path) -> None:
+    a2store.simulate(tmp_path / "runs", runs=5_000, seed=1, depth=0, progress=False)
+    archive = a2store.Archive.create(tmp_path / "games.a2")
+    archive.ingest(tmp_path / "runs", progress=False)
+    assert len(archive.files("steps")) == 1
+    assert archive.num_steps > 3 << 19
+    files = sorted((tmp_path / "runs").rglob("*.a2run2"))
+    for workers in (1, 2, 4):
+        out = tmp_path / str(workers)
+        archive.export_runs("SELECT run_id FROM runs", out, format="original", workers=workers, progress=False)
+        written = sorted(out.rglob("*.a2run2"))
+        assert len(written) == len(files)
+        for file, copy in zip(files, written, strict=True):
+            assert copy.read_bytes() == file.read_bytes()
+
+
+def test_damaged_archives_are_errors_when_they_are_exported(some: Path, tmp_path: Path) -> None:
+    archive = a2store.Archive.create(tmp_path / "games.a2")
+    archive.ingest(some, progress=False)
+    (file,) = map(Path, archive.files("steps"))
+    sound = file.read_bytes()
+    good = tmp_path / "good.dat"
+    archive.export_runs("SELECT run_id FROM runs", good, format="packdat", progress=False)
+    random = Random(4)
+    damaged = 0
+    for number in range(150):
+        at = random.randrange(len(sound) - 6_000, len(sound))
+        file.write_bytes(sound[:at] + bytes([sound[at] ^ 1 << random.randrange(8)]) + sound[at + 1 :])
+        out = tmp_path / f"{number}.dat"
+        try:
+            archive.export_runs("SELECT run_id FROM runs", out, format="packdat", progress=False)
+        except a2store.DamagedError:
+            damaged += 1
+            assert not out.exists()
+        else:
+            assert out.read_bytes() == good.read_bytes()
+    assert damaged > 30
+
+
+def test_stored_statistics_that_lie_are_not_believed(some: Path, tmp_path: Path) -> None:
+    files = [path.read_bytes() for path in sorted(some.iterdir())]
+    payloads = [formats.Payload(data, 2) for data in files]
+    lie = formats.Stats(len(files), 1 << 45, 1, 2, 1.5, 1, 2, 2)
+    formats.write_pack(tmp_path / "lies.a2pack", payloads, stats=lie)
+    pack = a2store.PackReader.open(tmp_path / "lies.a2pack")
+    steps = sum(len(pack[index]) for index in range(len(pack)))
+    assert pack.stats(progress=False).total_steps == steps
+    train, test = pack.split(unit="step", test_pct=10)
+    assert len(train) + len(test) == steps
+    assert any("stats" in problem for problem in pack.validate(progress=False))
+
+
+def test_what_expands_is_read_a_little_at_a_time(tmp_path: Path) -> None:
+    # Three bytes a step in the file, next to nothing in the pack, twenty-seven in memory.
+    steps = 60_000
+    count = bytes([steps & 0x7F | 0x80, steps >> 7 & 0x7F | 0x80, steps >> 14])
+    run = count + b"\0" + struct.pack("<f", 0) + b"\0\0\0" + count + b"\1\0\0" * steps + b"\1"
+    (tmp_path / "runs").mkdir()
+    for number in range(200):
+        (tmp_path / "runs" / f"{number:03}.a2run2").write_bytes(run[:3] + bytes([number & 0x7F]) + run[4:])
+    pack = tmp_path / "dense.a2pack"
+    a2store.convert(tmp_path / "runs", pack, format="a2pack", compress="zstd", align=8, progress=False)
+    assert pack.stat().st_size < 200 * 1_000
+    code = """
+import re, sys
+from pathlib import Path
+import a2store
+for run in a2store.PackReader.open(sys.argv[1]):
+    pass
+a2store.Archive.create(sys.argv[2]).ingest(sys.argv[1], workers=2, progress=False)
+print(re.search(r"VmHWM:\\s+(\\d+) kB", Path("/proc/self/status").read_text())[1])
+"""
+    command = [sys.executable, "-c", code, str(pack), str(tmp_path / "games.a2")]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    # All of them at once would be 330 MB, beside the 60 of a process that does nothing.
+    assert int(done.stdout) < 330 << 10
+
+
+def test_outputs_never_replace_inputs(some: Path, tmp_path: Path) -> None:
+    runs = tmp_path / "runs"
+    shutil.copytree(some, runs)
+    first = sorted(runs.iterdir())[0]
+    before = {path: path.read_bytes() for path in runs.iterdir()}
+    a2pack = str(Path(sys.executable).with_name("a2pack"))
+    command = [a2pack, "pack", "--input", str(runs), "--output", str(first)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 2, done.stderr
+    assert "is no pack" in done.stderr
+    pack = tmp_path / "x.a2pack"
+    a2store.convert(runs, pack, format="a2pack", progress=False)
+    with pytest.raises(ValueError, match="another file than the pack"):
+        a2store.PackReader.open(pack).to_jsonl(pack, progress=False)
+    for format_name in ("a2run2", "a2t1"):
+        with pytest.raises(ValueError, match="outside of what is read"):
+            a2store.convert(runs, runs / "out", format=format_name, progress=False)
+    dataset = tmp_path / "dataset"
+    a2store.convert(runs, dataset, format="npy", progress=False)
+    for source in (dataset, dataset / "steps.npy", tmp_path):
+        with pytest.raises(ValueError, match="outside of what is read"):
+            a2store.convert(source, dataset, format="npy", append=True, progress=False)
+    assert {path: path.read_bytes() for path in runs.iterdir()} == before
+    assert len(a2store.PackReader.open(pack)) == len(before)
+
+
+def test_pipes_among_the_files_are_waited_for_by_nobody(some: Path, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.a2pack")
+    with pytest.raises(OSError, match="neither a file nor a folder"):
+        a2store.PackReader.open(tmp_path / "pipe.a2pack")
+    dataset = tmp_path / "dataset"
+    a2store.convert(some, dataset, format="npy", progress=False)
+    (dataset / "manifest.json").unlink()
+    os.mkfifo(dataset / "manifest.json")
+    archive = a2store.Archive.create(tmp_path / "games.a2")
+    report = archive.ingest(tmp_path, progress=False)
+    assert (report.accepted, report.rejected) == (0, 1)
+
+
+def test_hidden_folders_and_zeros_hold_no_runs(some: Path, tmp_path: Path) -> None:
+    tree = tmp_path / "tree"
+    for name in (".git", "old.tmp"):
+        shutil.copytree(some, tree / name)
+    for length in (11, 4096):
+        (tree / f"{length}.db-journal").write_bytes(bytes(length))
+    archive = a2store.Archive.create(tmp_path / "games.a2")
+    report = archive.ingest(tree, progress=False)
+    assert (report.accepted, report.rejected, report.ignored) == (0, 0, 2)
+    assert archive.ingest(tree / ".git", progress=False).accepted == 12, "what is named itself is read"
+
+
+def test_a_session_with_rows_missing_is_not_whole(tmp_path: Path) -> None:
+    played = [games.play(Random(seed), 40) for seed in range(3)]
+    formats.write_session(tmp_path / "session", played, action=False)
+    rows = np.load(tmp_path / "session" / "steps.npy")
+    np.save(tmp_path / "session" / "steps.npy", rows[:-5])
+    archive = a2store.Archive.create(tmp_path / "games.a2")
+    report = archive.ingest(tmp_path / "session", progress=False)
+    assert (report.accepted, [error.run for error in report.errors]) == (2, [2])
+    assert "as runs.steps says" in report.errors[0].message
+
+
+def test_a_dataset_with_gaps_is_refused_by_the_run(some: Path, tmp_path: Path) -> None:
+    a2store.convert(some, tmp_path / "set", format="npy", progress=False)
+    (tmp_path / "set" / "manifest.json").unlink()
+    rows = np.load(tmp_path / "set" / "steps.npy")
+    starts = np.flatnonzero(rows["step_index"] == 0)
+    rows["step_index"][starts[4] + 3 : starts[5]] += 1
+    np.save(tmp_path / "set" / "steps.npy", rows)
+    archive = a2store.Archive.create(tmp_path / "games.a2")
+    report = archive.ingest(tmp_path / "set", progress=False)
+    assert (report.accepted, [error.run for error in report.errors]) == (11, [4])
+    # Rows of another layout are told from no dataset at all.
+    aligned = np.zeros(3, [("board", "<u8"), ("move", "<i4")])
+    np.save(tmp_path / "set" / "steps.npy", aligned)
+    report = archive.ingest(tmp_path / "set", progress=False)
+    assert [error.kind for error in report.errors] == ["header"]
+
+
+def test_logs_whose_files_come_one_after_the_other_or_under_other_names(tmp_path: Path) -> None:
+    folder = tmp_path / "logs"
+    folder.mkdir()
+    meta = logs.write_macroxue(folder, "one", games.play(Random(1), 30, raw=True), 7)
+    (rows,) = (path for path in folder.iterdir() if path != meta)
+    later = tmp_path / rows.name
+    rows.rename(later)
+    archive = tmp_path / "games.a2"
+    command = [sys.executable, "-m", "a2store", "ingest", "-q", str(folder), str(archive), "--watch", "100ms", "--json"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as watching:
+        assert watching.stdout is not None
+        assert json.loads(watching.stdout.readline())["rejected"] == 1
+        later.rename(rows)
+        assert json.loads(watching.stdout.readline())["accepted"] == 1
+        watching.send_signal(2)
+    other = rows.with_name("other.jsonl" + (".gz" if rows.suffix == ".gz" else ""))
+    rows.rename(other)
+    fields = json.loads(logs.read_text(meta)) | {"steps_file": f"/elsewhere/{other.name}"}
+    meta.unlink()
+    (folder / "one.meta.json").write_text(json.dumps(fields))
+    report = a2store.Archive.create(tmp_path / "again.a2").ingest(folder, progress=False)
+    assert (report.accepted, report.rejected, report.ignored) == (1, 0, 0)
+
+
+def test_names_that_are_no_unicode_are_printed(some: Path, tmp_path: Path) -> None:
+    runs = tmp_path / "runs"
+    runs.mkdir()
+    (Path(os.fsdecode(os.fsencode(runs) + b"/\xff.a2run2"))).write_bytes(b"no run")
+    done = run_command("ingest", runs, tmp_path / "games.a2", "--json", status=1)
+    assert json.loads(done.stdout)["rejected"] == 1
+
+
+def test_workers_are_those_that_were_asked_for(some: Path, tmp_path: Path) -> None:
+    a2store.convert(some, tmp_path / "x.a2pack", format="a2pack", progress=False)
+    code = """
+import sys
+from pathlib import Path
+import a2store
+pack = a2store.PackReader.open(sys.argv[1])
+assert sum(len(runs) for runs in pack.iter_batches(4, workers=1)) == 12
+print(sorted({(task / "comm").read_text().strip() for task in Path("/proc/self/task").iterdir()}))
+"""
+    command = [sys.executable, "-c", code, str(tmp_path / "x.a2pack")]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert "shared" not in done.stdout
+
+
+def test_a_pack_is_the_one_that_was_opened(some: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    a2store.convert(some, tmp_path / "x.a2pack", format="a2pack", progress=False)
+    monkeypatch.chdir(tmp_path)
+    pack = a2store.PackReader.open("x.a2pack")
+    monkeypatch.chdir("/")
+    rows = np.asarray(pack.to_table())
+    (tmp_path / "x.a2pack").rename(tmp_path / "y.a2pack")
+    assert (np.asarray(pack.to_table()) == rows).all()
+
+
+def test_run_ids_are_whole_numbers(some: Path, tmp_path: Path) -> None:
+    archive = a2store.Archive.create(tmp_path / "games.a2")
+    archive.ingest(some, progress=False)
+    for query in ("SELECT 1.5 AS run_id", "SELECT CAST(NULL AS INT) AS run_id"):
+        with pytest.raises(ValueError, match="run_id"):
+            archive.export_runs(query, tmp_path / "out", progress=False)
+    assert not (tmp_path / "out").exists()
+
+
+def test_links_and_devices_stay(some: Path, tmp_path: Path) -> None:
+    a2store.convert(some, tmp_path / "x.a2pack", format="a2pack", progress=False)
+    pack = a2store.PackReader.open(tmp_path / "x.a2pack")
+    (tmp_path / "file.jsonl").write_text("old")
+    (tmp_path / "link.jsonl").symlink_to(tmp_path / "file.jsonl")
+    pack.to_jsonl(tmp_path / "link.jsonl", progress=False)
+    assert (tmp_path / "link.jsonl").is_symlink()
+    assert len((tmp_path / "file.jsonl").read_text().splitlines()) == 12
+    (tmp_path / "null").symlink_to("/dev/null")
+    pack.to_jsonl(tmp_path / "null", progress=False)
+    with pytest.raises(OSError, match="pipe or a device"):
+        pack.to_table().save(tmp_path / "null", progress=False)
+    assert (tmp_path / "null").is_symlink()
+
+
+def test_databases_keep_their_documented_shape(some: Path, tmp_path: Path) -> None:
+    a2store.convert(some, tmp_path / "set", format="npy", progress=False)
+    with sqlite3.connect(tmp_path / "set" / "metadata.db") as database:
+        columns = [(name, kind) for _, name, kind, *_ in database.execute("PRAGMA table_info(runs)")]
+        indexed = {
+            row[2]
+            for name in ("idx_runs_score", "idx_runs_len")
+            for row in database.execute(f"PRAGMA index_info({name})")
+        }
+    assert columns == [
+        ("id", "INTEGER"),
+        ("first_step_idx", "INTEGER"),
+        ("num_steps", "INTEGER"),
+        ("max_score", "INTEGER"),
+        ("highest_tile", "INTEGER"),
+        ("engine", "TEXT"),
+        ("start_time", "INTEGER"),
+        ("elapsed_s", "REAL"),
+    ]
+    assert indexed == {"max_score", "num_steps"}
+    assert crc32c(b"123456789") == 0xE3069283
