@@ -46,6 +46,14 @@ def copy(runs: Path, to: Path, *, sync: bool) -> None:
         subprocess.run(["sync", "-f", to], check=True)
 
 
+def written(text: bytes, path: Path) -> None:
+    """Write what is there already, to the disk."""
+    with path.open("wb") as out:
+        out.write(text)
+        out.flush()
+        os.fsync(out.fileno())
+
+
 def lines_by_python(pack: a2store.PackReader, runs: int, path: Path) -> int:
     """Write the steps of the first runs as compact JSON Lines, with ``json.dumps``, and return how many."""
     steps = 0
@@ -116,11 +124,22 @@ def lines(report: Report, folder: Path, steps: int, rounds: int) -> None:
         secs = median([timed(write) for _ in range(rounds)])
         report.add("formats", name, steps_per_s=steps / secs)
         rows.append((name, millions(steps / secs), f"{out.stat().st_size / secs / 1e6:.0f} MB/s"))
+    pack.to_jsonl(out, by_step=True, progress=False)
+    text = out.read_bytes()
+
+    def show(name: str, rate: float, num_bytes: float) -> None:
+        report.add("formats", name, steps_per_s=rate)
+        rows.append((name, millions(rate), f"{num_bytes * rate / 1e6:.0f} MB/s"))
+
+    secs = median([timed(lambda: written(text, out)) for _ in range(rounds)])
+    show("the bytes of a step a line, written and synced", steps / secs, len(text) / steps)
+    nowhere = partial(pack.to_jsonl, "/dev/null", by_step=True, progress=False)
+    secs = median([timed(nowhere) for _ in range(rounds)])
+    show("a2store, a step a line, to /dev/null", steps / secs, len(text) / steps)
     start = time.perf_counter()
-    written = lines_by_python(pack, 100, out)
-    rate = written / (time.perf_counter() - start)
-    report.add("formats", "json.dumps", steps_per_s=rate)
-    rows.append(("json.dumps, four keys", millions(rate), f"{out.stat().st_size / written * rate / 1e6:.0f} MB/s"))
+    lines_written = lines_by_python(pack, 100, out)
+    rate = lines_written / (time.perf_counter() - start)
+    show("json.dumps, four keys", rate, out.stat().st_size / lines_written)
     out.unlink()
     table("JSON Lines, to a file on the disk", ("", "steps/s", "text"), rows)
 

@@ -2,8 +2,8 @@
 
 use crate::error::{Error, Result};
 use crate::format::{
-    Container, ContainerKind, Content, Opened, PREFIX_LEN, PackReader, RunFormat, SourceFormat, open_container,
-    open_folder, rows_named_in,
+    Container, ContainerKind, Content, FoundFile, Opened, PREFIX_LEN, PackReader, RunFormat, SourceFormat, files_in,
+    open_container, open_folder, rows_named_in,
 };
 use crate::progress::{Progress, check};
 use std::collections::{HashMap, HashSet};
@@ -14,12 +14,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::SystemTime;
-use walkdir::{DirEntry, WalkDir};
-
-/// Files of these extensions hold a run each unless their content says otherwise, and it is an error if they hold nothing
-/// that can be read. Every other file in a folder is told by its content, and passed over if that is nothing known. So is
-/// one that seems to be written just now: its name begins with a dot, or ends in `.tmp`.
-const EXTENSIONS: [&str; 3] = ["a2run2", "bin", "a2t1"];
 
 /// A run to read.
 pub(super) struct Source {
@@ -284,10 +278,8 @@ struct Candidate {
 /// The files among paths and in the folders among them, in order.
 struct Candidates<'a> {
     paths: &'a [PathBuf],
-    walk: Option<(PathBuf, Walk)>,
+    walk: Option<Box<dyn Iterator<Item = Result<FoundFile>> + Send>>,
 }
-
-type Walk = walkdir::FilterEntry<walkdir::IntoIter, fn(&DirEntry) -> bool>;
 
 impl<'a> Candidates<'a> {
     fn new(paths: &'a [PathBuf]) -> Result<Candidates<'a>> {
@@ -300,68 +292,34 @@ impl<'a> Candidates<'a> {
     fn next(&mut self, progress: &dyn Progress) -> Result<Option<Candidate>> {
         loop {
             check(progress)?;
-            let Some((root, walk)) = &mut self.walk else {
+            let Some(walk) = &mut self.walk else {
                 let Some((first, rest)) = self.paths.split_first() else { return Ok(None) };
                 self.paths = rest;
-                let walk: Walk = WalkDir::new(first)
-                    .follow_links(true)
-                    .sort_by_file_name()
-                    .into_iter()
-                    .filter_entry(|entry| !(entry.file_type().is_dir() && is_unfinished(entry)));
-                self.walk = Some((first.clone(), walk));
+                self.walk = Some(Box::new(files_in(first)));
                 continue;
             };
             match walk.next() {
                 None => self.walk = None,
-                Some(entry) => {
-                    if let Some(candidate) = look_at(root, entry)? {
-                        return Ok(Some(candidate));
-                    }
-                }
+                Some(found) => return found.map(|found| Some(look_at(found))),
             }
         }
     }
 }
 
-fn look_at(root: &Path, entry: walkdir::Result<DirEntry>) -> Result<Option<Candidate>> {
-    let as_io = |error: walkdir::Error| {
-        let path = error.path().unwrap_or(root).to_path_buf();
-        Error::io(path, error.into_io_error().unwrap_or_else(|| std::io::Error::other("a loop of links")))
-    };
-    let entry = match entry {
-        Ok(entry) => entry,
-        Err(error) if error.depth() > 0 => {
-            let path = error.path().unwrap_or(root).to_path_buf();
-            let file = FileState { path, num_bytes: 0, modified: None };
-            return Ok(Some(Candidate { file, content: Content::Run, named: false, problem: Some(as_io(error)) }));
-        }
-        Err(error) => return Err(as_io(error)),
-    };
-    // A pipe that is named itself can be read as well as a file.
-    let named = entry.depth() == 0 && !entry.file_type().is_dir();
-    if !named && !entry.file_type().is_file() {
-        return Ok(None);
-    }
-    let unfinished = is_unfinished(&entry);
-    // A file that vanishes now is reported when it cannot be read.
-    let metadata = entry.metadata().ok();
-    let num_bytes = metadata.as_ref().map_or(0, Metadata::len);
-    let modified = metadata.and_then(|metadata| metadata.modified().ok());
-    let extension = entry.path().extension().and_then(|extension| extension.to_str());
-    let content = match extension.is_some_and(|extension| EXTENSIONS.contains(&extension)) {
-        false if entry.file_type().is_file() && !unfinished => content_of(entry.path()),
-        _ if unfinished => Content::Other,
+fn look_at(found: FoundFile) -> Candidate {
+    let is_file = found.metadata.as_ref().is_none_or(Metadata::is_file);
+    let content = if found.unfinished {
+        Content::Other
+    } else if found.is_named_as_run() || found.problem.is_some() || !is_file {
         // Whether its content agrees is seen when it is read.
-        _ => Content::Run,
+        Content::Run
+    } else {
+        content_of(&found.path)
     };
-    let file = FileState { path: entry.into_path(), num_bytes, modified };
-    Ok(Some(Candidate { file, content, named, problem: None }))
-}
-
-/// Whether something in a folder seems to be written just now, or is hidden.
-fn is_unfinished(entry: &DirEntry) -> bool {
-    let name = entry.file_name().as_encoded_bytes();
-    entry.depth() > 0 && (name.starts_with(b".") || name.ends_with(b".tmp"))
+    let num_bytes = found.num_bytes();
+    let modified = found.metadata.and_then(|metadata| metadata.modified().ok());
+    let file = FileState { path: found.path, num_bytes, modified };
+    Candidate { file, content, named: found.named, problem: found.problem }
 }
 
 /// What a file's first bytes say; a file that cannot be read is taken for a run, so that reading it says why.

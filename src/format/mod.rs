@@ -8,6 +8,7 @@
 //! | `jsonl` | JSON Lines, written only |
 //! | `rows` | [`StepRow`]: the one mapping between runs and rows |
 //! | `source`, `container` | all of these behind one interface, told by content |
+//! | `walk` | the files of a folder |
 //! | `bytes`, `mapped`, `npy`, `sqlite`, `shards`, `row_files`, `staged_folder`, `ordered` | what they are read and written with |
 //!
 //! What decodes is known by its content, never by its name. Invariant: bytes that a tool of the field wrote come back unchanged when
@@ -34,6 +35,7 @@ mod shards;
 mod source;
 mod sqlite;
 mod staged_folder;
+mod walk;
 
 use crate::error::{Error, Result};
 use crate::run::Run;
@@ -55,6 +57,7 @@ pub use packdat::{PackDat, PackDatWriter};
 pub use rows::{StepRow, flatten, rebuild};
 pub use session::{Session, SessionOptions, SessionWriter};
 pub(crate) use source::SourceRun;
+pub(crate) use walk::{FoundFile, files_in};
 
 /// A larger file is not a run: this is a million steps with values.
 pub(crate) const MAX_RUN_BYTES: u64 = 32 << 20;

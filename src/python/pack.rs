@@ -143,6 +143,7 @@ fn pyrun(pack: &PackReader, index: usize, run: Run) -> PyRun {
 impl PyPackReader {
     #[staticmethod]
     #[pyo3(signature = (path, checksums=true))]
+    #[allow(clippy::needless_pass_by_value)] // The shape that pyo3 asks for.
     fn open(py: Python<'_>, path: PathBuf, checksums: bool) -> PyResult<PyPackReader> {
         // Whoever unpickles it may be elsewhere.
         let path = std::path::absolute(&path)?;

@@ -242,7 +242,7 @@ STEPS: dict[str, tuple[Change, int | None, str]] = {
     "a run twice": (lambda table: pa.concat_tables([table, table.slice(20)]), 3, "order of rows"),
     "order": (lambda table: pa.concat_tables([table.slice(20), table.slice(0, 20)]), 2, "order of rows"),
     "index": (changed("step_index", 7, lambda _: 0), 2, "order of rows"),
-    "another run": (changed("run_id", 39, lambda _: 9), 9, "step_index"),
+    "another run": (changed("run_id", 39, lambda _: 9), 9, "run"),
 }
 
 

@@ -4,30 +4,16 @@ use super::builder::Payload;
 use super::{MAX_RUN_BYTES, PackBuilder, PackOptions, PackReport};
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::ordered::in_order;
+use crate::format::walk::{FoundFile, files_in};
 use crate::progress::{Progress, Unit, check};
-use crate::publish::Staged;
 use crate::workers;
-use std::ffi::OsStr;
 use std::io;
-use std::path::{Path, PathBuf};
-use walkdir::{DirEntry, WalkDir};
+use std::path::Path;
 
-/// Extensions of run files: what has one and is no run is reported.
-const EXTENSIONS: [&str; 3] = ["a2run2", "bin", "a2t1"];
 /// Bytes of files that are read at a time.
 const WINDOW_BYTES: u64 = 16 << 20;
 /// And files, however short they are.
 const WINDOW_FILES: usize = 512;
-
-/// A file of the folder.
-struct Candidate {
-    path: PathBuf,
-    num_bytes: u64,
-    /// Whether it calls itself a run.
-    is_named_so: bool,
-    /// Why it cannot even be looked at.
-    error: Option<Error>,
-}
 
 enum Outcome {
     Run(Payload),
@@ -61,8 +47,8 @@ pub fn pack_folder(
     for candidate in candidates(input) {
         check(progress)?;
         let candidate = candidate?;
-        num_files += u64::from(candidate.is_named_so);
-        num_bytes += candidate.num_bytes;
+        num_files += u64::from(candidate.is_named_as_run());
+        num_bytes += candidate.num_bytes();
     }
     progress.begin("packing", Unit::Bytes, num_bytes);
     let report = pack_candidates(input, builder.with_capacity(num_files), &pool, progress);
@@ -88,17 +74,17 @@ fn pack_candidates(
             check(progress)?;
             let candidate = candidate?;
             // No more than this is read of any file.
-            sum += candidate.num_bytes.min(MAX_RUN_BYTES);
+            sum += candidate.num_bytes().min(MAX_RUN_BYTES);
             window.push(candidate);
         }
         Ok(window)
     };
-    let work = |candidate: Candidate| {
-        let Candidate { path, num_bytes, is_named_so, error } = candidate;
-        let outcome = match error {
+    let work = |candidate: FoundFile| {
+        let (num_bytes, is_named_so) = (candidate.num_bytes(), candidate.is_named_as_run());
+        let outcome = match candidate.problem {
             Some(error) => Outcome::Rejected(error),
             None if !is_named_so && num_bytes > MAX_RUN_BYTES => Outcome::Ignored,
-            None => match Payload::of_file(&path, compression) {
+            None => match Payload::of_file(&candidate.path, compression) {
                 Ok(payload) => Outcome::Run(payload),
                 Err(error) if !is_named_so && is_about_content(&error) => Outcome::Ignored,
                 Err(error) => Outcome::Rejected(error),
@@ -127,33 +113,7 @@ fn is_about_content(error: &Error) -> bool {
     matches!(error.kind(), ErrorKind::Decode { .. } | ErrorKind::Checksum { .. })
 }
 
-/// The files of a folder and of those in it, in the order of their names. Fails when the folder itself cannot be read.
-fn candidates(input: &Path) -> impl Iterator<Item = Result<Candidate>> {
-    WalkDir::new(input).follow_links(true).sort_by_file_name().into_iter().filter_map(|entry| match entry {
-        Ok(entry) => candidate(entry).map(Ok),
-        Err(error) => {
-            let (path, depth) = (error.path().unwrap_or(Path::new("")).to_path_buf(), error.depth());
-            let source = error.into_io_error().unwrap_or_else(|| io::Error::other("a loop of links"));
-            let error = Error::io(&path, source);
-            Some(match depth {
-                0 => Err(error),
-                _ => Ok(Candidate { path, num_bytes: 0, is_named_so: true, error: Some(error) }),
-            })
-        }
-    })
-}
-
-fn candidate(entry: DirEntry) -> Option<Candidate> {
-    let (prefix, suffix) = Staged::AFFIXES;
-    let name = entry.file_name().as_encoded_bytes();
-    // A pack that is being written may lie in the very folder.
-    let is_staged = name.starts_with(prefix.as_bytes()) && name.ends_with(suffix.as_bytes());
-    if !entry.file_type().is_file() || is_staged {
-        return None;
-    }
-    let extension = entry.path().extension().and_then(OsStr::to_str);
-    let is_named_so = extension.is_some_and(|extension| EXTENSIONS.contains(&extension));
-    // A file that vanishes now is reported when it cannot be read.
-    let num_bytes = entry.metadata().map_or(0, |metadata| metadata.len());
-    Some(Candidate { path: entry.into_path(), num_bytes, is_named_so, error: None })
+/// The files that are worth reading. A pack that is being written may lie in the very folder.
+fn candidates(input: &Path) -> impl Iterator<Item = Result<FoundFile>> {
+    files_in(input).filter(|found| !found.as_ref().is_ok_and(|found| found.unfinished))
 }
