@@ -95,7 +95,8 @@ pub struct ExportOptions {
     pub align: Option<u32>,
     /// Entries of a pack.
     pub compression: Compression,
-    /// A dataset: so many rows to a file, `steps-00000.npy` and so on; `None` = all in one, `steps.npy`.
+    /// A dataset: so many rows to a file, `steps-00000.npy` and so on; `None` = all in one, `steps.npy`. One that grows goes on
+    /// as it is.
     pub shard_rows: Option<u64>,
     /// pack.dat and datasets: add to what is there, if anything is.
     pub append: bool,
