@@ -254,7 +254,7 @@ pub(super) fn measure(paths: &[PathBuf], seen: Option<&Seen>, progress: &dyn Pro
     let mut sum = 0;
     while !done.load(Ordering::Relaxed) {
         // What is wrong with a folder is said by whoever reads it.
-        let Ok(Some(Candidate { file, content, named, problem: None })) = candidates.next(progress) else { break };
+        let Ok(Some(Candidate { file, content, named, .. })) = candidates.next(progress) else { break };
         if (named || content != Content::Other) && !seen.is_some_and(|seen| seen.has(&file)) {
             sum += file.num_bytes;
         }
