@@ -324,21 +324,31 @@ pub fn main(args: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> Exit
 
 /// As [`main`], with the exit status as a number.
 pub(crate) fn run(args: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> u8 {
-    let cli = match Cli::try_parse_from(args) {
+    conclude("a2store", args, commands::run, exit_status)
+}
+
+/// Parses a command line, does what it says, and prints why not; the exit status.
+fn conclude<C: Parser>(
+    name: &str,
+    args: impl IntoIterator<Item = impl Into<OsString> + Clone>,
+    work: impl FnOnce(C) -> anyhow::Result<u8>,
+    status_of: impl FnOnce(&anyhow::Error) -> u8,
+) -> u8 {
+    let cli = match C::try_parse_from(args) {
         Ok(cli) => cli,
         Err(error) => {
             let _ = error.print();
             return u8::try_from(error.exit_code()).unwrap_or(2);
         }
     };
-    match commands::run(cli) {
+    match work(cli) {
         Ok(status) => status,
         Err(error) if is_broken_pipe(&error) => 0,
         Err(error) => {
-            eprintln!("a2store: {error:#}");
+            eprintln!("{name}: {error:#}");
             match error.downcast_ref::<Error>().map(Error::kind) {
                 Some(ErrorKind::Cancelled) => INTERRUPTED,
-                _ => exit_status(&error),
+                _ => status_of(&error),
             }
         }
     }

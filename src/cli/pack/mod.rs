@@ -6,7 +6,7 @@
 mod actions;
 mod print;
 
-use super::{INTERRUPTED, exit_status, is_broken_pipe};
+use super::{conclude, exit_status};
 use crate::PackOptions;
 use crate::error::{Error, ErrorKind};
 use clap::{Args, Parser, Subcommand};
@@ -151,34 +151,26 @@ pub fn a2pack(args: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> Ex
 
 /// As [`a2pack`], with the exit status as a number.
 pub(crate) fn run(args: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> u8 {
-    let cli = match Cli::try_parse_from(args) {
-        Ok(cli) => cli,
-        Err(error) => {
-            let _ = error.print();
-            return u8::try_from(error.exit_code()).unwrap_or(2);
-        }
-    };
+    conclude("a2pack", args, work, status_of)
+}
+
+fn work(cli: Cli) -> anyhow::Result<u8> {
     let quiet = cli.quiet;
-    let outcome = match cli.command {
+    match cli.command {
         Command::Pack(args) => actions::pack(&args, quiet),
         Command::Validate(args) => actions::validate(&args, quiet),
         Command::Stats(args) => actions::stats(&args, quiet),
         Command::ToJsonl(args) => actions::to_jsonl(&args, quiet),
         Command::Extract(args) => actions::extract(&args),
         Command::Inspect(args) => actions::inspect(&args),
-    };
-    match outcome {
-        Ok(status) => status,
-        Err(error) if is_broken_pipe(&error) => 0,
-        Err(error) => {
-            eprintln!("a2pack: {error:#}");
-            match error.downcast_ref::<Error>().map(Error::kind) {
-                Some(ErrorKind::Cancelled) => INTERRUPTED,
-                Some(ErrorKind::IndexOutOfBounds { .. }) => 2,
-                Some(ErrorKind::Io { source, .. }) if is_mended_by_another_path(source.kind()) => 2,
-                _ => exit_status(&error),
-            }
-        }
+    }
+}
+
+fn status_of(error: &anyhow::Error) -> u8 {
+    match error.downcast_ref::<Error>().map(Error::kind) {
+        Some(ErrorKind::IndexOutOfBounds { .. }) => 2,
+        Some(ErrorKind::Io { source, .. }) if is_mended_by_another_path(source.kind()) => 2,
+        _ => exit_status(error),
     }
 }
 
