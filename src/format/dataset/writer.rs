@@ -58,6 +58,24 @@ impl DatasetOptions {
 /// durable. One that is added to is, whatever happens, the old or the new one: first the rows are put in place, of
 /// which nothing speaks yet, then the manifest is removed, then one transaction adds the runs, then the new manifest is
 /// written. The database is locked for other writers from the beginning on; readers may read.
+///
+/// # Examples
+/// ```
+/// # let folder = tempfile::tempdir()?;
+/// use a2store::{Board, Move, Run, RunMeta};
+/// let mut steps = Run::builder(1);
+/// steps.push(Board(0x1100_0000_0000_0000), Move::Left, None);
+/// let run = steps.finish(RunMeta::default(), None)?;
+///
+/// let set = folder.path().join("set");
+/// let mut writer = a2store::DatasetWriter::create(&set, a2store::DatasetOptions::default())?;
+/// writer.push(&run)?;
+/// writer.finish()?;
+///
+/// let dataset = a2store::Dataset::open(&set)?;
+/// assert_eq!((dataset.num_steps(), dataset.decode(0)?), (1, run));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct DatasetWriter {
     folder: PathBuf,
     staging: StagedFolder,

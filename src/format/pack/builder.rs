@@ -59,6 +59,22 @@ const MAX_ALIGN: usize = 4096;
 /// Payloads go to the file as they come; 28 bytes of each run stay in memory. The index precedes them, so there must be room
 /// for it: say how many runs there will be ([`PackBuilder::with_capacity`]), or data that is in the way is moved, each byte
 /// about once altogether.
+///
+/// # Examples
+/// ```
+/// # let folder = tempfile::tempdir()?;
+/// use a2store::{Board, Move, PackBuilder, PackOptions, PackReader, Run, RunFormat, RunMeta};
+/// let mut steps = Run::builder(1);
+/// steps.push(Board(0x1100_0000_0000_0000), Move::Left, None);
+/// let run = steps.finish(RunMeta::default(), Board(0x2100_0000_0000_0000))?;
+///
+/// let path = folder.path().join("games.a2pack");
+/// let mut builder = PackBuilder::create(&path, PackOptions::default())?;
+/// builder.add_run_bytes(&a2store::encode_run(&run, RunFormat::A2run2)?)?;
+/// builder.finish()?;
+/// assert_eq!(PackReader::open(&path)?.decode_v2(0)?, run);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct PackBuilder {
     output: PathBuf,
     staged: Staged,

@@ -20,6 +20,27 @@ const CHUNK: usize = 1 << 20;
 /// Steps go straight to disk, and what is said of the runs stays in memory until the end: 38 bytes and the engine's name per
 /// run. The file appears under its name when [`finish`](PackDatWriter::finish) has made it durable; without that nothing of it
 /// is left.
+///
+/// # Examples
+/// ```
+/// # let folder = tempfile::tempdir()?;
+/// use a2store::{Board, Move, Run, RunMeta};
+/// let mut steps = Run::builder(1);
+/// steps.push(Board(0x1100_0000_0000_0000), Move::Left, None);
+/// let run = steps.finish(RunMeta::default(), None)?;
+///
+/// let path = folder.path().join("pack.dat");
+/// let mut writer = a2store::PackDatWriter::create(&path)?;
+/// writer.push(&run)?;
+/// writer.finish()?;
+/// let mut writer = a2store::PackDatWriter::append(&path)?;
+/// writer.push(&run)?;
+/// writer.finish()?;
+///
+/// let pack = a2store::PackDat::open(&path)?;
+/// assert_eq!((pack.num_runs(), pack.decode(1)?), (2, run));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct PackDatWriter {
     path: PathBuf,
     out: BufWriter<Staged>,

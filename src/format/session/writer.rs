@@ -46,6 +46,25 @@ impl SessionOptions {
 
 /// A session that is being written. It appears under its name, whole, when [`finish`](SessionWriter::finish) has made it
 /// durable.
+///
+/// # Examples
+/// ```
+/// # let folder = tempfile::tempdir()?;
+/// use a2store::{Board, Move, Run, RunMeta};
+/// let mut steps = Run::builder(1);
+/// steps.push(Board(0x1100_0000_0000_0000), Move::Left, None);
+/// let run = steps.finish(RunMeta { seed: Some(7), ..RunMeta::default() }, None)?;
+///
+/// let folder = folder.path().join("selfplay");
+/// let options = a2store::SessionOptions::default().with_action(true);
+/// let mut writer = a2store::SessionWriter::create(&folder, &[], options)?;
+/// writer.push(1000, &run)?;
+/// writer.finish()?;
+///
+/// let session = a2store::Session::open(&folder)?;
+/// assert_eq!((session.id(0), session.decode(0)?.meta().seed), (Some(1000), Some(7)));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct SessionWriter {
     folder: PathBuf,
     staging: StagedFolder,
