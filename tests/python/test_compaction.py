@@ -362,7 +362,7 @@ def test_ctrl_c(large: Path, tmp_path: Path, after: float) -> None:
         return
     # A signal that comes when the commit stands already undoes nothing: then it is there whole, and so are all rows.
     after_it, before_it = a2store.Archive.open(path), a2store.Archive.open(large)
-    assert [commit.operation for commit in after_it.history()][0] == "compact"
+    assert after_it.history()[0].operation == "compact"
     assert after_it.version == before_it.version + 1
     assert {name: there[name] for name in there} == {name: contents(path)[name] for name in there}
     assert_same_tables(tables(after_it), tables(before_it))
