@@ -223,6 +223,7 @@ impl Board {
 
     /// What a move's merges earn: the sum of the tiles that they make.
     #[must_use]
+    #[inline]
     pub fn reward(self, direction: Move) -> u32 {
         let rows = match direction {
             Move::Left | Move::Right => self,

@@ -142,6 +142,22 @@ pub enum ErrorKind {
         /// What the engine said, in one line.
         message: String,
     },
+    /// SQL that the guard does not let through: what it would do is not reading the archive's tables.
+    QueryRefused {
+        /// The part of the statement.
+        what: String,
+        /// Why it is refused.
+        why: String,
+    },
+    /// A query that came to one of its limits, and was stopped.
+    QueryLimit {
+        /// The limit: `"rows"`, `"bytes"`, `"time"`, `"memory"` or `"spill"`.
+        limit: &'static str,
+        /// What is allowed.
+        allowed: String,
+        /// What it came to.
+        found: String,
+    },
     /// An argument outside what it may be.
     Argument {
         /// Its name.
@@ -297,6 +313,8 @@ impl Error {
             ErrorKind::Conflict { .. } => "conflict",
             ErrorKind::Unconfirmed { .. } => "unconfirmed",
             ErrorKind::Query { .. } => "query",
+            ErrorKind::QueryRefused { .. } => "query_refused",
+            ErrorKind::QueryLimit { .. } => "query_limit",
             ErrorKind::Argument { .. } => "argument",
             ErrorKind::Column { .. } => "column",
             ErrorKind::IndexOutOfBounds { .. } => "index_out_of_bounds",
@@ -340,6 +358,10 @@ impl Error {
         ErrorKind::Query { message: message.into() }.into()
     }
 
+    pub(crate) fn refused(what: impl Into<String>, why: impl Into<String>) -> Self {
+        ErrorKind::QueryRefused { what: what.into(), why: why.into() }.into()
+    }
+
     fn fmt_parts(&self, f: &mut fmt::Formatter<'_>, with_path: bool) -> fmt::Result {
         if with_path && let Some(path) = self.path() {
             write!(f, "{}: ", path.display())?;
@@ -371,6 +393,10 @@ impl Error {
                 write!(f, "whether version {version} was committed is not known ({reason}): repeat the operation")
             }
             ErrorKind::Query { message } => write!(f, "{message}"),
+            ErrorKind::QueryRefused { what, why } => write!(f, "refused: {what}: {why}"),
+            ErrorKind::QueryLimit { limit, allowed, found } => {
+                write!(f, "the query came to its limit of {limit}: {allowed} allowed, {found}")
+            }
             ErrorKind::Argument { name, expected, found } => {
                 write!(f, "{name}: expected {expected}, found {found}")
             }

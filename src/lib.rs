@@ -47,6 +47,7 @@
 //! | module | owns |
 //! | --- | --- |
 //! | `error` | what failed, where, expected and found |
+//! | `machine` | how much memory there is |
 //! | `progress` | how long work tells how far it is, and how it is stopped |
 //! | `process` | what each process has one of |
 //! | `publish` | how a file appears under its name, whole and durable |
@@ -71,6 +72,7 @@
 struct Readme;
 
 mod error;
+mod machine;
 mod process;
 mod progress;
 mod publish;
@@ -118,7 +120,10 @@ pub use format::{
 };
 pub use loader::{Batches, Loader, LoaderOptions, LoaderState, Permutation, Sampling};
 pub use progress::{Cancellable, Progress, ProgressBar, Unit};
-pub use query::{ParamValues, Query, QueryStream, ScalarValue, no_params};
+pub use query::{
+    Argument, ArgumentKind, Function, ParamValues, Preview, Query, QueryOptions, QueryStream, SavedColumn,
+    SavedParameter, SavedQuery, ScalarValue, UserTable, functions, no_params,
+};
 pub use run::{Branches, Run, RunBuilder, RunMeta, RunStep, Violation};
 pub use selfplay::{Player, SimulateOptions, SimulateReport, simulate};
 pub use step::Step;

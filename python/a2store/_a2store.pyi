@@ -146,6 +146,12 @@ class DecodeError(Error):
 class QueryError(Error):
     """SQL that does not parse or plan, parameters that do not match it, or a failure while it ran."""
 
+class QueryRefusedError(QueryError):
+    """SQL that asks for more than reading the tables it was given; the message names the part and says why."""
+
+class QueryLimitError(QueryError):
+    """A query that came to a limit of rows, bytes, time, memory or temporary files; the message says which."""
+
 class ColumnError(Error):
     """A column that a ``StepTable`` cannot hold: missing, of another type, or with a value that does not fit."""
 
@@ -804,22 +810,59 @@ class Archive:
         >>> duckdb.read_parquet(archive.files("steps")).aggregate("count(*)")
         """
 
-    def sql(self, query: str, params: dict[str, Any] | Iterable[_Param] | None = None) -> Query:
+    def sql(
+        self,
+        query: str,
+        params: dict[str, Any] | Sequence[_Param] | None = None,
+        *,
+        tables: dict[str, Any] | None = None,
+        memory_limit: int | None = None,
+        spill_limit: int | None = None,
+        spill_folder: _Path | None = None,
+        row_limit: int | None = None,
+        byte_limit: int | None = None,
+        time_limit: float | None = None,
+    ) -> Query:
         """Plan a query over the tables ``runs`` and ``steps`` at this version.
 
-        The dialect is DataFusion's. One SELECT, WITH, VALUES or EXPLAIN is allowed, and nothing but these two tables
-        can be read. The query is planned here, so that mistakes show at once, and runs when its result is asked for.
+        The dialect is DataFusion's, with functions over boards (``a2store.functions()``). One SELECT, WITH, VALUES or
+        EXPLAIN is allowed, and nothing but these tables can be read; docs/sql.md says what else is refused. The query
+        is planned here, so that mistakes show at once, and runs when its result is asked for.
 
         - ``query``: the text, with ``$name``, or ``$1``, ``$2``, ..., where parameters stand.
         - ``params``: their values, a dict for names, else a sequence; all of them and no others. Values are bound,
           never pasted into the text. They may be None, bool, int in ``-2**63..2**64``, float, str, bytes, NumPy scalars
           of these, dates and times.
+        - ``tables``: tables of your own by name, to join with: whatever speaks the Arrow C interface (pyarrow, polars,
+          pandas, DuckDB, another query), which is kept in memory, or the path of a Parquet file.
+        - ``memory_limit``: bytes that the query's operators may hold at once, at least 16 MiB; sorts and groups go to
+          temporary files before they fail. ``None`` = half of the machine's memory, for all queries together.
+        - ``spill_limit``, ``spill_folder``: bytes of such files, ``None`` = 64 GiB, and where they lie, in a folder of
+          their own that goes with the query.
+        - ``row_limit``, ``byte_limit``: rows and bytes that the result may have.
+        - ``time_limit``: seconds from the beginning of the result to its end.
 
-        Raises ``QueryError`` for text that is not such a query, and for parameters that do not match it; ``TypeError``
-        for a value of another type.
+        Raises ``QueryRefusedError`` for text that is not such a query, ``QueryError`` for text that does not parse or
+        plan, and for parameters that do not match it; ``TypeError`` for a value or a table of another type;
+        ``ValueError`` for a name or a limit that cannot be; ``OSError`` and ``DecodeError`` for files. At a limit the
+        result raises ``QueryLimitError``.
 
         >>> archive.sql("SELECT * FROM steps WHERE max_score >= $min AND phase = 'late'", {"min": 20_000})
         >>> archive.sql("SELECT run_id, max_score FROM runs ORDER BY max_score DESC LIMIT $1", [10])
+        >>> archive.sql("SELECT * FROM steps JOIN labels USING (run_id)", tables={"labels": labels})
+        """
+
+    def query(self, name: str, /, *, folder: _Path | None = None, **params: _Param) -> Query:
+        """Plan a named query: one of ``a2store.queries()``.
+
+        - ``name``: its name.
+        - ``folder``: a folder of ``.sql`` files of your own, in place of those that come with a2store.
+        - ``params``: values of its parameters; those not given have their defaults.
+
+        Raises ``ValueError`` for a name that is not there, with those that are; ``QueryError`` for a parameter that is
+        missing, unknown or of another type; ``DecodeError`` for a file whose head does not say what it must.
+
+        >>> archive.query("high_score", min_score=20_000).materialize()
         """
 
     def export_runs(
@@ -1166,6 +1209,110 @@ def repair(path: _Path, *, dry_run: bool = True) -> RepairReport:
 
 # Query
 
+def queries(folder: _Path | None = None) -> list[SavedQuery]:
+    """Return the named queries that come with a2store, or those in the ``.sql`` files of a folder, by name.
+
+    Raises ``DecodeError`` with file and line for a file whose head does not say what it must; ``OSError``.
+
+    >>> for query in a2store.queries():
+    ...     print(query.name, query.purpose)
+    """
+
+@final
+class SavedQuery:
+    """A named query: a file of SQL whose head says what it takes and gives. ``Archive.query`` runs it."""
+
+    @property
+    def name(self) -> str:
+        """The file's name without ``.sql``."""
+
+    @property
+    def purpose(self) -> str:
+        """What it is for."""
+
+    @property
+    def parameters(self) -> tuple[SavedParameter, ...]:
+        """What it takes."""
+
+    @property
+    def columns(self) -> tuple[SavedColumn, ...]:
+        """What it gives."""
+
+    @property
+    def sql(self) -> str:
+        """The whole file."""
+
+@final
+class SavedParameter:
+    """A parameter of a named query."""
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+
+    @property
+    def type(self) -> Literal["bool", "int64", "uint64", "float64", "string"]:
+        """Its type; a value of another is refused."""
+
+    @property
+    def default(self) -> bool | int | float | str | None:
+        """Its value when none is given; see ``required``."""
+
+    @property
+    def required(self) -> bool:
+        """Whether it must be given."""
+
+    @property
+    def doc(self) -> str:
+        """What it is."""
+
+@final
+class SavedColumn:
+    """A column of a named query."""
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+
+    @property
+    def type(self) -> str:
+        """Its Arrow type; ``"string"`` for dictionaries of strings too."""
+
+    @property
+    def doc(self) -> str:
+        """What it is."""
+
+def functions() -> list[SqlFunction]:
+    """Return the functions over boards, moves and values that SQL has beside the engine's own.
+
+    >>> for function in a2store.functions():
+    ...     print(function.signature, function.doc)
+    """
+
+@final
+class SqlFunction:
+    """A function over boards, moves or values of moves."""
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+
+    @property
+    def signature(self) -> str:
+        """The call, such as ``"tile(board, cell)"``."""
+
+    @property
+    def returns(self) -> str:
+        """The Arrow type of the result."""
+
+    @property
+    def doc(self) -> str:
+        """What it returns, and in which range."""
+
+    @property
+    def example(self) -> tuple[str, str]:
+        """A call with literals, and its value as text."""
+
 @final
 class Query:
     """A planned query over one version of an archive.
@@ -1194,12 +1341,38 @@ class Query:
         """
 
     def explain(self, *, analyze: bool = False) -> str:
-        """Return the plan as text: which files and columns are read, and where filters are applied.
+        """Return the plan as text: which columns are read, and where filters are applied.
+
+        The first line, if there is such a filter, has the filters that are decided once a run, so that only the steps
+        of those runs are read; ``predicate`` is what the Parquet reader filters by.
 
         - ``analyze``: run the query, discard its rows, and add what each part did and how long it took.
 
         Raises ``QueryError``.
         """
+
+    def show(self, max_rows: int = 20) -> None:
+        """Print the first rows as a table.
+
+        - ``max_rows``: how many; the query is stopped once they are there.
+
+        Raises ``QueryError``.
+        """
+
+    def _repr_html_(self) -> str:
+        """Return the first ten rows as an HTML table: what a notebook shows."""
+
+    def to_arrow(self) -> Any:
+        """Run the query into a ``pyarrow.Table``.
+
+        Raises ``ImportError`` where pyarrow is not installed, and what pyarrow makes of a failure of the query.
+        """
+
+    def to_pandas(self) -> Any:
+        """Run the query into a ``pandas.DataFrame``, by way of pyarrow; raises as ``to_arrow``."""
+
+    def to_polars(self) -> Any:
+        """Run the query into a ``polars.DataFrame``; raises as ``to_arrow``."""
 
     def materialize(
         self,

@@ -20,7 +20,9 @@ def run(name: str) -> int:
     """Run the command of this name."""
     # Nothing here needs Python's own handler, and without it Ctrl-C ends the command at once.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
-    return _run_command([name, *sys.argv[1:]])
+    # Without -P a module of that name in the working folder would come first.
+    again = [sys.executable, "-P", "-m", "a2store"] if sys.executable else []
+    return _run_command([name, *sys.argv[1:]], again)
 
 
 if __name__ == "__main__":

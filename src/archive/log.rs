@@ -42,6 +42,11 @@ impl Snapshot {
         &self.newest
     }
 
+    /// The checksum of the newest commit, which through its parents is that of all.
+    pub(crate) fn crc(&self) -> &str {
+        &self.newest_crc
+    }
+
     /// A table's files in the order of their run ids.
     pub(crate) fn files(&self, table: TableName) -> impl Iterator<Item = &DataFile> {
         self.files.iter().filter(move |file| file.table == table)

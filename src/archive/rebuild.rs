@@ -149,8 +149,8 @@ impl<'a> StepRows<'a> {
                 expect("engine", &name(facts.meta.engine.as_deref()), &name(self.engine.get(first)));
             }
         }
-        // Only these two come with steps left out; of files of older versions it is not known which runs they hold.
-        let sampled = facts.is_none_or(|facts| ["session", "macroxue"].contains(&facts.format.as_str()));
+        // Of files of older versions it is not known which runs they hold.
+        let sampled = facts.is_none_or(|facts| SourceFormat::may_be_sampled(&facts.format));
         let is_gap = |(place, &index): (usize, &u32)| place as u32 != index;
         if !sampled && let Some(gap) = self.step_index[rows.clone()].iter().enumerate().position(is_gap) {
             expect("step_index", &gap, &self.step_index[first + gap]);

@@ -39,12 +39,16 @@ impl Tables {
 
     #[inline]
     pub(super) fn reward(&self, board: Board) -> u32 {
-        rows(board).iter().map(|&row| self.reward[row as usize]).sum()
+        let [a, b, c, d] = rows(board);
+        let reward = |row: u16| self.reward[usize::from(row)];
+        reward(a) + reward(b) + reward(c) + reward(d)
     }
 
     #[inline]
     pub(super) fn legal_rows(&self, board: Board) -> u8 {
-        rows(board).iter().fold(0, |mask, &row| mask | self.legal[row as usize])
+        let [a, b, c, d] = rows(board);
+        let legal = |row: u16| self.legal[usize::from(row)];
+        legal(a) | legal(b) | legal(c) | legal(d)
     }
 
     fn build() -> Tables {
@@ -66,15 +70,15 @@ fn boxed<T: bytemuck::Zeroable>() -> Box<[T; ROWS]> {
     bytemuck::allocation::zeroed_box()
 }
 
-#[inline]
+#[inline(always)]
 fn rows(board: Board) -> [u16; 4] {
     [(board.0 >> 48) as u16, (board.0 >> 32) as u16, (board.0 >> 16) as u16, board.0 as u16]
 }
 
-#[inline]
+#[inline(always)]
 fn map_rows(board: Board, f: impl Fn(u16) -> u16) -> Board {
-    let [a, b, c, d] = rows(board).map(f);
-    Board(u64::from(a) << 48 | u64::from(b) << 32 | u64::from(c) << 16 | u64::from(d))
+    let [a, b, c, d] = rows(board);
+    Board(u64::from(f(a)) << 48 | u64::from(f(b)) << 32 | u64::from(f(c)) << 16 | u64::from(f(d)))
 }
 
 /// Slides a row to the left: tiles close up, and equal neighbours merge once, those nearest the wall first.

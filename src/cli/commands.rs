@@ -2,26 +2,31 @@
 
 use super::interrupt::Interrupt;
 use super::output::{self, count, megabytes, rate};
-use super::{Archived, Cli, Command, Ingest, Simulate, Sql, Usage, bench, maintain, transfer};
+use super::{Archived, Cli, Command, Ingest, Simulate, bench, maintain, sql, transfer};
 use crate::error::{Error, ErrorKind};
 use crate::{
-    Archive, IngestOptions, IngestReport, OnError, Phases, Progress, ProgressBar, ScalarValue, SeenFiles,
-    SimulateOptions, TableName, no_params,
+    Archive, IngestOptions, IngestReport, OnError, Phases, Progress, ProgressBar, SeenFiles, SimulateOptions,
+    TableName, no_params,
 };
 use anyhow::{Result, bail};
 use serde_json::json;
+use std::ffi::OsString;
 use std::io::Write;
 use std::path::Path;
 use std::time::Instant;
 
-pub(super) fn run(cli: Cli) -> Result<u8> {
+/// Does what a command line says. `program` is how to start this program once more, `None` if that is by its own file.
+pub(super) fn run(cli: Cli, program: Option<&[OsString]>) -> Result<u8> {
     let quiet = cli.quiet;
     match cli.command {
         Command::Simulate(args) => simulate(&args, quiet),
         Command::Ingest(args) => ingest(&args, quiet),
         Command::Info(args) => info(&args),
         Command::History(args) => history(&args),
-        Command::Sql(args) => sql(&args),
+        Command::Sql(args) => sql::sql(&args, program, quiet),
+        Command::Query(args) => sql::named(&args),
+        Command::Queries(args) => sql::queries(&args),
+        Command::Functions(args) => sql::functions(&args),
         Command::Export(args) => transfer::export(&args, quiet),
         Command::Convert(args) => transfer::convert(&args, quiet),
         Command::Verify(args) => maintain::verify(&args, quiet),
@@ -170,7 +175,7 @@ fn is_empty(path: &Path) -> bool {
 }
 
 /// An object store has no folders: where nothing is, an archive can be made.
-fn is_url(path: &Path) -> bool {
+pub(super) fn is_url(path: &Path) -> bool {
     path.to_str().is_some_and(|path| path.contains("://"))
 }
 
@@ -223,60 +228,4 @@ fn history(args: &Archived) -> Result<u8> {
         writeln!(out, "{:>7}  {:24}  {operation:9}  {runs:>12}  {steps:>15}", commit.version, commit.time)?;
     }
     Ok(0)
-}
-
-fn sql(args: &Sql) -> Result<u8> {
-    let archive = open(&args.archive, args.version)?;
-    let query = archive.sql(&args.query, params(&args.param)?)?;
-    if args.explain {
-        let mut out = std::io::stdout().lock();
-        write!(out, "{}", query.explain(false)?)?;
-        return Ok(0);
-    }
-    if let Some(path) = &args.output
-        && !is_url(archive.path())
-        && std::path::absolute(path)?.starts_with(archive.path())
-    {
-        bail!(Usage(format!("-o {}: expected a file outside of the archive", path.display())));
-    }
-    output::write(query.stream()?, args.format, args.output.as_deref(), args.max_rows)?;
-    Ok(0)
-}
-
-/// `name=value` pairs: by position when every name is a number, else by name.
-fn params(texts: &[String]) -> Result<crate::ParamValues> {
-    let mut pairs = Vec::new();
-    for text in texts {
-        let (name, value) = text.split_once('=').ok_or_else(|| Usage(format!("-p {text}: expected NAME=VALUE")))?;
-        pairs.push((name.trim_start_matches('$').to_owned(), scalar(value)));
-    }
-    let mut positions = Vec::new();
-    for (name, value) in &pairs {
-        if let Ok(position @ 1..) = name.parse::<usize>() {
-            positions.push((position, value.clone()));
-        }
-    }
-    if positions.is_empty() || positions.len() < pairs.len() {
-        return Ok(pairs.into());
-    }
-    positions.sort_by_key(|(position, _)| *position);
-    if positions.iter().map(|(position, _)| *position).ne(1..=positions.len()) {
-        bail!(Usage(format!("-p: expected positions 1 to {}, each once", positions.len())));
-    }
-    Ok(positions.into_iter().map(|(_, value)| value).collect::<Vec<_>>().into())
-}
-
-/// A JSON scalar, or else text.
-fn scalar(text: &str) -> ScalarValue {
-    match serde_json::from_str(text) {
-        Ok(serde_json::Value::Null) => ScalarValue::Null,
-        Ok(serde_json::Value::Bool(value)) => value.into(),
-        Ok(serde_json::Value::String(value)) => value.as_str().into(),
-        Ok(serde_json::Value::Number(number)) => match (number.as_i64(), number.as_u64(), number.as_f64()) {
-            (Some(value), _, _) => value.into(),
-            (_, Some(value), _) => value.into(),
-            (_, _, value) => ScalarValue::Float64(value),
-        },
-        _ => text.into(),
-    }
 }

@@ -23,6 +23,12 @@ impl Interrupt {
         Ok(Interrupt(flag))
     }
 
+    /// Whether somebody has.
+    #[cfg(unix)]
+    pub(super) fn is_raised(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+
     /// Progress that stops when asked to.
     pub(super) fn watch<'a>(&'a self, progress: &'a dyn Progress) -> Cancellable<'a, dyn Progress + 'a> {
         Cancellable::new(progress, &self.0)

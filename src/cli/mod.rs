@@ -9,6 +9,9 @@ mod interrupt;
 mod maintain;
 mod output;
 mod pack;
+#[cfg(unix)]
+mod sandbox;
+mod sql;
 mod transfer;
 
 pub use pack::a2pack;
@@ -46,6 +49,12 @@ enum Command {
     History(Archived),
     /// Run a query over the tables `runs` and `steps`.
     Sql(Sql),
+    /// Run a named query.
+    Query(NamedQuery),
+    /// The named queries, or one of them.
+    Queries(Queries),
+    /// The functions over boards, moves and values that queries have.
+    Functions(Functions),
     /// Write the runs of an archive as files of any format.
     Export(Export),
     /// Read runs of any format and write them in another, without an archive.
@@ -271,10 +280,60 @@ struct Sql {
     archive: PathBuf,
     /// One SELECT, WITH, VALUES or EXPLAIN.
     query: String,
+    #[command(flatten)]
+    run: RunQuery,
+    /// Run the query in a process of its own, which reads nothing but the archive where the system can see to that, and is
+    /// killed at the limits of memory (2GiB if not given), time (1m) and temporary files (8GiB). Whatever it does, the exit
+    /// status is 1 at worst.
+    #[arg(long)]
+    sandbox: bool,
+    /// Be the process with the limits, whose parent this is.
+    #[arg(long, value_name = "PROCESS", hide = true, requires = "sandbox")]
+    sandboxed: Option<u32>,
+}
+
+#[derive(Args, Debug)]
+struct NamedQuery {
+    /// The archive.
+    archive: PathBuf,
+    /// The query's name; `a2store queries` lists them.
+    name: String,
+    /// A folder of queries of your own, in place of those that come with a2store.
+    #[arg(long)]
+    folder: Option<PathBuf>,
+    #[command(flatten)]
+    run: RunQuery,
+}
+
+#[derive(Args, Debug)]
+struct Queries {
+    /// Show all of this one: what it takes and gives, and its SQL.
+    name: Option<String>,
+    /// A folder of queries of your own, in place of those that come with a2store.
+    #[arg(long)]
+    folder: Option<PathBuf>,
+    /// Print as JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Args, Debug)]
+struct Functions {
+    /// Print as JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+/// How a query is run and what becomes of its rows.
+#[derive(Args, Debug)]
+struct RunQuery {
     /// A parameter of the query: `-p min=20000` for `$min`, `-p 1=20000` for `$1`. The value is a JSON scalar or else
     /// text.
     #[arg(short, long = "param", value_name = "NAME=VALUE")]
     param: Vec<String>,
+    /// A Parquet file that the query can read as the table of this name.
+    #[arg(long = "table", value_name = "NAME=FILE")]
+    table: Vec<String>,
     /// How to print the rows: a table of the first ones, or all of them as CSV, as JSON (an object a line), as a Parquet
     /// file, or as an Arrow IPC stream.
     #[arg(long, default_value = "table")]
@@ -285,12 +344,44 @@ struct Sql {
     /// Rows that a table shows.
     #[arg(long, default_value_t = 40)]
     max_rows: usize,
-    /// Print the plan instead of the rows: the files, and the filters that run inside the Parquet reader.
+    /// Print the plan instead of the rows: what is read, and the filters that run inside the Parquet reader.
     #[arg(long)]
     explain: bool,
     /// An older version of the archive.
     #[arg(long)]
     version: Option<u64>,
+    /// Memory that the query may hold, such as 512MiB; half of the machine's if not given. Sorts and groups go to temporary
+    /// files before they fail.
+    #[arg(long, value_name = "BYTES", value_parser = bytes)]
+    memory_limit: Option<u64>,
+    /// What those temporary files may hold; 64GiB if not given.
+    #[arg(long, value_name = "BYTES", value_parser = bytes)]
+    spill_limit: Option<u64>,
+    /// How long the query may take.
+    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    time_limit: Option<Duration>,
+    /// Rows that the result may have.
+    #[arg(long, value_name = "ROWS")]
+    row_limit: Option<u64>,
+    /// Bytes that the result may have, as Arrow arrays.
+    #[arg(long, value_name = "BYTES", value_parser = bytes)]
+    byte_limit: Option<u64>,
+}
+
+/// A number of bytes, plain or with a unit of 1024s: `512MiB`.
+fn bytes(text: &str) -> Result<u64, String> {
+    let digits = text.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
+    let shift = match text[digits.len()..].to_ascii_lowercase().as_str() {
+        "" | "b" => Some(0),
+        "kib" | "k" => Some(10),
+        "mib" | "m" => Some(20),
+        "gib" | "g" => Some(30),
+        "tib" | "t" => Some(40),
+        _ => None,
+    };
+    let bytes =
+        digits.trim_end().parse::<u64>().ok().zip(shift).and_then(|(number, shift)| number.checked_mul(1 << shift));
+    bytes.ok_or_else(|| "expected a number of bytes such as 4096, 512MiB or 2GiB".into())
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -324,7 +415,15 @@ pub fn main(args: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> Exit
 
 /// As [`main`], with the exit status as a number.
 pub(crate) fn run(args: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> u8 {
-    conclude("a2store", args, commands::run, exit_status)
+    run_as(args, None)
+}
+
+/// As [`run`], in a program that is not the command itself: these arguments start it as that.
+pub(crate) fn run_as(
+    args: impl IntoIterator<Item = impl Into<OsString> + Clone>,
+    program: Option<&[OsString]>,
+) -> u8 {
+    conclude("a2store", args, |cli| commands::run(cli, program), exit_status)
 }
 
 /// Parses a command line, does what it says, and prints why not; the exit status.
@@ -371,6 +470,7 @@ fn exit_status(error: &anyhow::Error) -> u8 {
         Some(
             ErrorKind::Argument { .. }
             | ErrorKind::Query { .. }
+            | ErrorKind::QueryRefused { .. }
             | ErrorKind::NotAnArchive { .. }
             | ErrorKind::ArchiveExists { .. }
             | ErrorKind::VersionNotFound { .. },

@@ -18,20 +18,7 @@ use std::path::Path;
 pub(super) fn write(rows: QueryStream, format: Format, path: Option<&Path>, max_rows: usize) -> Result<()> {
     match path {
         Some(path) => {
-            // A file that stands there is replaced by the whole new one, or stays.
-            let (path, folder) = match Destination::of(path)? {
-                Destination::File { path, folder } => (path, folder),
-                Destination::Stream(path) => {
-                    let file = File::options().write(true).open(&path).map_err(|source| Error::io(&path, source))?;
-                    return write_to(rows, format, BufWriter::new(file), max_rows);
-                }
-            };
-            let mut builder = tempfile::Builder::new();
-            #[cfg(unix)]
-            builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
-            let file = builder.tempfile_in(folder).map_err(|source| Error::io(&path, source))?;
-            write_to(rows, format, BufWriter::new(file.as_file()), max_rows)?;
-            file.persist(&path).map_err(|error| Error::io(&path, error.error))?;
+            into(path, |file| write_to(rows, format, BufWriter::new(file), max_rows).map(|()| 0))?;
             Ok(())
         }
         None => {
@@ -42,6 +29,28 @@ pub(super) fn write(rows: QueryStream, format: Format, path: Option<&Path>, max_
             }
         }
     }
+}
+
+/// Has the file of this name written and returns the exit status with which that ended.
+///
+/// A file that stands there is replaced by the whole new one if that is 0, or stays.
+pub(super) fn into(path: &Path, write: impl FnOnce(&File) -> Result<u8>) -> Result<u8> {
+    let (path, folder) = match Destination::of(path)? {
+        Destination::File { path, folder } => (path, folder),
+        Destination::Stream(path) => {
+            let file = File::options().write(true).open(&path).map_err(|source| Error::io(&path, source))?;
+            return write(&file);
+        }
+    };
+    let mut builder = tempfile::Builder::new();
+    #[cfg(unix)]
+    builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
+    let file = builder.tempfile_in(folder).map_err(|source| Error::io(&path, source))?;
+    let status = write(file.as_file())?;
+    if status == 0 {
+        file.persist(&path).map_err(|error| Error::io(&path, error.error))?;
+    }
+    Ok(status)
 }
 
 /// Standard output that remembers whether its reader has gone, which the writers of some formats put into words.

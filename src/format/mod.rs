@@ -133,6 +133,11 @@ impl SourceFormat {
             SourceFormat::Macroxue => "macroxue",
         }
     }
+
+    /// Whether runs of the format of this name may come with steps left out.
+    pub(crate) fn may_be_sampled(name: &str) -> bool {
+        [SourceFormat::Session, SourceFormat::Macroxue].iter().any(|format| format.name() == name)
+    }
 }
 
 impl fmt::Display for RunFormat {

@@ -1,6 +1,7 @@
 use super::arrow::ArrowSchema;
 use super::interrupt::interruptible;
 use super::query::PyQuery;
+use super::sql::{Limits, named_params};
 use super::reports::{
     PyCommitInfo, PyCompactReport, PyExpireReport, PyExportReport, PyIngestReport, PyRepairReport, PyVerifyReport,
 };
@@ -11,6 +12,7 @@ use crate::archive::{
 use crate::error::Result;
 use crate::export::{ExportOptions, convert as convert_runs};
 use crate::progress::Progress;
+use crate::query::{QueryOptions, SavedQuery};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyType};
@@ -270,11 +272,47 @@ impl PyArchive {
         Ok(self.lock().files(table).into_iter().map(|path| path.to_string_lossy().into_owned()).collect())
     }
 
-    #[pyo3(signature = (query, params=None))]
-    fn sql(&self, py: Python<'_>, query: &str, params: Option<&Bound<'_, PyAny>>) -> PyResult<PyQuery> {
+    #[pyo3(signature = (
+        query, params=None, *, tables=None, memory_limit=None, spill_limit=None, spill_folder=None, row_limit=None,
+        byte_limit=None, time_limit=None
+    ))]
+    #[allow(clippy::too_many_arguments)] // The shape that pyo3 asks for.
+    fn sql(
+        &self,
+        py: Python<'_>,
+        query: &str,
+        params: Option<&Bound<'_, PyAny>>,
+        tables: Option<&Bound<'_, PyDict>>,
+        memory_limit: Option<u64>,
+        spill_limit: Option<u64>,
+        spill_folder: Option<PathBuf>,
+        row_limit: Option<u64>,
+        byte_limit: Option<u64>,
+        time_limit: Option<f64>,
+    ) -> PyResult<PyQuery> {
         let params = bound_params(params)?;
+        let limits = Limits { memory_limit, spill_limit, spill_folder, row_limit, byte_limit, time_limit };
+        let options = limits.options(tables)?;
         let archive = self.archive();
-        Ok(PyQuery::new(py.detach(|| archive.sql(query, params))?))
+        Ok(PyQuery::new(py.detach(|| archive.sql_with(query, params, &options))?))
+    }
+
+    #[pyo3(signature = (name, /, *, folder=None, **params))]
+    #[allow(clippy::needless_pass_by_value)] // The shape that pyo3 asks for.
+    fn query(
+        &self,
+        py: Python<'_>,
+        name: &str,
+        folder: Option<PathBuf>,
+        params: Option<&Bound<'_, PyDict>>,
+    ) -> PyResult<PyQuery> {
+        let params = named_params(params)?;
+        let archive = self.archive();
+        let plan = || {
+            let query = SavedQuery::find(name, folder.as_deref())?;
+            archive.query_with(&query, params, &QueryOptions::default())
+        };
+        Ok(PyQuery::new(py.detach(plan)?))
     }
 
     #[pyo3(signature = (

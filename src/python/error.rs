@@ -14,6 +14,8 @@ create_exception!(a2store, VersionNotFoundError, ArchiveError);
 create_exception!(a2store, UnconfirmedError, ArchiveError);
 create_exception!(a2store, DecodeError, A2Error);
 create_exception!(a2store, QueryError, A2Error);
+create_exception!(a2store, QueryRefusedError, QueryError);
+create_exception!(a2store, QueryLimitError, QueryError);
 create_exception!(a2store, ColumnError, A2Error);
 create_exception!(a2store, MemoryLimitError, A2Error);
 create_exception!(a2store, StateMismatchError, A2Error);
@@ -30,6 +32,8 @@ pub(super) fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
         ("UnconfirmedError", py.get_type::<UnconfirmedError>()),
         ("DecodeError", py.get_type::<DecodeError>()),
         ("QueryError", py.get_type::<QueryError>()),
+        ("QueryRefusedError", py.get_type::<QueryRefusedError>()),
+        ("QueryLimitError", py.get_type::<QueryLimitError>()),
         ("ColumnError", py.get_type::<ColumnError>()),
         ("MemoryLimitError", py.get_type::<MemoryLimitError>()),
         ("StateMismatchError", py.get_type::<StateMismatchError>()),
@@ -68,6 +72,8 @@ impl From<Error> for PyErr {
                 DecodeError::new_err(message)
             }
             ErrorKind::Query { .. } => QueryError::new_err(message),
+            ErrorKind::QueryRefused { .. } => QueryRefusedError::new_err(message),
+            ErrorKind::QueryLimit { .. } => QueryLimitError::new_err(message),
             ErrorKind::Column { .. } => ColumnError::new_err(message),
             ErrorKind::MemoryLimit { .. } => MemoryLimitError::new_err(message),
             ErrorKind::StateMismatch { .. } => StateMismatchError::new_err(message),

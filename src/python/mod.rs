@@ -14,6 +14,7 @@ mod query;
 mod reports;
 mod run;
 mod simulate;
+mod sql;
 mod table;
 mod values;
 
@@ -26,6 +27,7 @@ fn _a2store(module: &Bound<'_, PyModule>) -> PyResult<()> {
     // A child that is forked while another thread builds them would wait for them for ever.
     crate::board::build_tables();
     TableName::ALL.into_iter().for_each(|table| drop(table_schema(table)));
+    crate::query::build_tables();
     crate::selfplay::build_tables();
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     error::add_to(module)?;
@@ -55,7 +57,13 @@ fn _a2store(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<run::PyRun>()?;
     module.add_class::<run::PyRunMeta>()?;
     module.add_class::<simulate::PySimulateReport>()?;
+    module.add_class::<sql::PySavedColumn>()?;
+    module.add_class::<sql::PySavedParameter>()?;
+    module.add_class::<sql::PySavedQuery>()?;
+    module.add_class::<sql::PySqlFunction>()?;
     module.add_class::<table::PyStepTable>()?;
+    module.add_function(wrap_pyfunction!(sql::queries, module)?)?;
+    module.add_function(wrap_pyfunction!(sql::sql_functions, module)?)?;
     module.add_function(wrap_pyfunction!(table::attach, module)?)?;
     module.add_function(wrap_pyfunction!(run::read_run, module)?)?;
     module.add_function(wrap_pyfunction!(simulate::simulate, module)?)?;
@@ -68,12 +76,13 @@ fn _a2store(module: &Bound<'_, PyModule>) -> PyResult<()> {
 }
 
 /// Runs the command `a2store` or `a2pack` with these arguments, the first being its name, and returns its exit status.
+/// `program` starts the first of them once more, in a process of its own.
 #[cfg(feature = "cli")]
 #[pyfunction]
 #[pyo3(name = "_run_command")]
-fn run_command(py: Python<'_>, args: Vec<std::ffi::OsString>) -> u8 {
+fn run_command(py: Python<'_>, args: Vec<std::ffi::OsString>, program: Vec<std::ffi::OsString>) -> u8 {
     py.detach(|| match args.first().is_some_and(|name| name == "a2pack") {
         true => crate::cli::run_a2pack(args),
-        false => crate::cli::run(args),
+        false => crate::cli::run_as(args, Some(&program)),
     })
 }

@@ -3,6 +3,7 @@ use super::interrupt::{Signals, interruptible};
 use super::table::PyStepTable;
 use crate::query::{ArrowReader, Query};
 use crate::table::{ChosenEv, MaterializeOptions};
+use pyo3::exceptions::PyImportError;
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
 use pyo3_arrow::error::PyArrowResult;
@@ -14,6 +15,9 @@ use std::path::PathBuf;
 pub(super) struct PyQuery {
     query: Query,
 }
+
+/// Rows that a notebook shows of a query.
+const NOTEBOOK_ROWS: usize = 10;
 
 impl PyQuery {
     pub(super) fn new(query: Query) -> PyQuery {
@@ -51,6 +55,34 @@ impl PyQuery {
         interruptible(py, Some(false), |progress| self.query.explain_unless_cancelled(analyze, progress))
     }
 
+    #[pyo3(signature = (max_rows=20))]
+    fn show(&self, py: Python<'_>, max_rows: usize) -> PyResult<()> {
+        let preview =
+            interruptible(py, Some(false), |progress| self.query.preview_unless_cancelled(max_rows, progress))?;
+        py.import("builtins")?.call_method1("print", (preview.to_string(),))?;
+        Ok(())
+    }
+
+    fn _repr_html_(&self, py: Python<'_>) -> PyResult<String> {
+        let html = |progress: &dyn crate::progress::Progress| {
+            self.query.preview_unless_cancelled(NOTEBOOK_ROWS, progress)?.to_html()
+        };
+        interruptible(py, Some(false), html)
+    }
+
+    fn to_arrow<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        needed(slf.py(), "pyarrow", "to_arrow")?.call_method1("table", (slf,))
+    }
+
+    fn to_pandas<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        needed(slf.py(), "pandas", "to_pandas")?;
+        needed(slf.py(), "pyarrow", "to_pandas")?.call_method1("table", (slf,))?.call_method0("to_pandas")
+    }
+
+    fn to_polars<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        needed(slf.py(), "polars", "to_polars")?.call_method1("DataFrame", (slf,))
+    }
+
     #[pyo3(signature = (*, extra=Vec::new(), chosen_ev="stored", memory_limit=None, path=None, progress=None))]
     fn materialize(
         &self,
@@ -73,4 +105,16 @@ impl PyQuery {
         let names: Vec<String> = self.query.schema().fields().iter().map(|field| field.name().clone()).collect();
         format!("Query({})", names.join(", "))
     }
+}
+
+/// A package that a method is of no use without.
+fn needed<'py>(py: Python<'py>, package: &str, method: &str) -> PyResult<Bound<'py, PyModule>> {
+    py.import(package).map_err(|error| match error.is_instance_of::<PyImportError>(py) {
+        true => {
+            let raised = PyImportError::new_err(format!("{method} needs {package}: pip install {package}"));
+            raised.set_cause(py, Some(error));
+            raised
+        }
+        false => error,
+    })
 }

@@ -3,7 +3,7 @@
 use crate::query::{ParamValues, ScalarValue, no_params};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyBytes, PyFloat, PyInt, PyMapping, PyString};
+use pyo3::types::{PyBool, PyBytes, PyFloat, PyInt, PyMapping, PySet, PyString};
 use std::collections::HashMap;
 use std::path::PathBuf;
 
@@ -20,14 +20,17 @@ pub(super) fn params(params: Option<&Bound<'_, PyAny>>) -> PyResult<ParamValues>
         }
         return Ok(values.into());
     }
-    if params.is_instance_of::<PyString>() {
-        return Err(PyTypeError::new_err("params: expected a dict or a sequence of values, found a str"));
+    if params.is_instance_of::<PyString>() || params.is_instance_of::<PyBytes>() || params.is_instance_of::<PySet>() {
+        // A set has no order, and a text is not meant as its letters.
+        let found = params.get_type().name()?;
+        return Err(PyTypeError::new_err(format!("params: expected a dict or a sequence of values, found {found}")));
     }
     let values = params.try_iter()?.map(|value| scalar(&value?)).collect::<PyResult<Vec<_>>>()?;
     Ok(values.into())
 }
 
-fn scalar(value: &Bound<'_, PyAny>) -> PyResult<ScalarValue> {
+/// A value of a parameter.
+pub(super) fn scalar(value: &Bound<'_, PyAny>) -> PyResult<ScalarValue> {
     if value.is_none() {
         return Ok(ScalarValue::Null);
     }

@@ -1,165 +1,201 @@
-//! What a statement can see: the tables `runs` and `steps`, and an object store that knows the archive alone.
+//! What a statement can see: the tables `runs` and `steps`, those that the user brings, and object stores that know
+//! nothing else of the machine or the network.
 
+use super::cache::{self, Cached, METADATA_BYTES, VersionKey};
+use super::guard;
+use super::options::QueryOptions;
 use super::query_error;
+use super::run_index::{RunIndex, is_about_runs, step_range};
+use super::scan::{ARCHIVE_URL, ParquetScan, Part, archive_file, footers, immutable_file, parts_of};
+use super::tables::{Source, UserTable};
+use super::udf::external;
 use crate::archive::{Archive, DataFile, TableName, table_schema};
 use crate::error::Result;
 use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
-use datafusion::catalog::{Session, TableProvider};
-use datafusion::common::stats::Precision;
-use datafusion::common::{
-    ColumnStatistics, DataFusionError, Result as DataFusionResult, ScalarValue, Statistics, exec_err,
-};
-use datafusion::config::TableParquetOptions;
+use datafusion::catalog::{MemTable, Session, TableProvider};
+use datafusion::common::{DFSchema, Result as DataFusionResult, exec_err};
 use datafusion::datasource::listing::PartitionedFile;
-use datafusion::datasource::physical_plan::parquet::CachedParquetFileReaderFactory;
-use datafusion::datasource::physical_plan::parquet::metadata::DFParquetMetadata;
-use datafusion::datasource::physical_plan::{FileGroup, FileScanConfigBuilder, ParquetSource};
-use datafusion::datasource::source::DataSourceExec;
 use datafusion::execution::SessionStateBuilder;
-use datafusion::execution::object_store::{ObjectStoreRegistry, ObjectStoreUrl};
+use datafusion::execution::cache::cache_manager::CacheManagerConfig;
+use datafusion::execution::object_store::ObjectStoreRegistry;
 use datafusion::execution::runtime_env::RuntimeEnvBuilder;
+use datafusion::logical_expr::utils::conjunction;
 use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
-use datafusion::physical_expr::expressions::col;
-use datafusion::physical_expr::{LexOrdering, PhysicalSortExpr};
+use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_expr::expressions::Column;
 use datafusion::physical_plan::ExecutionPlan;
-use datafusion::physical_plan::empty::EmptyExec;
+use datafusion::physical_plan::filter::FilterExec;
+use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::prelude::{SessionConfig, SessionContext};
-use object_store::{ObjectMeta, ObjectStore, path::Path as StorePath};
-use parquet::file::metadata::ParquetMetaData;
-use std::collections::HashMap;
+use object_store::local::LocalFileSystem;
+use object_store::{ObjectStore, path::Path as StorePath};
+use std::ops::Range;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use url::Url;
 
-/// The URL under which the archive's folder is known to DataFusion.
-const STORE_URL: &str = "a2store://archive";
-
-/// Asks scans for one partition per row group, in order; see [`super::order`].
-pub(super) struct PartitionPerRowGroup;
-
-/// A session whose tables are those of the archive.
-pub(super) fn context(archive: &Archive) -> Result<SessionContext> {
+/// A session whose tables are those of the archive and of the options, and whose means are theirs too.
+pub(super) fn context(archive: &Archive, options: &QueryOptions) -> Result<SessionContext> {
+    let snapshot = archive.snapshot();
+    let mut stores = KnownStores(vec![(ARCHIVE_URL.to_owned(), archive.store()?)]);
+    let mut user_tables: Vec<(&str, Arc<dyn TableProvider>)> = Vec::new();
+    for (i, (name, table)) in options.tables.iter().enumerate() {
+        user_tables.push((name, provider(table, i, &mut stores)?));
+    }
+    let cached = cache::of_archive(archive.path(), archive.id())?;
+    let caches = CacheManagerConfig::default()
+        .with_file_metadata_cache(Some(cached.metadata()))
+        .with_metadata_cache_limit(METADATA_BYTES);
     let runtime = RuntimeEnvBuilder::new()
-        .with_object_store_registry(Arc::new(ArchiveOnly(archive.store()?)))
+        .with_object_store_registry(Arc::new(stores))
+        .with_cache_manager(caches)
+        .with_memory_pool(options.memory_pool()?)
+        .with_disk_manager_builder(options.disk_manager())
         .build_arc()
         .map_err(query_error)?;
+    let state = SessionStateBuilder::new().with_config(config()).with_runtime_env(runtime);
+    let context = SessionContext::new_with_state(guard::configure(state, archive.phases()).build());
+    let version = VersionKey { version: archive.version(), crc: snapshot.crc().to_owned() };
+    let table = |table: TableName, runs: Option<Arc<ArchiveTable>>| ArchiveTable {
+        table,
+        files: snapshot.files(table).cloned().collect(),
+        place: archive.path().to_path_buf(),
+        archive_id: archive.id().to_owned(),
+        version: version.clone(),
+        runs,
+    };
+    let runs = Arc::new(table(TableName::Runs, None));
+    let steps = Arc::new(table(TableName::Steps, Some(Arc::clone(&runs))));
+    context.register_table(guard::quoted("runs"), runs).map_err(query_error)?;
+    context.register_table(guard::quoted("steps"), steps).map_err(query_error)?;
+    for (name, table) in user_tables {
+        context.register_table(guard::quoted(name), table).map_err(query_error)?;
+    }
+    Ok(context)
+}
+
+fn config() -> SessionConfig {
     let mut config =
         SessionConfig::new().with_information_schema(false).with_default_catalog_and_schema("a2store", "v");
     let options = config.options_mut();
     options.execution.parquet.pushdown_filters = true;
     options.execution.parquet.reorder_filters = true;
     options.execution.collect_statistics = true;
+    options.execution.enable_recursive_ctes = false;
     // Results go to every kind of reader, and not all know the string views that DataFusion prefers.
     options.sql_parser.map_string_types_to_utf8view = false;
     options.optimizer.expand_views_at_output = true;
-    let state = SessionStateBuilder::new()
-        .with_config(config)
-        .with_runtime_env(runtime)
-        .with_default_features()
-        .with_table_functions(HashMap::new())
-        .build();
-    let context = SessionContext::new_with_state(state);
-    for table in TableName::ALL {
-        let files = archive.snapshot().files(table).cloned().collect();
-        context.register_table(table.name(), Arc::new(ArchiveTable { table, files })).map_err(query_error)?;
-    }
-    Ok(context)
+    config
 }
 
-/// A registry that knows the archive's folder and nothing else of the machine or the network.
-#[derive(Debug)]
-struct ArchiveOnly(Arc<dyn ObjectStore>);
+fn provider(table: &UserTable, index: usize, stores: &mut KnownStores) -> Result<Arc<dyn TableProvider>> {
+    match &table.0 {
+        Source::Batches { schema, batches } => {
+            // As many partitions as can be worked on, or whoever joins with them waits for one thread.
+            let count = config().target_partitions().clamp(1, batches.len().max(1));
+            let mut partitions = vec![Vec::new(); count];
+            for (i, batch) in batches.iter().enumerate() {
+                partitions[i * count / batches.len()].push(batch.clone());
+            }
+            Ok(Arc::new(MemTable::try_new(Arc::clone(schema), partitions).map_err(query_error)?))
+        }
+        Source::Parquet { schema, path, num_bytes, .. } => {
+            let url = format!("a2store://table-{index}");
+            let folder = path.parent().unwrap_or(Path::new("/"));
+            let store = LocalFileSystem::new_with_prefix(folder)
+                .map_err(|error| crate::Error::io(folder, std::io::Error::other(error)))?;
+            stores.0.push((url.clone(), Arc::new(store)));
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            let (schema, location) = (Arc::clone(schema), StorePath::from(name.as_ref()));
+            Ok(Arc::new(FileTable { url, schema, location, num_bytes: *num_bytes }))
+        }
+    }
+}
 
-impl ObjectStoreRegistry for ArchiveOnly {
+/// A registry of stores that are there from the beginning; no other is ever added.
+#[derive(Debug)]
+struct KnownStores(Vec<(String, Arc<dyn ObjectStore>)>);
+
+impl ObjectStoreRegistry for KnownStores {
     fn register_store(&self, _: &Url, store: Arc<dyn ObjectStore>) -> Option<Arc<dyn ObjectStore>> {
         // Handed back as if replaced: nothing else is ever served.
         Some(store)
     }
 
     fn get_store(&self, url: &Url) -> DataFusionResult<Arc<dyn ObjectStore>> {
-        if url.as_str().trim_end_matches('/') == STORE_URL {
-            return Ok(Arc::clone(&self.0));
+        let asked = url.as_str().trim_end_matches('/');
+        match self.0.iter().find(|(known, _)| known == asked) {
+            Some((_, store)) => Ok(Arc::clone(store)),
+            None => exec_err!("{url}: a query reads the archive's tables only"),
         }
-        exec_err!("{url}: a query reads the archive's tables only")
     }
 }
 
 /// A table of the archive, at its version.
 #[derive(Debug)]
-struct ArchiveTable {
+pub(super) struct ArchiveTable {
     table: TableName,
     files: Vec<DataFile>,
+    place: PathBuf,
+    archive_id: String,
+    version: VersionKey,
+    /// Of `steps`, the other table.
+    runs: Option<Arc<ArchiveTable>>,
 }
 
 impl ArchiveTable {
-    fn partitioned_file(&self, file: &DataFile) -> DataFusionResult<PartitionedFile> {
-        let location = StorePath::parse(&file.path).map_err(|error| DataFusionError::External(error.into()))?;
-        let meta = ObjectMeta {
-            location,
-            // Data files never change, so their metadata may be cached under any fixed time.
-            last_modified: chrono::DateTime::UNIX_EPOCH,
-            size: file.num_bytes,
-            e_tag: None,
-            version: None,
-        };
-        Ok(PartitionedFile::new_from_meta(meta))
+    pub(super) fn cache(&self) -> DataFusionResult<Arc<Cached>> {
+        cache::of_archive(&self.place, &self.archive_id).map_err(external)
     }
 
-    /// What the commit knows of a file, or of a part of it with so many rows.
-    fn statistics(&self, file: &DataFile, num_rows: u64) -> Arc<Statistics> {
-        let mut statistics = Statistics::new_unknown(&table_schema(self.table));
-        statistics.num_rows = Precision::Exact(num_rows as usize);
-        if let Some(run_id) = statistics.column_statistics.first_mut() {
-            let bound = |id: u32| match num_rows == file.num_rows {
-                true => Precision::Exact(ScalarValue::from(id)),
-                false => Precision::Inexact(ScalarValue::from(id)),
-            };
-            *run_id = ColumnStatistics {
-                min_value: bound(file.first_run_id),
-                max_value: bound(file.last_run_id),
-                null_count: Precision::Exact(0),
-                ..ColumnStatistics::new_unknown()
-            };
-        }
-        Arc::new(statistics)
+    pub(super) fn version(&self) -> &VersionKey {
+        &self.version
     }
 
-    /// All files, as one group that DataFusion may split as it likes.
-    fn whole_files(&self) -> DataFusionResult<Vec<FileGroup>> {
-        let files = self
-            .files
-            .iter()
-            .map(|file| Ok(self.partitioned_file(file)?.with_statistics(self.statistics(file, file.num_rows))));
-        Ok(vec![FileGroup::new(files.collect::<DataFusionResult<_>>()?)])
+    /// All rows, these columns.
+    pub(super) async fn scan_all(
+        &self,
+        state: &dyn Session,
+        columns: &[usize],
+    ) -> DataFusionResult<Arc<dyn ExecutionPlan>> {
+        self.scan(state, Some(&columns.to_vec()), &[], None).await
     }
 
-    /// A group per row group, in the order of the rows.
-    async fn row_groups(&self, state: &dyn Session) -> DataFusionResult<Vec<FileGroup>> {
-        let mut groups = Vec::new();
-        for file in &self.files {
-            let whole = self.partitioned_file(file)?;
-            let metadata = footer(state, &whole.object_meta).await?;
-            for row_group in metadata.row_groups() {
-                // A reader takes the row groups that begin in its range.
-                let column = row_group.column(0);
-                let start = column.dictionary_page_offset().unwrap_or_else(|| column.data_page_offset());
-                let part = whole.clone().with_range(start, start + 1);
-                let statistics = self.statistics(file, row_group.num_rows().unsigned_abs());
-                groups.push(FileGroup::new(vec![part.with_statistics(statistics)]));
-            }
-        }
-        Ok(groups)
-    }
-
-    /// The order that the writer keeps.
-    fn natural_order(&self) -> DataFusionResult<Option<LexOrdering>> {
-        let schema = table_schema(self.table);
-        let columns: &[&str] = match self.table {
+    fn parquet_scan(&self) -> ParquetScan {
+        let sorted_by: &[&str] = match self.table {
             TableName::Runs => &["run_id"],
             TableName::Steps => &["run_id", "step_index"],
         };
-        let ascending = |name: &&str| Ok(PhysicalSortExpr::new_default(col(name, &schema)?).asc().nulls_last());
-        Ok(LexOrdering::new(columns.iter().map(ascending).collect::<DataFusionResult<Vec<_>>>()?))
+        ParquetScan { url: ARCHIVE_URL.to_owned(), schema: table_schema(self.table), sorted_by }
+    }
+
+    /// Of each file, the rows of those runs and steps that the filters leave; `None` where the files have other runs than
+    /// `runs` says, so that filters must decide row by row.
+    async fn choose_rows(&self, state: &dyn Session, filters: &[Expr]) -> DataFusionResult<Option<Vec<RowsOfFile>>> {
+        let about_runs: Vec<&Expr> = filters.iter().filter(|filter| is_about_runs(filter)).collect();
+        let steps = step_range(filters);
+        let Some(runs) = &self.runs else { return Ok(Some(vec![None; self.files.len()])) };
+        if about_runs.is_empty() && steps == (0..u64::MAX) {
+            return Ok(Some(vec![None; self.files.len()]));
+        }
+        let index = RunIndex::of(runs, state).await?;
+        let matching = index.matching(about_runs, state)?;
+        Ok(self.files.iter().map(|file| index.rows_of(file, &matching, &steps).map(Some)).collect())
+    }
+
+    /// The row groups that have any of these rows.
+    async fn parts(&self, state: &dyn Session, rows: &[RowsOfFile]) -> DataFusionResult<Vec<Part>> {
+        let is_needed = |rows: &RowsOfFile| rows.as_ref().is_none_or(|ranges| !ranges.is_empty());
+        let needed: Vec<(&DataFile, &RowsOfFile)> =
+            self.files.iter().zip(rows).filter(|(_, rows)| is_needed(rows)).collect();
+        let files = needed.iter().map(|(file, _)| archive_file(file)).collect::<DataFusionResult<Vec<_>>>()?;
+        let footers = footers(state, ARCHIVE_URL, &files).await?;
+        let schema = table_schema(self.table);
+        let of_file = |(((data, rows), file), footer): (((&DataFile, &RowsOfFile), &PartitionedFile), _)| {
+            parts_of(file, footer, rows.as_deref(), Some((data.first_run_id, data.last_run_id)), &schema)
+        };
+        Ok(needed.into_iter().zip(&files).zip(footers.iter().map(AsRef::as_ref)).flat_map(of_file).collect())
     }
 }
 
@@ -174,7 +210,67 @@ impl TableProvider for ArchiveTable {
     }
 
     fn supports_filters_pushdown(&self, filters: &[&Expr]) -> DataFusionResult<Vec<TableProviderFilterPushDown>> {
-        // The filter stays in the plan until the physical optimizer moves it into the reader, which may refuse parts.
+        let support = |filter: &&Expr| match self.table {
+            TableName::Steps if is_about_runs(filter) => TableProviderFilterPushDown::Exact,
+            // The filter stays in the plan until the physical optimizer moves it into the reader, which may refuse parts.
+            _ => TableProviderFilterPushDown::Inexact,
+        };
+        Ok(filters.iter().map(support).collect())
+    }
+
+    async fn scan(
+        &self,
+        state: &dyn Session,
+        projection: Option<&Vec<usize>>,
+        filters: &[Expr],
+        limit: Option<usize>,
+    ) -> DataFusionResult<Arc<dyn ExecutionPlan>> {
+        if let Some(rows) = self.choose_rows(state, filters).await? {
+            return self.parquet_scan().plan(state, self.parts(state, &rows).await?, projection, limit);
+        }
+        let every_row = self.parts(state, &vec![None; self.files.len()]).await?;
+        let scan = self.parquet_scan().plan(state, every_row, None, None)?;
+        let about_runs = conjunction(filters.iter().filter(|filter| is_about_runs(filter)).cloned());
+        let filtered: Arc<dyn ExecutionPlan> = match about_runs {
+            Some(filter) => {
+                let schema = DFSchema::try_from(table_schema(self.table))?;
+                Arc::new(FilterExec::try_new(state.create_physical_expr(filter, &schema)?, scan)?)
+            }
+            None => scan,
+        };
+        let Some(columns) = projection else { return Ok(filtered) };
+        let schema = filtered.schema();
+        let column = |&i: &usize| {
+            let name = schema.field(i).name();
+            (Arc::new(Column::new(name, i)) as Arc<dyn PhysicalExpr>, name.clone())
+        };
+        Ok(Arc::new(ProjectionExec::try_new(columns.iter().map(column).collect::<Vec<_>>(), filtered)?))
+    }
+}
+
+/// The rows of a file that are wanted; `None` = all.
+type RowsOfFile = Option<Vec<Range<usize>>>;
+
+/// A Parquet file of the user's.
+#[derive(Debug)]
+struct FileTable {
+    url: String,
+    schema: SchemaRef,
+    location: StorePath,
+    num_bytes: u64,
+}
+
+#[async_trait]
+impl TableProvider for FileTable {
+    fn schema(&self) -> SchemaRef {
+        Arc::clone(&self.schema)
+    }
+
+    fn table_type(&self) -> TableType {
+        TableType::Base
+    }
+
+    fn supports_filters_pushdown(&self, filters: &[&Expr]) -> DataFusionResult<Vec<TableProviderFilterPushDown>> {
         Ok(vec![TableProviderFilterPushDown::Inexact; filters.len()])
     }
 
@@ -185,43 +281,10 @@ impl TableProvider for ArchiveTable {
         _filters: &[Expr],
         limit: Option<usize>,
     ) -> DataFusionResult<Arc<dyn ExecutionPlan>> {
-        let schema = table_schema(self.table);
-        if self.files.is_empty() {
-            let schema = match projection {
-                Some(columns) => Arc::new(schema.project(columns)?),
-                None => schema,
-            };
-            return Ok(Arc::new(EmptyExec::new(schema)));
-        }
-        let url = ObjectStoreUrl::parse(STORE_URL)?;
-        let store = state.runtime_env().object_store(&url)?;
-        let cache = state.runtime_env().cache_manager.get_file_metadata_cache();
-        let parquet = TableParquetOptions {
-            global: state.config_options().execution.parquet.clone(),
-            ..TableParquetOptions::default()
-        };
-        let source = ParquetSource::new(Arc::clone(&schema))
-            .with_table_parquet_options(parquet)
-            .with_parquet_file_reader_factory(Arc::new(CachedParquetFileReaderFactory::new(store, cache)));
-
-        let mut scan = FileScanConfigBuilder::new(url, Arc::new(source))
-            .with_projection_indices(projection.cloned())?
-            .with_limit(limit);
-        if state.config().get_extension::<PartitionPerRowGroup>().is_some() {
-            scan = scan.with_file_groups(self.row_groups(state).await?);
-            scan = scan.with_output_ordering(self.natural_order()?.into_iter().collect());
-        } else {
-            scan = scan.with_file_groups(self.whole_files()?);
-        }
-        let mut statistics = Statistics::new_unknown(&schema);
-        statistics.num_rows = Precision::Exact(self.files.iter().map(|file| file.num_rows as usize).sum());
-        Ok(DataSourceExec::from_data_source(scan.with_statistics(statistics).build()))
+        let file = immutable_file(self.location.clone(), self.num_bytes);
+        let footers = footers(state, &self.url, std::slice::from_ref(&file)).await?;
+        let parts = footers.iter().flat_map(|footer| parts_of(&file, footer, None, None, &self.schema)).collect();
+        let scan = ParquetScan { url: self.url.clone(), schema: Arc::clone(&self.schema), sorted_by: &[] };
+        scan.plan(state, parts, projection, limit)
     }
-}
-
-/// A file's footer, from the session's cache after the first time.
-async fn footer(state: &dyn Session, meta: &ObjectMeta) -> DataFusionResult<Arc<ParquetMetaData>> {
-    let store = state.runtime_env().object_store(ObjectStoreUrl::parse(STORE_URL)?)?;
-    let cache = state.runtime_env().cache_manager.get_file_metadata_cache();
-    DFParquetMetadata::new(store.as_ref(), meta).with_file_metadata_cache(Some(cache)).fetch_metadata().await
 }

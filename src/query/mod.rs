@@ -8,18 +8,42 @@
 //!
 //! | file | owns |
 //! | --- | --- |
-//! | `catalog.rs` | what a statement can see: two tables, one object store |
+//! | `options.rs`, `tables.rs` | what a query may use, and tables of the user's own |
+//! | `guard/` | what a statement may do |
+//! | `functions/`, `udf.rs` | functions over boards, moves and values; the same for the engine |
+//! | `saved/` | named queries with parameters, shipped and of the user's own |
+//! | `catalog.rs`, `scan.rs` | what a statement can see; reading Parquet as a plan |
+//! | `run_index.rs`, `cache.rs` | which rows are whose, so that filters on runs read no steps; what is kept between queries |
 //! | `order.rs` | which plans keep the natural order, and making the others' order definite |
 //! | `stream.rs` | running a plan: partitions in order, bounded, cancelled by dropping |
+//! | `explain.rs`, `preview.rs` | plans as text; the first rows |
 
+mod cache;
 mod catalog;
+mod explain;
+mod functions;
+mod guard;
+mod options;
 mod order;
+mod preview;
+mod run_index;
+mod saved;
+mod scan;
 mod stream;
+mod tables;
+mod udf;
 
 pub use datafusion::common::ParamValues;
 pub use datafusion::scalar::ScalarValue;
+pub use functions::{Argument, ArgumentKind, Function, functions};
+pub use options::QueryOptions;
+pub use preview::Preview;
+pub use saved::{SavedColumn, SavedParameter, SavedQuery};
 pub use stream::QueryStream;
+pub use tables::UserTable;
 
+#[cfg(feature = "python")]
+pub(crate) use functions::build_tables;
 pub(crate) use order::Execution;
 #[cfg(feature = "python")]
 pub(crate) use stream::ArrowReader;
@@ -30,11 +54,9 @@ use crate::progress::Progress;
 use crate::runtime::block_on;
 use arrow::array::AsArray;
 use arrow::datatypes::{DataType, Int64Type, Schema, SchemaRef};
-use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::common::{DataFusionError, Result as DataFusionResult};
 use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder};
-use datafusion::physical_plan::display::DisplayableExecutionPlan;
-use datafusion::prelude::{SQLOptions, SessionContext};
+use datafusion::prelude::SessionContext;
 use std::collections::BTreeSet;
 use std::fmt;
 use std::path::PathBuf;
@@ -60,10 +82,18 @@ use std::sync::Arc;
 #[derive(Clone)]
 pub struct Query {
     archive: Archive,
-    context: SessionContext,
+    options: QueryOptions,
+    engine: Engine,
     plan: LogicalPlan,
     /// `None` when equal data may give other rows, or another order, each time the query runs.
     fingerprint: Option<blake3::Hash>,
+}
+
+/// What plans were made with.
+#[derive(Clone)]
+struct Engine {
+    process: u32,
+    context: SessionContext,
 }
 
 impl Archive {
@@ -71,28 +101,60 @@ impl Archive {
     ///
     /// Parameters stand in the text as `$1, $2, …` or as `$name`, and are bound as values, never pasted.
     ///
+    /// Beside SQL there are the [`functions`](crate::functions()) over boards; docs/sql.md describes them.
+    ///
     /// # Errors
-    /// [`ErrorKind::Query`](crate::ErrorKind::Query) for text that is not one SELECT, WITH, VALUES or EXPLAIN over these
-    /// tables, and for parameters that do not match it.
+    /// [`ErrorKind::QueryRefused`](crate::ErrorKind::QueryRefused) for text that is not one SELECT, WITH, VALUES or EXPLAIN
+    /// over these tables, or that asks for more than reading; [`ErrorKind::Query`](crate::ErrorKind::Query) for text that
+    /// does not parse or plan, and for parameters that do not match it.
     pub fn sql(&self, text: &str, params: impl Into<ParamValues>) -> Result<Query> {
-        if text.len() > MAX_SQL_BYTES {
-            return Err(Error::query(format!("a statement of {} bytes, expected at most {MAX_SQL_BYTES}", text.len())));
-        }
-        let context = catalog::context(self)?;
+        self.sql_with(text, params, &QueryOptions::default())
+    }
+
+    /// As [`sql`](Archive::sql), with tables of one's own and within limits.
+    ///
+    /// ```
+    /// # let folder = tempfile::tempdir()?;
+    /// # let mut archive = a2store::Archive::create(folder.path().join("games.a2"), Default::default())?;
+    /// # let runs = folder.path().join("runs");
+    /// # a2store::simulate(&runs, &a2store::SimulateOptions { runs: 3, ..Default::default() }, &())?;
+    /// # archive.ingest([&runs], &Default::default(), &())?;
+    /// use a2store::{QueryOptions, UserTable, no_params};
+    /// use arrow::array::{RecordBatch, UInt32Array, record_batch};
+    /// let labels = record_batch!(("run_id", UInt32, [0, 2]), ("label", Utf8, ["good", "bad"]))?;
+    /// let labels = UserTable::from_batches(labels.schema(), vec![labels])?;
+    /// let options = QueryOptions::default().with_table("labels", labels).with_row_limit(10);
+    /// let text = "SELECT label, num_steps FROM runs JOIN labels USING (run_id) ORDER BY run_id";
+    /// assert_eq!(archive.sql_with(text, no_params(), &options)?.count()?, 2);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`sql`](Archive::sql); [`ErrorKind::Argument`](crate::ErrorKind::Argument) for names and limits that cannot be;
+    /// from the result [`ErrorKind::QueryLimit`](crate::ErrorKind::QueryLimit) where a limit was come to.
+    pub fn sql_with(&self, text: &str, params: impl Into<ParamValues>, options: &QueryOptions) -> Result<Query> {
+        let params = params.into();
+        guard::check_length(text)?;
+        tables::check_names(&options.tables)?;
+        let context = catalog::context(self, options)?;
         let (text_owned, session) = (text.to_owned(), context.state());
+        let tables: Vec<String> =
+            ["steps", "runs"].into_iter().chain(options.tables.iter().map(|(name, _)| &**name)).map(Into::into).collect();
         let plan = block_on(async move {
-            let plan = session.create_logical_plan(&text_owned).await.map_err(query_error)?;
-            let read_only = SQLOptions::new().with_allow_ddl(false).with_allow_dml(false).with_allow_statements(false);
-            read_only.verify_plan(&plan).map_err(query_error)?;
+            let tables: Vec<&str> = tables.iter().map(String::as_str).collect();
+            let dialect = session.config_options().sql_parser.dialect;
+            let statement = session.sql_to_statement(&text_owned, &dialect).map_err(query_error)?;
+            guard::check_statement(&statement, &tables)?;
+            let plan = session.statement_to_plan(statement).await.map_err(query_error)?;
             // Here, where the stack is deep: a plan that is refused is also dropped here.
-            check_depth(&plan)?;
+            guard::check_plan(&plan)?;
             Ok(plan)
         })?;
-        let params = params.into();
-        let fingerprint = fingerprint(text, &params);
+        let fingerprint = fingerprint(text, &params, options)?;
         let plan = bind(plan, params)?;
         let fingerprint = order::is_definite(&plan).map_err(query_error)?.then_some(fingerprint);
-        Ok(Query { archive: self.clone(), context, plan, fingerprint })
+        let engine = Engine { process: std::process::id(), context };
+        Ok(Query { archive: self.clone(), options: options.clone(), engine, plan, fingerprint })
     }
 }
 
@@ -159,28 +221,6 @@ impl Query {
         Ok(total.unsigned_abs())
     }
 
-    /// The plan as text: which files and columns are read, and which filters run inside the Parquet reader
-    /// (`predicate`) or skip row groups and pages by their statistics (`pruning_predicate`).
-    ///
-    /// With `analyze`, runs the query and adds what each part did and how long it took.
-    ///
-    /// # Errors
-    /// As [`stream`](Query::stream).
-    pub fn explain(&self, analyze: bool) -> Result<String> {
-        self.explain_unless_cancelled(analyze, &())
-    }
-
-    pub(crate) fn explain_unless_cancelled(&self, analyze: bool, progress: &dyn Progress) -> Result<String> {
-        let execution = self.execution(false)?;
-        let plan = Arc::clone(execution.plan());
-        if analyze {
-            let mut stream = self.stream_of(execution);
-            while stream.next_unless_cancelled(progress)?.is_some() {}
-            return Ok(DisplayableExecutionPlan::with_metrics(plan.as_ref()).indent(false).to_string());
-        }
-        Ok(DisplayableExecutionPlan::new(plan.as_ref()).indent(false).to_string())
-    }
-
     /// The same rows with these columns alone, so that no other is read.
     pub(crate) fn select(&self, columns: &[usize]) -> Result<Query> {
         // A limit stays on top, where the order of what it cuts is taken care of.
@@ -199,12 +239,22 @@ impl Query {
 
     /// How to run the query; with `definite`, so that equal archives and queries give equal rows in equal order.
     pub(crate) fn execution(&self, definite: bool) -> Result<Execution> {
-        let (plan, context) = (self.plan.clone(), self.context.clone());
+        let (plan, context) = (self.plan.clone(), self.context()?);
         block_on(async move { order::plan(&context, plan, definite).await }).map_err(|error| self.archive.blame(error))
     }
 
     pub(crate) fn stream_of(&self, execution: Execution) -> QueryStream {
-        QueryStream::new(self.archive.clone(), self.schema(), execution)
+        let is_plan = matches!(self.plan, LogicalPlan::Explain(_) | LogicalPlan::Analyze(_));
+        QueryStream::new(self.archive.clone(), self.schema(), execution, &self.options, is_plan)
+    }
+
+    /// What to plan with. A child of the process that made the query gets its own: the locks in this one may have been
+    /// held by threads that the child does not have.
+    fn context(&self) -> Result<SessionContext> {
+        match self.engine.process == std::process::id() {
+            true => Ok(self.engine.context.clone()),
+            false => catalog::context(&self.archive, &self.options),
+        }
     }
 
     /// Names text and parameters, or, where these do not determine the rows, one run of them.
@@ -230,34 +280,6 @@ pub fn no_params() -> ParamValues {
     ParamValues::List(Vec::new())
 }
 
-/// A longer statement is no query that a person wrote; lists of values belong in a table.
-const MAX_SQL_BYTES: usize = 64 << 10;
-/// Expressions that are nested deeper would overflow the stack of the thread that drops them.
-const MAX_DEPTH: usize = 500;
-
-fn check_depth(plan: &LogicalPlan) -> Result<()> {
-    fn depth_of(expr: &Expr) -> DataFusionResult<usize> {
-        let mut deepest = 0;
-        expr.apply_children(|child| {
-            deepest = deepest.max(depth_of(child)?);
-            Ok(TreeNodeRecursion::Continue)
-        })?;
-        Ok(deepest + 1)
-    }
-    let mut deepest = 0;
-    let visited = plan.apply_with_subqueries(|node| {
-        node.apply_expressions(|expr| {
-            deepest = deepest.max(depth_of(expr)?);
-            Ok(TreeNodeRecursion::Continue)
-        })
-    });
-    visited.map_err(query_error)?;
-    if deepest > MAX_DEPTH {
-        return Err(Error::query(format!("expressions nested {deepest} deep, expected at most {MAX_DEPTH}")));
-    }
-    Ok(())
-}
-
 /// Puts the parameters in, all of them and no others.
 fn bind(plan: LogicalPlan, params: ParamValues) -> Result<LogicalPlan> {
     let expected: BTreeSet<String> = plan.get_parameter_names().map_err(query_error)?.into_iter().collect();
@@ -280,8 +302,8 @@ fn bind(plan: LogicalPlan, params: ParamValues) -> Result<LogicalPlan> {
     plan.with_param_values(params).map_err(query_error)
 }
 
-/// Names a query.
-fn fingerprint(text: &str, params: &ParamValues) -> blake3::Hash {
+/// Names a query and what it reads beside the archive.
+fn fingerprint(text: &str, params: &ParamValues, options: &QueryOptions) -> Result<blake3::Hash> {
     let mut values: Vec<String> = match params {
         ParamValues::List(values) => values.iter().map(|value| format!("{:?}", value.value)).collect(),
         ParamValues::Map(values) => values.iter().map(|(name, value)| format!("{name}={:?}", value.value)).collect(),
@@ -294,7 +316,12 @@ fn fingerprint(text: &str, params: &ParamValues) -> blake3::Hash {
         hasher.update(&(part.len() as u64).to_le_bytes());
         hasher.update(part.as_bytes());
     }
-    hasher.finalize()
+    for (name, table) in &options.tables {
+        hasher.update(&(name.len() as u64).to_le_bytes());
+        hasher.update(name.as_bytes());
+        table.identify(&mut hasher)?;
+    }
+    Ok(hasher.finalize())
 }
 
 /// What DataFusion says, without the layers it wraps around it.
@@ -309,6 +336,11 @@ pub(crate) fn query_error(error: DataFusionError) -> Error {
             let (path, expected) = (PathBuf::new(), "one that can be read".to_owned());
             return ErrorKind::Damaged { path, what: "data file", expected, found }.into();
         }
+        DataFusionError::External(own) if own.is::<Error>() => match own.downcast_ref::<Error>().map(Error::kind) {
+            Some(ErrorKind::QueryRefused { what, why }) => return Error::refused(what, why),
+            _ => own.to_string(),
+        },
+        DataFusionError::ResourcesExhausted(message) => return options::exhausted(message),
         DataFusionError::SQL(error, _) => error.to_string(),
         DataFusionError::Plan(message)
         | DataFusionError::Execution(message)

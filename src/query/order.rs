@@ -5,7 +5,6 @@
 //! the natural order, and several can be read at once. DataFusion itself removes a sort that this order already
 //! satisfies, so `ORDER BY run_id, step_index` costs nothing either.
 
-use super::catalog::PartitionPerRowGroup;
 use super::query_error;
 use crate::error::Result;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
@@ -20,6 +19,9 @@ use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMerge
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
 use datafusion::prelude::SessionContext;
 use std::sync::Arc;
+
+/// Asks scans for one partition per row group, in order.
+pub(super) struct PartitionPerRowGroup;
 
 /// A physical plan and how to read it.
 pub(crate) enum Execution {

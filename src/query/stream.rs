@@ -1,13 +1,16 @@
 //! Running a plan: partitions in order, several ahead, each bounded; dropping the stream stops them.
 
+use super::explain::without_files;
+use super::options::QueryOptions;
 use super::order::Execution;
 use super::query_error;
 use crate::archive::Archive;
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::progress::{Progress, check};
 use crate::runtime::{block_for, retire_runtime, runtime};
-use arrow::array::{ArrayRef, RecordBatch};
-use arrow::datatypes::{Field, SchemaRef};
+use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, StringArray};
+use arrow::datatypes::{DataType, Field, SchemaRef};
+use arrow::error::ArrowError;
 use datafusion::common::DataFusionError;
 use datafusion::execution::TaskContext;
 use datafusion::physical_plan::{ExecutionPlan, execute_stream};
@@ -15,7 +18,7 @@ use futures::StreamExt;
 use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
@@ -34,6 +37,17 @@ pub struct QueryStream {
     tasks: JoinSet<()>,
     skip: usize,
     fetch: usize,
+    limits: Limits,
+    /// Whether the rows are those of a plan, which names files.
+    is_plan: bool,
+}
+
+/// What is left of what a query may give and take.
+struct Limits {
+    options: QueryOptions,
+    num_rows: u64,
+    num_bytes: u64,
+    begun: Instant,
 }
 
 /// What a partition's task sends: batches, then its end. Silence instead of an end means that the task died.
@@ -50,7 +64,13 @@ const PERIOD: Duration = Duration::from_millis(50);
 const AHEAD: usize = 64;
 
 impl QueryStream {
-    pub(super) fn new(archive: Archive, schema: SchemaRef, execution: Execution) -> Self {
+    pub(super) fn new(
+        archive: Archive,
+        schema: SchemaRef,
+        execution: Execution,
+        options: &QueryOptions,
+        is_plan: bool,
+    ) -> Self {
         let (plan, context, in_order, skip, fetch) = match execution {
             Execution::InOrder { plan, context, skip, fetch, max_rows } => {
                 (plan, context, Some(max_rows.len()), skip, fetch.unwrap_or(usize::MAX))
@@ -58,7 +78,9 @@ impl QueryStream {
             Execution::Merged { plan, context } => (plan, context, None, 0, usize::MAX),
         };
         let (running, tasks) = (VecDeque::new(), JoinSet::new());
-        Self { archive, schema, plan, context, in_order, next_partition: 0, running, tasks, skip, fetch }
+        let limits = Limits { options: options.clone(), num_rows: 0, num_bytes: 0, begun: Instant::now() };
+        let next_partition = 0;
+        Self { archive, schema, plan, context, in_order, next_partition, running, tasks, skip, fetch, limits, is_plan }
     }
 
     /// The columns of the batches.
@@ -97,7 +119,7 @@ impl QueryStream {
             let Some(front) = self.running.front_mut() else {
                 break;
             };
-            check(progress).inspect_err(|_| retire_runtime())?;
+            check(progress).and_then(|()| self.limits.check_time()).inspect_err(|_| retire_runtime())?;
             let Some(next) = block_for(PERIOD, front.recv()) else {
                 continue;
             };
@@ -108,13 +130,17 @@ impl QueryStream {
                     self.skip -= skipped;
                     self.fetch -= taken;
                     if taken > 0 {
-                        return self.conform(batch.slice(skipped, taken)).map(Some);
+                        let batch = self.conform(batch.slice(skipped, taken))?;
+                        self.limits.check_size(&batch)?;
+                        return Ok(Some(batch));
                     }
                 }
                 Some(Message::End) => {
                     self.running.pop_front();
                 }
-                Some(Message::Failed(error)) => return Err(self.archive.blame(query_error(error))),
+                Some(Message::Failed(error)) => {
+                    return Err(self.limits.options.explain_limit(self.archive.blame(query_error(error))));
+                }
                 None => return Err(Error::query("the query engine failed: a worker ended early")),
             }
         }
@@ -124,6 +150,7 @@ impl QueryStream {
     /// A batch in the types that were promised: whoever reads it through a C interface would not notice others.
     fn conform(&self, batch: RecordBatch) -> Result<RecordBatch> {
         let fields = self.schema.fields();
+        let batch = if self.is_plan { plan_without_files(&batch).map_err(|error| query_error(error.into()))? } else { batch };
         if batch.columns().iter().zip(fields).all(|(column, field)| column.data_type() == field.data_type()) {
             return Ok(batch);
         }
@@ -138,6 +165,51 @@ impl QueryStream {
         self.running.clear();
         self.tasks.abort_all();
     }
+}
+
+impl Limits {
+    fn check_time(&self) -> Result<()> {
+        let elapsed = self.begun.elapsed();
+        match self.options.time_limit {
+            Some(limit) if elapsed > limit => Err(limit_error("time", limit.as_secs_f64(), "s", elapsed.as_secs_f64())),
+            _ => Ok(()),
+        }
+    }
+
+    /// Counts a batch that is about to be given.
+    fn check_size(&mut self, batch: &RecordBatch) -> Result<()> {
+        self.num_rows += batch.num_rows() as u64;
+        if let Some(limit) = self.options.row_limit.filter(|&limit| self.num_rows > limit) {
+            return Err(limit_error("rows", limit, "rows", self.num_rows));
+        }
+        if let Some(limit) = self.options.byte_limit {
+            for column in batch.columns() {
+                let bytes = column.to_data().get_slice_memory_size();
+                self.num_bytes += bytes.map_err(|error| query_error(error.into()))? as u64;
+            }
+            if self.num_bytes > limit {
+                return Err(limit_error("bytes", limit, "bytes", self.num_bytes));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn limit_error(limit: &'static str, allowed: impl fmt::Display, unit: &str, found: impl fmt::Display) -> Error {
+    let (allowed, found) = (format!("{allowed} {unit}"), format!("{found:.9} {unit} so far"));
+    ErrorKind::QueryLimit { limit, allowed, found }.into()
+}
+
+/// The rows of a plan, whose last column is its text.
+fn plan_without_files(batch: &RecordBatch) -> Result<RecordBatch, ArrowError> {
+    let mut columns = batch.columns().to_vec();
+    if let Some(last) = columns.last_mut() {
+        let texts = arrow::compute::cast(last, &DataType::Utf8)?;
+        let texts: StringArray =
+            texts.as_string::<i32>().iter().map(|text| text.map(without_files)).collect();
+        *last = arrow::compute::cast(&texts, last.data_type())?;
+    }
+    RecordBatch::try_new(batch.schema(), columns)
 }
 
 async fn send_batches(
@@ -184,7 +256,7 @@ pub(crate) struct ArrowReader {
 
 #[cfg(feature = "python")]
 impl Iterator for ArrowReader {
-    type Item = Result<RecordBatch, arrow::error::ArrowError>;
+    type Item = Result<RecordBatch, ArrowError>;
 
     fn next(&mut self) -> Option<Self::Item> {
         let next = self.stream.next_unless_cancelled(&*self.progress).transpose();
@@ -195,7 +267,7 @@ impl Iterator for ArrowReader {
                 _ => error.into(),
             }
         };
-        next.map(|batch| batch.map_err(|error| arrow::error::ArrowError::ExternalError(plain(error))))
+        next.map(|batch| batch.map_err(|error| ArrowError::ExternalError(plain(error))))
     }
 }
 

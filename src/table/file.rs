@@ -12,13 +12,14 @@
 //! All little-endian. NumPy reads as many rows as its header says and ignores what follows. In shared memory the same
 //! stands without NumPy's header, the footer at the next page.
 
-use super::memory::{FileIdentity, FrozenRegion, Region, available_bytes};
+use super::memory::{FileIdentity, FrozenRegion, Region};
 use super::npy::{self, NpyHeader};
 use super::runs::{RunIndex, Runs};
 use super::share::{Shared, is_sealed, map_shared, page_size};
 use super::{Fingerprint, RowLayout, StepTable, gather};
 use crate::archive::Phases;
 use crate::error::{Error, ErrorKind, Location, Result};
+use crate::machine::available_bytes;
 use crate::progress::{Progress, Unit, check};
 use crate::publish::Staged;
 use crate::step::{STEP_SIZE, Step};

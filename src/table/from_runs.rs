@@ -1,10 +1,11 @@
 //! Runs of files → a table, without an archive.
 
-use super::memory::{Region, available_bytes};
+use super::memory::Region;
 use super::runs::{RunIndex, Runs};
 use super::{ChosenEv, Fingerprint, RowLayout, StepTable};
 use crate::archive::{Phases, RunsOf, each_run};
 use crate::error::{Error, ErrorKind, Result};
+use crate::machine::available_bytes;
 use crate::format::{PackReader, flatten};
 use crate::progress::Progress;
 use crate::run::Run;

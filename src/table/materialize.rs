@@ -7,11 +7,12 @@
 //! A result that is larger than memory goes to a file in the same way, and is mapped from there.
 
 use super::convert::RowWriter;
-use super::memory::{Region, available_bytes};
+use super::memory::Region;
 use super::output::{Output, Stop, Turns};
 use super::runs::Runs;
 use super::{Fingerprint, StepTable, file, npy};
 use crate::error::{Error, ErrorKind, Result};
+use crate::machine::available_bytes;
 use crate::progress::{Progress, Unit};
 use crate::publish::Staged;
 use crate::query::{Execution, Query, QueryStream, query_error};

@@ -8,6 +8,7 @@
 
 use super::share::Shared;
 use crate::error::{Error, ErrorKind, Result};
+use crate::machine::available_bytes;
 use memmap2::{Mmap, MmapMut, MmapOptions};
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -169,23 +170,4 @@ impl FrozenRegion {
             _ => None,
         }
     }
-}
-
-/// Bytes of memory that the system could give to this process now, where it says so.
-pub(super) fn available_bytes() -> Option<u64> {
-    let of_container = || {
-        let number = |file: &str| std::fs::read_to_string(file).ok()?.trim().parse::<u64>().ok();
-        let max = number("/sys/fs/cgroup/memory.max")?;
-        Some(max.saturating_sub(number("/sys/fs/cgroup/memory.current").unwrap_or(0)))
-    };
-    match (of_machine(), of_container()) {
-        (Some(machine), Some(container)) => Some(machine.min(container)),
-        (machine, container) => machine.or(container),
-    }
-}
-
-fn of_machine() -> Option<u64> {
-    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
-    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
-    line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
 }

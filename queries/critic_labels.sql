@@ -1,0 +1,25 @@
+-- Every step with what its run came to, as labels for a critic: which of the largest tiles the run reaches in the end,
+-- as its source gives its highest tile. Rows come in the order of (run_id, step_index); materialise them with
+-- `extra=["reaches_8192", "reaches_16384", "reaches_32768"]` and split by run, since all steps of a run share labels.
+--
+-- Parameters:
+--   engine string = null: only runs of this engine; null = of all, also of none
+--   phase string = null: only steps of this phase, early, mid or late; null = of all
+--
+-- Columns:
+--   run_id uint32: the run
+--   step_index uint32: the step
+--   board uint64: the board before the move
+--   reaches_8192 bool: whether the run's highest tile is 8192 or more
+--   reaches_16384 bool: whether it is 16384 or more
+--   reaches_32768 bool: whether it is 32768 or more
+SELECT
+  run_id,
+  step_index,
+  board,
+  highest_tile >= 8192 AS reaches_8192,
+  highest_tile >= 16384 AS reaches_16384,
+  highest_tile >= 32768 AS reaches_32768
+FROM steps
+WHERE ($engine IS NULL OR engine = $engine)
+  AND ($phase IS NULL OR phase = $phase)

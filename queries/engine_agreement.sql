@@ -1,0 +1,48 @@
+-- How often two engines would play the same, over the positions that both met. Boards that differ by a symmetry are one
+-- position, and moves are turned along with the board. On each position the agreement is the chance that a move of the
+-- one, drawn from those it played there, is a move of the other; positions weigh the same. On a board that is itself
+-- symmetric several moves are the same up to symmetry but count as different, so the truth is a little higher. Steps
+-- whose move is not known are left out. Games part ways after their first moves, so only these are looked at.
+--
+-- Parameters:
+--   first_steps uint64 = 100: only steps with an index below this
+--   min_steps uint64 = 1: an engine's positions with fewer steps are left out
+--
+-- Columns:
+--   engine string: the one engine, in the order of names
+--   other_engine string: the other; null = runs without an engine, which are the last
+--   num_positions int64: the positions that both met
+--   agreement float64: the mean agreement over these, 0 to 1
+WITH plays AS (
+  SELECT engine, canonical(board) AS position, transform_move(move, canonical_symmetry(board)) AS move
+  FROM steps
+  WHERE step_index < $first_steps AND move IS NOT NULL
+),
+positions AS (
+  SELECT
+    engine,
+    position,
+    count(*) AS num_steps,
+    count(*) FILTER (WHERE move = 0) AS num_up,
+    count(*) FILTER (WHERE move = 1) AS num_down,
+    count(*) FILTER (WHERE move = 2) AS num_left,
+    count(*) FILTER (WHERE move = 3) AS num_right
+  FROM plays
+  GROUP BY engine, position
+  HAVING count(*) >= $min_steps
+)
+SELECT
+  one.engine,
+  other.engine AS other_engine,
+  count(*) AS num_positions,
+  avg(
+    CAST(
+      one.num_up * other.num_up + one.num_down * other.num_down
+        + one.num_left * other.num_left + one.num_right * other.num_right AS DOUBLE
+    ) / (one.num_steps * other.num_steps)
+  ) AS agreement
+FROM positions AS one
+JOIN positions AS other ON one.position = other.position
+WHERE one.engine < other.engine OR (one.engine IS NOT NULL AND other.engine IS NULL)
+GROUP BY one.engine, other.engine
+ORDER BY one.engine, other.engine

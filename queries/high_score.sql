@@ -1,0 +1,31 @@
+-- The steps of runs that scored at least so much, every column as `steps` has it: the usual choice of training rows. A
+-- plain filter on columns with statistics, so row groups and pages of other runs are never read, and the rows come in
+-- the order of (run_id, step_index).
+--
+-- Parameters:
+--   min_score uint64 = 20000: the least score of a run, as its engine wrote it
+--   engine string = null: only runs of this engine; null = of all, also of none
+--   phase string = null: only steps of this phase, early, mid or late; null = of all
+--
+-- Columns:
+--   run_id uint32: the run
+--   step_index uint32: the step's place in the run, from 0; with gaps where the source was sampled
+--   board uint64: the board before the move
+--   move uint8: 0 up, 1 down, 2 left, 3 right; null = not known
+--   ev_legal uint8: the legal moves, bit 0 up to bit 3 right
+--   ev_up float32: the value of up; null = illegal, or a step without values
+--   ev_down float32: the value of down
+--   ev_left float32: the value of left
+--   ev_right float32: the value of right
+--   has_evs bool: whether the source had values for this step
+--   max_exp uint8: the largest exponent on the board
+--   phase string: early, mid or late, by the largest tile
+--   max_score uint64: the run's score
+--   highest_tile uint32: the run's largest tile
+--   num_steps uint32: the run's length
+--   engine string: the run's engine; null = absent
+SELECT *
+FROM steps
+WHERE max_score >= $min_score
+  AND ($engine IS NULL OR engine = $engine)
+  AND ($phase IS NULL OR phase = $phase)

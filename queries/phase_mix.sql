@@ -1,0 +1,20 @@
+-- How the steps of each engine are divided among the phases of the game, as the archive's thresholds have them: what a
+-- uniform sample of steps would consist of. Counts the steps that are there, so a sampled run weighs less.
+--
+-- Parameters:
+--   min_score uint64 = 0: the least score of a run
+--
+-- Columns:
+--   engine string: the engine; null = steps of runs without one
+--   phase string: early, mid or late, in this order; a phase without steps is left out
+--   num_steps int64: the engine's steps in this phase
+--   share float64: their share of the engine's steps, 0 to 1
+WITH mix AS (
+  SELECT engine, phase, count(*) AS num_steps
+  FROM steps
+  WHERE max_score >= $min_score
+  GROUP BY engine, phase
+)
+SELECT engine, phase, num_steps, CAST(num_steps AS DOUBLE) / sum(num_steps) OVER (PARTITION BY engine) AS share
+FROM mix
+ORDER BY engine, CASE phase WHEN 'early' THEN 0 WHEN 'mid' THEN 1 ELSE 2 END

@@ -1,0 +1,42 @@
+-- How long the runs of each engine are: quantiles of their numbers of steps, each the nearest among the runs. Of a
+-- sampled run only the steps that were kept count. Reads `runs` alone.
+--
+-- Parameters:
+--   min_score uint64 = 0: the least score of a run
+--
+-- Columns:
+--   engine string: the engine; null = runs without one
+--   num_runs int64: its runs
+--   mean_steps float64: their mean length
+--   min_steps uint32: the shortest
+--   p10_steps uint32: the length that nine in ten exceed
+--   p25_steps uint32: the first quartile
+--   median_steps uint32: the median
+--   p75_steps uint32: the third quartile
+--   p90_steps uint32: the length that one in ten exceeds
+--   p99_steps uint32: the length that one in a hundred exceeds
+--   max_steps uint32: the longest
+WITH grouped AS (
+  SELECT
+    engine,
+    count(*) AS num_runs,
+    avg(num_steps) AS mean_steps,
+    array_agg(num_steps ORDER BY num_steps) AS sorted
+  FROM runs
+  WHERE max_score >= $min_score
+  GROUP BY engine
+)
+SELECT
+  engine,
+  num_runs,
+  mean_steps,
+  sorted[1] AS min_steps,
+  sorted[1 + (10 * (num_runs - 1) + 50) / 100] AS p10_steps,
+  sorted[1 + (25 * (num_runs - 1) + 50) / 100] AS p25_steps,
+  sorted[1 + (50 * (num_runs - 1) + 50) / 100] AS median_steps,
+  sorted[1 + (75 * (num_runs - 1) + 50) / 100] AS p75_steps,
+  sorted[1 + (90 * (num_runs - 1) + 50) / 100] AS p90_steps,
+  sorted[1 + (99 * (num_runs - 1) + 50) / 100] AS p99_steps,
+  sorted[num_runs] AS max_steps
+FROM grouped
+ORDER BY engine

@@ -1,0 +1,29 @@
+-- How the scores of runs are distributed: runs per bin of scores, of all engines together or of each. Bins without a
+-- run are left out. Reads `runs` alone.
+--
+-- Parameters:
+--   width uint64 = 10000: the width of a bin, at least 1
+--   engine string = null: only runs of this engine; null = of all, also of none
+--   by_engine bool = false: whether each engine has a histogram of its own
+--
+-- Columns:
+--   engine string: the engine; null = runs without one, or all engines together
+--   min_score uint64: the least score of the bin, a multiple of `width`; the bin ends before `min_score + width`
+--   num_runs int64: the runs whose score is in the bin
+--   share float64: their share of the histogram's runs, 0 to 1
+WITH bins AS (
+  SELECT
+    CASE WHEN $by_engine THEN engine END AS engine,
+    max_score - max_score % CAST($width AS BIGINT UNSIGNED) AS min_score,
+    count(*) AS num_runs
+  FROM runs
+  WHERE $engine IS NULL OR engine = $engine
+  GROUP BY 1, 2
+)
+SELECT
+  engine,
+  min_score,
+  num_runs,
+  CAST(num_runs AS DOUBLE) / sum(num_runs) OVER (PARTITION BY engine) AS share
+FROM bins
+ORDER BY engine, min_score

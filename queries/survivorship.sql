@@ -1,0 +1,37 @@
+-- How many runs are still alive so far into a run, as a life table: whatever is measured per step index is measured on
+-- these. A run of n steps is alive at the step indices 0 to n - 1; runs without steps are left out. A bin in which no
+-- run ends has no row: as many are alive there as in the next that has one. Reads `runs` alone, and so takes a sampled
+-- run, of whose steps some were left out, for a shorter one.
+--
+-- Parameters:
+--   width uint64 = 1000: step indices in a bin, at least 1
+--   engine string = null: only runs of this engine; null = of all, also of none
+--   by_engine bool = false: whether each engine has a table of its own
+--
+-- Columns:
+--   engine string: the engine; null = runs without one, or all engines together
+--   first_step uint32: the least step index of the bin, a multiple of `width`
+--   num_alive int64: the runs that have a step of this index
+--   share float64: their share of the table's runs, 0 to 1
+--   num_ended int64: the runs whose last step is in the bin
+WITH ends AS (
+  SELECT
+    CASE WHEN $by_engine THEN engine END AS engine,
+    CAST(num_steps - 1 AS INT UNSIGNED) AS last_step
+  FROM runs
+  WHERE num_steps > 0 AND ($engine IS NULL OR engine = $engine)
+),
+bins AS (
+  SELECT engine, last_step - last_step % CAST($width AS INT UNSIGNED) AS first_step, count(*) AS num_ended
+  FROM ends
+  GROUP BY 1, 2
+)
+SELECT
+  engine,
+  first_step,
+  sum(num_ended) OVER (PARTITION BY engine ORDER BY first_step DESC) AS num_alive,
+  CAST(sum(num_ended) OVER (PARTITION BY engine ORDER BY first_step DESC) AS DOUBLE)
+    / sum(num_ended) OVER (PARTITION BY engine) AS share,
+  num_ended
+FROM bins
+ORDER BY engine, first_step

@@ -1,0 +1,55 @@
+-- For each tile, the share of runs that reach it, and how soon. A run reaches what its source gives as its highest
+-- tile; it does so at its first step whose board has that tile or a larger one, which for a sampled run is the first
+-- that was kept. A tile that only a run's last move made is on no step's board: that run counts among those that
+-- reached it, and not in the median.
+--
+-- Parameters:
+--   min_tile uint64 = 2048: the smallest tile to tell of; the largest is 32768
+--   engine string = null: only runs of this engine; null = of all, also of none
+--   by_engine bool = false: whether each engine has rows of its own
+--
+-- Columns:
+--   engine string: the engine; null = runs without one, or all engines together
+--   tile uint32: the tile
+--   num_runs int64: the runs
+--   num_reached int64: those that reached the tile
+--   share float64: their share, 0 to 1
+--   median_step float64: the median, over these runs, of the step index at which they did; null if no step's board
+--     shows it
+WITH tiles AS (
+  SELECT CAST(column1 AS TINYINT UNSIGNED) AS exp, CAST(column2 AS INT UNSIGNED) AS tile
+  FROM (VALUES
+    (1, 2), (2, 4), (3, 8), (4, 16), (5, 32), (6, 64), (7, 128), (8, 256), (9, 512), (10, 1024),
+    (11, 2048), (12, 4096), (13, 8192), (14, 16384), (15, 32768)
+  )
+  WHERE column2 >= $min_tile
+),
+players AS (
+  SELECT run_id, highest_tile, CASE WHEN $by_engine THEN engine END AS engine
+  FROM runs
+  WHERE $engine IS NULL OR engine = $engine
+),
+-- A handful of rows per run; what follows is small.
+firsts AS (
+  SELECT run_id, max_exp, min(step_index) AS step
+  FROM steps
+  WHERE highest_tile >= $min_tile AND ($engine IS NULL OR engine = $engine)
+  GROUP BY run_id, max_exp
+),
+reached AS (
+  SELECT firsts.run_id, tiles.tile, min(firsts.step) AS step
+  FROM firsts JOIN tiles ON firsts.max_exp >= tiles.exp
+  GROUP BY firsts.run_id, tiles.tile
+)
+SELECT
+  players.engine,
+  tiles.tile,
+  count(*) AS num_runs,
+  count(*) FILTER (WHERE players.highest_tile >= tiles.tile) AS num_reached,
+  avg(CASE WHEN players.highest_tile >= tiles.tile THEN 1.0 ELSE 0.0 END) AS share,
+  quantile_cont(CASE WHEN players.highest_tile >= tiles.tile THEN reached.step END, 0.5) AS median_step
+FROM players
+CROSS JOIN tiles
+LEFT JOIN reached ON reached.run_id = players.run_id AND reached.tile = tiles.tile
+GROUP BY players.engine, tiles.tile
+ORDER BY players.engine, tiles.tile

@@ -1,0 +1,36 @@
+//! How much memory this machine has, where it says so.
+
+/// Bytes that the system could give to this process now.
+pub(crate) fn available_bytes() -> Option<u64> {
+    let of_container = of_container().map(|max| max.saturating_sub(number(CONTAINER_CURRENT).unwrap_or(0)));
+    smaller(of_machine("MemAvailable:"), of_container)
+}
+
+/// Bytes that the machine, or the container around this process, has in all.
+pub(crate) fn total_bytes() -> Option<u64> {
+    smaller(of_machine("MemTotal:"), of_container())
+}
+
+const CONTAINER_MAX: &str = "/sys/fs/cgroup/memory.max";
+const CONTAINER_CURRENT: &str = "/sys/fs/cgroup/memory.current";
+
+fn smaller(machine: Option<u64>, container: Option<u64>) -> Option<u64> {
+    match (machine, container) {
+        (Some(machine), Some(container)) => Some(machine.min(container)),
+        (machine, container) => machine.or(container),
+    }
+}
+
+fn of_container() -> Option<u64> {
+    number(CONTAINER_MAX)
+}
+
+fn number(file: &str) -> Option<u64> {
+    std::fs::read_to_string(file).ok()?.trim().parse().ok()
+}
+
+fn of_machine(line: &str) -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let line = text.lines().find_map(|found| found.strip_prefix(line))?;
+    line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
+}

@@ -1,0 +1,201 @@
+//! What SQL takes from Python and tells of itself: limits, tables, named queries, functions.
+
+use super::values::scalar;
+use crate::error::Error;
+use crate::query::{
+    Function, QueryOptions, SavedColumn, SavedParameter, SavedQuery, ScalarValue, UserTable, functions,
+};
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyString, PyTuple};
+use pyo3_arrow::{PyRecordBatch, PyRecordBatchReader};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Keyword arguments of `Archive.sql` that limit a query.
+#[derive(Default)]
+pub(super) struct Limits {
+    pub(super) memory_limit: Option<u64>,
+    pub(super) spill_limit: Option<u64>,
+    pub(super) spill_folder: Option<PathBuf>,
+    pub(super) row_limit: Option<u64>,
+    pub(super) byte_limit: Option<u64>,
+    pub(super) time_limit: Option<f64>,
+}
+
+impl Limits {
+    pub(super) fn options(self, tables: Option<&Bound<'_, PyDict>>) -> PyResult<QueryOptions> {
+        let mut options = QueryOptions::default();
+        options.memory_limit = self.memory_limit;
+        options.spill_limit = self.spill_limit;
+        options.spill_folder = self.spill_folder;
+        options.row_limit = self.row_limit;
+        options.byte_limit = self.byte_limit;
+        options.time_limit = match self.time_limit {
+            Some(secs) => Some(Duration::try_from_secs_f64(secs).map_err(|_| {
+                PyErr::from(Error::argument("time_limit", "seconds, 0 or more", secs))
+            })?),
+            None => None,
+        };
+        for (name, table) in tables.into_iter().flatten() {
+            let name: String = name.extract()?;
+            let table = user_table(&name, &table)?;
+            options = options.with_table(name, table);
+        }
+        Ok(options)
+    }
+}
+
+/// A table of the user's: a Parquet file, or whatever speaks the Arrow C interface.
+fn user_table(name: &str, table: &Bound<'_, PyAny>) -> PyResult<UserTable> {
+    if table.is_instance_of::<PyString>() || table.hasattr("__fspath__")? {
+        return Ok(UserTable::from_parquet(table.extract::<PathBuf>()?)?);
+    }
+    let (schema, batches) = if table.hasattr("__arrow_c_stream__")? {
+        let reader = table.extract::<PyRecordBatchReader>()?.into_reader()?;
+        let schema = reader.schema();
+        let batches = table.py().detach(|| reader.collect::<Result<Vec<_>, _>>());
+        (schema, batches.map_err(|error| PyValueError::new_err(format!("tables: {name}: {error}")))?)
+    } else if table.hasattr("__arrow_c_array__")? {
+        let batch = table.extract::<PyRecordBatch>()?.into_inner();
+        (batch.schema(), vec![batch])
+    } else {
+        let found = table.get_type().name()?;
+        let expected = "a Parquet file's path, or a table with __arrow_c_stream__ (pyarrow, polars, pandas, DuckDB, …)";
+        return Err(PyTypeError::new_err(format!("tables: {name}: expected {expected}, found {found}")));
+    };
+    Ok(UserTable::from_batches(schema, batches)?)
+}
+
+/// A named query: a file of SQL whose head says what it takes and gives.
+#[pyclass(frozen, get_all, name = "SavedQuery", module = "a2store")]
+pub(super) struct PySavedQuery {
+    name: String,
+    purpose: String,
+    parameters: Py<PyTuple>,
+    columns: Py<PyTuple>,
+    sql: String,
+}
+
+/// A parameter of a named query.
+#[pyclass(frozen, get_all, name = "SavedParameter", module = "a2store")]
+pub(super) struct PySavedParameter {
+    name: String,
+    #[pyo3(name = "type")]
+    dtype: &'static str,
+    default: Py<PyAny>,
+    required: bool,
+    doc: String,
+}
+
+/// A column of a named query.
+#[pyclass(frozen, get_all, name = "SavedColumn", module = "a2store")]
+pub(super) struct PySavedColumn {
+    name: String,
+    #[pyo3(name = "type")]
+    dtype: String,
+    doc: String,
+}
+
+impl PySavedQuery {
+    fn new(py: Python<'_>, query: SavedQuery) -> PyResult<PySavedQuery> {
+        let SavedQuery { name, purpose, parameters, columns, sql, .. } = query;
+        let parameter = |parameter: SavedParameter| {
+            let SavedParameter { name, dtype, default, doc, .. } = parameter;
+            let required = default.is_none();
+            Bound::new(py, PySavedParameter { name, dtype, default: value(py, default)?, required, doc })
+        };
+        let column = |column: SavedColumn| {
+            let SavedColumn { name, dtype, doc, .. } = column;
+            Bound::new(py, PySavedColumn { name, dtype, doc })
+        };
+        let parameters = parameters.into_iter().map(parameter).collect::<PyResult<Vec<_>>>()?;
+        let columns = columns.into_iter().map(column).collect::<PyResult<Vec<_>>>()?;
+        let (parameters, columns) = (PyTuple::new(py, parameters)?.unbind(), PyTuple::new(py, columns)?.unbind());
+        Ok(PySavedQuery { name, purpose, parameters, columns, sql })
+    }
+}
+
+fn value(py: Python<'_>, value: Option<ScalarValue>) -> PyResult<Py<PyAny>> {
+    Ok(match value {
+        Some(ScalarValue::Boolean(Some(value))) => value.into_pyobject(py)?.to_owned().into_any().unbind(),
+        Some(ScalarValue::Int64(Some(value))) => value.into_pyobject(py)?.into_any().unbind(),
+        Some(ScalarValue::UInt64(Some(value))) => value.into_pyobject(py)?.into_any().unbind(),
+        Some(ScalarValue::Float64(Some(value))) => value.into_pyobject(py)?.into_any().unbind(),
+        Some(ScalarValue::Utf8(Some(value))) => value.into_pyobject(py)?.into_any().unbind(),
+        _ => py.None(),
+    })
+}
+
+#[pymethods]
+impl PySavedQuery {
+    fn __repr__(&self, py: Python<'_>) -> String {
+        let parameters = self.parameters.bind(py).iter();
+        let name = |parameter: Bound<'_, PyAny>| {
+            parameter.cast::<PySavedParameter>().map_or_else(|_| String::new(), |parameter| parameter.get().name.clone())
+        };
+        format!("SavedQuery({}({}))", self.name, parameters.map(name).collect::<Vec<_>>().join(", "))
+    }
+}
+
+#[pymethods]
+impl PySavedParameter {
+    fn __repr__(&self) -> String {
+        format!("SavedParameter({}: {})", self.name, self.dtype)
+    }
+}
+
+#[pymethods]
+impl PySavedColumn {
+    fn __repr__(&self) -> String {
+        format!("SavedColumn({}: {})", self.name, self.dtype)
+    }
+}
+
+/// The named queries that come with the package, or those of a folder.
+#[pyfunction]
+#[pyo3(signature = (folder=None))]
+pub(super) fn queries(py: Python<'_>, folder: Option<PathBuf>) -> PyResult<Vec<PySavedQuery>> {
+    let queries = match folder {
+        Some(folder) => SavedQuery::in_folder(folder)?,
+        None => SavedQuery::shipped()?,
+    };
+    queries.into_iter().map(|query| PySavedQuery::new(py, query)).collect()
+}
+
+/// Values for the parameters of a named query.
+pub(super) fn named_params(params: Option<&Bound<'_, PyDict>>) -> PyResult<Vec<(String, ScalarValue)>> {
+    let value = |(name, value): (Bound<'_, PyAny>, Bound<'_, PyAny>)| Ok((name.extract()?, scalar(&value)?));
+    params.into_iter().flatten().map(value).collect()
+}
+
+/// A function over boards that SQL has.
+#[pyclass(frozen, get_all, name = "SqlFunction", module = "a2store")]
+pub(super) struct PySqlFunction {
+    name: &'static str,
+    signature: String,
+    returns: String,
+    doc: &'static str,
+    example: (&'static str, &'static str),
+}
+
+impl From<&Function> for PySqlFunction {
+    fn from(function: &Function) -> PySqlFunction {
+        let (signature, returns) = (function.signature(), function.return_type().to_string());
+        PySqlFunction { name: function.name, signature, returns, doc: function.doc, example: function.example }
+    }
+}
+
+#[pymethods]
+impl PySqlFunction {
+    fn __repr__(&self) -> String {
+        format!("SqlFunction({} -> {})", self.signature, self.returns)
+    }
+}
+
+/// The functions over boards, moves and values that SQL has.
+#[pyfunction]
+#[pyo3(name = "functions")]
+pub(super) fn sql_functions() -> Vec<PySqlFunction> {
+    functions().iter().map(PySqlFunction::from).collect()
+}

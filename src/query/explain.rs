@@ -1,0 +1,70 @@
+//! Plans as text, without the names of files.
+
+use super::{Query, query_error, run_index};
+use crate::error::Result;
+use crate::progress::Progress;
+use crate::runtime::block_on;
+use datafusion::physical_plan::display::DisplayableExecutionPlan;
+
+impl Query {
+    /// The plan as text: which columns are read, which filters run inside the Parquet reader (`predicate`) or skip row
+    /// groups and pages by their statistics (`pruning_predicate`), and which are decided once a run, so that only the rows
+    /// of those runs are read (`filters on runs`, the first line if there are any).
+    ///
+    /// With `analyze`, runs the query and adds what each part did and how long it took.
+    ///
+    /// # Errors
+    /// As [`stream`](Query::stream).
+    pub fn explain(&self, analyze: bool) -> Result<String> {
+        self.explain_unless_cancelled(analyze, &())
+    }
+
+    pub(crate) fn explain_unless_cancelled(&self, analyze: bool, progress: &dyn Progress) -> Result<String> {
+        let execution = self.execution(false)?;
+        let plan = std::sync::Arc::clone(execution.plan());
+        let (logical, context) = (self.plan.clone(), self.context()?);
+        let logical = block_on(async move { context.state().optimize(&logical).map_err(query_error) })?;
+        let by_run = run_index::describe(&logical).map_err(query_error)?;
+        let text = if analyze {
+            let mut stream = self.stream_of(execution);
+            while stream.next_unless_cancelled(progress)?.is_some() {}
+            DisplayableExecutionPlan::with_metrics(plan.as_ref()).indent(false).to_string()
+        } else {
+            DisplayableExecutionPlan::new(plan.as_ref()).indent(false).to_string()
+        };
+        Ok(by_run + &without_files(&text))
+    }
+}
+
+/// A plan's text with the number of each scan's parts in place of their files.
+pub(super) fn without_files(plan: &str) -> String {
+    const FILES: &str = "file_groups={";
+    let mut text = String::with_capacity(plan.len());
+    let mut rest = plan;
+    while let Some(at) = rest.find(FILES) {
+        let (before, list) = rest.split_at(at + FILES.len());
+        text.push_str(before);
+        // "3 groups: [[steps/a.parquet:0..1, …], …]}"
+        let count = list.split(':').next().unwrap_or_default();
+        let end = list.find("]]}").map_or_else(|| list.find('}').map_or(list.len(), |end| end + 1), |end| end + 3);
+        text.push_str(count.split('}').next().unwrap_or_default());
+        text.push('}');
+        rest = &list[end..];
+    }
+    text.push_str(rest);
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::without_files;
+
+    #[test]
+    fn a_plan_names_no_files() {
+        let plan = "A: file_groups={2 groups: [[steps/ab.parquet:4..5, steps/cd.parquet], [x]]}, projection=[a]\n\
+                    B: file_groups={1 group: [[y.parquet]]}, b={c}";
+        assert_eq!(without_files(plan), "A: file_groups={2 groups}, projection=[a]\nB: file_groups={1 group}, b={c}");
+        assert_eq!(without_files("nothing"), "nothing");
+        assert_eq!(without_files("file_groups={"), "file_groups={}");
+    }
+}

@@ -1,0 +1,150 @@
+//! Arrays of any numeric type → the slices that kernels loop over, checked.
+//!
+//! A literal in SQL is an int64 and a column of moves uint8, and a cast between them would turn what does not fit into
+//! nulls or into an error that names neither function nor argument. So the conversion is done here.
+
+use super::loops::map;
+use super::{ArgumentKind, Function, arrow_error};
+use crate::archive::Phases;
+use crate::error::{Error, Result};
+use arrow::array::{
+    Array, ArrayRef, ArrowPrimitiveType, AsArray, Float32Array, PrimitiveArray, downcast_integer_array,
+};
+use arrow::buffer::{NullBuffer, ScalarBuffer};
+use arrow::compute::cast;
+use arrow::datatypes::{DataType, UInt64Type};
+use std::fmt;
+
+/// The arguments of a call, as many as the function has, all of one length.
+pub(super) struct Arguments<'a> {
+    function: &'a Function,
+    arrays: &'a [ArrayRef],
+    phases: Phases,
+}
+
+impl<'a> Arguments<'a> {
+    pub(super) fn new(function: &'a Function, arrays: &'a [ArrayRef], phases: Phases) -> Result<Arguments<'a>> {
+        let (expected, found) = (function.arguments.len(), arrays.len());
+        if expected != found {
+            return Err(Error::query(format!(
+                "{}: expected {expected} arguments, found {found}",
+                function.signature()
+            )));
+        }
+        let arguments = Arguments { function, arrays, phases };
+        for (index, array) in arrays.iter().enumerate() {
+            if array.len() != arguments.num_rows() {
+                let expected = format!("{} rows as in {}", arguments.num_rows(), function.arguments[0].name);
+                return Err(arguments.error(index, expected, array.len()));
+            }
+        }
+        Ok(arguments)
+    }
+
+    pub(super) fn num_rows(&self) -> usize {
+        self.arrays.first().map_or(0, Array::len)
+    }
+
+    pub(super) fn phases(&self) -> Phases {
+        self.phases
+    }
+
+    /// Where an argument other than an EV is null.
+    pub(super) fn nulls(&self) -> Option<NullBuffer> {
+        let arguments = self.function.arguments.iter().zip(self.arrays);
+        arguments.filter(|(argument, _)| argument.kind != ArgumentKind::Ev).fold(None, |nulls, (_, array)| {
+            NullBuffer::union(nulls.as_ref(), array.logical_nulls().as_ref()).filter(|nulls| nulls.null_count() > 0)
+        })
+    }
+
+    /// An argument of boards. In null slots there is any board.
+    pub(super) fn boards(&self, index: usize) -> Result<ScalarBuffer<u64>> {
+        let array = &self.arrays[index];
+        if let Some(array) = array.as_primitive_opt::<UInt64Type>() {
+            return Ok(array.values().clone());
+        }
+        downcast_integer_array! {
+            array => {
+                let negative = |value| value < Default::default();
+                if let Some(found) = first_bad(array, negative) {
+                    let expected = "a uint64, as a board uses the top bit";
+                    return Err(self.error(index, expected, format!("{found} ({})", array.data_type())));
+                }
+                Ok(map(array.values(), Integer::extended).into())
+            }
+            DataType::Null => Ok(vec![0; array.len()].into()),
+            other => Err(self.error(index, "an integer", other)),
+        }
+    }
+
+    /// An argument of moves, cells, symmetries or exponents. Null slots are in range too.
+    pub(super) fn numbers(&self, index: usize) -> Result<ScalarBuffer<u8>> {
+        let array = &self.arrays[index];
+        let limit = self.function.arguments[index].kind.limit().unwrap_or(u8::MAX);
+        downcast_integer_array! {
+            array => {
+                if let Some(found) = first_bad(array, |value| value.extended() > u64::from(limit)) {
+                    return Err(self.error(index, format_args!("0..={limit}"), found));
+                }
+                // The limit is one less than a power of two, so this changes null slots only.
+                Ok(map(array.values(), |value| value.extended() as u8 & limit).into())
+            }
+            DataType::Null => Ok(vec![0; array.len()].into()),
+            other => Err(self.error(index, "an integer", other)),
+        }
+    }
+
+    /// An argument of EVs.
+    pub(super) fn evs(&self, index: usize) -> Result<Float32Array> {
+        let array = &self.arrays[index];
+        match array.data_type() {
+            DataType::Float32 => Ok(array.as_primitive().clone()),
+            DataType::Null => Ok(Float32Array::new_null(array.len())),
+            numeric if numeric.is_numeric() => {
+                Ok(cast(array, &DataType::Float32).map_err(arrow_error)?.as_primitive().clone())
+            }
+            other => Err(self.error(index, "a number", other)),
+        }
+    }
+
+    fn error(&self, index: usize, expected: impl fmt::Display, found: impl fmt::Display) -> Error {
+        let (function, argument) = (self.function.name, self.function.arguments[index].name);
+        Error::query(format!("{function}: {argument}: expected {expected}, found {found}"))
+    }
+}
+
+/// The value of all rows, if they have but one; `None` for no rows.
+pub(super) fn constant(values: &[u8]) -> Option<u8> {
+    let &first = values.first()?;
+    let same = |chunk: &[u8]| chunk.iter().fold(0, |differing, value| differing | (value ^ first)) == 0;
+    values.chunks(256).all(same).then_some(first)
+}
+
+/// The first value that is bad and not null. Nearly always there is none, which a loop without a branch finds out.
+fn first_bad<T: ArrowPrimitiveType>(
+    array: &PrimitiveArray<T>,
+    is_bad: impl Fn(T::Native) -> bool,
+) -> Option<T::Native> {
+    if !array.values().iter().fold(false, |any, &value| any | is_bad(value)) {
+        return None;
+    }
+    array.iter().flatten().find(|&value| is_bad(value))
+}
+
+trait Integer {
+    /// As 64 bits, a negative number with ones in front: larger than any that it could be taken for.
+    fn extended(self) -> u64;
+}
+
+macro_rules! integers {
+    ($($native:ty)*) => {
+        $(impl Integer for $native {
+            #[inline(always)]
+            fn extended(self) -> u64 {
+                self as u64
+            }
+        })*
+    };
+}
+
+integers!(i8 i16 i32 i64 u8 u16 u32 u64);

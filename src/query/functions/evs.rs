@@ -1,0 +1,121 @@
+//! Functions of the EVs of the four branches: how clear the choice was, what it cost, what it should have been.
+//!
+//! A branch without an EV is a NaN in the loops, whether it was null or NaN.
+
+use super::arguments::Arguments;
+use super::kernels::array;
+use crate::error::Result;
+use arrow::array::{Array, ArrayRef, Float32Array};
+use arrow::buffer::{BooleanBuffer, NullBuffer, ScalarBuffer};
+use arrow::datatypes::{Float32Type, UInt8Type};
+
+pub(super) fn ev_gap(arguments: &Arguments<'_>) -> Result<ArrayRef> {
+    let (evs, rows) = (Evs::of(arguments, 0)?, vec![(); arguments.num_rows()]);
+    let gaps = evs.map(&rows, |[a, b, c, d], ()| {
+        // Absent branches sink to the bottom, and are missed only if fewer than two are left.
+        let sunk = |ev: f32| if ev.is_nan() { f32::NEG_INFINITY } else { ev };
+        let ((high, low), (other_high, other_low)) = (ordered(sunk(a), sunk(b)), ordered(sunk(c), sunk(d)));
+        let (best, next) = ordered(high, other_high);
+        let second = larger(next, larger(low, other_low));
+        let present = u8::from(!a.is_nan()) + u8::from(!b.is_nan()) + u8::from(!c.is_nan()) + u8::from(!d.is_nan());
+        if present < 2 { f32::NAN } else { difference(best, second) }
+    });
+    Ok(absent_where_nan(gaps, None))
+}
+
+pub(super) fn ev_loss(arguments: &Arguments<'_>) -> Result<ArrayRef> {
+    let moves = arguments.numbers(0)?;
+    let evs = Evs::of(arguments, 1)?;
+    let losses = evs.map(&moves, |evs, direction| {
+        let [up, down, left, right] = evs;
+        let chosen = match direction {
+            0 => up,
+            1 => down,
+            2 => left,
+            _ => right,
+        };
+        difference(best(evs).0, chosen)
+    });
+    Ok(absent_where_nan(losses, arguments.nulls().as_ref()))
+}
+
+pub(super) fn best_move(arguments: &Arguments<'_>) -> Result<ArrayRef> {
+    /// No move.
+    const NONE: u8 = 4;
+    let rows = vec![(); arguments.num_rows()];
+    let moves = Evs::of(arguments, 0)?.map(&rows, |evs, ()| {
+        let (best, direction) = best(evs);
+        if best.is_nan() { NONE } else { direction }
+    });
+    let nulls = nulls_unless(moves.len(), |row| moves[row] != NONE);
+    Ok(array::<UInt8Type>(moves, nulls))
+}
+
+/// The EVs of the four branches, by branch.
+struct Evs([ScalarBuffer<f32>; 4]);
+
+impl Evs {
+    fn of(arguments: &Arguments<'_>, first: usize) -> Result<Evs> {
+        let branch = |k| arguments.evs(first + k).map(|evs| nan_where_null(&evs));
+        Ok(Evs([branch(0)?, branch(1)?, branch(2)?, branch(3)?]))
+    }
+
+    #[inline(always)]
+    fn map<T: Copy, U: Copy + Default>(&self, others: &[T], f: impl Fn([f32; 4], T) -> U) -> Vec<U> {
+        let len = others.len();
+        let mut results = vec![U::default(); len];
+        let [up, down, left, right] = &self.0;
+        let (up, down, left, right, out) = (&up[..len], &down[..len], &left[..len], &right[..len], &mut results[..len]);
+        for i in 0..len {
+            out[i] = f([up[i], down[i], left[i], right[i]], others[i]);
+        }
+        results
+    }
+}
+
+/// The largest EV and the first move that has it; NaN if there is none.
+#[inline(always)]
+fn best(evs: [f32; 4]) -> (f32, u8) {
+    let [up, down, left, right] = evs;
+    // Anything is better than a NaN.
+    let better = |best: (f32, u8), ev, direction| if (ev > best.0) | best.0.is_nan() { (ev, direction) } else { best };
+    better(better(better((up, 0), down, 1), left, 2), right, 3)
+}
+
+#[inline(always)]
+fn larger(a: f32, b: f32) -> f32 {
+    if a > b { a } else { b }
+}
+
+#[inline(always)]
+fn ordered(a: f32, b: f32) -> (f32, f32) {
+    if a > b { (a, b) } else { (b, a) }
+}
+
+/// Equal infinities are 0 apart.
+#[inline(always)]
+fn difference(a: f32, b: f32) -> f32 {
+    if a == b { 0.0 } else { a - b }
+}
+
+fn nan_where_null(evs: &Float32Array) -> ScalarBuffer<f32> {
+    let Some(nulls) = evs.nulls().filter(|nulls| nulls.null_count() > 0) else {
+        return evs.values().clone();
+    };
+    let mut values = evs.values().to_vec();
+    for (chunk, word) in values.chunks_mut(64).zip(nulls.inner().bit_chunks().iter_padded()) {
+        for (bit, ev) in chunk.iter_mut().enumerate() {
+            *ev = if word >> bit & 1 == 1 { *ev } else { f32::NAN };
+        }
+    }
+    values.into()
+}
+
+fn absent_where_nan(values: Vec<f32>, nulls: Option<&NullBuffer>) -> ArrayRef {
+    let present = nulls_unless(values.len(), |row| !values[row].is_nan());
+    array::<Float32Type>(values, NullBuffer::union(nulls, present.as_ref()))
+}
+
+fn nulls_unless(num_rows: usize, is_present: impl FnMut(usize) -> bool) -> Option<NullBuffer> {
+    Some(NullBuffer::new(BooleanBuffer::collect_bool(num_rows, is_present))).filter(|nulls| nulls.null_count() > 0)
+}

@@ -1,0 +1,229 @@
+//! The functions, in the order of the documentation.
+
+use super::{Argument, ArgumentKind, Function, Returns, evs, features, kernels, shaped};
+
+/// The functions that SQL has beside the engine's own, in the order of the documentation.
+#[must_use]
+pub fn functions() -> &'static [Function] {
+    FUNCTIONS
+}
+
+const fn argument(name: &'static str, kind: ArgumentKind) -> Argument {
+    Argument { name, kind }
+}
+
+const BOARD: Argument = argument("board", ArgumentKind::Board);
+const NEXT_BOARD: Argument = argument("next_board", ArgumentKind::Board);
+const MOVE: Argument = argument("move", ArgumentKind::Move);
+const CELL: Argument = argument("cell", ArgumentKind::Cell);
+const SYMMETRY: Argument = argument("symmetry", ArgumentKind::Symmetry);
+const MAX_EXP: Argument = argument("max_exp", ArgumentKind::Exponent);
+const UP: Argument = argument("ev_up", ArgumentKind::Ev);
+const DOWN: Argument = argument("ev_down", ArgumentKind::Ev);
+const LEFT: Argument = argument("ev_left", ArgumentKind::Ev);
+const RIGHT: Argument = argument("ev_right", ArgumentKind::Ev);
+
+/// The board of the examples is that of `board_text`.
+static FUNCTIONS: &[Function] = &[
+    Function {
+        name: "exps",
+        arguments: &[BOARD],
+        doc: "The exponents of the sixteen cells in row-major order, each 0..=15.",
+        example: ("exps(1306927023419491499)", "[1, 2, 2, 3, 2, 3, 3, 4, 1, 2, 4, 7, 0, 4, 10, 11]"),
+        returns: Returns::Exps,
+        kernel: shaped::exps,
+    },
+    Function {
+        name: "tile",
+        arguments: &[BOARD, CELL],
+        doc: "The tile in a cell: 2, 4, …, 32768, or 0 if it is empty.",
+        example: ("tile(1306927023419491499, 15)", "2048"),
+        returns: Returns::UInt32,
+        kernel: kernels::tile,
+    },
+    Function {
+        name: "max_tile",
+        arguments: &[BOARD],
+        doc: "The largest tile, 0 for the empty board.",
+        example: ("max_tile(1306927023419491499)", "2048"),
+        returns: Returns::UInt32,
+        kernel: kernels::max_tile,
+    },
+    Function {
+        name: "empty_cells",
+        arguments: &[BOARD],
+        doc: "The number of empty cells, 0..=16.",
+        example: ("empty_cells(1306927023419491499)", "1"),
+        returns: Returns::UInt8,
+        kernel: kernels::empty_cells,
+    },
+    Function {
+        name: "tile_sum",
+        arguments: &[BOARD],
+        doc: "The sum of the tiles.",
+        example: ("tile_sum(1306927023419491499)", "3292"),
+        returns: Returns::UInt32,
+        kernel: kernels::tile_sum,
+    },
+    Function {
+        name: "board_score",
+        arguments: &[BOARD],
+        doc: "The sum of (k - 1) * 2^k over the tiles 2^k: the score of a game that led here, had every spawned \
+            tile been a 2.",
+        example: ("board_score(1306927023419491499)", "30672"),
+        returns: Returns::UInt64,
+        kernel: kernels::board_score,
+    },
+    Function {
+        name: "legal_moves",
+        arguments: &[BOARD],
+        doc: "The moves that change the board, as a mask 0..=15: bit 0 is up, 1 down, 2 left, 3 right.",
+        example: ("legal_moves(1306927023419491499)", "14"),
+        returns: Returns::UInt8,
+        kernel: kernels::legal_moves,
+    },
+    Function {
+        name: "num_legal",
+        arguments: &[BOARD],
+        doc: "The number of legal moves, 0..=4.",
+        example: ("num_legal(1306927023419491499)", "3"),
+        returns: Returns::UInt8,
+        kernel: kernels::num_legal,
+    },
+    Function {
+        name: "afterstate",
+        arguments: &[BOARD, MOVE],
+        doc: "The board after sliding, before a tile spawns; the board itself where the move is illegal.",
+        example: ("afterstate(1306927023419491499, 2)", "1382644943205911216"),
+        returns: Returns::UInt64,
+        kernel: kernels::afterstate,
+    },
+    Function {
+        name: "reward",
+        arguments: &[BOARD, MOVE],
+        doc: "The sum of the tiles that the merges of a move make; 0 where it is illegal.",
+        example: ("reward(1306927023419491499, 2)", "24"),
+        returns: Returns::UInt32,
+        kernel: kernels::reward,
+    },
+    Function {
+        name: "spawn",
+        arguments: &[BOARD, MOVE, NEXT_BOARD],
+        doc: "The cell and the tile that spawned between a move and the next board; NULL where the move is \
+            illegal, or the next board is not the afterstate with one 2 or 4 more.",
+        example: ("spawn(1306927023419491499, 2, 1382926418182621872)", "{cell: 3, tile: 2}"),
+        returns: Returns::Spawn,
+        kernel: shaped::spawn,
+    },
+    Function {
+        name: "is_terminal",
+        arguments: &[BOARD],
+        doc: "Whether no move is legal.",
+        example: ("is_terminal(1306927023419491499)", "false"),
+        returns: Returns::Bool,
+        kernel: kernels::is_terminal,
+    },
+    Function {
+        name: "transform",
+        arguments: &[BOARD, SYMMETRY],
+        doc: "The board under a symmetry: 0 as it is, 1 to 3 quarter turns clockwise, 4 left and right swapped, 5 \
+            top and bottom swapped, 6 mirrored in the main diagonal, 7 in the other one.",
+        example: ("transform(1306927023419491499, 1)", "81419053539964739"),
+        returns: Returns::UInt64,
+        kernel: kernels::transform,
+    },
+    Function {
+        name: "transform_move",
+        arguments: &[MOVE, SYMMETRY],
+        doc: "Where a move points after a symmetry, 0..=3: transform(afterstate(b, m), s) = \
+            afterstate(transform(b, s), transform_move(m, s)).",
+        example: ("transform_move(2, 1)", "0"),
+        returns: Returns::UInt8,
+        kernel: kernels::transform_move,
+    },
+    Function {
+        name: "canonical",
+        arguments: &[BOARD],
+        doc: "The smallest of the eight symmetric boards: the same for positions that differ only by a symmetry.",
+        example: ("canonical(1306927023419491499)", "81419053539964739"),
+        returns: Returns::UInt64,
+        kernel: kernels::canonical,
+    },
+    Function {
+        name: "canonical_symmetry",
+        arguments: &[BOARD],
+        doc: "The first of the eight symmetries that makes a board canonical, 0..=7.",
+        example: ("canonical_symmetry(1306927023419491499)", "3"),
+        returns: Returns::UInt8,
+        kernel: kernels::canonical_symmetry,
+    },
+    Function {
+        name: "canonical_move",
+        arguments: &[BOARD, MOVE],
+        doc: "Where a move points on the canonical board, 0..=3; of a board that several symmetries make canonical, the \
+            smallest of those: the same for moves that differ only by a symmetry.",
+        example: ("canonical_move(1306927023419491499, 2)", "1"),
+        returns: Returns::UInt8,
+        kernel: kernels::canonical_move,
+    },
+    Function {
+        name: "board_text",
+        arguments: &[BOARD],
+        doc: "The tiles as text: cells divided by spaces, rows by slashes, an empty cell is a dot.",
+        example: ("board_text(1306927023419491499)", "2 4 4 8 / 4 8 8 16 / 2 4 16 128 / . 16 1024 2048"),
+        returns: Returns::Text,
+        kernel: shaped::board_text,
+    },
+    Function {
+        name: "monotonicity",
+        arguments: &[BOARD],
+        doc: "How far rows and columns are from being sorted, at most 0: along each axis the sum of the steps, in \
+            exponents, against the way that has fewer. As monotonicity2 of ov3y/2048-AI.",
+        example: ("monotonicity(1306927023419491499)", "-3"),
+        returns: Returns::Int32,
+        kernel: features::monotonicity,
+    },
+    Function {
+        name: "smoothness",
+        arguments: &[BOARD],
+        doc: "How much tiles differ from the next ones to the right and below, over empty cells, at most 0: minus \
+            the sum of the differences of exponents. As smoothness of ov3y/2048-AI.",
+        example: ("smoothness(1306927023419491499)", "-39"),
+        returns: Returns::Int32,
+        kernel: features::smoothness,
+    },
+    Function {
+        name: "ev_gap",
+        arguments: &[UP, DOWN, LEFT, RIGHT],
+        doc: "By how much the best EV is above the second best, at least 0; NULL where fewer than two are neither \
+            NULL nor NaN.",
+        example: ("ev_gap(NULL, 1.5, 4.0, 3.25)", "0.75"),
+        returns: Returns::Float32,
+        kernel: evs::ev_gap,
+    },
+    Function {
+        name: "ev_loss",
+        arguments: &[MOVE, UP, DOWN, LEFT, RIGHT],
+        doc: "By how much the best EV is above that of the move, at least 0; NULL where the move's is NULL or NaN.",
+        example: ("ev_loss(1, NULL, 1.5, 4.0, 3.25)", "2.5"),
+        returns: Returns::Float32,
+        kernel: evs::ev_loss,
+    },
+    Function {
+        name: "best_move",
+        arguments: &[UP, DOWN, LEFT, RIGHT],
+        doc: "The move of the largest EV, the first of equal ones, 0..=3; NULL where every EV is NULL or NaN.",
+        example: ("best_move(NULL, 1.5, 4.0, 4.0)", "2"),
+        returns: Returns::UInt8,
+        kernel: evs::best_move,
+    },
+    Function {
+        name: "phase_of",
+        arguments: &[MAX_EXP],
+        doc: "The phase of a board whose largest exponent is given, as in the archive's column phase: early, mid \
+            or late.",
+        example: ("phase_of(10)", "mid"),
+        returns: Returns::Text,
+        kernel: shaped::phase_of,
+    },
+];

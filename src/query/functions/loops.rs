@@ -1,0 +1,81 @@
+//! A value for each row: the loops of all kernels.
+//!
+//! They go by index over slices of equal length, since of adapted iterators the compiler makes calls unless it sees the
+//! whole crate at once. Those for arithmetic are compiled for wider registers too, where they are two to ten times as
+//! fast; look-ups in tables gain nothing from these.
+
+#[inline(always)]
+pub(super) fn map<T: Copy, U: Copy + Default>(values: &[T], f: impl Fn(T) -> U) -> Vec<U> {
+    // The slice of units takes no memory.
+    zip(values, &vec![(); values.len()], |value, ()| f(value))
+}
+
+/// [`map`] for arithmetic.
+#[inline(always)]
+pub(super) fn map_wide<T: Copy, U: Copy + Default>(values: &[T], f: impl Fn(T) -> U) -> Vec<U> {
+    zip_wide(values, &vec![(); values.len()], |value, ()| f(value))
+}
+
+#[inline(always)]
+pub(super) fn zip<A: Copy, B: Copy, U: Copy + Default>(a: &[A], b: &[B], f: impl Fn(A, B) -> U) -> Vec<U> {
+    let len = a.len().min(b.len());
+    let mut results = vec![U::default(); len];
+    let (a, b, out) = (&a[..len], &b[..len], &mut results[..len]);
+    for i in 0..len {
+        out[i] = f(a[i], b[i]);
+    }
+    results
+}
+
+/// [`zip`] for arithmetic. NEON is part of every AArch64, so there the portable code uses it.
+#[inline(always)]
+pub(super) fn zip_wide<A: Copy, B: Copy, U: Copy + Default>(a: &[A], b: &[B], f: impl Fn(A, B) -> U) -> Vec<U> {
+    #[cfg(target_arch = "x86_64")]
+    if is_x86_feature_detected!("avx2") {
+        let has_avx512 = is_x86_feature_detected!("avx512f")
+            && is_x86_feature_detected!("avx512bw")
+            && is_x86_feature_detected!("avx512dq")
+            && is_x86_feature_detected!("avx512vl");
+        #[allow(unsafe_code)]
+        // SAFETY: the processor has all features that the functions ask for.
+        return unsafe { if has_avx512 { zip_avx512(a, b, f) } else { zip_avx2(a, b, f) } };
+    }
+    zip(a, b, f)
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2")]
+fn zip_avx2<A: Copy, B: Copy, U: Copy + Default>(a: &[A], b: &[B], f: impl Fn(A, B) -> U) -> Vec<U> {
+    zip(a, b, f)
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,avx512f,avx512bw,avx512dq,avx512vl")]
+fn zip_avx512<A: Copy, B: Copy, U: Copy + Default>(a: &[A], b: &[B], f: impl Fn(A, B) -> U) -> Vec<U> {
+    zip(a, b, f)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_widths_agree() {
+        let boards: Vec<u64> = (0..1000_u64).map(|k| k.wrapping_mul(0x9e37_79b9_7f4a_7c15)).collect();
+        let mix = |a: u64, b: u64| (a.min(b) ^ a << 5) as u32;
+        let expected: Vec<u32> = boards.iter().map(|&board| mix(board, !board)).collect();
+        let others: Vec<u64> = boards.iter().map(|board| !board).collect();
+        assert_eq!(zip(&boards, &others, mix), expected);
+        assert_eq!(zip_wide(&boards, &others, mix), expected);
+        assert_eq!(map(&boards, |board| mix(board, !board)), expected);
+        assert_eq!(map_wide(&boards, |board| mix(board, !board)), expected);
+        #[cfg(target_arch = "x86_64")]
+        if is_x86_feature_detected!("avx2") {
+            #[allow(unsafe_code)]
+            // SAFETY: the processor has AVX2.
+            let found = unsafe { zip_avx2(&boards, &others, mix) };
+            assert_eq!(found, expected);
+        }
+        assert_eq!(zip(&boards, &others[..7], mix), expected[..7]);
+    }
+}

@@ -1,0 +1,102 @@
+//! Functions of boards that are more than a number: lists, structs, text.
+
+use super::arguments::Arguments;
+use super::kernels::{array, slides, tile_of};
+use super::loops::{map, zip};
+use super::{arrow_error, exps_field, spawn_fields};
+use crate::board::Board;
+use crate::error::{Error, Result};
+use arrow::array::{ArrayRef, FixedSizeListArray, StringArray, StructArray, UInt8Array};
+use arrow::buffer::{NullBuffer, OffsetBuffer};
+use arrow::datatypes::{UInt8Type, UInt32Type};
+use std::sync::Arc;
+
+pub(super) fn exps(arguments: &Arguments<'_>) -> Result<ArrayRef> {
+    let cells: Vec<[u8; 16]> = map(&arguments.boards(0)?, |board| Board(board).exps());
+    let cells = UInt8Array::from(bytemuck::allocation::cast_vec::<[u8; 16], u8>(cells));
+    let lists = FixedSizeListArray::try_new(exps_field(), 16, Arc::new(cells), arguments.nulls());
+    Ok(Arc::new(lists.map_err(arrow_error)?))
+}
+
+pub(super) fn spawn(arguments: &Arguments<'_>) -> Result<ArrayRef> {
+    let (boards, moves, next) = (arguments.boards(0)?, arguments.numbers(1)?, arguments.boards(2)?);
+    let slid = slides(&boards, &moves);
+    let spawned = zip(&slid, &next, |slid, next| slid ^ next);
+    let cells = map(&spawned, |spawned| 15 - (spawned.trailing_zeros() as u8 / 4).min(15));
+    let tiles = map(&spawned, |spawned| tile_of(spawned >> (spawned.trailing_zeros() & 60) & 15));
+    let is_legal = zip(&slid, &boards, |slid, board| slid != board);
+    let is_spawn = zip(&slid, &next, |slid, next| Board(slid).spawns_into(Board(next)));
+    let nulls = NullBuffer::new(zip(&is_legal, &is_spawn, |legal, spawn| legal & spawn).into());
+    let nulls = NullBuffer::union(arguments.nulls().as_ref(), Some(&nulls)).filter(|nulls| nulls.null_count() > 0);
+    let columns = vec![array::<UInt8Type>(cells, nulls.clone()), array::<UInt32Type>(tiles, nulls.clone())];
+    Ok(Arc::new(StructArray::try_new(spawn_fields(), columns, nulls).map_err(arrow_error)?))
+}
+
+pub(super) fn board_text(arguments: &Arguments<'_>) -> Result<ArrayRef> {
+    const ROW: &str = " / ";
+    let (within, at_end) = (words(" "), words(ROW));
+    let boards = arguments.boards(0)?;
+    let mut texts = Texts::with_capacity(boards.len(), 48);
+    // The longest text has 101 bytes, and those after it are there to be written over.
+    let mut text = [0; 128];
+    for &board in &boards[..] {
+        let (exps, mut end) = (Board(board).exps(), 0);
+        for cell in 0..16 {
+            let words = if cell % 4 < 3 { &within } else { &at_end };
+            let (word, len) = &words[usize::from(exps[cell] & 15)];
+            // All eight bytes, as a copy of known size is one instruction; the next word goes over the padding.
+            text[end..end + 8].copy_from_slice(word);
+            end += len;
+        }
+        texts.push(&text[..end - ROW.len()]);
+    }
+    texts.finish(arguments.nulls())
+}
+
+/// The text of each tile with what divides it from the next, padded, and its length.
+fn words(divider: &str) -> [([u8; 8], usize); 16] {
+    std::array::from_fn(|exp| {
+        let tile = if exp == 0 { ".".to_owned() } else { (1 << exp).to_string() } + divider;
+        let mut word = [0; 8];
+        word[..tile.len()].copy_from_slice(tile.as_bytes());
+        (word, tile.len())
+    })
+}
+
+pub(super) fn phase_of(arguments: &Arguments<'_>) -> Result<ArrayRef> {
+    let names: [&str; 16] = std::array::from_fn(|exp| arguments.phases().of_max_exp(exp as u8).name());
+    let exps = arguments.numbers(0)?;
+    let mut texts = Texts::with_capacity(exps.len(), 5);
+    for &exp in &exps[..] {
+        texts.push(names[usize::from(exp & 15)].as_bytes());
+    }
+    texts.finish(arguments.nulls())
+}
+
+/// Texts, one after the other.
+struct Texts {
+    bytes: Vec<u8>,
+    ends: Vec<usize>,
+}
+
+impl Texts {
+    fn with_capacity(num_rows: usize, usual_len: usize) -> Texts {
+        let mut ends = Vec::with_capacity(num_rows + 1);
+        ends.push(0);
+        Texts { bytes: Vec::with_capacity(num_rows.saturating_mul(usual_len)), ends }
+    }
+
+    fn push(&mut self, text: &[u8]) {
+        self.bytes.extend_from_slice(text);
+        self.ends.push(self.bytes.len());
+    }
+
+    fn finish(self, nulls: Option<NullBuffer>) -> Result<ArrayRef> {
+        if i32::try_from(self.bytes.len()).is_err() {
+            let (rows, bytes) = (self.ends.len() - 1, self.bytes.len());
+            return Err(Error::query(format!("{rows} texts of {bytes} bytes, expected at most {} bytes", i32::MAX)));
+        }
+        let offsets = OffsetBuffer::new(self.ends.iter().map(|&end| end as i32).collect());
+        Ok(Arc::new(StringArray::try_new(offsets, self.bytes.into(), nulls).map_err(arrow_error)?))
+    }
+}

@@ -1,0 +1,220 @@
+//! Bounds on functions whose result may be much larger than their arguments.
+//!
+//! Doubling a text thirty times takes thirty short expressions and a gigabyte. So before such a function runs, the size of
+//! what it would give is bounded from its arguments, and where the bound is beyond [`MAX_BYTES`] the query fails instead.
+
+use arrow::array::{Array, ArrayRef, AsArray, Int64Array};
+use arrow::compute::cast;
+use arrow::compute::kernels::concat_elements::concat_elements_dyn;
+use arrow::datatypes::{DataType, FieldRef, Int64Type};
+use datafusion::common::config::ConfigOptions;
+use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::{DataFusionError, Result as DataFusionResult, ScalarValue};
+use datafusion::logical_expr::expr::ScalarFunction;
+use datafusion::logical_expr::expr_rewriter::NamePreserver;
+use datafusion::logical_expr::{
+    ColumnarValue, Expr, LogicalPlan, Operator, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl,
+    Signature, Volatility,
+};
+use datafusion::optimizer::AnalyzerRule;
+use std::sync::Arc;
+
+/// Bytes that one function may give for one batch of rows.
+const MAX_BYTES: u64 = 64 << 20;
+
+/// Functions that give as much as all their arguments together, and so double what they are given twice.
+const SUMS: &[&str] = &[
+    "concat", "concat_ws", "overlay", "make_array", "array_append", "array_prepend", "array_concat", "array_union",
+    "named_struct", "struct", "string_to_array", "translate", "to_char",
+];
+/// Functions that may give the product of two arguments' lengths.
+const PRODUCTS: &[&str] = &["replace", "regexp_replace", "array_to_string"];
+/// Functions that give as many characters as their second argument says.
+const PADS: &[&str] = &["lpad", "rpad"];
+
+/// Puts the bounds into a plan whose types are settled.
+#[derive(Debug)]
+pub(super) struct BoundEnlarging;
+
+impl AnalyzerRule for BoundEnlarging {
+    fn name(&self) -> &'static str {
+        "bound_enlarging"
+    }
+
+    fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> DataFusionResult<LogicalPlan> {
+        let rewritten = plan.transform_up_with_subqueries(|node| {
+            let names = NamePreserver::new(&node);
+            node.map_expressions(|expr| {
+                let name = names.save(&expr);
+                Ok(expr.transform_up(|expr| Ok(bounded(expr)))?.update_data(|expr| name.restore(expr)))
+            })
+        })?;
+        Ok(rewritten.data)
+    }
+}
+
+fn bounded(expr: Expr) -> Transformed<Expr> {
+    match expr {
+        Expr::ScalarFunction(ScalarFunction { func, args }) => match Bound::of(func.name()) {
+            Some(bound) => {
+                let func = Arc::new(ScalarUDF::new_from_impl(Bounded { inner: func, bound }));
+                Transformed::yes(Expr::ScalarFunction(ScalarFunction { func, args }))
+            }
+            None => Transformed::no(Expr::ScalarFunction(ScalarFunction { func, args })),
+        },
+        Expr::BinaryExpr(binary) if binary.op == Operator::StringConcat => {
+            let func = Arc::new(ScalarUDF::new_from_impl(Joined::default()));
+            Transformed::yes(Expr::ScalarFunction(ScalarFunction { func, args: vec![*binary.left, *binary.right] }))
+        }
+        other => Transformed::no(other),
+    }
+}
+
+/// How large a result may get.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Bound {
+    Sum,
+    Product,
+    Pad,
+}
+
+impl Bound {
+    fn of(name: &str) -> Option<Bound> {
+        [(SUMS, Bound::Sum), (PRODUCTS, Bound::Product), (PADS, Bound::Pad)]
+            .into_iter()
+            .find_map(|(names, bound)| names.contains(&name).then_some(bound))
+    }
+
+    /// At most so many bytes.
+    fn bytes(self, args: &[ColumnarValue], num_rows: usize) -> DataFusionResult<u64> {
+        // For each row a scalar is there once more.
+        let total = |arg: &ColumnarValue| -> DataFusionResult<u64> {
+            Ok(match arg {
+                ColumnarValue::Array(array) => array.to_data().get_slice_memory_size()? as u64,
+                ColumnarValue::Scalar(scalar) => scalar_bytes(scalar)?.saturating_mul(num_rows as u64),
+            })
+        };
+        let sum = args.iter().map(total).try_fold(0_u64, |sum, bytes| bytes.map(|bytes| sum.saturating_add(bytes)))?;
+        match self {
+            Bound::Sum => Ok(sum),
+            Bound::Product => {
+                let longest = args.iter().skip(1).map(longest).try_fold(1_u64, |max, len| len.map(|len| max.max(len)))?;
+                Ok(sum.saturating_mul(longest))
+            }
+            Bound::Pad => {
+                let Some(lengths) = args.get(1) else { return Ok(sum) };
+                let lengths = match lengths {
+                    ColumnarValue::Array(array) => cast(array, &DataType::Int64)?,
+                    ColumnarValue::Scalar(scalar) => cast(&scalar.to_array()?, &DataType::Int64)?,
+                };
+                let lengths: &Int64Array = lengths.as_primitive::<Int64Type>();
+                let longest = lengths.iter().flatten().max().unwrap_or(0).max(0).unsigned_abs();
+                // A character has up to four bytes.
+                Ok(sum.saturating_add(longest.saturating_mul(4).saturating_mul(num_rows as u64)))
+            }
+        }
+    }
+}
+
+fn scalar_bytes(scalar: &ScalarValue) -> DataFusionResult<u64> {
+    Ok(scalar.to_array()?.to_data().get_slice_memory_size()? as u64)
+}
+
+/// The length of an argument's longest text, in bytes.
+fn longest(arg: &ColumnarValue) -> DataFusionResult<u64> {
+    let array: ArrayRef = match arg {
+        ColumnarValue::Array(array) => Arc::clone(array),
+        ColumnarValue::Scalar(scalar) => scalar.to_array()?,
+    };
+    Ok(match array.data_type() {
+        DataType::Utf8 => array.as_string::<i32>().iter().flatten().map(str::len).max().unwrap_or(0),
+        DataType::LargeUtf8 => array.as_string::<i64>().iter().flatten().map(str::len).max().unwrap_or(0),
+        DataType::Utf8View => array.as_string_view().iter().flatten().map(str::len).max().unwrap_or(0),
+        _ => 1,
+    } as u64)
+}
+
+fn check(name: &str, bytes: u64) -> DataFusionResult<()> {
+    if bytes <= MAX_BYTES {
+        return Ok(());
+    }
+    let (what, why) = (
+        format!("the function {name}"),
+        format!("a batch of its results may have {bytes} bytes, expected at most {MAX_BYTES}"),
+    );
+    Err(DataFusionError::External(crate::Error::refused(what, why).into()))
+}
+
+/// A function that looks at its arguments before it runs.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Bounded {
+    inner: Arc<ScalarUDF>,
+    bound: Bound,
+}
+
+impl ScalarUDFImpl for Bounded {
+    fn name(&self) -> &str {
+        self.inner.name()
+    }
+
+    fn signature(&self) -> &Signature {
+        self.inner.signature()
+    }
+
+    fn return_type(&self, arg_types: &[DataType]) -> DataFusionResult<DataType> {
+        self.inner.inner().return_type(arg_types)
+    }
+
+    fn return_field_from_args(&self, args: ReturnFieldArgs<'_>) -> DataFusionResult<FieldRef> {
+        self.inner.return_field_from_args(args)
+    }
+
+    fn coerce_types(&self, arg_types: &[DataType]) -> DataFusionResult<Vec<DataType>> {
+        self.inner.inner().coerce_types(arg_types)
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> DataFusionResult<ColumnarValue> {
+        check(self.name(), self.bound.bytes(&args.args, args.number_rows)?)?;
+        self.inner.invoke_with_args(args)
+    }
+}
+
+/// `a || b` of texts.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Joined {
+    signature: Signature,
+}
+
+impl Default for Joined {
+    fn default() -> Self {
+        Joined { signature: Signature::any(2, Volatility::Immutable) }
+    }
+}
+
+impl ScalarUDFImpl for Joined {
+    fn name(&self) -> &'static str {
+        "||"
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, arg_types: &[DataType]) -> DataFusionResult<DataType> {
+        Ok(arg_types.first().cloned().unwrap_or(DataType::Utf8))
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> DataFusionResult<ColumnarValue> {
+        check(self.name(), Bound::Sum.bytes(&args.args, args.number_rows)?)?;
+        let all_scalar = args.args.iter().all(|arg| matches!(arg, ColumnarValue::Scalar(_)));
+        let arrays = ColumnarValue::values_to_arrays(&args.args)?;
+        let [left, right] = arrays.as_slice() else {
+            return datafusion::common::exec_err!("||: expected 2 arguments, found {}", arrays.len());
+        };
+        let joined: ArrayRef = concat_elements_dyn(left.as_ref(), right.as_ref())?;
+        if all_scalar {
+            return Ok(ColumnarValue::Scalar(ScalarValue::try_from_array(&joined, 0)?));
+        }
+        Ok(ColumnarValue::Array(joined))
+    }
+}

@@ -1,0 +1,89 @@
+//! The engine's functions that statements may use, and why the others are left out.
+//!
+//! The list says what is allowed, so that a function that a newer engine brings is not.
+
+use crate::error::Error;
+use datafusion::execution::SessionStateDefaults;
+use datafusion::logical_expr::{Expr, ScalarUDF};
+use std::sync::Arc;
+
+/// Scalar functions of the engine that are offered. They give no more than a few bytes for each of their arguments' bytes;
+/// those that may give more are bounded by `enlarging.rs`.
+const OFFERED: &[&str] = &[
+    // core
+    "arrow_typeof", "coalesce", "get_field", "greatest", "least", "named_struct", "nullif", "nvl", "nvl2", "overlay",
+    "struct",
+    // numbers
+    "abs", "acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "cbrt", "ceil", "cos", "cosh", "cot", "degrees",
+    "exp", "factorial", "floor", "gcd", "isnan", "iszero", "lcm", "ln", "log", "log10", "log2", "nanvl", "pi", "power",
+    "radians", "random", "round", "signum", "sin", "sinh", "sqrt", "tan", "tanh", "trunc",
+    // times
+    "current_date", "current_time", "date_bin", "date_part", "date_trunc", "from_unixtime", "make_date", "make_time",
+    "now", "to_char", "to_date", "to_local_time", "to_time", "to_timestamp", "to_timestamp_micros",
+    "to_timestamp_millis", "to_timestamp_nanos", "to_timestamp_seconds", "to_unixtime",
+    // text
+    "ascii", "bit_length", "btrim", "character_length", "chr", "concat", "concat_ws", "contains", "ends_with",
+    "find_in_set", "initcap", "left", "lower", "lpad", "ltrim", "octet_length", "regexp_count", "regexp_instr",
+    "regexp_like", "regexp_match", "regexp_replace", "replace", "reverse", "right", "rpad", "rtrim", "split_part",
+    "starts_with", "strpos", "substr", "substr_index", "to_hex", "translate", "upper",
+    // lists
+    "array_any_value", "array_append", "array_avg", "array_concat", "array_dims", "array_distinct", "array_element",
+    "array_except", "array_has", "array_has_all", "array_has_any", "array_intersect", "array_length", "array_max",
+    "array_min", "array_ndims", "array_pop_back", "array_pop_front", "array_position", "array_positions",
+    "array_prepend", "array_product", "array_remove", "array_remove_all", "array_remove_n", "array_reverse",
+    "array_slice", "array_sort", "array_sum", "array_to_string", "array_union", "cardinality", "empty", "flatten",
+    "inner_product", "cosine_distance", "array_distance", "make_array", "string_to_array",
+];
+
+/// Functions that statements of others know, and why they are not offered.
+const LEFT_OUT: &[(&[&str], &str)] = &[
+    (
+        &["repeat", "array_repeat", "list_repeat", "array_resize", "list_resize", "range", "generate_series", "space"],
+        "its result may have any size, whatever its arguments have",
+    ),
+    (
+        &["version", "input_file_name", "file_row_index", "arrow_metadata", "current_user", "current_database",
+          "current_schema", "current_setting", "pg_read_file", "getenv", "inet_server_addr"],
+        "a query learns nothing of the files and the machine behind the tables",
+    ),
+    (
+        &["read_csv", "read_csv_auto", "read_parquet", "read_json", "read_text", "read_blob", "parquet_scan",
+          "parquet_metadata", "glob", "load_extension", "query_table"],
+        "a query reads registered tables only",
+    ),
+    (
+        &["arrow_cast", "arrow_try_cast", "cast_to_type", "try_cast_to_type"],
+        "it makes types of any width; CAST has those of SQL",
+    ),
+    (&["uuid", "levenshtein"], "it is not offered"),
+    (&["sleep", "pg_sleep", "benchmark"], "a query does not wait"),
+];
+
+/// The scalar functions that are offered.
+pub(super) fn scalar() -> Vec<Arc<ScalarUDF>> {
+    let offered = |function: &Arc<ScalarUDF>| OFFERED.contains(&function.name());
+    SessionStateDefaults::default_scalar_functions().into_iter().filter(offered).collect()
+}
+
+/// Why a function of this name is not there.
+pub(super) fn why_left_out(name: &str) -> Option<&'static str> {
+    LEFT_OUT.iter().find(|(names, _)| names.contains(&name)).map(|(_, why)| *why)
+}
+
+/// What is wrong with an expression of a plan: operators and syntax become functions too, without asking a registry.
+pub(super) fn refusal_of(expr: &Expr) -> Option<Error> {
+    let (kind, name) = match expr {
+        Expr::ScalarFunction(function) => ("the function", function.func.name()),
+        Expr::HigherOrderFunction(function) => ("the function", function.func.name()),
+        Expr::ScalarVariable(_, names) => {
+            let what = format!("the variable {}", names.join("."));
+            return Some(Error::refused(what, "a query learns nothing of the engine's settings"));
+        }
+        _ => return None,
+    };
+    let is_board_function = || super::super::functions::functions().iter().any(|function| function.name == name);
+    if OFFERED.contains(&name) || is_board_function() {
+        return None;
+    }
+    Some(Error::refused(format!("{kind} {name}"), why_left_out(name).unwrap_or("it is not offered")))
+}

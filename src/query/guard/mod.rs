@@ -1,0 +1,85 @@
+//! What a statement may do: read the archive's tables and those it was given, and compute on them.
+//!
+//! Three fences, each of which holds alone:
+//!
+//! 1. the text is one statement of a few kinds, of bounded size, that names known tables only (`statement.rs`);
+//! 2. the engine has nothing else to offer: no function that reads, tells of the host or makes much of little, no table
+//!    function, no catalog, no store but the archive's (`functions.rs`, `catalog.rs`);
+//! 3. what it computes is bounded: results of functions that enlarge their input (`enlarging.rs`), memory, temporary
+//!    files, rows, bytes and time (`options.rs`).
+//!
+//! It protects from mistakes and casual misuse. A process of its own, as `a2store sql --sandbox` starts one, is the
+//! fence against statements made to do harm; docs/sql.md says what is promised.
+
+mod enlarging;
+mod functions;
+mod statement;
+
+pub(super) use statement::{check as check_statement, check_length};
+
+use super::udf::board_udfs;
+use crate::archive::Phases;
+use crate::error::{Error, Result};
+use datafusion::common::TableReference;
+use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion::common::Result as DataFusionResult;
+use datafusion::execution::SessionStateBuilder;
+use datafusion::logical_expr::{Expr, LogicalPlan};
+use datafusion::prelude::SQLOptions;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// A longer statement is no query that a person wrote; lists of values belong in a table.
+pub(super) const MAX_SQL_BYTES: usize = 64 << 10;
+/// Expressions that are nested deeper would overflow the stack of the thread that drops them.
+const MAX_DEPTH: usize = 500;
+
+/// A name that is only ever that of one of our tables, however it is written.
+pub(super) fn quoted(name: &str) -> TableReference {
+    TableReference::bare(name.to_owned())
+}
+
+/// Leaves an engine nothing but what statements may use.
+pub(super) fn configure(state: SessionStateBuilder, phases: Phases) -> SessionStateBuilder {
+    let scalars = functions::scalar().into_iter().chain(board_udfs(phases)).collect();
+    state
+        .with_default_features()
+        .with_table_functions(HashMap::new())
+        .with_file_formats(Vec::new())
+        .with_table_factories(HashMap::new())
+        .with_higher_order_functions(Vec::new())
+        .with_scalar_functions(scalars)
+        .with_analyzer_rule(Arc::new(enlarging::BoundEnlarging))
+}
+
+/// Looks a plan over before anything is made of it.
+pub(super) fn check_plan(plan: &LogicalPlan) -> Result<()> {
+    let read_only = SQLOptions::new().with_allow_ddl(false).with_allow_dml(false).with_allow_statements(false);
+    read_only.verify_plan(plan).map_err(super::query_error)?;
+    let mut deepest = 0;
+    let mut refused = None;
+    let visited = plan.apply_with_subqueries(|node| {
+        node.apply_expressions(|expr| {
+            deepest = deepest.max(depth_of(expr)?);
+            expr.apply(|expr| {
+                refused = refused.take().or_else(|| functions::refusal_of(expr));
+                Ok(TreeNodeRecursion::Continue)
+            })
+        })
+    });
+    visited.map_err(super::query_error)?;
+    if deepest > MAX_DEPTH {
+        let why = format!("expressions are nested {deepest} deep, expected at most {MAX_DEPTH}");
+        return Err(Error::refused("the statement", why));
+    }
+    refused.map_or(Ok(()), Err)
+}
+
+fn depth_of(expr: &Expr) -> DataFusionResult<usize> {
+    let mut deepest = 0;
+    expr.apply_children(|child| {
+        deepest = deepest.max(depth_of(child)?);
+        Ok(TreeNodeRecursion::Continue)
+    })?;
+    Ok(deepest + 1)
+}

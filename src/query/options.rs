@@ -1,0 +1,141 @@
+//! What a query may see beside the archive, and what it may use.
+
+use super::tables::UserTable;
+use crate::error::{Error, ErrorKind, Result};
+use crate::machine::total_bytes;
+use crate::process::PerProcess;
+use datafusion::execution::DiskManager;
+use datafusion::execution::disk_manager::{DiskManagerBuilder, DiskManagerMode};
+use datafusion::execution::memory_pool::{FairSpillPool, MemoryPool};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Tables and limits of a query; [`Archive::sql_with`](crate::Archive::sql_with) takes them.
+///
+/// ```
+/// use a2store::QueryOptions;
+/// use std::time::Duration;
+/// let options = QueryOptions { time_limit: Some(Duration::from_secs(10)), row_limit: Some(1_000), ..Default::default() };
+/// assert_eq!(options.spill_bytes(), QueryOptions::DEFAULT_SPILL_BYTES);
+/// ```
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct QueryOptions {
+    /// Tables beside `runs` and `steps`, under names of their own.
+    pub tables: Vec<(String, UserTable)>,
+    /// Bytes that the query's operators may hold at once; by default all queries of the process share half of the
+    /// machine's memory. Sorts and groups go to files before they fail.
+    pub memory_limit: Option<u64>,
+    /// Bytes of such files; [`DEFAULT_SPILL_BYTES`](QueryOptions::DEFAULT_SPILL_BYTES) if not given.
+    pub spill_limit: Option<u64>,
+    /// Where such files lie, in a folder of their own that goes with the query; the system's folder for temporary
+    /// files if not given.
+    pub spill_folder: Option<PathBuf>,
+    /// Rows that the result may have.
+    pub row_limit: Option<u64>,
+    /// Bytes that the result may have, as Arrow arrays.
+    pub byte_limit: Option<u64>,
+    /// How long each execution may take, from its beginning to its last row.
+    pub time_limit: Option<Duration>,
+}
+
+impl QueryOptions {
+    /// Bytes that a query may write to temporary files unless told otherwise: 64 GiB.
+    pub const DEFAULT_SPILL_BYTES: u64 = 64 << 30;
+
+    /// Below it not even a small sort gets through: 16 MiB.
+    pub const MIN_MEMORY_BYTES: u64 = 16 << 20;
+
+    /// Options with this table as well.
+    #[must_use]
+    pub fn with_table(mut self, name: impl Into<String>, table: UserTable) -> Self {
+        self.tables.push((name.into(), table));
+        self
+    }
+
+    /// Options with so many bytes of memory.
+    #[must_use]
+    pub fn with_memory_limit(mut self, bytes: u64) -> Self {
+        self.memory_limit = Some(bytes);
+        self
+    }
+
+    /// Options with so much time.
+    #[must_use]
+    pub fn with_time_limit(mut self, time: Duration) -> Self {
+        self.time_limit = Some(time);
+        self
+    }
+
+    /// Options with so many rows.
+    #[must_use]
+    pub fn with_row_limit(mut self, rows: u64) -> Self {
+        self.row_limit = Some(rows);
+        self
+    }
+
+    /// Bytes that may be held at once.
+    #[must_use]
+    pub fn memory_bytes(&self) -> u64 {
+        self.memory_limit.unwrap_or_else(|| default_pool().map_or(u64::MAX, |pool| pool.num_bytes))
+    }
+
+    /// Bytes that may be written to temporary files.
+    #[must_use]
+    pub fn spill_bytes(&self) -> u64 {
+        self.spill_limit.unwrap_or(Self::DEFAULT_SPILL_BYTES)
+    }
+
+    pub(super) fn memory_pool(&self) -> Result<Arc<dyn MemoryPool>> {
+        match self.memory_limit {
+            Some(bytes) if bytes < Self::MIN_MEMORY_BYTES => {
+                let expected = format!("at least {} bytes", Self::MIN_MEMORY_BYTES);
+                Err(Error::argument("memory_limit", expected, bytes))
+            }
+            Some(bytes) => Ok(Arc::new(FairSpillPool::new(usize::try_from(bytes).unwrap_or(usize::MAX)))),
+            None => Ok(Arc::clone(&default_pool()?.pool)),
+        }
+    }
+
+    /// Says what was allowed in an error about what ran out.
+    pub(super) fn explain_limit(&self, error: Error) -> Error {
+        match error.into_kind() {
+            ErrorKind::QueryLimit { limit, allowed, found } if allowed.is_empty() => {
+                let bytes = if limit == "spill" { self.spill_bytes() } else { self.memory_bytes() };
+                ErrorKind::QueryLimit { limit, allowed: format!("{bytes} bytes"), found }.into()
+            }
+            kind => kind.into(),
+        }
+    }
+
+    pub(super) fn disk_manager(&self) -> DiskManagerBuilder {
+        let mode = match &self.spill_folder {
+            Some(folder) => DiskManagerMode::Directories(vec![folder.clone()]),
+            None => DiskManagerMode::OsTmpDirectory,
+        };
+        DiskManager::builder().with_mode(mode).with_max_temp_directory_size(self.spill_bytes())
+    }
+}
+
+/// What ran out, by the engine's words; [`QueryOptions::explain_limit`] adds how much there was.
+pub(super) fn exhausted(message: &str) -> Error {
+    let found = message.lines().next().unwrap_or_default().trim().to_owned();
+    let limit = if found.contains("disk space") { "spill" } else { "memory" };
+    ErrorKind::QueryLimit { limit, allowed: String::new(), found }.into()
+}
+
+struct DefaultPool {
+    num_bytes: u64,
+    pool: Arc<dyn MemoryPool>,
+}
+
+/// The pool of all queries that have none of their own.
+fn default_pool() -> Result<&'static DefaultPool> {
+    static POOL: PerProcess<DefaultPool> = PerProcess::new();
+    POOL.get_or_make(|| {
+        let num_bytes = total_bytes().map_or(4 << 30, |bytes| bytes / 2);
+        let pool = FairSpillPool::new(usize::try_from(num_bytes).unwrap_or(usize::MAX));
+        Ok(DefaultPool { num_bytes, pool: Arc::new(pool) })
+    })
+}

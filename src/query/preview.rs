@@ -1,0 +1,103 @@
+//! The first rows of a result, for a person.
+
+use super::Query;
+use crate::error::Result;
+use crate::progress::Progress;
+use arrow::array::RecordBatch;
+use arrow::datatypes::SchemaRef;
+use arrow::error::ArrowError;
+use arrow::util::display::{ArrayFormatter, FormatOptions};
+use arrow::util::pretty::pretty_format_batches;
+use std::fmt;
+
+/// The first rows of a [`Query`]; its `Display` is a table.
+#[derive(Clone, Debug)]
+pub struct Preview {
+    schema: SchemaRef,
+    batches: Vec<RecordBatch>,
+    /// Rows that are shown.
+    pub num_rows: usize,
+    /// Whether there are more.
+    pub has_more: bool,
+}
+
+impl Query {
+    /// Runs the query until so many rows are there, and stops it.
+    ///
+    /// # Errors
+    /// As [`stream`](Query::stream).
+    pub fn preview(&self, max_rows: usize) -> Result<Preview> {
+        self.preview_unless_cancelled(max_rows, &())
+    }
+
+    pub(crate) fn preview_unless_cancelled(&self, max_rows: usize, progress: &dyn Progress) -> Result<Preview> {
+        let schema = self.schema();
+        let mut preview = Preview { schema, batches: Vec::new(), num_rows: 0, has_more: false };
+        let mut stream = self.stream()?;
+        while let Some(batch) = stream.next_unless_cancelled(progress)? {
+            let taken = batch.num_rows().min(max_rows - preview.num_rows);
+            preview.num_rows += taken;
+            preview.has_more |= taken < batch.num_rows();
+            preview.batches.push(batch.slice(0, taken));
+            if preview.has_more {
+                break;
+            }
+        }
+        Ok(preview)
+    }
+}
+
+impl Preview {
+    /// The rows as an HTML table, with the columns' types.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Query`](crate::ErrorKind::Query) for values that have no text.
+    pub fn to_html(&self) -> Result<String> {
+        self.try_html().map_err(|error| super::query_error(error.into()))
+    }
+
+    fn try_html(&self) -> Result<String, ArrowError> {
+        let options = FormatOptions::default().with_null("null");
+        let mut html = String::from("<table>\n<thead><tr>");
+        for field in self.schema.fields() {
+            let (name, dtype) = (escaped(field.name()), escaped(&field.data_type().to_string()));
+            html += &format!("<th>{name}<br><small>{dtype}</small></th>");
+        }
+        html += "</tr></thead>\n<tbody>\n";
+        for batch in &self.batches {
+            let columns = batch.columns().iter().map(|column| ArrayFormatter::try_new(column, &options));
+            let columns = columns.collect::<Result<Vec<_>, _>>()?;
+            for row in 0..batch.num_rows() {
+                html += "<tr>";
+                for column in &columns {
+                    html += &format!("<td>{}</td>", escaped(&column.value(row).try_to_string()?));
+                }
+                html += "</tr>\n";
+            }
+        }
+        html += "</tbody>\n</table>\n";
+        html += &format!("<small>{}</small>", self.summary());
+        Ok(html)
+    }
+
+    fn summary(&self) -> String {
+        let rows = if self.num_rows == 1 { "row" } else { "rows" };
+        match self.has_more {
+            true => format!("the first {} {rows}", self.num_rows),
+            false => format!("{} {rows}", self.num_rows),
+        }
+    }
+}
+
+impl fmt::Display for Preview {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut batches = vec![RecordBatch::new_empty(self.schema.clone())];
+        batches.extend_from_slice(&self.batches);
+        let table = pretty_format_batches(&batches).map_err(|_| fmt::Error)?;
+        write!(f, "{table}\n{}", self.summary())
+    }
+}
+
+fn escaped(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
+}

@@ -1,0 +1,174 @@
+//! Which rows of `steps` belong to which run, so that filters on what a run has as a whole read no steps.
+//!
+//! `steps` repeats five columns of `runs`, and the rows of a run are together, in order, `num_steps` of them. So a
+//! condition on those columns alone is decided once a run, and what it leaves is a set of ranges of rows: nothing of the
+//! other rows is decompressed where whole pages fall out, and the columns of the condition are not read at all. Where
+//! every step of a run is there, the place of a step is its `step_index`, and a bound on that cuts the ranges too.
+//!
+//! Invariant: an index is used for a file only if its runs have as many rows as the file.
+
+use super::catalog::ArchiveTable;
+use crate::archive::{DataFile, TableName, table_schema};
+use crate::format::SourceFormat;
+use arrow::array::{Array, AsArray, BooleanArray, RecordBatch, UInt32Array};
+use arrow::buffer::{BooleanBuffer, ScalarBuffer};
+use arrow::compute::{SortColumn, cast, concat_batches, lexsort_to_indices, prep_null_mask_filter, take_record_batch};
+use arrow::datatypes::{DataType, UInt32Type};
+use datafusion::catalog::Session;
+use datafusion::common::tree_node::TreeNodeRecursion;
+use datafusion::common::{DFSchema, Result as DataFusionResult, ScalarValue, exec_datafusion_err};
+use datafusion::logical_expr::{Expr, LogicalPlan, Operator};
+use datafusion::physical_plan::collect;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// The columns of `steps` whose value is that of the run.
+const RUN_COLUMNS: [&str; 5] = ["run_id", "max_score", "highest_tile", "num_steps", "engine"];
+
+/// The runs of a version.
+#[derive(Debug)]
+pub(super) struct RunIndex {
+    /// `RUN_COLUMNS`, one row a run, in the order of ids.
+    runs: RecordBatch,
+    schema: DFSchema,
+    run_ids: ScalarBuffer<u32>,
+    num_steps: ScalarBuffer<u32>,
+    sampled: BooleanBuffer,
+}
+
+/// Whether a condition is about runs as a whole.
+pub(super) fn is_about_runs(filter: &Expr) -> bool {
+    let columns = filter.column_refs();
+    !columns.is_empty() && columns.iter().all(|column| RUN_COLUMNS.contains(&column.name()))
+}
+
+/// The conditions of an optimized plan that are decided once a run, as a line of text; nothing if there are none.
+pub(super) fn describe(plan: &LogicalPlan) -> DataFusionResult<String> {
+    let mut filters = Vec::new();
+    plan.apply_with_subqueries(|node| {
+        if let LogicalPlan::TableScan(scan) = node
+            && scan.table_name.table() == "steps"
+        {
+            filters.extend(scan.filters.iter().filter(|filter| is_about_runs(filter)).map(ToString::to_string));
+        }
+        Ok(TreeNodeRecursion::Continue)
+    })?;
+    Ok(if filters.is_empty() { String::new() } else { format!("filters on runs: {}\n", filters.join(" AND ")) })
+}
+
+impl RunIndex {
+    /// The index of a version, from the cache after the first time.
+    pub(super) async fn of(runs: &ArchiveTable, state: &dyn Session) -> DataFusionResult<Arc<RunIndex>> {
+        let cache = runs.cache()?;
+        if let Some(index) = cache.run_index(runs.version()) {
+            return Ok(index);
+        }
+        let index = Arc::new(RunIndex::read(runs, state).await?);
+        cache.keep_run_index(runs.version(), &index);
+        Ok(index)
+    }
+
+    async fn read(table: &ArchiveTable, state: &dyn Session) -> DataFusionResult<RunIndex> {
+        let schema = table_schema(TableName::Runs);
+        let column = |name: &str| schema.index_of(name);
+        let mut columns = RUN_COLUMNS.iter().map(|name| column(name)).collect::<Result<Vec<_>, _>>()?;
+        columns.push(column("format")?);
+        let plan = table.scan_all(state, &columns).await?;
+        let batches = collect(Arc::clone(&plan), state.task_ctx()).await?;
+        let all = concat_batches(&plan.schema(), &batches)?;
+        let by_id = [SortColumn { values: Arc::clone(all.column(0)), options: None }];
+        let all = take_record_batch(&all, &lexsort_to_indices(&by_id, None)?)?;
+
+        let numbers = |i: usize| -> DataFusionResult<ScalarBuffer<u32>> {
+            let column: Option<&UInt32Array> = all.column(i).as_primitive_opt::<UInt32Type>();
+            let column = column.filter(|column| column.null_count() == 0);
+            Ok(column.ok_or_else(|| exec_datafusion_err!("runs: {} is not whole", RUN_COLUMNS[i]))?.values().clone())
+        };
+        let (run_ids, num_steps) = (numbers(0)?, numbers(3)?);
+        let formats = cast(all.column(RUN_COLUMNS.len()), &DataType::Utf8)?;
+        let formats = formats.as_string::<i32>();
+        let sampled = BooleanBuffer::collect_bool(formats.len(), |run| {
+            formats.is_null(run) || SourceFormat::may_be_sampled(formats.value(run))
+        });
+        let runs = all.project(&(0..RUN_COLUMNS.len()).collect::<Vec<_>>())?;
+        let schema = DFSchema::try_from(runs.schema())?;
+        Ok(RunIndex { runs, schema, run_ids, num_steps, sampled })
+    }
+
+    /// The runs for which all of these hold.
+    pub(super) fn matching<'a>(
+        &self,
+        filters: impl IntoIterator<Item = &'a Expr>,
+        state: &dyn Session,
+    ) -> DataFusionResult<BooleanBuffer> {
+        let mut matching = BooleanBuffer::new_set(self.runs.num_rows());
+        for filter in filters {
+            let filter = state.create_physical_expr(filter.clone(), &self.schema)?;
+            let holds = filter.evaluate(&self.runs)?.into_array(self.runs.num_rows())?;
+            let holds: &BooleanArray = holds.as_boolean();
+            let holds = if holds.null_count() > 0 { prep_null_mask_filter(holds) } else { holds.clone() };
+            matching = &matching & holds.values();
+        }
+        Ok(matching)
+    }
+
+    /// The rows of a file that belong to these runs and, of runs that are there whole, to these steps; `None` if the
+    /// file's runs are not those that this knows.
+    pub(super) fn rows_of(
+        &self,
+        file: &DataFile,
+        runs: &BooleanBuffer,
+        steps: &Range<u64>,
+    ) -> Option<Vec<Range<usize>>> {
+        let first = self.run_ids.partition_point(|&id| id < file.first_run_id);
+        let last = self.run_ids.partition_point(|&id| id <= file.last_run_id);
+        let mut ranges: Vec<Range<usize>> = Vec::new();
+        let mut start = 0;
+        for run in first..last {
+            let len = self.num_steps[run] as usize;
+            if runs.value(run) {
+                let within = if self.sampled.value(run) { 0..len } else { clamp(steps, len) };
+                let (from, to) = (start + within.start, start + within.end);
+                match ranges.last_mut() {
+                    _ if from >= to => {}
+                    Some(range) if range.end == from => range.end = to,
+                    _ => ranges.push(from..to),
+                }
+            }
+            start += len;
+        }
+        (start as u64 == file.num_rows).then_some(ranges)
+    }
+}
+
+fn clamp(steps: &Range<u64>, len: usize) -> Range<usize> {
+    let at_most = |step: u64| usize::try_from(step).unwrap_or(usize::MAX).min(len);
+    at_most(steps.start)..at_most(steps.end)
+}
+
+/// The steps that comparisons of `step_index` with numbers leave.
+pub(super) fn step_range(filters: &[Expr]) -> Range<u64> {
+    let mut range = 0..u64::MAX;
+    for filter in filters {
+        let Expr::BinaryExpr(comparison) = filter else { continue };
+        let (operator, number) = match (comparison.left.as_ref(), comparison.right.as_ref()) {
+            (Expr::Column(column), Expr::Literal(value, _)) if column.name() == "step_index" => {
+                (Some(comparison.op), value)
+            }
+            (Expr::Literal(value, _), Expr::Column(column)) if column.name() == "step_index" => {
+                (comparison.op.swap(), value)
+            }
+            _ => continue,
+        };
+        let Ok(ScalarValue::UInt64(Some(number))) = number.cast_to(&DataType::UInt64) else { continue };
+        match operator {
+            Some(Operator::Eq) => range = range.start.max(number)..range.end.min(number.saturating_add(1)),
+            Some(Operator::Lt) => range.end = range.end.min(number),
+            Some(Operator::LtEq) => range.end = range.end.min(number.saturating_add(1)),
+            Some(Operator::Gt) => range.start = range.start.max(number.saturating_add(1)),
+            Some(Operator::GtEq) => range.start = range.start.max(number),
+            _ => {}
+        }
+    }
+    range
+}

@@ -1,0 +1,25 @@
+//! The queries that come with the crate: all of the folder `queries/`, as a test sees to.
+
+macro_rules! shipped {
+    ($($name:literal)*) => {
+        &[$(($name, include_str!(concat!("../../../queries/", $name, ".sql")))),*]
+    };
+}
+
+/// Names and texts.
+pub(super) const FILES: &[(&str, &str)] = shipped! {
+    "blunders"
+    "critic_labels"
+    "engine_agreement"
+    "engine_leaderboard"
+    "hard_moves"
+    "high_score"
+    "opening_book"
+    "phase_mix"
+    "run_lengths"
+    "score_histogram"
+    "survivorship"
+    "tile_presence"
+    "tile_reach"
+    "unique_positions"
+};

@@ -1,0 +1,236 @@
+//! Reading Parquet files as a plan: row groups, or the parts of them that are wanted, in order or as threads come free.
+
+use super::order::PartitionPerRowGroup;
+use crate::archive::DataFile;
+use arrow::datatypes::SchemaRef;
+use datafusion::catalog::Session;
+use datafusion::common::stats::Precision;
+use datafusion::common::{ColumnStatistics, DataFusionError, Result as DataFusionResult, ScalarValue, Statistics};
+use datafusion::config::TableParquetOptions;
+use datafusion::datasource::listing::PartitionedFile;
+use datafusion::datasource::physical_plan::parquet::metadata::DFParquetMetadata;
+use datafusion::datasource::physical_plan::parquet::{
+    CachedParquetFileReaderFactory, ParquetAccessPlan, RowGroupAccess,
+};
+use datafusion::datasource::physical_plan::{FileGroup, FileScanConfigBuilder, ParquetSource};
+use datafusion::datasource::source::DataSourceExec;
+use datafusion::execution::cache::cache_manager::FileMetadataCache;
+use datafusion::execution::object_store::ObjectStoreUrl;
+use datafusion::physical_expr::expressions::col;
+use datafusion::physical_expr::{LexOrdering, PhysicalSortExpr};
+use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_plan::empty::EmptyExec;
+use futures::{StreamExt, TryStreamExt};
+use object_store::{ObjectMeta, ObjectStore, path::Path as StorePath};
+use parquet::arrow::arrow_reader::{RowSelection, RowSelector};
+use parquet::file::metadata::ParquetMetaData;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// The URL under which the archive's folder is known to DataFusion.
+pub(super) const ARCHIVE_URL: &str = "a2store://archive";
+
+/// Footers that are read at once.
+const FOOTERS_AT_ONCE: usize = 32;
+
+/// How to read the files of a table.
+pub(super) struct ParquetScan {
+    /// Of the store that has them.
+    pub(super) url: String,
+    pub(super) schema: SchemaRef,
+    /// Columns by which the rows are in order, from one part to the next as well.
+    pub(super) sorted_by: &'static [&'static str],
+}
+
+/// A row group, or some of its rows.
+pub(super) struct Part {
+    file: PartitionedFile,
+    num_rows: usize,
+}
+
+impl ParquetScan {
+    /// A plan that reads these parts.
+    ///
+    /// Each part is a partition of its own where [`PartitionPerRowGroup`] asks for it; else whichever thread comes free
+    /// takes the next.
+    pub(super) fn plan(
+        &self,
+        state: &dyn Session,
+        parts: Vec<Part>,
+        projection: Option<&Vec<usize>>,
+        limit: Option<usize>,
+    ) -> DataFusionResult<Arc<dyn ExecutionPlan>> {
+        if parts.is_empty() {
+            let schema = match projection {
+                Some(columns) => Arc::new(self.schema.project(columns)?),
+                None => Arc::clone(&self.schema),
+            };
+            return Ok(Arc::new(EmptyExec::new(schema)));
+        }
+        let url = ObjectStoreUrl::parse(&self.url)?;
+        let store = state.runtime_env().object_store(&url)?;
+        let cache = state.runtime_env().cache_manager.get_file_metadata_cache();
+        let parquet = TableParquetOptions {
+            global: state.config_options().execution.parquet.clone(),
+            ..TableParquetOptions::default()
+        };
+        let source = ParquetSource::new(Arc::clone(&self.schema))
+            .with_table_parquet_options(parquet)
+            .with_parquet_file_reader_factory(Arc::new(CachedParquetFileReaderFactory::new(store, cache)));
+
+        let mut statistics = Statistics::new_unknown(&self.schema);
+        statistics.num_rows = Precision::Exact(parts.iter().map(|part| part.num_rows).sum());
+        let mut scan = FileScanConfigBuilder::new(url, Arc::new(source))
+            .with_projection_indices(projection.cloned())?
+            .with_limit(limit)
+            .with_statistics(statistics);
+        let files = parts.into_iter().map(|part| part.file);
+        if state.config().get_extension::<PartitionPerRowGroup>().is_some() {
+            scan = scan.with_file_groups(files.map(|file| FileGroup::new(vec![file])).collect());
+            scan = scan.with_output_ordering(self.natural_order()?.into_iter().collect());
+        } else {
+            let files: Vec<PartitionedFile> = files.collect();
+            let in_each = files.len().div_ceil(state.config().target_partitions().max(1));
+            scan = scan.with_file_groups(files.chunks(in_each).map(|files| FileGroup::new(files.to_vec())).collect());
+        }
+        Ok(DataSourceExec::from_data_source(scan.build()))
+    }
+
+    fn natural_order(&self) -> DataFusionResult<Option<LexOrdering>> {
+        let ascending =
+            |name: &&str| Ok(PhysicalSortExpr::new_default(col(name, &self.schema)?).asc().nulls_last());
+        Ok(LexOrdering::new(self.sorted_by.iter().map(ascending).collect::<DataFusionResult<Vec<_>>>()?))
+    }
+}
+
+/// A file of the archive as DataFusion knows files.
+pub(super) fn archive_file(file: &DataFile) -> DataFusionResult<PartitionedFile> {
+    let location = StorePath::parse(&file.path).map_err(|error| DataFusionError::External(error.into()))?;
+    Ok(immutable_file(location, file.num_bytes))
+}
+
+/// A file that does not change under its name, so that its metadata may be cached under any fixed time.
+pub(super) fn immutable_file(location: StorePath, num_bytes: u64) -> PartitionedFile {
+    let last_modified = chrono::DateTime::UNIX_EPOCH;
+    PartitionedFile::new_from_meta(ObjectMeta { location, last_modified, size: num_bytes, e_tag: None, version: None })
+}
+
+/// The footers of files, several at once, from the session's cache after the first time.
+pub(super) async fn footers(
+    state: &dyn Session,
+    url: &str,
+    files: &[PartitionedFile],
+) -> DataFusionResult<Vec<Arc<ParquetMetaData>>> {
+    let store = state.runtime_env().object_store(ObjectStoreUrl::parse(url)?)?;
+    let cache = state.runtime_env().cache_manager.get_file_metadata_cache();
+    let files: Vec<ObjectMeta> = files.iter().map(|file| file.object_meta.clone()).collect();
+    let footers = files.into_iter().map(|file| footer(Arc::clone(&store), Arc::clone(&cache), file));
+    futures::stream::iter(footers).buffered(FOOTERS_AT_ONCE).try_collect().await
+}
+
+async fn footer(
+    store: Arc<dyn ObjectStore>,
+    cache: Arc<FileMetadataCache>,
+    file: ObjectMeta,
+) -> DataFusionResult<Arc<ParquetMetaData>> {
+    DFParquetMetadata::new(store.as_ref(), &file).with_file_metadata_cache(Some(cache)).fetch_metadata().await
+}
+
+/// The row groups of a file, of each only the rows in `ranges` (ascending, apart from each other) if these are given.
+pub(super) fn parts_of(
+    file: &PartitionedFile,
+    footer: &ParquetMetaData,
+    ranges: Option<&[Range<usize>]>,
+    run_ids: Option<(u32, u32)>,
+    schema: &SchemaRef,
+) -> Vec<Part> {
+    let row_groups = footer.row_groups();
+    let mut parts = Vec::new();
+    let mut first_row = 0;
+    for (i, row_group) in row_groups.iter().enumerate() {
+        let len = usize::try_from(row_group.num_rows()).unwrap_or(0);
+        let rows = first_row..first_row + len;
+        first_row = rows.end;
+        let (access, num_rows) = match ranges {
+            None => (RowGroupAccess::Scan, len),
+            Some(ranges) => access_to(ranges, rows),
+        };
+        if num_rows == 0 {
+            continue;
+        }
+        let mut part = file.clone();
+        if !matches!(access, RowGroupAccess::Scan) {
+            let mut plan = ParquetAccessPlan::new_none(row_groups.len());
+            plan.set(i, access);
+            part = part.with_extension(plan);
+        }
+        // A reader takes the row groups that begin in its range.
+        let column = row_group.column(0);
+        let start = column.dictionary_page_offset().unwrap_or_else(|| column.data_page_offset());
+        let statistics = statistics(schema, num_rows, run_ids);
+        parts.push(Part { file: part.with_range(start, start + 1).with_statistics(Arc::new(statistics)), num_rows });
+    }
+    parts
+}
+
+/// Which of the rows of a row group lie in `ranges`, and how many.
+fn access_to(ranges: &[Range<usize>], rows: Range<usize>) -> (RowGroupAccess, usize) {
+    let first = ranges.partition_point(|range| range.end <= rows.start);
+    let mut selectors = Vec::new();
+    let (mut at, mut selected) = (rows.start, 0);
+    for range in ranges[first..].iter().take_while(|range| range.start < rows.end) {
+        let (from, to) = (range.start.max(rows.start), range.end.min(rows.end));
+        if from > at {
+            selectors.push(RowSelector::skip(from - at));
+        }
+        selectors.push(RowSelector::select(to - from));
+        selected += to - from;
+        at = to;
+    }
+    if selected == rows.len() {
+        return (RowGroupAccess::Scan, selected);
+    }
+    if at < rows.end {
+        selectors.push(RowSelector::skip(rows.end - at));
+    }
+    (RowGroupAccess::Selection(RowSelection::from(selectors)), selected)
+}
+
+fn statistics(schema: &SchemaRef, num_rows: usize, run_ids: Option<(u32, u32)>) -> Statistics {
+    let mut statistics = Statistics::new_unknown(schema);
+    statistics.num_rows = Precision::Exact(num_rows);
+    if let (Some((first, last)), Some(run_id)) = (run_ids, statistics.column_statistics.first_mut()) {
+        *run_id = ColumnStatistics {
+            min_value: Precision::Inexact(ScalarValue::from(first)),
+            max_value: Precision::Inexact(ScalarValue::from(last)),
+            null_count: Precision::Exact(0),
+            ..ColumnStatistics::new_unknown()
+        };
+    }
+    statistics
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[allow(clippy::single_range_in_vec_init)]
+    fn rows_of_a_row_group() {
+        let select = RowSelector::select;
+        let skip = RowSelector::skip;
+        let selection = |selectors: Vec<RowSelector>| RowGroupAccess::Selection(RowSelection::from(selectors));
+        for (ranges, rows, expected) in [
+            (vec![0..30], 10..20, (RowGroupAccess::Scan, 10)),
+            (vec![10..15, 15..20], 10..20, (RowGroupAccess::Scan, 10)),
+            (vec![0..10, 20..30], 10..20, (selection(vec![skip(10)]), 0)),
+            (vec![], 10..20, (selection(vec![skip(10)]), 0)),
+            (vec![5..12, 14..15, 19..40], 10..20, (selection(vec![
+                select(2), skip(2), select(1), skip(4), select(1),
+            ]), 4)),
+            (vec![11..12], 10..20, (selection(vec![skip(1), select(1), skip(8)]), 1)),
+        ] {
+            assert_eq!(access_to(&ranges, rows.clone()), expected, "{ranges:?} of {rows:?}");
+        }
+    }
+}

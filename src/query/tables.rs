@@ -1,0 +1,99 @@
+//! Tables of the user's own, beside `runs` and `steps`.
+
+use crate::error::{Error, ErrorKind, Result};
+use arrow::array::RecordBatch;
+use arrow::datatypes::SchemaRef;
+use parquet::arrow::arrow_reader::ArrowReaderMetadata;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::time::UNIX_EPOCH;
+
+/// A table that a statement can join with `runs` and `steps`; see [`QueryOptions::tables`](crate::QueryOptions::tables).
+#[derive(Clone, Debug)]
+pub struct UserTable(pub(super) Source);
+
+#[derive(Clone, Debug)]
+pub(super) enum Source {
+    Batches { schema: SchemaRef, batches: Vec<RecordBatch> },
+    Parquet { schema: SchemaRef, path: PathBuf, num_bytes: u64, modified: u128 },
+}
+
+impl UserTable {
+    /// Record batches in memory; nothing is copied.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Argument`] when a batch has another schema.
+    pub fn from_batches(schema: SchemaRef, batches: Vec<RecordBatch>) -> Result<UserTable> {
+        if let Some(other) = batches.iter().find(|batch| batch.schema().fields() != schema.fields()) {
+            let fields = |schema: &SchemaRef| schema.fields().iter().map(ToString::to_string).collect::<Vec<_>>();
+            let (expected, found) = (fields(&schema).join(", "), fields(&other.schema()).join(", "));
+            return Err(Error::argument("batches", expected, found));
+        }
+        Ok(UserTable(Source::Batches { schema, batches }))
+    }
+
+    /// A Parquet file, of which each query reads what it needs.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Io`], and [`ErrorKind::Decode`] for a file that is no Parquet.
+    pub fn from_parquet(path: impl AsRef<Path>) -> Result<UserTable> {
+        let path = path.as_ref();
+        let as_io = |source| Error::io(path, source);
+        let path = std::path::absolute(path).map_err(as_io)?;
+        let file = File::open(&path).map_err(as_io)?;
+        let meta = file.metadata().map_err(as_io)?;
+        if !meta.is_file() {
+            return Err(Error::argument("table", "a Parquet file", path.display()));
+        }
+        let metadata = ArrowReaderMetadata::load(&file, Default::default()).map_err(|error| {
+            let (expected, found) = ("a Parquet file".to_owned(), error.to_string());
+            let location = crate::error::Location { path: Some(path.clone()), ..Default::default() };
+            Error::from(ErrorKind::Decode { location, what: "footer", expected, found })
+        })?;
+        let modified = meta.modified().ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
+        let modified = modified.map_or(0, |since| since.as_nanos());
+        let schema = metadata.schema().clone();
+        Ok(UserTable(Source::Parquet { schema, path, num_bytes: meta.len(), modified }))
+    }
+
+    /// The columns.
+    #[must_use]
+    pub fn schema(&self) -> SchemaRef {
+        match &self.0 {
+            Source::Batches { schema, .. } | Source::Parquet { schema, .. } => schema.clone(),
+        }
+    }
+
+    /// What tells this table's content from another's: the values of batches; path, length and time of a file.
+    pub(super) fn identify(&self, hasher: &mut blake3::Hasher) -> Result<()> {
+        match &self.0 {
+            Source::Batches { schema, batches } => {
+                let failed = |error: arrow::error::ArrowError| Error::query(error.to_string());
+                let mut writer =
+                    arrow::ipc::writer::StreamWriter::try_new(&mut *hasher, schema).map_err(failed)?;
+                for batch in batches {
+                    writer.write(batch).map_err(failed)?;
+                }
+                writer.finish().map_err(failed)
+            }
+            Source::Parquet { path, num_bytes, modified, .. } => {
+                hasher.update(path.as_os_str().as_encoded_bytes());
+                hasher.update(&num_bytes.to_le_bytes());
+                hasher.update(&modified.to_le_bytes());
+                Ok(())
+            }
+        }
+    }
+}
+
+/// A name that a statement can say and that is not taken.
+pub(super) fn check_names(tables: &[(String, UserTable)]) -> Result<()> {
+    for (i, (name, _)) in tables.iter().enumerate() {
+        let taken = ["runs", "steps"].contains(&name.as_str()) || tables[..i].iter().any(|(other, _)| other == name);
+        if name.is_empty() || name.contains('\0') || taken {
+            let found = if taken { format!("{name:?}, which there is already") } else { format!("{name:?}") };
+            return Err(Error::argument("tables", "names of their own", found));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,98 @@
+//! The board functions as the engine knows functions.
+
+use super::functions::{ArgumentKind, Function, functions};
+use crate::archive::Phases;
+use crate::error::Error;
+use arrow::array::ArrayRef;
+use arrow::datatypes::DataType;
+use datafusion::common::{DataFusionError, Result as DataFusionResult, ScalarValue, plan_err};
+use datafusion::logical_expr::{
+    ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
+};
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+
+/// All board functions, for an archive of these phases.
+pub(super) fn board_udfs(phases: Phases) -> impl Iterator<Item = Arc<ScalarUDF>> {
+    functions().iter().map(move |function| {
+        let signature = Signature::user_defined(Volatility::Immutable);
+        Arc::new(ScalarUDF::new_from_impl(BoardUdf { function, phases, signature }))
+    })
+}
+
+#[derive(Debug)]
+struct BoardUdf {
+    function: &'static Function,
+    phases: Phases,
+    signature: Signature,
+}
+
+impl PartialEq for BoardUdf {
+    fn eq(&self, other: &BoardUdf) -> bool {
+        self.function.name == other.function.name && self.phases == other.phases
+    }
+}
+
+impl Eq for BoardUdf {}
+
+impl Hash for BoardUdf {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.function.name.hash(state);
+    }
+}
+
+impl ScalarUDFImpl for BoardUdf {
+    fn name(&self) -> &str {
+        self.function.name
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, _: &[DataType]) -> DataFusionResult<DataType> {
+        Ok(self.function.return_type())
+    }
+
+    fn coerce_types(&self, arg_types: &[DataType]) -> DataFusionResult<Vec<DataType>> {
+        let (call, arguments) = (self.function.signature(), self.function.arguments);
+        if arg_types.len() != arguments.len() {
+            return plan_err!("{call}: expected {} arguments, found {}", arguments.len(), arg_types.len());
+        }
+        let best = self.function.argument_types();
+        let coerced = arg_types.iter().zip(arguments).zip(best).map(|((found, argument), best)| {
+            let fits = match argument.kind {
+                ArgumentKind::Ev => found.is_numeric(),
+                _ => found.is_integer(),
+            };
+            match found {
+                DataType::Null => Ok(best),
+                // The function itself takes any number and says what is wrong with one that is out of range.
+                found if fits => Ok(found.clone()),
+                found => plan_err!("{call}: {}: expected {best}, found {found}", argument.name),
+            }
+        });
+        coerced.collect()
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> DataFusionResult<ColumnarValue> {
+        let all_scalar = args.args.iter().all(|arg| matches!(arg, ColumnarValue::Scalar(_)));
+        let arrays: Vec<ArrayRef> = match all_scalar {
+            true => ColumnarValue::values_to_arrays(&args.args)?,
+            false => {
+                let to_array = |arg: &ColumnarValue| arg.to_array(args.number_rows);
+                args.args.iter().map(to_array).collect::<DataFusionResult<_>>()?
+            }
+        };
+        let result = self.function.call(&arrays, self.phases).map_err(external)?;
+        if all_scalar {
+            return Ok(ColumnarValue::Scalar(ScalarValue::try_from_array(&result, 0)?));
+        }
+        Ok(ColumnarValue::Array(result))
+    }
+}
+
+/// An error of ours on its way through the engine; `query_error` takes it out again.
+pub(super) fn external(error: Error) -> DataFusionError {
+    DataFusionError::External(error.into())
+}
