@@ -1,10 +1,14 @@
 """a2store beside NumPy, PyTorch, pyarrow, DuckDB and polars, on the same rows of the same archive.
 
     python benches/side_by_side [PART ...] [--archive PATH | --steps N] [--rounds N] [--json FILE]
+                                [--only REGEX] [--memory]
 
-Parts are ``gather``, ``loader``, ``materialize``, ``syscalls``, and ``ingest`` and ``formats``, which make their own
-files; without any, all run. Each competitor's answer is checked before it counts, rounds alternate between the
-competitors, and figures are medians.
+Parts are ``gather``, ``loader``, ``materialize``, ``syscalls``, ``queries``, and ``ingest`` and ``formats``, which make
+their own files; without any, all run. Each competitor's answer is checked before it counts, rounds alternate between
+the competitors, and figures are medians.
+
+``queries`` makes its archive once and keeps it in ``target/side_by_side``. With ``--memory`` it tells what a2store's
+queries take of memory under a limit, in place of times.
 """
 
 from __future__ import annotations
@@ -20,13 +24,18 @@ import gather
 import ingest
 import loader
 import materialize
+import queries
+import query_memory
 import run_formats
 import syscalls
+from group_archive import group_archive
 from report import Meanwhile, Report, millions, note, table
 
 import a2store
 
-PARTS = ("gather", "loader", "materialize", "syscalls", "ingest", "formats")
+PARTS = ("gather", "loader", "materialize", "syscalls", "queries", "ingest", "formats")
+STEPS = 20_000_000
+QUERIED_STEPS = 30_000_000
 
 
 def generate(report: Report, steps: int, folder: Path) -> Path:
@@ -56,13 +65,17 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("parts", nargs="*", metavar="PART", help=f"of {', '.join(PARTS)}; all if none is named")
     source = parser.add_mutually_exclusive_group()
     source.add_argument("--archive", type=Path, help="an archive to use; else one is generated, and deleted after")
-    source.add_argument("--steps", type=int, default=20_000_000, help="size of the generated archive (%(default)s)")
+    source.add_argument(
+        "--steps", type=int, help=f"size of a generated archive ({STEPS:,}; {QUERIED_STEPS:,} for queries)"
+    )
     parser.add_argument("--rounds", type=int, help="rounds of each part, which have defaults of their own")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write all medians to a file")
+    parser.add_argument("--only", metavar="REGEX", help="of the queries, those whose group and name match")
+    parser.add_argument("--memory", action="store_true", help="of the queries, the memory and not the time")
     options = parser.parse_args()
     if unknown := set(options.parts) - set(PARTS):
         parser.error(f"no such part: {', '.join(sorted(unknown))}; there are {', '.join(PARTS)}")
-    if options.steps < 1 or (options.rounds is not None and options.rounds < 1):
+    if (options.steps is not None and options.steps < 1) or (options.rounds is not None and options.rounds < 1):
         parser.error("--steps and --rounds must be at least 1")
     return options
 
@@ -76,11 +89,17 @@ def watched(report: Report, part: str, work: Callable[[], None]) -> None:
     note(f"meanwhile other processes had {others:.0%} of the cores, the host took {stolen:.0%}")
 
 
+def show_archive(archive: a2store.Archive) -> None:
+    """Say what is read."""
+    files = archive.files("steps")
+    size = sum(Path(file).stat().st_size for file in files) / archive.num_steps
+    print(f"\n{archive.path}: {archive.num_steps:,} steps, {size:.1f} bytes a step, files: {len(files)}")
+
+
 def measure(report: Report, path: Path, parts: set[str], rounds: int | None) -> None:
     """Run the parts that were asked for."""
     archive = a2store.Archive.open(path)
-    size = sum(Path(file).stat().st_size for file in archive.files("steps"))
-    print(f"\n{path}: {archive.num_steps:,} steps, {size / archive.num_steps:.1f} bytes a step")
+    show_archive(archive)
     if parts & {"gather", "loader"}:
         steps = archive.sql("SELECT * FROM steps").materialize(progress=False)
         if "gather" in parts:
@@ -105,9 +124,16 @@ def main() -> None:
         watched(report, "ingest", lambda: ingest.run(report, options.rounds))
     if "formats" in parts:
         watched(report, "formats", lambda: run_formats.run(report, options.rounds))
-    if parts - {"ingest", "formats"}:
+    if "queries" in parts:
+        archive = a2store.Archive.open(options.archive or group_archive(report, options.steps or QUERIED_STEPS))
+        show_archive(archive)
+        if options.memory:
+            watched(report, "query memory", lambda: query_memory.run(report, archive, options.only))
+        else:
+            watched(report, "queries", lambda: queries.run(report, archive, options.rounds, options.only))
+    if parts - {"ingest", "formats", "queries"}:
         with tempfile.TemporaryDirectory(prefix="side_by_side-") as folder:
-            path = options.archive or generate(report, options.steps, Path(folder))
+            path = options.archive or generate(report, options.steps or STEPS, Path(folder))
             measure(report, path, parts, options.rounds)
     if options.json is not None:
         report.write(options.json)

@@ -419,10 +419,7 @@ pub(crate) fn run(args: impl IntoIterator<Item = impl Into<OsString> + Clone>) -
 }
 
 /// As [`run`], in a program that is not the command itself: these arguments start it as that.
-pub(crate) fn run_as(
-    args: impl IntoIterator<Item = impl Into<OsString> + Clone>,
-    program: Option<&[OsString]>,
-) -> u8 {
+pub(crate) fn run_as(args: impl IntoIterator<Item = impl Into<OsString> + Clone>, program: Option<&[OsString]>) -> u8 {
     conclude("a2store", args, |cli| commands::run(cli, program), exit_status)
 }
 

@@ -1,10 +1,10 @@
 use super::arrow::ArrowSchema;
 use super::interrupt::interruptible;
 use super::query::PyQuery;
-use super::sql::{Limits, named_params};
 use super::reports::{
     PyCommitInfo, PyCompactReport, PyExpireReport, PyExportReport, PyIngestReport, PyRepairReport, PyVerifyReport,
 };
+use super::sql::{Limits, named_params};
 use super::values::{params as bound_params, paths_from};
 use crate::archive::{
     Archive, CompactOptions, ExpireOptions, IngestOptions, OnError, Phases, TableName, VerifyOptions,

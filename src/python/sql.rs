@@ -32,9 +32,10 @@ impl Limits {
         options.row_limit = self.row_limit;
         options.byte_limit = self.byte_limit;
         options.time_limit = match self.time_limit {
-            Some(secs) => Some(Duration::try_from_secs_f64(secs).map_err(|_| {
-                PyErr::from(Error::argument("time_limit", "seconds, 0 or more", secs))
-            })?),
+            Some(secs) => Some(
+                Duration::try_from_secs_f64(secs)
+                    .map_err(|_| PyErr::from(Error::argument("time_limit", "seconds, 0 or more", secs)))?,
+            ),
             None => None,
         };
         for (name, table) in tables.into_iter().flatten() {
@@ -132,7 +133,9 @@ impl PySavedQuery {
     fn __repr__(&self, py: Python<'_>) -> String {
         let parameters = self.parameters.bind(py).iter();
         let name = |parameter: Bound<'_, PyAny>| {
-            parameter.cast::<PySavedParameter>().map_or_else(|_| String::new(), |parameter| parameter.get().name.clone())
+            parameter
+                .cast::<PySavedParameter>()
+                .map_or_else(|_| String::new(), |parameter| parameter.get().name.clone())
         };
         format!("SavedQuery({}({}))", self.name, parameters.map(name).collect::<Vec<_>>().join(", "))
     }

@@ -5,8 +5,8 @@
 use super::run_index::RunIndex;
 use crate::error::Result;
 use crate::process::PerProcess;
-use datafusion::execution::cache::default_cache::DefaultCache;
 use datafusion::execution::cache::cache_manager::FileMetadataCache;
+use datafusion::execution::cache::default_cache::DefaultCache;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 

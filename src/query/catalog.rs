@@ -1,7 +1,9 @@
 //! What a statement can see: the tables `runs` and `steps`, those that the user brings, and object stores that know
 //! nothing else of the machine or the network.
 
+use super::barrier::{FilterBarrier, is_clustered, is_scattered};
 use super::cache::{self, Cached, METADATA_BYTES, VersionKey};
+use super::dictionaries::GroupByNumbers;
 use super::guard;
 use super::options::QueryOptions;
 use super::query_error;
@@ -55,7 +57,9 @@ pub(super) fn context(archive: &Archive, options: &QueryOptions) -> Result<Sessi
         .build_arc()
         .map_err(query_error)?;
     let state = SessionStateBuilder::new().with_config(config()).with_runtime_env(runtime);
-    let context = SessionContext::new_with_state(guard::configure(state, archive.phases()).build());
+    let context = SessionContext::new_with_state(
+        guard::configure(state, archive.phases()).with_optimizer_rule(Arc::new(GroupByNumbers)).build(),
+    );
     let version = VersionKey { version: archive.version(), crc: snapshot.crc().to_owned() };
     let table = |table: TableName, runs: Option<Arc<ArchiveTable>>| ArchiveTable {
         table,
@@ -184,6 +188,44 @@ impl ArchiveTable {
         Ok(self.files.iter().map(|file| index.rows_of(file, &matching, &steps).map(Some)).collect())
     }
 
+    /// The filters that the reader should have while others stay above it; `None` if it may have all.
+    async fn filters_for_reader(
+        &self,
+        state: &dyn Session,
+        parts: &[Part],
+        filters: &[Expr],
+    ) -> DataFusionResult<Option<Option<Arc<dyn PhysicalExpr>>>> {
+        let Some(middle) = parts.get(parts.len() / 2) else { return Ok(None) };
+        let schema = table_schema(self.table);
+        let (mut inside, mut outside) = (Vec::new(), false);
+        for filter in filters.iter().filter(|filter| !self.is_decided(filter)) {
+            let mut columns = Vec::new();
+            for column in filter.column_refs() {
+                columns.push(schema.index_of(column.name())?);
+            }
+            let is_scattered = !is_clustered(filter) && {
+                let sample = self.parquet_scan().plan(state, vec![middle.sample()], Some(&columns), None, None)?;
+                is_scattered(filter, sample, state).await?
+            };
+            if is_scattered {
+                outside = true;
+            } else {
+                inside.push(filter.clone());
+            }
+        }
+        if !outside {
+            return Ok(None);
+        }
+        let schema = DFSchema::try_from(schema)?;
+        let inside = conjunction(inside).map(|filter| state.create_physical_expr(filter, &schema)).transpose()?;
+        Ok(Some(inside))
+    }
+
+    /// Whether a filter is decided once a run.
+    fn is_decided(&self, filter: &Expr) -> bool {
+        self.table == TableName::Steps && is_about_runs(filter)
+    }
+
     /// The row groups that have any of these rows.
     async fn parts(&self, state: &dyn Session, rows: &[RowsOfFile]) -> DataFusionResult<Vec<Part>> {
         let is_needed = |rows: &RowsOfFile| rows.as_ref().is_none_or(|ranges| !ranges.is_empty());
@@ -210,10 +252,10 @@ impl TableProvider for ArchiveTable {
     }
 
     fn supports_filters_pushdown(&self, filters: &[&Expr]) -> DataFusionResult<Vec<TableProviderFilterPushDown>> {
-        let support = |filter: &&Expr| match self.table {
-            TableName::Steps if is_about_runs(filter) => TableProviderFilterPushDown::Exact,
+        let support = |filter: &&Expr| match self.is_decided(filter) {
+            true => TableProviderFilterPushDown::Exact,
             // The filter stays in the plan until the physical optimizer moves it into the reader, which may refuse parts.
-            _ => TableProviderFilterPushDown::Inexact,
+            false => TableProviderFilterPushDown::Inexact,
         };
         Ok(filters.iter().map(support).collect())
     }
@@ -226,10 +268,15 @@ impl TableProvider for ArchiveTable {
         limit: Option<usize>,
     ) -> DataFusionResult<Arc<dyn ExecutionPlan>> {
         if let Some(rows) = self.choose_rows(state, filters).await? {
-            return self.parquet_scan().plan(state, self.parts(state, &rows).await?, projection, limit);
+            let parts = self.parts(state, &rows).await?;
+            let scan = self.parquet_scan();
+            let Some(inside) = self.filters_for_reader(state, &parts, filters).await? else {
+                return scan.plan(state, parts, projection, limit, None);
+            };
+            return Ok(FilterBarrier::over(scan.plan(state, parts, projection, limit, inside)?));
         }
         let every_row = self.parts(state, &vec![None; self.files.len()]).await?;
-        let scan = self.parquet_scan().plan(state, every_row, None, None)?;
+        let scan = self.parquet_scan().plan(state, every_row, None, None, None)?;
         let about_runs = conjunction(filters.iter().filter(|filter| is_about_runs(filter)).cloned());
         let filtered: Arc<dyn ExecutionPlan> = match about_runs {
             Some(filter) => {
@@ -285,6 +332,6 @@ impl TableProvider for FileTable {
         let footers = footers(state, &self.url, std::slice::from_ref(&file)).await?;
         let parts = footers.iter().flat_map(|footer| parts_of(&file, footer, None, None, &self.schema)).collect();
         let scan = ParquetScan { url: self.url.clone(), schema: Arc::clone(&self.schema), sorted_by: &[] };
-        scan.plan(state, parts, projection, limit)
+        scan.plan(state, parts, projection, limit, None)
     }
 }

@@ -14,12 +14,15 @@
 //! | `saved/` | named queries with parameters, shipped and of the user's own |
 //! | `catalog.rs`, `scan.rs` | what a statement can see; reading Parquet as a plan |
 //! | `run_index.rs`, `cache.rs` | which rows are whose, so that filters on runs read no steps; what is kept between queries |
+//! | `barrier.rs`, `dictionaries.rs` | which filters the reader takes; grouping by dictionaries |
 //! | `order.rs` | which plans keep the natural order, and making the others' order definite |
 //! | `stream.rs` | running a plan: partitions in order, bounded, cancelled by dropping |
 //! | `explain.rs`, `preview.rs` | plans as text; the first rows |
 
+mod barrier;
 mod cache;
 mod catalog;
+mod dictionaries;
 mod explain;
 mod functions;
 mod guard;
@@ -138,12 +141,14 @@ impl Archive {
         tables::check_names(&options.tables)?;
         let context = catalog::context(self, options)?;
         let (text_owned, session) = (text.to_owned(), context.state());
-        let tables: Vec<String> =
-            ["steps", "runs"].into_iter().chain(options.tables.iter().map(|(name, _)| &**name)).map(Into::into).collect();
+        let tables: Vec<String> = ["steps", "runs"]
+            .into_iter()
+            .chain(options.tables.iter().map(|(name, _)| &**name))
+            .map(Into::into)
+            .collect();
         let plan = block_on(async move {
             let tables: Vec<&str> = tables.iter().map(String::as_str).collect();
-            let dialect = session.config_options().sql_parser.dialect;
-            let statement = session.sql_to_statement(&text_owned, &dialect).map_err(query_error)?;
+            let statement = guard::parse(&text_owned, &session.config_options().sql_parser)?;
             guard::check_statement(&statement, &tables)?;
             let plan = session.statement_to_plan(statement).await.map_err(query_error)?;
             // Here, where the stack is deep: a plan that is refused is also dropped here.

@@ -1,5 +1,6 @@
 //! Reading Parquet files as a plan: row groups, or the parts of them that are wanted, in order or as threads come free.
 
+use super::barrier::SAMPLE_ROWS;
 use super::order::PartitionPerRowGroup;
 use crate::archive::DataFile;
 use arrow::datatypes::SchemaRef;
@@ -17,7 +18,7 @@ use datafusion::datasource::source::DataSourceExec;
 use datafusion::execution::cache::cache_manager::FileMetadataCache;
 use datafusion::execution::object_store::ObjectStoreUrl;
 use datafusion::physical_expr::expressions::col;
-use datafusion::physical_expr::{LexOrdering, PhysicalSortExpr};
+use datafusion::physical_expr::{LexOrdering, PhysicalExpr, PhysicalSortExpr};
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::empty::EmptyExec;
 use futures::{StreamExt, TryStreamExt};
@@ -46,10 +47,26 @@ pub(super) struct ParquetScan {
 pub(super) struct Part {
     file: PartitionedFile,
     num_rows: usize,
+    /// Of the row group: its place in the file, the file's number of them, its rows.
+    row_group: (usize, usize, usize),
+}
+
+impl Part {
+    /// Some rows from the middle of the row group.
+    pub(super) fn sample(&self) -> Part {
+        let (index, count, len) = self.row_group;
+        let num_rows = len.min(SAMPLE_ROWS);
+        let before = (len - num_rows) / 2;
+        let (skip, select) = (RowSelector::skip, RowSelector::select);
+        let selection = vec![skip(before), select(num_rows), skip(len - before - num_rows)];
+        let mut plan = ParquetAccessPlan::new_none(count);
+        plan.set(index, RowGroupAccess::Selection(RowSelection::from(selection)));
+        Part { file: self.file.clone().with_extension(plan), num_rows, row_group: self.row_group }
+    }
 }
 
 impl ParquetScan {
-    /// A plan that reads these parts.
+    /// A plan that reads these parts, less what the filter drops.
     ///
     /// Each part is a partition of its own where [`PartitionPerRowGroup`] asks for it; else whichever thread comes free
     /// takes the next.
@@ -59,6 +76,7 @@ impl ParquetScan {
         parts: Vec<Part>,
         projection: Option<&Vec<usize>>,
         limit: Option<usize>,
+        filter: Option<Arc<dyn PhysicalExpr>>,
     ) -> DataFusionResult<Arc<dyn ExecutionPlan>> {
         if parts.is_empty() {
             let schema = match projection {
@@ -74,9 +92,12 @@ impl ParquetScan {
             global: state.config_options().execution.parquet.clone(),
             ..TableParquetOptions::default()
         };
-        let source = ParquetSource::new(Arc::clone(&self.schema))
+        let mut source = ParquetSource::new(Arc::clone(&self.schema))
             .with_table_parquet_options(parquet)
             .with_parquet_file_reader_factory(Arc::new(CachedParquetFileReaderFactory::new(store, cache)));
+        if let Some(filter) = filter {
+            source = source.with_predicate(filter);
+        }
 
         let mut statistics = Statistics::new_unknown(&self.schema);
         statistics.num_rows = Precision::Exact(parts.iter().map(|part| part.num_rows).sum());
@@ -97,8 +118,7 @@ impl ParquetScan {
     }
 
     fn natural_order(&self) -> DataFusionResult<Option<LexOrdering>> {
-        let ascending =
-            |name: &&str| Ok(PhysicalSortExpr::new_default(col(name, &self.schema)?).asc().nulls_last());
+        let ascending = |name: &&str| Ok(PhysicalSortExpr::new_default(col(name, &self.schema)?).asc().nulls_last());
         Ok(LexOrdering::new(self.sorted_by.iter().map(ascending).collect::<DataFusionResult<Vec<_>>>()?))
     }
 }
@@ -168,7 +188,8 @@ pub(super) fn parts_of(
         let column = row_group.column(0);
         let start = column.dictionary_page_offset().unwrap_or_else(|| column.data_page_offset());
         let statistics = statistics(schema, num_rows, run_ids);
-        parts.push(Part { file: part.with_range(start, start + 1).with_statistics(Arc::new(statistics)), num_rows });
+        let file = part.with_range(start, start + 1).with_statistics(Arc::new(statistics));
+        parts.push(Part { file, num_rows, row_group: (i, row_groups.len(), len) });
     }
     parts
 }
@@ -225,9 +246,11 @@ mod tests {
             (vec![10..15, 15..20], 10..20, (RowGroupAccess::Scan, 10)),
             (vec![0..10, 20..30], 10..20, (selection(vec![skip(10)]), 0)),
             (vec![], 10..20, (selection(vec![skip(10)]), 0)),
-            (vec![5..12, 14..15, 19..40], 10..20, (selection(vec![
-                select(2), skip(2), select(1), skip(4), select(1),
-            ]), 4)),
+            (
+                vec![5..12, 14..15, 19..40],
+                10..20,
+                (selection(vec![select(2), skip(2), select(1), skip(4), select(1)]), 4),
+            ),
             (vec![11..12], 10..20, (selection(vec![skip(1), select(1), skip(8)]), 1)),
         ] {
             assert_eq!(access_to(&ranges, rows.clone()), expected, "{ranges:?} of {rows:?}");

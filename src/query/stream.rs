@@ -150,7 +150,8 @@ impl QueryStream {
     /// A batch in the types that were promised: whoever reads it through a C interface would not notice others.
     fn conform(&self, batch: RecordBatch) -> Result<RecordBatch> {
         let fields = self.schema.fields();
-        let batch = if self.is_plan { plan_without_files(&batch).map_err(|error| query_error(error.into()))? } else { batch };
+        let batch =
+            if self.is_plan { plan_without_files(&batch).map_err(|error| query_error(error.into()))? } else { batch };
         if batch.columns().iter().zip(fields).all(|(column, field)| column.data_type() == field.data_type()) {
             return Ok(batch);
         }
@@ -205,8 +206,7 @@ fn plan_without_files(batch: &RecordBatch) -> Result<RecordBatch, ArrowError> {
     let mut columns = batch.columns().to_vec();
     if let Some(last) = columns.last_mut() {
         let texts = arrow::compute::cast(last, &DataType::Utf8)?;
-        let texts: StringArray =
-            texts.as_string::<i32>().iter().map(|text| text.map(without_files)).collect();
+        let texts: StringArray = texts.as_string::<i32>().iter().map(|text| text.map(without_files)).collect();
         *last = arrow::compute::cast(&texts, last.data_type())?;
     }
     RecordBatch::try_new(batch.schema(), columns)

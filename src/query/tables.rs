@@ -69,8 +69,7 @@ impl UserTable {
         match &self.0 {
             Source::Batches { schema, batches } => {
                 let failed = |error: arrow::error::ArrowError| Error::query(error.to_string());
-                let mut writer =
-                    arrow::ipc::writer::StreamWriter::try_new(&mut *hasher, schema).map_err(failed)?;
+                let mut writer = arrow::ipc::writer::StreamWriter::try_new(&mut *hasher, schema).map_err(failed)?;
                 for batch in batches {
                     writer.write(batch).map_err(failed)?;
                 }

@@ -6,9 +6,7 @@ use crate::error::Error;
 use arrow::array::ArrayRef;
 use arrow::datatypes::DataType;
 use datafusion::common::{DataFusionError, Result as DataFusionResult, ScalarValue, plan_err};
-use datafusion::logical_expr::{
-    ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
-};
+use datafusion::logical_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility};
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 

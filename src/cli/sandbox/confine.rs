@@ -26,7 +26,11 @@ const NO: libc::c_ulong = 0;
 /// # Errors
 ///
 /// When a limit cannot be set, and when `parent` is not this process's parent, or no longer.
-pub(in super::super) fn confine(limits: &Limits, parent: u32, readable: Option<&[PathBuf]>) -> io::Result<Option<io::Error>> {
+pub(in super::super) fn confine(
+    limits: &Limits,
+    parent: u32,
+    readable: Option<&[PathBuf]>,
+) -> io::Result<Option<io::Error>> {
     die_with(parent)?;
     let cores = available_parallelism().map_or(1, |cores| cores.get() as u64);
     let slack = SLACK.saturating_add(SLACK_PER_CORE.saturating_mul(cores));

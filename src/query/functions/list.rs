@@ -153,7 +153,7 @@ static FUNCTIONS: &[Function] = &[
         name: "canonical_symmetry",
         arguments: &[BOARD],
         doc: "The first of the eight symmetries that makes a board canonical, 0..=7.",
-        example: ("canonical_symmetry(1306927023419491499)", "3"),
+        example: ("canonical_symmetry(1306927023419491499)", "1"),
         returns: Returns::UInt8,
         kernel: kernels::canonical_symmetry,
     },
@@ -162,7 +162,7 @@ static FUNCTIONS: &[Function] = &[
         arguments: &[BOARD, MOVE],
         doc: "Where a move points on the canonical board, 0..=3; of a board that several symmetries make canonical, the \
             smallest of those: the same for moves that differ only by a symmetry.",
-        example: ("canonical_move(1306927023419491499, 2)", "1"),
+        example: ("canonical_move(1306927023419491499, 2)", "0"),
         returns: Returns::UInt8,
         kernel: kernels::canonical_move,
     },

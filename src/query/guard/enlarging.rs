@@ -24,8 +24,19 @@ const MAX_BYTES: u64 = 64 << 20;
 
 /// Functions that give as much as all their arguments together, and so double what they are given twice.
 const SUMS: &[&str] = &[
-    "concat", "concat_ws", "overlay", "make_array", "array_append", "array_prepend", "array_concat", "array_union",
-    "named_struct", "struct", "string_to_array", "translate", "to_char",
+    "concat",
+    "concat_ws",
+    "overlay",
+    "make_array",
+    "array_append",
+    "array_prepend",
+    "array_concat",
+    "array_union",
+    "named_struct",
+    "struct",
+    "string_to_array",
+    "translate",
+    "to_char",
 ];
 /// Functions that may give the product of two arguments' lengths.
 const PRODUCTS: &[&str] = &["replace", "regexp_replace", "array_to_string"];
@@ -98,7 +109,8 @@ impl Bound {
         match self {
             Bound::Sum => Ok(sum),
             Bound::Product => {
-                let longest = args.iter().skip(1).map(longest).try_fold(1_u64, |max, len| len.map(|len| max.max(len)))?;
+                let longest =
+                    args.iter().skip(1).map(longest).try_fold(1_u64, |max, len| len.map(|len| max.max(len)))?;
                 Ok(sum.saturating_mul(longest))
             }
             Bound::Pad => {

@@ -15,14 +15,14 @@ mod enlarging;
 mod functions;
 mod statement;
 
-pub(super) use statement::{check as check_statement, check_length};
+pub(super) use statement::{check as check_statement, check_length, parse};
 
 use super::udf::board_udfs;
 use crate::archive::Phases;
 use crate::error::{Error, Result};
+use datafusion::common::Result as DataFusionResult;
 use datafusion::common::TableReference;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
-use datafusion::common::Result as DataFusionResult;
 use datafusion::execution::SessionStateBuilder;
 use datafusion::logical_expr::{Expr, LogicalPlan};
 use datafusion::prelude::SQLOptions;

@@ -3,8 +3,11 @@
 use super::MAX_SQL_BYTES;
 use super::functions;
 use crate::error::{Error, Result};
-use datafusion::sql::parser::Statement as Parsed;
+use crate::query::query_error;
+use datafusion::common::config::SqlParserOptions;
+use datafusion::sql::parser::{DFParserBuilder, Statement as Parsed};
 use datafusion::sql::sqlparser::ast::{Expr, ObjectName, Query, Select, Statement, TableFactor, Visit, Visitor};
+use datafusion::sql::sqlparser::dialect::dialect_from_str;
 use std::collections::HashMap;
 use std::ops::ControlFlow;
 
@@ -18,6 +21,19 @@ pub(in crate::query) fn check_length(text: &str) -> Result<()> {
         return Err(Error::refused("the statement", why));
     }
     Ok(())
+}
+
+/// The one statement of a text.
+pub(in crate::query) fn parse(text: &str, options: &SqlParserOptions) -> Result<Parsed> {
+    let dialect = dialect_from_str(options.dialect).ok_or_else(|| Error::query("no such dialect"))?;
+    let parser = DFParserBuilder::new(text).with_dialect(dialect.as_ref());
+    let parser = parser.with_recursion_limit(options.recursion_limit.get()).build();
+    let mut statements = parser.and_then(|mut parser| parser.parse_statements()).map_err(query_error)?;
+    match (statements.pop_front(), statements.len()) {
+        (Some(statement), 0) => Ok(statement),
+        (None, _) => Err(Error::query("no statement: expected one SELECT, WITH, VALUES or EXPLAIN")),
+        (Some(_), more) => Err(Error::refused(format!("{} statements", more + 1), "a query is one")),
+    }
 }
 
 /// Refuses whatever is not reading these tables.
@@ -92,9 +108,10 @@ impl Scope<'_> {
             sum
         }
         let mut known = HashMap::new();
-        let outside = self.used.iter().fold(0_u64, |sum, name| {
-            sum.saturating_add(weight(self, name, &mut Vec::new(), &mut known))
-        });
+        let outside = self
+            .used
+            .iter()
+            .fold(0_u64, |sum, name| sum.saturating_add(weight(self, name, &mut Vec::new(), &mut known)));
         // Those that nobody uses are planned as well.
         let made: Vec<String> = self.made.keys().cloned().collect();
         made.iter().fold(outside, |sum, name| sum.saturating_add(weight(self, name, &mut Vec::new(), &mut known)))
@@ -174,6 +191,14 @@ impl Visitor for Scope<'_> {
     }
 
     fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<Box<Error>> {
+        let variable = match expr {
+            Expr::Identifier(name) => Some(name),
+            Expr::CompoundIdentifier(names) => names.first(),
+            _ => None,
+        };
+        if let Some(name) = variable.filter(|name| name.value.starts_with('@')) {
+            return refuse(&format!("the variable {name}"), "a query learns nothing of the engine's settings");
+        }
         if let Expr::Function(function) = expr {
             let name = function.name.to_string().to_ascii_lowercase();
             if let Some(why) = functions::why_left_out(name.trim_matches('"')) {

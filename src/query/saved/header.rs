@@ -17,13 +17,14 @@ pub(super) fn parse(name: &str, text: &str, path: Option<&Path>) -> Result<Saved
         columns: Vec::new(),
         sql: text.to_owned(),
     };
-    read(text, &mut query).map_err(|Wrong { line, expected, found }| {
-        let path = path.map_or_else(|| format!("{name}.sql").into(), Path::to_path_buf);
-        let location = Location { path: Some(path), ..Location::default() };
-        let found = format!("line {line}: {found}");
-        ErrorKind::Header { location, what: "head of a query", expected: expected.to_owned(), found }.into()
-    })
-    .map(|()| query)
+    read(text, &mut query)
+        .map_err(|Wrong { line, expected, found }| {
+            let path = path.map_or_else(|| format!("{name}.sql").into(), Path::to_path_buf);
+            let location = Location { path: Some(path), ..Location::default() };
+            let found = format!("line {line}: {found}");
+            ErrorKind::Header { location, what: "head of a query", expected: expected.to_owned(), found }.into()
+        })
+        .map(|()| query)
 }
 
 struct Wrong {

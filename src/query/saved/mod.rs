@@ -124,7 +124,10 @@ impl SavedQuery {
         for parameter in &self.parameters {
             let value = match (given.remove(&parameter.name), &parameter.default) {
                 (Some(value), _) => parameter.typed(value).map_err(|found| {
-                    Error::query(format!("{}: {}: expected {}, found {found}", self.name, parameter.name, parameter.dtype))
+                    Error::query(format!(
+                        "{}: {}: expected {}, found {found}",
+                        self.name, parameter.name, parameter.dtype
+                    ))
                 })?,
                 (None, Some(default)) => default.clone(),
                 (None, None) => {

@@ -1,0 +1,230 @@
+"""Saved queries of a2store in DuckDB's words, as one would write them for it.
+
+Parameters are literals, conditions that a parameter switches off are gone, and what a2store has functions for is done
+in bit operations and comparisons. Values are never NaN here, so only nulls are looked after. DuckDB's bit operators all
+bind alike, hence the brackets; a plain literal as large as a mask would make them work on 128 bits.
+"""
+
+from __future__ import annotations
+
+from questions import VALUES
+from terms import (
+    CELLS,
+    IMAGES,
+    INNER,
+    INNER_ROW,
+    LATE,
+    LIMIT,
+    MID,
+    MIN_TILE,
+    OUTER,
+    OUTER_ROW,
+    QUARTERS,
+    SCORES,
+    TILES,
+    WIDTH,
+)
+
+
+def _mask(mask: int) -> str:
+    return f"{mask}::UBIGINT"
+
+
+def _reversed(near: int, inner: int, far: int, outer: int) -> str:
+    """Reverse four fields of ``x``, which lie so far from the place of their mirror image."""
+    return (
+        f"((x >> {far}) & {_mask(outer)}) | ((x >> {near}) & {_mask(inner)})"
+        f" | ((x & {_mask(inner)}) << {near}) | ((x & {_mask(outer)}) << {far})"
+    )
+
+
+def _swapped(shift: int, stay: int, up: int, down: int) -> str:
+    return f"(x & {_mask(stay)}) | ((x & {_mask(up)}) << {shift}) | ((x & {_mask(down)}) >> {shift})"
+
+
+def _text(board: str) -> str:
+    """Write a board as text, for the few rows that are shown."""
+    cells = [f"{TILES}[(({board} >> {shift}) & 15)::INT + 1]" for shift in range(60, -1, -4)]
+    rows = [f"concat_ws(' ', {', '.join(cells[at : at + 4])})" for at in range(0, 16, 4)]
+    return f"concat_ws(' / ', {', '.join(rows)})"
+
+
+_PACKED = [sum(image << 2 * move for move, image in enumerate(images)) for images in IMAGES]
+_EIGHT = (
+    "b0, columns_flipped(b6) AS b1, rows_flipped(columns_flipped(b0)) AS b2, rows_flipped(b6) AS b3, "
+    "columns_flipped(b0) AS b4, rows_flipped(b0) AS b5, b6, rows_flipped(columns_flipped(b6)) AS b7"
+)
+
+
+def _nearest(percent: int) -> str:
+    """Take a quantile, the nearest of the values; that of ``quantile_disc`` may be one further."""
+    return f"ordered[1 + ({percent} * (num_runs - 1) + 50) // 100]"
+
+
+def _case(each: str) -> str:
+    """Write a WHEN for each move."""
+    return " ".join(f"WHEN {each.format(move=move)}" for move in range(4))
+
+
+def _filled(where: str) -> str:
+    """Name some steps with values that compare: the least of all for what is null."""
+    values = ", ".join(f"coalesce({name}, '-inf'::FLOAT) AS v{at}" for at, name in enumerate(VALUES))
+    return f"filled AS (SELECT run_id, step_index, move, {values} FROM steps WHERE {where})"
+
+
+# CASE, as greatest() and least() take two to three times as long.
+MACROS = f"""
+CREATE TEMP MACRO columns_flipped(x) AS {_reversed(4, INNER, 12, OUTER)};
+CREATE TEMP MACRO rows_flipped(x) AS {_reversed(16, INNER_ROW, 48, OUTER_ROW)};
+CREATE TEMP MACRO cells_swapped(x) AS {_swapped(*CELLS)};
+CREATE TEMP MACRO quarters_swapped(x) AS {_swapped(*QUARTERS)};
+CREATE TEMP MACRO more(x, y) AS CASE WHEN x > y THEN x ELSE y END;
+CREATE TEMP MACRO less(x, y) AS CASE WHEN x > y THEN y ELSE x END;
+CREATE TEMP MACRO board_text(board) AS {_text("board")};
+"""
+
+
+def _positions(columns: str, source: str) -> str:
+    """Select some columns of a source, and of its boards the position and all that makes it."""
+    eight = ", ".join(f"b{at}" for at in range(8))
+    return f"""
+SELECT {columns}, less(least0, least1) AS position, {eight} FROM (
+  SELECT *, less(least2, least3) AS least0, less(least4, least5) AS least1 FROM (
+    SELECT *, less(b0, b1) AS least2, less(b2, b3) AS least3, less(b4, b5) AS least4, less(b6, b7) AS least5 FROM (
+      SELECT {columns}, {_EIGHT} FROM (
+        SELECT {columns}, b0, quarters_swapped(half) AS b6 FROM (
+          SELECT {columns}, board AS b0, cells_swapped(board) AS half FROM {source}
+        )
+      )
+    )
+  )
+)"""
+
+
+def _plays(columns: str, first_steps: int) -> str:
+    """Select the first steps of runs, with their position and the move as it is there."""
+    packed = " ".join(f"WHEN position = b{at} THEN {packed}" for at, packed in enumerate(_PACKED))
+    source = f"(SELECT {columns}, board, move FROM steps WHERE step_index < {first_steps})"
+    return f"""
+SELECT {columns}, position, ((CASE {packed} END) >> (2 * move)) & 3 AS move
+FROM ({_positions(f"{columns}, move", source)})
+"""
+
+
+_MOVES = ", ".join(
+    f"count(*) FILTER (WHERE move = {move}) AS num_{name}" for move, name in enumerate(("up", "down", "left", "right"))
+)
+
+STATEMENTS = {
+    "engine_leaderboard": f"""
+WITH grouped AS (
+  SELECT engine, count(*) AS num_runs, sum(num_steps) AS num_steps, avg(max_score) AS mean_score,
+    stddev_samp(max_score) / sqrt(count(*)) AS score_error, list_sort(list(max_score)) AS ordered,
+    max(highest_tile) AS best_tile, avg((highest_tile >= 2048)::INT) AS tile_share
+  FROM runs GROUP BY engine
+)
+SELECT engine, num_runs, num_steps, mean_score, score_error, {_nearest(50)} AS median_score,
+  {_nearest(90)} AS p90_score, {_nearest(100)} AS best_score, best_tile, tile_share
+FROM grouped ORDER BY mean_score DESC, engine""",
+    "run_lengths": f"""
+WITH grouped AS (
+  SELECT engine, count(*) AS num_runs, avg(num_steps) AS mean_steps, list_sort(list(num_steps)) AS ordered
+  FROM runs GROUP BY engine
+)
+SELECT engine, num_runs, mean_steps, {_nearest(0)} AS min_steps, {_nearest(10)} AS p10_steps,
+  {_nearest(25)} AS p25_steps, {_nearest(50)} AS median_steps, {_nearest(75)} AS p75_steps,
+  {_nearest(90)} AS p90_steps, {_nearest(99)} AS p99_steps, {_nearest(100)} AS max_steps
+FROM grouped ORDER BY engine""",
+    "score_histogram": f"""
+WITH bins AS (
+  SELECT engine, max_score - max_score % {SCORES} AS min_score, count(*) AS num_runs FROM runs GROUP BY ALL
+)
+SELECT *, num_runs / sum(num_runs) OVER (PARTITION BY engine) AS share FROM bins ORDER BY engine, min_score""",
+    "survivorship": f"""
+WITH bins AS (
+  SELECT engine, (num_steps - 1) // {WIDTH} * {WIDTH} AS first_step, count(*) AS num_ended
+  FROM runs WHERE num_steps > 0 GROUP BY ALL
+)
+SELECT engine, first_step, sum(num_ended) OVER later AS num_alive,
+  sum(num_ended) OVER later / sum(num_ended) OVER (PARTITION BY engine) AS share, num_ended
+FROM bins WINDOW later AS (PARTITION BY engine ORDER BY first_step DESC) ORDER BY engine, first_step""",
+    "tile_reach": f"""
+WITH tiles AS (SELECT exp, (1 << exp)::UINTEGER AS tile FROM range({MIN_TILE}, 16) AS t(exp)),
+firsts AS (
+  SELECT run_id, max_exp, min(step_index) AS step FROM steps WHERE highest_tile >= {1 << MIN_TILE} GROUP BY ALL
+),
+reached AS (
+  SELECT run_id, tile, min(step) AS step FROM firsts JOIN tiles ON max_exp >= exp GROUP BY ALL
+)
+SELECT engine, tiles.tile, count(*) AS num_runs, count(*) FILTER (WHERE highest_tile >= tiles.tile) AS num_reached,
+  avg((highest_tile >= tiles.tile)::INT) AS share,
+  quantile_cont(step, 0.5) FILTER (WHERE highest_tile >= tiles.tile) AS median_step
+FROM runs CROSS JOIN tiles LEFT JOIN reached ON reached.run_id = runs.run_id AND reached.tile = tiles.tile
+GROUP BY engine, tiles.tile ORDER BY engine, tiles.tile""",
+    "tile_presence": f"""
+WITH bins AS (
+  SELECT step_index // {WIDTH} * {WIDTH} AS first_step, max_exp, count(*) AS num_steps FROM steps GROUP BY ALL
+)
+SELECT first_step, CASE max_exp WHEN 0 THEN 0 ELSE 1 << max_exp::INT END AS max_tile, num_steps,
+  num_steps / sum(num_steps) OVER (PARTITION BY first_step) AS share,
+  sum(num_steps) OVER (PARTITION BY first_step ORDER BY max_exp DESC)
+    / sum(num_steps) OVER (PARTITION BY first_step) AS share_at_least
+FROM bins ORDER BY first_step, max_tile""",
+    "phase_mix": """
+WITH mix AS (SELECT engine, phase, count(*) AS num_steps FROM steps GROUP BY ALL)
+SELECT *, num_steps / sum(num_steps) OVER (PARTITION BY engine) AS share FROM mix ORDER BY engine, phase""",
+    "hard_moves": f"""
+WITH {_filled("has_evs AND bit_count(ev_legal) > 1")},
+gaps AS (
+  SELECT run_id, step_index, more(high, top) - more(less(high, top), more(low, bottom)) AS ev_gap
+  FROM (
+    SELECT *, more(v0, v1) AS high, less(v0, v1) AS low, more(v2, v3) AS top, less(v2, v3) AS bottom FROM filled
+  )
+),
+hardest AS (SELECT * FROM gaps ORDER BY ev_gap, run_id, step_index LIMIT {LIMIT})
+SELECT run_id, step_index, engine, phase, board, board_text(board) AS tiles, move, {", ".join(VALUES)}, ev_gap
+FROM hardest JOIN steps USING (run_id, step_index) ORDER BY ev_gap, run_id, step_index""",
+    "blunders": f"""
+WITH {_filled("has_evs")},
+losses AS (
+  SELECT run_id, step_index, best - CASE move {_case("{move} THEN v{move}")} END AS ev_loss,
+    CASE best {_case("v{move} THEN {move}")} END AS best_move
+  FROM (SELECT *, more(high, top) AS best FROM (SELECT *, more(v0, v1) AS high, more(v2, v3) AS top FROM filled))
+),
+worst AS (
+  SELECT * FROM losses WHERE ev_loss >= 0.1::FLOAT AND ev_loss < 'inf'::FLOAT
+  ORDER BY ev_loss DESC, run_id, step_index LIMIT {LIMIT}
+)
+SELECT run_id, step_index, engine, phase, board, board_text(board) AS tiles, move, best_move, {", ".join(VALUES)},
+  ev_loss
+FROM worst JOIN steps USING (run_id, step_index) ORDER BY ev_loss DESC, run_id, step_index""",
+    "unique_positions": f"""
+WITH boards AS (SELECT board, min(max_exp) AS max_exp, count(*) AS num_steps FROM steps GROUP BY board),
+positions AS (
+  SELECT min(max_exp) AS max_exp, sum(num_steps) AS num_steps, count(*) AS num_boards
+  FROM ({_positions("max_exp, num_steps", "boards")}) GROUP BY position
+)
+SELECT CASE WHEN max_exp >= {LATE} THEN 'late' WHEN max_exp >= {MID} THEN 'mid' ELSE 'early' END AS phase,
+  sum(num_steps) AS num_steps, sum(num_boards) AS num_boards, count(*) AS num_positions
+FROM positions GROUP BY phase ORDER BY phase""",
+    "opening_book": f"""
+WITH book AS (
+  SELECT position, count(*) AS num_steps, {_MOVES}, avg(max_score) AS mean_score FROM ({_plays("max_score", 20)})
+  GROUP BY position ORDER BY num_steps DESC, position LIMIT {LIMIT}
+)
+SELECT position, board_text(position) AS tiles, * EXCLUDE position FROM book ORDER BY num_steps DESC, position""",
+    "engine_agreement": f"""
+WITH positions AS (
+  SELECT engine, position, count(*) AS num_steps, {_MOVES} FROM ({_plays("engine", 100)} WHERE move IS NOT NULL)
+  GROUP BY engine, position
+)
+SELECT one.engine, other.engine AS other_engine, count(*) AS num_positions,
+  avg((one.num_up * other.num_up + one.num_down * other.num_down + one.num_left * other.num_left
+    + one.num_right * other.num_right) / (one.num_steps * other.num_steps)) AS agreement
+FROM positions AS one JOIN positions AS other USING (position)
+WHERE one.engine < other.engine OR (one.engine IS NOT NULL AND other.engine IS NULL)
+GROUP BY ALL ORDER BY ALL""",
+    "critic_labels": """
+SELECT run_id, step_index, board, highest_tile >= 8192 AS reaches_8192, highest_tile >= 16384 AS reaches_16384,
+  highest_tile >= 32768 AS reaches_32768 FROM steps""",
+}

@@ -1,0 +1,306 @@
+"""Saved queries of a2store in polars' words: functions of the module and of the lazy frames of steps and runs.
+
+They are written as one would for its streaming engine, in expressions alone. Where it has no shifts they multiply and
+divide. Values are never NaN here, so only nulls are looked after.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from questions import VALUES
+from terms import (
+    CELLS,
+    IMAGES,
+    INNER,
+    INNER_ROW,
+    LATE,
+    LIMIT,
+    MID,
+    MIN_TILE,
+    OUTER,
+    OUTER_ROW,
+    QUARTERS,
+    SCORES,
+    TILES,
+    WIDTH,
+)
+
+
+def engine_leaderboard(pl: Any, _steps: Any, runs: Any) -> Any:
+    """Rank the engines by their mean score."""
+    score = pl.col("max_score")
+    return (
+        runs.group_by("engine")
+        .agg(
+            num_runs=pl.len(),
+            num_steps=pl.col("num_steps").cast(pl.UInt64).sum(),
+            mean_score=score.mean(),
+            score_error=score.std() / pl.len().sqrt(),
+            median_score=score.quantile(0.5, "nearest"),
+            p90_score=score.quantile(0.9, "nearest"),
+            best_score=score.max(),
+            best_tile=pl.col("highest_tile").max(),
+            tile_share=(pl.col("highest_tile") >= 2048).mean(),
+        )
+        .sort("mean_score", descending=True)
+    )
+
+
+def run_lengths(pl: Any, _steps: Any, runs: Any) -> Any:
+    """Tell quantiles of the runs' lengths."""
+    steps = pl.col("num_steps")
+    quantiles = {"p10": 0.1, "p25": 0.25, "median": 0.5, "p75": 0.75, "p90": 0.9, "p99": 0.99}
+    return (
+        runs.group_by("engine")
+        .agg(
+            pl.len().alias("num_runs"),
+            steps.mean().alias("mean_steps"),
+            steps.min().alias("min_steps"),
+            *(steps.quantile(share, "nearest").alias(f"{name}_steps") for name, share in quantiles.items()),
+            steps.max().alias("max_steps"),
+        )
+        .sort("engine")
+    )
+
+
+def score_histogram(pl: Any, _steps: Any, runs: Any) -> Any:
+    """Count runs by bins of scores."""
+    number = pl.col("num_runs")
+    return (
+        runs.group_by("engine", min_score=pl.col("max_score") // SCORES * SCORES)
+        .agg(num_runs=pl.len())
+        .with_columns(share=number / number.sum().over("engine"))
+        .sort("engine", "min_score")
+    )
+
+
+def survivorship(pl: Any, _steps: Any, runs: Any) -> Any:
+    """Count the runs that are alive, by bins of step indices."""
+    ended = pl.col("num_ended")
+    return (
+        runs.filter(pl.col("num_steps") > 0)
+        .group_by("engine", first_step=(pl.col("num_steps") - 1) // WIDTH * WIDTH)
+        .agg(num_ended=pl.len())
+        .sort("engine", "first_step")
+        .select(
+            "engine",
+            "first_step",
+            ended.cum_sum(reverse=True).over("engine").alias("num_alive"),
+            (ended.cum_sum(reverse=True) / ended.sum()).over("engine").alias("share"),
+            "num_ended",
+        )
+    )
+
+
+def tile_reach(pl: Any, steps: Any, runs: Any) -> Any:
+    """Tell which share of runs reaches each tile, and how soon."""
+    exps = list(range(MIN_TILE, 16))
+    tiles = pl.LazyFrame({"exp": exps, "tile": [1 << exp for exp in exps]}, schema={"exp": pl.UInt8, "tile": pl.UInt32})
+    reached = (
+        steps.filter(pl.col("highest_tile") >= 1 << MIN_TILE)
+        .group_by("run_id", "max_exp")
+        .agg(step=pl.col("step_index").min())
+        .join(tiles, how="cross")
+        .filter(pl.col("max_exp") >= pl.col("exp"))
+        .group_by("run_id", "tile")
+        .agg(pl.col("step").min())
+    )
+    there = pl.col("highest_tile") >= pl.col("tile")
+    return (
+        runs.select("run_id", "engine", "highest_tile")
+        .join(tiles, how="cross")
+        .join(reached, on=["run_id", "tile"], how="left")
+        .group_by("engine", "tile")
+        .agg(
+            num_runs=pl.len(),
+            num_reached=there.sum(),
+            share=there.mean(),
+            median_step=pl.col("step").filter(there).median(),
+        )
+        .sort("engine", "tile")
+    )
+
+
+def tile_presence(pl: Any, steps: Any, _runs: Any) -> Any:
+    """Count the largest tiles of boards, by bins of step indices."""
+    number = pl.col("num_steps")
+    exp = pl.col("max_exp")
+    return (
+        steps.group_by("max_exp", first_step=pl.col("step_index") // WIDTH * WIDTH)
+        .agg(num_steps=pl.len())
+        .sort("first_step", "max_exp")
+        .select(
+            "first_step",
+            pl.when(exp > 0).then(pl.lit(2, pl.UInt32).pow(exp)).otherwise(0).alias("max_tile"),
+            "num_steps",
+            (number / number.sum()).over("first_step").alias("share"),
+            (number.cum_sum(reverse=True) / number.sum()).over("first_step").alias("share_at_least"),
+        )
+    )
+
+
+def phase_mix(pl: Any, steps: Any, _runs: Any) -> Any:
+    """Divide steps among phases."""
+    number = pl.col("num_steps")
+    return (
+        # Groups by codes, named after that, take less time than groups by categories.
+        steps.group_by(pl.col("engine", "phase").to_physical())
+        .agg(num_steps=pl.len())
+        .with_columns(pl.col("engine", "phase").cat.to(pl.Categorical))
+        .with_columns(share=number / number.sum().over("engine"))
+        .sort("engine", "phase")
+    )
+
+
+def _board_text(pl: Any, board: Any) -> Any:
+    cells = [(board // (1 << shift) % 16).replace_strict(range(16), TILES) for shift in range(60, -1, -4)]
+    rows = [pl.concat_str(cells[at : at + 4], separator=" ") for at in range(0, 16, 4)]
+    return pl.concat_str(rows, separator=" / ").alias("tiles")
+
+
+def _shown(pl: Any, steps: Any, few: Any) -> Any:
+    """Look up what is shown of a few steps, which costs less than to carry it through the search for them."""
+    columns = ["run_id", "step_index", "engine", "phase", "board", _board_text(pl, pl.col("board")), "move", *VALUES]
+    shown = ["run_id", "step_index", "engine", "phase", "board", "move", *VALUES]
+    return few.join(steps.select(shown), on=["run_id", "step_index"]).select(*columns, pl.exclude(*shown))
+
+
+def hard_moves(pl: Any, steps: Any, _runs: Any) -> Any:
+    """Find the steps with the least gap between their two best values.
+
+    Of four, the second is the lesser of the two pairs' best, or the better of the two pairs' other.
+    """
+    order = ["ev_gap", "run_id", "step_index"]
+    hardest = (
+        steps.filter(pl.col("has_evs") & (pl.col("ev_legal").bitwise_count_ones() > 1))
+        .select("run_id", "step_index", *(pl.col(name).fill_null(float("-inf")) for name in VALUES))
+        .with_columns(
+            high=pl.max_horizontal("ev_up", "ev_down"),
+            low=pl.min_horizontal("ev_up", "ev_down"),
+            top=pl.max_horizontal("ev_left", "ev_right"),
+            bottom=pl.min_horizontal("ev_left", "ev_right"),
+        )
+        .with_columns(second=pl.max_horizontal(pl.min_horizontal("high", "top"), "low", "bottom"))
+        .select("run_id", "step_index", ev_gap=pl.max_horizontal("high", "top") - pl.col("second"))
+        .bottom_k(LIMIT, by=order)
+    )
+    return _shown(pl, steps, hardest).sort(order)
+
+
+def blunders(pl: Any, steps: Any, _runs: Any) -> Any:
+    """Find the steps whose move is worth least, beside the best one."""
+    best, move = pl.col("best"), pl.col("move")
+    chosen = pl.coalesce(pl.when(move == at).then(pl.col(name)) for at, name in enumerate(VALUES))
+    first = pl.coalesce(pl.when(pl.col(name) == best).then(pl.lit(at, pl.UInt8)) for at, name in enumerate(VALUES))
+    worst = (
+        steps.filter(pl.col("has_evs"))
+        .with_columns(best=pl.max_horizontal(VALUES))
+        .select("run_id", "step_index", first.alias("best_move"), ev_loss=best - chosen)
+        .filter(pl.col("ev_loss") >= 0.1)
+        .top_k(LIMIT, by=["ev_loss", "run_id", "step_index"], reverse=[False, True, True])
+    )
+    return _shown(pl, steps, worst).sort("ev_loss", "run_id", "step_index", descending=[True, False, False])
+
+
+def _with_positions(pl: Any, boards: Any) -> Any:
+    """Add the eight boards that are one position, and the least of them, as ``position``."""
+
+    def bits(x: Any, mask: int) -> Any:
+        return x & pl.lit(mask, pl.UInt64)
+
+    def swapped(x: Any, shift: int, stay: int, up: int, down: int) -> Any:
+        return bits(x, stay) | bits(x, up) * (1 << shift) | bits(x, down) // (1 << shift)
+
+    def flipped(x: Any, near: int, inner: int, far: int, outer: int) -> Any:
+        return (
+            bits(x // (1 << far), outer)
+            | bits(x // (1 << near), inner)
+            | bits(x, inner) * (1 << near)
+            | bits(x, outer) * (1 << far)
+        )
+
+    def columns(name: str) -> Any:
+        return flipped(pl.col(name), 4, INNER, 12, OUTER)
+
+    def rows(name: str) -> Any:
+        return flipped(pl.col(name), 16, INNER_ROW, 48, OUTER_ROW)
+
+    return (
+        boards.with_columns(b0=pl.col("board"), half=swapped(pl.col("board"), *CELLS))
+        .with_columns(b6=swapped(pl.col("half"), *QUARTERS))
+        .with_columns(b1=columns("b6"), b3=rows("b6"), b4=columns("b0"), b5=rows("b0"))
+        .with_columns(b2=rows("b4"), b7=rows("b1"))
+        .with_columns(position=pl.min_horizontal(f"b{at}" for at in range(8)))
+    )
+
+
+def unique_positions(pl: Any, steps: Any, _runs: Any) -> Any:
+    """Count different boards and positions.
+
+    Grouped twice, so that a board is turned once only.
+    """
+    exp = pl.col("max_exp")
+    phase = pl.when(exp >= LATE).then(pl.lit("late")).when(exp >= MID).then(pl.lit("mid")).otherwise(pl.lit("early"))
+    boards = steps.group_by("board").agg(exp.min(), num_steps=pl.len())
+    return (
+        _with_positions(pl, boards)
+        .group_by("position")
+        .agg(exp.min(), pl.col("num_steps").sum(), num_boards=pl.len())
+        .group_by(phase=phase)
+        .agg(pl.col("num_steps").sum(), pl.col("num_boards").sum(), num_positions=pl.len())
+        .sort("phase")
+    )
+
+
+def _with_plays(pl: Any, steps: Any, first_steps: int) -> Any:
+    """Keep the first steps of runs, with their position and the move as it is there."""
+    symmetry = pl.coalesce(
+        pl.when(pl.col("position") == pl.col(f"b{at}")).then(pl.lit(4 * at, pl.UInt8)) for at in range(8)
+    )
+    images = pl.lit(pl.Series([image for images in IMAGES for image in images], dtype=pl.UInt8))
+    plays = _with_positions(pl, steps.filter(pl.col("step_index") < first_steps))
+    return plays.with_columns(move=images.gather(symmetry + pl.col("move")))
+
+
+def _moves(pl: Any) -> dict[str, Any]:
+    names = ("num_up", "num_down", "num_left", "num_right")
+    return {name: (pl.col("move") == move).sum() for move, name in enumerate(names)}
+
+
+def opening_book(pl: Any, steps: Any, _runs: Any) -> Any:
+    """Count what was played on the most frequent positions."""
+    return (
+        _with_plays(pl, steps, 20)
+        .group_by("position")
+        .agg(**{"num_steps": pl.len(), **_moves(pl), "mean_score": pl.col("max_score").mean()})
+        .top_k(LIMIT, by=["num_steps", "position"], reverse=[False, True])
+        .sort("num_steps", "position", descending=[True, False])
+        .select("position", _board_text(pl, pl.col("position")), pl.exclude("position"))
+    )
+
+
+def engine_agreement(pl: Any, steps: Any, _runs: Any) -> Any:
+    """Tell how often two engines play the same, over the positions that both met."""
+    positions = (
+        _with_plays(pl, steps.filter(pl.col("move").is_not_null()), 100)
+        .group_by("engine", "position")
+        .agg(num_steps=pl.len().cast(pl.Int64), **{key: value.cast(pl.Int64) for key, value in _moves(pl).items()})
+        .with_columns(pl.col("engine").cast(pl.String))
+    )
+    other = pl.col("engine_other")
+    same = sum(pl.col(name) * pl.col(f"{name}_other") for name in _moves(pl))
+    return (
+        positions.join(positions, on="position", suffix="_other")
+        .filter((pl.col("engine") < other) | (pl.col("engine").is_not_null() & other.is_null()))
+        .group_by("engine", other_engine=other)
+        .agg(num_positions=pl.len(), agreement=(same / (pl.col("num_steps") * pl.col("num_steps_other"))).mean())
+        .sort("engine", "other_engine")
+    )
+
+
+def critic_labels(pl: Any, steps: Any, _runs: Any) -> Any:
+    """Label every step with what its run came to."""
+    tile = pl.col("highest_tile")
+    labels = {f"reaches_{least}": tile >= least for least in (8192, 16384, 32768)}
+    return steps.select("run_id", "step_index", "board", **labels)

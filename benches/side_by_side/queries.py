@@ -1,0 +1,231 @@
+"""SQL over an archive, beside DuckDB and polars on the same Parquet files in the same process.
+
+All have the archive, or a view or a lazy frame of its files, open already, the files in the page cache, and all cores.
+Rows are taken as a stream, batch by batch, and let go; small answers are taken whole, as Arrow. Each answer is checked
+against a2store's before anything is timed, which is also everyone's warm-up. Then rounds rotate.
+
+a2store gives rows in the order of the archive. The others are set free from it, which is to their advantage.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from itertools import chain
+from typing import Any
+
+import pyarrow as pa
+from answers import difference, digest
+from in_duckdb import MACROS
+from questions import Facts, Question, by_data, by_statistics
+from report import Report, median, note, table
+from saved import saved
+
+import a2store
+
+ROUNDS = 5
+GROUPS: dict[str, Callable[[Facts], Iterator[Question]]] = {
+    "filters by statistics": by_statistics,
+    "filters by data, and scans": by_data,
+    "saved queries": saved,
+}
+
+
+@dataclass(frozen=True)
+class Competitor:
+    """One engine: how it streams rows, and how it gives a small answer."""
+
+    name: str
+    rows: Callable[[Question], Iterable[Any]]
+    table: Callable[[Question], Any]
+    arrow: Callable[[Any], Iterable[Any]] = lambda batch: [batch]
+    """A batch as pyarrow has it, for the check."""
+
+
+@dataclass
+class Figures:
+    """What one competitor did with one question."""
+
+    rows: int = 0
+    seconds: list[float] = field(default_factory=list)
+    failure: str | None = None
+
+    def shown(self) -> tuple[str, str]:
+        """Return the median and the range, in milliseconds."""
+        if self.failure is not None:
+            return "—", ""
+        return _milliseconds(median(self.seconds)), f"{_milliseconds(min(self.seconds))}–" + _milliseconds(
+            max(self.seconds)
+        )
+
+
+def _milliseconds(seconds: float) -> str:
+    return f"{seconds * 1e3:,.{0 if seconds >= 0.1 else 1}f}"
+
+
+def ask(archive: a2store.Archive, question: Question) -> a2store.Query:
+    """Ask a2store."""
+    if question.saved is None:
+        return archive.sql(question.sql)
+    return archive.query(question.saved, **question.parameters)
+
+
+def a2store_competitor(archive: a2store.Archive) -> Competitor:
+    """Set up a2store."""
+
+    def rows(question: Question) -> Iterable[Any]:
+        batches: Iterable[Any] = pa.RecordBatchReader.from_stream(ask(archive, question))
+        return batches
+
+    return Competitor("a2store", rows, lambda question: pa.table(ask(archive, question)))
+
+
+def duckdb_competitor(archive: a2store.Archive) -> Competitor:
+    """Set up DuckDB: footers are kept, and rows may come in any order."""
+    import duckdb
+
+    connection = duckdb.connect(config={"threads": cores()})
+    connection.execute("SET preserve_insertion_order = false; SET parquet_metadata_cache = true")
+    for name in ("steps", "runs"):
+        connection.execute(f"CREATE VIEW {name} AS SELECT * FROM read_parquet({archive.files(name)!r})")
+    connection.execute(MACROS)
+
+    # A relation streams; what ``execute`` returns would hold the whole result first.
+    return Competitor(
+        "DuckDB",
+        lambda question: connection.sql(question.sql).to_arrow_reader(),
+        lambda question: connection.sql(question.sql).to_arrow_table(),
+    )
+
+
+def polars_competitor(archive: a2store.Archive) -> Competitor:
+    """Set up polars: its streaming engine, which decides by itself to filter before it decodes the other columns.
+
+    That is faster here than any other ``parallel`` of ``scan_parquet``, and batches that are not kept are faster than
+    ``collect``.
+    """
+    import polars as pl
+
+    if pl.thread_pool_size() != cores():
+        raise RuntimeError(f"polars has {pl.thread_pool_size()} threads, the others {cores()}")
+    steps, runs = (pl.scan_parquet(archive.files(name)) for name in ("steps", "runs"))
+
+    def rows(question: Question) -> Iterable[Any]:
+        frame = question.polars(pl, steps, runs)
+        return frame.collect_batches(lazy=True, engine="streaming", maintain_order=False)  # type: ignore[no-any-return]
+
+    def small(question: Question) -> Any:
+        return question.polars(pl, steps, runs).collect(engine="streaming").to_arrow()
+
+    return Competitor("polars", rows, small, lambda frame: frame.to_arrow().to_batches())
+
+
+PEERS = {"DuckDB": ("duckdb", duckdb_competitor), "polars": ("polars", polars_competitor)}
+
+
+def first_line(error: Exception) -> str:
+    """Return the kind of an error and the first line of what it says."""
+    return f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"
+
+
+def cores() -> int:
+    """Return the number of threads that everyone has."""
+    return len(os.sched_getaffinity(0))
+
+
+def take(competitor: Competitor, question: Question) -> int:
+    """Have a question answered, and return how many rows it took."""
+    if question.form == "table":
+        return len(competitor.table(question))
+    return sum(len(batch) for batch in competitor.rows(question))
+
+
+def check(field: list[Competitor], question: Question) -> dict[str, Figures]:
+    """Compare the answers; a competitor that fails says why, and is out."""
+    figures = {competitor.name: Figures() for competitor in field}
+    first: Any = None
+    for competitor in field:
+        try:
+            if question.form == "table":
+                answer = competitor.table(question)
+                wrong = None if first is None else difference(answer, first)
+            else:
+                answer = digest(chain.from_iterable(map(competitor.arrow, competitor.rows(question))))
+                wrong = None if first in (None, answer) else f"{answer}, not {first}"
+        except Exception as error:  # of whatever kind a competitor has
+            figures[competitor.name].failure = first_line(error)
+            continue
+        if wrong is not None:
+            raise AssertionError(f"{question.name}: {competitor.name} gives {wrong}")
+        first = answer if first is None else first
+        figures[competitor.name].rows = len(answer) if question.form == "table" else answer[0]
+    return figures
+
+
+def measure(field: list[Competitor], question: Question, rounds: int) -> dict[str, Figures]:
+    """Check a question, then time it in rounds that rotate."""
+    figures = check(field, question)
+    able = [competitor for competitor in field if figures[competitor.name].failure is None]
+    for at in range(rounds):
+        for competitor in able[at % len(able) :] + able[: at % len(able)] if able else []:
+            start = time.perf_counter()
+            rows = take(competitor, question)
+            figures[competitor.name].seconds.append(time.perf_counter() - start)
+            assert rows == figures[competitor.name].rows
+    return figures
+
+
+def show(report: Report, group: str, measured: dict[str, dict[str, Figures]], names: list[str], rounds: int) -> None:
+    """Print a group's table, and keep its figures."""
+    lines, failures, ratios = [], [], []
+    for question, figures in measured.items():
+        times = {name: median(one.seconds) for name, one in figures.items() if one.seconds}
+        peers = [seconds for name, seconds in times.items() if name != "a2store"]
+        kept: dict[str, float] = {"rows": max(one.rows for one in figures.values())}
+        for name, seconds in times.items():
+            kept[f"{name.lower()}_s"] = seconds
+            kept[f"{name.lower()}_min_s"] = min(figures[name].seconds)
+            kept[f"{name.lower()}_max_s"] = max(figures[name].seconds)
+        if peers and "a2store" in times:
+            kept["ratio"] = min(peers) / times["a2store"]
+            ratios.append(kept["ratio"])
+        report.add("queries", f"{group}: {question}", **kept)
+        failures += [f"{question}, {name}: {one.failure}" for name, one in figures.items() if one.failure is not None]
+        ratio = f"{kept['ratio']:.2f}" if "ratio" in kept else "—"
+        lines.append((question, f"{kept['rows']:,}", *chain(*(figures[name].shown() for name in names)), ratio))
+    header = ["", "rows", *chain(*((f"{name} ms", "range") for name in names)), "ratio"]
+    table(f"queries, {group}: medians of {rounds} rounds, {cores()} threads each", header, lines)
+    if ratios:
+        won = sum(ratio >= 1 for ratio in ratios)
+        note(f"ratio: the better peer's time by a2store's; 1 or more in {won} of {len(measured)}")
+    for failure in failures:
+        note(failure)
+
+
+def chosen(archive: a2store.Archive, only: str | None) -> dict[str, list[Question]]:
+    """Make the questions, by group, and keep those whose name, after that of the group, matches."""
+    facts = Facts.of(archive)
+    pattern = re.compile(only or "")
+    return {
+        group: [question for question in make(facts) if pattern.search(f"{group}: {question.name}")]
+        for group, make in GROUPS.items()
+    }
+
+
+def run(report: Report, archive: a2store.Archive, rounds: int | None, only: str | None = None) -> None:
+    """Ask everyone everything."""
+    rounds = rounds or ROUNDS
+    field = [a2store_competitor(archive)]
+    for name, (module, make) in PEERS.items():
+        if importlib.util.find_spec(module) is None:
+            note(f"{name} is not installed: skipped")
+        else:
+            field.append(make(archive))
+    for group, questions in chosen(archive, only).items():
+        measured = {question.name: measure(field, question, rounds) for question in questions}
+        if measured:
+            show(report, group, measured, [competitor.name for competitor in field], rounds)

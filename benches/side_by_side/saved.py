@@ -1,0 +1,50 @@
+"""The saved queries that are asked, with their parameters; DuckDB and polars answer them in their own words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import in_duckdb
+import in_polars
+from questions import Facts, Question
+from terms import WIDTH
+
+PARAMETERS: dict[str, dict[str, Any]] = {
+    "engine_leaderboard": {},
+    "run_lengths": {},
+    "score_histogram": {"by_engine": True},
+    "survivorship": {"by_engine": True, "width": WIDTH},
+    "tile_reach": {"by_engine": True},
+    "tile_presence": {"width": WIDTH},
+    "phase_mix": {},
+    "hard_moves": {},
+    "blunders": {},
+    "unique_positions": {},
+    "opening_book": {},
+    "engine_agreement": {},
+    "critic_labels": {},
+}
+STREAMED = {"critic_labels"}
+
+
+def saved(facts: Facts) -> Iterator[Question]:
+    """Name the saved queries, with what the peers are asked for the same."""
+    score = facts.scores[10]
+    yield Question(
+        "high_score",
+        "rows",
+        f"SELECT * FROM steps WHERE max_score >= {score}",
+        lambda pl, steps, _runs: steps.filter(pl.col("max_score") >= score),
+        saved="high_score",
+        parameters={"min_score": score},
+    )
+    for name, parameters in PARAMETERS.items():
+        yield Question(
+            name,
+            "rows" if name in STREAMED else "table",
+            in_duckdb.STATEMENTS[name],
+            getattr(in_polars, name),
+            saved=name,
+            parameters=parameters,
+        )
