@@ -1,8 +1,7 @@
 -- How often two engines would play the same, over the positions that both met. Boards that differ by a symmetry are one
 -- position, and moves are turned along with the board. On each position the agreement is the chance that a move of the
--- one, drawn from those it played there, is a move of the other; positions weigh the same. On a board that is itself
--- symmetric several moves are the same up to symmetry but count as different, so the truth is a little higher. Steps
--- whose move is not known are left out. Games part ways after their first moves, so only these are looked at.
+-- one, drawn from those it played there, is a move of the other; positions weigh the same. Steps whose move is not
+-- known are left out. Games part ways after their first moves, so only these are looked at.
 --
 -- Parameters:
 --   first_steps uint64 = 100: only steps with an index below this
@@ -14,7 +13,7 @@
 --   num_positions int64: the positions that both met
 --   agreement float64: the mean agreement over these, 0 to 1
 WITH plays AS (
-  SELECT engine, canonical(board) AS position, transform_move(move, canonical_symmetry(board)) AS move
+  SELECT engine, canonical(board) AS position, canonical_move(board, move) AS move
   FROM steps
   WHERE step_index < $first_steps AND move IS NOT NULL
 ),

@@ -1,7 +1,6 @@
 -- The positions that runs pass through most often in their first steps, what was played there, and what the runs came
--- to. Boards that differ by a symmetry are one position, and moves are turned along with the board. On a board that is
--- itself symmetric several moves are the same up to symmetry, and its counts may be spread over them. Steps whose move
--- is not known count in `num_steps` alone.
+-- to. Boards that differ by a symmetry are one position, and moves are turned along with the board. Steps whose move is
+-- not known count in `num_steps` alone.
 --
 -- Parameters:
 --   first_steps uint64 = 20: only steps with an index below this
@@ -18,7 +17,7 @@
 --   num_right int64: how often right was played
 --   mean_score float64: the mean score of the runs that passed through it
 WITH plays AS (
-  SELECT canonical(board) AS position, transform_move(move, canonical_symmetry(board)) AS move, max_score
+  SELECT canonical(board) AS position, canonical_move(board, move) AS move, max_score
   FROM steps
   WHERE step_index < $first_steps AND ($engine IS NULL OR engine = $engine)
 ),

@@ -16,27 +16,27 @@
 --   p90_steps uint32: the length that one in ten exceeds
 --   p99_steps uint32: the length that one in a hundred exceeds
 --   max_steps uint32: the longest
-WITH grouped AS (
+WITH ranked AS (
   SELECT
     engine,
-    count(*) AS num_runs,
-    avg(num_steps) AS mean_steps,
-    array_agg(num_steps ORDER BY num_steps) AS sorted
+    num_steps,
+    CAST(row_number() OVER (PARTITION BY engine ORDER BY num_steps) AS BIGINT) AS place,
+    count(*) OVER (PARTITION BY engine) AS num_runs
   FROM runs
   WHERE max_score >= $min_score
-  GROUP BY engine
 )
 SELECT
   engine,
-  num_runs,
-  mean_steps,
-  sorted[1] AS min_steps,
-  sorted[1 + (10 * (num_runs - 1) + 50) / 100] AS p10_steps,
-  sorted[1 + (25 * (num_runs - 1) + 50) / 100] AS p25_steps,
-  sorted[1 + (50 * (num_runs - 1) + 50) / 100] AS median_steps,
-  sorted[1 + (75 * (num_runs - 1) + 50) / 100] AS p75_steps,
-  sorted[1 + (90 * (num_runs - 1) + 50) / 100] AS p90_steps,
-  sorted[1 + (99 * (num_runs - 1) + 50) / 100] AS p99_steps,
-  sorted[num_runs] AS max_steps
-FROM grouped
+  count(*) AS num_runs,
+  avg(num_steps) AS mean_steps,
+  min(num_steps) AS min_steps,
+  max(CASE WHEN place = 1 + (10 * (num_runs - 1) + 50) / 100 THEN num_steps END) AS p10_steps,
+  max(CASE WHEN place = 1 + (25 * (num_runs - 1) + 50) / 100 THEN num_steps END) AS p25_steps,
+  max(CASE WHEN place = 1 + (50 * (num_runs - 1) + 50) / 100 THEN num_steps END) AS median_steps,
+  max(CASE WHEN place = 1 + (75 * (num_runs - 1) + 50) / 100 THEN num_steps END) AS p75_steps,
+  max(CASE WHEN place = 1 + (90 * (num_runs - 1) + 50) / 100 THEN num_steps END) AS p90_steps,
+  max(CASE WHEN place = 1 + (99 * (num_runs - 1) + 50) / 100 THEN num_steps END) AS p99_steps,
+  max(num_steps) AS max_steps
+FROM ranked
+GROUP BY engine
 ORDER BY engine

@@ -4,7 +4,7 @@
 -- run, of whose steps some were left out, for a shorter one.
 --
 -- Parameters:
---   width uint64 = 1000: step indices in a bin, at least 1
+--   width uint64 = 1000: step indices in a bin, 1 to 4294967295
 --   engine string = null: only runs of this engine; null = of all, also of none
 --   by_engine bool = false: whether each engine has a table of its own
 --

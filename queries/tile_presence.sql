@@ -3,7 +3,7 @@
 -- far bins tell of survivors: see survivorship. Tiles that are no board's largest in a bin are left out of it.
 --
 -- Parameters:
---   width uint64 = 1000: step indices in a bin, at least 1
+--   width uint64 = 1000: step indices in a bin, 1 to 4294967295
 --   engine string = null: only runs of this engine; null = of all, also of none
 --
 -- Columns:
@@ -12,11 +12,20 @@
 --   num_steps int64: the steps of the bin with this largest tile
 --   share float64: their share of the bin's steps, 0 to 1
 --   share_at_least float64: the share of the bin's steps with this largest tile or a larger one
-WITH bins AS (
-  SELECT step_index - step_index % CAST($width AS INT UNSIGNED) AS first_step, max_exp, count(*) AS num_steps
+WITH counted AS (
+  -- One number for bin and exponent: a single key is grouped by at half the cost of two.
+  SELECT
+    CAST(step_index / CAST($width AS INT UNSIGNED) AS BIGINT) * 16 + max_exp AS bin_and_exp,
+    count(*) AS num_steps
   FROM steps
   WHERE $engine IS NULL OR engine = $engine
-  GROUP BY 1, 2
+  GROUP BY 1
+), bins AS (
+  SELECT
+    CAST(bin_and_exp / 16 * CAST($width AS BIGINT) AS INT UNSIGNED) AS first_step,
+    CAST(bin_and_exp % 16 AS INT UNSIGNED) AS max_exp,
+    num_steps
+  FROM counted
 )
 SELECT
   first_step,

@@ -49,7 +49,8 @@ def _text(board: str) -> str:
     return f"concat_ws(' / ', {', '.join(rows)})"
 
 
-_PACKED = [sum(image << 2 * move for move, image in enumerate(images)) for images in IMAGES]
+_IMAGES = [sum(1 << 4 * move + image for move, image in enumerate(images)) for images in IMAGES]
+"""For each symmetry, four bits for each move, of which the one of its image is set."""
 _EIGHT = (
     "b0, columns_flipped(b6) AS b1, rows_flipped(columns_flipped(b0)) AS b2, rows_flipped(b6) AS b3, "
     "columns_flipped(b0) AS b4, rows_flipped(b0) AS b5, b6, rows_flipped(columns_flipped(b6)) AS b7"
@@ -102,12 +103,19 @@ SELECT {columns}, less(least0, least1) AS position, {eight} FROM (
 
 
 def _plays(columns: str, first_steps: int) -> str:
-    """Select the first steps of runs, with their position and the move as it is there."""
-    packed = " ".join(f"WHEN position = b{at} THEN {packed}" for at, packed in enumerate(_PACKED))
+    """Select the first steps of runs, with their position and the move as it is there.
+
+    That is the least of its images under the symmetries that lead there, which are several if the board is symmetric.
+    """
+    images = " | ".join(f"CASE WHEN position = b{at} THEN {images} ELSE 0 END" for at, images in enumerate(_IMAGES))
+    least = " ".join(f"WHEN {1 << move} THEN {move}" for move in range(4))
     source = f"(SELECT {columns}, board, move FROM steps WHERE step_index < {first_steps})"
     return f"""
-SELECT {columns}, position, ((CASE {packed} END) >> (2 * move)) & 3 AS move
-FROM ({_positions(f"{columns}, move", source)})
+SELECT {columns}, position, CASE images & -images {least} END AS move
+FROM (
+  SELECT {columns}, position, (({images}) >> (4 * move)) & 15 AS images
+  FROM ({_positions(f"{columns}, move", source)})
+)
 """
 
 

@@ -254,13 +254,14 @@ def unique_positions(pl: Any, steps: Any, _runs: Any) -> Any:
 
 
 def _with_plays(pl: Any, steps: Any, first_steps: int) -> Any:
-    """Keep the first steps of runs, with their position and the move as it is there."""
-    symmetry = pl.coalesce(
-        pl.when(pl.col("position") == pl.col(f"b{at}")).then(pl.lit(4 * at, pl.UInt8)) for at in range(8)
-    )
-    images = pl.lit(pl.Series([image for images in IMAGES for image in images], dtype=pl.UInt8))
+    """Keep the first steps of runs, with their position and the move as it is there.
+
+    That is the least of its images under the symmetries that lead there, which are several if the board is symmetric.
+    """
+    images = [pl.lit(pl.Series(images, dtype=pl.UInt8)).gather(pl.col("move")) for images in IMAGES]
+    leading = (pl.when(pl.col("position") == pl.col(f"b{at}")).then(image) for at, image in enumerate(images))
     plays = _with_positions(pl, steps.filter(pl.col("step_index") < first_steps))
-    return plays.with_columns(move=images.gather(symmetry + pl.col("move")))
+    return plays.with_columns(move=pl.min_horizontal(leading))
 
 
 def _moves(pl: Any) -> dict[str, Any]:

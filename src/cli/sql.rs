@@ -35,7 +35,7 @@ pub(super) fn named(args: &NamedQuery) -> Result<u8> {
 
 /// Lists named queries, or shows one.
 pub(super) fn queries(args: &Queries) -> Result<u8> {
-    let mut found = match (&args.name, &args.folder) {
+    let found = match (&args.name, &args.folder) {
         (Some(name), folder) => vec![SavedQuery::find(name, folder.as_deref())?],
         (None, Some(folder)) => SavedQuery::in_folder(folder)?,
         (None, None) => SavedQuery::shipped()?,
@@ -44,7 +44,7 @@ pub(super) fn queries(args: &Queries) -> Result<u8> {
     if args.json {
         let list: Vec<Value> = found.iter().map(as_json).collect();
         writeln!(out, "{}", Value::from(list))?;
-    } else if let (Some(_), Some(query)) = (&args.name, found.pop()) {
+    } else if let (Some(_), [query]) = (&args.name, found.as_slice()) {
         writeln!(out, "{}", query.sql.trim_end())?;
     } else {
         let width = found.iter().map(|query| query.name.len()).max().unwrap_or(0);

@@ -53,12 +53,13 @@ fn user_table(name: &str, table: &Bound<'_, PyAny>) -> PyResult<UserTable> {
         return Ok(UserTable::from_parquet(table.extract::<PathBuf>()?)?);
     }
     let (schema, batches) = if table.hasattr("__arrow_c_stream__")? {
-        let reader = table.extract::<PyRecordBatchReader>()?.into_reader()?;
+        let reader = table.extract::<PyRecordBatchReader>().and_then(|reader| Ok(reader.into_reader()?));
+        let reader = reader.map_err(|error| wrong_table(name, &error))?;
         let schema = reader.schema();
         let batches = table.py().detach(|| reader.collect::<Result<Vec<_>, _>>());
         (schema, batches.map_err(|error| PyValueError::new_err(format!("tables: {name}: {error}")))?)
     } else if table.hasattr("__arrow_c_array__")? {
-        let batch = table.extract::<PyRecordBatch>()?.into_inner();
+        let batch = table.extract::<PyRecordBatch>().map_err(|error| wrong_table(name, &error))?.into_inner();
         (batch.schema(), vec![batch])
     } else {
         let found = table.get_type().name()?;
@@ -66,6 +67,10 @@ fn user_table(name: &str, table: &Bound<'_, PyAny>) -> PyResult<UserTable> {
         return Err(PyTypeError::new_err(format!("tables: {name}: expected {expected}, found {found}")));
     };
     Ok(UserTable::from_batches(schema, batches)?)
+}
+
+fn wrong_table(name: &str, error: &PyErr) -> PyErr {
+    PyTypeError::new_err(format!("tables: {name}: expected a table: {error}"))
 }
 
 /// A named query: a file of SQL whose head says what it takes and gives.

@@ -3,7 +3,7 @@
 //! A filter inside the reader saves the decoding of rows that it drops, where these come in long runs: a phase is over once it is
 //! over. Rows that fall out one by one (every fourth has this move) save nothing, since their pages are decompressed anyway,
 //! and taking the others out of a page one by one costs more than decoding all of it. So a filter is tried on a sample, and
-//! goes into the reader if it changes its mind seldom; the others are evaluated on whole batches.
+//! goes into the reader if it drops much and changes its mind seldom; the others are evaluated on whole batches.
 
 use arrow::array::{Array, AsArray};
 use datafusion::common::tree_node::TreeNodeRecursion;
@@ -30,15 +30,15 @@ pub(super) fn is_clustered(filter: &Expr) -> bool {
     filter.column_refs().iter().all(|column| CLUSTERED.contains(&column.name()))
 }
 
-/// Whether a filter's verdict on the rows of a plan changes too often for the reader.
-pub(super) async fn is_scattered(
+/// Whether a filter saves the reader nothing, by its verdicts on the rows of a plan.
+pub(super) async fn saves_nothing(
     filter: &Expr,
     sample: Arc<dyn ExecutionPlan>,
     state: &dyn datafusion::catalog::Session,
 ) -> DataFusionResult<bool> {
     let schema = DFSchema::try_from(sample.schema())?;
     let filter = state.create_physical_expr(filter.clone(), &schema)?;
-    let (mut num_rows, mut changes, mut last) = (0, 0, false);
+    let (mut num_rows, mut num_kept, mut changes, mut last) = (0, 0, 0, false);
     for batch in collect(sample, state.task_ctx()).await? {
         // What fails here would fail in the query, if it comes to those rows.
         let Ok(verdicts) = filter.evaluate(&batch).and_then(|value| value.into_array(batch.num_rows())) else {
@@ -47,12 +47,13 @@ pub(super) async fn is_scattered(
         let verdicts = verdicts.as_boolean();
         for row in 0..verdicts.len() {
             let keeps = verdicts.is_valid(row) && verdicts.value(row);
+            num_kept += usize::from(keeps);
             changes += usize::from(keeps != last);
             last = keeps;
         }
         num_rows += batch.num_rows();
     }
-    Ok(changes * ROWS_PER_CHANGE > num_rows)
+    Ok(changes * ROWS_PER_CHANGE > num_rows || num_kept * 4 > num_rows * 3)
 }
 
 /// Passes rows on; filters above it stay there.

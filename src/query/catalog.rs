@@ -1,7 +1,7 @@
 //! What a statement can see: the tables `runs` and `steps`, those that the user brings, and object stores that know
 //! nothing else of the machine or the network.
 
-use super::barrier::{FilterBarrier, is_clustered, is_scattered};
+use super::barrier::{FilterBarrier, is_clustered, saves_nothing};
 use super::cache::{self, Cached, METADATA_BYTES, VersionKey};
 use super::dictionaries::GroupByNumbers;
 use super::guard;
@@ -12,14 +12,15 @@ use super::scan::{ARCHIVE_URL, ParquetScan, Part, archive_file, footers, immutab
 use super::tables::{Source, UserTable};
 use super::udf::external;
 use crate::archive::{Archive, DataFile, TableName, table_schema};
-use crate::error::Result;
+use crate::error::{ErrorKind, Result};
 use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
 use datafusion::catalog::{MemTable, Session, TableProvider};
 use datafusion::common::{DFSchema, Result as DataFusionResult, exec_err};
 use datafusion::datasource::listing::PartitionedFile;
 use datafusion::execution::SessionStateBuilder;
-use datafusion::execution::cache::cache_manager::CacheManagerConfig;
+use datafusion::execution::cache::cache_manager::{CacheManagerConfig, FileMetadataCache};
+use datafusion::execution::cache::default_cache::DefaultCache;
 use datafusion::execution::object_store::ObjectStoreRegistry;
 use datafusion::execution::runtime_env::RuntimeEnvBuilder;
 use datafusion::logical_expr::utils::conjunction;
@@ -90,6 +91,8 @@ fn config() -> SessionConfig {
     // Results go to every kind of reader, and not all know the string views that DataFusion prefers.
     options.sql_parser.map_string_types_to_utf8view = false;
     options.optimizer.expand_views_at_output = true;
+    // Inside the reader, what the best rows so far exclude is computed again for every row, and excludes few pages.
+    options.optimizer.enable_topk_dynamic_filter_pushdown = false;
     config
 }
 
@@ -104,15 +107,19 @@ fn provider(table: &UserTable, index: usize, stores: &mut KnownStores) -> Result
             }
             Ok(Arc::new(MemTable::try_new(Arc::clone(schema), partitions).map_err(query_error)?))
         }
-        Source::Parquet { schema, path, num_bytes, .. } => {
+        Source::Parquet { schema, path, num_bytes, modified } => {
             let url = format!("a2store://table-{index}");
             let folder = path.parent().unwrap_or(Path::new("/"));
             let store = LocalFileSystem::new_with_prefix(folder)
                 .map_err(|error| crate::Error::io(folder, std::io::Error::other(error)))?;
             stores.0.push((url.clone(), Arc::new(store)));
             let name = path.file_name().unwrap_or_default().to_string_lossy();
-            let (schema, location) = (Arc::clone(schema), StorePath::from(name.as_ref()));
-            Ok(Arc::new(FileTable { url, schema, location, num_bytes: *num_bytes }))
+            let location = StorePath::parse(&name)
+                .map_err(|error| crate::Error::argument("table", "a file name that object stores can have", error))?;
+            // Its own, since the archive's takes files for the same by their names.
+            let footers = Arc::new(DefaultCache::new(METADATA_BYTES));
+            let (schema, path) = (Arc::clone(schema), path.clone());
+            Ok(Arc::new(FileTable { url, schema, path, location, num_bytes: *num_bytes, modified: *modified, footers }))
         }
     }
 }
@@ -166,12 +173,13 @@ impl ArchiveTable {
         self.scan(state, Some(&columns.to_vec()), &[], None).await
     }
 
-    fn parquet_scan(&self) -> ParquetScan {
+    fn parquet_scan(&self) -> DataFusionResult<ParquetScan> {
+        let footers = self.cache()?.metadata();
         let sorted_by: &[&str] = match self.table {
             TableName::Runs => &["run_id"],
             TableName::Steps => &["run_id", "step_index"],
         };
-        ParquetScan { url: ARCHIVE_URL.to_owned(), schema: table_schema(self.table), sorted_by }
+        Ok(ParquetScan { url: ARCHIVE_URL.to_owned(), schema: table_schema(self.table), sorted_by, footers })
     }
 
     /// Of each file, the rows of those runs and steps that the filters leave; `None` where the files have other runs than
@@ -203,11 +211,11 @@ impl ArchiveTable {
             for column in filter.column_refs() {
                 columns.push(schema.index_of(column.name())?);
             }
-            let is_scattered = !is_clustered(filter) && {
-                let sample = self.parquet_scan().plan(state, vec![middle.sample()], Some(&columns), None, None)?;
-                is_scattered(filter, sample, state).await?
+            let stays_outside = !is_clustered(filter) && {
+                let sample = self.parquet_scan()?.plan(state, vec![middle.sample()], Some(&columns), None, None)?;
+                saves_nothing(filter, sample, state).await?
             };
-            if is_scattered {
+            if stays_outside {
                 outside = true;
             } else {
                 inside.push(filter.clone());
@@ -232,7 +240,7 @@ impl ArchiveTable {
         let needed: Vec<(&DataFile, &RowsOfFile)> =
             self.files.iter().zip(rows).filter(|(_, rows)| is_needed(rows)).collect();
         let files = needed.iter().map(|(file, _)| archive_file(file)).collect::<DataFusionResult<Vec<_>>>()?;
-        let footers = footers(state, ARCHIVE_URL, &files).await?;
+        let footers = footers(state, ARCHIVE_URL, &self.cache()?.metadata(), &files).await?;
         let schema = table_schema(self.table);
         let of_file = |(((data, rows), file), footer): (((&DataFile, &RowsOfFile), &PartitionedFile), _)| {
             parts_of(file, footer, rows.as_deref(), Some((data.first_run_id, data.last_run_id)), &schema)
@@ -269,14 +277,14 @@ impl TableProvider for ArchiveTable {
     ) -> DataFusionResult<Arc<dyn ExecutionPlan>> {
         if let Some(rows) = self.choose_rows(state, filters).await? {
             let parts = self.parts(state, &rows).await?;
-            let scan = self.parquet_scan();
+            let scan = self.parquet_scan()?;
             let Some(inside) = self.filters_for_reader(state, &parts, filters).await? else {
                 return scan.plan(state, parts, projection, limit, None);
             };
             return Ok(FilterBarrier::over(scan.plan(state, parts, projection, limit, inside)?));
         }
         let every_row = self.parts(state, &vec![None; self.files.len()]).await?;
-        let scan = self.parquet_scan().plan(state, every_row, None, None, None)?;
+        let scan = self.parquet_scan()?.plan(state, every_row, None, None, None)?;
         let about_runs = conjunction(filters.iter().filter(|filter| is_about_runs(filter)).cloned());
         let filtered: Arc<dyn ExecutionPlan> = match about_runs {
             Some(filter) => {
@@ -303,8 +311,28 @@ type RowsOfFile = Option<Vec<Range<usize>>>;
 struct FileTable {
     url: String,
     schema: SchemaRef,
+    path: PathBuf,
     location: StorePath,
     num_bytes: u64,
+    modified: u128,
+    footers: Arc<FileMetadataCache>,
+}
+
+impl FileTable {
+    /// Whether the file is still the one that the query was made over.
+    fn check(&self) -> Result<()> {
+        let now = UserTable::from_parquet(&self.path)?;
+        match now.0 {
+            Source::Parquet { num_bytes, modified, .. } if (num_bytes, modified) == (self.num_bytes, self.modified) => {
+                Ok(())
+            }
+            _ => {
+                let expected = format!("the {} bytes that the query was made over", self.num_bytes);
+                let (path, found) = (self.path.clone(), "a file that was changed since".to_owned());
+                Err(ErrorKind::Damaged { path, what: "table", expected, found }.into())
+            }
+        }
+    }
 }
 
 #[async_trait]
@@ -328,10 +356,12 @@ impl TableProvider for FileTable {
         _filters: &[Expr],
         limit: Option<usize>,
     ) -> DataFusionResult<Arc<dyn ExecutionPlan>> {
+        self.check().map_err(external)?;
         let file = immutable_file(self.location.clone(), self.num_bytes);
-        let footers = footers(state, &self.url, std::slice::from_ref(&file)).await?;
+        let footers = footers(state, &self.url, &self.footers, std::slice::from_ref(&file)).await?;
         let parts = footers.iter().flat_map(|footer| parts_of(&file, footer, None, None, &self.schema)).collect();
-        let scan = ParquetScan { url: self.url.clone(), schema: Arc::clone(&self.schema), sorted_by: &[] };
+        let (url, footers) = (self.url.clone(), Arc::clone(&self.footers));
+        let scan = ParquetScan { url, schema: Arc::clone(&self.schema), sorted_by: &[], footers };
         scan.plan(state, parts, projection, limit, None)
     }
 }

@@ -321,7 +321,9 @@ fn fingerprint(text: &str, params: &ParamValues, options: &QueryOptions) -> Resu
         hasher.update(&(part.len() as u64).to_le_bytes());
         hasher.update(part.as_bytes());
     }
-    for (name, table) in &options.tables {
+    let mut tables: Vec<&(String, UserTable)> = options.tables.iter().collect();
+    tables.sort_by_key(|(name, _)| name);
+    for (name, table) in tables {
         hasher.update(&(name.len() as u64).to_le_bytes());
         hasher.update(name.as_bytes());
         table.identify(&mut hasher)?;
@@ -343,6 +345,13 @@ pub(crate) fn query_error(error: DataFusionError) -> Error {
         }
         DataFusionError::External(own) if own.is::<Error>() => match own.downcast_ref::<Error>().map(Error::kind) {
             Some(ErrorKind::QueryRefused { what, why }) => return Error::refused(what, why),
+            Some(ErrorKind::Damaged { path, what, expected, found }) => {
+                let (path, expected, found) = (path.clone(), expected.clone(), found.clone());
+                return ErrorKind::Damaged { path, what, expected, found }.into();
+            }
+            Some(ErrorKind::Io { path: Some(path), source }) => {
+                return Error::io(path, std::io::Error::new(source.kind(), source.to_string()));
+            }
             _ => own.to_string(),
         },
         DataFusionError::ResourcesExhausted(message) => return options::exhausted(message),

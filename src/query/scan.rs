@@ -41,6 +41,8 @@ pub(super) struct ParquetScan {
     pub(super) schema: SchemaRef,
     /// Columns by which the rows are in order, from one part to the next as well.
     pub(super) sorted_by: &'static [&'static str],
+    /// Where footers are kept.
+    pub(super) footers: Arc<FileMetadataCache>,
 }
 
 /// A row group, or some of its rows.
@@ -87,7 +89,7 @@ impl ParquetScan {
         }
         let url = ObjectStoreUrl::parse(&self.url)?;
         let store = state.runtime_env().object_store(&url)?;
-        let cache = state.runtime_env().cache_manager.get_file_metadata_cache();
+        let cache = Arc::clone(&self.footers);
         let parquet = TableParquetOptions {
             global: state.config_options().execution.parquet.clone(),
             ..TableParquetOptions::default()
@@ -135,16 +137,16 @@ pub(super) fn immutable_file(location: StorePath, num_bytes: u64) -> Partitioned
     PartitionedFile::new_from_meta(ObjectMeta { location, last_modified, size: num_bytes, e_tag: None, version: None })
 }
 
-/// The footers of files, several at once, from the session's cache after the first time.
+/// The footers of files, several at once, from the cache after the first time.
 pub(super) async fn footers(
     state: &dyn Session,
     url: &str,
+    cache: &Arc<FileMetadataCache>,
     files: &[PartitionedFile],
 ) -> DataFusionResult<Vec<Arc<ParquetMetaData>>> {
     let store = state.runtime_env().object_store(ObjectStoreUrl::parse(url)?)?;
-    let cache = state.runtime_env().cache_manager.get_file_metadata_cache();
     let files: Vec<ObjectMeta> = files.iter().map(|file| file.object_meta.clone()).collect();
-    let footers = files.into_iter().map(|file| footer(Arc::clone(&store), Arc::clone(&cache), file));
+    let footers = files.into_iter().map(|file| footer(Arc::clone(&store), Arc::clone(cache), file));
     futures::stream::iter(footers).buffered(FOOTERS_AT_ONCE).try_collect().await
 }
 

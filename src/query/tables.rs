@@ -3,6 +3,7 @@
 use crate::error::{Error, ErrorKind, Result};
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
+use arrow::row::{RowConverter, SortField};
 use parquet::arrow::arrow_reader::ArrowReaderMetadata;
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -38,6 +39,9 @@ impl UserTable {
     /// [`ErrorKind::Io`], and [`ErrorKind::Decode`] for a file that is no Parquet.
     pub fn from_parquet(path: impl AsRef<Path>) -> Result<UserTable> {
         let path = path.as_ref();
+        if path.as_os_str().is_empty() {
+            return Err(Error::argument("table", "the path of a Parquet file", "an empty one"));
+        }
         let as_io = |source| Error::io(path, source);
         let path = std::path::absolute(path).map_err(as_io)?;
         let file = File::open(&path).map_err(as_io)?;
@@ -68,12 +72,18 @@ impl UserTable {
     pub(super) fn identify(&self, hasher: &mut blake3::Hasher) -> Result<()> {
         match &self.0 {
             Source::Batches { schema, batches } => {
+                // Row by row, since it does not matter how rows are divided into batches, nor what lies under a null.
                 let failed = |error: arrow::error::ArrowError| Error::query(error.to_string());
-                let mut writer = arrow::ipc::writer::StreamWriter::try_new(&mut *hasher, schema).map_err(failed)?;
+                hasher.update(format!("{:?}", schema.fields()).as_bytes());
+                let keys = schema.fields().iter().map(|field| SortField::new(field.data_type().clone())).collect();
+                let converter = RowConverter::new(keys).map_err(failed)?;
                 for batch in batches {
-                    writer.write(batch).map_err(failed)?;
+                    for row in &converter.convert_columns(batch.columns()).map_err(failed)? {
+                        hasher.update(&(row.data().len() as u64).to_le_bytes());
+                        hasher.update(row.data());
+                    }
                 }
-                writer.finish().map_err(failed)
+                Ok(())
             }
             Source::Parquet { path, num_bytes, modified, .. } => {
                 hasher.update(path.as_os_str().as_encoded_bytes());

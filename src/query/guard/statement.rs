@@ -227,7 +227,10 @@ impl Scope<'_> {
     }
 
     fn what_there_is(&self) -> String {
-        format!("a query reads the archive's tables and those given with it: {}", self.tables.join(", "))
+        // A name that is not in lower case is only that in quotes.
+        let as_written = |name: &&str| if *name == name.to_lowercase() { (*name).into() } else { format!("{name:?}") };
+        let names: Vec<String> = self.tables.iter().map(as_written).collect();
+        format!("a query reads the archive's tables and those given with it: {}", names.join(", "))
     }
 }
 

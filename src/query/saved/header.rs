@@ -27,6 +27,19 @@ pub(super) fn parse(name: &str, text: &str, path: Option<&Path>) -> Result<Saved
         .map(|()| query)
 }
 
+/// A file's text.
+pub(super) fn text<'a>(bytes: &'a [u8], path: &Path) -> Result<&'a str> {
+    std::str::from_utf8(bytes).map_err(|error| {
+        let location = Location {
+            path: Some(path.to_path_buf()),
+            offset: Some(error.valid_up_to() as u64),
+            ..Location::default()
+        };
+        let (expected, found) = ("UTF-8".to_owned(), error.to_string());
+        ErrorKind::Header { location, what: "text of a query", expected, found }.into()
+    })
+}
+
 struct Wrong {
     line: usize,
     expected: &'static str,
@@ -54,6 +67,9 @@ fn read(text: &str, query: &mut SavedQuery) -> Result<(), Wrong> {
             ("", _) => {}
             ("Parameters:", Section::Purpose) => (section, indent) = (Section::Parameters, None),
             ("Columns:", Section::Purpose | Section::Parameters) => (section, indent) = (Section::Columns, None),
+            (_, Section::Purpose) if words.ends_with(':') && !words.contains(' ') => {
+                return Err(wrong("the sections `Parameters:` and `Columns:`", words));
+            }
             (_, Section::Purpose) => append(&mut query.purpose, words),
             (_, section) if indent.is_some_and(|indent| depth > indent) => {
                 let doc = match section {
@@ -76,6 +92,9 @@ fn read(text: &str, query: &mut SavedQuery) -> Result<(), Wrong> {
             (_, Section::Columns) => {
                 indent = Some(depth);
                 let column = column(words).ok_or_else(|| wrong("`name type: description`", words))?;
+                if query.columns.iter().any(|other| other.name == column.name) {
+                    return Err(wrong("names of their own", words));
+                }
                 query.columns.push(column);
             }
         }
@@ -192,6 +211,8 @@ mod tests {
             ("-- For.\n-- Parameters:\n--   min uint64 = x: x\n-- Columns:\n--   a uint8: x", 3),
             ("-- For.\n-- Parameters:\n--   a bool: x\n--   a bool: y\n-- Columns:\n--   a uint8: x", 4),
             ("-- For.\n-- Columns:\n--   a\nSELECT 1", 3),
+            ("-- For.\n-- Columns:\n--   a uint8: x\n--   a uint8: y\nSELECT 1", 4),
+            ("-- For.\n-- Arguments:\n--   a uint8: x\nSELECT 1", 2),
             ("-- For.\n-- Columns:\nSELECT 1", 3),
         ] {
             let error = parse("name", text, Some(Path::new("folder/name.sql"))).unwrap_err().to_string();

@@ -18,7 +18,7 @@ mod shipped;
 
 use super::{Query, QueryOptions};
 use crate::archive::Archive;
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use datafusion::common::ParamValues;
 use datafusion::scalar::ScalarValue;
 use std::collections::HashMap;
@@ -95,8 +95,8 @@ impl SavedQuery {
             let path = entry.map_err(as_io)?.path();
             let name = path.file_stem().and_then(|name| name.to_str());
             if let Some(name) = name.filter(|_| path.extension().is_some_and(|extension| extension == "sql")) {
-                let text = std::fs::read_to_string(&path).map_err(|source| Error::io(&path, source))?;
-                queries.push(header::parse(name, &text, Some(&path))?);
+                let bytes = std::fs::read(&path).map_err(|source| Error::io(&path, source))?;
+                queries.push(header::parse(name, header::text(&bytes, &path)?, Some(&path))?);
             }
         }
         queries.sort_by(|a, b| a.name.cmp(&b.name));
@@ -219,6 +219,10 @@ impl Archive {
         options: &QueryOptions,
     ) -> Result<Query> {
         let given = params.into_iter().map(|(name, value)| (name.into(), value)).collect();
-        self.sql_with(&query.sql, query.bind(given)?, options)
+        let planned = self.sql_with(&query.sql, query.bind(given)?, options);
+        planned.map_err(|error| match error.into_kind() {
+            ErrorKind::Query { message } => Error::query(format!("{}: {message}", query.name)),
+            kind => kind.into(),
+        })
     }
 }

@@ -1,0 +1,164 @@
+"""DuckDB over an archive's own Parquet files, with the board functions as macros written from the rules.
+
+Nothing here goes through a2store's SQL. A macro has the name of the function that it is compared with. Lists are
+1-based, as DuckDB has them, and ``[f(x) for x in [value]][1]`` stands for "let x be value".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import duckdb
+
+import a2store
+
+CELLS = list(range(1, 17))
+ROWS = [CELLS[at : at + 4] for at in range(0, 16, 4)]
+COLUMNS = [CELLS[at::4] for at in range(4)]
+WALLS = [COLUMNS, [line[::-1] for line in COLUMNS], ROWS, [line[::-1] for line in ROWS]]
+"""For each move, the four lines of cells, each from the wall that the tiles go to."""
+
+SOURCES: list[Callable[[int, int], tuple[int, int]]] = [
+    lambda row, column: (row, column),
+    lambda row, column: (3 - column, row),
+    lambda row, column: (3 - row, 3 - column),
+    lambda row, column: (column, 3 - row),
+    lambda row, column: (row, 3 - column),
+    lambda row, column: (3 - row, column),
+    lambda row, column: (column, row),
+    lambda row, column: (3 - column, 3 - row),
+]
+"""For each symmetry, where the tile comes from that it brings to a row and column."""
+PLACES = [[4 * source(cell // 4, cell % 4)[0] + source(cell // 4, cell % 4)[1] + 1 for cell in range(16)]
+          for source in SOURCES]  # fmt: skip
+IMAGES = [
+    [0, 1, 2, 3],
+    [3, 2, 0, 1],
+    [1, 0, 3, 2],
+    [2, 3, 1, 0],
+    [0, 1, 3, 2],
+    [1, 0, 2, 3],
+    [2, 3, 0, 1],
+    [3, 2, 1, 0],
+]
+"""For each symmetry, where up, down, left and right point to afterwards."""
+
+MACROS = f"""
+CREATE MACRO exps(board) AS [(board >> (60 - 4 * i)::UBIGINT & 15)::UTINYINT for i in range(16)];
+CREATE MACRO pack(cells) AS list_sum([cells[i]::HUGEINT << (64 - 4 * i)::HUGEINT for i in range(1, 17)])::UBIGINT;
+CREATE MACRO tile_of(exp) AS CASE exp WHEN 0 THEN 0 ELSE (1 << exp::INTEGER) END::UINTEGER;
+CREATE MACRO tile(board, cell) AS tile_of(exps(board)[cell + 1]);
+CREATE MACRO max_tile(board) AS tile_of(list_max(exps(board)));
+CREATE MACRO empty_cells(board) AS len([e for e in exps(board) if e = 0])::UTINYINT;
+CREATE MACRO tile_sum(board) AS list_sum([tile_of(e) for e in exps(board)])::UINTEGER;
+CREATE MACRO board_score(board) AS
+    list_sum([CASE WHEN e > 0 THEN (e::BIGINT - 1) * tile_of(e) ELSE 0 END for e in exps(board)])::UBIGINT;
+
+-- Lines of exponents, from the wall that the move goes to; then without the empty cells, and filled up from behind.
+CREATE MACRO lines(board, move) AS
+    [[[e[cell] for cell in line] for line in {WALLS}[move::INTEGER + 1]] for e in [exps(board)]][1];
+CREATE MACRO closed(line) AS [e for e in line if e > 0];
+CREATE MACRO closed_lines(board, move) AS
+    [list_resize(closed(line), 4, 0::UTINYINT) for line in lines(board, move)];
+CREATE MACRO merges(a, b) AS (a = b AND a > 0 AND a < 15);
+CREATE MACRO merged(t) AS CASE
+    WHEN merges(t[1], t[2]) AND merges(t[3], t[4]) THEN [t[1] + 1, t[3] + 1, 0, 0]
+    WHEN merges(t[1], t[2]) THEN [t[1] + 1, t[3], t[4], 0]
+    WHEN merges(t[2], t[3]) THEN [t[1], t[2] + 1, t[4], 0]
+    WHEN merges(t[3], t[4]) THEN [t[1], t[2], t[3] + 1, 0]
+    ELSE [t[1], t[2], t[3], t[4]] END;
+CREATE MACRO earned(t) AS CASE
+    WHEN merges(t[1], t[2]) AND merges(t[3], t[4]) THEN tile_of(t[1] + 1) + tile_of(t[3] + 1)
+    WHEN merges(t[1], t[2]) THEN tile_of(t[1] + 1)
+    WHEN merges(t[2], t[3]) THEN tile_of(t[2] + 1)
+    WHEN merges(t[3], t[4]) THEN tile_of(t[3] + 1)
+    ELSE 0 END;
+CREATE MACRO afterstate(board, move) AS
+    [list_sum(flatten([
+        [merged(slid[i])[j]::HUGEINT << (64 - 4 * {WALLS}[move::INTEGER + 1][i][j])::HUGEINT for j in range(1, 5)]
+        for i in range(1, 5)]))::UBIGINT
+    for slid in [closed_lines(board, move)]][1];
+CREATE MACRO reward(board, move) AS list_sum([earned(line) for line in closed_lines(board, move)])::UINTEGER;
+CREATE MACRO legal_moves(board) AS
+    list_sum([CASE WHEN afterstate(board, m) <> board THEN 1 << m ELSE 0 END for m in [0, 1, 2, 3]])::UTINYINT;
+CREATE MACRO num_legal(board) AS len([m for m in [0, 1, 2, 3] if afterstate(board, m) <> board])::UTINYINT;
+CREATE MACRO is_terminal(board) AS num_legal(board) = 0;
+CREATE MACRO changed(before, after) AS [i for i in range(1, 17) if before[i] <> after[i]];
+CREATE MACRO spawn_between(before, after) AS
+    CASE WHEN len(changed(before, after)) = 1 AND before[changed(before, after)[1]] = 0
+        AND after[changed(before, after)[1]] IN (1, 2)
+    THEN {{'cell': (changed(before, after)[1] - 1)::UTINYINT, 'tile': tile_of(after[changed(before, after)[1]])}} END;
+CREATE MACRO spawn(board, move, next_board) AS
+    [CASE WHEN slid <> board THEN spawn_between(exps(slid), exps(next_board)) END
+    for slid in [afterstate(board, move)]][1];
+
+CREATE MACRO transform(board, symmetry) AS
+    [pack([e[place] for place in {PLACES}[symmetry::INTEGER + 1]]) for e in [exps(board)]][1];
+CREATE MACRO transform_move(move, symmetry) AS {IMAGES}[symmetry::INTEGER + 1][move::INTEGER + 1]::UTINYINT;
+CREATE MACRO turned(board) AS [transform(board, s) for s in range(8)];
+CREATE MACRO canonical(board) AS list_min(turned(board));
+CREATE MACRO canonical_symmetry(board) AS
+    [list_position(t, list_min(t)) - 1 for t in [turned(board)]][1]::UTINYINT;
+CREATE MACRO canonical_move(board, move) AS
+    [list_min([transform_move(move, s) for s in range(8) if t[s + 1] = list_min(t)])
+    for t in [turned(board)]][1]::UTINYINT;
+
+CREATE MACRO board_text(board) AS array_to_string([
+    array_to_string([CASE e WHEN 0 THEN '.' ELSE tile_of(e)::VARCHAR END for e in line], ' ')
+    for line in lines(board, 2)], ' / ');
+-- The nearest tile in a direction is the next one of a line without its empty cells.
+CREATE MACRO roughness(t) AS
+    coalesce(list_sum([abs(t[i]::INTEGER - t[i + 1]::INTEGER) for i in range(1, len(t))]), 0);
+CREATE MACRO smoothness(board) AS
+    -list_sum([roughness(closed(line)) for line in lines(board, 0) || lines(board, 2)])::INTEGER;
+-- What monotonicity2 of the source walks over: the first cell, the tiles behind it, and the last cell if it is empty.
+CREATE MACRO walked(t) AS
+    [t[1]] || closed(t[2:4]) || CASE WHEN t[4] = 0 THEN [0::UTINYINT] ELSE []::UTINYINT[] END;
+CREATE MACRO falls(w) AS list_sum([least(w[i + 1]::INTEGER - w[i]::INTEGER, 0) for i in range(1, len(w))]);
+CREATE MACRO rises(w) AS list_sum([least(w[i]::INTEGER - w[i + 1]::INTEGER, 0) for i in range(1, len(w))]);
+CREATE MACRO line_monotonicity(lines) AS
+    greatest(list_sum([falls(walked(t)) for t in lines]), list_sum([rises(walked(t)) for t in lines]));
+CREATE MACRO monotonicity(board) AS
+    (line_monotonicity(lines(board, 0)) + line_monotonicity(lines(board, 2)))::INTEGER;
+
+CREATE MACRO evs(u, d, l, r) AS [v for v in [u, d, l, r] if v IS NOT NULL AND NOT isnan(v)];
+CREATE MACRO ev_gap(u, d, l, r) AS
+    [CASE WHEN len(v) > 1 THEN v[1] - v[2] END for v in [list_reverse_sort(evs(u, d, l, r))]][1]::FLOAT;
+CREATE MACRO ev_loss(move, u, d, l, r) AS
+    [CASE WHEN NOT isnan(own) THEN list_max(evs(u, d, l, r)) - own END for own in [[u, d, l, r][move + 1]]][1]::FLOAT;
+CREATE MACRO best_move(u, d, l, r) AS CASE WHEN len(evs(u, d, l, r)) > 0 THEN
+    list_position([CASE WHEN NOT isnan(v) THEN v END for v in [u, d, l, r]], list_max(evs(u, d, l, r))) - 1
+    END::UTINYINT;
+"""
+
+
+def connect(archive: a2store.Archive) -> duckdb.DuckDBPyConnection:
+    """A connection with the views ``steps`` and ``runs`` and the board functions."""
+    connection = duckdb.connect()
+    for table in ("steps", "runs"):
+        connection.read_parquet(archive.files(table)).create_view(table)
+    define(connection, archive.phases)
+    return connection
+
+
+def define(connection: duckdb.DuckDBPyConnection, phases: dict[str, int]) -> None:
+    """Create the macros; ``phase_of`` depends on an archive's thresholds."""
+    connection.execute(MACROS)
+    connection.execute(f"""CREATE MACRO phase_of(max_exp) AS CASE WHEN tile_of(max_exp) >= {phases["late"]} THEN 'late'
+        WHEN tile_of(max_exp) >= {phases["mid"]} THEN 'mid' ELSE 'early' END""")
+
+
+def table(connection: duckdb.DuckDBPyConnection, sql: str, **params: Any) -> Any:
+    """The result of a query as a ``pyarrow.Table``.
+
+    Parameters stand in it as ``$name``, and those that do not are passed over.
+    """
+    used = {name: value for name, value in params.items() if f"${name}" in sql}
+    return connection.sql(sql, params=used).to_arrow_table()
+
+
+def fetch(connection: duckdb.DuckDBPyConnection, sql: str, **params: Any) -> list[tuple[Any, ...]]:
+    """The rows of a query, with parameters as in ``table``."""
+    used = {name: value for name, value in params.items() if f"${name}" in sql}
+    return connection.execute(sql, used).fetchall()

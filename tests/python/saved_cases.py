@@ -1,0 +1,183 @@
+"""Archives and parameters to try the named queries with, and readers of their heads and rows."""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+import a2store
+import formats
+import oracle
+from games import play
+from oracle import Game
+
+QUERIES = Path(__file__).resolve().parents[2] / "queries"
+ENGINES = ("alpha", "beta", None, "γάμμα")
+PHASES = {"mid": 64, "late": 128}
+ENGINE = object()
+"""Stands for an engine that the archive has."""
+
+CASES: dict[str, list[dict[str, Any]]] = {
+    "high_score": [{"min_score": 0}, {"min_score": 300, "engine": ENGINE}, {"min_score": 500, "phase": "mid"}],
+    "engine_leaderboard": [{"tile": 64}, {"tile": 128, "min_runs": 5}, {"min_runs": 10_000}],
+    "score_histogram": [
+        {"width": 100},
+        {"width": 137, "by_engine": True},
+        {"width": 1, "engine": ENGINE},
+        {"width": 50, "engine": ENGINE, "by_engine": True},
+    ],
+    "run_lengths": [{"min_score": 500}, {"min_score": 10**18}],
+    "tile_reach": [
+        {"min_tile": 2},
+        {"min_tile": 100, "by_engine": True},
+        {"min_tile": 8, "engine": ENGINE, "by_engine": True},
+        {"min_tile": 32768},
+    ],
+    "tile_presence": [{"width": 10}, {"width": 7, "engine": ENGINE}, {"width": 1}],
+    "survivorship": [{"width": 10}, {"width": 1, "by_engine": True}, {"width": 33, "engine": ENGINE}],
+    "phase_mix": [{"min_score": 300}],
+    "hard_moves": [{"limit": 3}, {"min_gap": 0.01, "limit": 700}, {"engine": ENGINE, "phase": "early"}],
+    "blunders": [
+        {"limit": 1000},
+        {"min_loss": 0, "limit": 50},
+        {"min_loss": 0.5},
+        {"min_loss": 1e-9, "phase": "mid", "engine": ENGINE},
+    ],
+    "critic_labels": [{"phase": "mid"}, {"engine": ENGINE}],
+    "unique_positions": [{"engine": ENGINE}, {"phase": "early", "min_score": 300}],
+    "opening_book": [{"first_steps": 3, "limit": 1000}, {"engine": ENGINE, "limit": 5}, {"first_steps": 0}],
+    "engine_agreement": [{"first_steps": 2}, {"min_steps": 2}, {"first_steps": 100_000}],
+}
+"""Values of parameters for each query, beside none at all."""
+
+
+def games_of(rng: random.Random) -> list[Game]:
+    """Games of four engines, of any length down to none, some steps without values and some moves not the best."""
+    games = []
+    for number in range(80):
+        length = [300, 0, 1, 40, 90][number % 5]
+        game = play(rng, length, engine=ENGINES[number % 4], without_evs=[0.0, 0.2, 1.0][number % 3])
+        branches = list(game.branches)
+        for step, values in enumerate(branches):
+            if values is not None and rng.random() < 0.1:
+                legal = [value for value in values if value is not None]
+                rng.shuffle(legal)
+                branches[step] = tuple(None if value is None else legal.pop() for value in values)  # type: ignore[assignment]
+        games.append(replace(game, branches=tuple(branches)))
+    return games
+
+
+def generated(folder: Path) -> a2store.Archive:
+    """Of both formats of run files, and of a sampled session without moves, in two commits."""
+    games = games_of(random.Random(77))
+    for number, game in enumerate(games[:-8]):
+        path = folder / "runs" / f"{number % 2}" / f"{number:03}"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(oracle.encode_a2t1(game) if number % 7 == 3 else oracle.encode_a2run2(game))
+    formats.write_session(folder / "session", [game for game in games[-8:] if len(game)], sample_rate=3)
+    archive = a2store.Archive.create(folder / "games.a2", phases=PHASES)
+    archive.ingest(folder / "runs", progress=False)
+    archive.ingest(folder / "session", progress=False)
+    return archive
+
+
+@dataclass(frozen=True)
+class Header:
+    purpose: str
+    parameters: dict[str, tuple[str, str, str]]
+    """Type, default as it is written, and description."""
+    columns: dict[str, tuple[str, str]]
+
+
+def header_of(text: str) -> Header:
+    """A header by its definition, line by line."""
+    lines = [line[2:].rstrip() for line in text[: re.search(r"^(?!--)", text, re.M).start()].splitlines()]  # type: ignore[union-attr]
+    blocks = [[line for line in block.splitlines() if line] for block in "\n".join(lines).split("\n\n")]
+    parts: dict[str, dict[str, tuple[str, ...]]] = {"Parameters:": {}, "Columns:": {}}
+    for title, *entries in blocks[1:]:
+        joined: list[str] = []
+        for entry in entries:
+            indent = len(entry) - len(entry.lstrip())
+            assert indent == 3 or (indent > 3 and joined), entry
+            if indent == 3:
+                joined.append(entry.strip())
+            else:
+                joined[-1] += " " + entry.strip()
+        for entry in joined:
+            match = re.fullmatch(r"(\w+) ([\w<>, ]+?)(?: = (\S+))?: (.+)", entry)
+            assert match, entry
+            name, *rest = match.groups()
+            assert name not in parts[title.strip()]
+            parts[title.strip()][name] = tuple(rest)
+    columns = {name: (dtype, doc) for name, (dtype, _, doc) in parts["Columns:"].items()}
+    purpose = " ".join(line.strip() for line in blocks[0])
+    return Header(purpose, parts["Parameters:"], columns)  # type: ignore[arg-type]
+
+
+def same(found: Any, expected: Any) -> bool:
+    """Equal values; sums of floats may have been added in any order."""
+    if isinstance(found, float) and expected is not None:
+        return math.isclose(found, expected, rel_tol=1e-9, abs_tol=1e-12) or (found != found and expected != expected)
+    return bool(found == expected)
+
+
+def assert_rows(found: Sequence[Sequence[Any]], expected: Sequence[Sequence[Any]]) -> None:
+    for place, rows in enumerate(zip(found, expected, strict=False)):
+        assert all(map(same, *rows)), f"row {place}: {rows[0]}, expected {rows[1]}"
+    assert len(found) == len(expected)
+
+
+def chosen(case: dict[str, Any], engine: str) -> dict[str, Any]:
+    """The parameters of a case, for an archive with this engine."""
+    return {name: engine if value is ENGINE else value for name, value in case.items()}
+
+
+def defaults(text: str) -> dict[str, Any]:
+    return {name: json.loads(default) for name, (_, default, _) in header_of(text).parameters.items()}
+
+
+def rows(query: a2store.Query) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = pa.table(query).to_pylist()
+    return found
+
+
+MINE = """-- Runs of one engine,
+-- the best first.
+--
+-- Parameters:
+--   engine string: the engine,
+--     as its runs name it
+--   least uint64 = 0: the least score
+--   most float64 = 1e9: the largest
+--   checked bool = true: whether only runs that obey the rules
+--   skipped int64 = -1: a run to leave out
+--
+-- Columns:
+--   run_id uint32: the run
+--   max_score uint64: its score
+--   label string: both,
+--     as text
+SELECT run_id, max_score, concat(engine, ' $least ', max_score) AS label  -- not a $parameter
+FROM runs
+WHERE engine = $engine AND max_score >= $least AND max_score < $most AND verified = $checked AND run_id <> $skipped
+ORDER BY max_score DESC, run_id
+"""
+"""A query with parameters of all types, one of them obligatory."""
+
+
+def own_queries(folder: Path) -> Path:
+    """A folder with this query as ``best_of``, another without parameters, and a file that is none."""
+    folder.mkdir()
+    (folder / "best_of.sql").write_text(MINE, encoding="utf-8")
+    plain = "-- All runs.\n--\n-- Columns:\n--   run_id uint32: the run\nSELECT run_id FROM runs ORDER BY run_id;\n"
+    (folder / "all.sql").write_text(plain, encoding="utf-8")
+    (folder / "notes.txt").write_text("no query")
+    return folder

@@ -1,0 +1,119 @@
+"""What each saved query must give, in DuckDB's SQL over the same files; parameters have the names of the query's own.
+
+Written from the queries' headers and in other words than theirs: joins where they use windows, lists where they group.
+"""
+
+EXPECTED = {
+    "high_score": """
+        FROM steps WHERE max_score >= $min_score
+            AND CASE WHEN $engine::VARCHAR IS NULL THEN true ELSE engine IS NOT DISTINCT FROM $engine::VARCHAR END
+            AND phase = coalesce($phase::VARCHAR, phase)
+        ORDER BY run_id, step_index""",
+    "engine_leaderboard": """
+        WITH grouped AS (
+            SELECT engine, list(max_score::DOUBLE) AS scores, list(highest_tile) AS tiles, sum(num_steps) AS num_steps
+            FROM runs GROUP BY engine)
+        SELECT engine, len(scores), num_steps, list_avg(scores),
+            CASE WHEN len(scores) > 1 THEN list_stddev_samp(scores) / sqrt(len(scores)) END,
+            list_sort(scores)[1 + floor(len(scores) / 2)::BIGINT], list_sort(scores)[1 + (9 * len(scores) - 4) // 10],
+            list_max(scores), list_max(tiles), len([t for t in tiles if t >= $tile]) / len(tiles)
+        FROM grouped WHERE len(scores) >= $min_runs ORDER BY 4 DESC, engine NULLS LAST""",
+    "score_histogram": """
+        WITH chosen AS (
+            SELECT if($by_engine, engine, NULL) AS engine, (max_score // $width::UBIGINT * $width::UBIGINT) AS least
+            FROM runs WHERE coalesce(engine = $engine::VARCHAR, $engine::VARCHAR IS NULL))
+        SELECT engine, least, count(*),
+            count(*) / (SELECT count(*) FROM chosen c WHERE c.engine IS NOT DISTINCT FROM chosen.engine)
+        FROM chosen GROUP BY engine, least ORDER BY engine NULLS LAST, least""",
+    "run_lengths": """
+        WITH grouped AS (
+            SELECT engine, count(*) AS n, avg(num_steps) AS mean, min(num_steps) AS least, max(num_steps) AS most,
+                list_sort(list(num_steps)) AS l
+            FROM runs WHERE max_score >= $min_score GROUP BY engine)
+        SELECT engine, n, mean, least, l[1 + (10 * n + 40) // 100], l[1 + (25 * n + 25) // 100], l[1 + n // 2],
+            l[1 + (75 * n - 25) // 100], l[1 + (90 * n - 40) // 100], l[1 + (99 * n - 49) // 100], most
+        FROM grouped ORDER BY engine NULLS LAST""",
+    "tile_reach": """
+        WITH tiles AS (SELECT (2 ** unnest(range(1, 16)))::UINTEGER AS tile),
+        chosen AS (
+            SELECT run_id, highest_tile, if($by_engine, engine, NULL) AS player
+            FROM runs WHERE coalesce(engine = $engine::VARCHAR, $engine::VARCHAR IS NULL)),
+        each AS (
+            SELECT player, tile, highest_tile >= tile AS reached, (
+                SELECT min(step_index) FROM steps s WHERE s.run_id = chosen.run_id AND (1 << s.max_exp::INTEGER) >= tile
+            ) AS step
+            FROM chosen, tiles WHERE tile >= $min_tile)
+        SELECT player, tile, count(*), countif(reached), countif(reached) / count(*), median(step) FILTER (reached)
+        FROM each GROUP BY player, tile ORDER BY player NULLS LAST, tile""",
+    "tile_presence": """
+        WITH placed AS (
+            SELECT step_index // $width::UINTEGER * $width::UINTEGER AS first, max_tile(board) AS tile
+            FROM steps WHERE coalesce(engine = $engine::VARCHAR, $engine::VARCHAR IS NULL)),
+        sized AS (SELECT first, list(tile) AS tiles FROM placed GROUP BY first)
+        SELECT first, tile, len([t for t in tiles if t = tile]), len([t for t in tiles if t = tile]) / len(tiles),
+            len([t for t in tiles if t >= tile]) / len(tiles)
+        FROM sized, unnest(list_distinct(tiles)) AS u(tile) ORDER BY first, tile""",
+    "survivorship": """
+        WITH chosen AS (
+            SELECT if($by_engine, engine, NULL) AS engine, num_steps FROM runs
+            WHERE num_steps <> 0 AND coalesce(engine = $engine::VARCHAR, $engine::VARCHAR IS NULL)),
+        bins AS (
+            SELECT engine, unnest(range(0, max(num_steps)::BIGINT, $width::BIGINT)) AS first
+            FROM chosen GROUP BY engine),
+        counted AS (
+            SELECT bins.engine, first, countif(num_steps > first) AS alive, count(*) AS runs,
+                countif(num_steps > first AND num_steps <= first + $width::BIGINT) AS ended
+            FROM bins JOIN chosen ON bins.engine IS NOT DISTINCT FROM chosen.engine GROUP BY ALL)
+        SELECT engine, first, alive, alive / runs, ended FROM counted WHERE ended > 0
+        ORDER BY engine NULLS LAST, first""",
+    "phase_mix": """
+        WITH chosen AS (SELECT engine, phase_of(max_exp) AS phase FROM steps WHERE max_score >= $min_score)
+        SELECT engine, phase, count(*),
+            count(*) / (SELECT count(*) FROM chosen c WHERE c.engine IS NOT DISTINCT FROM chosen.engine)
+        FROM chosen GROUP BY engine, phase
+        ORDER BY engine NULLS LAST, list_position(['early', 'mid', 'late'], phase)""",
+    "hard_moves": """
+        SELECT run_id, step_index, engine, phase, board, board_text(board), move, ev_up, ev_down, ev_left, ev_right,
+            ev_gap(ev_up, ev_down, ev_left, ev_right) AS gap
+        FROM steps WHERE gap >= $min_gap AND coalesce(engine = $engine::VARCHAR, $engine::VARCHAR IS NULL)
+            AND phase = coalesce($phase::VARCHAR, phase)
+        ORDER BY gap, run_id, step_index LIMIT $limit""",
+    "blunders": """
+        SELECT run_id, step_index, engine, phase, board, board_text(board), move,
+            best_move(ev_up, ev_down, ev_left, ev_right), ev_up, ev_down, ev_left, ev_right,
+            ev_loss(move, ev_up, ev_down, ev_left, ev_right) AS loss
+        FROM steps WHERE loss >= $min_loss AND coalesce(engine = $engine::VARCHAR, $engine::VARCHAR IS NULL)
+            AND phase = coalesce($phase::VARCHAR, phase)
+        ORDER BY loss DESC, run_id, step_index LIMIT $limit""",
+    "critic_labels": """
+        SELECT run_id, step_index, board, r.highest_tile > 4096, r.highest_tile > 8192, r.highest_tile > 16384
+        FROM steps s JOIN runs r USING (run_id)
+        WHERE coalesce(s.engine = $engine::VARCHAR, $engine::VARCHAR IS NULL)
+            AND phase = coalesce($phase::VARCHAR, phase)
+        ORDER BY run_id, step_index""",
+    "unique_positions": """
+        SELECT phase, count(*), count(DISTINCT board), count(DISTINCT canonical(board))
+        FROM steps WHERE coalesce(engine = $engine::VARCHAR, $engine::VARCHAR IS NULL)
+            AND phase = coalesce($phase::VARCHAR, phase) AND max_score >= $min_score
+        GROUP BY phase ORDER BY list_position(['early', 'mid', 'late'], phase)""",
+    "opening_book": """
+        WITH grouped AS (
+            SELECT canonical(board) AS position, avg(max_score) AS score, count(*) AS n,
+                list(canonical_move(board, move)) AS moves
+            FROM steps WHERE step_index < $first_steps AND coalesce(engine = $engine::VARCHAR, $engine::VARCHAR IS NULL)
+            GROUP BY 1)
+        SELECT position, board_text(position), n, len([m for m in moves if m = 0]), len([m for m in moves if m = 1]),
+            len([m for m in moves if m = 2]), len([m for m in moves if m = 3]), score
+        FROM grouped ORDER BY n DESC, position LIMIT $limit""",
+    "engine_agreement": """
+        WITH plays AS (
+            SELECT coalesce('1' || engine, '2') AS player, canonical(board) AS position,
+                canonical_move(board, move) AS move
+            FROM steps WHERE move IS NOT NULL AND step_index < $first_steps),
+        often AS (FROM plays QUALIFY count(*) OVER (PARTITION BY player, position) >= $min_steps),
+        each AS (
+            SELECT a.player AS one, b.player AS other, position, avg((a.move = b.move)::INTEGER) AS agreement
+            FROM often a JOIN often b USING (position) WHERE a.player < b.player GROUP BY ALL)
+        SELECT nullif(one, '2')[2:], nullif(other, '2')[2:], count(*), avg(agreement)
+        FROM each GROUP BY one, other ORDER BY one, other""",
+}

@@ -1,0 +1,222 @@
+"""The named queries that come with the package: their heads, and their rows against DuckDB's on the same files."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import a2store
+import duck
+import oracle
+from archives import plain
+from oracle import Array
+from saved_cases import CASES, QUERIES, assert_rows, chosen, defaults, generated, header_of, rows
+from saved_oracle import EXPECTED
+
+
+@dataclass(frozen=True)
+class Asked:
+    """An archive, DuckDB on its files, and an engine that it has."""
+
+    archive: a2store.Archive
+    connection: duckdb.DuckDBPyConnection
+    engine: str
+
+
+@pytest.fixture(scope="module", params=["generated", "real"])
+def asked(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Asked]:
+    folder = tmp_path_factory.mktemp(request.param)
+    if request.param == "generated":
+        archive = generated(folder)
+    else:
+        archive = a2store.Archive.create(folder / "games.a2")
+        archive.ingest(request.getfixturevalue("fixtures"), progress=False)
+    with duck.connect(archive) as connection:
+        ((engine,),) = connection.execute(
+            "SELECT engine FROM runs GROUP BY 1 ORDER BY engine IS NULL, count(*) LIMIT 1"
+        ).fetchall()
+        yield Asked(archive, connection, engine)
+
+
+def test_the_archives_hold_all_that_queries_tell_apart(asked: Asked) -> None:
+    def number(sql: str) -> int:
+        ((n,),) = asked.connection.execute(f"SELECT count(*) FROM {sql}").fetchall()
+        return int(n)
+
+    for condition in (
+        "move IS NULL",
+        "engine IS NULL",
+        "engine IS NOT NULL",
+        "NOT has_evs",
+        "has_evs",
+        "phase = 'mid'",
+    ):
+        assert number(f"steps WHERE {condition}") > 10, condition
+    assert number("(SELECT DISTINCT engine FROM runs)") >= 3
+
+
+@pytest.fixture(scope="module")
+def texts() -> dict[str, str]:
+    return {path.stem: path.read_text(encoding="utf-8") for path in sorted(QUERIES.iterdir())}
+
+
+def test_each_file_of_the_folder_is_a_query_that_is_tested(texts: dict[str, str]) -> None:
+    assert {path.suffix for path in QUERIES.iterdir()} == {".sql"}
+    assert set(texts) == set(EXPECTED) == set(CASES)
+    for text in texts.values():
+        header = header_of(text)
+        assert header.purpose.endswith(".")
+        assert header.columns
+        assert set(re.findall(r"\$(\w+)", text)) == set(header.parameters)
+
+
+def test_the_package_has_the_queries_of_the_folder(texts: dict[str, str]) -> None:
+    queries = a2store.queries()
+    assert [query.name for query in queries] == sorted(texts)
+    for query in queries:
+        header = header_of(texts[query.name])
+        assert query.purpose == header.purpose
+        found = {p.name: (p.type, p.default, p.doc) for p in query.parameters}
+        assert found == {
+            name: (dtype, json.loads(default), doc) for name, (dtype, default, doc) in header.parameters.items()
+        }
+        assert list(found) == list(header.parameters)
+        assert [(c.name, c.type, c.doc) for c in query.columns] == [
+            (name, *rest) for name, rest in header.columns.items()
+        ]
+        assert [p.required for p in query.parameters] == [False] * len(found)
+        assert query.sql == texts[query.name]
+        assert query.name in repr(query)
+
+
+def type_name(dtype: Any) -> str:
+    """A type as headers write it."""
+    if pa.types.is_dictionary(dtype):
+        dtype = dtype.value_type
+    return {"float": "float32", "double": "float64", "large_string": "string"}.get(str(dtype), str(dtype))
+
+
+@pytest.mark.parametrize("name", EXPECTED)
+def test_columns_are_those_of_the_header(asked: Asked, texts: dict[str, str], name: str) -> None:
+    query = asked.archive.query(name, folder=QUERIES)
+    planned, delivered = pa.schema(query.schema), pa.table(query).schema
+    assert planned == delivered
+    expected = [(column, dtype) for column, (dtype, _) in header_of(texts[name]).columns.items()]
+    assert [(field.name, type_name(field.type)) for field in delivered] == expected
+
+
+@pytest.mark.parametrize("name", EXPECTED)
+def test_rows_are_duckdbs(asked: Asked, texts: dict[str, str], name: str) -> None:
+    num_rows = []
+    for case in [{}, *CASES[name]]:
+        params = chosen(case, asked.engine)
+        query = asked.archive.query(name, folder=QUERIES, **params)
+        found = [tuple(row.values()) for row in rows(query)]
+        expected = duck.fetch(asked.connection, EXPECTED[name], **defaults(texts[name]) | params)
+        assert_rows(found, expected)
+        num_rows.append(len(found))
+    # Parameters make a difference, and something was compared.
+    assert max(num_rows) > 2
+    assert len(set(num_rows)) > 1 or name in ("run_lengths", "phase_mix", "unique_positions", "engine_leaderboard")
+
+
+@pytest.mark.parametrize("name", EXPECTED)
+def test_no_rows_are_no_trouble(tmp_path: Path, name: str) -> None:
+    empty = a2store.Archive.create(tmp_path / "empty.a2")
+    query = empty.query(name, folder=QUERIES)
+    table = pa.table(query)
+    assert table.schema == pa.schema(query.schema)
+    assert len(table) == 0
+
+
+@pytest.mark.parametrize("name", EXPECTED)
+def test_rows_come_in_a_definite_order(asked: Asked, name: str) -> None:
+    query = asked.archive.query(name, folder=QUERIES, **chosen(CASES[name][0], asked.engine))
+    first = plain(pa.table(query))
+    for _ in range(3):
+        assert plain(pa.table(query)).equals(first)
+
+
+def test_shares_and_numbers_add_up(asked: Asked) -> None:
+    archive = asked.archive
+    num_runs = archive.num_runs
+    assert sum(row["num_runs"] for row in rows(archive.query("engine_leaderboard"))) == num_runs
+    assert sum(row["num_runs"] for row in rows(archive.query("run_lengths"))) == num_runs
+    histogram = rows(archive.query("score_histogram", width=64))
+    assert sum(row["num_runs"] for row in histogram) == num_runs
+    assert math.isclose(sum(row["share"] for row in histogram), 1)
+    mix = rows(archive.query("phase_mix"))
+    assert sum(row["num_steps"] for row in mix) == archive.num_steps
+    positions = rows(archive.query("unique_positions"))
+    assert sum(row["num_steps"] for row in positions) == archive.num_steps
+    assert all(row["num_positions"] <= row["num_boards"] <= row["num_steps"] for row in positions)
+    alive = rows(archive.query("survivorship", width=50))
+    assert alive[0]["share"] == 1
+    assert sum(row["num_ended"] for row in alive) == alive[0]["num_alive"] <= num_runs
+    assert alive[-1]["num_alive"] == alive[-1]["num_ended"]
+    present = rows(archive.query("tile_presence", width=100_000))
+    assert sum(row["num_steps"] for row in present) == archive.num_steps
+    assert (present[0]["share_at_least"], present[-1]["share"]) == (1, present[-1]["share_at_least"])
+    reach = rows(archive.query("tile_reach", min_tile=2))
+    assert [row["tile"] for row in reach] == [2**exp for exp in range(1, 16)]
+    assert all(first["share"] >= second["share"] for first, second in pairwise(reach))
+    book = rows(archive.query("opening_book", first_steps=1, limit=10_000))
+    assert sum(row["num_steps"] for row in book) == archive.sql("SELECT * FROM steps WHERE step_index = 0").count()
+    moves = ("num_up", "num_down", "num_left", "num_right")
+    assert all(sum(row[move] for move in moves) <= row["num_steps"] for row in book)
+
+
+def test_high_score_is_a_plain_filter(archive: a2store.Archive, steps: dict[str, Array]) -> None:
+    """It finds the rows by their runs, filters the rest in the Parquet reader, and keeps the natural order."""
+    plan = archive.query("high_score", min_score=5000, engine="alpha", phase="mid").explain()
+    where = "max_score >= 5000 AND engine = 'alpha' AND phase = 'mid'"
+    assert plan == archive.sql(f"SELECT * FROM steps WHERE {where}").explain()
+    of_runs, of_steps = plan.split("\n", 1)
+    assert of_runs.startswith("filters on runs")
+    assert "max_score" in of_runs
+    assert "engine" in of_runs
+    assert "FilterExec" not in of_steps
+    assert "phase" in of_steps.split("pruning_predicate=")[1]
+    alone = archive.query("high_score", min_score=5000).explain()
+    assert "engine =" not in alone
+    assert "predicate" not in alone
+    kept = np.flatnonzero(steps["max_score"] >= 5000)
+    table = archive.query("high_score", min_score=5000).materialize(progress=False)
+    assert np.asarray(table)["board"].tolist() == steps["board"][kept].tolist()
+    same = archive.sql("SELECT * FROM steps WHERE max_score >= 5000")
+    assert plain(pa.table(archive.query("high_score", min_score=5000))).equals(plain(pa.table(same)))
+
+
+def test_critic_labels_become_columns_of_a_table(archive: a2store.Archive, steps: dict[str, Array]) -> None:
+    extra = ["reaches_8192", "reaches_16384", "reaches_32768"]
+    table = archive.query("critic_labels").materialize(extra=extra, progress=False)
+    batch = table.take(range(len(table)))
+    assert all(batch[name].dtype == np.bool_ for name in extra)
+    assert batch["reaches_8192"].tolist() == (steps["highest_tile"] >= 8192).tolist()
+    assert batch.step_index.tolist() == steps["step_index"].tolist()
+
+
+def test_an_engine_agrees_with_itself(run_files: list[Path], tmp_path: Path) -> None:
+    """The same games under two names: only where a position was met twice, and played differently, do they differ."""
+    for number, path in enumerate(run_files[:10]):
+        game = oracle.decode(path.read_bytes())
+        for engine in ("one", "two"):
+            renamed = replace(game, engine=engine)
+            (tmp_path / f"{number}-{engine}.a2run2").write_bytes(oracle.encode_a2run2(renamed))
+    archive = a2store.Archive.create(tmp_path / "games.a2")
+    archive.ingest(tmp_path, progress=False)
+    (pair,) = rows(archive.query("engine_agreement", first_steps=1_000_000))
+    assert (pair["engine"], pair["other_engine"]) == ("one", "two")
+    assert pair["num_positions"] > 1000
+    assert 0.99 < pair["agreement"] <= 1
