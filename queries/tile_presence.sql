@@ -12,20 +12,11 @@
 --   num_steps int64: the steps of the bin with this largest tile
 --   share float64: their share of the bin's steps, 0 to 1
 --   share_at_least float64: the share of the bin's steps with this largest tile or a larger one
-WITH counted AS (
-  -- One number for bin and exponent: a single key is grouped by at half the cost of two.
-  SELECT
-    CAST(step_index / CAST($width AS INT UNSIGNED) AS BIGINT) * 16 + max_exp AS bin_and_exp,
-    count(*) AS num_steps
+WITH bins AS (
+  SELECT step_index - step_index % CAST($width AS INT UNSIGNED) AS first_step, max_exp, count(*) AS num_steps
   FROM steps
   WHERE $engine IS NULL OR engine = $engine
-  GROUP BY 1
-), bins AS (
-  SELECT
-    CAST(bin_and_exp / 16 * CAST($width AS BIGINT) AS INT UNSIGNED) AS first_step,
-    CAST(bin_and_exp % 16 AS INT UNSIGNED) AS max_exp,
-    num_steps
-  FROM counted
+  GROUP BY 1, 2
 )
 SELECT
   first_step,

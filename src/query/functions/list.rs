@@ -222,7 +222,7 @@ static FUNCTIONS: &[Function] = &[
         arguments: &[MAX_EXP],
         doc: "The phase of a board whose largest exponent is given, as in the archive's column phase: early, mid \
             or late.",
-        example: ("phase_of(10)", "mid"),
+        example: ("phase_of(1)", "early"),
         returns: Returns::Text,
         kernel: shaped::phase_of,
     },

@@ -190,6 +190,19 @@ fn symmetries_of_boards_and_moves() {
     assert_of_boards::<UInt64Type>("canonical", |cells| {
         (0..8).map(|symmetry| board_of(turned(cells, symmetry))).min().unwrap()
     });
+    let image = |cells, symmetry| board_of(turned(cells, symmetry));
+    let canonical = move |cells| (0..8).map(|symmetry| image(cells, symmetry)).min().unwrap();
+    let that_give_it = move |cells| (0..8).filter(move |&symmetry| image(cells, symmetry) == canonical(cells));
+    assert_of_boards::<UInt8Type>("canonical_symmetry", |cells| that_give_it(cells).next().unwrap());
+    // Where a tile goes that a move brings to the wall tells where the move points.
+    let points = |direction: u8, symmetry: u8| {
+        let lone = |cell: usize| std::array::from_fn(|other| u8::from(other == cell));
+        let slid = turned(rules::slide(lone(6), Move::from_index(direction).unwrap()).0, symmetry);
+        (0..4).find(|&m| rules::slide(turned(lone(6), symmetry), Move::from_index(m).unwrap()).0 == slid).unwrap()
+    };
+    assert_with_number::<UInt8Type>("canonical_move", 4, |cells, direction| {
+        that_give_it(cells).map(|symmetry| points(direction, symmetry)).min().unwrap()
+    });
     // A tile alone, away from the walls: sliding and turning commute.
     let board = board_of(std::array::from_fn(|cell| u8::from(cell == 6)));
     for (direction, symmetry) in (0..4).flat_map(|m| (0..8).map(move |symmetry| (m, symmetry))) {
