@@ -5,12 +5,15 @@
 use crate::error::Error;
 use datafusion::execution::SessionStateDefaults;
 use datafusion::logical_expr::{Expr, ScalarUDF};
+use datafusion::scalar::ScalarValue;
 use std::sync::Arc;
 
 /// Scalar functions of the engine that are offered. They give no more than a few bytes for each of their arguments' bytes;
 /// those that may give more are bounded by `enlarging.rs`.
 const OFFERED: &[&str] = &[
     // core
+    "arrow_cast",
+    "arrow_try_cast",
     "arrow_typeof",
     "coalesce",
     "get_field",
@@ -196,10 +199,7 @@ const LEFT_OUT: &[(&[&str], &str)] = &[
         ],
         "a query reads registered tables only",
     ),
-    (
-        &["arrow_cast", "arrow_try_cast", "cast_to_type", "try_cast_to_type"],
-        "it makes types of any width; CAST has those of SQL",
-    ),
+    (&["cast_to_type", "try_cast_to_type"], "it makes types of any width; CAST has those of SQL"),
     (&["uuid", "levenshtein"], "it is not offered"),
     (&["sleep", "pg_sleep", "benchmark"], "a query does not wait"),
 ];
@@ -217,9 +217,16 @@ pub(super) fn why_left_out(name: &str) -> Option<&'static str> {
 
 /// What is wrong with an expression of a plan: operators and syntax become functions too, without asking a registry.
 pub(super) fn refusal_of(expr: &Expr) -> Option<Error> {
-    let (kind, name) = match expr {
-        Expr::ScalarFunction(function) => ("the function", function.func.name()),
-        Expr::HigherOrderFunction(function) => ("the function", function.func.name()),
+    let name = match expr {
+        Expr::ScalarFunction(function) => {
+            let name = function.func.name();
+            if ["arrow_cast", "arrow_try_cast"].contains(&name) && !has_narrow_type(&function.args) {
+                let why = "its type must be a literal, and none of a size that it states";
+                return Some(Error::refused(format!("the function {name}"), why));
+            }
+            name
+        }
+        Expr::HigherOrderFunction(function) => function.func.name(),
         Expr::ScalarVariable(_, names) => {
             let what = format!("the variable {}", names.join("."));
             return Some(Error::refused(what, "a query learns nothing of the engine's settings"));
@@ -230,5 +237,13 @@ pub(super) fn refusal_of(expr: &Expr) -> Option<Error> {
     if OFFERED.contains(&name) || is_board_function() {
         return None;
     }
-    Some(Error::refused(format!("{kind} {name}"), why_left_out(name).unwrap_or("it is not offered")))
+    Some(Error::refused(format!("the function {name}"), why_left_out(name).unwrap_or("it is not offered")))
+}
+
+/// Whether the type that is cast to is known, and not one whose values have any width that its name states.
+fn has_narrow_type(args: &[Expr]) -> bool {
+    match args {
+        [_, Expr::Literal(ScalarValue::Utf8(Some(name)), _)] => !name.contains("FixedSize"),
+        _ => false,
+    }
 }
