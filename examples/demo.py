@@ -55,9 +55,10 @@ def main() -> None:
         "SELECT * FROM steps WHERE max_score >= $min AND engine = $engine AND phase = 'late'",
         {"min": 50_000, "engine": "expectimax"},
     )
-    print(f"{query.count():,} of {archive.num_steps:,} steps; the filter runs inside the Parquet reader:")
-    plan = query.explain()
-    print("  " + plan[plan.index("predicate=") : plan.index(", pruning_predicate=")])
+    print(f"{query.count():,} of {archive.num_steps:,} steps; what a run has as a whole is decided once a run:")
+    by_run, plan = query.explain().split("\n", 1)
+    print("  " + by_run)
+    print("  in the Parquet reader: " + plan[plan.index("predicate=") : plan.index(", pruning_predicate=")])
     late = query.materialize()
     print(f"as a table: {late}, {late.nbytes / 1e6:.1f} MB")
     print("the first board, its expected values and the move (up, down, left, right = 0, 1, 2, 3):")

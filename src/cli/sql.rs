@@ -319,6 +319,7 @@ fn scalar(text: &str) -> ScalarValue {
 }
 
 #[cfg(all(test, unix))]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use super::super::{Cli, Command};
     use super::*;

@@ -80,6 +80,7 @@ fn _a2store(module: &Bound<'_, PyModule>) -> PyResult<()> {
 #[cfg(feature = "cli")]
 #[pyfunction]
 #[pyo3(name = "_run_command")]
+#[allow(clippy::needless_pass_by_value)] // The shape that pyo3 asks for.
 fn run_command(py: Python<'_>, args: Vec<std::ffi::OsString>, program: Vec<std::ffi::OsString>) -> u8 {
     py.detach(|| match args.first().is_some_and(|name| name == "a2pack") {
         true => crate::cli::run_a2pack(args),

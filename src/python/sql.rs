@@ -25,18 +25,22 @@ pub(super) struct Limits {
 
 impl Limits {
     pub(super) fn options(self, tables: Option<&Bound<'_, PyDict>>) -> PyResult<QueryOptions> {
-        let mut options = QueryOptions::default();
-        options.memory_limit = self.memory_limit;
-        options.spill_limit = self.spill_limit;
-        options.spill_folder = self.spill_folder;
-        options.row_limit = self.row_limit;
-        options.byte_limit = self.byte_limit;
-        options.time_limit = match self.time_limit {
+        let Limits { memory_limit, spill_limit, spill_folder, row_limit, byte_limit, time_limit } = self;
+        let time_limit = match time_limit {
             Some(secs) => Some(
                 Duration::try_from_secs_f64(secs)
                     .map_err(|_| PyErr::from(Error::argument("time_limit", "seconds, 0 or more", secs)))?,
             ),
             None => None,
+        };
+        let mut options = QueryOptions {
+            tables: Vec::new(),
+            memory_limit,
+            spill_limit,
+            spill_folder,
+            row_limit,
+            byte_limit,
+            time_limit,
         };
         for (name, table) in tables.into_iter().flatten() {
             let name: String = name.extract()?;
@@ -53,7 +57,7 @@ fn user_table(name: &str, table: &Bound<'_, PyAny>) -> PyResult<UserTable> {
         return Ok(UserTable::from_parquet(table.extract::<PathBuf>()?)?);
     }
     let (schema, batches) = if table.hasattr("__arrow_c_stream__")? {
-        let reader = table.extract::<PyRecordBatchReader>().and_then(|reader| Ok(reader.into_reader()?));
+        let reader = table.extract::<PyRecordBatchReader>().and_then(PyRecordBatchReader::into_reader);
         let reader = reader.map_err(|error| wrong_table(name, &error))?;
         let schema = reader.schema();
         let batches = table.py().detach(|| reader.collect::<Result<Vec<_>, _>>());

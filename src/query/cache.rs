@@ -31,9 +31,12 @@ pub(super) struct Cached {
     run_indexes: Mutex<Vec<(VersionKey, Arc<RunIndex>)>>,
 }
 
+/// An archive's place and name, and what is known of it.
+type Known = (PathBuf, String, Arc<Cached>);
+
 /// What is known of the archive in this place, whose name among all archives is `id`.
 pub(super) fn of_archive(place: &Path, id: &str) -> Result<Arc<Cached>> {
-    static ALL: PerProcess<Mutex<Vec<(PathBuf, String, Arc<Cached>)>>> = PerProcess::new();
+    static ALL: PerProcess<Mutex<Vec<Known>>> = PerProcess::new();
     let mut all = ALL.get_or_make(|| Ok(Mutex::default()))?.lock().unwrap_or_else(PoisonError::into_inner);
     let found = all.iter().position(|(path, of, _)| path == place && of == id);
     let entry = match found {

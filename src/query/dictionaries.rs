@@ -79,14 +79,20 @@ fn call(direction: Direction, texts: &Arc<Texts>, argument: Expr) -> Expr {
 
 /// The texts of a plan, by number.
 #[derive(Debug, Default)]
-struct Texts(RwLock<(HashMap<Arc<str>, u32>, Vec<Arc<str>>)>);
+struct Texts(RwLock<Numbering>);
+
+#[derive(Debug, Default)]
+struct Numbering {
+    numbers: HashMap<Arc<str>, u32>,
+    texts: Vec<Arc<str>>,
+}
 
 impl Texts {
     fn number_of(&self, text: &str) -> u32 {
-        let known = self.0.read().unwrap_or_else(PoisonError::into_inner).0.get(text).copied();
+        let known = self.0.read().unwrap_or_else(PoisonError::into_inner).numbers.get(text).copied();
         known.unwrap_or_else(|| {
             let mut guard = self.0.write().unwrap_or_else(PoisonError::into_inner);
-            let (numbers, texts) = &mut *guard;
+            let Numbering { numbers, texts } = &mut *guard;
             let next = texts.len() as u32;
             *numbers.entry(text.into()).or_insert_with_key(|text| {
                 texts.push(Arc::clone(text));
@@ -112,7 +118,7 @@ impl Texts {
 
     fn to_texts(&self, numbers: &UInt32Array) -> DataFusionResult<DictionaryArray<Int32Type>> {
         let guard = self.0.read().unwrap_or_else(PoisonError::into_inner);
-        let values = StringArray::from_iter_values(&guard.1);
+        let values = StringArray::from_iter_values(&guard.texts);
         let keys: Int32Array = numbers.iter().map(|number| number.map(|number| number as i32)).collect();
         Ok(DictionaryArray::try_new(keys, Arc::new(values))?)
     }

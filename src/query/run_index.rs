@@ -49,7 +49,8 @@ pub(super) fn describe(plan: &LogicalPlan) -> DataFusionResult<String> {
         if let LogicalPlan::TableScan(scan) = node
             && scan.table_name.table() == "steps"
         {
-            filters.extend(scan.filters.iter().filter(|filter| is_about_runs(filter)).map(ToString::to_string));
+            let about_runs = scan.filters.iter().filter(|filter| is_about_runs(filter));
+            filters.extend(about_runs.map(|filter| filter.human_display().to_string()));
         }
         Ok(TreeNodeRecursion::Continue)
     })?;

@@ -123,7 +123,7 @@ impl SavedQuery {
         let mut values = HashMap::new();
         for parameter in &self.parameters {
             let value = match (given.remove(&parameter.name), &parameter.default) {
-                (Some(value), _) => parameter.typed(value).map_err(|found| {
+                (Some(value), _) => parameter.typed(&value).map_err(|found| {
                     Error::query(format!(
                         "{}: {}: expected {}, found {found}",
                         self.name, parameter.name, parameter.dtype
@@ -149,9 +149,9 @@ impl SavedQuery {
 
 impl SavedParameter {
     /// A value as one of this parameter's type, if it is one; else the value in words.
-    fn typed(&self, value: ScalarValue) -> Result<ScalarValue, String> {
+    fn typed(&self, value: &ScalarValue) -> Result<ScalarValue, String> {
         let nullable = self.default.as_ref().is_some_and(ScalarValue::is_null);
-        let found = || match &value {
+        let found = || match value {
             ScalarValue::Utf8(Some(text)) => format!("{text:?}"),
             other if other.is_null() => "null".to_owned(),
             other => other.to_string(),
@@ -162,7 +162,7 @@ impl SavedParameter {
                 _ => Err(found()),
             };
         }
-        let integer = match &value {
+        let integer = match value {
             ScalarValue::Int64(Some(value)) => Some(i128::from(*value)),
             ScalarValue::UInt64(Some(value)) => Some(i128::from(*value)),
             // A whole number, as JavaScript and spreadsheets write it.
@@ -171,7 +171,7 @@ impl SavedParameter {
             }
             _ => None,
         };
-        let typed = match (self.dtype, &value, integer) {
+        let typed = match (self.dtype, value, integer) {
             ("bool", ScalarValue::Boolean(_), _) | ("string", ScalarValue::Utf8(_), _) => Some(value.clone()),
             ("int64", _, Some(value)) => i64::try_from(value).ok().map(ScalarValue::from),
             ("uint64", _, Some(value)) => u64::try_from(value).ok().map(ScalarValue::from),

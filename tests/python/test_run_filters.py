@@ -1,0 +1,173 @@
+"""Filters that are decided once a run, and how they meet others: DuckDB's rows on the same files, in natural order."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+import a2store
+from archives import copied
+from test_query import duckdb_rows, rows
+
+COLUMNS = "run_id, step_index, board, move, ev_up, phase"
+
+
+def conditions(archive: a2store.Archive) -> list[str]:
+    """Conditions on columns of runs, on places in a run, and on single steps, true of some rows and not of others."""
+    scores = sorted(pa.table(archive.sql("SELECT max_score FROM runs"))["max_score"].to_pylist())
+    middle, high = scores[len(scores) // 2], scores[-len(scores) // 5]
+    return [
+        f"max_score >= {middle}",
+        f"max_score < {middle}",
+        f"{high} <= max_score",
+        f"max_score BETWEEN {middle} AND {high}",
+        f"NOT (max_score > {high})",
+        "engine = 'alpha'",
+        "engine <> 'alpha'",
+        "engine IS NULL",
+        "engine IS NOT NULL",
+        "engine IN ('beta', 'γάμμα')",
+        "engine NOT IN ('beta', 'alpha')",
+        "engine LIKE 'al%'",
+        "coalesce(engine, 'none') = 'none'",
+        "highest_tile IN (256, 512)",
+        "num_steps % 2 = 0",
+        "num_steps > 300 OR engine = 'beta'",
+        "run_id = 17",
+        "run_id BETWEEN 15 AND 42",
+        "run_id IN (0, 19, 20, 59)",
+        "run_id > 1000",
+        "max_score + run_id > 5000",
+        "step_index < 50",
+        "step_index <= 0",
+        "30 > step_index",
+        "step_index = 100",
+        "step_index BETWEEN 90 AND 110",
+        "step_index >= 250",
+        "step_index <> 3",
+        "step_index < -1",
+        "step_index < 12.5",
+        "step_index > 9999999999",
+        "step_index IN (1, 5, 300)",
+        "step_index * 2 < num_steps",
+        "step_index = num_steps - 1",
+        "phase = 'mid'",
+        "phase IN ('early', 'late')",
+        "max_exp >= 8",
+        "move = 2",
+        "ev_up > 0.5",
+        "ev_up IS NULL",
+        "has_evs",
+        "board % 3 = 0",
+        "true",
+    ]
+
+
+def combined(archive: a2store.Archive, seed: int) -> str:
+    chance = random.Random(seed)
+    chosen = chance.sample(conditions(archive), chance.randint(1, 4))
+    text = chosen[0]
+    for condition in chosen[1:]:
+        text = f"({text}) {chance.choice(['AND', 'AND', 'AND', 'OR'])} ({condition})"
+    return text
+
+
+@pytest.fixture(scope="module", params=["as it came", "compacted", "an older version"])
+def shaped(
+    request: pytest.FixtureRequest, archive: a2store.Archive, tmp_path_factory: pytest.TempPathFactory
+) -> a2store.Archive:
+    """The archive as three files of steps, as one, and as two of the three."""
+    if request.param == "an older version":
+        return a2store.Archive.open(archive.path, version=archive.version - 1)
+    if request.param == "compacted":
+        path = copied(Path(archive.path), tmp_path_factory.mktemp("compacted") / "games.a2")
+        compacted = a2store.Archive.open(path)
+        compacted.compact(progress=False)
+        assert len(compacted.files("steps")) == 1
+        return compacted
+    return archive
+
+
+def test_each_condition(shaped: a2store.Archive) -> None:
+    for condition in conditions(shaped):
+        expected = duckdb_rows(shaped, f"SELECT {COLUMNS} FROM steps WHERE {condition} ORDER BY run_id, step_index")
+        query = shaped.sql(f"SELECT {COLUMNS} FROM steps WHERE {condition}")
+        assert rows(query) == expected, condition
+        assert query.count() == len(expected), condition
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_conditions_together(shaped: a2store.Archive, seed: int) -> None:
+    condition = combined(shaped, seed)
+    where = f"FROM steps WHERE {condition}"
+    expected = duckdb_rows(shaped, f"SELECT {COLUMNS} {where} ORDER BY run_id, step_index")
+    query = shaped.sql(f"SELECT {COLUMNS} {where}")
+    assert rows(query) == expected, condition
+    assert query.count() == len(expected), condition
+    groups = f"SELECT engine, phase, count(*), sum(step_index) {where} GROUP BY ALL ORDER BY ALL"
+    mine = groups.replace("GROUP BY ALL ORDER BY ALL", "GROUP BY engine, phase ORDER BY engine, phase")
+    assert rows(shaped.sql(mine)) == duckdb_rows(shaped, groups), condition
+    if expected:
+        table = query.materialize()
+        assert len(table) == len(expected)
+        assert table.take([len(expected) - 1]).board.tolist() == [expected[-1][2]]
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT engine, count(*) FROM steps GROUP BY engine ORDER BY engine",
+        "SELECT DISTINCT engine, phase FROM steps ORDER BY engine, phase",
+        "SELECT DISTINCT phase FROM steps WHERE engine IS NULL ORDER BY phase",
+        "SELECT engine, phase, move, count(*), count(DISTINCT run_id) FROM steps GROUP BY 1, 2, 3 ORDER BY 1, 2, 3",
+        "SELECT engine, count(*) AS n FROM steps GROUP BY engine HAVING engine <> 'beta' ORDER BY n, engine",
+        "SELECT upper(engine) AS e, phase, max(board) FROM steps GROUP BY engine, phase ORDER BY engine, phase",
+        "SELECT engine, phase, count(*) FROM steps GROUP BY ROLLUP (engine, phase) ORDER BY 3, 1, 2",
+        "SELECT a.engine, a.n AS x, b.n AS y FROM (SELECT engine, count(*) n FROM steps GROUP BY engine) a "
+        "JOIN (SELECT engine, count(*) n FROM runs GROUP BY engine) b ON a.engine = b.engine ORDER BY 1",
+        "SELECT count(DISTINCT engine), min(engine), max(phase) FROM steps",
+        "SELECT engine, count(*) FROM (SELECT engine FROM runs UNION ALL SELECT engine FROM runs) "
+        "GROUP BY engine ORDER BY engine",
+        "SELECT engine FROM runs GROUP BY engine EXCEPT SELECT 'beta' ORDER BY 1",
+        "SELECT phase, engine, row_number() OVER (PARTITION BY engine ORDER BY n, phase) AS place "
+        "FROM (SELECT phase, engine, count(*) AS n FROM steps GROUP BY phase, engine) ORDER BY engine, place",
+        "SELECT 'constant' AS c, engine, count(*) FROM steps GROUP BY c, engine ORDER BY engine",
+    ],
+)
+def test_groups_by_text(shaped: a2store.Archive, sql: str) -> None:
+    assert rows(shaped.sql(sql)) == duckdb_rows(shaped, sql)
+
+
+def test_runs_that_are_samples_keep_their_own_indices(fixtures: Path, tmp_path: Path) -> None:
+    """A bound on ``step_index`` must not be taken for a place among the rows that are there."""
+    archive = a2store.Archive.create(tmp_path / "games.a2")
+    archive.ingest(fixtures, progress=False)
+    formats = {row[0] for row in rows(archive.sql("SELECT DISTINCT format FROM runs"))}
+    assert "session" in formats
+    for condition in ("step_index < 7", "step_index BETWEEN 5 AND 20", "step_index > 100", "step_index % 2 = 1"):
+        expected = duckdb_rows(archive, f"SELECT {COLUMNS} FROM steps WHERE {condition} ORDER BY run_id, step_index")
+        assert len(expected) > 0
+        assert rows(archive.sql(f"SELECT {COLUMNS} FROM steps WHERE {condition}")) == expected
+
+
+def test_what_is_kept_between_queries_is_of_its_version(run_files: list[Path], tmp_path: Path) -> None:
+    path = tmp_path / "games.a2"
+    archive = a2store.Archive.create(path)
+    for i in range(1, 6):
+        archive.ingest(run_files[i - 1], progress=False)
+        assert archive.sql("SELECT DISTINCT run_id FROM steps WHERE max_score >= 0").count() == i
+        older = a2store.Archive.open(path, version=max(2, archive.version - 1))
+        assert older.sql("SELECT DISTINCT run_id FROM steps WHERE run_id >= 0").count() == older.num_runs
+
+
+def test_another_archive_in_the_same_place(run_files: list[Path], tmp_path: Path) -> None:
+    path = tmp_path / "games.a2"
+    for files in (run_files[:2], run_files[40:43]):
+        archive = a2store.Archive.create(path)
+        archive.ingest(files, progress=False)
+        expected = duckdb_rows(archive, "SELECT run_id, step_index, board FROM steps WHERE max_score > 1 ORDER BY 1, 2")
+        assert rows(archive.sql("SELECT run_id, step_index, board FROM steps WHERE max_score > 1")) == expected
+        path.rename(tmp_path / f"moved-{len(files)}")
