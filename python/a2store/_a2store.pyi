@@ -102,6 +102,8 @@ class Error(Exception):
             "memory_limit",
             "not_an_archive",
             "query",
+            "query_refused",
+            "query_limit",
             "schema_version",
             "state_mismatch",
             "unconfirmed",
@@ -835,7 +837,7 @@ class Archive:
           of these, dates and times.
         - ``tables``: tables of your own by name, to join with: whatever speaks the Arrow C interface (pyarrow, polars,
           pandas, DuckDB, another query), which is kept in memory, or the path of a Parquet file.
-        - ``memory_limit``: bytes that the query's operators may hold at once, at least 16 MiB; sorts and groups go to
+        - ``memory_limit``: bytes that the query's operators may hold at once, at least 32 MiB; sorts and groups go to
           temporary files before they fail. ``None`` = half of the machine's memory, for all queries together.
         - ``spill_limit``, ``spill_folder``: bytes of such files, ``None`` = 64 GiB, and where they lie, in a folder of
           their own that goes with the query.
@@ -1926,8 +1928,10 @@ def _attach(handle: bytes) -> StepTable:
     is in its place; ``DecodeError`` for other bytes.
     """
 
-def _run_command(args: Sequence[_Path]) -> int:
+def _run_command(args: Sequence[_Path], program: Sequence[_Path]) -> int:
     """Run the command ``a2store`` or ``a2pack`` with these arguments, the first being its name.
+
+    ``program`` are the arguments that start the first of them once more, in a process of its own.
 
     Returns its exit status.
 

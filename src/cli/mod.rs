@@ -284,7 +284,7 @@ struct Sql {
     run: RunQuery,
     /// Run the query in a process of its own, which reads nothing but the archive where the system can see to that, and is
     /// killed at the limits of memory (2GiB if not given), time (1m) and temporary files (8GiB). Whatever it does, the exit
-    /// status is 1 at worst.
+    /// status is 1 or 2 at worst.
     #[arg(long)]
     sandbox: bool,
     /// Be the process with the limits, whose parent this is.

@@ -58,13 +58,20 @@ impl Progress for Signals {
 
     #[allow(unsafe_code)]
     fn is_cancelled(&self) -> bool {
-        Python::attach(|py| {
-            let signalled = py.check_signals().is_err();
+        use pyo3::ffi::{PyErr_CheckSignals, PyErr_Clear, PyErr_SetInterrupt, PyGILState_Ensure, PyGILState_Release};
+        // Not through PyO3, which counts by itself whether this thread is attached: code of others, called from a frame of
+        // PyO3's, may have let go of the interpreter before it reads.
+        // SAFETY: between the first and the last call this thread is attached, whoever else has been, and no references
+        // are held.
+        unsafe {
+            let state = PyGILState_Ensure();
+            let signalled = PyErr_CheckSignals() != 0;
             if signalled {
-                // SAFETY: the interpreter is attached.
-                unsafe { pyo3::ffi::PyErr_SetInterrupt() };
+                PyErr_Clear();
+                PyErr_SetInterrupt();
             }
+            PyGILState_Release(state);
             signalled
-        })
+        }
     }
 }

@@ -3,7 +3,6 @@
 
 use super::barrier::{FilterBarrier, is_clustered, saves_nothing};
 use super::cache::{self, Cached, METADATA_BYTES, VersionKey};
-use super::dictionaries::GroupByNumbers;
 use super::guard;
 use super::options::QueryOptions;
 use super::query_error;
@@ -11,6 +10,7 @@ use super::run_index::{RunIndex, is_about_runs, step_range};
 use super::scan::{ARCHIVE_URL, ParquetScan, Part, archive_file, footers, immutable_file, parts_of};
 use super::tables::{Source, UserTable};
 use super::udf::external;
+use super::yielding::YieldAboveJoins;
 use crate::archive::{Archive, DataFile, TableName, table_schema};
 use crate::error::{ErrorKind, Result};
 use arrow::datatypes::SchemaRef;
@@ -59,7 +59,7 @@ pub(super) fn context(archive: &Archive, options: &QueryOptions) -> Result<Sessi
         .map_err(query_error)?;
     let state = SessionStateBuilder::new().with_config(config()).with_runtime_env(runtime);
     let context = SessionContext::new_with_state(
-        guard::configure(state, archive.phases()).with_optimizer_rule(Arc::new(GroupByNumbers)).build(),
+        guard::configure(state, archive.phases()).with_physical_optimizer_rule(Arc::new(YieldAboveJoins)).build(),
     );
     let version = VersionKey { version: archive.version(), crc: snapshot.crc().to_owned() };
     let table = |table: TableName, runs: Option<Arc<ArchiveTable>>| ArchiveTable {
@@ -100,7 +100,7 @@ fn provider(table: &UserTable, index: usize, stores: &mut KnownStores) -> Result
     match &table.0 {
         Source::Batches { schema, batches } => {
             // As many partitions as can be worked on, or whoever joins with them waits for one thread.
-            let count = config().target_partitions().clamp(1, batches.len().max(1));
+            let count = SessionConfig::new().target_partitions().clamp(1, batches.len().max(1));
             let mut partitions = vec![Vec::new(); count];
             for (i, batch) in batches.iter().enumerate() {
                 partitions[i * count / batches.len()].push(batch.clone());

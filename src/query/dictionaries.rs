@@ -13,57 +13,44 @@ use datafusion::logical_expr::{
     Aggregate, ColumnarValue, Expr, LogicalPlan, Projection, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
     Volatility,
 };
-use datafusion::optimizer::{ApplyOrder, OptimizerConfig, OptimizerRule};
 use std::collections::HashMap;
 use std::hash::{Hash, Hasher};
 use std::sync::{Arc, PoisonError, RwLock};
 
-#[derive(Debug)]
-pub(super) struct GroupByNumbers;
-
-impl OptimizerRule for GroupByNumbers {
-    fn name(&self) -> &'static str {
-        "group_by_numbers"
-    }
-
-    fn apply_order(&self) -> Option<ApplyOrder> {
-        Some(ApplyOrder::BottomUp)
-    }
-
-    fn rewrite(&self, plan: LogicalPlan, _: &dyn OptimizerConfig) -> DataFusionResult<Transformed<LogicalPlan>> {
-        let LogicalPlan::Aggregate(aggregate) = plan else { return Ok(Transformed::no(plan)) };
-        let has_sets = aggregate.group_expr.iter().any(|expr| matches!(expr, Expr::GroupingSet(_)));
-        let is_dictionary: Vec<bool> = aggregate
-            .schema
-            .fields()
-            .iter()
-            .take(aggregate.group_expr.len())
-            .map(|field| *field.data_type() == text_dictionary())
-            .collect();
-        if has_sets || !is_dictionary.contains(&true) {
-            return Ok(Transformed::no(LogicalPlan::Aggregate(aggregate)));
-        }
-        let Aggregate { input, group_expr, aggr_expr, schema, .. } = aggregate;
-        let texts = Arc::new(Texts::default());
-        let keys = group_expr.into_iter().zip(&is_dictionary).enumerate().map(|(i, (expr, is_dictionary))| {
-            if *is_dictionary { call(Direction::ToNumber, &texts, expr).alias(key_name(i)) } else { expr }
-        });
-        let grouped = LogicalPlan::Aggregate(Aggregate::try_new(input, keys.collect(), aggr_expr)?);
-        let columns = schema.iter().enumerate().map(|(i, (relation, field))| {
-            if is_dictionary.get(i) == Some(&true) {
-                let key = Expr::Column(Column::new_unqualified(key_name(i)));
-                call(Direction::ToText, &texts, key).alias_qualified(relation.cloned(), field.name())
-            } else {
-                Expr::Column(Column::new(relation.cloned(), field.name()))
-            }
-        });
-        let columns: Vec<Expr> = columns.collect();
-        Ok(Transformed::yes(LogicalPlan::Projection(Projection::try_new(columns, Arc::new(grouped))?)))
-    }
+/// Rewrites a plan that no other rule will see.
+pub(super) fn group_by_numbers(plan: LogicalPlan) -> DataFusionResult<LogicalPlan> {
+    Ok(plan.transform_up_with_subqueries(rewrite)?.data)
 }
 
-fn key_name(index: usize) -> String {
-    format!("__key_{index}")
+fn rewrite(plan: LogicalPlan) -> DataFusionResult<Transformed<LogicalPlan>> {
+    let LogicalPlan::Aggregate(aggregate) = plan else { return Ok(Transformed::no(plan)) };
+    let has_sets = aggregate.group_expr.iter().any(|expr| matches!(expr, Expr::GroupingSet(_)));
+    let fields = aggregate.schema.fields().iter().take(aggregate.group_expr.len());
+    let is_dictionary: Vec<bool> = fields.map(|field| *field.data_type() == text_dictionary()).collect();
+    if has_sets || !is_dictionary.contains(&true) {
+        return Ok(Transformed::no(LogicalPlan::Aggregate(aggregate)));
+    }
+    let Aggregate { input, group_expr, aggr_expr, schema, .. } = aggregate;
+    let texts = Arc::new(Texts::default());
+    let mut prefix = "number of key ".to_owned();
+    while schema.fields().iter().any(|field| field.name().starts_with(&prefix)) {
+        prefix.push('_');
+    }
+    let key_name = |index: usize| format!("{prefix}{index}");
+    let keys = group_expr.into_iter().zip(&is_dictionary).enumerate().map(|(i, (expr, is_dictionary))| {
+        if *is_dictionary { call(Direction::ToNumber, &texts, expr).alias(key_name(i)) } else { expr }
+    });
+    let grouped = LogicalPlan::Aggregate(Aggregate::try_new(input, keys.collect(), aggr_expr)?);
+    let columns = schema.iter().enumerate().map(|(i, (relation, field))| {
+        if is_dictionary.get(i) == Some(&true) {
+            let key = Expr::Column(Column::new_unqualified(key_name(i)));
+            call(Direction::ToText, &texts, key).alias_qualified(relation.cloned(), field.name())
+        } else {
+            Expr::Column(Column::new(relation.cloned(), field.name()))
+        }
+    });
+    let columns: Vec<Expr> = columns.collect();
+    Ok(Transformed::yes(LogicalPlan::Projection(Projection::try_new(columns, Arc::new(grouped))?)))
 }
 
 fn text_dictionary() -> DataType {
@@ -118,6 +105,14 @@ impl Texts {
 
     fn to_texts(&self, numbers: &UInt32Array) -> DataFusionResult<DictionaryArray<Int32Type>> {
         let guard = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        if guard.texts.len() > numbers.len() {
+            // A text for each row rather than all of them.
+            let text =
+                |number: Option<u32>| number.and_then(|number| guard.texts.get(number as usize)).map(|text| &**text);
+            let values: StringArray = numbers.iter().map(text).collect();
+            let keys = Int32Array::new((0..numbers.len() as i32).collect(), numbers.nulls().cloned());
+            return Ok(DictionaryArray::try_new(keys, Arc::new(values))?);
+        }
         let values = StringArray::from_iter_values(&guard.texts);
         let keys: Int32Array = numbers.iter().map(|number| number.map(|number| number as i32)).collect();
         Ok(DictionaryArray::try_new(keys, Arc::new(values))?)

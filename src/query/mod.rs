@@ -15,6 +15,7 @@
 //! | `catalog.rs`, `scan.rs` | what a statement can see; reading Parquet as a plan |
 //! | `run_index.rs`, `cache.rs` | which rows are whose, so that filters on runs read no steps; what is kept between queries |
 //! | `barrier.rs`, `dictionaries.rs` | which filters the reader takes; grouping by dictionaries |
+//! | `yielding.rs` | joins that can be stopped |
 //! | `order.rs` | which plans keep the natural order, and making the others' order definite |
 //! | `stream.rs` | running a plan: partitions in order, bounded, cancelled by dropping |
 //! | `explain.rs`, `preview.rs` | plans as text; the first rows |
@@ -35,6 +36,7 @@ mod scan;
 mod stream;
 mod tables;
 mod udf;
+mod yielding;
 
 pub use datafusion::common::ParamValues;
 pub use datafusion::scalar::ScalarValue;
@@ -60,6 +62,7 @@ use arrow::datatypes::{DataType, Int64Type, Schema, SchemaRef};
 use datafusion::common::{DataFusionError, Result as DataFusionResult};
 use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder};
 use datafusion::prelude::SessionContext;
+use parquet::errors::ParquetError;
 use std::collections::BTreeSet;
 use std::fmt;
 use std::path::PathBuf;
@@ -155,7 +158,7 @@ impl Archive {
             guard::check_plan(&plan)?;
             Ok(plan)
         })?;
-        let fingerprint = fingerprint(text, &params, options)?;
+        let fingerprint = fingerprint(text, &params);
         let plan = bind(plan, params)?;
         let fingerprint = order::is_definite(&plan).map_err(query_error)?.then_some(fingerprint);
         let engine = Engine { process: std::process::id(), context };
@@ -265,7 +268,7 @@ impl Query {
     /// Names text and parameters, or, where these do not determine the rows, one run of them.
     pub(crate) fn fingerprint(&self) -> Result<blake3::Hash> {
         if let Some(fingerprint) = self.fingerprint {
-            return Ok(fingerprint);
+            return fingerprint_with(fingerprint, &self.options.tables);
         }
         let mut bytes = [0; 32];
         getrandom::fill(&mut bytes).map_err(|error| Error::from(std::io::Error::other(error)))?;
@@ -307,8 +310,8 @@ fn bind(plan: LogicalPlan, params: ParamValues) -> Result<LogicalPlan> {
     plan.with_param_values(params).map_err(query_error)
 }
 
-/// Names a query and what it reads beside the archive.
-fn fingerprint(text: &str, params: &ParamValues, options: &QueryOptions) -> Result<blake3::Hash> {
+/// Names a query.
+fn fingerprint(text: &str, params: &ParamValues) -> blake3::Hash {
     let mut values: Vec<String> = match params {
         ParamValues::List(values) => values.iter().map(|value| format!("{:?}", value.value)).collect(),
         ParamValues::Map(values) => values.iter().map(|(name, value)| format!("{name}={:?}", value.value)).collect(),
@@ -321,7 +324,17 @@ fn fingerprint(text: &str, params: &ParamValues, options: &QueryOptions) -> Resu
         hasher.update(&(part.len() as u64).to_le_bytes());
         hasher.update(part.as_bytes());
     }
-    let mut tables: Vec<&(String, UserTable)> = options.tables.iter().collect();
+    hasher.finalize()
+}
+
+/// Names a query and what it reads beside the archive.
+fn fingerprint_with(query: blake3::Hash, tables: &[(String, UserTable)]) -> Result<blake3::Hash> {
+    if tables.is_empty() {
+        return Ok(query);
+    }
+    let mut hasher = blake3::Hasher::new();
+    hasher.update(query.as_bytes());
+    let mut tables: Vec<&(String, UserTable)> = tables.iter().collect();
     tables.sort_by_key(|(name, _)| name);
     for (name, table) in tables {
         hasher.update(&(name.len() as u64).to_le_bytes());
@@ -335,6 +348,8 @@ fn fingerprint(text: &str, params: &ParamValues, options: &QueryOptions) -> Resu
 #[allow(clippy::needless_pass_by_value)] // It stands in `map_err`.
 pub(crate) fn query_error(error: DataFusionError) -> Error {
     let message = match error.find_root() {
+        // A filter inside the reader failed, in Arrow's words.
+        DataFusionError::ParquetError(inner) if is_of_a_filter(inner) => inner.to_string(),
         // Planning reads no data, so this is about a file.
         DataFusionError::ParquetError(_) | DataFusionError::ObjectStore(_) => {
             let found = error.find_root().strip_backtrace();
@@ -362,6 +377,15 @@ pub(crate) fn query_error(error: DataFusionError) -> Error {
         DataFusionError::SchemaError(error, _) => error.to_string(),
         other => other.strip_backtrace(),
     };
+    if message.contains("used disk space during the spilling") {
+        return options::exhausted(&message);
+    }
     // A backtrace and hints to DataFusion's own developers come after the first line.
     Error::query(message.lines().next().unwrap_or_default().trim().to_owned())
+}
+
+/// Whether an error of the Parquet reader is one of evaluating an expression.
+fn is_of_a_filter(error: &ParquetError) -> bool {
+    const WORDS: [&str; 5] = ["Divide by zero", "Arithmetic overflow", "Cast error", "Compute error", "External error"];
+    matches!(error, ParquetError::ArrowError(message) if WORDS.iter().any(|words| message.contains(words)))
 }

@@ -5,6 +5,7 @@
 //! the natural order, and several can be read at once. DataFusion itself removes a sort that this order already
 //! satisfies, so `ORDER BY run_id, step_index` costs nothing either.
 
+use super::dictionaries::group_by_numbers;
 use super::query_error;
 use crate::error::Result;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
@@ -57,7 +58,9 @@ pub(super) async fn plan(context: &SessionContext, plan: LogicalPlan, definite: 
     if definite {
         plan = sort_below_limits(plan).and_then(sort_all).map_err(query_error)?;
     }
-    let plan = context.state().create_physical_plan(&plan).await.map_err(query_error)?;
+    let state = context.state();
+    let plan = state.optimize(&plan).and_then(group_by_numbers).map_err(query_error)?;
+    let plan = state.query_planner().create_physical_plan(&plan, &state).await.map_err(query_error)?;
     Ok(Execution::Merged { plan, context: context.task_ctx() })
 }
 

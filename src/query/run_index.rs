@@ -38,8 +38,8 @@ pub(super) struct RunIndex {
 
 /// Whether a condition is about runs as a whole.
 pub(super) fn is_about_runs(filter: &Expr) -> bool {
-    let columns = filter.column_refs();
-    !columns.is_empty() && columns.iter().all(|column| RUN_COLUMNS.contains(&column.name()))
+    // One without any column too: it may have had some before it was simplified, and then nobody else has it.
+    filter.column_refs().iter().all(|column| RUN_COLUMNS.contains(&column.name()))
 }
 
 /// The conditions of an optimized plan that are decided once a run, as a line of text; nothing if there are none.
@@ -106,7 +106,9 @@ impl RunIndex {
         for filter in filters {
             let filter = state.create_physical_expr(filter.clone(), &self.schema)?;
             let holds = filter.evaluate(&self.runs)?.into_array(self.runs.num_rows())?;
-            let holds: &BooleanArray = holds.as_boolean();
+            // NULL by itself has no type.
+            let never = BooleanArray::new(BooleanBuffer::new_unset(holds.len()), None);
+            let holds: &BooleanArray = holds.as_boolean_opt().unwrap_or(&never);
             let holds = if holds.null_count() > 0 { prep_null_mask_filter(holds) } else { holds.clone() };
             matching = &matching & holds.values();
         }

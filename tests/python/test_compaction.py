@@ -230,7 +230,8 @@ def test_a_reader_of_a_version_that_expires(hourly: a2store.Archive) -> None:
     assert hourly.expire(older_than=0, grace=0).num_files == 2 * APPENDS
     # It is told, rather than given fewer rows.
     for name in ("runs", "steps"):
-        with pytest.raises((a2store.Error, OSError)) as caught:
+        # Footers may be remembered from before, so that the reader of the stream meets it first.
+        with pytest.raises((a2store.Error, OSError, pa.ArrowException)) as caught:
             pa.table(reader.sql(f"SELECT * FROM {name}"))
         assert ".parquet" in str(caught.value)
     assert reader.version == APPENDS + 1

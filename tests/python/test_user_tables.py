@@ -215,8 +215,6 @@ def numbered(path: Path, first: int) -> Path:
     return path
 
 
-
-
 def test_files_of_one_name_in_two_folders(archive: a2store.Archive, tmp_path: Path) -> None:
     """What is remembered of one does not pass for the other, whose statistics tell of other rows."""
     first, second = numbered(tmp_path / "a" / "ids", 1), numbered(tmp_path / "b" / "ids", 41)

@@ -3,7 +3,9 @@
 //! The list says what is allowed, so that a function that a newer engine brings is not.
 
 use crate::error::Error;
+use arrow::datatypes::DataType;
 use datafusion::execution::SessionStateDefaults;
+use datafusion::logical_expr::expr::{Cast, TryCast};
 use datafusion::logical_expr::{Expr, ScalarUDF};
 use datafusion::scalar::ScalarValue;
 use std::sync::Arc;
@@ -226,6 +228,29 @@ pub(super) fn refusal_of(expr: &Expr) -> Option<Error> {
             }
             name
         }
+        Expr::Cast(Cast { field, .. }) | Expr::TryCast(TryCast { field, .. }) if is_wide(field.data_type()) => {
+            let what = format!("the type {}", field.data_type());
+            return Some(Error::refused(
+                what,
+                format!("expected at most {MAX_FIXED} values in a list of a fixed size"),
+            ));
+        }
+        Expr::AggregateFunction(function) if function.func.name().starts_with("approx_percentile_cont") => {
+            let centroids = function.params.args.get(2..).unwrap_or_default();
+            let is_large = |expr: &Expr| {
+                !matches!(expr, Expr::Literal(value, _)
+                if value.cast_to(&DataType::Float64).is_ok_and(|value| matches!(value, ScalarValue::Float64(Some(n)) if n <= 10_000.0)))
+            };
+            if !centroids.iter().any(is_large) {
+                return None;
+            }
+            let what = format!("the function {}", function.func.name());
+            return Some(Error::refused(what, "its centroids must be a literal number, at most 10,000"));
+        }
+        Expr::WindowFunction(window) if ["array_agg", "string_agg"].contains(&window.fun.name()) => {
+            let what = format!("the function {} over a window", window.fun.name());
+            return Some(Error::refused(what, "each row would have all rows before it"));
+        }
         Expr::HigherOrderFunction(function) => function.func.name(),
         Expr::ScalarVariable(_, names) => {
             let what = format!("the variable {}", names.join("."));
@@ -238,6 +263,19 @@ pub(super) fn refusal_of(expr: &Expr) -> Option<Error> {
         return None;
     }
     Some(Error::refused(format!("the function {name}"), why_left_out(name).unwrap_or("it is not offered")))
+}
+
+/// Values that a list or a binary of a fixed size may have, since each null has as many.
+const MAX_FIXED: i32 = 1024;
+
+fn is_wide(dtype: &DataType) -> bool {
+    match dtype {
+        DataType::FixedSizeBinary(len) => *len > MAX_FIXED,
+        DataType::FixedSizeList(field, len) => *len > MAX_FIXED || is_wide(field.data_type()),
+        DataType::List(field) | DataType::LargeList(field) => is_wide(field.data_type()),
+        DataType::Struct(fields) => fields.iter().any(|field| is_wide(field.data_type())),
+        _ => false,
+    }
 }
 
 /// Whether the type that is cast to is known, and not one whose values have any width that its name states.

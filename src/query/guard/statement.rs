@@ -1,23 +1,37 @@
 //! The text of a statement, parsed and not yet planned.
 
-use super::MAX_SQL_BYTES;
 use super::functions;
+use super::{MAX_DEPTH, MAX_SQL_BYTES};
 use crate::error::{Error, Result};
 use crate::query::query_error;
 use datafusion::common::config::SqlParserOptions;
 use datafusion::sql::parser::{DFParserBuilder, Statement as Parsed};
-use datafusion::sql::sqlparser::ast::{Expr, ObjectName, Query, Select, Statement, TableFactor, Visit, Visitor};
+use datafusion::sql::sqlparser::ast::{
+    BinaryOperator, Expr, ObjectName, Query, Select, Statement, TableFactor, Visit, Visitor,
+};
 use datafusion::sql::sqlparser::dialect::dialect_from_str;
 use std::collections::HashMap;
 use std::ops::ControlFlow;
 
 /// Tables that a plan may have, common table expressions written out: each costs planning time and threads.
-const MAX_TABLES: u64 = 256;
+const MAX_TABLES: u64 = 64;
+/// SELECTs, in all.
+const MAX_SELECTS: usize = 256;
+/// Columns of a CUBE, which stands for two to that many groupings.
+const MAX_CUBE: usize = 8;
+/// Brackets and angles of types, of which each makes a type of a type.
+const MAX_NESTED_TYPES: usize = 32;
 
 /// Refuses a text that is too long to be parsed.
 pub(in crate::query) fn check_length(text: &str) -> Result<()> {
     if text.len() > MAX_SQL_BYTES {
         let why = format!("it has {} bytes, expected at most {MAX_SQL_BYTES}", text.len());
+        return Err(Error::refused("the statement", why));
+    }
+    let lower = text.to_ascii_lowercase();
+    let nested = ["[]", "array<", "struct<", "map<"].iter().map(|part| lower.matches(part).count()).sum::<usize>();
+    if nested > MAX_NESTED_TYPES {
+        let why = format!("it names {nested} types of other types, expected at most {MAX_NESTED_TYPES}");
         return Err(Error::refused("the statement", why));
     }
     Ok(())
@@ -65,56 +79,76 @@ fn not_a_query(what: &str) -> Error {
     Error::refused(what, "a query reads: expected one SELECT, WITH, VALUES or EXPLAIN")
 }
 
+/// A part of a statement as a line can show it: names are whatever their writer likes.
+fn shown(part: &str) -> String {
+    const MAX_CHARS: usize = 120;
+    let mut text: String =
+        part.chars().take(MAX_CHARS).map(|c| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c }).collect();
+    if part.chars().nth(MAX_CHARS).is_some() {
+        text.push('…');
+    }
+    text
+}
+
 /// As much of a statement as names its kind.
 fn first_words(text: &str) -> String {
     let words: Vec<&str> = text.split_whitespace().take(2).collect();
-    words.join(" ").chars().take(40).collect()
+    shown(&words.join(" "))
 }
 
 /// The names that a statement uses and makes.
 #[derive(Default)]
 struct Scope<'a> {
     tables: &'a [&'a str],
-    /// What stands in FROM outside of any common table expression, and in each of those.
-    used: Vec<String>,
-    made: HashMap<String, Vec<String>>,
+    /// What stands in FROM: of the statement, and of each common table expression. `None` is a table.
+    used: Vec<Option<usize>>,
+    made: Vec<Vec<Option<usize>>>,
     /// The queries behind common table expressions that have not been visited yet, by address.
-    bodies: HashMap<*const Query, String>,
+    bodies: HashMap<*const Query, usize>,
     /// Those around what is being visited.
-    open: Vec<(*const Query, String)>,
+    open: Vec<(*const Query, usize)>,
+    /// The names that can be said there, from the outermost WITH to the innermost.
+    names: Vec<(*const Query, HashMap<String, usize>)>,
+    num_selects: usize,
+    /// Expressions around what is being visited.
+    depth: usize,
 }
 
 impl Scope<'_> {
-    fn use_table(&mut self, name: String) {
+    fn use_table(&mut self, table: Option<usize>) {
         match self.open.last() {
-            Some((_, made)) => self.made.entry(made.clone()).or_default().push(name),
-            None => self.used.push(name),
+            Some(&(_, body)) => self.made[body].push(table),
+            None => self.used.push(table),
         }
+    }
+
+    /// The common table expression of this name: the innermost that is not made just here.
+    fn made_as(&self, name: &str) -> Option<usize> {
+        let is_open = |body: &usize| self.open.iter().any(|(_, open)| open == body);
+        self.names.iter().rev().find_map(|(_, names)| names.get(name).copied().filter(|body| !is_open(body)))
     }
 
     /// Tables in all, each use of a common table expression counted as those that it uses.
     fn num_tables(&self) -> u64 {
-        fn weight(scope: &Scope<'_>, name: &str, around: &mut Vec<String>, known: &mut HashMap<String, u64>) -> u64 {
-            if let Some(&weight) = known.get(name) {
+        fn weight(scope: &Scope<'_>, table: Option<usize>, known: &mut [Option<u64>]) -> u64 {
+            let Some(body) = table else { return 1 };
+            if let Some(weight) = known[body] {
                 return weight;
             }
-            let Some(uses) = scope.made.get(name).filter(|_| !around.iter().any(|other| other == name)) else {
-                return 1;
-            };
-            around.push(name.to_owned());
-            let sum = uses.iter().fold(1_u64, |sum, used| sum.saturating_add(weight(scope, used, around, known)));
-            around.pop();
-            known.insert(name.to_owned(), sum);
+            // One that uses itself through others is the planner's to refuse.
+            known[body] = Some(1);
+            let uses = scope.made[body].iter();
+            let sum = uses.fold(1_u64, |sum, &used| sum.saturating_add(weight(scope, used, known)));
+            known[body] = Some(sum);
             sum
         }
-        let mut known = HashMap::new();
-        let outside = self
-            .used
-            .iter()
-            .fold(0_u64, |sum, name| sum.saturating_add(weight(self, name, &mut Vec::new(), &mut known)));
+        let mut known = vec![None; self.made.len()];
         // Those that nobody uses are planned as well.
-        let made: Vec<String> = self.made.keys().cloned().collect();
-        made.iter().fold(outside, |sum, name| sum.saturating_add(weight(self, name, &mut Vec::new(), &mut known)))
+        let is_used =
+            |body: &usize| self.used.iter().chain(self.made.iter().flatten()).any(|used| *used == Some(*body));
+        let unused = (0..self.made.len()).filter(|body| !is_used(body)).map(Some);
+        let all = self.used.iter().copied().chain(unused);
+        all.fold(0_u64, |sum, table| sum.saturating_add(weight(self, table, &mut known)))
     }
 }
 
@@ -129,18 +163,21 @@ impl Visitor for Scope<'_> {
     }
 
     fn pre_visit_query(&mut self, query: &Query) -> ControlFlow<Box<Error>> {
-        if let Some(name) = self.bodies.remove(&std::ptr::from_ref(query)) {
-            self.open.push((query, name));
+        if let Some(body) = self.bodies.remove(&std::ptr::from_ref(query)) {
+            self.open.push((query, body));
         }
         if let Some(with) = &query.with {
             if with.recursive {
                 return refuse("WITH RECURSIVE", "it may never end");
             }
+            let mut names = HashMap::new();
             for table in &with.cte_tables {
                 let name = normalized(&table.alias.name.value, table.alias.name.quote_style.is_some());
-                self.made.entry(name.clone()).or_default();
-                self.bodies.insert(table.query.as_ref(), name);
+                self.bodies.insert(table.query.as_ref(), self.made.len());
+                names.insert(name, self.made.len());
+                self.made.push(Vec::new());
             }
+            self.names.push((query, names));
         }
         if !query.locks.is_empty() {
             return refuse("FOR UPDATE", "a query changes nothing, so it locks nothing");
@@ -156,10 +193,15 @@ impl Visitor for Scope<'_> {
 
     fn post_visit_query(&mut self, query: &Query) -> ControlFlow<Box<Error>> {
         self.open.pop_if(|(body, _)| std::ptr::eq(*body, query));
+        self.names.pop_if(|(with, _)| std::ptr::eq(*with, query));
         ControlFlow::Continue(())
     }
 
     fn pre_visit_select(&mut self, select: &Select) -> ControlFlow<Box<Error>> {
+        self.num_selects += 1;
+        if self.num_selects > MAX_SELECTS {
+            return refuse("the statement", &format!("it has more than {MAX_SELECTS} SELECTs"));
+        }
         match &select.into {
             Some(into) => refuse(&into.to_string(), "a query changes nothing"),
             None => ControlFlow::Continue(()),
@@ -190,7 +232,30 @@ impl Visitor for Scope<'_> {
         }
     }
 
+    fn post_visit_expr(&mut self, _: &Expr) -> ControlFlow<Box<Error>> {
+        self.depth -= 1;
+        ControlFlow::Continue(())
+    }
+
     fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<Box<Error>> {
+        self.depth += 1;
+        if self.depth > MAX_DEPTH {
+            let why = format!("expressions are nested more than {MAX_DEPTH} deep");
+            return refuse("the statement", &why);
+        }
+        match expr {
+            // The parser takes all that follows for the right side.
+            Expr::IsDistinctFrom(_, right) | Expr::IsNotDistinctFrom(_, right) if is_and_or(right) => {
+                return refuse("IS DISTINCT FROM beside AND or OR", "it must stand in brackets");
+            }
+            Expr::Cube(columns) if columns.len() > MAX_CUBE => {
+                return refuse("CUBE", &format!("it has {} columns, expected at most {MAX_CUBE}", columns.len()));
+            }
+            Expr::GroupingSets(sets) | Expr::Rollup(sets) if sets.len() > 1 << MAX_CUBE => {
+                return refuse("GROUPING SETS", &format!("expected at most {} groupings", 1 << MAX_CUBE));
+            }
+            _ => {}
+        }
         let variable = match expr {
             Expr::Identifier(name) => Some(name),
             Expr::CompoundIdentifier(names) => names.first(),
@@ -219,10 +284,11 @@ impl Scope<'_> {
             return refuse(&format!("the table {name}"), &self.what_there_is());
         };
         let known = normalized(&identifier.value, identifier.quote_style.is_some());
-        if !self.tables.contains(&known.as_str()) && !self.made.contains_key(&known) {
+        let made = self.made_as(&known);
+        if made.is_none() && !self.tables.contains(&known.as_str()) {
             return refuse(&format!("the table {name}"), &self.what_there_is());
         }
-        self.use_table(known);
+        self.use_table(made);
         ControlFlow::Continue(())
     }
 
@@ -234,11 +300,15 @@ impl Scope<'_> {
     }
 }
 
+fn is_and_or(expr: &Expr) -> bool {
+    matches!(expr, Expr::BinaryOp { op: BinaryOperator::And | BinaryOperator::Or, .. })
+}
+
 /// A name as the engine compares it.
 fn normalized(name: &str, is_quoted: bool) -> String {
     if is_quoted { name.to_owned() } else { name.to_lowercase() }
 }
 
 fn refuse(what: &str, why: &str) -> ControlFlow<Box<Error>> {
-    ControlFlow::Break(Box::new(Error::refused(what, why)))
+    ControlFlow::Break(Box::new(Error::refused(shown(what), why)))
 }

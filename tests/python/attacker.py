@@ -1,0 +1,155 @@
+"""Runs statements in a process of their own, ``Attacker``, and measures what they do to it."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import subprocess
+import sys
+import threading
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import a2store
+
+MEMORY = 128 << 20
+SPILL = 64 << 20
+SECONDS = 0.5
+HANGS = 1.0
+"""Seconds beyond its limit after which a statement hangs."""
+SETTLES = 0.5 * (os.cpu_count() or 1)
+"""Seconds of processor time that a statement's work may take after its end: half a second, on every core."""
+SHORT = 0.02
+"""Seconds in which no work is begun that could go on."""
+ADDRESSES = 10 << 30
+"""Bytes of address space: an allocation that no machine should be asked for fails."""
+MIB = 1 << 20
+BEGIN = "/the-statements-begin"
+
+
+@dataclass
+class Answer:
+    """What became of a statement."""
+
+    error: str = ""
+    message: str = ""
+    seconds: float = 0.0
+    used: float = 0.0
+    """Seconds of processor time that it used after it had ended, counted until it was idle or that was too much."""
+    grown: int = 0
+    """Bytes by which the process was larger at most than before."""
+    left: list[str] = field(default_factory=list)
+    """What lies in the folder for temporary files."""
+    died: str = ""
+    said: str = ""
+    """On standard error."""
+
+
+class Attacker:
+    """A process that runs statements over an archive, and its successors."""
+
+    def __init__(self, archive: str | Path, folder: Path, prefix: tuple[str, ...] = ()) -> None:
+        self.spill = folder / "spill"
+        self.spill.mkdir()
+        self.errors = folder / "errors"
+        self.command = [*prefix, sys.executable, __file__, str(archive), str(self.spill)]
+        self.process: subprocess.Popen[str] | None = None
+
+    def ask(self, sql: str, timeout: float = 60, **options: Any) -> Answer:
+        """Run a statement; a process that dies of it, or is killed for being late, is replaced for the next."""
+        process = self.process or self.start()
+        assert process.stdin is not None
+        assert process.stdout is not None
+        self.errors.write_text("")
+        killer = threading.Timer(timeout, process.kill)
+        killer.start()
+        process.stdin.write(json.dumps({"sql": sql, "options": options}) + "\n")
+        process.stdin.flush()
+        line = process.stdout.readline()
+        killer.cancel()
+        answer = Answer(**json.loads(line)) if line else Answer(died=f"status {process.wait()}")
+        answer.said = self.errors.read_text().lstrip("\0")
+        if not line:
+            self.stop()
+        return answer
+
+    def start(self) -> subprocess.Popen[str]:
+        with self.errors.open("a") as errors:
+            pipe = subprocess.PIPE
+            # A backtrace reads the program and its symbols.
+            environment = {**os.environ, "RUST_BACKTRACE": "0"}
+            self.process = subprocess.Popen(
+                self.command, env=environment, stdin=pipe, stdout=pipe, stderr=errors, text=True
+            )
+        assert self.process.stdout is not None
+        assert self.process.stdout.readline() == "ready\n"
+        return self.process
+
+    def stop(self) -> None:
+        """End the process, and remove what one that was killed could not."""
+        if self.process is not None:
+            self.process.kill()
+            self.process.communicate()
+            self.process = None
+        for path in sorted(self.spill.rglob("*"), reverse=True):
+            path.rmdir() if path.is_dir() else path.unlink()
+
+
+def memory(name: str) -> int:
+    """A line of this process's status, in bytes."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith(f"{name}:")) * 1024
+
+
+def used_until_idle() -> float:
+    """Processor time that the process uses until it uses next to none for a while, or more than it may."""
+    first, rests = time.process_time(), 0
+    while rests < 3 and time.process_time() - first <= SETTLES:
+        used = time.process_time()
+        time.sleep(0.03)
+        rests = rests + 1 if time.process_time() - used < 0.003 else 0
+    return time.process_time() - first
+
+
+def run(archive: a2store.Archive, sql: str, spill: str, options: dict[str, Any]) -> Answer:
+    begun = time.monotonic()
+    answer = Answer()
+    limits = {"memory_limit": MEMORY, "spill_limit": SPILL, "spill_folder": spill, "time_limit": SECONDS, **options}
+    try:
+        # All rows are made and none is kept, and what goes wrong is raised as it is.
+        archive.sql(sql, **limits).explain(analyze=True)
+    except Exception as error:
+        answer.error, answer.message = type(error).__name__, str(error)
+    answer.seconds = time.monotonic() - begun
+    if answer.seconds > SHORT or not answer.error:
+        answer.used = used_until_idle()
+    end = time.monotonic() + 1
+    while (left := os.listdir(spill)) and time.monotonic() < end:
+        time.sleep(0.01)
+    answer.left = left
+    return answer
+
+
+def main(path: str, spill: str) -> None:
+    archive = a2store.Archive.open(path)
+    warm = "SELECT s.phase, count(*) FROM steps s JOIN runs r USING (run_id) GROUP BY 1 ORDER BY 2"
+    run(archive, warm, spill, {"time_limit": 60})
+    resource.setrlimit(resource.RLIMIT_AS, (ADDRESSES, ADDRESSES))
+    # Whoever traces system calls sees by this one that what follows is the statements' doing.
+    Path(BEGIN).exists()
+    print("ready", flush=True)
+    for line in sys.stdin:
+        job = json.loads(line)
+        before = memory("VmRSS")
+        # From now on the highest is that of this statement.
+        Path("/proc/self/clear_refs").write_text("5")
+        answer = run(archive, job["sql"], spill, job["options"])
+        answer.grown = memory("VmHWM") - before
+        print(json.dumps(answer.__dict__), flush=True)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,401 @@
+"""Statements that try to do more than read two tables, or more than a process can bear."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from faults.checks import LONG
+
+# What is refused before anything runs, by what it tries. Each is a statement and a word that the message must have.
+# {path} is a file of the archive, {folder} the archive, {host} a file beside it.
+
+SEVERAL = [
+    ("SELECT 1; SELECT 2", "2 statements"),
+    ("SELECT 1; DROP TABLE steps", "2 statements"),
+    ("SELECT 1;;;SELECT 2", "2 statements"),
+    ("SELECT 1 -- one\n; SELECT 2", "2 statements"),
+    ("SELECT 1 /* ; */; /* ; */ SELECT 2;", "2 statements"),
+    ("SELECT ';'; SELECT $$;$$", "2 statements"),
+    ("EXPLAIN SELECT 1; EXPLAIN SELECT 2", "2 statements"),
+    ("/* SELECT 1 */", "no statement"),
+    ("-- SELECT 1", "no statement"),
+    (";;;", "no statement"),
+    ("", "no statement"),
+]
+CHANGES = [
+    ("CREATE TABLE mine AS SELECT * FROM steps", "CREATE TABLE"),
+    ("CREATE OR REPLACE TABLE steps AS SELECT 1", "CREATE OR"),
+    ("CREATE VIEW mine AS SELECT * FROM steps", "CREATE VIEW"),
+    ("CREATE EXTERNAL TABLE mine STORED AS CSV LOCATION '/etc/passwd'", "CREATE EXTERNAL"),
+    ("CREATE SCHEMA mine", "CREATE SCHEMA"),
+    ("CREATE DATABASE mine", "CREATE DATABASE"),
+    ("CREATE FUNCTION f() RETURNS INT RETURN 1", "CREATE FUNCTION"),
+    ("CREATE INDEX i ON steps (board)", "CREATE INDEX"),
+    ("DROP TABLE steps", "DROP TABLE"),
+    ("DROP VIEW IF EXISTS steps", "DROP VIEW"),
+    ("DROP FUNCTION abs", "DROP FUNCTION"),
+    ("ALTER TABLE steps ADD COLUMN x INT", "ALTER TABLE"),
+    ("TRUNCATE TABLE steps", "TRUNCATE"),
+    ("INSERT INTO steps SELECT * FROM steps", "INSERT INTO"),
+    ("INSERT INTO runs VALUES (1)", "INSERT INTO"),
+    ("UPDATE steps SET move = 1", "UPDATE steps"),
+    ("DELETE FROM steps", "DELETE FROM"),
+    ("MERGE INTO runs USING steps ON true WHEN MATCHED THEN DELETE", "MERGE INTO"),
+    ("WITH gone AS (DELETE FROM steps RETURNING *) SELECT * FROM gone", "DELETE FROM"),
+    ("WITH x AS (SELECT 1) INSERT INTO runs SELECT * FROM x", "INSERT INTO"),
+    ("COPY steps TO '{host}' STORED AS CSV", "COPY"),
+    ("COPY (SELECT 1) TO '{host}'", "COPY"),
+    ("COPY steps FROM '/etc/passwd'", "FROM"),
+    ("EXPLAIN COPY steps TO '{host}'", "COPY"),
+    ("EXPLAIN DELETE FROM steps", "DELETE FROM"),
+    ("EXPLAIN ANALYZE CREATE TABLE mine AS SELECT 1", "CREATE TABLE"),
+    ("EXPLAIN ANALYZE INSERT INTO steps SELECT * FROM steps", "INSERT INTO"),
+    ("SELECT * INTO mine FROM steps", "INTO mine"),
+    ("SELECT * INTO TEMPORARY mine FROM runs", "mine"),
+    ("SELECT * FROM (SELECT * INTO mine FROM runs) r", "INTO mine"),
+    ("SELECT * FROM runs FOR UPDATE", "FOR UPDATE"),
+    ("SELECT * FROM runs FOR SHARE NOWAIT", "FOR UPDATE"),
+    ("SELECT * FROM (SELECT * FROM runs FOR UPDATE) r", "FOR UPDATE"),
+]
+COMMANDS = [
+    ("SET datafusion.execution.batch_size = 1", "SET"),
+    ("SET datafusion.catalog.information_schema = true", "SET"),
+    ("RESET datafusion.execution.batch_size", "RESET"),
+    ("SHOW ALL", "SHOW"),
+    ("SHOW TABLES", "SHOW TABLES"),
+    ("SHOW datafusion.execution.batch_size", "SHOW"),
+    ("SHOW COLUMNS FROM steps", "SHOW COLUMNS"),
+    ("SHOW CREATE TABLE steps", "SHOW CREATE"),
+    ("SHOW FUNCTIONS", "SHOW FUNCTIONS"),
+    ("DESCRIBE steps", "DESCRIBE"),
+    ("PREPARE p AS SELECT 1", "PREPARE"),
+    ("EXECUTE p(1)", "EXECUTE"),
+    ("DEALLOCATE p", "DEALLOCATE"),
+    ("CALL system('id')", "CALL"),
+    ("USE a2store", "USE"),
+    ("BEGIN", "BEGIN"),
+    ("COMMIT", "COMMIT"),
+    ("GRANT ALL ON steps TO public", "GRANT"),
+    ("ANALYZE TABLE steps COMPUTE STATISTICS", "ANALYZE"),
+    ("VACUUM", "VACUUM"),
+    ("LOAD 'lib.so'", "LOAD"),
+    ("INSTALL httpfs", "INSTALL"),
+    ("ATTACH DATABASE '{host}' AS other", "ATTACH"),
+    ("PRAGMA database_list", "PRAGMA"),
+    ("KILL 1", "KILL"),
+    ("DO $$ BEGIN END $$", "DO"),
+    ("SELECT 1 SETTINGS max_threads = 1", "max_threads"),
+    ("SELECT 1 FORMAT JSON", "JSON"),
+]
+FILES = [
+    (f"SELECT * FROM {name}", "the table")
+    for name in (
+        "'{path}'", '"{path}"', "`{path}`", "'{relative}'", '"{relative}"', "`{relative}`", "'file://{path}'",
+        '"file://{path}"', "'{folder}'", "'{folder}/steps/'", "'{folder}/steps/*.parquet'", "'../games.a2/{relative}'",
+        "'{host}'", '"{host}"', "'/etc/passwd'", '"/etc/passwd"', "'/proc/self/environ'", "'s3://bucket/key.parquet'",
+        '"s3://bucket/key.parquet"', "'http://127.0.0.1:1/x.csv'", "'https://127.0.0.1:1/x.parquet'",
+        "'a2store://archive/{relative}'", '"a2store://archive"', "'a2store://table-0/own.parquet'", '"own.parquet"',
+        "'gs://b/k'", "'az://b/k'", "'data:text/csv,a'", "'~/.ssh/id_rsa'", "'\\\\host\\share'", '"steps "', '"STEPS"',
+    )
+] + [
+    (f"SELECT * FROM {name}", "expected: identifier")
+    for name in ("E'\\x2fetc\\x2fpasswd'", "U&'\\002Fetc'", "x'2f'", "$$a$$")
+]  # fmt: skip
+TABLE_FUNCTIONS = [
+    ("SELECT * FROM read_csv('/etc/passwd')", "read_csv"),
+    ("SELECT * FROM read_parquet('{path}')", "read_parquet"),
+    ("SELECT * FROM parquet_metadata('{path}')", "parquet_metadata"),
+    ("SELECT * FROM generate_series(1, 1000000000000)", "generate_series"),
+    ("SELECT * FROM range(1, 1000000000000)", "range"),
+    ("SELECT * FROM TABLE(generate_series(1, 9))", "TABLE"),
+    ("SELECT * FROM runs, LATERAL generate_series(1, 9)", "generate_series"),
+    ("SELECT * FROM steps('x')", "steps"),
+    ("SELECT * FROM runs WHERE run_id IN (SELECT * FROM range(3))", "range"),
+    ("SELECT * FROM JSON_TABLE('[]', '$' COLUMNS (a INT PATH '$'))", "JSON_TABLE"),
+    ("SELECT * FROM runs TABLESAMPLE BERNOULLI (10)", "TABLESAMPLE"),
+    ("SELECT * FROM runs FOR SYSTEM_TIME AS OF '2020-01-01'", "SYSTEM_TIME"),
+    ("SELECT * FROM runs PIVOT (max(num_steps) FOR engine IN ('a'))", "PIVOT"),
+    ("SELECT * FROM runs UNPIVOT (a FOR b IN (num_steps))", "UNPIVOT"),
+]
+CATALOGS = [
+    (f"SELECT * FROM {name}", name.split(".")[-1].strip('"'))
+    for name in (
+        "information_schema.tables", "information_schema.df_settings", "information_schema.routines",
+        "INFORMATION_SCHEMA.COLUMNS", '"information_schema"."tables"', "a2store.information_schema.tables",
+        "pg_catalog.pg_tables", "pg_tables", "sqlite_master", "datafusion.public.steps", "a2store.v.steps", "v.steps",
+        "metadata_cache", "duckdb_settings",
+    )
+]  # fmt: skip
+HOST = [
+    ("SELECT @@version", "@@version"),
+    ("SELECT @@datafusion.execution.batch_size", "@@datafusion"),
+    ("SELECT @user_variable", "@user_variable"),
+    ("SELECT * FROM runs WHERE run_id = @@global.x", "@@global"),
+    *[
+        (f"SELECT {call}", call.partition("(")[0])
+        for call in (
+            "version()", "VERSION()", '"version"()', "input_file_name()", "file_row_index()", "arrow_metadata(1)",
+            "current_database()", "current_schema()", "current_setting('a')", "getenv('HOME')",
+            "pg_read_file('/etc/passwd')", "read_text('/etc/passwd')", "read_blob('x')", "glob('*')", "uuid()",
+            "pg_sleep(100)", "sleep(100)", "benchmark(1, 1)", "inet_server_addr()", "load_extension('x')", "md5('x')",
+            "sha512('x')", "digest('x', 'md5')", "current_timezone()", "arrow_cast(1, 'FixedSizeList(9, Int8)')",
+            "arrow_try_cast(1, 'FixedSizeList(9, Int8)')",
+        )
+    ],
+    ("SELECT * FROM runs ORDER BY input_file_name()", "input_file_name"),
+    ("SELECT * FROM runs WHERE (SELECT version()) = ''", "version"),
+    ("SELECT count(*) FILTER (WHERE version() = '') FROM runs", "version"),
+    ("SELECT sum(num_steps) OVER (ORDER BY version()) FROM runs", "version"),
+    ("VALUES (version())", "version"),
+    ("EXPLAIN SELECT version()", "version"),
+]  # fmt: skip
+ENLARGING = [
+    (f"SELECT {call}", call.partition("(")[0])
+    for call in (
+        "repeat('a', 1000000000)", "array_repeat(1, 1000000000)", "list_repeat(1, 9)", "array_resize([1], 1000000000)",
+        "list_resize([1], 1)", "range(1, 1000000000)", "generate_series(1, 1000000000)", "REPEAT('a', 1)",
+        '"repeat"(\'a\', 1)', "space(1000000000)",
+    )
+]  # fmt: skip
+
+
+NEWLINES = [
+    ('SELECT * FROM "a\nb"', "the table"),
+    ('SELECT * FROM a."b\nc"', "the table"),
+    ('SELECT * FROM "a\nb"(1)', "table function"),
+    ('SELECT @"a\nb"', ""),
+    ('SELECT "a\nb"(1)', ""),
+    ('SELECT "a\nb" FROM runs', ""),
+    ("SELECT $\n$ \n $\n$", ""),
+    ("SELECT\n\n(\n", ""),
+    ('SELECT * INTO "a\nb" FROM runs', "INTO"),
+    ('EXECUTE "a\nb"', "EXECUTE"),
+]
+
+
+def doubled(levels: int, expression: str, last: str = "x", first: str = "board") -> str:
+    """As many common table expressions, each of which computes ``expression`` over the one before."""
+    made = "".join(f", c{i + 1} AS (SELECT {expression} AS x FROM c{i})" for i in range(levels))
+    return f"WITH c0 AS (SELECT {first} AS x FROM steps){made} SELECT {last} FROM c{levels}"
+
+
+def deep(around: str, levels: int, core: str = "1") -> str:
+    before, after = around.split("_")
+    return f"SELECT {before * levels}{core}{after * levels}"
+
+
+def joined(levels: int, select: str, first: str) -> str:
+    """Common table expressions, each of which uses the one before twice."""
+    made = "".join(f", c{new} AS ({select.format(old=f'c{old}')})" for old, new in pairwise(range(levels + 1)))
+    return f"WITH c0 AS ({first}){made} SELECT count(*) FROM c{levels}"
+
+
+SHAPES = [
+    ("WITH RECURSIVE r AS (SELECT 1 AS x UNION ALL SELECT x + 1 FROM r) SELECT * FROM r", "RECURSIVE"),
+    ("SELECT * FROM (WITH RECURSIVE r AS (SELECT 1 AS x UNION ALL SELECT x FROM r) SELECT * FROM r) s", "RECURSIVE"),
+    (joined(30, "SELECT a.board FROM {old} a, {old} b", "SELECT board FROM steps"), "tables"),
+    (joined(30, "SELECT * FROM {old} UNION ALL SELECT * FROM {old}", "SELECT board FROM steps"), "tables"),
+    (joined(60, "SELECT * FROM {old} a JOIN {old} b USING (run_id)", "SELECT run_id FROM runs"), "tables"),
+    (" UNION ALL ".join(["SELECT run_id FROM runs"] * 300), "SELECTs"),
+    (" UNION ALL ".join(["SELECT 1"] * 5000), "bytes"),
+    (f"SELECT '{'x' * 65_600}'", "65536"),
+    (deep("(_)", 10_000), "recursion limit"),
+    (deep("(SELECT _)", 3000), "recursion limit"),
+    (f"SELECT 1 FROM {'(SELECT 1 FROM ' * 3000}runs{')' * 3000}", "recursion limit"),
+    (deep("abs(_)", 5000), "recursion limit"),
+    (deep("- _", 20_000), "recursion limit"),
+    (deep("CASE WHEN true THEN _ END", 1500), ""),
+    (deep("[_]", 10_000), "recursion limit"),
+    ("SELECT x" + ".a" * 30_000 + " FROM runs", "recursion limit"),
+    ("SELECT 1" + " IS NULL" * 8000, "nested"),
+    ("SELECT 'a'" + " LIKE 'a'" * 7000, "nested"),
+    ("SELECT 1" + " BETWEEN 1 AND 2" * 4000, "nested"),
+    ("SELECT " + "+".join(["1"] * 600), "nested"),
+    ("SELECT " + "||".join(["'a'"] * 600), "nested"),
+    ("SELECT 1 FROM runs WHERE " + " AND ".join(["run_id > 1"] * 2000), "nested"),
+    ("SELECT " + "/*" * 20_000 + "1" + "*/" * 10_000, "comment"),
+    ("SELECT count(*) FROM steps GROUP BY " + ", ".join(["CUBE(board, move, run_id, step_index)"] * 8), "4096"),
+    ("SELECT CAST(1 AS DECIMAL(999, 0))", "76"),
+    ("SELECT CAST('a' AS BINARY(1000000000))", "BINARY"),
+    ("SELECT '", "Unterminated"),
+    ("SELECT $tag$ $other$", "Unterminated"),
+    ('SELECT "', "EOF"),
+    ("SELECT 1 \0", ""),
+    ("\0", ""),
+    ("SELECT * FROM st\0eps", ""),
+    ("SELECT \u202e1 FROM ｓｔｅｐｓ", ""),
+    ("ＳＥＬＥＣＴ 1", ""),
+    ("SELECT 1\u2028FROM\u00a0nowhere", ""),
+    ("\ufeffSELECT 1", ""),
+    ("SELECT * FROM stеps", "table"),  # A Cyrillic letter.
+    ("SELECT * FROM labels", "labels"),
+    ("SELECT * FROM runs JOIN abs ON true", "abs"),
+    ('SELECT * FROM "steps""; DROP TABLE runs; --"', "DROP TABLE"),
+    ("SELECT * FROM runs WHERE run_id = $1; DROP TABLE runs", "2 statements"),
+]
+
+REFUSED = {
+    "several": SEVERAL, "changes": CHANGES, "commands": COMMANDS, "files": FILES, "table-functions": TABLE_FUNCTIONS,
+    "catalogs": CATALOGS, "host": HOST, "enlarging": ENLARGING, "newlines": NEWLINES, "shapes": SHAPES,
+}  # fmt: skip
+
+# What runs, and is stopped or gets by within its limits; each under a name.
+
+TEXT = "'abcdefgh' || CAST(board AS VARCHAR)"
+SQUARE = "steps a, steps b"
+CUBE = "steps a, steps b, steps c"
+LENGTH = "octet_length(x)"
+WIDE = "[" + ", ".join(["1"] * 500) + "]"
+
+BOUNDED = {
+    "||": doubled(18, "x || x", LENGTH, TEXT),
+    "|| of constants": doubled(18, "x || x", LENGTH, f"'{'a' * 30}'"),
+    "concat": doubled(18, "concat(x, x)", LENGTH, TEXT),
+    "concat_ws": doubled(18, "concat_ws(x, x, x)", LENGTH, TEXT),
+    "replace": doubled(18, "replace(x, 'a', x)", LENGTH, TEXT),
+    "regexp_replace": doubled(18, "regexp_replace(x, '.', x, 'g')", LENGTH, TEXT),
+    "regexp_replace of groups": doubled(18, r"regexp_replace(x, '(.*)', '\1\1\1\1')", LENGTH, TEXT),
+    "regexp_replace of names": f"SELECT octet_length(regexp_replace(board, '(.*)', '{'${1}' * 10_000}')) FROM steps",
+    "rpad": doubled(18, "rpad(x, CAST(2 * octet_length(x) AS BIGINT), x)", LENGTH, TEXT),
+    "lpad": "SELECT lpad('a', 2147483647, 'b') FROM steps",
+    "lpad of constants": "SELECT lpad('a', 20000000, 'b')",
+    "overlay": doubled(18, "overlay(x PLACING x FROM octet_length(x) + 1 FOR 0)", LENGTH, TEXT),
+    "to_char": doubled(18, "to_char(now(), x || x)", LENGTH, TEXT),
+    "to_char of a long format": f"SELECT to_char(to_timestamp(step_index), '{'%A%B' * 10_000}') FROM steps",
+    "array_concat": doubled(18, "array_concat(x, x)", "array_length(x)", "[board]"),
+    "array_append": doubled(18, "array_append(make_array(x), x)", "array_length(x)"),
+    "make_array": doubled(18, "make_array(x, x)", "cardinality(x)"),
+    "flatten": doubled(18, "flatten(make_array(x, x))", "array_length(x)", "[board]"),
+    "reverse": doubled(18, "reverse(x) || x", LENGTH, TEXT),
+    "lpad in a filter": "SELECT 1 FROM steps WHERE lpad(CAST(board AS VARCHAR), 5000, 'a') LIKE '%b'",
+}
+LIMITED = {
+    "cross join and ORDER BY": f"SELECT a.board, b.board FROM {CUBE} ORDER BY a.board + b.step_index + c.board",
+    "cross join and GROUP BY": f"SELECT a.board, b.board, c.board, count(*) FROM {CUBE} GROUP BY 1, 2, 3",
+    "cross join": f"SELECT a.board, b.board FROM {CUBE}",
+    "cross join and DISTINCT": f"SELECT DISTINCT a.board + b.board * c.step_index FROM {CUBE}",
+    "cross join and LIMIT": f"SELECT a.board FROM {CUBE} ORDER BY a.board + b.board + c.board LIMIT 100000000",
+    "cross join and OFFSET": f"SELECT a.board FROM {CUBE} LIMIT 1 OFFSET 1000000000000",
+    "hash join": "SELECT count(*) FROM steps a JOIN steps b USING (move) JOIN steps c USING (move)",
+    "array_agg": f"SELECT array_agg(a.board) FROM {CUBE}",
+    "array_agg of DISTINCT": f"SELECT array_agg(DISTINCT a.board + b.board) FROM {SQUARE}",
+    "string_agg": f"SELECT string_agg(CAST(a.board AS VARCHAR), '{'x' * 40}') FROM {CUBE}",
+    "count of DISTINCT": f"SELECT count(DISTINCT a.board * b.board) FROM {SQUARE}",
+    "count of DISTINCT texts": f"SELECT count(DISTINCT CAST(a.board AS VARCHAR) || b.board) FROM {SQUARE}",
+    "count of DISTINCT lists": f"SELECT count(DISTINCT [a.board, b.board]) FROM {SQUARE}",
+    "median": f"SELECT median(a.board + b.board) FROM {SQUARE}",
+    "percentile": f"SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY a.board + b.board) FROM {SQUARE}",
+    "a window over all": f"SELECT row_number() OVER (PARTITION BY a.move ORDER BY b.board) FROM {SQUARE}",
+    "a median in each window": "SELECT median(board) OVER (ORDER BY board ROWS 10000 PRECEDING) FROM steps",
+    "many counts": f"SELECT {', '.join(f'count(DISTINCT board + {i}) AS c{i}' for i in range(300))} FROM steps",
+    "unnest": f"SELECT unnest({WIDE}) FROM {SQUARE}",
+    "unnest of unnested": "WITH u AS (SELECT unnest([1, 2, 3, 4, 5, 6, 7, 8]) AS v) SELECT a.v FROM "
+    + ", ".join(f"u AS {name}" for name in "abcdefghijklmnop"),
+    "EXPLAIN ANALYZE": f"EXPLAIN ANALYZE SELECT a.board FROM {CUBE} ORDER BY a.board + b.board + c.board",
+}
+HARMLESS = {
+    "a huge LIMIT": "SELECT * FROM steps LIMIT 9223372036854775807 OFFSET 9223372036854775807",
+    "a huge sorted LIMIT": "SELECT * FROM steps ORDER BY board LIMIT 9223372036854775807 OFFSET 9223372036854775800",
+    "a huge top": "SELECT * FROM steps ORDER BY board LIMIT 4000000000",
+    "a huge IN": f"SELECT 1 FROM steps WHERE board IN ({', '.join(map(str, range(9000)))})",
+    "a wide CASE": f"SELECT CASE {' '.join(f'WHEN board = {i} THEN {i}' for i in range(1500))} END FROM steps",
+    "many rows": f"VALUES {', '.join(['(1)'] * 10_000)}",
+    "nested comments": "SELECT " + "/*" * 15_000 + "*/" * 15_000 + "1",
+    "dollar quotes": "SELECT $$'; DROP TABLE steps; --$$, $a$ $$ $a$",
+    "a quoted alias": 'SELECT 1 AS "x""; DROP TABLE steps"',
+    "huge types of texts": "SELECT CAST('a' AS CHAR(2147483647)) AS a, CAST('a' AS VARCHAR(2147483647)) AS b",
+    "huge frames": "SELECT sum(step_index) OVER (ORDER BY board ROWS BETWEEN 18446744073709551615 PRECEDING "
+    "AND 18446744073709551615 FOLLOWING) FROM steps",
+    "edges of integers": "SELECT lag(board, 9223372036854775807) OVER (ORDER BY board), left('abc', "
+    "-9223372036854775808), round(1.5, 2147483647), 1 << 64, split_part('a,b', ',', -9223372036854775808) FROM steps",
+    "random": f"SELECT count(*) FROM {SQUARE} WHERE random() < 0 OR random() > 2",
+    "translate": doubled(18, "translate(x, 'a', x)", LENGTH, TEXT),
+    "array_union": doubled(18, "array_concat(x, array_union(x, x))", "array_length(x)", "[board]"),
+    "sums": doubled(18, "x + x", first="CAST(board AS DOUBLE)"),
+}
+FAILING = {
+    "division by zero": "SELECT 1 / (run_id - run_id) FROM runs",
+    "the least integer": "SELECT -9223372036854775808 / -1",
+    "its absolute value": "SELECT abs(-9223372036854775808)",
+    "a surrogate": "SELECT chr(55296)",
+    "an index": "SELECT array_slice([1, 2, 3], -9223372036854775808, 9223372036854775807)",
+    "a date": "SELECT now() + INTERVAL '2147483647 months'",
+    "a factorial": "SELECT factorial(21)",
+    "a negative frame": "SELECT ntile(-1) OVER () FROM steps",
+    "a regex that is too large": "SELECT regexp_like('a', '((((a{100}){100}){100}){100})')",
+    "a regex in a filter": r"SELECT 1 FROM steps WHERE CAST(board AS VARCHAR) ~ '(\w{50}){50}'",
+    "a regex that is too deep": f"SELECT regexp_like('a', '{'(' * 20_000}a{')' * 20_000}')",
+}  # fmt: skip
+
+Statements = dict[str, str]
+Wrong = dict[str, tuple[str, str]]
+"""Statements that are not contained as they should be, and what they do instead."""
+
+SLOW_PLAN = "planning takes long, and no limit of time holds for it"
+SLOW_END = "its work goes on for seconds after it was stopped"
+UNCOUNTED = "its batches hold far more memory than the limit"
+ABORTS = "an allocation that cannot be ends the process"
+OVERFLOWS = "it overflows the stack of a thread"
+PANICS = "it panics"
+DAMAGE = "an error of a filter inside of the Parquet reader is taken for damage to the archive"
+BIG = "lpad('a', 16000000, 'b')"
+
+
+def chain(operator: str, count: int, operand: str = "1") -> str:
+    return operator.join([operand] * count)
+
+
+ESCAPES: Wrong = {
+    "a chain of sums": (f"SELECT {chain('+', 10_000)}", SLOW_PLAN),
+    "a chain of casts": (f"SELECT 1{'::INT' * 12_000}", SLOW_PLAN),
+    "a chain of UNION": (chain(" UNION ", 2000, "SELECT 1"), SLOW_PLAN),
+    "a chain of EXCEPT": (chain(" EXCEPT ", 2000, "SELECT 1"), SLOW_PLAN),
+    "many tables": (f"SELECT count(*) FROM {', '.join(f'runs AS r{i}' for i in range(250))}", SLOW_PLAN),
+    "CUBE": (f"SELECT count(*) FROM steps GROUP BY CUBE ({', '.join(f'board + {i}' for i in range(25))})", SLOW_PLAN),
+    "a doubled filter": (doubled(17, "x + x", first="CAST(board AS DOUBLE)") + " WHERE x > 1", SLOW_PLAN),
+    "a doubled CASE": (
+        doubled(17, "CASE WHEN x > 1 THEN x ELSE x * 2 END", first="CAST(board AS DOUBLE)") + " WHERE x > 1",
+        SLOW_PLAN,
+    ),
+    "a doubled type": (doubled(18, "struct(x, x)", "arrow_typeof(x)"), SLOW_PLAN),
+    "constants": ("SELECT strpos(lpad('', 15000000, 'a'), lpad('b', 7000000, 'a'))", SLOW_PLAN),
+    "a nested loop": (f"SELECT 1 FROM {CUBE} WHERE a.board + b.step_index + c.run_id = 3", SLOW_END),
+    "a regex for each row": (
+        r"SELECT 1 FROM steps WHERE regexp_like(CAST(board AS VARCHAR), '\w{200}' || CAST(board AS VARCHAR))",
+        SLOW_END,
+    ),
+    "approx_percentile_cont": (
+        f"SELECT approx_percentile_cont(0.5, 1000000) WITHIN GROUP (ORDER BY a.board + b.board) FROM {SQUARE}",
+        SLOW_END,
+    ),
+    "a large group by": (
+        f"SELECT count(*) FROM steps GROUP BY CUBE ({', '.join(f'board + {i}' for i in range(12))})",
+        UNCOUNTED,
+    ),
+    "a window of lists": ("SELECT array_agg(board) OVER () FROM steps", UNCOUNTED),
+    "a wide value beside each row": (
+        "SELECT a.x, b.board FROM (SELECT array_agg(board) AS x FROM steps) a, steps b",
+        UNCOUNTED,
+    ),
+    "a wide value of a subquery": ("SELECT (SELECT array_agg(board) FROM steps), board FROM steps", UNCOUNTED),
+    "a wide literal": (
+        f"SELECT x AS a, x AS b, x AS c, x AS d FROM (SELECT '{'x' * 60_000}' AS x FROM steps) s",
+        UNCOUNTED,
+    ),
+    "a list of a fixed size": ("SELECT CAST(NULL AS INT[2147483647])", ABORTS),
+    "lists of a fixed size": ("SELECT CAST(NULL AS INT[100000000]) FROM steps", ABORTS),
+    "a list that is a constant": (f"SELECT string_to_array({BIG}, 'b') FROM steps", ABORTS),
+    "too many centroids": ("SELECT approx_percentile_cont(board, 0.5, 1000000000) FROM steps", ABORTS),
+    "a type of many lists": (f"SELECT CAST(NULL AS INT{'[]' * 30_000})", OVERFLOWS),
+    "a type of many arrays": (f"SELECT CAST(NULL AS {'ARRAY<' * 8000}INT{'>' * 8000})", OVERFLOWS),
+    "a type of many structs": (f"SELECT CAST(NULL AS {'STRUCT<a ' * 5000}INT{'>' * 5000})", OVERFLOWS),
+    "a text that is a constant": (f"SELECT {BIG} FROM steps", PANICS),
+    "a union without fields": ("SELECT arrow_cast(NULL, 'Union(Sparse)') FROM steps", PANICS),
+    "a division in a filter": ("SELECT 1 FROM steps WHERE 100 / (step_index - step_index) > 1", DAMAGE),
+}
+
+
+def tried(wrong: Wrong) -> list[str]:
+    """Their names, or those of the first of each kind."""
+    kinds = {kind: name for name, (_, kind) in reversed(wrong.items())}
+    return list(wrong) if LONG else sorted(kinds.values())

@@ -1,0 +1,270 @@
+"""What a statement may not do, tried: refused by name, or stopped by a limit while the process stays small."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import a2store
+from attacker import BEGIN, HANGS, MEMORY, MIB, SECONDS, SETTLES, Answer, Attacker
+from attacks import BOUNDED, ESCAPES, FAILING, HARMLESS, LIMITED, PANICS, REFUSED, tried
+from faults.checks import LONG
+
+LIMIT = "came to its limit"
+linux = pytest.mark.skipif(sys.platform != "linux", reason="memory is measured on Linux only")
+
+
+def filled(archive: a2store.Archive, sql: str) -> str:
+    """The statement with the names of files."""
+    path = Path(archive.files()[0])
+    folder = Path(archive.path)
+    names = {"path": path, "relative": path.relative_to(folder), "folder": folder, "host": folder.parent / "other.csv"}
+    for name, value in names.items():
+        sql = sql.replace(f"{{{name}}}", str(value))
+    return sql
+
+
+@pytest.mark.parametrize("group", REFUSED)
+def test_what_is_refused(archive: a2store.Archive, group: str) -> None:
+    before = sorted(Path(archive.path).parent.rglob("*"))
+    for template, word in REFUSED[group]:
+        sql = filled(archive, template)
+        with pytest.raises(a2store.QueryError) as caught:
+            pa.table(archive.sql(sql))
+        message = str(caught.value)
+        assert word.lower() in message.lower(), sql[:200]
+        assert "panicked" not in message
+        assert len(message) < 1000, sql[:200]
+        # Nothing is told that the statement did not say itself.
+        assert str(archive.path) not in message or str(archive.path) in sql
+    assert sorted(Path(archive.path).parent.rglob("*")) == before
+
+
+NEWLINES = [
+    'SELECT "a\nb" FROM runs',
+    "SELECT $\n$ \n $\n$",
+    "SELECT\n\n(\n",
+    "SELECT *\nFROM\nnowhere",
+    'EXECUTE "a\nb"',
+    'SELECT * FROM "a\nb"',
+    'SELECT * FROM "a\nb"(1)',
+    'SELECT * INTO "a\nb" FROM runs',
+    'SELECT * FROM "a\x1b[31mb"',
+    f"SELECT * FROM {'x' * 60_000}",
+]
+
+
+@pytest.mark.parametrize("sql", NEWLINES, ids=range(len(NEWLINES)))
+def test_a_refusal_is_a_short_line(archive: a2store.Archive, sql: str) -> None:
+    with pytest.raises(a2store.QueryError) as caught:
+        archive.sql(sql)
+    assert str(caught.value).isprintable()
+    assert len(str(caught.value)) < 1000
+
+
+def test_the_longest_statement(archive: a2store.Archive) -> None:
+    for text in ("x", "é"):
+        rest = 65_536 - len("SELECT ''")
+        value = text * (rest // len(text.encode()))
+        value += "y" * (rest - len(value.encode()))
+        assert pa.table(archive.sql(f"SELECT '{value}'"))[0].to_pylist() == [value]
+        with pytest.raises(a2store.QueryRefusedError, match=r"65537 bytes, expected at most 65536"):
+            archive.sql(f"SELECT '{value}y'")
+
+
+def test_refusals_are_errors_of_queries(archive: a2store.Archive) -> None:
+    with pytest.raises(a2store.QueryRefusedError) as caught:
+        archive.sql("DROP TABLE steps")
+    assert isinstance(caught.value, a2store.QueryError)
+    assert caught.value.kind == "query_refused"
+    assert str(caught.value) == "refused: DROP TABLE: a query reads: expected one SELECT, WITH, VALUES or EXPLAIN"
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["' OR 1 = 1 --", "'; DROP TABLE steps; --", "$1", "$$", "steps", "{folder}", "\0", "\u202e", "a\nb", "version()"],
+)
+def test_parameters_are_values(archive: a2store.Archive, value: str) -> None:
+    value = filled(archive, value)
+    assert pa.table(archive.sql("SELECT $1 AS x", [value]))["x"].to_pylist() == [value]
+    assert archive.sql("SELECT * FROM runs WHERE engine = $e", {"e": value}).count() == 0
+    with pytest.raises(a2store.QueryError):
+        archive.sql("SELECT * FROM $1", [value])
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["abs", "repeat", "version", "pg_catalog", "a b", 'a"b', "select", "Steps", "é", "a.parquet", "' --"],
+)
+def test_tables_may_have_any_name(archive: a2store.Archive, name: str) -> None:
+    table = pa.table({"a": [1, 2, 3]})
+    quoted = '"' + name.replace('"', '""') + '"'
+    query = archive.sql(f"SELECT sum(a) AS n FROM {quoted} AS t", tables={name: table})
+    assert pa.table(query)["n"].to_pylist() == [6]
+    with pytest.raises(a2store.QueryRefusedError, match="table function"):
+        archive.sql(f"SELECT * FROM {quoted}(1)", tables={name: table})
+    with pytest.raises(a2store.QueryRefusedError, match="the table"):
+        archive.sql(f"SELECT * FROM {quoted}.tables", tables={name: table})
+
+
+FORMS = [
+    "EXPLAIN", "EXPLAIN VERBOSE", "EXPLAIN ANALYZE", "EXPLAIN FORMAT TREE", "EXPLAIN FORMAT INDENT",
+    "EXPLAIN FORMAT PGJSON", "EXPLAIN FORMAT GRAPHVIZ", "EXPLAIN (FORMAT TREE)", "EXPLAIN (FORMAT 'indent')",
+    "EXPLAIN (FORMAT PGJSON)", "EXPLAIN (VERBOSE)", "EXPLAIN (ANALYZE)", "EXPLAIN (ANALYZE true, FORMAT INDENT)",
+    "EXPLAIN (ANALYZE, FORMAT PGJSON)", "EXPLAIN (ANALYZE, METRICS 'all')",
+    *[
+        pytest.param(form, marks=pytest.mark.xfail(strict=False, reason="its metrics are by file"))
+        for form in ("EXPLAIN ANALYZE VERBOSE", "EXPLAIN (ANALYZE, VERBOSE)")
+    ],
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_plans_name_no_files(archive: a2store.Archive, tmp_path: Path, form: str) -> None:
+    path = tmp_path / "labels.parquet"
+    pq.write_table(pa.table({"run_id": pa.array([1, 2], pa.uint32()), "label": ["a", "b"]}), path)
+    select = "SELECT * FROM steps JOIN labels USING (run_id) WHERE phase = 'late' ORDER BY board"
+    query = archive.sql(f"{form} {select}", tables={"labels": path}, spill_folder=tmp_path)
+    texts = [str(pa.table(query).to_pylist()), query._repr_html_(), query.explain(), query.explain(analyze=True)]
+    for text in texts:
+        assert text
+        assert not re.findall(r"[0-9a-f]{32}|\.parquet|a2store://|filename", text)
+        assert str(archive.path) not in text
+        assert str(tmp_path) not in text
+
+
+@pytest.mark.parametrize(
+    "form", ["EXPLAIN EXPLAIN", "EXPLAIN ANALYZE FORMAT TREE", "EXPLAIN (COSTS, BUFFERS)", "EXPLAIN QUERY PLAN"]
+)
+def test_other_plans(archive: a2store.Archive, form: str) -> None:
+    with pytest.raises(a2store.QueryError) as caught:
+        pa.table(archive.sql(f"{form} SELECT 1"))
+    assert "\n" not in str(caught.value)
+
+
+@pytest.fixture(scope="module")
+def attacker(archive: a2store.Archive, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Attacker]:
+    attacker = Attacker(archive.path, tmp_path_factory.mktemp("attacker"))
+    yield attacker
+    attacker.stop()
+
+
+def contained(attacker: Attacker, archive: a2store.Archive, sql: str, seconds: float = SECONDS) -> Answer:
+    """What became of a statement, once it is sure that it did no harm."""
+    answer = attacker.ask(sql, timeout=seconds + HANGS + 5, time_limit=seconds)
+    try:
+        assert not answer.died, answer.said[-300:]
+        assert "panicked" not in answer.said
+        assert answer.error in ("", "QueryError", "QueryLimitError", "QueryRefusedError"), answer.message
+        assert "\n" not in answer.message
+        assert str(archive.path) not in answer.message
+        assert "worker ended early" not in answer.message
+        assert answer.seconds < seconds + HANGS
+        assert answer.grown < 1.5 * MEMORY + 256 * MIB
+        assert answer.used <= 2 * SETTLES
+        assert answer.left == []
+    except AssertionError:
+        # The next one shall not suffer from what is left of this one.
+        attacker.stop()
+        raise
+    return answer
+
+
+@linux
+@pytest.mark.parametrize("name", BOUNDED)
+def test_results_that_would_be_too_large(attacker: Attacker, archive: a2store.Archive, name: str) -> None:
+    answer = contained(attacker, archive, BOUNDED[name], seconds=5)
+    assert answer.error == "QueryRefusedError"
+    assert re.fullmatch(r"refused: the function .*: a batch of its results may have \d+ bytes, .*", answer.message)
+
+
+@linux
+@pytest.mark.parametrize("name", LIMITED)
+def test_queries_that_come_to_a_limit(attacker: Attacker, archive: a2store.Archive, name: str) -> None:
+    answer = contained(attacker, archive, LIMITED[name])
+    assert answer.error == "QueryLimitError"
+    assert LIMIT in answer.message
+
+
+@linux
+@pytest.mark.parametrize("name", HARMLESS)
+def test_queries_that_only_look_dangerous(attacker: Attacker, archive: a2store.Archive, name: str) -> None:
+    assert contained(attacker, archive, HARMLESS[name], seconds=5).error == ""
+
+
+@linux
+@pytest.mark.parametrize("name", FAILING)
+def test_queries_that_fail(attacker: Attacker, archive: a2store.Archive, name: str) -> None:
+    answer = contained(attacker, archive, FAILING[name], seconds=5)
+    assert answer.error == "QueryError"
+    assert answer.message
+
+
+@linux
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=pytest.mark.xfail(strict=False, reason=ESCAPES[name][1])) for name in tried(ESCAPES)],
+)
+def test_queries_that_are_not_contained(attacker: Attacker, archive: a2store.Archive, name: str) -> None:
+    """What a process of its own is for: see ``test_sandbox.py``."""
+    sql, kind = ESCAPES[name]
+    contained(attacker, archive, sql, seconds=5 if kind == PANICS else SECONDS)
+
+
+CALL = re.compile(r'\d+ +(?P<name>\w+)\((?:(?:\d+|AT_FDCWD)<(?P<folder>[^>]*)>, )?(?P<path>"[^"]*")?')
+MEASURED = {"/proc/self/status", "/proc/self/clear_refs"}
+"""What ``attacker.py`` itself reads."""
+CORES = ("/proc/self/cgroup/", "/proc/self/mountinfo/", "/sys/fs/cgroup/")
+"""After a limit of time come new threads, and Rust's library looks how many cores they may use."""
+
+
+@linux
+def test_no_file_or_socket_is_touched(archive: a2store.Archive, tmp_path: Path) -> None:
+    strace = shutil.which("strace")
+    if strace is None:
+        pytest.skip("there is no strace")
+    trace = tmp_path / "trace"
+    calls = ("-e", "trace=%file,%network", "-e", "signal=none")
+    command = (strace, "-f", "-qq", "-y", "-s", "4096", "-o", str(trace), *calls)
+    if subprocess.run([*command, "true"], capture_output=True, check=False).returncode:
+        pytest.skip("nothing can be traced")
+    attacker = Attacker(archive.path, tmp_path, command)
+    try:
+        for group in REFUSED.values():
+            for template, _ in group:
+                assert attacker.ask(filled(archive, template)).error.startswith("Query")
+        statements = [*BOUNDED.values(), *FAILING.values(), *HARMLESS.values(), *LIMITED.values()]
+        for sql in statements if LONG else statements[::3]:
+            assert not attacker.ask(sql, time_limit=0.1).died
+        assert attacker.ask("SELECT count(*) FROM runs").error == ""
+    finally:
+        attacker.stop()
+    lines = trace.read_text().splitlines()
+    begin = next(number for number, line in enumerate(lines) if BEGIN in line)
+    touched = set()
+    for line in lines[begin + 1 :]:
+        call = CALL.match(line)
+        # The rest are the ends of calls that another thread's call came between.
+        if call is None:
+            assert "resumed>" in line, line
+            continue
+        path = os.path.join(call["folder"] or "", (call["path"] or "").strip('"')).removesuffix("/")
+        touched.add((call["name"], re.sub(r"^/proc/\d+/", "/proc/self/", path)))
+    inside = tuple(f"{Path(folder).resolve()}/" for folder in (archive.path, attacker.spill))
+    # The archive's own path is looked at to see where it leads.
+    above = {("readlink", str(path)) for path in Path(archive.path).parents} | {("getcwd", "")}
+    outside = {call for call in touched if not f"{call[1]}/".startswith(inside)} - above
+    assert {call for call in outside if call[1] not in MEASURED and not f"{call[1]}/".startswith(CORES)} == set()
+    assert any(name.startswith("open") and path.startswith(inside[0]) for name, path in touched)
+    # In the archive nothing is written.
+    writes = {name for name, path in touched if path.startswith(inside[0])}
+    assert writes <= {"openat", "open", "stat", "newfstatat", "statx", "lstat", "access", "faccessat2", "readlink"}

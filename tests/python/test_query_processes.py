@@ -1,0 +1,151 @@
+"""Queries in many threads, and in children of processes that run some."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import a2store
+from archives import plain
+from faults.checks import LONG
+
+SORTED = "SELECT board, run_id, step_index FROM steps ORDER BY board, run_id, step_index"
+QUERIES = [
+    "SELECT board, max_score FROM steps WHERE max_score >= 4000",
+    "SELECT phase, engine, count(*) AS n, max(board) AS board FROM steps GROUP BY phase, engine ORDER BY phase, engine",
+    f"{SORTED} LIMIT 777",
+    "SELECT r.highest_tile, count(*) AS n FROM steps s JOIN runs r USING (run_id) GROUP BY 1 ORDER BY 1",
+]
+
+
+@pytest.mark.parametrize("options", [{}, {"memory_limit": 64 << 20, "time_limit": 60}], ids=["plain", "limited"])
+def test_threads_share_a_query(archive: a2store.Archive, options: dict[str, Any]) -> None:
+    turns = 10 if options and not LONG else 50
+    queries = [archive.sql(sql, **options) for sql in QUERIES]
+    expected = [plain(pa.table(query)) for query in queries]
+
+    def work(number: int) -> int:
+        same = 0
+        for turn in range(turns):
+            at = (number + turn) % len(queries)
+            # Half of the time one that was made here.
+            query = queries[at] if turn % 2 else archive.sql(QUERIES[at], **options)
+            same += plain(pa.table(query)).equals(expected[at])
+            same += query.count() == len(expected[at])
+        return same
+
+    with ThreadPoolExecutor(8) as pool:
+        assert list(pool.map(work, range(8))) == [2 * turns] * 8
+
+
+def test_a_query_that_ends_disturbs_no_other(archive: a2store.Archive) -> None:
+    """Ends by limits of time retire the threads that other queries run on."""
+    expected = pa.table(archive.sql(SORTED))
+    endless = archive.sql("SELECT a.board + b.board AS x FROM steps a, steps b ORDER BY x", time_limit=0.05)
+
+    def end(_: int) -> str:
+        with pytest.raises(a2store.QueryLimitError) as caught:
+            endless.explain(analyze=True)
+        return str(caught.value).split(":")[0]
+
+    with ThreadPoolExecutor(3) as pool:
+        ended = pool.map(end, range(6))
+        assert [pa.table(archive.sql(SORTED)).equals(expected) for _ in range(20)] == [True] * 20
+        assert set(ended) == {"the query came to its limit of time"}
+
+
+FORKED = """
+import os, sys, threading, time
+import pyarrow as pa
+import a2store
+archive = a2store.Archive.open(sys.argv[1])
+text, count = sys.argv[2], int(sys.argv[3])
+query = archive.sql(text, memory_limit=64 << 20, spill_folder=sys.argv[4])
+expected = pa.table(query)
+running, failed = True, []
+def work():
+    while running:
+        if not pa.table(query).equals(expected):
+            failed.append("parent")
+threads = [threading.Thread(target=work) for _ in range(2)]
+for thread in threads:
+    thread.start()
+for turn in range(count):
+    # At another moment of the others' work each time.
+    time.sleep(0.003 * (turn % 7))
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            same = pa.table(query).equals(expected)
+            again = archive.sql(text + " LIMIT 99")
+            same &= pa.table(again).equals(expected.slice(0, 99)) and query.count() == len(expected)
+            same &= a2store.Archive.open(sys.argv[1]).sql("SELECT 1").count() == 1
+            status = int(not same)
+        finally:
+            os._exit(status)
+    end = time.monotonic() + 20
+    while (done := os.waitpid(child, os.WNOHANG)) == (0, 0):
+        if time.monotonic() > end:
+            os.kill(child, 9)
+        time.sleep(0.005)
+    if done[1]:
+        failed.append(f"child {turn}: {os.waitstatus_to_exitcode(done[1])}")
+running = False
+for thread in threads:
+    thread.join()
+del query
+print(failed, os.listdir(sys.argv[4]))
+"""
+
+
+@pytest.mark.skipif(sys.version_info >= (3, 12), reason="Python itself warns of forks beside threads")
+def test_forks_while_queries_run(archive: a2store.Archive, tmp_path: Path) -> None:
+    args = [sys.executable, "-c", FORKED, archive.path, SORTED, 200 if LONG else 20, tmp_path]
+    done = subprocess.run(list(map(str, args)), capture_output=True, check=False, timeout=500, text=True)
+    assert (done.stdout, done.stderr, done.returncode) == ("[] []\n", "", 0)
+
+
+STARTED = """
+import multiprocessing, sys, threading
+import pyarrow as pa
+import a2store
+
+def rows(path, text):
+    return len(pa.table(a2store.Archive.open(path).sql(text)))
+
+def main():
+    path, text, method, count = sys.argv[1:]
+    archive = a2store.Archive.open(path)
+    expected = len(pa.table(archive.sql(text)))
+    running = True
+    def work():
+        query = archive.sql(text)
+        while running:
+            assert len(pa.table(query)) == expected
+    thread = threading.Thread(target=work)
+    thread.start()
+    with multiprocessing.get_context(method).Pool(2) as pool:
+        found = pool.starmap(rows, [(path, text)] * int(count))
+    running = False
+    thread.join()
+    print(set(found) == {expected})
+
+if __name__ == "__main__":
+    main()
+"""
+
+
+@pytest.mark.parametrize("method", ["spawn", "forkserver"])
+def test_children_of_other_kinds(archive: a2store.Archive, tmp_path: Path, method: str) -> None:
+    script = tmp_path / "started.py"
+    script.write_text(STARTED)
+    args = [sys.executable, str(script), str(archive.path), SORTED, method, "20"]
+    done = subprocess.run(args, capture_output=True, check=False, timeout=120, text=True)
+    assert (done.stdout, done.stderr) == ("True\n", "")
