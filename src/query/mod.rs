@@ -126,8 +126,11 @@ impl Archive {
     /// # a2store::simulate(&runs, &a2store::SimulateOptions { runs: 3, ..Default::default() }, &())?;
     /// # archive.ingest([&runs], &Default::default(), &())?;
     /// use a2store::{QueryOptions, UserTable, no_params};
-    /// use arrow::array::{RecordBatch, UInt32Array, record_batch};
-    /// let labels = record_batch!(("run_id", UInt32, [0, 2]), ("label", Utf8, ["good", "bad"]))?;
+    /// use arrow::array::{ArrayRef, RecordBatch, StringArray, UInt32Array};
+    /// use std::sync::Arc;
+    /// let run_ids: ArrayRef = Arc::new(UInt32Array::from(vec![0, 2]));
+    /// let labels: ArrayRef = Arc::new(StringArray::from(vec!["good", "bad"]));
+    /// let labels = RecordBatch::try_from_iter([("run_id", run_ids), ("label", labels)])?;
     /// let labels = UserTable::from_batches(labels.schema(), vec![labels])?;
     /// let options = QueryOptions::default().with_table("labels", labels).with_row_limit(10);
     /// let text = "SELECT label, num_steps FROM runs JOIN labels USING (run_id) ORDER BY run_id";

@@ -16,7 +16,7 @@ use std::time::Duration;
 /// ```
 /// use a2store::QueryOptions;
 /// use std::time::Duration;
-/// let options = QueryOptions { time_limit: Some(Duration::from_secs(10)), row_limit: Some(1_000), ..Default::default() };
+/// let options = QueryOptions::default().with_time_limit(Duration::from_secs(10)).with_row_limit(1_000);
 /// assert_eq!(options.spill_bytes(), QueryOptions::DEFAULT_SPILL_BYTES);
 /// ```
 #[derive(Clone, Debug, Default)]
