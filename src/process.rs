@@ -43,9 +43,12 @@ impl<T: Send + Sync> PerProcess<T> {
         Ok(unsafe { &(*stored).value })
     }
 
-    /// Has the next who asks make another. Whoever has this one keeps it.
-    pub(crate) fn retire(&self) {
-        self.0.store(null_mut(), Ordering::Release);
+    /// Has the next who asks make another than this one. Whoever has it keeps it.
+    pub(crate) fn retire(&self, value: &'static T) {
+        let found = self.0.load(Ordering::Acquire);
+        if of_this_process(found).is_some_and(|current| std::ptr::eq(current, value)) {
+            let _ = self.0.compare_exchange(found, null_mut(), Ordering::AcqRel, Ordering::Acquire);
+        }
     }
 }
 
@@ -62,14 +65,19 @@ mod tests {
     #[test]
     fn all_threads_get_the_same_one_until_it_is_retired() {
         static ONE: PerProcess<String> = PerProcess::new();
-        let get = || ONE.get_or_make(|| Ok("one".to_owned())).unwrap().as_ptr() as usize;
-        let first = get();
+        let one = || ONE.get_or_make(|| Ok("one".to_owned())).unwrap();
+        let get = || one().as_ptr() as usize;
+        let (first, value) = (get(), one());
         let others: Vec<usize> = std::thread::scope(|scope| {
             let threads: Vec<_> = (0..8).map(|_| scope.spawn(get)).collect();
             threads.into_iter().map(|thread| thread.join().unwrap()).collect()
         });
         assert!(others.iter().all(|&other| other == first));
-        ONE.retire();
-        assert_ne!(get(), first);
+        ONE.retire(value);
+        let second = get();
+        assert_ne!(second, first);
+        // It is no longer there to be retired.
+        ONE.retire(value);
+        assert_eq!(get(), second);
     }
 }

@@ -4,47 +4,114 @@ use crate::error::{Error, Result};
 use crate::process::PerProcess;
 use std::future::Future;
 use std::pin::pin;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
-use tokio::runtime::Runtime;
+use tokio::runtime::{Handle, Runtime};
+use tokio::task::JoinHandle;
 
 /// Planning descends into expressions: address space for deep ones, which takes no memory until it is used.
 const STACK: usize = 64 << 20;
+/// How often whoever waits for work asks whether it should stop.
+pub(crate) const PERIOD: Duration = Duration::from_millis(50);
 
 /// The threads that queries run on and object stores are spoken to from, one per core, shared by all of the process.
-///
-/// Threads do not survive a fork, so a child gets its own.
-pub(crate) fn runtime() -> &'static Runtime {
-    let make = || {
-        let mut builder = tokio::runtime::Builder::new_multi_thread();
-        let builder = builder.thread_name("a2store-query").thread_stack_size(STACK).enable_all();
-        builder.build().map_err(Error::from)
-    };
-    // Without threads nothing here can work, and no caller could do better than end.
-    #[allow(clippy::expect_used)]
-    RUNTIME.get_or_make(make).expect("the system has threads")
+struct Pool {
+    process: u32,
+    handle: Handle,
+    /// `None` once its threads were told to end.
+    runtime: Mutex<Option<Runtime>>,
+    users: AtomicUsize,
+    retired: AtomicBool,
 }
 
-static RUNTIME: PerProcess<Runtime> = PerProcess::new();
+/// A hold on the threads: they last at least as long.
+pub(crate) struct Threads(&'static Pool);
 
-/// Leaves the threads to the work that they do, so that the next query gets new ones.
+static POOL: PerProcess<Pool> = PerProcess::new();
+
+/// The threads to run asynchronous work on.
 ///
-/// A task ends only where it yields, and some operators compute for long without yielding: after one was cancelled, its
-/// threads cannot be counted on.
-pub(crate) fn retire_runtime() {
-    RUNTIME.retire();
+/// Threads do not survive a fork, so a child gets its own.
+pub(crate) fn runtime() -> Threads {
+    loop {
+        // Without threads nothing here can work, and no caller could do better than end.
+        #[allow(clippy::expect_used)]
+        let pool = POOL.get_or_make(Pool::new).expect("the system has threads");
+        pool.users.fetch_add(1, Ordering::SeqCst);
+        let threads = Threads(pool);
+        if !pool.retired.load(Ordering::SeqCst) {
+            return threads;
+        }
+    }
+}
+
+impl Pool {
+    fn new() -> Result<Pool> {
+        let mut builder = tokio::runtime::Builder::new_multi_thread();
+        let builder = builder.thread_name("a2store-query").thread_stack_size(STACK).enable_all();
+        let runtime = builder.build().map_err(Error::from)?;
+        let (handle, runtime) = (runtime.handle().clone(), Mutex::new(Some(runtime)));
+        let (users, retired) = (AtomicUsize::new(0), AtomicBool::new(false));
+        Ok(Pool { process: std::process::id(), handle, runtime, users, retired })
+    }
+}
+
+impl Threads {
+    pub(crate) fn handle(&self) -> &Handle {
+        &self.0.handle
+    }
+
+    pub(crate) fn spawn<T: Send + 'static>(&self, future: impl Future<Output = T> + Send + 'static) -> JoinHandle<T> {
+        self.0.handle.spawn(future)
+    }
+
+    /// Leaves the threads to the work that they do, so that the next query gets new ones. They end with that work.
+    ///
+    /// A task ends only where it yields, and some operators compute for long without yielding: after one was cancelled,
+    /// its threads cannot be counted on.
+    pub(crate) fn retire(&self) {
+        POOL.retire(self.0);
+        self.0.retired.store(true, Ordering::SeqCst);
+    }
+}
+
+impl Drop for Threads {
+    fn drop(&mut self) {
+        let last = self.0.users.fetch_sub(1, Ordering::SeqCst) == 1;
+        // A child of the process has none of its threads, and perhaps a lock that nobody will open.
+        if last && self.0.retired.load(Ordering::SeqCst) && self.0.process == std::process::id() {
+            let runtime = self.0.runtime.lock().unwrap_or_else(PoisonError::into_inner).take();
+            if let Some(runtime) = runtime {
+                runtime.shutdown_background();
+            }
+        }
+    }
 }
 
 /// Waits for a future that runs on [`runtime`]'s threads; unlike Tokio's own, it may be called from anywhere.
-pub(crate) fn block_on<T: Send + 'static>(future: impl Future<Output = Result<T>> + Send + 'static) -> Result<T>
-where
-    Result<T>: Send,
-{
-    match futures::executor::block_on(runtime().spawn(future)) {
-        Ok(outcome) => outcome,
-        Err(error) => Err(Error::query(format!("the query engine failed: {error}"))),
+pub(crate) fn block_on<T: Send + 'static>(future: impl Future<Output = Result<T>> + Send + 'static) -> Result<T> {
+    block_on_unless(future, || Ok(()))
+}
+
+/// As [`block_on`], as long as `check`, which is asked now and then, finds nothing wrong.
+pub(crate) fn block_on_unless<T: Send + 'static>(
+    future: impl Future<Output = Result<T>> + Send + 'static,
+    mut check: impl FnMut() -> Result<()>,
+) -> Result<T> {
+    let threads = runtime();
+    let mut task = threads.spawn(future);
+    loop {
+        match block_for(PERIOD, &mut task) {
+            Some(Ok(outcome)) => return outcome,
+            Some(Err(error)) => return Err(Error::query(format!("the query engine failed: {error}"))),
+            None => check().inspect_err(|_| {
+                task.abort();
+                threads.retire();
+            })?,
+        }
     }
 }
 
@@ -66,5 +133,27 @@ pub(crate) fn block_for<T>(period: Duration, future: impl Future<Output = T>) ->
         }
         let rest = end.checked_duration_since(Instant::now())?;
         std::thread::park_timeout(rest);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::ErrorKind;
+
+    #[test]
+    fn work_that_does_not_yield_is_left_behind() {
+        let (sender, receiver) = std::sync::mpsc::channel::<()>();
+        let stuck = async move {
+            let _ = receiver.recv();
+            Ok(())
+        };
+        let first: *const Pool = runtime().0;
+        let error = block_on_unless(stuck, || Err(ErrorKind::Cancelled.into())).unwrap_err();
+        assert!(matches!(error.kind(), ErrorKind::Cancelled));
+        let next = runtime();
+        assert!(!std::ptr::eq(next.0, first));
+        assert_eq!(block_on(async { Ok(7) }).unwrap(), 7);
+        drop(sender);
     }
 }

@@ -283,18 +283,20 @@ impl PyArchive {
         query: &str,
         params: Option<&Bound<'_, PyAny>>,
         tables: Option<&Bound<'_, PyDict>>,
-        memory_limit: Option<u64>,
-        spill_limit: Option<u64>,
+        memory_limit: Option<i128>,
+        spill_limit: Option<i128>,
         spill_folder: Option<PathBuf>,
-        row_limit: Option<u64>,
-        byte_limit: Option<u64>,
+        row_limit: Option<i128>,
+        byte_limit: Option<i128>,
         time_limit: Option<f64>,
     ) -> PyResult<PyQuery> {
         let params = bound_params(params)?;
         let limits = Limits { memory_limit, spill_limit, spill_folder, row_limit, byte_limit, time_limit };
         let options = limits.options(tables)?;
         let archive = self.archive();
-        Ok(PyQuery::new(py.detach(|| archive.sql_with(query, params, &options))?))
+        let planned =
+            interruptible(py, Some(false), |progress| archive.sql_unless_cancelled(query, params, &options, progress));
+        Ok(PyQuery::new(planned?))
     }
 
     #[pyo3(signature = (name, /, *, folder=None, **params))]

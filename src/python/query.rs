@@ -71,16 +71,19 @@ impl PyQuery {
     }
 
     fn to_arrow<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
-        needed(slf.py(), "pyarrow", "to_arrow")?.call_method1("table", (slf,))
+        let table = needed(slf.py(), "pyarrow", "to_arrow")?.call_method1("table", (slf,));
+        table.map_err(|error| signal_or(slf.py(), error))
     }
 
     fn to_pandas<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         needed(slf.py(), "pandas", "to_pandas")?;
-        needed(slf.py(), "pyarrow", "to_pandas")?.call_method1("table", (slf,))?.call_method0("to_pandas")
+        let table = needed(slf.py(), "pyarrow", "to_pandas")?.call_method1("table", (slf,));
+        table.map_err(|error| signal_or(slf.py(), error))?.call_method0("to_pandas")
     }
 
     fn to_polars<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
-        needed(slf.py(), "polars", "to_polars")?.call_method1("DataFrame", (slf,))
+        let frame = needed(slf.py(), "polars", "to_polars")?.call_method1("DataFrame", (slf,));
+        frame.map_err(|error| signal_or(slf.py(), error))
     }
 
     #[pyo3(signature = (*, extra=Vec::new(), chosen_ev="stored", memory_limit=None, path=None, progress=None))]
@@ -104,6 +107,17 @@ impl PyQuery {
     fn __repr__(&self) -> String {
         let names: Vec<String> = self.query.schema().fields().iter().map(|field| field.name().clone()).collect();
         format!("Query({})", names.join(", "))
+    }
+}
+
+/// What a signal raises, if it was for one that a stream ended: whoever read the stream has only heard of an error.
+fn signal_or(py: Python<'_>, error: PyErr) -> PyErr {
+    match py.check_signals() {
+        Err(signal) => {
+            signal.set_cause(py, Some(error));
+            signal
+        }
+        Ok(()) => error,
     }
 }
 

@@ -15,17 +15,23 @@ use std::time::Duration;
 /// Keyword arguments of `Archive.sql` that limit a query.
 #[derive(Default)]
 pub(super) struct Limits {
-    pub(super) memory_limit: Option<u64>,
-    pub(super) spill_limit: Option<u64>,
+    pub(super) memory_limit: Option<i128>,
+    pub(super) spill_limit: Option<i128>,
     pub(super) spill_folder: Option<PathBuf>,
-    pub(super) row_limit: Option<u64>,
-    pub(super) byte_limit: Option<u64>,
+    pub(super) row_limit: Option<i128>,
+    pub(super) byte_limit: Option<i128>,
     pub(super) time_limit: Option<f64>,
 }
 
 impl Limits {
     pub(super) fn options(self, tables: Option<&Bound<'_, PyDict>>) -> PyResult<QueryOptions> {
         let Limits { memory_limit, spill_limit, spill_folder, row_limit, byte_limit, time_limit } = self;
+        let whole = |name: &'static str, value: Option<i128>| {
+            let fits = |value| {
+                u64::try_from(value).map_err(|_| PyErr::from(Error::argument(name, format!("0..={}", u64::MAX), value)))
+            };
+            value.map(fits).transpose()
+        };
         let time_limit = match time_limit {
             Some(secs) => Some(
                 Duration::try_from_secs_f64(secs)
@@ -35,11 +41,11 @@ impl Limits {
         };
         let mut options = QueryOptions {
             tables: Vec::new(),
-            memory_limit,
-            spill_limit,
+            memory_limit: whole("memory_limit", memory_limit)?,
+            spill_limit: whole("spill_limit", spill_limit)?,
             spill_folder,
-            row_limit,
-            byte_limit,
+            row_limit: whole("row_limit", row_limit)?,
+            byte_limit: whole("byte_limit", byte_limit)?,
             time_limit,
         };
         for (name, table) in tables.into_iter().flatten() {

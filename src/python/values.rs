@@ -1,7 +1,7 @@
 //! Python values as parameters of a query.
 
 use crate::query::{ParamValues, ScalarValue, no_params};
-use pyo3::exceptions::PyTypeError;
+use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyBytes, PyFloat, PyInt, PyMapping, PySet, PyString};
 use std::collections::HashMap;
@@ -41,7 +41,11 @@ pub(super) fn scalar(value: &Bound<'_, PyAny>) -> PyResult<ScalarValue> {
         if let Ok(value) = value.extract::<i64>() {
             return Ok(ScalarValue::from(value));
         }
-        return Ok(ScalarValue::from(value.extract::<u64>()?));
+        let Ok(large) = value.extract::<u64>() else {
+            let expected = format!("integers of {} to {}", i64::MIN, u64::MAX);
+            return Err(PyValueError::new_err(format!("params: expected {expected}, found {value}")));
+        };
+        return Ok(ScalarValue::from(large));
     }
     if value.is_instance_of::<PyFloat>() {
         return Ok(ScalarValue::from(value.extract::<f64>()?));

@@ -56,7 +56,7 @@ pub(super) fn context(archive: &Archive, options: &QueryOptions) -> Result<Sessi
         .with_memory_pool(options.memory_pool()?)
         .with_disk_manager_builder(options.disk_manager())
         .build_arc()
-        .map_err(query_error)?;
+        .map_err(|error| options.spill_error(error))?;
     let state = SessionStateBuilder::new().with_config(config()).with_runtime_env(runtime);
     let context = SessionContext::new_with_state(
         guard::configure(state, archive.phases()).with_physical_optimizer_rule(Arc::new(YieldAboveJoins)).build(),

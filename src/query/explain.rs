@@ -3,7 +3,7 @@
 use super::{Query, query_error, run_index};
 use crate::error::Result;
 use crate::progress::Progress;
-use crate::runtime::block_on;
+use crate::runtime::block_on_unless;
 use datafusion::physical_plan::display::DisplayableExecutionPlan;
 
 impl Query {
@@ -20,13 +20,15 @@ impl Query {
     }
 
     pub(crate) fn explain_unless_cancelled(&self, analyze: bool, progress: &dyn Progress) -> Result<String> {
-        let execution = self.execution(false)?;
+        let limits = self.limits();
+        let execution = self.execution(false, &limits, progress)?;
         let plan = std::sync::Arc::clone(execution.plan());
         let (logical, context) = (self.plan.clone(), self.context()?);
-        let logical = block_on(async move { context.state().optimize(&logical).map_err(query_error) })?;
+        let planning = async move { context.state().optimize(&logical).map_err(query_error) };
+        let logical = block_on_unless(planning, || limits.check(progress))?;
         let by_run = run_index::describe(&logical).map_err(query_error)?;
         let text = if analyze {
-            let mut stream = self.stream_of(execution);
+            let mut stream = self.stream_of(execution, limits);
             while stream.next_unless_cancelled(progress)?.is_some() {}
             DisplayableExecutionPlan::with_metrics(plan.as_ref()).indent(false).to_string()
         } else {

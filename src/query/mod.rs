@@ -17,16 +17,19 @@
 //! | `barrier.rs`, `dictionaries.rs` | which filters the reader takes; grouping by dictionaries |
 //! | `yielding.rs` | joins that can be stopped |
 //! | `order.rs` | which plans keep the natural order, and making the others' order definite |
-//! | `stream.rs` | running a plan: partitions in order, bounded, cancelled by dropping |
+//! | `stream.rs`, `limits.rs` | running a plan: partitions in order, bounded, cancelled by dropping; what may still be given |
 //! | `explain.rs`, `preview.rs` | plans as text; the first rows |
+//! | `errors.rs` | what the engine says, in plain words |
 
 mod barrier;
 mod cache;
 mod catalog;
 mod dictionaries;
+mod errors;
 mod explain;
 mod functions;
 mod guard;
+mod limits;
 mod options;
 mod order;
 mod preview;
@@ -47,25 +50,25 @@ pub use saved::{SavedColumn, SavedParameter, SavedQuery};
 pub use stream::QueryStream;
 pub use tables::UserTable;
 
+pub(crate) use errors::query_error;
 #[cfg(feature = "python")]
 pub(crate) use functions::build_tables;
+pub(crate) use limits::Limits;
 pub(crate) use order::Execution;
 #[cfg(feature = "python")]
 pub(crate) use stream::ArrowReader;
 
 use crate::archive::Archive;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 use crate::progress::Progress;
-use crate::runtime::block_on;
+use crate::runtime::block_on_unless;
 use arrow::array::AsArray;
 use arrow::datatypes::{DataType, Int64Type, Schema, SchemaRef};
-use datafusion::common::{DataFusionError, Result as DataFusionResult};
+use datafusion::common::Result as DataFusionResult;
 use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder};
 use datafusion::prelude::SessionContext;
-use parquet::errors::ParquetError;
 use std::collections::BTreeSet;
 use std::fmt;
-use std::path::PathBuf;
 use std::sync::Arc;
 
 /// A planned query over one version of an archive. Cheap to clone; nothing runs until its result is asked for.
@@ -142,29 +145,41 @@ impl Archive {
     /// As [`sql`](Archive::sql); [`ErrorKind::Argument`](crate::ErrorKind::Argument) for names and limits that cannot be;
     /// from the result [`ErrorKind::QueryLimit`](crate::ErrorKind::QueryLimit) where a limit was come to.
     pub fn sql_with(&self, text: &str, params: impl Into<ParamValues>, options: &QueryOptions) -> Result<Query> {
-        let params = params.into();
+        self.sql_unless_cancelled(text, params.into(), options, &())
+    }
+
+    pub(crate) fn sql_unless_cancelled(
+        &self,
+        text: &str,
+        params: ParamValues,
+        options: &QueryOptions,
+        progress: &dyn Progress,
+    ) -> Result<Query> {
+        let limits = Limits::new(options);
         guard::check_length(text)?;
         tables::check_names(&options.tables)?;
         let context = catalog::context(self, options)?;
-        let (text_owned, session) = (text.to_owned(), context.state());
+        let fingerprint = fingerprint(text, &params);
+        let (text, session) = (text.to_owned(), context.state());
         let tables: Vec<String> = ["steps", "runs"]
             .into_iter()
             .chain(options.tables.iter().map(|(name, _)| &**name))
             .map(Into::into)
             .collect();
-        let plan = block_on(async move {
+        let planning = async move {
             let tables: Vec<&str> = tables.iter().map(String::as_str).collect();
-            let statement = guard::parse(&text_owned, &session.config_options().sql_parser)?;
+            let statement = guard::parse(&text, &session.config_options().sql_parser)?;
             guard::check_statement(&statement, &tables)?;
             let plan = session.statement_to_plan(statement).await.map_err(query_error)?;
             // Here, where the stack is deep: a plan that is refused is also dropped here.
             guard::check_plan(&plan)?;
-            Ok(plan)
-        })?;
-        let fingerprint = fingerprint(text, &params);
-        let plan = bind(plan, params)?;
-        let fingerprint = order::is_definite(&plan).map_err(query_error)?.then_some(fingerprint);
+            let plan = bind(plan, params)?;
+            let is_definite = order::is_definite(&plan).map_err(query_error)?;
+            Ok((plan, is_definite))
+        };
+        let (plan, is_definite) = block_on_unless(planning, || limits.check(progress))?;
         let engine = Engine { process: std::process::id(), context };
+        let fingerprint = is_definite.then_some(fingerprint);
         Ok(Query { archive: self.clone(), options: options.clone(), engine, plan, fingerprint })
     }
 }
@@ -201,7 +216,12 @@ impl Query {
     /// # Errors
     /// [`ErrorKind::Query`](crate::ErrorKind::Query), here or from the stream.
     pub fn stream(&self) -> Result<QueryStream> {
-        Ok(self.stream_of(self.execution(false)?))
+        self.stream_unless_cancelled(&())
+    }
+
+    pub(crate) fn stream_unless_cancelled(&self, progress: &dyn Progress) -> Result<QueryStream> {
+        let limits = self.limits();
+        Ok(self.stream_of(self.execution(false, &limits, progress)?, limits))
     }
 
     /// The number of rows of the result, counted without making them where the plan allows it.
@@ -215,7 +235,12 @@ impl Query {
     pub(crate) fn count_unless_cancelled(&self, progress: &dyn Progress) -> Result<u64> {
         if let LogicalPlan::Explain(_) | LogicalPlan::Analyze(_) = self.plan {
             // A plan is no relation that could be counted in SQL.
-            return self.stream()?.map(|batch| Ok(batch?.num_rows() as u64)).sum();
+            let mut stream = self.stream_unless_cancelled(progress)?;
+            let mut total = 0;
+            while let Some(batch) = stream.next_unless_cancelled(progress)? {
+                total += batch.num_rows() as u64;
+            }
+            return Ok(total);
         }
         let count = datafusion::functions_aggregate::expr_fn::count(datafusion::logical_expr::lit(1_i64));
         let plan = LogicalPlanBuilder::from(self.plan.clone())
@@ -224,7 +249,7 @@ impl Query {
             .map_err(query_error)?;
         let count = Query { plan, ..self.clone() };
         let mut total = 0;
-        let mut stream = count.stream()?;
+        let mut stream = count.stream_unless_cancelled(progress)?;
         while let Some(batch) = stream.next_unless_cancelled(progress)? {
             let counts = batch.column(0).as_primitive_opt::<Int64Type>();
             total += counts.map_or(0, |counts| counts.values().iter().sum::<i64>());
@@ -248,15 +273,21 @@ impl Query {
         Ok(Query { plan, ..self.clone() })
     }
 
-    /// How to run the query; with `definite`, so that equal archives and queries give equal rows in equal order.
-    pub(crate) fn execution(&self, definite: bool) -> Result<Execution> {
-        let (plan, context) = (self.plan.clone(), self.context()?);
-        block_on(async move { order::plan(&context, plan, definite).await }).map_err(|error| self.archive.blame(error))
+    /// What a result of the query may take from now on.
+    pub(crate) fn limits(&self) -> Arc<Limits> {
+        Arc::new(Limits::new(&self.options))
     }
 
-    pub(crate) fn stream_of(&self, execution: Execution) -> QueryStream {
+    /// How to run the query; with `definite`, so that equal archives and queries give equal rows in equal order.
+    pub(crate) fn execution(&self, definite: bool, limits: &Limits, progress: &dyn Progress) -> Result<Execution> {
+        let (plan, context) = (self.plan.clone(), self.context()?);
+        let planning = async move { order::plan(&context, plan, definite).await };
+        block_on_unless(planning, || limits.check(progress)).map_err(|error| limits.explain(self.archive.blame(error)))
+    }
+
+    pub(crate) fn stream_of(&self, execution: Execution, limits: Arc<Limits>) -> QueryStream {
         let is_plan = matches!(self.plan, LogicalPlan::Explain(_) | LogicalPlan::Analyze(_));
-        QueryStream::new(self.archive.clone(), self.schema(), execution, &self.options, is_plan)
+        QueryStream::new(self.archive.clone(), self.schema(), execution, limits, is_plan)
     }
 
     /// What to plan with. A child of the process that made the query gets its own: the locks in this one may have been
@@ -345,50 +376,4 @@ fn fingerprint_with(query: blake3::Hash, tables: &[(String, UserTable)]) -> Resu
         table.identify(&mut hasher)?;
     }
     Ok(hasher.finalize())
-}
-
-/// What DataFusion says, without the layers it wraps around it.
-#[allow(clippy::needless_pass_by_value)] // It stands in `map_err`.
-pub(crate) fn query_error(error: DataFusionError) -> Error {
-    let message = match error.find_root() {
-        // A filter inside the reader failed, in Arrow's words.
-        DataFusionError::ParquetError(inner) if is_of_a_filter(inner) => inner.to_string(),
-        // Planning reads no data, so this is about a file.
-        DataFusionError::ParquetError(_) | DataFusionError::ObjectStore(_) => {
-            let found = error.find_root().strip_backtrace();
-            let found = found.lines().next().unwrap_or_default().to_owned();
-            // Which file it is, the archive finds out: see `Archive::blame`.
-            let (path, expected) = (PathBuf::new(), "one that can be read".to_owned());
-            return ErrorKind::Damaged { path, what: "data file", expected, found }.into();
-        }
-        DataFusionError::External(own) if own.is::<Error>() => match own.downcast_ref::<Error>().map(Error::kind) {
-            Some(ErrorKind::QueryRefused { what, why }) => return Error::refused(what, why),
-            Some(ErrorKind::Damaged { path, what, expected, found }) => {
-                let (path, expected, found) = (path.clone(), expected.clone(), found.clone());
-                return ErrorKind::Damaged { path, what, expected, found }.into();
-            }
-            Some(ErrorKind::Io { path: Some(path), source }) => {
-                return Error::io(path, std::io::Error::new(source.kind(), source.to_string()));
-            }
-            _ => own.to_string(),
-        },
-        DataFusionError::ResourcesExhausted(message) => return options::exhausted(message),
-        DataFusionError::SQL(error, _) => error.to_string(),
-        DataFusionError::Plan(message)
-        | DataFusionError::Execution(message)
-        | DataFusionError::NotImplemented(message) => message.clone(),
-        DataFusionError::SchemaError(error, _) => error.to_string(),
-        other => other.strip_backtrace(),
-    };
-    if message.contains("used disk space during the spilling") {
-        return options::exhausted(&message);
-    }
-    // A backtrace and hints to DataFusion's own developers come after the first line.
-    Error::query(message.lines().next().unwrap_or_default().trim().to_owned())
-}
-
-/// Whether an error of the Parquet reader is one of evaluating an expression.
-fn is_of_a_filter(error: &ParquetError) -> bool {
-    const WORDS: [&str; 5] = ["Divide by zero", "Arithmetic overflow", "Cast error", "Compute error", "External error"];
-    matches!(error, ParquetError::ArrowError(message) if WORDS.iter().any(|words| message.contains(words)))
 }

@@ -1,9 +1,11 @@
 //! What a query may see beside the archive, and what it may use.
 
+use super::query_error;
 use super::tables::UserTable;
 use crate::error::{Error, ErrorKind, Result};
 use crate::machine::total_bytes;
 use crate::process::PerProcess;
+use datafusion::common::DataFusionError;
 use datafusion::execution::DiskManager;
 use datafusion::execution::disk_manager::{DiskManagerBuilder, DiskManagerMode};
 use datafusion::execution::memory_pool::{FairSpillPool, MemoryPool};
@@ -106,6 +108,16 @@ impl QueryOptions {
                 ErrorKind::QueryLimit { limit, allowed: format!("{bytes} bytes"), found }.into()
             }
             kind => kind.into(),
+        }
+    }
+
+    /// What went wrong when the folder of temporary files was asked for.
+    pub(super) fn spill_error(&self, error: DataFusionError) -> Error {
+        match (error.find_root(), &self.spill_folder) {
+            (DataFusionError::IoError(source), Some(folder)) => {
+                Error::io(folder, std::io::Error::new(source.kind(), source.to_string()))
+            }
+            _ => query_error(error),
         }
     }
 

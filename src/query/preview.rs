@@ -11,6 +11,15 @@ use arrow::util::pretty::pretty_format_batches;
 use std::fmt;
 
 /// The first rows of a [`Query`]; its `Display` is a table.
+///
+/// ```
+/// # let folder = tempfile::tempdir()?;
+/// # let archive = a2store::Archive::create(folder.path().join("games.a2"), Default::default())?;
+/// let preview = archive.sql("SELECT 1 AS one", a2store::no_params())?.preview(10)?;
+/// assert_eq!((preview.num_rows, preview.has_more), (1, false));
+/// assert!(preview.to_string().contains("| one |"));
+/// # Ok::<(), a2store::Error>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Preview {
     schema: SchemaRef,
@@ -33,7 +42,7 @@ impl Query {
     pub(crate) fn preview_unless_cancelled(&self, max_rows: usize, progress: &dyn Progress) -> Result<Preview> {
         let schema = self.schema();
         let mut preview = Preview { schema, batches: Vec::new(), num_rows: 0, has_more: false };
-        let mut stream = self.stream()?;
+        let mut stream = self.stream_unless_cancelled(progress)?;
         while let Some(batch) = stream.next_unless_cancelled(progress)? {
             let taken = batch.num_rows().min(max_rows - preview.num_rows);
             preview.num_rows += taken;

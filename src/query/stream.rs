@@ -1,14 +1,14 @@
 //! Running a plan: partitions in order, several ahead, each bounded; dropping the stream stops them.
 
 use super::explain::without_files;
-use super::options::QueryOptions;
+use super::limits::Limits;
 use super::order::Execution;
 use super::query_error;
 use crate::archive::Archive;
-use crate::error::{Error, ErrorKind, Result};
-use crate::progress::{Progress, check};
-use crate::runtime::{block_for, retire_runtime, runtime};
-use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, StringArray};
+use crate::error::{Error, Result};
+use crate::progress::Progress;
+use crate::runtime::{PERIOD, Threads, block_for, runtime};
+use arrow::array::{ArrayRef, AsArray, RecordBatch, StringArray};
 use arrow::datatypes::{DataType, Field, SchemaRef};
 use arrow::error::ArrowError;
 use datafusion::common::DataFusionError;
@@ -18,7 +18,6 @@ use futures::StreamExt;
 use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
@@ -33,21 +32,15 @@ pub struct QueryStream {
     /// `None`: the partitions are merged into one.
     in_order: Option<usize>,
     next_partition: usize,
+    /// While it is at work.
+    threads: Option<Threads>,
     running: VecDeque<mpsc::Receiver<Message>>,
     tasks: JoinSet<()>,
     skip: usize,
     fetch: usize,
-    limits: Limits,
+    limits: Arc<Limits>,
     /// Whether the rows are those of a plan, which names files.
     is_plan: bool,
-}
-
-/// What is left of what a query may give and take.
-struct Limits {
-    options: QueryOptions,
-    num_rows: u64,
-    num_bytes: u64,
-    begun: Instant,
 }
 
 /// What a partition's task sends: batches, then its end. Silence instead of an end means that the task died.
@@ -57,9 +50,6 @@ enum Message {
     End,
 }
 
-/// How often a reader that waits looks whether it should stop.
-const PERIOD: Duration = Duration::from_millis(50);
-
 /// Batches that a partition may be ahead: a whole row group, so that the next partitions stay busy while one is read.
 const AHEAD: usize = 64;
 
@@ -68,7 +58,7 @@ impl QueryStream {
         archive: Archive,
         schema: SchemaRef,
         execution: Execution,
-        options: &QueryOptions,
+        limits: Arc<Limits>,
         is_plan: bool,
     ) -> Self {
         let (plan, context, in_order, skip, fetch) = match execution {
@@ -78,9 +68,21 @@ impl QueryStream {
             Execution::Merged { plan, context } => (plan, context, None, 0, usize::MAX),
         };
         let (running, tasks) = (VecDeque::new(), JoinSet::new());
-        let limits = Limits { options: options.clone(), num_rows: 0, num_bytes: 0, begun: Instant::now() };
-        let next_partition = 0;
-        Self { archive, schema, plan, context, in_order, next_partition, running, tasks, skip, fetch, limits, is_plan }
+        Self {
+            archive,
+            schema,
+            plan,
+            context,
+            in_order,
+            next_partition: 0,
+            threads: None,
+            running,
+            tasks,
+            skip,
+            fetch,
+            limits,
+            is_plan,
+        }
     }
 
     /// The columns of the batches.
@@ -97,7 +99,8 @@ impl QueryStream {
             let (sender, receiver) = mpsc::channel(AHEAD);
             let (plan, context) = (Arc::clone(&self.plan), Arc::clone(&self.context));
             let partition = self.in_order.map(|_| self.next_partition);
-            self.tasks.spawn_on(send_batches(plan, context, partition, sender), runtime().handle());
+            let threads = self.threads.get_or_insert_with(runtime);
+            self.tasks.spawn_on(send_batches(plan, context, partition, sender), threads.handle());
             self.running.push_back(receiver);
             self.next_partition += 1;
         }
@@ -119,7 +122,10 @@ impl QueryStream {
             let Some(front) = self.running.front_mut() else {
                 break;
             };
-            check(progress).and_then(|()| self.limits.check_time()).inspect_err(|_| retire_runtime())?;
+            if let Err(error) = self.limits.check(progress) {
+                self.threads.iter().for_each(Threads::retire);
+                return Err(error);
+            }
             let Some(next) = block_for(PERIOD, front.recv()) else {
                 continue;
             };
@@ -131,7 +137,7 @@ impl QueryStream {
                     self.fetch -= taken;
                     if taken > 0 {
                         let batch = self.conform(batch.slice(skipped, taken))?;
-                        self.limits.check_size(&batch)?;
+                        self.limits.count(&batch)?;
                         return Ok(Some(batch));
                     }
                 }
@@ -139,7 +145,7 @@ impl QueryStream {
                     self.running.pop_front();
                 }
                 Some(Message::Failed(error)) => {
-                    return Err(self.limits.options.explain_limit(self.archive.blame(query_error(error))));
+                    return Err(self.limits.explain(self.archive.blame(query_error(error))));
                 }
                 None => return Err(Error::query("the query engine failed: a worker ended early")),
             }
@@ -165,40 +171,8 @@ impl QueryStream {
         self.fetch = 0;
         self.running.clear();
         self.tasks.abort_all();
+        self.threads = None;
     }
-}
-
-impl Limits {
-    fn check_time(&self) -> Result<()> {
-        let elapsed = self.begun.elapsed();
-        match self.options.time_limit {
-            Some(limit) if elapsed > limit => Err(limit_error("time", limit.as_secs_f64(), "s", elapsed.as_secs_f64())),
-            _ => Ok(()),
-        }
-    }
-
-    /// Counts a batch that is about to be given.
-    fn check_size(&mut self, batch: &RecordBatch) -> Result<()> {
-        self.num_rows += batch.num_rows() as u64;
-        if let Some(limit) = self.options.row_limit.filter(|&limit| self.num_rows > limit) {
-            return Err(limit_error("rows", limit, "rows", self.num_rows));
-        }
-        if let Some(limit) = self.options.byte_limit {
-            for column in batch.columns() {
-                let bytes = column.to_data().get_slice_memory_size();
-                self.num_bytes += bytes.map_err(|error| query_error(error.into()))? as u64;
-            }
-            if self.num_bytes > limit {
-                return Err(limit_error("bytes", limit, "bytes", self.num_bytes));
-            }
-        }
-        Ok(())
-    }
-}
-
-fn limit_error(limit: &'static str, allowed: impl fmt::Display, unit: &str, found: impl fmt::Display) -> Error {
-    let (allowed, found) = (format!("{allowed} {unit}"), format!("{found:.9} {unit} so far"));
-    ErrorKind::QueryLimit { limit, allowed, found }.into()
 }
 
 /// The rows of a plan, whose last column is its text.

@@ -10,6 +10,17 @@ use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
 
 /// A table that a statement can join with `runs` and `steps`; see [`QueryOptions::tables`](crate::QueryOptions::tables).
+///
+/// ```
+/// use a2store::UserTable;
+/// use arrow::array::{ArrayRef, RecordBatch, UInt32Array};
+/// let run_ids: ArrayRef = std::sync::Arc::new(UInt32Array::from(vec![3, 5]));
+/// let batch = RecordBatch::try_from_iter([("run_id", run_ids)])?;
+/// let chosen = UserTable::from_batches(batch.schema(), vec![batch])?;
+/// let options = a2store::QueryOptions::default().with_table("chosen", chosen);
+/// assert_eq!(options.tables.len(), 1);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct UserTable(pub(super) Source);
 

@@ -1,6 +1,6 @@
 //! The board functions as the engine knows functions.
 
-use super::functions::{ArgumentKind, Function, functions};
+use super::functions::{ArgumentKind, Function, functions, wrong_count};
 use crate::archive::Phases;
 use crate::error::Error;
 use arrow::array::ArrayRef;
@@ -55,7 +55,7 @@ impl ScalarUDFImpl for BoardUdf {
     fn coerce_types(&self, arg_types: &[DataType]) -> DataFusionResult<Vec<DataType>> {
         let (call, arguments) = (self.function.signature(), self.function.arguments);
         if arg_types.len() != arguments.len() {
-            return plan_err!("{call}: expected {} arguments, found {}", arguments.len(), arg_types.len());
+            return plan_err!("{}", wrong_count(self.function, arg_types.len()));
         }
         let best = self.function.argument_types();
         let coerced = arg_types.iter().zip(arguments).zip(best).map(|((found, argument), best)| {

@@ -15,7 +15,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::machine::available_bytes;
 use crate::progress::{Progress, Unit};
 use crate::publish::Staged;
-use crate::query::{Execution, Query, QueryStream, query_error};
+use crate::query::{Execution, Limits, Query, QueryStream, query_error};
 use crate::runtime::runtime;
 use arrow::array::RecordBatch;
 use datafusion::common::stats::Precision;
@@ -115,15 +115,16 @@ impl Query {
         let writer = RowWriter::new(&needed.schema(), &options.extra, options.chosen_ev)?;
         let fingerprint = Fingerprint::of_query(self, options)?;
         let runs = Runs::of_archive(self.archive());
-        let execution = needed.execution(true)?;
+        let limits = needed.limits();
+        let execution = needed.execution(true, &limits, progress)?;
         if let Some(path) = &options.path {
             let path = std::path::absolute(path).map_err(|error| Error::io(path, error))?;
-            let job = Job { writer: &writer, limit: u64::MAX, progress };
+            let job = Job { writer: &writer, limits, memory: u64::MAX, progress };
             let table = job.write_file(&needed, execution, &path, &fingerprint, &runs);
             return table.map_err(|error| self.archive().blame(error));
         }
-        let limit = options.memory_limit.or_else(available_bytes).unwrap_or(u64::MAX);
-        let job = Job { writer: &writer, limit, progress };
+        let memory = options.memory_limit.or_else(available_bytes).unwrap_or(u64::MAX);
+        let job = Job { writer: &writer, limits, memory, progress };
         let rows = job.fill_memory(&needed, execution).map_err(|error| self.archive().blame(error));
         progress.end();
         let (mut region, len) = rows?;
@@ -151,7 +152,9 @@ fn exact_rows(plan: &Arc<dyn ExecutionPlan>, num_partitions: usize) -> Option<Ve
 
 struct Job<'a> {
     writer: &'a RowWriter,
-    limit: u64,
+    limits: Arc<Limits>,
+    /// Bytes that a table in memory may have.
+    memory: u64,
     progress: &'a dyn Progress,
 }
 
@@ -164,8 +167,8 @@ impl Job<'_> {
 
     fn check_limit(&self, num_rows: u64) -> Result<u64> {
         let needed = num_rows.saturating_mul(self.stride() as u64);
-        if needed > self.limit {
-            return Err(ErrorKind::MemoryLimit { needed, limit: self.limit }.into());
+        if needed > self.memory {
+            return Err(ErrorKind::MemoryLimit { needed, limit: self.memory }.into());
         }
         Ok(needed)
     }
@@ -177,20 +180,20 @@ impl Job<'_> {
                     return self.write_in_place(&plan, &context, &exact);
                 }
                 let max: u64 = max_rows.iter().map(|&rows| rows as u64).sum();
-                let reserved = max.saturating_mul(self.stride() as u64).min(self.limit);
+                let reserved = max.saturating_mul(self.stride() as u64).min(self.memory);
                 let mut region = Region::reserve(reserved)?;
                 let bytes = &mut region.bytes_mut()[..reserved as usize];
-                let output = Output::Memory { bytes, len: 0, limit: self.limit };
+                let output = Output::Memory { bytes, len: 0, limit: self.memory };
                 let len = self.append_in_order(&plan, &context, &max_rows, output)?.len();
                 Ok((region, len))
             }
             other => {
                 // How many rows will come is not known, so all that could be had is reserved; it takes no memory.
-                let reserved = self.limit.min(available_bytes().unwrap_or(1 << 40).max(1 << 30));
+                let reserved = self.memory.min(available_bytes().unwrap_or(1 << 40).max(1 << 30));
                 let mut region = Region::reserve(reserved)?;
                 let bytes = &mut region.bytes_mut()[..reserved as usize];
-                let output = Output::Memory { bytes, len: 0, limit: self.limit };
-                let len = self.append_stream(query.stream_of(other), output)?.len();
+                let output = Output::Memory { bytes, len: 0, limit: self.memory };
+                let len = self.append_stream(query.stream_of(other, Arc::clone(&self.limits)), output)?.len();
                 Ok((region, len))
             }
         }
@@ -212,7 +215,7 @@ impl Job<'_> {
             Execution::InOrder { plan, context, skip: 0, fetch: None, max_rows } => {
                 self.append_in_order(&plan, &context, &max_rows, output)
             }
-            other => self.append_stream(query.stream_of(other), output),
+            other => self.append_stream(query.stream_of(other, Arc::clone(&self.limits)), output),
         };
         self.progress.end();
         let mut output = output?;
@@ -335,11 +338,13 @@ impl Job<'_> {
         mut take: impl FnMut(RecordBatch) -> Result<()>,
     ) -> Result<()> {
         // The reader's file accesses go through the runtime's threads.
-        let _in_runtime = runtime().enter();
+        let threads = runtime();
+        let _in_runtime = threads.handle().enter();
         let mut stream = plan.execute(partition, Arc::clone(context)).map_err(query_error)?;
         while let Some(batch) = futures::executor::block_on(stream.next()) {
-            stop.check(self.progress)?;
+            stop.check(self.progress).and_then(|()| self.limits.check(self.progress))?;
             let batch = batch.map_err(query_error)?;
+            self.limits.count(&batch)?;
             let num_rows = batch.num_rows() as u64;
             take(batch)?;
             self.progress.advance(num_rows);

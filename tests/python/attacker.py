@@ -126,7 +126,7 @@ def run(archive: a2store.Archive, sql: str, spill: str, options: dict[str, Any])
     answer.seconds = time.monotonic() - begun
     if answer.seconds > SHORT or not answer.error:
         answer.used = used_until_idle()
-    end = time.monotonic() + 1
+    end = time.monotonic() + 5
     while (left := os.listdir(spill)) and time.monotonic() < end:
         time.sleep(0.01)
     answer.left = left

@@ -16,7 +16,7 @@ import pytest
 
 import a2store
 from attacker import BEGIN, HANGS, MEMORY, MIB, SECONDS, SETTLES, Answer, Attacker
-from attacks import BOUNDED, ESCAPES, FAILING, HARMLESS, LIMITED, PANICS, REFUSED, tried
+from attacks import BOUNDED, DANGEROUS, FAILING, HARMLESS, LIMITED, REFUSED
 from faults.checks import LONG
 
 LIMIT = "came to its limit"
@@ -120,11 +120,8 @@ FORMS = [
     "EXPLAIN", "EXPLAIN VERBOSE", "EXPLAIN ANALYZE", "EXPLAIN FORMAT TREE", "EXPLAIN FORMAT INDENT",
     "EXPLAIN FORMAT PGJSON", "EXPLAIN FORMAT GRAPHVIZ", "EXPLAIN (FORMAT TREE)", "EXPLAIN (FORMAT 'indent')",
     "EXPLAIN (FORMAT PGJSON)", "EXPLAIN (VERBOSE)", "EXPLAIN (ANALYZE)", "EXPLAIN (ANALYZE true, FORMAT INDENT)",
-    "EXPLAIN (ANALYZE, FORMAT PGJSON)", "EXPLAIN (ANALYZE, METRICS 'all')",
-    *[
-        pytest.param(form, marks=pytest.mark.xfail(strict=False, reason="its metrics are by file"))
-        for form in ("EXPLAIN ANALYZE VERBOSE", "EXPLAIN (ANALYZE, VERBOSE)")
-    ],
+    "EXPLAIN (ANALYZE, FORMAT PGJSON)", "EXPLAIN (ANALYZE, METRICS 'all')", "EXPLAIN ANALYZE VERBOSE",
+    "EXPLAIN (ANALYZE, VERBOSE)",
 ]  # fmt: skip
 
 
@@ -137,7 +134,7 @@ def test_plans_name_no_files(archive: a2store.Archive, tmp_path: Path, form: str
     texts = [str(pa.table(query).to_pylist()), query._repr_html_(), query.explain(), query.explain(analyze=True)]
     for text in texts:
         assert text
-        assert not re.findall(r"[0-9a-f]{32}|\.parquet|a2store://|filename", text)
+        assert not re.findall(r"[0-9a-f]{32}|\.parquet|a2store://|filename=[^…]", text)
         assert str(archive.path) not in text
         assert str(tmp_path) not in text
 
@@ -170,7 +167,7 @@ def contained(attacker: Attacker, archive: a2store.Archive, sql: str, seconds: f
         assert "worker ended early" not in answer.message
         assert answer.seconds < seconds + HANGS
         assert answer.grown < 1.5 * MEMORY + 256 * MIB
-        assert answer.used <= 2 * SETTLES
+        assert answer.used <= SETTLES
         assert answer.left == []
     except AssertionError:
         # The next one shall not suffer from what is left of this one.
@@ -184,7 +181,9 @@ def contained(attacker: Attacker, archive: a2store.Archive, sql: str, seconds: f
 def test_results_that_would_be_too_large(attacker: Attacker, archive: a2store.Archive, name: str) -> None:
     answer = contained(attacker, archive, BOUNDED[name], seconds=5)
     assert answer.error == "QueryRefusedError"
-    assert re.fullmatch(r"refused: the function .*: a batch of its results may have \d+ bytes, .*", answer.message)
+    assert re.fullmatch(
+        r"refused: the function .*: (a batch of its results|its result) may have \d+ bytes, .*", answer.message
+    )
 
 
 @linux
@@ -210,14 +209,10 @@ def test_queries_that_fail(attacker: Attacker, archive: a2store.Archive, name: s
 
 
 @linux
-@pytest.mark.parametrize(
-    "name",
-    [pytest.param(name, marks=pytest.mark.xfail(strict=False, reason=ESCAPES[name][1])) for name in tried(ESCAPES)],
-)
-def test_queries_that_are_not_contained(attacker: Attacker, archive: a2store.Archive, name: str) -> None:
-    """What a process of its own is for: see ``test_sandbox.py``."""
-    sql, kind = ESCAPES[name]
-    contained(attacker, archive, sql, seconds=5 if kind == PANICS else SECONDS)
+@pytest.mark.parametrize("name", DANGEROUS)
+def test_queries_that_the_engine_would_not_bear(attacker: Attacker, archive: a2store.Archive, name: str) -> None:
+    answer = contained(attacker, archive, DANGEROUS[name])
+    assert answer.error in ("QueryRefusedError", "QueryLimitError")
 
 
 CALL = re.compile(r'\d+ +(?P<name>\w+)\((?:(?:\d+|AT_FDCWD)<(?P<folder>[^>]*)>, )?(?P<path>"[^"]*")?')
@@ -242,7 +237,7 @@ def test_no_file_or_socket_is_touched(archive: a2store.Archive, tmp_path: Path) 
         for group in REFUSED.values():
             for template, _ in group:
                 assert attacker.ask(filled(archive, template)).error.startswith("Query")
-        statements = [*BOUNDED.values(), *FAILING.values(), *HARMLESS.values(), *LIMITED.values()]
+        statements = [*BOUNDED.values(), *DANGEROUS.values(), *FAILING.values(), *HARMLESS.values(), *LIMITED.values()]
         for sql in statements if LONG else statements[::3]:
             assert not attacker.ask(sql, time_limit=0.1).died
         assert attacker.ask("SELECT count(*) FROM runs").error == ""

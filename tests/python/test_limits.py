@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -115,7 +116,6 @@ def test_a_join_that_does_not_fit_says_so(archive: a2store.Archive, spill: Path)
 
 @pytest.mark.parametrize("sql", [SORT, GROUP], ids=["sort", "group"])
 @pytest.mark.parametrize("result", ["stream", "explain"])
-@pytest.mark.xfail(strict=False, reason="where the engine wraps the error it is a QueryError in the engine's words")
 def test_the_limit_of_temporary_files(archive: a2store.Archive, spill: Path, sql: str, result: str) -> None:
     query = archive.sql(sql, memory_limit=ENOUGH, spill_limit=MIB, spill_folder=spill)
     with pytest.raises((a2store.QueryLimitError, pa.ArrowException)) as caught:
@@ -157,9 +157,8 @@ def test_no_temporary_files_are_left(archive: a2store.Archive, spill: Path) -> N
 
 def test_the_folder_of_temporary_files(archive: a2store.Archive, tmp_path: Path) -> None:
     for folder in (tmp_path / "none" / "such", Path(archive.files()[0])):
-        with pytest.raises((OSError, a2store.QueryError)) as caught:
+        with pytest.raises(OSError, match=re.escape(str(folder))):
             archive.sql("SELECT 1", spill_folder=folder)
-        assert "\n" not in str(caught.value)
     # It is asked for as soon as there is a query, and not before.
     assert list(tmp_path.iterdir()) == []
 
@@ -200,7 +199,6 @@ def test_bytes(archive: a2store.Archive) -> None:
         assert f"{size - 1} bytes allowed, " in str(caught.value)
 
 
-@pytest.mark.xfail(strict=False, reason="rows of a table in its own order are materialized past the limits")
 @pytest.mark.parametrize("options", [{"time_limit": 0}, {"row_limit": 9}, {"byte_limit": 9}], ids=str)
 def test_limits_hold_for_tables(archive: a2store.Archive, tmp_path: Path, options: dict[str, Any]) -> None:
     query = archive.sql("SELECT * FROM steps", **options)
@@ -243,7 +241,7 @@ def test_time_is_that_of_each_result(archive: a2store.Archive) -> None:
 )
 def test_limits_that_cannot_be(archive: a2store.Archive, name: str, values: list[Any]) -> None:
     for value in values:
-        with pytest.raises((ValueError, OverflowError)):
+        with pytest.raises(ValueError, match=name):
             archive.sql("SELECT 1", **{name: value})
     others: list[Any] = ["1", b"1", [1]]
     for value in others:
@@ -373,18 +371,12 @@ def is_stopped(used: float) -> bool:
     return used <= SETTLES
 
 
-ENDLESS = ("cross-join", "inequality", "regex")
-"""Kinds that aggregate what a join without keys gives."""
-GOES_ON = pytest.mark.xfail(
-    strict=False, reason="they never yield, and so go on to their end, whoever has stopped them"
-)
-
-
-@pytest.mark.parametrize("kind", [pytest.param(kind, marks=GOES_ON) if kind in ENDLESS else kind for kind in KINDS])
+@pytest.mark.parametrize("kind", KINDS)
 def test_ctrl_c_ends_the_work(archive: a2store.Archive, tmp_path: Path, kind: str) -> None:
     result, used, left = stopped(archive, tmp_path, KINDS[kind], INTERRUPTED.format(call=CALLS["batches"]))
     assert result == "interrupted"
-    assert is_stopped(used)
+    # An expression that takes seconds for a batch goes on to the end of that batch, whoever has stopped it.
+    assert kind == "regex" or is_stopped(used)
     assert left == []
 
 
@@ -399,10 +391,9 @@ def test_ctrl_c_in_every_call(archive: a2store.Archive, tmp_path: Path, call: st
     assert [path.name for path in tmp_path.iterdir()] == ["spill"]
 
 
-@pytest.mark.xfail(strict=False, reason="a signal is looked for without the interpreter's lock, which ends the process")
 @pytest.mark.parametrize("call", ["to_arrow", "to_pandas", "to_polars"])
 def test_calls_of_other_packages(archive: a2store.Archive, tmp_path: Path, call: str) -> None:
-    result, used, left = stopped(archive, tmp_path, KINDS["scan"], INTERRUPTED.format(call=f"patiently(query.{call})"))
+    result, used, left = stopped(archive, tmp_path, KINDS["scan"], INTERRUPTED.format(call=f"query.{call}()"))
     assert (result, left) == ("interrupted", [])
     assert is_stopped(used)
 
@@ -416,7 +407,6 @@ def test_a_dropped_stream_ends_the_work(archive: a2store.Archive, tmp_path: Path
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="threads are counted on Linux only")
-@pytest.mark.xfail(strict=False, reason="the threads of a runtime that was retired stay")
 def test_stopped_queries_leave_no_threads(archive: a2store.Archive) -> None:
     def threads() -> int:
         return len(os.listdir("/proc/self/task"))

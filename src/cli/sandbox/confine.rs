@@ -32,6 +32,8 @@ pub(in super::super) fn confine(
     readable: Option<&[PathBuf]>,
 ) -> io::Result<Option<io::Error>> {
     die_with(parent)?;
+    // What a panic says is about the program; the error that it becomes is about the query.
+    std::panic::set_hook(Box::new(|_| {}));
     let cores = available_parallelism().map_or(1, |cores| cores.get() as u64);
     let slack = SLACK.saturating_add(SLACK_PER_CORE.saturating_mul(cores));
     let seconds = limits.time.as_secs().saturating_add(1).saturating_mul(cores);

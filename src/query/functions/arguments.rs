@@ -22,14 +22,18 @@ pub(super) struct Arguments<'a> {
     phases: Phases,
 }
 
+/// What is wrong with a call of so many arguments.
+pub(in super::super) fn wrong_count(function: &Function, found: usize) -> String {
+    let expected = function.arguments.len();
+    let plural = if expected == 1 { "" } else { "s" };
+    format!("{}: expected {expected} argument{plural}, found {found}", function.signature())
+}
+
 impl<'a> Arguments<'a> {
     pub(super) fn new(function: &'a Function, arrays: &'a [ArrayRef], phases: Phases) -> Result<Arguments<'a>> {
         let (expected, found) = (function.arguments.len(), arrays.len());
         if expected != found {
-            return Err(Error::query(format!(
-                "{}: expected {expected} arguments, found {found}",
-                function.signature()
-            )));
+            return Err(Error::query(wrong_count(function, found)));
         }
         let arguments = Arguments { function, arrays, phases };
         for (index, array) in arrays.iter().enumerate() {

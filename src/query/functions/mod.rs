@@ -34,6 +34,7 @@ pub use list::functions;
 use crate::archive::Phases;
 use crate::error::{Error, Result};
 use arguments::Arguments;
+pub(super) use arguments::wrong_count;
 use arrow::array::{Array, ArrayRef};
 use arrow::datatypes::{DataType, Field, Fields};
 use std::sync::Arc;
@@ -69,6 +70,12 @@ pub struct Function {
 }
 
 /// An argument of a [`Function`].
+///
+/// ```
+/// let tile = a2store::functions().iter().find(|function| function.name == "tile").unwrap();
+/// let cell = tile.arguments[1];
+/// assert_eq!((cell.name, cell.kind), ("cell", a2store::ArgumentKind::Cell));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Argument {
@@ -79,6 +86,12 @@ pub struct Argument {
 }
 
 /// What an [`Argument`] is.
+///
+/// ```
+/// use a2store::{ArgumentKind, functions};
+/// let of_values = functions().iter().filter(|f| f.arguments.iter().any(|argument| argument.kind == ArgumentKind::Ev));
+/// assert!(of_values.map(|function| function.name).any(|name| name == "ev_gap"));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ArgumentKind {

@@ -21,6 +21,8 @@ use std::sync::Arc;
 
 /// Bytes that one function may give for one batch of rows.
 const MAX_BYTES: u64 = 64 << 20;
+/// Bytes that it may give where all its arguments are constants: its result may then stand beside each row of a batch.
+const MAX_CONSTANT_BYTES: u64 = 64 << 10;
 
 /// Functions that give as much as all their arguments together, and so double what they are given twice.
 const SUMS: &[&str] = &[
@@ -146,14 +148,19 @@ fn longest(arg: &ColumnarValue) -> DataFusionResult<u64> {
     } as u64)
 }
 
-fn check(name: &str, bytes: u64) -> DataFusionResult<()> {
-    if bytes <= MAX_BYTES {
+/// Refuses a function whose result may be too large.
+fn check(name: &str, bound: Bound, args: &ScalarFunctionArgs) -> DataFusionResult<()> {
+    let is_constant = args.args.iter().all(|arg| matches!(arg, ColumnarValue::Scalar(_)));
+    let (what_of, num_rows, most) = match is_constant {
+        true => ("its result", 1, MAX_CONSTANT_BYTES),
+        false => ("a batch of its results", args.number_rows, MAX_BYTES),
+    };
+    let bytes = bound.bytes(&args.args, num_rows)?;
+    if bytes <= most {
         return Ok(());
     }
-    let (what, why) = (
-        format!("the function {name}"),
-        format!("a batch of its results may have {bytes} bytes, expected at most {MAX_BYTES}"),
-    );
+    let (what, why) =
+        (format!("the function {name}"), format!("{what_of} may have {bytes} bytes, expected at most {most}"));
     Err(DataFusionError::External(crate::Error::refused(what, why).into()))
 }
 
@@ -186,7 +193,7 @@ impl ScalarUDFImpl for Bounded {
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> DataFusionResult<ColumnarValue> {
-        check(self.name(), self.bound.bytes(&args.args, args.number_rows)?)?;
+        check(self.name(), self.bound, &args)?;
         self.inner.invoke_with_args(args)
     }
 }
@@ -217,7 +224,7 @@ impl ScalarUDFImpl for Joined {
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> DataFusionResult<ColumnarValue> {
-        check(self.name(), Bound::Sum.bytes(&args.args, args.number_rows)?)?;
+        check(self.name(), Bound::Sum, &args)?;
         let all_scalar = args.args.iter().all(|arg| matches!(arg, ColumnarValue::Scalar(_)));
         let arrays = ColumnarValue::values_to_arrays(&args.args)?;
         let [left, right] = arrays.as_slice() else {

@@ -223,7 +223,7 @@ pub(super) fn refusal_of(expr: &Expr) -> Option<Error> {
         Expr::ScalarFunction(function) => {
             let name = function.func.name();
             if ["arrow_cast", "arrow_try_cast"].contains(&name) && !has_narrow_type(&function.args) {
-                let why = "its type must be a literal, and none of a size that it states";
+                let why = "its type must be a literal, and no union, run-end encoding or type of a size that it states";
                 return Some(Error::refused(format!("the function {name}"), why));
             }
             name
@@ -278,10 +278,13 @@ fn is_wide(dtype: &DataType) -> bool {
     }
 }
 
-/// Whether the type that is cast to is known, and not one whose values have any width that its name states.
+/// Whether the type that is cast to is known, and not one whose values have any width that its name states, or that has
+/// no nulls of its own.
 fn has_narrow_type(args: &[Expr]) -> bool {
     match args {
-        [_, Expr::Literal(ScalarValue::Utf8(Some(name)), _)] => !name.contains("FixedSize"),
+        [_, Expr::Literal(ScalarValue::Utf8(Some(name)), _)] => {
+            !["FixedSize", "Union", "RunEndEncoded"].iter().any(|kind| name.contains(kind))
+        }
         _ => false,
     }
 }

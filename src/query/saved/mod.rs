@@ -48,6 +48,13 @@ pub struct SavedQuery {
 }
 
 /// A parameter of a [`SavedQuery`].
+///
+/// ```
+/// let query = a2store::SavedQuery::find("score_histogram", None)?;
+/// let parameter = &query.parameters[0];
+/// println!("${}: {}, {:?} by default: {}", parameter.name, parameter.dtype, parameter.default, parameter.doc);
+/// # Ok::<(), a2store::Error>(())
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct SavedParameter {
@@ -62,6 +69,12 @@ pub struct SavedParameter {
 }
 
 /// A column that a [`SavedQuery`] gives.
+///
+/// ```
+/// let query = a2store::SavedQuery::find("high_score", None)?;
+/// assert!(query.columns.iter().any(|column| column.name == "max_score" && column.dtype == "uint64"));
+/// # Ok::<(), a2store::Error>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SavedColumn {

@@ -135,8 +135,8 @@ fn what_an_argument_does_not_take_is_named() {
     assert_eq!(message("ev_gap", &evs), "ev_gap: ev_left: expected a number, found Utf8");
     assert_eq!(message("tile", &[board.clone(), none]), "tile: cell: expected 1 rows as in board, found 0");
     assert_eq!(message("tile", std::slice::from_ref(&board)), "tile(board, cell): expected 2 arguments, found 1");
-    assert_eq!(message("exps", &[board.clone(), board.clone()]), "exps(board): expected 1 arguments, found 2");
-    assert_eq!(message("exps", &[]), "exps(board): expected 1 arguments, found 0");
+    assert_eq!(message("exps", &[board.clone(), board.clone()]), "exps(board): expected 1 argument, found 2");
+    assert_eq!(message("exps", &[]), "exps(board): expected 1 argument, found 0");
     // The bad row is found among good ones and nulls.
     let cells: ArrayRef = Arc::new(Int64Array::from(vec![Some(3), None, Some(99), Some(100)]));
     assert_eq!(message("tile", &[uint64([0; 4]), cells]), "tile: cell: expected 0..=15, found 99");

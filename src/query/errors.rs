@@ -1,0 +1,109 @@
+//! What the engine says when something goes wrong, in plain words.
+
+use super::options;
+use crate::error::{Error, ErrorKind};
+use datafusion::common::DataFusionError;
+use parquet::errors::ParquetError;
+use std::path::PathBuf;
+
+/// What DataFusion says, without the layers it wraps around it.
+#[allow(clippy::needless_pass_by_value)] // It stands in `map_err`.
+pub(crate) fn query_error(error: DataFusionError) -> Error {
+    let message = match error.find_root() {
+        DataFusionError::ParquetError(inner) if is_of_a_filter(inner) => of_filter(&inner.to_string()),
+        // Planning reads no data, so this is about a file.
+        DataFusionError::ParquetError(_) | DataFusionError::ObjectStore(_) => {
+            let found = error.find_root().strip_backtrace();
+            let found = found.lines().next().unwrap_or_default().to_owned();
+            // Which file it is, the archive finds out: see `Archive::blame`.
+            let (path, expected) = (PathBuf::new(), "one that can be read".to_owned());
+            return ErrorKind::Damaged { path, what: "data file", expected, found }.into();
+        }
+        DataFusionError::External(own) if own.is::<Error>() => match own.downcast_ref::<Error>().map(Error::kind) {
+            Some(ErrorKind::QueryRefused { what, why }) => return Error::refused(what, why),
+            Some(ErrorKind::Damaged { path, what, expected, found }) => {
+                let (path, expected, found) = (path.clone(), expected.clone(), found.clone());
+                return ErrorKind::Damaged { path, what, expected, found }.into();
+            }
+            Some(ErrorKind::Io { path: Some(path), source }) => {
+                return Error::io(path, std::io::Error::new(source.kind(), source.to_string()));
+            }
+            _ => own.to_string(),
+        },
+        DataFusionError::ResourcesExhausted(message) => return options::exhausted(&plain(message)),
+        DataFusionError::SQL(error, _) => error.to_string(),
+        DataFusionError::Plan(message)
+        | DataFusionError::Execution(message)
+        | DataFusionError::NotImplemented(message) => message.clone(),
+        DataFusionError::SchemaError(error, _) => error.to_string(),
+        other => other.strip_backtrace(),
+    };
+    let message = plain(&message);
+    if message.contains("used disk space during the spilling") {
+        return options::exhausted(&message);
+    }
+    Error::query(message)
+}
+
+/// A message without the names of the layers that it came through, and without hints to those who run the engine.
+fn plain(message: &str) -> String {
+    // A backtrace comes after the first line.
+    let mut rest = message.lines().next().unwrap_or_default().trim();
+    const LAYERS: [&str; 5] =
+        ["Arrow error: ", "Execution error: ", "External error: ", "Io error: ", "Error during planning: "];
+    while let Some(inner) = LAYERS.iter().find_map(|layer| rest.strip_prefix(layer)) {
+        rest = inner;
+    }
+    // Around what one of our own functions says of its arguments.
+    if let Some((_, own)) = rest.split_once("user-defined coercion failed with: Error during planning: ") {
+        rest = own;
+    }
+    for hint in [" No function matches the given name", " Please try increasing the config"] {
+        rest = rest.split_once(hint).map_or(rest, |(before, _)| before);
+    }
+    rest.trim_end_matches('.').to_owned()
+}
+
+/// Whether an error of the Parquet reader is one of evaluating an expression.
+fn is_of_a_filter(error: &ParquetError) -> bool {
+    const WORDS: [&str; 5] = ["Divide by zero", "Arithmetic overflow", "Cast error", "Compute error", "External error"];
+    let message = match error {
+        ParquetError::ArrowError(message) => message.clone(),
+        ParquetError::External(inner) => inner.to_string(),
+        _ => return false,
+    };
+    WORDS.iter().any(|words| message.contains(words))
+}
+
+/// What failed in a filter: the reader gives the error as a developer sees it, `ArrowError(ComputeError("…"), …)`.
+fn of_filter(message: &str) -> String {
+    let Some((_, error)) = message.split_once("Error evaluating filter predicate: ") else {
+        return message.to_owned();
+    };
+    if error.contains("DivideByZero") {
+        return "Divide by zero error".to_owned();
+    }
+    match (error.find("(\""), error.find("\")")) {
+        (Some(from), Some(to)) if from + 2 <= to => error[from + 2..to].to_owned(),
+        _ => error.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_lose_their_layers() {
+        let layers = "Execution error: Function 'f' user-defined coercion failed with: Error during planning: f(x): no. \
+                      No function matches the given name and argument types 'f(Utf8)'. Add casts.";
+        assert_eq!(plain(layers), "f(x): no");
+        assert_eq!(plain("Arrow error: Cast error: 'a' is no number\n  backtrace"), "Cast error: 'a' is no number");
+        assert_eq!(
+            of_filter("Error evaluating filter predicate: ArrowError(DivideByZero, None)"),
+            "Divide by zero error"
+        );
+        assert_eq!(of_filter("x: Error evaluating filter predicate: Execution(\"too large\")"), "too large");
+        assert_eq!(of_filter("Error evaluating filter predicate: Odd"), "Odd");
+    }
+}

@@ -1,0 +1,66 @@
+//! What is left of what a query may give and take.
+
+use super::options::QueryOptions;
+use super::query_error;
+use crate::error::{Error, ErrorKind, Result};
+use crate::progress::{Progress, check};
+use arrow::array::{Array, RecordBatch};
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+/// One result's share of a query's limits, whose time begins now; of any number of threads.
+pub(crate) struct Limits {
+    options: QueryOptions,
+    num_rows: AtomicU64,
+    num_bytes: AtomicU64,
+    begun: Instant,
+}
+
+impl Limits {
+    pub(super) fn new(options: &QueryOptions) -> Limits {
+        let (num_rows, num_bytes) = (AtomicU64::new(0), AtomicU64::new(0));
+        Limits { options: options.clone(), num_rows, num_bytes, begun: Instant::now() }
+    }
+
+    /// Whether there is time left, and nobody has asked to stop.
+    pub(crate) fn check(&self, progress: &dyn Progress) -> Result<()> {
+        check(progress)?;
+        let elapsed = self.begun.elapsed();
+        match self.options.time_limit {
+            Some(limit) if elapsed > limit => Err(limit_error("time", limit.as_secs_f64(), "s", elapsed.as_secs_f64())),
+            _ => Ok(()),
+        }
+    }
+
+    /// Counts a batch that is about to be given.
+    pub(crate) fn count(&self, batch: &RecordBatch) -> Result<()> {
+        let total = |counter: &AtomicU64, more: u64| counter.fetch_add(more, Ordering::Relaxed).saturating_add(more);
+        let num_rows = total(&self.num_rows, batch.num_rows() as u64);
+        if let Some(limit) = self.options.row_limit.filter(|&limit| num_rows > limit) {
+            return Err(limit_error("rows", limit, "rows", num_rows));
+        }
+        if let Some(limit) = self.options.byte_limit {
+            let mut num_bytes = 0;
+            for column in batch.columns() {
+                let bytes = column.to_data().get_slice_memory_size();
+                num_bytes += bytes.map_err(|error| query_error(error.into()))? as u64;
+            }
+            let num_bytes = total(&self.num_bytes, num_bytes);
+            if num_bytes > limit {
+                return Err(limit_error("bytes", limit, "bytes", num_bytes));
+            }
+        }
+        Ok(())
+    }
+
+    /// Says what was allowed in an error about what ran out.
+    pub(super) fn explain(&self, error: Error) -> Error {
+        self.options.explain_limit(error)
+    }
+}
+
+fn limit_error(limit: &'static str, allowed: impl fmt::Display, unit: &str, found: impl fmt::Display) -> Error {
+    let (allowed, found) = (format!("{allowed} {unit}"), format!("{found:.9} {unit} so far"));
+    ErrorKind::QueryLimit { limit, allowed, found }.into()
+}
