@@ -16,28 +16,30 @@
 --   best_score uint64: the best score
 --   best_tile uint32: the largest tile of any run
 --   tile_share float64: the share of runs that reached `tile`, 0 to 1
-WITH ranked AS (
+WITH engines AS (
   SELECT
     engine,
-    num_steps,
-    max_score,
-    highest_tile,
-    CAST(row_number() OVER (PARTITION BY engine ORDER BY max_score) AS BIGINT) AS place,
-    count(*) OVER (PARTITION BY engine) AS num_runs
+    count(*) AS num_runs,
+    sum(num_steps) AS num_steps,
+    avg(max_score) AS mean_score,
+    stddev_samp(max_score) / sqrt(count(*)) AS score_error,
+    array_sort(array_agg(max_score)) AS scores,
+    max(highest_tile) AS best_tile,
+    avg(CASE WHEN highest_tile >= $tile THEN 1.0 ELSE 0.0 END) AS tile_share
   FROM runs
+  GROUP BY engine
+  HAVING count(*) >= $min_runs
 )
 SELECT
   engine,
-  count(*) AS num_runs,
-  sum(num_steps) AS num_steps,
-  avg(max_score) AS mean_score,
-  stddev_samp(max_score) / sqrt(count(*)) AS score_error,
-  max(CASE WHEN place = 1 + (50 * (num_runs - 1) + 50) / 100 THEN max_score END) AS median_score,
-  max(CASE WHEN place = 1 + (90 * (num_runs - 1) + 50) / 100 THEN max_score END) AS p90_score,
-  max(max_score) AS best_score,
-  max(highest_tile) AS best_tile,
-  avg(CASE WHEN highest_tile >= $tile THEN 1.0 ELSE 0.0 END) AS tile_share
-FROM ranked
-GROUP BY engine
-HAVING count(*) >= $min_runs
+  num_runs,
+  num_steps,
+  mean_score,
+  score_error,
+  scores[1 + (50 * (num_runs - 1) + 50) / 100] AS median_score,
+  scores[1 + (90 * (num_runs - 1) + 50) / 100] AS p90_score,
+  scores[num_runs] AS best_score,
+  best_tile,
+  tile_share
+FROM engines
 ORDER BY mean_score DESC, engine

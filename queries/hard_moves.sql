@@ -23,19 +23,21 @@
 --   ev_left float32: the value of left
 --   ev_right float32: the value of right
 --   ev_gap float32: the best value less the second best
-WITH hardest AS (
-  SELECT
-    run_id, step_index, engine, phase, board, move, ev_up, ev_down, ev_left, ev_right,
-    ev_gap(ev_up, ev_down, ev_left, ev_right) AS ev_gap
+WITH gaps AS (
+  SELECT run_id, step_index, ev_gap(ev_up, ev_down, ev_left, ev_right) AS ev_gap
   FROM steps
   WHERE has_evs
     AND ($engine IS NULL OR engine = $engine)
     AND ($phase IS NULL OR phase = $phase)
     AND ev_gap(ev_up, ev_down, ev_left, ev_right) >= $min_gap
-  ORDER BY ev_gap, run_id, step_index
-  LIMIT $limit
+),
+hardest AS (
+  SELECT * FROM gaps ORDER BY ev_gap, run_id, step_index LIMIT $limit
 )
+-- Only the hardest steps' other columns are read.
 SELECT
-  run_id, step_index, engine, phase, board, board_text(board) AS tiles, move, ev_up, ev_down, ev_left, ev_right, ev_gap
+  run_id, step_index, engine, phase, board, board_text(board) AS tiles, move, ev_up, ev_down, ev_left, ev_right,
+  hardest.ev_gap
 FROM hardest
-ORDER BY ev_gap, run_id, step_index
+JOIN steps USING (run_id, step_index)
+ORDER BY hardest.ev_gap, run_id, step_index

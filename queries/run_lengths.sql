@@ -16,27 +16,23 @@
 --   p90_steps uint32: the length that one in ten exceeds
 --   p99_steps uint32: the length that one in a hundred exceeds
 --   max_steps uint32: the longest
-WITH ranked AS (
-  SELECT
-    engine,
-    num_steps,
-    CAST(row_number() OVER (PARTITION BY engine ORDER BY num_steps) AS BIGINT) AS place,
-    count(*) OVER (PARTITION BY engine) AS num_runs
+WITH engines AS (
+  SELECT engine, count(*) AS num_runs, avg(num_steps) AS mean_steps, array_sort(array_agg(num_steps)) AS lengths
   FROM runs
   WHERE max_score >= $min_score
+  GROUP BY engine
 )
 SELECT
   engine,
-  count(*) AS num_runs,
-  avg(num_steps) AS mean_steps,
-  min(num_steps) AS min_steps,
-  max(CASE WHEN place = 1 + (10 * (num_runs - 1) + 50) / 100 THEN num_steps END) AS p10_steps,
-  max(CASE WHEN place = 1 + (25 * (num_runs - 1) + 50) / 100 THEN num_steps END) AS p25_steps,
-  max(CASE WHEN place = 1 + (50 * (num_runs - 1) + 50) / 100 THEN num_steps END) AS median_steps,
-  max(CASE WHEN place = 1 + (75 * (num_runs - 1) + 50) / 100 THEN num_steps END) AS p75_steps,
-  max(CASE WHEN place = 1 + (90 * (num_runs - 1) + 50) / 100 THEN num_steps END) AS p90_steps,
-  max(CASE WHEN place = 1 + (99 * (num_runs - 1) + 50) / 100 THEN num_steps END) AS p99_steps,
-  max(num_steps) AS max_steps
-FROM ranked
-GROUP BY engine
+  num_runs,
+  mean_steps,
+  lengths[1] AS min_steps,
+  lengths[1 + (10 * (num_runs - 1) + 50) / 100] AS p10_steps,
+  lengths[1 + (25 * (num_runs - 1) + 50) / 100] AS p25_steps,
+  lengths[1 + (50 * (num_runs - 1) + 50) / 100] AS median_steps,
+  lengths[1 + (75 * (num_runs - 1) + 50) / 100] AS p75_steps,
+  lengths[1 + (90 * (num_runs - 1) + 50) / 100] AS p90_steps,
+  lengths[1 + (99 * (num_runs - 1) + 50) / 100] AS p99_steps,
+  lengths[num_runs] AS max_steps
+FROM engines
 ORDER BY engine

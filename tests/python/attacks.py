@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from faults.checks import LONG
-
 # What is refused before anything runs, by what it tries. Each is a statement and a word that the message must have.
 # {path} is a file of the archive, {folder} the archive, {host} a file beside it.
 
