@@ -24,23 +24,20 @@ impl<T: Send + Sync> PerProcess<T> {
     }
 
     /// The value. Of several threads that make one at once, one wins, and all get its.
-    pub(crate) fn get_or_make(&self, make: impl FnOnce() -> Result<T>) -> Result<&'static T> {
-        let found = self.0.load(Ordering::Acquire);
-        if let Some(value) = of_this_process(found) {
-            return Ok(value);
-        }
-        let made = Box::into_raw(Box::new(Owned { process: std::process::id(), value: make()? }));
-        let stored = match self.0.compare_exchange(found, made, Ordering::AcqRel, Ordering::Acquire) {
-            Ok(_) => made,
-            Err(other) if of_this_process(other).is_some() => {
-                // SAFETY: it was made above, and nobody else has seen it.
-                drop(unsafe { Box::from_raw(made) });
-                other
+    pub(crate) fn get_or_make(&self, mut make: impl FnMut() -> Result<T>) -> Result<&'static T> {
+        loop {
+            let found = self.0.load(Ordering::Acquire);
+            if let Some(value) = of_this_process(found) {
+                return Ok(value);
             }
-            Err(_) => made,
-        };
-        // SAFETY: `stored` came from `Box::into_raw`, here or in another thread, and what is stored is never freed.
-        Ok(unsafe { &(*stored).value })
+            let made = Box::into_raw(Box::new(Owned { process: std::process::id(), value: make()? }));
+            if self.0.compare_exchange(found, made, Ordering::AcqRel, Ordering::Acquire).is_ok() {
+                // SAFETY: `made` came from `Box::into_raw`, and what is stored is never freed.
+                return Ok(unsafe { &(*made).value });
+            }
+            // SAFETY: it was made above, and nobody else has seen it.
+            drop(unsafe { Box::from_raw(made) });
+        }
     }
 
     /// Has the next who asks make another than this one. Whoever has it keeps it.

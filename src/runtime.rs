@@ -4,8 +4,7 @@ use crate::error::{Error, Result};
 use crate::process::PerProcess;
 use std::future::Future;
 use std::pin::pin;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
@@ -20,30 +19,35 @@ pub(crate) const PERIOD: Duration = Duration::from_millis(50);
 /// The threads that queries run on and object stores are spoken to from, one per core, shared by all of the process.
 struct Pool {
     process: u32,
-    handle: Handle,
+    state: Mutex<State>,
+}
+
+struct State {
     /// `None` once its threads were told to end.
-    runtime: Mutex<Option<Runtime>>,
-    users: AtomicUsize,
-    retired: AtomicBool,
+    runtime: Option<Runtime>,
+    users: usize,
+    retired: bool,
 }
 
 /// A hold on the threads: they last at least as long.
-pub(crate) struct Threads(&'static Pool);
+pub(crate) struct Threads {
+    pool: &'static Pool,
+    handle: Handle,
+}
 
 static POOL: PerProcess<Pool> = PerProcess::new();
 
 /// The threads to run asynchronous work on.
 ///
 /// Threads do not survive a fork, so a child gets its own.
-pub(crate) fn runtime() -> Threads {
+pub(crate) fn runtime() -> Result<Threads> {
     loop {
-        // Without threads nothing here can work, and no caller could do better than end.
-        #[allow(clippy::expect_used)]
-        let pool = POOL.get_or_make(Pool::new).expect("the system has threads");
-        pool.users.fetch_add(1, Ordering::SeqCst);
-        let threads = Threads(pool);
-        if !pool.retired.load(Ordering::SeqCst) {
-            return threads;
+        let pool = POOL.get_or_make(Pool::new)?;
+        let mut state = pool.lock();
+        if let (Some(runtime), false) = (&state.runtime, state.retired) {
+            let handle = runtime.handle().clone();
+            state.users += 1;
+            return Ok(Threads { pool, handle });
         }
     }
 }
@@ -52,20 +56,37 @@ impl Pool {
     fn new() -> Result<Pool> {
         let mut builder = tokio::runtime::Builder::new_multi_thread();
         let builder = builder.thread_name("a2store-query").thread_stack_size(STACK).enable_all();
-        let runtime = builder.build().map_err(Error::from)?;
-        let (handle, runtime) = (runtime.handle().clone(), Mutex::new(Some(runtime)));
-        let (users, retired) = (AtomicUsize::new(0), AtomicBool::new(false));
-        Ok(Pool { process: std::process::id(), handle, runtime, users, retired })
+        let runtime = Some(builder.build().map_err(Error::from)?);
+        let state = Mutex::new(State { runtime, users: 0, retired: false });
+        Ok(Pool { process: std::process::id(), state })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Pool {
+    /// Whoever lost the race to make one may be where nothing may block.
+    fn drop(&mut self) {
+        if let Some(runtime) = self.lock().runtime.take() {
+            runtime.shutdown_background();
+        }
     }
 }
 
 impl Threads {
     pub(crate) fn handle(&self) -> &Handle {
-        &self.0.handle
+        &self.handle
     }
 
     pub(crate) fn spawn<T: Send + 'static>(&self, future: impl Future<Output = T> + Send + 'static) -> JoinHandle<T> {
-        self.0.handle.spawn(future)
+        self.handle.spawn(future)
+    }
+
+    /// Whether they are this process's, rather than those of one that it was forked from.
+    pub(crate) fn are_here(&self) -> bool {
+        self.pool.process == std::process::id()
     }
 
     /// Leaves the threads to the work that they do, so that the next query gets new ones. They end with that work.
@@ -73,20 +94,23 @@ impl Threads {
     /// A task ends only where it yields, and some operators compute for long without yielding: after one was cancelled,
     /// its threads cannot be counted on.
     pub(crate) fn retire(&self) {
-        POOL.retire(self.0);
-        self.0.retired.store(true, Ordering::SeqCst);
+        POOL.retire(self.pool);
+        self.pool.lock().retired = true;
     }
 }
 
 impl Drop for Threads {
     fn drop(&mut self) {
-        let last = self.0.users.fetch_sub(1, Ordering::SeqCst) == 1;
         // A child of the process has none of its threads, and perhaps a lock that nobody will open.
-        if last && self.0.retired.load(Ordering::SeqCst) && self.0.process == std::process::id() {
-            let runtime = self.0.runtime.lock().unwrap_or_else(PoisonError::into_inner).take();
-            if let Some(runtime) = runtime {
-                runtime.shutdown_background();
-            }
+        if !self.are_here() {
+            return;
+        }
+        let mut state = self.pool.lock();
+        state.users -= 1;
+        let unused = if state.retired && state.users == 0 { state.runtime.take() } else { None };
+        drop(state);
+        if let Some(runtime) = unused {
+            runtime.shutdown_background();
         }
     }
 }
@@ -101,7 +125,7 @@ pub(crate) fn block_on_unless<T: Send + 'static>(
     future: impl Future<Output = Result<T>> + Send + 'static,
     mut check: impl FnMut() -> Result<()>,
 ) -> Result<T> {
-    let threads = runtime();
+    let threads = runtime()?;
     let mut task = threads.spawn(future);
     loop {
         match block_for(PERIOD, &mut task) {
@@ -148,11 +172,11 @@ mod tests {
             let _ = receiver.recv();
             Ok(())
         };
-        let first: *const Pool = runtime().0;
+        let first: *const Pool = runtime().unwrap().pool;
         let error = block_on_unless(stuck, || Err(ErrorKind::Cancelled.into())).unwrap_err();
         assert!(matches!(error.kind(), ErrorKind::Cancelled));
-        let next = runtime();
-        assert!(!std::ptr::eq(next.0, first));
+        let next = runtime().unwrap();
+        assert!(!std::ptr::eq(next.pool, first));
         assert_eq!(block_on(async { Ok(7) }).unwrap(), 7);
         drop(sender);
     }

@@ -36,6 +36,39 @@ pub(super) enum Part {
     Failed(Option<Error>),
 }
 
+/// What to ingest.
+#[derive(Clone, Copy)]
+pub(super) enum Input<'a> {
+    /// Files and folders, whatever their formats.
+    Paths(&'a [PathBuf]),
+    /// Runs that are open already.
+    Runs(&'a Arc<Container>),
+}
+
+impl<'a> Input<'a> {
+    pub(super) fn sources(self, seen: Option<&'a Seen>) -> Result<Sources<'a>> {
+        match self {
+            Input::Paths(paths) => Sources::new(paths, seen),
+            Input::Runs(runs) => Ok(Sources::of_many(Arc::clone(runs), self.num_bytes())),
+        }
+    }
+
+    /// Tells how much there is to read, while it is being read.
+    pub(super) fn measure(self, seen: Option<&Seen>, progress: &dyn Progress, done: &AtomicBool) {
+        match self {
+            Input::Paths(paths) => measure(paths, seen, progress, done),
+            Input::Runs(_) => progress.expect(self.num_bytes()),
+        }
+    }
+
+    fn num_bytes(self) -> u64 {
+        match self {
+            Input::Paths(_) => 0,
+            Input::Runs(runs) => (0..runs.source.num_runs()).map(|index| runs.source.num_bytes(index)).sum(),
+        }
+    }
+}
+
 /// The runs in paths and in the folders among them, in order, found as they are asked for: no more names are in memory than
 /// those of one folder and of the folders above it.
 ///
@@ -111,11 +144,15 @@ impl<'a> Sources<'a> {
 
     /// The runs of a pack.
     pub(super) fn of_pack(pack: PackReader) -> Sources<'a> {
-        let path = pack.path().unwrap_or(Path::new("")).to_path_buf();
-        let file = FileState { path: path.clone(), num_bytes: pack.num_bytes(), modified: None };
+        let (path, num_bytes) = (pack.path().unwrap_or(Path::new("")).to_path_buf(), pack.num_bytes());
         let format = SourceFormat::File(RunFormat::A2run2);
-        let runs = Container { source: Box::new(pack), path, format, session: None };
-        let pending = vec![Pending::Runs(file, Arc::new(runs), 0)];
+        Sources::of_many(Container { source: Box::new(pack), path, format, session: None }.into(), num_bytes)
+    }
+
+    /// Runs that are open already, of about so many bytes.
+    pub(super) fn of_many(runs: Arc<Container>, num_bytes: u64) -> Sources<'a> {
+        let file = FileState { path: runs.path.clone(), num_bytes, modified: None };
+        let pending = vec![Pending::Runs(file, runs, 0)];
         let candidates = Candidates { paths: &[], walk: None };
         let (wholes, passed) = (HashSet::new(), Vec::new());
         Sources { candidates, seen: None, pending, wholes, logs: None, passed, ignored: 0, unchanged: 0 }

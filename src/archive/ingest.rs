@@ -4,7 +4,7 @@
 
 use super::commit::Operation;
 use super::digests::Digests;
-use super::discover::{Seen, Sources};
+use super::discover::{Input, Seen};
 use super::log::{Log, Snapshot};
 use super::pipeline::{Done, Pipeline};
 use super::storage::Storage;
@@ -93,17 +93,17 @@ pub struct SeenFiles(Seen);
 
 pub(super) fn ingest(
     storage: &Storage,
-    paths: &[PathBuf],
+    input: Input<'_>,
     options: &IngestOptions,
     seen: Option<&mut SeenFiles>,
     progress: &dyn Progress,
 ) -> Result<(IngestReport, Snapshot)> {
     // Says what is not there before anything is waited for.
-    Sources::new(paths, None)?;
+    input.sources(None)?;
     let before = seen.as_deref().map(|seen| &seen.0);
     if before.is_some() {
         // Whoever looks every minute keeps nobody waiting when there is nothing new.
-        let mut sources = Sources::new(paths, before)?;
+        let mut sources = input.sources(before)?;
         if sources.window(1, progress)?.is_empty() {
             let (ignored, unchanged, passed) = (sources.ignored, sources.unchanged, sources.passed);
             if let Some(seen) = seen {
@@ -117,7 +117,7 @@ pub(super) fn ingest(
     let outcome = transact(storage, options.wait, progress, |log, snapshot| {
         let known = Digests::of(storage, log, snapshot)?;
         let mut commit = snapshot.next(Operation::Ingest);
-        let pipeline = Pipeline { storage, commit: &commit, on_error: options.on_error, paths, seen: before };
+        let pipeline = Pipeline { storage, commit: &commit, on_error: options.on_error, input, seen: before };
         let done = pipeline.run(&threads, known, progress)?;
         if done.files.is_empty() {
             return Ok((None, done));

@@ -61,9 +61,11 @@ pub(crate) use schema::table_schema;
 pub(crate) use stored::{StoredMeta, StoredRun};
 
 use crate::error::{Error, ErrorKind, Result};
+use crate::format::Container;
 use crate::progress::Progress;
 use arrow::datatypes::SchemaRef;
 use commit::Commit;
+use discover::Input;
 use log::Log;
 use object_store::ObjectStore;
 use std::collections::HashMap;
@@ -212,7 +214,27 @@ impl Archive {
         progress: &dyn Progress,
     ) -> Result<IngestReport> {
         let paths: Vec<PathBuf> = paths.into_iter().map(|path| path.as_ref().to_path_buf()).collect();
-        let (report, snapshot) = ingest::ingest(&self.storage, &paths, options, seen, progress)?;
+        self.ingest_input(Input::Paths(&paths), seen, options, progress)
+    }
+
+    /// Reads runs that are open already, as [`ingest`](Archive::ingest) does those of files.
+    pub(crate) fn ingest_runs(
+        &mut self,
+        runs: &Arc<Container>,
+        options: &IngestOptions,
+        progress: &dyn Progress,
+    ) -> Result<IngestReport> {
+        self.ingest_input(Input::Runs(runs), None, options, progress)
+    }
+
+    fn ingest_input(
+        &mut self,
+        input: Input<'_>,
+        seen: Option<&mut SeenFiles>,
+        options: &IngestOptions,
+        progress: &dyn Progress,
+    ) -> Result<IngestReport> {
+        let (report, snapshot) = ingest::ingest(&self.storage, input, options, seen, progress)?;
         self.snapshot = snapshot.into();
         Ok(report)
     }

@@ -15,7 +15,7 @@ use super::TableName;
 use super::commit::{Commit, DataFile};
 use super::decode::{DecodedRun, decode_source};
 use super::digests::Digests;
-use super::discover::{FileState, Seen, Source, Sources, measure};
+use super::discover::{FileState, Input, Seen, Source, Sources};
 use super::feed::decode;
 use super::ingest::{IngestReport, OnError, Rejected};
 use super::output::{Output, Sender};
@@ -27,7 +27,6 @@ use crate::progress::{Progress, Unit, check};
 use chrono::Utc;
 use rayon::ThreadPool;
 use rayon::prelude::*;
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Input bytes per thread in a window: about one row group of steps with branches.
@@ -41,7 +40,7 @@ pub(super) struct Pipeline<'a> {
     pub(super) storage: &'a Storage,
     pub(super) commit: &'a Commit,
     pub(super) on_error: OnError,
-    pub(super) paths: &'a [PathBuf],
+    pub(super) input: Input<'a>,
     /// Files to pass over unless they changed.
     pub(super) seen: Option<&'a Seen>,
 }
@@ -60,12 +59,12 @@ pub(super) struct Done {
 
 impl Pipeline<'_> {
     pub(super) fn run(&self, pool: &ThreadPool, known: Digests, progress: &dyn Progress) -> Result<Done> {
-        let mut sources = Sources::new(self.paths, self.seen)?;
+        let mut sources = self.input.sources(self.seen)?;
         let output = Output { storage: self.storage, txn: &self.commit.txn, file_rows: FILE_STEPS };
         let finished = AtomicBool::new(false);
         progress.begin("ingest", Unit::Bytes, 0);
         let outcome = std::thread::scope(|scope| {
-            scope.spawn(|| measure(self.paths, self.seen, progress, &finished));
+            scope.spawn(|| self.input.measure(self.seen, progress, &finished));
             let outcome = output
                 .write(progress, |sender| pool.install(|| Job::new(self, known, sender)?.run(&mut sources, progress)));
             finished.store(true, Ordering::Relaxed);

@@ -42,7 +42,7 @@ impl PyQuery {
         py: Python<'py>,
         requested_schema: Option<Bound<'py, PyCapsule>>,
     ) -> PyArrowResult<Bound<'py, PyCapsule>> {
-        let stream = py.detach(|| self.query.stream()).map_err(PyErr::from)?;
+        let stream = interruptible(py, Some(false), |progress| self.query.stream_unless_cancelled(progress))?;
         stream_capsule(py, ArrowReader { stream, progress: Box::new(Signals) }, requested_schema)
     }
 

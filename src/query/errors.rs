@@ -45,18 +45,32 @@ pub(crate) fn query_error(error: DataFusionError) -> Error {
     Error::query(message)
 }
 
+/// What stands before a message for each layer that it came through.
+const LAYERS: [&str; 6] = [
+    "Arrow error: ",
+    "Execution error: ",
+    "External error: ",
+    "Internal error: ",
+    "Io error: ",
+    "Error during planning: ",
+];
+
 /// A message without the names of the layers that it came through, and without hints to those who run the engine.
 fn plain(message: &str) -> String {
-    // A backtrace comes after the first line.
-    let mut rest = message.lines().next().unwrap_or_default().trim();
-    const LAYERS: [&str; 5] =
-        ["Arrow error: ", "Execution error: ", "External error: ", "Io error: ", "Error during planning: "];
+    // A backtrace comes after the first line, but a regular expression is shown over several.
+    let mut rest = match message.split_once("regex parse error:") {
+        Some((_, shown)) => shown.lines().find(|line| line.starts_with("error: ")).unwrap_or("no regular expression"),
+        None => message.lines().next().unwrap_or_default().trim(),
+    };
     while let Some(inner) = LAYERS.iter().find_map(|layer| rest.strip_prefix(layer)) {
         rest = inner;
     }
     // Around what one of our own functions says of its arguments.
     if let Some((_, own)) = rest.split_once("user-defined coercion failed with: Error during planning: ") {
         rest = own;
+    }
+    if let Some((_, first)) = rest.split_once("failed to match any signature, errors: Error during planning: ") {
+        rest = first.split(",Error during planning: ").next().unwrap_or(first);
     }
     for hint in [" No function matches the given name", " Please try increasing the config"] {
         rest = rest.split_once(hint).map_or(rest, |(before, _)| before);

@@ -55,7 +55,7 @@ impl Limits {
     }
 
     /// Says what was allowed in an error about what ran out.
-    pub(super) fn explain(&self, error: Error) -> Error {
+    pub(crate) fn explain(&self, error: Error) -> Error {
         self.options.explain_limit(error)
     }
 }

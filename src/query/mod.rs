@@ -57,6 +57,7 @@ pub(crate) use limits::Limits;
 pub(crate) use order::Execution;
 #[cfg(feature = "python")]
 pub(crate) use stream::ArrowReader;
+pub(crate) use stream::Partition;
 
 use crate::archive::Archive;
 use crate::error::{Error, Result};
@@ -103,6 +104,8 @@ pub struct Query {
 struct Engine {
     process: u32,
     context: SessionContext,
+    /// Whether filters stay where the statement has them.
+    keeps_filters: bool,
 }
 
 impl Archive {
@@ -175,10 +178,12 @@ impl Archive {
             guard::check_plan(&plan)?;
             let plan = bind(plan, params)?;
             let is_definite = order::is_definite(&plan).map_err(query_error)?;
-            Ok((plan, is_definite))
+            let keeps_filters = guard::has_large_filter(&plan).map_err(query_error)?;
+            Ok((plan, is_definite, keeps_filters))
         };
-        let (plan, is_definite) = block_on_unless(planning, || limits.check(progress))?;
-        let engine = Engine { process: std::process::id(), context };
+        let (plan, is_definite, keeps_filters) = block_on_unless(planning, || limits.check(progress))?;
+        let context = if keeps_filters { guard::without_pushdown(&context) } else { context };
+        let engine = Engine { process: std::process::id(), context, keeps_filters };
         let fingerprint = is_definite.then_some(fingerprint);
         Ok(Query { archive: self.clone(), options: options.clone(), engine, plan, fingerprint })
     }
@@ -293,10 +298,11 @@ impl Query {
     /// What to plan with. A child of the process that made the query gets its own: the locks in this one may have been
     /// held by threads that the child does not have.
     fn context(&self) -> Result<SessionContext> {
-        match self.engine.process == std::process::id() {
-            true => Ok(self.engine.context.clone()),
-            false => catalog::context(&self.archive, &self.options),
+        if self.engine.process == std::process::id() {
+            return Ok(self.engine.context.clone());
         }
+        let context = catalog::context(&self.archive, &self.options)?;
+        Ok(if self.engine.keeps_filters { guard::without_pushdown(&context) } else { context })
     }
 
     /// Names text and parameters, or, where these do not determine the rows, one run of them.

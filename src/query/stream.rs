@@ -19,7 +19,7 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
 use tokio::sync::mpsc;
-use tokio::task::JoinSet;
+use tokio::task::{JoinHandle, JoinSet};
 
 /// The batches of a query's result, as they are made.
 ///
@@ -92,18 +92,22 @@ impl QueryStream {
     }
 
     /// Keeps as many partitions at work as there are cores.
-    fn start_partitions(&mut self) {
+    fn start_partitions(&mut self) -> Result<()> {
         let num_partitions = self.in_order.unwrap_or(1);
         let at_once = self.context.session_config().target_partitions();
         while self.running.len() < at_once && self.next_partition < num_partitions {
             let (sender, receiver) = mpsc::channel(AHEAD);
             let (plan, context) = (Arc::clone(&self.plan), Arc::clone(&self.context));
             let partition = self.in_order.map(|_| self.next_partition);
-            let threads = self.threads.get_or_insert_with(runtime);
+            let threads = match &mut self.threads {
+                Some(threads) => threads,
+                none => none.insert(runtime()?),
+            };
             self.tasks.spawn_on(send_batches(plan, context, partition, sender), threads.handle());
             self.running.push_back(receiver);
             self.next_partition += 1;
         }
+        Ok(())
     }
 
     /// The next batch, or [`ErrorKind::Cancelled`](crate::ErrorKind::Cancelled) soon after the work is asked to stop,
@@ -118,7 +122,10 @@ impl QueryStream {
 
     fn next_batch(&mut self, progress: &dyn Progress) -> Result<Option<RecordBatch>> {
         while self.fetch > 0 {
-            self.start_partitions();
+            if self.is_foreign() {
+                return Err(Error::query("the stream was begun by another process, whose threads it needs"));
+            }
+            self.start_partitions()?;
             let Some(front) = self.running.front_mut() else {
                 break;
             };
@@ -147,7 +154,7 @@ impl QueryStream {
                 Some(Message::Failed(error)) => {
                     return Err(self.limits.explain(self.archive.blame(query_error(error))));
                 }
-                None => return Err(Error::query("the query engine failed: a worker ended early")),
+                None => return Err(ended_early()),
             }
         }
         Ok(None)
@@ -167,12 +174,74 @@ impl QueryStream {
         batch.map_err(|error| query_error(error.into()))
     }
 
+    /// Whether it was begun by a process that this one was forked from.
+    fn is_foreign(&self) -> bool {
+        self.threads.as_ref().is_some_and(|threads| !threads.are_here())
+    }
+
     fn stop(&mut self) {
         self.fetch = 0;
+        if self.is_foreign() {
+            // Their locks may have been held by threads that are not here.
+            std::mem::forget((std::mem::take(&mut self.running), std::mem::take(&mut self.tasks)));
+        }
         self.running.clear();
         self.tasks.abort_all();
         self.threads = None;
     }
+}
+
+impl Drop for QueryStream {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+/// The batches of one partition, made on the runtime's threads. Dropping it stops the work.
+pub(crate) struct Partition {
+    receiver: mpsc::Receiver<Message>,
+    task: JoinHandle<()>,
+    threads: Threads,
+}
+
+impl Partition {
+    /// Batches that it may be ahead.
+    const AHEAD: usize = 8;
+
+    pub(crate) fn start(
+        plan: &Arc<dyn ExecutionPlan>,
+        context: &Arc<TaskContext>,
+        partition: usize,
+    ) -> Result<Partition> {
+        let (sender, receiver) = mpsc::channel(Self::AHEAD);
+        let threads = runtime()?;
+        let task = threads.spawn(send_batches(Arc::clone(plan), Arc::clone(context), Some(partition), sender));
+        Ok(Partition { receiver, task, threads })
+    }
+
+    /// The next batch, as long as `check`, which is asked now and then, finds nothing wrong.
+    pub(crate) fn next(&mut self, check: impl Fn() -> Result<()>) -> Result<Option<RecordBatch>> {
+        loop {
+            check().inspect_err(|_| self.threads.retire())?;
+            match block_for(PERIOD, self.receiver.recv()) {
+                None => {}
+                Some(Some(Message::Batch(batch))) => return Ok(Some(batch)),
+                Some(Some(Message::End)) => return Ok(None),
+                Some(Some(Message::Failed(error))) => return Err(query_error(error)),
+                Some(None) => return Err(ended_early()),
+            }
+        }
+    }
+}
+
+impl Drop for Partition {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+fn ended_early() -> Error {
+    Error::query("the query engine failed: a worker ended early")
 }
 
 /// The rows of a plan, whose last column is its text.

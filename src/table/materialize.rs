@@ -15,7 +15,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::machine::available_bytes;
 use crate::progress::{Progress, Unit};
 use crate::publish::Staged;
-use crate::query::{Execution, Limits, Query, QueryStream, query_error};
+use crate::query::{Execution, Limits, Partition, Query, QueryStream, query_error};
 use crate::runtime::runtime;
 use arrow::array::RecordBatch;
 use datafusion::common::stats::Precision;
@@ -296,7 +296,7 @@ impl Job<'_> {
                 }
                 buffer.clear();
                 let mut read_rows = 0;
-                let read = self.read(plan, context, partition, stop, |batch| {
+                let read = self.read_ahead(plan, context, partition, stop, |batch| {
                     let start = buffer.len();
                     buffer.resize(start + batch.num_rows() * self.stride(), 0);
                     read_rows += batch.num_rows();
@@ -328,7 +328,8 @@ impl Job<'_> {
         Ok(output)
     }
 
-    /// Feeds a partition's batches to `take`, on this thread.
+    /// Feeds a partition's batches to `take`. They are made on this thread, which is fastest where each comes soon: there
+    /// must be no filter that could drop all rows for long.
     fn read(
         &self,
         plan: &Arc<dyn ExecutionPlan>,
@@ -338,17 +339,42 @@ impl Job<'_> {
         mut take: impl FnMut(RecordBatch) -> Result<()>,
     ) -> Result<()> {
         // The reader's file accesses go through the runtime's threads.
-        let threads = runtime();
+        let threads = runtime()?;
         let _in_runtime = threads.handle().enter();
         let mut stream = plan.execute(partition, Arc::clone(context)).map_err(query_error)?;
         while let Some(batch) = futures::executor::block_on(stream.next()) {
-            stop.check(self.progress).and_then(|()| self.limits.check(self.progress))?;
-            let batch = batch.map_err(query_error)?;
-            self.limits.count(&batch)?;
-            let num_rows = batch.num_rows() as u64;
-            take(batch)?;
-            self.progress.advance(num_rows);
+            self.check(stop)?;
+            self.take(batch.map_err(query_error)?, &mut take)?;
         }
+        Ok(())
+    }
+
+    /// The same with batches from the runtime's threads, so that limits hold while none comes.
+    fn read_ahead(
+        &self,
+        plan: &Arc<dyn ExecutionPlan>,
+        context: &Arc<TaskContext>,
+        partition: usize,
+        stop: &Stop,
+        mut take: impl FnMut(RecordBatch) -> Result<()>,
+    ) -> Result<()> {
+        let mut partition = Partition::start(plan, context, partition)?;
+        while let Some(batch) = partition.next(|| self.check(stop))? {
+            self.take(batch, &mut take)?;
+        }
+        Ok(())
+    }
+
+    fn check(&self, stop: &Stop) -> Result<()> {
+        stop.check(self.progress)?;
+        self.limits.check(self.progress)
+    }
+
+    fn take(&self, batch: RecordBatch, take: &mut impl FnMut(RecordBatch) -> Result<()>) -> Result<()> {
+        self.limits.count(&batch)?;
+        let num_rows = batch.num_rows() as u64;
+        take(batch)?;
+        self.progress.advance(num_rows);
         Ok(())
     }
 
@@ -370,7 +396,7 @@ impl Job<'_> {
             }
             run();
         });
-        stop.into_result()
+        stop.into_result().map_err(|error| self.limits.explain(error))
     }
 }
 

@@ -177,6 +177,12 @@ def doubled(levels: int, expression: str, last: str = "x", first: str = "board")
     return f"WITH c0 AS (SELECT {first} AS x FROM steps){made} SELECT {last} FROM c{levels}"
 
 
+def through(inner: str, levels: int = 17) -> str:
+    """The same with another query between each two, and a filter above all."""
+    made = "".join(f", c{i + 1} AS (SELECT x + x AS x FROM ({inner.format(f'c{i}')}) t)" for i in range(levels))
+    return f"WITH c0 AS (SELECT CAST(board AS DOUBLE) AS x FROM steps){made} SELECT x FROM c{levels} WHERE x > 1"
+
+
 def deep(around: str, levels: int, core: str = "1") -> str:
     before, after = around.split("_")
     return f"SELECT {before * levels}{core}{after * levels}"
@@ -292,6 +298,16 @@ LIMITED = {
     "EXPLAIN ANALYZE": f"EXPLAIN ANALYZE SELECT a.board FROM {CUBE} ORDER BY a.board + b.board + c.board",
 }
 HARMLESS = {
+    "a doubled filter": doubled(17, "x + x", first="CAST(board AS DOUBLE)") + " WHERE x > 1",
+    "a doubled filter of a group": f"SELECT x FROM ({doubled(17, 'x + x')}) t GROUP BY x HAVING x > 1",
+    "a doubled filter of a join": f"SELECT 1 FROM runs r JOIN ({doubled(17, 'x + x')}) t ON r.max_score < t.x",
+    "a doubled filter of a union": f"SELECT x FROM (SELECT 1 AS x UNION ALL ({doubled(17, 'x + x')})) t WHERE x > 1",
+    "a doubled CASE": doubled(17, "CASE WHEN x > 1 THEN x ELSE x * 2 END", first="CAST(board AS DOUBLE)")
+    + " WHERE x > 1",
+    "a doubled filter of a window": through("SELECT x, row_number() OVER (PARTITION BY x) AS r FROM {}"),
+    "a doubled filter of unnested lists": through("SELECT x, unnest([1]) AS u FROM {}"),
+    "a doubled filter of a subquery": "SELECT count(*) FROM (" + doubled(17, "x + x") + ") o "
+    "WHERE EXISTS (SELECT 1 FROM runs r WHERE r.max_score = o.x)",
     "a huge LIMIT": "SELECT * FROM steps LIMIT 9223372036854775807 OFFSET 9223372036854775807",
     "a huge sorted LIMIT": "SELECT * FROM steps ORDER BY board LIMIT 9223372036854775807 OFFSET 9223372036854775800",
     "a huge top": "SELECT * FROM steps ORDER BY board LIMIT 4000000000",
@@ -348,12 +364,6 @@ DANGEROUS = {
     "a chain of EXCEPT": chain(" EXCEPT ", 2000, "SELECT 1"),
     "many tables": f"SELECT count(*) FROM {', '.join(f'runs AS r{i}' for i in range(250))}",
     "CUBE": f"SELECT count(*) FROM steps GROUP BY CUBE ({', '.join(f'board + {i}' for i in range(25))})",
-    "a doubled filter": doubled(17, "x + x", first="CAST(board AS DOUBLE)") + " WHERE x > 1",
-    "a doubled filter of a group": f"SELECT x FROM ({doubled(17, 'x + x')}) t GROUP BY x HAVING x > 1",
-    "a doubled filter of a join": f"SELECT 1 FROM runs r JOIN ({doubled(17, 'x + x')}) t ON r.max_score < t.x",
-    "a doubled filter of a union": f"SELECT x FROM (SELECT 1 AS x UNION ALL ({doubled(17, 'x + x')})) t WHERE x > 1",
-    "a doubled CASE": doubled(17, "CASE WHEN x > 1 THEN x ELSE x * 2 END", first="CAST(board AS DOUBLE)")
-    + " WHERE x > 1",
     "constants": "SELECT strpos(lpad('', 15000000, 'a'), lpad('b', 7000000, 'a'))",
     "approx_percentile_cont": "SELECT approx_percentile_cont(0.5, 1000000) WITHIN GROUP (ORDER BY a.board + b.board) "
     f"FROM {SQUARE}",

@@ -112,6 +112,39 @@ def test_forks_while_queries_run(archive: a2store.Archive, tmp_path: Path) -> No
     assert (done.stdout, done.stderr, done.returncode) == ("[] []\n", "", 0)
 
 
+BEGUN = """
+import os, signal, sys
+import pyarrow as pa
+import a2store
+query = a2store.Archive.open(sys.argv[1]).sql("SELECT a.board FROM steps a, runs b")
+reader = pa.RecordBatchReader.from_stream(query)
+reader.read_next_batch()
+child = os.fork()
+if child == 0:
+    signal.alarm(10)
+    said = "nothing"
+    try:
+        while True:
+            reader.read_next_batch()
+    except pa.ArrowException as error:
+        said = str(error)
+    del reader
+    assert query.count() > 0
+    print(said, flush=True)
+    os._exit(0)
+print(os.waitpid(child, 0)[1], sum(map(len, reader)) > 0)
+"""
+
+
+@pytest.mark.skipif(sys.version_info >= (3, 12), reason="Python itself warns of forks beside threads")
+def test_a_stream_stays_with_its_process(archive: a2store.Archive) -> None:
+    args = [sys.executable, "-c", BEGUN, str(archive.path)]
+    done = subprocess.run(args, capture_output=True, check=False, timeout=60, text=True)
+    said, parent = done.stdout.splitlines()
+    assert "the stream was begun by another process" in said
+    assert (parent, done.stderr, done.returncode) == ("0 True", "", 0)
+
+
 STARTED = """
 import multiprocessing, sys, threading
 import pyarrow as pa

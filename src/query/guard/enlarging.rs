@@ -23,6 +23,10 @@ use std::sync::Arc;
 const MAX_BYTES: u64 = 64 << 20;
 /// Bytes that it may give where all its arguments are constants: its result may then stand beside each row of a batch.
 const MAX_CONSTANT_BYTES: u64 = 64 << 10;
+/// A list of constants that are written out is as long as the statement allows.
+const MAX_LIST_BYTES: u64 = 512 << 10;
+/// The text of a value that is none, such as a number.
+const VALUE_TEXT: u64 = 24;
 
 /// Functions that give as much as all their arguments together, and so double what they are given twice.
 const SUMS: &[&str] = &[
@@ -40,8 +44,11 @@ const SUMS: &[&str] = &[
     "translate",
     "to_char",
 ];
-/// Functions that may give the product of two arguments' lengths.
-const PRODUCTS: &[&str] = &["replace", "regexp_replace", "array_to_string"];
+/// Functions that may put their third argument before and after each character of the first. A group that it refers to is part
+/// of what it replaces.
+const REPLACING: &[&str] = &["replace", "regexp_replace"];
+/// Functions that put their other arguments between the values of the first.
+const JOINING: &[&str] = &["array_to_string"];
 /// Functions that give as many characters as their second argument says.
 const PADS: &[&str] = &["lpad", "rpad"];
 
@@ -87,13 +94,14 @@ fn bounded(expr: Expr) -> Transformed<Expr> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Bound {
     Sum,
-    Product,
+    Replacing,
+    Joining,
     Pad,
 }
 
 impl Bound {
     fn of(name: &str) -> Option<Bound> {
-        [(SUMS, Bound::Sum), (PRODUCTS, Bound::Product), (PADS, Bound::Pad)]
+        [(SUMS, Bound::Sum), (REPLACING, Bound::Replacing), (JOINING, Bound::Joining), (PADS, Bound::Pad)]
             .into_iter()
             .find_map(|(names, bound)| names.contains(&name).then_some(bound))
     }
@@ -107,13 +115,17 @@ impl Bound {
                 ColumnarValue::Scalar(scalar) => scalar_bytes(scalar)?.saturating_mul(num_rows as u64),
             })
         };
+        let of_first = || args.first().map_or(Ok(0), total);
         let sum = args.iter().map(total).try_fold(0_u64, |sum, bytes| bytes.map(|bytes| sum.saturating_add(bytes)))?;
         match self {
             Bound::Sum => Ok(sum),
-            Bound::Product => {
-                let longest =
-                    args.iter().skip(1).map(longest).try_fold(1_u64, |max, len| len.map(|len| max.max(len)))?;
-                Ok(sum.saturating_mul(longest))
+            Bound::Replacing => {
+                let places = of_first()?.saturating_add(num_rows as u64);
+                Ok(places.saturating_mul(args.get(2).map_or(Ok(1), longest)?.max(1)))
+            }
+            Bound::Joining => {
+                let between: u64 = args.iter().skip(1).map(longest).sum::<DataFusionResult<u64>>()?;
+                Ok(of_first()?.saturating_mul(between.saturating_add(VALUE_TEXT)))
             }
             Bound::Pad => {
                 let Some(lengths) = args.get(1) else { return Ok(sum) };
@@ -152,6 +164,7 @@ fn longest(arg: &ColumnarValue) -> DataFusionResult<u64> {
 fn check(name: &str, bound: Bound, args: &ScalarFunctionArgs) -> DataFusionResult<()> {
     let is_constant = args.args.iter().all(|arg| matches!(arg, ColumnarValue::Scalar(_)));
     let (what_of, num_rows, most) = match is_constant {
+        true if name == "make_array" => ("its result", 1, MAX_LIST_BYTES),
         true => ("its result", 1, MAX_CONSTANT_BYTES),
         false => ("a batch of its results", args.number_rows, MAX_BYTES),
     };

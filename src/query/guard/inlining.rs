@@ -2,17 +2,49 @@
 //!
 //! The optimizer moves filters below the projections whose columns they use, and puts each column's expression in its
 //! place. `x + x AS x`, over and over, doubles an expression each time, so a short statement may make one that no planner
-//! gets to the end of.
+//! gets to the end of. The filters of such a plan stay where they are.
 
 use datafusion::common::Column;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::common::{DFSchema, Result as DataFusionResult};
+use datafusion::execution::SessionStateBuilder;
 use datafusion::logical_expr::{Expr, LogicalPlan};
+use datafusion::prelude::SessionContext;
+
+/// Parts of a filter, once the columns in it are written out: planning takes a second for so many.
+const MAX_FILTER: u64 = 1 << 14;
+
+/// The rules that write columns out, by their names.
+const RULES: [&str; 2] = ["push_down_filter", "FilterPushdown"];
+
+/// Whether the filters of a plan are better left where they are.
+pub(in super::super) fn has_large_filter(plan: &LogicalPlan) -> DataFusionResult<bool> {
+    Ok(largest_filter(plan)? > MAX_FILTER)
+}
+
+/// A context that leaves filters where they are.
+pub(in super::super) fn without_pushdown(context: &SessionContext) -> SessionContext {
+    let state = context.state();
+    let moves = |name: &str| RULES.iter().any(|rule| name.starts_with(rule));
+    let rules = state.optimizers().iter().filter(|rule| !moves(rule.name())).cloned().collect();
+    let physical_rules = state.physical_optimizers().iter().filter(|rule| !moves(rule.name())).cloned().collect();
+    let state = SessionStateBuilder::new_from_existing(state)
+        .with_optimizer_rules(rules)
+        .with_physical_optimizer_rules(physical_rules);
+    SessionContext::new_with_state(state.build())
+}
 
 /// The largest filter of a plan, in expressions, columns written out.
-pub(super) fn largest_filter(plan: &LogicalPlan) -> DataFusionResult<u64> {
-    let mut largest = 0;
+fn largest_filter(plan: &LogicalPlan) -> DataFusionResult<u64> {
+    let (mut largest, mut largest_column, mut is_correlated) = (0, 0, false);
     plan.apply_with_subqueries(|node| {
+        node.apply_expressions(|expr| {
+            expr.apply(|part| {
+                is_correlated |= matches!(part, Expr::OuterReferenceColumn(..));
+                Ok(TreeNodeRecursion::Continue)
+            })
+        })?;
+        largest_column = columns(node)?.into_iter().fold(largest_column, u64::max);
         let filters: Vec<&Expr> = match node {
             LogicalPlan::Filter(filter) => vec![&filter.predicate],
             LogicalPlan::Join(join) => join.filter.iter().chain(join.on.iter().flat_map(|(l, r)| [l, r])).collect(),
@@ -24,7 +56,8 @@ pub(super) fn largest_filter(plan: &LogicalPlan) -> DataFusionResult<u64> {
         }
         Ok(TreeNodeRecursion::Continue)
     })?;
-    Ok(largest)
+    // A column of the query around it may be any of them.
+    Ok(if is_correlated { largest.max(largest_column) } else { largest })
 }
 
 /// The columns that a node's expressions see, each with its size.
@@ -82,6 +115,7 @@ fn columns(plan: &LogicalPlan) -> DataFusionResult<Vec<u64>> {
         | LogicalPlan::Distinct(_)
         | LogicalPlan::Repartition(_)
         | LogicalPlan::SubqueryAlias(_)
+        | LogicalPlan::Window(_)
         | LogicalPlan::Join(_) => {
             let mut sizes = Vec::new();
             for input in plan.inputs() {
@@ -89,6 +123,11 @@ fn columns(plan: &LogicalPlan) -> DataFusionResult<Vec<u64>> {
             }
             sizes.resize(plan.schema().fields().len(), 1);
             sizes
+        }
+        // Where each column comes from is not said simply.
+        LogicalPlan::Unnest(unnest) => {
+            let largest = columns(&unnest.input)?.into_iter().fold(1, u64::max);
+            vec![largest; plan.schema().fields().len()]
         }
         _ => vec![1; plan.schema().fields().len()],
     })

@@ -16,6 +16,7 @@ mod functions;
 mod inlining;
 mod statement;
 
+pub(super) use inlining::{has_large_filter, without_pushdown};
 pub(super) use statement::{check as check_statement, check_length, parse};
 
 use super::udf::board_udfs;
@@ -34,8 +35,6 @@ use std::sync::Arc;
 pub(super) const MAX_SQL_BYTES: usize = 64 << 10;
 /// Expressions that are nested deeper would overflow the stack of the thread that drops them.
 const MAX_DEPTH: usize = 500;
-/// Parts of a filter, once the columns in it are written out: planning takes a second for so many.
-const MAX_FILTER: u64 = 1 << 14;
 
 /// A name that is only ever that of one of our tables, however it is written.
 pub(super) fn quoted(name: &str) -> TableReference {
@@ -74,11 +73,6 @@ pub(super) fn check_plan(plan: &LogicalPlan) -> Result<()> {
     if deepest > MAX_DEPTH {
         let why = format!("expressions are nested {deepest} deep, expected at most {MAX_DEPTH}");
         return Err(Error::refused("the statement", why));
-    }
-    let largest = inlining::largest_filter(plan).map_err(super::query_error)?;
-    if largest > MAX_FILTER {
-        let why = format!("with its columns written out it has {largest} parts, expected at most {MAX_FILTER}");
-        return Err(Error::refused("a filter", why));
     }
     refused.map_or(Ok(()), Err)
 }
