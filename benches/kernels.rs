@@ -6,8 +6,9 @@
 #![allow(clippy::unwrap_used, missing_docs)]
 
 use a2store::{
-    Archive, Board, IngestOptions, LoaderOptions, MaterializeOptions, Move, Permutation, Run, RunFormat,
-    SimulateOptions, StepTable, TokenType, decode_run, encode_run, no_params, read_run, simulate,
+    Archive, Board, Choices, IllegalMoves, IngestOptions, LoaderOptions, MaterializeOptions, Move, Permutation,
+    PlayOptions, Positions, Run, RunFormat, SimulateOptions, StepTable, TokenType, VectorEnv, decode_run, encode_run,
+    no_params, play, read_run, simulate,
 };
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
 use std::hint::black_box;
@@ -124,5 +125,43 @@ fn gather(criterion: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, boards, formats, permutations, gather);
+/// Games side by side, on one core: what a step costs, and whole games with a policy that thinks nothing.
+fn selfplay(criterion: &mut Criterion) {
+    const GAMES: usize = 1024;
+    let mut group = criterion.benchmark_group("selfplay");
+    group.throughput(Throughput::Elements(GAMES as u64));
+    let mut env = VectorEnv::new(GAMES, 1).unwrap();
+    let (mut tokens, mut legal) = (vec![[0; 16]; GAMES], vec![[0; 4]; GAMES]);
+    let (mut moves, mut rewards) = (vec![Move::Up; GAMES], vec![0; GAMES]);
+    group.bench_function("step, tokens and masks", |b| {
+        b.iter(|| {
+            // A move that follows no pattern, of those that are legal.
+            for (chosen, (&mask, board)) in moves.iter_mut().zip(env.legal_moves().iter().zip(env.boards())) {
+                let from = (board.0.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 62) as u32;
+                let turned = (u32::from(mask) | u32::from(mask) << 4) >> from;
+                *chosen = Move::ALL[((turned.trailing_zeros() + from) & 3) as usize];
+            }
+            env.step(&moves, IllegalMoves::Refused, &mut rewards).unwrap();
+            for slot in 0..GAMES {
+                if env.is_over(slot) {
+                    env.restart(slot);
+                }
+            }
+            env.write_tokens(&mut tokens);
+            env.write_legal(&mut legal);
+            black_box((&tokens, &legal));
+        })
+    });
+    let first = |positions: Positions<'_>| {
+        let moves = positions.legal.iter().map(|legal| i64::from(legal.trailing_zeros())).collect();
+        Ok::<_, a2store::Error>(Choices::Moves(moves))
+    };
+    let options = PlayOptions { num_games: 4 * GAMES as u64, ..Default::default() };
+    let num_steps = play(first, &options, None, &()).unwrap().num_steps;
+    group.throughput(Throughput::Elements(num_steps));
+    group.bench_function("games", |b| b.iter(|| play(first, &options, None, &()).unwrap().num_steps));
+    group.finish();
+}
+
+criterion_group!(benches, boards, formats, permutations, gather, selfplay);
 criterion_main!(benches);

@@ -233,6 +233,17 @@ impl Board {
         tables::get().reward(rows)
     }
 
+    /// The board after sliding and what its merges earn, from one look at its lines.
+    #[must_use]
+    #[inline]
+    pub(crate) fn slide_with_reward(self, direction: Move) -> (Board, u32) {
+        // Neither choice is a branch: moves follow no pattern that a processor could learn.
+        let is_column = (direction as u8) < 2;
+        let lines = if is_column { self.transpose() } else { self };
+        let (slid, reward) = tables::get().slide_with_reward(lines, direction as u8 & 1 == 1);
+        (if is_column { slid.transpose() } else { slid }, reward)
+    }
+
     /// The legality mask: a move is legal when it changes the board. Bit 0 is up, bit 3 is right.
     #[must_use]
     #[inline]

@@ -194,6 +194,15 @@ pub enum ErrorKind {
         /// Bytes allowed.
         limit: u64,
     },
+    /// A recorder that came to one of its limits, and takes no more.
+    RecorderLimit {
+        /// The limit: `"games"`, `"steps"`, `"ram"`, `"wall"` or `"disk"`.
+        limit: &'static str,
+        /// What is allowed.
+        allowed: String,
+        /// What it came to.
+        found: String,
+    },
     /// A loader's state that belongs to other data or another order.
     StateMismatch {
         /// The part that differs.
@@ -319,6 +328,7 @@ impl Error {
             ErrorKind::Column { .. } => "column",
             ErrorKind::IndexOutOfBounds { .. } => "index_out_of_bounds",
             ErrorKind::MemoryLimit { .. } => "memory_limit",
+            ErrorKind::RecorderLimit { .. } => "recorder_limit",
             ErrorKind::StateMismatch { .. } => "state_mismatch",
             ErrorKind::Cancelled => "cancelled",
         }
@@ -412,6 +422,9 @@ impl Error {
             }
             ErrorKind::MemoryLimit { needed, limit } => {
                 write!(f, "the table needs at least {needed} bytes, but its memory limit is {limit} bytes")
+            }
+            ErrorKind::RecorderLimit { limit, allowed, found } => {
+                write!(f, "the recorder came to its limit of {limit}: {allowed} allowed, {found}")
             }
             ErrorKind::StateMismatch { field, expected, found } => {
                 write!(f, "state of another loader: {field}: expected {expected}, found {found}")

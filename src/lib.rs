@@ -62,7 +62,7 @@
 //! | `export` | runs of an archive → files in any format of the field |
 //! | `table` | a query's result → [`StepTable`]; gather kernels, views, files, sharing, Arrow export |
 //! | `loader` | [`StepTable`] → batches: orders and sampling, epochs, ranks, states |
-//! | `selfplay` | the built-in player and its run files |
+//! | `selfplay` | games side by side, players, and recording what they play |
 //! | `cli` | the commands `a2store` and `a2pack` (feature `cli`, on by default) |
 //! | `python` | `import a2store` (feature `python`) |
 
@@ -125,9 +125,14 @@ pub use query::{
     SavedParameter, SavedQuery, ScalarValue, UserTable, functions, no_params,
 };
 pub use run::{Branches, Run, RunBuilder, RunMeta, RunStep, Violation};
-pub use selfplay::{Player, SimulateOptions, SimulateReport, simulate};
+pub use selfplay::{
+    Choices, Closing, DiskCost, EndedGame, Game, IllegalMoves, Limit, Limits, PlayOptions, PlayReport, PlayedGame,
+    Player, Positions, Recorder, RecorderOptions, RecorderReport, RecorderStats, Recovered, SimulateOptions,
+    SimulateReport, Sink, Unfinished, VectorEnv, play, play_games, recover, recover_with, simulate,
+};
 pub use step::Step;
 pub use table::{
-    Batch, BatchColumn, ChosenEv, ColumnReader, ElementType, ExtraField, Fingerprint, FromRunsOptions, LoadOptions,
-    MaterializeOptions, RowFilter, RowLayout, StepTable, TableHandle, TokenType,
+    AttachOptions, AttachedColumn, Batch, BatchColumn, ChosenEv, ColumnReader, ElementType, ExtraField, Fingerprint,
+    FromRunsOptions, FromSessionOptions, LoadOptions, MaterializeOptions, RowFilter, RowLayout, StepTable, TableHandle,
+    TokenType,
 };

@@ -34,6 +34,7 @@ __all__ = [
     "Error",
     "ExpireReport",
     "ExportReport",
+    "Game",
     "IngestReport",
     "JsonlReport",
     "Loader",
@@ -43,11 +44,17 @@ __all__ = [
     "PackReader",
     "PackStats",
     "PackStepIterator",
+    "PlayResult",
+    "Player",
     "Problem",
     "Query",
     "QueryError",
     "QueryLimitError",
     "QueryRefusedError",
+    "Recorder",
+    "RecorderLimitError",
+    "RecorderReport",
+    "RecorderStats",
     "Rejected",
     "Repair",
     "RepairReport",
@@ -61,15 +68,19 @@ __all__ = [
     "StateMismatchError",
     "StepTable",
     "UnconfirmedError",
+    "Unfinished",
+    "VectorEnv",
     "VerifyReport",
     "VersionNotFoundError",
     "__version__",
     "_attach",
+    "_play",
     "_run_command",
     "convert",
     "functions",
     "queries",
     "read_run",
+    "recover",
     "repair",
     "simulate",
     "verify",
@@ -78,7 +89,7 @@ __all__ = [
 _Path: TypeAlias = PathLike[str] | str
 _TableName: TypeAlias = Literal["steps", "runs"]
 _RunFormat: TypeAlias = Literal["a2t1", "a2run2"]
-_ExportFormat: TypeAlias = Literal["original", "a2t1", "a2run2", "a2pack", "packdat", "npy", "jsonl"]
+_ExportFormat: TypeAlias = Literal["original", "a2t1", "a2run2", "a2pack", "packdat", "npy", "session", "jsonl"]
 _Compression: TypeAlias = Literal["none", "zstd", "lz4"]
 _Phase: TypeAlias = Literal["early", "mid", "late"]
 _Indices: TypeAlias = Sequence[int] | npt.NDArray[np.integer[Any]]
@@ -167,6 +178,9 @@ class ColumnError(Error):
 
 class MemoryLimitError(Error):
     """A table that would be larger than its memory limit."""
+
+class RecorderLimitError(Error):
+    """A recorder came to one of its limits, and takes no more."""
 
 class StateMismatchError(Error):
     """A loader's state that belongs to other rows or another order."""
@@ -299,7 +313,7 @@ def convert(
     paths: _Path | Iterable[_Path],
     out: _Path,
     *,
-    format: Literal["a2t1", "a2run2", "a2pack", "packdat", "npy", "jsonl"],  # noqa: A002
+    format: Literal["a2t1", "a2run2", "a2pack", "packdat", "npy", "session", "jsonl"],  # noqa: A002
     append: bool = False,
     by_step: bool = False,
     compact: bool = False,
@@ -313,7 +327,8 @@ def convert(
 
     - ``paths``: run files, packs, pack.dat files, datasets, sessions and logs, and folders of them, told by their
       content.
-    - ``out``: a folder for run files and for ``"npy"``; else the file, or a folder for a file of the usual name.
+    - ``out``: a folder for run files, ``"npy"`` and ``"session"``; else the file, or a folder for a file of
+      the usual name.
     - ``append``: ``"packdat"`` and ``"npy"``: add to what is there, if anything is, whole or not at all. Together with
       several ``paths`` this merges.
     - the others: as in ``Archive.export_runs``.
@@ -630,6 +645,438 @@ class SimulateReport:
     def num_bytes(self) -> int:
         """Their size in bytes."""
 
+# Recording games
+
+@final
+class Recorder:
+    """Records games while they are played, many at once and from any number of threads.
+
+    Each game is kept in memory until it ends. Games that ended are written together, in *rotations*: to a session
+    ``<time>_model=<tag>`` in a folder, which is whole at any moment, or straight into an archive. Nobody who pushes
+    waits for a rotation while there is memory left.
+
+    A process that dies loses the games that no rotation had written, or with ``journal=True`` only those that had not
+    ended. The next recorder in the same folder makes what it left whole and tells of it: ``unfinished``.
+
+    >>> with selfplay.Recorder("selfplay", tag="v1") as recorder:
+    ...     game = recorder.begin(seed=7)
+    ...     game.push(board, move)
+    ...     game.end()
+    """
+
+    def __new__(
+        cls,
+        root: _Path,
+        *,
+        tag: str,
+        engine: str | None = None,
+        model_hash: str | None = None,
+        config_hash: str | None = None,
+        meta: dict[str, Any] | None = None,
+        sink: Archive | None = None,
+        max_games: int | None = None,
+        max_steps: int | None = None,
+        max_ram_mb: int | None = None,
+        max_wall_ms: int | None = None,
+        max_disk_mb: int | None = None,
+        sample_rate: int = 1,
+        rotate_steps: int = 10_000_000,
+        rotate_secs: float | None = None,
+        journal: bool = False,
+        with_action: bool = True,
+    ) -> Recorder:
+        """Begin a recording.
+
+        - ``root``: the folder of sessions, made if it is not there. With ``sink`` it has the journal, in a folder of
+          its own.
+        - ``tag``: the model's name: letters, digits and ``._+-``.
+        - ``engine``, ``model_hash``, ``config_hash``, ``meta``: more to say of the session, ``meta`` as JSON by key.
+        - ``sink``: an archive that the games go to instead, with values and final boards; ``refresh`` shows them.
+          A rotation takes what ingesting takes of memory, beside ``max_ram_mb``.
+        - ``max_games``, ``max_steps``, ``max_wall_ms``: once one is reached no game begins; those under way go on, so
+          that a session holds whole games. Steps that are kept count.
+        - ``max_ram_mb``: millions of bytes for steps that are not written yet, at least 16; pushes wait where they are
+          used up. ``None`` = half of what the machine has to give.
+        - ``max_disk_mb``: millions of bytes on disk; a game that would exceed them is refused when it ends.
+        - ``sample_rate``: one step of so many is kept, from the first on.
+        - ``rotate_steps``, ``rotate_secs``: when to write: when so many steps wait, or so many seconds have passed.
+          Besides, when two fifths of the memory are used.
+        - ``journal``: whether a game is durable as soon as ``end`` returns, at the price of writing it twice.
+        - ``with_action``: whether a session keeps the moves. Each step must come with one then.
+
+        Raises ``ValueError`` for options outside their range; ``OSError``; ``ConflictError`` when a recorder into an
+        archive is at work under the same tag.
+        """
+
+    def begin(self, seed: int | None = None) -> Game:
+        """Begin a game.
+
+        Raises ``RecorderLimitError`` when a limit is reached, see ``is_full``; ``ValueError`` when the recorder is
+        closed; ``OSError``, once, when a rotation failed, which is tried again and has lost nothing.
+        """
+
+    def rotate(self) -> int:
+        """Write all games that ended, wait until they are durable, and return how many are: all whose id is below."""
+
+    def close(self) -> RecorderReport:
+        """Write what is left and end the recording. Games under way are lost. May be called again."""
+
+    @property
+    def is_full(self) -> str | None:
+        """The limit because of which no game can begin: "games", "steps", "ram", "wall" or "disk"."""
+
+    @property
+    def folder(self) -> Path:
+        """The session's folder, or that of the journal."""
+
+    @property
+    def unfinished(self) -> list[Unfinished]:
+        """The recordings that were found unfinished when this one began, and what became of them."""
+
+    def stats(self) -> RecorderStats:
+        """Return how far it is."""
+
+    def __enter__(self) -> Recorder: ...
+    def __exit__(self, *_exception: object) -> None:
+        """Close the recorder."""
+
+@final
+class Game:
+    """A game that is being recorded, by one thread at a time. One that is dropped before its end is abandoned."""
+
+    def push(self, board: int | Sequence[int], move: int | None = None, ev: Sequence[float] | None = None) -> None:
+        """Add a step.
+
+        - ``board``: before the move: a packed board, or its sixteen exponents.
+        - ``move``: 0 to 3, UDLR.
+        - ``ev``: the values of the four moves, which an archive keeps and a session does not; those of illegal ones do
+          not count, and four NaNs are none.
+
+        Raises ``ValueError`` for what is no board or move, and without a move where moves are kept;
+        ``RecorderLimitError`` when games under way alone take all memory.
+        """
+
+    def push_batch(
+        self, boards: npt.NDArray[Any], moves: npt.NDArray[Any] | None = None, evs: npt.NDArray[Any] | None = None
+    ) -> None:
+        """Add steps, or none of them.
+
+        - ``boards``: (n,) uint64, or (n, 16) exponents.
+        - ``moves``: (n,) integers.
+        - ``evs``: (n, 4) float32.
+
+        Raises as ``push``.
+        """
+
+    def end(self, final_board: int | Sequence[int] | None = None) -> int:
+        """End the game, with the board after its last move where that is known, and return its id in the session.
+
+        Raises ``RecorderLimitError`` when it would exceed ``max_disk_mb``, and ``ValueError`` when the recorder is
+        closed: then it is not kept. ``OSError`` when the journal cannot be written: then it is kept, and durable only
+        with the next rotation.
+        """
+
+    def abandon(self) -> None:
+        """Give the game up: nothing of it is kept."""
+
+    def __len__(self) -> int:
+        """Return the number of steps so far, those that are not kept included."""
+
+@final
+class RecorderStats:
+    """How far a recorder is."""
+
+    @property
+    def begun(self) -> int:
+        """Games that were begun."""
+
+    @property
+    def live(self) -> int:
+        """Games under way."""
+
+    @property
+    def ended(self) -> int:
+        """Games that ended and are kept."""
+
+    @property
+    def abandoned(self) -> int:
+        """Games that were given up, or refused at their end."""
+
+    @property
+    def refused(self) -> int:
+        """Games that were refused at their end."""
+
+    @property
+    def steps(self) -> int:
+        """Steps that are kept, of games that ended."""
+
+    @property
+    def durable(self) -> int:
+        """Games that are written: those whose id is below this number."""
+
+    @property
+    def rotations(self) -> int:
+        """Rotations so far."""
+
+    @property
+    def disk_bytes(self) -> int:
+        """Bytes on disk."""
+
+    @property
+    def ram_bytes(self) -> int:
+        """Bytes of steps in memory."""
+
+    @property
+    def failure(self) -> str | None:
+        """What went wrong with the last rotation, which is tried again."""
+
+@final
+class RecorderReport:
+    """What was recorded."""
+
+    @property
+    def folder(self) -> Path:
+        """The session's folder, or that of the journal."""
+
+    @property
+    def runs(self) -> int:
+        """Games that are written."""
+
+    @property
+    def steps(self) -> int:
+        """Their steps that are kept."""
+
+    @property
+    def rotations(self) -> int:
+        """Rotations."""
+
+    @property
+    def abandoned(self) -> int:
+        """Games that were given up, or refused at their end."""
+
+    @property
+    def refused(self) -> int:
+        """Games that were refused at their end."""
+
+    @property
+    def live(self) -> int:
+        """Games that were under way, and are lost."""
+
+    @property
+    def num_bytes(self) -> int:
+        """Bytes on disk."""
+
+    @property
+    def elapsed_s(self) -> float:
+        """Seconds that it took."""
+
+@final
+class Unfinished:
+    """A recording whose recorder did not close it, and what became of it."""
+
+    @property
+    def folder(self) -> Path:
+        """Its folder."""
+
+    @property
+    def runs(self) -> int:
+        """Games that were written."""
+
+    @property
+    def from_journal(self) -> int:
+        """Games among them that only the journal had."""
+
+    @property
+    def lost_runs(self) -> int:
+        """Games that ended and are lost. After a power failure there may be more."""
+
+    @property
+    def lost_steps(self) -> int:
+        """Steps that are lost with them, of a session."""
+
+    @property
+    def live(self) -> int:
+        """Games that were under way, and are lost."""
+
+    @property
+    def error(self) -> str | None:
+        """Why it stays as it is, if it does."""
+
+def recover(folder: _Path) -> Unfinished:
+    """Make a session whole whose recorder died, and tell what became of it. Does nothing where nothing is to be done.
+
+    Raises ``ConflictError`` when a recorder is at work there; ``OSError``; ``Error`` when something is damaged.
+    """
+
+# Games played with a policy
+
+@final
+class Player:
+    """The built-in player, as a policy for ``a2store.selfplay.play``.
+
+    It is also a policy like any other: called with tokens (B, 16) it returns moves (B,) uint8, 0 where none is legal.
+    """
+
+    def __new__(cls, depth: int = 1, *, workers: int | None = None) -> Player:
+        """Make a player.
+
+        - ``depth``: how many spawns it looks ahead, 0 to 3. Each costs about fifty times more than the one before.
+        - ``workers``: threads to play with; ``None`` = one per core.
+
+        Raises ``ValueError`` for another depth.
+        """
+
+    @property
+    def depth(self) -> int:
+        """How many spawns it looks ahead."""
+
+    @property
+    def workers(self) -> int | None:
+        """The number of its threads, if that was given."""
+
+    def __call__(self, tokens: npt.NDArray[Any], legal: npt.NDArray[np.bool_] | None = None) -> npt.NDArray[np.uint8]:
+        """Return its moves on boards."""
+
+@final
+class PlayResult:
+    """What ``a2store.selfplay.play`` played. The arrays have a row for each game, in the order of their numbers."""
+
+    def __len__(self) -> int:
+        """Return the number of games that were played to their end."""
+
+    @property
+    def games(self) -> npt.NDArray[np.uint64]:
+        """Their numbers: all from 0 unless ``stopped``."""
+
+    @property
+    def scores(self) -> npt.NDArray[np.int64]:
+        """What the merges earned.
+
+        An archive's ``max_score``, which follows from the final board, exceeds it by 4 for each 4 that spawned.
+        """
+
+    @property
+    def highest_tiles(self) -> npt.NDArray[np.int64]:
+        """The largest tile of each final board: 2048, not 11."""
+
+    @property
+    def num_steps(self) -> npt.NDArray[np.int64]:
+        """The number of steps."""
+
+    @property
+    def final_boards(self) -> npt.NDArray[np.uint64]:
+        """The boards after the last steps."""
+
+    @property
+    def terminated(self) -> npt.NDArray[np.bool_]:
+        """Whether no move was left; false of a game that came to ``max_steps``."""
+
+    @property
+    def total_steps(self) -> int:
+        """All steps that were made, those of games that were given up included."""
+
+    @property
+    def seconds(self) -> float:
+        """How long it took, the policy's time included."""
+
+    @property
+    def steps_per_second(self) -> float:
+        """``total_steps / seconds``."""
+
+    @property
+    def stopped(self) -> str | None:
+        """The recorder's limit because of which not all games were played: ``"games"``, ``"disk"`` and so on."""
+
+@final
+class VectorEnv:
+    """Games side by side, one in each slot, in which the caller moves.
+
+    A game follows from the seed, its number and the moves made in it. A slot whose game is over stays as it is,
+    whatever move is made there, until ``restart`` begins the next game in it. All arrays are copies.
+
+    >>> env = VectorEnv(1024, seed=1)
+    >>> while True:
+    ...     rewards, over = env.step(policy(env.tokens(), env.legal()))
+    ...     env.restart()
+    """
+
+    def __new__(cls, num_envs: int, seed: int = 0) -> VectorEnv:
+        """Begin the first games of a seed.
+
+        Raises ``ValueError`` for no games, or above 2**24.
+        """
+
+    def __len__(self) -> int:
+        """Return the number of slots."""
+
+    @property
+    def num_envs(self) -> int:
+        """The number of slots."""
+
+    @property
+    def seed(self) -> int:
+        """What the games follow from."""
+
+    def tokens(self, dtype: Literal["uint8", "int64"] = "uint8") -> npt.NDArray[Any]:
+        """Return the boards' exponents row by row: (n, 16)."""
+
+    def legal(self) -> npt.NDArray[np.bool_]:
+        """Return whether up, down, left and right are legal: (n, 4). None is where the game is over."""
+
+    @property
+    def boards(self) -> npt.NDArray[np.uint64]:
+        """The boards."""
+
+    @property
+    def over(self) -> npt.NDArray[np.bool_]:
+        """Whether the game in each slot is over."""
+
+    @property
+    def games(self) -> npt.NDArray[np.uint64]:
+        """The number of the game in each slot. They are numbered in the order in which they begin."""
+
+    @property
+    def scores(self) -> npt.NDArray[np.int64]:
+        """What the merges of each game earned so far."""
+
+    @property
+    def num_steps(self) -> npt.NDArray[np.int64]:
+        """The number of steps of each game so far."""
+
+    def step(
+        self, moves: _Indices, *, illegal: Literal["raise", "ignore"] = "raise"
+    ) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.bool_]]:
+        """Make a move in each game that is not over; return what each earned, and whether it is over now.
+
+        - ``moves``: (n,) integers, 0 to 3.
+        - ``illegal``: what a move does that does not change its board: raise, and no game is stepped; or nothing.
+
+        Raises ``ValueError`` for an illegal move, with its row and board, and for more or fewer moves than slots;
+        ``TypeError`` when they are not integers of one dimension.
+        """
+
+    def restart(self, mask: npt.NDArray[np.bool_] | None = None) -> int:
+        """Begin the next games where a mask is true, over or not; ``None`` = where games are over.
+
+        Returns how many began. Raises ``ValueError`` for a mask of another shape or type.
+        """
+
+    def reset(self, seed: int | None = None) -> None:
+        """Begin anew with the first games of a seed; ``None`` = the same seed."""
+
+def _play(
+    policy: Any,
+    num_games: int,
+    batch_size: int,
+    seed: int,
+    recorder: Recorder | None,
+    tokens: str,
+    max_steps: int | None,
+    temperature: float,
+    progress: bool | None,
+) -> PlayResult:
+    """Play games, for ``a2store.selfplay.play``."""
+
 # Archive
 
 @final
@@ -900,11 +1347,12 @@ class Archive:
 
         - ``query``: SQL whose result has a column ``run_id``.
         - ``out``: a folder for run files and for ``"npy"``; else the file, or a folder for a file of the usual name.
-        - ``format``: ``"original"``, ``"a2t1"``, ``"a2run2"``, ``"a2pack"``, ``"packdat"``, ``"npy"`` or ``"jsonl"``.
+        - ``format``: ``"original"``, ``"a2t1"``, ``"a2run2"``, ``"a2pack"``, ``"packdat"``, ``"npy"``,
+          ``"session"`` or ``"jsonl"``.
         - ``params``: as in ``sql``.
         - ``by_step``, ``compact``: ``"jsonl"``: a line for each step; the shape that DuckDB reads as it is.
         - ``compress``, ``align``: ``"a2pack"``: how runs are stored, and at multiples of how many bytes, 8 to 4096.
-        - ``shard_rows``: ``"npy"``: rows to a file; ``None`` = all in one.
+        - ``shard_rows``: ``"npy"`` and ``"session"``: rows to a file; ``None`` = all in one.
         - ``append``: ``"packdat"`` and ``"npy"``: add to what is there.
         - ``workers``: threads; ``None`` = one per core.
         - ``progress``: ``False`` = no progress bar; else there is one where standard error is a terminal.
@@ -1459,7 +1907,7 @@ class StepTable:
 
     ``numpy.asarray(table)`` shares its memory, as does ``rows_array``; ``pyarrow.table(table)`` and other readers of
     ``__arrow_c_stream__`` get columns, which are copies. ``len(table)`` is the number of rows. Make one with
-    ``Query.materialize`` or ``StepTable.load``.
+    ``Query.materialize``, ``StepTable.load``, ``StepTable.from_runs`` or ``StepTable.from_session``.
 
     ``filter`` and ``split`` give views, which do all that a table does. They share its memory; only what asks for all
     their rows in one piece gets a copy of them.
@@ -1660,6 +2108,90 @@ class StepTable:
         >>> table = a2store.StepTable.from_runs("pack.dat", min_score=20_000)
         """
 
+    @staticmethod
+    def from_session(
+        path: _Path,
+        run_ids: _Indices | None = None,
+        *,
+        extra: Sequence[Literal["max_score", "highest_tile"]] | None = None,
+        memory_limit: int | None = None,
+        workers: int | None = None,
+        progress: bool | None = None,
+    ) -> StepTable:
+        """Read a self-play session straight into a table whose rows keep the session's run ids.
+
+        Rows are in the order of ``run_id`` and ``step_index``. Their values are NaN. A move that the session does not
+        say is derived where the rules leave one, and 255 elsewhere. ``filter`` knows scores and the engine of the runs,
+        which is the ``tag`` of the session's ``model``; phases begin at 1024 and 4096.
+
+        - ``path``: the session's folder, or a file in it.
+        - ``run_ids``: the ids of the runs; ``None`` = all.
+        - ``extra``: extra columns of what the session says of a row's run: ``max_score`` (uint64), ``highest_tile``
+          (uint32).
+        - ``memory_limit``: the most bytes that the rows may take; ``None`` = the memory that the system has available.
+        - ``workers``: threads; ``None`` = one per core.
+        - ``progress``: ``False`` = no progress bar; else there is one where standard error is a terminal.
+
+        Raises ``DecodeError`` or ``OSError`` for a session that cannot be read; ``ValueError`` for an id that the
+        session does not have, run ids above 2**32 - 1, and step indices above 65,535; ``MemoryLimitError``;
+        ``KeyboardInterrupt`` on Ctrl-C.
+
+        >>> table = a2store.StepTable.from_session("selfplay/1").attach("embedding", "selfplay/1/embeddings.bf16.npy")
+        """
+
+    def attach(
+        self,
+        name: str,
+        path: _Path,
+        steps: _Path | None = None,
+        *,
+        mmap: bool = True,
+        memory_limit: int | None = None,
+        progress: bool | None = None,
+    ) -> StepTable:
+        """Return this table with one more column, of a ``.npy`` array of shape (rows, D) beside its rows.
+
+        Batches, ``take`` and Arrow data of the table that is returned have the column ``name``: shape (n, D), the
+        values of each row's step. So have its views, its loaders, and its copies in other processes. Rows stay what
+        they were: ``numpy.asarray``, ``take_rows``, ``dtype``, ``fingerprint``, the states of loaders, and what
+        ``save`` writes know nothing of the column; after ``load`` attach it again.
+
+        Which step a row of the array is of is said by the integers ``run_id`` and ``step_idx`` or ``step_index`` of a
+        structured array of as many rows. The array may have more steps than the table, in any order. Where it has
+        the table's order this takes no memory, elsewhere 4 bytes a row of the table, or 8 for arrays of 2**32 rows
+        and more.
+
+        The type is a little-endian float or integer, or bfloat16: ``<u2`` where a JSON object beside the array,
+        ``embeddings.json`` for ``embeddings.bf16.npy``, has ``bf16`` as ``dtype_bits`` or ``dtype``. What it says of
+        ``D`` and the type must hold. NumPy gets the bits of bfloat16 as uint16, Arrow too, with ``a2store.dtype`` in
+        the field's metadata; ``a2store.torch`` makes ``torch.bfloat16`` of them.
+
+        - ``name``: a name that no column has.
+        - ``path``: the array.
+        - ``steps``: the file of the keys, or a folder of ``steps.npy`` or its shards; ``None`` = the array's folder.
+        - ``mmap``: ``True`` = map the array, which may be larger than memory and must not change meanwhile; the system
+          reads its pages when a row is first gathered. ``False`` = read it now. A process that unpickles the table
+          maps it in either case, and aligns it again.
+        - ``memory_limit``: the most bytes that it may take when it is read; ``None`` = the memory that the system has
+          available.
+        - ``progress``: ``False`` = no progress bar; else there is one where standard error is a terminal.
+
+        ``loader(symmetries=True)`` refuses attached columns, which belong to the board as it was; name others with
+        ``columns``.
+
+        Raises ``ColumnError`` for a row whose step the array does not have, and for a step that the keys have twice;
+        ``DecodeError`` for files that are no such arrays, differ in their number of rows, or contradict the JSON;
+        ``ValueError`` for a name that is taken; ``MemoryLimitError``; ``OSError``; ``KeyboardInterrupt`` on Ctrl-C.
+
+        >>> table = table.attach("embedding", "selfplay/1/embeddings.bf16.npy")
+        >>> table.take([0]).embedding.shape
+        (1, 256)
+        """
+
+    @property
+    def attached(self) -> list[str]:
+        """The names of the attached columns, in the order in which they were attached."""
+
     def loader(
         self,
         batch_size: int = 4096,
@@ -1699,8 +2231,9 @@ class StepTable:
         - ``tokens``: the type of ``Batch.tokens``.
         - ``symmetries``: ``True`` = turn each row by one of the board's eight symmetries: board, tokens, move, values
           and mask alike, and no extra column. Which one follows from seed, epoch and the row's index, so that each
-          epoch has another.
-        - ``columns``: the names of the columns that batches have, in that order; ``None`` = all, extra columns too.
+          epoch has another. Not together with attached columns.
+        - ``columns``: the names of the columns that batches have, in that order; ``None`` = all, extra and
+          attached ones too.
         - ``prefetch``: batches that are made ahead, by a thread of their own, at most 4,096; 0 = each is made when it
           is asked for.
         - ``replacement``: ``True`` = draw each row of the stream by itself, all rows being equally likely.
@@ -1766,7 +2299,8 @@ class Batch:
     The arrays are writable and belong to whoever took the batch: no later batch is written to their memory while one of
     them exists. ``pyarrow.record_batch(batch)`` shares the memory too, but for columns of bools, which are copied.
 
-    An extra column of strings has their codes: shape (n,), int16, -1 = null; ``table.categories`` has the strings.
+    An extra column of strings has their codes: shape (n,), int16, -1 = null; ``table.categories`` has the strings. An
+    attached column has the shape (n, D), or (n,) where D is 1.
     """
 
     tokens: npt.NDArray[np.uint8 | np.int32 | np.int64]
@@ -1783,6 +2317,10 @@ class Batch:
     """The step's place in its run, from 0: shape (n,), uint16."""
     board: npt.NDArray[np.uint64]
     """The board before the move: shape (n,), uint64."""
+
+    @property
+    def bfloat16_columns(self) -> list[str]:
+        """The names of the columns whose uint16 are the bits of bfloat16, which NumPy does not have."""
 
     def __len__(self) -> int:
         """Return the number of rows."""

@@ -6,7 +6,8 @@ samplers of one's own.
 Both give dicts of tensors, of the columns that a ``Batch`` has, in its order: ``tokens`` (B, 16) int64, or as asked
 for; ``move`` (B,) uint8; ``ev_values`` (B, 4) float32; ``ev_legal`` (B, 4) bool; ``run_id`` (B,) int64; ``step_index``
 (B,) int32; ``board`` (B,) int64, the bits of the uint64; and the extra columns in their own types, but uint16 as int32,
-uint32 as int64, and uint64 as int64 of the same bits. A column of strings has its codes, int16.
+uint32 as int64, and uint64 as int64 of the same bits. A column of strings has its codes, int16. Attached columns are
+(B, D), and those of bfloat16, which NumPy does not have, are ``torch.bfloat16``.
 """
 
 from __future__ import annotations
@@ -32,11 +33,13 @@ _WIDENED: dict[np.dtype[Any], np.dtype[Any]] = {
     np.dtype("uint16"): np.dtype("int32"),
     np.dtype("uint32"): np.dtype("int64"),
 }
-_UINT64, _INT64 = np.dtype("uint64"), np.dtype("int64")
+_UINT64, _INT64, _INT16 = np.dtype("uint64"), np.dtype("int64"), np.dtype("int16")
 
 
-def _tensor(array: npt.NDArray[Any]) -> torch.Tensor:
+def _tensor(array: npt.NDArray[Any], is_bfloat16: bool = False) -> torch.Tensor:
     dtype = array.dtype
+    if is_bfloat16:
+        return torch.from_numpy(array.view(_INT16)).view(torch.bfloat16)
     if dtype in _WIDENED:
         array = array.astype(_WIDENED[dtype])
     elif dtype == _UINT64:
@@ -46,7 +49,8 @@ def _tensor(array: npt.NDArray[Any]) -> torch.Tensor:
 
 
 def _tensors(batch: Batch) -> _Tensors:
-    return {name: _tensor(array) for name, array in batch.to_dict().items()}
+    bfloat16 = batch.bfloat16_columns
+    return {name: _tensor(array, name in bfloat16) for name, array in batch.to_dict().items()}
 
 
 class _Parcel(_Tensors):
@@ -146,11 +150,12 @@ class StepDataset(Dataset[_Tensors]):
             from_end = indices + len(self)
             # What is still negative is reported as it was asked for.
             indices = np.where((indices < 0) & (from_end >= 0), from_end, indices)
-        arrays = self._table.take(indices).to_dict()
+        batch = self._table.take(indices)
+        arrays, bfloat16 = batch.to_dict(), batch.bfloat16_columns
         # By NumPy, as PyTorch would call on several threads for it, and wait for the last one.
         arrays["tokens"] = arrays["tokens"].astype(self._tokens, copy=False)
         names = arrays if self._columns is None else self._columns
-        return {name: _tensor(arrays[name]) for name in names}
+        return {name: _tensor(arrays[name], name in bfloat16) for name in names}
 
 
 class _Rows(Sequence[_Tensors]):

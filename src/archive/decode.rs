@@ -5,7 +5,7 @@ use super::discover::{Part, Source};
 use super::schema::{RunInfo, start_time_fits};
 use crate::error::{Error, Result};
 use crate::format::{
-    ContainerKind, MAX_RUN_BYTES, PREFIX_LEN, RunFormat, SourceFormat, SourceRun, decode_run, encode_run,
+    ContainerKind, MAX_RUN_BYTES, PREFIX_LEN, RunFormat, SourceFacts, SourceFormat, SourceRun, decode_run, encode_run,
 };
 use crate::run::Run;
 use std::borrow::Cow;
@@ -138,9 +138,12 @@ fn finish(
         let error = Error::decode(0, "engine", expected, format_args!("{engine_len} bytes"));
         return Err(in_source(error, source));
     }
-    let (source_index, session) = match &source.part {
-        Part::Of { runs, index, .. } => (Some(*index as u64), runs.session.clone()),
-        _ => (None, None),
+    let (source_index, session, session_info, facts) = match &source.part {
+        Part::Of { runs, index, .. } => {
+            let facts = runs.source.facts(*index);
+            (Some(*index as u64), runs.session.clone(), runs.session_info.clone(), facts)
+        }
+        _ => (None, None, None, SourceFacts::default()),
     };
     let info = RunInfo {
         digest,
@@ -148,6 +151,9 @@ fn finish(
         source: source.path.to_string_lossy().into_owned(),
         source_index,
         session,
+        source_id: facts.id,
+        game_steps: facts.num_steps,
+        session_info,
         verified: run.verify().is_ok(),
         original,
     };

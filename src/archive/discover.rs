@@ -146,7 +146,10 @@ impl<'a> Sources<'a> {
     pub(super) fn of_pack(pack: PackReader) -> Sources<'a> {
         let (path, num_bytes) = (pack.path().unwrap_or(Path::new("")).to_path_buf(), pack.num_bytes());
         let format = SourceFormat::File(RunFormat::A2run2);
-        Sources::of_many(Container { source: Box::new(pack), path, format, session: None }.into(), num_bytes)
+        Sources::of_many(
+            Container { source: Box::new(pack), path, format, session: None, session_info: None }.into(),
+            num_bytes,
+        )
     }
 
     /// Runs that are open already, of about so many bytes.

@@ -12,6 +12,7 @@ use arrow::datatypes::{
     ArrowPrimitiveType, Float32Type, Int32Type, TimestampMillisecondType, UInt8Type, UInt32Type, UInt64Type,
 };
 use std::ops::Range;
+use std::sync::Arc;
 
 /// Rows of `steps` in today's schema, as typed columns.
 pub(super) struct StepRows<'a> {
@@ -43,6 +44,11 @@ pub(super) struct RunFacts {
     /// Whether the file itself is kept, for what columns cannot give back.
     pub(super) has_original: bool,
     pub(super) version: Option<u64>,
+    /// What it was read from.
+    pub(super) source: String,
+    pub(super) source_id: Option<u64>,
+    pub(super) game_steps: Option<u32>,
+    pub(super) session_info: Option<Arc<str>>,
 }
 
 /// A row of `runs`, and the run's file where it was kept.
@@ -233,6 +239,13 @@ pub(super) fn run_facts(batch: &RecordBatch) -> Result<Vec<FactsAndOriginal<'_>>
     let verified = columns.bools("verified")?;
     let original: &BinaryArray =
         columns.column("original")?.as_binary_opt::<i32>().ok_or_else(|| mistyped("original"))?;
+    let source: &StringArray = columns.column("source")?.as_string_opt().ok_or_else(|| mistyped("source"))?;
+    let source_id = optional("source_id")?;
+    let game_steps = columns.column("game_steps")?.as_primitive_opt::<UInt32Type>();
+    let game_steps = game_steps.ok_or_else(|| mistyped("game_steps"))?;
+    let session_info = columns.words("session_info")?;
+    // One for all runs of a session, as it may be long.
+    let infos: Vec<Arc<str>> = session_info.values.iter().map(|info| info.unwrap_or_default().into()).collect();
     let row = |row: usize| {
         let original = original.is_valid(row).then(|| original.value(row));
         let start_unix_s = if start_time.is_valid(row) { start_time.value(row) / 1000 } else { 0 };
@@ -254,6 +267,10 @@ pub(super) fn run_facts(batch: &RecordBatch) -> Result<Vec<FactsAndOriginal<'_>>
             verified: verified.value(row),
             has_original: original.is_some(),
             version: version.is_valid(row).then(|| version.value(row)),
+            source: source.value(row).to_owned(),
+            source_id: source_id.is_valid(row).then(|| source_id.value(row)),
+            game_steps: game_steps.is_valid(row).then(|| game_steps.value(row)),
+            session_info: session_info.keys.key(row).and_then(|key| infos.get(key).cloned()),
         };
         (facts, original)
     };

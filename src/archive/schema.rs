@@ -21,7 +21,7 @@ use std::sync::{Arc, LazyLock};
 
 /// The version of the schema below and of the commit log. Readers refuse a newer one and read every older one, whose
 /// missing columns are null; docs/archive.md has the rule and what each version changed.
-pub(super) const SCHEMA_VERSION: u32 = 3;
+pub(super) const SCHEMA_VERSION: u32 = 4;
 /// The key in the metadata of Parquet files under which it stands.
 pub(super) const SCHEMA_VERSION_KEY: &str = "a2store.schema_version";
 
@@ -109,6 +109,12 @@ pub(super) struct RunInfo {
     pub(super) source_index: Option<u64>,
     /// The session that it was played in.
     pub(super) session: Option<Arc<str>>,
+    /// Its id there.
+    pub(super) source_id: Option<u64>,
+    /// The steps of the whole game, where the source says so.
+    pub(super) game_steps: Option<u32>,
+    /// What the session says of itself, as JSON.
+    pub(super) session_info: Option<Arc<str>>,
     pub(super) verified: bool,
     /// The file itself, when encoding the run would not give it back.
     pub(super) original: Option<Vec<u8>>,
@@ -186,6 +192,10 @@ fn run_fields() -> Vec<Field> {
         // Since schema version 3, with which `final_board` and `steps.move` became nullable.
         Field::new("source_index", DataType::UInt64, true),
         Field::new("raw_evs", DataType::Boolean, true),
+        // Since schema version 4.
+        Field::new("source_id", DataType::UInt64, true),
+        Field::new("game_steps", DataType::UInt32, true),
+        Field::new("session_info", text_dictionary(), true),
     ]
 }
 
@@ -225,7 +235,9 @@ pub(super) fn runs_batch(rows: &[RunRow], ingested_at_ms: i64, version: u64) -> 
     let mut format = StringDictionaryBuilder::<Int32Type>::new();
     let mut engine = StringDictionaryBuilder::<Int32Type>::new();
     let mut original = BinaryBuilder::new();
+    let mut session_info = StringDictionaryBuilder::<Int32Type>::new();
     for row in rows {
+        session_info.append_option(row.info.session_info.as_deref());
         digest.append_value(row.info.digest).map_err(arrow_error)?;
         format.append_value(row.info.format.name());
         engine.append_option(row.meta.engine.as_deref());
@@ -244,6 +256,8 @@ pub(super) fn runs_batch(rows: &[RunRow], ingested_at_ms: i64, version: u64) -> 
     let seed: UInt64Array = column(rows, |row| row.meta.seed);
     let session: StringArray = rows.iter().map(|row| row.info.session.as_deref()).collect();
     let source_index: UInt64Array = column(rows, |row| row.info.source_index);
+    let source_id: UInt64Array = column(rows, |row| row.info.source_id);
+    let game_steps: UInt32Array = column(rows, |row| row.info.game_steps);
     let raw_evs: Vec<bool> = column(rows, |row| row.meta.raw_evs);
     let source: Vec<&str> = rows.iter().map(|row| row.info.source.as_str()).collect();
     let verified: Vec<bool> = column(rows, |row| row.info.verified);
@@ -267,6 +281,9 @@ pub(super) fn runs_batch(rows: &[RunRow], ingested_at_ms: i64, version: u64) -> 
         Arc::new(UInt64Array::from(vec![version; rows.len()])),
         Arc::new(source_index),
         Arc::new(BooleanArray::from(raw_evs)),
+        Arc::new(source_id),
+        Arc::new(game_steps),
+        Arc::new(session_info.finish()),
     ];
     RecordBatch::try_new(table_schema(TableName::Runs), columns).map_err(arrow_error)
 }

@@ -22,6 +22,9 @@ use std::sync::Arc;
 pub(crate) struct StoredRun {
     pub(crate) run_id: u32,
     pub(crate) run: Run,
+    /// Its id in its source, and the steps of the whole game, as that has them.
+    pub(crate) source_id: Option<u64>,
+    pub(crate) game_steps: Option<u32>,
     format: RunFormat,
     is_file: bool,
     original: Option<Vec<u8>>,
@@ -32,6 +35,11 @@ pub(crate) struct StoredMeta {
     pub(crate) run_id: u32,
     pub(crate) format: Option<SourceFormat>,
     pub(crate) final_board: Option<Board>,
+    pub(crate) engine: Option<String>,
+    /// What it was read from, its id there, and what the session says of itself.
+    pub(crate) source: String,
+    pub(crate) source_id: Option<u64>,
+    pub(crate) session_info: Option<Arc<str>>,
 }
 
 impl StoredRun {
@@ -97,8 +105,15 @@ impl Archive {
         self.each_group(TableName::Runs, run_ids, &mut |file, index| {
             for (facts, _) in run_facts(&file.read(index)?)? {
                 if missing.next_if_eq(&facts.run_id).is_some() {
-                    let (run_id, final_board) = (facts.run_id, facts.final_board);
-                    examine(&StoredMeta { run_id, format: facts.source_format(), final_board })?;
+                    examine(&StoredMeta {
+                        run_id: facts.run_id,
+                        format: facts.source_format(),
+                        final_board: facts.final_board,
+                        engine: facts.meta.engine,
+                        source: facts.source,
+                        source_id: facts.source_id,
+                        session_info: facts.session_info,
+                    })?;
                 }
             }
             Ok(())
@@ -225,7 +240,8 @@ fn stored(run: Run, facts: &RunFacts, original: Option<&Vec<u8>>) -> StoredRun {
         Some(SourceFormat::File(format)) => (format, true),
         _ => (RunFormat::A2run2, false),
     };
-    StoredRun { run_id: facts.run_id, run, format, is_file, original: original.cloned() }
+    let (source_id, game_steps) = (facts.source_id, facts.game_steps);
+    StoredRun { run_id: facts.run_id, run, source_id, game_steps, format, is_file, original: original.cloned() }
 }
 
 /// Whether some of the ids, which ascend, are in a range.

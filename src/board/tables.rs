@@ -44,6 +44,13 @@ impl Tables {
         reward(a) + reward(b) + reward(c) + reward(d)
     }
 
+    /// Slides to the right or to the left, and adds up what the rows earn.
+    #[inline]
+    pub(super) fn slide_with_reward(&self, board: Board, to_right: bool) -> (Board, u32) {
+        let table = if to_right { &self.right } else { &self.left };
+        (map_rows(board, |row| table[row as usize]), self.reward(board))
+    }
+
     #[inline]
     pub(super) fn legal_rows(&self, board: Board) -> u8 {
         let [a, b, c, d] = rows(board);

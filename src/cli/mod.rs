@@ -155,10 +155,10 @@ struct Convert {
 
 #[derive(Args, Debug)]
 struct Target {
-    /// As what: original, a2t1, a2run2, a2pack, packdat, npy or jsonl.
+    /// As what: original, a2t1, a2run2, a2pack, packdat, npy, session or jsonl.
     #[arg(long)]
     format: crate::ExportFormat,
-    /// Where to: a folder for run files and for npy, a file or a folder for the others.
+    /// Where to: a folder for run files, npy and session, a file or a folder for the others.
     #[arg(long)]
     out: PathBuf,
     /// packdat and npy: add to what is there.

@@ -4,6 +4,7 @@
 //! Invariant: what a format has no room for is refused before anything is written, unless the format's description in
 //! `docs/formats.md` says that it is left out.
 
+mod session;
 mod sink;
 
 use crate::archive::{RunsOf, StoredMeta, StoredRun, each_run};
@@ -15,6 +16,7 @@ use arrow::array::{Array, AsArray};
 use arrow::compute::{CastOptions, cast_with_options};
 use arrow::datatypes::{DataType, UInt32Type};
 use arrow::util::display::FormatOptions;
+use session::Sessions;
 use sink::Item;
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -37,23 +39,26 @@ pub enum ExportFormat {
     PackDat,
     /// A folder with `steps.npy`, `metadata.db` and `manifest.json`: without final boards.
     Npy,
+    /// A self-play session: a folder with `steps.npy` and `metadata.db`, without final boards and values.
+    Session,
     /// One file of JSON lines.
     Jsonl,
 }
 
 impl ExportFormat {
     /// Every format.
-    pub const ALL: [ExportFormat; 7] = [
+    pub const ALL: [ExportFormat; 8] = [
         ExportFormat::Original,
         ExportFormat::A2t1,
         ExportFormat::A2run2,
         ExportFormat::A2pack,
         ExportFormat::PackDat,
         ExportFormat::Npy,
+        ExportFormat::Session,
         ExportFormat::Jsonl,
     ];
 
-    /// `"original"`, `"a2t1"`, `"a2run2"`, `"a2pack"`, `"packdat"`, `"npy"` or `"jsonl"`.
+    /// `"original"`, `"a2t1"`, `"a2run2"`, `"a2pack"`, `"packdat"`, `"npy"`, `"session"` or `"jsonl"`.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -63,6 +68,7 @@ impl ExportFormat {
             ExportFormat::A2pack => "a2pack",
             ExportFormat::PackDat => "packdat",
             ExportFormat::Npy => "npy",
+            ExportFormat::Session => "session",
             ExportFormat::Jsonl => "jsonl",
         }
     }
@@ -95,7 +101,7 @@ pub struct ExportOptions {
     pub align: Option<u32>,
     /// Entries of a pack.
     pub compression: Compression,
-    /// A dataset: so many rows to a file, `steps-00000.npy` and so on; `None` = all in one, `steps.npy`. One that grows goes on
+    /// A dataset or session: so many rows to a file, `steps-00000.npy` and so on; `None` = all in one, `steps.npy`. One that grows goes on
     /// as it is.
     pub shard_rows: Option<u64>,
     /// pack.dat and datasets: add to what is there, if anything is.
@@ -125,7 +131,7 @@ impl ExportOptions {
                 Some(other) => refuse("runs that came from run files", format!("from {}", other.name())),
                 None => refuse("runs that came from run files", "from another format".into()),
             },
-            ExportFormat::PackDat | ExportFormat::Npy => Ok(()),
+            ExportFormat::PackDat | ExportFormat::Npy | ExportFormat::Session => Ok(()),
             ExportFormat::Jsonl if self.by_step => Ok(()),
             _ if run.final_board.is_none() => refuse("whole games", "which has no final board".into()),
             _ => Ok(()),
@@ -175,8 +181,12 @@ impl Query {
     ) -> Result<ExportReport> {
         let run_ids = self.run_ids(progress)?;
         // Before anything is made.
-        self.archive().examine_runs(&run_ids, |run| options.examine(run))?;
-        let (path, encoder, mut sink) = sink::open(out.as_ref(), options, Some(run_ids.len()))?;
+        let mut sessions = Sessions::default();
+        self.archive().examine_runs(&run_ids, |run| {
+            sessions.add(run);
+            options.examine(run)
+        })?;
+        let (path, encoder, mut sink) = sink::open(out.as_ref(), options, Some(run_ids.len()), &sessions.plan()?)?;
         let mut report = ExportReport { path, ..ExportReport::default() };
         let written = self.archive().read_runs(
             &run_ids,
@@ -184,9 +194,9 @@ impl Query {
             progress,
             |stored: StoredRun| {
                 let original = stored.original()?.map(|(format, bytes)| (format, bytes.into_owned()));
-                let StoredRun { run_id, run, .. } = stored;
+                let StoredRun { run_id, run, source_id, game_steps, .. } = stored;
                 let num_steps = run.num_steps() as u64;
-                let encoded = encoder.encode(Item { id: run_id.into(), run, original });
+                let encoded = encoder.encode(Item { id: run_id.into(), run, original, source_id, game_steps });
                 Ok((num_steps, encoded.map_err(|error| of_run(error, run_id.into()))?))
             },
             |run_id, (num_steps, encoded)| {
@@ -259,12 +269,12 @@ pub fn convert<P: AsRef<Path>>(
     }
     let paths: Vec<PathBuf> = paths.into_iter().map(|path| path.as_ref().to_path_buf()).collect();
     refuse_overlap(&paths, out.as_ref(), options)?;
-    let (path, encoder, mut sink) = sink::open(out.as_ref(), options, None)?;
+    let (path, encoder, mut sink) = sink::open(out.as_ref(), options, None, &Sessions::default().plan()?)?;
     let mut report = ExportReport { path, ..ExportReport::default() };
     let with_files = matches!(options.format, ExportFormat::A2pack | ExportFormat::Jsonl);
     each_run(&RunsOf::Paths(&paths), options.workers, with_files, progress, |_, (run, original)| {
         let (id, num_steps) = (report.runs, run.num_steps() as u64);
-        let encoded = encoder.encode(Item { id, run, original });
+        let encoded = encoder.encode(Item { id, run, original, source_id: None, game_steps: None });
         encoded.and_then(|encoded| sink.push(encoded)).map_err(|error| of_run(error, id))?;
         report.runs += 1;
         report.num_steps += num_steps;

@@ -1,10 +1,11 @@
 //! Where exported runs go: what can be done with each on a thread of its own, and what one after the other.
 
+use super::session::Plan;
 use super::{ExportFormat, ExportOptions};
 use crate::error::{Error, Result};
 use crate::format::{
-    DatasetOptions, DatasetWriter, JsonlOptions, PackBuilder, PackDatWriter, PackOptions, RunFormat, encode_run,
-    put_run, put_steps, run_uuid,
+    DatasetOptions, DatasetWriter, JsonlOptions, PackBuilder, PackDatWriter, PackOptions, RunFormat, SessionOptions,
+    SessionWriter, encode_run, put_run, put_steps, run_uuid,
 };
 use crate::publish::{Published, Staged};
 use crate::run::Run;
@@ -20,6 +21,9 @@ pub(super) struct Item {
     pub(super) run: Run,
     /// The run's file, if it came as one.
     pub(super) original: Option<(RunFormat, Vec<u8>)>,
+    /// Its id in its source, and the steps of the whole game, as that has them.
+    pub(super) source_id: Option<u64>,
+    pub(super) game_steps: Option<u32>,
 }
 
 /// What is done with each run by itself.
@@ -37,6 +41,8 @@ pub(super) enum Encoder {
     Lines(JsonlOptions),
     /// Nothing: the writer takes runs.
     Runs,
+    /// Nothing, and the writer takes their ids too: those of the session that they came from, or the archive's.
+    OfSession { as_it_was: bool },
 }
 
 /// A run, as far as an [`Encoder`] takes it.
@@ -44,6 +50,7 @@ pub(super) enum Encoded {
     Written,
     Bytes(Vec<u8>),
     Run(Box<Run>),
+    OfSession { id: u64, num_steps: Option<u32>, run: Box<Run> },
 }
 
 /// What takes in what encoders give, in order.
@@ -53,11 +60,17 @@ pub(super) enum Sink {
     Pack(PackBuilder),
     PackDat(PackDatWriter),
     Npy(DatasetWriter),
+    Session(SessionWriter),
     Lines(io::BufWriter<Staged>, PathBuf),
 }
 
 /// The path that is written, and the two parts of writing it.
-pub(super) fn open(out: &Path, options: &ExportOptions, num_runs: Option<usize>) -> Result<(PathBuf, Encoder, Sink)> {
+pub(super) fn open(
+    out: &Path,
+    options: &ExportOptions,
+    num_runs: Option<usize>,
+    session: &Plan,
+) -> Result<(PathBuf, Encoder, Sink)> {
     if options.append && !matches!(options.format, ExportFormat::PackDat | ExportFormat::Npy) {
         return Err(Error::argument("format", "packdat or npy, to append to", options.format));
     }
@@ -98,6 +111,11 @@ pub(super) fn open(out: &Path, options: &ExportOptions, num_runs: Option<usize>)
                 false => DatasetWriter::create(out, DatasetOptions::default().with_shard_rows(options.shard_rows))?,
             };
             Ok((out.to_path_buf(), Encoder::Runs, Sink::Npy(writer)))
+        }
+        ExportFormat::Session => {
+            let shards = SessionOptions::default().with_rotate_rows(options.shard_rows);
+            let writer = SessionWriter::create_as(out, &session.entries, shards.with_action(session.with_action))?;
+            Ok((out.to_path_buf(), Encoder::OfSession { as_it_was: session.as_it_was }, Sink::Session(writer)))
         }
         ExportFormat::Jsonl => {
             let path = file_at(out, if options.by_step { "steps.jsonl" } else { "runs.jsonl" })?;
@@ -150,6 +168,15 @@ impl Encoder {
                 Ok(Encoded::Bytes(lines))
             }
             Encoder::Runs => Ok(Encoded::Run(Box::new(item.run))),
+            Encoder::OfSession { as_it_was } => {
+                let last = item.run.num_steps().checked_sub(1).and_then(|last| item.run.step(last));
+                let num_steps = Some(last.map_or(0, |step| step.index.saturating_add(1)));
+                let (id, num_steps) = match (as_it_was, item.source_id) {
+                    (true, Some(id)) => (id, item.game_steps),
+                    _ => (item.id, num_steps),
+                };
+                Ok(Encoded::OfSession { id, num_steps, run: Box::new(item.run) })
+            }
         }
     }
 }
@@ -186,6 +213,9 @@ impl Sink {
             (Sink::Pack(builder), Encoded::Bytes(bytes)) => builder.add_run_bytes(&bytes)?,
             (Sink::PackDat(writer), Encoded::Run(run)) => drop(writer.push(&run)?),
             (Sink::Npy(writer), Encoded::Run(run)) => drop(writer.push(&run)?),
+            (Sink::Session(writer), Encoded::OfSession { id, num_steps, run }) => {
+                writer.push_part(id, &run, num_steps)?
+            }
             (Sink::Lines(file, path), Encoded::Bytes(lines)) => {
                 file.write_all(&lines).map_err(|source| Error::io(path, source))?;
             }
@@ -201,6 +231,7 @@ impl Sink {
             Sink::Pack(builder) => drop(builder.finish()?),
             Sink::PackDat(writer) => drop(writer.finish()?),
             Sink::Npy(writer) => drop(writer.finish()?),
+            Sink::Session(writer) => writer.finish()?,
             Sink::Lines(file, path) => {
                 let staged = file.into_inner().map_err(|error| Error::io(&path, error.into_error()))?;
                 staged.replace(&path)?;

@@ -83,6 +83,8 @@ pub(crate) struct Container {
     pub(crate) format: SourceFormat,
     /// The session's name, if it is one.
     pub(crate) session: Option<Arc<str>>,
+    /// What it says of itself, as JSON.
+    pub(crate) session_info: Option<Arc<str>>,
 }
 
 /// What opening a file of a kind gave.
@@ -99,7 +101,13 @@ pub(crate) enum Opened {
 /// Opens a file of many runs.
 pub(crate) fn open_container(path: &Path, kind: ContainerKind, progress: &dyn Progress) -> Result<Opened> {
     let container = |source: Box<dyn RunSource>, format| {
-        Ok(Opened::Container(Box::new(Container { source, path: path.into(), format, session: None })))
+        Ok(Opened::Container(Box::new(Container {
+            source,
+            path: path.into(),
+            format,
+            session: None,
+            session_info: None,
+        })))
     };
     match kind {
         ContainerKind::Pack => {
@@ -147,11 +155,18 @@ pub(crate) fn open_folder(folder: &Path) -> Result<Option<Container>> {
         Some(SourceFormat::Session) => {
             let session = Session::open(folder)?;
             let (path, name) = (folder.to_path_buf(), Some(session.name().into()));
-            Ok(Some(Container { source: Box::new(session), path, format: SourceFormat::Session, session: name }))
+            let info = serde_json::to_string(&session.info()).map_err(std::io::Error::other)?;
+            Ok(Some(Container {
+                source: Box::new(session),
+                path,
+                format: SourceFormat::Session,
+                session: name,
+                session_info: Some(info.into()),
+            }))
         }
         Some(format) => {
             let (path, dataset) = (folder.to_path_buf(), Dataset::open(folder)?);
-            Ok(Some(Container { source: Box::new(dataset), path, format, session: None }))
+            Ok(Some(Container { source: Box::new(dataset), path, format, session: None, session_info: None }))
         }
         // A table that was saved under this name lies alone.
         None if !folder.join("metadata.db").exists() => Ok(None),

@@ -49,14 +49,18 @@ pub use jsonl::JsonlOptions;
 pub(crate) use jsonl::{put_run, put_steps, run_uuid};
 pub use macroxue::Macroxue;
 pub(crate) use macroxue::rows_named_in;
+pub(crate) use mapped::{FileBytes, open_file};
 pub use pack::{
     Compression, JsonlReport, PackBuilder, PackIter, PackOptions, PackReader, PackReport, PackStats, RunKind, RunSlice,
     ValidateOptions, ValidateReport, pack_folder,
 };
 pub use packdat::{PackDat, PackDatWriter};
 pub use rows::{StepRow, flatten, rebuild};
+pub(crate) use session::{GrowingSession, NewRun, SessionInfo};
 pub use session::{Session, SessionOptions, SessionWriter};
-pub(crate) use source::SourceRun;
+pub(crate) use shards::{files_in as step_files_in, header_error};
+pub(crate) use source::{RunSource, SourceFacts, SourceRun};
+pub(crate) use staged_folder::StagedFolder;
 pub(crate) use walk::{FoundFile, files_in};
 
 /// A larger file is not a run: this is a million steps with values.

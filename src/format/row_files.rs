@@ -9,8 +9,6 @@ use std::marker::PhantomData;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-/// Headers have room for any number of rows in so many bytes.
-const HEADER_LEN: usize = 256;
 const BUFFER_LEN: usize = 1 << 20;
 
 /// Rows on their way into a folder's `steps.npy` or its shards. Files are durable when they are finished.
@@ -96,7 +94,7 @@ impl RowFile {
         let io = |source| Error::io(&path, source);
         let file = File::options().write(true).create_new(true).open(&path).map_err(io)?;
         let mut out = BufWriter::with_capacity(BUFFER_LEN, file);
-        // The number of rows is put in at the end.
+        // The number of rows, for which there is room, is put in at the end.
         out.write_all(&header::<R>(0)?).map_err(io)?;
         Ok(RowFile { out, name, num_rows: 0, crc: 0 })
     }
@@ -122,5 +120,5 @@ impl RowFile {
 }
 
 fn header<R: NpyRow>(num_rows: u64) -> Result<Vec<u8>> {
-    npy::header(&NpyField::packed(R::FIELDS), size_of::<R>(), num_rows, HEADER_LEN)
+    npy::header(&NpyField::packed(R::FIELDS), size_of::<R>(), num_rows, 0)
 }

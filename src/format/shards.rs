@@ -49,7 +49,7 @@ struct Shard {
 }
 
 /// The files of a folder's rows, in order: `steps.npy` or the shards. Those are numbered from 0 or 1 without a gap.
-pub(super) fn files_in(folder: &Path) -> Result<Vec<PathBuf>> {
+pub(crate) fn files_in(folder: &Path) -> Result<Vec<PathBuf>> {
     let io = |source| Error::io(folder, source);
     let mut shards = Vec::new();
     let mut has_single = false;
@@ -204,7 +204,7 @@ impl Shard {
 
 /// An error about a folder as a whole.
 #[cold]
-pub(super) fn header_error(what: &'static str, expected: impl Into<String>, found: String, path: &Path) -> Error {
+pub(crate) fn header_error(what: &'static str, expected: impl Into<String>, found: String, path: &Path) -> Error {
     let location = crate::error::Location { path: Some(path.to_owned()), ..Default::default() };
     ErrorKind::Header { location, what, expected: expected.into(), found }.into()
 }

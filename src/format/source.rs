@@ -22,8 +22,23 @@ pub(crate) trait RunSource: Send + Sync + fmt::Debug {
         false
     }
 
+    /// What the source says of a run beside its content.
+    fn facts(&self, index: usize) -> SourceFacts {
+        let _ = index;
+        SourceFacts::default()
+    }
+
     /// A run. Errors name it (`Location::run`), and the offset in the file.
     fn read(&self, index: usize) -> Result<SourceRun<'_>>;
+}
+
+/// What a source says of a run that is no part of the run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct SourceFacts {
+    /// Its id, where the source gives ids of its own.
+    pub(crate) id: Option<u64>,
+    /// The steps of the whole game, some of which the source may lack.
+    pub(crate) num_steps: Option<u32>,
 }
 
 /// A run as its source has it.

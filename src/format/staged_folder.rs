@@ -4,16 +4,16 @@
 use crate::error::{Error, Result};
 use crate::publish::{self, Staged};
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
 /// A folder that is being filled and that nobody looks into yet. Dropped unpublished, it vanishes with all in it.
 #[derive(Debug)]
-pub(super) struct StagedFolder(TempDir);
+pub(crate) struct StagedFolder(TempDir);
 
 impl StagedFolder {
     /// Begins a folder beside the one that it is to become, or in the one that its files are to stand in.
-    pub(super) fn new_in(parent: &Path) -> Result<StagedFolder> {
+    pub(crate) fn new_in(parent: &Path) -> Result<StagedFolder> {
         let (prefix, suffix) = Staged::AFFIXES;
         let mut builder = tempfile::Builder::new();
         // Data is for every reader, not, as temporary files are by default, for its owner alone.
@@ -23,12 +23,12 @@ impl StagedFolder {
         folder.map(StagedFolder).map_err(|source| Error::io(parent, source))
     }
 
-    pub(super) fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         self.0.path()
     }
 
     /// Gives the folder its name, which must be free or that of an empty folder. The files in it are durable already.
-    pub(super) fn publish(self, name: &Path) -> Result<()> {
+    pub(crate) fn publish(self, name: &Path) -> Result<()> {
         publish::sync(self.path())?;
         std::fs::rename(self.path(), name).map_err(|source| Error::io(name, source))?;
         // Nothing is left to be removed.
@@ -36,9 +36,14 @@ impl StagedFolder {
         publish::sync_parent(name)
     }
 
+    /// Leaves the folder where it is, for whoever is to make out what became of it.
+    pub(crate) fn keep(self) -> PathBuf {
+        self.0.keep()
+    }
+
     /// Moves a file, which is durable already, to its name in another folder. That name must be free unless the file is to
     /// replace what stands there.
-    pub(super) fn publish_file(&self, file: &str, folder: &Path, replace: bool) -> Result<()> {
+    pub(crate) fn publish_file(&self, file: &str, folder: &Path, replace: bool) -> Result<()> {
         let name = folder.join(file);
         if !replace && name.symlink_metadata().is_ok() {
             return Err(taken(&name));

@@ -64,7 +64,8 @@ pub struct LoaderOptions {
     /// The type of tokens.
     pub tokens: TokenType,
     /// Whether to turn each row by one of the board's eight symmetries, another one in each epoch: board, tokens, move,
-    /// values and mask alike, and no extra column. Which one follows from seed, epoch and the row's index.
+    /// values and mask alike, and no extra column. Which one follows from seed, epoch and the row's index. Not with attached
+    /// columns, which belong to the board as it was.
     pub symmetries: bool,
     /// The columns to gather; `None` = all.
     pub columns: Option<Vec<String>>,
@@ -202,7 +203,12 @@ impl StepTable {
         if prefetch > MAX_PREFETCH {
             return Err(Error::argument("prefetch", format!("0..={MAX_PREFETCH}"), prefetch));
         }
-        let schema = BatchSchema::new(self.layout(), options.tokens, options.columns.as_deref())?.into();
+        let schema = Arc::new(self.batch_schema(options.tokens, options.columns.as_deref())?);
+        if let Some(name) = schema.attached().filter(|_| options.symmetries) {
+            // It belongs to the board as it was.
+            let expected = format!("false with the attached column {name}, or columns without it");
+            return Err(Error::argument("symmetries", expected, true));
+        }
         let plan = Plan::new(self, &options)?;
         let num_samples = match options.num_samples {
             // Of nothing, nothing can be drawn.

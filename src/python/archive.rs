@@ -36,7 +36,7 @@ impl PyArchive {
         self.archive.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn archive(&self) -> Archive {
+    pub(super) fn archive(&self) -> Archive {
         self.lock().clone()
     }
 

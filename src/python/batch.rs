@@ -1,6 +1,6 @@
 use super::arrow::batch_capsules;
 use super::memory::{Memory, array, numpy_name};
-use crate::table::Batch;
+use crate::table::{Batch, ElementType};
 use pyo3::exceptions::{PyAttributeError, PyKeyError};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -73,6 +73,13 @@ impl PyBatch {
             dict.set_item(column.name, self.array(py, index)?)?;
         }
         Ok(dict)
+    }
+
+    /// The names of the columns whose uint16 are the bits of bfloat16.
+    #[getter]
+    fn bfloat16_columns(&self) -> Vec<&str> {
+        let columns = self.batch.columns().filter(|column| column.dtype == ElementType::BFloat16);
+        columns.map(|column| column.name).collect()
     }
 
     #[pyo3(signature = (requested_schema=None))]

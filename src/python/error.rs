@@ -18,6 +18,7 @@ create_exception!(a2store, QueryRefusedError, QueryError);
 create_exception!(a2store, QueryLimitError, QueryError);
 create_exception!(a2store, ColumnError, A2Error);
 create_exception!(a2store, MemoryLimitError, A2Error);
+create_exception!(a2store, RecorderLimitError, A2Error);
 create_exception!(a2store, StateMismatchError, A2Error);
 
 pub(super) fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
@@ -36,6 +37,7 @@ pub(super) fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
         ("QueryLimitError", py.get_type::<QueryLimitError>()),
         ("ColumnError", py.get_type::<ColumnError>()),
         ("MemoryLimitError", py.get_type::<MemoryLimitError>()),
+        ("RecorderLimitError", py.get_type::<RecorderLimitError>()),
         ("StateMismatchError", py.get_type::<StateMismatchError>()),
     ] {
         exception.setattr("__name__", name)?;
@@ -76,6 +78,7 @@ impl From<Error> for PyErr {
             ErrorKind::QueryLimit { .. } => QueryLimitError::new_err(message),
             ErrorKind::Column { .. } => ColumnError::new_err(message),
             ErrorKind::MemoryLimit { .. } => MemoryLimitError::new_err(message),
+            ErrorKind::RecorderLimit { .. } => RecorderLimitError::new_err(message),
             ErrorKind::StateMismatch { .. } => StateMismatchError::new_err(message),
             _ => A2Error::new_err(message),
         };

@@ -10,11 +10,14 @@ mod interrupt;
 mod loader;
 mod memory;
 mod pack;
+mod play;
 mod query;
 mod reports;
 mod run;
+mod selfplay;
 mod simulate;
 mod sql;
+mod steps;
 mod table;
 mod values;
 
@@ -53,9 +56,15 @@ fn _a2store(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<pack::PyPackReader>()?;
     module.add_class::<pack::PyPackStats>()?;
     module.add_class::<pack::PyPackStepIterator>()?;
+    play::add_to(module)?;
     module.add_class::<query::PyQuery>()?;
     module.add_class::<run::PyRun>()?;
     module.add_class::<run::PyRunMeta>()?;
+    module.add_class::<selfplay::PyGame>()?;
+    module.add_class::<selfplay::PyRecorder>()?;
+    module.add_class::<selfplay::PyRecorderReport>()?;
+    module.add_class::<selfplay::PyRecorderStats>()?;
+    module.add_class::<selfplay::PyUnfinished>()?;
     module.add_class::<simulate::PySimulateReport>()?;
     module.add_class::<sql::PySavedColumn>()?;
     module.add_class::<sql::PySavedParameter>()?;
@@ -66,6 +75,7 @@ fn _a2store(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(sql::sql_functions, module)?)?;
     module.add_function(wrap_pyfunction!(table::attach, module)?)?;
     module.add_function(wrap_pyfunction!(run::read_run, module)?)?;
+    module.add_function(wrap_pyfunction!(selfplay::recover, module)?)?;
     module.add_function(wrap_pyfunction!(simulate::simulate, module)?)?;
     module.add_function(wrap_pyfunction!(archive::convert, module)?)?;
     module.add_function(wrap_pyfunction!(archive::verify, module)?)?;

@@ -7,7 +7,9 @@ use super::values::paths_from;
 use crate::archive::Phase;
 use crate::error::{Error, ErrorKind};
 use crate::loader::LoaderOptions;
-use crate::table::{FromRunsOptions, LoadOptions, RowFilter, StepTable, TableHandle};
+use crate::table::{
+    AttachOptions, AttachedColumn, FromRunsOptions, FromSessionOptions, LoadOptions, RowFilter, StepTable, TableHandle,
+};
 use pyo3::buffer::{Element, PyBuffer};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -149,23 +151,7 @@ impl PyStepTable {
             u32::try_from(id)
                 .map_err(|_| PyValueError::new_err(format!("run_ids: expected 0..=4294967295, found {id}")))
         };
-        let integers = |ids: &Bound<'_, PyAny>| match words::<u64>(py, ids) {
-            Some(ids) => Ok(ids),
-            None => {
-                let integer = |id: Bound<'_, PyAny>| {
-                    let message = || format!("run_ids: expected integers, found {id}");
-                    id.extract::<i64>().map_err(|_| PyTypeError::new_err(message()))
-                };
-                let ids = ids.try_iter()?.map(|id| integer(id?));
-                let ids = ids.collect::<PyResult<Vec<_>>>()?;
-                let bad = |id: &&i64| **id < 0;
-                match ids.iter().find(bad) {
-                    Some(id) => Err(PyValueError::new_err(format!("run_ids: expected 0..=4294967295, found {id}"))),
-                    None => Ok(bytemuck::cast_vec(ids)),
-                }
-            }
-        };
-        let run_ids = run_ids.map(integers).transpose()?;
+        let run_ids = run_ids.map(|ids| integers(py, ids)).transpose()?;
         let filter = RowFilter {
             min_score,
             max_score,
@@ -229,6 +215,49 @@ impl PyStepTable {
             FromRunsOptions { min_score, max_score, min_steps, max_steps, engine, chosen_ev, memory_limit, workers };
         let table = interruptible(py, progress, |progress| StepTable::from_runs(&paths, &options, progress))?;
         Ok(PyStepTable::new(table))
+    }
+
+    #[staticmethod]
+    #[pyo3(signature = (path, run_ids=None, *, extra=None, memory_limit=None, workers=None, progress=None))]
+    #[allow(clippy::needless_pass_by_value)] // The shape that pyo3 asks for.
+    fn from_session(
+        py: Python<'_>,
+        path: PathBuf,
+        run_ids: Option<&Bound<'_, PyAny>>,
+        extra: Option<Vec<String>>,
+        memory_limit: Option<u64>,
+        workers: Option<usize>,
+        progress: Option<bool>,
+    ) -> PyResult<PyStepTable> {
+        let mut options = FromSessionOptions::default().with_extra(extra.unwrap_or_default());
+        options.run_ids = run_ids.map(|ids| integers(py, ids)).transpose()?;
+        (options.memory_limit, options.workers) = (memory_limit, workers);
+        let table = interruptible(py, progress, |progress| StepTable::from_session(&path, &options, progress))?;
+        Ok(PyStepTable::new(table))
+    }
+
+    #[pyo3(signature = (name, path, steps=None, *, mmap=true, memory_limit=None, progress=None))]
+    #[allow(clippy::needless_pass_by_value, clippy::too_many_arguments)] // The shape that pyo3 asks for.
+    fn attach(
+        &self,
+        py: Python<'_>,
+        name: &str,
+        path: PathBuf,
+        steps: Option<PathBuf>,
+        mmap: bool,
+        memory_limit: Option<u64>,
+        progress: Option<bool>,
+    ) -> PyResult<PyStepTable> {
+        let mut options = AttachOptions::default().with_in_memory(!mmap);
+        (options.steps, options.memory_limit) = (steps, memory_limit);
+        let table = interruptible(py, progress, |progress| self.table.attach(name, &path, &options, progress))?;
+        Ok(PyStepTable::new(table))
+    }
+
+    /// The names of the attached columns.
+    #[getter]
+    fn attached(&self) -> Vec<&str> {
+        self.table.attached().iter().map(AttachedColumn::name).collect()
     }
 
     /// Whether this shows some rows of a table.
@@ -325,7 +354,7 @@ impl PyStepTable {
 #[pyo3(name = "_attach")]
 pub(super) fn attach(py: Python<'_>, handle: &Bound<'_, PyBytes>) -> PyResult<PyStepTable> {
     let handle = TableHandle::from_bytes(handle.as_bytes())?;
-    Ok(PyStepTable::new(py.detach(|| StepTable::attach(&handle))?))
+    Ok(PyStepTable::new(py.detach(|| StepTable::from_handle(&handle))?))
 }
 
 /// One name, or several.
@@ -333,6 +362,22 @@ fn names(value: &Bound<'_, PyAny>) -> PyResult<Vec<String>> {
     match value.cast::<PyString>() {
         Ok(name) => Ok(vec![name.extract()?]),
         Err(_) => value.try_iter()?.map(|name| name?.extract()).collect(),
+    }
+}
+
+/// Any sequence of integers of at least 0 as the ids of runs.
+fn integers(py: Python<'_>, ids: &Bound<'_, PyAny>) -> PyResult<Vec<u64>> {
+    if let Some(ids) = words::<u64>(py, ids) {
+        return Ok(ids);
+    }
+    let integer = |id: Bound<'_, PyAny>| {
+        let message = || format!("run_ids: expected integers, found {id}");
+        id.extract::<i64>().map_err(|_| PyTypeError::new_err(message()))
+    };
+    let ids = ids.try_iter()?.map(|id| integer(id?)).collect::<PyResult<Vec<_>>>()?;
+    match ids.iter().find(|&&id| id < 0) {
+        Some(id) => Err(PyValueError::new_err(format!("run_ids: expected 0..=4294967295, found {id}"))),
+        None => Ok(bytemuck::cast_vec(ids)),
     }
 }
 

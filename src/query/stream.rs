@@ -8,7 +8,7 @@ use crate::archive::Archive;
 use crate::error::{Error, Result};
 use crate::progress::Progress;
 use crate::runtime::{PERIOD, Threads, block_for, runtime};
-use arrow::array::{ArrayRef, AsArray, RecordBatch, StringArray};
+use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, StringArray};
 use arrow::datatypes::{DataType, Field, SchemaRef};
 use arrow::error::ArrowError;
 use datafusion::common::DataFusionError;
@@ -165,10 +165,16 @@ impl QueryStream {
         let fields = self.schema.fields();
         let batch =
             if self.is_plan { plan_without_files(&batch).map_err(|error| query_error(error.into()))? } else { batch };
-        if batch.columns().iter().zip(fields).all(|(column, field)| column.data_type() == field.data_type()) {
+        let fits = |(column, field): (&ArrayRef, &Arc<Field>)| {
+            column.data_type() == field.data_type() && !has_null_words(column)
+        };
+        if batch.columns().iter().zip(fields).all(fits) {
             return Ok(batch);
         }
-        let cast = |(column, field): (&ArrayRef, &Arc<Field>)| arrow::compute::cast(column, field.data_type());
+        let cast = |(column, field): (&ArrayRef, &Arc<Field>)| match has_null_words(column) {
+            true => arrow::compute::cast(&plain_words(column)?, field.data_type()),
+            false => arrow::compute::cast(column, field.data_type()),
+        };
         let columns = batch.columns().iter().zip(fields).map(cast).collect::<Result<Vec<_>, _>>();
         let batch = columns.and_then(|columns| RecordBatch::try_new(self.schema(), columns));
         batch.map_err(|error| query_error(error.into()))
@@ -188,6 +194,19 @@ impl QueryStream {
         self.running.clear();
         self.tasks.abort_all();
         self.threads = None;
+    }
+}
+
+/// Whether a null is one of a dictionary's words, rather than a missing key, as the engine has it where a file lacks the column.
+/// pyarrow cannot put such dictionaries together.
+fn has_null_words(column: &ArrayRef) -> bool {
+    column.as_any_dictionary_opt().is_some_and(|dictionary| dictionary.values().null_count() > 0)
+}
+
+fn plain_words(column: &ArrayRef) -> Result<ArrayRef, ArrowError> {
+    match column.as_any_dictionary_opt() {
+        Some(dictionary) => arrow::compute::cast(column, dictionary.values().data_type()),
+        None => Ok(Arc::clone(column)),
     }
 }
 

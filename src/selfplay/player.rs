@@ -5,8 +5,6 @@
 
 use crate::board::{Board, Move};
 use crate::run::Branches;
-use rand_xoshiro::Xoshiro256PlusPlus;
-use rand_xoshiro::rand_core::{Rng, SeedableRng};
 use std::sync::LazyLock;
 
 /// A player that looks `depth` spawns ahead.
@@ -17,10 +15,6 @@ use std::sync::LazyLock;
 pub struct Player {
     depth: u8,
 }
-
-/// A game's source of chance: where tiles appear, and which.
-#[derive(Clone, Debug)]
-pub(super) struct Spawner(Xoshiro256PlusPlus);
 
 /// The probability that a spawned tile is a 4.
 const P_FOUR: f32 = 0.1;
@@ -146,59 +140,15 @@ fn row_score(row: u16) -> f32 {
         - SUM_WEIGHT * sum
 }
 
-impl Spawner {
-    pub(super) fn new(seed: u64) -> Spawner {
-        Spawner(Xoshiro256PlusPlus::seed_from_u64(seed))
-    }
-
-    /// The board with a 2 or, one time in ten, a 4 in one of its empty cells; the same board when it has none.
-    pub(super) fn spawn(&mut self, board: Board) -> Board {
-        let num_empty = u64::from(board.num_empty());
-        if num_empty == 0 {
-            return board;
-        }
-        let bits = self.0.next_u64();
-        // The top half picks the cell and the bottom half the tile, each by multiplication instead of division.
-        let mut nth = ((bits >> 32) * num_empty) >> 32;
-        let exp = if ((bits & 0xffff_ffff) * 10) >> 32 == 0 { 2 } else { 1 };
-        for shift in (0..64).step_by(4) {
-            if board.0 >> shift & 15 == 0 {
-                if nth == 0 {
-                    return Board(board.0 | exp << shift);
-                }
-                nth -= 1;
-            }
-        }
-        board
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn spawns_are_fair() {
-        let mut spawner = Spawner::new(7);
-        let board = Board(0x1111_1111_1111_1000);
-        let mut counts = [[0u32; 3]; 3];
-        for _ in 0..30_000 {
-            let next = spawner.spawn(board);
-            assert!(board.spawns_into(next));
-            let spawned = next.0 ^ board.0;
-            counts[(spawned.trailing_zeros() / 4) as usize][(spawned >> (spawned.trailing_zeros() & !3)) as usize] += 1;
-        }
-        // 9,000 twos and 1,000 fours a cell; four standard deviations are 320 and 124.
-        for [_, twos, fours] in counts {
-            assert!(twos.abs_diff(9_000) < 320 && fours.abs_diff(1_000) < 124, "{counts:?}");
-        }
-        assert_eq!(spawner.spawn(Board(u64::MAX)), Board(u64::MAX));
-    }
+    use crate::selfplay::spawner::Spawner;
 
     #[test]
     fn values_follow_the_fields_convention() {
-        let mut spawner = Spawner::new(1);
-        let mut board = spawner.spawn(spawner.clone().spawn(Board(0)));
+        let mut spawner = Spawner::of_game(1, 0);
+        let mut board = spawner.first_board();
         let mut steps = 0;
         while let Some((chosen, branches)) = Player::new(1).choose(board) {
             assert_eq!(branches.legal, board.legal_moves());

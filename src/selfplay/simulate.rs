@@ -1,7 +1,7 @@
 //! Run files of seeded games.
 
-use super::player::{Player, Spawner};
-use crate::board::Board;
+use super::player::Player;
+use super::spawner::Spawner;
 use crate::error::{Error, Result};
 use crate::format::{RunFormat, encode_run};
 use crate::progress::{Progress, Unit, check};
@@ -101,12 +101,9 @@ pub fn simulate(out: impl AsRef<Path>, options: &SimulateOptions, progress: &dyn
 
 fn play(index: u32, options: &SimulateOptions, progress: &dyn Progress) -> Result<Run> {
     let player = Player::new(options.depth);
-    // The generator's own seeding mixes all bits, so neighbouring games have nothing in common.
-    let mut spawner =
-        Spawner::new(options.seed.wrapping_mul(1 << 32).wrapping_add(options.seed >> 32) ^ u64::from(index));
+    let mut spawner = Spawner::of_game(options.seed, u64::from(index));
     let mut steps = Run::builder(1024);
-    let mut board = spawner.spawn(Board::default());
-    board = spawner.spawn(board);
+    let mut board = spawner.first_board();
     while let Some((chosen, branches)) = player.choose(board) {
         check(progress)?;
         steps.push(board, chosen, Some(branches));

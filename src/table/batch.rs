@@ -1,5 +1,6 @@
 //! The columns of a batch, in one aligned allocation that a loader can use again, and their Arrow form.
 
+use super::attached::AttachedColumn;
 use super::columns::Columns;
 use super::layout::{ElementType, RowLayout};
 use crate::error::{Error, Result};
@@ -39,6 +40,7 @@ pub enum TokenType {
 /// | `step_index` | (n,) | uint16 | |
 /// | `board` | (n,) | uint64 | |
 /// | extras | (n,) | their own; int16 codes of a column of categories, -1 for null | |
+/// | attached | (n, D) | their own | see [`StepTable::attach`](super::StepTable::attach) |
 ///
 /// Clones share the memory. A loader uses it again once every clone, and all that was made from them, is gone.
 #[derive(Clone)]
@@ -55,7 +57,7 @@ pub struct BatchColumn<'a> {
     pub name: &'a str,
     /// The type of its values.
     pub dtype: ElementType,
-    /// Values per row: 16, 4 or 1.
+    /// Values per row: 16, 4 or 1, and of an attached column any number.
     pub values_per_row: usize,
     /// All values, row after row, as bytes; a bool is a byte.
     pub bytes: &'a [u8],
@@ -69,6 +71,7 @@ pub(crate) struct BatchSchema {
     pub(super) columns: Vec<ColumnSpec>,
     tokens: ElementType,
     has_extras: bool,
+    attached: Option<String>,
     arrow: SchemaRef,
 }
 
@@ -90,6 +93,8 @@ pub(super) enum Source {
     LegalBools,
     /// The bytes at this offset of the row.
     Copy(usize),
+    /// The attached column of this number.
+    Attached(usize),
 }
 
 /// The memory of a batch.
@@ -127,7 +132,12 @@ impl FromStr for TokenType {
 
 impl BatchSchema {
     /// What batches of a table have: all columns, or those that are named.
-    pub(crate) fn new(layout: &RowLayout, tokens: TokenType, only: Option<&[String]>) -> Result<BatchSchema> {
+    pub(super) fn new(
+        layout: &RowLayout,
+        attached: &[AttachedColumn],
+        tokens: TokenType,
+        only: Option<&[String]>,
+    ) -> Result<BatchSchema> {
         let field = |name: &'static str, dtype| {
             let field = FIELDS.iter().find(|field| field.name == name);
             let (values, offset) = field.map_or((1, 0), |field| (field.values, field.offset));
@@ -143,6 +153,7 @@ impl BatchSchema {
             field("board", ElementType::UInt64),
         ];
         columns.extend(extra_columns(layout));
+        columns.extend(attached_columns(attached));
         if let Some(only) = only {
             let find = |name: &String| {
                 columns.iter().find(|column| column.name == *name).cloned().ok_or_else(|| {
@@ -158,8 +169,8 @@ impl BatchSchema {
         Ok(BatchSchema::from_columns(columns))
     }
 
-    /// The row's own fields: the columns of a whole table.
-    pub(super) fn of_row(layout: &RowLayout) -> BatchSchema {
+    /// The row's own fields and the attached columns: the columns of a whole table.
+    pub(super) fn of_row(layout: &RowLayout, attached: &[AttachedColumn]) -> BatchSchema {
         let dtypes = [
             ElementType::UInt64,
             ElementType::Float32,
@@ -172,7 +183,7 @@ impl BatchSchema {
             .iter()
             .zip(dtypes)
             .map(|(field, dtype)| ColumnSpec::new(field.name, dtype, field.values, Source::Copy(field.offset)));
-        BatchSchema::from_columns(fields.chain(extra_columns(layout)).collect())
+        BatchSchema::from_columns(fields.chain(extra_columns(layout)).chain(attached_columns(attached)).collect())
     }
 
     fn from_columns(columns: Vec<ColumnSpec>) -> BatchSchema {
@@ -181,7 +192,9 @@ impl BatchSchema {
         let tokens = tokens.map_or(ElementType::UInt8, |column| column.dtype);
         let is_extra = |column: &ColumnSpec| matches!(column.source, Source::Copy(STEP_SIZE..));
         let has_extras = columns.iter().any(is_extra);
-        BatchSchema { columns, tokens, has_extras, arrow: Arc::new(Schema::new(fields)) }
+        let attached = columns.iter().find(|column| matches!(column.source, Source::Attached(_)));
+        let attached = attached.map(|column| column.name.clone());
+        BatchSchema { columns, tokens, has_extras, attached, arrow: Arc::new(Schema::new(fields)) }
     }
 
     /// The type of tokens, uint8 if there are none.
@@ -191,13 +204,24 @@ impl BatchSchema {
 
     /// Whether all columns of a batch are there that every table has.
     pub(super) fn has_all_of_step(&self) -> bool {
-        let of_step = self.columns.iter().filter(|column| !matches!(column.source, Source::Copy(STEP_SIZE..)));
-        of_step.count() == 7
+        let is_of_step =
+            |column: &&ColumnSpec| !matches!(column.source, Source::Copy(STEP_SIZE..) | Source::Attached(_));
+        self.columns.iter().filter(is_of_step).count() == 7
     }
 
     /// Whether any column is not one of a [`Step`](crate::Step)'s own.
     pub(super) fn has_extras(&self) -> bool {
         self.has_extras
+    }
+
+    /// The name of the first attached column, if there is one.
+    pub(crate) fn attached(&self) -> Option<&str> {
+        self.attached.as_deref()
+    }
+
+    /// Bytes per row.
+    pub(super) fn width(&self) -> usize {
+        self.columns.iter().map(ColumnSpec::width).sum()
     }
 
     /// The columns in Arrow's terms.
@@ -212,6 +236,16 @@ fn extra_columns(layout: &RowLayout) -> impl Iterator<Item = ColumnSpec> {
         ..ColumnSpec::new(&extra.name, extra.dtype, 1, Source::Copy(extra.offset))
     })
 }
+
+fn attached_columns(attached: &[AttachedColumn]) -> impl Iterator<Item = ColumnSpec> {
+    let spec = |(number, column): (usize, &AttachedColumn)| {
+        ColumnSpec::new(column.name(), column.dtype(), column.values_per_row(), Source::Attached(number))
+    };
+    attached.iter().enumerate().map(spec)
+}
+
+/// The name in a field's metadata under which the type of its values stands, where Arrow has none for it.
+const DTYPE_KEY: &str = "a2store.dtype";
 
 impl ColumnSpec {
     fn new(name: &str, dtype: ElementType, values: usize, source: Source) -> ColumnSpec {
@@ -231,11 +265,19 @@ impl ColumnSpec {
             1 => self.dtype.arrow(),
             n => DataType::FixedSizeList(self.item(), n as i32),
         };
-        Field::new(&self.name, dtype, false)
+        self.told(Field::new(&self.name, dtype, false))
     }
 
     fn item(&self) -> Arc<Field> {
-        Arc::new(Field::new("item", self.dtype.arrow(), false))
+        Arc::new(self.told(Field::new("item", self.dtype.arrow(), false)))
+    }
+
+    /// The field with what Arrow cannot say of the type.
+    fn told(&self, field: Field) -> Field {
+        match self.dtype {
+            ElementType::BFloat16 => field.with_metadata([(DTYPE_KEY.to_owned(), "bfloat16".to_owned())].into()),
+            _ => field,
+        }
     }
 }
 

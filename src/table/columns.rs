@@ -94,7 +94,7 @@ impl<'a, T: Token> StepColumns<'a, T> {
                 Source::Copy(STEP_INDEX) => out.step_index = bytes.cast(),
                 Source::Copy(CHOSEN) => out.chosen = bytes,
                 Source::Copy(EV_LEGAL) => out.ev_legal = bytes,
-                Source::Copy(_) => {}
+                Source::Copy(_) | Source::Attached(_) => {}
             }
         }
         out

@@ -11,8 +11,11 @@ use arrow::error::ArrowError;
 use bytes::Bytes;
 use std::sync::Arc;
 
-/// Rows that are transposed at a time: a megabyte or two of columns.
+/// Rows that are transposed at a time: a megabyte or two of columns. Of wide ones there are fewer, but so many at least.
 const CHUNK: u64 = 1 << 16;
+const MIN_CHUNK: u64 = 1 << 12;
+/// Bytes from which columns are wide.
+const CHUNK_BYTES: u64 = 16 << 20;
 
 struct SharedRows(Arc<FrozenRegion>);
 
@@ -41,14 +44,15 @@ impl StepTable {
         FixedSizeBinaryArray::try_new(self.layout.stride() as i32, buffer, None).map_err(arrow_error)
     }
 
-    /// The columns of all rows, transposed in chunks of 65,536 as they are asked for.
+    /// The columns of all rows, transposed in chunks of 65,536 rows as they are asked for, or of fewer wide ones.
     ///
     /// `board` uint64, `ev_values` fixed-size list of four float32, `run_id` uint32, `step_index` uint16, `move` and
-    /// `ev_legal` (a mask) uint8, then the extra columns.
+    /// `ev_legal` (a mask) uint8, then the extra columns, and each attached one as a fixed-size list.
     #[must_use]
     pub fn column_reader(&self) -> ColumnReader {
-        let schema = Arc::new(BatchSchema::of_row(&self.layout));
-        ColumnReader { table: self.clone(), schema, next_row: 0 }
+        let schema = Arc::new(BatchSchema::of_row(&self.layout, &self.attached));
+        let chunk = (CHUNK_BYTES / schema.width() as u64).clamp(MIN_CHUNK, CHUNK);
+        ColumnReader { table: self.clone(), schema, chunk, next_row: 0 }
     }
 }
 
@@ -57,6 +61,8 @@ impl StepTable {
 pub struct ColumnReader {
     table: StepTable,
     schema: Arc<BatchSchema>,
+    /// Rows that are transposed at a time.
+    chunk: u64,
     next_row: u64,
 }
 
@@ -64,7 +70,7 @@ impl Iterator for ColumnReader {
     type Item = Result<RecordBatch, ArrowError>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        let end = self.table.num_rows().min(self.next_row + CHUNK);
+        let end = self.table.num_rows().min(self.next_row + self.chunk);
         let indices: Vec<u64> = (self.next_row..end).collect();
         if indices.is_empty() {
             return None;

@@ -82,7 +82,7 @@ impl StepTable {
     /// [`load`](StepTable::load) needs to give the same table back, fingerprint included.
     ///
     /// The file appears under its name when it is whole and on disk; one that was there before is replaced. Of a view, the
-    /// rows that it shows are written.
+    /// rows that it shows are written. Attached columns are not: they have files of their own, and are attached again.
     ///
     /// # Errors
     /// [`ErrorKind::Io`] and [`ErrorKind::Cancelled`], and nothing is left behind.

@@ -7,6 +7,7 @@
 //!
 //! [`naive`] does the same, value by value, and the tests compare the two.
 
+use super::attached::AttachedColumn;
 use super::batch::{BatchSchema, ColumnSpec, Source};
 use super::columns::{Columns, StepColumns, Token};
 use super::layout::ElementType;
@@ -26,6 +27,8 @@ const BLOCK: usize = symmetry::BLOCK;
 const SECTION: usize = 2048;
 /// Rows from which a second thread pays: waking it takes as long as gathering thousands.
 const PARALLEL: usize = 1 << 15;
+/// Bytes of columns from which one does, where they are wide.
+const PARALLEL_BYTES: usize = 8 << 20;
 /// The most threads of one gather: memory serves no more at full speed.
 const MAX_THREADS: usize = 8;
 
@@ -66,11 +69,12 @@ impl Level {
     }
 }
 
-/// Rows of equal size, one after the other.
+/// Rows of equal size, one after the other, and the columns beside them.
 #[derive(Clone, Copy)]
 pub(super) struct Rows<'a> {
     pub(super) bytes: &'a [u8],
     pub(super) stride: usize,
+    pub(super) attached: &'a [AttachedColumn],
 }
 
 /// How rows are turned: the key of the symmetries, and what numbers each row under it.
@@ -87,7 +91,8 @@ pub(super) fn gather(
     columns: Columns<'_>,
     symmetries: Turns<'_>,
 ) {
-    let num_threads = (indices.len() / PARALLEL).min(MAX_THREADS);
+    let num_bytes = if schema.attached().is_some() { indices.len() * schema.width() } else { 0 };
+    let num_threads = (indices.len() / PARALLEL).max(num_bytes / PARALLEL_BYTES).min(MAX_THREADS);
     // To ask for the number of cores costs several calls into the system.
     let cores = || std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     if num_threads < 2 || cores() < 2 {
@@ -164,6 +169,11 @@ pub(super) fn naive(
                     bytemuck::bytes_of(&step)[offset..offset + spec.width()].to_vec()
                 }
                 Source::Copy(offset) => row[offset..offset + spec.width()].to_vec(),
+                Source::Attached(number) => {
+                    let mut values = vec![0; spec.width()];
+                    rows.attached[number].gather(&[index], 0..1, &mut values);
+                    values
+                }
             };
             out.copy_from_slice(&value);
         }
@@ -303,6 +313,14 @@ fn gather_blocks<T: Token, const TURN: bool, const ALL: bool>(
                 copy_extra(rows, &indices[start..end], spec, out);
             }
         }
+        if schema.attached().is_some() {
+            for (spec, column) in schema.columns.iter().zip(&mut columns) {
+                if let Source::Attached(number) = spec.source {
+                    let out = &mut column[start * spec.width()..end * spec.width()];
+                    rows.attached[number].gather(indices, start..end, out);
+                }
+            }
+        }
     }
 }
 
@@ -314,7 +332,7 @@ impl<'a> Rows<'a> {
         assert!(indices.iter().fold(0, |largest, &index| largest.max(index)) < num_rows || indices.is_empty());
     }
 
-    fn at(self, index: u64) -> &'a [u8] {
+    pub(super) fn at(self, index: u64) -> &'a [u8] {
         &self.bytes[index as usize * self.stride..][..self.stride]
     }
 
@@ -369,6 +387,12 @@ const NEAR_HINT: i32 = 1;
 #[inline(always)]
 pub(crate) fn prefetch<T>(slice: &[T], index: usize) {
     prefetch_line::<NEAR_HINT>(slice.as_ptr().wrapping_add(index).cast());
+}
+
+/// Asks for the cache line of a byte, which need not be there.
+#[inline(always)]
+pub(super) fn prefetch_bytes(address: *const u8) {
+    prefetch_line::<NEAR_HINT>(address);
 }
 
 #[inline(always)]

@@ -47,6 +47,9 @@ pub enum ElementType {
     Float16,
     Float32,
     Float64,
+    /// The upper half of a `Float32`. Only attached columns have it; NumPy and Arrow, which do not, see its bits as
+    /// uint16.
+    BFloat16,
 }
 
 impl RowLayout {
@@ -87,7 +90,7 @@ impl RowLayout {
                 extra.dtype == ElementType::Int16 && names.len() <= 1 << 15 && names.is_sorted_by(|a, b| a < b)
             });
             let is_new = self.extras[..k].iter().all(|other| other.name != extra.name);
-            codes && is_new && !is_reserved(&extra.name)
+            codes && is_new && !is_reserved(&extra.name) && extra.dtype != ElementType::BFloat16
         };
         self.extras.len() < 1 << 10
             && self.extras.iter().enumerate().all(is_sound)
@@ -142,7 +145,7 @@ impl ElementType {
         all.into_iter().find(|dtype| dtype.numpy() == name)
     }
 
-    /// The Arrow type.
+    /// The Arrow type; of bfloat16, that of its bits.
     #[must_use]
     pub fn arrow(self) -> DataType {
         match self {
@@ -158,6 +161,7 @@ impl ElementType {
             ElementType::Float16 => DataType::Float16,
             ElementType::Float32 => DataType::Float32,
             ElementType::Float64 => DataType::Float64,
+            ElementType::BFloat16 => DataType::UInt16,
         }
     }
 
@@ -180,6 +184,7 @@ impl ElementType {
             ElementType::Float16 => half::f16::from_bits(read::<u16>(bytes)).to_f64(),
             ElementType::Float32 => f64::from(read::<f32>(bytes)),
             ElementType::Float64 => read::<f64>(bytes),
+            ElementType::BFloat16 => half::bf16::from_bits(read::<u16>(bytes)).to_f64(),
         }
     }
 
@@ -200,7 +205,7 @@ impl ElementType {
                 let unused = 64 - 8 * self.width() as u32;
                 i128::from((bits(bytes) << unused).cast_signed() >> unused)
             }
-            ElementType::Float16 | ElementType::Float32 | ElementType::Float64 => {
+            ElementType::Float16 | ElementType::Float32 | ElementType::Float64 | ElementType::BFloat16 => {
                 let value = self.to_f64(bytes);
                 let value = if value.is_nan() { f64::NAN } else { value + 0.0 };
                 let bits = value.to_bits().cast_signed();
@@ -214,7 +219,7 @@ impl ElementType {
     pub(crate) fn key_name(self, key: i128) -> String {
         match self {
             ElementType::Bool => (key != 0).to_string(),
-            ElementType::Float16 | ElementType::Float32 | ElementType::Float64 => {
+            ElementType::Float16 | ElementType::Float32 | ElementType::Float64 | ElementType::BFloat16 => {
                 let bits = key as i64;
                 f64::from_bits((bits ^ (bits >> 63) & i64::MAX).cast_unsigned()).to_string()
             }
@@ -227,13 +232,13 @@ impl ElementType {
     pub const fn width(self) -> usize {
         match self {
             ElementType::Bool | ElementType::Int8 | ElementType::UInt8 => 1,
-            ElementType::Int16 | ElementType::UInt16 | ElementType::Float16 => 2,
+            ElementType::Int16 | ElementType::UInt16 | ElementType::Float16 | ElementType::BFloat16 => 2,
             ElementType::Int32 | ElementType::UInt32 | ElementType::Float32 => 4,
             ElementType::Int64 | ElementType::UInt64 | ElementType::Float64 => 8,
         }
     }
 
-    /// NumPy's name of the type, `"<u4"` for example.
+    /// NumPy's name of the type, `"<u4"` for example; of bfloat16, that of its bits.
     #[must_use]
     pub const fn numpy(self) -> &'static str {
         match self {
@@ -249,6 +254,7 @@ impl ElementType {
             ElementType::Float16 => "<f2",
             ElementType::Float32 => "<f4",
             ElementType::Float64 => "<f8",
+            ElementType::BFloat16 => "<u2",
         }
     }
 }

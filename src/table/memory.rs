@@ -59,6 +59,17 @@ impl FileIdentity {
         let modified_ns = modified.duration_since(std::time::UNIX_EPOCH).unwrap_or_default().as_nanos();
         Ok(FileIdentity { path: path.into(), num_bytes: metadata.len(), modified_ns, inode: metadata.ino() })
     }
+
+    /// Refuses another file that is where this was.
+    pub(super) fn check(&self, what: &'static str, found: &FileIdentity) -> Result<()> {
+        if self == found {
+            return Ok(());
+        }
+        let name = |file: &FileIdentity| {
+            format!("{} bytes, inode {}, modified at {} ns", file.num_bytes, file.inode, file.modified_ns)
+        };
+        Err(ErrorKind::Damaged { path: self.path.clone(), what, expected: name(self), found: name(found) }.into())
+    }
 }
 
 impl Region {

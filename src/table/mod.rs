@@ -15,14 +15,17 @@
 //! | `categories.rs` | columns of strings → codes |
 //! | `materialize.rs` | running a query into a table |
 //! | `gather.rs`, `columns.rs` | rows at any indices → columns |
+//! | `attached.rs`, `keys.rs`, `values.rs` | columns of arrays beside the rows, aligned by run and step |
 //! | `symmetry.rs` | turning a row by one of the board's symmetries |
 //! | `batch.rs` | the columns of a batch, and their Arrow form |
 //! | `selection.rs`, `view.rs`, `runs.rs` | some of a table's rows, chosen by their runs, without a copy |
 //! | `fingerprint.rs` | what names a table's rows and their order |
+//! | `from_runs.rs`, `from_session.rs` | files of runs → a table, without an archive |
 //! | `file.rs`, `npy.rs` | tables in `.npy` files |
 //! | `share.rs` | one copy for many processes |
 //! | `export.rs` | the whole table as Arrow data |
 
+mod attached;
 mod batch;
 mod categories;
 mod columns;
@@ -31,7 +34,9 @@ mod export;
 mod file;
 mod fingerprint;
 mod from_runs;
+mod from_session;
 mod gather;
+mod keys;
 mod layout;
 mod materialize;
 mod memory;
@@ -43,13 +48,16 @@ mod share;
 mod symmetry;
 #[cfg(test)]
 mod tests;
+mod values;
 mod view;
 
+pub use attached::{AttachOptions, AttachedColumn};
 pub use batch::{Batch, BatchColumn, TokenType};
 pub use export::ColumnReader;
 pub use file::LoadOptions;
 pub use fingerprint::Fingerprint;
 pub use from_runs::FromRunsOptions;
+pub use from_session::FromSessionOptions;
 pub use layout::{ElementType, ExtraField, RowLayout};
 pub use materialize::{ChosenEv, MaterializeOptions};
 pub use share::TableHandle;
@@ -102,6 +110,8 @@ pub struct StepTable {
     /// The rows that a view shows, and its fingerprint; `None` for all rows.
     selection: Option<Arc<Selection>>,
     view_fingerprint: Option<Arc<Fingerprint>>,
+    /// Columns whose values lie elsewhere.
+    attached: Arc<[AttachedColumn]>,
     /// What `take` gives, and memory for it.
     batch: Arc<BatchSchema>,
     pool: Arc<Mutex<Pool>>,
@@ -109,7 +119,7 @@ pub struct StepTable {
 
 impl StepTable {
     fn new(rows: FrozenRegion, layout: RowLayout, fingerprint: Fingerprint, runs: Runs) -> Result<StepTable> {
-        let batch = BatchSchema::new(&layout, TokenType::UInt8, None)?;
+        let batch = BatchSchema::new(&layout, &[], TokenType::UInt8, None)?;
         Ok(StepTable {
             rows: Arc::new(rows),
             layout: Arc::new(layout),
@@ -117,6 +127,7 @@ impl StepTable {
             runs: Arc::new(runs),
             selection: None,
             view_fingerprint: None,
+            attached: Arc::new([]),
             batch: Arc::new(batch),
             pool: Arc::new(Mutex::new(Pool::new(TAKES_KEPT))),
         })
@@ -272,7 +283,8 @@ impl StepTable {
 
     /// Says which rows of a mapped file will be read soon, or not for long. Elsewhere it does nothing.
     pub(crate) fn advise(&self, positions: std::ops::Range<u64>, soon: bool) {
-        if self.path().is_none() || positions.is_empty() {
+        let is_mapped = self.path().is_some() || self.attached.iter().any(AttachedColumn::is_mapped);
+        if !is_mapped || positions.is_empty() {
             return;
         }
         // A view's rows are in ascending order, and those between them are not worth leaving out.
@@ -280,10 +292,16 @@ impl StepTable {
         self.map_positions(&mut ends);
         let stride = self.layout.stride();
         self.rows.advise(ends[0] as usize * stride..(ends[1] + 1) as usize * stride, soon);
+        self.attached.iter().for_each(|column| column.advise(ends[0]..ends[1] + 1, soon));
+    }
+
+    /// What batches of this table have: all columns, or those that are named.
+    pub(crate) fn batch_schema(&self, tokens: TokenType, only: Option<&[String]>) -> Result<BatchSchema> {
+        BatchSchema::new(&self.layout, &self.attached, tokens, only)
     }
 
     fn all_rows(&self) -> Rows<'_> {
-        Rows { bytes: self.rows.bytes(), stride: self.layout.stride() }
+        Rows { bytes: self.rows.bytes(), stride: self.layout.stride(), attached: &self.attached }
     }
 
     fn num_all_rows(&self) -> u64 {
@@ -312,6 +330,7 @@ impl fmt::Debug for StepTable {
             .field("num_rows", &self.num_rows())
             .field("stride", &self.layout.stride())
             .field("fingerprint", &self.fingerprint().to_string())
+            .field("attached", &self.attached.iter().map(AttachedColumn::name).collect::<Vec<_>>())
             .finish()
     }
 }

@@ -8,6 +8,7 @@
 //! The file holds the rows from byte 0, then what [`file`](super::file) appends to saved rows.
 
 use super::StepTable;
+use super::attached::AttachedColumn;
 use super::file::open_regular;
 #[cfg(not(target_os = "linux"))]
 use super::memory::FrozenRegion;
@@ -35,6 +36,8 @@ pub struct TableHandle {
     fingerprint: super::Fingerprint,
     /// The fingerprint of all rows, those that a view does not show too.
     whole: super::Fingerprint,
+    /// The attached columns, in their order.
+    attached: Vec<AttachedFiles>,
     /// Of a view, its rows.
     #[serde(skip)]
     selection: Option<Vec<u64>>,
@@ -47,9 +50,19 @@ enum Place {
     File(FileIdentity),
 }
 
+/// What an attached column is made of.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+struct AttachedFiles {
+    name: String,
+    values: FileIdentity,
+    keys: Vec<FileIdentity>,
+}
+
 impl StepTable {
     /// What another process needs to have this table too, without a copy. The first call moves the rows into shared
     /// memory, at about the speed of a copy, in place: references to them stay good.
+    ///
+    /// Attached columns are not shared by way of memory: the other process maps their files and aligns them again.
     ///
     /// A process that was forked has its parent's tables anyway, and needs no handle.
     ///
@@ -82,28 +95,26 @@ impl StepTable {
         };
         let selection = self.selection.as_ref().map(|selection| selection.to_words());
         let (fingerprint, whole) = (self.fingerprint().clone(), super::Fingerprint::clone(&self.whole_fingerprint));
-        Ok(TableHandle { place, fingerprint, whole, selection })
+        let files = |column: &AttachedColumn| {
+            let (values, keys) = column.identities();
+            AttachedFiles { name: column.name().to_owned(), values: values.clone(), keys: keys.to_vec() }
+        };
+        let attached = self.attached.iter().map(files).collect();
+        Ok(TableHandle { place, fingerprint, whole, attached, selection })
     }
 
     /// The table that a handle leads to. No row is read or copied: this takes a few milliseconds at most, for the list of
-    /// runs that the table knows.
+    /// runs that the table knows, and of a table with attached columns as long as attaching them, mapped, took.
     ///
     /// # Errors
     /// [`ErrorKind::Io`] when no process that holds the table is left, or the file is gone;
     /// [`ErrorKind::Damaged`] when something else is in its place.
-    pub fn attach(handle: &TableHandle) -> Result<StepTable> {
+    pub fn from_handle(handle: &TableHandle) -> Result<StepTable> {
         let whole = match &handle.place {
             Place::File(expected) => {
-                let name = |file: &FileIdentity| {
-                    format!("{} bytes, inode {}, modified at {} ns", file.num_bytes, file.inode, file.modified_ns)
-                };
                 let table = StepTable::map(&expected.path, Some(&handle.whole))?;
-                if let Backing::File(found) = &table.rows.backing
-                    && found != expected
-                {
-                    let (expected, found, path) = (name(expected), name(found), expected.path.clone());
-                    let what = "the file of a shared table";
-                    return Err(ErrorKind::Damaged { path, what, expected, found }.into());
+                if let Backing::File(found) = &table.rows.backing {
+                    expected.check("the file of a shared table", found)?;
                 }
                 table
             }
@@ -113,10 +124,20 @@ impl StepTable {
                 StepTable::of_shared(Shared { file, token: token.clone() }, &path)?
             }
         };
-        match &handle.selection {
-            None => Ok(whole),
-            Some(words) => whole.with_selection(words, handle.fingerprint.clone()),
+        let mut table = match &handle.selection {
+            None => whole,
+            Some(words) => whole.with_selection(words, handle.fingerprint.clone())?,
+        };
+        for AttachedFiles { name, values, keys } in &handle.attached {
+            let key_files: Vec<PathBuf> = keys.iter().map(|file| file.path.clone()).collect();
+            let column = table.column(name, &values.path, &key_files, None, &())?;
+            let found = column.identities();
+            for (expected, found) in keys.iter().zip(found.1).chain([(values, found.0)]) {
+                expected.check("a file of an attached column", found)?;
+            }
+            table = table.with_column(column)?;
         }
+        Ok(table)
     }
 }
 

@@ -67,10 +67,10 @@ proptest! {
         let layout = layout(&extras);
         let stride = layout.stride();
         let memory = [vec![0; misaligned], rows(num_rows, stride, seed)].concat();
-        let rows = Rows { bytes: &memory[misaligned..], stride };
+        let rows = Rows { bytes: &memory[misaligned..], stride, attached: &[] };
         let has = |name: &&str| !name.starts_with("extra") || layout.extra(name).is_some();
         let columns = columns.map(|names| names.into_iter().filter(has).map(str::to_owned).collect::<Vec<String>>());
-        let schema = BatchSchema::new(&layout, tokens, columns.as_deref()).unwrap();
+        let schema = BatchSchema::new(&layout, &[], tokens, columns.as_deref()).unwrap();
         let indices: Vec<u64> = picks.iter().map(|pick| pick.index(num_rows) as u64).collect();
         let ids: Vec<u64> = indices.iter().map(|index| index ^ seed).collect();
         let turns = symmetries.map(|seed| (SymmetryKey::new(seed, 3), ids.as_slice()));
@@ -96,8 +96,8 @@ proptest! {
 fn gathers_large_batches_in_parts() {
     let layout = layout(&[ElementType::Int32]);
     let memory = rows(1000, layout.stride(), 7);
-    let rows = Rows { bytes: &memory, stride: layout.stride() };
-    let schema = BatchSchema::new(&layout, TokenType::Int32, None).unwrap();
+    let rows = Rows { bytes: &memory, stride: layout.stride(), attached: &[] };
+    let schema = BatchSchema::new(&layout, &[], TokenType::Int32, None).unwrap();
     for num_rows in [(1 << 16) - 1, 1 << 16, (1 << 17) + 77] {
         let indices: Vec<u64> = (0..num_rows).map(|k| k * 7919 % 1000).collect();
         let turns = Some((SymmetryKey::new(1, 2), indices.as_slice()));

@@ -171,6 +171,9 @@ NEWLINES = [
 ]
 
 
+REAL = "CAST(board AS DOUBLE)"
+
+
 def doubled(levels: int, expression: str, last: str = "x", first: str = "board") -> str:
     """As many common table expressions, each of which computes ``expression`` over the one before."""
     made = "".join(f", c{i + 1} AS (SELECT {expression} AS x FROM c{i})" for i in range(levels))
@@ -298,15 +301,18 @@ LIMITED = {
     "EXPLAIN ANALYZE": f"EXPLAIN ANALYZE SELECT a.board FROM {CUBE} ORDER BY a.board + b.board + c.board",
 }
 HARMLESS = {
-    "a doubled filter": doubled(17, "x + x", first="CAST(board AS DOUBLE)") + " WHERE x > 1",
-    "a doubled filter of a group": f"SELECT x FROM ({doubled(17, 'x + x')}) t GROUP BY x HAVING x > 1",
-    "a doubled filter of a join": f"SELECT 1 FROM runs r JOIN ({doubled(17, 'x + x')}) t ON r.max_score < t.x",
-    "a doubled filter of a union": f"SELECT x FROM (SELECT 1 AS x UNION ALL ({doubled(17, 'x + x')})) t WHERE x > 1",
-    "a doubled CASE": doubled(17, "CASE WHEN x > 1 THEN x ELSE x * 2 END", first="CAST(board AS DOUBLE)")
-    + " WHERE x > 1",
+    "a doubled filter": doubled(17, "x + x", first=REAL) + " WHERE x > 1",
+    "a doubled filter of a group": f"SELECT x FROM ({doubled(17, 'x + x', first=REAL)}) t GROUP BY x HAVING x > 1",
+    "a doubled filter of a join": "SELECT 1 FROM runs r JOIN ("
+    + doubled(17, "x + x", first=REAL)
+    + ") t ON r.max_score < t.x",
+    "a doubled filter of a union": "SELECT x FROM (SELECT 1 AS x UNION ALL ("
+    + doubled(17, "x + x", first=REAL)
+    + ")) t WHERE x > 1",
+    "a doubled CASE": doubled(17, "CASE WHEN x > 1 THEN x ELSE x * 2 END", first=REAL) + " WHERE x > 1",
     "a doubled filter of a window": through("SELECT x, row_number() OVER (PARTITION BY x) AS r FROM {}"),
     "a doubled filter of unnested lists": through("SELECT x, unnest([1]) AS u FROM {}"),
-    "a doubled filter of a subquery": "SELECT count(*) FROM (" + doubled(17, "x + x") + ") o "
+    "a doubled filter of a subquery": "SELECT count(*) FROM (" + doubled(17, "x + x", first=REAL) + ") o "
     "WHERE EXISTS (SELECT 1 FROM runs r WHERE r.max_score = o.x)",
     "a huge LIMIT": "SELECT * FROM steps LIMIT 9223372036854775807 OFFSET 9223372036854775807",
     "a huge sorted LIMIT": "SELECT * FROM steps ORDER BY board LIMIT 9223372036854775807 OFFSET 9223372036854775800",
@@ -325,7 +331,7 @@ HARMLESS = {
     "random": f"SELECT count(*) FROM {SQUARE} WHERE random() < 0 OR random() > 2",
     "translate": doubled(18, "translate(x, 'a', x)", LENGTH, TEXT),
     "array_union": doubled(18, "array_concat(x, array_union(x, x))", "array_length(x)", "[board]"),
-    "sums": doubled(18, "x + x", first="CAST(board AS DOUBLE)"),
+    "sums": doubled(18, "x + x", first=REAL),
 }
 FAILING = {
     "a division in a filter": "SELECT 1 FROM steps WHERE 100 / (step_index - step_index) > 1",

@@ -27,7 +27,7 @@ from archives import (
     unsealed,
 )
 
-NEWEST = 3
+NEWEST = 4
 ARCHIVES = sorted(GOLDEN.glob("schema-*.a2"))
 OF_THE_INGEST = ("ingested_at", "version", "source", "raw_evs")
 """Columns that say when and from where a run came, and one that older versions lack."""

@@ -75,7 +75,7 @@ fn rows_and_tables_are_as_the_format_says() {
     let (_parent, folder, runs) = three();
     let bytes = std::fs::read(folder.join("steps.npy")).unwrap();
     let header = "{'descr': [('board', '<u8'), ('move', '|u1'), ('ev_legal', '|u1'), ('ev_values', '<f4', (4,)), \
-                  ('run_id', '<u4'), ('step_index', '<u2'), ], 'fortran_order': False, 'shape': (90,), }";
+                  ('run_id', '<u4'), ('step_index', '<u2')], 'fortran_order': False, 'shape': (90,), }";
     assert!(bytes[10..].starts_with(header.as_bytes()));
     assert_eq!(bytes.len(), 256 + 90 * 32);
     let row = &bytes[256 + 31 * 32..][..32];

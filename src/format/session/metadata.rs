@@ -61,19 +61,34 @@ pub(super) fn read_runs(database: &Database) -> Result<Vec<Record>> {
     Ok(runs)
 }
 
-pub(super) fn read_entries(database: &Database) -> Result<Vec<(String, Value)>> {
+/// What is said of a session by key: what it means, and as it stands there.
+#[derive(Debug, Default)]
+pub(super) struct Entries {
+    pub(super) values: Vec<(String, Value)>,
+    pub(super) texts: Vec<(String, Option<String>)>,
+}
+
+pub(super) fn read_entries(database: &Database) -> Result<Entries> {
     database.check_table("session", &["meta_key", "meta_value"], false)?;
     let refuse = |expected: String, found: &str| header_error("session", expected, found.into(), database.path());
-    let (mut entries, mut len, mut parsed_len) = (Vec::new(), 0, 0);
+    let (mut entries, mut len, mut parsed_len) = (Entries::default(), 0, 0);
     database.each(SELECT_SESSION, [], |row| {
         let key = text(row, 0).ok_or_else(|| refuse("keys of UTF-8".into(), "another value"))?;
+        let mut written = None;
         let value = match row.get_ref(1) {
             Ok(ValueRef::Null) => Value::Null,
-            Ok(ValueRef::Integer(value)) => value.into(),
-            Ok(ValueRef::Real(value)) => value.into(),
+            Ok(ValueRef::Integer(value)) => {
+                written = Some(value.to_string());
+                value.into()
+            }
+            Ok(ValueRef::Real(value)) => {
+                written = Some(value.to_string());
+                value.into()
+            }
             _ => {
                 let text = text(row, 1).ok_or_else(|| refuse("values of UTF-8".into(), "other bytes"))?;
                 len += text.len();
+                written = (len <= MAX_ENTRIES_LEN).then(|| text.to_owned());
                 if len > MAX_ENTRIES_LEN {
                     Value::Null
                 } else if parsed_len + text.len() > MAX_PARSED_LEN {
@@ -89,7 +104,8 @@ pub(super) fn read_entries(database: &Database) -> Result<Vec<(String, Value)>> 
         if len > MAX_ENTRIES_LEN {
             return Err(refuse(format!("at most {MAX_ENTRIES_LEN} bytes"), "more"));
         }
-        entries.push((key.to_owned(), value));
+        entries.values.push((key.to_owned(), value));
+        entries.texts.push((key.to_owned(), written));
         Ok(())
     })?;
     Ok(entries)

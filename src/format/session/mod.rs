@@ -18,6 +18,7 @@
 //! Seeds and ids are stored as two's complement. Not held: the final board, branches, start and duration, the engine of a
 //! single run; the session has one for all, the `tag` of its `model`.
 
+mod growing;
 mod metadata;
 mod reader;
 mod writer;
@@ -25,6 +26,7 @@ mod writer;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use growing::{GrowingSession, NewRun};
 pub use reader::Session;
 pub use writer::{SessionOptions, SessionWriter};
 
@@ -34,6 +36,7 @@ use super::shards::{NpyRow, Numbering};
 use crate::board::{Board, Move};
 use crate::error::{Error, Result};
 use crate::run::RunStep;
+use serde::{Deserialize, Serialize};
 use std::mem::offset_of;
 
 const METADATA: &str = "metadata.db";
@@ -68,6 +71,15 @@ const _: () = {
     assert!(offset_of!(ActionRow, row) == 0);
     assert!(offset_of!(ActionRow, action) == 28);
 };
+
+/// What a session says of itself as a whole.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct SessionInfo {
+    /// Whether its rows have moves.
+    pub(crate) has_actions: bool,
+    /// The table `session`, values as they stand there.
+    pub(crate) entries: Vec<(String, Option<String>)>,
+}
 
 /// A row that names its run.
 trait OfRun: NpyRow {

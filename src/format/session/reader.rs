@@ -1,14 +1,14 @@
 //! Reading self-play sessions.
 
-use super::metadata::{EXPECTED, Record, read_entries, read_runs};
-use super::{ActionRow, METADATA, OfRun, Row};
+use super::metadata::{EXPECTED, Entries, Record, read_entries, read_runs};
+use super::{ActionRow, METADATA, OfRun, Row, SessionInfo};
 use crate::board::Move;
 use crate::error::{Error, ErrorKind, Location, Result};
 use crate::format::mapped::FileBytes;
 use crate::format::npy::NpyHeader;
 use crate::format::rows::rebuild;
 use crate::format::shards::{Shards, files_in};
-use crate::format::source::{RunSource, SourceRun};
+use crate::format::source::{RunSource, SourceFacts, SourceRun};
 use crate::format::sqlite::Database;
 use crate::format::staged_folder::parent;
 use crate::run::{Run, RunMeta};
@@ -26,7 +26,7 @@ pub struct Session {
     /// Rows of the same run, in the order of its id and then of the rows.
     stretches: Vec<Stretch>,
     runs: Vec<Record>,
-    entries: Vec<(String, Value)>,
+    entries: Entries,
     engine: Option<String>,
 }
 
@@ -55,7 +55,7 @@ impl Session {
         let database = Database::open(&folder.join(METADATA))?;
         let (runs, entries) = (read_runs(&database)?, read_entries(&database)?);
         database.finish_reading()?;
-        let tag = entries.iter().find(|(key, _)| key == "model").and_then(|(_, model)| model.get("tag"));
+        let tag = entries.values.iter().find(|(key, _)| key == "model").and_then(|(_, model)| model.get("tag"));
         let engine = tag.and_then(Value::as_str).map(str::to_owned);
         let steps = Steps::open(files_in(&folder)?)?;
         let mut stretches = match &steps {
@@ -76,7 +76,12 @@ impl Session {
     /// What is said of the session, by key: JSON, or else, and beyond 64 KiB in all, the text that stands there.
     #[must_use]
     pub fn entries(&self) -> &[(String, Value)] {
-        &self.entries
+        &self.entries.values
+    }
+
+    /// What an archive keeps of the session as a whole, so that it can be written again.
+    pub(crate) fn info(&self) -> SessionInfo {
+        SessionInfo { has_actions: self.has_actions(), entries: self.entries.texts.clone() }
     }
 
     /// The number of runs.
@@ -92,6 +97,13 @@ impl Session {
             Steps::Boards(rows) => rows.num_rows(),
             Steps::WithAction(rows) => rows.num_rows(),
         }
+    }
+
+    /// The number of rows of a run, 0 beyond the last.
+    #[must_use]
+    pub fn num_rows_of(&self, index: usize) -> u64 {
+        let own = self.id(index).map(|id| self.stretches_of(id)).unwrap_or_default();
+        own.iter().map(|stretch| stretch.len).sum()
     }
 
     /// Whether the rows say which move was made.
@@ -211,8 +223,11 @@ impl RunSource for Session {
 
     fn num_bytes(&self, index: usize) -> u64 {
         let stride = if self.has_actions() { size_of::<ActionRow>() } else { size_of::<Row>() } as u64;
-        let own = self.id(index).map(|id| self.stretches_of(id)).unwrap_or_default();
-        own.iter().map(|stretch| stretch.len * stride).sum()
+        self.num_rows_of(index) * stride
+    }
+
+    fn facts(&self, index: usize) -> SourceFacts {
+        SourceFacts { id: self.id(index), num_steps: self.runs.get(index).and_then(|record| record.num_steps) }
     }
 
     fn read(&self, index: usize) -> Result<SourceRun<'_>> {

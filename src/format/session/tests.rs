@@ -68,23 +68,23 @@ fn a_session_says_what_is_known_of_it() {
     assert_eq!((meta.max_score, meta.highest_tile), (runs[1].meta().max_score, runs[1].meta().highest_tile));
     assert_eq!((meta.engine.as_deref(), meta.seed, meta.start_unix_s), (Some("deep"), None, 0));
     let bytes = std::fs::read(folder.join("steps.npy")).unwrap();
-    let header = "{'descr': [('run_id', '<u8'), ('step_idx', '<u4'), ('exps', '|u1', (16,)), ], 'fortran_order'";
+    let header = "{'descr': [('run_id', '<u8'), ('step_idx', '<u4'), ('exps', '|u1', (16,))], 'fortran_order'";
     assert!(bytes[10..].starts_with(header.as_bytes()));
-    let row = &bytes[256 + 31 * 28..][..28];
+    let row = &bytes[192 + 31 * 28..][..28];
     assert_eq!(row[..12], [11, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0]);
     assert_eq!(row[12..], runs[1].boards()[1].exps());
 }
 
 #[test]
 fn a_damaged_run_costs_no_other() {
-    let row = 256 + 30 * 28;
+    let row = 192 + 30 * 28;
     for (offset, byte, message) in [
         (
             row + 12 + 5,
             16,
-            "steps.npy: run 1: byte 1113 (step 0): exponent: expected 0..=15, what a board can hold, found 16",
+            "steps.npy: run 1: byte 1049 (step 0): exponent: expected 0..=15, what a board can hold, found 16",
         ),
-        (row + 2 * 28 + 8, 1, "steps.npy: run 1: byte 1152 (step 2): step index: expected one above"),
+        (row + 2 * 28 + 8, 1, "steps.npy: run 1: byte 1088 (step 2): step index: expected one above"),
         (row + 2 * 28, 77, "run 1: rows of the run: expected one stretch, found 2 stretches"),
     ] {
         let (_parent, folder, runs) = three(SessionOptions::default());
@@ -152,12 +152,12 @@ fn what_is_said_of_a_session_may_be_no_json() {
 #[test]
 fn an_action_above_3_is_none() {
     let (_parent, folder, runs) = three(SessionOptions::default().with_action(true));
-    change(&folder.join("steps.npy"), |bytes| bytes[256 + 30 * 29 + 28] = 4);
+    change(&folder.join("steps.npy"), |bytes| bytes[192 + 30 * 29 + 28] = 4);
     let session = Session::open(&folder).unwrap();
     assert!(session.has_actions());
     assert_eq!(session.decode(2).unwrap().moves(), runs[2].moves());
     let error = session.decode(1).unwrap_err().to_string();
-    assert!(error.contains("run 1: byte 1154 (step 0): action: expected 0..=3, found 4"), "{error}");
+    assert!(error.contains("run 1: byte 1090 (step 0): action: expected 0..=3, found 4"), "{error}");
 }
 
 #[test]

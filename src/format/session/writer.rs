@@ -12,11 +12,11 @@ use serde_json::Value;
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
-const SCHEMA: &str =
+pub(super) const SCHEMA: &str =
     "CREATE TABLE runs(id INTEGER PRIMARY KEY, seed BIGINT, steps INT, max_score INT, highest_tile INT);
 CREATE TABLE session(meta_key TEXT PRIMARY KEY, meta_value TEXT);";
 const INSERT: &str = "INSERT INTO runs VALUES (?1, ?2, ?3, ?4, ?5)";
-const INSERT_SESSION: &str = "INSERT INTO session VALUES (?1, ?2)";
+pub(super) const INSERT_SESSION: &str = "INSERT INTO session VALUES (?1, ?2)";
 
 /// How to write a session.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -89,7 +89,17 @@ impl SessionWriter {
         entries: &[(String, Value)],
         options: SessionOptions,
     ) -> Result<SessionWriter> {
-        let folder = folder.as_ref().to_owned();
+        let texts: Vec<_> = entries.iter().map(|(key, value)| (key.clone(), Some(value.to_string()))).collect();
+        SessionWriter::create_as(folder.as_ref(), &texts, options)
+    }
+
+    /// As [`create`](SessionWriter::create), with the values as they are to stand there; `None` = NULL.
+    pub(crate) fn create_as(
+        folder: &Path,
+        entries: &[(String, Option<String>)],
+        options: SessionOptions,
+    ) -> Result<SessionWriter> {
+        let folder = folder.to_owned();
         if options.rotate_rows == Some(0) {
             return Err(Error::argument("rotate_rows", "at least 1", 0));
         }
@@ -108,7 +118,7 @@ impl SessionWriter {
         database.execute("BEGIN IMMEDIATE")?;
         database.execute(SCHEMA)?;
         for (key, value) in entries {
-            database.insert(INSERT_SESSION, (key, value.to_string()))?;
+            database.insert(INSERT_SESSION, (key, value.as_deref()))?;
         }
         Ok(SessionWriter { folder, staging, files, database, ids: HashSet::new() })
     }
@@ -121,8 +131,20 @@ impl SessionWriter {
     /// and when moves are to be written that are not known: then the session is as before.
     /// [`ErrorKind::Io`](crate::ErrorKind::Io): then it cannot be finished soundly.
     pub fn push(&mut self, id: u64, run: &Run) -> Result<()> {
+        let last = run.num_steps().checked_sub(1).and_then(|last| run.step(last));
+        self.push_part(id, run, Some(last.map_or(0, |step| step.index.saturating_add(1))))
+    }
+
+    /// As [`push`](SessionWriter::push), of a game of so many steps, some of which the run may lack; `None` = not known.
+    ///
+    /// # Errors
+    /// As [`push`](SessionWriter::push); [`ErrorKind::Argument`](crate::ErrorKind::Argument) too when the run has more steps.
+    pub fn push_part(&mut self, id: u64, run: &Run, num_steps: Option<u32>) -> Result<()> {
         if self.ids.contains(&id) {
             return Err(Error::argument("id", "each once", id));
+        }
+        if let Some(num_steps) = num_steps.filter(|&num_steps| run.num_steps() as u64 > u64::from(num_steps)) {
+            return Err(Error::argument("num_steps", format!("at least {}", run.num_steps()), num_steps));
         }
         let meta = run.meta();
         let max_score = i64::try_from(meta.max_score)
@@ -131,8 +153,6 @@ impl SessionWriter {
             Files::Boards(files, rows) => push(files, rows, run, id)?,
             Files::WithAction(files, rows) => push(files, rows, run, id)?,
         }
-        let last = run.num_steps().checked_sub(1).and_then(|last| run.step(last));
-        let num_steps = last.map_or(0, |step| i64::from(step.index) + 1);
         let seed = meta.seed.map(|seed| seed as i64);
         self.database.insert(INSERT, (id as i64, seed, num_steps, max_score, meta.highest_tile))?;
         self.ids.insert(id);

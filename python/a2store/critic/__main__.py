@@ -1,0 +1,141 @@
+"""``python -m a2store.critic``: embed the steps of a session, and train a critic.
+
+Results go to standard output, progress and diagnostics to standard error. Exit status: 0 done, 1 something was wrong
+with the data, 2 wrong usage; 130 after Ctrl-C and 143 after SIGTERM, and what was done so far is kept.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from .. import Error
+from .config import ConfigError, load_config
+from .encoder import DTYPES, POOLINGS, is_torch_module, load_encoder
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command and return its exit status."""
+    parser = _parser()
+    options = parser.parse_args(arguments)
+    try:
+        status: int = options.run(options)
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:
+        return 0
+    except ConfigError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    except (Error, ValueError, OSError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    return status
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m a2store.critic", description=_first_line(__doc__))
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+
+    embed = commands.add_parser("embed", help="embed every step of a session", description=_first_line(_embed.__doc__))
+    embed.add_argument("session", type=Path, help="the folder of a self-play session")
+    embed.add_argument("--encoder", required=True, metavar="MODULE:NAME", help="the encoder itself, ready to be called")
+    embed.add_argument("--weights", type=Path, help="a state dict for it, where it is a torch module")
+    embed.add_argument("--pooling", choices=POOLINGS, help="of vectors of tokens; default: mean")
+    embed.add_argument("--dtype", choices=DTYPES, default="bf16")
+    embed.add_argument("--batch-size", type=_positive, default=4096, metavar="N", help="boards at a time")
+    embed.add_argument("--device", help="of a torch module; default: CUDA where it is available")
+    embed.add_argument("--model-sha", metavar="TEXT", help="its name in embeddings.json; default: a hash of it")
+    embed.add_argument("--force", action="store_true", help="replace embeddings of another kind")
+    embed.set_defaults(run=_embed)
+
+    train = commands.add_parser("train", help="train a critic", description=_first_line(_train.__doc__))
+    train.add_argument("--config", type=Path, required=True, metavar="FILE", help="see config/critic.example.toml")
+    train.add_argument("--resume", action="store_true", help="go on from the checkpoint, if there is one")
+    train.add_argument("--stop-after", type=_positive, metavar="N", help="stop after so many steps, with a checkpoint")
+    train.set_defaults(run=_train)
+
+    for command in (embed, train):
+        command.add_argument("--json", action="store_true", help="the result as JSON")
+        command.add_argument("-q", "--quiet", action="store_true", help="no progress and no remarks")
+    return parser
+
+
+def _embed(options: argparse.Namespace) -> int:
+    """Embed every step of a session, into its folder; an interrupted run is gone on with."""
+    from .embed import embed_session
+
+    encoder = load_encoder(options.encoder)
+    if options.weights is not None:
+        if not is_torch_module(encoder):
+            raise ValueError("weights: expected none for an encoder that is no torch module")
+        from .model import load_weights
+
+        load_weights(encoder, options.weights)  # type: ignore[arg-type]
+    report = embed_session(
+        options.session,
+        encoder,
+        pooling=options.pooling,
+        dtype=options.dtype,
+        batch_size=options.batch_size,
+        device=options.device,
+        model_sha=options.model_sha,
+        overwrite=options.force,
+        progress=False if options.quiet else None,
+    )
+    if report.remark and not options.quiet:
+        print(report.remark, file=sys.stderr)
+    if options.json:
+        print(_json({**asdict(report), "path": str(report.path)}))
+    else:
+        print(f"{report.path}: {report.num_rows:,} × {report.dim} {report.dtype}, model {report.model_sha}")
+    return 0
+
+
+def _train(options: argparse.Namespace) -> int:
+    """Train a critic as a file says; --resume goes on with an interrupted run as if nothing had been."""
+    config = load_config(options.config)
+    from .train import fit
+
+    report = fit(config, resume=options.resume, stop_after=options.stop_after, quiet=options.quiet)
+    if options.json:
+        print(_json({**asdict(report), "out": str(report.out)}))
+    elif report.finished:
+        print(f"{report.out}: {report.step:,} steps, the best at {report.best_step:,}; on runs held out:\n")
+        print(_table(report.scores))
+    if report.signal is not None:
+        return 128 + report.signal
+    return 0
+
+
+def _table(scores: Sequence[Any]) -> str:
+    names = ("base_rate", "auc", "brier", "brier_base", "skill", "log_loss", "ece", "open_auc", "open_skill")
+    rows: list[tuple[str, ...]] = [("threshold", *names)]
+    for score in scores:
+        numbers = ("undefined" if score[name] is None else f"{score[name]:.4f}" for name in names)
+        rows.append((str(score["threshold"]), *numbers))
+    return "\n".join(" ".join(f"{cell:>10}" for cell in row) for row in rows)
+
+
+def _json(values: dict[str, Any]) -> str:
+    return json.dumps(values, allow_nan=False)
+
+
+def _first_line(text: str | None) -> str:
+    return (text or "").splitlines()[0]
+
+
+def _positive(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise ValueError
+    return number
+
+
+if __name__ == "__main__":
+    sys.exit(main())

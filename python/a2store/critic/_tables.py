@@ -1,0 +1,129 @@
+"""Tables of sessions and of embeddings."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from .. import StepTable
+
+EMBEDDING = "embedding"
+META_NAME = "embeddings.json"
+KEYS_NAME = "embeddings.steps.npy"
+_CHUNK = 1 << 18
+
+ROW = np.dtype(
+    [
+        ("board", "<u8"),
+        ("ev_values", "<f4", (4,)),
+        ("run_id", "<u4"),
+        ("step_index", "<u2"),
+        ("move", "u1"),
+        ("ev_legal", "u1"),
+    ]
+)
+"""A row of a table without extra columns."""
+
+
+def embeddings_name(dtype: str) -> str:
+    """Return the name of the file of embeddings of a dtype, ``bf16`` or ``f32``."""
+    return f"embeddings.{dtype}.npy"
+
+
+def session_table(folder: Path) -> StepTable:
+    """Return the rows of a session, with the session's run ids."""
+    return StepTable.from_session(folder, progress=False)
+
+
+def session_tiles(folder: Path) -> dict[int, int]:
+    """Return the highest tile of each run of a session."""
+    path = (folder / "metadata.db").absolute()
+    database = sqlite3.connect(f"{path.as_uri()}?mode=ro&immutable=1", uri=True)
+    try:
+        return dict(database.execute("SELECT id, highest_tile FROM runs"))
+    finally:
+        database.close()
+
+
+def embeddings_meta(folder: Path) -> dict[str, Any]:
+    """Return what ``embeddings.json`` says.
+
+    Raises ``ValueError`` where there is none, or another one than this package knows.
+    """
+    path = folder / META_NAME
+    try:
+        meta = json.loads(path.read_bytes())
+    except FileNotFoundError:
+        raise ValueError(f"{path}: is not there; python -m a2store.critic embed makes it") from None
+    if not isinstance(meta, dict) or meta.get("dtype_bits") not in ("bf16", "f32"):
+        raise ValueError(f"{path}: expected dtype_bits bf16 or f32")
+    return meta
+
+
+def with_embeddings(table: StepTable, folder: Path, *, mmap: bool) -> StepTable:
+    """Return a view whose batches have a column ``embedding``, from the files in a folder."""
+    path = folder / embeddings_name(embeddings_meta(folder)["dtype_bits"])
+    keys = folder / KEYS_NAME
+    return table.attach(EMBEDDING, path, steps=keys if keys.exists() else None, mmap=mmap, progress=False)
+
+
+def run_ids(table: StepTable) -> npt.NDArray[np.uint32]:
+    """Return the run of each row."""
+    loader = table.loader(_CHUNK, shuffle=False, columns=["run_id"], prefetch=1)
+    parts = [batch.run_id for batch in loader]
+    return np.concatenate(parts) if parts else np.empty(0, np.uint32)
+
+
+def limited(table: StepTable, limit: int, seed: int) -> StepTable:
+    """Return a new table with at most ``limit`` rows of each run, in the table's order.
+
+    A run of n rows beyond that is cut into ``limit`` stretches, the k-th of rows ``k * n // limit`` to
+    ``(k + 1) * n // limit``, and one row of each is taken, by a hash of seed, run and k: spread over the run, and the
+    same whatever other runs there are.
+    """
+    rows = spread_rows(run_ids(table), limit, seed)
+    # A table is made by the library alone, from a file as here or from a query.
+    with tempfile.TemporaryDirectory(prefix="a2store-") as folder:
+        path = Path(folder) / "rows.npy"
+        with open(path, "wb") as file:
+            np.lib.format.write_array_header_1_0(
+                file, {"descr": ROW.descr, "fortran_order": False, "shape": (len(rows),)}
+            )
+            for start in range(0, len(rows), _CHUNK):
+                part = table.take_rows(rows[start : start + _CHUNK])
+                plain = np.empty(len(part), ROW)
+                for name in ROW.names or ():
+                    plain[name] = part[name]
+                file.write(plain.tobytes())
+        return StepTable.load(path, progress=False)
+
+
+def spread_rows(ids: npt.NDArray[np.uint32], limit: int, seed: int) -> npt.NDArray[np.int64]:
+    """Return the rows that ``limited`` takes, ascending, of the runs ``ids`` (N,) of all rows."""
+    if limit < 1:
+        raise ValueError(f"max_steps_per_run: expected at least 1, found {limit}")
+    # Rows of a run mostly lie together, and then this sort finds nothing to do.
+    order = np.argsort(ids, kind="stable")
+    runs, first, counts = np.unique(ids[order], return_index=True, return_counts=True)
+    taken = np.minimum(counts, limit)
+    run = np.repeat(np.arange(len(runs)), taken)
+    k = np.arange(len(run)) - np.repeat(np.cumsum(taken) - taken, taken)
+    low, high = k * counts[run] // taken[run], (k + 1) * counts[run] // taken[run]
+    drawn = _mixed(_mixed(np.uint64(seed % 2**64) ^ runs[run].astype(np.uint64)) ^ k.astype(np.uint64))
+    place = low + (drawn % (high - low).astype(np.uint64)).astype(np.int64)
+    return np.sort(order[first[run] + place])
+
+
+def _mixed(state: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+    """SplitMix64's step (Steele, Lea and Flood 2014)."""
+    z = state + np.uint64(0x9E3779B97F4A7C15)
+    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    mixed: npt.NDArray[np.uint64] = z ^ (z >> np.uint64(31))
+    return mixed

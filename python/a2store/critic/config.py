@@ -1,0 +1,237 @@
+"""What a training run is, from a TOML file: every key has a type and a range, and none is unknown."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import os
+import tomllib
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+
+
+class ConfigError(ValueError):
+    """A configuration that cannot be, with the key's full name, what was expected and what was found."""
+
+
+def _option(default: Any, expected: str, allowed: Callable[[Any], bool]) -> Any:
+    """Return a field whose values, ``None`` apart, must be allowed."""
+    return field(default=default, metadata={"expected": expected, "allowed": allowed})
+
+
+def _at_least(least: int, default: int | None) -> Any:
+    return _option(default, f"{least} or more", lambda value: value >= least)
+
+
+def _share(default: float) -> Any:
+    return _option(default, "0 or more and below 1", lambda value: 0 <= value < 1)
+
+
+def _above_zero(default: float | None) -> Any:
+    return _option(default, "above 0", lambda value: 0 < value < math.inf)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Data:
+    """What is learned from."""
+
+    source: str
+    """An archive, a folder or a URL; or the folder of a session."""
+    sql: str | None = None
+    """Of an archive: the query whose rows are learned from; ``None`` = all steps."""
+    use_embeddings: bool = False
+    """Learn from embeddings; else from tokens."""
+    embeddings: str | None = None
+    """The folder of ``embeddings.json``; ``None`` = the session's own."""
+    mmap: bool = True
+    """Map the embeddings, rather than read them into memory."""
+    thresholds: tuple[int, ...] = _option(
+        (8192, 16384, 32768),
+        "tiles in ascending order",
+        lambda tiles: bool(tiles) and tiles[0] >= 2 and all(a < b for a, b in pairwise(tiles)),
+    )
+    max_steps_per_run: int | None = _at_least(1, None)
+    """``None`` = all."""
+    val: float = _option(0.1, "above 0 and below 1", lambda value: 0 < value < 1)
+    """The share of runs that are held out."""
+    split_seed: int = _at_least(0, 0)
+    batch_size: int = _at_least(1, 1024)
+    symmetries: bool = False
+    """Turn the board of each row by one of eight symmetries; of tokens only."""
+    seed: int = _at_least(0, 0)
+    """Of the order, the symmetries and the steps that are taken."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Model:
+    """The network."""
+
+    encoder: str = "transformer"
+    """With tokens: ``transformer``, ``one-hot``, or ``module:name`` of a torch module."""
+    train_encoder: bool = True
+    """Whether its weights are trained too."""
+    weights: str | None = None
+    """A file of the encoder's first weights, a state dict."""
+    pooling: Literal["mean", "cls"] | None = None
+    """``None`` = mean, where there is something to pool."""
+    dim: int = _at_least(1, 64)
+    """Of ``transformer``, as are the next two."""
+    depth: int = _at_least(1, 2)
+    heads: int = _at_least(1, 4)
+    hidden: tuple[int, ...] = _option((), "widths of 1 or more", lambda widths: all(width >= 1 for width in widths))
+    """The widths of the head's hidden layers; none = a linear probe."""
+    dropout: float = _share(0.0)
+    """In the head, behind hidden layers."""
+    seed: int = _at_least(0, 0)
+    """Of the first weights."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Optim:
+    """How the weights are found: AdamW (Loshchilov and Hutter 2019), with a warm-up and half a cosine down."""
+
+    epochs: int = _at_least(1, 10)
+    lr: float = _above_zero(1e-3)
+    """The highest learning rate."""
+    min_lr: float = _option(0.01, "0 to 1", lambda value: 0 <= value <= 1)
+    """The last learning rate, as a share of ``lr``."""
+    warmup_steps: int = _at_least(0, 100)
+    """Steps in which the learning rate rises from 0."""
+    weight_decay: float = _option(0.01, "0 or more", lambda value: 0 <= value < math.inf)
+    beta1: float = _share(0.9)
+    beta2: float = _share(0.999)
+    grad_clip: float | None = _above_zero(None)
+    """The largest norm of the gradient; ``None`` = any."""
+    class_weights: bool = True
+    """Whether positive rows weigh ``pos_weight``; probabilities are calibrated either way."""
+    max_pos_weight: float | None = _above_zero(None)
+    """The most that ``pos_weight`` may be; ``None`` = any."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """Where and how training goes on."""
+
+    out: str
+    """The folder of checkpoints, metrics and plots."""
+    seed: int = _at_least(0, 0)
+    """Of PyTorch's generator: dropout."""
+    device: str = "auto"
+    """``auto`` = CUDA where it is available."""
+    threads: int | None = _at_least(1, None)
+    """CPU threads of PyTorch; ``None`` = its own choice."""
+    eval_steps: int | None = _at_least(1, None)
+    """Steps between validations, beside those at the end of each epoch; ``None`` = only those."""
+    checkpoint_steps: int = _at_least(1, 500)
+    """Steps between checkpoints, beside those after each validation."""
+    patience: int | None = _at_least(1, None)
+    """Validations without a better Brier score after which training stops; ``None`` = never."""
+    bins: int = _at_least(1, 10)
+    """Of the calibration."""
+    plots: bool = True
+    """Whether PNGs are made, where matplotlib is installed."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config:
+    """A training run."""
+
+    data: Data
+    run: Run
+    model: Model = Model()
+    optim: Optim = Optim()
+
+    def __post_init__(self) -> None:
+        data = self.data
+        if data.use_embeddings and data.symmetries:
+            raise ConfigError("data.symmetries: expected false with use_embeddings, found true")
+        if data.embeddings is not None and not data.use_embeddings:
+            raise ConfigError("data.embeddings: expected use_embeddings = true beside it")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the configuration as plain values, as ``config_from`` takes it."""
+        return dataclasses.asdict(self)
+
+
+def load_config(path: str | os.PathLike[str]) -> Config:
+    """Read a configuration; paths in it are relative to the working folder.
+
+    Raises ``ConfigError`` for a file that is no TOML, for an unknown or missing key, and for a value of another type or
+    out of its range; ``OSError``.
+    """
+    try:
+        values = tomllib.loads(Path(path).read_text("utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: {error}") from None
+    try:
+        return config_from(values)
+    except ConfigError as error:
+        raise ConfigError(f"{path}: {error}") from None
+
+
+def config_from(values: dict[str, Any]) -> Config:
+    """Return the configuration of plain values; raises ``ConfigError`` as ``load_config`` does."""
+    config: Config = _section(Config, values, "")
+    return config
+
+
+def _section(cls: type, values: Any, path: str) -> Any:
+    if not isinstance(values, dict):
+        raise ConfigError(f"{path.rstrip('.')}: expected a table, found {values!r}")
+    fields = {part.name: part for part in dataclasses.fields(cls)}
+    for name in values:
+        if name not in fields:
+            raise ConfigError(f"{path}{name}: is unknown; expected {', '.join(fields)}")
+    types = get_type_hints(cls)
+    found = {}
+    for name, part in fields.items():
+        key, kind = path + name, types[name]
+        if name not in values:
+            if part.default is dataclasses.MISSING:
+                raise ConfigError(f"{key}: is missing; expected {_described(kind)}")
+        elif dataclasses.is_dataclass(kind):
+            found[name] = _section(kind, values[name], f"{key}.")  # type: ignore[arg-type]
+        else:
+            value = _value(kind, values[name], key)
+            allowed = part.metadata.get("allowed")
+            if allowed is not None and value is not None and not allowed(value):
+                raise ConfigError(f"{key}: expected {part.metadata['expected']}, found {_shown(value)}")
+            found[name] = value
+    return cls(**found)
+
+
+def _value(kind: Any, value: Any, key: str) -> Any:
+    for one in get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,):
+        if one is float and type(value) is int:
+            return float(value)
+        if one in (bool, int, float, str) and type(value) is one:
+            return value
+        if one is NoneType and value is None:
+            return None
+        if get_origin(one) is tuple and isinstance(value, list | tuple) and all(type(item) is int for item in value):
+            return tuple(value)
+        if get_origin(one) is Literal and value in get_args(one):
+            return value
+    raise ConfigError(f"{key}: expected {_described(kind)}, found {_shown(value)}")
+
+
+def _described(kind: Any) -> str:
+    if get_origin(kind) in (Union, UnionType):
+        # TOML has no null.
+        return " or ".join(_described(one) for one in get_args(kind) if one is not NoneType)
+    if get_origin(kind) is tuple:
+        return "a list of integers"
+    if get_origin(kind) is Literal:
+        return " or ".join(map(repr, get_args(kind)))
+    if dataclasses.is_dataclass(kind):
+        return "a table"
+    return {bool: "true or false", int: "an integer", float: "a number", str: "a string"}[kind]
+
+
+def _shown(value: Any) -> str:
+    shown = {True: "true", False: "false"}.get(value) if isinstance(value, bool) else None
+    return shown or (repr(list(value)) if isinstance(value, tuple) else repr(value))

@@ -1,0 +1,277 @@
+"""What a critic learns from: inputs and labels in batches, shuffled, resumable, divided among ranks."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from .. import Archive, Query, StepTable
+from ..torch import StepLoader
+from ._tables import EMBEDDING, embeddings_meta, limited, run_ids, session_table, session_tiles, with_embeddings
+
+Source: TypeAlias = str | os.PathLike[str] | Archive | Query | StepTable
+
+THRESHOLDS = (8192, 16384, 32768)
+
+
+def highest_tiles(archive: Archive) -> dict[int, int]:
+    """Return the highest tile of each run of an archive, by the run's id, at the archive's version."""
+    sql = "SELECT run_id, highest_tile, CAST(0 AS BIGINT UNSIGNED) AS board FROM runs"
+    rows = np.asarray(archive.sql(sql).materialize(extra=["highest_tile"], progress=False))
+    return dict(zip(rows["run_id"].tolist(), rows["highest_tile"].tolist(), strict=True))
+
+
+class CriticData:
+    """Batches ``(inputs, labels)`` of the steps of games, one epoch per iteration.
+
+    For B rows and T thresholds the inputs are embeddings, (B, D) bfloat16 or float32 as they were stored, or tokens,
+    (B, 16) int64; the labels are (B, T) float32, 1 where the row's run reached a tile of the threshold or more in the
+    end, else 0. Labels are looked up by run when a batch is made; no step has any stored.
+
+    ``len(data)`` is the number of batches of an epoch on this rank, ``num_rows`` that of the steps.
+
+    >>> train, val = CriticData("selfplay/0_model=a", use_embeddings=True).split()
+    >>> loss = torch.nn.BCEWithLogitsLoss(pos_weight=train.pos_weight)
+    >>> for embedding, labels in train:
+    ...     loss(head(embedding), labels).backward()
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        batch_size: int = 4096,
+        *,
+        use_embeddings: bool = False,
+        thresholds: Sequence[int] = THRESHOLDS,
+        embeddings: str | os.PathLike[str] | None = None,
+        highest_tile: Mapping[int, int] | None = None,
+        max_steps_per_run: int | None = None,
+        shuffle: bool = True,
+        seed: int = 0,
+        epoch: int = 0,
+        drop_last: bool = False,
+        rank: int | None = None,
+        world_size: int | None = None,
+        symmetries: bool = False,
+        window: int | None = None,
+        prefetch: int = 2,
+        mmap: bool = True,
+        pin_memory: bool = False,
+        device: torch.device | str | None = None,
+    ) -> None:
+        """Make data of a session's folder, an archive or its path, a query, or a table.
+
+        source: of an archive, all steps. A query or a table needs a column ``highest_tile``, the query in its result
+            and the table as an extra column, or ``highest_tile`` below.
+        use_embeddings: ``True`` = the inputs are embeddings, as ``a2store.critic.embed`` makes them.
+        thresholds: tiles, in ascending order.
+        embeddings: the folder of ``embeddings.json``; ``None`` = the session's own.
+        highest_tile: the highest tile of each run, by its id, in place of the source's own.
+        max_steps_per_run: the most steps that are taken of a run, as those of one run are much alike: one of each of so
+            many equal stretches of it, by ``seed``. They are copied. ``None`` = all.
+        seed: of the order, the symmetries and the steps that are taken.
+        mmap: map the embeddings, rather than read them into memory.
+        shuffle, epoch, drop_last, rank, world_size, symmetries, window, prefetch, pin_memory, device: as in
+            ``a2store.torch.StepLoader``. Embeddings are of boards as they are, so they exclude ``symmetries``.
+
+        Raises ``ValueError`` for options that do not fit, and for runs of which no highest tile is known; what opening
+        the source raises.
+        """
+        self.thresholds = tuple(int(threshold) for threshold in thresholds)
+        if not self.thresholds or min(self.thresholds) < 2 or any(np.diff(self.thresholds) <= 0):
+            raise ValueError(f"thresholds: expected tiles in ascending order, found {list(thresholds)}")
+        if use_embeddings and symmetries:
+            raise ValueError("symmetries: expected none with embeddings, which are of the boards as they are")
+        if isinstance(source, str | os.PathLike):
+            source = _opened(source)
+        folder = source if isinstance(source, Path) else None
+        table, tiles = _table(source, highest_tile)
+        if max_steps_per_run is not None:
+            table = limited(table, max_steps_per_run, seed)
+        self.dim: int | None = None
+        """The numbers of an embedding, D; ``None`` = the inputs are tokens."""
+        if use_embeddings:
+            place = folder if embeddings is None else Path(embeddings)
+            if place is None:
+                raise ValueError("embeddings: expected the folder that they are in, as the source is no session")
+            self.dim = int(embeddings_meta(place)["D"])
+            table = with_embeddings(table, place, mmap=mmap)
+        self._runs = _Runs(tiles, self.thresholds)
+        self._options: dict[str, Any] = {
+            "batch_size": batch_size,
+            "shuffle": shuffle,
+            "seed": seed,
+            "epoch": epoch,
+            "drop_last": drop_last,
+            "rank": rank,
+            "world_size": world_size,
+            "symmetries": symmetries,
+            "window": window,
+            "prefetch": prefetch,
+            "pin_memory": pin_memory,
+            "device": device,
+        }
+        self._take(table)
+
+    def __len__(self) -> int:
+        """Return the number of batches of a whole epoch on this rank."""
+        return len(self._loader)
+
+    def __iter__(self) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+        """Serve the epoch: from its beginning, or, once, from where a loaded state stood."""
+        # The loader's own iteration begins here, not when the first batch is asked for.
+        return map(self._pair, iter(self._loader))
+
+    @property
+    def num_rows(self) -> int:
+        """The number of steps, on all ranks together."""
+        return len(self.table)
+
+    @property
+    def num_runs(self) -> int:
+        """The number of runs that have steps here."""
+        return int((self._steps_by_run > 0).sum())
+
+    @property
+    def num_positive_runs(self) -> npt.NDArray[np.int64]:
+        """How many of these runs reach each threshold: (T,) int64."""
+        positive: npt.NDArray[np.int64] = self._runs.reached[self._steps_by_run > 0].sum(0, dtype=np.int64)
+        return positive
+
+    @property
+    def base_rate(self) -> npt.NDArray[np.float64]:
+        """The share of steps whose run reaches each threshold: (T,) float64."""
+        return self._num_positive / max(1, self.num_rows)
+
+    @property
+    def pos_weight(self) -> torch.Tensor:
+        """The weight of positive rows that makes both classes weigh the same, negatives / positives: (T,) float32.
+
+        1 for a threshold that no run or every run here reaches: there is nothing to balance.
+        """
+        positive = self._num_positive
+        negative = self.num_rows - positive
+        ratio = np.divide(negative, positive, out=np.ones(len(positive)), where=(positive > 0) & (negative > 0))
+        return torch.from_numpy(ratio.astype(np.float32))
+
+    def open_steps(self) -> npt.NDArray[np.bool_]:
+        """Return of which steps the board has no tile of each threshold yet, in the table's order: (N, T) bool."""
+        loader = self.table.loader(1 << 16, shuffle=False, columns=["tokens"])
+        highest = [batch.tokens.max(1, initial=0) for batch in loader]
+        tiles = np.left_shift(1, np.concatenate([np.empty(0, np.int64), *highest], dtype=np.int64))
+        is_open: npt.NDArray[np.bool_] = tiles[:, None] < np.asarray(self.thresholds)
+        return is_open
+
+    def split(self, val: float = 0.1, *, seed: int = 0) -> tuple[CriticData, CriticData]:
+        """Return ``(train, val)``, disjoint by run and together everything, as ``StepTable.split`` divides.
+
+        ``val`` has the table's order, all rows and the boards as they are; ``train`` the options of this.
+        """
+        train_table, val_table = self.table.split(val, seed=seed)
+        plain = {"shuffle": False, "drop_last": False, "symmetries": False, "window": None}
+        return self._part(train_table, {}), self._part(val_table, plain)
+
+    @property
+    def epoch(self) -> int:
+        """The epoch that an iteration serves."""
+        return self._loader.epoch
+
+    def set_epoch(self, epoch: int) -> None:
+        """Turn to an epoch, and so to its order; see ``StepLoader.set_epoch``."""
+        self._loader.set_epoch(epoch)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return where the data stands: the state of its loader, see ``Loader.state_dict``."""
+        return self._loader.state_dict()
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on where a state stood; see ``StepLoader.load_state_dict``."""
+        self._loader.load_state_dict(state)
+
+    def _part(self, table: StepTable, changed: dict[str, Any]) -> CriticData:
+        part = object.__new__(CriticData)
+        part.thresholds, part.dim, part._runs = self.thresholds, self.dim, self._runs
+        part._options = {**self._options, **changed}
+        part._take(table)
+        return part
+
+    def _take(self, table: StepTable) -> None:
+        self.table = table
+        """The rows; with embeddings, a view that has them."""
+        self._steps_by_run = self._runs.count(run_ids(table))
+        self._num_positive = self._steps_by_run @ self._runs.reached
+        self._input = "tokens" if self.dim is None else EMBEDDING
+        self._loader = StepLoader(table, columns=[self._input, "run_id"], **self._options)
+
+    def _pair(self, batch: dict[str, torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor]:
+        return batch[self._input], self._runs.labels(batch["run_id"])
+
+
+class _Runs:
+    """What runs came to, by their ids."""
+
+    def __init__(self, tiles: Mapping[int, int], thresholds: Sequence[int]) -> None:
+        ids = np.fromiter(tiles.keys(), np.int64, len(tiles))
+        order = np.argsort(ids)
+        self.ids = ids[order]
+        highest = np.fromiter(tiles.values(), np.int64, len(tiles))[order]
+        self.reached = highest[:, None] >= np.asarray(thresholds)
+        """(R, T) bool."""
+        self._on: dict[torch.device, tuple[torch.Tensor, torch.Tensor]] = {}
+
+    def count(self, ids: npt.NDArray[np.uint32]) -> npt.NDArray[np.int64]:
+        """Return the rows of each run, (R,), of the runs of all rows."""
+        found, counts = np.unique(ids.astype(np.int64), return_counts=True)
+        unknown = np.setdiff1d(found, self.ids)
+        if len(unknown):
+            raise ValueError(f"highest_tile: not known of {len(unknown):,} runs, such as run {unknown[0]}")
+        steps = np.zeros(len(self.ids), np.int64)
+        steps[np.searchsorted(self.ids, found)] = counts
+        return steps
+
+    def labels(self, run_id: torch.Tensor) -> torch.Tensor:
+        """Return the labels of rows by their runs, (B,) int64, on the same device."""
+        device = run_id.device
+        if device not in self._on:
+            self._on[device] = torch.from_numpy(self.ids).to(device), torch.from_numpy(self.reached).to(device)
+        ids, reached = self._on[device]
+        return reached[torch.searchsorted(ids, run_id)].float()
+
+
+def _opened(source: str | os.PathLike[str]) -> Archive | Path:
+    """Return the archive, or the folder if it is a session."""
+    path = Path(source)
+    if "://" not in str(source) and (path / "metadata.db").exists():
+        return path
+    return Archive.open(source)
+
+
+def _table(source: Path | Archive | Query | StepTable, tiles: Mapping[int, int] | None) -> tuple[StepTable, Any]:
+    if isinstance(source, Path):
+        return session_table(source), session_tiles(source) if tiles is None else tiles
+    if isinstance(source, Archive):
+        query = source.sql("SELECT run_id, step_index, board FROM steps")
+        return query.materialize(progress=False), highest_tiles(source) if tiles is None else tiles
+    if isinstance(source, Query):
+        extra = ["highest_tile"] if tiles is None else []
+        source = source.materialize(extra=extra, progress=False)
+    return source, _tiles_of(source) if tiles is None else tiles
+
+
+def _tiles_of(table: StepTable) -> dict[int, int]:
+    """Return the highest tile of each run, from the rows."""
+    if "highest_tile" not in (table.dtype.names or ()):
+        raise ValueError("highest_tile: expected it as an extra column of the table, or by run as an argument")
+    tiles: dict[int, int] = {}
+    for batch in table.loader(1 << 18, shuffle=False, columns=["run_id", "highest_tile"]):
+        pairs = np.unique(np.stack([batch.run_id, batch["highest_tile"]], 1).astype(np.int64), axis=0)
+        for run_id, tile in pairs.tolist():
+            if tiles.setdefault(run_id, tile) != tile:
+                raise ValueError(f"highest_tile: run {run_id} has both {tiles[run_id]} and {tile}")
+    return tiles

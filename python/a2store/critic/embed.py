@@ -1,0 +1,308 @@
+"""Embeddings of every step, row by row beside the steps.
+
+A session's are written into its folder, a table's into any: ``embeddings.bf16.npy`` (N, D), ``<u2`` bit patterns, or
+``embeddings.f32.npy`` (N, D), ``<f4``; ``embeddings.json``, which says which model made them and how; and, for a table,
+``embeddings.steps.npy`` (N,), which step each row is.
+
+Rows are appended to ``.embeddings.part``; ``.embeddings.state`` says how many of them count, and of what encoder and
+which steps. An interrupted run goes on from there when all of that is still the same. What is finished is synced and
+renamed; ``embeddings.json`` goes before anything that it describes changes, and comes last, so that none ever stands
+beside what it does not fit.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import io
+import json
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from .. import Query, StepTable
+from ._steps import TABLE_KEY, SessionSteps, Steps, TableSteps, Tokens, add_checksum, checksum
+from ._tables import KEYS_NAME, META_NAME, embeddings_name
+from .encoder import DTYPES, Dtype, Pooling, Runner, encoder_sha
+from .files import replace, sync, sync_folder
+from .progress import Progress
+
+PART_NAME, STATE_NAME = ".embeddings.part", ".embeddings.state"
+
+
+@dataclass(frozen=True)
+class EmbedReport:
+    """What ``embed_session`` and ``embed_table`` did."""
+
+    path: Path
+    """The embeddings."""
+    num_rows: int
+    dim: int
+    model_sha: str
+    pooling: str
+    dtype: Dtype
+    resumed_at: int
+    """The rows that an interrupted run had done; all, where the embeddings were there."""
+    remark: str
+    """What is worth knowing, such as why a start was made anew; else empty."""
+
+
+def embed_session(
+    folder: str | os.PathLike[str],
+    encoder: Callable[[Any], Any],
+    *,
+    pooling: Pooling | None = None,
+    dtype: Dtype = "bf16",
+    batch_size: int = 4096,
+    device: str | None = None,
+    model_sha: str | None = None,
+    overwrite: bool = False,
+    checkpoint_secs: float = 30.0,
+    progress: bool | None = None,
+) -> EmbedReport:
+    """Embed every step of a self-play session, into its folder. The steps are mapped, never read as a whole.
+
+    encoder: a torch module, or a function of NumPy arrays; ``a2store.critic.encoder`` says what it takes and gives.
+    pooling: ``None`` = mean, where the encoder gives vectors of tokens.
+    dtype: ``"bf16"`` = rounded to nearest, ties to even; or ``"f32"``.
+    batch_size: boards at a time.
+    device: of a torch module; ``None`` = CUDA where it is available.
+    model_sha: the encoder's name in ``embeddings.json``; ``None`` = a hash of it.
+    overwrite: replace embeddings of another encoder, pooling or dtype. Those of the same are kept as they are.
+    checkpoint_secs: how much work a kill may cost; Ctrl-C costs a batch.
+    progress: ``False`` = no progress line; else there is one where standard error is a terminal.
+
+    Raises ``FileExistsError`` for other embeddings that are not to be replaced; ``ValueError`` for a folder that is no
+    session, and for what the encoder returns, with the rows; ``BlockingIOError`` while another process embeds there.
+    """
+    path = Path(folder)
+    runner = Runner(encoder, pooling, dtype, device)
+    options = _Options(dtype, batch_size, model_sha or encoder_sha(encoder), overwrite, checkpoint_secs, progress)
+    return _Job(path, SessionSteps(path), runner, options, has_keys=False).run()
+
+
+def embed_table(
+    source: StepTable | Query,
+    encoder: Callable[[Any], Any],
+    out: str | os.PathLike[str],
+    *,
+    pooling: Pooling | None = None,
+    dtype: Dtype = "bf16",
+    batch_size: int = 4096,
+    device: str | None = None,
+    model_sha: str | None = None,
+    overwrite: bool = False,
+    checkpoint_secs: float = 30.0,
+    progress: bool | None = None,
+) -> EmbedReport:
+    """Embed every row of a table, or of a query's result, into a folder, which is made if it is not there.
+
+    Beside the embeddings there is ``embeddings.steps.npy``, a structured array (N,) of ``run_id``, uint32, and
+    ``step_index``, uint16: by it ``StepTable.attach`` finds the rows of any table of the same games.
+
+    The options are those of ``embed_session``, and so are the errors.
+    """
+    runner = Runner(encoder, pooling, dtype, device)
+    options = _Options(dtype, batch_size, model_sha or encoder_sha(encoder), overwrite, checkpoint_secs, progress)
+    folder = Path(out)
+    folder.mkdir(parents=True, exist_ok=True)
+    if (folder / "metadata.db").exists():
+        raise ValueError(f"{folder}: is a session or a dataset; expected a folder for embeddings alone")
+    table = source if isinstance(source, StepTable) else source.materialize(progress=progress)
+    return _Job(folder, TableSteps(table), runner, options, has_keys=True).run()
+
+
+@dataclass(frozen=True)
+class _Options:
+    dtype: Dtype
+    batch_size: int
+    sha: str
+    overwrite: bool
+    checkpoint_secs: float
+    progress: bool | None
+
+    def __post_init__(self) -> None:
+        if self.batch_size < 1:
+            raise ValueError(f"batch_size: expected at least 1, found {self.batch_size}")
+
+
+class _Job:
+    """Embeddings in the making, in one folder."""
+
+    def __init__(self, folder: Path, steps: Steps, runner: Runner, options: _Options, *, has_keys: bool) -> None:
+        if not len(steps):
+            raise ValueError(f"{folder}: expected steps to embed, found none")
+        self.folder, self.steps, self.runner, self.options, self.has_keys = folder, steps, runner, options, has_keys
+        self.part, self.state, self.meta_path = folder / PART_NAME, folder / STATE_NAME, folder / META_NAME
+        self.final = folder / embeddings_name(options.dtype)
+        # What an encoder gives is known only when it is run.
+        tokens, _ = next(steps.parts(0, 1))
+        sample, self.pooling = runner(tokens)
+        self.dim, self.row_bytes = sample.shape[1], sample.nbytes
+        self.header = _npy_header(sample.dtype, (len(steps), self.dim))
+        self.meta: dict[str, Any] = {
+            "model_sha": options.sha,
+            "pooling": self.pooling,
+            "D": self.dim,
+            "dtype": options.dtype,
+            "dtype_bits": options.dtype,
+            "rows": len(steps),
+        }
+
+    def run(self) -> EmbedReport:
+        with _locked(self.folder):
+            done, crc, remark = self._begun()
+            if self._is_described():
+                done, remark = len(self.steps), "the embeddings are there; nothing was done"
+            elif done == len(self.steps) and not self.part.exists() and self._is_whole():
+                # An earlier run was interrupted in its last moment.
+                self._describe()
+            else:
+                if self.meta_path.exists() and not self.options.overwrite:
+                    raise FileExistsError(
+                        f"{self.meta_path}: is of another encoder, pooling or type, and not to be replaced"
+                    )
+                if done and self._part_bytes() < len(self.header) + done * self.row_bytes:
+                    done, crc, remark = 0, 0, "starting over: rows of an earlier run are missing"
+                self._fill(done, crc)
+                self._publish()
+            self.part.unlink(missing_ok=True)
+            self.state.unlink(missing_ok=True)
+        options = self.options
+        return EmbedReport(
+            self.final, len(self.steps), self.dim, options.sha, self.pooling, options.dtype, done, remark
+        )
+
+    def _begun(self) -> tuple[int, int, str]:
+        """Return how many rows an earlier run has done, and their checksum, if they are of the same kind."""
+        try:
+            state = json.loads(self.state.read_bytes())
+            done, crc = int(state["done"]), int(state["crc32"])
+        except FileNotFoundError:
+            return 0, 0, ""
+        except (ValueError, KeyError, TypeError):
+            return 0, 0, "starting over: the state of an earlier run cannot be read"
+        different = [name for name in self.meta if state.get(name) != self.meta[name]]
+        if different:
+            return 0, 0, f"starting over: an earlier run had another {', '.join(different)}"
+        if not 0 <= done <= len(self.steps) or checksum(self.steps, done) != crc:
+            return 0, 0, "starting over: the steps are not those of an earlier run"
+        return done, crc, ""
+
+    def _fill(self, done: int, crc: int) -> None:
+        rows, options = len(self.steps), self.options
+        with open(self.part, "r+b" if done else "wb") as file:
+            if done:
+                # An interrupted run may have written some rows more.
+                file.seek(len(self.header) + done * self.row_bytes)
+                file.truncate()
+            else:
+                file.write(self.header)
+            saved = time.monotonic()
+            line = Progress("embedded", rows, shown=options.progress)
+            try:
+                for tokens, keys in self.steps.parts(done, options.batch_size):
+                    file.write(self._embedded(tokens, done))
+                    done, crc = done + len(tokens), add_checksum(crc, tokens, keys)
+                    line.show(done)
+                    if time.monotonic() - saved >= options.checkpoint_secs:
+                        self._save(file, done, crc)
+                        saved = time.monotonic()
+            finally:
+                line.end()
+                self._save(file, done, crc)
+
+    def _embedded(self, tokens: Tokens, start: int) -> bytes:
+        try:
+            values, _ = self.runner(tokens)
+        except ValueError as error:
+            raise ValueError(f"{error}; rows {start}..{start + len(tokens)} of {self.folder}") from error
+        if values.shape[1] != self.dim:
+            raise ValueError(f"encoder: gave {self.dim} numbers a board, and then {values.shape[1]}")
+        return values.tobytes()
+
+    def _save(self, file: BinaryIO, done: int, crc: int) -> None:
+        # The rows first: a state must not count any that are not there.
+        sync(file)
+        state = {**self.meta, "done": done, "crc32": crc}
+        replace(self.state, lambda out: out.write(json.dumps(state).encode()))
+
+    def _publish(self) -> None:
+        # From here on nothing is described, so that nothing is described wrongly.
+        self.meta_path.unlink(missing_ok=True)
+        sync_folder(self.folder)
+        if self.has_keys:
+            replace(self.folder / KEYS_NAME, self._write_keys)
+        os.replace(self.part, self.final)
+        for dtype in DTYPES:
+            if dtype != self.options.dtype:
+                (self.folder / embeddings_name(dtype)).unlink(missing_ok=True)
+        sync_folder(self.folder)
+        self._describe()
+
+    def _describe(self) -> None:
+        replace(self.meta_path, lambda out: out.write(json.dumps(self.meta).encode()))
+
+    def _is_described(self) -> bool:
+        try:
+            described = json.loads(self.meta_path.read_bytes())
+        except (FileNotFoundError, ValueError):
+            return False
+        # Other tools leave out the number of rows.
+        return {"rows": len(self.steps), **described} == self.meta and self._is_whole()
+
+    def _is_whole(self) -> bool:
+        try:
+            found = np.load(self.final, mmap_mode="r", allow_pickle=False)
+        except (OSError, ValueError):
+            return False
+        return found.shape == (len(self.steps), self.dim) and (not self.has_keys or self._has_these_keys())
+
+    def _has_these_keys(self) -> bool:
+        try:
+            found = np.load(self.folder / KEYS_NAME, mmap_mode="r", allow_pickle=False)
+        except (OSError, ValueError):
+            return False
+        start = 0
+        for _, keys in self.steps.parts(0, 1 << 16):
+            if not np.array_equal(found[start : start + len(keys)], keys):
+                return False
+            start += len(keys)
+        return start == len(found)
+
+    def _write_keys(self, file: BinaryIO) -> None:
+        file.write(_npy_header(TABLE_KEY, (len(self.steps),)))
+        for _, keys in self.steps.parts(0, 1 << 16):
+            file.write(keys.tobytes())
+
+    def _part_bytes(self) -> int:
+        try:
+            return self.part.stat().st_size
+        except FileNotFoundError:
+            return 0
+
+
+def _npy_header(dtype: np.dtype[Any], shape: tuple[int, ...]) -> bytes:
+    buffer = io.BytesIO()
+    fields = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": shape}
+    np.lib.format.write_array_header_1_0(buffer, fields)
+    return buffer.getvalue()
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """Hold a lock on the folder itself, which leaves nothing behind and ends with the process."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise BlockingIOError(f"{folder}: another process embeds there") from None
+        yield
+    finally:
+        os.close(descriptor)

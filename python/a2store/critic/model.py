@@ -1,0 +1,77 @@
+"""The network of a configuration, and a trained one from its file."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import torch
+from torch import nn
+
+from .config import Config, Model, config_from
+from .encoder import load_encoder, pool
+from .head import CriticHead, TokenCritic
+from .transformer import BoardTransformer, OneHot
+
+Critic = CriticHead | TokenCritic
+
+
+def build(config: Config, dim: int | None) -> Critic:
+    """Return the network, on the CPU: a head for embeddings of ``dim`` numbers, or with ``None`` one for tokens.
+
+    Raises ``ValueError`` for an encoder that cannot be found or fits no head, and for weights that are not its own.
+    """
+    model, outputs = config.model, len(config.data.thresholds)
+    if dim is not None:
+        return CriticHead(dim, outputs, model.hidden, dropout=model.dropout, seed=model.seed)
+    encoder = _encoder(model)
+    encoder.requires_grad_(model.train_encoder)
+    with torch.no_grad():
+        dim = int(pool(encoder.eval()(torch.zeros(1, 16, dtype=torch.int64)), model.pooling).shape[1])
+    head = CriticHead(dim, outputs, model.hidden, dropout=model.dropout, seed=model.seed)
+    return TokenCritic(encoder, head, model.pooling)
+
+
+def load_critic(path: str | os.PathLike[str]) -> Critic:
+    """Return the network that training found best, from ``best.pt``, on the CPU and in ``eval`` mode.
+
+    >>> critic = load_critic("runs/critic/best.pt")
+    >>> critic.probabilities(critic(tokens))
+    """
+    saved: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
+    # The weights that training began with need not be there any more.
+    saved["config"]["model"]["weights"] = None
+    critic = build(config_from(saved["config"]), saved["dim"])
+    critic.load_state_dict(saved["model"])
+    return critic.eval()
+
+
+def load_weights(module: nn.Module, path: str | os.PathLike[str]) -> None:
+    """Give a module the weights of a file, a state dict that ``torch.save`` wrote.
+
+    Raises ``ValueError`` for a file that is none, or of another module; ``OSError``.
+    """
+    try:
+        state = torch.load(path, map_location="cpu", weights_only=True)
+        module.load_state_dict(state)
+    except OSError:
+        raise
+    except Exception as error:
+        # torch.load raises nearly anything for what torch.save did not write.
+        raise ValueError(f"{path}: no weights of {type(module).__name__}: {error}") from None
+
+
+def _encoder(model: Model) -> nn.Module:
+    encoder: Any
+    if model.encoder == "transformer":
+        encoder = BoardTransformer(model.dim, model.depth, model.heads, cls=model.pooling == "cls", seed=model.seed)
+    elif model.encoder == "one-hot":
+        encoder = OneHot()
+    else:
+        encoder = load_encoder(model.encoder)
+        if not isinstance(encoder, nn.Module):
+            raise ValueError(f"model.encoder: expected a torch module, found a {type(encoder).__name__}")
+    if model.weights is not None:
+        load_weights(encoder, model.weights)
+    module: nn.Module = encoder
+    return module

@@ -1,0 +1,167 @@
+"""2048 as a Gymnasium ``VectorEnv``. Importing it needs Gymnasium, and registers ``a2store/2048-v0`` for ``make_vec``.
+
+>>> from a2store.selfplay.gym import GymVectorEnv
+>>> env = GymVectorEnv(num_envs=1024)
+>>> observations, infos = env.reset(seed=1)
+>>> observations, rewards, terminations, truncations, infos = env.step(infos["action_mask"].argmax(axis=1))
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import gymnasium
+import numpy as np
+import numpy.typing as npt
+from gymnasium.spaces import Box, Discrete, MultiDiscrete
+from gymnasium.vector import AutoresetMode
+
+from .. import selfplay
+
+__all__ = ["GymVectorEnv"]
+
+Observations = npt.NDArray[np.uint8]
+Bools = npt.NDArray[np.bool_]
+Infos = dict[str, Any]
+
+
+class GymVectorEnv(gymnasium.vector.VectorEnv[Observations, npt.NDArray[Any], npt.NDArray[Any]]):
+    """Many games of 2048 side by side.
+
+    An observation is a board's 16 exponents row by row, uint8 (n, 16); actions are 0 to 3 for up, down, left and right.
+    A reward, float64, is what the merges earned. A game is terminated when no move is legal.
+
+    ``infos`` has, of the boards as observed, ``action_mask`` (n, 4) bool, ``score`` and ``num_steps`` (n,) int64; and
+    of a step ``illegal`` (n,) bool. In mode ``SAME_STEP`` it also has ``final_obs`` and ``final_info`` of the games
+    that ended, as Gymnasium's own environments do; ``_final_obs`` and ``_final_info`` say which rows count.
+
+    An illegal action leaves the board as it is and earns nothing. It ends the game, as truncated, where that is asked
+    for.
+
+    ``reset(seed=s)`` begins with the first games of a seed, in which the same actions have the same consequences,
+    whatever ``num_envs`` is, as long as games begin in the same order. Without a seed it goes on to the next games.
+    """
+
+    metadata: dict[str, Any] = {"render_modes": [], "autoreset_mode": AutoresetMode.NEXT_STEP}  # noqa: RUF012
+
+    def __init__(
+        self,
+        num_envs: int = 1,
+        *,
+        autoreset_mode: AutoresetMode | str = AutoresetMode.NEXT_STEP,
+        illegal: Literal["ignore", "truncate", "raise"] = "ignore",
+        max_episode_steps: int | None = None,
+    ) -> None:
+        """Make an environment; ``reset`` begins the games.
+
+        num_envs: the number of games side by side.
+        autoreset_mode: when the next game begins where one ended: in the step after (``"NextStep"``, whose action for
+            that game is ignored), in the same step (``"SameStep"``), or when ``reset`` is told so by
+            ``options={"reset_mask": mask}`` (``"Disabled"``).
+        illegal: what an illegal action does: nothing, truncate its game, or raise ``ValueError``.
+        max_episode_steps: games of so many steps are truncated; ``None`` = none is. Illegal actions are no steps.
+        """
+        super().__init__()
+        if illegal not in ("ignore", "truncate", "raise"):
+            raise ValueError(f"illegal: expected 'ignore', 'truncate' or 'raise', found {illegal!r}")
+        if max_episode_steps is not None and max_episode_steps < 1:
+            raise ValueError(f"max_episode_steps: expected at least 1, found {max_episode_steps}")
+        self.autoreset_mode = AutoresetMode(autoreset_mode)
+        self.metadata = {**self.metadata, "autoreset_mode": self.autoreset_mode}
+        self.num_envs = num_envs
+        self.single_observation_space = Box(0, 15, (16,), np.uint8)
+        self.observation_space = Box(0, 15, (num_envs, 16), np.uint8)
+        self.single_action_space = Discrete(4)
+        self.action_space = MultiDiscrete(np.full(num_envs, 4))
+        self._illegal = illegal
+        self._max_steps = max_episode_steps
+        self._env = selfplay.VectorEnv(num_envs)
+        self._done: Bools = np.zeros(num_envs, bool)
+        self._legal: Bools = self._env.legal()
+        self._is_seeded = False
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Observations, Infos]:
+        """Begin games: all, or those of ``options["reset_mask"]``, an array of bools.
+
+        A seed is for all of them; the first time without one, it is drawn.
+        """
+        mask = None if options is None else options.get("reset_mask")
+        if mask is not None:
+            if seed is not None:
+                raise ValueError("seed: expected none with a reset_mask, as it is for all games")
+            self._check_mask(mask)
+        if seed is not None or not self._is_seeded:
+            super().reset(seed=seed)
+            drawn = int(self.np_random.integers(2**63)) if seed is None else seed
+            self._env.reset(drawn)
+            self._is_seeded = True
+        else:
+            self._env.restart(np.ones(self.num_envs, bool) if mask is None else mask)
+        self._done = np.zeros(self.num_envs, bool) if mask is None else self._done & ~mask
+        return self._env.tokens(), self._infos()
+
+    def step(self, actions: npt.NDArray[Any]) -> tuple[Observations, npt.NDArray[np.float64], Bools, Bools, Infos]:
+        """Make a move in each game; see the class for what is returned."""
+        actions = np.asarray(actions)
+        before = self._done
+        if self.autoreset_mode == AutoresetMode.DISABLED and before.any():
+            raise ValueError(f"games {np.flatnonzero(before).tolist()} are over: reset them by options['reset_mask']")
+        # Those that begin now are not moved in: any legal move will do for them, as they are replaced.
+        illegal = self._illegal_actions(actions) & ~before
+        if self._illegal == "raise" and illegal.any():
+            row = int(illegal.argmax())
+            raise ValueError(f"actions: expected a legal move in row {row}, found {int(actions[row])}")
+        earned, over = self._env.step(actions, illegal="ignore")
+        rewards = earned.astype(np.float64)
+        truncations = illegal & ~over if self._illegal == "truncate" else np.zeros(self.num_envs, bool)
+        if self._max_steps is not None:
+            truncations |= (self._env.num_steps >= self._max_steps) & ~over
+        if before.any():
+            self._env.restart(before)
+            rewards[before], over[before], truncations[before] = 0.0, False, False
+        done = over | truncations
+        final: Infos = {}
+        if self.autoreset_mode == AutoresetMode.SAME_STEP and done.any():
+            values = {**self._values(), "illegal": illegal}
+            last = {**values, **{f"_{key}": done.copy() for key in values}}
+            final = {"final_obs": self._final(done), "final_info": last}
+            final |= {f"_{key}": done.copy() for key in final}
+            self._env.restart(done)
+            self._done = np.zeros(self.num_envs, bool)
+        else:
+            self._done = done
+        return self._env.tokens(), rewards, over, truncations, {**self._infos(), "illegal": illegal, **final}
+
+    def _final(self, done: Bools) -> npt.NDArray[np.object_]:
+        """Return the last observations of the games that ended, and None for others."""
+        final = np.full(self.num_envs, None, object)
+        tokens = self._env.tokens()
+        for row in np.flatnonzero(done):
+            final[row] = tokens[row]
+        return final
+
+    def _illegal_actions(self, actions: npt.NDArray[Any]) -> Bools:
+        if actions.shape != (self.num_envs,) or actions.dtype.kind not in "iu":
+            found = f"{actions.dtype} of shape {actions.shape}"
+            raise TypeError(f"actions: expected integers of shape ({self.num_envs},), found {found}")
+        if ((actions < 0) | (actions > 3)).any():
+            raise ValueError("actions: expected 0 to 3")
+        legal: Bools = np.take_along_axis(self._legal, actions[:, None].astype(np.intp), axis=1)[:, 0]
+        return ~legal
+
+    def _check_mask(self, mask: object) -> None:
+        if not isinstance(mask, np.ndarray) or mask.dtype != np.bool_ or mask.shape != (self.num_envs,):
+            raise ValueError(f"options['reset_mask']: expected an array of bools of shape ({self.num_envs},)")
+
+    def _values(self) -> Infos:
+        self._legal = self._env.legal()
+        return {"action_mask": self._legal.copy(), "score": self._env.scores, "num_steps": self._env.num_steps}
+
+    def _infos(self) -> Infos:
+        values = self._values()
+        # Gymnasium's way to say of which games they are known.
+        return {**values, **{f"_{key}": np.ones(self.num_envs, bool) for key in values}}
+
+
+if "a2store/2048-v0" not in gymnasium.registry:
+    gymnasium.register("a2store/2048-v0", vector_entry_point="a2store.selfplay.gym:GymVectorEnv")

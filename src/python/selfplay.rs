@@ -1,0 +1,340 @@
+//! Recording games: `a2store.selfplay.Recorder`.
+
+use super::archive::PyArchive;
+use super::steps::{Boards, Moves, board_from, branches, cells, floats, move_from};
+use crate::selfplay::{
+    Game, Limits, Recorder, RecorderOptions, RecorderReport, Recovered, Unfinished, recover as recover_in,
+};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::sync::MutexExt;
+use pyo3::types::PyDict;
+use std::path::PathBuf;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// Records games into a session.
+#[pyclass(frozen, name = "Recorder", module = "a2store.selfplay")]
+pub(super) struct PyRecorder(Recorder);
+
+/// A game that is being recorded.
+#[pyclass(frozen, name = "Game", module = "a2store.selfplay")]
+pub(super) struct PyGame(Mutex<Option<Game>>);
+
+/// How far a recorder is.
+#[pyclass(frozen, get_all, name = "RecorderStats", module = "a2store.selfplay")]
+pub(super) struct PyRecorderStats {
+    begun: u64,
+    live: u64,
+    ended: u64,
+    abandoned: u64,
+    refused: u64,
+    steps: u64,
+    durable: u64,
+    rotations: u64,
+    disk_bytes: u64,
+    ram_bytes: u64,
+    failure: Option<String>,
+}
+
+/// What was recorded.
+#[pyclass(frozen, get_all, name = "RecorderReport", module = "a2store.selfplay")]
+pub(super) struct PyRecorderReport {
+    folder: PathBuf,
+    runs: u64,
+    steps: u64,
+    rotations: u64,
+    abandoned: u64,
+    refused: u64,
+    live: u64,
+    num_bytes: u64,
+    elapsed_s: f64,
+}
+
+/// A recording whose recorder did not close it, and what became of it.
+#[pyclass(frozen, get_all, name = "Unfinished", module = "a2store.selfplay")]
+pub(super) struct PyUnfinished {
+    folder: PathBuf,
+    runs: u64,
+    from_journal: u64,
+    lost_runs: u64,
+    lost_steps: u64,
+    live: u64,
+    error: Option<String>,
+}
+
+/// Makes a session whole whose recorder died.
+#[pyfunction]
+#[allow(clippy::needless_pass_by_value)] // Python hands it over.
+pub(super) fn recover(py: Python<'_>, folder: PathBuf) -> PyResult<PyUnfinished> {
+    Ok(py.detach(|| recover_in(&folder))?.into())
+}
+
+#[pymethods]
+impl PyRecorder {
+    #[new]
+    #[pyo3(signature = (
+        root, *, tag, engine=None, model_hash=None, config_hash=None, meta=None, sink=None, max_games=None, max_steps=None,
+        max_ram_mb=None, max_wall_ms=None, max_disk_mb=None, sample_rate=1, rotate_steps=10_000_000, rotate_secs=None,
+        journal=false, with_action=true
+    ))]
+    #[allow(clippy::too_many_arguments, clippy::needless_pass_by_value)] // The signature is Python's.
+    fn new(
+        py: Python<'_>,
+        root: PathBuf,
+        tag: String,
+        engine: Option<String>,
+        model_hash: Option<String>,
+        config_hash: Option<String>,
+        meta: Option<&Bound<'_, PyDict>>,
+        sink: Option<&Bound<'_, PyArchive>>,
+        max_games: Option<u64>,
+        max_steps: Option<u64>,
+        max_ram_mb: Option<u64>,
+        max_wall_ms: Option<u64>,
+        max_disk_mb: Option<u64>,
+        sample_rate: u32,
+        rotate_steps: u64,
+        rotate_secs: Option<f64>,
+        journal: bool,
+        with_action: bool,
+    ) -> PyResult<PyRecorder> {
+        let mut limits = Limits::default();
+        (limits.max_games, limits.max_steps, limits.max_ram_mb) = (max_games, max_steps, max_ram_mb);
+        (limits.max_wall_ms, limits.max_disk_mb) = (max_wall_ms, max_disk_mb);
+        let rotate_every = rotate_secs.map(|secs| {
+            Duration::try_from_secs_f64(secs)
+                .map_err(|_| PyValueError::new_err(format!("rotate_secs: expected more than 0, found {secs}")))
+        });
+        let mut options = RecorderOptions::new(tag);
+        (options.engine, options.model_hash, options.config_hash) = (engine, model_hash, config_hash);
+        options.entries = meta.map_or_else(|| Ok(Vec::new()), entries)?;
+        (options.limits, options.sample_rate, options.rotate_steps) = (limits, sample_rate, rotate_steps);
+        (options.rotate_every, options.journal, options.with_action) =
+            (rotate_every.transpose()?, journal, with_action);
+        let archive = sink.map(|archive| archive.get().archive());
+        let recorder = py.detach(|| match archive {
+            Some(archive) => Recorder::into_archive(root, options, &archive),
+            None => Recorder::create(root, options),
+        });
+        Ok(PyRecorder(recorder?))
+    }
+
+    #[pyo3(signature = (seed=None))]
+    fn begin(&self, py: Python<'_>, seed: Option<u64>) -> PyResult<PyGame> {
+        Ok(PyGame(Mutex::new(Some(py.detach(|| self.0.begin(seed))?))))
+    }
+
+    fn rotate(&self, py: Python<'_>) -> PyResult<u64> {
+        Ok(py.detach(|| self.0.rotate())?)
+    }
+
+    fn close(&self, py: Python<'_>) -> PyResult<PyRecorderReport> {
+        Ok(py.detach(|| self.0.close())?.into())
+    }
+
+    #[getter]
+    fn is_full(&self) -> Option<&'static str> {
+        self.0.is_full().map(|limit| limit.name())
+    }
+
+    #[getter]
+    fn folder(&self) -> PathBuf {
+        self.0.folder().to_owned()
+    }
+
+    #[getter]
+    fn unfinished(&self) -> Vec<PyUnfinished> {
+        self.0.unfinished().iter().map(PyUnfinished::from).collect()
+    }
+
+    fn stats(&self) -> PyRecorderStats {
+        let stats = self.0.stats();
+        PyRecorderStats {
+            begun: stats.begun,
+            live: stats.live,
+            ended: stats.ended,
+            abandoned: stats.abandoned,
+            refused: stats.refused,
+            steps: stats.steps,
+            durable: stats.durable,
+            rotations: stats.rotations,
+            disk_bytes: stats.disk_bytes,
+            ram_bytes: stats.ram_bytes,
+            failure: stats.failure,
+        }
+    }
+
+    fn __enter__(slf: Py<Self>) -> Py<Self> {
+        slf
+    }
+
+    #[pyo3(signature = (*_exception))]
+    fn __exit__(&self, py: Python<'_>, _exception: &Bound<'_, PyAny>) -> PyResult<()> {
+        self.close(py).map(drop)
+    }
+
+    fn __repr__(&self) -> String {
+        let stats = self.0.stats();
+        format!("Recorder({:?}, {} games, {} steps)", self.0.folder(), stats.ended, stats.steps)
+    }
+}
+
+impl PyRecorder {
+    pub(super) fn recorder(&self) -> &Recorder {
+        &self.0
+    }
+}
+
+impl Drop for PyRecorder {
+    fn drop(&mut self) {
+        // What is left is written, which the interpreter need not wait for.
+        Python::attach(|py| py.detach(|| drop(self.0.close())));
+    }
+}
+
+#[pymethods]
+impl PyGame {
+    #[pyo3(signature = (board, r#move=None, ev=None))]
+    fn push(&self, py: Python<'_>, board: &Bound<'_, PyAny>, r#move: Option<u8>, ev: Option<[f32; 4]>) -> PyResult<()> {
+        let board = board_from(board)?;
+        let action = r#move.map(move_from).transpose()?.flatten();
+        let ev = ev.and_then(|values| branches(board, values));
+        let mut guard = self.lock(py);
+        let game = open(&mut guard)?;
+        if !game.has_room(1) {
+            py.detach(|| game.make_room(1))?;
+        }
+        Ok(game.push(board, action, ev)?)
+    }
+
+    #[pyo3(signature = (boards, moves=None, evs=None))]
+    fn push_batch(
+        &self,
+        py: Python<'_>,
+        boards: &Bound<'_, PyAny>,
+        moves: Option<&Bound<'_, PyAny>>,
+        evs: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<()> {
+        let boards = Boards::of(boards)?;
+        let moves = moves.map(|moves| Moves::of(moves, boards.len())).transpose()?;
+        let evs = evs.map(|evs| floats(evs, boards.len())).transpose()?;
+        let evs = evs.as_ref().map(|evs| cells(py, evs)).transpose()?;
+        let (boards, moves) = (boards.cells(py)?, moves.as_ref().map(|moves| moves.cells(py)).transpose()?);
+        let len = boards.len();
+        (0..len).try_for_each(|place| boards.check(place))?;
+        if let Some(moves) = &moves {
+            (0..len).try_for_each(|place| moves.check(place))?;
+        }
+        let mut guard = self.lock(py);
+        let game = open(&mut guard)?;
+        if !game.has_room(len) {
+            py.detach(|| game.make_room(len))?;
+        }
+        let step = |place: usize| {
+            let board = boards.get(place);
+            let values = evs.and_then(|evs| evs.get(4 * place..4 * place + 4));
+            let ev = values.and_then(|values| branches(board, std::array::from_fn(|at| values[at].get())));
+            (board, moves.as_ref().and_then(|moves| moves.get(place)), ev)
+        };
+        Ok(game.push_all((0..len).map(step))?)
+    }
+
+    #[pyo3(signature = (final_board=None))]
+    fn end(&self, py: Python<'_>, final_board: Option<&Bound<'_, PyAny>>) -> PyResult<u64> {
+        let final_board = final_board.map(board_from).transpose()?;
+        let mut guard = self.lock(py);
+        open(&mut guard)?;
+        let game = guard.take();
+        drop(guard);
+        Ok(py.detach(|| game.map_or(Ok(0), |game| game.end(final_board)))?)
+    }
+
+    fn abandon(&self, py: Python<'_>) {
+        drop(self.lock(py).take());
+    }
+
+    fn __len__(&self) -> usize {
+        let game = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        game.as_ref().map_or(0, |game| game.num_steps() as usize)
+    }
+}
+
+impl PyGame {
+    /// Whoever waits for it does so without the interpreter's lock, which who has it may need.
+    fn lock(&self, py: Python<'_>) -> MutexGuard<'_, Option<Game>> {
+        self.0.lock_py_attached(py).unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn open<'a>(game: &'a mut MutexGuard<'_, Option<Game>>) -> PyResult<&'a mut Game> {
+    game.as_mut().ok_or_else(|| PyValueError::new_err("game: expected one that is under way, found one that is over"))
+}
+
+/// What is to be said of a session, by key.
+fn entries(meta: &Bound<'_, PyDict>) -> PyResult<Vec<(String, serde_json::Value)>> {
+    let text: String = meta.py().import("json")?.call_method1("dumps", (meta,))?.extract()?;
+    let value: serde_json::Map<String, serde_json::Value> =
+        serde_json::from_str(&text).map_err(|error| PyValueError::new_err(format!("meta: expected JSON, {error}")))?;
+    Ok(value.into_iter().collect())
+}
+
+impl From<RecorderReport> for PyRecorderReport {
+    fn from(report: RecorderReport) -> PyRecorderReport {
+        let elapsed_s = report.elapsed.as_secs_f64();
+        let RecorderReport { folder, runs, steps, rotations, abandoned, refused, live, num_bytes, .. } = report;
+        PyRecorderReport { folder, runs, steps, rotations, abandoned, refused, live, num_bytes, elapsed_s }
+    }
+}
+
+impl From<Recovered> for PyUnfinished {
+    fn from(recovered: Recovered) -> PyUnfinished {
+        let Recovered { folder, runs, from_journal, lost_runs, lost_steps, live, .. } = recovered;
+        PyUnfinished { folder, runs, from_journal, lost_runs, lost_steps, live, error: None }
+    }
+}
+
+impl From<&Unfinished> for PyUnfinished {
+    fn from(unfinished: &Unfinished) -> PyUnfinished {
+        match &unfinished.recovered {
+            Ok(recovered) => recovered.clone().into(),
+            Err(error) => PyUnfinished {
+                folder: unfinished.folder.clone(),
+                runs: 0,
+                from_journal: 0,
+                lost_runs: 0,
+                lost_steps: 0,
+                live: 0,
+                error: Some(error.to_string()),
+            },
+        }
+    }
+}
+
+#[pymethods]
+impl PyRecorderReport {
+    fn __repr__(&self) -> String {
+        let PyRecorderReport { folder, runs, steps, rotations, .. } = self;
+        format!("RecorderReport({folder:?}, runs={runs}, steps={steps}, rotations={rotations})")
+    }
+}
+
+#[pymethods]
+impl PyRecorderStats {
+    fn __repr__(&self) -> String {
+        let PyRecorderStats { begun, live, ended, steps, durable, .. } = self;
+        format!("RecorderStats(begun={begun}, live={live}, ended={ended}, steps={steps}, durable={durable})")
+    }
+}
+
+#[pymethods]
+impl PyUnfinished {
+    fn __repr__(&self) -> String {
+        match self {
+            PyUnfinished { folder, error: Some(error), .. } => format!("Unfinished({folder:?}, error={error:?})"),
+            PyUnfinished { folder, runs, from_journal, lost_runs, live, .. } => format!(
+                "Unfinished({folder:?}, runs={runs}, from_journal={from_journal}, lost_runs={lost_runs}, live={live})"
+            ),
+        }
+    }
+}

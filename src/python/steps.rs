@@ -1,0 +1,198 @@
+//! Boards, moves and values of steps, as Python has them.
+
+use crate::board::{Board, Move};
+use crate::error::Error;
+use crate::run::Branches;
+use pyo3::buffer::{Element, PyBuffer, ReadOnlyCell};
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::PyInt;
+
+/// A board of its bits, or of sixteen exponents.
+pub(super) fn board_from(board: &Bound<'_, PyAny>) -> PyResult<Board> {
+    if board.is_instance_of::<PyInt>() {
+        return Ok(Board(board.extract()?));
+    }
+    if let Ok(exps) = board.extract::<[u8; 16]>() {
+        return Ok(Board::from_exps(exps)?);
+    }
+    // NumPy's integers are none of Python's own.
+    board
+        .extract::<u64>()
+        .map(Board)
+        .map_err(|_| PyTypeError::new_err("board: expected an int of 64 bits, or sixteen exponents of 0..=15"))
+}
+
+/// A move of its number; 255 is none.
+pub(super) fn move_from(index: u8) -> PyResult<Option<Move>> {
+    match Move::from_index(index) {
+        None if index != u8::MAX => Err(Error::argument("move", "0..=3, or 255 for none", index).into()),
+        found => Ok(found),
+    }
+}
+
+/// The values with the mask of the rules; four NaNs are none.
+pub(super) fn branches(board: Board, values: [f32; 4]) -> Option<Branches> {
+    let is_none = values.iter().all(|value| value.is_nan());
+    (!is_none).then(|| Branches { values, legal: board.legal_moves() })
+}
+
+/// An array of boards, or of their exponents.
+pub(super) enum Boards {
+    Bits(PyBuffer<u64>),
+    SignedBits(PyBuffer<i64>),
+    Exps(PyBuffer<u8>),
+}
+
+pub(super) enum BoardCells<'a> {
+    Bits(&'a [ReadOnlyCell<u64>]),
+    SignedBits(&'a [ReadOnlyCell<i64>]),
+    Exps(&'a [ReadOnlyCell<u8>]),
+}
+
+impl Boards {
+    pub(super) fn of(boards: &Bound<'_, PyAny>) -> PyResult<Boards> {
+        if let Some(bits) = buffer(boards, &[None]) {
+            return Ok(Boards::Bits(bits));
+        }
+        if let Some(exps) = buffer(boards, &[None, Some(16)]) {
+            return Ok(Boards::Exps(exps));
+        }
+        if let Some(bits) = buffer(boards, &[None]) {
+            return Ok(Boards::SignedBits(bits));
+        }
+        let array = contiguous(boards, None)?;
+        let dimensions: usize = array.getattr("ndim")?.extract()?;
+        let dtype = if dimensions == 2 { "u1" } else { "u8" };
+        let array = exact(&array, dtype)?;
+        let found = if dimensions == 2 {
+            buffer(&array, &[None, Some(16)]).map(Boards::Exps)
+        } else {
+            buffer(&array, &[None]).map(Boards::Bits)
+        };
+        found.ok_or_else(|| PyValueError::new_err("boards: expected an array of shape (n,) or (n, 16)"))
+    }
+
+    pub(super) fn len(&self) -> usize {
+        match self {
+            Boards::Bits(bits) => bits.item_count(),
+            Boards::SignedBits(bits) => bits.item_count(),
+            Boards::Exps(exps) => exps.item_count() / 16,
+        }
+    }
+
+    pub(super) fn cells<'a>(&'a self, py: Python<'a>) -> PyResult<BoardCells<'a>> {
+        Ok(match self {
+            Boards::Bits(bits) => BoardCells::Bits(cells(py, bits)?),
+            Boards::SignedBits(bits) => BoardCells::SignedBits(cells(py, bits)?),
+            Boards::Exps(exps) => BoardCells::Exps(cells(py, exps)?),
+        })
+    }
+}
+
+impl BoardCells<'_> {
+    pub(super) fn len(&self) -> usize {
+        match self {
+            BoardCells::Bits(bits) => bits.len(),
+            BoardCells::SignedBits(bits) => bits.len(),
+            BoardCells::Exps(exps) => exps.len() / 16,
+        }
+    }
+
+    pub(super) fn check(&self, place: usize) -> PyResult<()> {
+        let BoardCells::Exps(exps) = self else { return Ok(()) };
+        match exps.iter().skip(16 * place).take(16).map(ReadOnlyCell::get).find(|&exp| exp > 15) {
+            Some(exp) => {
+                Err(PyValueError::new_err(format!("boards, row {place}: expected exponents 0..=15, found {exp}")))
+            }
+            None => Ok(()),
+        }
+    }
+
+    #[inline]
+    pub(super) fn get(&self, place: usize) -> Board {
+        match self {
+            BoardCells::Bits(bits) => Board(bits.get(place).map_or(0, ReadOnlyCell::get)),
+            BoardCells::SignedBits(bits) => Board(bits.get(place).map_or(0, ReadOnlyCell::get) as u64),
+            BoardCells::Exps(exps) => {
+                let exps = exps.get(16 * place..16 * place + 16).unwrap_or_default();
+                Board(exps.iter().fold(0, |board, exp| board << 4 | u64::from(exp.get())))
+            }
+        }
+    }
+}
+
+/// An array of moves.
+pub(super) struct Moves(PyBuffer<u8>);
+
+pub(super) struct MoveCells<'a>(&'a [ReadOnlyCell<u8>]);
+
+impl Moves {
+    pub(super) fn of(moves: &Bound<'_, PyAny>, len: usize) -> PyResult<Moves> {
+        let shape = [Some(len)];
+        if let Some(buffer) = buffer(moves, &shape) {
+            return Ok(Moves(buffer));
+        }
+        let array = contiguous(moves, Some("i8"))?;
+        // -1 becomes 255, and everything else is checked for being a move.
+        let array = array.call_method1("clip", (-1, 254))?.call_method1("astype", ("u1",))?;
+        let refuse = || PyValueError::new_err(format!("moves: expected an array of shape ({len},), as boards has"));
+        buffer(&array, &shape).map(Moves).ok_or_else(refuse)
+    }
+
+    pub(super) fn cells<'a>(&'a self, py: Python<'a>) -> PyResult<MoveCells<'a>> {
+        Ok(MoveCells(cells(py, &self.0)?))
+    }
+}
+
+impl MoveCells<'_> {
+    pub(super) fn check(&self, place: usize) -> PyResult<()> {
+        move_from(self.0.get(place).map_or(u8::MAX, ReadOnlyCell::get)).map(drop)
+    }
+
+    #[inline]
+    pub(super) fn get(&self, place: usize) -> Option<Move> {
+        self.0.get(place).and_then(|index| Move::from_index(index.get()))
+    }
+}
+
+pub(super) fn floats(evs: &Bound<'_, PyAny>, len: usize) -> PyResult<PyBuffer<f32>> {
+    let shape = [Some(len), Some(4)];
+    if let Some(buffer) = buffer(evs, &shape) {
+        return Ok(buffer);
+    }
+    let refuse = || PyValueError::new_err(format!("evs: expected an array of shape ({len}, 4), as boards has rows"));
+    buffer(&contiguous(evs, Some("f4"))?, &shape).ok_or_else(refuse)
+}
+
+/// The memory of an array of this type and shape, whose elements lie in order.
+fn buffer<T: Element>(array: &Bound<'_, PyAny>, shape: &[Option<usize>]) -> Option<PyBuffer<T>> {
+    let buffer = PyBuffer::<T>::get(array).ok()?;
+    let format = buffer.format().to_bytes();
+    let is_native = !format.starts_with(b">") && !format.starts_with(b"!");
+    let fits = buffer.dimensions() == shape.len()
+        && buffer.shape().iter().zip(shape).all(|(&found, expected)| expected.is_none_or(|expected| found == expected));
+    (is_native && fits && buffer.is_c_contiguous()).then_some(buffer)
+}
+
+pub(super) fn cells<'a, T: Element>(py: Python<'a>, buffer: &'a PyBuffer<T>) -> PyResult<&'a [ReadOnlyCell<T>]> {
+    buffer.as_slice(py).ok_or_else(|| PyValueError::new_err("expected an array whose elements lie in order"))
+}
+
+/// `numpy.ascontiguousarray(array, dtype)`.
+fn contiguous<'py>(array: &Bound<'py, PyAny>, dtype: Option<&str>) -> PyResult<Bound<'py, PyAny>> {
+    static FUNCTION: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    let function = FUNCTION.import(array.py(), "numpy", "ascontiguousarray")?;
+    function.call1((array, dtype))
+}
+
+/// The array in another type, if that changes no value.
+fn exact<'py>(array: &Bound<'py, PyAny>, dtype: &str) -> PyResult<Bound<'py, PyAny>> {
+    let other = array.call_method1("astype", (dtype,))?;
+    let is_same: bool = other.call_method1("__eq__", (array,))?.call_method0("all")?.extract()?;
+    if is_same {
+        return Ok(other);
+    }
+    Err(PyValueError::new_err("boards: expected integers that a board, or an exponent, can hold"))
+}

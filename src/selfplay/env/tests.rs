@@ -1,0 +1,194 @@
+use super::*;
+use crate::selfplay::player::Player;
+use rand_xoshiro::rand_core::Rng;
+
+/// The rules over cells, once more and in another way than the board's own.
+fn naive_slide(board: Board, direction: Move) -> (Board, u32) {
+    let cells = board.exps();
+    let mut slid = [0; 16];
+    let mut earned = 0;
+    for line in 0..4 {
+        // Cells from the wall that the tiles go to.
+        let cell = |place: usize| match direction {
+            Move::Up => 4 * place + line,
+            Move::Down => 4 * (3 - place) + line,
+            Move::Left => 4 * line + place,
+            Move::Right => 4 * line + 3 - place,
+        };
+        let mut place = 0;
+        let mut may_merge = false;
+        for exp in (0..4).map(|place| cells[cell(place)]).filter(|&exp| exp > 0) {
+            if may_merge && slid[cell(place - 1)] == exp && exp < 15 {
+                slid[cell(place - 1)] += 1;
+                earned += 2 << exp;
+                may_merge = false;
+            } else {
+                slid[cell(place)] = exp;
+                place += 1;
+                may_merge = true;
+            }
+        }
+    }
+    (Board::from_exps(slid).unwrap(), earned)
+}
+
+fn naive_legal(board: Board) -> u8 {
+    Move::ALL.into_iter().filter(|&direction| naive_slide(board, direction).0 != board).map(Move::bit).sum()
+}
+
+/// Some legal move for each slot, drawn; any where the game is over.
+fn drawn(env: &VectorEnv, random: &mut impl Rng) -> Vec<Move> {
+    let mut of = |&legal: &u8| {
+        let legal: Vec<Move> = Move::ALL.into_iter().filter(|direction| legal & direction.bit() != 0).collect();
+        *legal.get((random.next_u32() as usize).checked_rem(legal.len()).unwrap_or(0)).unwrap_or(&Move::Down)
+    };
+    env.legal_moves().iter().map(&mut of).collect()
+}
+
+#[test]
+fn steps_obey_the_rules() {
+    let mut random = Spawner::of_game(9, 9).beside();
+    let mut env = VectorEnv::new(50, 1).unwrap();
+    let mut rewards = vec![u32::MAX; 50];
+    let mut scores = vec![0; 50];
+    let mut num_over = 0;
+    for step in 0..400 {
+        let before = env.clone();
+        let moves = drawn(&env, &mut random);
+        env.step(&moves, IllegalMoves::Refused, &mut rewards).unwrap();
+        for slot in 0..50 {
+            let (old, new) = (before.boards()[slot], env.boards()[slot]);
+            if before.is_over(slot) {
+                assert_eq!((old, rewards[slot]), (new, 0));
+            } else {
+                let (after, earned) = naive_slide(old, moves[slot]);
+                assert!(after != old && after.spawns_into(new), "step {step}: {old} {:?} {new}", moves[slot]);
+                assert_eq!(rewards[slot], earned);
+                assert_eq!(env.game(slot).2, before.game(slot).2 + 1);
+            }
+            scores[slot] += rewards[slot];
+            assert_eq!(env.legal_moves()[slot], naive_legal(new));
+        }
+        assert_eq!(env.scores().collect::<Vec<_>>(), scores);
+        if step % 2 == 1 {
+            for slot in (0..50).filter(|&slot| env.is_over(slot)).collect::<Vec<_>>() {
+                env.restart(slot);
+                assert_eq!(env.game(slot), (50 + num_over, 0, 0));
+                assert_eq!(env.boards()[slot].num_empty(), 14);
+                scores[slot] = 0;
+                num_over += 1;
+            }
+        }
+    }
+    assert!(num_over > 50, "{num_over}");
+    assert_eq!(env.num_games(), 50 + num_over);
+}
+
+#[test]
+fn both_rewards_and_slides_are_those_of_the_plain_rules() {
+    let mut random = Spawner::of_game(2, 2).beside();
+    for _ in 0..100_000 {
+        let board = Board(random.next_u64() & random.next_u64());
+        for direction in Move::ALL {
+            assert_eq!(board.slide_with_reward(direction), naive_slide(board, direction), "{board} {direction:?}");
+        }
+    }
+}
+
+#[test]
+fn a_game_depends_on_its_number_and_moves_alone() {
+    // Every game of a set of three slots is found again in a set of seven, whatever was played beside it.
+    let play = |num_envs, num_games: u64| {
+        let mut env = VectorEnv::new(num_envs, 5).unwrap();
+        let mut rewards = vec![0; num_envs];
+        let mut finals = vec![None; num_games as usize];
+        while finals.iter().any(Option::is_none) {
+            let of = |board: &Board| Player::new(0).choose(*board).map_or(Move::Up, |(chosen, _)| chosen);
+            let moves: Vec<Move> = env.boards().iter().map(of).collect();
+            env.step(&moves, IllegalMoves::Refused, &mut rewards).unwrap();
+            for slot in 0..num_envs {
+                if env.is_over(slot) {
+                    let (number, score, num_steps) = env.game(slot);
+                    if let Some(place) = finals.get_mut(number as usize) {
+                        *place = Some((env.boards()[slot], score, num_steps));
+                    }
+                    env.restart(slot);
+                }
+            }
+        }
+        finals
+    };
+    let games = play(3, 12);
+    assert_eq!(games, play(7, 12));
+    assert!(games.windows(2).all(|pair| pair[0] != pair[1]));
+}
+
+#[test]
+fn illegal_moves_are_refused_before_anything_is_stepped_or_ignored() {
+    let mut env = VectorEnv::new(3, 0).unwrap();
+    env.boards[1] = Board(0x1200_0000_0000_0000);
+    env.legal[1] = env.boards[1].legal_moves();
+    let before = env.clone();
+    let moves = [0, 2].map(|slot| Move::ALL[env.legal_moves()[slot].trailing_zeros() as usize]);
+    let moves = [moves[0], Move::Left, moves[1]];
+    let mut rewards = [7; 3];
+    let message = env.step(&moves, IllegalMoves::Refused, &mut rewards).unwrap_err().to_string();
+    assert_eq!(
+        message,
+        "moves: expected down or right in row 1, found left, which does not change 2 4 . . / . . . . / . . . . / . . . ."
+    );
+    assert_eq!((env.boards(), rewards), (before.boards(), [7; 3]));
+    env.step(&moves, IllegalMoves::Ignored, &mut rewards).unwrap();
+    assert_eq!((env.boards()[1], rewards[1], env.game(1)), (before.boards()[1], 0, (1, 0, 0)));
+    assert_ne!((env.boards()[0], env.boards()[2]), (before.boards()[0], before.boards()[2]));
+    assert!(env.step(&moves[..2], IllegalMoves::Ignored, &mut rewards).is_err());
+    for num_envs in [0, MAX_ENVS + 1] {
+        assert!(VectorEnv::new(num_envs, 0).unwrap_err().to_string().starts_with("num_envs: expected 1..="));
+    }
+}
+
+#[test]
+fn tokens_and_masks_are_those_of_the_boards() {
+    let mut env = VectorEnv::new(64, 3).unwrap();
+    let mut rewards = [0; 64];
+    let mut random = Spawner::of_game(1, 1).beside();
+    for _ in 0..60 {
+        let moves = drawn(&env, &mut random);
+        env.step(&moves, IllegalMoves::Refused, &mut rewards).unwrap();
+    }
+    let (mut tokens, mut legal) = ([[9; 16]; 64], [[9; 4]; 64]);
+    env.write_tokens(&mut tokens);
+    env.write_legal(&mut legal);
+    for (slot, board) in env.boards().iter().enumerate() {
+        for (cell, token) in tokens[slot].into_iter().enumerate() {
+            assert_eq!(Some(token), board.exp(cell as u8));
+        }
+        for direction in Move::ALL {
+            let is_legal = naive_slide(*board, direction).0 != *board;
+            assert_eq!(legal[slot][direction as usize], u8::from(is_legal));
+        }
+    }
+    let mut all = [[9; 4]; 16];
+    write_legal(&(0..16).collect::<Vec<u8>>(), &mut all);
+    for (mask, legal) in all.into_iter().enumerate() {
+        assert_eq!(legal, [0, 1, 2, 3].map(|bit| (mask >> bit & 1) as u8));
+    }
+}
+
+#[test]
+fn a_reset_begins_anew() {
+    let mut env = VectorEnv::new(4, 1).unwrap();
+    let first = env.boards().to_vec();
+    env.restart(2);
+    env.reset(2);
+    assert_ne!(env.boards(), first);
+    env.reset(1);
+    assert_eq!((env.boards(), env.num_games()), (first.as_slice(), 4));
+    assert_eq!(env.numbers().collect::<Vec<_>>(), [0, 1, 2, 3]);
+    // First boards have two tiles, and one in ten is a 4.
+    let env = VectorEnv::new(20_000, 0).unwrap();
+    let tiles: Vec<u8> = env.boards().iter().flat_map(|board| board.exps()).filter(|&exp| exp > 0).collect();
+    assert_eq!(tiles.len(), 40_000);
+    let fours = tiles.iter().filter(|&&exp| exp == 2).count();
+    assert!(fours.abs_diff(4_000) < 240, "{fours}");
+}

@@ -1,0 +1,271 @@
+use super::*;
+use crate::run::{Run, RunMeta};
+use crate::selfplay::{Closing, DiskCost, EndedGame, Limits, RecorderOptions, Sink};
+use std::sync::Arc;
+
+fn options(num_games: u64, batch_size: usize) -> PlayOptions {
+    PlayOptions { num_games, batch_size, seed: 11, ..Default::default() }
+}
+
+/// Logits that follow from the board.
+fn logits(positions: Positions<'_>) -> Result<Choices> {
+    let of = |board: &Board| {
+        let mixed = board.0.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        [0, 16, 32, 48].map(|shift| (mixed >> shift & 0xff) as f32 / 64.0)
+    };
+    Ok(Choices::Logits(positions.boards.iter().map(of).collect()))
+}
+
+fn first_legal(positions: Positions<'_>) -> Result<Choices> {
+    Ok(Choices::Moves(positions.legal.iter().map(|legal| i64::from(legal.trailing_zeros())).collect()))
+}
+
+/// What a recorder wrote, for those who look at it later.
+#[derive(Clone, Debug, Default)]
+struct Written(Arc<Mutex<Vec<Run>>>);
+
+impl Sink for Written {
+    fn write(&mut self, games: &Arc<Vec<EndedGame>>) -> Result<()> {
+        let runs = games.iter().map(|game| game.to_run(&RunMeta::default())).collect::<Result<Vec<_>>>()?;
+        self.0.lock().unwrap().extend(runs);
+        Ok(())
+    }
+    fn close(&mut self, _: &Closing) -> Result<()> {
+        Ok(())
+    }
+    fn num_durable(&self) -> u64 {
+        self.0.lock().unwrap().len() as u64
+    }
+    fn num_bytes(&self) -> u64 {
+        0
+    }
+    fn cost(&self) -> DiskCost {
+        DiskCost { per_game: 200_000, ..DiskCost::default() }
+    }
+    fn with_action(&self) -> bool {
+        true
+    }
+    fn with_evs(&self) -> bool {
+        true
+    }
+}
+
+fn recorder(limits: Limits) -> (Recorder, Written) {
+    let written = Written::default();
+    let options = RecorderOptions { limits, ..RecorderOptions::new("test") };
+    (Recorder::with_sink(None, options, |_| Ok(Box::new(written.clone()))).unwrap(), written)
+}
+
+fn max_games(max_games: u64) -> Limits {
+    Limits { max_games: Some(max_games), ..Limits::default() }
+}
+
+/// Each game's seed, score, steps and final board out of what was recorded, after a look at the rules.
+fn replayed(recorder: &Recorder, written: &Written) -> Vec<(u64, u32, u32, Board)> {
+    recorder.close().unwrap();
+    let of = |run: &Run| {
+        run.verify().unwrap();
+        let score = run.boards().iter().zip(run.moves()).map(|(board, &direction)| board.reward(direction)).sum();
+        (run.meta().seed.unwrap(), score, run.num_steps() as u32, run.final_board().unwrap())
+    };
+    written.0.lock().unwrap().iter().map(of).collect()
+}
+
+fn of_report(report: &PlayReport) -> Vec<(u64, u32, u32, Board)> {
+    let of = |game: &PlayedGame| (Spawner::seed_of(11, game.number), game.score, game.num_steps, game.final_board);
+    report.games.iter().map(of).collect()
+}
+
+#[test]
+fn games_are_the_same_at_any_batch_size() {
+    for temperature in [0.0, 0.7] {
+        let play = |batch_size| {
+            let options = PlayOptions { temperature, ..options(40, batch_size) };
+            let report = play(logits, &options, None, &()).unwrap();
+            assert!(report.stopped.is_none() && report.games.iter().all(|game| game.final_board.is_terminal()));
+            assert_eq!(report.num_steps, report.games.iter().map(|game| u64::from(game.num_steps)).sum::<u64>());
+            report.games
+        };
+        let games = play(40);
+        assert_eq!(games.iter().map(|game| game.number).collect::<Vec<_>>(), (0..40).collect::<Vec<_>>());
+        for batch_size in [1, 7, 64] {
+            assert_eq!(play(batch_size), games, "{batch_size}");
+        }
+    }
+    let at = |temperature| play(logits, &PlayOptions { temperature, ..options(3, 3) }, None, &()).unwrap().games;
+    assert_ne!(at(0.7), at(0.0));
+    assert_ne!(at(0.7), at(0.9));
+}
+
+#[test]
+fn batches_have_no_game_that_is_over_and_shrink_at_the_end() {
+    let mut sizes = Vec::new();
+    let policy = |positions: Positions<'_>| {
+        sizes.push(positions.boards.len());
+        assert!(positions.legal.iter().all(|&legal| legal != 0));
+        assert!(positions.boards.iter().zip(positions.legal).all(|(board, &legal)| board.legal_moves() == legal));
+        first_legal(positions)
+    };
+    let report = play(policy, &options(30, 8), None, &()).unwrap();
+    assert_eq!((sizes[0], sizes.iter().sum::<usize>() as u64), (8, report.num_steps));
+    assert!(sizes.is_sorted_by(|a, b| a >= b) && *sizes.last().unwrap() < 8);
+    assert!(play(first_legal, &options(0, 8), None, &()).unwrap().games.is_empty());
+}
+
+#[test]
+fn what_is_recorded_is_what_was_played() {
+    let (recorder, written) = recorder(Limits::default());
+    let report = play(logits, &options(50, 9), Some(&recorder), &()).unwrap();
+    let mut recorded = replayed(&recorder, &written);
+    recorded.sort_unstable();
+    let mut played = of_report(&report);
+    played.sort_unstable();
+    assert_eq!(recorded, played);
+    assert!(written.0.lock().unwrap().iter().all(|run| run.has_evs().iter().all(|has| !has)));
+    assert_eq!(recorder.stats().abandoned, 0);
+}
+
+#[test]
+fn a_full_recorder_ends_it() {
+    // Games that have begun are played to their end.
+    let (few, written) = recorder(max_games(10));
+    let report = play(logits, &options(50, 4), Some(&few), &()).unwrap();
+    assert_eq!((report.games.len(), report.stopped.as_deref()), (10, Some("games")));
+    assert!(report.games.iter().all(|game| game.final_board.is_terminal()));
+    assert_eq!(few.stats().abandoned, 0);
+    assert_eq!(replayed(&few, &written).len(), 10);
+    // A recorder that is full from the start, one with room for part of a batch, and one that has just enough.
+    for (room, expected, stopped) in [(0, 0, true), (3, 3, true), (10, 10, false)] {
+        let report = play(logits, &options(10, 4), Some(&recorder(max_games(room)).0), &()).unwrap();
+        assert_eq!((report.games.len(), report.stopped.is_some()), (expected, stopped));
+        let alone = play(logits, &options(expected as u64, 4), None, &()).unwrap();
+        assert_eq!(report.games, alone.games);
+        let report = play_games(Player::new(0), &options(10, 4), Some(&recorder(max_games(room)).0), &()).unwrap();
+        assert_eq!((report.games.len(), report.stopped.is_some()), (expected, stopped));
+    }
+    // One that refuses a game that ends: there is room for five.
+    let small = Limits { max_disk_mb: Some(1), ..Limits::default() };
+    let (small, _) = recorder(small);
+    let report = play(logits, &options(50, 4), Some(&small), &()).unwrap();
+    assert_eq!((report.games.len(), report.stopped.as_deref()), (5, Some("disk")));
+    assert_eq!(small.stats().live, 0);
+}
+
+#[test]
+fn games_are_cut_at_the_most_steps() {
+    let (recorder, written) = recorder(Limits::default());
+    let cut = PlayOptions { max_steps: Some(60), ..options(50, 16) };
+    let report = play(logits, &cut, Some(&recorder), &()).unwrap();
+    let whole = play(logits, &options(50, 16), None, &()).unwrap();
+    for (cut, whole) in report.games.iter().zip(&whole.games) {
+        assert_eq!(cut.num_steps, whole.num_steps.min(60));
+        assert_eq!(cut.final_board.is_terminal(), whole.num_steps <= 60);
+    }
+    assert!(report.games.iter().any(|game| game.num_steps < 60));
+    assert_eq!(replayed(&recorder, &written).len(), 50);
+    let cut = play_games(Player::new(0), &cut, None, &()).unwrap();
+    assert!(cut.games.iter().all(|game| game.num_steps == 60));
+}
+
+#[test]
+fn bad_answers_are_refused_and_open_games_abandoned() {
+    type Answer = Box<dyn Fn(&mut Choices)>;
+    fn of_moves(change: impl Fn(&mut Vec<i64>) + 'static) -> Answer {
+        Box::new(move |choices| {
+            if let Choices::Moves(moves) = choices {
+                change(moves);
+            }
+        })
+    }
+    fn of_logits(change: impl Fn(&mut Vec<[f32; 4]>) + 'static) -> Answer {
+        Box::new(move |choices| {
+            if let Choices::Logits(logits) = choices {
+                change(logits);
+            }
+        })
+    }
+    let bad: [(Answer, &str); 6] = [
+        (of_moves(|moves| moves[2] = 4), "moves: expected 0..=3 in row 2, found 4"),
+        (of_moves(|moves| moves[1] = -1), "moves: expected 0..=3 in row 1, found -1"),
+        (of_moves(|moves| moves.truncate(4)), "moves: expected 5 rows, found 4"),
+        (of_logits(|logits| logits[3][1] = f32::NAN), "logits: expected numbers or -inf in row 3, found"),
+        (of_logits(|logits| logits[0] = [f32::NEG_INFINITY; 4]), "logits: expected a number for "),
+        (of_logits(|logits| logits.push([0.0; 4])), "logits: expected 5 rows, found 6"),
+    ];
+    for (change, expected) in bad {
+        for batch in [1, 10] {
+            let (recorder, _) = recorder(Limits::default());
+            let mut asked = 0;
+            let policy = |positions: Positions<'_>| {
+                asked += 1;
+                let is_of_moves = expected.starts_with("moves");
+                let mut choices = if is_of_moves { first_legal(positions) } else { logits(positions) }?;
+                if asked == batch {
+                    change(&mut choices);
+                }
+                Ok(choices)
+            };
+            let error: Error = play(policy, &options(5, 5), Some(&recorder), &()).unwrap_err();
+            assert!(error.to_string().starts_with(expected), "{error}");
+            assert_eq!(recorder.stats().abandoned, 5);
+        }
+    }
+    // An error of the policy's own comes through as it is.
+    let error = play(|_| Err(Error::query("mine")), &options(5, 5), None, &()).unwrap_err();
+    assert!(matches!(error.kind(), ErrorKind::Query { message } if message == "mine"));
+    let drawn = PlayOptions { temperature: 1.0, ..options(5, 5) };
+    let message = play(first_legal, &drawn, None, &()).unwrap_err().to_string();
+    assert!(message.starts_with("policy: expected logits"), "{message}");
+    for bad in [
+        PlayOptions { batch_size: 0, ..Default::default() },
+        PlayOptions { max_steps: Some(0), ..Default::default() },
+        PlayOptions { temperature: f32::NAN, ..Default::default() },
+        PlayOptions { temperature: -1.0, ..Default::default() },
+    ] {
+        assert!(matches!(play(logits, &bad, None, &()).unwrap_err().kind(), ErrorKind::Argument { .. }));
+        assert!(play_games(Player::new(0), &bad, None, &()).is_err());
+    }
+}
+
+#[test]
+fn the_built_in_player_plays_the_same_on_any_number_of_threads_and_as_a_policy() {
+    let with = |workers| {
+        let (recorder, written) = recorder(Limits::default());
+        let options = PlayOptions { workers: Some(workers), ..options(12, 1) };
+        let report = play_games(Player::new(0), &options, Some(&recorder), &()).unwrap();
+        // In the order of their numbers.
+        assert_eq!(replayed(&recorder, &written), of_report(&report));
+        let runs = written.0.lock().unwrap();
+        assert!(runs.iter().flat_map(|run| (0..run.num_steps()).filter_map(|step| run.step(step))).all(|step| {
+            Player::new(0).choose(step.board).map(|(chosen, branches)| (Some(chosen), Some(branches)))
+                == Some((step.chosen, step.branches))
+        }));
+        report.games
+    };
+    let games = with(1);
+    assert_eq!(games, with(3));
+    let policy = |positions: Positions<'_>| {
+        let of = |&board: &Board| Player::new(0).choose(board).map_or(0, |(chosen, _)| chosen as i64);
+        Ok::<_, Error>(Choices::Moves(positions.boards.iter().map(of).collect()))
+    };
+    assert_eq!(play(policy, &options(12, 5), None, &()).unwrap().games, games);
+}
+
+#[test]
+fn it_can_be_stopped() {
+    struct Stopped;
+    impl Progress for Stopped {
+        fn begin(&self, _: &'static str, _: Unit, _: u64) {}
+        fn advance(&self, _: u64) {}
+        fn end(&self) {}
+        fn is_cancelled(&self) -> bool {
+            true
+        }
+    }
+    let (recorder, _) = recorder(Limits::default());
+    let error = play(first_legal, &options(5, 5), Some(&recorder), &Stopped).unwrap_err();
+    assert!(matches!(error.kind(), ErrorKind::Cancelled));
+    assert_eq!(recorder.stats().abandoned, 5);
+    let error = play_games(Player::new(0), &options(5, 5), Some(&recorder), &Stopped).unwrap_err();
+    assert!(matches!(error.kind(), ErrorKind::Cancelled));
+}

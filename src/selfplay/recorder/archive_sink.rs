@@ -1,0 +1,152 @@
+//! Games straight into an archive, with moves, values and final boards.
+
+use super::game::EndedGame;
+use super::sink::{Closing, DiskCost, Sink};
+use super::{Recorder, RecorderOptions};
+use crate::archive::{Archive, IngestOptions, OnError, TableName};
+use crate::error::{ErrorKind, Result};
+use crate::format::{Container, RunSource, SourceFacts, SourceFormat, SourceRun};
+use crate::query::ScalarValue;
+use crate::run::RunMeta;
+use arrow::array::AsArray;
+use arrow::datatypes::UInt64Type;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// An archive that games are recorded into. Each rotation is a commit of its own.
+struct ArchiveSink {
+    archive: Archive,
+    /// The name of the session that its runs are of.
+    session: Arc<str>,
+    meta: RunMeta,
+    num_durable: u64,
+    /// What the archive took on disk before.
+    bytes_before: u64,
+}
+
+/// Games as ingest reads them: each is made a run when its turn comes.
+#[derive(Debug)]
+struct Games {
+    games: Arc<Vec<EndedGame>>,
+    meta: RunMeta,
+}
+
+impl Recorder {
+    /// Begins a recording into an archive. Its runs have the session `recording-<id>`, `source_id` is a game's id, and
+    /// `engine` that of the options, or else the tag. A rotation takes what ingesting takes of memory beside
+    /// `max_ram_mb`. Games that the archive holds already, or that are equal, are there once.
+    ///
+    /// A folder `archive_model=<tag>` in `root` has the journal, if one is asked for, and what tells the next recorder of
+    /// that tag that this one died.
+    ///
+    /// # Errors
+    /// As [`with_sink`](Recorder::with_sink), and those of the archive.
+    ///
+    /// # Examples
+    /// ```
+    /// # let root = tempfile::tempdir()?;
+    /// use a2store::{Archive, Board, Move, Recorder, RecorderOptions};
+    /// let mut archive = Archive::create(root.path().join("games.a2"), Default::default())?;
+    /// let recorder = Recorder::into_archive(root.path(), RecorderOptions::new("v1"), &archive)?;
+    /// let mut game = recorder.begin(Some(7))?;
+    /// game.push(Board(0x1100_0000_0000_0000), Some(Move::Left), None)?;
+    /// game.end(Board(0x2000_0000_0000_0001))?;
+    /// recorder.close()?;
+    /// archive.refresh()?;
+    /// assert_eq!((archive.num_runs(), archive.num_steps()), (1, 1));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn into_archive(root: impl AsRef<Path>, options: RecorderOptions, archive: &Archive) -> Result<Recorder> {
+        options.check()?;
+        let folder = root.as_ref().join(format!("archive_model={}", options.tag));
+        let engine = options.engine.clone().unwrap_or_else(|| options.tag.clone());
+        let archive = archive.clone();
+        Recorder::with_sink(Some(&folder), options, move |id| {
+            Ok(Box::new(ArchiveSink::new(archive.clone(), engine.clone(), id)?))
+        })
+    }
+}
+
+impl ArchiveSink {
+    fn new(mut archive: Archive, engine: String, id: &str) -> Result<ArchiveSink> {
+        archive.refresh()?;
+        let session: Arc<str> = format!("recording-{id}").into();
+        let text = "SELECT max(source_id) AS last FROM runs WHERE session = $session";
+        let query = archive.sql(text, vec![("session", ScalarValue::from(&*session))])?;
+        let mut num_durable = 0;
+        for batch in query.stream()? {
+            let last = batch?.column(0).as_primitive::<UInt64Type>().iter().flatten().next();
+            num_durable = last.map_or(num_durable, |last| last + 1);
+        }
+        let bytes_before = num_bytes(&archive);
+        let meta = RunMeta { engine: Some(engine), ..RunMeta::default() };
+        Ok(ArchiveSink { archive, session, meta, num_durable, bytes_before })
+    }
+}
+
+impl Sink for ArchiveSink {
+    fn write(&mut self, games: &Arc<Vec<EndedGame>>) -> Result<()> {
+        let source = Box::new(Games { games: Arc::clone(games), meta: self.meta.clone() });
+        let (path, session) = (PathBuf::from(&*self.session), Some(Arc::clone(&self.session)));
+        let runs = Container { source, path, format: SourceFormat::Session, session, session_info: None };
+        let options = IngestOptions { on_error: OnError::Raise, ..IngestOptions::default() };
+        self.archive.ingest_runs(&Arc::new(runs), &options, &())?;
+        self.num_durable = games.last().map_or(self.num_durable, |game| game.id() + 1);
+        Ok(())
+    }
+
+    fn close(&mut self, _: &Closing) -> Result<()> {
+        Ok(())
+    }
+
+    fn num_durable(&self) -> u64 {
+        self.num_durable
+    }
+
+    fn num_bytes(&self) -> u64 {
+        num_bytes(&self.archive).saturating_sub(self.bytes_before)
+    }
+
+    fn cost(&self) -> DiskCost {
+        // Compressed it is about a third; what does not compress may take a little more than it has.
+        DiskCost { fixed: 1 << 16, per_game: 512, per_step: 40 }
+    }
+
+    fn with_action(&self) -> bool {
+        true
+    }
+
+    fn with_evs(&self) -> bool {
+        true
+    }
+}
+
+fn num_bytes(archive: &Archive) -> u64 {
+    TableName::ALL.into_iter().map(|table| archive.num_bytes(table)).sum()
+}
+
+impl RunSource for Games {
+    fn num_runs(&self) -> usize {
+        self.games.len()
+    }
+
+    fn num_bytes(&self, index: usize) -> u64 {
+        self.games.get(index).map_or(0, |game| 64 + 32 * u64::from(game.num_rows()))
+    }
+
+    fn offset(&self, _: usize) -> u64 {
+        0
+    }
+
+    fn facts(&self, index: usize) -> SourceFacts {
+        let game = self.games.get(index);
+        SourceFacts { id: game.map(EndedGame::id), num_steps: game.map(EndedGame::num_steps) }
+    }
+
+    fn read(&self, index: usize) -> Result<SourceRun<'_>> {
+        match self.games.get(index) {
+            Some(game) => game.to_run(&self.meta).map(SourceRun::Run),
+            None => Err(ErrorKind::IndexOutOfBounds { index: index as i128, len: self.games.len() as u64 }.into()),
+        }
+    }
+}

@@ -1,0 +1,321 @@
+//! Games that ended, and that no rotation has written yet.
+//!
+//! ```text
+//!  journal-000001.bin, …      one for each rotation; the last is being written
+//!  0          8             12            13
+//!  | A2JOURN1 | sample_rate | with_evs u8 | 0 × 3 |      then records, each of
+//!  | u8 × 8   | u32         |
+//!
+//!  0     8     12  16
+//!  | len | crc | 0 | game: 56 bytes | rows, as in memory: 9 or 25 bytes each |     crc: CRC32C of the `len` bytes behind
+//!  | u64 | u32 |   |
+//! ```
+//!
+//! A game is durable when its record is synced; of all that wait at once, one syncs for all. A record that is not whole
+//! ends the file: nothing behind it was ever said to be durable.
+
+use super::game::EndedGame;
+use super::rows::Rows;
+use crate::board::Board;
+use crate::error::{Error, Result};
+use crate::publish;
+use std::fs::File;
+use std::io::{self, BufReader, Read};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+const MAGIC: [u8; 8] = *b"A2JOURN1";
+const HEADER_LEN: usize = 16;
+const FRAME_LEN: usize = 16;
+const HAS_SEED: u32 = 1;
+const HAS_FINAL: u32 = 2;
+const HAS_LAST: u32 = 4;
+/// What is written at a time.
+const BUFFER_LEN: usize = 1 << 18;
+
+/// A game without its rows.
+#[derive(Clone, Copy, Default, bytemuck::Pod, bytemuck::Zeroable)]
+#[repr(C)]
+struct Head {
+    id: u64,
+    seed: u64,
+    final_board: u64,
+    last: u64,
+    start_unix_s: u64,
+    num_steps: u32,
+    num_rows: u32,
+    elapsed_s: f32,
+    flags: u32,
+}
+
+const _: () = assert!(size_of::<Head>() == 56);
+
+/// The journal that games are added to.
+#[derive(Debug)]
+pub(super) struct Journal {
+    folder: PathBuf,
+    header: [u8; HEADER_LEN],
+    inner: Mutex<Inner>,
+    synced: Condvar,
+}
+
+/// Whoever holds this adds games in the order of their ids.
+#[derive(Debug)]
+pub(super) struct Inner {
+    file: Arc<File>,
+    number: u64,
+    len: u64,
+    buffer: Vec<u8>,
+    /// Records written, and those of them that are durable, over all files.
+    num_written: u64,
+    num_synced: u64,
+    /// Records up to this one will not become durable, unless a rotation writes their games.
+    num_lost: u64,
+    is_syncing: bool,
+}
+
+impl Journal {
+    pub(super) fn create(folder: &Path, sample_rate: u32, with_evs: bool) -> Result<Journal> {
+        let mut header = [0; HEADER_LEN];
+        header[..8].copy_from_slice(&MAGIC);
+        header[8..12].copy_from_slice(&sample_rate.to_le_bytes());
+        header[12] = u8::from(with_evs);
+        let file = Arc::new(begin(folder, 1, &header)?);
+        let inner = Inner {
+            file,
+            number: 1,
+            len: HEADER_LEN as u64,
+            buffer: Vec::new(),
+            num_written: 0,
+            num_synced: 0,
+            num_lost: 0,
+            is_syncing: false,
+        };
+        Ok(Journal { folder: folder.to_owned(), header, inner: Mutex::new(inner), synced: Condvar::new() })
+    }
+
+    pub(super) fn set_folder(&mut self, folder: &Path) {
+        folder.clone_into(&mut self.folder);
+    }
+
+    pub(super) fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Adds a game. The number to wait for.
+    pub(super) fn append(&self, inner: &mut Inner, game: &EndedGame) -> Result<u64> {
+        let (head, mut crc) = (head_of(game), 0);
+        let parts = || std::iter::once(bytemuck::bytes_of(&head)).chain(game.rows.slices());
+        let mut len = 0;
+        for part in parts() {
+            crc = crc32c::crc32c_append(crc, part);
+            len += part.len() as u64;
+        }
+        let mut frame = [0; FRAME_LEN];
+        frame[..8].copy_from_slice(&len.to_le_bytes());
+        frame[8..12].copy_from_slice(&crc.to_le_bytes());
+        let mut at = inner.len;
+        inner.buffer.clear();
+        let write = |inner: &mut Inner, at: &mut u64| -> io::Result<()> {
+            inner.file.write_all_at(&inner.buffer, *at)?;
+            *at += inner.buffer.len() as u64;
+            inner.buffer.clear();
+            Ok(())
+        };
+        let written = std::iter::once(&frame[..]).chain(parts()).try_for_each(|part| {
+            inner.buffer.extend_from_slice(part);
+            if inner.buffer.len() >= BUFFER_LEN { write(inner, &mut at) } else { Ok(()) }
+        });
+        match written.and_then(|()| write(inner, &mut at)) {
+            Ok(()) => {
+                inner.len = at;
+                inner.num_written += 1;
+                Ok(inner.num_written)
+            }
+            Err(error) => {
+                // What follows overwrites it, and what it leaves behind the end is no record.
+                let _ = inner.file.set_len(inner.len);
+                Err(Error::io(self.path(inner.number), error))
+            }
+        }
+    }
+
+    /// Waits until a record is durable.
+    pub(super) fn wait(&self, record: u64) -> Result<()> {
+        let mut inner = self.lock();
+        loop {
+            if inner.num_synced >= record {
+                return Ok(());
+            }
+            if inner.num_lost >= record {
+                let error = io::Error::other("the journal could not be made durable");
+                return Err(Error::io(self.path(inner.number), error));
+            }
+            if inner.is_syncing {
+                inner = self.synced.wait(inner).unwrap_or_else(PoisonError::into_inner);
+                continue;
+            }
+            inner.is_syncing = true;
+            let (file, upto) = (inner.file.clone(), inner.num_written);
+            drop(inner);
+            let synced = file.sync_data();
+            inner = self.lock();
+            inner.is_syncing = false;
+            inner.settle(upto, synced.is_ok());
+            self.synced.notify_all();
+        }
+    }
+
+    /// The file that comes next.
+    pub(super) fn prepare(&self) -> Result<File> {
+        let number = self.lock().number + 1;
+        begin(&self.folder, number, &self.header)
+    }
+
+    /// Goes on in another file.
+    pub(super) fn switch(&self, inner: &mut Inner, next: File) {
+        let synced = inner.file.sync_data();
+        inner.settle(inner.num_written, synced.is_ok());
+        (inner.file, inner.len) = (Arc::new(next), HEADER_LEN as u64);
+        inner.number += 1;
+        self.synced.notify_all();
+    }
+
+    /// Removes the files before the one that is being written.
+    pub(super) fn remove_old(&self) -> Result<()> {
+        let current = self.lock().number;
+        for (number, path) in files_in(&self.folder)? {
+            if number < current {
+                std::fs::remove_file(&path).map_err(|source| Error::io(&path, source))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn path(&self, number: u64) -> PathBuf {
+        self.folder.join(name(number))
+    }
+}
+
+impl Inner {
+    fn settle(&mut self, upto: u64, is_durable: bool) {
+        let slot = if is_durable { &mut self.num_synced } else { &mut self.num_lost };
+        *slot = upto.max(*slot);
+    }
+}
+
+fn name(number: u64) -> String {
+    format!("journal-{number:06}.bin")
+}
+
+fn begin(folder: &Path, number: u64, header: &[u8; HEADER_LEN]) -> Result<File> {
+    let path = folder.join(name(number));
+    // An attempt that failed may have left one.
+    let file = File::options().write(true).create(true).truncate(true).open(&path);
+    let file = file.and_then(|file| file.write_all_at(header, 0).and_then(|()| file.sync_all()).map(|()| file));
+    let file = file.map_err(|source| Error::io(&path, source))?;
+    publish::sync(folder)?;
+    Ok(file)
+}
+
+/// The journals of a folder in the order in which they were written.
+fn files_in(folder: &Path) -> Result<Vec<(u64, PathBuf)>> {
+    let io = |source| Error::io(folder, source);
+    let mut files = Vec::new();
+    for entry in std::fs::read_dir(folder).map_err(io)? {
+        let path = entry.map_err(io)?.path();
+        let number = path.file_name().and_then(|name| name.to_str()?.strip_prefix("journal-")?.strip_suffix(".bin"));
+        if let Some(number) = number.and_then(|number| number.parse().ok()) {
+            files.push((number, path));
+        }
+    }
+    files.sort_unstable();
+    Ok(files)
+}
+
+/// Hears the games in a folder's journals, in the order in which they ended.
+pub(super) fn replay(folder: &Path, mut hear: impl FnMut(EndedGame) -> Result<()>) -> Result<()> {
+    for (_, path) in files_in(folder)? {
+        let io = |source| Error::io(&path, source);
+        let file = File::open(&path).map_err(io)?;
+        let mut left = file.metadata().map_err(io)?.len();
+        let mut reader = BufReader::with_capacity(BUFFER_LEN, file);
+        let mut header = [0; HEADER_LEN];
+        if left < HEADER_LEN as u64 {
+            continue;
+        }
+        reader.read_exact(&mut header).map_err(io)?;
+        if !header.starts_with(&MAGIC) {
+            continue;
+        }
+        left -= HEADER_LEN as u64;
+        let sample_rate = header[8..].first_chunk().map_or(1, |bytes| u32::from_le_bytes(*bytes)).max(1);
+        let with_evs = header[12] != 0;
+        let mut record = Vec::new();
+        while left >= FRAME_LEN as u64 {
+            let mut frame = [0; FRAME_LEN];
+            reader.read_exact(&mut frame).map_err(io)?;
+            left -= FRAME_LEN as u64;
+            let len = frame.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes));
+            let crc = frame[8..].first_chunk().map_or(0, |bytes| u32::from_le_bytes(*bytes));
+            if len < size_of::<Head>() as u64 || len > left {
+                break;
+            }
+            record.resize(len as usize, 0);
+            reader.read_exact(&mut record).map_err(io)?;
+            left -= len;
+            if crc32c::crc32c(&record) != crc {
+                break;
+            }
+            match game_of(&record, sample_rate, with_evs) {
+                Some(game) => hear(game)?,
+                None => break,
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Removes the journals of a folder.
+pub(super) fn remove_all(folder: &Path) -> Result<()> {
+    for (_, path) in files_in(folder)? {
+        std::fs::remove_file(&path).map_err(|source| Error::io(&path, source))?;
+    }
+    Ok(())
+}
+
+fn head_of(game: &EndedGame) -> Head {
+    let flag = |flag, is_set| if is_set { flag } else { 0 };
+    Head {
+        id: game.id,
+        seed: game.seed.unwrap_or(0),
+        final_board: game.final_board.unwrap_or_default().0,
+        last: game.last.unwrap_or_default().0,
+        start_unix_s: game.start_unix_s,
+        num_steps: game.num_steps,
+        num_rows: game.rows.len(),
+        elapsed_s: game.elapsed_s,
+        flags: flag(HAS_SEED, game.seed.is_some())
+            | flag(HAS_FINAL, game.final_board.is_some())
+            | flag(HAS_LAST, game.last.is_some()),
+    }
+}
+
+fn game_of(record: &[u8], sample_rate: u32, with_evs: bool) -> Option<EndedGame> {
+    let (head, rows) = record.split_at_checked(size_of::<Head>())?;
+    let head: Head = bytemuck::pod_read_unaligned(head);
+    let rows = Rows::from_bytes(rows, with_evs).filter(|rows| rows.len() == head.num_rows)?;
+    let has = |flag| head.flags & flag != 0;
+    Some(EndedGame {
+        id: head.id,
+        seed: has(HAS_SEED).then_some(head.seed),
+        num_steps: head.num_steps,
+        sample_rate,
+        last: has(HAS_LAST).then_some(Board(head.last)),
+        final_board: has(HAS_FINAL).then_some(Board(head.final_board)),
+        start_unix_s: head.start_unix_s,
+        elapsed_s: head.elapsed_s,
+        rows,
+    })
+}

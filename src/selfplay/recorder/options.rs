@@ -1,0 +1,101 @@
+//! How to record.
+
+use super::limits::Limits;
+use crate::error::{Error, Result};
+use serde_json::Value;
+use std::time::Duration;
+
+/// How to record, and what to say of it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RecorderOptions {
+    /// The model's name, which is part of the folder's: letters, digits and `._+-`, not a dot first.
+    pub tag: String,
+    /// The engine that plays.
+    pub engine: Option<String>,
+    /// A hash of the model.
+    pub model_hash: Option<String>,
+    /// A hash of the engine's configuration.
+    pub config_hash: Option<String>,
+    /// More to say of the session, by key.
+    pub entries: Vec<(String, Value)>,
+    /// What the recorder may take.
+    pub limits: Limits,
+    /// One step of so many is kept, from the first on.
+    pub sample_rate: u32,
+    /// Games are written when so many steps of them are kept.
+    pub rotate_steps: u64,
+    /// They are written also when so much time has passed since the last rotation.
+    pub rotate_every: Option<Duration>,
+    /// Whether a game is durable as soon as it has ended, at the price of writing it twice.
+    pub journal: bool,
+    /// Whether moves are kept in a session. Every step must come with one then.
+    pub with_action: bool,
+}
+
+/// Keys that the recorder sets itself.
+const OWN_KEYS: [&str; 12] = [
+    "model",
+    "engine",
+    "config",
+    "sample_rate",
+    "writer",
+    "started",
+    "updated",
+    "ended",
+    "recovered",
+    "finished",
+    "not_kept",
+    "recorded",
+];
+/// A name may have 255 bytes on most file systems, the time in front included.
+const MAX_TAG_LEN: usize = 200;
+/// What a reader takes of all that is said of a session, less what the recorder says itself.
+const MAX_ENTRIES_LEN: usize = 1 << 17;
+
+impl RecorderOptions {
+    /// The usual options under this tag.
+    #[must_use]
+    pub fn new(tag: impl Into<String>) -> RecorderOptions {
+        RecorderOptions {
+            tag: tag.into(),
+            engine: None,
+            model_hash: None,
+            config_hash: None,
+            entries: Vec::new(),
+            limits: Limits::default(),
+            sample_rate: 1,
+            rotate_steps: 10_000_000,
+            rotate_every: None,
+            journal: false,
+            with_action: true,
+        }
+    }
+
+    pub(super) fn check(&self) -> Result<()> {
+        let RecorderOptions { tag, entries, .. } = self;
+        let is_safe = |c: char| c.is_ascii_alphanumeric() || "._+-".contains(c);
+        if tag.is_empty() || tag.starts_with('.') || tag.len() > MAX_TAG_LEN || !tag.chars().all(is_safe) {
+            let expected = format!("1 to {MAX_TAG_LEN} letters, digits and any of ._+-, not a dot first");
+            return Err(Error::argument("tag", expected, format!("{tag:?}")));
+        }
+        if self.sample_rate == 0 {
+            return Err(Error::argument("sample_rate", "at least 1", 0));
+        }
+        if self.rotate_steps == 0 {
+            return Err(Error::argument("rotate_steps", "at least 1", 0));
+        }
+        if self.rotate_every.is_some_and(|every| every.is_zero()) {
+            return Err(Error::argument("rotate_every", "more than nothing", "0 s"));
+        }
+        let mut keys = std::collections::HashSet::from(OWN_KEYS);
+        if let Some((key, _)) = entries.iter().find(|(key, _)| !keys.insert(key)) {
+            return Err(Error::argument("entries", "each key once, and none that the recorder sets", key));
+        }
+        let texts = [&self.engine, &self.model_hash, &self.config_hash].into_iter().flatten().map(String::len);
+        let len: usize = entries.iter().map(|(key, value)| key.len() + value.to_string().len() + 32).chain(texts).sum();
+        if len > MAX_ENTRIES_LEN {
+            return Err(Error::argument("entries", format!("at most {MAX_ENTRIES_LEN} bytes in all"), len));
+        }
+        self.limits.check()
+    }
+}

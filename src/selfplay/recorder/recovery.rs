@@ -1,0 +1,162 @@
+//! What a recorder that died has left, and how it is made whole.
+
+use super::journal::{remove_all, replay};
+use super::session_sink::SessionSink;
+use super::sink::{Closing, Sink};
+use super::status::{STATUS, Status};
+use crate::error::{Error, ErrorKind, Result};
+use crate::publish::Staged;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// What became of a recording whose recorder did not close it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Recovered {
+    /// Its folder.
+    pub folder: PathBuf,
+    /// Games that were written.
+    pub runs: u64,
+    /// Games among them that only the journal had.
+    pub from_journal: u64,
+    /// Games that ended and are lost, as no rotation had written them. After a power failure this may be too few.
+    pub lost_runs: u64,
+    /// Steps that are lost with them.
+    pub lost_steps: u64,
+    /// Games that were under way, and are lost.
+    pub live: u64,
+}
+
+/// A recording that a recorder found unfinished beside its own.
+#[derive(Debug)]
+pub struct Unfinished {
+    /// Its folder.
+    pub folder: PathBuf,
+    /// What became of it, or why it stays as it is.
+    pub recovered: Result<Recovered>,
+}
+
+/// Games of a journal that are written at a time, in steps.
+const STEPS_AT_ONCE: u64 = 1_000_000;
+
+/// Makes a session whole whose recorder died: takes in what its journal holds, and removes what was not finished. Does
+/// nothing where nothing is to be done.
+///
+/// # Errors
+/// [`ErrorKind::Conflict`] when a recorder is at work there; [`ErrorKind::Io`]; [`ErrorKind::Header`] when something is
+/// damaged. Doing it again goes on where it ended.
+pub fn recover(folder: impl AsRef<Path>) -> Result<Recovered> {
+    let folder = folder.as_ref();
+    let Some((status, recording)) = Status::take_over(folder)? else {
+        return Ok(Recovered { folder: folder.to_owned(), ..Recovered::default() });
+    };
+    if !recording.session {
+        return Err(Error::argument("folder", "that of a session", "that of a recording into another sink"));
+    }
+    let mut sink = SessionSink::recover(folder)?;
+    let from_journal = take_in(folder, &mut sink)?;
+    let (runs, rows) = sink.len();
+    let recovered = Recovered {
+        folder: folder.to_owned(),
+        runs,
+        from_journal,
+        lost_runs: recording.counts.ended.saturating_sub(runs),
+        lost_steps: recording.counts.steps.saturating_sub(rows),
+        live: recording.live(),
+    };
+    finish(folder, &mut sink, &status, recording.counts.abandoned, &recovered)?;
+    Ok(recovered)
+}
+
+/// As [`recover`], for a recording into another sink, which is made for it by its id.
+///
+/// # Errors
+/// As [`recover`], and those of the sink.
+pub fn recover_with(folder: impl AsRef<Path>, sink: impl FnOnce(&str) -> Result<Box<dyn Sink>>) -> Result<Recovered> {
+    let folder = folder.as_ref();
+    let Some((status, recording)) = Status::take_over(folder)? else {
+        return Ok(Recovered { folder: folder.to_owned(), ..Recovered::default() });
+    };
+    if recording.session {
+        return Err(Error::argument("folder", "that of a recording into another sink", "that of a session"));
+    }
+    let mut sink = sink(&recording.id)?;
+    let from_journal = take_in(folder, &mut *sink)?;
+    let runs = sink.num_durable();
+    let recovered = Recovered {
+        folder: folder.to_owned(),
+        runs,
+        from_journal,
+        lost_runs: recording.counts.ended.saturating_sub(runs),
+        // How many steps another sink holds is not known here.
+        lost_steps: 0,
+        live: recording.live(),
+    };
+    finish(folder, &mut *sink, &status, recording.counts.abandoned, &recovered)?;
+    Ok(recovered)
+}
+
+/// Recovers the sessions beside one that is to be recorded, but for those that are being recorded. What was left before
+/// it became a session is removed.
+pub(super) fn recover_in(root: &Path) -> Result<Vec<Unfinished>> {
+    let io = |source| Error::io(root, source);
+    let mut folders = Vec::new();
+    let (prefix, suffix) = Staged::AFFIXES;
+    for entry in std::fs::read_dir(root).map_err(io)? {
+        let folder = entry.map_err(io)?.path();
+        let name = folder.file_name().unwrap_or_default().to_string_lossy();
+        if !folder.join(STATUS).is_file() {
+            continue;
+        }
+        if name.contains("_model=") {
+            folders.push(folder);
+        } else if name.starts_with(prefix)
+            && name.ends_with(suffix)
+            && let Ok(Some(_)) = Status::take_over(&folder)
+        {
+            // It never got a name: nothing was recorded there.
+            std::fs::remove_dir_all(&folder).map_err(|source| Error::io(&folder, source))?;
+        }
+    }
+    folders.sort_unstable();
+    let mut unfinished = Vec::new();
+    for folder in folders {
+        match recover(&folder) {
+            Err(error) if matches!(error.kind(), ErrorKind::Conflict { .. }) => {}
+            recovered => unfinished.push(Unfinished { folder, recovered }),
+        }
+    }
+    Ok(unfinished)
+}
+
+/// Writes the games of the journals that the sink does not hold. How many.
+fn take_in(folder: &Path, sink: &mut dyn Sink) -> Result<u64> {
+    let (mut next, mut taken) = (sink.num_durable(), 0);
+    let (mut games, mut num_steps) = (Vec::new(), 0);
+    replay(folder, |game| {
+        // One that the sink has, or that a journal and an older one both hold. An archive may lack some before it: those
+        // that it had already.
+        if game.id < next {
+            return Ok(());
+        }
+        next = game.id + 1;
+        taken += 1;
+        num_steps += u64::from(game.num_rows());
+        games.push(game);
+        if num_steps >= STEPS_AT_ONCE {
+            sink.write(&Arc::new(std::mem::take(&mut games)))?;
+            num_steps = 0;
+        }
+        Ok(())
+    })?;
+    if !games.is_empty() {
+        sink.write(&Arc::new(games))?;
+    }
+    Ok(taken)
+}
+
+fn finish(folder: &Path, sink: &mut dyn Sink, status: &Status, abandoned: u64, recovered: &Recovered) -> Result<()> {
+    sink.close(&Closing { finished: false, abandoned, live: recovered.live })?;
+    remove_all(folder)?;
+    status.remove()
+}

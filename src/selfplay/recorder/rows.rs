@@ -1,0 +1,131 @@
+//! The steps of a game in memory: nine bytes each, and sixteen more where the engine's values are kept, in blocks of
+//! one size, so that what one game frees fits any other.
+//!
+//! ```text
+//!  0       8                                   9             25
+//!  | board | move 0–2 | has values 3 | mask 4–7 | values       |
+//!  | u64   | u8, bit by bit                    | f32 × 4      |
+//! ```
+
+use crate::board::{Board, Move};
+use crate::run::{Branches, RunStep};
+
+pub(super) const BLOCK_LEN: usize = 2048;
+pub(super) type Block = Box<[u8; BLOCK_LEN]>;
+
+/// What a block costs with the allocator's header and its place in a list that grows.
+pub(super) const BLOCK_COST: u64 = BLOCK_LEN as u64 + 48;
+
+const WITHOUT_EVS: usize = 9;
+const WITH_EVS: usize = 25;
+/// In place of the move where it is not known.
+const NO_MOVE: u8 = 4;
+const HAS_EVS: u8 = 8;
+
+/// The steps that are kept of a game.
+#[derive(Debug)]
+pub(super) struct Rows {
+    blocks: Vec<Block>,
+    /// The block that the next row goes to, and where in it.
+    block: usize,
+    offset: usize,
+    len: u32,
+    with_evs: bool,
+}
+
+impl Rows {
+    pub(super) fn new(with_evs: bool) -> Rows {
+        Rows { blocks: Vec::new(), block: 0, offset: 0, len: 0, with_evs }
+    }
+
+    /// Rows as they were written elsewhere; `None` when the bytes are no whole rows.
+    pub(super) fn from_bytes(bytes: &[u8], with_evs: bool) -> Option<Rows> {
+        let mut rows = Rows::new(with_evs);
+        let stride = rows.stride();
+        if !bytes.len().is_multiple_of(stride) {
+            return None;
+        }
+        for chunk in bytes.chunks(BLOCK_LEN / stride * stride) {
+            let mut block = Box::new([0; BLOCK_LEN]);
+            block.get_mut(..chunk.len())?.copy_from_slice(chunk);
+            rows.blocks.push(block);
+            (rows.block, rows.offset) = (rows.blocks.len() - 1, chunk.len());
+        }
+        rows.len = u32::try_from(bytes.len() / stride).ok()?;
+        Some(rows)
+    }
+
+    #[inline]
+    pub(super) fn len(&self) -> u32 {
+        self.len
+    }
+
+    pub(super) fn num_blocks(&self) -> usize {
+        self.blocks.len()
+    }
+
+    #[inline]
+    pub(super) fn stride(&self) -> usize {
+        if self.with_evs { WITH_EVS } else { WITHOUT_EVS }
+    }
+
+    /// How many more blocks so many more rows need.
+    #[inline]
+    pub(super) fn missing_blocks(&self, rows: usize) -> usize {
+        let per_block = BLOCK_LEN / self.stride();
+        let here = self.blocks.get(self.block).map_or(0, |_| (BLOCK_LEN - self.offset) / self.stride());
+        let later = self.blocks.len().saturating_sub(self.block + 1) * per_block;
+        rows.saturating_sub(here + later).div_ceil(per_block)
+    }
+
+    pub(super) fn add_blocks(&mut self, mut blocks: Vec<Block>) {
+        self.blocks.append(&mut blocks);
+    }
+
+    pub(super) fn take_blocks(&mut self) -> Vec<Block> {
+        std::mem::take(&mut self.blocks)
+    }
+
+    /// Adds a row, for which there is room.
+    #[inline]
+    pub(super) fn push(&mut self, board: Board, action: Option<Move>, branches: Option<Branches>) {
+        let stride = self.stride();
+        if self.offset + stride > BLOCK_LEN {
+            (self.block, self.offset) = (self.block + 1, 0);
+        }
+        let slot = self.blocks.get_mut(self.block).and_then(|block| block.get_mut(self.offset..self.offset + stride));
+        let Some(slot) = slot else { return };
+        let mut said = action.map_or(NO_MOVE, |action| action as u8);
+        slot[..8].copy_from_slice(&board.0.to_le_bytes());
+        if let (Some(Branches { values, legal }), Some(slot)) = (branches, slot.get_mut(9..WITH_EVS)) {
+            said |= HAS_EVS | legal << 4;
+            slot.copy_from_slice(bytemuck::cast_slice(&values));
+        }
+        slot[8] = said;
+        self.offset += stride;
+        self.len += 1;
+    }
+
+    /// The bytes of all rows, block by block.
+    pub(super) fn slices(&self) -> impl Iterator<Item = &[u8]> {
+        let full = BLOCK_LEN / self.stride() * self.stride();
+        let len = move |place| if place == self.block { self.offset } else { full };
+        let used = self.blocks.iter().take(self.block + 1).enumerate();
+        used.map(move |(place, block)| block.get(..len(place)).unwrap_or_default())
+    }
+
+    /// The steps, the indices of which are so far apart.
+    pub(super) fn steps(&self, sample_rate: u32) -> impl Iterator<Item = RunStep> {
+        let rows = self.slices().flat_map(|slice| slice.chunks_exact(self.stride()));
+        rows.zip((0_u32..).step_by(sample_rate as usize)).map(|(row, index)| step(row, index))
+    }
+}
+
+#[inline]
+fn step(row: &[u8], index: u32) -> RunStep {
+    let board = row.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes));
+    let said = row.get(8).copied().unwrap_or(NO_MOVE);
+    let values = row.get(9..WITH_EVS).filter(|_| said & HAS_EVS != 0);
+    let branches = values.map(|bytes| Branches { values: bytemuck::pod_read_unaligned(bytes), legal: said >> 4 });
+    RunStep { index, board: Board(board), chosen: Move::from_index(said & 7), branches }
+}

@@ -1,0 +1,252 @@
+use super::*;
+use crate::format::Session;
+
+/// What a recorder leaves that was killed after ten games were rotated and five more had ended, with one under way.
+fn killed(root: &Path, journal: bool) -> PathBuf {
+    let recorder = recorder(&root.join("living"), |options| options.journal = journal);
+    play_all(&recorder, 0..10, 40);
+    recorder.rotate().unwrap();
+    play_all(&recorder, 10..15, 40);
+    let _live = recorder.begin(None).unwrap();
+    let folder = root.join("dead").join("20260102T030405Z_model=v1");
+    copy(recorder.folder(), &folder);
+    folder
+}
+
+#[test]
+fn the_next_start_says_what_is_lost() {
+    for (journal, runs, lost) in [(false, 10, 5), (true, 15, 0)] {
+        let root = tempfile::tempdir().unwrap();
+        let folder = killed(root.path(), journal);
+        assert_eq!(check(&folder, 1, |_| 40).len(), 10, "as it was left");
+        let next = recorder(&root.path().join("dead"), |_| {});
+        let [Unfinished { folder: found, recovered: Ok(recovered) }] = next.unfinished() else { panic!("{next:?}") };
+        assert_eq!((found, recovered.runs, recovered.from_journal), (&folder, runs, runs - 10));
+        assert_eq!((recovered.lost_runs, recovered.lost_steps, recovered.live), (lost, 40 * lost, 1));
+        assert_eq!(check(&folder, 1, |_| 40).into_values().collect::<Vec<_>>(), (0..runs).collect::<Vec<_>>());
+        assert_eq!(entry(&folder, "finished"), Some(false.into()));
+        let shards = ["metadata.db", "steps-000001.npy", "steps-000002.npy"];
+        assert_eq!(names(&folder), shards[..if journal { 3 } else { 2 }]);
+        assert_eq!(recover(&folder).unwrap().runs, 0, "nothing is left to be done");
+        assert!(recorder(&root.path().join("dead"), |_| {}).unfinished().is_empty());
+    }
+}
+
+#[test]
+fn a_living_recorder_is_left_alone() {
+    let root = tempfile::tempdir().unwrap();
+    let first = recorder(root.path(), |_| {});
+    assert!(matches!(recover(first.folder()).unwrap_err().kind(), ErrorKind::Conflict { .. }));
+    let second = recorder(root.path(), |_| {});
+    assert!(second.unfinished().is_empty());
+    play(&first, 1, 10).unwrap();
+    assert_eq!(first.close().unwrap().runs, 1);
+}
+
+#[test]
+fn a_journal_gives_back_all_that_is_whole() {
+    let root = tempfile::tempdir().unwrap();
+    let folder = killed(root.path(), true);
+    let journal = folder.join("journal-000002.bin");
+    let bytes = std::fs::read(&journal).unwrap();
+    let record = 16 + 56 + 40 * 9;
+    assert_eq!(bytes.len(), 16 + 5 * record);
+    let cuts = (0..bytes.len()).step_by(13).chain((1..=5).map(|n| 16 + n * record)).map(|cut| (cut, None));
+    let flips = (0..bytes.len()).step_by(97).map(|at| (bytes.len(), Some(at)));
+    for (number, (cut, flip)) in cuts.chain(flips).enumerate() {
+        let copied = root.path().join(format!("{number}_model=v1"));
+        copy(&folder, &copied);
+        let mut damaged = bytes[..cut].to_vec();
+        if let Some(at) = flip {
+            damaged[at] ^= 0x40;
+        }
+        std::fs::write(copied.join("journal-000002.bin"), damaged).unwrap();
+        let whole = flip.unwrap_or(cut).saturating_sub(16) / record;
+        let recovered = recover(&copied).unwrap();
+        // What says nothing of a game may be changed: the padding of a header, or of a frame.
+        let is_padding =
+            flip.is_some_and(|at| (13..16).contains(&at) || (at - 16) % record >= 12 && (at - 16) % record < 16);
+        assert!(
+            recovered.from_journal == whole as u64 || is_padding || flip.is_some_and(|at| at < 16),
+            "{cut} {flip:?}"
+        );
+        // The rate and the kind of rows stand in the header, once.
+        if flip.is_none_or(|at| at >= 16) {
+            assert_eq!(check(&copied, 1, |_| 40).len(), 10 + recovered.from_journal as usize);
+        }
+        std::fs::remove_dir_all(&copied).unwrap();
+    }
+}
+
+#[test]
+fn every_state_of_a_rotation_is_made_whole() {
+    let root = tempfile::tempdir().unwrap();
+    let before = killed(root.path(), false);
+    // What the second rotation makes of it, in place of whoever died.
+    let living = recorder(&root.path().join("after"), |_| {});
+    play_all(&living, 0..10, 40);
+    living.rotate().unwrap();
+    play_all(&living, 10..15, 40);
+    living.rotate().unwrap();
+    let (shard, metadata) = ("steps-000002.npy", "metadata.db");
+    let staged = ".staged-xyz.tmp";
+    let state = |name: &str| {
+        let folder = root.path().join(format!("{name}_model=v1"));
+        copy(&before, &folder);
+        std::fs::create_dir(folder.join(staged)).unwrap();
+        folder
+    };
+    let bring =
+        |file: &str, folder: PathBuf| std::fs::copy(living.folder().join(file), folder.join(file)).map(|_| ()).unwrap();
+    let outcome = |folder: &Path| {
+        let recovered = recover(folder).unwrap();
+        let runs = check(folder, 1, |_| 40).len() as u64;
+        assert_eq!(recovered.runs, runs);
+        assert!(!folder.join(staged).exists() && !folder.join("recording.json").exists());
+        runs
+    };
+
+    let folder = state("nothing but a name");
+    assert_eq!(outcome(&folder), 10);
+
+    let folder = state("both files beside");
+    bring(shard, folder.join(staged));
+    bring(metadata, folder.join(staged));
+    assert_eq!(outcome(&folder), 10);
+
+    let folder = state("the shard in its place");
+    bring(shard, folder.clone());
+    bring(metadata, folder.join(staged));
+    assert_eq!(check(&folder, 1, |_| 40).len(), 10, "it opens as it is");
+    assert_eq!(outcome(&folder), 15);
+
+    let folder = state("a shard that nothing is known of");
+    bring(shard, folder.clone());
+    assert_eq!(outcome(&folder), 10);
+    assert_eq!(names(&folder), ["metadata.db", "steps-000001.npy", "unrecorded-000002.npy"]);
+
+    let folder = state("a shard beside the database of another");
+    bring(shard, folder.clone());
+    std::fs::copy(folder.join(metadata), folder.join(staged).join(metadata)).unwrap();
+    assert_eq!(outcome(&folder), 10);
+
+    let folder = state("a shard that ends too early");
+    let bytes = std::fs::read(living.folder().join(shard)).unwrap();
+    std::fs::write(folder.join(shard), &bytes[..bytes.len() - 7]).unwrap();
+    bring(metadata, folder.join(staged));
+    assert_eq!(outcome(&folder), 10);
+
+    let folder = state("both in their places");
+    bring(shard, folder.clone());
+    bring(metadata, folder.clone());
+    assert_eq!(outcome(&folder), 15);
+}
+
+#[test]
+fn a_first_rotation_that_nothing_is_known_of_is_set_aside() {
+    let root = tempfile::tempdir().unwrap();
+    let living = recorder(&root.path().join("living"), |options| options.journal = true);
+    let folder = root.path().join("1_model=v1");
+    play_all(&living, 0..3, 40);
+    copy(living.folder(), &folder);
+    living.rotate().unwrap();
+    std::fs::copy(living.folder().join("steps-000001.npy"), folder.join("steps-000001.npy")).unwrap();
+    assert_eq!((recover(&folder).unwrap().from_journal, check(&folder, 1, |_| 40).len()), (3, 3));
+    assert_eq!(names(&folder), ["metadata.db", "steps-000001.npy", "unrecorded-000001.npy"]);
+}
+
+#[test]
+fn what_was_damaged_otherwise_is_told_and_stays() {
+    let root = tempfile::tempdir().unwrap();
+    let folder = killed(root.path(), false);
+    std::fs::write(folder.join("metadata.db"), b"SQLite format 3\0 or not").unwrap();
+    let next = recorder(&root.path().join("dead"), |_| {});
+    let [Unfinished { recovered: Err(error), .. }] = next.unfinished() else { panic!("{next:?}") };
+    assert_eq!(error.kind_name(), "header");
+    assert!(folder.join("recording.json").exists());
+}
+
+#[test]
+fn what_never_became_a_session_is_removed() {
+    let root = tempfile::tempdir().unwrap();
+    let folder = killed(root.path(), false);
+    let parent = folder.parent().unwrap();
+    copy(&folder, &parent.join(".staged-abc.tmp"));
+    copy(&folder, &parent.join("another"));
+    let next = recorder(parent, |_| {});
+    assert_eq!(next.unfinished().len(), 1);
+    assert!(!parent.join(".staged-abc.tmp").exists() && parent.join("another").exists());
+}
+
+#[test]
+fn another_sink_gets_what_its_journal_holds() {
+    let root = tempfile::tempdir().unwrap();
+    let (living, dead) = (root.path().join("living"), root.path().join("dead"));
+    let seen = Arc::new(Mutex::new(Seen::default()));
+    let mut options = RecorderOptions::new("v1");
+    options.journal = true;
+    let ids = Mutex::new(Vec::new());
+    let open = |folder: &Path| {
+        Recorder::with_sink(Some(folder), options.clone(), |id| {
+            ids.lock().unwrap().push(id.to_owned());
+            Ok(Box::new(Remembering(seen.clone())))
+        })
+    };
+    let first = open(&living).unwrap();
+    play_all(&first, 0..4, 300);
+    first.rotate().unwrap();
+    play_all(&first, 4..6, 300);
+    assert!(matches!(open(&living).unwrap_err().kind(), ErrorKind::Conflict { .. }));
+    copy(&living, &dead);
+    let second = open(&dead).unwrap();
+    let recovered = second.unfinished()[0].recovered.as_ref().unwrap();
+    assert_eq!((recovered.runs, recovered.from_journal, recovered.lost_runs), (6, 2, 0));
+    let ids = ids.lock().unwrap();
+    assert_eq!(ids[0], ids[1], "the recording that died");
+    assert_ne!(ids[1], ids[2]);
+    let seen = seen.lock().unwrap();
+    for (&id, run) in &seen.games {
+        let expected: Vec<_> = (0..300).map(|index| step(id, index)).collect();
+        assert_eq!((run.meta().seed, run.final_board()), (Some(id), Some(step(id, 300).0)));
+        assert!(run.boards().iter().copied().zip(run.moves().iter().copied()).eq(expected));
+    }
+    drop(seen);
+    assert!(Recorder::with_sink(None, options.clone(), |_| unreachable!()).is_err());
+    drop(ids);
+    let _ = Session::open(&dead).unwrap_err();
+}
+
+#[test]
+fn games_of_many_threads_are_durable_when_they_end() {
+    let root = tempfile::tempdir().unwrap();
+    let living = recorder(&root.path().join("living"), |options| {
+        (options.journal, options.rotate_steps) = (true, 400);
+    });
+    let ended = Mutex::new(BTreeMap::new());
+    let (mut copies, stop) = (Vec::new(), std::sync::atomic::AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        for thread in 0..3_u64 {
+            let (living, ended, stop) = (&living, &ended, &stop);
+            scope.spawn(move || {
+                for game in 0.. {
+                    if stop.load(std::sync::atomic::Ordering::Relaxed) {
+                        break;
+                    }
+                    let seed = thread * 1000 + game;
+                    let id = play(living, seed, 20).unwrap();
+                    ended.lock().unwrap().insert(id, seed);
+                }
+            });
+        }
+        std::thread::sleep(Duration::from_millis(300));
+        stop.store(true, std::sync::atomic::Ordering::Relaxed);
+    });
+    copies.push(root.path().join("1_model=v1"));
+    copy(living.folder(), &copies[0]);
+    recover(&copies[0]).unwrap();
+    assert_eq!(check(&copies[0], 1, |_| 20), *ended.lock().unwrap());
+    assert!(ended.lock().unwrap().len() > 100);
+    living.close().unwrap();
+    assert_eq!(check(living.folder(), 1, |_| 20), *ended.lock().unwrap());
+    assert!(names(living.folder()).iter().all(|name| !name.starts_with("journal")));
+}

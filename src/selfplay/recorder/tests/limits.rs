@@ -1,0 +1,168 @@
+use super::*;
+
+fn limited(change: impl FnOnce(&mut Limits)) -> (tempfile::TempDir, Recorder) {
+    let root = tempfile::tempdir().unwrap();
+    let recorder = recorder(root.path(), |options| change(&mut options.limits));
+    (root, recorder)
+}
+
+fn limit_of<T: std::fmt::Debug>(outcome: Result<T>) -> &'static str {
+    match outcome.unwrap_err().kind() {
+        ErrorKind::RecorderLimit { limit, .. } => limit,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn games_count_unless_they_are_given_up() {
+    let (_root, recorder) = limited(|limits| limits.max_games = Some(3));
+    play(&recorder, 0, 5).unwrap();
+    let (second, third) = (recorder.begin(None).unwrap(), recorder.begin(None).unwrap());
+    assert_eq!((limit_of(recorder.begin(None)), recorder.is_full()), ("games", Some(Limit::Games)));
+    third.abandon();
+    assert_eq!(recorder.is_full(), None);
+    play(&recorder, 1, 5).unwrap();
+    assert_eq!(limit_of(recorder.begin(None)), "games");
+    second.end(None).unwrap();
+    assert_eq!(recorder.close().unwrap().runs, 3);
+}
+
+#[test]
+fn games_go_on_when_there_are_enough_steps() {
+    let (_root, recorder) = limited(|limits| limits.max_steps = Some(50));
+    let mut long = recorder.begin(Some(7)).unwrap();
+    play(&recorder, 1, 20).unwrap();
+    for index in 0..100 {
+        assert_eq!(recorder.is_full(), (index >= 30).then_some(Limit::Steps));
+        let (board, action) = step(7, index);
+        long.push(board, Some(action), None).unwrap();
+    }
+    assert_eq!(limit_of(recorder.begin(None)), "steps");
+    long.end(step(7, 100).0).unwrap();
+    let report = recorder.close().unwrap();
+    assert_eq!(report.steps, 120);
+    check(&report.folder, 1, |seed| if seed == 7 { 100 } else { 20 });
+}
+
+#[test]
+fn time_is_up_for_games_that_have_not_begun() {
+    let (_root, recorder) = limited(|limits| limits.max_wall_ms = Some(50));
+    let game = recorder.begin(None).unwrap();
+    std::thread::sleep(Duration::from_millis(60));
+    assert_eq!((limit_of(recorder.begin(None)), recorder.is_full()), ("wall", Some(Limit::Wall)));
+    game.end(None).unwrap();
+    assert_eq!(recorder.close().unwrap().runs, 1);
+}
+
+#[test]
+fn the_folder_never_exceeds_its_limit() {
+    for journal in [false, true] {
+        let root = tempfile::tempdir().unwrap();
+        let recorder = recorder(root.path(), |options| {
+            (options.limits.max_disk_mb, options.journal, options.rotate_steps) = (Some(1), journal, 3000);
+        });
+        let folder = recorder.folder().to_owned();
+        let size = || -> u64 {
+            let files = walkdir::WalkDir::new(&folder).into_iter().filter_map(Result::ok);
+            files
+                .filter_map(|entry| entry.metadata().ok())
+                .filter(|entry| entry.is_file())
+                .map(|entry| entry.len())
+                .sum()
+        };
+        let mut num_ended = 0;
+        let refused = loop {
+            match play(&recorder, num_ended, 500) {
+                Ok(id) => assert_eq!(id, num_ended),
+                Err(error) => break error,
+            }
+            num_ended += 1;
+            assert!(size() <= 1_000_000);
+        };
+        assert_eq!(limit_of(Err::<(), _>(refused)), "disk");
+        assert_eq!((limit_of(recorder.begin(None)), recorder.is_full()), ("disk", Some(Limit::Disk)));
+        let report = recorder.close().unwrap();
+        assert_eq!((report.runs, report.refused), (num_ended, 1));
+        assert!(size() <= 1_000_000 && (journal || num_ended > 40), "{num_ended} games, {} bytes", size());
+        assert_eq!(check(&folder, 1, |_| 500).len() as u64, num_ended);
+    }
+}
+
+#[test]
+fn pushes_wait_for_memory_that_a_rotation_frees() {
+    let (_root, recorder) = limited(|limits| limits.max_ram_mb = Some(16));
+    // Ten megabytes of buffers, and five times as much to go through them, from several threads.
+    std::thread::scope(|scope| {
+        for thread in 0..3 {
+            let recorder = &recorder;
+            scope.spawn(move || {
+                for game in 0..180 {
+                    play(recorder, thread * 1000 + game, 10_000).unwrap();
+                    assert!(recorder.stats().ram_bytes <= 10_000_000);
+                }
+            });
+        }
+    });
+    let report = recorder.close().unwrap();
+    assert!(report.rotations >= 5, "{report:?}");
+    assert_eq!(check(&report.folder, 1, |_| 10_000).len(), 540);
+}
+
+#[test]
+fn games_under_way_cannot_wait_for_themselves() {
+    let (_root, recorder) = limited(|limits| limits.max_ram_mb = Some(16));
+    play(&recorder, 0, 1000).unwrap();
+    let mut game = recorder.begin(Some(1)).unwrap();
+    let mut index = 0;
+    let error = loop {
+        let (board, action) = step(1, index);
+        match game.push(board, Some(action), None) {
+            Ok(()) => index += 1,
+            Err(error) => break error,
+        }
+    };
+    assert!(error.to_string().contains("all of them in 1 games under way"), "{error}");
+    assert_eq!((limit_of(Err::<(), _>(error)), recorder.stats().durable), ("ram", 1));
+    assert!(index > 1_000_000);
+    assert_eq!(limit_of(game.push_batch(&vec![Board(1); 3_000_000], Some(&vec![Move::Up; 3_000_000]), None)), "ram");
+    // It can still end, and what it held is free for others then.
+    assert_eq!(game.num_steps(), index);
+    game.end(step(1, index).0).unwrap();
+    play(&recorder, 2, 1000).unwrap();
+    let report = recorder.close().unwrap();
+    check(&report.folder, 1, |seed| if seed == 1 { index } else { 1000 });
+}
+
+#[test]
+fn a_write_that_fails_is_told_to_who_waits_for_memory() {
+    let (recorder, seen) = remembering(|options| options.limits.max_ram_mb = Some(16));
+    seen.lock().unwrap().failures = usize::MAX;
+    let mut games = 0;
+    let error = loop {
+        match play(&recorder, games, 5000) {
+            Ok(_) => games += 1,
+            Err(error) => break error,
+        }
+    };
+    assert_eq!(error.kind_name(), "io");
+    seen.lock().unwrap().failures = 0;
+    while games < 300 {
+        games += u64::from(play(&recorder, games, 5000).is_ok());
+    }
+    assert_eq!(recorder.close().unwrap().runs, 300);
+}
+
+#[test]
+fn limits_that_make_no_sense_are_refused() {
+    let root = tempfile::tempdir().unwrap();
+    let refused = |change: fn(&mut RecorderOptions)| {
+        let mut options = RecorderOptions::new("v1");
+        change(&mut options);
+        Recorder::create(root.path(), options).unwrap_err().to_string()
+    };
+    assert_eq!(refused(|options| options.limits.max_ram_mb = Some(15)), "max_ram_mb: expected at least 16, found 15");
+    assert_eq!(refused(|options| options.limits.max_disk_mb = Some(0)), "max_disk_mb: expected at least 1, found 0");
+    assert_eq!(refused(|options| options.sample_rate = 0), "sample_rate: expected at least 1, found 0");
+    assert_eq!(refused(|options| options.rotate_steps = 0), "rotate_steps: expected at least 1, found 0");
+    assert!(names(root.path()).is_empty());
+}

@@ -1,0 +1,148 @@
+mod crashes;
+mod limits;
+mod recording;
+
+use super::*;
+use crate::board::{Board, Move};
+use crate::error::ErrorKind;
+use crate::format::Session;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+/// A step of a game that follows from its seed alone.
+fn step(seed: u64, index: u32) -> (Board, Move) {
+    let mixed = (seed ^ u64::from(index) << 32).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
+    let board = mixed.wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    (Board(board), Move::ALL[(board >> 61) as usize % 4])
+}
+
+/// Plays a game of so many steps to its end, which is the board that would be next.
+fn play(recorder: &Recorder, seed: u64, num_steps: u32) -> Result<u64> {
+    let mut game = recorder.begin(Some(seed))?;
+    for index in 0..num_steps {
+        let (board, action) = step(seed, index);
+        game.push(board, Some(action), None)?;
+    }
+    game.end(step(seed, num_steps).0)
+}
+
+fn play_all(recorder: &Recorder, seeds: std::ops::Range<u64>, num_steps: u32) {
+    for seed in seeds {
+        play(recorder, seed, num_steps).unwrap();
+    }
+}
+
+fn recorder(root: &Path, change: impl FnOnce(&mut RecorderOptions)) -> Recorder {
+    let mut options = RecorderOptions::new("v1");
+    change(&mut options);
+    Recorder::create(root, options).unwrap()
+}
+
+/// The seeds in a session by id, after all that it holds of them was found to be theirs.
+fn check(folder: &Path, sample_rate: u32, len: impl Fn(u64) -> u32) -> BTreeMap<u64, u64> {
+    let session = Session::open(folder).unwrap();
+    let mut seeds = BTreeMap::new();
+    for place in 0..session.num_runs() {
+        let (run, id) = (session.decode(place).unwrap(), session.id(place).unwrap());
+        let seed = run.meta().seed.unwrap();
+        let num_steps = len(seed);
+        let expected: Vec<_> = (0..num_steps).step_by(sample_rate as usize).collect();
+        assert_eq!(run.num_steps(), expected.len());
+        for (place, &index) in expected.iter().enumerate() {
+            let found = run.step(place).unwrap();
+            let (board, action) = step(seed, index);
+            assert_eq!((found.index, found.board), (index, board));
+            assert!(!session.has_actions() || found.chosen == Some(action));
+        }
+        let last = step(seed, num_steps).0;
+        assert_eq!((run.meta().max_score, run.meta().highest_tile), (last.score(), last.highest_tile()));
+        assert_eq!(run.meta().engine.as_deref(), Some("v1"));
+        seeds.insert(id, seed);
+    }
+    seeds
+}
+
+fn entry(folder: &Path, key: &str) -> Option<serde_json::Value> {
+    let session = Session::open(folder).unwrap();
+    session.entries().iter().find(|(found, _)| found == key).map(|(_, value)| value.clone())
+}
+
+fn names(folder: &Path) -> Vec<String> {
+    let mut names: Vec<_> = std::fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned())
+        .collect();
+    names.sort();
+    names
+}
+
+/// What a process that is killed now would leave.
+fn copy(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).unwrap();
+    for entry in std::fs::read_dir(from).unwrap() {
+        let path = entry.unwrap().path();
+        let name = to.join(path.file_name().unwrap());
+        if path.is_dir() { copy(&path, &name) } else { std::fs::copy(&path, &name).map(drop).unwrap() }
+    }
+}
+
+/// What a sink was given.
+#[derive(Default)]
+struct Seen {
+    games: BTreeMap<u64, crate::run::Run>,
+    writes: Vec<usize>,
+    failures: usize,
+    closed: Option<Closing>,
+}
+
+/// A sink that may fail.
+struct Remembering(Arc<Mutex<Seen>>);
+
+impl Sink for Remembering {
+    fn write(&mut self, games: &Arc<Vec<EndedGame>>) -> Result<()> {
+        let mut seen = self.0.lock().unwrap();
+        if seen.failures > 0 {
+            seen.failures -= 1;
+            return Err(io::Error::from_raw_os_error(libc::ENOSPC).into());
+        }
+        seen.writes.push(games.len());
+        for game in games.iter() {
+            assert_eq!(game.id(), seen.games.len() as u64);
+            seen.games.insert(game.id(), game.to_run(&Default::default())?);
+        }
+        Ok(())
+    }
+
+    fn close(&mut self, closing: &Closing) -> Result<()> {
+        self.0.lock().unwrap().closed = Some(*closing);
+        Ok(())
+    }
+
+    fn num_durable(&self) -> u64 {
+        self.0.lock().unwrap().games.len() as u64
+    }
+
+    fn num_bytes(&self) -> u64 {
+        0
+    }
+
+    fn cost(&self) -> DiskCost {
+        DiskCost::default()
+    }
+
+    fn with_action(&self) -> bool {
+        false
+    }
+
+    fn with_evs(&self) -> bool {
+        true
+    }
+}
+
+fn remembering(change: impl FnOnce(&mut RecorderOptions)) -> (Recorder, Arc<Mutex<Seen>>) {
+    let mut options = RecorderOptions::new("v1");
+    change(&mut options);
+    let seen = Arc::new(Mutex::new(Seen::default()));
+    let sink = Recorder::with_sink(None, options, |_| Ok(Box::new(Remembering(seen.clone()))));
+    (sink.unwrap(), seen)
+}

@@ -1,0 +1,104 @@
+//! Where tiles appear, and which.
+
+use crate::board::Board;
+use rand_xoshiro::Xoshiro256PlusPlus;
+use rand_xoshiro::rand_core::{Rng, SeedableRng};
+
+/// A game's source of chance.
+#[derive(Clone, Debug)]
+pub(super) struct Spawner(Xoshiro256PlusPlus);
+
+impl Spawner {
+    /// That of a game of a seed: what follows depends on the two and the boards alone.
+    pub(super) fn of_game(seed: u64, game: u64) -> Spawner {
+        // The generator's own seeding mixes all bits, so neighbouring games have nothing in common.
+        Spawner(Xoshiro256PlusPlus::seed_from_u64(Spawner::seed_of(seed, game)))
+    }
+
+    /// The number that a game of a seed follows from, another for each game of each seed below 2^32.
+    pub(super) fn seed_of(seed: u64, game: u64) -> u64 {
+        seed.rotate_left(32) ^ game
+    }
+
+    /// A source of numbers for what else is left to chance in the game, which spawns never meet.
+    pub(super) fn beside(&self) -> Xoshiro256PlusPlus {
+        let mut beside = self.0.clone();
+        beside.jump();
+        beside
+    }
+
+    /// A board to begin with: two tiles.
+    pub(super) fn first_board(&mut self) -> Board {
+        let board = self.spawn(Board::default());
+        self.spawn(board)
+    }
+
+    /// The board with a 2 or, one time in ten, a 4 in one of its empty cells; the same board when it has none.
+    #[inline]
+    pub(super) fn spawn(&mut self, board: Board) -> Board {
+        let taken = board.0 | board.0 >> 2;
+        let empty = !(taken | taken >> 1) & 0x1111_1111_1111_1111;
+        if empty == 0 {
+            return board;
+        }
+        // In each nibble the number of empty cells up to it, from below; modulo 16, so that the top one may be 0.
+        let counts = empty.wrapping_mul(0x1111_1111_1111_1111);
+        let num_empty = if counts >> 60 == 0 { 16 } else { counts >> 60 };
+        let bits = self.0.next_u64();
+        // The top half picks the cell and the bottom half the tile, each by multiplication instead of division.
+        let nth = ((bits >> 32) * num_empty) >> 32;
+        let exp = if ((bits & 0xffff_ffff) * 10) >> 32 == 0 { 2 } else { 1 };
+        // The cell is the first whose count is above `nth`. Without branches, as where it lies cannot be foreseen.
+        let mut shift = 0;
+        for half in [32, 16, 8, 4] {
+            let below = counts >> (shift + half - 4) & 15;
+            shift += if below <= nth { half } else { 0 };
+        }
+        Board(board.0 | exp << shift)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The rule as it reads: cell by cell from below.
+    fn plain(random: &mut Xoshiro256PlusPlus, board: Board) -> Board {
+        let empty: Vec<u32> = (0..64).step_by(4).filter(|shift| board.0 >> shift & 15 == 0).collect();
+        if empty.is_empty() {
+            return board;
+        }
+        let bits = random.next_u64();
+        let nth = (u128::from(bits >> 32) * empty.len() as u128) >> 32;
+        let exp = if u128::from(bits as u32) * 10 < 1 << 32 { 2 } else { 1 };
+        Board(board.0 | exp << empty[nth as usize])
+    }
+
+    #[test]
+    fn spawns_are_fair() {
+        let mut spawner = Spawner::of_game(7, 0);
+        let board = Board(0x1111_1111_1111_1000);
+        let mut counts = [[0u32; 3]; 3];
+        for _ in 0..30_000 {
+            let next = spawner.spawn(board);
+            assert!(board.spawns_into(next));
+            let spawned = next.0 ^ board.0;
+            counts[(spawned.trailing_zeros() / 4) as usize][(spawned >> (spawned.trailing_zeros() & !3)) as usize] += 1;
+        }
+        // 9,000 twos and 1,000 fours a cell; four standard deviations are 320 and 124.
+        for [_, twos, fours] in counts {
+            assert!(twos.abs_diff(9_000) < 320 && fours.abs_diff(1_000) < 124, "{counts:?}");
+        }
+        assert_eq!(spawner.spawn(Board(u64::MAX)), Board(u64::MAX));
+    }
+
+    #[test]
+    fn every_set_of_empty_cells_is_searched_right() {
+        let mut spawner = Spawner::of_game(1, 2);
+        let mut random = spawner.0.clone();
+        for set in 0..=u16::MAX {
+            let board = (0..16).fold(0, |board, cell| board | (u64::from(set >> cell & 1) * 15) << (4 * cell));
+            assert_eq!(spawner.spawn(Board(board)), plain(&mut random, Board(board)), "{board:016x}");
+        }
+    }
+}

@@ -1,0 +1,169 @@
+//! A self-play session → a table, without an archive: rows that keep the session's run ids.
+
+#[cfg(test)]
+mod tests;
+
+use super::memory::Region;
+use super::runs::{RunIndex, Runs};
+use super::{ElementType, ExtraField, Fingerprint, RowLayout, StepTable};
+use crate::archive::Phases;
+use crate::error::{Error, ErrorKind, Result};
+use crate::format::{Session, flatten};
+use crate::machine::available_bytes;
+use crate::progress::{Progress, Unit, check};
+use crate::run::RunMeta;
+use crate::step::{STEP_SIZE, Step};
+use crate::workers;
+use rayon::prelude::*;
+use std::collections::HashSet;
+use std::path::Path;
+
+/// Which runs of a session become rows, and how.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct FromSessionOptions {
+    /// The ids of the runs; `None` = all.
+    pub run_ids: Option<Vec<u64>>,
+    /// Extra columns, of what the session says of a row's run: `max_score` (uint64) and `highest_tile` (uint32).
+    pub extra: Vec<String>,
+    /// The most bytes that the rows may take; `None` = the memory that the system has available.
+    pub memory_limit: Option<u64>,
+    /// Threads; `None` = one per core.
+    pub workers: Option<usize>,
+}
+
+impl FromSessionOptions {
+    /// With these runs alone.
+    #[must_use]
+    pub fn with_run_ids(mut self, run_ids: impl IntoIterator<Item = u64>) -> Self {
+        self.run_ids = Some(run_ids.into_iter().collect());
+        self
+    }
+
+    /// With these extra columns.
+    #[must_use]
+    pub fn with_extra<S: Into<String>>(mut self, extra: impl IntoIterator<Item = S>) -> Self {
+        self.extra = extra.into_iter().map(Into::into).collect();
+        self
+    }
+}
+
+/// An extra column: its name, its type, and its value in a run, of as many bytes as the type has.
+type Extra = (&'static str, ElementType, fn(&RunMeta) -> [u8; 8]);
+
+const EXTRAS: [Extra; 2] = [
+    ("max_score", ElementType::UInt64, |meta| meta.max_score.to_le_bytes()),
+    ("highest_tile", ElementType::UInt32, |meta| u64::from(meta.highest_tile).to_le_bytes()),
+];
+
+/// A run that becomes rows.
+struct Wanted<'a> {
+    index: usize,
+    run_id: u32,
+    rows: &'a mut [u8],
+}
+
+impl StepTable {
+    /// Reads a session straight into a table. A row's `run_id` is the session's own, and `step_index` the step's place in its
+    /// game, so that embeddings of the session can be [attached](StepTable::attach). Rows are in the order of both.
+    ///
+    /// The values are NaN; a move that the session does not say is derived where the rules leave one, and 255 elsewhere.
+    /// Scores and the engine of the runs are known to [`filter`](StepTable::filter). Phases begin where those of an archive do
+    /// by default.
+    ///
+    /// # Errors
+    /// What [`Session::open`] and [`Session::decode`] refuse; [`ErrorKind::Argument`] for a run id above 4,294,967,295 and a
+    /// step index above 65,535, which a row cannot hold, for an id that the session does not have, and for another extra
+    /// column; [`ErrorKind::MemoryLimit`]; [`ErrorKind::Cancelled`].
+    pub fn from_session(
+        path: impl AsRef<Path>,
+        options: &FromSessionOptions,
+        progress: &dyn Progress,
+    ) -> Result<StepTable> {
+        let threads = workers::pool("session", options.workers)?;
+        let (layout, extras) = layout(&options.extra)?;
+        let session = Session::open(path)?;
+        let indices = indices(&session, options.run_ids.as_deref())?;
+        let stride = layout.stride();
+        let num_rows: u64 = indices.iter().map(|&(index, _)| session.num_rows_of(index)).sum();
+        let limit = options.memory_limit.or_else(available_bytes).unwrap_or(u64::MAX);
+        let needed = num_rows.saturating_mul(stride as u64);
+        if needed > limit {
+            return Err(ErrorKind::MemoryLimit { needed, limit }.into());
+        }
+        let mut region = Region::reserve(needed)?;
+        let mut rest = &mut region.bytes_mut()[..needed as usize];
+        let mut wanted = Vec::with_capacity(indices.len());
+        for &(index, run_id) in &indices {
+            let (rows, after) = rest.split_at_mut(session.num_rows_of(index) as usize * stride);
+            wanted.push(Wanted { index, run_id, rows });
+            rest = after;
+        }
+        progress.begin("session", Unit::Rows, num_rows);
+        let places: Vec<usize> = extras.iter().zip(layout.extras()).map(|(_, field)| field.offset).collect();
+        let fill = |wanted: Wanted<'_>| -> Result<()> {
+            check(progress)?;
+            let run = session.decode(wanted.index)?;
+            let mut steps: Vec<Step> = Vec::new();
+            flatten(&run, u64::from(wanted.run_id), &mut steps)?;
+            for (row, step) in wanted.rows.chunks_exact_mut(stride).zip(&steps) {
+                row[..STEP_SIZE].copy_from_slice(bytemuck::bytes_of(step));
+                for ((_, dtype, value), &at) in extras.iter().zip(&places) {
+                    row[at..at + dtype.width()].copy_from_slice(&value(run.meta())[..dtype.width()]);
+                }
+            }
+            progress.advance(steps.len() as u64);
+            Ok(())
+        };
+        // The error of the first run that has one, however the threads share them.
+        let first_error = threads.install(|| {
+            let failed = |(place, wanted)| fill(wanted).err().map(|error| (place, error));
+            wanted.into_par_iter().enumerate().filter_map(failed).min_by_key(|(place, _)| *place)
+        });
+        progress.end();
+        if let Some((_, error)) = first_error {
+            return Err(error);
+        }
+        let mut index = RunIndex::default();
+        for (place, run_id) in indices {
+            let meta = session.meta(place)?;
+            index.push(run_id, meta.max_score, meta.engine);
+        }
+        let rows = region.freeze(needed as usize)?;
+        let fingerprint = Fingerprint::of_content(&blake3::hash(rows.bytes()));
+        StepTable::new(rows, layout, fingerprint, Runs::of_index(Phases::default(), index))
+    }
+}
+
+/// The rows' layout and their extra columns.
+fn layout(names: &[String]) -> Result<(RowLayout, Vec<Extra>)> {
+    let mut extras: Vec<Extra> = Vec::with_capacity(names.len());
+    for name in names {
+        let known = EXTRAS.iter().find(|(known, ..)| known == name);
+        let extra = known.ok_or_else(|| Error::argument("extra", "max_score and highest_tile", name))?;
+        if extras.iter().any(|(other, ..)| other == name) {
+            return Err(Error::argument("extra", "each column once", name));
+        }
+        extras.push(*extra);
+    }
+    let field = |&(name, dtype, _): &Extra| ExtraField { name: name.to_owned(), dtype, offset: 0, categories: None };
+    Ok((RowLayout::new(extras.iter().map(field).collect()), extras))
+}
+
+/// The runs, each by its place in the session and its id, in the order of the ids.
+fn indices(session: &Session, run_ids: Option<&[u64]>) -> Result<Vec<(usize, u32)>> {
+    let mut left: Option<HashSet<u64>> = run_ids.map(|ids| ids.iter().copied().collect());
+    let mut indices = Vec::new();
+    for index in 0..session.num_runs() {
+        let Some(id) = session.id(index).filter(|id| left.as_mut().is_none_or(|left| left.remove(id))) else {
+            continue;
+        };
+        let run_id = u32::try_from(id)
+            .map_err(|_| Error::argument("run_id", "at most 4294967295, what a row holds", format!("run {id}")))?;
+        indices.push((index, run_id));
+    }
+    match left.into_iter().flatten().min() {
+        Some(id) => Err(Error::argument("run_ids", "ids of runs that the session has", id)),
+        None => Ok(indices),
+    }
+}

@@ -1,0 +1,107 @@
+use super::*;
+use crate::board::{Board, Move};
+use crate::format::SessionOptions;
+use crate::format::SessionWriter;
+use crate::run::{Run, RunStep};
+use crate::table::RowFilter;
+use serde_json::json;
+use std::path::PathBuf;
+use tempfile::TempDir;
+
+/// Slides left and spawns at the first empty cell, so that each move is plain.
+fn game(len: u32, rate: u32, score: u64) -> Run {
+    let mut steps = Run::builder(0);
+    let mut board = Board(0x1100_0000_0000_0000);
+    for index in 0..len {
+        let next = Move::ALL.into_iter().map(|direction| board.slide(direction)).find(|after| *after != board);
+        if index % rate == 0 {
+            steps.push_step(RunStep { index, board, chosen: None, branches: None }).unwrap();
+        }
+        let Some(after) = next else { break };
+        let empty = (0..16).find(|cell| after.0 >> (60 - 4 * cell) & 15 == 0).unwrap();
+        board = Board(after.0 | 1 << (60 - 4 * empty));
+    }
+    steps.finish(RunMeta { max_score: score, highest_tile: 64, seed: Some(1), ..RunMeta::default() }, None).unwrap()
+}
+
+fn write(runs: &[(u64, Run)]) -> (TempDir, PathBuf) {
+    let parent = tempfile::tempdir().unwrap();
+    let folder = parent.path().join("session");
+    let entries = [("model".to_owned(), json!({"tag": "deep"}))];
+    let mut writer = SessionWriter::create(&folder, &entries, SessionOptions::default()).unwrap();
+    runs.iter().for_each(|(id, run)| writer.push(*id, run).unwrap());
+    writer.finish().unwrap();
+    (parent, folder)
+}
+
+fn load(folder: &Path, options: &FromSessionOptions) -> Result<StepTable> {
+    StepTable::from_session(folder, options, &())
+}
+
+#[test]
+fn rows_keep_the_ids_and_the_steps_of_the_session() {
+    // Not in the order of their ids, and one that is sampled.
+    let runs = vec![(1003, game(30, 1, 500)), (7, game(40, 3, 900)), (1001, game(20, 1, 700))];
+    let (_parent, folder) = write(&runs);
+    let options = FromSessionOptions::default().with_extra(["highest_tile", "max_score"]);
+    let table = load(&folder, &options).unwrap();
+    let mut row = 0;
+    for place in [1, 2, 0] {
+        let (id, run) = &runs[place];
+        let decoded = Session::open(&folder).unwrap();
+        let decoded = decoded.decode((0..3).find(|&index| decoded.id(index) == Some(*id)).unwrap()).unwrap();
+        for at in 0..run.num_steps() {
+            let (step, original) = (table.step(row).unwrap(), run.step(at).unwrap());
+            assert_eq!((u64::from(step.run_id), u32::from(step.step_index)), (*id, original.index));
+            assert_eq!((step.board, step.ev_legal), (original.board, original.board.legal_moves()));
+            assert!(step.ev_values.iter().all(|value| value.is_nan()));
+            assert_eq!(step.chosen, decoded.step(at).unwrap().chosen.map_or(255, |chosen| chosen as u8));
+            row += 1;
+        }
+    }
+    assert_eq!(table.num_rows(), row);
+    let batch = table.take(&[0, row - 1]).unwrap();
+    assert_eq!(batch.column("max_score").unwrap().values::<u64>(), Some(&[900, 500][..]));
+    assert_eq!(batch.column("highest_tile").unwrap().values::<u32>(), Some(&[64, 64][..]));
+    assert!(batch.column("move").unwrap().bytes.contains(&255));
+
+    let filter = RowFilter { min_score: Some(700), engines: Some(vec!["deep".into()]), ..RowFilter::default() };
+    let some = table.filter(&filter).unwrap();
+    assert_eq!(some.num_rows(), 20 + runs[1].1.num_steps() as u64);
+    let two = load(&folder, &FromSessionOptions::default().with_run_ids([7, 1001, 7])).unwrap();
+    assert_eq!((two.num_rows(), two.layout().stride()), (some.num_rows(), 32));
+    assert!((0..two.num_rows()).all(|row| {
+        let (a, b) = (two.step(row).unwrap(), some.step(row).unwrap());
+        (a.run_id, a.step_index, a.board, a.chosen) == (b.run_id, b.step_index, b.board, b.chosen)
+    }));
+    assert_eq!(load(&folder, &FromSessionOptions::default().with_run_ids([])).unwrap().num_rows(), 0);
+    let again = load(&folder, &options).unwrap();
+    assert_eq!(again.fingerprint(), table.fingerprint());
+    assert_ne!(two.fingerprint(), table.fingerprint());
+}
+
+#[test]
+fn what_a_row_cannot_hold_is_refused() {
+    let (_parent, folder) = write(&[(1 << 32, game(3, 1, 0)), (5, game(4, 1, 0))]);
+    let error = load(&folder, &FromSessionOptions::default()).err().unwrap();
+    assert!(matches!(error.kind(), ErrorKind::Argument { name: "run_id", .. }));
+    assert_eq!(error.to_string(), "run_id: expected at most 4294967295, what a row holds, found run 4294967296");
+    assert_eq!(load(&folder, &FromSessionOptions::default().with_run_ids([5])).unwrap().num_rows(), 4);
+    let error = load(&folder, &FromSessionOptions::default().with_run_ids([5, 6])).err().unwrap().to_string();
+    assert_eq!(error, "run_ids: expected ids of runs that the session has, found 6");
+    for extra in [vec!["seed"], vec!["max_score", "max_score"]] {
+        let options = FromSessionOptions::default().with_extra(extra);
+        assert!(matches!(load(&folder, &options).err().unwrap().kind(), ErrorKind::Argument { name: "extra", .. }));
+    }
+    let options = FromSessionOptions { memory_limit: Some(127), ..FromSessionOptions::default().with_run_ids([5]) };
+    let error = load(&folder, &options).err().unwrap();
+    assert!(matches!(error.kind(), ErrorKind::MemoryLimit { needed: 128, limit: 127 }));
+
+    let mut steps = Run::builder(0);
+    for index in [0, 65_535, 65_536] {
+        steps.push_step(RunStep { index, board: Board(0x1100_0000_0000_0000), chosen: None, branches: None }).unwrap();
+    }
+    let (_parent, folder) = write(&[(1, steps.finish(RunMeta::default(), None).unwrap())]);
+    let error = load(&folder, &FromSessionOptions::default()).err().unwrap();
+    assert!(matches!(error.kind(), ErrorKind::Argument { name: "step_index", .. }), "{error}");
+}

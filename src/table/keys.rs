@@ -1,0 +1,403 @@
+//! Which step of which run each row of an array is of, and where in the array the row of a step is.
+//!
+//! Keys lie in NumPy files with fields `run_id` and `step_idx` or `step_index`, one file or several, and stay there. What
+//! is kept in memory is one entry for each stretch: rows of one run, one after the other, whose steps ascend. Files of the
+//! field have one stretch a run; where rows stand in any order there is one a row.
+
+use super::memory::FileIdentity;
+use crate::error::{Error, ErrorKind, Result};
+use crate::format::npy::{NpyField, NpyHeader};
+use crate::format::{FileBytes, header_error, open_file, step_files_in};
+use crate::progress::{Progress, check};
+use std::path::{Path, PathBuf};
+
+/// A step: its run and its place there. What is below zero in a file becomes large, and is the key of no row.
+pub(super) type Key = (u64, u64);
+
+/// The keys of an array's rows, mapped.
+pub(super) struct Keys {
+    shards: Vec<Shard>,
+    num_rows: u64,
+}
+
+struct Shard {
+    identity: FileIdentity,
+    bytes: FileBytes,
+    /// Where the rows begin, and how long each is.
+    start: usize,
+    stride: usize,
+    run_id: Integer,
+    step: Integer,
+    first_row: u64,
+    num_rows: u64,
+}
+
+/// An integer in a row.
+#[derive(Clone, Copy)]
+struct Integer {
+    offset: usize,
+    width: usize,
+    signed: bool,
+}
+
+/// Rows of one run, one after the other, whose steps ascend.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Stretch {
+    run_id: u64,
+    first_step: u64,
+    last_step: u64,
+    first_row: u64,
+    num_rows: u64,
+}
+
+/// Finds the row of a key.
+pub(super) struct Index<'a> {
+    keys: &'a Keys,
+    /// In the order of their keys, and so that no two have steps between each other's.
+    stretches: Vec<Stretch>,
+}
+
+/// Keys that are read between two looks at whether to stop.
+const CHUNK: usize = 1 << 20;
+
+impl Integer {
+    /// The field of this name, if there is one and it holds integers.
+    fn find(fields: &[NpyField], names: &[&str]) -> Option<Integer> {
+        let field = fields.iter().find(|field| names.contains(&field.name.as_str()))?;
+        let (width, signed) = match field.dtype.as_str() {
+            "|u1" => (1, false),
+            "<u2" => (2, false),
+            "<u4" => (4, false),
+            "<u8" => (8, false),
+            "|i1" => (1, true),
+            "<i2" => (2, true),
+            "<i4" => (4, true),
+            "<i8" => (8, true),
+            _ => return None,
+        };
+        (field.values == 1).then_some(Integer { offset: field.offset, width, signed })
+    }
+
+    #[inline(always)]
+    fn of(self, row: &[u8]) -> u64 {
+        let bytes = &row[self.offset..self.offset + self.width];
+        // Each width by itself is one instruction; any number of bytes would be a call.
+        let value = match *bytes {
+            [a] => u64::from(a),
+            [a, b] => u64::from(u16::from_le_bytes([a, b])),
+            [a, b, c, d] => u64::from(u32::from_le_bytes([a, b, c, d])),
+            [a, b, c, d, e, f, g, h] => u64::from_le_bytes([a, b, c, d, e, f, g, h]),
+            _ => 0,
+        };
+        if self.signed {
+            let unused = 64 - 8 * self.width as u32;
+            return ((value << unused).cast_signed() >> unused).cast_unsigned();
+        }
+        value
+    }
+}
+
+impl Keys {
+    /// The files of the keys: a file itself, or the `steps.npy` or its shards of a folder.
+    pub(super) fn files(path: &Path) -> Result<Vec<PathBuf>> {
+        if path.is_dir() { step_files_in(path) } else { Ok(vec![path.to_owned()]) }
+    }
+
+    /// Maps files of keys.
+    pub(super) fn open(files: &[PathBuf]) -> Result<Keys> {
+        let (mut shards, mut num_rows) = (Vec::with_capacity(files.len()), 0);
+        for path in files {
+            let shard = Shard::open(path, num_rows)?;
+            num_rows += shard.num_rows;
+            shards.push(shard);
+        }
+        Ok(Keys { shards, num_rows })
+    }
+
+    pub(super) fn num_rows(&self) -> u64 {
+        self.num_rows
+    }
+
+    /// The files, as they were when they were opened.
+    pub(super) fn identities(&self) -> impl Iterator<Item = &FileIdentity> {
+        self.shards.iter().map(|shard| &shard.identity)
+    }
+
+    /// The file of the first key.
+    pub(super) fn path(&self) -> &Path {
+        self.shards.first().map_or(Path::new(""), |shard| &shard.identity.path)
+    }
+
+    /// The key of a row, `None` beyond the last.
+    #[inline]
+    pub(super) fn get(&self, row: u64) -> Option<Key> {
+        let shard = match &self.shards[..] {
+            [only] => only,
+            shards => shards.get(shards.partition_point(|shard| shard.first_row + shard.num_rows <= row))?,
+        };
+        let place = row - shard.first_row;
+        (place < shard.num_rows).then(|| shard.key(shard.row(place as usize)))
+    }
+
+    /// The stretches in the order of their rows.
+    fn stretches(&self, progress: &dyn Progress) -> Result<Vec<Stretch>> {
+        let mut stretches: Vec<Stretch> = Vec::new();
+        // The one that may go on, apart from the others, so that it stays in registers.
+        let mut open: Option<Stretch> = None;
+        let mut row = 0;
+        for shard in &self.shards {
+            for rows in shard.rows().chunks(CHUNK * shard.stride) {
+                check(progress)?;
+                for bytes in rows.chunks_exact(shard.stride) {
+                    let (run_id, step) = shard.key(bytes);
+                    match &mut open {
+                        Some(last) if last.run_id == run_id && last.last_step < step => {
+                            last.last_step = step;
+                            last.num_rows += 1;
+                        }
+                        _ => {
+                            let (first_step, last_step) = (step, step);
+                            let next = Stretch { run_id, first_step, last_step, first_row: row, num_rows: 1 };
+                            stretches.extend(open.replace(next));
+                        }
+                    }
+                    row += 1;
+                }
+            }
+        }
+        stretches.extend(open);
+        Ok(stretches)
+    }
+}
+
+impl Shard {
+    fn open(path: &Path, first_row: u64) -> Result<Shard> {
+        let identity = FileIdentity::of(path, &open_file(path)?)?;
+        let bytes = FileBytes::map(path)?;
+        let located = |error: Error| error.of_header().with_path(path);
+        let header = NpyHeader::parse(&bytes).map_err(located)?;
+        header.check_file_len(bytes.len() as u64).map_err(located)?;
+        let run_id = Integer::find(&header.fields, &["run_id"]);
+        let step = Integer::find(&header.fields, &["step_idx", "step_index"]);
+        let (Some(run_id), Some(step)) = (run_id, step) else {
+            let name = |field: &NpyField| format!("{} {}×{}", field.name, field.values, field.dtype);
+            let found = header.fields.iter().map(name).collect::<Vec<_>>().join(", ");
+            return Err(header_error("fields of a key", "integers run_id and step_idx or step_index", found, path));
+        };
+        let (start, stride, num_rows) = (header.len as usize, header.stride, header.num_rows);
+        Ok(Shard { identity, bytes, start, stride, run_id, step, first_row, num_rows })
+    }
+
+    fn rows(&self) -> &[u8] {
+        self.bytes.get(self.start..).unwrap_or_default()
+    }
+
+    #[inline(always)]
+    fn row(&self, place: usize) -> &[u8] {
+        &self.rows()[place * self.stride..][..self.stride]
+    }
+
+    #[inline(always)]
+    fn key(&self, row: &[u8]) -> Key {
+        (self.run_id.of(row), self.step.of(row))
+    }
+}
+
+impl<'a> Index<'a> {
+    /// # Errors
+    /// [`ErrorKind::Column`] with both rows, when two are of one step.
+    pub(super) fn new(keys: &'a Keys, progress: &dyn Progress) -> Result<Index<'a>> {
+        let mut stretches = keys.stretches(progress)?;
+        let order = |stretch: &Stretch| (stretch.run_id, stretch.first_step, stretch.first_row);
+        stretches.sort_unstable_by_key(order);
+        let overlaps = |pair: &[Stretch]| pair[0].run_id == pair[1].run_id && pair[1].first_step <= pair[0].last_step;
+        if stretches.windows(2).any(overlaps) {
+            // Steps of one stretch may lie between those of another: then each row is one of its own.
+            stretches = stretches.iter().flat_map(|stretch| stretch.rows(keys)).collect();
+            stretches.sort_unstable_by_key(order);
+            if let Some([a, b]) = stretches.array_windows::<2>().find(|pair| overlaps(&pair[..])) {
+                return Err(keys.twice(*a, *b));
+            }
+        }
+        Ok(Index { keys, stretches })
+    }
+
+    /// The row of a key. `next` is where it is looked for first, and then the row after the one that was found.
+    #[inline]
+    pub(super) fn find(&self, key: Key, next: &mut u64) -> Option<u64> {
+        let row = if self.keys.get(*next) == Some(key) { *next } else { self.search(key)? };
+        *next = row + 1;
+        Some(row)
+    }
+
+    fn search(&self, (run_id, step): Key) -> Option<u64> {
+        let after = self.stretches.partition_point(|stretch| (stretch.run_id, stretch.first_step) <= (run_id, step));
+        let stretch = self.stretches.get(after.checked_sub(1)?)?;
+        if stretch.run_id != run_id || step > stretch.last_step {
+            return None;
+        }
+        let (mut first, mut end) = (stretch.first_row, stretch.first_row + stretch.num_rows);
+        if stretch.last_step - stretch.first_step == stretch.num_rows - 1 {
+            return Some(first + (step - stretch.first_step));
+        }
+        while first < end {
+            let middle = first + (end - first) / 2;
+            let (_, found) = self.keys.get(middle)?;
+            match found.cmp(&step) {
+                std::cmp::Ordering::Equal => return Some(middle),
+                std::cmp::Ordering::Less => first = middle + 1,
+                std::cmp::Ordering::Greater => end = middle,
+            }
+        }
+        None
+    }
+}
+
+impl Stretch {
+    /// Each row as a stretch.
+    fn rows(self, keys: &Keys) -> impl Iterator<Item = Stretch> {
+        (self.first_row..self.first_row + self.num_rows).filter_map(move |first_row| {
+            let (run_id, step) = keys.get(first_row)?;
+            Some(Stretch { run_id, first_step: step, last_step: step, first_row, num_rows: 1 })
+        })
+    }
+}
+
+impl Keys {
+    #[cold]
+    fn twice(&self, first: Stretch, second: Stretch) -> Error {
+        let found = format!("run {}, step {} in row {} too", first.run_id, first.first_step, first.first_row);
+        ErrorKind::Column {
+            path: Some(self.path().to_owned()),
+            column: "run_id".into(),
+            row: Some(second.first_row),
+            expected: "each step of each run once".into(),
+            found,
+        }
+        .into()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::format::npy::{NpyField, header};
+    use proptest::prelude::*;
+    use std::collections::HashMap;
+
+    const TYPES: [(&str, usize); 6] = [("|u1", 1), ("<u2", 2), ("<i2", 2), ("<u4", 4), ("<i8", 8), ("<u8", 8)];
+
+    /// Writes keys with a byte before, between and behind them.
+    fn write(path: &Path, keys: &[Key], types: (usize, usize), name: &str) {
+        let ((run_dtype, run_width), (step_dtype, step_width)) = (TYPES[types.0], TYPES[types.1]);
+        let field =
+            |name: &str, dtype: &str, offset| NpyField { name: name.into(), dtype: dtype.into(), values: 1, offset };
+        let fields = [
+            field("a", "|u1", 0),
+            field("run_id", run_dtype, 1),
+            field("b", "|u1", 1 + run_width),
+            field(name, step_dtype, 2 + run_width),
+        ];
+        let stride = 3 + run_width + step_width;
+        let mut bytes = header(&fields, stride, keys.len() as u64, 0).unwrap();
+        for (run_id, step) in keys {
+            bytes.push(0xaa);
+            bytes.extend(&run_id.to_le_bytes()[..run_width]);
+            bytes.push(0xbb);
+            bytes.extend(&step.to_le_bytes()[..step_width]);
+            bytes.push(0xcc);
+        }
+        std::fs::write(path, bytes).unwrap();
+    }
+
+    proptest! {
+        #[test]
+        fn finds_every_key_where_it_is(
+            runs in prop::collection::btree_map(0u64..100, prop::collection::btree_set(0u64..120, 0..40), 0..8),
+            order in prop::sample::select(vec!["as they are", "runs the other way", "by step", "any"]),
+            types in (0usize..6, 0usize..6),
+            parts in prop::collection::vec(any::<prop::sample::Index>(), 0..3),
+            asked in prop::collection::vec((0u64..110, 0u64..130), 0..60),
+        ) {
+            let mut keys: Vec<Key> = runs.iter().flat_map(|(run, steps)| steps.iter().map(|step| (*run, *step))).collect();
+            match order {
+                "runs the other way" => keys.sort_by_key(|&(run, step)| (std::cmp::Reverse(run), step)),
+                "by step" => keys.sort_by_key(|&(run, step)| (step, run)),
+                "any" => keys.sort_by_key(|&(run, step)| blake3::hash(&[run as u8, step as u8]).as_bytes()[..8].to_vec()),
+                _ => {}
+            }
+            let folder = tempfile::tempdir().unwrap();
+            let mut cuts: Vec<usize> = parts.iter().map(|part| part.index(keys.len() + 1)).chain([0, keys.len()]).collect();
+            cuts.sort_unstable();
+            let files: Vec<PathBuf> = (0..cuts.len() - 1).map(|k| folder.path().join(format!("{k}.npy"))).collect();
+            for (file, cut) in files.iter().zip(cuts.windows(2)) {
+                write(file, &keys[cut[0]..cut[1]], types, if types.0 == 0 { "step_idx" } else { "step_index" });
+            }
+            let mapped = Keys::open(&files).unwrap();
+            prop_assert_eq!(mapped.num_rows(), keys.len() as u64);
+            let all: Vec<Option<Key>> = (0..=keys.len() as u64).map(|row| mapped.get(row)).collect();
+            prop_assert_eq!(all, keys.iter().copied().map(Some).chain([None]).collect::<Vec<_>>());
+            let index = Index::new(&mapped, &()).unwrap();
+            let places: HashMap<Key, u64> = keys.iter().copied().zip(0..).collect();
+            let mut next = 0;
+            for key in asked.iter().chain(&keys) {
+                prop_assert_eq!(index.find(*key, &mut next), places.get(key).copied());
+            }
+        }
+
+        #[test]
+        fn two_rows_of_one_step_are_refused(
+            runs in prop::collection::btree_map(0u64..20, 1u64..20, 1..6),
+            from in any::<prop::sample::Index>(),
+            to in any::<prop::sample::Index>(),
+        ) {
+            let mut keys: Vec<Key> = runs.iter().flat_map(|(run, len)| (0..*len).map(|step| (*run, step))).collect();
+            let key = keys[from.index(keys.len())];
+            keys.insert(to.index(keys.len() + 1), key);
+            let folder = tempfile::tempdir().unwrap();
+            let file = folder.path().join("steps.npy");
+            write(&file, &keys, (3, 3), "step_idx");
+            let mapped = Keys::open(&[file]).unwrap();
+            let error = Index::new(&mapped, &()).err().expect("refused").to_string();
+            let rows: Vec<usize> = (0..keys.len()).filter(|&row| keys[row] == key).collect();
+            let message = format!(
+                "column run_id, row {}: expected each step of each run once, found run {}, step {} in row {} too",
+                rows[1], key.0, key.1, rows[0]
+            );
+            prop_assert!(error.contains(&message), "{} in {}", message, error);
+        }
+    }
+
+    #[test]
+    fn what_is_below_zero_is_the_key_of_no_row() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("steps.npy");
+        write(&file, &[(u64::MAX, 0), (0, u64::MAX)], (4, 2), "step_idx");
+        let keys = Keys::open(std::slice::from_ref(&file)).unwrap();
+        assert_eq!((keys.get(0), keys.get(1)), (Some((u64::MAX, 0)), Some((0, u64::MAX))));
+    }
+
+    #[test]
+    fn keys_need_both_fields_as_integers() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("steps.npy");
+        for (name, dtype, values) in
+            [("step", "<u4", 1), ("step_idx", "<f4", 1), ("step_idx", ">u4", 1), ("step_idx", "<u4", 2)]
+        {
+            let fields = [("run_id", "<u8", 1, 0), (name, dtype, values, 8)];
+            let fields = fields.map(|(name, dtype, values, offset)| NpyField {
+                name: name.into(),
+                dtype: dtype.into(),
+                values,
+                offset,
+            });
+            std::fs::write(&file, header(&fields, 8 + 4 * values, 0, 0).unwrap()).unwrap();
+            let error = Keys::open(std::slice::from_ref(&file)).err().expect("refused");
+            assert!(matches!(error.kind(), ErrorKind::Header { .. }));
+            let message = format!(
+                "fields of a key: expected integers run_id and step_idx or step_index, found run_id 1×<u8, {name}"
+            );
+            assert!(error.to_string().contains(&message), "{error}");
+        }
+    }
+}

@@ -1,0 +1,72 @@
+"""A process that records until it is killed, and says on standard output what it was promised.
+
+``recorder_child.py ROOT SEED JOURNAL``: JOURNAL is 0 or 1. Lines: ``B`` before it begins, ``U`` of what was found
+unfinished, ``F folder`` of the session, ``E id seed`` after a game has ended, ``R n`` when the games below n are
+durable.
+
+Every board of a game follows from the game's seed, so that whoever reads a session knows what it must hold.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import sys
+import threading
+
+import numpy as np
+import numpy.typing as npt
+
+from a2store.selfplay import Recorder
+
+THREADS = 3
+ROTATE_STEPS = 4_000
+
+
+def boards(seed: int) -> npt.NDArray[np.uint64]:
+    """Boards that no rule leads to; a session holds any."""
+    rng = np.random.default_rng(seed)
+    return rng.integers(0, 1 << 64, int(rng.integers(1, 900)), dtype=np.uint64)
+
+
+def moves(seed: int, count: int) -> npt.NDArray[np.uint8]:
+    return np.random.default_rng(seed + 1).integers(0, 4, count, dtype=np.uint8)
+
+
+def say(line: str) -> None:
+    # One call, so that lines of several threads stay whole, and nothing that was said is lost with the process.
+    os.write(1, f"{line}\n".encode())
+
+
+def main() -> None:
+    root, seed, journal = sys.argv[1], int(sys.argv[2]), sys.argv[3] == "1"
+    say("B -")
+    recorder = Recorder(root, tag="killed", rotate_steps=ROTATE_STEPS, journal=journal)
+    for found in recorder.unfinished:
+        counts = f"{found.runs} {found.from_journal} {found.lost_runs} {found.lost_steps} {found.live}"
+        say(f"U {found.folder} {counts} {found.error or ''}")
+    say(f"F {recorder.folder}")
+
+    def play(thread: int) -> None:
+        for number in range(1_000_000):
+            own = (seed << 32) + (thread << 24) + number
+            game = recorder.begin(own)
+            values = boards(own)
+            chosen = moves(own, len(values))
+            for start in range(0, len(values), 100):
+                game.push_batch(values[start : start + 100], chosen[start : start + 100])
+            if number % 7 == 6:
+                game.abandon()
+            else:
+                say(f"E {game.end(values[0])} {own}")
+
+    for thread in range(THREADS):
+        threading.Thread(target=play, args=(thread,), daemon=True).start()
+    rng = random.Random(seed)
+    while True:
+        threading.Event().wait(rng.uniform(0, 0.05))
+        say(f"R {recorder.rotate()}")
+
+
+if __name__ == "__main__":
+    main()

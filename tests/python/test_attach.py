@@ -1,0 +1,265 @@
+"""Attached columns: each row has the values of its step, whatever the orders of both, or attaching is refused."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import pickle
+import random
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import a2store
+import formats
+import sources
+from games import play
+from oracle import Array, Game
+
+NAME = "embeddings.bf16.npy"
+WIDTH = 12
+
+
+@pytest.fixture(scope="module")
+def games() -> list[Game]:
+    return [play(random.Random(seed), length) for seed, length in enumerate((70, 31, 1, 55, 40, 120))]
+
+
+@pytest.fixture
+def session(games: list[Game], tmp_path: Path) -> Path:
+    formats.write_session(tmp_path / "session", games, embedding=WIDTH)
+    return tmp_path / "session"
+
+
+def values_by_step(folder: Path) -> dict[tuple[int, int], Array]:
+    """The bits of each step's embedding, by NumPy alone."""
+    rows = formats.load_shards(folder, [formats.SESSION_ROW, formats.SESSION_ROW_ACTION])
+    keys = zip(rows["run_id"].tolist(), rows["step_idx"].tolist(), strict=True)
+    return dict(zip(keys, np.load(folder / NAME), strict=True))
+
+
+def expected(batch: a2store.Batch, values: dict[tuple[int, int], Array]) -> Array:
+    keys = zip(batch.run_id.tolist(), batch.step_index.tolist(), strict=True)
+    return np.array([values[key] for key in keys], dtype="u2").reshape(len(batch), -1)
+
+
+def attached(folder: Path, **options: Any) -> a2store.StepTable:
+    return a2store.StepTable.from_session(folder, progress=False).attach("embedding", folder / NAME, **options)
+
+
+def shuffled(folder: Path, seed: int) -> None:
+    """Puts the rows of a session, and their embeddings, into another order, by whole steps."""
+    rows, values = np.load(folder / "steps.npy"), np.load(folder / NAME)
+    order = np.random.default_rng(seed).permutation(len(rows))
+    (folder / "keys").mkdir()
+    np.save(folder / "keys" / "steps.npy", rows[["run_id", "step_idx"]][order])
+    np.save(folder / "keys" / NAME, values[order])
+    (folder / "keys" / "embeddings.json").write_text((folder / "embeddings.json").read_text())
+
+
+def test_the_fixture(fixtures: Path) -> None:
+    table = attached(fixtures / "session")
+    values = values_by_step(fixtures / "session")
+    assert len(table) == len(values) == 2398
+    batch = table.take(range(len(table)))
+    assert (batch.embedding.dtype, batch.embedding.shape) == (np.dtype("u2"), (2398, 8))
+    assert batch.bfloat16_columns == table.attached == ["embedding"]
+    assert (batch.embedding == expected(batch, values)).all()
+    assert set(batch.run_id.tolist()) == {1000, 1001, 1002, 1003}
+
+
+def test_a_session_as_a_table(session: Path, games: list[Game]) -> None:
+    table = a2store.StepTable.from_session(session, extra=["max_score", "highest_tile"], progress=False)
+    at = 0
+    for run_id, game in enumerate(games, 1000):
+        batch = table.take(range(at, at + len(game)))
+        assert (batch.run_id == run_id).all()
+        assert batch.step_index.tolist() == list(range(len(game)))
+        assert batch.board.tolist() == list(game.boards)
+        assert np.isnan(batch.ev_values).all()
+        assert (batch["max_score"] == game.max_score).all()
+        assert (batch["highest_tile"] == game.highest_tile).all()
+        moves = sources.derived_moves(range(len(game)), game.boards)
+        assert batch.move.tolist() == [255 if move is None else move for move in moves]
+        at += len(game)
+    assert len(table) == at
+    best = max(game.max_score for game in games)
+    assert set(np.asarray(table.filter(min_score=best, engine="test"))["run_id"].tolist()) == {
+        run_id for run_id, game in enumerate(games, 1000) if game.max_score == best
+    }
+    some = a2store.StepTable.from_session(session, [1004, 1002], progress=False)
+    assert np.unique(np.asarray(some)["run_id"]).tolist() == [1002, 1004]
+    with pytest.raises(ValueError, match="run_ids: expected ids of runs that the session has, found 999"):
+        a2store.StepTable.from_session(session, run_ids=np.array([999, 1000]))
+
+
+@pytest.mark.parametrize("mmap", [True, False])
+@pytest.mark.parametrize("order", ["same", "other"])
+def test_every_way_to_the_column(session: Path, mmap: bool, order: str) -> None:
+    values = values_by_step(session)
+    where: dict[str, Any] = {"mmap": mmap}
+    path = session / NAME
+    if order == "other":
+        shuffled(session, 3)
+        path = session / "keys" / NAME
+    plain = a2store.StepTable.from_session(session, progress=False)
+    table = plain.attach("embedding", path, **where)
+    assert (plain.attached, table.attached, table.fingerprint) == ([], ["embedding"], plain.fingerprint)
+
+    def check(batch: a2store.Batch) -> None:
+        assert (batch.embedding == expected(batch, values)).all()
+
+    check(table.take([5, 0, 5, len(table) - 1]))
+    for view in (table.filter(run_ids=[1002, 1005]), *table.split(0.5, seed=1)):
+        check(view.take(range(len(view))))
+    for options in ({}, {"shuffle": False}, {"window": 64}, {"columns": ["embedding", "run_id", "step_index"]}):
+        loader = table.loader(64, **options)
+        batches = list(loader)
+        assert sum(map(len, batches)) == len(table)
+        for batch in batches:
+            check(batch)
+    # A loader's state is of the rows: it goes on with the column or without.
+    loader = plain.loader(64)
+    next(iter(loader))
+    table.loader(64).load_state_dict(loader.state_dict())
+
+    columns = pa.table(table)
+    assert columns["embedding"].type == pa.list_(pa.field("item", pa.uint16(), nullable=False), WIDTH)
+    assert columns.schema.field("embedding").metadata == {b"a2store.dtype": b"bfloat16"}
+    flat = columns["embedding"].combine_chunks().flatten().to_numpy().reshape(-1, WIDTH)
+    assert (flat == expected(table.take(range(len(table))), values)).all()
+    batch = pa.record_batch(table.take([3]))
+    assert batch.schema.field("embedding").metadata == {b"a2store.dtype": b"bfloat16"}
+    # The rows know nothing of it.
+    assert np.asarray(table).dtype == plain.dtype == table.dtype
+    table.save(session / "rows.npy", progress=False)
+    assert a2store.StepTable.load(session / "rows.npy").attached == []
+
+
+def test_it_crosses_processes(session: Path) -> None:
+    table = attached(session, mmap=False)
+    view = pickle.loads(pickle.dumps(table.filter(run_ids=[1000, 1005])))
+    batch = view.take(range(len(view)))
+    assert (batch.embedding == expected(batch, values_by_step(session))).all()
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        assert pool.apply(total, (table,)) == total(table)
+    handle = pickle.dumps(table)
+    values = np.load(session / NAME)
+    np.save(session / NAME, values + 1)
+    with pytest.raises(a2store.DamagedError, match="a file of an attached column"):
+        pickle.loads(handle)
+
+
+def total(table: a2store.StepTable) -> int:
+    return sum(int(batch.embedding.sum(dtype="u8")) for batch in table.loader(50))
+
+
+@pytest.mark.parametrize("steps_of", ["u1 u2", "i8 u4", "u4 i2"])
+def test_keys_of_any_integers(session: Path, steps_of: str, tmp_path: Path) -> None:
+    run, step = steps_of.split()
+    rows = np.load(session / "steps.npy")
+    named = np.zeros(len(rows), [("pad", "V3"), ("step_index", f"<{step}"), ("run_id", f"<{run}")])
+    named["run_id"], named["step_index"] = rows["run_id"] - 1000, rows["step_idx"]
+    np.save(tmp_path / "keys.npy", named)
+    saved = np.asarray(a2store.StepTable.from_session(session, progress=False)).copy()
+    saved["run_id"] -= 1000
+    np.save(tmp_path / "rows.npy", saved)
+    table = a2store.StepTable.load(tmp_path / "rows.npy").attach("e", session / NAME, tmp_path / "keys.npy")
+    values = values_by_step(session)
+    batch = table.take(range(len(table)))
+    keys = zip((batch.run_id + 1000).tolist(), batch.step_index.tolist(), strict=True)
+    assert (batch.e == np.array([values[key] for key in keys])).all()
+
+
+def test_shards_and_a_sample(games: list[Game], tmp_path: Path) -> None:
+    formats.write_session(tmp_path, games, embedding=3, shards=3, sample_rate=4)
+    table = attached(tmp_path)
+    batch = table.take(range(len(table)))
+    assert (batch.embedding == expected(batch, values_by_step(tmp_path))).all()
+    assert set((batch.step_index % 4).tolist()) == {0}
+
+
+@pytest.mark.parametrize("dtype", ["<f2", "<f4", "<f8", "|i1", "<u2"])
+def test_other_types(session: Path, dtype: str) -> None:
+    values = np.random.default_rng(1).integers(0, 100, np.load(session / NAME).shape).astype(dtype)
+    np.save(session / "other.npy", values)
+    batch = a2store.StepTable.from_session(session).attach("other", session / "other.npy").take([7, 2])
+    assert batch.bfloat16_columns == []
+    assert batch.other.dtype == np.dtype(dtype)
+    assert (batch.other == values[[7, 2]]).all()
+
+
+def test_what_does_not_match_is_refused(session: Path) -> None:
+    table = a2store.StepTable.from_session(session, progress=False)
+    rows, values = np.load(session / "steps.npy"), np.load(session / NAME)
+    shape = json.loads((session / "embeddings.json").read_text())
+
+    def refused(error: type[Exception], match: str) -> None:
+        with pytest.raises(error, match=match):
+            table.attach("embedding", session / NAME)
+
+    np.save(session / NAME, values[:-1])
+    refused(a2store.DecodeError, rf"{NAME}: rows of the array: expected {len(rows)}, as many as .*steps.npy, found")
+    np.save(session / NAME, values[:, :0])
+    refused(a2store.DecodeError, "D: expected 0, as the array has, found 12")
+    (session / "embeddings.json").write_text(json.dumps(shape | {"D": 0}))
+    refused(a2store.DecodeError, "values of a row: expected 1..=524288 values of 2 bytes, found 0")
+    np.save(session / NAME, values)
+    (session / "embeddings.json").write_text(json.dumps(shape | {"dtype_bits": "f32"}))
+    refused(a2store.DecodeError, "dtype_bits: expected a name of <u2, as the array has")
+    (session / "embeddings.json").unlink()
+    refused(a2store.DecodeError, "a description that declares bf16, .*embeddings.json")
+    (session / "embeddings.json").write_text(json.dumps(shape))
+    for name in ("move", "tokens", ""):
+        with pytest.raises(ValueError, match="name: expected one that no column has"):
+            table.attach(name, session / NAME)
+    attach = table.attach("embedding", session / NAME)
+    with pytest.raises(ValueError, match="name: expected one that no column has"):
+        attach.attach("embedding", session / NAME)
+    with pytest.raises(ValueError, match="symmetries: expected false with the attached column embedding"):
+        attach.loader(symmetries=True)
+    assert len(attach.loader(symmetries=True, columns=["tokens", "move"])) == 1
+
+    twice = rows.copy()
+    twice["step_idx"][40] = 5
+    np.save(session / "steps.npy", twice)
+    refused(a2store.ColumnError, "row 40: expected each step of each run once, found run 1000, step 5 in row 5 too")
+    other = rows.copy()
+    other["step_idx"][40] = 500
+    np.save(session / "steps.npy", other)
+    refused(a2store.ColumnError, "column embedding, row 40: expected a row of run 1000, step 40, found none in .*steps")
+    # Of a view, only the rows that it shows need values.
+    view = table.filter(run_ids=[1005])
+    assert view.attach("embedding", session / NAME).take([3]).embedding.shape == (1, WIDTH)
+
+
+def test_tensors_of_bfloat16(session: Path) -> None:
+    torch = pytest.importorskip("torch")
+    from torch.utils.data import DataLoader
+
+    from a2store.torch import StepDataset, StepLoader
+
+    table = attached(session)
+    values = {key: np.left_shift(bits.astype("u4"), 16).view("f4") for key, bits in values_by_step(session).items()}
+
+    def check(batch: dict[str, Any]) -> None:
+        found = batch["embedding"]
+        assert (found.dtype, found.shape) == (torch.bfloat16, (len(batch["run_id"]), WIDTH))
+        keys = zip(batch["run_id"].tolist(), batch["step_index"].tolist(), strict=True)
+        assert (found.float().numpy() == np.array([values[key] for key in keys])).all()
+
+    rows = 0
+    for batch in StepLoader(table, 64):
+        check(batch)
+        rows += len(batch["run_id"])
+    assert rows == len(table)
+    if sys.platform == "linux":
+        for batch in DataLoader(StepLoader(table, 64, prefetch=0), batch_size=None, num_workers=2):
+            check(batch)
+    dataset = StepDataset(table)
+    check(StepDataset.collate(dataset.__getitems__([3, 1, 2])))
+    assert dataset[4]["embedding"].dtype == torch.bfloat16

@@ -1,0 +1,331 @@
+"""What a critic learns from: labels, embeddings, weights, splits, ranks and resumption, against plain NumPy."""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+import sqlite3
+from collections import Counter, defaultdict
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import a2store
+import formats
+from a2store.critic import CriticData, embed_table, highest_tiles
+from a2store.critic._tables import run_ids, spread_rows
+from a2store.critic.bf16 import from_bf16
+from games import play
+from oracle import Game
+
+THRESHOLDS = (64, 128, 256)
+"""Tiles that random games reach or not."""
+HIGHER = (256, 512)
+"""And games of the built-in player."""
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> None:
+    torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="module")
+def played() -> list[Game]:
+    rng = random.Random(11)
+    return [play(rng, rng.choice([40, 90, 400])) for _ in range(40)]
+
+
+@pytest.fixture(params=[None, 3], ids=["whole", "shards"])
+def session(request: pytest.FixtureRequest, played: list[Game], tmp_path: Path) -> Path:
+    formats.write_session(tmp_path / "session", played, shards=request.param, embedding=3)
+    return tmp_path / "session"
+
+
+def tiles_by_tokens(played: list[Game]) -> dict[bytes, set[int]]:
+    """The highest tiles of the runs in which each board occurs."""
+    found: dict[bytes, set[int]] = defaultdict(set)
+    for game in played:
+        for board in game.boards:
+            found[bytes(board >> 4 * (15 - k) & 15 for k in range(16))].add(game.highest_tile)
+    return found
+
+
+def test_tokens_and_labels_of_a_session(session: Path, played: list[Game]) -> None:
+    data = CriticData(session, 100, thresholds=THRESHOLDS, seed=3)
+    rows = sum(map(len, played))
+    assert (data.num_rows, data.num_runs, len(data), data.dim) == (rows, len(played), -(-rows // 100), None)
+    tiles = tiles_by_tokens(played)
+    seen: Counter[bytes] = Counter()
+    count = 0
+    for tokens, labels in data:
+        assert (tokens.dtype, labels.dtype) == (torch.int64, torch.float32)
+        assert (tokens.shape[1:], labels.shape) == ((16,), (len(tokens), 3))
+        for row, label in zip(tokens.tolist(), labels.tolist(), strict=True):
+            assert label in [[float(tile >= t) for t in THRESHOLDS] for tile in tiles[bytes(row)]]
+            seen[bytes(row)] += 1
+        count += len(tokens)
+    assert count == rows
+    assert seen == Counter(dict.fromkeys(tiles, 0)) + Counter(
+        bytes(board >> 4 * (15 - k) & 15 for k in range(16)) for game in played for board in game.boards
+    )
+
+
+def test_embeddings_of_a_session(session: Path, played: list[Game]) -> None:
+    data = CriticData(session, 64, thresholds=THRESHOLDS, use_embeddings=True, seed=1)
+    assert data.dim == 3
+    # Each row's numbers count on from those of the row before, as write_session has it: they tell which row it is.
+    written = from_bf16(np.load(session / "embeddings.bf16.npy"))
+    tiles = np.repeat([game.highest_tile for game in played], [len(game) for game in played])
+    expected = {tuple(row) for row in np.column_stack([written, *(tiles >= t for t in THRESHOLDS)]).tolist()}
+    found = []
+    for embedding, labels in data:
+        assert (embedding.dtype, embedding.shape[1:], labels.shape[1:]) == (torch.bfloat16, (3,), (3,))
+        found += torch.cat([embedding.float(), labels], 1).tolist()
+    assert len(found) == len(written)
+    assert {tuple(row) for row in found} == expected
+    assert found != sorted(found)
+
+
+def test_float32_embeddings_of_an_archive(archive: a2store.Archive, tmp_path: Path) -> None:
+    def encoder(tokens: Any) -> Any:
+        return tokens.astype("f4") * np.float32(1.1)
+
+    table = archive.sql("SELECT * FROM steps").materialize(progress=False)
+    embed_table(table.filter(run_ids=range(30)), encoder, tmp_path, dtype="f32", progress=False)
+    # Other rows of the same games, in another order.
+    sql = """
+        SELECT run_id, step_index, board, highest_tile FROM steps
+        WHERE run_id < 20 AND step_index % 3 = 1 ORDER BY board"""
+    options: dict[str, Any] = {"embeddings": tmp_path, "thresholds": (256, 512), "seed": 2}
+    embedded = CriticData(archive.sql(sql), 500, use_embeddings=True, **options)
+    plain = CriticData(archive.sql(sql), 500, thresholds=(256, 512), seed=2)
+    count = 0
+    for (embedding, labels), (tokens, same) in zip(embedded, plain, strict=True):
+        assert embedding.dtype == torch.float32
+        np.testing.assert_array_equal(embedding.numpy(), encoder(tokens.numpy()))
+        assert torch.equal(labels, same)
+        count += len(labels)
+    assert count == embedded.num_rows > 1000
+
+
+def test_sources_agree(archive: a2store.Archive) -> None:
+    """An archive, its path, a query and tables give the same rows and labels, one way or another."""
+    tiles = dict(archive.sql("SELECT run_id, highest_tile FROM runs").to_arrow().to_pandas().to_numpy().tolist())
+    assert highest_tiles(archive) == tiles
+    query = archive.sql("SELECT * FROM steps")
+    table = query.materialize(progress=False)
+    sources: list[tuple[Any, Any]] = [
+        (archive, None),
+        (archive.path, None),
+        (str(archive.path), None),
+        (query, None),
+        (query, tiles),
+        (table, tiles),
+        (query.materialize(extra=["highest_tile"], progress=False), None),
+    ]
+    rows = np.asarray(table)
+    expected = np.array([[tiles[run] >= t for t in HIGHER] for run in rows["run_id"].tolist()])
+    for source, given in sources:
+        data = CriticData(source, 4096, thresholds=HIGHER, highest_tile=given, shuffle=False)
+        inputs, labels = (torch.cat(parts) for parts in zip(*data, strict=True))
+        np.testing.assert_array_equal(labels.numpy(), expected)
+        np.testing.assert_array_equal(inputs.numpy(), table.take(np.arange(len(table))).tokens)
+        np.testing.assert_allclose(data.base_rate, expected.mean(0))
+        negative, positive = (~expected).sum(0), expected.sum(0)
+        assert positive.min() > 0
+        np.testing.assert_allclose(data.pos_weight.numpy(), negative / positive, rtol=1e-6)
+        assert data.num_positive_runs.tolist() == [sum(tile >= t for tile in tiles.values()) for t in HIGHER]
+
+
+def test_labels_are_not_stored(archive: a2store.Archive) -> None:
+    assert CriticData(archive, thresholds=THRESHOLDS).table.stride == 32
+
+
+def test_a_threshold_of_all_runs_or_none(archive: a2store.Archive) -> None:
+    data = CriticData(archive, thresholds=(2, 256, 65536))
+    assert data.base_rate[0] == 1.0
+    assert data.base_rate[2] == 0.0
+    assert data.pos_weight[[0, 2]].tolist() == [1.0, 1.0]
+    assert data.pos_weight[1] != 1.0
+
+
+def test_split(archive: a2store.Archive) -> None:
+    whole = CriticData(archive, 512, thresholds=HIGHER, seed=5, drop_last=True, symmetries=True)
+    train, val = whole.split(0.3, seed=2)
+    runs = [set(run_ids(part.table).tolist()) for part in (train, val)]
+    assert not runs[0] & runs[1]
+    assert runs[0] | runs[1] == set(range(archive.num_runs))
+    assert (train.num_runs, val.num_runs) == tuple(map(len, runs))
+    assert train.num_rows + val.num_rows == archive.num_steps
+    assert sum(len(labels) for _, labels in val) == val.num_rows
+    assert sum(len(labels) for _, labels in train) == train.num_rows // 512 * 512
+    # Weights are of the part.
+    rate = train.base_rate
+    np.testing.assert_allclose(train.pos_weight.numpy(), (1 - rate) / rate, rtol=1e-5)
+    assert (rate != val.base_rate).any()
+    # What is held out is in order, and as it is.
+    boards = torch.cat([tokens for tokens, _ in val])
+    np.testing.assert_array_equal(boards.numpy(), val.table.take(np.arange(len(val.table))).tokens)
+
+
+def test_open_steps(archive: a2store.Archive) -> None:
+    data = CriticData(archive, thresholds=(128, 256, 512), shuffle=False)
+    tokens, labels = (torch.cat(parts).numpy() for parts in zip(*data, strict=True))
+    expected = [[2 ** int(row.max()) < t for t in data.thresholds] for row in tokens]
+    found = data.open_steps()
+    np.testing.assert_array_equal(found, expected)
+    # A board that has the tile is of a run that reaches it.
+    assert (labels[~found] == 1).all()
+    assert set(np.unique(labels[found])) == {0, 1}
+
+
+@pytest.mark.parametrize("limit", [1, 7, 50, 10_000])
+def test_max_steps_per_run(archive: a2store.Archive, limit: int) -> None:
+    every = archive.sql("SELECT run_id, step_index, board FROM steps").materialize(progress=False)
+    data = CriticData(archive, thresholds=THRESHOLDS, max_steps_per_run=limit, seed=3)
+    kept, before = np.asarray(data.table), np.asarray(every)
+    steps = Counter(before["run_id"].tolist())
+    assert Counter(kept["run_id"].tolist()) == {run: min(n, limit) for run, n in steps.items()}
+    for run, n in steps.items():
+        rows, all_rows = kept[kept["run_id"] == run], before[before["run_id"] == run]
+        index = rows["step_index"].astype(int)
+        assert (np.diff(index) > 0).all()
+        np.testing.assert_array_equal(rows["board"], all_rows["board"][index])
+        if n > limit:
+            # One of each stretch.
+            assert all(k * n // limit <= step < (k + 1) * n // limit for k, step in enumerate(index.tolist()))
+    again = CriticData(archive, thresholds=THRESHOLDS, max_steps_per_run=limit, seed=3)
+    assert again.state_dict() == data.state_dict()
+    other = CriticData(archive, thresholds=THRESHOLDS, max_steps_per_run=limit, seed=4)
+    same = np.array_equal(np.asarray(other.table)["step_index"], kept["step_index"])
+    assert same == (limit == 10_000)
+
+
+def test_steps_that_are_taken_do_not_depend_on_other_runs() -> None:
+    ids = np.repeat(np.array([5, 1, 9], "u4"), [100, 60, 80])
+    rows = spread_rows(ids, 10, 1)
+    assert Counter(ids[rows].tolist()) == {5: 10, 1: 10, 9: 10}
+    alone = spread_rows(ids[160:], 10, 1)
+    np.testing.assert_array_equal(rows[-10:], alone + 160)
+    # Rows of runs that do not lie together.
+    mixed = np.tile(np.array([4, 2], "u4"), 50)
+    assert Counter(mixed[spread_rows(mixed, 5, 1)].tolist()) == {4: 5, 2: 5}
+    # All places within a stretch are equally likely: chi-squared of ten of them, over 2,000 runs.
+    many = np.repeat(np.arange(2000, dtype="u4"), 10)
+    place = Counter((spread_rows(many, 1, 0) % 10).tolist())
+    assert sum((place[k] - 200) ** 2 / 200 for k in range(10)) < 27.9  # p = 0.001
+    with pytest.raises(ValueError, match="max_steps_per_run"):
+        spread_rows(ids, 0, 1)
+
+
+def test_embeddings_with_a_limit_of_steps(session: Path, played: list[Game]) -> None:
+    data = CriticData(session, thresholds=THRESHOLDS, use_embeddings=True, max_steps_per_run=5, shuffle=False)
+    rows = np.asarray(data.table.take_rows(np.arange(len(data.table))))
+    ((embedding, _),) = list(data)
+    written = from_bf16(np.load(session / "embeddings.bf16.npy"))
+    first = np.cumsum([0, *map(len, played)])
+    place = first[rows["run_id"] - 1000] + rows["step_index"]
+    np.testing.assert_array_equal(embedding.float().numpy(), written[place])
+
+
+@pytest.mark.parametrize("use_embeddings", [False, True])
+def test_resume_epochs_and_ranks(session: Path, use_embeddings: bool) -> None:
+    def make(**options: Any) -> CriticData:
+        given: dict[str, Any] = {
+            "batch_size": 64,
+            "thresholds": THRESHOLDS,
+            "use_embeddings": use_embeddings,
+            "seed": 9,
+        }
+        return CriticData(session, **{**given, **options}).split(0.2, seed=1)[0]
+
+    whole = make()
+    whole.set_epoch(2)
+    batches = list(whole)
+    assert len(batches) == len(whole) > 6
+    data = make()
+    data.set_epoch(2)
+    for _ in islice(data, 3):
+        pass
+    state = json.loads(json.dumps(data.state_dict()))
+    resumed = make(batch_size=32)
+    resumed.load_state_dict(state)
+    resumed.set_epoch(2)
+    assert resumed.epoch == 2
+    for k in range(2):
+        expected = torch.cat([batch[k] for batch in batches[3:]])
+        found = torch.cat([batch[k] for batch in make_again(resumed, state)])
+        assert torch.equal(found, expected)
+    ranks = [make(rank=rank, world_size=2, batch_size=32) for rank in range(2)]
+    for part in ranks:
+        part.set_epoch(2)
+    for whole_batch, *parts in zip(batches, *ranks, strict=True):
+        for k in range(2):
+            merged = torch.cat([part[k] for part in parts])
+            assert sorted(merged.tolist()) == sorted(whole_batch[k].tolist())
+    with pytest.raises(a2store.StateMismatchError):
+        make(seed=8).load_state_dict(state)
+
+
+def make_again(data: CriticData, state: dict[str, Any]) -> CriticData:
+    data.load_state_dict(state)
+    return data
+
+
+def test_refuses(session: Path, archive: a2store.Archive, tmp_path: Path) -> None:
+    for thresholds in ((), (256, 128), (128, 128), (1, 4)):
+        with pytest.raises(ValueError, match="thresholds"):
+            CriticData(session, thresholds=thresholds)
+    with pytest.raises(ValueError, match="symmetries"):
+        CriticData(session, thresholds=THRESHOLDS, use_embeddings=True, symmetries=True)
+    with pytest.raises(ValueError, match="expected the folder"):
+        CriticData(archive, thresholds=THRESHOLDS, use_embeddings=True)
+    table = archive.sql("SELECT * FROM steps").materialize(progress=False)
+    with pytest.raises(ValueError, match="extra column"):
+        CriticData(table)
+    with pytest.raises(ValueError, match="not known of 59 runs, such as run 1"):
+        CriticData(table, highest_tile={0: 512})
+    twice = archive.sql(
+        "SELECT *, CAST(step_index AS INT) AS highest_tile FROM (SELECT run_id, step_index, board FROM steps)"
+    )
+    with pytest.raises(ValueError, match="run 0 has both"):
+        CriticData(twice)
+    (session / "embeddings.json").unlink()
+    with pytest.raises(ValueError, match="critic embed makes it"):
+        CriticData(session, use_embeddings=True)
+    with pytest.raises((a2store.Error, OSError)):
+        CriticData(tmp_path / "none")
+    whole = CriticData(session).num_runs
+    with sqlite3.connect(session / "metadata.db") as database:
+        database.execute("DELETE FROM runs WHERE id = 1003")
+    database.close()
+    # Rows of no run are no steps.
+    assert CriticData(session).num_runs == whole - 1
+
+
+def test_fixture_session(fixtures: Path, tmp_path: Path) -> None:
+    """The fixture's runs reach 2048, 512, 512 and 512, and have 959, 489, 464 and 486 steps."""
+    data = CriticData(fixtures / "session", 256, thresholds=(512, 1024, 2048), use_embeddings=True)
+    assert (data.num_rows, data.num_runs, data.dim) == (2398, 4, 8)
+    np.testing.assert_allclose(data.base_rate, [1, 959 / 2398, 959 / 2398])
+    np.testing.assert_allclose(data.pos_weight.numpy(), [1, 1439 / 959, 1439 / 959], rtol=1e-6)
+    written = np.load(fixtures / "session" / "embeddings.bf16.npy")
+    of_first = {tuple(row) for row in written[:959].tolist()}
+    others = {tuple(row) for row in written[959:].tolist()}
+    count = 0
+    for embedding, labels in data:
+        bits = embedding.view(torch.int16).numpy().view("u2").tolist()
+        for row, (always, *reached) in zip(bits, labels.tolist(), strict=True):
+            assert (always, reached[0]) == (1.0, reached[1])
+            assert tuple(row) in (of_first if reached[0] else others)
+            count += 1
+    assert count == 2398
+    # Tokens come from the same rows.
+    shutil.copytree(fixtures / "session", tmp_path / "copy")
+    tokens = torch.cat([tokens for tokens, _ in CriticData(tmp_path / "copy", shuffle=False)])
+    np.testing.assert_array_equal(tokens.numpy(), np.load(fixtures / "session" / "steps.npy")["exps"])

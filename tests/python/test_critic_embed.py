@@ -1,0 +1,430 @@
+"""Embeddings of sessions and tables: row by row, resumed, replaced, refused."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import a2store
+import formats
+from a2store.critic.__main__ import main
+from a2store.critic.bf16 import to_bf16
+from a2store.critic.embed import embed_session, embed_table
+from a2store.critic.encoder import Runner, encoder_sha, load_encoder
+from a2store.critic.transformer import BoardTransformer
+from games import play
+from oracle import Game
+
+WEIGHTS = np.random.default_rng(0).normal(size=(16, 5)).astype("f4")
+
+
+def linear(tokens: Any) -> Any:
+    """An encoder of NumPy arrays, whose rows do not depend on their batch."""
+    assert (tokens.dtype, tokens.shape[1:]) == (np.uint8, (16,))
+    return np.stack([(row[:, None] * WEIGHTS).sum(0) for row in tokens.astype("f4")])
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> None:
+    torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="module")
+def played() -> list[Game]:
+    rng = random.Random(7)
+    return [play(rng, 60) for _ in range(12)]
+
+
+@pytest.fixture(params=[None, 3], ids=["whole", "shards"])
+def session(request: pytest.FixtureRequest, played: list[Game], tmp_path: Path) -> Path:
+    formats.write_session(tmp_path / "session", played, shards=request.param)
+    return tmp_path / "session"
+
+
+def exps(folder: Path) -> Any:
+    return formats.load_shards(folder, [formats.SESSION_ROW])["exps"]
+
+
+def names(folder: Path) -> set[str]:
+    return {path.name for path in folder.iterdir() if not path.name.startswith("steps")} - {"metadata.db"}
+
+
+def test_numpy_encoder(session: Path) -> None:
+    report = embed_session(session, linear, batch_size=100, progress=False)
+    expected = linear(exps(session))
+    found = np.load(report.path)
+    assert report.path == session / "embeddings.bf16.npy"
+    assert (found.dtype, report.num_rows, report.dim) == (np.dtype("<u2"), len(expected), 5)
+    assert (report.resumed_at, report.remark, report.pooling) == (0, "", "none")
+    np.testing.assert_array_equal(found, to_bf16(expected))
+    # PyTorch rounds alike.
+    rounded = torch.from_numpy(expected).to(torch.bfloat16).view(torch.int16).numpy().view("u2")
+    np.testing.assert_array_equal(found, rounded)
+    assert json.loads((session / "embeddings.json").read_text()) == {
+        "model_sha": encoder_sha(linear),
+        "pooling": "none",
+        "D": 5,
+        "dtype": "bf16",
+        "dtype_bits": "bf16",
+        "rows": len(expected),
+    }
+    assert names(session) == {"embeddings.bf16.npy", "embeddings.json"}
+    # The session reads as before, with embeddings in the documented shape.
+    assert len(formats.read_session(session)) == 12
+
+
+@pytest.mark.parametrize("cls", [False, True])
+@pytest.mark.parametrize("dtype", ["bf16", "f32"])
+def test_torch_encoder(session: Path, cls: bool, dtype: Any) -> None:
+    encoder = BoardTransformer(8, 1, 2, cls=cls, seed=3)
+    tokens = torch.from_numpy(exps(session)).long()
+    with torch.no_grad():
+        vectors = encoder.eval()(tokens)
+    assert vectors.shape == (len(tokens), 17 if cls else 16, 8)
+    poolings: list[Any] = [None, "mean", "cls"] if cls else [None, "mean"]
+    for pooling in poolings:
+        report = embed_session(
+            session, encoder, pooling=pooling, dtype=dtype, overwrite=True, batch_size=64, progress=False
+        )
+        expected = vectors[:, 0] if pooling == "cls" else vectors[:, int(cls) :].mean(1)
+        found = np.load(session / f"embeddings.{dtype}.npy")
+        if dtype == "f32":
+            np.testing.assert_allclose(found, expected.numpy(), atol=1e-5)
+        else:
+            values = torch.from_numpy(found.view("i2")).view(torch.bfloat16).float()
+            torch.testing.assert_close(values, expected, rtol=2**-8, atol=1e-4)
+        assert report.pooling == (pooling or "mean")
+    # The description is of one file, and there is no other.
+    assert names(session) == {f"embeddings.{dtype}.npy", "embeddings.json"}
+
+
+class StoppedError(Exception):
+    pass
+
+
+class Failing:
+    """An encoder that stops after some calls, and counts the boards that it saw."""
+
+    sha = "stated"
+
+    def __init__(self, calls: int | None, error: BaseException | None = None, scale: int = 1) -> None:
+        self.calls, self.error, self.scale, self.boards = calls, error or StoppedError(), scale, 0
+
+    def __call__(self, tokens: Any) -> Any:
+        if self.calls == 0:
+            raise self.error
+        if self.calls is not None:
+            self.calls -= 1
+        self.boards += len(tokens)
+        return linear(tokens) * self.scale
+
+
+def test_resume(session: Path) -> None:
+    rows = len(exps(session))
+    for calls, error in ((3, StoppedError()), (4, KeyboardInterrupt())):
+        with pytest.raises(type(error)):
+            embed_session(session, Failing(calls, error), batch_size=50, progress=False)
+        assert names(session) == {".embeddings.part", ".embeddings.state"}
+    # A process that is killed may leave rows that do not count, and part of one.
+    with open(session / ".embeddings.part", "ab") as file:
+        file.write(b"\xff" * 100_000)
+    encoder = Failing(None)
+    report = embed_session(session, encoder, batch_size=50, progress=False)
+    # One call of each is to know the size of what it gives.
+    assert report.resumed_at == 50 * (2 + 3)
+    assert encoder.boards == rows - report.resumed_at + 1
+    assert report.model_sha == "stated"
+    assert report.path.stat().st_size == 128 + rows * 5 * 2
+    np.testing.assert_array_equal(np.load(report.path), to_bf16(linear(exps(session))))
+    assert names(session) == {"embeddings.bf16.npy", "embeddings.json"}
+    again = embed_session(session, Failing(1), progress=False)
+    assert again.resumed_at == rows
+    assert "nothing was done" in again.remark
+
+
+@pytest.mark.parametrize("change", ["sha", "dtype", "steps", "rows", "state", "part"])
+def test_starts_over_when_anything_changed(played: list[Game], tmp_path: Path, change: str) -> None:
+    session = tmp_path / "session"
+    formats.write_session(session, played)
+    with pytest.raises(StoppedError):
+        embed_session(session, Failing(3), batch_size=50, progress=False)
+    options: dict[str, Any] = {}
+    if change == "sha":
+        options["model_sha"] = "other"
+    elif change == "dtype":
+        options["dtype"] = "f32"
+    elif change == "state":
+        (session / ".embeddings.state").write_text("{")
+    elif change == "part":
+        os.truncate(session / ".embeddings.part", 300)
+    else:
+        shutil.rmtree(session / "none", ignore_errors=True)
+        rows = np.load(session / "steps.npy")
+        if change == "steps":
+            rows["exps"][10, 3] += 1
+        np.save(session / "steps.npy", rows[: -1 if change == "rows" else None])
+    report = embed_session(session, Failing(None), progress=False, **options)
+    assert (report.resumed_at, "starting over" in report.remark) == (0, True)
+    expected = linear(exps(session))
+    np.testing.assert_array_equal(np.load(report.path), expected if change == "dtype" else to_bf16(expected))
+
+
+def test_never_describes_what_is_not_there(session: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An interruption at any call that changes a name leaves no embeddings.json, or one that fits."""
+    plain = linear(exps(session))
+    embed_session(session, Failing(None), model_sha="1", progress=False)
+    real = os.replace
+    finished, scale = False, 1
+    while not finished:
+        scale += 1
+        calls = 0
+
+        def replace(source: Any, target: Any, last: int = scale - 2) -> None:
+            nonlocal calls
+            if calls == last:
+                raise StoppedError
+            calls += 1
+            real(source, target)
+
+        options: dict[str, Any] = {"model_sha": str(scale), "overwrite": True, "progress": False}
+        monkeypatch.setattr(os, "replace", replace)
+        try:
+            embed_session(session, Failing(None, scale=scale), **options)
+            finished = True
+        except StoppedError:
+            pass
+        monkeypatch.setattr(os, "replace", real)
+        if (session / "embeddings.json").exists():
+            described = int(json.loads((session / "embeddings.json").read_text())["model_sha"])
+            assert described in (scale - 1, scale)
+            np.testing.assert_array_equal(np.load(session / "embeddings.bf16.npy"), to_bf16(plain * described))
+        encoder = Failing(None, scale=scale)
+        embed_session(session, encoder, **options)
+        np.testing.assert_array_equal(np.load(session / "embeddings.bf16.npy"), to_bf16(plain * scale))
+        assert names(session) == {"embeddings.bf16.npy", "embeddings.json"}
+        # Work whose state is on disk is not done again, but for the call that tells the size of what is given.
+        assert scale == 2 or encoder.boards == 1
+    # The state, the array and its description.
+    assert calls == 3
+
+
+def test_others_are_not_replaced(session: Path) -> None:
+    embed_session(session, linear, progress=False)
+    before = (session / "embeddings.bf16.npy").read_bytes()
+    for options in ({"dtype": "f32"}, {"model_sha": "other"}):
+        changed: Any = options
+        with pytest.raises(FileExistsError, match=r"embeddings\.json"):
+            embed_session(session, linear, progress=False, **changed)
+    assert (session / "embeddings.bf16.npy").read_bytes() == before
+    embed_session(session, linear, dtype="f32", overwrite=True, progress=False)
+    assert names(session) == {"embeddings.f32.npy", "embeddings.json"}
+
+
+def test_one_process_at_a_time(session: Path) -> None:
+    def nested(tokens: Any) -> Any:
+        if len(tokens) > 1:
+            embed_session(session, linear, progress=False)
+        return linear(tokens)
+
+    with pytest.raises(BlockingIOError, match="another process"):
+        embed_session(session, nested, progress=False)
+
+
+@pytest.mark.parametrize(
+    ("encoder", "message"),
+    [
+        (lambda tokens: np.zeros((len(tokens), 15, 2)), "expected \\(B, D\\)"),
+        (lambda tokens: np.zeros((1, 2)), "expected a vector for each of 64 boards"),
+        (lambda tokens: np.zeros((len(tokens), 0)), "expected a vector"),
+        (lambda tokens: np.where(np.arange(len(tokens))[:, None] == 7, np.nan, 1.0), "row 7 .* rows 0..64"),
+        (lambda tokens: np.zeros((len(tokens), min(2, len(tokens)))), "gave 1 numbers a board, and then 2"),
+    ],
+)
+def test_what_an_encoder_must_not_return(session: Path, encoder: Callable[[Any], Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        embed_session(session, encoder, batch_size=64, progress=False)
+    assert "embeddings.json" not in names(session)
+
+
+def test_refuses(session: Path, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="one vector a board"):
+        embed_session(session, linear, pooling="mean", progress=False)
+    with pytest.raises(ValueError, match="cls needs 17"):
+        embed_session(session, BoardTransformer(4, 1, 1), pooling="cls", progress=False)
+    with pytest.raises(ValueError, match="batch_size"):
+        embed_session(session, linear, batch_size=0)
+    with pytest.raises(ValueError, match="dtype: expected bf16 or f32"):
+        embed_session(session, linear, dtype="f16")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="device"):
+        embed_session(session, linear, device="cuda")
+    with pytest.raises(ValueError, match=r"no steps\.npy"):
+        embed_session(tmp_path, linear)
+    np.save(tmp_path / "steps.npy", np.zeros(3, formats.DATASET_ROW))
+    with pytest.raises(ValueError, match="rows of a session"):
+        embed_session(tmp_path, linear)
+    np.save(tmp_path / "steps.npy", np.zeros(0, formats.SESSION_ROW))
+    with pytest.raises(ValueError, match="found none"):
+        embed_session(tmp_path, linear)
+
+
+def test_table(table: a2store.StepTable, archive: a2store.Archive, tmp_path: Path) -> None:
+    out = tmp_path / "embedded"
+    with pytest.raises(StoppedError):
+        embed_table(table, Failing(2), out, batch_size=1000, progress=False)
+    report = embed_table(table, Failing(None), out, batch_size=1000, progress=False)
+    assert report.resumed_at == 1000
+    rows = np.asarray(table)
+    keys = np.load(out / "embeddings.steps.npy")
+    assert keys.dtype == np.dtype([("run_id", "<u4"), ("step_index", "<u2")])
+    for name in keys.dtype.names:
+        np.testing.assert_array_equal(keys[name], rows[name])
+    np.testing.assert_array_equal(np.load(report.path), to_bf16(linear(table.take(np.arange(len(table))).tokens)))
+    assert names(out) == {"embeddings.bf16.npy", "embeddings.json", "embeddings.steps.npy"}
+    # Of other rows they are others, though as many.
+    view = table.filter(run_ids=[3])
+    embed_table(view, linear, tmp_path / "one", progress=False)
+    query = archive.sql("SELECT * FROM steps WHERE run_id = 3")
+    again = embed_table(query, linear, tmp_path / "one", progress=False)
+    assert "nothing was done" in again.remark
+    with pytest.raises(FileExistsError):
+        embed_table(archive.sql("SELECT * FROM steps WHERE run_id = 4"), linear, tmp_path / "one", progress=False)
+
+
+def test_encoder_names() -> None:
+    encoder = load_encoder("a2store.critic.transformer:small")
+    again = load_encoder("a2store.critic.transformer:small")
+    assert encoder is not again
+    assert encoder_sha(encoder) == encoder_sha(again) != encoder_sha(BoardTransformer(seed=1))
+    assert encoder_sha(linear) != encoder_sha(names)
+    assert load_encoder("os:path.join") is os.path.join
+    for name, message in (
+        ("a2store", "expected module:name"),
+        ("a2store.nothing:x", "no module"),
+        ("a2store.critic.transformer:large", "large"),
+        ("a2store.critic.transformer:BoardTransformer", "is a class"),
+        ("a2store.critic.transformer:VOCABULARY", "cannot be called"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            load_encoder(name)
+
+
+def test_transformer_is_deterministic_and_sees_all_cells() -> None:
+    torch.manual_seed(1)
+    one = BoardTransformer(8, 2, 2, seed=4)
+    torch.manual_seed(2)
+    state = torch.get_rng_state()
+    two = BoardTransformer(8, 2, 2, seed=4)
+    for name, weight in one.state_dict().items():
+        assert torch.equal(weight, two.state_dict()[name]), name
+    assert not torch.equal(one.cell, BoardTransformer(8, 2, 2, seed=5).cell)
+    assert state.shape == torch.get_rng_state().shape
+    # Any cell of any exponent that the rules allow changes every vector.
+    tokens = torch.zeros(1, 16, dtype=torch.int64)
+    base = one(tokens)
+    for cell in range(16):
+        changed = tokens.clone()
+        changed[0, cell] = 17
+        assert ((one(changed) - base).abs().amax(2) > 0).all()
+    with pytest.raises(ValueError, match="dim % heads"):
+        BoardTransformer(10, 1, 4)
+
+
+def test_runner_leaves_no_gradients() -> None:
+    encoder = BoardTransformer(4, 1, 1, dropout=0.5)
+    encoder.train()
+    tokens = np.zeros((2, 16), np.uint8)
+    runner = Runner(encoder, None, "f32", "cpu")
+    np.testing.assert_array_equal(runner(tokens)[0], runner(tokens)[0])
+    assert not encoder.training
+
+
+def test_command(played: list[Game], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    session = tmp_path / "session"
+    formats.write_session(session, played)
+    small = ["embed", str(session), "--encoder", "a2store.critic.transformer:small", "--device", "cpu"]
+    command = [sys.executable, "-m", "a2store.critic", *small, "--json"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    report = json.loads(done.stdout)
+    assert (report["num_rows"], report["dim"]) == (len(exps(session)), 64)
+    assert json.loads((session / "embeddings.json").read_text())["model_sha"] == report["model_sha"]
+
+    def run(*arguments: str) -> tuple[int, str, str]:
+        try:
+            status = main([*small, *arguments])
+        except SystemExit as stop:
+            status = int(str(stop.code))
+        captured = capsys.readouterr()
+        return status, captured.out, captured.err
+
+    status, out, err = run()
+    assert (status, "nothing was done" in err, report["model_sha"] in out) == (0, True, True)
+    status, out, err = run("--dtype", "f32")
+    assert (status, out, err.startswith("error: "), err.count("\n")) == (1, "", True, 1)
+    assert run("--dtype", "f32", "--force", "-q")[0] == 0
+    assert run("--pooling", "max")[0] == 2
+    assert run("--batch-size", "0")[0] == 2
+    torch.save(BoardTransformer(seed=9).state_dict(), tmp_path / "weights.pt")
+    status, out, _ = run("--weights", str(tmp_path / "weights.pt"), "--force", "--json")
+    assert (status, json.loads(out)["model_sha"]) == (0, encoder_sha(BoardTransformer(seed=9)))
+    torch.save({"a": 1}, tmp_path / "weights.pt")
+    status, out, err = run("--weights", str(tmp_path / "weights.pt"))
+    assert (status, out, "no weights of BoardTransformer" in err) == (1, "", True)
+    small[1] = str(session / "none")
+    assert run()[0] == 1
+
+
+SLOW = """
+import sys, time
+import numpy as np
+from a2store.critic.__main__ import main
+
+class Slow:
+    sha = "slow"
+    def __call__(self, tokens):
+        if len(tokens) > 1:
+            print("batch", file=sys.stderr, flush=True)
+            time.sleep(0.01)
+        return tokens[:, :4].astype("f4")
+
+sys.modules["slow"] = type(sys)("slow")
+sys.modules["slow"].encoder = Slow()
+sys.exit(main(["embed", sys.argv[1], "--encoder", "slow:encoder", "--batch-size", "10"]))
+"""
+
+
+def test_ctrl_c_keeps_what_is_done(session: Path) -> None:
+    with subprocess.Popen([sys.executable, "-c", SLOW, session], stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        for _ in range(5):
+            assert process.stderr.readline() == "batch\n"
+        process.send_signal(signal.SIGINT)
+        process.stderr.read()
+    assert process.returncode == 130
+    done = json.loads((session / ".embeddings.state").read_text())["done"]
+    assert 40 <= done < len(exps(session))
+    finished = subprocess.run([sys.executable, "-c", SLOW, session], capture_output=True, text=True)
+    assert finished.returncode == 0
+    assert finished.stderr.count("batch") == -(-(len(exps(session)) - done) // 10)
+    np.testing.assert_array_equal(np.load(session / "embeddings.bf16.npy"), to_bf16(exps(session)[:, :4]))
+
+
+def test_fixture_session(fixtures: Path, tmp_path: Path) -> None:
+    for name in ("steps.npy", "metadata.db", "embeddings.bf16.npy", "embeddings.json"):
+        shutil.copyfile(fixtures / "session" / name, tmp_path / name)
+    with pytest.raises(FileExistsError):
+        embed_session(tmp_path, linear, progress=False)
+    report = embed_session(tmp_path, linear, overwrite=True, progress=False)
+    np.testing.assert_array_equal(np.load(report.path), to_bf16(linear(exps(tmp_path))))

@@ -1,0 +1,475 @@
+"""Training a critic: the configuration, the head, what it learns, and that an interruption changes nothing."""
+
+from __future__ import annotations
+
+import copy
+import json
+import math
+import signal
+import subprocess
+import sys
+import tomllib
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import a2store
+import formats
+import oracle
+from a2store.critic import (
+    Config,
+    ConfigError,
+    CriticData,
+    CriticHead,
+    TokenCritic,
+    TrainReport,
+    embed_table,
+    evaluate,
+    fit,
+    load_config,
+    load_critic,
+)
+from a2store.critic.__main__ import main
+from a2store.critic.config import config_from
+from a2store.critic.train import learning_rate
+from a2store.critic.transformer import BoardTransformer, OneHot
+
+EXAMPLE = Path(__file__).resolve().parents[2] / "config" / "critic.example.toml"
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> None:
+    torch.set_num_threads(1)
+
+
+# The configuration
+
+
+def values(**changed: Any) -> dict[str, Any]:
+    """A configuration as TOML gives it, with keys such as ``data__val`` changed."""
+    result: dict[str, Any] = {
+        "data": {"source": "games.a2", "thresholds": [256, 512], "batch_size": 256, "val": 0.3},
+        "model": {"encoder": "one-hot", "hidden": [16], "dropout": 0.1},
+        "optim": {"epochs": 2, "warmup_steps": 5},
+        "run": {"out": "out", "device": "cpu", "threads": 1, "plots": False},
+    }
+    for key, value in changed.items():
+        section, _, name = key.partition("__")
+        result.setdefault(section, {})[name] = value
+    return result
+
+
+def test_config_of_the_example_is_complete() -> None:
+    config = load_config(EXAMPLE)
+    # A key that is commented out has a value behind it that would do.
+    text = "".join(line.removeprefix("# ") for line in EXAMPLE.read_text().splitlines(keepends=True)[3:])
+    every = tomllib.loads(text)
+    every["data"].update(use_embeddings=True, symmetries=False)
+    everything = config_from(every).to_dict()
+    assert {name: set(section) for name, section in every.items()} == {
+        name: set(section) for name, section in everything.items()
+    }
+    assert config_from(config.to_dict()) == config
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"data__sources": "x"}, r"data\.sources: is unknown; expected source, sql"),
+        ({"datas__x": 1}, r"datas: is unknown; expected data, run, model, optim"),
+        ({"data__batch_size": "64"}, r"data\.batch_size: expected an integer, found '64'"),
+        ({"data__batch_size": True}, r"data\.batch_size: expected an integer, found true"),
+        ({"data__batch_size": 0}, r"data\.batch_size: expected 1 or more, found 0"),
+        ({"data__val": 1}, r"data\.val: expected above 0 and below 1, found 1\.0"),
+        ({"data__thresholds": [512, 256]}, r"data\.thresholds: expected tiles in ascending order, found \[512, 256\]"),
+        ({"data__thresholds": [512.0]}, r"data\.thresholds: expected a list of integers, found \[512\.0\]"),
+        ({"data__thresholds": 512}, r"data\.thresholds: expected a list of integers, found 512"),
+        ({"data__use_embeddings": 1}, r"data\.use_embeddings: expected true or false, found 1"),
+        ({"data__max_steps_per_run": 0}, r"data\.max_steps_per_run: expected 1 or more, found 0"),
+        ({"data__embeddings": "x"}, r"data\.embeddings: expected use_embeddings = true"),
+        ({"data__use_embeddings": True, "data__symmetries": True}, r"data\.symmetries: expected false"),
+        ({"model__pooling": "max"}, r"model\.pooling: expected 'mean' or 'cls', found 'max'"),
+        ({"model__hidden": [0]}, r"model\.hidden: expected widths of 1 or more"),
+        ({"model__dropout": 1}, r"model\.dropout: expected 0 or more and below 1, found 1\.0"),
+        ({"optim__lr": 0.0}, r"optim\.lr: expected above 0"),
+        ({"optim__lr": math.nan}, r"optim\.lr: expected above 0, found nan"),
+        ({"run__out": 5}, r"run\.out: expected a string, found 5"),
+        ({"run__patience": 0}, r"run\.patience: expected 1 or more"),
+    ],
+)
+def test_config_refuses(change: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=f"^{message}"):
+        config_from(values(**change))
+
+
+def test_config_refuses_what_is_missing(tmp_path: Path) -> None:
+    for section, key in (("data", "source"), ("run", "out")):
+        given = values()
+        del given[section][key]
+        with pytest.raises(ConfigError, match=rf"^{section}\.{key}: is missing; expected a string"):
+            config_from(given)
+    with pytest.raises(ConfigError, match=r"^data: is missing; expected a table"):
+        config_from({})
+    with pytest.raises(ConfigError, match=r"^data: expected a table, found 1"):
+        config_from({"data": 1})
+    (tmp_path / "no.toml").write_text("[data")
+    with pytest.raises(ConfigError, match=r"no\.toml: "):
+        load_config(tmp_path / "no.toml")
+
+
+# The head
+
+
+def test_head_computes_in_float32() -> None:
+    head = CriticHead(6, 2, seed=1)
+    assert sum(weight.numel() for weight in head.parameters()) == 6 * 2 + 2
+    embedding = torch.randn(5, 6).to(torch.bfloat16)
+    layer: Any = head.layers[0]
+    expected = embedding.float() @ layer.weight.T + layer.bias
+    for enabled in (False, True):
+        with torch.autocast("cpu", torch.bfloat16, enabled=enabled):
+            logits = head(embedding)
+        assert logits.dtype == torch.float32
+        torch.testing.assert_close(logits, expected)
+    deep = CriticHead(6, 3, (8, 4), dropout=0.5, seed=1)
+    assert deep(embedding).shape == (5, 3)
+    assert [tuple(weight.shape) for weight in deep.parameters() if weight.dim() == 2] == [(8, 6), (4, 8), (3, 4)]
+    state = torch.get_rng_state()
+    again = CriticHead(6, 3, (8, 4), seed=1)
+    assert torch.equal(torch.get_rng_state(), state)
+    assert all(torch.equal(*pair) for pair in zip(deep.parameters(), again.parameters(), strict=True))
+    with pytest.raises(ValueError, match="in_dim"):
+        CriticHead(0)
+
+
+@pytest.mark.parametrize("weight", [1.0, 19.0, 4.0])
+def test_class_weights_leave_probabilities_calibrated(weight: float) -> None:
+    """A head of a constant input must come to the base rate, whatever the classes weigh."""
+    labels = (torch.arange(1000) % 20 == 0).float()[:, None]
+    inputs = torch.zeros(1000, 1)
+    head = CriticHead(1, 1, seed=0)
+    head.pos_weight.fill_(weight)
+    loss = torch.nn.BCEWithLogitsLoss(pos_weight=head.pos_weight)
+    optimizer = torch.optim.LBFGS(head.parameters(), max_iter=100)
+
+    def closure() -> torch.Tensor:
+        optimizer.zero_grad()
+        value: torch.Tensor = loss(head(inputs), labels)
+        value.backward()  # type: ignore[no-untyped-call]
+        return value
+
+    optimizer.step(closure)  # type: ignore[no-untyped-call]
+    logits = head(inputs[:1]).detach()
+    assert head.probabilities(logits).item() == pytest.approx(0.05, abs=1e-4)
+    # What the weights do to the logits themselves.
+    odds = weight * 0.05 / 0.95
+    assert torch.sigmoid(logits).item() == pytest.approx(odds / (1 + odds), abs=1e-3)
+
+
+def test_token_critic() -> None:
+    tokens = torch.randint(0, 18, (4, 16))
+    for encoder, pooling, dim in (
+        (BoardTransformer(8, 1, 2), None, 8),
+        (BoardTransformer(8, 1, 2, cls=True), "cls", 8),
+        (OneHot(), None, 288),
+    ):
+        critic = TokenCritic(encoder, CriticHead(dim, 2), pooling)  # type: ignore[arg-type]
+        logits = critic(tokens)
+        assert logits.shape == (4, 2)
+        assert torch.equal(critic.probabilities(logits), torch.sigmoid(logits))
+    assert torch.equal(OneHot()(tokens).view(4, 16, 18).argmax(2), tokens)
+
+
+def test_learning_rate() -> None:
+    rates = [learning_rate(step, 100, 2.0, 0.1, 10) for step in range(100)]
+    np.testing.assert_allclose(rates[:10], np.arange(1, 11) * 0.2)
+    assert rates[10] == 2.0
+    assert rates[-1] == pytest.approx(0.2)
+    assert rates[10 + 89 // 2] == pytest.approx(1.1, abs=0.03)
+    assert all(a >= b for a, b in pairwise(rates[10:]))
+    assert learning_rate(0, 1, 2.0, 0.1, 0) == 2.0
+
+
+# Training
+
+
+@pytest.fixture(scope="module")
+def games(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An archive of 120 games by the weakest player."""
+    folder = tmp_path_factory.mktemp("critic")
+    a2store.simulate(folder / "runs", runs=120, seed=4, depth=0, progress=False)
+    a2store.Archive.create(folder / "games.a2").ingest(folder / "runs", progress=False)
+    return folder / "games.a2"
+
+
+def configured(games: Path, out: Path, **changed: Any) -> Config:
+    # 96 steps of about 20 for each of the some 84 runs that are not held out.
+    options = {"data__source": str(games), "run__out": str(out), "data__max_steps_per_run": 40, "run__eval_steps": 4}
+    return config_from(values(**{**options, **changed}))
+
+
+FILES = ["metrics.jsonl", "report.json"]
+
+
+def results(out: Path) -> dict[str, bytes]:
+    return {name: (out / name).read_bytes() for name in FILES}
+
+
+def weights(out: Path) -> dict[str, torch.Tensor]:
+    found: dict[str, torch.Tensor] = torch.load(out / "checkpoint.pt", weights_only=True)["model"]
+    return found
+
+
+def test_beats_the_base_rate(games: Path, tmp_path: Path) -> None:
+    config = configured(
+        games, tmp_path, optim__epochs=12, optim__lr=3e-3, data__symmetries=True, run__eval_steps=50, run__bins=5
+    )
+    report = fit(config, quiet=True)
+    assert (report.finished, report.signal) == (True, None)
+    saved = json.loads((tmp_path / "report.json").read_text())
+    assert saved["scores"] == report.scores
+    assert saved["train"]["num_runs"] + saved["val"]["num_runs"] == 120
+    for score in report.scores:
+        assert score["auc"] is not None
+        assert score["auc"] > 0.6
+        assert score["skill"] is not None
+        assert score["skill"] > 0.02
+        table = saved["calibration"][str(score["threshold"])]
+        assert [part["low"] for part in table] == [0, 0.2, 0.4, 0.6, 0.8]
+        assert sum(part["count"] for part in table) == score["num_rows"] == saved["val"]["num_rows"]
+    lines = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
+    assert lines[-1]["step"] == report.step
+    assert lines[-1]["train_loss"] < lines[0]["train_loss"]
+    best = min(lines, key=lambda line: float(line["val_brier"]))
+    assert best["step"] == report.best_step == saved["best_step"]
+    assert best["val"] == report.scores
+    # The weights that were kept give these very scores.
+    critic = load_critic(tmp_path / "best.pt")
+    archive = a2store.Archive.open(games)
+    val = CriticData(archive, thresholds=(256, 512), max_steps_per_run=40).split(0.3)[1]
+    with torch.no_grad():
+        parts = [(critic.probabilities(critic(tokens)), labels) for tokens, labels in val]
+    probabilities, labels = (torch.cat(part).numpy() for part in zip(*parts, strict=True))
+    again = evaluate(probabilities, labels, (256, 512), is_open=val.open_steps())
+    for one, other in zip(again, report.scores, strict=True):
+        assert one["brier"] == pytest.approx(other["brier"])
+        assert one["open_auc"] == pytest.approx(other["open_auc"])
+
+
+@pytest.mark.parametrize("encoder", ["one-hot", "transformer"])
+def test_resumed_as_if_uninterrupted(games: Path, tmp_path: Path, encoder: str) -> None:
+    changed: dict[str, Any] = {
+        "model__encoder": encoder,
+        "model__dim": 8,
+        "model__depth": 1,
+        "model__heads": 2,
+        "data__symmetries": True,
+        "data__max_steps_per_run": 12,
+        "data__batch_size": 64,
+        "run__eval_steps": 7,
+        "run__checkpoint_steps": 5,
+        "optim__grad_clip": 1.0,
+    }
+    whole = fit(configured(games, tmp_path / "whole", **changed), quiet=True)
+    per_epoch = whole.step // 2
+    assert per_epoch > 10
+    out = tmp_path / "parts"
+    config = configured(games, out, **changed)
+    # In the middle of an epoch, at a validation, at the end of an epoch, and beside checkpoints.
+    for steps in (3, 4, per_epoch - 7, 2, 5):
+        part = fit(config, resume=True, stop_after=steps, quiet=True)
+        assert (part.finished, part.signal, part.scores) == (False, None, [])
+        # The generator's state must come from the checkpoint.
+        torch.rand(3)
+    report = fit(config, resume=True, quiet=True)
+    assert (report.finished, report.step, report.best_step) == (True, whole.step, whole.best_step)
+    assert results(out) == results(tmp_path / "whole")
+    for name, weight in weights(tmp_path / "whole").items():
+        assert torch.equal(weight, weights(out)[name]), name
+    assert (out / "encoder.pt").exists() == (encoder == "transformer")
+    # Once more, there is nothing left to do.
+    assert fit(config, resume=True, quiet=True).scores == report.scores
+    assert results(out) == results(tmp_path / "whole")
+
+
+def write_toml(path: Path, config: Config) -> Path:
+    lines = []
+    for section, given in config.to_dict().items():
+        lines.append(f"[{section}]")
+        # What TOML and JSON write alike.
+        lines += [f"{name} = {json.dumps(value)}" for name, value in given.items() if value is not None]
+    path.write_text("\n".join(lines))
+    assert load_config(path) == config
+    return path
+
+
+SIGNALLED: dict[str, Any] = {"data__batch_size": 32, "run__checkpoint_steps": 9, "run__eval_steps": 25}
+
+
+@pytest.fixture(scope="module")
+def undisturbed(games: Path, tmp_path_factory: pytest.TempPathFactory) -> TrainReport:
+    torch.set_num_threads(1)
+    return fit(configured(games, tmp_path_factory.mktemp("whole"), **SIGNALLED), quiet=True)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_signals(games: Path, undisturbed: TrainReport, tmp_path: Path, number: signal.Signals) -> None:
+    out = tmp_path / "out"
+    path = write_toml(tmp_path / "critic.toml", configured(games, out, **SIGNALLED))
+    command = [sys.executable, "-m", "a2store.critic", "train", "--config", str(path), "--json"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        # Each validation says a line. The second comes in the middle of the first epoch.
+        for _ in range(2):
+            assert "val loss" in process.stderr.readline()
+        process.send_signal(number)
+        output, _ = process.communicate()
+    checkpoint = torch.load(out / "checkpoint.pt", weights_only=True)
+    assert 25 <= checkpoint["state"]["step"] < undisturbed.step
+    if number == signal.SIGKILL:
+        assert process.returncode == -signal.SIGKILL
+        # What is written when it is killed may be cut short.
+        with open(out / "metrics.jsonl", "ab") as file:
+            file.write(b'{"step": 1')
+    else:
+        assert process.returncode == 128 + number
+        report = json.loads(output)
+        assert (report["finished"], report["signal"], report["step"]) == (False, number, checkpoint["state"]["step"])
+    again = fit(load_config(path), resume=True, quiet=True)
+    assert again.scores == undisturbed.scores
+    assert results(out) == results(undisturbed.out)
+
+
+def test_early_stopping(games: Path, tmp_path: Path) -> None:
+    changed: dict[str, Any] = {"optim__epochs": 40, "optim__lr": 0.05, "run__patience": 3, "run__eval_steps": None}
+    report = fit(configured(games, tmp_path / "whole", **changed), quiet=True)
+    lines = [json.loads(line) for line in (tmp_path / "whole" / "metrics.jsonl").read_text().splitlines()]
+    briers = [line["val_brier"] for line in lines]
+    assert len(lines) < 40
+    assert briers.index(min(briers)) == len(briers) - 4
+    assert report.best_step == lines[-4]["step"]
+    config = configured(games, tmp_path / "parts", **changed)
+    while not fit(config, resume=True, stop_after=17, quiet=True).finished:
+        pass
+    assert results(tmp_path / "parts") == results(tmp_path / "whole")
+
+
+def test_session_with_embeddings_trains(games: Path, tmp_path: Path) -> None:
+    played = [oracle.decode(path.read_bytes()) for path in sorted((games.parent / "runs").iterdir())]
+    formats.write_session(tmp_path / "session", played, action=True)
+    assert main([*["embed", "--encoder", "a2store.critic.transformer:one_hot", "-q"], str(tmp_path / "session")]) == 0
+    changed: dict[str, Any] = {"data__use_embeddings": True, "data__thresholds": [256, 65536]}
+    config = configured(tmp_path / "session", tmp_path / "out", **changed, model__hidden=[], optim__lr=0.02)
+    report = fit(config, quiet=True)
+    reached, never = report.scores
+    assert reached["skill"] is not None
+    assert reached["skill"] > 0.05
+    # What no run reaches is undefined, and the rest as it would be.
+    assert never["auc"] is never["skill"] is never["open_auc"] is None
+    assert never["base_rate"] == 0.0
+    assert json.loads((tmp_path / "out" / "report.json").read_text())["pos_weight"][1] == 1.0
+    assert not (tmp_path / "out" / "encoder.pt").exists()
+    critic = load_critic(tmp_path / "out" / "best.pt")
+    assert isinstance(critic, CriticHead)
+    assert critic.in_dim == 288
+
+
+def test_a_trained_encoder_embeds(games: Path, tmp_path: Path) -> None:
+    """From tokens to an encoder, from that to embeddings, from those to a probe."""
+    small: dict[str, Any] = {
+        "model__encoder": "transformer",
+        "model__dim": 8,
+        "model__depth": 1,
+        "model__heads": 1,
+        "model__hidden": [],
+        "run__eval_steps": None,
+    }
+    fit(configured(games, tmp_path / "tokens", **small, optim__epochs=6, optim__lr=0.01), quiet=True)
+    encoder = BoardTransformer(8, 1, 1)
+    encoder.load_state_dict(torch.load(tmp_path / "tokens" / "encoder.pt", weights_only=True))
+    archive = a2store.Archive.open(games)
+    table = archive.sql("SELECT run_id, step_index, board FROM steps").materialize(progress=False)
+    embed_table(table, encoder, tmp_path / "embedded", batch_size=8192, device="cpu", progress=False)
+    changed: dict[str, Any] = {"data__use_embeddings": True, "data__embeddings": str(tmp_path / "embedded")}
+    report = fit(configured(games, tmp_path / "probe", **changed, model__hidden=[], optim__lr=0.03), quiet=True)
+    assert all(score["auc"] is not None and score["auc"] > 0.55 for score in report.scores)
+    # An encoder that is not trained stays as it is.
+    frozen = {**small, "model__train_encoder": False, "model__weights": str(tmp_path / "tokens" / "encoder.pt")}
+    fit(configured(games, tmp_path / "frozen", **frozen, optim__epochs=1), quiet=True)
+    after = torch.load(tmp_path / "frozen" / "encoder.pt", weights_only=True)
+    assert all(torch.equal(weight, encoder.state_dict()[name]) for name, weight in after.items())
+    # What was trained can be loaded when those weights are gone.
+    (tmp_path / "tokens" / "encoder.pt").unlink()
+    assert isinstance(load_critic(tmp_path / "frozen" / "best.pt"), TokenCritic)
+
+
+def test_fixture_session_trains(fixtures: Path, tmp_path: Path) -> None:
+    """Four runs, of which only the first reaches 1024: what is held out may have one class alone."""
+    changed: dict[str, Any] = {"data__use_embeddings": True, "data__thresholds": [512, 1024], "data__val": 0.5}
+    config = configured(fixtures / "session", tmp_path, **changed, data__max_steps_per_run=None)
+    for seed in range(20):
+        given = copy.deepcopy(config.to_dict())
+        given["data"]["split_seed"] = seed
+        try:
+            report = fit(config_from(given), quiet=True)
+        except ValueError as error:
+            assert "leaves none" in str(error)  # noqa: PT017
+            continue
+        break
+    assert report.finished
+    assert report.scores[0]["auc"] is None
+
+
+def test_refuses(games: Path, tmp_path: Path) -> None:
+    config = configured(games, tmp_path / "out", optim__epochs=1)
+    fit(config, stop_after=1, quiet=True)
+    with pytest.raises(FileExistsError, match="expected resume"):
+        fit(config, quiet=True)
+    with pytest.raises(ConfigError, match=r"^optim\.lr: expected 0\.001, as in .*, found 0\.01"):
+        fit(configured(games, tmp_path / "out", optim__epochs=1, optim__lr=0.01), resume=True, quiet=True)
+    (tmp_path / "out" / "metrics.jsonl").unlink()
+    # One step came before any validation, so nothing is missing.
+    (tmp_path / "out" / "metrics.jsonl").write_bytes(b"")
+    fit(config, resume=True, quiet=True)
+    (tmp_path / "out" / "metrics.jsonl").write_bytes(b"")
+    with pytest.raises(ValueError, match=r"metrics\.jsonl: expected"):
+        fit(config, resume=True, quiet=True)
+    with pytest.raises(ValueError, match="leaves none for val"):
+        fit(configured(games, tmp_path / "none", data__val=1e-9), quiet=True)
+    with pytest.raises(ValueError, match=r"model\.encoder: expected a torch module"):
+        fit(configured(games, tmp_path / "none", model__encoder="test_critic_train:values"), quiet=True)
+
+
+def test_command(games: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    config = configured(games, tmp_path / "out", optim__epochs=1, run__eval_steps=None)
+    path = str(write_toml(tmp_path / "critic.toml", config))
+    assert main(["train", "--config", path]) == 0
+    captured = capsys.readouterr()
+    # A header, and a line for each threshold.
+    table = [line.split() for line in captured.out.splitlines()[2:]]
+    assert [row[0] for row in table] == ["threshold", "256", "512"]
+    report = json.loads((tmp_path / "out" / "report.json").read_text())
+    assert table[1][2] == f"{report['scores'][0]['auc']:.4f}"
+    assert "val loss" in captured.err
+    assert main(["train", "--config", path]) == 1
+    assert main(["train", "--config", str(tmp_path / "none.toml")]) == 1
+    (tmp_path / "bad.toml").write_text("[data]\nsource = 5")
+    assert main(["train", "--config", str(tmp_path / "bad.toml")]) == 2
+    assert "data.source: expected a string, found 5" in capsys.readouterr().err
+
+
+def test_plots(games: Path, tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    changed: dict[str, Any] = {"run__plots": True, "data__thresholds": [256, 512, 65536], "optim__epochs": 1}
+    fit(configured(games, tmp_path, **changed), quiet=True)
+    for name in ("learning-curve.png", "reliability.png"):
+        data = (tmp_path / name).read_bytes()
+        assert data.startswith(b"\x89PNG\r\n\x1a\n")
+        width, height = (int.from_bytes(data[at : at + 4], "big") for at in (16, 20))
+        assert width > 800
+        assert height > 400
+    assert "matplotlib.pyplot" not in sys.modules

@@ -1,0 +1,318 @@
+"""Recorded games: what is on disk, by NumPy and SQLite alone; limits, sampling, archives, errors."""
+
+from __future__ import annotations
+
+import json
+import random
+import threading
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import a2store
+import formats
+from a2store import selfplay
+from a2store.selfplay import Recorder
+from games import score
+from oracle import cells, legal_mask, slide
+
+Steps = list[tuple[int, int]]
+RUNS = "SELECT id, seed, steps, max_score, highest_tile FROM runs ORDER BY id"
+
+
+def game(seed: int) -> tuple[Steps, int]:
+    """A short game that follows the rules, by the slow ones: boards with moves, and the final board."""
+    rng = random.Random(seed)
+    board, steps = 0x0000_1000_0010_0000, []
+    for _ in range(rng.randrange(3, 60)):
+        legal = [move for move in range(4) if legal_mask(board) >> move & 1]
+        if not legal:
+            break
+        move = rng.choice(legal)
+        steps.append((board, move))
+        after = slide(board, move)
+        empty = [cell for cell, exp in enumerate(cells(after)) if exp == 0]
+        board = after | rng.choice([1, 1, 2]) << (4 * (15 - rng.choice(empty)))
+    return steps, board
+
+
+GAMES = [game(seed) for seed in range(40)]
+
+
+def record(recorder: Recorder, which: range = range(40), final: bool = True) -> None:
+    """Record games by every way of pushing."""
+    for seed in which:
+        steps, last = GAMES[seed]
+        recorded = recorder.begin(seed=seed)
+        boards = np.array([board for board, _ in steps], np.uint64)
+        moves = np.array([move for _, move in steps], np.uint8)
+        if seed % 3 == 0:
+            for board, move in steps:
+                recorded.push(board if seed % 2 else cells(board), move)
+        elif seed % 3 == 1:
+            recorded.push_batch(boards, moves)
+        else:
+            half = len(steps) // 2
+            exps = np.array([cells(board) for board, _ in steps], np.uint8)
+            recorded.push_batch(exps[:half], moves[:half].astype(np.int64))
+            recorded.push_batch(exps[half:], moves[half:])
+        assert len(recorded) == len(steps)
+        assert recorded.end(last if final else None) >= 0
+
+
+def rows_of(folder: Path) -> Any:
+    shards = sorted(folder.glob("steps*.npy"))
+    return np.concatenate([np.load(shard) for shard in shards])
+
+
+def test_a_session_is_what_the_format_says(tmp_path: Path) -> None:
+    with Recorder(
+        tmp_path, tag="v1", engine="greedy", model_hash="ab", config_hash="cd", meta={"note": [1, None]}
+    ) as recorder:
+        record(recorder)
+    folder = recorder.folder
+    assert folder.parent == tmp_path
+    assert folder.name.endswith("Z_model=v1")
+    assert sorted(path.name for path in folder.iterdir()) == ["metadata.db", "steps-000001.npy"]
+    rows = rows_of(folder)
+    assert rows.dtype == formats.SESSION_ROW_ACTION
+    for seed, (steps, _) in enumerate(GAMES):
+        own = rows[rows["run_id"] == seed]
+        assert own["step_idx"].tolist() == list(range(len(steps)))
+        assert own["exps"].tolist() == [list(cells(board)) for board, _ in steps]
+        assert own["action"].tolist() == [move for _, move in steps]
+    assert formats.query(folder / "metadata.db", RUNS) == [
+        (seed, seed, len(steps), score(last), 1 << max(cells(last))) for seed, (steps, last) in enumerate(GAMES)
+    ]
+    said = {key: json.loads(value) for key, value in formats.query(folder / "metadata.db", "SELECT * FROM session")}
+    assert (said["model"], said["engine"], said["config"]) == ({"tag": "v1", "sha": "ab"}, "greedy", {"sha": "cd"})
+    assert (said["note"], said["finished"], said["sample_rate"]) == ([1, None], True, 1)
+    assert said["started"] <= said["ended"]
+    archive = a2store.Archive.create(tmp_path / "games.a2")
+    assert archive.ingest(folder, progress=False).accepted == len(GAMES)
+    out = tmp_path / "out"
+    archive.export_runs("SELECT run_id FROM runs", out, format="session", progress=False)
+    assert (rows_of(out) == rows).all()
+    assert formats.query(out / "metadata.db", RUNS) == formats.query(folder / "metadata.db", RUNS)
+
+
+def test_without_moves_and_final_boards(tmp_path: Path) -> None:
+    with Recorder(tmp_path, tag="v1", with_action=False) as recorder:
+        recorded = recorder.begin()
+        recorded.push(0x1100_0000_0000_0000)
+        recorded.push_batch(np.array([[1] + [0] * 14 + [2], [3] + [0] * 15], np.uint8))
+        recorded.end()
+    assert rows_of(recorder.folder).dtype == formats.SESSION_ROW
+    assert formats.query(recorder.folder / "metadata.db", RUNS) == [(0, None, 3, 16, 8)]
+
+
+@pytest.mark.parametrize("rate", [2, 7, 1000])
+def test_sampling(tmp_path: Path, rate: int) -> None:
+    with Recorder(tmp_path, tag="v1", sample_rate=rate) as recorder:
+        record(recorder)
+    rows = rows_of(recorder.folder)
+    for seed, (steps, _) in enumerate(GAMES):
+        own = rows[rows["run_id"] == seed]
+        assert own["step_idx"].tolist() == list(range(0, len(steps), rate))
+        assert own["exps"].tolist() == [list(cells(board)) for board, _ in steps[::rate]]
+    assert [row[2] for row in formats.query(recorder.folder / "metadata.db", RUNS)] == [len(s) for s, _ in GAMES]
+
+
+def test_rotations(tmp_path: Path) -> None:
+    with Recorder(tmp_path, tag="v1", rotate_steps=100) as recorder:
+        for seed in range(40):
+            record(recorder, range(seed, seed + 1))
+            if seed % 10 == 9:
+                assert recorder.rotate() == seed + 1 == recorder.stats().durable
+                # What is written is a session by itself.
+                assert len(formats.query(recorder.folder / "metadata.db", RUNS)) == seed + 1
+                assert len(rows_of(recorder.folder)) == sum(len(steps) for steps, _ in GAMES[: seed + 1])
+    report = recorder.close()
+    assert (report.runs, report.steps) == (40, sum(len(steps) for steps, _ in GAMES))
+    assert report.rotations == len(list(recorder.folder.glob("steps-*.npy"))) >= 4
+
+
+@pytest.mark.parametrize("journal", [False, True])
+def test_many_threads(tmp_path: Path, journal: bool) -> None:
+    with Recorder(tmp_path, tag="v1", rotate_steps=200, journal=journal) as recorder:
+        threads = [threading.Thread(target=record, args=(recorder, range(k, 40, 8))) for k in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    rows = rows_of(recorder.folder)
+    runs = formats.query(recorder.folder / "metadata.db", RUNS)
+    assert sorted(seed for _, seed, *_ in runs) == list(range(40))
+    for run_id, seed, *_ in runs:
+        own = rows[rows["run_id"] == run_id]
+        assert own["action"].tolist() == [move for _, move in GAMES[seed][0]]
+
+
+def test_games_that_are_given_up(tmp_path: Path) -> None:
+    with Recorder(tmp_path, tag="v1") as recorder:
+        record(recorder, range(2))
+        given_up, dropped = recorder.begin(seed=90), recorder.begin(seed=91)
+        for recorded in (given_up, dropped):
+            recorded.push(1, 2)
+        given_up.abandon()
+        del dropped, recorded
+        with pytest.raises(ValueError, match="over"):
+            given_up.push(1, 2)
+        late = recorder.begin()
+        late.push(1, 2)
+        assert (recorder.stats().live, recorder.stats().abandoned, recorder.stats().ended) == (1, 2, 2)
+    assert [row[1] for row in formats.query(recorder.folder / "metadata.db", RUNS)] == [0, 1]
+    assert recorder.close().live == 1
+    with pytest.raises(ValueError, match="closed"):
+        late.end()
+    with pytest.raises(ValueError, match="closed"):
+        recorder.begin()
+
+
+@pytest.mark.parametrize(
+    ("limit", "name"),
+    [({"max_games": 5}, "games"), ({"max_steps": 60}, "steps"), ({"max_wall_ms": 1}, "wall")],
+    ids=str,
+)
+def test_limits(tmp_path: Path, limit: dict[str, int], name: str) -> None:
+    with Recorder(tmp_path, tag="v1", **limit) as recorder:  # type: ignore[arg-type]
+        with pytest.raises(a2store.RecorderLimitError, match=name):
+            record(recorder)
+        assert recorder.is_full == name
+        ended = recorder.stats().ended
+    # They end a session, and no game.
+    assert len(formats.query(recorder.folder / "metadata.db", RUNS)) == ended < 40
+    if name == "games":
+        assert ended == 5
+
+
+def test_the_limit_on_disk(tmp_path: Path) -> None:
+    with Recorder(tmp_path, tag="v1", max_disk_mb=1) as recorder:
+        refused = 0
+        steps = np.arange(5_000, dtype=np.uint64)
+        for seed in range(12):
+            try:
+                recorded = recorder.begin(seed=seed)
+            except a2store.RecorderLimitError:
+                break
+            recorded.push_batch(steps, np.zeros(5_000, np.uint8))
+            try:
+                recorded.end()
+            except a2store.RecorderLimitError:
+                refused += 1
+        assert recorder.is_full == "disk"
+    size = sum(path.stat().st_size for path in recorder.folder.iterdir())
+    assert 500_000 < size <= 1_000_000
+    assert (refused, len(rows_of(recorder.folder)) % 5_000) == (1, 0)
+
+
+def test_into_an_archive(tmp_path: Path) -> None:
+    archive = a2store.Archive.create(tmp_path / "games.a2")
+    evs = np.array([[0.25, 0.5, 1, 0]], np.float32)
+    with Recorder(tmp_path / "journals", tag="v1", engine="greedy", sink=archive, rotate_steps=300) as recorder:
+        record(recorder)
+        recorded = recorder.begin(seed=2**63)
+        recorded.push(0x1100_0000_0000_0001, 2, [0.5, float("nan"), 1, 0.25])
+        recorded.push_batch(np.array([0x2000_0000_0000_0011], np.uint64), np.array([3], np.uint8), evs)
+        recorded.end(0x2000_0000_0000_0021)
+    archive.refresh()
+    assert archive.num_runs == 41
+    assert archive.version > 2
+    assert archive.verify(deep=True, progress=False).problems == []
+    runs = pa.table(archive.sql("SELECT * FROM runs ORDER BY source_id")).to_pylist()
+    for seed, ((steps, last), run) in enumerate(zip(GAMES, runs, strict=False)):
+        assert (run["seed"], run["source_id"], run["engine"], run["num_steps"]) == (seed, seed, "greedy", len(steps))
+        assert (run["final_board"], run["verified"], run["max_score"]) == (last, True, score(last))
+        assert run["session"] == runs[0]["session"]
+        own = pa.table(archive.sql("SELECT board, move FROM steps WHERE run_id = $1", [run["run_id"]])).to_pylist()
+        assert [(step["board"], step["move"]) for step in own] == steps
+    with_evs = archive.sql("SELECT * FROM steps WHERE run_id = $1", [runs[40]["run_id"]])
+    values = pa.table(with_evs).select(["ev_up", "ev_left", "ev_right", "ev_legal"]).to_pylist()
+    assert (values[0]["ev_left"], values[1]["ev_right"]) == (1, 0)
+    assert values[0]["ev_legal"] == legal_mask(0x1100_0000_0000_0001)
+    assert sorted(path.name for path in (tmp_path / "journals").rglob("*")) == ["archive_model=v1"]
+
+
+def test_what_a_dead_recorder_of_an_archive_leaves(tmp_path: Path) -> None:
+    archive = a2store.Archive.create(tmp_path / "games.a2")
+    code = f"""
+import os, sys
+sys.path.insert(0, {str(Path(__file__).parent)!r})
+import a2store
+from test_recorder import record
+archive = a2store.Archive.open({str(archive.path)!r})
+recorder = a2store.selfplay.Recorder({str(tmp_path)!r}, tag="v1", sink=archive, journal=True)
+record(recorder, range(10))
+assert recorder.rotate() == 10
+record(recorder, range(10, 25))
+os._exit(1)
+"""
+    run_child(code.replace("import a2store\n", "import a2store, a2store.selfplay\n", 1), status=1)
+    archive.refresh()
+    assert archive.num_runs == 10
+    with Recorder(tmp_path, tag="v1", sink=archive) as recorder:
+        (left,) = recorder.unfinished
+        assert (left.runs, left.from_journal, left.lost_runs, left.error) == (25, 15, 0, None)
+    archive.refresh()
+    assert sorted(pa.table(archive.sql("SELECT seed FROM runs"))["seed"].to_pylist()) == list(range(25))
+    with Recorder(tmp_path, tag="v1", sink=archive) as recorder:
+        assert recorder.unfinished == []
+        with pytest.raises(a2store.ConflictError):
+            Recorder(tmp_path, tag="v1", sink=archive)
+
+
+def run_child(code: str, status: int = 0) -> None:
+    import subprocess
+    import sys
+
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False, timeout=60, text=True)
+    assert (done.returncode, done.stderr) == (status, "")
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"tag": ""}, {"tag": "a/b"}, {"tag": ".a"}, {"sample_rate": 0}, {"rotate_steps": 0}, {"rotate_secs": 0},
+        {"rotate_secs": -1}, {"rotate_secs": float("nan")}, {"max_ram_mb": 1}, {"max_disk_mb": 0},
+        {"meta": {"model": 1}}, {"meta": {"a": float("nan")}},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_options_that_cannot_be(tmp_path: Path, options: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=r"expected .*|.*NaN.*"):
+        Recorder(tmp_path, **{"tag": "v1", **options})
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_steps_that_cannot_be(tmp_path: Path) -> None:
+    boards, moves = np.zeros(3, np.uint64), np.zeros(3, np.uint8)
+    with Recorder(tmp_path, tag="v1") as recorder:
+        recorded = recorder.begin()
+        for board, move in ((-1, 0), (2**64, 0), ([16] * 16, 0), ([1] * 15, 0), (1, 4), (1, None)):
+            with pytest.raises((ValueError, TypeError, OverflowError)):
+                recorded.push(board, move)
+        with pytest.raises(TypeError):
+            recorded.push("board", 0)  # type: ignore[arg-type]
+        for batch in (
+            (boards, moves[:2]),
+            (boards, moves + 4),
+            (boards,),
+            (np.full((3, 16), 16), moves),
+            (np.zeros((3, 15)), moves),
+            (boards, moves, np.zeros((3, 3), np.float32)),
+        ):
+            with pytest.raises((ValueError, TypeError)):
+                recorded.push_batch(*batch)
+        assert len(recorded) == 0
+        recorded.push_batch(boards, moves)
+        assert len(recorded) == 3
+        recorded.end()
+    assert len(rows_of(recorder.folder)) == 3
+
+
+def test_the_module_names_what_it_has() -> None:
+    assert {"Recorder", "play", "Player", "VectorEnv", "recover"} <= set(selfplay.__all__)
+    assert all(hasattr(selfplay, name) for name in selfplay.__all__)

@@ -1,0 +1,197 @@
+"""Recorders that are killed: a session is whole at any moment, and what was promised is in it.
+
+Sessions are read by NumPy and SQLite, and by the package's own reader.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from contextlib import closing
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import a2store
+import recorder_child
+from a2store.selfplay import Recorder, recover
+from faults.checks import LONG
+
+KILLS = 50 if LONG else 12
+"""Of each kind: with a journal and without."""
+SEED = 2048
+
+
+@dataclass
+class Promised:
+    """What a process said of its session before it was killed."""
+
+    journal: bool
+    ended: dict[int, int] = field(default_factory=dict)
+    """The seeds of games that ended, by id."""
+    durable: int = 0
+    """Games below this id were said to be on disk."""
+
+    def kept(self) -> dict[int, int]:
+        return {run: seed for run, seed in self.ended.items() if self.journal or run < self.durable}
+
+
+@dataclass
+class Held:
+    """What a session holds."""
+
+    seeds: dict[int, int]
+    finished: bool
+    num_files: int
+
+
+def read(folder: Path) -> Held:
+    """Read a session, and check that all of it is whole and as its seeds demand."""
+    # NumPy refuses a file that ends too early.
+    files = sorted(folder.glob("*.npy"))
+    rows = np.concatenate([np.load(path) for path in files])
+    assert sum(path.stat().st_size for path in files) >= rows.nbytes
+    with closing(sqlite3.connect(f"file:{folder}/metadata.db?mode=ro", uri=True)) as database:
+        assert database.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+        runs = database.execute("SELECT id, seed, steps, max_score, highest_tile FROM runs ORDER BY id").fetchall()
+        session = {key: json.loads(value) for key, value in database.execute("SELECT * FROM session")}
+    assert session["model"] == {"tag": "killed"}
+    assert [run[0] for run in runs] == list(range(len(runs)))
+    weights = (16 ** np.arange(15, -1, -1, dtype=object)).astype(np.uint64)
+    starts = np.flatnonzero(np.diff(rows["run_id"], prepend=np.uint64(1 << 63)))
+    ends = np.append(starts, len(rows))[1:]
+    stretches = {int(rows["run_id"][start]): rows[start:end] for start, end in zip(starts, ends, strict=True)}
+    assert len(stretches) == len(starts), "the rows of a run stand in one stretch"
+    for run_id, seed, steps, max_score, highest_tile in runs:
+        expected, stretch = recorder_child.boards(seed), stretches[run_id]
+        assert steps == len(expected) == len(stretch)
+        assert (stretch["step_idx"] == np.arange(steps)).all()
+        assert ((stretch["exps"] * weights).sum(axis=1, dtype=np.uint64) == expected).all()
+        assert (stretch["action"] == recorder_child.moves(seed, steps)).all()
+        final = [int(expected[0]) >> shift & 15 for shift in range(0, 64, 4)]
+        assert max_score == sum((exp - 1) << exp for exp in final if exp)
+        assert highest_tile == (1 << max(final) if any(final) else 0)
+    return Held({run[0]: run[1] for run in runs}, session["finished"], len(files))
+
+
+def record_and_kill(root: Path, seed: int, journal: bool, delay: float) -> tuple[Path | None, Promised, list[str]]:
+    """Let a process record for a while. Its session, if it came so far, and what it was promised and was told."""
+    command = [sys.executable, recorder_child.__file__, str(root), str(seed), str(int(journal))]
+    said = root.with_name(f"said-{seed}.txt")
+    # Into a file: a pipe that is full would make the process wait.
+    with said.open("wb") as out:
+        process = subprocess.Popen(command, stdout=out)
+        while not said.stat().st_size:
+            assert process.poll() is None
+            time.sleep(0.005)
+        time.sleep(delay)
+        process.kill()
+        assert process.wait(timeout=60) == -signal.SIGKILL
+    folder, promised, told = None, Promised(journal), []
+    for line in said.read_text().splitlines():
+        kind, rest = line.split(" ", 1)
+        if kind == "B":
+            continue
+        if kind == "F":
+            folder = Path(rest)
+        elif kind == "U":
+            told.append(rest)
+        elif kind == "E":
+            run, game = map(int, rest.split())
+            promised.ended[run] = game
+        else:
+            promised.durable = int(rest)
+    return folder, promised, told
+
+
+def check(folder: Path, promised: Promised, *, recovered: bool) -> Held:
+    held = read(folder)
+    missing = {run: seed for run, seed in promised.kept().items() if held.seeds.get(run) != seed}
+    if promised.journal and not recovered:
+        # What the journal holds joins the session when that is recovered.
+        missing = {run: seed for run, seed in missing.items() if run < promised.durable}
+    assert not missing, f"{len(missing)} games of {len(promised.ended)}"
+    assert len(held.seeds) >= promised.durable
+    assert not held.finished
+    return held
+
+
+@pytest.mark.parametrize("journal", [False, True], ids=["plain", "journal"])
+def test_what_was_promised_survives_any_kill(tmp_path: Path, journal: bool) -> None:
+    rng = random.Random(SEED + journal)
+    root, sessions = tmp_path / "selfplay", dict[Path, Promised]()
+    told: dict[str, list[int]] = {}
+    kills_while_recording = num_promised = 0
+    # Some processes are killed before they record, while they mend what others have left: others follow them.
+    for attempt in range(3 * KILLS):
+        folder, promised, found = record_and_kill(root, attempt, journal, rng.uniform(0, 0.6))
+        for line in found:
+            path, *counts = line.split()
+            told[path] = [int(count) for count in counts]
+        if folder is not None:
+            sessions[folder] = promised
+            check(folder, promised, recovered=False)
+            kills_while_recording += 1
+            num_promised += len(promised.kept())
+        if kills_while_recording == KILLS:
+            break
+    assert kills_while_recording == KILLS
+    assert num_promised > 10 * KILLS
+    # The package's own reader takes a session that nobody has mended yet.
+    unmended = max(path for path in root.iterdir() if (path / "recording.json").exists())
+    archive = a2store.Archive.create(tmp_path / "unmended.a2")
+    assert archive.ingest([unmended], progress=False).accepted == len(read(unmended).seeds)
+
+    with Recorder(root, tag="last") as last:
+        told |= {str(u.folder): [u.runs, u.from_journal, u.lost_runs, u.lost_steps, u.live] for u in last.unfinished}
+        assert not [u.error for u in last.unfinished if u.error]
+    for folder, promised in sessions.items():
+        held = check(folder, promised, recovered=True)
+        names = {path.name for path in folder.iterdir()}
+        assert names == {"metadata.db"} | {f"steps-{n + 1:06}.npy" for n in range(held.num_files)}
+        if str(folder) in told:
+            # A process that was killed between the recovery and its report told nobody.
+            runs, from_journal, lost_runs, lost_steps, live = told[str(folder)]
+            assert runs == len(held.seeds)
+            assert live <= recorder_child.THREADS
+            # A game may have ended without its thread living to say so.
+            assert 0 <= runs + lost_runs - len(promised.ended) <= recorder_child.THREADS
+            assert (lost_steps > 0) == (lost_runs > 0)
+            assert lost_runs == 0 if journal else from_journal == 0
+    assert len(told) > len(sessions) // 2
+    assert not [path for path in root.iterdir() if (path / "recording.json").exists()]
+    everything = a2store.Archive.create(tmp_path / "all.a2")
+    report = everything.ingest(list(sessions), progress=False)
+    assert report.accepted == sum(len(read(folder).seeds) for folder in sessions)
+    assert report.rejected == 0
+
+
+def test_recovery_can_be_killed_and_repeated(tmp_path: Path) -> None:
+    """A copy of a session that was killed is recovered again and again by processes that are killed, too."""
+    rng = random.Random(SEED)
+    folder = None
+    while folder is None:
+        folder, promised, _ = record_and_kill(tmp_path / "selfplay", 1, True, 0.5)
+    code = "import sys; from a2store.selfplay import recover; recover(sys.argv[1])"
+    for attempt in range(KILLS // 2):
+        copy = tmp_path / f"{attempt}_model=copy"
+        shutil.copytree(folder, copy)
+        for _ in range(3):
+            process = subprocess.Popen([sys.executable, "-c", code, copy])
+            time.sleep(rng.uniform(0.2, 0.6))
+            process.kill()
+            process.wait(timeout=60)
+            check(copy, promised, recovered=False)
+        recovered = recover(copy)
+        held = check(copy, promised, recovered=True)
+        assert recovered.runs in (0, len(held.seeds)), "0 when a process that was killed had come to the end"
+        assert recover(copy).runs == 0
+        shutil.rmtree(copy)

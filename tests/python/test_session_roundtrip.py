@@ -1,0 +1,142 @@
+"""A session that is ingested into an archive and exported again is the session that it was."""
+
+from __future__ import annotations
+
+import json
+import random
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import a2store
+import archives
+import formats
+from games import play
+from oracle import Game
+
+RUNS = "SELECT id, seed, steps, max_score, highest_tile FROM runs ORDER BY id"
+SESSION = "SELECT meta_key, meta_value FROM session ORDER BY meta_key"
+
+
+@pytest.fixture(scope="module")
+def games() -> list[Game]:
+    return [play(random.Random(seed), length) for seed, length in enumerate((70, 31, 1, 55, 120))]
+
+
+def ingested(folder: Path, *sessions: Path) -> a2store.Archive:
+    archive = a2store.Archive.create(folder / "games.a2")
+    for session in sessions:
+        report = archive.ingest(session, progress=False)
+        assert (report.errors, report.duplicates) == ([], 0)
+    return archive
+
+
+def export(archive: a2store.Archive, out: Path, where: str = "true", **options: Any) -> Path:
+    archive.export_runs(f"SELECT run_id FROM runs WHERE {where}", out, format="session", progress=False, **options)
+    return out
+
+
+def assert_same_session(one: Path, other: Path) -> None:
+    assert (one / "steps.npy").read_bytes() == (other / "steps.npy").read_bytes()
+    assert_same_metadata(one, other)
+
+
+def assert_same_metadata(one: Path, other: Path) -> None:
+    for sql in (RUNS, SESSION, "SELECT sql FROM sqlite_schema WHERE sql IS NOT NULL ORDER BY name"):
+        found = [formats.query(folder / "metadata.db", sql) for folder in (one, other)]
+        assert [normalized(row) for row in found[0]] == [normalized(row) for row in found[1]], sql
+
+
+def normalized(row: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The row, with statements of SQL whatever their blanks."""
+    return tuple("".join(value.split()) if str(value).startswith("CREATE") else value for value in row)
+
+
+def test_the_fixture_comes_back(fixtures: Path, tmp_path: Path) -> None:
+    archive = ingested(tmp_path, fixtures / "session")
+    assert_same_session(export(archive, tmp_path / "out"), fixtures / "session")
+
+
+@pytest.mark.parametrize("action", [False, True])
+@pytest.mark.parametrize("sample_rate", [1, 7])
+@pytest.mark.parametrize("first_id", [0, 1000, 2**40])
+def test_a_session_comes_back(games: list[Game], tmp_path: Path, action: bool, sample_rate: int, first_id: int) -> None:
+    session = tmp_path / "2026_model=test"
+    formats.write_session(session, games, action=action, sample_rate=sample_rate, first_id=first_id)
+    with sqlite3.connect(session / "metadata.db") as database:
+        # Text that no writer of JSON would give back, NULL among it.
+        odd = [("odd", '{"b" : 1,\n "a": 1.50}'), ("text", "no JSON"), ("none", None), ("γ", '"\\u03b3"')]
+        database.executemany("INSERT INTO session VALUES(?,?)", odd)
+        database.execute("UPDATE runs SET seed = NULL WHERE id = ?", (first_id + 1,))
+        database.execute("UPDATE runs SET seed = -5 WHERE id = ?", (first_id + 2,))
+    database.close()
+    archive = ingested(tmp_path, session)
+    assert_same_session(export(archive, tmp_path / "out"), session)
+    # Compaction, and another archive, keep it.
+    archive.compact(progress=False)
+    assert_same_session(export(archive, tmp_path / "compacted"), session)
+    again = ingested(tmp_path / "again", tmp_path / "compacted")
+    assert_same_session(export(again, tmp_path / "twice"), session)
+    runs = pa.table(archive.sql("SELECT source_id, game_steps, session_info FROM runs ORDER BY run_id"))
+    assert runs["source_id"].to_pylist() == list(range(first_id, first_id + len(games)))
+    assert runs["game_steps"].to_pylist() == [len(game) for game in games]
+    assert json.loads(runs["session_info"][0].as_py())["has_actions"] is action
+
+
+def test_shards_and_a_part_of_a_session(games: list[Game], tmp_path: Path) -> None:
+    session = tmp_path / "session"
+    formats.write_session(session, games, shards=3, sample_rate=2)
+    archive = ingested(tmp_path, session)
+    out = export(archive, tmp_path / "out")
+    rows = formats.load_shards(session, [formats.SESSION_ROW])
+    assert (np.load(out / "steps.npy") == rows).all()
+    assert_same_metadata(out, session)
+    out = export(archive, tmp_path / "sharded", shard_rows=50)
+    assert (formats.load_shards(out, [formats.SESSION_ROW]) == rows).all()
+    assert not (out / "steps.npy").exists()
+    out = export(archive, tmp_path / "part", "source_id IN (1001, 1004)")
+    assert (np.load(out / "steps.npy") == rows[np.isin(rows["run_id"], (1001, 1004))]).all()
+    assert [row[0] for row in formats.query(out / "metadata.db", RUNS)] == [1001, 1004]
+    assert formats.query(out / "metadata.db", SESSION) == formats.query(session / "metadata.db", SESSION)
+
+
+def test_runs_of_several_sessions_get_ids_of_their_own(games: list[Game], tmp_path: Path) -> None:
+    formats.write_session(tmp_path / "a", games[:3], first_id=7)
+    formats.write_session(tmp_path / "b", games[3:], first_id=7)
+    archive = ingested(tmp_path, tmp_path / "a", tmp_path / "b")
+    out = export(archive, tmp_path / "out")
+    ids = pa.table(archive.sql("SELECT run_id FROM runs ORDER BY run_id"))["run_id"].to_pylist()
+    assert [row[0] for row in formats.query(out / "metadata.db", RUNS)] == ids
+    assert formats.query(out / "metadata.db", SESSION) == [("model", '{"tag":"test"}')]
+    rows = np.load(out / "steps.npy")
+    # Neither had moves to begin with.
+    assert rows.dtype == formats.SESSION_ROW
+    assert np.unique(rows["run_id"]).tolist() == ids
+    assert_same_session(export(archive, tmp_path / "b again", "session = 'b'"), tmp_path / "b")
+
+
+def test_whole_games_become_a_session_with_moves(tmp_path: Path) -> None:
+    a2store.simulate(tmp_path / "runs", runs=3, seed=1, depth=0, engine="alpha", progress=False)
+    archive = ingested(tmp_path, tmp_path / "runs")
+    out = export(archive, tmp_path / "out")
+    rows = np.load(out / "steps.npy")
+    assert rows.dtype == formats.SESSION_ROW_ACTION
+    steps = pa.table(archive.sql("SELECT run_id, step_index, move FROM steps ORDER BY run_id, step_index"))
+    assert (rows["action"] == steps["move"].to_numpy()).all()
+    assert (rows["step_idx"] == steps["step_index"].to_numpy()).all()
+    assert formats.query(out / "metadata.db", SESSION) == [("model", '{"tag":"alpha"}')]
+    with pytest.raises(FileExistsError):
+        export(archive, out)
+
+
+def test_what_an_older_archive_lacks_is_made_up(tmp_path: Path) -> None:
+    golden = sorted(archives.GOLDEN.glob("schema-3.a2"))[0]
+    archive = a2store.Archive.open(archives.copied(golden, tmp_path / "games.a2"))
+    runs = pa.table(archive.sql("SELECT source_id, game_steps, session_info FROM runs"))
+    assert all(column.null_count == len(column) for column in runs.columns)
+    out = export(archive, tmp_path / "out")
+    assert len(formats.query(out / "metadata.db", RUNS)) == archive.num_runs
