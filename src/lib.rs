@@ -128,7 +128,8 @@ pub use run::{Branches, Run, RunBuilder, RunMeta, RunStep, Violation};
 pub use selfplay::{
     Choices, Closing, DiskCost, EndedGame, Game, IllegalMoves, Limit, Limits, PlayOptions, PlayReport, PlayedGame,
     Player, Positions, Recorder, RecorderOptions, RecorderReport, RecorderStats, Recovered, SimulateOptions,
-    SimulateReport, Sink, Unfinished, VectorEnv, play, play_games, recover, recover_with, simulate,
+    SimulateReport, Sink, Unfinished, VectorEnv, play, play_games, recover, recover_into_archive, recover_with,
+    simulate,
 };
 pub use step::Step;
 pub use table::{

@@ -656,7 +656,8 @@ class Recorder:
     waits for a rotation while there is memory left.
 
     A process that dies loses the games that no rotation had written, or with ``journal=True`` only those that had not
-    ended. The next recorder in the same folder makes what it left whole and tells of it: ``unfinished``.
+    ended. The next recorder in the same folder makes what it left whole, tells of it in ``unfinished``, and warns
+    (``RuntimeWarning``) of what is lost. One into an archive looks after those of its own tag and archive.
 
     >>> with selfplay.Recorder("selfplay", tag="v1") as recorder:
     ...     game = recorder.begin(seed=7)
@@ -902,8 +903,10 @@ class Unfinished:
     def error(self) -> str | None:
         """Why it stays as it is, if it does."""
 
-def recover(folder: _Path) -> Unfinished:
+def recover(folder: _Path, sink: Archive | None = None) -> Unfinished:
     """Make a session whole whose recorder died, and tell what became of it. Does nothing where nothing is to be done.
+
+    - ``folder``: the session, or the folder of a recording into an archive, which is then given as ``sink``.
 
     Raises ``ConflictError`` when a recorder is at work there; ``OSError``; ``Error`` when something is damaged.
     """

@@ -4,11 +4,13 @@ use super::archive::PyArchive;
 use super::steps::{Boards, Moves, board_from, branches, cells, floats, move_from};
 use crate::selfplay::{
     Game, Limits, Recorder, RecorderOptions, RecorderReport, Recovered, Unfinished, recover as recover_in,
+    recover_into_archive,
 };
-use pyo3::exceptions::PyValueError;
+use pyo3::exceptions::{PyRuntimeWarning, PyValueError};
 use pyo3::prelude::*;
 use pyo3::sync::MutexExt;
 use pyo3::types::PyDict;
+use std::ffi::CString;
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -65,9 +67,33 @@ pub(super) struct PyUnfinished {
 
 /// Makes a session whole whose recorder died.
 #[pyfunction]
+#[pyo3(signature = (folder, sink=None))]
 #[allow(clippy::needless_pass_by_value)] // Python hands it over.
-pub(super) fn recover(py: Python<'_>, folder: PathBuf) -> PyResult<PyUnfinished> {
-    Ok(py.detach(|| recover_in(&folder))?.into())
+pub(super) fn recover(py: Python<'_>, folder: PathBuf, sink: Option<&Bound<'_, PyArchive>>) -> PyResult<PyUnfinished> {
+    let archive = sink.map(|archive| archive.get().archive());
+    let recovered = py.detach(|| match archive {
+        Some(archive) => recover_into_archive(&folder, &archive),
+        None => recover_in(&folder),
+    });
+    Ok(recovered?.into())
+}
+
+/// Warns of games that a recorder lost when it died, and of what it left that cannot be mended.
+fn warn(py: Python<'_>, unfinished: &[Unfinished]) -> PyResult<()> {
+    for left in unfinished {
+        let folder = left.folder.display();
+        let text = match &left.recovered {
+            Ok(found) if found.lost_runs == 0 && found.live == 0 => continue,
+            Ok(found) => format!(
+                "{folder}: its recorder died: {} games are kept, {} that had ended and {} under way are lost",
+                found.runs, found.lost_runs, found.live
+            ),
+            Err(error) => format!("{folder}: its recorder died, and it stays as it is: {error}"),
+        };
+        let text = CString::new(text.replace('\0', " "))?;
+        PyErr::warn(py, &py.get_type::<PyRuntimeWarning>(), &text, 1)?;
+    }
+    Ok(())
 }
 
 #[pymethods]
@@ -104,7 +130,7 @@ impl PyRecorder {
         (limits.max_wall_ms, limits.max_disk_mb) = (max_wall_ms, max_disk_mb);
         let rotate_every = rotate_secs.map(|secs| {
             Duration::try_from_secs_f64(secs)
-                .map_err(|_| PyValueError::new_err(format!("rotate_secs: expected more than 0, found {secs}")))
+                .map_err(|_| PyValueError::new_err(format!("rotate_secs: expected seconds above 0, found {secs:e}")))
         });
         let mut options = RecorderOptions::new(tag);
         (options.engine, options.model_hash, options.config_hash) = (engine, model_hash, config_hash);
@@ -117,7 +143,9 @@ impl PyRecorder {
             Some(archive) => Recorder::into_archive(root, options, &archive),
             None => Recorder::create(root, options),
         });
-        Ok(PyRecorder(recorder?))
+        let recorder = recorder?;
+        warn(py, recorder.unfinished())?;
+        Ok(PyRecorder(recorder))
     }
 
     #[pyo3(signature = (seed=None))]

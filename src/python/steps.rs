@@ -134,9 +134,19 @@ impl Moves {
         if let Some(buffer) = buffer(moves, &shape) {
             return Ok(Moves(buffer));
         }
-        let array = contiguous(moves, Some("i8"))?;
-        // -1 becomes 255, and everything else is checked for being a move.
-        let array = array.call_method1("clip", (-1, 254))?.call_method1("astype", ("u1",))?;
+        let array = contiguous(moves, None)?;
+        let dtype = array.getattr("dtype")?;
+        if !["i", "u"].contains(&dtype.getattr("kind")?.extract::<String>()?.as_str()) {
+            return Err(PyTypeError::new_err(format!("moves: expected integers, found {dtype}")));
+        }
+        // -1 is none, as 255 is; what does not fit a byte is no move either.
+        let (least, most) = (array.call_method0("min"), array.call_method0("max"));
+        for extreme in [least, most].into_iter().flatten() {
+            if !(-1..=255).contains(&extreme.extract::<i128>()?) {
+                return Err(Error::argument("move", "0..=3, or 255 for none", extreme).into());
+            }
+        }
+        let array = array.call_method1("astype", ("u1",))?;
         let refuse = || PyValueError::new_err(format!("moves: expected an array of shape ({len},), as boards has"));
         buffer(&array, &shape).map(Moves).ok_or_else(refuse)
     }

@@ -29,6 +29,6 @@ pub use player::Player;
 pub(crate) use player::build_tables;
 pub use recorder::{
     Closing, DiskCost, EndedGame, Game, Limit, Limits, Recorder, RecorderOptions, RecorderReport, RecorderStats,
-    Recovered, Sink, Unfinished, recover, recover_with,
+    Recovered, Sink, Unfinished, recover, recover_into_archive, recover_with,
 };
 pub use simulate::{SimulateOptions, SimulateReport, simulate};

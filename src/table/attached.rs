@@ -22,6 +22,7 @@ use super::layout::ElementType;
 use super::memory::{FileIdentity, FrozenRegion};
 use super::values;
 use super::{BatchSchema, Pool, StepTable, TAKES_KEPT};
+use crate::board::Board;
 use crate::error::{Error, ErrorKind, Result};
 use crate::progress::{Progress, Unit, check};
 use crate::step::{STEP_SIZE, Step};
@@ -355,18 +356,21 @@ impl StepTable {
             let before = ranges.iter().take_while(|range| range.start <= row);
             let position = before.map(|range| range.end.min(row) - range.start).sum();
             let (run_id, step) = self.key(row);
-            ErrorKind::Column {
-                path: Some(path.to_owned()),
-                column: name.to_owned(),
-                row: Some(position),
-                expected: format!("a row of run {run_id}, step {step}"),
-                found: format!("none in {}", keys.path().display()),
-            }
-            .into()
+            let keys = keys.path().display();
+            let found = match index.find((run_id, step), &mut 0) {
+                Some(place) => format!("another board in row {place} of {keys}"),
+                None => format!("none in {keys}"),
+            };
+            let expected = format!("a row of run {run_id}, step {step}");
+            let (path, column) = (Some(path.to_owned()), name.to_owned());
+            ErrorKind::Column { path, column, row: Some(position), expected, found }.into()
         };
         let start = index.find(self.key(first), &mut 0).ok_or_else(|| missing(first))?;
         let by = start.wrapping_sub(first);
-        let is_shifted = |row: u64| keys.get(row.wrapping_add(by)) == Some(self.key(row));
+        let is_shifted = |row: u64| {
+            let place = row.wrapping_add(by);
+            keys.get(place) == Some(self.key(row)) && keys.is_of(place, self.board(row))
+        };
         let chunks =
             (first..end).step_by(CHUNK as usize).map(|start| start..end.min(start + CHUNK)).collect::<Vec<_>>();
         let threads = workers::shared()?;
@@ -380,32 +384,33 @@ impl StepTable {
         match u32::try_from(keys.num_rows()) {
             // The last number stands for none.
             Ok(_) => {
-                let places = self.listed(&chunks, &ranges, &index, u32::MAX, |row| row as u32, &missing, progress)?;
+                let search = Search { keys, index: &index, missing: &missing };
+                let places = self.listed(&chunks, &ranges, &search, u32::MAX, |row| row as u32, progress)?;
                 Ok(Places::Narrow(first, places))
             }
             Err(_) => {
-                let places = self.listed(&chunks, &ranges, &index, u64::MAX, |row| row, &missing, progress)?;
+                let search = Search { keys, index: &index, missing: &missing };
+                let places = self.listed(&chunks, &ranges, &search, u64::MAX, |row| row, progress)?;
                 Ok(Places::Wide(first, places))
             }
         }
     }
 
     /// The place of each row from the first chunk's start to the last one's end, `none` for rows that the view does not show.
-    #[allow(clippy::too_many_arguments)]
     fn listed<T: Copy + Send>(
         &self,
         chunks: &[Range<u64>],
         ranges: &[Range<u64>],
-        index: &Index<'_>,
+        search: &Search<'_>,
         none: T,
         place: impl Fn(u64) -> T + Sync,
-        missing: &dyn Fn(u64) -> Error,
         progress: &dyn Progress,
     ) -> Result<Arc<[T]>> {
         let len = chunks.iter().map(|chunk| chunk.end - chunk.start).sum::<u64>() as usize;
         let mut places: Arc<[T]> = std::iter::repeat_n(none, len).collect();
         // Nobody else has it yet.
         let slots = Arc::get_mut(&mut places).unwrap_or_default();
+        let (keys, index) = (search.keys, search.index);
         let fill = |(chunk, slots): (&Range<u64>, &mut [T])| {
             if progress.is_cancelled() {
                 return None;
@@ -413,8 +418,10 @@ impl StepTable {
             let mut next = 0;
             for row in within(ranges, chunk).flatten() {
                 match index.find(self.key(row), &mut next) {
-                    Some(found) => slots[(row - chunk.start) as usize] = place(found),
-                    None => return Some(row),
+                    Some(found) if keys.is_of(found, self.board(row)) => {
+                        slots[(row - chunk.start) as usize] = place(found);
+                    }
+                    _ => return Some(row),
                 }
             }
             progress.advance(chunk.end - chunk.start);
@@ -423,7 +430,7 @@ impl StepTable {
         let first_missing = workers::shared()?
             .install(|| chunks.par_iter().zip(slots.par_chunks_mut(CHUNK as usize)).filter_map(fill).min());
         check(progress)?;
-        first_missing.map_or(Ok(places), |row| Err(missing(row)))
+        first_missing.map_or(Ok(places), |row| Err((search.missing)(row)))
     }
 
     /// The rows of the mapping that this shows.
@@ -438,9 +445,26 @@ impl StepTable {
     /// The key of a row of the mapping.
     #[inline]
     fn key(&self, row: u64) -> Key {
-        let step: Step = bytemuck::pod_read_unaligned(&self.all_rows().at(row)[..STEP_SIZE]);
+        let step = self.step_at(row);
         (step.run_id.into(), step.step_index.into())
     }
+
+    #[inline]
+    fn board(&self, row: u64) -> Board {
+        self.step_at(row).board
+    }
+
+    #[inline]
+    fn step_at(&self, row: u64) -> Step {
+        bytemuck::pod_read_unaligned(&self.all_rows().at(row)[..STEP_SIZE])
+    }
+}
+
+/// What rows are looked for in, and what is said of one that is not there.
+struct Search<'a> {
+    keys: &'a Keys,
+    index: &'a Index<'a>,
+    missing: &'a (dyn Fn(u64) -> Error + Sync),
 }
 
 /// The parts of ascending ranges that lie in a chunk.

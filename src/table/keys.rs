@@ -5,6 +5,7 @@
 //! field have one stretch a run; where rows stand in any order there is one a row.
 
 use super::memory::FileIdentity;
+use crate::board::Board;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::npy::{NpyField, NpyHeader};
 use crate::format::{FileBytes, header_error, open_file, step_files_in};
@@ -28,8 +29,17 @@ struct Shard {
     stride: usize,
     run_id: Integer,
     step: Integer,
+    board: Option<BoardField>,
     first_row: u64,
     num_rows: u64,
+}
+
+/// Where a row has its board, if it does.
+#[derive(Clone, Copy)]
+enum BoardField {
+    Packed(Integer),
+    /// Sixteen bytes from here on.
+    Exps(usize),
 }
 
 /// An integer in a row.
@@ -97,6 +107,22 @@ impl Integer {
     }
 }
 
+impl BoardField {
+    fn find(fields: &[NpyField]) -> Option<BoardField> {
+        let is_exps = |field: &&NpyField| field.name == "exps" && field.dtype == "|u1" && field.values == 16;
+        let exps = fields.iter().find(is_exps).map(|field| BoardField::Exps(field.offset));
+        exps.or_else(|| Integer::find(fields, &["board"]).filter(|field| field.width == 8).map(BoardField::Packed))
+    }
+
+    #[inline]
+    fn is(self, row: &[u8], board: Board) -> bool {
+        match self {
+            BoardField::Packed(field) => field.of(row) == board.0,
+            BoardField::Exps(offset) => row[offset..offset + 16] == board.exps(),
+        }
+    }
+}
+
 impl Keys {
     /// The files of the keys: a file itself, or the `steps.npy` or its shards of a folder.
     pub(super) fn files(path: &Path) -> Result<Vec<PathBuf>> {
@@ -131,12 +157,23 @@ impl Keys {
     /// The key of a row, `None` beyond the last.
     #[inline]
     pub(super) fn get(&self, row: u64) -> Option<Key> {
+        self.row(row).map(|(shard, row)| shard.key(row))
+    }
+
+    /// Whether a row is of a board, as far as it says.
+    #[inline]
+    pub(super) fn is_of(&self, row: u64, board: Board) -> bool {
+        self.row(row).is_some_and(|(shard, row)| shard.board.is_none_or(|field| field.is(row, board)))
+    }
+
+    #[inline]
+    fn row(&self, row: u64) -> Option<(&Shard, &[u8])> {
         let shard = match &self.shards[..] {
             [only] => only,
             shards => shards.get(shards.partition_point(|shard| shard.first_row + shard.num_rows <= row))?,
         };
         let place = row - shard.first_row;
-        (place < shard.num_rows).then(|| shard.key(shard.row(place as usize)))
+        (place < shard.num_rows).then(|| (shard, shard.row(place as usize)))
     }
 
     /// The stretches in the order of their rows.
@@ -185,7 +222,8 @@ impl Shard {
             return Err(header_error("fields of a key", "integers run_id and step_idx or step_index", found, path));
         };
         let (start, stride, num_rows) = (header.len as usize, header.stride, header.num_rows);
-        Ok(Shard { identity, bytes, start, stride, run_id, step, first_row, num_rows })
+        let board = BoardField::find(&header.fields);
+        Ok(Shard { identity, bytes, start, stride, run_id, step, board, first_row, num_rows })
     }
 
     fn rows(&self) -> &[u8] {

@@ -232,6 +232,15 @@ def test_what_does_not_match_is_refused(session: Path) -> None:
     other["step_idx"][40] = 500
     np.save(session / "steps.npy", other)
     refused(a2store.ColumnError, "column embedding, row 40: expected a row of run 1000, step 40, found none in .*steps")
+    games = rows.copy()
+    games["exps"][40, 3] ^= 1
+    np.save(session / "steps.npy", games)
+    refused(
+        a2store.ColumnError, "row 40: expected a row of run 1000, step 40, found another board in row 40 of .*steps"
+    )
+    np.save(session / "steps.npy", games[::-1])
+    refused(a2store.ColumnError, f"row 40: expected .* found another board in row {len(rows) - 41} of .*steps")
+    np.save(session / "steps.npy", other)
     # Of a view, only the rows that it shows need values.
     view = table.filter(run_ids=[1005])
     assert view.attach("embedding", session / NAME).take([3]).embedding.shape == (1, WIDTH)

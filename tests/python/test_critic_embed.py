@@ -154,6 +154,19 @@ def test_resume(session: Path) -> None:
     assert "nothing was done" in again.remark
 
 
+def test_a_killed_run_leaves_nothing_of_an_older_one(session: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(StoppedError):
+        embed_session(session, Failing(3), batch_size=50, progress=False)
+    with monkeypatch.context() as patch:
+        # As SIGKILL does, before rows are counted for the first time.
+        patch.setattr("a2store.critic.embed._Job._save", lambda *_: None)
+        with pytest.raises(StoppedError):
+            embed_session(session, Failing(2), batch_size=50, model_sha="other", progress=False)
+    report = embed_session(session, Failing(None), batch_size=50, progress=False)
+    assert report.resumed_at == 0
+    np.testing.assert_array_equal(np.load(report.path), to_bf16(linear(exps(session))))
+
+
 @pytest.mark.parametrize("change", ["sha", "dtype", "steps", "rows", "state", "part"])
 def test_starts_over_when_anything_changed(played: list[Game], tmp_path: Path, change: str) -> None:
     session = tmp_path / "session"

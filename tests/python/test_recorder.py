@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import random
+import subprocess
+import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -233,7 +235,9 @@ def test_into_an_archive(tmp_path: Path) -> None:
     values = pa.table(with_evs).select(["ev_up", "ev_left", "ev_right", "ev_legal"]).to_pylist()
     assert (values[0]["ev_left"], values[1]["ev_right"]) == (1, 0)
     assert values[0]["ev_legal"] == legal_mask(0x1100_0000_0000_0001)
-    assert sorted(path.name for path in (tmp_path / "journals").rglob("*")) == ["archive_model=v1"]
+    (left,) = (tmp_path / "journals").rglob("*")
+    assert left.name.startswith("archive-")
+    assert left.name.endswith("_model=v1")
 
 
 def test_what_a_dead_recorder_of_an_archive_leaves(tmp_path: Path) -> None:
@@ -253,6 +257,14 @@ os._exit(1)
     run_child(code.replace("import a2store\n", "import a2store, a2store.selfplay\n", 1), status=1)
     archive.refresh()
     assert archive.num_runs == 10
+    other = a2store.Archive.create(tmp_path / "other.a2")
+    with Recorder(tmp_path, tag="v1", sink=other) as recorder:
+        assert recorder.unfinished == []
+    other.refresh()
+    assert other.num_runs == 0
+    (folder,) = [path.parent for path in tmp_path.rglob("journal-*.bin")]
+    with pytest.raises(ValueError, match="of this archive"):
+        selfplay.recover(folder, sink=other)
     with Recorder(tmp_path, tag="v1", sink=archive) as recorder:
         (left,) = recorder.unfinished
         assert (left.runs, left.from_journal, left.lost_runs, left.error) == (25, 15, 0, None)
@@ -264,10 +276,30 @@ os._exit(1)
             Recorder(tmp_path, tag="v1", sink=archive)
 
 
-def run_child(code: str, status: int = 0) -> None:
-    import subprocess
-    import sys
+def test_what_is_lost_is_warned_of(tmp_path: Path) -> None:
+    code = f"""
+import os, sys
+sys.path.insert(0, {str(Path(__file__).parent)!r})
+from a2store.selfplay import Recorder
+from test_recorder import record
+recorder = Recorder({str(tmp_path)!r}, tag="v1")
+record(recorder, range(3))
+assert recorder.rotate() == 3
+record(recorder, range(3, 7))
+live = recorder.begin()
+os._exit(1)
+"""
+    run_child(code, status=1)
+    said = "3 games are kept, 4 that had ended and 1 under way are lost"
+    with pytest.warns(RuntimeWarning, match=said), Recorder(tmp_path, tag="v2") as recorder:
+        (left,) = recorder.unfinished
+    steps = sum(len(GAMES[seed][0]) for seed in range(3, 7))
+    assert (left.runs, left.lost_runs, left.lost_steps, left.live) == (3, 4, steps, 1)
+    with Recorder(tmp_path, tag="v2") as recorder:
+        assert recorder.unfinished == []
 
+
+def run_child(code: str, status: int = 0) -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False, timeout=60, text=True)
     assert (done.returncode, done.stderr) == (status, "")
 
@@ -299,6 +331,10 @@ def test_steps_that_cannot_be(tmp_path: Path) -> None:
         for batch in (
             (boards, moves[:2]),
             (boards, moves + 4),
+            (boards, moves + 0.5),
+            (boards, moves.astype(np.int64) + 300),
+            (boards, moves.astype(np.int64) - 2),
+            (boards, ["1", "2", "3"]),
             (boards,),
             (np.full((3, 16), 16), moves),
             (np.zeros((3, 15)), moves),

@@ -25,6 +25,8 @@ import recorder_child
 from a2store.selfplay import Recorder, recover
 from faults.checks import LONG
 
+pytestmark = pytest.mark.filterwarnings("ignore:.*its recorder died:RuntimeWarning")
+
 KILLS = 50 if LONG else 12
 """Of each kind: with a journal and without."""
 SEED = 2048

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import signal
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -70,6 +71,8 @@ def _embed(options: argparse.Namespace) -> int:
     """Embed every step of a session, into its folder; an interrupted run is gone on with."""
     from .embed import embed_session
 
+    # What was done is kept, as after SIGINT.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     encoder = load_encoder(options.encoder)
     if options.weights is not None:
         if not is_torch_module(encoder):

@@ -46,7 +46,7 @@ def session_tiles(folder: Path) -> dict[int, int]:
     path = (folder / "metadata.db").absolute()
     database = sqlite3.connect(f"{path.as_uri()}?mode=ro&immutable=1", uri=True)
     try:
-        return dict(database.execute("SELECT id, highest_tile FROM runs"))
+        return dict(database.execute("SELECT id, coalesce(highest_tile, 0) FROM runs"))
     finally:
         database.close()
 
@@ -61,8 +61,12 @@ def embeddings_meta(folder: Path) -> dict[str, Any]:
         meta = json.loads(path.read_bytes())
     except FileNotFoundError:
         raise ValueError(f"{path}: is not there; python -m a2store.critic embed makes it") from None
+    except ValueError as error:
+        raise ValueError(f"{path}: expected JSON, {error}") from None
     if not isinstance(meta, dict) or meta.get("dtype_bits") not in ("bf16", "f32"):
         raise ValueError(f"{path}: expected dtype_bits bf16 or f32")
+    if not isinstance(meta.get("D"), int):
+        raise ValueError(f"{path}: expected D, the numbers of an embedding, found {meta.get('D')}")
     return meta
 
 

@@ -27,6 +27,9 @@ def highest_tiles(archive: Archive) -> dict[int, int]:
     return dict(zip(rows["run_id"].tolist(), rows["highest_tile"].tolist(), strict=True))
 
 
+_OF_ENCODER = ("model_sha", "pooling", "dtype_bits", "D")
+
+
 class CriticData:
     """Batches ``(inputs, labels)`` of the steps of games, one epoch per iteration.
 
@@ -84,8 +87,14 @@ class CriticData:
         the source raises.
         """
         self.thresholds = tuple(int(threshold) for threshold in thresholds)
-        if not self.thresholds or min(self.thresholds) < 2 or any(np.diff(self.thresholds) <= 0):
-            raise ValueError(f"thresholds: expected tiles in ascending order, found {list(thresholds)}")
+        if (
+            not self.thresholds
+            or min(self.thresholds) < 2
+            or any(np.diff(self.thresholds) <= 0)
+            or self.thresholds != tuple(thresholds)
+        ):
+            found = list(thresholds)
+            raise ValueError(f"thresholds: expected tiles of 2 or more in ascending order, found {found}")
         if use_embeddings and symmetries:
             raise ValueError("symmetries: expected none with embeddings, which are of the boards as they are")
         if isinstance(source, str | os.PathLike):
@@ -94,13 +103,17 @@ class CriticData:
         table, tiles = _table(source, highest_tile)
         if max_steps_per_run is not None:
             table = limited(table, max_steps_per_run, seed)
+        self.inputs: dict[str, Any] = {"kind": "tokens"}
+        """What the inputs are: tokens, or the embeddings of which encoder."""
         self.dim: int | None = None
         """The numbers of an embedding, D; ``None`` = the inputs are tokens."""
         if use_embeddings:
             place = folder if embeddings is None else Path(embeddings)
             if place is None:
                 raise ValueError("embeddings: expected the folder that they are in, as the source is no session")
-            self.dim = int(embeddings_meta(place)["D"])
+            meta = embeddings_meta(place)
+            self.dim = int(meta["D"])
+            self.inputs = {"kind": "embeddings", **{name: meta.get(name) for name in _OF_ENCODER}}
             table = with_embeddings(table, place, mmap=mmap)
         self._runs = _Runs(tiles, self.thresholds)
         self._options: dict[str, Any] = {
@@ -196,7 +209,7 @@ class CriticData:
 
     def _part(self, table: StepTable, changed: dict[str, Any]) -> CriticData:
         part = object.__new__(CriticData)
-        part.thresholds, part.dim, part._runs = self.thresholds, self.dim, self._runs
+        part.thresholds, part.dim, part._runs, part.inputs = self.thresholds, self.dim, self._runs, self.inputs
         part._options = {**self._options, **changed}
         part._take(table)
         return part

@@ -165,7 +165,8 @@ class _Job:
             else:
                 if self.meta_path.exists() and not self.options.overwrite:
                     raise FileExistsError(
-                        f"{self.meta_path}: is of another encoder, pooling or type, and not to be replaced"
+                        f"{self.meta_path}: is of another encoder, pooling, type or number of rows, "
+                        "and not to be replaced"
                     )
                 if done and self._part_bytes() < len(self.header) + done * self.row_bytes:
                     done, crc, remark = 0, 0, "starting over: rows of an earlier run are missing"
@@ -196,6 +197,10 @@ class _Job:
 
     def _fill(self, done: int, crc: int) -> None:
         rows, options = len(self.steps), self.options
+        if not done:
+            # A state that stayed would count rows of another run as its own.
+            self.state.unlink(missing_ok=True)
+            sync_folder(self.folder)
         with open(self.part, "r+b" if done else "wb") as file:
             if done:
                 # An interrupted run may have written some rows more.

@@ -246,6 +246,10 @@ class _Trainer:
     def _evaluate(self) -> None:
         state, optim = self.state, self.config.optim
         probabilities, labels, val_loss = self._predict()
+        if not math.isfinite(val_loss) or not np.isfinite(probabilities).all():
+            raise ValueError(
+                f"the loss is not finite at step {state.step:,}: expected a lower optim.lr, found {optim.lr}"
+            )
         scores = evaluate(probabilities, labels, self.train.thresholds, self.config.run.bins, self.val_open)
         mean = float(np.mean([score["brier"] for score in scores]))
         line = {
@@ -278,13 +282,13 @@ class _Trainer:
         self._log(self._summary(line, scores))
         self._save()
 
-    def _predict(self) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.bool_], float]:
+    def _predict(self, stoppable: bool = True) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.bool_], float]:
         """Return probabilities and labels of the runs held out, (N, T), and the mean loss."""
         self.model.eval()
         probabilities, labels, loss_sum = [], [], 0.0
         with torch.inference_mode():
             for inputs, expected in self.val:
-                if self.signal is not None:
+                if stoppable and self.signal is not None:
                     raise _Stop
                 logits = self.model(inputs)
                 loss_sum += float(self.loss(logits, expected)) * len(expected)
@@ -302,7 +306,8 @@ class _Trainer:
         run, thresholds = self.config.run, self.train.thresholds
         saved = torch.load(self.out / BEST, map_location=self.device, weights_only=True)
         self.model.load_state_dict(saved["model"])
-        probabilities, labels, _ = self._predict()
+        # Training is over, and what it came to is told whatever was asked meanwhile.
+        probabilities, labels, _ = self._predict(stoppable=False)
         scores = evaluate(probabilities, labels, thresholds, run.bins, self.val_open)
         bins = {
             str(threshold): calibration(probabilities[:, k], labels[:, k], run.bins)
@@ -350,6 +355,7 @@ class _Trainer:
             "model": self.model.state_dict(),
             "optimizer": self.optimizer.state_dict(),
             "data": self.train.state_dict(),
+            "inputs": self.train.inputs,
             "rng": torch.get_rng_state(),
             "cuda_rng": torch.cuda.get_rng_state_all() if self.device.type == "cuda" else [],
         }
@@ -357,6 +363,10 @@ class _Trainer:
 
     def load(self, saved: dict[str, Any]) -> None:
         """Go on from a checkpoint."""
+        if saved["inputs"] != self.train.inputs:
+            raise ValueError(
+                f"{self.out / CHECKPOINT}: expected inputs as before, {saved['inputs']}, found {self.train.inputs}"
+            )
         self.state = _State(**saved["state"])
         self.model.load_state_dict(saved["model"])
         self.optimizer.load_state_dict(saved["optimizer"])

@@ -88,8 +88,7 @@ def play(
     tokens: the type of ``tokens`` for a callable.
     max_steps: games of so many steps end there; ``None`` = none does.
     temperature: above 0, moves are drawn from the softmax of ``logits / temperature`` over the legal ones; at 0 the
-    legal
-        move with the greatest logit is made, the first of equal ones. Only for policies that return logits.
+        legal move with the greatest logit is made, the first of equal ones. Only for policies that return logits.
     progress: ``False`` = no progress bar; else there is one where standard error is a terminal.
 
     Raises what the policy raises, as it is; ``ValueError`` for an answer of the wrong length, an illegal move or

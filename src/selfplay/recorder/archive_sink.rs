@@ -2,9 +2,9 @@
 
 use super::game::EndedGame;
 use super::sink::{Closing, DiskCost, Sink};
-use super::{Recorder, RecorderOptions};
+use super::{Recorder, RecorderOptions, Recovered, recover_with};
 use crate::archive::{Archive, IngestOptions, OnError, TableName};
-use crate::error::{ErrorKind, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::format::{Container, RunSource, SourceFacts, SourceFormat, SourceRun};
 use crate::query::ScalarValue;
 use crate::run::RunMeta;
@@ -36,7 +36,7 @@ impl Recorder {
     /// `engine` that of the options, or else the tag. A rotation takes what ingesting takes of memory beside
     /// `max_ram_mb`. Games that the archive holds already, or that are equal, are there once.
     ///
-    /// A folder `archive_model=<tag>` in `root` has the journal, if one is asked for, and what tells the next recorder of
+    /// A folder `archive-<archive's id>_model=<tag>` in `root` has the journal, if one is asked for, and what tells the next recorder of
     /// that tag that this one died.
     ///
     /// # Errors
@@ -58,13 +58,28 @@ impl Recorder {
     /// ```
     pub fn into_archive(root: impl AsRef<Path>, options: RecorderOptions, archive: &Archive) -> Result<Recorder> {
         options.check()?;
-        let folder = root.as_ref().join(format!("archive_model={}", options.tag));
+        // Its journal is for no other archive.
+        let folder = root.as_ref().join(format!("archive-{}_model={}", archive.id(), options.tag));
         let engine = options.engine.clone().unwrap_or_else(|| options.tag.clone());
         let archive = archive.clone();
         Recorder::with_sink(Some(&folder), options, move |id| {
             Ok(Box::new(ArchiveSink::new(archive.clone(), engine.clone(), id)?))
         })
     }
+}
+
+/// As [`recover`](super::recover), for a recording into an archive.
+///
+/// # Errors
+/// As [`recover`](super::recover), and those of the archive; [`ErrorKind::Argument`] for the folder of another archive.
+pub fn recover_into_archive(folder: impl AsRef<Path>, archive: &Archive) -> Result<Recovered> {
+    let folder = folder.as_ref();
+    let name = folder.file_name().unwrap_or_default().to_string_lossy();
+    let prefix = format!("archive-{}_model=", archive.id());
+    let Some(tag) = name.strip_prefix(&prefix) else {
+        return Err(Error::argument("folder", format!("{prefix}…, of this archive"), name));
+    };
+    recover_with(folder, |id| Ok(Box::new(ArchiveSink::new(archive.clone(), tag.to_owned(), id)?)))
 }
 
 impl ArchiveSink {

@@ -35,6 +35,7 @@ mod status;
 #[cfg(test)]
 mod tests;
 
+pub use archive_sink::recover_into_archive;
 pub use game::{EndedGame, Game};
 pub use limits::{Limit, Limits};
 pub use options::RecorderOptions;

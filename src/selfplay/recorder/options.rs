@@ -85,7 +85,7 @@ impl RecorderOptions {
             return Err(Error::argument("rotate_steps", "at least 1", 0));
         }
         if self.rotate_every.is_some_and(|every| every.is_zero()) {
-            return Err(Error::argument("rotate_every", "more than nothing", "0 s"));
+            return Err(Error::argument("rotate_secs", "seconds above 0", "0"));
         }
         let mut keys = std::collections::HashSet::from(OWN_KEYS);
         if let Some((key, _)) = entries.iter().find(|(key, _)| !keys.insert(key)) {

@@ -242,7 +242,7 @@ fn games_of_many_threads_are_durable_when_they_end() {
         stop.store(true, std::sync::atomic::Ordering::Relaxed);
     });
     copies.push(root.path().join("1_model=v1"));
-    copy(living.folder(), &copies[0]);
+    copy_at_rest(living.folder(), &copies[0]);
     recover(&copies[0]).unwrap();
     assert_eq!(check(&copies[0], 1, |_| 20), *ended.lock().unwrap());
     assert!(ended.lock().unwrap().len() > 100);

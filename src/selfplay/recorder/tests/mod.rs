@@ -8,6 +8,7 @@ use crate::error::ErrorKind;
 use crate::format::Session;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// A step of a game that follows from its seed alone.
 fn step(seed: u64, index: u32) -> (Board, Move) {
@@ -83,6 +84,25 @@ fn copy(from: &Path, to: &Path) {
         let path = entry.unwrap().path();
         let name = to.join(path.file_name().unwrap());
         if path.is_dir() { copy(&path, &name) } else { std::fs::copy(&path, &name).map(drop).unwrap() }
+    }
+}
+
+/// The same of a folder that may be written to just now: a kill would take one moment, copying takes several.
+fn copy_at_rest(from: &Path, to: &Path) {
+    let state = || {
+        let facts = |name: String| {
+            (std::fs::metadata(from.join(&name)).ok().map(|file| (file.len(), file.modified().ok())), name)
+        };
+        names(from).into_iter().map(facts).collect::<Vec<_>>()
+    };
+    loop {
+        let before = state();
+        let copied = std::panic::catch_unwind(|| copy(from, to)).is_ok();
+        if copied && state() == before {
+            return;
+        }
+        std::fs::remove_dir_all(to).unwrap();
+        std::thread::sleep(Duration::from_millis(5));
     }
 }
 

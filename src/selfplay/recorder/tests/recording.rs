@@ -62,7 +62,7 @@ fn games_of_many_threads_keep_apart() {
         while recorder.rotate().unwrap() < 100 {}
     });
     let report = recorder.close().unwrap();
-    assert!(report.rotations >= 2, "{report:?}");
+    assert!(report.rotations >= 1, "{report:?}");
     let seeds = check(&report.folder, 1, len);
     assert_eq!(seeds.keys().copied().collect::<Vec<_>>(), (0..200).collect::<Vec<_>>());
     let mut found: Vec<_> = seeds.into_values().collect();
