@@ -3,9 +3,9 @@
     python benches/side_by_side [PART ...] [--archive PATH | --steps N] [--rounds N] [--json FILE]
                                 [--only REGEX] [--memory]
 
-Parts are ``gather``, ``loader``, ``materialize``, ``syscalls``, ``queries``, and ``ingest`` and ``formats``, which make
-their own files; without any, all run. Each competitor's answer is checked before it counts, rounds alternate between
-the competitors, and figures are medians.
+Parts are ``gather``, ``loader``, ``materialize``, ``syscalls``, ``queries``, and ``ingest``, ``formats`` and
+``played``, which make their own files; without any, all run. Each competitor's answer is checked before it counts,
+rounds alternate between the competitors, and figures are medians.
 
 ``queries`` makes its archive once and keeps it in ``target/side_by_side``. With ``--memory`` it tells what a2store's
 queries take of memory under a limit, in place of times.
@@ -24,6 +24,7 @@ import gather
 import ingest
 import loader
 import materialize
+import played
 import queries
 import query_memory
 import run_formats
@@ -33,7 +34,7 @@ from report import Meanwhile, Report, millions, note, table
 
 import a2store
 
-PARTS = ("gather", "loader", "materialize", "syscalls", "queries", "ingest", "formats")
+PARTS = ("gather", "loader", "materialize", "syscalls", "queries", "ingest", "formats", "played")
 STEPS = 20_000_000
 QUERIED_STEPS = 30_000_000
 
@@ -124,6 +125,8 @@ def main() -> None:
         watched(report, "ingest", lambda: ingest.run(report, options.rounds))
     if "formats" in parts:
         watched(report, "formats", lambda: run_formats.run(report, options.rounds))
+    if "played" in parts:
+        watched(report, "played", lambda: played.run(report, options.rounds))
     if "queries" in parts:
         archive = a2store.Archive.open(options.archive or group_archive(report, options.steps or QUERIED_STEPS))
         show_archive(archive)
@@ -131,7 +134,7 @@ def main() -> None:
             watched(report, "query memory", lambda: query_memory.run(report, archive, options.only))
         else:
             watched(report, "queries", lambda: queries.run(report, archive, options.rounds, options.only))
-    if parts - {"ingest", "formats", "queries"}:
+    if parts - {"ingest", "formats", "played", "queries"}:
         with tempfile.TemporaryDirectory(prefix="side_by_side-") as folder:
             path = options.archive or generate(report, options.steps or STEPS, Path(folder))
             measure(report, path, parts, options.rounds)
