@@ -306,7 +306,7 @@ HARMLESS = {
     "a doubled filter of a join": "SELECT 1 FROM runs r JOIN ("
     + doubled(17, "x + x", first=REAL)
     + ") t ON r.max_score < t.x",
-    "a doubled filter of a union": "SELECT x FROM (SELECT 1 AS x UNION ALL ("
+    "a doubled filter of a union": "SELECT x FROM (SELECT CAST(1 AS DOUBLE) AS x UNION ALL ("
     + doubled(17, "x + x", first=REAL)
     + ")) t WHERE x > 1",
     "a doubled CASE": doubled(17, "CASE WHEN x > 1 THEN x ELSE x * 2 END", first=REAL) + " WHERE x > 1",
