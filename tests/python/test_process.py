@@ -62,7 +62,12 @@ def python(code: str, *args: object) -> str:
         (f"query = archive.sql('{NEVER}')", "query.materialize(progress=False)", ""),
         (f"query = archive.sql('{NEVER}')", "query.count()", ""),
         (f"query = archive.sql('{NEVER}')", "query.explain(analyze=True)", ""),
-        (f"import pyarrow\nquery = archive.sql('{NEVER}')", "pyarrow.table(query)", ""),
+        # The first table imports pandas, and that is not what shall be interrupted.
+        (
+            f"import pyarrow\npyarrow.table(archive.sql('SELECT 1 AS x'))\nquery = archive.sql('{NEVER}')",
+            "pyarrow.table(query)",
+            "",
+        ),
         (
             "other = a2store.Archive.create(out)",
             "other.ingest(files * 20_000, progress=False)",
