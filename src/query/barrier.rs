@@ -3,18 +3,13 @@
 //! A filter inside the reader saves the decoding of rows that it drops, where these come in long runs: a phase is over once it is
 //! over. Rows that fall out one by one (every fourth has this move) save nothing, since their pages are decompressed anyway,
 //! and taking the others out of a page one by one costs more than decoding all of it. So a filter is tried on a sample, and
-//! goes into the reader if it drops much and changes its mind seldom; the others are evaluated on whole batches.
+//! goes into the reader if it drops much and changes its mind seldom; the others are evaluated on whole batches, above a
+//! node that keeps them there ([`Purpose::KeepFilters`](super::passing::Purpose)).
 
 use arrow::array::{Array, AsArray};
-use datafusion::common::tree_node::TreeNodeRecursion;
-use datafusion::common::{DFSchema, Result as DataFusionResult, Statistics};
-use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::common::{DFSchema, Result as DataFusionResult};
 use datafusion::logical_expr::Expr;
-use datafusion::physical_expr::PhysicalExpr;
-use datafusion::physical_plan::execution_plan::CardinalityEffect;
-use datafusion::physical_plan::statistics::{ChildStats, StatisticsArgs};
-use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties, collect};
-use std::fmt;
+use datafusion::physical_plan::{ExecutionPlan, collect};
 use std::sync::Arc;
 
 /// Rows that filters are tried on.
@@ -54,82 +49,4 @@ pub(super) async fn saves_nothing(
         num_rows += batch.num_rows();
     }
     Ok(changes * ROWS_PER_CHANGE > num_rows || num_kept * 4 > num_rows * 3)
-}
-
-/// Passes rows on; filters above it stay there.
-#[derive(Debug)]
-pub(super) struct FilterBarrier {
-    input: Arc<dyn ExecutionPlan>,
-}
-
-impl FilterBarrier {
-    pub(super) fn over(input: Arc<dyn ExecutionPlan>) -> Arc<dyn ExecutionPlan> {
-        Arc::new(FilterBarrier { input })
-    }
-}
-
-impl DisplayAs for FilterBarrier {
-    fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "FilterBarrier")
-    }
-}
-
-impl ExecutionPlan for FilterBarrier {
-    fn name(&self) -> &'static str {
-        "FilterBarrier"
-    }
-
-    fn properties(&self) -> &Arc<PlanProperties> {
-        self.input.properties()
-    }
-
-    fn maintains_input_order(&self) -> Vec<bool> {
-        vec![true]
-    }
-
-    fn benefits_from_input_partitioning(&self) -> Vec<bool> {
-        vec![false]
-    }
-
-    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
-        vec![&self.input]
-    }
-
-    fn apply_expressions(
-        &self,
-        _: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> DataFusionResult<TreeNodeRecursion>,
-    ) -> DataFusionResult<TreeNodeRecursion> {
-        Ok(TreeNodeRecursion::Continue)
-    }
-
-    fn with_new_children(
-        self: Arc<Self>,
-        children: Vec<Arc<dyn ExecutionPlan>>,
-    ) -> DataFusionResult<Arc<dyn ExecutionPlan>> {
-        let children: Result<[_; 1], _> = children.try_into();
-        match children {
-            Ok([input]) => Ok(FilterBarrier::over(input)),
-            Err(children) => datafusion::common::internal_err!("expected 1 input, found {}", children.len()),
-        }
-    }
-
-    fn execute(&self, partition: usize, context: Arc<TaskContext>) -> DataFusionResult<SendableRecordBatchStream> {
-        self.input.execute(partition, context)
-    }
-
-    fn child_stats_requests(&self, partition: Option<usize>) -> Vec<ChildStats> {
-        vec![ChildStats::At(partition)]
-    }
-
-    fn statistics_from_inputs(
-        &self,
-        input_stats: &[Arc<Statistics>],
-        _: &StatisticsArgs,
-    ) -> DataFusionResult<Arc<Statistics>> {
-        Ok(input_stats.first().map_or_else(|| Arc::new(Statistics::new_unknown(&self.schema())), Arc::clone))
-    }
-
-    fn cardinality_effect(&self) -> CardinalityEffect {
-        CardinalityEffect::Equal
-    }
 }

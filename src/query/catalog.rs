@@ -1,10 +1,12 @@
 //! What a statement can see: the tables `runs` and `steps`, those that the user brings, and object stores that know
 //! nothing else of the machine or the network.
 
-use super::barrier::{FilterBarrier, is_clustered, saves_nothing};
+use super::barrier::{is_clustered, saves_nothing};
 use super::cache::{self, Cached, METADATA_BYTES, VersionKey};
+use super::grouping::ForgetKeysOfGroups;
 use super::guard;
 use super::options::QueryOptions;
+use super::passing::{Passing, Purpose};
 use super::query_error;
 use super::run_index::{RunIndex, is_about_runs, step_range};
 use super::scan::{ARCHIVE_URL, ParquetScan, Part, archive_file, footers, immutable_file, parts_of};
@@ -27,6 +29,8 @@ use datafusion::logical_expr::utils::conjunction;
 use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::expressions::Column;
+use datafusion::physical_optimizer::PhysicalOptimizerRule;
+use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::filter::FilterExec;
 use datafusion::physical_plan::projection::ProjectionExec;
@@ -59,7 +63,7 @@ pub(super) fn context(archive: &Archive, options: &QueryOptions) -> Result<Sessi
         .map_err(|error| options.spill_error(error))?;
     let state = SessionStateBuilder::new().with_config(config()).with_runtime_env(runtime);
     let context = SessionContext::new_with_state(
-        guard::configure(state, archive.phases()).with_physical_optimizer_rule(Arc::new(YieldAboveJoins)).build(),
+        guard::configure(state, archive.phases()).with_physical_optimizer_rules(physical_rules()).build(),
     );
     let version = VersionKey { version: archive.version(), crc: snapshot.crc().to_owned() };
     let table = |table: TableName, runs: Option<Arc<ArchiveTable>>| ArchiveTable {
@@ -78,6 +82,14 @@ pub(super) fn context(archive: &Archive, options: &QueryOptions) -> Result<Sessi
         context.register_table(guard::quoted(name), table).map_err(query_error)?;
     }
     Ok(context)
+}
+
+/// The engine's rules between two of our own.
+fn physical_rules() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
+    let mut rules = PhysicalOptimizer::default().rules;
+    rules.insert(0, Arc::new(ForgetKeysOfGroups));
+    rules.push(Arc::new(YieldAboveJoins));
+    rules
 }
 
 fn config() -> SessionConfig {
@@ -281,7 +293,8 @@ impl TableProvider for ArchiveTable {
             let Some(inside) = self.filters_for_reader(state, &parts, filters).await? else {
                 return scan.plan(state, parts, projection, limit, None);
             };
-            return Ok(FilterBarrier::over(scan.plan(state, parts, projection, limit, inside)?));
+            let plan = scan.plan(state, parts, projection, limit, inside)?;
+            return Ok(Passing::over(plan, Purpose::KeepFilters));
         }
         let every_row = self.parts(state, &vec![None; self.files.len()]).await?;
         let scan = self.parquet_scan()?.plan(state, every_row, None, None, None)?;

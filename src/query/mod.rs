@@ -14,7 +14,8 @@
 //! | `saved/` | named queries with parameters, shipped and of the user's own |
 //! | `catalog.rs`, `scan.rs` | what a statement can see; reading Parquet as a plan |
 //! | `run_index.rs`, `cache.rs` | which rows are whose, so that filters on runs read no steps; what is kept between queries |
-//! | `barrier.rs`, `dictionaries.rs` | which filters the reader takes; grouping by dictionaries |
+//! | `barrier.rs`, `passing.rs` | which filters the reader takes; a node that only stands between others |
+//! | `grouping/` | grouping by one number instead of by several columns, and by what groups are not unique |
 //! | `yielding.rs` | joins that can be stopped |
 //! | `order.rs` | which plans keep the natural order, and making the others' order definite |
 //! | `stream.rs`, `limits.rs` | running a plan: partitions in order, bounded, cancelled by dropping; what may still be given |
@@ -24,14 +25,15 @@
 mod barrier;
 mod cache;
 mod catalog;
-mod dictionaries;
 mod errors;
 mod explain;
 mod functions;
+mod grouping;
 mod guard;
 mod limits;
 mod options;
 mod order;
+mod passing;
 mod preview;
 mod run_index;
 mod saved;

@@ -5,7 +5,7 @@
 //! the natural order, and several can be read at once. DataFusion itself removes a sort that this order already
 //! satisfies, so `ORDER BY run_id, step_index` costs nothing either.
 
-use super::dictionaries::group_by_numbers;
+use super::grouping::group_by_numbers;
 use super::query_error;
 use crate::error::Result;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};

@@ -1,0 +1,297 @@
+//! Several small keys as one 64-bit number.
+//!
+//! ```text
+//!  | 0 … | key n: is null, value | … | key 1: is null, value | key 0: is null, value |     the lowest bits are key 0's
+//! ```
+//!
+//! A key has the bits of its type, and one more if it may be null; a null's value is 0, so that each group has one number.
+
+use arrow::array::{
+    Array, ArrayRef, ArrowPrimitiveType, AsArray, BooleanArray, BooleanBufferBuilder, PrimitiveArray, UInt64Array,
+};
+use arrow::buffer::{NullBuffer, ScalarBuffer};
+use arrow::datatypes::{
+    DataType, Date32Type, Field, FieldRef, Int8Type, Int16Type, Int32Type, UInt8Type, UInt16Type, UInt32Type,
+    UInt64Type,
+};
+use datafusion::common::{Result as DataFusionResult, ScalarValue, exec_datafusion_err, exec_err};
+use datafusion::logical_expr::{
+    ColumnarValue, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDFImpl, Signature, Volatility,
+};
+use std::sync::Arc;
+
+/// Where each of the keys is in the number, if it is there.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Layout(Arc<[Option<Place>]>);
+
+/// Where a key is.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Place {
+    field: FieldRef,
+    shift: u32,
+    bits: u32,
+}
+
+impl Layout {
+    /// Finds a place for as many keys as fit, from the first one on; none, unless two do. Each comes with the number of its
+    /// bits, if it may be packed.
+    pub(super) fn of(keys: impl Iterator<Item = (FieldRef, Option<u32>)>) -> Option<Layout> {
+        let mut end = 0;
+        let place = |(field, bits): (FieldRef, Option<u32>)| {
+            let (shift, bits) = (end, bits?);
+            let next = shift + bits + u32::from(field.is_nullable());
+            (next <= u64::BITS).then(|| {
+                end = next;
+                Place { field, shift, bits }
+            })
+        };
+        let places: Vec<Option<Place>> = keys.map(place).collect();
+        (places.iter().flatten().count() > 1).then(|| Layout(places.into()))
+    }
+
+    pub(super) fn has(&self, key: usize) -> bool {
+        self.0.get(key).is_some_and(Option::is_some)
+    }
+
+    /// The function from the keys that have a place, in their order, to the number.
+    pub(super) fn pack(&self) -> impl ScalarUDFImpl + use<> {
+        let signature = Signature::variadic_any(Volatility::Immutable);
+        Pack { places: self.0.iter().flatten().cloned().collect(), signature }
+    }
+
+    /// The function from the number to a key.
+    pub(super) fn unpack(&self, key: usize) -> impl ScalarUDFImpl + use<> {
+        let signature = Signature::any(1, Volatility::Immutable);
+        Unpack { place: self.0.get(key).cloned().flatten(), signature }
+    }
+}
+
+/// The bits of a type that may be packed.
+pub(super) fn width(data_type: &DataType) -> Option<u32> {
+    match data_type {
+        DataType::Boolean => Some(1),
+        DataType::Int8 | DataType::UInt8 => Some(8),
+        DataType::Int16 | DataType::UInt16 => Some(16),
+        DataType::Int32 | DataType::UInt32 | DataType::Date32 => Some(32),
+        _ => None,
+    }
+}
+
+impl Place {
+    /// The bit that says that the key is null; 0 = it never is.
+    fn null_bit(&self) -> u64 {
+        if self.field.is_nullable() { 1 << (self.shift + self.bits) } else { 0 }
+    }
+
+    /// Puts a key into the numbers of the rows.
+    fn add(&self, key: &dyn Array, numbers: &mut [u64]) -> DataFusionResult<()> {
+        if key.data_type() != self.field.data_type() || key.len() != numbers.len() {
+            return exec_err!("{}: not of its type", self.field.name());
+        }
+        if key.null_count() > 0 && !self.field.is_nullable() {
+            return exec_err!("{}: null, and not declared so", self.field.name());
+        }
+        match key.data_type() {
+            DataType::Boolean => {
+                let values = key.as_boolean().values();
+                self.add_values(values.iter().map(u64::from), key.nulls(), numbers);
+            }
+            DataType::Int8 => self.add_primitive::<Int8Type>(key, numbers, |value| u64::from(value as u8)),
+            DataType::UInt8 => self.add_primitive::<UInt8Type>(key, numbers, u64::from),
+            DataType::Int16 => self.add_primitive::<Int16Type>(key, numbers, |value| u64::from(value as u16)),
+            DataType::UInt16 => self.add_primitive::<UInt16Type>(key, numbers, u64::from),
+            DataType::Int32 => self.add_primitive::<Int32Type>(key, numbers, |value| u64::from(value as u32)),
+            DataType::Date32 => self.add_primitive::<Date32Type>(key, numbers, |value| u64::from(value as u32)),
+            DataType::UInt32 => self.add_primitive::<UInt32Type>(key, numbers, u64::from),
+            _ => return exec_err!("{}: not of a type that is packed", self.field.name()),
+        }
+        Ok(())
+    }
+
+    fn add_primitive<T: ArrowPrimitiveType>(
+        &self,
+        key: &dyn Array,
+        numbers: &mut [u64],
+        bits: impl Fn(T::Native) -> u64,
+    ) {
+        let values = key.as_primitive::<T>().values();
+        self.add_values(values.iter().map(|value| bits(*value)), key.nulls(), numbers);
+    }
+
+    fn add_values(&self, values: impl Iterator<Item = u64>, nulls: Option<&NullBuffer>, numbers: &mut [u64]) {
+        let (shift, null) = (self.shift, self.null_bit());
+        let rows = numbers.iter_mut().zip(values);
+        match nulls.filter(|nulls| nulls.null_count() > 0) {
+            None => rows.for_each(|(number, value)| *number |= value << shift),
+            Some(nulls) => rows
+                .zip(nulls.inner())
+                .for_each(|((number, value), is_valid)| *number |= if is_valid { value << shift } else { null }),
+        }
+    }
+
+    /// The key of each number.
+    fn take(&self, numbers: &UInt64Array) -> DataFusionResult<ArrayRef> {
+        let (shift, null) = (self.shift, self.null_bit());
+        let mask = (1 << self.bits) - 1;
+        let values = || numbers.values().iter().map(|number| number >> shift & mask);
+        let nulls = (null != 0).then(|| {
+            let mut valid = BooleanBufferBuilder::new(numbers.len());
+            numbers.values().iter().for_each(|number| valid.append(number & null == 0));
+            NullBuffer::new(valid.finish())
+        });
+        let nulls = nulls.filter(|nulls| nulls.null_count() > 0);
+        Ok(match self.field.data_type() {
+            DataType::Boolean => Arc::new(BooleanArray::new(values().map(|value| value != 0).collect(), nulls)),
+            DataType::Int8 => primitive::<Int8Type>(values().map(|value| value as i8), nulls),
+            DataType::UInt8 => primitive::<UInt8Type>(values().map(|value| value as u8), nulls),
+            DataType::Int16 => primitive::<Int16Type>(values().map(|value| value as i16), nulls),
+            DataType::UInt16 => primitive::<UInt16Type>(values().map(|value| value as u16), nulls),
+            DataType::Int32 => primitive::<Int32Type>(values().map(|value| value as i32), nulls),
+            DataType::Date32 => primitive::<Date32Type>(values().map(|value| value as i32), nulls),
+            DataType::UInt32 => primitive::<UInt32Type>(values().map(|value| value as u32), nulls),
+            _ => return exec_err!("{}: not of a type that is packed", self.field.name()),
+        })
+    }
+}
+
+fn primitive<T: ArrowPrimitiveType>(values: impl Iterator<Item = T::Native>, nulls: Option<NullBuffer>) -> ArrayRef {
+    Arc::new(PrimitiveArray::<T>::new(values.collect::<ScalarBuffer<T::Native>>(), nulls))
+}
+
+/// From keys to their number.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Pack {
+    places: Vec<Place>,
+    signature: Signature,
+}
+
+impl ScalarUDFImpl for Pack {
+    fn name(&self) -> &'static str {
+        "number_of_keys"
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, _: &[DataType]) -> DataFusionResult<DataType> {
+        Ok(DataType::UInt64)
+    }
+
+    fn return_field_from_args(&self, _: ReturnFieldArgs<'_>) -> DataFusionResult<FieldRef> {
+        Ok(Arc::new(Field::new(self.name(), DataType::UInt64, false)))
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> DataFusionResult<ColumnarValue> {
+        let mut numbers = vec![0; args.number_rows];
+        if args.args.len() != self.places.len() {
+            return exec_err!("{}: not of its keys", self.name());
+        }
+        for (place, key) in self.places.iter().zip(&args.args) {
+            place.add(&key.to_array(args.number_rows)?, &mut numbers)?;
+        }
+        Ok(ColumnarValue::Array(Arc::new(UInt64Array::from(numbers))))
+    }
+}
+
+/// From a number to one of its keys.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Unpack {
+    place: Option<Place>,
+    signature: Signature,
+}
+
+impl Unpack {
+    fn place(&self) -> DataFusionResult<&Place> {
+        self.place.as_ref().ok_or_else(|| exec_datafusion_err!("{}: no such key", self.name()))
+    }
+}
+
+impl ScalarUDFImpl for Unpack {
+    fn name(&self) -> &'static str {
+        "key_of_number"
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, _: &[DataType]) -> DataFusionResult<DataType> {
+        Ok(self.place()?.field.data_type().clone())
+    }
+
+    fn return_field_from_args(&self, _: ReturnFieldArgs<'_>) -> DataFusionResult<FieldRef> {
+        Ok(Arc::clone(&self.place()?.field))
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> DataFusionResult<ColumnarValue> {
+        let numbers = args.args.first().map(|number| number.to_array(args.number_rows)).transpose()?;
+        let numbers = numbers.as_ref().and_then(|numbers| numbers.as_primitive_opt::<UInt64Type>());
+        let keys = self.place()?.take(numbers.ok_or_else(|| exec_datafusion_err!("{}: not a number", self.name()))?)?;
+        match args.args.first() {
+            Some(ColumnarValue::Scalar(_)) => Ok(ColumnarValue::Scalar(ScalarValue::try_from_array(&keys, 0)?)),
+            _ => Ok(ColumnarValue::Array(keys)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use arrow::array::{Int16Array, UInt8Array, UInt32Array};
+
+    fn field(data_type: DataType, nullable: bool) -> FieldRef {
+        Arc::new(Field::new("key", data_type, nullable))
+    }
+
+    fn layout(keys: &[FieldRef]) -> Option<Layout> {
+        Layout::of(keys.iter().map(|key| (Arc::clone(key), width(key.data_type()))))
+    }
+
+    #[test]
+    fn what_fits_is_packed() {
+        let (byte, word) = (field(DataType::UInt8, true), field(DataType::UInt32, false));
+        let wide = field(DataType::UInt64, false);
+        let has = |keys: &[FieldRef]| layout(keys).map(|layout| (0..keys.len()).map(|key| layout.has(key)).collect());
+        assert_eq!(has(&[word.clone(), byte.clone()]), Some(vec![true, true]));
+        assert_eq!(has(&[word.clone(), word.clone(), byte.clone()]), Some(vec![true, true, false]));
+        assert_eq!(has(&[word.clone(), field(DataType::Int32, true), byte.clone()]), Some(vec![true, false, true]));
+        assert_eq!(has(&[wide.clone(), byte.clone(), word]), Some(vec![false, true, true]));
+        assert_eq!(has(&[wide, byte.clone()]), None);
+        assert_eq!(has(&[byte]), None);
+    }
+
+    #[test]
+    fn keys_come_back() {
+        let keys: Vec<ArrayRef> = vec![
+            Arc::new(UInt8Array::from(vec![Some(255), None, Some(0), Some(7)])),
+            Arc::new(Int16Array::from(vec![-1, i16::MIN, 0, i16::MAX])),
+            Arc::new(BooleanArray::from(vec![Some(true), Some(false), None, None])),
+            Arc::new(UInt32Array::from(vec![u32::MAX, 0, 1, 1 << 31])),
+        ];
+        let fields: Vec<FieldRef> =
+            keys.iter().map(|key| field(key.data_type().clone(), key.null_count() > 0)).collect();
+        let layout = layout(&fields).expect("59 bits");
+        let mut numbers = vec![0; 4];
+        for (place, key) in layout.0.iter().flatten().zip(&keys) {
+            place.add(key, &mut numbers).expect("a key of its type");
+        }
+        let numbers = UInt64Array::from(numbers);
+        for (place, key) in layout.0.iter().flatten().zip(&keys) {
+            assert_eq!(&place.take(&numbers).expect("a type that is packed"), key);
+        }
+    }
+
+    #[test]
+    fn what_lies_under_a_null_does_not_matter() {
+        let key = |values: Vec<u8>| UInt8Array::new(values.into(), Some(vec![true, false].into()));
+        let layout = layout(&[field(DataType::UInt8, true), field(DataType::UInt8, false)]).expect("17 bits");
+        let number = |values| {
+            let mut numbers = vec![0; 2];
+            let place = layout.0[0].as_ref().expect("the first key is packed");
+            place.add(&key(values), &mut numbers).expect("a key of its type");
+            numbers
+        };
+        assert_eq!(number(vec![3, 5]), number(vec![3, 9]));
+    }
+}

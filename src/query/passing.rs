@@ -1,0 +1,129 @@
+//! A node that passes rows on as they come, and stands between others for what they may not know of each other.
+
+use datafusion::common::config::ConfigOptions;
+use datafusion::common::tree_node::TreeNodeRecursion;
+use datafusion::common::{Constraints, Result as DataFusionResult, Statistics};
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_plan::execution_plan::CardinalityEffect;
+use datafusion::physical_plan::filter_pushdown::{FilterDescription, FilterPushdownPhase};
+use datafusion::physical_plan::statistics::{ChildStats, StatisticsArgs};
+use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties};
+use std::fmt;
+use std::sync::Arc;
+
+/// Passes rows on, for a purpose.
+#[derive(Debug)]
+pub(super) struct Passing {
+    input: Arc<dyn ExecutionPlan>,
+    purpose: Purpose,
+    properties: Arc<PlanProperties>,
+}
+
+/// What a node is there for that does nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Purpose {
+    /// Filters above it stay there.
+    KeepFilters,
+    /// That rows are unique by some columns is not known above it.
+    ForgetKeys,
+}
+
+impl Passing {
+    pub(super) fn over(input: Arc<dyn ExecutionPlan>, purpose: Purpose) -> Arc<dyn ExecutionPlan> {
+        let properties = input.properties();
+        let properties = match purpose {
+            Purpose::KeepFilters => Arc::clone(properties),
+            Purpose::ForgetKeys => {
+                let equivalences = properties.eq_properties.clone().with_constraints(Constraints::default());
+                Arc::new(PlanProperties::clone(properties).with_eq_properties(equivalences))
+            }
+        };
+        Arc::new(Passing { input, purpose, properties })
+    }
+}
+
+impl DisplayAs for Passing {
+    fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl ExecutionPlan for Passing {
+    fn name(&self) -> &'static str {
+        match self.purpose {
+            Purpose::KeepFilters => "KeepFilters",
+            Purpose::ForgetKeys => "ForgetKeys",
+        }
+    }
+
+    fn properties(&self) -> &Arc<PlanProperties> {
+        &self.properties
+    }
+
+    fn maintains_input_order(&self) -> Vec<bool> {
+        vec![true]
+    }
+
+    fn benefits_from_input_partitioning(&self) -> Vec<bool> {
+        vec![false]
+    }
+
+    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
+        vec![&self.input]
+    }
+
+    fn apply_expressions(
+        &self,
+        _: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> DataFusionResult<TreeNodeRecursion>,
+    ) -> DataFusionResult<TreeNodeRecursion> {
+        Ok(TreeNodeRecursion::Continue)
+    }
+
+    fn with_new_children(
+        self: Arc<Self>,
+        children: Vec<Arc<dyn ExecutionPlan>>,
+    ) -> DataFusionResult<Arc<dyn ExecutionPlan>> {
+        let children: Result<[_; 1], _> = children.try_into();
+        match children {
+            Ok([input]) => Ok(Passing::over(input, self.purpose)),
+            Err(children) => datafusion::common::internal_err!("expected 1 input, found {}", children.len()),
+        }
+    }
+
+    fn execute(&self, partition: usize, context: Arc<TaskContext>) -> DataFusionResult<SendableRecordBatchStream> {
+        self.input.execute(partition, context)
+    }
+
+    fn child_stats_requests(&self, partition: Option<usize>) -> Vec<ChildStats> {
+        vec![ChildStats::At(partition)]
+    }
+
+    fn statistics_from_inputs(
+        &self,
+        input_stats: &[Arc<Statistics>],
+        _: &StatisticsArgs,
+    ) -> DataFusionResult<Arc<Statistics>> {
+        Ok(input_stats.first().map_or_else(|| Arc::new(Statistics::new_unknown(&self.schema())), Arc::clone))
+    }
+
+    fn cardinality_effect(&self) -> CardinalityEffect {
+        CardinalityEffect::Equal
+    }
+
+    fn supports_limit_pushdown(&self) -> bool {
+        self.purpose == Purpose::ForgetKeys
+    }
+
+    fn gather_filters_for_pushdown(
+        &self,
+        _: FilterPushdownPhase,
+        filters: Vec<Arc<dyn PhysicalExpr>>,
+        _: &ConfigOptions,
+    ) -> DataFusionResult<FilterDescription> {
+        match self.purpose {
+            Purpose::KeepFilters => Ok(FilterDescription::all_unsupported(&filters, &self.children())),
+            Purpose::ForgetKeys => FilterDescription::from_children(filters, &self.children()),
+        }
+    }
+}
