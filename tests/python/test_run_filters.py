@@ -116,6 +116,27 @@ def test_conditions_together(shaped: a2store.Archive, seed: int) -> None:
         assert table.take([len(expected) - 1]).board.tolist() == [expected[-1][2]]
 
 
+BINS = "SELECT max_exp, move, count(*) AS n FROM steps GROUP BY max_exp, move"
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT max_exp % 2 AS a, move % 2 AS b, max_exp, move, sum(n) OVER (PARTITION BY max_exp % 2 ORDER BY move % 2) "
+        f"FROM ({BINS}) ORDER BY a, b, max_exp, move",
+        "SELECT move % 2 AS b, max_exp, move, n, sum(n) OVER (PARTITION BY move % 2) "
+        f"FROM ({BINS}) ORDER BY b, max_exp, move",
+        f"SELECT max_exp % 3 AS a, n, move, sum(n) OVER (PARTITION BY max_exp % 3), max_exp FROM ({BINS}) "
+        "ORDER BY a, n DESC, move, max_exp",
+        "SELECT step_index - step_index % 10 AS s, max_exp, n, sum(n) OVER (PARTITION BY step_index - step_index % 10) "
+        "FROM (SELECT step_index, max_exp, count(*) AS n FROM steps GROUP BY step_index, max_exp) "
+        "ORDER BY s, max_exp, n, step_index",
+    ],
+)
+def test_groups_keep_all_of_an_order(shaped: a2store.Archive, sql: str) -> None:
+    assert rows(shaped.sql(sql)) == duckdb_rows(shaped, sql)
+
+
 @pytest.mark.parametrize(
     "sql",
     [
@@ -135,6 +156,22 @@ def test_conditions_together(shaped: a2store.Archive, seed: int) -> None:
         "SELECT phase, engine, row_number() OVER (PARTITION BY engine ORDER BY n, phase) AS place "
         "FROM (SELECT phase, engine, count(*) AS n FROM steps GROUP BY phase, engine) ORDER BY engine, place",
         "SELECT 'constant' AS c, engine, count(*) FROM steps GROUP BY c, engine ORDER BY engine",
+        # Keys that become one number, alone and beside some that do not fit.
+        "SELECT engine, phase, count(*), min(board) FROM steps GROUP BY engine, phase ORDER BY engine, phase",
+        "SELECT move, phase, step_index % 3, count(*) FROM steps GROUP BY 1, 2, 3 ORDER BY 1, 2, 3",
+        "SELECT move, engine, max_score, count(*) FROM steps GROUP BY 1, 2, 3 ORDER BY 1, 2, 3",
+        "SELECT has_evs, move, ev_legal, engine IS NULL, count(*) FROM steps GROUP BY 1, 2, 3, 4 ORDER BY 1, 2, 3, 4",
+        "SELECT highest_tile, step_index, move, count(*) FROM steps GROUP BY 1, 2, 3 ORDER BY 1, 2, 3",
+        "SELECT max_exp, CAST(move AS TINYINT) - CAST(2 AS TINYINT) AS m, count(*) FROM steps GROUP BY 1, 2 "
+        "ORDER BY 1, 2",
+        "SELECT CAST(step_index AS INT) - 9 AS s, CAST(move AS SMALLINT) AS m, count(*) FROM steps GROUP BY 1, 2 "
+        "ORDER BY 1, 2",
+        "SELECT CAST(start_time AS DATE) AS day, engine, count(*) FROM runs GROUP BY 1, 2 ORDER BY 1, 2",
+        "SELECT run_id, max_exp, min(step_index) FROM steps GROUP BY run_id, max_exp ORDER BY run_id, max_exp",
+        "SELECT count(*) FROM (SELECT DISTINCT move, phase FROM steps WHERE engine = 'none of them')",
+        "SELECT move, max_exp, count(DISTINCT phase) FROM steps GROUP BY move, max_exp ORDER BY move, max_exp",
+        "SELECT move, phase, n FROM (SELECT move, phase, count(*) AS n FROM steps GROUP BY move, phase) "
+        "WHERE move IS NULL OR phase <> 'early' ORDER BY n DESC, move, phase LIMIT 5",
     ],
 )
 def test_groups_by_text(shaped: a2store.Archive, sql: str) -> None:
