@@ -53,6 +53,7 @@ impl PyPlayer {
         legal: Option<Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let _ = legal;
+        let tokens = &array_of(tokens)?;
         let (dtype, shape) = type_and_shape(tokens)?;
         if !matches!((dtype.as_str(), shape.as_slice()), ("i" | "u", [_, 16])) {
             return Err(PyTypeError::new_err("tokens: expected integers of shape (B, 16)"));

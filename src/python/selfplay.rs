@@ -2,6 +2,7 @@
 
 use super::archive::PyArchive;
 use super::steps::{Boards, Moves, board_from, branches, cells, floats, move_from};
+use crate::error::Error;
 use crate::selfplay::{
     Game, Limits, Recorder, RecorderOptions, RecorderReport, Recovered, Unfinished, recover as recover_in,
     recover_into_archive,
@@ -9,7 +10,7 @@ use crate::selfplay::{
 use pyo3::exceptions::{PyRuntimeWarning, PyValueError};
 use pyo3::prelude::*;
 use pyo3::sync::MutexExt;
-use pyo3::types::PyDict;
+use pyo3::types::{PyDict, PyInt, PyList, PyTuple};
 use std::ffi::CString;
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -299,9 +300,25 @@ fn open<'a>(game: &'a mut MutexGuard<'_, Option<Game>>) -> PyResult<&'a mut Game
     game.as_mut().ok_or_else(|| PyValueError::new_err("game: expected one that is under way, found one that is over"))
 }
 
+/// Integers of JSON that have more than 64 bits would come back as floats.
+fn check_integers(value: &Bound<'_, PyAny>) -> PyResult<()> {
+    if let Ok(dict) = value.cast::<PyDict>() {
+        return dict.values().iter().try_for_each(|value| check_integers(&value));
+    }
+    if value.is_instance_of::<PyList>() || value.is_instance_of::<PyTuple>() {
+        return value.try_iter()?.try_for_each(|value| check_integers(&value?));
+    }
+    if value.is_instance_of::<PyInt>() && value.extract::<i64>().is_err() && value.extract::<u64>().is_err() {
+        return Err(Error::argument("meta", format!("integers of {} to {}", i64::MIN, u64::MAX), value).into());
+    }
+    Ok(())
+}
+
 /// What is to be said of a session, by key.
 fn entries(meta: &Bound<'_, PyDict>) -> PyResult<Vec<(String, serde_json::Value)>> {
+    // Which refuses what contains itself.
     let text: String = meta.py().import("json")?.call_method1("dumps", (meta,))?.extract()?;
+    check_integers(meta.as_any())?;
     let value: serde_json::Map<String, serde_json::Value> =
         serde_json::from_str(&text).map_err(|error| PyValueError::new_err(format!("meta: expected JSON, {error}")))?;
     Ok(value.into_iter().collect())

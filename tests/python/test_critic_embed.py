@@ -300,11 +300,18 @@ def test_table(table: a2store.StepTable, archive: a2store.Archive, tmp_path: Pat
     assert report.resumed_at == 1000
     rows = np.asarray(table)
     keys = np.load(out / "embeddings.steps.npy")
-    assert keys.dtype == np.dtype([("run_id", "<u4"), ("step_index", "<u2")])
+    assert keys.dtype == np.dtype([("run_id", "<u4"), ("step_index", "<u2"), ("board", "<u8")])
     for name in keys.dtype.names:
         np.testing.assert_array_equal(keys[name], rows[name])
     np.testing.assert_array_equal(np.load(report.path), to_bf16(linear(table.take(np.arange(len(table))).tokens)))
     assert names(out) == {"embeddings.bf16.npy", "embeddings.json", "embeddings.steps.npy"}
+    # Runs of the same ids and lengths, but with other boards, are other games.
+    turned = "SELECT run_id, step_index, transform(board, 1) AS board FROM steps"
+    table.attach("embedding", report.path, steps=out / "embeddings.steps.npy", progress=False)
+    with pytest.raises(a2store.ColumnError, match="found another board"):
+        archive.sql(turned).materialize(progress=False).attach(
+            "embedding", report.path, steps=out / "embeddings.steps.npy", progress=False
+        )
     # Of other rows they are others, though as many.
     view = table.filter(run_ids=[3])
     embed_table(view, linear, tmp_path / "one", progress=False)

@@ -309,7 +309,7 @@ def run_child(code: str, status: int = 0) -> None:
     [
         {"tag": ""}, {"tag": "a/b"}, {"tag": ".a"}, {"sample_rate": 0}, {"rotate_steps": 0}, {"rotate_secs": 0},
         {"rotate_secs": -1}, {"rotate_secs": float("nan")}, {"max_ram_mb": 1}, {"max_disk_mb": 0},
-        {"meta": {"model": 1}}, {"meta": {"a": float("nan")}},
+        {"meta": {"model": 1}}, {"meta": {"a": float("nan")}}, {"meta": {"a": {"b": [1, (2**64,)]}}},
     ],
     ids=str,
 )  # fmt: skip

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from .. import StepTable
 
-TABLE_KEY = np.dtype([("run_id", "<u4"), ("step_index", "<u2")])
+TABLE_KEY = np.dtype([("run_id", "<u4"), ("step_index", "<u2"), ("board", "<u8")])
 SESSION_KEY = np.dtype([("run_id", "<u8"), ("step_idx", "<u4")])
 
 Tokens: TypeAlias = npt.NDArray[np.uint8]
@@ -71,11 +71,12 @@ class TableSteps:
 
     def parts(self, start: int, size: int) -> Iterator[tuple[Tokens, Keys]]:
         """Give tokens (n, 16) and keys (n,) from a row on, ``size`` rows at a time."""
-        loader = self._table.loader(size, shuffle=False, columns=["tokens", "run_id", "step_index"])
+        loader = self._table.loader(size, shuffle=False, columns=["tokens", *(TABLE_KEY.names or ())])
         loader.load_state_dict({**loader.state_dict(), "position": start})
         for batch in loader:
             keys = np.empty(len(batch), TABLE_KEY)
-            keys["run_id"], keys["step_index"] = batch.run_id, batch.step_index
+            for name in TABLE_KEY.names or ():
+                keys[name] = batch[name]
             yield batch["tokens"], keys
 
 

@@ -21,6 +21,7 @@ use crate::error::{Error, Result};
 use crate::publish;
 use std::fs::File;
 use std::io::{self, BufReader, Read};
+use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -67,11 +68,14 @@ pub(super) struct Inner {
     number: u64,
     len: u64,
     buffer: Vec<u8>,
-    /// Records written, and those of them that are durable, over all files.
+    /// Records written, and those of them of which it is known what became of them, over all files.
     num_written: u64,
-    num_synced: u64,
-    /// Records up to this one will not become durable, unless a rotation writes their games.
-    num_lost: u64,
+    num_settled: u64,
+    /// Records that will not become durable, unless a rotation writes their games.
+    lost: Vec<Range<u64>>,
+    /// The file could not be synced once. What a later sync says is not to be trusted, as the kernel reports pages that
+    /// it could not write to one of them alone.
+    has_failed: bool,
     is_syncing: bool,
 }
 
@@ -88,8 +92,9 @@ impl Journal {
             len: HEADER_LEN as u64,
             buffer: Vec::new(),
             num_written: 0,
-            num_synced: 0,
-            num_lost: 0,
+            num_settled: 0,
+            lost: Vec::new(),
+            has_failed: false,
             is_syncing: false,
         };
         Ok(Journal { folder: folder.to_owned(), header, inner: Mutex::new(inner), synced: Condvar::new() })
@@ -105,6 +110,9 @@ impl Journal {
 
     /// Adds a game. The number to wait for.
     pub(super) fn append(&self, inner: &mut Inner, game: &EndedGame) -> Result<u64> {
+        if inner.has_failed {
+            return Err(self.not_durable(inner));
+        }
         let (head, mut crc) = (head_of(game), 0);
         let parts = || std::iter::once(bytemuck::bytes_of(&head)).chain(game.rows.slices());
         let mut len = 0;
@@ -145,24 +153,29 @@ impl Journal {
     pub(super) fn wait(&self, record: u64) -> Result<()> {
         let mut inner = self.lock();
         loop {
-            if inner.num_synced >= record {
-                return Ok(());
+            if inner.lost.iter().any(|lost| lost.contains(&record)) {
+                return Err(self.not_durable(&inner));
             }
-            if inner.num_lost >= record {
-                let error = io::Error::other("the journal could not be made durable");
-                return Err(Error::io(self.path(inner.number), error));
+            if inner.num_settled >= record {
+                return Ok(());
             }
             if inner.is_syncing {
                 inner = self.synced.wait(inner).unwrap_or_else(PoisonError::into_inner);
                 continue;
             }
             inner.is_syncing = true;
-            let (file, upto) = (inner.file.clone(), inner.num_written);
+            let (file, number) = (inner.file.clone(), inner.number);
+            let (settled, upto) = (inner.num_settled, inner.num_written);
             drop(inner);
             let synced = file.sync_data();
             inner = self.lock();
             inner.is_syncing = false;
-            inner.settle(upto, synced.is_ok());
+            if inner.number == number {
+                inner.settle(upto, synced.is_ok());
+            } else if synced.is_err() {
+                // The file came to its end meanwhile, and what was said of its sync then does not hold.
+                inner.lost.push(settled + 1..upto + 1);
+            }
             self.synced.notify_all();
         }
     }
@@ -177,6 +190,7 @@ impl Journal {
     pub(super) fn switch(&self, inner: &mut Inner, next: File) {
         let synced = inner.file.sync_data();
         inner.settle(inner.num_written, synced.is_ok());
+        inner.has_failed = false;
         (inner.file, inner.len) = (Arc::new(next), HEADER_LEN as u64);
         inner.number += 1;
         self.synced.notify_all();
@@ -193,15 +207,25 @@ impl Journal {
         Ok(())
     }
 
+    fn not_durable(&self, inner: &Inner) -> Error {
+        Error::io(self.path(inner.number), io::Error::other("the journal could not be made durable"))
+    }
+
     fn path(&self, number: u64) -> PathBuf {
         self.folder.join(name(number))
     }
 }
 
 impl Inner {
-    fn settle(&mut self, upto: u64, is_durable: bool) {
-        let slot = if is_durable { &mut self.num_synced } else { &mut self.num_lost };
-        *slot = upto.max(*slot);
+    /// Notes what became of the file's records up to this one.
+    fn settle(&mut self, upto: u64, is_synced: bool) {
+        // Behind a record that is lost, none of the same file is found again.
+        self.has_failed |= !is_synced;
+        let settled = upto.max(self.num_settled);
+        if self.has_failed && self.num_settled < settled {
+            self.lost.push(self.num_settled + 1..settled + 1);
+        }
+        self.num_settled = settled;
     }
 }
 
@@ -318,4 +342,45 @@ fn game_of(record: &[u8], sample_rate: u32, with_evs: bool) -> Option<EndedGame>
         elapsed_s: head.elapsed_s,
         rows,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn game() -> EndedGame {
+        let head = [0; size_of::<Head>()];
+        game_of(&head, 1, false).expect("a game without steps")
+    }
+
+    fn append(journal: &Journal) -> Result<u64> {
+        journal.append(&mut journal.lock(), &game())
+    }
+
+    #[test]
+    fn a_file_that_failed_is_not_trusted_again() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let journal = Journal::create(folder.path(), 1, false).expect("a journal");
+        let first = append(&journal).expect("a record");
+        journal.wait(first).expect("a durable record");
+        let lost = append(&journal).expect("a record");
+        journal.lock().settle(lost, false);
+        // The kernel would sync the file now.
+        assert!(journal.wait(lost).is_err());
+        assert!(append(&journal).is_err());
+        assert!(journal.wait(first).is_ok());
+
+        let next = journal.prepare().expect("another file");
+        journal.switch(&mut journal.lock(), next);
+        let after = append(&journal).expect("a record");
+        journal.wait(after).expect("a durable record");
+        assert!(journal.wait(lost).is_err());
+        let mut found = 0;
+        replay(folder.path(), |_| {
+            found += 1;
+            Ok(())
+        })
+        .expect("journals");
+        assert_eq!(found, 3);
+    }
 }
