@@ -36,17 +36,6 @@ HUNGRY = {
 MEBIBYTE = 1 << 20
 
 
-def statement(job: dict[str, Any]) -> tuple[str, dict[str, Any] | None]:
-    """Return the SQL and its parameters; those of a saved query too, which by its name takes no limit."""
-    import a2store
-
-    if job["saved"] is None:
-        return job["sql"], None
-    saved = next(query for query in a2store.queries() if query.name == job["saved"])
-    defaults = {parameter.name: parameter.default for parameter in saved.parameters}
-    return saved.sql, {**defaults, **job["parameters"]}
-
-
 def work(job: dict[str, Any]) -> dict[str, Any]:
     """Ask one question, take its rows and let them go; return what that took."""
     import a2store
@@ -59,7 +48,10 @@ def work(job: dict[str, Any]) -> dict[str, Any]:
     rows, failure = 0, None
     start = time.perf_counter()
     try:
-        query = archive.sql(*statement(job), memory_limit=LIMIT)
+        if job["saved"] is None:
+            query = archive.sql(job["sql"], memory_limit=LIMIT)
+        else:
+            query = archive.query(job["saved"], memory_limit=LIMIT, **job["parameters"])
         for batch in pa.RecordBatchReader.from_stream(query):
             rows += len(batch)
     except (a2store.Error, pa.ArrowException, OSError) as error:

@@ -1312,17 +1312,35 @@ class Archive:
         >>> archive.sql("SELECT * FROM steps JOIN labels USING (run_id)", tables={"labels": labels})
         """
 
-    def query(self, name: str, /, *, folder: _Path | None = None, **params: _Param) -> Query:
+    def query(
+        self,
+        name: str,
+        /,
+        *,
+        folder: _Path | None = None,
+        tables: dict[str, Any] | None = None,
+        memory_limit: int | None = None,
+        spill_limit: int | None = None,
+        spill_folder: _Path | None = None,
+        row_limit: int | None = None,
+        byte_limit: int | None = None,
+        time_limit: float | None = None,
+        **params: _Param,
+    ) -> Query:
         """Plan a named query: one of ``a2store.queries()``.
 
         - ``name``: its name.
         - ``folder``: a folder of ``.sql`` files of your own, in place of those that come with a2store.
+        - ``tables``, ``memory_limit``, ``spill_limit``, ``spill_folder``, ``row_limit``, ``byte_limit``,
+          ``time_limit``: as in ``sql``. No parameter has one of these names.
         - ``params``: values of its parameters; those not given have their defaults.
 
-        Raises ``ValueError`` for a name that is not there, with those that are; ``QueryError`` for a parameter that is
-        missing, unknown or of another type; ``DecodeError`` for a file whose head does not say what it must.
+        Raises ``ValueError`` for a name that is not there, with those that are, and for a limit that cannot be;
+        ``QueryError`` for a parameter that is missing, unknown or of another type; ``DecodeError`` for a file whose
+        head does not say what it must. At a limit the result raises ``QueryLimitError``.
 
         >>> archive.query("high_score", min_score=20_000).materialize()
+        >>> archive.query("unique_positions", memory_limit=512 << 20).to_arrow()
         """
 
     def export_runs(

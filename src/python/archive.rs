@@ -12,7 +12,7 @@ use crate::archive::{
 use crate::error::Result;
 use crate::export::{ExportOptions, convert as convert_runs};
 use crate::progress::Progress;
-use crate::query::{QueryOptions, SavedQuery};
+use crate::query::SavedQuery;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyType};
@@ -299,22 +299,34 @@ impl PyArchive {
         Ok(PyQuery::new(planned?))
     }
 
-    #[pyo3(signature = (name, /, *, folder=None, **params))]
-    #[allow(clippy::needless_pass_by_value)] // The shape that pyo3 asks for.
+    #[pyo3(signature = (
+        name, /, *, folder=None, tables=None, memory_limit=None, spill_limit=None, spill_folder=None, row_limit=None,
+        byte_limit=None, time_limit=None, **params
+    ))]
+    #[allow(clippy::needless_pass_by_value, clippy::too_many_arguments)] // The shape that pyo3 asks for.
     fn query(
         &self,
         py: Python<'_>,
         name: &str,
         folder: Option<PathBuf>,
+        tables: Option<&Bound<'_, PyDict>>,
+        memory_limit: Option<i128>,
+        spill_limit: Option<i128>,
+        spill_folder: Option<PathBuf>,
+        row_limit: Option<i128>,
+        byte_limit: Option<i128>,
+        time_limit: Option<f64>,
         params: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<PyQuery> {
         let params = named_params(params)?;
+        let limits = Limits { memory_limit, spill_limit, spill_folder, row_limit, byte_limit, time_limit };
+        let options = limits.options(tables)?;
         let archive = self.archive();
-        let plan = || {
+        let planned = interruptible(py, Some(false), |progress| {
             let query = SavedQuery::find(name, folder.as_deref())?;
-            archive.query_with(&query, params, &QueryOptions::default())
-        };
-        Ok(PyQuery::new(py.detach(plan)?))
+            archive.query_unless_cancelled(&query, params, &options, progress)
+        });
+        Ok(PyQuery::new(planned?))
     }
 
     #[pyo3(signature = (

@@ -9,6 +9,7 @@ use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString, PyTuple};
 use pyo3_arrow::{PyRecordBatch, PyRecordBatchReader};
+use std::collections::HashMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -182,7 +183,7 @@ pub(super) fn queries(py: Python<'_>, folder: Option<PathBuf>) -> PyResult<Vec<P
 }
 
 /// Values for the parameters of a named query.
-pub(super) fn named_params(params: Option<&Bound<'_, PyDict>>) -> PyResult<Vec<(String, ScalarValue)>> {
+pub(super) fn named_params(params: Option<&Bound<'_, PyDict>>) -> PyResult<HashMap<String, ScalarValue>> {
     let value = |(name, value): (Bound<'_, PyAny>, Bound<'_, PyAny>)| Ok((name.extract()?, scalar(&value)?));
     params.into_iter().flatten().map(value).collect()
 }

@@ -122,8 +122,8 @@ BINS = "SELECT max_exp, move, count(*) AS n FROM steps GROUP BY max_exp, move"
 @pytest.mark.parametrize(
     "sql",
     [
-        "SELECT max_exp % 2 AS a, move % 2 AS b, max_exp, move, sum(n) OVER (PARTITION BY max_exp % 2 ORDER BY move % 2) "
-        f"FROM ({BINS}) ORDER BY a, b, max_exp, move",
+        "SELECT max_exp % 2 AS a, move % 2 AS b, max_exp, move, "
+        f"sum(n) OVER (PARTITION BY max_exp % 2 ORDER BY move % 2) FROM ({BINS}) ORDER BY a, b, max_exp, move",
         "SELECT move % 2 AS b, max_exp, move, n, sum(n) OVER (PARTITION BY move % 2) "
         f"FROM ({BINS}) ORDER BY b, max_exp, move",
         f"SELECT max_exp % 3 AS a, n, move, sum(n) OVER (PARTITION BY max_exp % 3), max_exp FROM ({BINS}) "

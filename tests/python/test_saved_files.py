@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 import a2store
@@ -220,3 +221,22 @@ def test_lines_that_end_as_on_windows(made: a2store.Archive, tmp_path: Path) -> 
     assert query.purpose == "Runs of one engine, the best first."
     assert query.columns[2].doc == "both, as text"
     assert made.query("windows", folder=tmp_path, engine="alpha").count() > 0
+
+
+def test_limits_and_tables_are_options(made: a2store.Archive, tmp_path: Path) -> None:
+    with pytest.raises(a2store.QueryLimitError, match="rows"):
+        made.query("critic_labels", row_limit=10).materialize(extra=[], progress=False)
+    with pytest.raises(ValueError, match=r"time_limit: expected seconds, 0 or more, found -1"):
+        made.query("critic_labels", time_limit=-1)
+    head = "-- Runs with a label.\n--\n-- Columns:\n--   run_id uint32: the run\n--   label string: its label\n"
+    sql = "SELECT run_id, label FROM runs JOIN labels USING (run_id) ORDER BY run_id"
+    (tmp_path / "labelled.sql").write_text(head + sql, encoding="utf-8")
+    labels = pa.table({"run_id": pa.array([2, 1], pa.uint32()), "label": ["b", "a"]})
+    query = made.query("labelled", folder=tmp_path, tables={"labels": labels}, memory_limit=64 << 20)
+    assert rows(query) == [{"run_id": 1, "label": "a"}, {"run_id": 2, "label": "b"}]
+    taken = head.replace(
+        "-- Columns:", "-- Parameters:\n--   row_limit uint64 = 1: what calls have themselves\n--\n-- Columns:"
+    )
+    (tmp_path / "labelled.sql").write_text(taken + sql, encoding="utf-8")
+    with pytest.raises(a2store.DecodeError, match=r"labelled\.sql.*another name than an option"):
+        made.query("labelled", folder=tmp_path, row_limit=1)

@@ -102,9 +102,9 @@ def embed_table(
 ) -> EmbedReport:
     """Embed every row of a table, or of a query's result, into a folder, which is made if it is not there.
 
-    Beside the embeddings there is ``embeddings.steps.npy``, a structured array (N,) of ``run_id``, uint32, ``step_index``,
-    uint16, and ``board``, uint64: by it ``StepTable.attach`` finds the rows of any table of the same games, and refuses a
-    table of others.
+    Beside the embeddings there is ``embeddings.steps.npy``, a structured array (N,) of ``run_id``, uint32,
+    ``step_index``, uint16, and ``board``, uint64: by it ``StepTable.attach`` finds the rows of any table of the same
+    games, and refuses a table of others.
 
     The options are those of ``embed_session``, and so are the errors.
     """

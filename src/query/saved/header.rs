@@ -40,6 +40,10 @@ pub(super) fn text<'a>(bytes: &'a [u8], path: &Path) -> Result<&'a str> {
     })
 }
 
+/// What a call takes beside parameters, by keyword as these.
+const OPTIONS: [&str; 8] =
+    ["folder", "tables", "memory_limit", "spill_limit", "spill_folder", "row_limit", "byte_limit", "time_limit"];
+
 struct Wrong {
     line: usize,
     expected: &'static str,
@@ -86,6 +90,9 @@ fn read(text: &str, query: &mut SavedQuery) -> Result<(), Wrong> {
                 let parameter = parameter(words).ok_or_else(|| wrong(expected, words))?;
                 if query.parameters.iter().any(|other| other.name == parameter.name) {
                     return Err(wrong("names of their own", words));
+                }
+                if OPTIONS.contains(&parameter.name.as_str()) {
+                    return Err(wrong("another name than an option of every query has", words));
                 }
                 query.parameters.push(parameter);
             }

@@ -19,6 +19,7 @@ mod shipped;
 use super::{Query, QueryOptions};
 use crate::archive::Archive;
 use crate::error::{Error, ErrorKind, Result};
+use crate::progress::Progress;
 use datafusion::common::ParamValues;
 use datafusion::scalar::ScalarValue;
 use std::collections::HashMap;
@@ -232,7 +233,17 @@ impl Archive {
         options: &QueryOptions,
     ) -> Result<Query> {
         let given = params.into_iter().map(|(name, value)| (name.into(), value)).collect();
-        let planned = self.sql_with(&query.sql, query.bind(given)?, options);
+        self.query_unless_cancelled(query, given, options, &())
+    }
+
+    pub(crate) fn query_unless_cancelled(
+        &self,
+        query: &SavedQuery,
+        params: HashMap<String, ScalarValue>,
+        options: &QueryOptions,
+        progress: &dyn Progress,
+    ) -> Result<Query> {
+        let planned = self.sql_unless_cancelled(&query.sql, query.bind(params)?, options, progress);
         planned.map_err(|error| match error.into_kind() {
             ErrorKind::Query { message } => Error::query(format!("{}: {message}", query.name)),
             kind => kind.into(),
