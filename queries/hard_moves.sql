@@ -29,10 +29,11 @@ WITH gaps AS (
   WHERE has_evs
     AND ($engine IS NULL OR engine = $engine)
     AND ($phase IS NULL OR phase = $phase)
-    AND ev_gap(ev_up, ev_down, ev_left, ev_right) >= $min_gap
+    -- No gap is below 0, and steps without one come last: by default it is computed once a step, for the order.
+    AND ($min_gap <= 0 OR ev_gap(ev_up, ev_down, ev_left, ev_right) >= $min_gap)
 ),
 hardest AS (
-  SELECT * FROM gaps ORDER BY ev_gap, run_id, step_index LIMIT $limit
+  SELECT * FROM gaps ORDER BY ev_gap NULLS LAST, run_id, step_index LIMIT $limit
 )
 -- Only the hardest steps' other columns are read.
 SELECT
@@ -40,4 +41,5 @@ SELECT
   hardest.ev_gap
 FROM hardest
 JOIN steps USING (run_id, step_index)
+WHERE hardest.ev_gap IS NOT NULL
 ORDER BY hardest.ev_gap, run_id, step_index

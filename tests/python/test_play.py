@@ -290,7 +290,8 @@ def test_the_player_plays_what_simulate_plays(tmp_path: Path) -> None:
     assert same(result, play(Player(0, workers=1), 6, seed=8, **QUIET))
     # As a policy like any other it makes the same moves.
     player = Player(depth=0)
-    assert player([[0] * 14 + [1, 1]]).tolist() == player(np.array([[0] * 14 + [1, 1]])).tolist()
+    listed: Any = [[0] * 14 + [1, 1]]
+    assert player(listed).tolist() == player(np.array(listed)).tolist()
     assert same(result, play(lambda tokens, legal: player(tokens, legal), 6, 4, seed=8, **QUIET))
 
 

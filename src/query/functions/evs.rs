@@ -4,6 +4,7 @@
 
 use super::arguments::Arguments;
 use super::kernels::array;
+use super::loops::wide;
 use crate::error::Result;
 use arrow::array::{Array, ArrayRef, Float32Array};
 use arrow::buffer::{BooleanBuffer, NullBuffer, ScalarBuffer};
@@ -64,12 +65,18 @@ impl Evs {
     fn map<T: Copy, U: Copy + Default>(&self, others: &[T], f: impl Fn([f32; 4], T) -> U) -> Vec<U> {
         let len = others.len();
         let mut results = vec![U::default(); len];
+        wide(|| self.map_into(others, f, &mut results));
+        results
+    }
+
+    #[inline(always)]
+    fn map_into<T: Copy, U>(&self, others: &[T], f: impl Fn([f32; 4], T) -> U, results: &mut [U]) {
+        let len = others.len();
         let [up, down, left, right] = &self.0;
         let (up, down, left, right, out) = (&up[..len], &down[..len], &left[..len], &right[..len], &mut results[..len]);
         for i in 0..len {
             out[i] = f([up[i], down[i], left[i], right[i]], others[i]);
         }
-        results
     }
 }
 
@@ -102,13 +109,32 @@ fn nan_where_null(evs: &Float32Array) -> ScalarBuffer<f32> {
     let Some(nulls) = evs.nulls().filter(|nulls| nulls.null_count() > 0) else {
         return evs.values().clone();
     };
-    let mut values = evs.values().to_vec();
-    for (chunk, word) in values.chunks_mut(64).zip(nulls.inner().bit_chunks().iter_padded()) {
-        for (bit, ev) in chunk.iter_mut().enumerate() {
-            *ev = if word >> bit & 1 == 1 { *ev } else { f32::NAN };
+    let mut values = vec![f32::NAN; evs.len()];
+    wide(|| fill_where_valid(&mut values, evs.values(), nulls));
+    values.into()
+}
+
+#[inline(always)]
+fn fill_where_valid(values: &mut [f32], evs: &[f32], nulls: &NullBuffer) {
+    let words = nulls.inner().bit_chunks();
+    let (chunks, rest) = values.as_chunks_mut::<64>();
+    let (ev_chunks, ev_rest) = evs.as_chunks::<64>();
+    for ((chunk, evs), word) in chunks.iter_mut().zip(ev_chunks).zip(words.iter()) {
+        // Mostly the same branches are there for many rows in turn.
+        match word {
+            u64::MAX => *chunk = *evs,
+            0 => {}
+            _ => {
+                for k in 0..64 {
+                    chunk[k] = if word >> k & 1 == 1 { evs[k] } else { f32::NAN };
+                }
+            }
         }
     }
-    values.into()
+    let word = words.remainder_bits();
+    for k in 0..rest.len().min(ev_rest.len()) {
+        rest[k] = if word >> k & 1 == 1 { ev_rest[k] } else { f32::NAN };
+    }
 }
 
 fn absent_where_nan(values: Vec<f32>, nulls: Option<&NullBuffer>) -> ArrayRef {

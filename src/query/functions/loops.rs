@@ -27,9 +27,16 @@ pub(super) fn zip<A: Copy, B: Copy, U: Copy + Default>(a: &[A], b: &[B], f: impl
     results
 }
 
-/// [`zip`] for arithmetic. NEON is part of every AArch64, so there the portable code uses it.
+/// [`zip`] for arithmetic.
 #[inline(always)]
 pub(super) fn zip_wide<A: Copy, B: Copy, U: Copy + Default>(a: &[A], b: &[B], f: impl Fn(A, B) -> U) -> Vec<U> {
+    wide(|| zip(a, b, f))
+}
+
+/// Runs a loop that is compiled for the registers that the processor has. NEON is part of every AArch64, so there the
+/// portable code uses it.
+#[inline(always)]
+pub(super) fn wide<R>(run: impl FnOnce() -> R) -> R {
     #[cfg(target_arch = "x86_64")]
     if is_x86_feature_detected!("avx2") {
         let has_avx512 = is_x86_feature_detected!("avx512f")
@@ -38,21 +45,21 @@ pub(super) fn zip_wide<A: Copy, B: Copy, U: Copy + Default>(a: &[A], b: &[B], f:
             && is_x86_feature_detected!("avx512vl");
         #[allow(unsafe_code)]
         // SAFETY: the processor has all features that the functions ask for.
-        return unsafe { if has_avx512 { zip_avx512(a, b, f) } else { zip_avx2(a, b, f) } };
+        return unsafe { if has_avx512 { in_avx512(run) } else { in_avx2(run) } };
     }
-    zip(a, b, f)
+    run()
 }
 
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2")]
-fn zip_avx2<A: Copy, B: Copy, U: Copy + Default>(a: &[A], b: &[B], f: impl Fn(A, B) -> U) -> Vec<U> {
-    zip(a, b, f)
+fn in_avx2<R>(run: impl FnOnce() -> R) -> R {
+    run()
 }
 
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,avx512f,avx512bw,avx512dq,avx512vl")]
-fn zip_avx512<A: Copy, B: Copy, U: Copy + Default>(a: &[A], b: &[B], f: impl Fn(A, B) -> U) -> Vec<U> {
-    zip(a, b, f)
+fn in_avx512<R>(run: impl FnOnce() -> R) -> R {
+    run()
 }
 
 #[cfg(test)]
@@ -73,7 +80,7 @@ mod tests {
         if is_x86_feature_detected!("avx2") {
             #[allow(unsafe_code)]
             // SAFETY: the processor has AVX2.
-            let found = unsafe { zip_avx2(&boards, &others, mix) };
+            let found = unsafe { in_avx2(|| zip(&boards, &others, mix)) };
             assert_eq!(found, expected);
         }
         assert_eq!(zip(&boards, &others[..7], mix), expected[..7]);
