@@ -6,6 +6,7 @@
 //! goes into the reader if it drops much and changes its mind seldom; the others are evaluated on whole batches, above a
 //! node that keeps them there ([`Purpose::KeepFilters`](super::passing::Purpose)).
 
+use crate::archive::TableName;
 use arrow::array::{Array, AsArray};
 use datafusion::common::{DFSchema, Result as DataFusionResult};
 use datafusion::logical_expr::Expr;
@@ -17,12 +18,19 @@ pub(super) const SAMPLE_ROWS: usize = 1 << 14;
 /// Rows between two changes, from which on a filter belongs in the reader.
 const ROWS_PER_CHANGE: usize = 512;
 
-/// Columns that change a few times in a run at most.
-const CLUSTERED: [&str; 4] = ["max_exp", "phase", "has_evs", "step_index"];
+/// Columns of `steps` that change a few times in a run at most.
+const CLUSTERED_STEPS: [&str; 4] = ["max_exp", "phase", "has_evs", "step_index"];
+/// Columns by which `runs` are in order.
+const CLUSTERED_RUNS: [&str; 3] = ["run_id", "version", "ingested_at"];
 
-/// Whether it is known without a sample that a filter changes its mind seldom.
-pub(super) fn is_clustered(filter: &Expr) -> bool {
-    filter.column_refs().iter().all(|column| CLUSTERED.contains(&column.name()))
+/// Whether a filter changes its mind seldom, as far as that is known without a sample. `runs` has few rows, of which a sample would
+/// cost what it could save.
+pub(super) fn is_clustered(table: TableName, filter: &Expr) -> Option<bool> {
+    let only = |clustered: &[&str]| filter.column_refs().iter().all(|column| clustered.contains(&column.name()));
+    match table {
+        TableName::Runs => Some(only(&CLUSTERED_RUNS)),
+        TableName::Steps => only(&CLUSTERED_STEPS).then_some(true),
+    }
 }
 
 /// Whether a filter saves the reader nothing, by its verdicts on the rows of a plan.

@@ -223,9 +223,12 @@ impl ArchiveTable {
             for column in filter.column_refs() {
                 columns.push(schema.index_of(column.name())?);
             }
-            let stays_outside = !is_clustered(filter) && {
-                let sample = self.parquet_scan()?.plan(state, vec![middle.sample()], Some(&columns), None, None)?;
-                saves_nothing(filter, sample, state).await?
+            let stays_outside = match is_clustered(self.table, filter) {
+                Some(is_clustered) => !is_clustered,
+                None => {
+                    let sample = self.parquet_scan()?.plan(state, vec![middle.sample()], Some(&columns), None, None)?;
+                    saves_nothing(filter, sample, state).await?
+                }
             };
             if stays_outside {
                 outside = true;
