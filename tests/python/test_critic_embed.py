@@ -425,14 +425,15 @@ sys.exit(main(["embed", sys.argv[1], "--encoder", "slow:encoder", "--batch-size"
 """
 
 
-def test_ctrl_c_keeps_what_is_done(session: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_signals_keep_what_is_done(session: Path, number: signal.Signals) -> None:
     with subprocess.Popen([sys.executable, "-c", SLOW, session], stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
         for _ in range(5):
             assert process.stderr.readline() == "batch\n"
-        process.send_signal(signal.SIGINT)
+        process.send_signal(number)
         process.stderr.read()
-    assert process.returncode == 130
+    assert process.returncode == 128 + number
     done = json.loads((session / ".embeddings.state").read_text())["done"]
     assert 40 <= done < len(exps(session))
     finished = subprocess.run([sys.executable, "-c", SLOW, session], capture_output=True, text=True)

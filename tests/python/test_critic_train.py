@@ -316,7 +316,7 @@ def undisturbed(games: Path, tmp_path_factory: pytest.TempPathFactory) -> TrainR
     return fit(configured(games, tmp_path_factory.mktemp("whole"), **SIGNALLED), quiet=True)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_signals(games: Path, undisturbed: TrainReport, tmp_path: Path, number: signal.Signals) -> None:
     out = tmp_path / "out"
     path = write_toml(tmp_path / "critic.toml", configured(games, out, **SIGNALLED))
