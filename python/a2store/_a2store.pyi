@@ -2180,7 +2180,7 @@ class StepTable:
         Which step a row of the array is of is said by the integers ``run_id`` and ``step_idx`` or ``step_index`` of a
         structured array of as many rows. The array may have more steps than the table, in any order. Where it has
         the table's order this takes no memory, elsewhere 4 bytes a row of the table, or 8 for arrays of 2**32 rows
-        and more.
+        and more. Where it has boards too, ``board`` or ``exps``, those of the table must be the same.
 
         The type is a little-endian float or integer, or bfloat16: ``<u2`` where a JSON object beside the array,
         ``embeddings.json`` for ``embeddings.bf16.npy``, has ``bf16`` as ``dtype_bits`` or ``dtype``. What it says of

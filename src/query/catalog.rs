@@ -84,10 +84,12 @@ pub(super) fn context(archive: &Archive, options: &QueryOptions) -> Result<Sessi
     Ok(context)
 }
 
-/// The engine's rules between two of our own.
+/// The engine's rules and two of our own.
 fn physical_rules() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
     let mut rules = PhysicalOptimizer::default().rules;
-    rules.insert(0, Arc::new(ForgetKeysOfGroups));
+    // Before any rule that looks at orders, and after one that looks for groups directly under a limit.
+    let at = rules.iter().position(|rule| rule.name() == "LimitedDistinctAggregation").map_or(0, |at| at + 1);
+    rules.insert(at, Arc::new(ForgetKeysOfGroups));
     rules.push(Arc::new(YieldAboveJoins));
     rules
 }

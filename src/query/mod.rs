@@ -68,7 +68,11 @@ use crate::runtime::block_on_unless;
 use arrow::array::AsArray;
 use arrow::datatypes::{DataType, Int64Type, Schema, SchemaRef};
 use datafusion::common::Result as DataFusionResult;
+use datafusion::common::config::ConfigOptions;
+use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder};
+use datafusion::optimizer::AnalyzerRule;
+use datafusion::optimizer::analyzer::type_coercion::TypeCoercion;
 use datafusion::prelude::SessionContext;
 use std::collections::BTreeSet;
 use std::fmt;
@@ -178,7 +182,7 @@ impl Archive {
             let plan = session.statement_to_plan(statement).await.map_err(query_error)?;
             // Here, where the stack is deep: a plan that is refused is also dropped here.
             guard::check_plan(&plan)?;
-            let plan = bind(plan, params)?;
+            let plan = with_types_of_unions(bind(plan, params)?, session.config_options()).map_err(query_error)?;
             let is_definite = order::is_definite(&plan).map_err(query_error)?;
             let keeps_filters = guard::has_large_filter(&plan).map_err(query_error)?;
             Ok((plan, is_definite, keeps_filters))
@@ -350,6 +354,16 @@ fn bind(plan: LogicalPlan, params: ParamValues) -> Result<LogicalPlan> {
         return Ok(plan);
     }
     plan.with_param_values(params).map_err(query_error)
+}
+
+/// What a UNION unites gets one type when the plan is analysed; the schema of the result is to be known before.
+fn with_types_of_unions(plan: LogicalPlan, config: &ConfigOptions) -> DataFusionResult<LogicalPlan> {
+    let mut has_union = false;
+    plan.apply_with_subqueries(|plan| {
+        has_union |= matches!(plan, LogicalPlan::Union(_));
+        Ok(if has_union { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+    })?;
+    if has_union { TypeCoercion::new().analyze(plan, config) } else { Ok(plan) }
 }
 
 /// Names a query.

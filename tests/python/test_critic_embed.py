@@ -312,6 +312,12 @@ def test_table(table: a2store.StepTable, archive: a2store.Archive, tmp_path: Pat
         archive.sql(turned).materialize(progress=False).attach(
             "embedding", report.path, steps=out / "embeddings.steps.npy", progress=False
         )
+    # Keys without boards are not what is asked for now.
+    np.save(out / "embeddings.steps.npy", np.load(out / "embeddings.steps.npy")[["run_id", "step_index"]])
+    with pytest.raises(FileExistsError, match="or of other steps"):
+        embed_table(table, linear, out, batch_size=1000, model_sha=report.model_sha, progress=False)
+    embed_table(table, linear, out, batch_size=1000, model_sha=report.model_sha, overwrite=True, progress=False)
+    np.testing.assert_array_equal(np.load(out / "embeddings.steps.npy"), keys)
     # Of other rows they are others, though as many.
     view = table.filter(run_ids=[3])
     embed_table(view, linear, tmp_path / "one", progress=False)

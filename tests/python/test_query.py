@@ -200,6 +200,19 @@ def test_count(archive: a2store.Archive, steps: dict[str, Array]) -> None:
     assert archive.sql("SELECT 1 AS board, 2 AS board2").count() == 1
 
 
+def test_unions_have_a_type_for_all(archive: a2store.Archive) -> None:
+    sql = "SELECT move AS x FROM steps WHERE run_id = 0 UNION ALL SELECT 1000 UNION ALL SELECT NULL"
+    united = pa.table(archive.sql(sql))["x"]
+    assert united.type == pa.int64() == pa.schema(archive.sql(sql).schema).field("x").type
+    assert {0, 1, 1000, None} <= set(united.to_pylist())
+    mixed = "SELECT max_exp, move FROM steps UNION SELECT highest_tile, CAST(num_steps AS INT) FROM runs ORDER BY 1, 2"
+    assert pa.table(archive.sql(mixed))["max_exp"].to_pylist()[-1] >= 16
+    halves = archive.sql("SELECT 1 AS x UNION ALL SELECT 0.5")
+    assert sorted(pa.table(halves)["x"].to_pylist()) == [0.5, 1.0]
+    inside = "SELECT max(x) AS x FROM (SELECT max_exp AS x FROM steps UNION ALL SELECT 70000.5)"
+    assert pa.table(archive.sql(inside))["x"].to_pylist() == [70000.5]
+
+
 def test_explain_shows_where_filters_are_applied(archive: a2store.Archive) -> None:
     plan = archive.sql(f"{FILTER} AND max_exp >= 8", PARAMS).explain()
     by_run, plan = plan.split("\n", 1)

@@ -116,6 +116,28 @@ def test_conditions_together(shaped: a2store.Archive, seed: int) -> None:
         assert table.take([len(expected) - 1]).board.tolist() == [expected[-1][2]]
 
 
+def test_names_of_numbers_are_of_no_column(shaped: a2store.Archive) -> None:
+    name = '"number of keys 1"'
+    top = f"""
+        SELECT min({name}), max({name}) FROM (
+            SELECT max_exp AS {name}, move FROM (SELECT DISTINCT max_exp, move FROM steps WHERE move IS NOT NULL)
+            ORDER BY {name} LIMIT 3)"""
+    joined = f"""
+        SELECT max_exp, move, n, m FROM (SELECT 4 AS e) s JOIN (
+            SELECT max_exp, move, count(*) AS n, max({name}) AS m
+            FROM (SELECT max_exp, move, board AS {name} FROM steps) GROUP BY max_exp, move
+        ) g ON g.max_exp = s.e ORDER BY max_exp, move"""
+    for sql in (top, joined):
+        assert rows(shaped.sql(sql)) == duckdb_rows(shaped, sql)
+
+
+@pytest.mark.parametrize("keys", ["max_exp", "max_exp, move", "phase", "phase, engine", "run_id"])
+def test_a_few_different_rows_are_found_early(shaped: a2store.Archive, keys: str) -> None:
+    query = shaped.sql(f"SELECT DISTINCT {keys} FROM steps LIMIT 2")
+    assert query.explain().count("lim=[2]") == 2
+    assert len(set(rows(query))) == 2
+
+
 BINS = "SELECT max_exp, move, count(*) AS n FROM steps GROUP BY max_exp, move"
 
 

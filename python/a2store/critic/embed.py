@@ -166,7 +166,7 @@ class _Job:
             else:
                 if self.meta_path.exists() and not self.options.overwrite:
                     raise FileExistsError(
-                        f"{self.meta_path}: is of another encoder, pooling, type or number of rows, "
+                        f"{self.meta_path}: is of another encoder, pooling, type or number of rows, or of other steps, "
                         "and not to be replaced"
                     )
                 if done and self._part_bytes() < len(self.header) + done * self.row_bytes:
@@ -274,12 +274,14 @@ class _Job:
             found = np.load(self.folder / KEYS_NAME, mmap_mode="r", allow_pickle=False)
         except (OSError, ValueError):
             return False
+        if found.dtype != TABLE_KEY or found.shape != (len(self.steps),):
+            return False
         start = 0
         for _, keys in self.steps.parts(0, 1 << 16):
             if not np.array_equal(found[start : start + len(keys)], keys):
                 return False
             start += len(keys)
-        return start == len(found)
+        return True
 
     def _write_keys(self, file: BinaryIO) -> None:
         file.write(_npy_header(TABLE_KEY, (len(self.steps),)))

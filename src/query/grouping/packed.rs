@@ -33,8 +33,8 @@ struct Place {
 }
 
 impl Layout {
-    /// Finds a place for as many keys as fit, from the first one on; none, unless two do. Each comes with the number of its
-    /// bits, if it may be packed.
+    /// Finds a place for as many keys as fit, from the first one on; none, unless two do. Each comes with the number of
+    /// its bits, if it may be packed.
     pub(super) fn of(keys: impl Iterator<Item = (FieldRef, Option<u32>)>) -> Option<Layout> {
         let mut end = 0;
         let place = |(field, bits): (FieldRef, Option<u32>)| {
@@ -89,7 +89,10 @@ impl Place {
             return exec_err!("{}: not of its type", self.field.name());
         }
         if key.null_count() > 0 && !self.field.is_nullable() {
-            return exec_err!("{}: null, and not declared so", self.field.name());
+            return exec_err!(
+                "GROUP BY {}: null in an expression that the plan takes for never null",
+                self.field.name()
+            );
         }
         match key.data_type() {
             DataType::Boolean => {

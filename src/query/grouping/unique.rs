@@ -1,8 +1,8 @@
 //! Keeping from the engine by what the rows of groups are unique.
 //!
-//! The engine notes that groups are unique by their keys, as numbers of columns, and leaves these numbers as they are where a projection
-//! puts the columns elsewhere (`EquivalenceProperties::projected_constraints`). Then columns count as unique that are not,
-//! and of an ORDER BY that begins with such a column the rest is dropped.
+//! The engine notes that groups are unique by their keys, as numbers of columns, and leaves these numbers as they are where
+//! a projection puts the columns elsewhere (`EquivalenceProperties::projected_constraints`). Then columns count as unique
+//! that are not, and of an ORDER BY that begins with such a column the rest is dropped.
 
 use super::super::passing::{Passing, Purpose};
 use datafusion::common::Result as DataFusionResult;

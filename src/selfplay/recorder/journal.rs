@@ -77,6 +77,8 @@ pub(super) struct Inner {
     /// it could not write to one of them alone.
     has_failed: bool,
     is_syncing: bool,
+    /// Somebody waits for the end of a sync, and no other begins until then.
+    is_awaited: bool,
 }
 
 impl Journal {
@@ -96,6 +98,7 @@ impl Journal {
             lost: Vec::new(),
             has_failed: false,
             is_syncing: false,
+            is_awaited: false,
         };
         Ok(Journal { folder: folder.to_owned(), header, inner: Mutex::new(inner), synced: Condvar::new() })
     }
@@ -106,6 +109,18 @@ impl Journal {
 
     pub(super) fn lock(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Locks it while no sync is under way: the kernel tells of an error once, and it is to be told of the right records.
+    pub(super) fn lock_between_syncs(&self) -> MutexGuard<'_, Inner> {
+        let mut inner = self.lock();
+        inner.is_awaited = true;
+        while inner.is_syncing {
+            inner = self.synced.wait(inner).unwrap_or_else(PoisonError::into_inner);
+        }
+        inner.is_awaited = false;
+        self.synced.notify_all();
+        inner
     }
 
     /// Adds a game. The number to wait for.
@@ -159,23 +174,17 @@ impl Journal {
             if inner.num_settled >= record {
                 return Ok(());
             }
-            if inner.is_syncing {
+            if inner.is_syncing || inner.is_awaited {
                 inner = self.synced.wait(inner).unwrap_or_else(PoisonError::into_inner);
                 continue;
             }
             inner.is_syncing = true;
-            let (file, number) = (inner.file.clone(), inner.number);
-            let (settled, upto) = (inner.num_settled, inner.num_written);
+            let (file, upto) = (inner.file.clone(), inner.num_written);
             drop(inner);
             let synced = file.sync_data();
             inner = self.lock();
             inner.is_syncing = false;
-            if inner.number == number {
-                inner.settle(upto, synced.is_ok());
-            } else if synced.is_err() {
-                // The file came to its end meanwhile, and what was said of its sync then does not hold.
-                inner.lost.push(settled + 1..upto + 1);
-            }
+            inner.settle(upto, synced.is_ok());
             self.synced.notify_all();
         }
     }
@@ -186,7 +195,7 @@ impl Journal {
         begin(&self.folder, number, &self.header)
     }
 
-    /// Goes on in another file.
+    /// Goes on in another file. No sync is under way.
     pub(super) fn switch(&self, inner: &mut Inner, next: File) {
         let synced = inner.file.sync_data();
         inner.settle(inner.num_written, synced.is_ok());
@@ -371,7 +380,7 @@ mod tests {
         assert!(journal.wait(first).is_ok());
 
         let next = journal.prepare().expect("another file");
-        journal.switch(&mut journal.lock(), next);
+        journal.switch(&mut journal.lock_between_syncs(), next);
         let after = append(&journal).expect("a record");
         journal.wait(after).expect("a durable record");
         assert!(journal.wait(lost).is_err());

@@ -99,7 +99,7 @@ impl Shared {
             // The next file is made before anybody has to wait for it.
             let next = if self.lock().ended.games.is_empty() { None } else { Some(journal.prepare()?) };
             // Games that are in the journal but have not joined the others do so before it is free.
-            let mut inner = journal.lock();
+            let mut inner = journal.lock_between_syncs();
             let mut state = self.lock();
             if next.is_none() && !state.ended.games.is_empty() {
                 continue;

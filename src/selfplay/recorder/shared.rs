@@ -195,8 +195,13 @@ impl Shared {
         drop(state);
         let journal = journal.map(|(journal, _)| journal);
         self.tell(counts);
-        if let (Some(journal), Some(record)) = (journal, record) {
-            journal.wait(record?)?;
+        if let (Some(journal), Some(record)) = (journal, record)
+            && let Err(error) = record.and_then(|record| journal.wait(record))
+        {
+            // A rotation makes the game durable, and begins another file.
+            self.lock().ask();
+            self.work.notify_one();
+            return Err(error);
         }
         Ok(id)
     }
