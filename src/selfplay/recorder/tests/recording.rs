@@ -38,10 +38,13 @@ fn games_of_many_threads_keep_apart() {
     let root = tempfile::tempdir().unwrap();
     let recorder = recorder(root.path(), |options| options.rotate_steps = 5_000);
     let len = |seed: u64| (seed % 300) as u32;
+    // The last game of each thread ends when others are written.
+    let rotated = std::sync::Barrier::new(5);
     std::thread::scope(|scope| {
         for thread in 0..4_u64 {
-            let recorder = recorder.clone();
+            let (recorder, rotated) = (recorder.clone(), &rotated);
             scope.spawn(move || {
+                let mut left = 50;
                 let mut games: Vec<_> = (0..50).map(|game| (thread * 50 + game, 0)).collect();
                 let mut live: Vec<_> =
                     games.iter().map(|&(seed, _)| Some(recorder.begin(Some(seed)).unwrap())).collect();
@@ -49,6 +52,10 @@ fn games_of_many_threads_keep_apart() {
                     for ((seed, index), slot) in games.iter_mut().zip(&mut live) {
                         let Some(game) = slot else { continue };
                         if *index == len(*seed) {
+                            left -= 1;
+                            if left == 0 {
+                                rotated.wait();
+                            }
                             slot.take().unwrap().end(step(*seed, *index).0).unwrap();
                             continue;
                         }
@@ -60,9 +67,10 @@ fn games_of_many_threads_keep_apart() {
             });
         }
         while recorder.rotate().unwrap() < 100 {}
+        rotated.wait();
     });
     let report = recorder.close().unwrap();
-    assert!(report.rotations >= 1, "{report:?}");
+    assert!(report.rotations >= 2, "{report:?}");
     let seeds = check(&report.folder, 1, len);
     assert_eq!(seeds.keys().copied().collect::<Vec<_>>(), (0..200).collect::<Vec<_>>());
     let mut found: Vec<_> = seeds.into_values().collect();
