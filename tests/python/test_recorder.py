@@ -248,7 +248,7 @@ sys.path.insert(0, {str(Path(__file__).parent)!r})
 import a2store
 from test_recorder import record
 archive = a2store.Archive.open({str(archive.path)!r})
-recorder = a2store.selfplay.Recorder({str(tmp_path)!r}, tag="v1", sink=archive, journal=True)
+recorder = a2store.selfplay.Recorder({str(tmp_path)!r}, tag="v1", engine="first", sink=archive, journal=True)
 record(recorder, range(10))
 assert recorder.rotate() == 10
 record(recorder, range(10, 25))
@@ -265,11 +265,15 @@ os._exit(1)
     (folder,) = [path.parent for path in tmp_path.rglob("journal-*.bin")]
     with pytest.raises(ValueError, match="of this archive"):
         selfplay.recover(folder, sink=other)
-    with Recorder(tmp_path, tag="v1", sink=archive) as recorder:
+    with pytest.raises(ValueError, match="engine: expected at most 256 bytes, found 257"):
+        Recorder(tmp_path, tag="v1", engine="x" * 257, sink=archive)
+    with Recorder(tmp_path, tag="v1", engine="second", sink=archive) as recorder:
         (left,) = recorder.unfinished
         assert (left.runs, left.from_journal, left.lost_runs, left.error) == (25, 15, 0, None)
     archive.refresh()
     assert sorted(pa.table(archive.sql("SELECT seed FROM runs"))["seed"].to_pylist()) == list(range(25))
+    # They are of the engine that played them.
+    assert archive.sql("SELECT seed FROM runs WHERE engine = 'first'").count() == 25
     with Recorder(tmp_path, tag="v1", sink=archive) as recorder:
         assert recorder.unfinished == []
         with pytest.raises(a2store.ConflictError):

@@ -2,6 +2,7 @@
 
 use super::game::EndedGame;
 use super::sink::{Closing, DiskCost, Sink};
+use super::status::{MAX_ENGINE_LEN, peek};
 use super::{Recorder, RecorderOptions, Recovered, recover_with};
 use crate::archive::{Archive, IngestOptions, OnError, TableName};
 use crate::error::{Error, ErrorKind, Result};
@@ -36,11 +37,12 @@ impl Recorder {
     /// `engine` that of the options, or else the tag. A rotation takes what ingesting takes of memory beside
     /// `max_ram_mb`. Games that the archive holds already, or that are equal, are there once.
     ///
-    /// A folder `archive-<archive's id>_model=<tag>` in `root` has the journal, if one is asked for, and what tells the next recorder of
-    /// that tag that this one died.
+    /// A folder `archive-<archive's id>_model=<tag>` in `root` has the journal, if one is asked for, and what tells the
+    /// next recorder of that tag that this one died.
     ///
     /// # Errors
-    /// As [`with_sink`](Recorder::with_sink), and those of the archive.
+    /// As [`with_sink`](Recorder::with_sink), and those of the archive; [`ErrorKind::Argument`] for an engine of more than
+    /// 256 bytes.
     ///
     /// # Examples
     /// ```
@@ -61,8 +63,17 @@ impl Recorder {
         // Its journal is for no other archive.
         let folder = root.as_ref().join(format!("archive-{}_model={}", archive.id(), options.tag));
         let engine = options.engine.clone().unwrap_or_else(|| options.tag.clone());
-        let archive = archive.clone();
+        if engine.len() > MAX_ENGINE_LEN {
+            return Err(Error::argument("engine", format!("at most {MAX_ENGINE_LEN} bytes"), engine.len()));
+        }
+        let (archive, tag) = (archive.clone(), options.tag.clone());
+        let earlier = peek(&folder);
         Recorder::with_sink(Some(&folder), options, move |id| {
+            // Games that another recorder left are of its engine.
+            let engine = match &earlier {
+                Some(earlier) if earlier.id == id => earlier.engine.as_ref().unwrap_or(&tag),
+                _ => &engine,
+            };
             Ok(Box::new(ArchiveSink::new(archive.clone(), engine.clone(), id)?))
         })
     }
@@ -72,6 +83,19 @@ impl Recorder {
 ///
 /// # Errors
 /// As [`recover`](super::recover), and those of the archive; [`ErrorKind::Argument`] for the folder of another archive.
+///
+/// # Examples
+/// ```
+/// # let root = tempfile::tempdir()?;
+/// use a2store::{Archive, Recorder, RecorderOptions, recover_into_archive};
+/// let archive = Archive::create(root.path().join("games.a2"), Default::default())?;
+/// let recorder = Recorder::into_archive(root.path(), RecorderOptions::new("v1"), &archive)?;
+/// let folder = recorder.folder().to_owned();
+/// recorder.close()?;
+/// // It was closed, so nothing is left to be done.
+/// assert_eq!(recover_into_archive(folder, &archive)?.runs, 0);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub fn recover_into_archive(folder: impl AsRef<Path>, archive: &Archive) -> Result<Recovered> {
     let folder = folder.as_ref();
     let name = folder.file_name().unwrap_or_default().to_string_lossy();
@@ -79,7 +103,11 @@ pub fn recover_into_archive(folder: impl AsRef<Path>, archive: &Archive) -> Resu
     let Some(tag) = name.strip_prefix(&prefix) else {
         return Err(Error::argument("folder", format!("{prefix}…, of this archive"), name));
     };
-    recover_with(folder, |id| Ok(Box::new(ArchiveSink::new(archive.clone(), tag.to_owned(), id)?)))
+    let earlier = peek(folder);
+    recover_with(folder, |id| {
+        let engine = earlier.filter(|earlier| earlier.id == id).and_then(|earlier| earlier.engine);
+        Ok(Box::new(ArchiveSink::new(archive.clone(), engine.unwrap_or_else(|| tag.to_owned()), id)?))
+    })
 }
 
 impl ArchiveSink {

@@ -48,7 +48,7 @@ use chrono::Utc;
 use journal::Journal;
 use session_sink::{SessionSink, now};
 use shared::{Phase, Shared, State};
-use status::{Recording, Status};
+use status::{MAX_ENGINE_LEN, Recording, Status};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicU64;
@@ -164,7 +164,7 @@ impl Recorder {
                 continue;
             }
             let staging = StagedFolder::new_in(&root)?;
-            let mut status = status(staging.path(), &recording_id()?, true)?;
+            let mut status = status(staging.path(), &recording_id()?, None)?;
             let mut sink = SessionSink::create(staging.path(), &options)?;
             let mut journal = journal(staging.path(), &options, &sink)?;
             match staging.publish(&folder) {
@@ -212,7 +212,7 @@ impl Recorder {
             unfinished.push(Unfinished { folder: folder.clone(), recovered: Ok(recovered) });
         }
         let sink = sink(&id)?;
-        let status = status(&folder, &id, false)?;
+        let status = status(&folder, &id, Some(&options))?;
         let journal = journal(&folder, &options, &*sink)?;
         start(folder, &options, sink, journal, Some(status), unfinished)
     }
@@ -324,10 +324,13 @@ impl Drop for Handle {
     }
 }
 
-fn status(folder: &Path, id: &str, session: bool) -> Result<Status> {
+/// A session says itself whose games it has; what goes elsewhere has `options`.
+fn status(folder: &Path, id: &str, options: Option<&RecorderOptions>) -> Result<Status> {
     let started = now().as_str().unwrap_or_default().to_owned();
-    let process = std::process::id();
-    Status::create(folder, Recording { id: id.to_owned(), session, process, started, ..Recording::default() })
+    let (process, session) = (std::process::id(), options.is_none());
+    let engine = options.and_then(|options| options.engine.clone()).filter(|engine| engine.len() <= MAX_ENGINE_LEN);
+    let id = id.to_owned();
+    Status::create(folder, Recording { id, session, engine, process, started, ..Recording::default() })
 }
 
 fn journal(folder: &Path, options: &RecorderOptions, sink: &dyn Sink) -> Result<Option<Journal>> {

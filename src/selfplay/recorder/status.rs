@@ -13,7 +13,10 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 pub(super) const STATUS: &str = "recording.json";
-const LEN: usize = 1024;
+const LEN: usize = 4096;
+
+/// Six bytes of JSON each at most, so that the text fits.
+pub(super) const MAX_ENGINE_LEN: usize = 256;
 
 /// What is said of a recording that has not ended.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -22,6 +25,9 @@ pub(super) struct Recording {
     pub(super) id: String,
     /// Whether its games go to a session in this folder.
     pub(super) session: bool,
+    /// Whose games they are, where that is not said elsewhere; at most [`MAX_ENGINE_LEN`] bytes.
+    #[serde(default)]
+    pub(super) engine: Option<String>,
     pub(super) process: u32,
     pub(super) started: String,
     pub(super) counts: Counts,
@@ -107,6 +113,11 @@ impl Status {
     pub(super) fn set_folder(&mut self, folder: &Path) {
         self.path = folder.join(STATUS);
     }
+}
+
+/// What stands in a folder, whoever holds it; `None` if nothing that can be read does.
+pub(super) fn peek(folder: &Path) -> Option<Recording> {
+    serde_json::from_str(&std::fs::read_to_string(folder.join(STATUS)).ok()?).ok()
 }
 
 fn lock(file: &File, path: &Path) -> Result<()> {
