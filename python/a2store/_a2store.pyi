@@ -1964,9 +1964,11 @@ class StepTable:
     def fingerprint(self) -> str:
         """The name of the data and its order, 32 hexadecimal digits.
 
-        It follows from the archive and its version, the query's text and parameters, the options ``extra`` and
-        ``chosen_ev``, and of a view its filters and splits. A table that was saved and loaded keeps it; that of a file
-        from elsewhere follows from its rows.
+        Tables with the same fingerprint have the same rows in the same order. It is a hash of the archive and its
+        version, the query's text and parameters, the options ``extra`` and ``chosen_ev``, and the filters and splits of
+        a view. If a query does not determine its rows (window functions, sums of floats, ``random()``), the hash is of the
+        rows instead of the text. A saved table keeps its fingerprint when it is loaded. A table from a file of another
+        program has a hash of its rows.
         """
 
     @property

@@ -55,13 +55,18 @@ const LAYERS: [&str; 6] = [
     "Error during planning: ",
 ];
 
+/// What comes after a message, for those who build the engine.
+const AFTERWORDS: [&str; 2] = ["\n\nbacktrace:", "\nThis issue was likely caused by a bug in DataFusion"];
+
 /// A message without the names of the layers that it came through, and without hints to those who run the engine.
 fn plain(message: &str) -> String {
-    // A backtrace comes after the first line, but a regular expression is shown over several.
-    let mut rest = match message.split_once("regex parse error:") {
+    let message = match message.split_once("regex parse error:") {
         Some((_, shown)) => shown.lines().find(|line| line.starts_with("error: ")).unwrap_or("no regular expression"),
-        None => message.lines().next().unwrap_or_default().trim(),
+        None => AFTERWORDS.iter().fold(message, |rest, word| rest.split_once(word).map_or(rest, |(before, _)| before)),
     };
+    // All of it, in one line.
+    let message = message.lines().map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join(" ");
+    let mut rest = message.as_str();
     while let Some(inner) = LAYERS.iter().find_map(|layer| rest.strip_prefix(layer)) {
         rest = inner;
     }
@@ -112,7 +117,14 @@ mod tests {
         let layers = "Execution error: Function 'f' user-defined coercion failed with: Error during planning: f(x): no. \
                       No function matches the given name and argument types 'f(Utf8)'. Add casts.";
         assert_eq!(plain(layers), "f(x): no");
-        assert_eq!(plain("Arrow error: Cast error: 'a' is no number\n  backtrace"), "Cast error: 'a' is no number");
+        let cast = "Cast error: 'a' is no number";
+        assert_eq!(plain(&format!("Arrow error: {cast}\n\nbacktrace:    0: std::backtrace")), cast);
+        assert_eq!(
+            plain(
+                "Internal error: Differences:\n  - a\n  - b.\nThis issue was likely caused by a bug in DataFusion's code."
+            ),
+            "Differences: - a - b"
+        );
         assert_eq!(
             of_filter("Error evaluating filter predicate: ArrowError(DivideByZero, None)"),
             "Divide by zero error"

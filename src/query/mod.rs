@@ -16,7 +16,11 @@
 //! | `run_index.rs`, `cache.rs` | which rows are whose, so that filters on runs read no steps; what is kept between queries |
 //! | `barrier.rs`, `passing.rs` | which filters the reader takes; a node that only stands between others |
 //! | `grouping/` | grouping by one number instead of by several columns, and by what groups are not unique |
+//! | `shared_names.rs` | filters stay above nodes whose columns share names |
 //! | `yielding.rs` | joins that can be stopped |
+//! | `fallible.rs` | expressions that can fail see only the rows that need them |
+//! | `membership.rs` | `IN (SELECT …)` with nulls |
+//! | `nature.rs` | what the rows of a result follow from |
 //! | `order.rs` | which plans keep the natural order, and making the others' order definite |
 //! | `stream.rs`, `limits.rs` | running a plan: partitions in order, bounded, cancelled by dropping; what may still be given |
 //! | `explain.rs`, `preview.rs` | plans as text; the first rows |
@@ -27,10 +31,13 @@ mod cache;
 mod catalog;
 mod errors;
 mod explain;
+mod fallible;
 mod functions;
 mod grouping;
 mod guard;
 mod limits;
+mod membership;
+mod nature;
 mod options;
 mod order;
 mod passing;
@@ -38,6 +45,7 @@ mod preview;
 mod run_index;
 mod saved;
 mod scan;
+mod shared_names;
 mod stream;
 mod tables;
 mod udf;
@@ -56,7 +64,9 @@ pub(crate) use errors::query_error;
 #[cfg(feature = "python")]
 pub(crate) use functions::build_tables;
 pub(crate) use limits::Limits;
+use nature::Nature;
 pub(crate) use order::Execution;
+use order::Rows;
 #[cfg(feature = "python")]
 pub(crate) use stream::ArrowReader;
 pub(crate) use stream::Partition;
@@ -68,11 +78,8 @@ use crate::runtime::block_on_unless;
 use arrow::array::AsArray;
 use arrow::datatypes::{DataType, Int64Type, Schema, SchemaRef};
 use datafusion::common::Result as DataFusionResult;
-use datafusion::common::config::ConfigOptions;
-use datafusion::common::tree_node::TreeNodeRecursion;
+use datafusion::execution::SessionState;
 use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder};
-use datafusion::optimizer::AnalyzerRule;
-use datafusion::optimizer::analyzer::type_coercion::TypeCoercion;
 use datafusion::prelude::SessionContext;
 use std::collections::BTreeSet;
 use std::fmt;
@@ -100,9 +107,11 @@ pub struct Query {
     archive: Archive,
     options: QueryOptions,
     engine: Engine,
+    /// Analyzed: its types are those of the result.
     plan: LogicalPlan,
-    /// `None` when equal data may give other rows, or another order, each time the query runs.
-    fingerprint: Option<blake3::Hash>,
+    nature: Nature,
+    /// The hash of text and parameters.
+    text: blake3::Hash,
 }
 
 /// What plans were made with.
@@ -182,16 +191,15 @@ impl Archive {
             let plan = session.statement_to_plan(statement).await.map_err(query_error)?;
             // Here, where the stack is deep: a plan that is refused is also dropped here.
             guard::check_plan(&plan)?;
-            let plan = with_types_of_unions(bind(plan, params)?, session.config_options()).map_err(query_error)?;
-            let is_definite = order::is_definite(&plan).map_err(query_error)?;
+            let plan = analyzed(bind(plan, params)?, &session).map_err(query_error)?;
+            let nature = Nature::of(&plan).map_err(query_error)?;
             let keeps_filters = guard::has_large_filter(&plan).map_err(query_error)?;
-            Ok((plan, is_definite, keeps_filters))
+            Ok((plan, nature, keeps_filters))
         };
-        let (plan, is_definite, keeps_filters) = block_on_unless(planning, || limits.check(progress))?;
+        let (plan, nature, keeps_filters) = block_on_unless(planning, || limits.check(progress))?;
         let context = if keeps_filters { guard::without_pushdown(&context) } else { context };
         let engine = Engine { process: std::process::id(), context, keeps_filters };
-        let fingerprint = is_definite.then_some(fingerprint);
-        Ok(Query { archive: self.clone(), options: options.clone(), engine, plan, fingerprint })
+        Ok(Query { archive: self.clone(), options: options.clone(), engine, plan, nature, text: fingerprint })
     }
 }
 
@@ -292,7 +300,8 @@ impl Query {
     /// How to run the query; with `definite`, so that equal archives and queries give equal rows in equal order.
     pub(crate) fn execution(&self, definite: bool, limits: &Limits, progress: &dyn Progress) -> Result<Execution> {
         let (plan, context) = (self.plan.clone(), self.context()?);
-        let planning = async move { order::plan(&context, plan, definite).await };
+        let rows = if definite { Rows::Definite(self.nature) } else { Rows::Any };
+        let planning = async move { order::plan(&context, plan, rows).await };
         block_on_unless(planning, || limits.check(progress)).map_err(|error| limits.explain(self.archive.blame(error)))
     }
 
@@ -311,14 +320,12 @@ impl Query {
         Ok(if self.engine.keeps_filters { guard::without_pushdown(&context) } else { context })
     }
 
-    /// Names text and parameters, or, where these do not determine the rows, one run of them.
-    pub(crate) fn fingerprint(&self) -> Result<blake3::Hash> {
-        if let Some(fingerprint) = self.fingerprint {
-            return fingerprint_with(fingerprint, &self.options.tables);
+    /// The hash of the text, its parameters and its tables; `None` unless equal hashes mean equal rows in equal order.
+    pub(crate) fn fingerprint(&self) -> Result<Option<blake3::Hash>> {
+        match self.nature {
+            Nature::Determined => fingerprint_with(self.text, &self.options.tables).map(Some),
+            Nature::OrderDependent | Nature::Volatile => Ok(None),
         }
-        let mut bytes = [0; 32];
-        getrandom::fill(&mut bytes).map_err(|error| Error::from(std::io::Error::other(error)))?;
-        Ok(blake3::hash(&bytes))
     }
 }
 
@@ -356,14 +363,14 @@ fn bind(plan: LogicalPlan, params: ParamValues) -> Result<LogicalPlan> {
     plan.with_param_values(params).map_err(query_error)
 }
 
-/// What a UNION unites gets one type when the plan is analysed; the schema of the result is to be known before.
-fn with_types_of_unions(plan: LogicalPlan, config: &ConfigOptions) -> DataFusionResult<LogicalPlan> {
-    let mut has_union = false;
-    plan.apply_with_subqueries(|plan| {
-        has_union |= matches!(plan, LogicalPlan::Union(_));
-        Ok(if has_union { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
-    })?;
-    if has_union { TypeCoercion::new().analyze(plan, config) } else { Ok(plan) }
+/// Settles the types of a plan. Before that, a CASE has the type of its first branch, and a UNION that of its first input.
+///
+/// An EXPLAIN is left as it is: the engine analyzes what it explains, and notes each step.
+fn analyzed(plan: LogicalPlan, session: &SessionState) -> DataFusionResult<LogicalPlan> {
+    match plan {
+        LogicalPlan::Explain(_) => Ok(plan),
+        plan => session.analyzer().execute_and_check(plan, session.config_options(), |_, _| {}),
+    }
 }
 
 /// Names a query.

@@ -5,17 +5,17 @@
 //! the natural order, and several can be read at once. DataFusion itself removes a sort that this order already
 //! satisfies, so `ORDER BY run_id, step_index` costs nothing either.
 
+use super::fallible::guard_fallible;
 use super::grouping::group_by_numbers;
+use super::nature::Nature;
 use super::query_error;
 use crate::error::Result;
-use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::common::tree_node::Transformed;
 use datafusion::common::{Column, Result as DataFusionResult};
 use datafusion::datasource::physical_plan::FileScanConfig;
 use datafusion::datasource::source::DataSourceExec;
 use datafusion::execution::TaskContext;
-use datafusion::logical_expr::{
-    Distinct, Expr, FetchType, LogicalPlan, LogicalPlanBuilder, SkipType, SortExpr, Volatility,
-};
+use datafusion::logical_expr::{Expr, FetchType, LogicalPlan, LogicalPlanBuilder, SkipType, SortExpr};
 use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMergeExec;
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
 use datafusion::prelude::SessionContext;
@@ -47,21 +47,34 @@ impl Execution {
     }
 }
 
-/// Plans a query; with `definite`, the order of its rows depends on nothing but the rows.
-pub(super) async fn plan(context: &SessionContext, plan: LogicalPlan, definite: bool) -> Result<Execution> {
-    let mut plan = break_ties(plan).map_err(query_error)?;
+/// Which rows a plan is to give, where SQL leaves that open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Rows {
+    /// Any that SQL allows.
+    Any,
+    /// The same each time, in the same order, as far as a query of this nature can.
+    Definite(Nature),
+}
+
+/// Plans a query.
+pub(super) async fn plan(context: &SessionContext, plan: LogicalPlan, rows: Rows) -> Result<Execution> {
+    let mut plan = break_ties(plan).and_then(break_ties_below_limits).map_err(query_error)?;
     if let Some((skip, fetch, input)) = row_by_row(&plan).map_err(query_error)?
         && let Some(execution) = in_order(context, input, skip, fetch).await.map_err(query_error)?
     {
         return Ok(execution);
     }
-    if definite {
+    let mut state = context.state();
+    if let Rows::Definite(nature) = rows {
         plan = sort_below_limits(plan).and_then(sort_all).map_err(query_error)?;
+        if nature == Nature::OrderDependent {
+            // Several partitions would mix their rows as they arrive.
+            state.config_mut().options_mut().execution.target_partitions = 1;
+        }
     }
-    let state = context.state();
-    let plan = state.optimize(&plan).and_then(group_by_numbers).map_err(query_error)?;
+    let plan = state.optimize(&plan).and_then(group_by_numbers).and_then(guard_fallible).map_err(query_error)?;
     let plan = state.query_planner().create_physical_plan(&plan, &state).await.map_err(query_error)?;
-    Ok(Execution::Merged { plan, context: context.task_ctx() })
+    Ok(Execution::Merged { plan, context: state.task_ctx() })
 }
 
 /// The plan under a top-level LIMIT, if it is made of scans, filters, expressions and sorts alone.
@@ -98,7 +111,8 @@ async fn in_order(
     config.set_extension(Arc::new(PartitionPerRowGroup));
     config.options_mut().optimizer.repartition_file_scans = false;
     config.options_mut().optimizer.enable_round_robin_repartition = false;
-    let mut plan = state.create_physical_plan(plan).await?;
+    let plan = state.optimize(plan).and_then(guard_fallible)?;
+    let mut plan = state.query_planner().create_physical_plan(&plan, &state).await?;
     if let Some(merge) = plan.downcast_ref::<SortPreservingMergeExec>().filter(|merge| merge.fetch().is_none()) {
         // What is merged is already in order from one partition to the next.
         plan = Arc::clone(merge.input());
@@ -153,6 +167,18 @@ fn break_ties(plan: LogicalPlan) -> DataFusionResult<LogicalPlan> {
     }
 }
 
+/// Does the same for what a LIMIT cuts, wherever in the plan it stands: ties would decide which rows it takes.
+fn break_ties_below_limits(plan: LogicalPlan) -> DataFusionResult<LogicalPlan> {
+    let rewritten = plan.transform_up_with_subqueries(|node| match node {
+        LogicalPlan::Limit(mut limit) if is_sorted(&limit.input) => {
+            limit.input = Arc::new(break_ties(Arc::unwrap_or_clone(limit.input))?);
+            Ok(Transformed::yes(LogicalPlan::Limit(limit)))
+        }
+        other => Ok(Transformed::no(other)),
+    })?;
+    Ok(rewritten.data)
+}
+
 /// Sorts a plan without an ORDER BY of its own by run and step, where it has them, and then by all it has.
 fn sort_all(plan: LogicalPlan) -> DataFusionResult<LogicalPlan> {
     if is_sorted(&plan) {
@@ -174,30 +200,6 @@ fn sort_below_limits(plan: LogicalPlan) -> DataFusionResult<LogicalPlan> {
     Ok(rewritten.data)
 }
 
-/// Whether equal data gives equal rows in equal order, once every LIMIT cuts what is sorted: no part of the plan asks for
-/// chance or the time, or depends on the order in which rows happen to arrive.
-pub(super) fn is_definite(plan: &LogicalPlan) -> DataFusionResult<bool> {
-    let mut definite = true;
-    plan.apply_with_subqueries(|node| {
-        definite &= !matches!(node, LogicalPlan::Window(_) | LogicalPlan::Distinct(Distinct::On(_)));
-        node.apply_expressions(|expr| {
-            expr.apply(|expr| {
-                match expr {
-                    Expr::ScalarFunction(function) => {
-                        definite &= function.func.signature().volatility == Volatility::Immutable;
-                    }
-                    Expr::AggregateFunction(function) => {
-                        definite &= function.func.order_sensitivity().is_insensitive();
-                    }
-                    _ => {}
-                }
-                Ok(TreeNodeRecursion::Continue)
-            })
-        })
-    })?;
-    Ok(definite)
-}
-
 fn is_sorted(plan: &LogicalPlan) -> bool {
     match plan {
         LogicalPlan::Sort(_) => true,
@@ -208,16 +210,45 @@ fn is_sorted(plan: &LogicalPlan) -> bool {
     }
 }
 
-/// `run_id, step_index` if a plan's result has both, and else every column, those two first.
+/// The run and step of `steps` that each row of a plan stems from, if the plan has both; else every column, those first
+/// that are named like them.
 fn definite_keys(plan: &LogicalPlan) -> Vec<SortExpr> {
     let columns = plan.schema().columns();
-    let named = |name: &str| columns.iter().find(|column| column.name == name).cloned();
-    let natural: Vec<Column> = ["run_id", "step_index"].into_iter().filter_map(named).collect();
-    // Of a scan they name a row; after a join or a union several rows may have the same.
-    let rest = if natural.len() == 2 && row_by_row(plan).is_ok_and(|scan| scan.is_some()) {
-        Vec::new()
-    } else {
-        columns.into_iter().filter(|column| !natural.contains(column)).collect()
+    let origins: Vec<Option<String>> = (0..columns.len()).map(|i| origin(plan, i)).collect();
+    let stems_from = |name: &str| {
+        let found = origins.iter().position(|origin| origin.as_deref() == Some(name));
+        found.map(|i| columns[i].clone())
     };
-    natural.into_iter().chain(rest).map(|column| Expr::Column(column).sort(true, false)).collect()
+    let keys = match (stems_from("run_id"), stems_from("step_index")) {
+        (Some(run_id), Some(step_index)) => vec![run_id, step_index],
+        _ => {
+            let named = |name: &str| columns.iter().find(|column| column.name == name).cloned();
+            let first: Vec<Column> = ["run_id", "step_index"].into_iter().filter_map(named).collect();
+            let rest = columns.iter().filter(|column| !first.contains(column)).cloned();
+            first.iter().cloned().chain(rest).collect()
+        }
+    };
+    keys.into_iter().map(|column| Expr::Column(column).sort(true, false)).collect()
+}
+
+/// The column of `steps` whose value a column of a plan's result has, if each row of the result is one of `steps`.
+fn origin(plan: &LogicalPlan, column: usize) -> Option<String> {
+    match plan {
+        LogicalPlan::TableScan(scan) if scan.table_name.table() == "steps" => {
+            Some(scan.projected_schema.field(column).name().clone())
+        }
+        LogicalPlan::Projection(projection) => {
+            let mut expr = projection.expr.get(column)?;
+            while let Expr::Alias(alias) = expr {
+                expr = &alias.expr;
+            }
+            let Expr::Column(input) = expr else { return None };
+            origin(&projection.input, projection.input.schema().maybe_index_of_column(input)?)
+        }
+        LogicalPlan::Filter(filter) => origin(&filter.input, column),
+        LogicalPlan::Sort(sort) => origin(&sort.input, column),
+        LogicalPlan::Limit(limit) => origin(&limit.input, column),
+        LogicalPlan::SubqueryAlias(alias) => origin(&alias.input, column),
+        _ => None,
+    }
 }

@@ -27,13 +27,15 @@ pub(super) enum Purpose {
     KeepFilters,
     /// That rows are unique by some columns is not known above it.
     ForgetKeys,
+    /// Its columns share names, by which filters would be moved below it.
+    SharedNames,
 }
 
 impl Passing {
     pub(super) fn over(input: Arc<dyn ExecutionPlan>, purpose: Purpose) -> Arc<dyn ExecutionPlan> {
         let properties = input.properties();
         let properties = match purpose {
-            Purpose::KeepFilters => Arc::clone(properties),
+            Purpose::KeepFilters | Purpose::SharedNames => Arc::clone(properties),
             Purpose::ForgetKeys => {
                 let equivalences = properties.eq_properties.clone().with_constraints(Constraints::default());
                 Arc::new(PlanProperties::clone(properties).with_eq_properties(equivalences))
@@ -41,6 +43,12 @@ impl Passing {
         };
         Arc::new(Passing { input, purpose, properties })
     }
+}
+
+/// A node below `plan`, if it is one for this purpose.
+pub(super) fn below(plan: &Arc<dyn ExecutionPlan>, purpose: Purpose) -> Option<&Arc<dyn ExecutionPlan>> {
+    let passing = plan.downcast_ref::<Passing>().filter(|passing| passing.purpose == purpose)?;
+    Some(&passing.input)
 }
 
 impl DisplayAs for Passing {
@@ -54,6 +62,7 @@ impl ExecutionPlan for Passing {
         match self.purpose {
             Purpose::KeepFilters => "KeepFilters",
             Purpose::ForgetKeys => "ForgetKeys",
+            Purpose::SharedNames => "SharedNames",
         }
     }
 
@@ -122,7 +131,9 @@ impl ExecutionPlan for Passing {
         _: &ConfigOptions,
     ) -> DataFusionResult<FilterDescription> {
         match self.purpose {
-            Purpose::KeepFilters => Ok(FilterDescription::all_unsupported(&filters, &self.children())),
+            Purpose::KeepFilters | Purpose::SharedNames => {
+                Ok(FilterDescription::all_unsupported(&filters, &self.children()))
+            }
             Purpose::ForgetKeys => FilterDescription::from_children(filters, &self.children()),
         }
     }

@@ -12,13 +12,15 @@ use crate::archive::{DataFile, TableName, table_schema};
 use crate::format::SourceFormat;
 use arrow::array::{Array, AsArray, BooleanArray, RecordBatch, UInt32Array};
 use arrow::buffer::{BooleanBuffer, ScalarBuffer};
-use arrow::compute::{SortColumn, cast, concat_batches, lexsort_to_indices, prep_null_mask_filter, take_record_batch};
+use arrow::compute::{
+    SortColumn, cast, concat_batches, filter_record_batch, lexsort_to_indices, prep_null_mask_filter, take_record_batch,
+};
 use arrow::datatypes::{DataType, UInt32Type};
 use datafusion::catalog::Session;
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::common::{DFSchema, Result as DataFusionResult, ScalarValue, exec_datafusion_err};
 use datafusion::logical_expr::{Expr, LogicalPlan, Operator};
-use datafusion::physical_plan::collect;
+use datafusion::physical_plan::{PhysicalExpr, collect};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -96,23 +98,43 @@ impl RunIndex {
         Ok(RunIndex { runs, schema, run_ids, num_steps, sampled })
     }
 
-    /// The runs for which all of these hold.
+    /// The runs that have steps and for which all of these hold; `None` if a condition fails on a run that the others
+    /// leave, so that it must be evaluated row by row.
     pub(super) fn matching<'a>(
         &self,
         filters: impl IntoIterator<Item = &'a Expr>,
         state: &dyn Session,
-    ) -> DataFusionResult<BooleanBuffer> {
-        let mut matching = BooleanBuffer::new_set(self.runs.num_rows());
-        for filter in filters {
-            let filter = state.create_physical_expr(filter.clone(), &self.schema)?;
-            let holds = filter.evaluate(&self.runs)?.into_array(self.runs.num_rows())?;
-            // NULL by itself has no type.
-            let never = BooleanArray::new(BooleanBuffer::new_unset(holds.len()), None);
-            let holds: &BooleanArray = holds.as_boolean_opt().unwrap_or(&never);
-            let holds = if holds.null_count() > 0 { prep_null_mask_filter(holds) } else { holds.clone() };
-            matching = &matching & holds.values();
+    ) -> DataFusionResult<Option<BooleanBuffer>> {
+        let condition = |filter: &Expr| state.create_physical_expr(filter.clone(), &self.schema);
+        let mut waiting = filters.into_iter().map(condition).collect::<DataFusionResult<Vec<_>>>()?;
+        let mut matching = BooleanBuffer::collect_bool(self.num_steps.len(), |run| self.num_steps[run] > 0);
+        while !waiting.is_empty() {
+            let before = waiting.len();
+            // A condition that fails may hold back until others have excluded the runs that it fails on.
+            waiting.retain(|condition| match self.narrowed(condition.as_ref(), &matching) {
+                Ok(narrowed) => {
+                    matching = narrowed;
+                    false
+                }
+                Err(_) => true,
+            });
+            if waiting.len() == before {
+                return Ok(None);
+            }
         }
-        Ok(matching)
+        Ok(Some(matching))
+    }
+
+    /// Those of the runs for which a condition holds. It is evaluated for all runs, or for these alone if that fails.
+    fn narrowed(&self, condition: &dyn PhysicalExpr, matching: &BooleanBuffer) -> DataFusionResult<BooleanBuffer> {
+        if let Ok(verdicts) = verdicts(condition, &self.runs) {
+            return Ok(matching & &verdicts);
+        }
+        let chosen = filter_record_batch(&self.runs, &BooleanArray::new(matching.clone(), None))?;
+        let verdicts = verdicts(condition, &chosen)?;
+        let mut next = verdicts.iter();
+        let holds = |run| matching.value(run) && next.next() == Some(true);
+        Ok(BooleanBuffer::collect_bool(matching.len(), holds))
     }
 
     /// The rows of a file that belong to these runs and, of runs that are there whole, to these steps; `None` if the
@@ -142,6 +164,17 @@ impl RunIndex {
         }
         (start as u64 == file.num_rows).then_some(ranges)
     }
+}
+
+/// For which rows a condition is true.
+fn verdicts(condition: &dyn PhysicalExpr, rows: &RecordBatch) -> DataFusionResult<BooleanBuffer> {
+    let verdicts = condition.evaluate(rows)?.into_array(rows.num_rows())?;
+    Ok(match verdicts.as_boolean_opt() {
+        Some(verdicts) if verdicts.null_count() > 0 => prep_null_mask_filter(verdicts).values().clone(),
+        Some(verdicts) => verdicts.values().clone(),
+        // NULL by itself has no type.
+        None => BooleanBuffer::new_unset(rows.num_rows()),
+    })
 }
 
 fn clamp(steps: &Range<u64>, len: usize) -> Range<usize> {

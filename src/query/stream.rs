@@ -9,6 +9,7 @@ use crate::error::{Error, Result};
 use crate::progress::Progress;
 use crate::runtime::{PERIOD, Threads, block_for, runtime};
 use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, StringArray};
+use arrow::compute::{CastOptions, cast_with_options};
 use arrow::datatypes::{DataType, Field, SchemaRef};
 use arrow::error::ArrowError;
 use datafusion::common::DataFusionError;
@@ -161,6 +162,8 @@ impl QueryStream {
     }
 
     /// A batch in the types that were promised: whoever reads it through a C interface would not notice others.
+    ///
+    /// Only the encoding of a column may change here, never a value: the schema is that of the analyzed plan.
     fn conform(&self, batch: RecordBatch) -> Result<RecordBatch> {
         let fields = self.schema.fields();
         let batch =
@@ -171,11 +174,19 @@ impl QueryStream {
         if batch.columns().iter().zip(fields).all(fits) {
             return Ok(batch);
         }
-        let cast = |(column, field): (&ArrayRef, &Arc<Field>)| match has_null_words(column) {
-            true => arrow::compute::cast(&plain_words(column)?, field.data_type()),
-            false => arrow::compute::cast(column, field.data_type()),
+        let encoded = |(column, field): (&ArrayRef, &Arc<Field>)| {
+            if !is_encoding_of(column.data_type(), field.data_type()) {
+                let (name, expected, found) = (field.name(), field.data_type(), column.data_type());
+                let message = format!("column {name}: the query engine was to give {expected}, and gave {found}");
+                return Err(ArrowError::ComputeError(message));
+            }
+            let options = CastOptions { safe: false, ..CastOptions::default() };
+            match has_null_words(column) {
+                true => cast_with_options(&plain_words(column)?, field.data_type(), &options),
+                false => cast_with_options(column, field.data_type(), &options),
+            }
         };
-        let columns = batch.columns().iter().zip(fields).map(cast).collect::<Result<Vec<_>, _>>();
+        let columns = batch.columns().iter().zip(fields).map(encoded).collect::<Result<Vec<_>, _>>();
         let batch = columns.and_then(|columns| RecordBatch::try_new(self.schema(), columns));
         batch.map_err(|error| query_error(error.into()))
     }
@@ -194,6 +205,32 @@ impl QueryStream {
         self.running.clear();
         self.tasks.abort_all();
         self.threads = None;
+    }
+}
+
+/// Whether values of these types are the same values, only encoded differently.
+fn is_encoding_of(one: &DataType, other: &DataType) -> bool {
+    fn plain(dtype: &DataType) -> &DataType {
+        match dtype {
+            DataType::Dictionary(_, words) => plain(words),
+            DataType::LargeUtf8 | DataType::Utf8View => &DataType::Utf8,
+            DataType::LargeBinary | DataType::BinaryView => &DataType::Binary,
+            other => other,
+        }
+    }
+    let (one, other) = (plain(one), plain(other));
+    match (one, other) {
+        (DataType::Null, _) => true,
+        (DataType::List(a) | DataType::LargeList(a), DataType::List(b) | DataType::LargeList(b)) => {
+            is_encoding_of(a.data_type(), b.data_type())
+        }
+        (DataType::FixedSizeList(a, len), DataType::FixedSizeList(b, other_len)) => {
+            len == other_len && is_encoding_of(a.data_type(), b.data_type())
+        }
+        (DataType::Struct(a), DataType::Struct(b)) => {
+            a.len() == b.len() && a.iter().zip(b).all(|(a, b)| is_encoding_of(a.data_type(), b.data_type()))
+        }
+        (one, other) => one.equals_datatype(other),
     }
 }
 

@@ -1,6 +1,6 @@
 //! What names a table's rows and their order.
 
-use super::MaterializeOptions;
+use super::{MaterializeOptions, RowLayout};
 use crate::error::Result;
 use crate::query::Query;
 use serde::{Deserialize, Serialize};
@@ -17,17 +17,27 @@ pub struct Fingerprint {
     /// The archive and the commit of that version, 16 hexadecimal digits: copies of an archive that went different ways
     /// share a version, but not this.
     pub archive: String,
-    /// The query, its parameters and the options of materializing it, 16 hexadecimal digits. Of a query that depends on
-    /// chance or on the time, another one each time.
+    /// 16 hexadecimal digits. They stand for the query, its parameters and the options of materializing it if these determine
+    /// the rows. Otherwise (window functions, sums of floating-point numbers, `random()`, `now()`) they stand for the rows
+    /// themselves.
     pub query: String,
     /// The filters and splits of a view, 16 hexadecimal digits; empty for a whole table.
     pub view: String,
 }
 
 impl Fingerprint {
-    pub(super) fn of_query(query: &Query, options: &MaterializeOptions) -> Result<Fingerprint> {
+    /// Of a query's result. `hash_rows` is called only if the query does not determine its rows.
+    pub(super) fn of_result(
+        query: &Query,
+        options: &MaterializeOptions,
+        layout: &RowLayout,
+        hash_rows: impl FnOnce() -> Result<blake3::Hash>,
+    ) -> Result<Fingerprint> {
         let mut hasher = blake3::Hasher::new();
-        hasher.update(query.fingerprint()?.as_bytes());
+        match query.fingerprint()? {
+            Some(text) => hasher.update(text.as_bytes()),
+            None => hasher.update(hash_rows()?.as_bytes()).update(&layout.to_bytes()?),
+        };
         hasher.update(&[options.chosen_ev as u8]);
         for name in &options.extra {
             hasher.update(&(name.len() as u64).to_le_bytes());

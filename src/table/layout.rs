@@ -97,6 +97,11 @@ impl RowLayout {
             && *self == RowLayout::new(self.extras.clone())
     }
 
+    /// The layout as bytes that differ between any two layouts.
+    pub(super) fn to_bytes(&self) -> Result<Vec<u8>> {
+        serde_json::to_vec(self).map_err(|error| Error::from(std::io::Error::from(error)))
+    }
+
     /// Names what the codes of the extra columns of categories stand for, in the order of those columns.
     pub(super) fn with_categories(mut self, categories: Vec<Arc<[String]>>) -> RowLayout {
         let coded = self.extras.iter_mut().filter(|extra| extra.categories.is_some());

@@ -10,7 +10,7 @@ use super::convert::RowWriter;
 use super::memory::Region;
 use super::output::{Output, Stop, Turns};
 use super::runs::Runs;
-use super::{Fingerprint, StepTable, file, npy};
+use super::{Fingerprint, RowLayout, StepTable, file, npy};
 use crate::error::{Error, ErrorKind, Result};
 use crate::machine::available_bytes;
 use crate::progress::{Progress, Unit};
@@ -113,14 +113,16 @@ impl Query {
         let all = RowWriter::new(&self.schema(), &options.extra, options.chosen_ev)?;
         let needed = self.select(&all.columns())?;
         let writer = RowWriter::new(&needed.schema(), &options.extra, options.chosen_ev)?;
-        let fingerprint = Fingerprint::of_query(self, options)?;
         let runs = Runs::of_archive(self.archive());
         let limits = needed.limits();
         let execution = needed.execution(true, &limits, progress)?;
         if let Some(path) = &options.path {
             let path = std::path::absolute(path).map_err(|error| Error::io(path, error))?;
             let job = Job { writer: &writer, limits, memory: u64::MAX, progress };
-            let table = job.write_file(&needed, execution, &path, &fingerprint, &runs);
+            let fingerprint = |layout: &RowLayout, output: &Output<'_>| {
+                Fingerprint::of_result(self, options, layout, || output.hash_file(progress))
+            };
+            let table = job.write_file(&needed, execution, &path, fingerprint, &runs);
             return table.map_err(|error| self.archive().blame(error));
         }
         let memory = options.memory_limit.or_else(available_bytes).unwrap_or(u64::MAX);
@@ -132,7 +134,9 @@ impl Query {
         if recoding.is_needed() {
             recoding.apply_to_all(&mut region.bytes_mut()[..len]);
         }
-        StepTable::new(region.freeze(len)?, layout, fingerprint, runs)
+        let rows = region.freeze(len)?;
+        let fingerprint = Fingerprint::of_result(self, options, &layout, || Ok(blake3::hash(rows.bytes())))?;
+        StepTable::new(rows, layout, fingerprint, runs)
     }
 }
 
@@ -205,7 +209,7 @@ impl Job<'_> {
         query: &Query,
         execution: Execution,
         path: &Path,
-        fingerprint: &Fingerprint,
+        fingerprint: impl FnOnce(&RowLayout, &Output<'_>) -> Result<Fingerprint>,
         runs: &Runs,
     ) -> Result<StepTable> {
         let staged = Staged::new(file::parent(path))?;
@@ -221,6 +225,7 @@ impl Job<'_> {
         let mut output = output?;
         let (layout, recoding) = self.writer.recoding();
         output.recode(&recoding, self.progress)?;
+        let fingerprint = fingerprint(&layout, &output)?;
         let Output::File { len, crc, .. } = output else {
             return Err(Error::query("the rows went elsewhere"));
         };
@@ -228,7 +233,7 @@ impl Job<'_> {
         let header = npy::header(&layout, num_rows, start)?;
         let index = runs.index()?;
         let footer =
-            file::footer_of_file(num_rows, start as u64, &layout, fingerprint, runs.phases, index.as_deref(), crc)?;
+            file::footer_of_file(num_rows, start as u64, &layout, &fingerprint, runs.phases, index.as_deref(), crc)?;
         let io = |error| Error::io(path, error);
         staged.file().write_all_at(&header, 0).map_err(io)?;
         staged.file().write_all_at(&footer, start as u64 + len).map_err(io)?;

@@ -70,6 +70,25 @@ impl Output<'_> {
         Ok(())
     }
 
+    /// The hash of rows in a file, read piece by piece.
+    pub(super) fn hash_file(&self, progress: &dyn Progress) -> Result<blake3::Hash> {
+        let Output::File { file, path, start, len, .. } = self else {
+            return Err(Error::query("the rows went elsewhere"));
+        };
+        let mut hasher = blake3::Hasher::new();
+        let mut buffer = vec![0; 8 << 20];
+        let mut at = 0;
+        while at < *len {
+            check(progress)?;
+            let piece = (*len - at).min(buffer.len() as u64) as usize;
+            let piece = &mut buffer[..piece];
+            file.read_exact_at(piece, *start + at).map_err(|error| Error::io(*path, error))?;
+            hasher.update(piece);
+            at += piece.len() as u64;
+        }
+        Ok(hasher.finalize())
+    }
+
     /// Exchanges the codes of rows in a file, piece by piece.
     pub(super) fn recode(&mut self, recoding: &Recoding, progress: &dyn Progress) -> Result<()> {
         let Output::File { file, path, start, len, crc } = self else {

@@ -76,11 +76,12 @@ impl AnalyzerRule for BoundEnlarging {
 fn bounded(expr: Expr) -> Transformed<Expr> {
     match expr {
         Expr::ScalarFunction(ScalarFunction { func, args }) => match Bound::of(func.name()) {
-            Some(bound) => {
+            // A plan may be analyzed twice.
+            Some(bound) if !func.inner().is::<Bounded>() => {
                 let func = Arc::new(ScalarUDF::new_from_impl(Bounded { inner: func, bound }));
                 Transformed::yes(Expr::ScalarFunction(ScalarFunction { func, args }))
             }
-            None => Transformed::no(Expr::ScalarFunction(ScalarFunction { func, args })),
+            _ => Transformed::no(Expr::ScalarFunction(ScalarFunction { func, args })),
         },
         Expr::BinaryExpr(binary) if binary.op == Operator::StringConcat => {
             let func = Arc::new(ScalarUDF::new_from_impl(Joined::default()));

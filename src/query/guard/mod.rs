@@ -19,6 +19,7 @@ mod statement;
 pub(super) use inlining::{has_large_filter, without_pushdown};
 pub(super) use statement::{check as check_statement, check_length, parse};
 
+use super::membership::ThreeValuedIn;
 use super::udf::board_udfs;
 use crate::archive::Phases;
 use crate::error::{Error, Result};
@@ -51,6 +52,7 @@ pub(super) fn configure(state: SessionStateBuilder, phases: Phases) -> SessionSt
         .with_table_factories(HashMap::new())
         .with_higher_order_functions(Vec::new())
         .with_scalar_functions(scalars)
+        .with_analyzer_rule(Arc::new(ThreeValuedIn))
         .with_analyzer_rule(Arc::new(enlarging::BoundEnlarging))
 }
 
@@ -61,10 +63,14 @@ pub(super) fn check_plan(plan: &LogicalPlan) -> Result<()> {
     let mut deepest = 0;
     let mut refused = None;
     let visited = plan.apply_with_subqueries(|node| {
+        let is_filter = matches!(node, LogicalPlan::Filter(_));
         node.apply_expressions(|expr| {
             deepest = deepest.max(depth_of(expr)?);
             expr.apply(|expr| {
                 refused = refused.take().or_else(|| functions::refusal_of(expr));
+                if !is_filter {
+                    refused = refused.take().or_else(|| misplaced(expr));
+                }
                 Ok(TreeNodeRecursion::Continue)
             })
         })
@@ -75,6 +81,17 @@ pub(super) fn check_plan(plan: &LogicalPlan) -> Result<()> {
         return Err(Error::refused("the statement", why));
     }
     refused.map_or(Ok(()), Err)
+}
+
+/// The engine makes joins of these conditions, and only where they filter rows.
+fn misplaced(expr: &Expr) -> Option<Error> {
+    let what = match expr {
+        Expr::InSubquery(_) => "IN (SELECT …)",
+        Expr::Exists(_) => "EXISTS",
+        _ => return None,
+    };
+    let why = "the engine evaluates it there only: join with the rows instead, or count them in a scalar subquery";
+    Some(Error::refused(format!("{what} outside WHERE and HAVING"), why))
 }
 
 fn depth_of(expr: &Expr) -> DataFusionResult<usize> {

@@ -1,0 +1,110 @@
+//! What the rows of a result follow from: the text and the data alone, the order in which rows arrive, or chance.
+
+use arrow::datatypes::DataType;
+use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion::common::{DFSchema, Result as DataFusionResult};
+use datafusion::logical_expr::expr::AggregateFunction;
+use datafusion::logical_expr::{Distinct, Expr, ExprSchemable, LogicalPlan, Volatility};
+
+/// What equal queries over equal data have in common, from the most to the least.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Nature {
+    /// Their rows, in any order. Sorting by all columns makes the order equal too.
+    Determined,
+    /// Their rows, if the rows of each input arrive in the same order: sums of floating-point numbers round differently in
+    /// another order, and window functions number rows that their ORDER BY leaves equal.
+    OrderDependent,
+    /// Nothing: the query asks for chance or for the time.
+    Volatile,
+}
+
+/// Aggregates whose result does not depend on the order of their input, unless they compute with floating-point numbers.
+///
+/// The engine's own word for it (`order_sensitivity`) is about ORDER BY inside an aggregate: `count` counts as sensitive there,
+/// and `any_value` does not.
+const ORDER_INDEPENDENT: [&str; 9] =
+    ["count", "sum", "min", "max", "bool_and", "bool_or", "bit_and", "bit_or", "bit_xor"];
+
+impl Nature {
+    pub(super) fn of(plan: &LogicalPlan) -> DataFusionResult<Nature> {
+        let mut nature = Nature::Determined;
+        plan.apply_with_subqueries(|node| {
+            nature = nature.max(of_node(node)?);
+            let inputs = input_schema(node)?;
+            node.apply_expressions(|expr| {
+                expr.apply(|expr| {
+                    nature = nature.max(of_expr(expr, &inputs));
+                    Ok(TreeNodeRecursion::Continue)
+                })
+            })
+        })?;
+        Ok(nature)
+    }
+}
+
+/// The columns that a node's expressions see.
+fn input_schema(node: &LogicalPlan) -> DataFusionResult<DFSchema> {
+    let mut schema = DFSchema::empty();
+    for input in node.inputs() {
+        schema.merge(input.schema());
+    }
+    Ok(schema)
+}
+
+fn of_node(node: &LogicalPlan) -> DataFusionResult<Nature> {
+    let any_float = |schema: &DFSchema| schema.fields().iter().any(|field| has_float(field.data_type()));
+    let depends = match node {
+        LogicalPlan::Window(_) | LogicalPlan::Distinct(Distinct::On(_)) => true,
+        // 0.0 and -0.0 may be one group, named by whichever came first.
+        LogicalPlan::Distinct(Distinct::All(input)) => any_float(input.schema()),
+        LogicalPlan::Aggregate(aggregate) => {
+            let schema = aggregate.input.schema();
+            let mut float_key = false;
+            for key in &aggregate.group_expr {
+                key.apply(|part| {
+                    float_key |= part.get_type(schema).is_ok_and(|dtype| has_float(&dtype));
+                    Ok(TreeNodeRecursion::Continue)
+                })?;
+            }
+            float_key
+        }
+        _ => false,
+    };
+    Ok(if depends { Nature::OrderDependent } else { Nature::Determined })
+}
+
+fn of_expr(expr: &Expr, inputs: &DFSchema) -> Nature {
+    match expr {
+        Expr::ScalarFunction(function) => match function.func.signature().volatility {
+            Volatility::Immutable => Nature::Determined,
+            Volatility::Stable | Volatility::Volatile => Nature::Volatile,
+        },
+        Expr::AggregateFunction(function) if !is_order_independent(function, inputs) => Nature::OrderDependent,
+        Expr::WindowFunction(_) => Nature::OrderDependent,
+        _ => Nature::Determined,
+    }
+}
+
+fn is_order_independent(function: &AggregateFunction, inputs: &DFSchema) -> bool {
+    let name = function.func.name();
+    let is_exact = |arg: &Expr| arg.get_type(inputs).is_ok_and(|dtype| !has_float(&dtype));
+    // A count may be of distinct values: 0.0 and -0.0 are counted alike in any order.
+    ORDER_INDEPENDENT.contains(&name) && (name == "count" || function.params.args.iter().all(is_exact))
+}
+
+/// Whether a type has floating-point numbers, of which equal ones may differ in their bits.
+fn has_float(dtype: &DataType) -> bool {
+    match dtype {
+        DataType::Dictionary(_, values) => has_float(values),
+        DataType::List(field)
+        | DataType::LargeList(field)
+        | DataType::FixedSizeList(field, _)
+        | DataType::ListView(field)
+        | DataType::LargeListView(field)
+        | DataType::Map(field, _) => has_float(field.data_type()),
+        DataType::Struct(fields) => fields.iter().any(|field| has_float(field.data_type())),
+        DataType::RunEndEncoded(_, values) => has_float(values.data_type()),
+        DataType::Union(..) => true,
+        dtype => dtype.is_floating(),
+    }
+}
