@@ -1,4 +1,6 @@
-//! `x IN (SELECT …)` with nulls, by SQL's three-valued logic.
+//! `x IN (…)` as SQL has it, where the engine has it otherwise.
+//!
+//! # Subqueries and nulls
 //!
 //! `x IN (SELECT y …)` is null, and not false, if no `y` equals `x` and either `x` is null and there is a row, or some `y`
 //! is null. The engine computes it as a join that knows true and false only (apache/datafusion#8241, #25347), and asks
@@ -8,28 +10,33 @@
 //! ```text
 //! (x IN (SELECT y …)) IS TRUE  OR  (x IS NULL AND <there is a row>  OR  <some y is null>) AND NULL
 //! ```
+//!
+//! # Lists with columns
+//!
+//! The engine takes a list for constant if it has a value without any row, which a CASE has too. So `x IN (a, b)` with
+//! columns in the list becomes `x = a OR x = b`.
 
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{DFSchema, Result as DataFusionResult, ScalarValue};
 use datafusion::functions_aggregate::expr_fn::count;
-use datafusion::logical_expr::expr::InSubquery;
+use datafusion::logical_expr::expr::{InList, InSubquery};
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::utils::disjunction;
 use datafusion::logical_expr::{
-    BinaryExpr, Case, Expr, ExprSchemable, Filter, LogicalPlan, LogicalPlanBuilder, Operator, Subquery, exists, lit,
-    not, scalar_subquery,
+    BinaryExpr, Case, Expr, ExprSchemable, Filter, LogicalPlan, LogicalPlanBuilder, Operator, Projection, Subquery,
+    exists, lit, not, scalar_subquery,
 };
 use datafusion::optimizer::AnalyzerRule;
 use std::sync::Arc;
 
 /// Writes out the conditions of a plan whose types are settled.
 #[derive(Debug)]
-pub(super) struct ThreeValuedIn;
+pub(super) struct WriteOutIn;
 
-impl AnalyzerRule for ThreeValuedIn {
+impl AnalyzerRule for WriteOutIn {
     fn name(&self) -> &'static str {
-        "three_valued_in"
+        "write_out_in"
     }
 
     fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> DataFusionResult<LogicalPlan> {
@@ -65,18 +72,25 @@ fn written_out(expr: Expr, null_is_false: bool, schema: &DFSchema) -> DataFusion
         Expr::InSubquery(condition) => {
             let InSubquery { expr, subquery, negated } = condition;
             let inner = boxed(expr, false)?;
+            let subquery = with_own_name(subquery)?;
             let condition = InSubquery { expr: inner.data, subquery, negated };
             if null_is_false && !negated {
-                return Ok(Transformed::new_transformed(Expr::InSubquery(condition), inner.transformed));
+                return Ok(Transformed::yes(Expr::InSubquery(condition)));
             }
             match unknown(&condition, schema)? {
-                None => Ok(Transformed::new_transformed(Expr::InSubquery(condition), inner.transformed)),
+                None => Ok(Transformed::yes(Expr::InSubquery(condition))),
                 Some(unknown) => {
                     let is_in = Expr::InSubquery(InSubquery { negated: false, ..condition }).is_true();
                     let is_in = is_in.or(unknown.and(lit(ScalarValue::Boolean(None))));
                     Ok(Transformed::yes(if negated { not(is_in) } else { is_in }))
                 }
             }
+        }
+        Expr::InList(InList { expr, list, negated }) if has_columns(&list) && !expr.is_volatile() => {
+            let equal = list.into_iter().map(|value| expr.as_ref().clone().eq(value));
+            let is_in = disjunction(equal).unwrap_or_else(|| lit(false));
+            let is_in = written_out(is_in, false, schema)?.data;
+            Ok(Transformed::yes(if negated { not(is_in) } else { is_in }))
         }
         Expr::BinaryExpr(BinaryExpr { left, op: op @ (Operator::And | Operator::Or), right }) => {
             let (left, right) = (boxed(left, null_is_false)?, boxed(right, null_is_false)?);
@@ -108,6 +122,35 @@ fn written_out(expr: Expr, null_is_false: bool, schema: &DFSchema) -> DataFusion
         }
         other => other.map_children(|child| written_out(child, false, schema)),
     }
+}
+
+fn has_columns(list: &[Expr]) -> bool {
+    list.iter().any(|value| !value.column_refs().is_empty())
+}
+
+/// A subquery whose column has a name of its own. The engine mixes up a column without a relation, such as that of a DISTINCT,
+/// with the column of the join that it makes, and names `CAST(y AS …)` like `y`.
+fn with_own_name(subquery: Subquery) -> DataFusionResult<Subquery> {
+    let Subquery { subquery: rows, outer_ref_columns, spans } = subquery;
+    let has_relation = rows.schema().columns().first().is_some_and(|column| column.relation.is_some());
+    let rows = match Arc::unwrap_or_clone(rows) {
+        LogicalPlan::Projection(projection) => match <[Expr; 1]>::try_from(projection.expr) {
+            Ok([value @ (Expr::Column(_) | Expr::Alias(_))]) => {
+                LogicalPlan::Projection(Projection::try_new(vec![value], projection.input)?)
+            }
+            Ok([value]) => {
+                LogicalPlan::Projection(Projection::try_new(vec![value.alias("value of IN")], projection.input)?)
+            }
+            Err(expr) => LogicalPlan::Projection(Projection::try_new(expr, projection.input)?),
+        },
+        rows if has_relation || !outer_ref_columns.is_empty() => rows,
+        rows => {
+            let rows = LogicalPlanBuilder::from(rows).alias("rows")?;
+            let columns: Vec<Expr> = rows.schema().columns().into_iter().map(Expr::Column).collect();
+            rows.project(columns)?.build()?
+        }
+    };
+    Ok(Subquery { subquery: Arc::new(rows), outer_ref_columns, spans })
 }
 
 /// When `x IN (SELECT y …)` is null although no `y` equals `x`; `None` = never.

