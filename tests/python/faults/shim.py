@@ -13,13 +13,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from threads import HANGS
+
 SOURCE = Path(__file__).with_name("shim.c")
 CLASSES = ("open", "read", "write", "sync", "link", "rename", "unlink", "mkdir", "truncate")
 """What calls are counted, in the order of ``enum class`` in ``shim.c``."""
 KILLS = ("kill-before", "kill-after", "kill-midwrite")
 FAILURES = ("EIO", "ENOSPC", "EIO-after", "ENOSPC-after")
 """Nothing is done; or all is done and the caller is told that it failed."""
-TIMEOUT = 60
 
 _RECORD = struct.Struct("<4IiIQQ4I")
 
@@ -64,7 +65,7 @@ class Fault:
 
     at: int
     kind: str
-    """One of ``KILLS`` or ``FAILURES``, or ``short``, or ``flip``."""
+    """One of ``KILLS`` or ``FAILURES``, or ``short``, ``flip``, ``SIGINT``, ``SIGTERM``."""
     for_good: bool = False
     """Whether all that follow and would change something fail as well."""
 
@@ -104,7 +105,7 @@ def python(*args: object, environment: Mapping[str, str] | None = None) -> subpr
     """Run this interpreter to its end."""
     command = [sys.executable, *map(str, args)]
     env = {**os.environ, **(environment or {})}
-    return subprocess.run(command, capture_output=True, check=False, timeout=TIMEOUT, text=True, env=env)
+    return subprocess.run(command, capture_output=True, check=False, timeout=HANGS, text=True, env=env)
 
 
 def was_killed(done: subprocess.CompletedProcess[str]) -> bool:
