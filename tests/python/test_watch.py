@@ -20,7 +20,7 @@ import pytest
 import a2store
 from archives import command, contents, copied, grow, names, run_command, short_runs
 from faults.checks import LONG
-from faults.shim import Call, Fault, Shim, read_log
+from faults.shim import Call, Fault, Shim, last_of_data, read_log
 from threads import HANGS, eventually
 
 
@@ -35,7 +35,7 @@ class Watcher:
     def __init__(self, folder: Path, runs: Path, archive: Path, shim: Shim, fault: Fault | None) -> None:
         self.runs, self.archive, self.out, self.err = runs, archive, folder / "out", folder / "err"
         self.log = folder.with_name(f"{folder.name}.log")
-        args = command("ingest", runs, archive, "--watch", "20ms", "--json", "--workers", 1)
+        args = command("ingest", runs, archive, "--watch", "100ms", "--json", "--workers", 1)
         environment = {**os.environ, **shim.environment(folder, self.log, fault)}
         with self.out.open("wb") as out, self.err.open("wb") as err:
             self.process = subprocess.Popen(args, stdout=out, stderr=err, env=environment)
@@ -50,8 +50,12 @@ class Watcher:
         except (FileNotFoundError, a2store.ArchiveError):
             return -1
 
+    def eventually(self, happens: Callable[[], bool]) -> None:
+        eventually(lambda: happens() or self.process.poll() is not None)
+        assert happens(), self.err.read_text()
+
     def wait_for(self, num_runs: int) -> None:
-        eventually(lambda: self.num_runs() == num_runs)
+        self.eventually(lambda: self.num_runs() == num_runs)
 
     def looks(self) -> int:
         """How often it has listed the folder of runs."""
@@ -64,9 +68,9 @@ class Watcher:
 
     def look_twice(self) -> None:
         """Wait until it has looked at all files twice, from the beginning to the end."""
-        eventually(lambda: self.looks() > 0)
+        self.eventually(lambda: self.looks() > 0)
         seen = self.looks()
-        eventually(lambda: self.looks() >= seen + 3)
+        self.eventually(lambda: self.looks() >= seen + 3)
 
     def stop(self, number: int = signal.SIGINT) -> int:
         """The exit status."""
@@ -142,7 +146,7 @@ def test_files_that_stay_as_they_are_are_not_read_again(files: list[Path], inbox
         watcher.look_twice()
         extra = appear(files[6], inbox)
         watcher.wait_for(7)
-        eventually(lambda: len(watcher.reports()) >= 2)
+        watcher.eventually(lambda: len(watcher.reports()) >= 2)
         watcher.look_twice()
         reports = watcher.reports()
         assert watcher.stop() == 0
@@ -170,7 +174,7 @@ def test_a_file_that_grows(files: list[Path], inbox: Path, watching: Watching) -
     path = inbox / files[0].name
     path.write_bytes(data[: len(data) // 2])
     with watching(inbox) as watcher:
-        eventually(lambda: any(report["rejected"] for report in watcher.reports()))
+        watcher.eventually(lambda: any(report["rejected"] for report in watcher.reports()))
         assert watcher.num_runs() == 0
         (error,) = watcher.reports()[0]["errors"]
         assert error["path"] == str(path)
@@ -252,8 +256,8 @@ def test_interrupted(files: list[Path], shim: Shim, tmp_path: Path, number: sign
     archive = grow(tmp_path / "template" / "games.a2", [files[:3]])
     before, path = contents(archive.path), tmp_path / "games.a2"
     calls = recorded(shim, path, files, copied(archive.path, path))
-    commit = next(call.number for call in calls if call.changes and f"_log/{3:020}.json" in call.other)
-    for at in range(middle(calls), commit, 1 if LONG else (commit - middle(calls)) // 4):
+    first, last = middle(calls), last_of_data(calls)
+    for at in range(first, last + 1) if LONG else (first, (first + last) // 2, last):
         copied(archive.path, path)
         fault = Fault(at, number.name)
         done = shim.run(path, "ingest", *files, path, "--workers", "1", fault=fault)

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-HANGS = 300.0
+HANGS = 180.0
 """Seconds after which a test gives up on what must come. No test passes or fails by less."""
 POLL = 0.01
 """Seconds between two looks at what must come."""

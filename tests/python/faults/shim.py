@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
 import struct
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -142,6 +143,13 @@ def _calls(data: bytes) -> Iterator[Call]:
         path, other = map(os.fsdecode, parts[:2])
         kind = CLASSES[kind]
         yield Call(number, process, kind, bool(performed), error, flags, inode, offset, path, other, parts[2])
+
+
+def last_of_data(calls: Sequence[Call]) -> int:
+    """The number of the last call that changes data files before the commit is written: a signal then undoes all."""
+    commit = next(call.number for call in calls if call.changes and "/_log/.staged" in call.path)
+    data = re.compile("/(steps|runs)/")
+    return max(call.number for call in calls if call.changes and call.number < commit and data.search(call.path))
 
 
 def count(calls: Iterable[Call]) -> Counter[str]:
