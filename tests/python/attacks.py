@@ -285,7 +285,7 @@ LIMITED = {
     "cross join and DISTINCT": f"SELECT DISTINCT a.board + b.board * c.step_index FROM {ENDLESS}",
     "cross join and LIMIT": f"SELECT a.board FROM {ENDLESS} ORDER BY a.board + b.board + c.board LIMIT 100000000",
     "cross join and OFFSET": f"SELECT a.board FROM {ENDLESS} LIMIT 1 OFFSET 9000000000000000000",
-    "hash join": "SELECT count(*) FROM steps a " + " ".join(f"JOIN steps {name} USING (move)" for name in "bcdefg"),
+    "hash join": "SELECT count(*) FROM steps a " + " ".join(f"JOIN steps {x} ON a.move = {x}.move" for x in "bcdefg"),
     "array_agg": f"SELECT array_agg(a.board) FROM {ENDLESS}",
     "array_agg of DISTINCT": f"SELECT array_agg(DISTINCT a.board + b.board) FROM {ENDLESS}",
     "string_agg": f"SELECT string_agg(CAST(a.board AS VARCHAR), '{'x' * 40}') FROM {ENDLESS}",
