@@ -59,12 +59,13 @@ extension: $(VENV)/tools
 
 define FILTER
 import os, re, sys
-noise, rest = re.compile(sys.argv[1].encode()), b""
+noise, rest, clear = re.compile(sys.argv[1].encode()), b"", b"\x1b[K" if os.isatty(1) else b""
 while data := os.read(0, 1 << 16):
     *lines, rest = re.split(rb"(?<=[\r\n])", rest + data)
     for line in lines:
-        if line.strip() and not noise.search(re.sub(rb"\x1b\[[0-9;]*m", b"", line)):
-            os.write(1, (b"\x1b[K" if os.isatty(1) else b"") + line)
+        if line.strip() and not noise.search(re.sub(rb"\x1b\[[0-9;]*[mK]", b"", line)):
+            os.write(1, clear + line)
+os.write(1, clear + rest)
 endef
 export FILTER
 
