@@ -44,7 +44,7 @@ $(VENV)/test-tools: requirements/test.txt $(VENV)/tools
 	@touch $@
 
 # What maturin and pip say of themselves, beside what cargo says.
-NOISE := ^(Ignoring|Looking in|Requirement)|(Building a mixed|Found|Using build|Built wheel|Setting|Installed) |^ *Finished
+NOISE := ^(Ignoring|Looking in|Requirement)|^\W*(Building a mixed|Found|Using build|Built wheel|Setting|Installed|Finished) 
 
 # Cargo knows what is out of date. The extension is built into the package's folder, from which it is imported. On a terminal
 # cargo draws its progress, which ends in carriage returns; each is drawn over the one before.
