@@ -12,7 +12,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -260,10 +260,14 @@ def killed(processes: list[Process]) -> Iterator[None]:
 
 def memory_files(process: int) -> set[int]:
     """Inodes of the memory files with tables that a process has open or mapped."""
-    name = "/memfd:a2store-table"
-    open_files = (file for file in Path(f"/proc/{process}/fd").iterdir() if os.readlink(file).startswith(name))
+    name, found = "/memfd:a2store-table", set()
+    for file in Path(f"/proc/{process}/fd").iterdir():
+        # The descriptor by which this folder is listed is among them, and closed by now.
+        with suppress(FileNotFoundError):
+            if os.readlink(file).startswith(name):
+                found.add(file.stat().st_ino)
     maps = Path(f"/proc/{process}/maps").read_text().splitlines()
-    return {file.stat().st_ino for file in open_files} | {int(line.split()[4]) for line in maps if name in line}
+    return found | {int(line.split()[4]) for line in maps if name in line}
 
 
 @pytest.fixture(scope="module")
