@@ -10,13 +10,18 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps
 # Debug information is left out and incremental builds are on: see [profile.release].
 CARGO ?= cargo
+# Processes that run Python tests side by side; 0: one after the other, in pytest's own process.
+WORKERS ?= 2
+# A module's tests stay in one process, which builds what they share once.
+PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
 
-.PHONY: help demo test torture build lint fmt bench docs wheel clean
+.PHONY: help demo check test torture build lint fmt bench docs wheel clean
 
 help:
 	@echo 'make demo    simulate, ingest, query, materialize, serve: the main job on generated games'
-	@echo 'make test    the whole suite, Rust and Python'
-	@echo 'make torture the long tests of kills, failures and power loss'
+	@echo 'make check   before each commit: formatting, ruff, the unit tests and the quick Python tests, in a minute'
+	@echo 'make test    before each push: the whole suite, Rust and Python, in some minutes; WORKERS=2 processes'
+	@echo 'make torture before each release: the long tests of kills, failures and power loss'
 	@echo 'make build   the command and the extension module'
 	@echo 'make lint    formatting, clippy, ruff, mypy, stubs'
 	@echo 'make fmt     format all sources'
@@ -38,23 +43,53 @@ $(VENV)/test-tools: requirements/test.txt $(VENV)/tools
 	$(PIP) -r requirements/test.txt
 	@touch $@
 
-# Cargo knows what is out of date. The extension is built into the package's folder, from which it is imported.
+# What maturin and pip say of themselves, beside what cargo says.
+NOISE := ^(Ignoring|Looking in|Requirement)|^\W*(Building a mixed|Found|Using build|Built wheel|Setting|Installed|Finished) 
+
+# Cargo knows what is out of date. The extension is built into the package's folder, from which it is imported. On a terminal
+# cargo draws its progress, which ends in carriage returns; each is drawn over the one before.
 .PHONY: extension
 extension: $(VENV)/tools
-	@echo 'building a2store: about a quarter of an hour the first time, seconds after that'
-	@$(BIN)/maturin develop --quiet --locked --profile release 2>&1 \
-		| { grep -vE '^(Ignoring|Looking|Requirement)|(Building a mixed|Found|Using build|Built|Setting) ' || true; }
+	@[ -e python/a2store/_a2store.abi3.so ] || echo 'building a2store: about a quarter of an hour the first time'
+	@if [ -t 2 ]; then \
+		export CARGO_TERM_COLOR=always CARGO_TERM_PROGRESS_WHEN=always CARGO_TERM_PROGRESS_WIDTH="$$(tput cols)"; \
+	fi; \
+	$(BIN)/maturin develop --locked --profile release 2>&1 \
+		| $(BIN)/python -c "$$FILTER" '$(NOISE)' >&2
+
+define FILTER
+import os, re, sys
+noise, rest, clear = re.compile(sys.argv[1].encode()), b"", b"\x1b[K" if os.isatty(1) else b""
+while data := os.read(0, 1 << 16):
+    *lines, rest = re.split(rb"(?<=[\r\n])", rest + data)
+    for line in lines:
+        if line.strip() and not noise.search(re.sub(rb"\x1b\[[0-9;]*[mK]", b"", line)):
+            os.write(1, clear + line)
+os.write(1, clear + rest)
+endef
+export FILTER
 
 demo: extension
 	$(BIN)/python examples/demo.py
 
+# The quick tests are those of the modules below: what most changes break, each in seconds.
+QUICK := archive arrow categories command docs ingest loader materialize package play query query_command sampling \
+	symmetries table user_tables views
+
+check: extension $(VENV)/test-tools
+	$(CARGO) fmt --check
+	$(BIN)/ruff check --quiet .
+	$(BIN)/ruff format --check --quiet .
+	$(CARGO) test --release --locked --quiet --lib
+	$(PYTEST) --quiet $(QUICK:%=tests/python/test_%.py)
+
 test: extension $(VENV)/test-tools
 	$(CARGO) test --release --locked
-	$(BIN)/python -m pytest
+	$(PYTEST)
 
 # The long forms of the tests of kills, failing calls, power failures and concurrency: about twenty minutes.
 torture: extension $(VENV)/test-tools
-	A2STORE_LONG_TESTS=1 $(BIN)/python -m pytest tests/python
+	A2STORE_LONG_TESTS=1 $(PYTEST)
 
 build: extension
 	$(CARGO) build --release --locked

@@ -63,7 +63,7 @@ pub(super) fn context(archive: &Archive, options: &QueryOptions) -> Result<Sessi
         .with_disk_manager_builder(options.disk_manager())
         .build_arc()
         .map_err(|error| options.spill_error(error))?;
-    let state = SessionStateBuilder::new().with_config(config()).with_runtime_env(runtime);
+    let state = SessionStateBuilder::new().with_config(config(options)).with_runtime_env(runtime);
     let context = SessionContext::new_with_state(
         guard::configure(state, archive.phases()).with_physical_optimizer_rules(physical_rules()).build(),
     );
@@ -100,9 +100,16 @@ fn physical_rules() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
     rules
 }
 
-fn config() -> SessionConfig {
+/// The engine's settings. A memory limit allows one partition per [`MIN_MEMORY_BYTES`](QueryOptions::MIN_MEMORY_BYTES):
+/// partitions that sort side by side compete for the memory that each needs to merge, and a sort fails if it gets too
+/// little.
+fn config(options: &QueryOptions) -> SessionConfig {
     let mut config =
         SessionConfig::new().with_information_schema(false).with_default_catalog_and_schema("a2store", "v");
+    if let Some(bytes) = options.memory_limit {
+        let most = usize::try_from(bytes / QueryOptions::MIN_MEMORY_BYTES).unwrap_or(usize::MAX).max(1);
+        config = config.with_target_partitions(SessionConfig::new().target_partitions().min(most));
+    }
     let options = config.options_mut();
     options.execution.parquet.pushdown_filters = true;
     options.execution.parquet.reorder_filters = true;

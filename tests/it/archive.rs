@@ -2,6 +2,8 @@ use crate::support::{Games, write_runs};
 use a2store::{Archive, ErrorKind, IngestOptions, OnError, Operation, Phases, TableName};
 use std::fs;
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 fn log_file(archive: &Archive, version: u64) -> std::path::PathBuf {
@@ -211,11 +213,17 @@ fn one_process_writes_at_a_time() {
     let at_once = IngestOptions { wait: Duration::ZERO, ..IngestOptions::default() };
     let error = archive.ingest([folder.path().join("runs")], &at_once, &()).unwrap_err();
     assert!(matches!(error.kind(), ErrorKind::Conflict { .. }), "{error}");
-    let releasing = std::thread::spawn(move || {
-        std::thread::sleep(Duration::from_millis(50));
-        drop(lock);
+    let released = Arc::new(AtomicBool::new(false));
+    let releasing = std::thread::spawn({
+        let released = Arc::clone(&released);
+        move || {
+            std::thread::sleep(Duration::from_millis(50));
+            released.store(true, Ordering::SeqCst);
+            drop(lock);
+        }
     });
     archive.ingest([folder.path().join("runs")], &IngestOptions::default(), &()).unwrap();
+    assert!(released.load(Ordering::SeqCst), "it waits until the lock is released");
     releasing.join().unwrap();
     archive.ingest([folder.path().join("runs")], &IngestOptions::default(), &()).unwrap();
 }

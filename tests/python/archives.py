@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 import a2store
 import oracle
 from oracle import Game
+from threads import HANGS
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden"
 """Archives as older versions wrote them, and the run files that they were made from."""
@@ -141,7 +142,7 @@ def command(*args: object) -> list[str]:
 
 def run_command(*args: object, status: int = 0) -> subprocess.CompletedProcess[str]:
     """Run ``a2store`` to its end, which must be with this exit status."""
-    done = subprocess.run(command(*args), capture_output=True, check=False, timeout=120, text=True)
+    done = subprocess.run(command(*args), capture_output=True, check=False, timeout=HANGS, text=True)
     assert done.returncode == status, (done.returncode, done.stdout, done.stderr)
     assert "panicked" not in done.stderr
     return done

@@ -8,22 +8,19 @@ import resource
 import subprocess
 import sys
 import threading
-import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import a2store
+from threads import HANGS, comes_to_rest
 
 MEMORY = 128 << 20
 SPILL = 64 << 20
 SECONDS = 0.5
-HANGS = 1.0
-"""Seconds beyond its limit after which a statement hangs."""
-SETTLES = 0.5 * (os.cpu_count() or 1)
-"""Seconds of processor time that a statement's work may take after its end: half a second, on every core."""
-SHORT = 0.02
-"""Seconds in which no work is begun that could go on."""
+"""Time limit of statements that never end by themselves."""
+CORES = 2
+"""Cores that the process uses at most: memory grows with them."""
 ADDRESSES = 10 << 30
 """Bytes of address space: an allocation that no machine should be asked for fails."""
 MIB = 1 << 20
@@ -36,9 +33,8 @@ class Answer:
 
     error: str = ""
     message: str = ""
-    seconds: float = 0.0
-    used: float = 0.0
-    """Seconds of processor time that it used after it had ended, counted until it was idle or that was too much."""
+    rests: bool = False
+    """Whether no thread works for it any more."""
     grown: int = 0
     """Bytes by which the process was larger at most than before."""
     left: list[str] = field(default_factory=list)
@@ -58,13 +54,13 @@ class Attacker:
         self.command = [*prefix, sys.executable, __file__, str(archive), str(self.spill)]
         self.process: subprocess.Popen[str] | None = None
 
-    def ask(self, sql: str, timeout: float = 60, **options: Any) -> Answer:
-        """Run a statement; a process that dies of it, or is killed for being late, is replaced for the next."""
+    def ask(self, sql: str, **options: Any) -> Answer:
+        """Run a statement; a process that dies of it, or is killed because it hangs, is replaced for the next."""
         process = self.process or self.start()
         assert process.stdin is not None
         assert process.stdout is not None
         self.errors.write_text("")
-        killer = threading.Timer(timeout, process.kill)
+        killer = threading.Timer(3 * HANGS, process.kill)
         killer.start()
         process.stdin.write(json.dumps({"sql": sql, "options": options}) + "\n")
         process.stdin.flush()
@@ -104,18 +100,7 @@ def memory(name: str) -> int:
     return next(int(line.split()[1]) for line in lines if line.startswith(f"{name}:")) * 1024
 
 
-def used_until_idle() -> float:
-    """Processor time that the process uses until it uses next to none for a while, or more than it may."""
-    first, rests = time.process_time(), 0
-    while rests < 3 and time.process_time() - first <= SETTLES:
-        used = time.process_time()
-        time.sleep(0.03)
-        rests = rests + 1 if time.process_time() - used < 0.003 else 0
-    return time.process_time() - first
-
-
 def run(archive: a2store.Archive, sql: str, spill: str, options: dict[str, Any]) -> Answer:
-    begun = time.monotonic()
     answer = Answer()
     limits = {"memory_limit": MEMORY, "spill_limit": SPILL, "spill_folder": spill, "time_limit": SECONDS, **options}
     try:
@@ -123,20 +108,17 @@ def run(archive: a2store.Archive, sql: str, spill: str, options: dict[str, Any])
         archive.sql(sql, **limits).explain(analyze=True)
     except Exception as error:
         answer.error, answer.message = type(error).__name__, str(error)
-    answer.seconds = time.monotonic() - begun
-    if answer.seconds > SHORT or not answer.error:
-        answer.used = used_until_idle()
-    end = time.monotonic() + 5
-    while (left := os.listdir(spill)) and time.monotonic() < end:
-        time.sleep(0.01)
-    answer.left = left
+    answer.rests = comes_to_rest()
+    # Nothing works any more, so that nothing would be removed later.
+    answer.left = os.listdir(spill)
     return answer
 
 
 def main(path: str, spill: str) -> None:
+    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:CORES])
     archive = a2store.Archive.open(path)
     warm = "SELECT s.phase, count(*) FROM steps s JOIN runs r USING (run_id) GROUP BY 1 ORDER BY 2"
-    run(archive, warm, spill, {"time_limit": 60})
+    run(archive, warm, spill, {"time_limit": None})
     resource.setrlimit(resource.RLIMIT_AS, (ADDRESSES, ADDRESSES))
     # Whoever traces system calls sees by this one that what follows is the statements' doing.
     Path(BEGIN).exists()

@@ -251,6 +251,8 @@ REFUSED = {
 TEXT = "'abcdefgh' || CAST(board AS VARCHAR)"
 SQUARE = "steps a, steps b"
 CUBE = "steps a, steps b, steps c"
+ENDLESS = "steps a, steps b, steps c, steps d, steps e, steps f"
+"""More rows than any machine goes through, so that only a limit ends what reads them."""
 LENGTH = "octet_length(x)"
 WIDE = "[" + ", ".join(["1"] * 500) + "]"
 
@@ -277,28 +279,28 @@ BOUNDED = {
     "lpad in a filter": "SELECT 1 FROM steps WHERE lpad(CAST(board AS VARCHAR), 5000, 'a') LIKE '%b'",
 }
 LIMITED = {
-    "cross join and ORDER BY": f"SELECT a.board, b.board FROM {CUBE} ORDER BY a.board + b.step_index + c.board",
-    "cross join and GROUP BY": f"SELECT a.board, b.board, c.board, count(*) FROM {CUBE} GROUP BY 1, 2, 3",
-    "cross join": f"SELECT a.board, b.board FROM {CUBE}",
-    "cross join and DISTINCT": f"SELECT DISTINCT a.board + b.board * c.step_index FROM {CUBE}",
-    "cross join and LIMIT": f"SELECT a.board FROM {CUBE} ORDER BY a.board + b.board + c.board LIMIT 100000000",
-    "cross join and OFFSET": f"SELECT a.board FROM {CUBE} LIMIT 1 OFFSET 1000000000000",
-    "hash join": "SELECT count(*) FROM steps a JOIN steps b USING (move) JOIN steps c USING (move)",
-    "array_agg": f"SELECT array_agg(a.board) FROM {CUBE}",
-    "array_agg of DISTINCT": f"SELECT array_agg(DISTINCT a.board + b.board) FROM {SQUARE}",
-    "string_agg": f"SELECT string_agg(CAST(a.board AS VARCHAR), '{'x' * 40}') FROM {CUBE}",
-    "count of DISTINCT": f"SELECT count(DISTINCT a.board * b.board) FROM {SQUARE}",
-    "count of DISTINCT texts": f"SELECT count(DISTINCT CAST(a.board AS VARCHAR) || b.board) FROM {SQUARE}",
-    "count of DISTINCT lists": f"SELECT count(DISTINCT [a.board, b.board]) FROM {SQUARE}",
-    "median": f"SELECT median(a.board + b.board) FROM {SQUARE}",
-    "percentile": f"SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY a.board + b.board) FROM {SQUARE}",
-    "a window over all": f"SELECT row_number() OVER (PARTITION BY a.move ORDER BY b.board) FROM {SQUARE}",
-    "a median in each window": "SELECT median(board) OVER (ORDER BY board ROWS 10000 PRECEDING) FROM steps",
-    "many counts": f"SELECT {', '.join(f'count(DISTINCT board + {i}) AS c{i}' for i in range(300))} FROM steps",
-    "unnest": f"SELECT unnest({WIDE}) FROM {SQUARE}",
+    "cross join and ORDER BY": f"SELECT a.board, b.board FROM {ENDLESS} ORDER BY a.board + b.step_index + c.board",
+    "cross join and GROUP BY": f"SELECT a.board, b.board, c.board, count(*) FROM {ENDLESS} GROUP BY 1, 2, 3",
+    "cross join": f"SELECT a.board, b.board FROM {ENDLESS}",
+    "cross join and DISTINCT": f"SELECT DISTINCT a.board + b.board * c.step_index FROM {ENDLESS}",
+    "cross join and LIMIT": f"SELECT a.board FROM {ENDLESS} ORDER BY a.board + b.board + c.board LIMIT 100000000",
+    "cross join and OFFSET": f"SELECT a.board FROM {ENDLESS} LIMIT 1 OFFSET 9000000000000000000",
+    "hash join": "SELECT count(*) FROM steps a " + " ".join(f"JOIN steps {x} ON a.move = {x}.move" for x in "bcdefg"),
+    "array_agg": f"SELECT array_agg(a.board) FROM {ENDLESS}",
+    "array_agg of DISTINCT": f"SELECT array_agg(DISTINCT a.board + b.board) FROM {ENDLESS}",
+    "string_agg": f"SELECT string_agg(CAST(a.board AS VARCHAR), '{'x' * 40}') FROM {ENDLESS}",
+    "count of DISTINCT": f"SELECT count(DISTINCT a.board * b.board) FROM {ENDLESS}",
+    "count of DISTINCT texts": f"SELECT count(DISTINCT CAST(a.board AS VARCHAR) || b.board) FROM {ENDLESS}",
+    "count of DISTINCT lists": f"SELECT count(DISTINCT [a.board, b.board]) FROM {ENDLESS}",
+    "median": f"SELECT median(a.board + b.board) FROM {ENDLESS}",
+    "percentile": f"SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY a.board + b.board) FROM {ENDLESS}",
+    "a window over all": f"SELECT row_number() OVER (PARTITION BY a.move ORDER BY b.board) FROM {ENDLESS}",
+    "a median in each window": f"SELECT median(a.board) OVER (ROWS 10000 PRECEDING) FROM {ENDLESS}",
+    "many counts": f"SELECT {', '.join(f'count(DISTINCT a.board + {i}) AS c{i}' for i in range(300))} FROM {ENDLESS}",
+    "unnest": f"SELECT unnest({WIDE}) FROM {ENDLESS}",
     "unnest of unnested": "WITH u AS (SELECT unnest([1, 2, 3, 4, 5, 6, 7, 8]) AS v) SELECT a.v FROM "
-    + ", ".join(f"u AS {name}" for name in "abcdefghijklmnop"),
-    "EXPLAIN ANALYZE": f"EXPLAIN ANALYZE SELECT a.board FROM {CUBE} ORDER BY a.board + b.board + c.board",
+    + ", ".join(f"u AS {name}" for name in "abcdefghijklmnopqrstuvwx"),
+    "EXPLAIN ANALYZE": f"EXPLAIN ANALYZE SELECT a.board FROM {ENDLESS} ORDER BY a.board + b.board + c.board",
 }
 HARMLESS = {
     "a doubled filter": doubled(17, "x + x", first=REAL) + " WHERE x > 1",

@@ -5,6 +5,7 @@ Tests that change an archive make their own.
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,12 @@ import pytest
 import a2store
 import oracle
 from oracle import Array, Game
+
+pytest_plugins = ["faults.plugin", "object_store.plugin"]
+
+if "PYTEST_XDIST_WORKER" in os.environ:
+    # Each worker would start as many threads as there are cores. PyTorch reads this when it is imported.
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 FIXTURES = Path(__file__).resolve().parents[3] / "shared" / "fixtures"
 WITHOUT_FIXTURES = "../shared/fixtures is not there"

@@ -21,6 +21,7 @@ import packs
 from formats import A2RUN2, A2T1, Payload
 from oracle import Game, crc32c
 from packs import nearest
+from threads import HANGS
 
 COMMAND = Path(sys.executable).with_name("a2pack")
 NUM_RUNS = 23
@@ -28,7 +29,7 @@ NUM_RUNS = 23
 
 def run(*args: object, status: int = 0) -> subprocess.CompletedProcess[bytes]:
     """Run the command to its end, which must be with this exit status."""
-    done = subprocess.run([COMMAND, *map(str, args)], capture_output=True, check=False, timeout=120)
+    done = subprocess.run([COMMAND, *map(str, args)], capture_output=True, check=False, timeout=HANGS)
     assert done.returncode == status, (done.stdout, done.stderr.decode())
     assert b"panicked" not in done.stderr
     return done
@@ -291,7 +292,7 @@ def test_a_reader_that_has_seen_enough(pack: Path) -> None:
         assert process.stdout is not None
         assert process.stdout.readline().startswith(b'{"run_idx"')
         process.stdout.close()
-        assert process.wait(timeout=120) == 0
+        assert process.wait(timeout=HANGS) == 0
 
 
 def test_extract(pack: Path, damaged: Path, games: list[Game], tmp_path: Path) -> None:

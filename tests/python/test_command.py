@@ -19,6 +19,7 @@ import a2store
 from compare import assert_steps, column
 from conftest import PHASES
 from oracle import Array
+from threads import HANGS
 
 NAMES = ["run_id", "step_index", "board", "move"]
 SQL = "SELECT run_id, step_index, board, move FROM steps WHERE max_score >= $min AND phase = $p"
@@ -28,7 +29,7 @@ PARAMS = ["-p", "min=5000", "-p", "p=mid"]
 def run(*args: object, status: int = 0) -> subprocess.CompletedProcess[bytes]:
     """Run ``python -m a2store`` to its end, which must be with this exit status."""
     command = [sys.executable, "-m", "a2store", *map(str, args)]
-    done = subprocess.run(command, capture_output=True, check=False, timeout=120)
+    done = subprocess.run(command, capture_output=True, check=False, timeout=HANGS)
     assert done.returncode == status, done.stderr.decode()
     return done
 
@@ -135,7 +136,7 @@ def test_parameters(archive: a2store.Archive) -> None:
 )
 def test_wrong_usage(tmp_path: Path, args: list[str]) -> None:
     command = [sys.executable, "-m", "a2store", *args]
-    done = subprocess.run(command, capture_output=True, check=False, timeout=120, cwd=tmp_path)
+    done = subprocess.run(command, capture_output=True, check=False, timeout=HANGS, cwd=tmp_path)
     assert done.returncode == 2
     assert done.stdout == b""
     assert done.stderr != b""
@@ -193,12 +194,12 @@ def test_a_reader_that_has_seen_enough(archive: a2store.Archive) -> None:
         assert process.stdout.readline().startswith(b"run_id,")
         process.stdout.close()
         errors = process.stderr.read()
-        assert (process.wait(timeout=120), errors) == (0, b"")
+        assert (process.wait(timeout=HANGS), errors) == (0, b"")
 
 
 def test_the_installed_command(archive: a2store.Archive) -> None:
     script = Path(sys.executable).with_name("a2store")
-    done = subprocess.run([script, "info", archive.path, "--json"], capture_output=True, check=True, timeout=120)
+    done = subprocess.run([script, "info", archive.path, "--json"], capture_output=True, check=True, timeout=HANGS)
     assert json.loads(done.stdout)["num_steps"] == archive.num_steps
 
 

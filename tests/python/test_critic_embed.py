@@ -412,37 +412,41 @@ def test_command(played: list[Game], tmp_path: Path, capsys: pytest.CaptureFixtu
     assert run()[0] == 1
 
 
-SLOW = """
-import sys, time
+WAITING = """
+import sys
 import numpy as np
 from a2store.critic.__main__ import main
 
-class Slow:
-    sha = "slow"
+class Waiting:
+    sha, batches = "waiting", 0
     def __call__(self, tokens):
         if len(tokens) > 1:
+            self.batches += 1
             print("batch", file=sys.stderr, flush=True)
-            time.sleep(0.01)
+            if self.batches == 5:
+                # The signal comes before the line does.
+                sys.stdin.readline()
         return tokens[:, :4].astype("f4")
 
-sys.modules["slow"] = type(sys)("slow")
-sys.modules["slow"].encoder = Slow()
-sys.exit(main(["embed", sys.argv[1], "--encoder", "slow:encoder", "--batch-size", "10"]))
+sys.modules["waiting"] = type(sys)("waiting")
+sys.modules["waiting"].encoder = Waiting()
+sys.exit(main(["embed", sys.argv[1], "--encoder", "waiting:encoder", "--batch-size", "10"]))
 """
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_signals_keep_what_is_done(session: Path, number: signal.Signals) -> None:
-    with subprocess.Popen([sys.executable, "-c", SLOW, session], stderr=subprocess.PIPE, text=True) as process:
+    command, pipe = [sys.executable, "-c", WAITING, session], subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stderr=pipe, text=True) as process:
         assert process.stderr is not None
         for _ in range(5):
             assert process.stderr.readline() == "batch\n"
         process.send_signal(number)
-        process.stderr.read()
+        process.communicate("go\n")
     assert process.returncode == 128 + number
     done = json.loads((session / ".embeddings.state").read_text())["done"]
     assert 40 <= done < len(exps(session))
-    finished = subprocess.run([sys.executable, "-c", SLOW, session], capture_output=True, text=True)
+    finished = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True)
     assert finished.returncode == 0
     assert finished.stderr.count("batch") == -(-(len(exps(session)) - done) // 10)
     np.testing.assert_array_equal(np.load(session / "embeddings.bf16.npy"), to_bf16(exps(session)[:, :4]))

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import tomllib
+from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -316,18 +317,39 @@ def undisturbed(games: Path, tmp_path_factory: pytest.TempPathFactory) -> TrainR
     return fit(configured(games, tmp_path_factory.mktemp("whole"), **SIGNALLED), quiet=True)
 
 
+# Each validation says a line. The second comes in the middle of the first epoch, and a signal before the work goes on.
+WAITING = """
+import sys
+from a2store.critic.__main__ import main
+
+class Waiting:
+    lines = 0
+    def __getattr__(self, name):
+        return getattr(sys.__stderr__, name)
+    def write(self, text):
+        sys.__stderr__.write(text)
+        sys.__stderr__.flush()
+        self.lines += "val loss" in text
+        if self.lines == 2 and "val loss" in text:
+            sys.stdin.readline()
+
+sys.stderr = Waiting()
+sys.exit(main(["train", "--config", sys.argv[1], "--json"]))
+"""
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_signals(games: Path, undisturbed: TrainReport, tmp_path: Path, number: signal.Signals) -> None:
     out = tmp_path / "out"
     path = write_toml(tmp_path / "critic.toml", configured(games, out, **SIGNALLED))
-    command = [sys.executable, "-m", "a2store.critic", "train", "--config", str(path), "--json"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    command, pipe = [sys.executable, "-c", WAITING, str(path)], subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True) as process:
         assert process.stderr is not None
-        # Each validation says a line. The second comes in the middle of the first epoch.
         for _ in range(2):
             assert "val loss" in process.stderr.readline()
         process.send_signal(number)
-        output, _ = process.communicate()
+        with suppress(BrokenPipeError):
+            output, _ = process.communicate("go\n")
     checkpoint = torch.load(out / "checkpoint.pt", weights_only=True)
     assert 25 <= checkpoint["state"]["step"] < undisturbed.step
     if number == signal.SIGKILL:

@@ -13,6 +13,7 @@ import pytest
 import a2store
 from archives import Table, contents, copied, grow, short_runs, tables
 from faults.checks import LONG
+from threads import HANGS
 
 POSITIONS = 10**6 if LONG else 60
 
@@ -70,7 +71,11 @@ def test_queries_over_a_damaged_file(archive: a2store.Archive, table: Table) -> 
     file = archive.files(table)[0]
     args = [str(archive.path), file, table, str(POSITIONS)]
     done = subprocess.run(
-        [sys.executable, "-c", READ, *args], capture_output=True, check=False, timeout=3600 if LONG else 120, text=True
+        [sys.executable, "-c", READ, *args],
+        capture_output=True,
+        check=False,
+        timeout=3600 if LONG else HANGS,
+        text=True,
     )
     last = done.stdout.splitlines()[-1]
     assert (done.returncode, last) == (0, "done"), f"after byte {last}: {done.stderr[-2000:]}"
@@ -102,7 +107,7 @@ def test_a_message_with_a_null_byte(archive: a2store.Archive) -> None:
     path = Path(archive.files("steps")[0])
     path.write_bytes(with_schema(path.read_bytes(), b"max_score", b"max\0score"))
     command = [sys.executable, "-c", NUL, str(archive.path)]
-    done = subprocess.run(command, capture_output=True, check=False, timeout=60, text=True)
+    done = subprocess.run(command, capture_output=True, check=False, timeout=HANGS, text=True)
     assert done.returncode == 0, (done.returncode, done.stderr[-1000:])
     assert done.stdout.strip() != ""
     assert "panicked" not in done.stderr

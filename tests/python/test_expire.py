@@ -5,12 +5,9 @@ from __future__ import annotations
 import os
 import random
 import re
-import signal
-import subprocess
-import sys
 import time
 from collections.abc import Iterable
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +20,7 @@ from archives import (
     chunks,
     contents,
     copied,
+    forge,
     grow,
     names,
     run_command,
@@ -30,6 +28,7 @@ from archives import (
     tables,
 )
 from faults.checks import LONG
+from faults.shim import Fault, Shim, python, read_log, was_killed
 
 NOW: dict[str, Any] = {"older_than": 0, "grace": 0}
 DAY = 24 * 60 * 60
@@ -111,14 +110,17 @@ def test_all_but_the_newest(archive: a2store.Archive, older_than: float | timede
 def test_between_two_commits(runs: list[Path], tmp_path: Path) -> None:
     archive = grow(tmp_path / "games.a2", chunks(runs[:6], 2))
     archive.compact(progress=False)
-    time.sleep(0.3)
     archive.ingest(runs[6], progress=False)
     archive.ingest(runs[7], progress=False)
+    now = datetime.now(UTC)
+    for version in range(1, 8):
+        # One commit a day, the last one a day ago.
+        then = (now - timedelta(days=8 - version)).isoformat()
+        forge(archive.path, version, lambda fields, then=then: fields.update(time=then))  # type: ignore[misc]
+    archive = a2store.Archive.open(archive.path)
     kept = contents_of_versions(archive, 5)
-    times = {commit.version: datetime.fromisoformat(commit.time).timestamp() for commit in archive.history()}
-    assert times[6] - times[5] > 0.25
     # The version that was the newest then is kept: whoever opened the archive at that moment reads it.
-    report = archive.expire(older_than=time.time() - (times[5] + times[6]) / 2)
+    report = archive.expire(older_than=timedelta(days=2.5))
     assert (report.first_version, report.num_versions, report.num_files) == (5, 4, 6)
     assert_versions(archive.path, kept | {8: kept[7]})
 
@@ -237,13 +239,14 @@ EXPIRE = "import sys, a2store; a2store.Archive.open(sys.argv[1]).expire(older_th
 
 
 @pytest.mark.parametrize("seed", range(KILLED))
-def test_killed_and_repeated(template: Path, tmp_path: Path, seed: int) -> None:
+def test_killed_and_repeated(template: Path, shim: Shim, tmp_path: Path, seed: int) -> None:
     path = copied(template, tmp_path / "games.a2")
     last = tables(a2store.Archive.open(path))
-    with subprocess.Popen([sys.executable, "-c", EXPIRE, str(path)]) as process:
-        # From before anything has begun until after the end.
-        time.sleep(random.Random(seed).uniform(0.02, 0.09))
-        process.send_signal(signal.SIGKILL)
+    log = tmp_path / "log"
+    python("-c", EXPIRE, copied(template, tmp_path / "undisturbed.a2"), environment=shim.environment(tmp_path, log))
+    changing = [call.number for call in read_log(log) if call.changes]
+    fault = Fault(changing[seed * len(changing) // KILLED], "kill-before")
+    assert was_killed(python("-c", EXPIRE, path, environment=shim.environment(tmp_path, fault=fault)))
     repaired = a2store.Archive.open(path)
     assert repaired.verify(progress=False).problems == []
     assert_same_tables(tables(repaired), last)

@@ -27,8 +27,7 @@ from faults import mounts
 from faults.checks import LONG, WITHOUT, Inputs, Unsound, assert_none, expect, failures, sound
 from faults.power_loss import EXTREMES, NOTHING, Disk, read_tree, write_tree
 from faults.shim import CLASSES, FAILURES, KILLS, Call, Fault, Shim, count, read_log, was_killed
-
-pytest_plugins = ["faults.plugin"]
+from threads import HANGS
 
 ARCHIVE = "games.a2"
 KILLED_AT_RANDOM = 200 if LONG else 10
@@ -325,7 +324,7 @@ def test_the_shim_sees_what_strace_sees(start: Start, tmp_path: Path) -> None:
     for name, value in start.shim.environment(disk, tmp_path / "log").items():
         command += ["-E", f"{name}={value}"]
     command += [sys.executable, "-m", "a2store", "ingest", *map(str, start.inputs.files), str(disk / ARCHIVE)]
-    done = subprocess.run(command, capture_output=True, check=False, timeout=120, text=True)
+    done = subprocess.run(command, capture_output=True, check=False, timeout=HANGS, text=True)
     if "ptrace" in done.stderr:
         pytest.skip(WITHOUT + "nothing can be traced")
     assert done.returncode == 0, done.stderr

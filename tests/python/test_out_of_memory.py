@@ -18,6 +18,7 @@ import a2store
 from compare import assert_same, row_keys
 from oracle import Array
 from test_process import INTERRUPTED, NEVER, ROWS, python
+from threads import HANGS
 
 EXTRAS = ["max_score", "engine", "label", "has_evs"]
 # The strings come in another order than theirs, so that all codes change at the end.
@@ -146,7 +147,7 @@ def test_a_full_disk(archive: a2store.Archive, tmp_path: Path, capsys: pytest.Ca
             print(f"\ntest_a_full_disk: skipped: {reason}")
         pytest.skip(reason)
     command = [*unshare, f'{mount} && exec "$@"', "sh", sys.executable, "-c", FULL, str(archive.path), str(tmp_path)]
-    done = subprocess.run(command, capture_output=True, check=False, timeout=60, text=True)
+    done = subprocess.run(command, capture_output=True, check=False, timeout=HANGS, text=True)
     assert (done.stdout, done.stderr) == (f"{ENOSPC} True\n" * 2, "")
 
 
@@ -155,7 +156,7 @@ def test_a_limit_on_the_size_of_files(archive: a2store.Archive, tmp_path: Path) 
         resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000))
 
     command = [sys.executable, "-c", FULL, str(archive.path), str(tmp_path)]
-    done = subprocess.run(command, capture_output=True, check=False, timeout=60, text=True, preexec_fn=limit)
+    done = subprocess.run(command, capture_output=True, check=False, timeout=HANGS, text=True, preexec_fn=limit)
     assert (done.stdout, done.stderr) == (f"{EFBIG} True\n" * 2, "")
 
 

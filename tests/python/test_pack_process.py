@@ -19,6 +19,7 @@ import formats
 import packs
 from oracle import Game
 from packs import nearest, places
+from threads import HANGS
 
 NUM_RUNS = 47
 
@@ -206,7 +207,7 @@ def test_a_reader_works_in_another_process(pack: a2store.PackReader, tmp_path: P
         child.start()
         other.close()
         try:
-            assert home.poll(60), "the child hangs"
+            assert home.poll(HANGS), "the child hangs"
             assert home.recv() == here
         finally:
             child.join(30)
@@ -227,7 +228,7 @@ def test_an_iterator_goes_on_in_a_forked_child(pack: a2store.PackReader) -> None
     child = context.Process(target=lambda: other.send(places(iterator)))
     child.start()
     try:
-        assert home.poll(60), "the child hangs"
+        assert home.poll(HANGS), "the child hangs"
         assert home.recv() == list(range(2, NUM_RUNS))
     finally:
         child.join(30)

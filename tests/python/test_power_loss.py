@@ -25,8 +25,6 @@ from faults.checks import LONG, Inputs, assert_none, expect, failures, open_or_c
 from faults.power_loss import EXTREMES, Disk, History, Step, Survival, Tree, chance, read_tree, write_tree
 from faults.shim import FAILURES, KILLS, Call, Fault, Shim, python, read_log, was_killed
 
-pytest_plugins = ["faults.plugin"]
-
 UNDISTURBED = 3_000 if LONG else 120
 """States after a power failure that comes while nothing else does."""
 DISTURBED, HISTORIES = (10_000, 200) if LONG else (160, 4)

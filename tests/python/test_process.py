@@ -12,7 +12,9 @@ import pyarrow as pa
 import pytest
 
 import a2store
+from attacks import ENDLESS
 from compare import row_keys
+from threads import HANGS
 
 # The signal comes from a thread that can only run once the main thread has let go of the interpreter, which is to say
 # inside of the work: a thread is never switched to for having waited, as the interval is far longer than the test. All
@@ -39,7 +41,8 @@ else:
 {after}
 """
 ROWS = "steps AS a CROSS JOIN steps AS b CROSS JOIN steps AS c"
-NEVER = f"SELECT a.board FROM {ROWS} WHERE a.board + b.step_index + c.run_id = 3"
+NEVER = f"SELECT a.board FROM {ENDLESS} WHERE a.board + b.step_index + c.run_id + d.run_id + e.run_id + f.run_id = 3"
+"""Looks for rows without end, and finds none."""
 
 # The first table imports pandas, and that is not what shall be interrupted. Who reads a stream hears of an error first;
 # then the interpreter meets the signal.
@@ -58,7 +61,7 @@ def patiently(query):
 
 def python(code: str, *args: object) -> str:
     command = [sys.executable, "-W", "error", "-c", code, *map(str, args)]
-    done = subprocess.run(command, capture_output=True, check=False, timeout=30, text=True)
+    done = subprocess.run(command, capture_output=True, check=False, timeout=HANGS, text=True)
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
     return done.stdout

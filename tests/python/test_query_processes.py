@@ -13,7 +13,9 @@ import pytest
 
 import a2store
 from archives import plain
+from attacks import ENDLESS
 from faults.checks import LONG
+from threads import HANGS
 
 SORTED = "SELECT board, run_id, step_index FROM steps ORDER BY board, run_id, step_index"
 QUERIES = [
@@ -24,7 +26,7 @@ QUERIES = [
 ]
 
 
-@pytest.mark.parametrize("options", [{}, {"memory_limit": 64 << 20, "time_limit": 60}], ids=["plain", "limited"])
+@pytest.mark.parametrize("options", [{}, {"memory_limit": 64 << 20, "time_limit": 3600}], ids=["plain", "limited"])
 def test_threads_share_a_query(archive: a2store.Archive, options: dict[str, Any]) -> None:
     turns = 10 if options and not LONG else 50
     queries = [archive.sql(sql, **options) for sql in QUERIES]
@@ -47,7 +49,7 @@ def test_threads_share_a_query(archive: a2store.Archive, options: dict[str, Any]
 def test_a_query_that_ends_disturbs_no_other(archive: a2store.Archive) -> None:
     """Ends by limits of time retire the threads that other queries run on."""
     expected = pa.table(archive.sql(SORTED))
-    endless = archive.sql("SELECT a.board + b.board AS x FROM steps a, steps b ORDER BY x", time_limit=0.05)
+    endless = archive.sql(f"SELECT a.board + b.board AS x FROM {ENDLESS} ORDER BY x", time_limit=0.05)
 
     def end(_: int) -> str:
         with pytest.raises(a2store.QueryLimitError) as caught:
@@ -90,7 +92,7 @@ for turn in range(count):
             status = int(not same)
         finally:
             os._exit(status)
-    end = time.monotonic() + 20
+    end = time.monotonic() + float(sys.argv[5])
     while (done := os.waitpid(child, os.WNOHANG)) == (0, 0):
         if time.monotonic() > end:
             os.kill(child, 9)
@@ -107,8 +109,8 @@ print(failed, os.listdir(sys.argv[4]))
 
 @pytest.mark.skipif(sys.version_info >= (3, 12), reason="Python itself warns of forks beside threads")
 def test_forks_while_queries_run(archive: a2store.Archive, tmp_path: Path) -> None:
-    args = [sys.executable, "-c", FORKED, archive.path, SORTED, 200 if LONG else 20, tmp_path]
-    done = subprocess.run(list(map(str, args)), capture_output=True, check=False, timeout=500, text=True)
+    args = [sys.executable, "-c", FORKED, archive.path, SORTED, 200 if LONG else 20, tmp_path, HANGS / 2]
+    done = subprocess.run(list(map(str, args)), capture_output=True, check=False, timeout=HANGS, text=True)
     assert (done.stdout, done.stderr, done.returncode) == ("[] []\n", "", 0)
 
 
@@ -121,7 +123,7 @@ reader = pa.RecordBatchReader.from_stream(query)
 reader.read_next_batch()
 child = os.fork()
 if child == 0:
-    signal.alarm(10)
+    signal.alarm(int(sys.argv[2]))
     said = "nothing"
     try:
         while True:
@@ -138,8 +140,8 @@ print(os.waitpid(child, 0)[1], sum(map(len, reader)) > 0)
 
 @pytest.mark.skipif(sys.version_info >= (3, 12), reason="Python itself warns of forks beside threads")
 def test_a_stream_stays_with_its_process(archive: a2store.Archive) -> None:
-    args = [sys.executable, "-c", BEGUN, str(archive.path)]
-    done = subprocess.run(args, capture_output=True, check=False, timeout=60, text=True)
+    args = [sys.executable, "-c", BEGUN, str(archive.path), str(int(HANGS / 2))]
+    done = subprocess.run(args, capture_output=True, check=False, timeout=HANGS, text=True)
     said, parent = done.stdout.splitlines()
     assert "the stream was begun by another process" in said
     assert (parent, done.stderr, done.returncode) == ("0 True", "", 0)
@@ -180,5 +182,5 @@ def test_children_of_other_kinds(archive: a2store.Archive, tmp_path: Path, metho
     script = tmp_path / "started.py"
     script.write_text(STARTED)
     args = [sys.executable, str(script), str(archive.path), SORTED, method, "20"]
-    done = subprocess.run(args, capture_output=True, check=False, timeout=120, text=True)
+    done = subprocess.run(args, capture_output=True, check=False, timeout=HANGS, text=True)
     assert (done.stdout, done.stderr) == ("True\n", "")

@@ -8,7 +8,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pyarrow as pa
@@ -17,17 +18,19 @@ import pytest
 
 import a2store
 from archives import command, run_command
-from attacks import ESCAPES
+from attacks import ENDLESS, ESCAPES
+from threads import HANGS, eventually
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="limits are complete on Linux only")
 
 SQL = "SELECT run_id, step_index, board FROM steps WHERE max_score >= $min ORDER BY run_id, step_index"
-ENDLESS = "SELECT count(*) FROM steps a, steps b, steps c WHERE a.board + b.step_index + c.step_index = 1"
+NEVER = f"SELECT count(*) FROM {ENDLESS} WHERE a.board + b.step_index + c.run_id + d.run_id + e.run_id + f.run_id = 3"
 HUNGRY = """
     SELECT a.board, a.run_id AS x, b.run_id AS y, b.step_index, count(*) AS n FROM steps a, steps b
     GROUP BY a.board, a.run_id, b.run_id, b.step_index
 """
-LONG = "SELECT a.board FROM steps a, steps b"
+LONG = f"SELECT a.board FROM {ENDLESS}"
+FOREVER = ["--time-limit", "1h"]
 
 
 @pytest.fixture(autouse=True)
@@ -42,13 +45,6 @@ def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]
 
 def sandboxed(*args: object, status: int = 0) -> subprocess.CompletedProcess[str]:
     return run_command("sql", "--sandbox", *args, status=status)
-
-
-def wait_for(happens: Callable[[], bool]) -> None:
-    end = time.monotonic() + 20
-    while not happens():
-        assert time.monotonic() < end
-        time.sleep(0.01)
 
 
 def children(process: int) -> list[int]:
@@ -66,19 +62,19 @@ def is_alive(process: int) -> bool:
 @pytest.fixture
 def endless(archive: a2store.Archive) -> Iterator[tuple[subprocess.Popen[str], int]]:
     """The command while it runs a query without end, and the process that is confined."""
-    args = command("sql", "--sandbox", "--time-limit", "60s", archive.path, ENDLESS)
+    args = command("sql", "--sandbox", *FOREVER, archive.path, NEVER)
     environment = {**os.environ, "AWS_SECRET_ACCESS_KEY": "secret", "A2STORE_TEST_OTHER": "other"}
     with subprocess.Popen(args, text=True, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         try:
-            wait_for(lambda: len(children(process.pid)) == 1)
+            eventually(lambda: len(children(process.pid)) == 1)
             (child,) = children(process.pid)
             # The query's threads start after the process was confined.
-            wait_for(lambda: sum(1 for _ in Path(f"/proc/{child}/task").iterdir()) > 1)
+            eventually(lambda: sum(1 for _ in Path(f"/proc/{child}/task").iterdir()) > 1)
             yield process, child
         finally:
             # Asked, and not killed, it removes what is its own.
             process.terminate()
-    wait_for(lambda: not is_alive(child))
+    eventually(lambda: not is_alive(child))
 
 
 @pytest.mark.parametrize("name", ["table", "csv", "json", "parquet", "arrow"])
@@ -127,10 +123,8 @@ LIMITS = ["--memory-limit", "512MiB", "--time-limit", "2s", "--spill-limit", "64
 def test_what_nothing_else_contains(archive: a2store.Archive, tmp_path: Path, name: str) -> None:
     """Statements that a process with other work would not bear; see ``test_guard.py``."""
     sql, _ = ESCAPES[name]
-    begun = time.monotonic()
     args = command("sql", "--sandbox", *LIMITS, "-o", tmp_path / "rows", archive.path, sql)
-    done = subprocess.run(args, capture_output=True, check=False, timeout=60, text=True)
-    assert time.monotonic() - begun < 2 + 2
+    done = subprocess.run(args, capture_output=True, check=False, timeout=HANGS, text=True)
     assert done.stdout == ""
     assert done.returncode in (0, 1, 2)
     # Either there is a whole result or none.
@@ -167,9 +161,9 @@ def test_a_symbolic_link_to_an_archive(archive: a2store.Archive, tmp_path: Path)
 
 def test_time(archive: a2store.Archive) -> None:
     start = time.monotonic()
-    done = sandboxed("--time-limit", "3s", archive.path, ENDLESS, status=1)
-    assert (done.stdout, done.stderr) == ("", "a2store: stopped after 3s: time limit\n")
-    assert 3 <= time.monotonic() - start < 6
+    done = sandboxed("--time-limit", "1s", archive.path, NEVER, status=1)
+    assert (done.stdout, done.stderr) == ("", "a2store: stopped after 1s: time limit\n")
+    assert time.monotonic() - start >= 1
 
 
 def test_memory(archive: a2store.Archive, tmp_path: Path) -> None:
@@ -183,9 +177,9 @@ def test_memory(archive: a2store.Archive, tmp_path: Path) -> None:
 
 def test_a_query_that_eats_memory(archive: a2store.Archive) -> None:
     """The engine may give up by itself, within the limits; otherwise it is killed."""
-    limits = ["--memory-limit", "512MiB", "--spill-limit", "64MiB", "--time-limit", "60s"]
+    limits = ["--memory-limit", "512MiB", "--spill-limit", "64MiB", *FOREVER]
     args = command("sql", "--sandbox", *limits, archive.path, HUNGRY)
-    done = subprocess.run(args, capture_output=True, check=False, timeout=120, text=True)
+    done = subprocess.run(args, capture_output=True, check=False, timeout=HANGS, text=True)
     assert done.returncode in (1, 2)
     assert done.stdout == ""
     assert done.stderr.startswith("a2store: ")
@@ -195,7 +189,7 @@ def test_a_query_that_eats_memory(archive: a2store.Archive) -> None:
 def test_disk(archive: a2store.Archive, tmp_path: Path) -> None:
     file = tmp_path / "rows"
     file.write_text("old")
-    done = sandboxed("--spill-limit", "4MiB", archive.path, LONG, "--format", "csv", "-o", file, status=1)
+    done = sandboxed("--spill-limit", "4MiB", *FOREVER, archive.path, LONG, "--format", "csv", "-o", file, status=1)
     assert done.stderr == "a2store: killed: disk limit of 4 MiB\n"
     assert file.read_text() == "old"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["rows", "temporary"]
@@ -204,7 +198,7 @@ def test_disk(archive: a2store.Archive, tmp_path: Path) -> None:
 def test_a_death_of_its_own(endless: tuple[subprocess.Popen[str], int]) -> None:
     process, child = endless
     os.kill(child, signal.SIGSEGV)
-    assert process.communicate(timeout=20) == ("", "a2store: the query process ended by signal 11 (SIGSEGV)\n")
+    assert process.communicate(timeout=HANGS) == ("", "a2store: the query process ended by signal 11 (SIGSEGV)\n")
     assert process.returncode == 1
 
 
@@ -212,7 +206,7 @@ def test_a_death_of_its_own(endless: tuple[subprocess.Popen[str], int]) -> None:
 def test_being_asked_to_stop(endless: tuple[subprocess.Popen[str], int], number: signal.Signals) -> None:
     process, child = endless
     process.send_signal(number)
-    assert process.communicate(timeout=20) == ("", "a2store: cancelled\n")
+    assert process.communicate(timeout=HANGS) == ("", "a2store: cancelled\n")
     assert process.returncode == 130
     assert not is_alive(child)
 
@@ -220,7 +214,7 @@ def test_being_asked_to_stop(endless: tuple[subprocess.Popen[str], int], number:
 def test_it_dies_with_its_parent(endless: tuple[subprocess.Popen[str], int], temporary: Path) -> None:
     process, child = endless
     process.kill()
-    wait_for(lambda: not is_alive(child))
+    eventually(lambda: not is_alive(child))
     # Nobody is left to remove what was the parent's.
     for folder in temporary.iterdir():
         folder.rmdir()
@@ -240,32 +234,37 @@ def test_what_it_is_left_with(endless: tuple[subprocess.Popen[str], int], tempor
     assert limits["Max cpu time"][0] != "unlimited"
     assert os.getpgid(child) == child
     # No thread is older than the restrictions: one that is would not have this mark.
+    marked = 0
     for thread in (proc / "task").iterdir():
-        assert "\nNoNewPrivs:\t1\n" in (thread / "status").read_text()
+        # One that has nothing to do may end meanwhile.
+        with suppress(FileNotFoundError, ProcessLookupError):
+            assert "\nNoNewPrivs:\t1\n" in (thread / "status").read_text()
+            marked += 1
+    assert marked > 1
 
 
 def test_a_reader_that_has_seen_enough(archive: a2store.Archive) -> None:
-    args = command("sql", "--sandbox", archive.path, LONG, "--format", "csv")
+    args = command("sql", "--sandbox", *FOREVER, archive.path, LONG, "--format", "csv")
     with subprocess.Popen(args, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdout is not None
         assert process.stderr is not None
         assert process.stdout.readline() == b"board\n"
         process.stdout.close()
         errors = process.stderr.read()
-        assert (process.wait(timeout=120), errors) == (0, b"")
+        assert (process.wait(timeout=HANGS), errors) == (0, b"")
 
 
 def test_the_installed_command(archive: a2store.Archive) -> None:
     script = str(Path(sys.executable).with_name("a2store"))
     args = [script, "sql", "--sandbox", str(archive.path), "SELECT 1 AS x", "--format", "csv"]
-    assert subprocess.run(args, capture_output=True, check=True, timeout=120).stdout == b"x\n1\n"
+    assert subprocess.run(args, capture_output=True, check=True, timeout=HANGS).stdout == b"x\n1\n"
 
 
 def test_a_package_of_the_same_name_in_the_working_folder_is_not_run(archive: a2store.Archive, tmp_path: Path) -> None:
     (tmp_path / "a2store.py").write_text("raise SystemExit(77)")
     script = str(Path(sys.executable).with_name("a2store"))
     args = [script, "sql", "--sandbox", str(archive.path), "SELECT 1 AS x", "--format", "csv"]
-    done = subprocess.run(args, capture_output=True, check=False, timeout=120, cwd=tmp_path)
+    done = subprocess.run(args, capture_output=True, check=False, timeout=HANGS, cwd=tmp_path)
     assert (done.returncode, done.stdout) == (0, b"x\n1\n")
 
 

@@ -12,7 +12,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -258,10 +258,16 @@ def killed(processes: list[Process]) -> Iterator[None]:
             process.kill()
 
 
-def system_shared() -> int:
-    """The memory of all memory files of the system, in bytes."""
-    with open("/proc/meminfo") as lines:
-        return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("Shmem:"))
+def memory_files(process: int) -> set[int]:
+    """Inodes of the memory files with tables that a process has open or mapped."""
+    name, found = "/memfd:a2store-table", set()
+    for file in Path(f"/proc/{process}/fd").iterdir():
+        # The descriptor by which this folder is listed is among them, and closed by now.
+        with suppress(FileNotFoundError):
+            if os.readlink(file).startswith(name):
+                found.add(file.stat().st_ino)
+    maps = Path(f"/proc/{process}/maps").read_text().splitlines()
+    return found | {int(line.split()[4]) for line in maps if name in line}
 
 
 @pytest.fixture(scope="module")
@@ -277,7 +283,6 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, int, int]:
 
 def test_all_processes_have_one_copy(large: tuple[Path, int, int], tmp_path: Path) -> None:
     path, size, total = large
-    shared = system_shared()
     processes: list[Process] = []
     with killed(processes):
         owner = Process(tmp_path, OWNER, path, tmp_path / "handle")
@@ -290,7 +295,9 @@ def test_all_processes_have_one_copy(large: tuple[Path, int, int], tmp_path: Pat
             assert processes[-1].read("sum") == [str(total)]
         assert 0.99 * size < sum(process.shared() for process in processes) < 1.05 * size
         assert sum(process.grown() for process in processes) < 1.05 * size + 24 * MIB
-        assert system_shared() - shared > 0.8 * size
+        held = memory_files(owner.process.pid)
+        assert len(held) == 1
+        assert all(memory_files(process.process.pid) == held for process in processes)
 
         # It is gone for newcomers when its owner is, and those who have it keep it and can hand it on.
         pid = owner.process.pid
@@ -302,7 +309,7 @@ def test_all_processes_have_one_copy(large: tuple[Path, int, int], tmp_path: Pat
         processes.append(Process(tmp_path, OTHER, tmp_path / "second"))
         assert processes[-1].read("sum") == [str(total)]
         assert sum(process.grown() for process in processes[1:]) < 1.05 * size + 24 * MIB
-    # All were killed without a chance to clean up, and nothing is left.
-    assert system_shared() - shared < 0.5 * size
-    assert not [name for name in os.listdir("/dev/shm") if "a2store" in name]
+    # All were killed without a chance to clean up, and nothing is left: no name, and nothing that this process holds.
+    assert not held & memory_files(os.getpid())
+    assert not [name for name in os.listdir("/dev/shm") if "a2store-table" in name]
     assert sorted(os.listdir(tmp_path)) == ["handle", "second"]

@@ -325,14 +325,16 @@ def test_tables_that_were_not_given(archive: a2store.Archive, file: Path) -> Non
 
 
 @pytest.mark.parametrize(
-    "table", [None, 5, [1], {"a": [1]}, b"x", object(), LABELS.schema, polars.DataFrame(LABELS).lazy()], ids=repr
+    "table",
+    [None, 5, [1], {"a": [1]}, b"x", object(), LABELS.schema, polars.DataFrame(LABELS).lazy()],
+    ids=lambda table: type(table).__name__,
 )
 def test_objects_that_are_no_tables(archive: a2store.Archive, table: Any) -> None:
     with pytest.raises(TypeError, match=r"tables: labels: expected a Parquet file's path, or a table"):
         archive.sql(COUNT, tables={"labels": table})
 
 
-@pytest.mark.parametrize("table", [pa.array([1]), polars.Series("run_id", [1])], ids=repr)
+@pytest.mark.parametrize("table", [pa.array([1]), polars.Series("run_id", [1])], ids=lambda table: type(table).__name__)
 def test_columns_are_no_tables(archive: a2store.Archive, table: Any) -> None:
     with pytest.raises((TypeError, ValueError)):
         archive.sql(COUNT, tables={"labels": table})

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import signal
+import struct
 import subprocess
-import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +18,10 @@ import pyarrow as pa
 import pytest
 
 import a2store
-from archives import command, contents, grow, names, run_command, short_runs
-
-PERIOD = 0.1
-DEADLINE = 30.0
+from archives import command, contents, copied, grow, names, run_command, short_runs
+from faults.checks import LONG
+from faults.shim import Call, Fault, Shim, last_of_data, read_log
+from threads import HANGS, eventually
 
 
 @pytest.fixture(scope="module")
@@ -28,32 +29,20 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     return short_runs(tmp_path_factory.mktemp("short") / "runs", 12)
 
 
-@pytest.fixture(scope="module")
-def many(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Enough to be in the midst of it when the signal comes."""
-    folder = tmp_path_factory.mktemp("many")
-    a2store.simulate(folder / "runs", runs=6_000, seed=1, depth=0, progress=False)
-    return folder / "runs"
-
-
-def eventually(what: Callable[[], bool]) -> None:
-    end = time.monotonic() + DEADLINE
-    while not what():
-        assert time.monotonic() < end, "never happened"
-        time.sleep(0.02)
-
-
 class Watcher:
-    """An ``a2store ingest --watch`` at work, whose reports go to files."""
+    """An ``a2store ingest --watch`` at work, whose reports go to files and whose system calls are recorded."""
 
-    def __init__(self, folder: Path, runs: Path, archive: Path) -> None:
-        self.archive, self.out, self.err = archive, folder / "out", folder / "err"
-        args = command("ingest", runs, archive, "--watch", f"{int(PERIOD * 1000)}ms", "--json", "--workers", 1)
+    def __init__(self, folder: Path, runs: Path, archive: Path, shim: Shim, fault: Fault | None) -> None:
+        self.runs, self.archive, self.out, self.err = runs, archive, folder / "out", folder / "err"
+        self.log = folder.with_name(f"{folder.name}.log")
+        args = command("ingest", runs, archive, "--watch", "100ms", "--json", "--workers", 1)
+        environment = {**os.environ, **shim.environment(folder, self.log, fault)}
         with self.out.open("wb") as out, self.err.open("wb") as err:
-            self.process = subprocess.Popen(args, stdout=out, stderr=err)
+            self.process = subprocess.Popen(args, stdout=out, stderr=err, env=environment)
 
     def reports(self) -> list[dict[str, Any]]:
-        return [json.loads(line) for line in self.out.read_text().splitlines()]
+        lines, _, _ = self.out.read_text().rpartition("\n")
+        return [json.loads(line) for line in lines.splitlines()]
 
     def num_runs(self) -> int:
         try:
@@ -61,26 +50,50 @@ class Watcher:
         except (FileNotFoundError, a2store.ArchiveError):
             return -1
 
+    def eventually(self, happens: Callable[[], bool]) -> None:
+        eventually(lambda: happens() or self.process.poll() is not None)
+        assert happens(), self.err.read_text()
+
     def wait_for(self, num_runs: int) -> None:
-        eventually(lambda: self.num_runs() == num_runs)
+        self.eventually(lambda: self.num_runs() == num_runs)
 
-    def stop(self, number: int = signal.SIGINT) -> tuple[int, float]:
-        """The exit status, and how long it took."""
-        start = time.monotonic()
+    def looks(self) -> int:
+        """How often it has listed the folder of runs."""
+        try:
+            calls = read_log(self.log)
+        except (struct.error, IndexError):
+            # It is writing the last one.
+            return 0
+        return sum(call.kind == "open" and call.path == str(self.runs) for call in calls)
+
+    def look_twice(self) -> None:
+        """Wait until it has looked at all files twice, from the beginning to the end."""
+        self.eventually(lambda: self.looks() > 0)
+        seen = self.looks()
+        self.eventually(lambda: self.looks() >= seen + 3)
+
+    def stop(self, number: int = signal.SIGINT) -> int:
+        """The exit status."""
         self.process.send_signal(number)
-        status = self.process.wait(timeout=DEADLINE)
-        return status, time.monotonic() - start
+        return self.process.wait(timeout=HANGS)
 
 
-@contextmanager
-def watching(folder: Path, runs: Path, archive: Path) -> Iterator[Watcher]:
-    watcher = Watcher(folder, runs, archive)
-    try:
-        yield watcher
-    finally:
-        watcher.process.kill()
-        watcher.process.wait()
-    assert "panicked" not in watcher.err.read_text()
+Watching = Callable[..., AbstractContextManager[Watcher]]
+
+
+@pytest.fixture
+def watching(shim: Shim, tmp_path: Path) -> Watching:
+    @contextmanager
+    def watch(runs: Path, fault: Fault | None = None) -> Iterator[Watcher]:
+        watcher = Watcher(tmp_path, runs, tmp_path / "games.a2", shim, fault)
+        try:
+            yield watcher
+        finally:
+            watcher.process.kill()
+            watcher.process.wait()
+        assert "panicked" not in watcher.err.read_text()
+
+    return watch
 
 
 @pytest.fixture
@@ -91,8 +104,7 @@ def inbox(tmp_path: Path) -> Path:
 
 def appear(file: Path, folder: Path) -> Path:
     """As a careful writer makes a file appear: whole."""
-    shutil.copy(file, folder / f"{file.name}.tmp")
-    return (folder / f"{file.name}.tmp").rename(folder / file.name)
+    return Path(shutil.copy(file, file.with_name("part"))).rename(folder / file.name)
 
 
 def assert_tidy(path: Path) -> None:
@@ -102,9 +114,9 @@ def assert_tidy(path: Path) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_what_appears_is_added(files: list[Path], inbox: Path, tmp_path: Path, number: int) -> None:
+def test_what_appears_is_added(files: list[Path], inbox: Path, watching: Watching, number: int) -> None:
     appear(files[0], inbox)
-    with watching(tmp_path, inbox, tmp_path / "games.a2") as watcher:
+    with watching(inbox) as watcher:
         watcher.wait_for(1)
         appear(files[1], inbox)
         watcher.wait_for(2)
@@ -112,12 +124,10 @@ def test_what_appears_is_added(files: list[Path], inbox: Path, tmp_path: Path, n
         for file in files[2:5]:
             appear(file, inbox / "deep")
         watcher.wait_for(5)
-        status, secs = watcher.stop(number)
-        assert status == 0
-        assert secs < 1
+        assert watcher.stop(number) == 0
         assert watcher.err.read_text() == ""
         assert sum(report["accepted"] for report in watcher.reports()) == 5
-    archive = a2store.Archive.open(tmp_path / "games.a2")
+    archive = a2store.Archive.open(watcher.archive)
     assert {line.operation for line in archive.history()} == {"create", "ingest"}
     # Nothing was committed for nothing.
     assert all(line.added_runs > 0 for line in archive.history()[:-1])
@@ -127,19 +137,19 @@ def test_what_appears_is_added(files: list[Path], inbox: Path, tmp_path: Path, n
     assert_tidy(archive.path)
 
 
-def test_files_that_stay_as_they_are_are_not_read_again(files: list[Path], inbox: Path, tmp_path: Path) -> None:
+def test_files_that_stay_as_they_are_are_not_read_again(files: list[Path], inbox: Path, watching: Watching) -> None:
     for file in files[:6]:
         appear(file, inbox)
     sizes = [path.stat().st_size for path in sorted(inbox.iterdir())]
-    with watching(tmp_path, inbox, tmp_path / "games.a2") as watcher:
+    with watching(inbox) as watcher:
         watcher.wait_for(6)
-        time.sleep(5 * PERIOD)
+        watcher.look_twice()
         extra = appear(files[6], inbox)
         watcher.wait_for(7)
-        eventually(lambda: len(watcher.reports()) >= 2)
-        time.sleep(3 * PERIOD)
+        watcher.eventually(lambda: len(watcher.reports()) >= 2)
+        watcher.look_twice()
         reports = watcher.reports()
-        assert watcher.stop()[0] == 0
+        assert watcher.stop() == 0
     # One report for each time that something was new, and none for the others.
     first, second = reports
     assert (first["accepted"], first["unchanged"], first["num_bytes"]) == (6, 0, sum(sizes))
@@ -147,123 +157,128 @@ def test_files_that_stay_as_they_are_are_not_read_again(files: list[Path], inbox
     assert second["num_bytes"] == extra.stat().st_size
 
 
-def test_a_file_that_is_touched_is_a_duplicate(files: list[Path], inbox: Path, tmp_path: Path) -> None:
+def test_a_file_that_is_touched_is_a_duplicate(files: list[Path], inbox: Path, watching: Watching) -> None:
     path = appear(files[0], inbox)
-    with watching(tmp_path, inbox, tmp_path / "games.a2") as watcher:
+    with watching(inbox) as watcher:
         watcher.wait_for(1)
         path.touch()
-        time.sleep(4 * PERIOD)
+        watcher.look_twice()
         appear(files[1], inbox)
         watcher.wait_for(2)
-        status, _ = watcher.stop()
-        assert status == 0
+        assert watcher.stop() == 0
         assert a2store.Archive.open(watcher.archive).version == 3
 
 
-def test_a_file_that_grows(files: list[Path], inbox: Path, tmp_path: Path) -> None:
+def test_a_file_that_grows(files: list[Path], inbox: Path, watching: Watching) -> None:
     data = files[0].read_bytes()
     path = inbox / files[0].name
     path.write_bytes(data[: len(data) // 2])
-    with watching(tmp_path, inbox, tmp_path / "games.a2") as watcher:
-        eventually(lambda: any(report["rejected"] for report in watcher.reports()))
+    with watching(inbox) as watcher:
+        watcher.eventually(lambda: any(report["rejected"] for report in watcher.reports()))
         assert watcher.num_runs() == 0
         (error,) = watcher.reports()[0]["errors"]
         assert error["path"] == str(path)
-        time.sleep(4 * PERIOD)
+        watcher.look_twice()
         # It is said once.
         assert len([report for report in watcher.reports() if report["rejected"]]) == 1
         path.write_bytes(data)
         watcher.wait_for(1)
-        status, secs = watcher.stop()
-        assert secs < 1
         # It has been listed, as after every ingest of a file that does not decode.
-        assert status == 1
+        assert watcher.stop() == 1
         assert str(path) in watcher.err.read_text()
-    assert_tidy(tmp_path / "games.a2")
+    assert_tidy(watcher.archive)
 
 
-def test_beside_another_writer(files: list[Path], inbox: Path, tmp_path: Path) -> None:
+def test_beside_another_writer(files: list[Path], inbox: Path, watching: Watching, tmp_path: Path) -> None:
     archive = grow(tmp_path / "games.a2", [files[:2]])
     for file in files[:4]:
         appear(file, inbox)
-    with watching(tmp_path, inbox, archive.path) as watcher:
+    with watching(inbox) as watcher:
         watcher.wait_for(4)
         archive.ingest(files[4:6], progress=False)
+        # All at once, so that one look finds them.
+        (tmp_path / "more").mkdir()
         for file in files[4:8]:
-            appear(file, inbox)
+            shutil.copy(file, tmp_path / "more")
+        (tmp_path / "more").rename(inbox / "more")
         watcher.wait_for(8)
         a2store.Archive.open(archive.path).compact(progress=False)
         appear(files[8], inbox)
         watcher.wait_for(9)
-        assert watcher.stop()[0] == 0
+        assert watcher.stop() == 0
         assert sum(report["duplicates"] for report in watcher.reports()) == 4
     archive.refresh()
     assert pa.table(archive.sql("SELECT run_id FROM runs"))["run_id"].to_pylist() == list(range(9))
     assert_tidy(archive.path)
 
 
-def test_an_empty_folder(inbox: Path, tmp_path: Path) -> None:
-    with watching(tmp_path, inbox, tmp_path / "games.a2") as watcher:
+def test_an_empty_folder(inbox: Path, watching: Watching) -> None:
+    with watching(inbox) as watcher:
         watcher.wait_for(0)
-        time.sleep(3 * PERIOD)
-        status, secs = watcher.stop()
-        assert status == 0
-        assert secs < 1
+        watcher.look_twice()
+        assert watcher.stop() == 0
         # However long nothing comes, nothing needs to be said of it more than once.
         assert len(watcher.reports()) <= 1
-    assert a2store.Archive.open(tmp_path / "games.a2").version == 1
+    assert a2store.Archive.open(watcher.archive).version == 1
 
 
-def test_stopped_while_it_ingests(many: Path, tmp_path: Path) -> None:
-    with watching(tmp_path, many, tmp_path / "games.a2") as watcher:
-        eventually(lambda: bool(list((tmp_path / "games.a2" / "steps").glob(".staged-*"))))
-        status, secs = watcher.stop()
-        assert status == 0
-        assert secs < 1.5
-    assert a2store.Archive.open(tmp_path / "games.a2").version == 1
-    assert_tidy(tmp_path / "games.a2")
+# Signals in the midst of the work, by the system call in which each of them comes
 
 
-# Without --watch
+def recorded(shim: Shim, root: Path, files: list[Path], path: Path) -> list[Call]:
+    """The system calls below ``root`` of an undisturbed ingest by one worker, whose archive is removed again."""
+    log = path.with_name("log")
+    assert shim.run(root, "ingest", *files, path, "--workers", "1", log=log).returncode == 0
+    shutil.rmtree(path)
+    return read_log(log)
+
+
+def middle(calls: list[Call]) -> int:
+    """The number of the call that writes the first rows."""
+    return next(call.number for call in calls if call.kind == "write" and "/steps/.staged" in call.path)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-@pytest.mark.parametrize("after", [0.0, 0.1, 0.3])
-def test_interrupted(files: list[Path], many: Path, tmp_path: Path, number: int, after: float) -> None:
-    archive = grow(tmp_path / "games.a2", [files[:3]])
-    before = contents(archive.path)
-    process = subprocess.Popen(
-        command("ingest", many, archive.path, "--workers", 1), stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    )
-    try:
-        eventually(lambda: bool(list((archive.path / "steps").glob(".staged-*"))))
-        time.sleep(after)
-        assert process.poll() is None
-        start = time.monotonic()
-        process.send_signal(number)
-        out, error = process.communicate(timeout=DEADLINE)
-        secs = time.monotonic() - start
-    finally:
-        process.kill()
-    # Half a second on a machine that has nothing else to do.
-    assert secs < 1.5
-    assert (process.returncode, out) == (130, b"")
-    assert b"cancelled" in error
-    assert b"panicked" not in error
-    assert contents(archive.path) == before
+def test_stopped_while_it_ingests(
+    files: list[Path], shim: Shim, watching: Watching, tmp_path: Path, number: signal.Signals
+) -> None:
+    runs = files[0].parent
+    at = middle(recorded(shim, tmp_path, [runs], tmp_path / "games.a2"))
+    with watching(runs, Fault(at, number.name)) as watcher:
+        assert watcher.process.wait(timeout=HANGS) == 0
+        assert "/steps/.staged" in read_log(watcher.log)[at - 1].path
+    assert a2store.Archive.open(watcher.archive).version == 1
+    assert_tidy(watcher.archive)
 
 
-def test_interrupted_and_repeated(many: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_interrupted(files: list[Path], shim: Shim, tmp_path: Path, number: signal.Signals) -> None:
+    archive = grow(tmp_path / "template" / "games.a2", [files[:3]])
+    before, path = contents(archive.path), tmp_path / "games.a2"
+    calls = recorded(shim, path, files, copied(archive.path, path))
+    first, last = middle(calls), last_of_data(calls)
+    for at in range(first, last + 1) if LONG else (first, (first + last) // 2, last):
+        copied(archive.path, path)
+        fault = Fault(at, number.name)
+        done = shim.run(path, "ingest", *files, path, "--workers", "1", fault=fault)
+        assert (done.returncode, done.stdout) == (130, "")
+        assert "cancelled" in done.stderr
+        assert "panicked" not in done.stderr
+        assert contents(path) == before
+
+
+def test_interrupted_and_repeated(files: list[Path], shim: Shim, tmp_path: Path) -> None:
     path = tmp_path / "games.a2"
+    a2store.Archive.create(path)
+    copy = copied(path, tmp_path / "copy.a2")
+    at = middle(recorded(shim, copy, files, copy))
     for _ in range(3):
-        with subprocess.Popen(command("ingest", many, path), stdout=subprocess.PIPE) as process:
-            eventually(lambda: bool(list((path / "steps").glob(".staged-*"))))
-            process.send_signal(signal.SIGINT)
-            assert process.wait(timeout=DEADLINE) == 130
+        done = shim.run(path, "ingest", *files, path, "--workers", "1", fault=Fault(at, "SIGINT"))
+        assert done.returncode == 130
         assert a2store.Archive.open(path).version == 1
         assert not [name for name in names(path) if re.search(r"parquet|staged", name)]
-    report = json.loads(run_command("ingest", many, path, "--json").stdout)
-    assert (report["accepted"], report["duplicates"], report["version"]) == (6_000, 0, 2)
+    report = json.loads(run_command("ingest", *files, path, "--json").stdout)
+    assert (report["accepted"], report["duplicates"], report["version"]) == (12, 0, 2)
     assert_tidy(path)
 
 

@@ -18,6 +18,7 @@ from pathlib import Path
 import pyarrow as pa
 
 import a2store
+from threads import HANGS
 
 from .checks import Inputs, expect, names, sound
 from .shim import run
@@ -43,7 +44,7 @@ class Namespace:
         python = [sys.executable, "-m", "faults.mounts", check, str(pickled), str(self.folder), *args]
         command = [*self.unshare, "sh", "-c", f'{mount} && exec "$@"', "sh", *python]
         folder = Path(__file__).parents[1]
-        done = subprocess.run(command, capture_output=True, check=False, timeout=300, text=True, cwd=folder)
+        done = subprocess.run(command, capture_output=True, check=False, timeout=HANGS, text=True, cwd=folder)
         assert done.returncode == 0, done.stderr
         return int(done.stdout)
 

@@ -1,4 +1,4 @@
-"""Fixtures of the fault tests, and their lines in the summary. Modules name it in ``pytest_plugins``."""
+"""Fixtures of the fault tests, and their lines in the summary."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,6 +19,17 @@ MEMORY = Path("/dev/shm")
 
 def pytest_configure(config: pytest.Config) -> None:
     config.stash[COUNTS] = Counter()
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """A worker of pytest-xdist hands over what it counted."""
+    if hasattr(session.config, "workeroutput"):
+        session.config.workeroutput["faults"] = dict(session.config.stash[COUNTS])
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    node.config.stash[COUNTS].update(getattr(node, "workeroutput", {}).get("faults", {}))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
 import struct
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
+from threads import HANGS
 
 SOURCE = Path(__file__).with_name("shim.c")
 CLASSES = ("open", "read", "write", "sync", "link", "rename", "unlink", "mkdir", "truncate")
@@ -19,7 +22,6 @@ CLASSES = ("open", "read", "write", "sync", "link", "rename", "unlink", "mkdir",
 KILLS = ("kill-before", "kill-after", "kill-midwrite")
 FAILURES = ("EIO", "ENOSPC", "EIO-after", "ENOSPC-after")
 """Nothing is done; or all is done and the caller is told that it failed."""
-TIMEOUT = 60
 
 _RECORD = struct.Struct("<4IiIQQ4I")
 
@@ -64,7 +66,7 @@ class Fault:
 
     at: int
     kind: str
-    """One of ``KILLS`` or ``FAILURES``, or ``short``, or ``flip``."""
+    """One of ``KILLS`` or ``FAILURES``, or ``short``, ``flip``, ``SIGINT``, ``SIGTERM``."""
     for_good: bool = False
     """Whether all that follow and would change something fail as well."""
 
@@ -104,7 +106,7 @@ def python(*args: object, environment: Mapping[str, str] | None = None) -> subpr
     """Run this interpreter to its end."""
     command = [sys.executable, *map(str, args)]
     env = {**os.environ, **(environment or {})}
-    return subprocess.run(command, capture_output=True, check=False, timeout=TIMEOUT, text=True, env=env)
+    return subprocess.run(command, capture_output=True, check=False, timeout=HANGS, text=True, env=env)
 
 
 def was_killed(done: subprocess.CompletedProcess[str]) -> bool:
@@ -141,6 +143,13 @@ def _calls(data: bytes) -> Iterator[Call]:
         path, other = map(os.fsdecode, parts[:2])
         kind = CLASSES[kind]
         yield Call(number, process, kind, bool(performed), error, flags, inode, offset, path, other, parts[2])
+
+
+def last_of_data(calls: Sequence[Call]) -> int:
+    """The number of the last call that changes data files before the commit is written: a signal then undoes all."""
+    commit = next(call.number for call in calls if call.changes and "/_log/.staged" in call.path)
+    data = re.compile("/(steps|runs)/")
+    return max(call.number for call in calls if call.changes and call.number < commit and data.search(call.path))
 
 
 def count(calls: Iterable[Call]) -> Counter[str]:

@@ -7,6 +7,8 @@ import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
 
+from threads import HANGS
+
 BEGIN = """
 import sys
 import a2store
@@ -26,9 +28,14 @@ else:
 WRITE = f"""{BEGIN}
 print(sum(a2store.Archive.open(url).ingest(folder, progress=False).accepted for folder in args))
 """
-READ = f"""{BEGIN}
-import select
-seen, num_runs, over = set(), 0, False
+READ = """
+import select, sys
+import a2store
+url, *args = sys.argv[1:]
+# What there was before the others began.
+seen, num_runs, over = {a2store.Archive.open(url).version}, 0, False
+print("ready", flush=True)
+sys.stdin.readline()
 while num_runs < int(args[0]) and not over:
     # The input ends when the other processes have.
     over = bool(select.select([sys.stdin], [], [], 0)[0])
@@ -65,7 +72,7 @@ def race(*programs: Sequence[object]) -> list[str]:
             process.stdin.flush()
         printed = []
         for process in processes:
-            out, errors = process.communicate(timeout=120)
+            out, errors = process.communicate(timeout=HANGS)
             assert (process.returncode, errors) == (0, "")
             printed.append(out.strip())
         return printed
