@@ -4,6 +4,7 @@
 use super::barrier::{is_clustered, saves_nothing};
 use super::cache::{self, Cached, METADATA_BYTES, VersionKey};
 use super::fallible::{can_fail, guarded_conjunction};
+use super::fences::fenced_physical;
 use super::grouping::ForgetKeysOfGroups;
 use super::guard;
 use super::options::QueryOptions;
@@ -11,7 +12,6 @@ use super::passing::{Passing, Purpose};
 use super::query_error;
 use super::run_index::{RunIndex, is_about_runs, step_range};
 use super::scan::{ARCHIVE_URL, ParquetScan, Part, archive_file, footers, immutable_file, parts_of};
-use super::shared_names::ClosedToFilters;
 use super::tables::{Source, UserTable};
 use super::udf::external;
 use super::yielding::YieldAboveJoins;
@@ -86,13 +86,9 @@ pub(super) fn context(archive: &Archive, options: &QueryOptions) -> Result<Sessi
     Ok(context)
 }
 
-/// The engine's rules, two of them held back, and two of our own.
+/// The engine's rules, fenced in, and two of our own.
 fn physical_rules() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
-    let closed = |rule: Arc<dyn PhysicalOptimizerRule + Send + Sync>| match rule.name() {
-        name if name.starts_with("FilterPushdown") => Arc::new(ClosedToFilters(rule)) as Arc<_>,
-        _ => rule,
-    };
-    let mut rules: Vec<_> = PhysicalOptimizer::default().rules.into_iter().map(closed).collect();
+    let mut rules = fenced_physical(PhysicalOptimizer::default().rules);
     // Before any rule that looks at orders, and after one that looks for groups directly under a limit.
     let at = rules.iter().position(|rule| rule.name() == "LimitedDistinctAggregation").map_or(0, |at| at + 1);
     rules.insert(at, Arc::new(ForgetKeysOfGroups));

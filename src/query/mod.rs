@@ -16,7 +16,7 @@
 //! | `run_index.rs`, `cache.rs` | which rows are whose, so that filters on runs read no steps; what is kept between queries |
 //! | `barrier.rs`, `passing.rs` | which filters the reader takes; a node that only stands between others |
 //! | `grouping/` | grouping by one number instead of by several columns, and by what groups are not unique |
-//! | `shared_names.rs` | filters stay above nodes whose columns share names |
+//! | `fences.rs` | rules of the engine that go too far |
 //! | `yielding.rs` | joins that can be stopped |
 //! | `fallible.rs` | expressions that can fail see only the rows that need them |
 //! | `membership.rs` | `IN` as SQL has it |
@@ -32,6 +32,7 @@ mod catalog;
 mod errors;
 mod explain;
 mod fallible;
+mod fences;
 mod functions;
 mod grouping;
 mod guard;
@@ -45,7 +46,6 @@ mod preview;
 mod run_index;
 mod saved;
 mod scan;
-mod shared_names;
 mod stream;
 mod tables;
 mod udf;

@@ -27,15 +27,17 @@ pub(super) enum Purpose {
     KeepFilters,
     /// That rows are unique by some columns is not known above it.
     ForgetKeys,
-    /// Its columns share names, by which filters would be moved below it.
-    SharedNames,
+    /// Filters above it stay there, because they would be moved by names that are not unique.
+    KeepNamedFilters,
+    /// Sorts above it stay there.
+    KeepSorts,
 }
 
 impl Passing {
     pub(super) fn over(input: Arc<dyn ExecutionPlan>, purpose: Purpose) -> Arc<dyn ExecutionPlan> {
         let properties = input.properties();
         let properties = match purpose {
-            Purpose::KeepFilters | Purpose::SharedNames => Arc::clone(properties),
+            Purpose::KeepFilters | Purpose::KeepNamedFilters | Purpose::KeepSorts => Arc::clone(properties),
             Purpose::ForgetKeys => {
                 let equivalences = properties.eq_properties.clone().with_constraints(Constraints::default());
                 Arc::new(PlanProperties::clone(properties).with_eq_properties(equivalences))
@@ -62,7 +64,8 @@ impl ExecutionPlan for Passing {
         match self.purpose {
             Purpose::KeepFilters => "KeepFilters",
             Purpose::ForgetKeys => "ForgetKeys",
-            Purpose::SharedNames => "SharedNames",
+            Purpose::KeepNamedFilters => "KeepNamedFilters",
+            Purpose::KeepSorts => "KeepSorts",
         }
     }
 
@@ -71,7 +74,7 @@ impl ExecutionPlan for Passing {
     }
 
     fn maintains_input_order(&self) -> Vec<bool> {
-        vec![true]
+        vec![self.purpose != Purpose::KeepSorts]
     }
 
     fn benefits_from_input_partitioning(&self) -> Vec<bool> {
@@ -131,10 +134,10 @@ impl ExecutionPlan for Passing {
         _: &ConfigOptions,
     ) -> DataFusionResult<FilterDescription> {
         match self.purpose {
-            Purpose::KeepFilters | Purpose::SharedNames => {
+            Purpose::KeepFilters | Purpose::KeepNamedFilters => {
                 Ok(FilterDescription::all_unsupported(&filters, &self.children()))
             }
-            Purpose::ForgetKeys => FilterDescription::from_children(filters, &self.children()),
+            Purpose::ForgetKeys | Purpose::KeepSorts => FilterDescription::from_children(filters, &self.children()),
         }
     }
 }

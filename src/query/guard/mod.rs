@@ -19,6 +19,7 @@ mod statement;
 pub(super) use inlining::{has_large_filter, without_pushdown};
 pub(super) use statement::{check as check_statement, check_length, parse};
 
+use super::fences::fenced_logical;
 use super::membership::WriteOutIn;
 use super::udf::board_udfs;
 use crate::archive::Phases;
@@ -28,6 +29,7 @@ use datafusion::common::TableReference;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::execution::SessionStateBuilder;
 use datafusion::logical_expr::{Expr, LogicalPlan};
+use datafusion::optimizer::Optimizer;
 use datafusion::prelude::SQLOptions;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -47,6 +49,7 @@ pub(super) fn configure(state: SessionStateBuilder, phases: Phases) -> SessionSt
     let scalars = functions::scalar().into_iter().chain(board_udfs(phases)).collect();
     state
         .with_default_features()
+        .with_optimizer_rules(fenced_logical(Optimizer::new().rules))
         .with_table_functions(HashMap::new())
         .with_file_formats(Vec::new())
         .with_table_factories(HashMap::new())
@@ -88,6 +91,11 @@ fn misplaced(expr: &Expr) -> Option<Error> {
     let what = match expr {
         Expr::InSubquery(_) => "IN (SELECT …)",
         Expr::Exists(_) => "EXISTS",
+        // The engine takes such a key for constant, and drops an ORDER BY of it.
+        Expr::GroupingSet(sets) if sets.distinct_expr().iter().any(|key| key.column_refs().is_empty()) => {
+            let why = "each of their keys must have a column";
+            return Some(Error::refused("GROUPING SETS, CUBE or ROLLUP over a constant", why));
+        }
         _ => return None,
     };
     let why = "the engine evaluates it there only: join with the rows instead, or count them in a scalar subquery";

@@ -1,0 +1,181 @@
+//! Fences around rules of the engine's optimizer that go too far. Each is named with a statement that it answers wrongly.
+//!
+//! | rule | what it does | statement |
+//! | --- | --- | --- |
+//! | `push_down_filter` | moves a condition without columns below an aggregate without groups, which then counts no rows instead of giving none | `SELECT n FROM (SELECT count(*) AS n FROM steps) WHERE (SELECT max(run_id) FROM runs) < 0` |
+//! | `FilterPushdown` | finds the columns of a filter by their names, which the sides of a join may share | `SELECT … FROM steps s RIGHT JOIN runs r ON s.run_id = r.run_id WHERE s.run_id IS NULL` |
+//! | `FilterPushdown` | passes a filter on the keys of a semi join to its other side by name, although the other key may be another column | `SELECT … WHERE run_id IN (SELECT CAST(seed AS INT) AS run_id FROM …)` below a join |
+//! | `EnsureRequirements` | moves a sort below a LIMIT with OFFSET, and then takes OFFSET rows too few | `SELECT … FROM (SELECT … ORDER BY board LIMIT 50 OFFSET 3) ORDER BY board` |
+
+use super::passing::{Passing, Purpose, below};
+use datafusion::common::config::ConfigOptions;
+use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::{JoinType, Result as DataFusionResult};
+use datafusion::logical_expr::utils::{conjunction, split_conjunction_owned};
+use datafusion::logical_expr::{Aggregate, Expr, Filter, LogicalPlan};
+use datafusion::optimizer::optimizer::ApplyOrder;
+use datafusion::optimizer::{OptimizerConfig, OptimizerRule};
+use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_expr::expressions::Column;
+use datafusion::physical_optimizer::PhysicalOptimizerRule;
+use datafusion::physical_plan::joins::HashJoinExec;
+use datafusion::physical_plan::limit::GlobalLimitExec;
+use datafusion::physical_plan::{ExecutionPlan, replace_children_if_necessary};
+use std::collections::HashSet;
+use std::sync::Arc;
+
+type LogicalRule = Arc<dyn OptimizerRule + Send + Sync>;
+type PhysicalRule = Arc<dyn PhysicalOptimizerRule + Send + Sync>;
+
+/// The engine's logical rules, fenced in.
+pub(super) fn fenced_logical(rules: Vec<LogicalRule>) -> Vec<LogicalRule> {
+    let fenced = |rule: LogicalRule| match rule.name() {
+        "push_down_filter" => Arc::new(AboveAggregates(rule)) as LogicalRule,
+        _ => rule,
+    };
+    rules.into_iter().map(fenced).collect()
+}
+
+/// The engine's physical rules, fenced in.
+pub(super) fn fenced_physical(rules: Vec<PhysicalRule>) -> Vec<PhysicalRule> {
+    let fenced = |rule: PhysicalRule| match rule.name() {
+        name if name.starts_with("FilterPushdown") => {
+            Arc::new(Fenced { rule, purpose: Purpose::KeepNamedFilters, fence: fence_names }) as PhysicalRule
+        }
+        "EnsureRequirements" => Arc::new(Fenced { rule, purpose: Purpose::KeepSorts, fence: fence_offset }),
+        _ => rule,
+    };
+    rules.into_iter().map(fenced).collect()
+}
+
+/// The rule that moves filters down, without conditions that must stay above an aggregate.
+#[derive(Debug)]
+struct AboveAggregates(LogicalRule);
+
+impl OptimizerRule for AboveAggregates {
+    fn name(&self) -> &str {
+        self.0.name()
+    }
+
+    fn apply_order(&self) -> Option<ApplyOrder> {
+        self.0.apply_order()
+    }
+
+    fn rewrite(&self, plan: LogicalPlan, config: &dyn OptimizerConfig) -> DataFusionResult<Transformed<LogicalPlan>> {
+        let mut input = &plan;
+        while let LogicalPlan::Filter(filter) = input {
+            input = &filter.input;
+        }
+        match (&plan, input) {
+            (LogicalPlan::Filter(_), LogicalPlan::Aggregate(aggregate)) if has_row_of_nothing(aggregate) => {}
+            _ => return self.0.rewrite(plan, config),
+        }
+        let (mut plan, mut constant, mut others) = (plan, Vec::new(), Vec::new());
+        let mut num_filters = 0;
+        while let LogicalPlan::Filter(filter) = plan {
+            num_filters += 1;
+            for condition in split_conjunction_owned(filter.predicate) {
+                let side = if condition.column_refs().is_empty() { &mut constant } else { &mut others };
+                side.push(condition);
+            }
+            plan = Arc::unwrap_or_clone(filter.input);
+        }
+        let mut changed = num_filters > 1;
+        if let Some(movable) = conjunction(others) {
+            let moved = self.0.rewrite(LogicalPlan::Filter(Filter::try_new(movable, Arc::new(plan))?), config)?;
+            changed |= moved.transformed;
+            plan = moved.data;
+        }
+        if let Some(constant) = conjunction(constant) {
+            plan = LogicalPlan::Filter(Filter::try_new(constant, Arc::new(plan))?);
+        }
+        Ok(Transformed::new_transformed(plan, changed))
+    }
+}
+
+/// Whether an aggregate has a row even if its input has none.
+fn has_row_of_nothing(aggregate: &Aggregate) -> bool {
+    aggregate.group_expr.is_empty() || aggregate.group_expr.iter().any(|key| matches!(key, Expr::GroupingSet(_)))
+}
+
+/// Puts fences into a plan.
+type Fence = fn(Arc<dyn ExecutionPlan>, Purpose) -> DataFusionResult<Transformed<Arc<dyn ExecutionPlan>>>;
+
+/// A rule that sees a plan with fences, which are taken away after it.
+#[derive(Debug)]
+struct Fenced {
+    rule: PhysicalRule,
+    purpose: Purpose,
+    fence: Fence,
+}
+
+impl PhysicalOptimizerRule for Fenced {
+    fn optimize(
+        &self,
+        plan: Arc<dyn ExecutionPlan>,
+        config: &ConfigOptions,
+    ) -> DataFusionResult<Arc<dyn ExecutionPlan>> {
+        let fenced = plan.transform_up(|plan| (self.fence)(plan, self.purpose))?;
+        let optimized = self.rule.optimize(fenced.data, config)?;
+        if !fenced.transformed {
+            return Ok(optimized);
+        }
+        let open = optimized.transform_up(|plan| {
+            Ok(match below(&plan, self.purpose) {
+                Some(input) => Transformed::yes(Arc::clone(input)),
+                None => Transformed::no(plan),
+            })
+        })?;
+        Ok(open.data)
+    }
+
+    fn name(&self) -> &str {
+        self.rule.name()
+    }
+
+    fn schema_check(&self) -> bool {
+        self.rule.schema_check()
+    }
+}
+
+fn fence_offset(
+    plan: Arc<dyn ExecutionPlan>,
+    purpose: Purpose,
+) -> DataFusionResult<Transformed<Arc<dyn ExecutionPlan>>> {
+    Ok(match plan.downcast_ref::<GlobalLimitExec>().is_some_and(|limit| limit.skip() > 0) {
+        true => Transformed::yes(Passing::over(plan, purpose)),
+        false => Transformed::no(plan),
+    })
+}
+
+fn fence_names(
+    plan: Arc<dyn ExecutionPlan>,
+    purpose: Purpose,
+) -> DataFusionResult<Transformed<Arc<dyn ExecutionPlan>>> {
+    let mut names = HashSet::new();
+    if !plan.schema().fields().iter().all(|field| names.insert(field.name().clone())) {
+        return Ok(Transformed::yes(Passing::over(plan, purpose)));
+    }
+    let Some(side) = plan.downcast_ref::<HashJoinExec>().and_then(misled_side) else {
+        return Ok(Transformed::no(plan));
+    };
+    let mut inputs: Vec<_> = plan.children().into_iter().cloned().collect();
+    inputs[side] = Passing::over(Arc::clone(&inputs[side]), purpose);
+    Ok(Transformed::yes(replace_children_if_necessary(plan, inputs)?))
+}
+
+/// The side of a semi join that is not its output, if it has a column of the name of an output key that is another column.
+fn misled_side(join: &HashJoinExec) -> Option<usize> {
+    let (side, other) = match join.join_type() {
+        JoinType::LeftSemi => (1, join.right()),
+        JoinType::RightSemi => (0, join.left()),
+        _ => return None,
+    };
+    let schema = other.schema();
+    let name = |key: &Arc<dyn PhysicalExpr>| key.downcast_ref::<Column>().map(|column| column.name().to_owned());
+    let is_misled = join.on().iter().any(|(left, right)| {
+        let (output, other) = if side == 1 { (name(left), name(right)) } else { (name(right), name(left)) };
+        output.is_some_and(|output| schema.column_with_name(&output).is_some() && other != Some(output))
+    });
+    is_misled.then_some(side)
+}
