@@ -6,6 +6,7 @@
 //! | `FilterPushdown` | finds the columns of a filter by their names, which the sides of a join may share | `SELECT … FROM steps s RIGHT JOIN runs r ON s.run_id = r.run_id WHERE s.run_id IS NULL` |
 //! | `FilterPushdown` | passes a filter on the keys of a semi join to its other side by name, although the other key may be another column | `SELECT … WHERE run_id IN (SELECT CAST(seed AS INT) AS run_id FROM …)` below a join |
 //! | `EnsureRequirements` | moves a sort below a LIMIT with OFFSET, and then takes OFFSET rows too few | `SELECT … FROM (SELECT … ORDER BY board LIMIT 50 OFFSET 3) ORDER BY board` |
+//! | `EnsureRequirements` | drops a sort below an OFFSET without LIMIT | `SELECT sum(a) FROM (SELECT a FROM … ORDER BY b OFFSET 2)` |
 
 use super::passing::{Passing, Purpose, below};
 use datafusion::common::config::ConfigOptions;
@@ -20,6 +21,7 @@ use datafusion::physical_expr::expressions::Column;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::joins::HashJoinExec;
 use datafusion::physical_plan::limit::GlobalLimitExec;
+use datafusion::physical_plan::sorts::sort::SortExec;
 use datafusion::physical_plan::{ExecutionPlan, replace_children_if_necessary};
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -42,7 +44,10 @@ pub(super) fn fenced_physical(rules: Vec<PhysicalRule>) -> Vec<PhysicalRule> {
         name if name.starts_with("FilterPushdown") => {
             Arc::new(Fenced { rule, purpose: Purpose::KeepNamedFilters, fence: fence_names }) as PhysicalRule
         }
-        "EnsureRequirements" => Arc::new(Fenced { rule, purpose: Purpose::KeepSorts, fence: fence_offset }),
+        "EnsureRequirements" => {
+            let rule = Arc::new(Fenced { rule, purpose: Purpose::KeepSorts, fence: fence_offset });
+            Arc::new(Fenced { rule, purpose: Purpose::NeedOrder, fence: fence_below_offset })
+        }
         _ => rule,
     };
     rules.into_iter().map(fenced).collect()
@@ -146,6 +151,32 @@ fn fence_offset(
         true => Transformed::yes(Passing::over(plan, purpose)),
         false => Transformed::no(plan),
     })
+}
+
+fn fence_below_offset(
+    plan: Arc<dyn ExecutionPlan>,
+    purpose: Purpose,
+) -> DataFusionResult<Transformed<Arc<dyn ExecutionPlan>>> {
+    let is_endless = |limit: &GlobalLimitExec| limit.skip() > 0 && limit.fetch().is_none();
+    let Some(limit) = plan.downcast_ref::<GlobalLimitExec>().filter(|limit| is_endless(limit)) else {
+        return Ok(Transformed::no(plan));
+    };
+    let input = fence_sort(Arc::clone(limit.input()), purpose)?;
+    Ok(Transformed::yes(replace_children_if_necessary(plan, vec![input])?))
+}
+
+/// Fences the sort whose order comes out of a plan.
+fn fence_sort(plan: Arc<dyn ExecutionPlan>, purpose: Purpose) -> DataFusionResult<Arc<dyn ExecutionPlan>> {
+    if plan.is::<SortExec>() {
+        return Ok(Passing::over(plan, purpose));
+    }
+    match plan.children()[..] {
+        [input] if plan.maintains_input_order() == [true] => {
+            let input = fence_sort(Arc::clone(input), purpose)?;
+            replace_children_if_necessary(plan, vec![input])
+        }
+        _ => Ok(plan),
+    }
 }
 
 fn fence_names(

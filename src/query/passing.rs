@@ -4,11 +4,13 @@ use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::common::{Constraints, Result as DataFusionResult, Statistics};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
-use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_expr::{LexOrdering, OrderingRequirements, PhysicalExpr};
 use datafusion::physical_plan::execution_plan::CardinalityEffect;
 use datafusion::physical_plan::filter_pushdown::{FilterDescription, FilterPushdownPhase};
 use datafusion::physical_plan::statistics::{ChildStats, StatisticsArgs};
-use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties};
+use datafusion::physical_plan::{
+    DisplayAs, DisplayFormatType, Distribution, ExecutionPlan, InputDistributionRequirements, PlanProperties,
+};
 use std::fmt;
 use std::sync::Arc;
 
@@ -17,6 +19,8 @@ use std::sync::Arc;
 pub(super) struct Passing {
     input: Arc<dyn ExecutionPlan>,
     purpose: Purpose,
+    /// The order that it needs, if any.
+    order: Option<LexOrdering>,
     properties: Arc<PlanProperties>,
 }
 
@@ -31,19 +35,32 @@ pub(super) enum Purpose {
     KeepNamedFilters,
     /// Sorts above it stay there.
     KeepSorts,
+    /// Its input stays one partition in its order.
+    NeedOrder,
 }
 
 impl Passing {
     pub(super) fn over(input: Arc<dyn ExecutionPlan>, purpose: Purpose) -> Arc<dyn ExecutionPlan> {
+        let order = input.properties().output_ordering().filter(|_| purpose == Purpose::NeedOrder).cloned();
+        Passing::with_order(input, purpose, order)
+    }
+
+    fn with_order(
+        input: Arc<dyn ExecutionPlan>,
+        purpose: Purpose,
+        order: Option<LexOrdering>,
+    ) -> Arc<dyn ExecutionPlan> {
         let properties = input.properties();
         let properties = match purpose {
-            Purpose::KeepFilters | Purpose::KeepNamedFilters | Purpose::KeepSorts => Arc::clone(properties),
+            Purpose::KeepFilters | Purpose::KeepNamedFilters | Purpose::KeepSorts | Purpose::NeedOrder => {
+                Arc::clone(properties)
+            }
             Purpose::ForgetKeys => {
                 let equivalences = properties.eq_properties.clone().with_constraints(Constraints::default());
                 Arc::new(PlanProperties::clone(properties).with_eq_properties(equivalences))
             }
         };
-        Arc::new(Passing { input, purpose, properties })
+        Arc::new(Passing { input, purpose, order, properties })
     }
 }
 
@@ -66,11 +83,23 @@ impl ExecutionPlan for Passing {
             Purpose::ForgetKeys => "ForgetKeys",
             Purpose::KeepNamedFilters => "KeepNamedFilters",
             Purpose::KeepSorts => "KeepSorts",
+            Purpose::NeedOrder => "NeedOrder",
         }
     }
 
     fn properties(&self) -> &Arc<PlanProperties> {
         &self.properties
+    }
+
+    fn required_input_ordering(&self) -> Vec<Option<OrderingRequirements>> {
+        vec![self.order.clone().map(OrderingRequirements::from)]
+    }
+
+    fn input_distribution_requirements(&self) -> InputDistributionRequirements {
+        InputDistributionRequirements::new(vec![match self.purpose {
+            Purpose::NeedOrder => Distribution::SinglePartition,
+            _ => Distribution::UnspecifiedDistribution,
+        }])
     }
 
     fn maintains_input_order(&self) -> Vec<bool> {
@@ -98,7 +127,7 @@ impl ExecutionPlan for Passing {
     ) -> DataFusionResult<Arc<dyn ExecutionPlan>> {
         let children: Result<[_; 1], _> = children.try_into();
         match children {
-            Ok([input]) => Ok(Passing::over(input, self.purpose)),
+            Ok([input]) => Ok(Passing::with_order(input, self.purpose, self.order.clone())),
             Err(children) => datafusion::common::internal_err!("expected 1 input, found {}", children.len()),
         }
     }
@@ -137,7 +166,9 @@ impl ExecutionPlan for Passing {
             Purpose::KeepFilters | Purpose::KeepNamedFilters => {
                 Ok(FilterDescription::all_unsupported(&filters, &self.children()))
             }
-            Purpose::ForgetKeys | Purpose::KeepSorts => FilterDescription::from_children(filters, &self.children()),
+            Purpose::ForgetKeys | Purpose::KeepSorts | Purpose::NeedOrder => {
+                FilterDescription::from_children(filters, &self.children())
+            }
         }
     }
 }

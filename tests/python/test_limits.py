@@ -207,7 +207,8 @@ def test_limits_hold_for_tables(archive: a2store.Archive, tmp_path: Path, option
 @pytest.mark.parametrize("seconds", [0, 0.2])
 def test_time(archive: a2store.Archive, result: str, seconds: float) -> None:
     sql = CROSS if seconds and result != "notebook" else f"{CROSS} ORDER BY a.board + b.board + c.board"
-    query = archive.sql(sql, time_limit=seconds)
+    # Memory of its own: what earlier queries left behind may still hold the process's.
+    query = archive.sql(sql, time_limit=seconds, memory_limit=1 << 30)
     with pytest.raises((a2store.QueryLimitError, pa.ArrowException)) as caught:
         RESULTS[result](query)
     found(caught, "time")

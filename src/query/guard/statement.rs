@@ -7,7 +7,8 @@ use crate::query::query_error;
 use datafusion::common::config::SqlParserOptions;
 use datafusion::sql::parser::{DFParserBuilder, Statement as Parsed};
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, Expr, ObjectName, Query, Select, Statement, TableFactor, Visit, Visitor,
+    BinaryOperator, Expr, GroupByExpr, ObjectName, OrderByKind, Query, Select, SelectItem, SetExpr, Statement,
+    TableFactor, Visit, Visitor,
 };
 use datafusion::sql::sqlparser::dialect::dialect_from_str;
 use std::collections::HashMap;
@@ -179,6 +180,10 @@ impl Visitor for Scope<'_> {
             }
             self.names.push((query, names));
         }
+        if let Some(name) = ambiguous_order(query) {
+            let why = "a column of the result and one that GROUP BY casts have this name: give the result's another";
+            return refuse(&format!("ORDER BY {name}"), why);
+        }
         if !query.locks.is_empty() {
             return refuse("FOR UPDATE", "a query changes nothing, so it locks nothing");
         }
@@ -297,6 +302,49 @@ impl Scope<'_> {
         let as_written = |name: &&str| if *name == name.to_lowercase() { (*name).into() } else { format!("{name:?}") };
         let names: Vec<String> = self.tables.iter().map(as_written).collect();
         format!("a query reads the archive's tables and those given with it: {}", names.join(", "))
+    }
+}
+
+/// A name in ORDER BY that the engine takes for the wrong column: it names `CAST(x AS …)` in GROUP BY like `x`, and prefers
+/// that to a column of the result.
+fn ambiguous_order(query: &Query) -> Option<String> {
+    let (SetExpr::Select(select), Some(order)) = (query.body.as_ref(), &query.order_by) else { return None };
+    let (GroupByExpr::Expressions(keys, _), OrderByKind::Expressions(order)) = (&select.group_by, &order.kind) else {
+        return None;
+    };
+    let is_cast = |name: &str| keys.iter().any(|key| cast_column(key).is_some_and(|column| column == name));
+    let names = order.iter().filter_map(|key| match &key.expr {
+        Expr::Identifier(name) => Some(normalized(&name.value, name.quote_style.is_some())),
+        _ => None,
+    });
+    let is_alias_of_another = |name: &str| {
+        select.projection.iter().any(|item| match item {
+            SelectItem::ExprWithAlias { expr, alias } => {
+                normalized(&alias.value, alias.quote_style.is_some()) == name
+                    && cast_column(expr).is_none_or(|column| column != name)
+            }
+            _ => false,
+        })
+    };
+    names.into_iter().find(|name| is_cast(name) && is_alias_of_another(name))
+}
+
+/// The column that an expression casts, however often.
+fn cast_column(expr: &Expr) -> Option<String> {
+    fn column(expr: &Expr) -> Option<String> {
+        match expr {
+            Expr::Nested(inner) | Expr::Cast { expr: inner, .. } => column(inner),
+            Expr::Identifier(name) => Some(normalized(&name.value, name.quote_style.is_some())),
+            Expr::CompoundIdentifier(names) => {
+                names.last().map(|name| normalized(&name.value, name.quote_style.is_some()))
+            }
+            _ => None,
+        }
+    }
+    match expr {
+        Expr::Nested(inner) => cast_column(inner),
+        Expr::Cast { expr: inner, .. } => column(inner),
+        _ => None,
     }
 }
 
