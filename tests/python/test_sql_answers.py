@@ -380,7 +380,7 @@ def test_in_outside_a_filter_is_refused_by_name(archive: a2store.Archive) -> Non
         # A condition without columns above an aggregate without groups.
         "SELECT n FROM (SELECT count(*) AS n FROM steps) AS x WHERE (SELECT max(run_id) FROM runs) < 0",
         "SELECT d.n FROM (SELECT n, 'a' AS t FROM (SELECT count(*) AS n FROM steps) AS x) AS d WHERE d.t = 'b'",
-        "SELECT d.n FROM (SELECT n, 'a' AS t FROM (SELECT count(*) AS n FROM runs) AS x) AS d WHERE d.t = 'a' AND n > 5",
+        "SELECT d.n FROM (SELECT n, 'a' AS t FROM (SELECT count(*) AS n FROM runs) AS x) AS d WHERE t = 'a' AND n > 5",
         # OFFSET below other sorts, and without LIMIT.
         "SELECT board FROM (SELECT board FROM steps ORDER BY board LIMIT 50 OFFSET 3) AS d ORDER BY board",
         "SELECT board FROM (SELECT board FROM steps ORDER BY board OFFSET 3) AS d ORDER BY board LIMIT 4",
