@@ -35,16 +35,29 @@ pub(super) fn transact<T>(
     storage: &Storage,
     wait: Duration,
     progress: &dyn Progress,
+    attempt: impl FnMut(&Log, &Snapshot) -> Result<(Option<Commit>, T)>,
+) -> Result<Outcome<T>> {
+    transact_from(storage, None, wait, progress, attempt)
+}
+
+/// As [`transact`], without reading again what `base`, an earlier version, has.
+pub(super) fn transact_from<T>(
+    storage: &Storage,
+    base: Option<&Snapshot>,
+    wait: Duration,
+    progress: &dyn Progress,
     mut attempt: impl FnMut(&Log, &Snapshot) -> Result<(Option<Commit>, T)>,
 ) -> Result<Outcome<T>> {
     let log = Log::new(storage);
     // What is no archive is not to get a lock.
-    log.names()?;
+    if storage.is_local() && !storage.path(Log::FOLDER).is_dir() {
+        log.names()?;
+    }
     let mut backoff = Backoff::new(Duration::from_millis(10), Duration::from_secs(2));
     for _ in 0..ATTEMPTS {
         check(progress)?;
         let lock = storage.lock(Log::LOCK, wait, progress)?;
-        let snapshot = log.replay_durable()?;
+        let snapshot = log.replay_durable(base)?;
         let (commit, value) = attempt(&log, &snapshot)?;
         let Some(commit) = commit else {
             return Ok(Outcome { snapshot, value, committed: false, lock });
@@ -53,7 +66,7 @@ pub(super) fn transact<T>(
             discard(storage, &commit);
             return Err(error);
         }
-        if let Some(snapshot) = log.append(Some(&snapshot), &commit)? {
+        if let Some(snapshot) = log.append(Some(snapshot), &commit)? {
             return Ok(Outcome { snapshot, value, committed: true, lock });
         }
         drop(lock);
