@@ -143,7 +143,7 @@ for _ in range(2):
 def first_queries(report: Report, folder: Path, rounds: int) -> None:
     """Measure what comparing data files with their checksums adds to the first query of a process."""
     runs, path = folder / "compared", folder / "compared.a2"
-    a2store.simulate(runs, runs=5 * RUNS, seed=9, depth=1, progress=False)
+    a2store.simulate(runs, runs=5 * RUNS, seed=9, depth=0, progress=False)
     archive = ingest(runs, path)
     size = sum(Path(file).stat().st_size for table in ("runs", "steps") for file in archive.files(table))
     lines = []

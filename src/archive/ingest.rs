@@ -133,7 +133,7 @@ pub(super) fn ingest(
     })?;
     let Done { report, known, read, .. } = outcome.value;
     if outcome.committed {
-        transaction::checkpoint(storage, &outcome.snapshot, Some(&known));
+        transaction::checkpoint(storage, &outcome.snapshot, &known);
     }
     kept.keep(&outcome.snapshot, known);
     if let Some(seen) = seen {

@@ -26,6 +26,8 @@ pub(crate) struct Snapshot {
     pub(super) history: Vec<CommitInfo>,
     /// The newest checkpoint when it was read, or the one that it was read from; 0 = none.
     pub(super) checkpoint: u64,
+    /// The newest digests when it was read; 0 = none.
+    pub(super) digests: u64,
 }
 
 /// The log of an archive.
@@ -62,8 +64,9 @@ impl Snapshot {
 
     /// The snapshot of an archive's first commit.
     pub(super) fn first(commit: Commit, crc: String) -> Snapshot {
+        let (files, history) = (Vec::new(), Vec::new());
         let mut snapshot =
-            Snapshot { newest: commit.clone(), newest_crc: crc.clone(), files: vec![], history: vec![], checkpoint: 0 };
+            Snapshot { newest: commit.clone(), newest_crc: crc.clone(), files, history, checkpoint: 0, digests: 0 };
         snapshot.apply(commit, crc);
         snapshot
     }
@@ -180,6 +183,7 @@ impl Log {
         let mut snapshot = base.clone();
         // The next checkpoint is due so long after the newest.
         snapshot.checkpoint = snapshot.checkpoint.max(checkpoint);
+        snapshot.digests = names.newest_digests(newest);
         for (number, bytes) in (first..=newest).zip(self.storage.read_all((first..=newest).map(commit_path).collect()))
         {
             let Some(bytes) = bytes? else { return Ok(None) };
@@ -250,7 +254,8 @@ impl Log {
                 None => snapshot = Some(Snapshot::first(commit, crc)),
             }
         }
-        Ok(snapshot.map(Snapshot::sort))
+        let digests = names.newest_digests(target);
+        Ok(snapshot.map(|snapshot| Snapshot { digests, ..snapshot.sort() }))
     }
 
     /// The newest usable checkpoint up to a version. A damaged one is passed over: it holds nothing of its own.

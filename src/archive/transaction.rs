@@ -84,17 +84,26 @@ fn discard(storage: &Storage, commit: &Commit) {
     }
 }
 
-/// Writes a checkpoint when one is due. The commit is safe already; what only makes the next reader faster may fail.
-pub(super) fn checkpoint(storage: &Storage, snapshot: &Snapshot, digests: Option<&Digests>) {
-    if checkpoint::is_due(snapshot) {
-        write_checkpoint(storage, snapshot, digests).ok();
-    }
+/// Writes a checkpoint and digests when they are due. The commit is safe already; what only makes the next reader faster may
+/// fail.
+pub(super) fn checkpoint(storage: &Storage, snapshot: &Snapshot, digests: &Digests) {
+    let due = (checkpoint::is_due(snapshot), checkpoint::are_digests_due(snapshot, digests));
+    write(storage, snapshot, due.0, Some(digests).filter(|_| due.1)).ok();
 }
 
-pub(super) fn write_checkpoint(storage: &Storage, snapshot: &Snapshot, digests: Option<&Digests>) -> Result<()> {
+pub(super) fn write_checkpoint(storage: &Storage, snapshot: &Snapshot) -> Result<()> {
+    write(storage, snapshot, true, None)
+}
+
+fn write(storage: &Storage, snapshot: &Snapshot, is_checkpoint: bool, digests: Option<&Digests>) -> Result<()> {
     if let Some(digests) = digests {
         digests.write(storage, snapshot)?;
     }
-    Checkpoint::write(storage, snapshot)?;
-    checkpoint::prune(storage, &Log::new(storage))
+    if is_checkpoint {
+        Checkpoint::write(storage, snapshot)?;
+    }
+    match is_checkpoint || digests.is_some() {
+        true => checkpoint::prune(storage, &Log::new(storage)),
+        false => Ok(()),
+    }
 }
