@@ -27,8 +27,10 @@ ROUNDS = 5
 RUNS = 4_000
 """Games of the built-in player with one spawn of look-ahead, about 6.5 million steps."""
 SMALL_FILES = 100_000
-APPENDS = 1_000
-RUNS_PER_APPEND = 100
+APPENDS = 2_000
+RUNS_PER_APPEND = 20
+LOOKED_AT = 100
+"""Appends at the beginning and at the end that are compared."""
 MANY_COMMITS = 10_000
 
 SPLIT = ["board"]
@@ -123,6 +125,53 @@ def rates(report: Report, folder: Path, rounds: int) -> None:
     )
 
 
+FIRST = """
+import sys, time
+import pyarrow as pa
+import a2store
+path, checksums, query = sys.argv[1], sys.argv[2] == "True", sys.argv[3]
+archive = a2store.Archive.open(path, checksums=checksums)
+# Starts the threads, and reads no file.
+archive.sql("SELECT 1").count()
+for _ in range(2):
+    start = time.perf_counter()
+    pa.table(archive.sql(query))
+    print(time.perf_counter() - start)
+"""
+
+
+def first_queries(report: Report, folder: Path, rounds: int) -> None:
+    """Measure what comparing data files with their checksums adds to the first query of a process."""
+    runs, path = folder / "compared", folder / "compared.a2"
+    a2store.simulate(runs, runs=5 * RUNS, seed=9, depth=0, progress=False)
+    archive = ingest(runs, path)
+    size = sum(Path(file).stat().st_size for table in ("runs", "steps") for file in archive.files(table))
+    lines = []
+    for name, query in {
+        "one run": "SELECT board, move FROM steps WHERE run_id = 17",
+        "runs alone": "SELECT engine, count(*) FROM runs GROUP BY engine",
+        "a filter and sums": "SELECT count(*), sum(board % 1000), avg(ev_up) FROM steps WHERE move = 2",
+        "every row": "SELECT * FROM steps",
+    }.items():
+        seconds: dict[bool, tuple[list[float], list[float]]] = {True: ([], []), False: ([], [])}
+        for _ in range(rounds):
+            for checksums, (first, second) in seconds.items():
+                command = [sys.executable, "-c", FIRST, str(path), str(checksums), query]
+                said = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
+                first.append(float(said[0]))
+                second.append(float(said[1]))
+        with_, without = median(seconds[True][0]), median(seconds[False][0])
+        again = median(seconds[True][1])
+        report.add("checksums", name, first_s=with_, without_s=without, again_s=again, ratio=with_ / without)
+        times = (f"{1e3 * value:.1f}" for value in (without, with_, again))
+        lines.append((name, *times, f"{with_ / without:.2f}"))
+    table(
+        f"the first query of a process over {archive.num_steps:,} steps, {size / 1e6:.0f} MB, {rounds} rounds",
+        ("", "ms without checksums", "ms with", "ms the second time", "ratio"),
+        lines,
+    )
+
+
 def small_files(report: Report, folder: Path) -> None:
     """Ingest many small files, beside no more than opening and reading them."""
     runs = folder / "small"
@@ -159,23 +208,32 @@ def append(archive: Path, batch: list[Path]) -> None:
     a2store.Archive.open(archive).ingest(batch, progress=False)
 
 
+def append_all(report: Report, path: Path, files: list[Path], keeps_open: bool) -> None:
+    """Append to a new archive, by one handle or by a new one each time, and compare the last appends with the first."""
+    archive = a2store.Archive.create(path)
+    seconds = []
+    for hour in range(APPENDS):
+        batch = files[hour * RUNS_PER_APPEND : (hour + 1) * RUNS_PER_APPEND]
+        work = partial(archive.ingest, batch, progress=False) if keeps_open else partial(append, path, batch)
+        seconds.append(timed(work))
+    # The first ones warm up: threads, the allocator, the list of digests.
+    first, last = median(seconds[10 : LOOKED_AT + 10]), median(seconds[-LOOKED_AT:])
+    name = "an append, one handle" if keeps_open else "an append, opened each time"
+    report.add("appends", name, first_s=first, last_s=last, ratio=last / first)
+    note(
+        f"{name}: {APPENDS:,} of {RUNS_PER_APPEND} runs, {first * 1e3:.1f} ms each at first and {last * 1e3:.1f} ms at "
+        f"last, ratio {last / first:.2f}"
+    )
+
+
 def appends(report: Report, folder: Path) -> None:
     """Append by the hour, then look at what it costs to open and to query, before and after compaction."""
     source = folder / "hours"
     a2store.simulate(source, runs=APPENDS * RUNS_PER_APPEND, seed=7, depth=0, progress=False)
     files = sorted(source.rglob("*.a2run2"))
-    archive = a2store.Archive.create(folder / "hours.a2")
-    seconds = []
-    for hour in range(APPENDS):
-        batch = files[hour * RUNS_PER_APPEND : (hour + 1) * RUNS_PER_APPEND]
-        seconds.append(timed(partial(append, folder / "hours.a2", batch)))
-    tenth = APPENDS // 10
-    first, last = median(seconds[:tenth]), median(seconds[-tenth:])
-    report.add("appends", "an append", first_tenth_s=first, last_tenth_s=last, ratio=last / first)
-    note(
-        f"{APPENDS:,} appends of {RUNS_PER_APPEND} runs: {first * 1e3:.0f} ms each in the first tenth, "
-        f"{last * 1e3:.0f} ms in the last"
-    )
+    append_all(report, folder / "kept.a2", files, keeps_open=True)
+    append_all(report, folder / "hours.a2", files, keeps_open=False)
+    archive = a2store.Archive.open(folder / "hours.a2")
     query = "SELECT count(*), avg(ev_up) FROM steps WHERE max_score >= 5000 AND phase = 'early'"
 
     def look(when: str) -> None:
@@ -241,6 +299,7 @@ def run(report: Report, rounds: int | None) -> None:
     with tempfile.TemporaryDirectory(prefix="side_by_side-ingest-") as name:
         folder = Path(name)
         rates(report, folder, rounds or ROUNDS)
+        first_queries(report, folder, rounds or ROUNDS)
         small_files(report, folder)
         appends(report, folder)
         many_commits(report, folder)

@@ -1108,27 +1108,31 @@ class Archive:
           that is left out too. An archive keeps its phases for good.
 
         Raises ``ArchiveExistsError`` when there already is one; ``ValueError`` unless both are tiles (2, 4, ..., 32768)
-        with mid below late; ``OSError``.
+        with mid below late; ``OSError``; ``KeyboardInterrupt`` on Ctrl-C.
 
         >>> archive = a2store.Archive.create("games.a2", phases={"mid": 2048, "late": 8192})
         """
 
     @classmethod
-    def open(cls, path: _Path, *, version: int | None = None) -> Self:
+    def open(cls, path: _Path, *, version: int | None = None, checksums: bool | None = None) -> Self:
         """Open an archive.
 
         - ``path``: the archive's folder or URL, as in ``create``.
         - ``version``: the version to see, from 1, which is the empty archive; ``None`` = the newest.
+        - ``checksums``: whether queries and exports compare each data file with the checksum in its commit, the first time
+          that this process reads the file. Without, a flipped bit in a data file can change an answer. ``None`` = yes for
+          a folder, no for a URL, where it fetches whole files.
 
         Raises ``FileNotFoundError`` when there is no such folder; ``ArchiveError`` when it holds no archive, or one
         that a newer a2store wrote; ``VersionNotFoundError``; ``DamagedError`` when a commit does not fit its checksum
-        or the one before it.
+        or the one before it; ``KeyboardInterrupt`` on Ctrl-C.
         """
 
     def refresh(self) -> None:
         """Move to the newest version, also from an older one that was asked for.
 
-        Raises as ``open`` does; the archive then stays at its version.
+        If another thread has moved to a later version meanwhile, the archive stays there. Raises as ``open`` does; the
+        archive then stays at its version.
         """
 
     def ingest(
@@ -1683,7 +1687,7 @@ def repair(path: _Path, *, dry_run: bool = True) -> RepairReport:
     - ``dry_run``: only say what would be done.
 
     Raises ``DamagedError`` when no version can be read; ``ArchiveError`` where there is no archive, or a newer a2store
-    wrote it; ``ConflictError``; ``OSError``.
+    wrote it; ``ConflictError``; ``OSError``; ``KeyboardInterrupt`` on Ctrl-C.
     """
 
 # Query

@@ -4,7 +4,7 @@
 //! as a commit. `_log/<n>.digests` knows the runs of version `n`, for writers (`digests.rs`). Both only repeat what
 //! commits and data files say, and can go at any time. The two newest of each are kept.
 
-use super::commit::{Commit, CommitInfo, DataFile, damaged, seal, unseal};
+use super::commit::{Commit, CommitInfo, DataFile, Sealed, damaged, seal, unseal};
 use super::digests::Digests;
 use super::log::{Log, Snapshot, version_of};
 use super::storage::Storage;
@@ -29,6 +29,12 @@ pub(super) struct Checkpoint {
     commit: Commit,
     files: Vec<DataFile>,
     history: Vec<CommitInfo>,
+}
+
+impl Sealed for Checkpoint {
+    fn schema_version(&self) -> u32 {
+        self.schema_version
+    }
 }
 
 impl Names {
@@ -61,6 +67,12 @@ impl Names {
 
     pub(super) fn newest_commit(&self) -> Option<u64> {
         self.commits.last().copied()
+    }
+
+    /// The newest digests up to a version; 0 = none.
+    pub(super) fn newest_digests(&self, version: u64) -> u64 {
+        let after = self.digests.partition_point(|&of| of <= version);
+        self.digests[..after].last().copied().unwrap_or(0)
     }
 }
 
@@ -108,6 +120,7 @@ impl Checkpoint {
     pub(super) fn into_snapshot(self) -> Snapshot {
         Snapshot {
             checkpoint: self.commit.version,
+            digests: 0,
             newest: self.commit,
             newest_crc: self.commit_crc32c,
             files: self.files,
@@ -124,6 +137,12 @@ pub(super) fn is_due(snapshot: &Snapshot) -> bool {
     version - snapshot.checkpoint >= (version / 16).clamp(16, 256)
 }
 
+/// As [`is_due`], of digests: a writer without them reads a file of `runs` for each commit since, which takes longer than
+/// reading its commit. At most 64 KiB of digests are written for each commit.
+pub(super) fn are_digests_due(snapshot: &Snapshot, digests: &Digests) -> bool {
+    snapshot.newest.version - snapshot.digests >= (digests.len() as u64 / 4096).clamp(16, 256)
+}
+
 /// Removes checkpoints and digests that newer ones replace.
 pub(super) fn prune(storage: &Storage, log: &Log) -> Result<()> {
     const KEPT: usize = 2;
@@ -136,4 +155,35 @@ pub(super) fn prune(storage: &Storage, log: &Log) -> Result<()> {
         storage.remove(&Digests::path(version))?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Phases;
+
+    #[test]
+    fn digests_come_more_rarely_the_more_runs_there_are() {
+        let mut digests = Digests::default();
+        let mut snapshot = Snapshot::first(Commit::first(Phases::default()), String::new());
+        for (num_runs, distance) in [(0_u32, 16), (80_000, 19), (200_000, 48)] {
+            for run in 0..num_runs {
+                let mut digest = [0; 32];
+                digest[..4].copy_from_slice(&run.to_le_bytes());
+                digests.insert(&digest);
+            }
+            // Where checkpoints are 125 versions apart.
+            (snapshot.newest.version, snapshot.digests) = (2_000 + distance - 1, 2_000);
+            assert!(!are_digests_due(&snapshot, &digests), "{num_runs} runs");
+            snapshot.newest.version += 1;
+            assert!(are_digests_due(&snapshot, &digests), "{num_runs} runs");
+        }
+    }
+
+    #[test]
+    fn the_newest_digests_up_to_a_version() {
+        let digests = vec![16, 32, 48];
+        let names = Names { digests, ..Names::default() };
+        assert_eq!([15, 16, 40, 48, 50].map(|version| names.newest_digests(version)), [0, 16, 32, 48, 48]);
+    }
 }

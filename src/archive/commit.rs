@@ -236,21 +236,35 @@ pub(super) fn check_seal(bytes: &[u8], path: &Path) -> Result<String> {
     Ok(found)
 }
 
+/// What a file of the log holds.
+pub(super) trait Sealed: DeserializeOwned {
+    fn schema_version(&self) -> u32;
+}
+
+impl Sealed for Commit {
+    fn schema_version(&self) -> u32 {
+        self.schema_version
+    }
+}
+
 /// A value from JSON with a trailer, and the trailer's number.
-pub(super) fn unseal<T: DeserializeOwned>(bytes: &[u8], path: &Path) -> Result<(T, String)> {
-    // The schema version is read first, as a newer one may change all the rest.
+pub(super) fn unseal<T: Sealed>(bytes: &[u8], path: &Path) -> Result<(T, String)> {
     #[derive(Deserialize)]
     struct Header {
         schema_version: u32,
     }
     let crc = check_seal(bytes, path)?;
     let parse_error = |error: serde_json::Error| damaged(path, "commit", "its fields", error.to_string());
-    let header: Header = serde_json::from_slice(bytes).map_err(parse_error)?;
-    if header.schema_version > SCHEMA_VERSION {
-        let (supported, found) = (SCHEMA_VERSION, header.schema_version);
-        return Err(ErrorKind::SchemaVersion { path: path.to_path_buf(), supported, found }.into());
+    let parsed = serde_json::from_slice::<T>(bytes);
+    let found = match &parsed {
+        Ok(value) => value.schema_version(),
+        // A newer version may have changed all the rest.
+        Err(_) => serde_json::from_slice::<Header>(bytes).map_err(parse_error)?.schema_version,
+    };
+    if found > SCHEMA_VERSION {
+        return Err(ErrorKind::SchemaVersion { path: path.to_path_buf(), supported: SCHEMA_VERSION, found }.into());
     }
-    Ok((serde_json::from_slice(bytes).map_err(parse_error)?, crc))
+    Ok((parsed.map_err(parse_error)?, crc))
 }
 
 /// An error about a file that contradicts the rest of the archive.

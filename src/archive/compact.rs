@@ -89,7 +89,7 @@ pub(super) fn compact(
     })?;
     if outcome.committed {
         // The list of files is short again; the commit is safe, so this may fail.
-        write_checkpoint(storage, &outcome.snapshot, None).ok();
+        write_checkpoint(storage, &outcome.snapshot).ok();
     }
     Ok((outcome.value, outcome.snapshot))
 }
@@ -236,8 +236,14 @@ mod tests {
             })
             .collect();
         let files = commit.add.clone();
-        let snapshot =
-            Snapshot { newest: commit, newest_crc: String::new(), files, history: Vec::new(), checkpoint: 0 };
+        let snapshot = Snapshot {
+            newest: commit,
+            newest_crc: String::new(),
+            files,
+            history: Vec::new(),
+            checkpoint: 0,
+            digests: 0,
+        };
         let rows = |group: Vec<&DataFile>| group.iter().map(|file| file.num_rows).collect();
         plan(&snapshot, TableName::Steps, file_rows).into_iter().map(rows).collect()
     }

@@ -19,6 +19,7 @@ use arrow::array::AsArray;
 use std::collections::HashSet;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::path::Path;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 const MAGIC: &[u8; 8] = b"A2DIGEST";
 const HEADER_LEN: usize = 28;
@@ -46,6 +47,46 @@ impl Hasher for AsItIs {
     }
 }
 
+/// The digests of the runs of one version, which one ingest leaves to the next.
+#[derive(Default)]
+pub(super) struct KeptDigests(Mutex<Option<Kept>>);
+
+struct Kept {
+    version: u64,
+    crc: String,
+    next_run_id: u64,
+    digests: Digests,
+}
+
+impl KeptDigests {
+    /// Runs up to which digests are kept: 68 MiB at most. Those of more runs are read again by each ingest.
+    const MAX_RUNS: usize = 1 << 21;
+
+    /// Hands out what was kept, and the run ids that it covers, if that is of an earlier version of the archive or of this
+    /// one.
+    fn take(&self, log: &Log, snapshot: &Snapshot) -> Result<Option<(Digests, u64)>> {
+        let Some(kept) = self.slot().take() else { return Ok(None) };
+        let newest = snapshot.newest.version;
+        let fits = match kept.version == newest {
+            true => kept.crc == snapshot.newest_crc,
+            false => kept.version < newest && log.has_crc(kept.version, &kept.crc)?,
+        };
+        Ok(fits.then_some((kept.digests, kept.next_run_id)))
+    }
+
+    /// Keeps the digests of a version's runs.
+    pub(super) fn keep(&self, snapshot: &Snapshot, digests: Digests) {
+        if digests.len() <= Self::MAX_RUNS {
+            let (version, crc) = (snapshot.newest.version, snapshot.newest_crc.clone());
+            *self.slot() = Some(Kept { version, crc, next_run_id: snapshot.newest.next_run_id, digests });
+        }
+    }
+
+    fn slot(&self) -> MutexGuard<'_, Option<Kept>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 impl Digests {
     pub(super) const SUFFIX: &str = ".digests";
 
@@ -53,9 +94,13 @@ impl Digests {
         format!("{}/{version:020}{}", Log::FOLDER, Digests::SUFFIX)
     }
 
-    /// The digests of a version's runs: from the newest usable file of them, and from what `runs` got since.
-    pub(super) fn of(storage: &Storage, log: &Log, snapshot: &Snapshot) -> Result<Digests> {
-        let (mut digests, next_run_id) = Digests::read_newest(storage, log, &log.names()?, snapshot)?;
+    /// The digests of a version's runs: those that were kept, or else the newest usable file of them, and what `runs` got
+    /// since.
+    pub(super) fn of(storage: &Storage, log: &Log, snapshot: &Snapshot, kept: &KeptDigests) -> Result<Digests> {
+        let (mut digests, next_run_id) = match kept.take(log, snapshot)? {
+            Some(kept) => kept,
+            None => Digests::read_newest(storage, log, &log.names()?, snapshot)?,
+        };
         for file in snapshot.files(TableName::Runs).filter(|file| u64::from(file.last_run_id) >= next_run_id) {
             read_columns(storage, file, &["digest"], |batch| {
                 let column = batch.column(0).as_fixed_size_binary_opt().filter(|column| column.value_length() == 32);

@@ -90,7 +90,7 @@ pub(super) fn expire(
     let Outcome { snapshot, value: mut report, committed, lock } = outcome;
     if committed {
         // Reading what is kept is not to depend on commits of what is not; this may fail, as they stay all the same.
-        write_checkpoint(storage, &snapshot, None).ok();
+        write_checkpoint(storage, &snapshot).ok();
     }
     sweep.find(&snapshot, &mut report, progress)?;
     for path in &report.paths {

@@ -3,12 +3,12 @@
 //! `pipeline.rs` does the work; here is what it is asked and what it answers, and that it becomes one commit.
 
 use super::commit::Operation;
-use super::digests::Digests;
+use super::digests::{Digests, KeptDigests};
 use super::discover::{Input, Seen};
 use super::log::{Log, Snapshot};
 use super::pipeline::{Done, Pipeline};
 use super::storage::Storage;
-use super::transaction::{self, DEFAULT_WAIT, transact};
+use super::transaction::{self, DEFAULT_WAIT, transact_from};
 use crate::error::{Error, Result};
 use crate::progress::Progress;
 use crate::workers::pool;
@@ -91,8 +91,11 @@ impl Rejected {
 #[derive(Debug, Default)]
 pub struct SeenFiles(Seen);
 
+/// Ingests into an archive of which `base` is the version that was last looked at.
 pub(super) fn ingest(
     storage: &Storage,
+    base: &Snapshot,
+    kept: &KeptDigests,
     input: Input<'_>,
     options: &IngestOptions,
     seen: Option<&mut SeenFiles>,
@@ -110,12 +113,12 @@ pub(super) fn ingest(
                 passed.into_iter().for_each(|file| seen.0.add(file));
             }
             let report = IngestReport { ignored, unchanged, ..IngestReport::default() };
-            return Ok((report, Log::new(storage).replay(None)?));
+            return Ok((report, Log::new(storage).replay_from(Some(base))?));
         }
     }
     let threads = pool("ingest", options.workers)?;
-    let outcome = transact(storage, options.wait, progress, |log, snapshot| {
-        let known = Digests::of(storage, log, snapshot)?;
+    let outcome = transact_from(storage, Some(base), options.wait, progress, |log, snapshot| {
+        let known = Digests::of(storage, log, snapshot, kept)?;
         let mut commit = snapshot.next(Operation::Ingest);
         let pipeline = Pipeline { storage, commit: &commit, on_error: options.on_error, input, seen: before };
         let done = pipeline.run(&threads, known, progress)?;
@@ -130,8 +133,9 @@ pub(super) fn ingest(
     })?;
     let Done { report, known, read, .. } = outcome.value;
     if outcome.committed {
-        transaction::checkpoint(storage, &outcome.snapshot, Some(&known));
+        transaction::checkpoint(storage, &outcome.snapshot, &known);
     }
+    kept.keep(&outcome.snapshot, known);
     if let Some(seen) = seen {
         read.into_iter().for_each(|file| seen.0.add(file));
     }

@@ -24,8 +24,10 @@ pub(crate) struct Snapshot {
     pub(super) files: Vec<DataFile>,
     /// A line for each commit up to the newest, those given up included.
     pub(super) history: Vec<CommitInfo>,
-    /// The checkpoint that it was read from; 0 = none.
+    /// The newest checkpoint when it was read, or the one that it was read from; 0 = none.
     pub(super) checkpoint: u64,
+    /// The newest digests when it was read; 0 = none.
+    pub(super) digests: u64,
 }
 
 /// The log of an archive.
@@ -36,6 +38,9 @@ pub(super) struct Log {
 
 /// How often the log is listed again when files vanish between listing and reading, as they do when versions expire.
 const ATTEMPTS: usize = 5;
+
+/// Commits that are read rather than a checkpoint after them: about as many as follow on a checkpoint at most.
+const MAX_COMMITS: u64 = 256;
 
 impl Snapshot {
     pub(crate) fn newest(&self) -> &Commit {
@@ -59,8 +64,9 @@ impl Snapshot {
 
     /// The snapshot of an archive's first commit.
     pub(super) fn first(commit: Commit, crc: String) -> Snapshot {
+        let (files, history) = (Vec::new(), Vec::new());
         let mut snapshot =
-            Snapshot { newest: commit.clone(), newest_crc: crc.clone(), files: vec![], history: vec![], checkpoint: 0 };
+            Snapshot { newest: commit.clone(), newest_crc: crc.clone(), files, history, checkpoint: 0, digests: 0 };
         snapshot.apply(commit, crc);
         snapshot
     }
@@ -95,7 +101,7 @@ impl Log {
     ///
     /// An error means that it did not take place either, except for [`ErrorKind::Unconfirmed`]: then it may have, and
     /// whoever asks the log later will know.
-    pub(super) fn append(&self, snapshot: Option<&Snapshot>, commit: &Commit) -> Result<Option<Snapshot>> {
+    pub(super) fn append(&self, snapshot: Option<Snapshot>, commit: &Commit) -> Result<Option<Snapshot>> {
         let path = commit_path(commit.version);
         let unconfirmed = |error: Error| -> Error {
             let (path, version) = (self.storage.path(&path), commit.version);
@@ -119,7 +125,7 @@ impl Log {
         };
         let committed = || {
             let crc = check_seal(&bytes, &self.storage.path(&path))?;
-            Ok(Some(match snapshot.cloned() {
+            Ok(Some(match snapshot {
                 Some(mut snapshot) => {
                     snapshot.apply(commit.clone(), crc);
                     snapshot.sort()
@@ -146,11 +152,53 @@ impl Log {
     }
 
     /// What the archive holds at its newest version, made durable: a writer builds on nothing that could still be lost.
-    pub(super) fn replay_durable(&self) -> Result<Snapshot> {
-        let snapshot = self.replay(None)?;
+    pub(super) fn replay_durable(&self, base: Option<&Snapshot>) -> Result<Snapshot> {
+        let snapshot = self.replay_from(base)?;
         self.storage.sync(&commit_path(snapshot.newest.version))?;
         self.storage.sync(Log::FOLDER)?;
         Ok(snapshot)
+    }
+
+    /// What the archive holds at its newest version. Of the commits, reads only `base`'s and those since, if `base` is an
+    /// earlier version of this very log.
+    ///
+    /// Anything unexpected is left to [`replay`](Self::replay), which reports it.
+    pub(super) fn replay_from(&self, base: Option<&Snapshot>) -> Result<Snapshot> {
+        match base.map(|base| self.try_replay_from(base)) {
+            Some(Ok(Some(snapshot))) => Ok(snapshot),
+            _ => self.replay(None),
+        }
+    }
+
+    /// `None`: the log does not lead from `base` to its newest version, or a checkpoint is the shorter way.
+    fn try_replay_from(&self, base: &Snapshot) -> Result<Option<Snapshot>> {
+        let names = self.names()?;
+        let (first, checkpoint) = (base.newest.version, names.checkpoints.last().copied().unwrap_or(0));
+        let Some(newest) = names.newest_commit().filter(|&newest| newest >= first.max(checkpoint)) else {
+            return Ok(None);
+        };
+        if checkpoint > first + MAX_COMMITS || names.first_missing(first, newest).is_some() {
+            return Ok(None);
+        }
+        let mut snapshot = base.clone();
+        // The next checkpoint is due so long after the newest.
+        snapshot.checkpoint = snapshot.checkpoint.max(checkpoint);
+        snapshot.digests = names.newest_digests(newest);
+        for (number, bytes) in (first..=newest).zip(self.storage.read_all((first..=newest).map(commit_path).collect()))
+        {
+            let Some(bytes) = bytes? else { return Ok(None) };
+            let path = self.storage.path(&commit_path(number));
+            if number == first {
+                if check_seal(&bytes, &path)? != base.newest_crc {
+                    return Ok(None);
+                }
+                continue;
+            }
+            let (commit, crc) = Commit::from_bytes(&bytes, &path)?;
+            check_link(&commit, number, Some(snapshot.newest_crc.clone()), &path)?;
+            snapshot.apply(commit, crc);
+        }
+        Ok(Some(snapshot.sort()))
     }
 
     /// What the archive holds at a version, or at the newest.
@@ -206,7 +254,8 @@ impl Log {
                 None => snapshot = Some(Snapshot::first(commit, crc)),
             }
         }
-        Ok(snapshot.map(Snapshot::sort))
+        let digests = names.newest_digests(target);
+        Ok(snapshot.map(|snapshot| Snapshot { digests, ..snapshot.sort() }))
     }
 
     /// The newest usable checkpoint up to a version. A damaged one is passed over: it holds nothing of its own.

@@ -14,11 +14,13 @@
 //! | file | owns |
 //! | --- | --- |
 //! | `schema.rs` | the columns of `runs` and `steps`, phases, and Arrow arrays of runs |
-//! | `storage.rs`, `publish.rs`, `remote.rs` | where an archive lies: a folder, an object store; how a file appears there |
+//! | `storage.rs`, `remote.rs` | where an archive lies: a folder, an object store |
 //! | `commit.rs`, `log.rs`, `checkpoint.rs` | what a commit says, what a version holds, and how that is known quickly |
 //! | `transaction.rs` | one change: locked, committed, tried again |
 //! | `writer.rs`, `output.rs`, `read.rs` | Parquet files: encodings, row groups, checksums; writing and reading them back |
+//! | `sound.rs` | the files that this process has compared with their commits |
 //! | `ingest.rs`, `pipeline.rs`, `discover.rs`, `decode.rs`, `digests.rs` | files → runs → Parquet; which runs are new |
+//! | `stored.rs`, `feed.rs` | runs as they came in, read from an archive; runs read from files without an archive |
 //! | `compact.rs`, `expire.rs` | small files → large ones; old versions and what nobody names → nothing |
 //! | `verify.rs`, `check.rs`, `rebuild.rs`, `repair.rs` | what is wrong with an archive, and what can be done |
 
@@ -40,6 +42,7 @@ mod rebuild;
 mod remote;
 mod repair;
 mod schema;
+mod sound;
 mod storage;
 mod stored;
 mod transaction;
@@ -62,9 +65,10 @@ pub(crate) use stored::{StoredMeta, StoredRun};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::Container;
-use crate::progress::Progress;
+use crate::progress::{Progress, check};
 use arrow::datatypes::SchemaRef;
 use commit::Commit;
+use digests::KeptDigests;
 use discover::Input;
 use log::Log;
 use object_store::ObjectStore;
@@ -105,6 +109,10 @@ pub enum TableName {
 pub struct Archive {
     storage: Storage,
     snapshot: Arc<Snapshot>,
+    /// Shared by clones.
+    kept: Arc<KeptDigests>,
+    /// Whether data files are compared with their commits before they are first read.
+    checksums: bool,
 }
 
 impl Archive {
@@ -115,6 +123,14 @@ impl Archive {
     /// [`ErrorKind::ArchiveExists`] when there is one, [`ErrorKind::Argument`] for thresholds that are not tiles in
     /// order and for a folder with other files, [`ErrorKind::Io`].
     pub fn create(location: impl AsRef<Path>, phases: Phases) -> Result<Archive> {
+        Archive::create_unless_cancelled(location, phases, &())
+    }
+
+    pub(crate) fn create_unless_cancelled(
+        location: impl AsRef<Path>,
+        phases: Phases,
+        progress: &dyn Progress,
+    ) -> Result<Archive> {
         phases.check()?;
         let storage = Storage::new(location.as_ref())?;
         if storage.is_local() {
@@ -134,8 +150,9 @@ impl Archive {
                 return Err(commit::damaged(&storage.path(Log::FOLDER), "log", expected, format!("{table}/{name}")));
             }
         }
+        check(progress)?;
         match log.append(None, &Commit::first(phases))? {
-            Some(snapshot) => Ok(Archive { snapshot: snapshot.into(), storage }),
+            Some(snapshot) => Ok(Archive::new(storage, snapshot)),
             None => exists(),
         }
     }
@@ -147,8 +164,8 @@ impl Archive {
     /// it, [`ErrorKind::SchemaVersion`] when a newer a2store wrote it, [`ErrorKind::Io`].
     pub fn open(location: impl AsRef<Path>) -> Result<Archive> {
         let storage = Storage::new(location.as_ref())?;
-        let snapshot = Log::new(&storage).replay(None)?.into();
-        Ok(Archive { storage, snapshot })
+        let snapshot = Log::new(&storage).replay(None)?;
+        Ok(Archive::new(storage, snapshot))
     }
 
     /// Opens an archive as it was at an earlier version, 1 being the empty one.
@@ -157,8 +174,41 @@ impl Archive {
     /// As [`open`](Archive::open), and [`ErrorKind::VersionNotFound`], also for versions that have expired.
     pub fn open_at(location: impl AsRef<Path>, version: u64) -> Result<Archive> {
         let storage = Storage::new(location.as_ref())?;
-        let snapshot = Log::new(&storage).replay(Some(version))?.into();
-        Ok(Archive { storage, snapshot })
+        let snapshot = Log::new(&storage).replay(Some(version))?;
+        Ok(Archive::new(storage, snapshot))
+    }
+
+    fn new(storage: Storage, snapshot: Snapshot) -> Archive {
+        let checksums = storage.is_local();
+        Archive { storage, snapshot: snapshot.into(), kept: Arc::default(), checksums }
+    }
+
+    /// The same view, with or without comparing data files with their commits.
+    ///
+    /// With it, queries and exports read each data file that they need as a whole once a process, before they first use
+    /// it, and compare its length and CRC32C with those in its commit. Without it, a flipped bit in a data file can change
+    /// an answer. By default, files of a folder are compared, and those of an object store are not: that would
+    /// fetch each file as a whole where a query needs some ranges of it.
+    ///
+    /// ```
+    /// # let folder = tempfile::tempdir()?;
+    /// # let path = folder.path().join("games.a2");
+    /// use a2store::{Archive, Phases};
+    /// let archive = Archive::create(&path, Phases::default())?;
+    /// assert!(archive.has_checksums());
+    /// assert!(!archive.with_checksums(false).has_checksums());
+    /// # Ok::<(), a2store::Error>(())
+    /// ```
+    #[must_use]
+    pub fn with_checksums(mut self, checksums: bool) -> Archive {
+        self.checksums = checksums;
+        self
+    }
+
+    /// Whether data files are compared with their commits before they are first read.
+    #[must_use]
+    pub fn has_checksums(&self) -> bool {
+        self.checksums
     }
 
     /// Moves to the newest version.
@@ -166,7 +216,7 @@ impl Archive {
     /// # Errors
     /// As [`open`](Archive::open).
     pub fn refresh(&mut self) -> Result<()> {
-        self.snapshot = Log::new(&self.storage).replay(None)?.into();
+        self.snapshot = Log::new(&self.storage).replay_from(Some(&self.snapshot))?.into();
         Ok(())
     }
 
@@ -234,7 +284,8 @@ impl Archive {
         options: &IngestOptions,
         progress: &dyn Progress,
     ) -> Result<IngestReport> {
-        let (report, snapshot) = ingest::ingest(&self.storage, input, options, seen, progress)?;
+        let (report, snapshot) =
+            ingest::ingest(&self.storage, &self.snapshot, &self.kept, input, options, seen, progress)?;
         self.snapshot = snapshot.into();
         Ok(report)
     }
@@ -293,7 +344,15 @@ impl Archive {
     /// [`ErrorKind::NotAnArchive`], [`ErrorKind::Damaged`] when no version can be read, [`ErrorKind::Conflict`],
     /// [`ErrorKind::Io`].
     pub fn repair(location: impl AsRef<Path>, dry_run: bool) -> Result<RepairReport> {
-        repair::repair(&Storage::new(location.as_ref())?, dry_run)
+        Archive::repair_unless_cancelled(location, dry_run, &())
+    }
+
+    pub(crate) fn repair_unless_cancelled(
+        location: impl AsRef<Path>,
+        dry_run: bool,
+        progress: &dyn Progress,
+    ) -> Result<RepairReport> {
+        repair::repair(&Storage::new(location.as_ref())?, dry_run, progress)
     }
 
     /// The archive's folder, absolute, or its URL.
@@ -356,6 +415,30 @@ impl Archive {
         self.snapshot.files(table).map(|file| file.num_bytes).sum()
     }
 
+    /// The files among these that are to be compared with their commits before they are read.
+    pub(crate) fn unchecked<'a>(&self, files: impl IntoIterator<Item = &'a DataFile>) -> Result<Vec<&'a DataFile>> {
+        let mut unchecked = Vec::new();
+        for file in files {
+            if self.checksums && !sound::is_sound(&self.storage, file)? {
+                unchecked.push(file);
+            }
+        }
+        Ok(unchecked)
+    }
+
+    /// Compares a file with its commit, unless that was done or is not wanted.
+    pub(crate) fn check_file(&self, file: &DataFile) -> Result<()> {
+        if !self.checksums {
+            return Ok(());
+        }
+        sound::check_once(&self.storage, file).map_err(|error| match error.into_kind() {
+            ErrorKind::Damaged { path, what, expected, found } if found == "no file" => {
+                ErrorKind::Damaged { path, what, expected, found: self.absent() }.into()
+            }
+            kind => kind.into(),
+        })
+    }
+
     /// Names the file in an error about one that could not be read, as far as lengths tell.
     pub(crate) fn blame(&self, error: Error) -> Error {
         match error.into_kind() {
@@ -382,11 +465,16 @@ impl Archive {
                 let found = match lengths.get(name) {
                     Some(&num_bytes) if num_bytes == file.num_bytes => return None,
                     Some(num_bytes) => format!("{num_bytes} bytes"),
-                    None => format!("no file; version {} may have expired", self.version()),
+                    None => self.absent(),
                 };
                 Some((self.storage.path(&file.path), format!("{} bytes", file.num_bytes), found))
             })
         })
+    }
+
+    /// What is found where a data file of this version is not.
+    fn absent(&self) -> String {
+        format!("no file; version {} may have expired", self.version())
     }
 
     pub(crate) fn snapshot(&self) -> &Arc<Snapshot> {

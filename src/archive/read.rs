@@ -35,12 +35,13 @@ pub(super) fn open(storage: &Storage, file: &DataFile) -> Result<File> {
 
 /// A data file whose bytes were found to be those that its commit names: what is read from it goes on to be written
 /// elsewhere, or decides about what is written.
-fn open_sound(storage: &Storage, file: &DataFile) -> Result<File> {
+pub(super) fn open_sound(storage: &Storage, file: &DataFile) -> Result<File> {
     let opened = open(storage, file)?;
     let path = || storage.path(&file.path);
     let (crc, num_bytes) = checksum(&opened).map_err(|source| Error::io(path(), source))?;
     if num_bytes != file.num_bytes {
-        return Err(damaged(&path(), "length of the file", file.num_bytes.to_string(), num_bytes.to_string()));
+        let bytes = |number: u64| format!("{number} bytes");
+        return Err(damaged(&path(), "length of the file", bytes(file.num_bytes), bytes(num_bytes)));
     }
     if format!("{crc:08x}") != file.crc32c {
         return Err(damaged(&path(), "CRC32C of the file", &file.crc32c, format!("{crc:08x}")));

@@ -14,6 +14,7 @@ use super::log::{Log, Snapshot, commit_path};
 use super::read::run_ids;
 use super::storage::Storage;
 use crate::error::{Error, ErrorKind, Result};
+use crate::progress::{Progress, check};
 use std::collections::{BTreeSet, HashSet};
 use std::time::Duration;
 
@@ -44,13 +45,13 @@ pub struct RepairReport {
     pub done: bool,
 }
 
-pub(super) fn repair(storage: &Storage, dry_run: bool) -> Result<RepairReport> {
+pub(super) fn repair(storage: &Storage, dry_run: bool, progress: &dyn Progress) -> Result<RepairReport> {
     let log = Log::new(storage);
     // What is no archive is not to get a lock.
     log.names()?;
     let _lock = match dry_run {
         true => None,
-        false => storage.lock(Log::LOCK, Duration::from_secs(60), &())?,
+        false => storage.lock(Log::LOCK, Duration::from_secs(60), progress)?,
     };
     let names = log.names()?;
     let sound = last_sound(&log, &names)?;
@@ -109,6 +110,8 @@ pub(super) fn repair(storage: &Storage, dry_run: bool) -> Result<RepairReport> {
     if dry_run || report.steps.is_empty() {
         return Ok(report);
     }
+    // From here on it goes through to its end.
+    check(progress)?;
     let replaced = commit_path(version + 1);
     for (path, aside) in &renamed {
         match *path == replaced {

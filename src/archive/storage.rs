@@ -16,6 +16,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 use std::fs::{File, TryLockError};
 use std::io::{self, Read, Seek, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
@@ -128,6 +129,13 @@ impl Storage {
                 Err(source) => Err(Error::io(self.path(path), source)),
             },
         }
+    }
+
+    /// Numbers that differ once a file was changed; the same for every file of an object store, which cannot be changed.
+    pub(super) fn last_change(&self, path: &str) -> [i64; 4] {
+        let metadata = self.remote.is_none().then(|| std::fs::metadata(self.root.join(path)).ok()).flatten();
+        let times = |file: std::fs::Metadata| [file.mtime(), file.mtime_nsec(), file.ctime(), file.ctime_nsec()];
+        metadata.map_or([0; 4], times)
     }
 
     /// As [`read`](Self::read) for many files, which a remote place answers side by side.

@@ -99,10 +99,12 @@ impl Archive {
     pub(crate) fn examine_runs(
         &self,
         run_ids: &[u32],
+        progress: &dyn Progress,
         mut examine: impl FnMut(&StoredMeta) -> Result<()>,
     ) -> Result<()> {
         let mut missing = run_ids.iter().copied().peekable();
         self.each_group(TableName::Runs, run_ids, &mut |file, index| {
+            check(progress)?;
             for (facts, _) in run_facts(&file.read(index)?)? {
                 if missing.next_if_eq(&facts.run_id).is_some() {
                     examine(&StoredMeta {
@@ -133,6 +135,7 @@ impl Archive {
     ) -> Result<()> {
         for file in self.snapshot.files(table) {
             if any_in(run_ids, file.first_run_id..=file.last_run_id) {
+                self.check_file(file)?;
                 let open = OpenFile::new(&self.storage, file)?;
                 for index in 0..open.num_row_groups() {
                     if open.run_ids(index).is_none_or(|(first, last)| any_in(run_ids, first..=last)) {
@@ -190,6 +193,7 @@ impl Archive {
             if !any_in(run_ids, file.first_run_id..=file.last_run_id) {
                 continue;
             }
+            self.check_file(file)?;
             let file = Arc::new(OpenFile::new(&self.storage, file)?);
             for index in 0..file.num_row_groups() {
                 if file.run_ids(index).is_none_or(|(first, last)| any_in(run_ids, first..=last)) {

@@ -35,16 +35,29 @@ pub(super) fn transact<T>(
     storage: &Storage,
     wait: Duration,
     progress: &dyn Progress,
+    attempt: impl FnMut(&Log, &Snapshot) -> Result<(Option<Commit>, T)>,
+) -> Result<Outcome<T>> {
+    transact_from(storage, None, wait, progress, attempt)
+}
+
+/// As [`transact`], without reading again what `base`, an earlier version, has.
+pub(super) fn transact_from<T>(
+    storage: &Storage,
+    base: Option<&Snapshot>,
+    wait: Duration,
+    progress: &dyn Progress,
     mut attempt: impl FnMut(&Log, &Snapshot) -> Result<(Option<Commit>, T)>,
 ) -> Result<Outcome<T>> {
     let log = Log::new(storage);
     // What is no archive is not to get a lock.
-    log.names()?;
+    if storage.is_local() && !storage.path(Log::FOLDER).is_dir() {
+        log.names()?;
+    }
     let mut backoff = Backoff::new(Duration::from_millis(10), Duration::from_secs(2));
     for _ in 0..ATTEMPTS {
         check(progress)?;
         let lock = storage.lock(Log::LOCK, wait, progress)?;
-        let snapshot = log.replay_durable()?;
+        let snapshot = log.replay_durable(base)?;
         let (commit, value) = attempt(&log, &snapshot)?;
         let Some(commit) = commit else {
             return Ok(Outcome { snapshot, value, committed: false, lock });
@@ -53,7 +66,7 @@ pub(super) fn transact<T>(
             discard(storage, &commit);
             return Err(error);
         }
-        if let Some(snapshot) = log.append(Some(&snapshot), &commit)? {
+        if let Some(snapshot) = log.append(Some(snapshot), &commit)? {
             return Ok(Outcome { snapshot, value, committed: true, lock });
         }
         drop(lock);
@@ -71,17 +84,26 @@ fn discard(storage: &Storage, commit: &Commit) {
     }
 }
 
-/// Writes a checkpoint when one is due. The commit is safe already; what only makes the next reader faster may fail.
-pub(super) fn checkpoint(storage: &Storage, snapshot: &Snapshot, digests: Option<&Digests>) {
-    if checkpoint::is_due(snapshot) {
-        write_checkpoint(storage, snapshot, digests).ok();
-    }
+/// Writes a checkpoint and digests when they are due. The commit is safe already; what only makes the next reader faster may
+/// fail.
+pub(super) fn checkpoint(storage: &Storage, snapshot: &Snapshot, digests: &Digests) {
+    let due = (checkpoint::is_due(snapshot), checkpoint::are_digests_due(snapshot, digests));
+    write(storage, snapshot, due.0, Some(digests).filter(|_| due.1)).ok();
 }
 
-pub(super) fn write_checkpoint(storage: &Storage, snapshot: &Snapshot, digests: Option<&Digests>) -> Result<()> {
+pub(super) fn write_checkpoint(storage: &Storage, snapshot: &Snapshot) -> Result<()> {
+    write(storage, snapshot, true, None)
+}
+
+fn write(storage: &Storage, snapshot: &Snapshot, is_checkpoint: bool, digests: Option<&Digests>) -> Result<()> {
     if let Some(digests) = digests {
         digests.write(storage, snapshot)?;
     }
-    Checkpoint::write(storage, snapshot)?;
-    checkpoint::prune(storage, &Log::new(storage))
+    if is_checkpoint {
+        Checkpoint::write(storage, snapshot)?;
+    }
+    match is_checkpoint || digests.is_some() {
+        true => checkpoint::prune(storage, &Log::new(storage)),
+        false => Ok(()),
+    }
 }

@@ -41,11 +41,13 @@ pub(super) fn progress(quiet: bool) -> Box<dyn Progress> {
     if quiet { Box::new(ProgressBar::hidden()) } else { Box::new(ProgressBar::for_terminal()) }
 }
 
-pub(super) fn open(path: &Path, version: Option<u64>) -> Result<Archive> {
-    Ok(match version {
+pub(super) fn open(path: &Path, version: Option<u64>, checksums: Option<bool>) -> Result<Archive> {
+    let archive = match version {
         Some(version) => Archive::open_at(path, version)?,
         None => Archive::open(path)?,
-    })
+    };
+    let checksums = checksums.unwrap_or(archive.has_checksums());
+    Ok(archive.with_checksums(checksums))
 }
 
 fn simulate(args: &Simulate, quiet: bool) -> Result<u8> {
@@ -180,7 +182,7 @@ pub(super) fn is_url(path: &Path) -> bool {
 }
 
 fn info(args: &Archived) -> Result<u8> {
-    let archive = open(&args.archive, args.version)?;
+    let archive = open(&args.archive, args.version, None)?;
     let engines = "SELECT coalesce(engine, '(none)') AS engine, count(*) AS runs, sum(num_steps) AS steps, \
                    max(max_score) AS best_score, max(highest_tile) AS best_tile \
                    FROM runs GROUP BY engine ORDER BY runs DESC, engine LIMIT 20";
@@ -215,7 +217,7 @@ fn info(args: &Archived) -> Result<u8> {
 }
 
 fn history(args: &Archived) -> Result<u8> {
-    let history = open(&args.archive, args.version)?.history();
+    let history = open(&args.archive, args.version, None)?.history();
     let mut out = std::io::stdout().lock();
     if args.json {
         writeln!(out, "{}", serde_json::to_string(&history)?)?;

@@ -142,6 +142,10 @@ struct Export {
     /// An older version of the archive.
     #[arg(long)]
     version: Option<u64>,
+    /// Whether to compare each data file with its checksum before it is first read: true unless the archive is on an object
+    /// store.
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true")]
+    checksums: Option<bool>,
 }
 
 #[derive(Args, Debug)]
@@ -350,6 +354,10 @@ struct RunQuery {
     /// An older version of the archive.
     #[arg(long)]
     version: Option<u64>,
+    /// Whether to compare each data file with its checksum before it is first read: true unless the archive is on an object
+    /// store.
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true")]
+    checksums: Option<bool>,
     /// Memory that the query may hold, such as 512MiB; half of the machine's if not given. Sorts and groups go to temporary
     /// files before they fail.
     #[arg(long, value_name = "BYTES", value_parser = bytes)]

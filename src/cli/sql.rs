@@ -20,14 +20,14 @@ pub(super) fn sql(args: &Sql, program: Option<&[OsString]>, quiet: bool) -> Resu
     } else if args.sandbox {
         return within::supervise(args, program, quiet);
     }
-    let archive = open(&args.archive, args.run.version)?;
+    let archive = open(&args.archive, args.run.version, args.run.checksums)?;
     let query = archive.sql_with(&args.query, params(&args.run.param)?, &options)?;
     give(&archive, &query, &args.run)
 }
 
 /// Runs a named query.
 pub(super) fn named(args: &NamedQuery) -> Result<u8> {
-    let archive = open(&args.archive, args.run.version)?;
+    let archive = open(&args.archive, args.run.version, args.run.checksums)?;
     let saved = SavedQuery::find(&args.name, args.folder.as_deref())?;
     let query = archive.query_with(&saved, pairs(&args.run.param)?, &options(&args.run)?)?;
     give(&archive, &query, &args.run)
@@ -233,8 +233,22 @@ mod within {
     /// The arguments anew, since those of this process may be Python's; all but where the rows go, which is settled here.
     pub(super) fn child_args(args: &Sql, quiet: bool) -> Vec<OsString> {
         let Sql { archive, query, run, sandbox: _, sandboxed: _ } = args;
-        let RunQuery { param, table, format, output: _, max_rows, explain, version, .. } = run;
-        let RunQuery { memory_limit: _, spill_limit: _, time_limit: _, row_limit, byte_limit, .. } = run;
+        // Every option by its name, so that none is forgotten.
+        let RunQuery {
+            param,
+            table,
+            format,
+            output: _,
+            max_rows,
+            explain,
+            version,
+            checksums,
+            memory_limit: _,
+            spill_limit: _,
+            time_limit: _,
+            row_limit,
+            byte_limit,
+        } = run;
         let Limits { memory, time, disk } = limits(run);
         let time = humantime::format_duration(time);
         let format = format.to_possible_value().map(|value| format!("--format={}", value.get_name()));
@@ -253,6 +267,7 @@ mod within {
         list.extend(format);
         list.extend(param.iter().map(|param| format!("--param={param}")));
         list.extend(version.map(|version| format!("--version={version}")));
+        list.extend(checksums.map(|checksums| format!("--checksums={checksums}")));
         list.extend(explain.then(|| "--explain".to_owned()));
         list.extend(quiet.then(|| "--quiet".to_owned()));
         let mut list: Vec<OsString> = list.into_iter().map(OsString::from).collect();
@@ -338,7 +353,7 @@ mod tests {
             "a2store sql --sandbox --memory-limit 2GiB --time-limit 60s --spill-limit 8GiB games.a2 VALUES",
             "a2store sql --sandbox --memory-limit 3GiB --time-limit 90s --spill-limit 7 --row-limit 9 --byte-limit 8 \
              --table a=b.parquet --table c=d=e --format csv -o x --max-rows 3 \
-             --explain --version 4 -p a==b -p b=--sandbox -- -games.a2 --explain",
+             --explain --version 4 --checksums=false -p a==b -p b=--sandbox -- -games.a2 --explain",
         ] {
             let mut given = parse(text.split_whitespace());
             let child = within::child_args(&given, true);

@@ -11,7 +11,7 @@ use std::io::Write;
 use std::time::Instant;
 
 pub(super) fn export(args: &Export, quiet: bool) -> Result<u8> {
-    let archive = open(&args.archive, args.version)?;
+    let archive = open(&args.archive, args.version, args.checksums)?;
     // As a condition in parentheses: what it leaves open does not reach what follows.
     let condition = args.condition.as_deref().unwrap_or("true");
     let query = archive.sql(&format!("SELECT run_id FROM runs WHERE (\n{condition}\n)"), no_params())?;

@@ -182,7 +182,7 @@ impl Query {
         let run_ids = self.run_ids(progress)?;
         // Before anything is made.
         let mut sessions = Sessions::default();
-        self.archive().examine_runs(&run_ids, |run| {
+        self.archive().examine_runs(&run_ids, progress, |run| {
             sessions.add(run);
             options.examine(run)
         })?;
@@ -223,7 +223,7 @@ impl Query {
         }
         let options = CastOptions { safe: false, format_options: FormatOptions::default() };
         let mut run_ids = Vec::new();
-        let mut stream = self.select(&[column])?.stream()?;
+        let mut stream = self.select(&[column])?.stream_unless_cancelled(progress)?;
         while let Some(batch) = stream.next_unless_cancelled(progress)? {
             let ids = cast_with_options(batch.column(0), &DataType::UInt32, &options)
                 .map_err(|error| Error::argument("run_id", "integers of 32 bits", error))?;

@@ -1,5 +1,5 @@
 use super::arrow::ArrowSchema;
-use super::interrupt::interruptible;
+use super::interrupt::{abandonable, interruptible};
 use super::query::PyQuery;
 use super::reports::{
     PyCommitInfo, PyCompactReport, PyExpireReport, PyExportReport, PyIngestReport, PyRepairReport, PyVerifyReport,
@@ -12,12 +12,12 @@ use crate::archive::{
 use crate::error::Result;
 use crate::export::{ExportOptions, convert as convert_runs};
 use crate::progress::Progress;
-use crate::query::SavedQuery;
+use crate::query::{QueryOptions, SavedQuery};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyType};
 use std::path::PathBuf;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// A growing collection of runs, seen at one version.
@@ -47,13 +47,20 @@ impl PyArchive {
         progress: Option<bool>,
         work: impl FnOnce(&mut Archive, &dyn Progress) -> Result<T> + Send,
     ) -> PyResult<T> {
-        let mut archive = self.archive();
+        let before = self.archive();
+        let mut archive = before.clone();
         let value = interruptible(py, progress, |progress| work(&mut archive, progress))?;
+        self.move_on(&before, archive);
+        Ok(value)
+    }
+
+    /// Moves to what `before` became, unless another thread has moved to a later version meanwhile.
+    fn move_on(&self, before: &Archive, archive: Archive) {
         let mut current = self.lock();
-        if archive.version() > current.version() {
+        // After a repair the newest version can be one with a lower number.
+        if Arc::ptr_eq(current.snapshot(), before.snapshot()) || archive.version() > current.version() {
             *current = archive;
         }
-        Ok(value)
     }
 }
 
@@ -67,13 +74,15 @@ pub(super) fn verify(
     progress: Option<bool>,
 ) -> PyResult<PyVerifyReport> {
     let options = VerifyOptions { deep, workers };
-    Ok(interruptible(py, progress, move |progress| Archive::verify(path, &options, progress))?.into())
+    Ok(abandonable(py, progress, move |progress| Archive::verify(path, &options, progress))?.into())
 }
 
 #[pyfunction]
 #[pyo3(signature = (path, *, dry_run=true))]
 pub(super) fn repair(py: Python<'_>, path: PathBuf, dry_run: bool) -> PyResult<PyRepairReport> {
-    Ok(py.detach(move || Archive::repair(path, dry_run))?.into())
+    let repair = move |progress: &dyn Progress| Archive::repair_unless_cancelled(path, dry_run, progress);
+    let report = if dry_run { abandonable(py, Some(false), repair) } else { interruptible(py, Some(false), repair) };
+    Ok(report?.into())
 }
 
 /// Reads runs of any format and writes them in another, without an archive.
@@ -130,23 +139,32 @@ impl PyArchive {
         phases: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<PyArchive> {
         let phases = phases.map_or_else(|| Ok(Phases::default()), phases_from)?;
-        Ok(PyArchive::new(py.detach(|| Archive::create(path, phases))?))
+        let create = move |progress: &dyn Progress| Archive::create_unless_cancelled(path, phases, progress);
+        Ok(PyArchive::new(abandonable(py, Some(false), create)?))
     }
 
     #[classmethod]
-    #[pyo3(signature = (path, *, version=None))]
-    fn open(_cls: &Bound<'_, PyType>, py: Python<'_>, path: PathBuf, version: Option<u64>) -> PyResult<PyArchive> {
-        let archive = py.detach(|| match version {
+    #[pyo3(signature = (path, *, version=None, checksums=None))]
+    fn open(
+        _cls: &Bound<'_, PyType>,
+        py: Python<'_>,
+        path: PathBuf,
+        version: Option<u64>,
+        checksums: Option<bool>,
+    ) -> PyResult<PyArchive> {
+        let archive = abandonable(py, Some(false), move |_| match version {
             Some(version) => Archive::open_at(path, version),
             None => Archive::open(path),
         })?;
-        Ok(PyArchive::new(archive))
+        let checksums = checksums.unwrap_or(archive.has_checksums());
+        Ok(PyArchive::new(archive.with_checksums(checksums)))
     }
 
     fn refresh(&self, py: Python<'_>) -> PyResult<()> {
-        let mut archive = self.archive();
-        py.detach(|| archive.refresh())?;
-        *self.lock() = archive;
+        let before = self.archive();
+        let mut archive = before.clone();
+        let archive = abandonable(py, Some(false), move |_| archive.refresh().map(|()| archive))?;
+        self.move_on(&before, archive);
         Ok(())
     }
 
@@ -356,8 +374,10 @@ impl PyArchive {
         (options.by_step, options.compact, options.compression) = (by_step, compact, compress.parse()?);
         (options.align, options.shard_rows, options.append) = (align, shard_rows, append);
         options.workers = workers;
-        let report =
-            interruptible(py, progress, |progress| archive.sql(query, params)?.export_runs(&out, &options, progress))?;
+        let report = interruptible(py, progress, |progress| {
+            let query = archive.sql_unless_cancelled(query, params, &QueryOptions::default(), progress)?;
+            query.export_runs(&out, &options, progress)
+        })?;
         Ok(report.into())
     }
 

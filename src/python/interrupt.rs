@@ -2,16 +2,18 @@
 
 use crate::error::Result;
 use crate::progress::{Cancellable, Progress, ProgressBar, Unit};
+use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
 
 /// How often a signal is looked for.
 const PERIOD: Duration = Duration::from_millis(50);
 
-/// Runs `work` on another thread while this one watches for signals. After one, the work is told to stop and the signal
-/// handler's exception is raised.
+/// Runs `work` on another thread while this one watches for signals. After one, the work is told to stop, its end is waited
+/// for, and the signal handler's exception is raised.
 ///
 /// `progress`: whether to draw a bar; `None` = where standard error is a terminal.
 pub(super) fn interruptible<T: Send>(
@@ -19,32 +21,82 @@ pub(super) fn interruptible<T: Send>(
     progress: Option<bool>,
     work: impl FnOnce(&dyn Progress) -> Result<T> + Send,
 ) -> PyResult<T> {
-    let bar = if progress == Some(false) { ProgressBar::hidden() } else { ProgressBar::for_terminal() };
+    let bar = bar(progress);
     let cancelled = AtomicBool::new(false);
     let progress = &Cancellable::new(&bar, &cancelled);
     py.detach(|| {
         std::thread::scope(|scope| {
             let (sender, receiver) = channel();
             let worker = scope.spawn(move || sender.send(work(progress)));
-            let mut signal = None;
-            loop {
-                match receiver.recv_timeout(PERIOD) {
-                    Ok(outcome) => return signal.map_or_else(|| outcome.map_err(PyErr::from), Err),
-                    Err(RecvTimeoutError::Timeout) if signal.is_none() => {
-                        if let Err(error) = Python::attach(|py| py.check_signals()) {
-                            signal = Some(error);
-                            cancelled.store(true, Ordering::Relaxed);
-                        }
-                    }
-                    Err(RecvTimeoutError::Timeout) => {}
-                    Err(RecvTimeoutError::Disconnected) => match worker.join() {
-                        Err(panic) => std::panic::resume_unwind(panic),
-                        Ok(_) => unreachable!("the worker sends before it ends"),
-                    },
-                }
+            let signal = match wait(&receiver) {
+                Ended::With(outcome) => return outcome.map_err(PyErr::from),
+                Ended::Panicked => None,
+                Ended::Signalled(signal) => Some(signal),
+            };
+            cancelled.store(true, Ordering::Relaxed);
+            match worker.join() {
+                Err(panic) => std::panic::resume_unwind(panic),
+                Ok(_) => Err(signal.unwrap_or_else(ended_silently)),
             }
         })
     })
+}
+
+/// As [`interruptible`], for work that changes nothing once it was told to stop: after a signal its end is not waited for,
+/// since it may hang in a call to a file system or a network that does not answer.
+pub(super) fn abandonable<T: Send + 'static>(
+    py: Python<'_>,
+    progress: Option<bool>,
+    work: impl FnOnce(&dyn Progress) -> Result<T> + Send + 'static,
+) -> PyResult<T> {
+    let cancelled = Arc::new(AtomicBool::new(false));
+    let (sender, receiver) = channel();
+    let (bar, is_cancelled) = (bar(progress), Arc::clone(&cancelled));
+    py.detach(move || {
+        let worker = std::thread::spawn(move || sender.send(work(&Cancellable::new(&bar, &is_cancelled))));
+        match wait(&receiver) {
+            Ended::With(outcome) => outcome.map_err(PyErr::from),
+            Ended::Signalled(signal) => {
+                cancelled.store(true, Ordering::Relaxed);
+                Err(signal)
+            }
+            Ended::Panicked => match worker.join() {
+                Err(panic) => std::panic::resume_unwind(panic),
+                Ok(_) => Err(ended_silently()),
+            },
+        }
+    })
+}
+
+/// Why waiting for work ended.
+enum Ended<T> {
+    With(Result<T>),
+    Signalled(PyErr),
+    Panicked,
+}
+
+/// Waits for what the work sends, or for a signal.
+fn wait<T>(receiver: &Receiver<Result<T>>) -> Ended<T> {
+    loop {
+        match receiver.recv_timeout(PERIOD) {
+            Ok(outcome) => return Ended::With(outcome),
+            Err(RecvTimeoutError::Disconnected) => return Ended::Panicked,
+            Err(RecvTimeoutError::Timeout) => {
+                if let Err(signal) = Python::attach(|py| py.check_signals()) {
+                    return Ended::Signalled(signal);
+                }
+            }
+        }
+    }
+}
+
+/// The worker sends before it ends, so this is an error that nobody sees.
+fn ended_silently() -> PyErr {
+    PyRuntimeError::new_err("the thread that worked ended without a result")
+}
+
+fn bar(progress: Option<bool>) -> ProgressBar {
+    if progress == Some(false) { ProgressBar::hidden() } else { ProgressBar::for_terminal() }
 }
 
 /// Stops a stream that foreign code reads. The signal is raised again, for the interpreter to meet once that code, which

@@ -1,71 +1,214 @@
-//! What the queries of a process know of an archive's files: footers and page indexes, and the runs of recent versions.
+//! What the queries of a process know of an archive's files: footers and page indexes, and the runs of open versions.
 //!
-//! Data files never change under their names, so nothing here grows old; what is not used for long makes room.
+//! Data files never change under their names, so no entry becomes wrong. When a query opens a version, everything that
+//! belongs to no open version is dropped: the footers of files that were replaced or have expired, and the runs of versions
+//! that nothing refers to any more.
 
 use super::run_index::RunIndex;
+use crate::archive::{Archive, Snapshot, TableName};
 use crate::error::Result;
 use crate::process::PerProcess;
-use datafusion::execution::cache::cache_manager::FileMetadataCache;
+use datafusion::execution::cache::Cache;
+use datafusion::execution::cache::cache_manager::{CachedFileMetadataEntry, FileMetadataCache};
 use datafusion::execution::cache::default_cache::DefaultCache;
-use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use object_store::path::Path as StorePath;
+use std::collections::HashSet;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 /// Archives that are remembered.
 const MAX_ARCHIVES: usize = 16;
 /// Versions of an archive whose runs are remembered.
 const MAX_VERSIONS: usize = 4;
-/// Bytes of footers and page indexes of an archive: about 100 KiB a file of 16M steps.
+/// Bytes of footers and page indexes, of one archive and of all archives together: about 30 KiB a small file and 100 KiB a
+/// file of 16M steps.
 pub(super) const METADATA_BYTES: usize = 256 << 20;
-
-/// Names the content of a version.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct VersionKey {
-    pub(super) version: u64,
-    /// Of the newest commit, which through its parents is that of all.
-    pub(super) crc: String,
-}
 
 /// What is known of one archive.
 pub(super) struct Cached {
-    metadata: Arc<FileMetadataCache>,
-    run_indexes: Mutex<Vec<(VersionKey, Arc<RunIndex>)>>,
+    metadata: Arc<DefaultCache<StorePath, CachedFileMetadataEntry>>,
+    versions: Mutex<Versions>,
 }
 
-/// An archive's place and name, and what is known of it.
-type Known = (PathBuf, String, Arc<Cached>);
+#[derive(Default)]
+struct Versions {
+    /// Versions that a query was made over. Handles, queries and results keep theirs open.
+    open: Vec<Weak<Snapshot>>,
+    /// The latest first, by the number of the version and the checksum of its commit.
+    run_indexes: Vec<(u64, String, Arc<RunIndex>)>,
+}
 
-/// What is known of the archive in this place, whose name among all archives is `id`.
-pub(super) fn of_archive(place: &Path, id: &str) -> Result<Arc<Cached>> {
+/// An archive, and what is known of it.
+struct Known {
+    place: PathBuf,
+    id: String,
+    /// What was read from files that were not compared with their commits serves no query that wants them compared.
+    checksums: bool,
+    cached: Arc<Cached>,
+}
+
+/// What is known of an archive.
+pub(super) fn of_archive(archive: &Archive) -> Result<Arc<Cached>> {
     static ALL: PerProcess<Mutex<Vec<Known>>> = PerProcess::new();
     let mut all = ALL.get_or_make(|| Ok(Mutex::default()))?.lock().unwrap_or_else(PoisonError::into_inner);
-    let found = all.iter().position(|(path, of, _)| path == place && of == id);
-    let entry = match found {
-        Some(i) => all.remove(i),
-        None => {
-            let metadata = Arc::new(DefaultCache::new(METADATA_BYTES).with_name("footers"));
-            (place.to_path_buf(), id.to_owned(), Arc::new(Cached { metadata, run_indexes: Mutex::default() }))
-        }
+    let is_it = |known: &Known| {
+        known.place == archive.path() && known.id == archive.id() && known.checksums == archive.has_checksums()
     };
-    let cached = Arc::clone(&entry.2);
-    all.insert(0, entry);
-    all.truncate(MAX_ARCHIVES);
+    let known = match all.iter().position(is_it) {
+        Some(i) => all.remove(i),
+        None => Known {
+            place: archive.path().to_path_buf(),
+            id: archive.id().to_owned(),
+            checksums: archive.has_checksums(),
+            cached: Arc::new(Cached {
+                metadata: Arc::new(DefaultCache::new(METADATA_BYTES).with_name("footers")),
+                versions: Mutex::default(),
+            }),
+        },
+    };
+    let cached = Arc::clone(&known.cached);
+    all.insert(0, known);
+    forget_oldest(&mut all, METADATA_BYTES);
     Ok(cached)
+}
+
+/// Forgets the archives that were used longest ago, until few enough are left and their footers fit.
+fn forget_oldest(all: &mut Vec<Known>, max_bytes: usize) {
+    let mut num_bytes = 0;
+    let fits = |known: &&Known| {
+        num_bytes += known.cached.metadata.memory_used();
+        num_bytes <= max_bytes
+    };
+    let fitting = all.iter().take(MAX_ARCHIVES).take_while(fits).count();
+    all.truncate(fitting.max(1));
 }
 
 impl Cached {
     pub(super) fn metadata(&self) -> Arc<FileMetadataCache> {
-        Arc::clone(&self.metadata)
+        Arc::clone(&self.metadata) as Arc<FileMetadataCache>
     }
 
-    pub(super) fn run_index(&self, version: &VersionKey) -> Option<Arc<RunIndex>> {
-        let indexes = self.run_indexes.lock().unwrap_or_else(PoisonError::into_inner);
-        indexes.iter().find(|(key, _)| key == version).map(|(_, index)| Arc::clone(index))
+    /// Records that a query is made over a version, and drops what belongs to no open version.
+    pub(super) fn open(&self, snapshot: &Arc<Snapshot>) {
+        let mut versions = self.versions();
+        if versions.open.iter().any(|open| std::ptr::eq(open.as_ptr(), Arc::as_ptr(snapshot))) {
+            return;
+        }
+        versions.open.push(Arc::downgrade(snapshot));
+        versions.open.retain(|open| open.strong_count() > 0);
+        let open: Vec<Arc<Snapshot>> = versions.open.iter().filter_map(Weak::upgrade).collect();
+        versions.run_indexes.retain(|(version, crc, _)| open.iter().any(|open| is_of(open, *version, crc)));
+        let files = open.iter().flat_map(|open| TableName::ALL.map(|table| open.files(table))).flatten();
+        let named: HashSet<&str> = files.map(|file| file.path.as_str()).collect();
+        for path in self.metadata.list_entries().into_keys().filter(|path| !named.contains(path.as_ref())) {
+            self.metadata.remove(&path);
+        }
     }
 
-    pub(super) fn keep_run_index(&self, version: &VersionKey, index: &Arc<RunIndex>) {
-        let mut indexes = self.run_indexes.lock().unwrap_or_else(PoisonError::into_inner);
-        indexes.retain(|(key, _)| key != version);
-        indexes.insert(0, (version.clone(), Arc::clone(index)));
+    pub(super) fn run_index(&self, of: &Snapshot) -> Option<Arc<RunIndex>> {
+        let versions = self.versions();
+        let found = versions.run_indexes.iter().find(|(version, crc, _)| is_of(of, *version, crc));
+        found.map(|(_, _, index)| Arc::clone(index))
+    }
+
+    pub(super) fn keep_run_index(&self, of: &Snapshot, index: &Arc<RunIndex>) {
+        let indexes = &mut self.versions().run_indexes;
+        indexes.retain(|(version, crc, _)| !is_of(of, *version, crc));
+        indexes.insert(0, (of.newest().version, of.crc().to_owned(), Arc::clone(index)));
         indexes.truncate(MAX_VERSIONS);
+    }
+
+    fn versions(&self) -> MutexGuard<'_, Versions> {
+        self.versions.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Whether a version has this number and, through its parents, this content.
+fn is_of(snapshot: &Snapshot, version: u64, crc: &str) -> bool {
+    (snapshot.newest().version, snapshot.crc()) == (version, crc)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{CompactOptions, ExpireOptions, IngestOptions, Phases, SimulateOptions, no_params};
+    use std::path::Path;
+    use std::time::Duration;
+
+    /// Adds a run of its own to the archive.
+    fn grow(archive: &mut Archive, folder: &Path, seed: u64) {
+        let runs = folder.join(format!("runs-{seed}"));
+        crate::simulate(&runs, &SimulateOptions { runs: 1, seed, depth: 0, ..Default::default() }, &()).unwrap();
+        archive.ingest([&runs], &IngestOptions::default(), &()).unwrap();
+    }
+
+    /// Reads footers of both tables, and the runs of the version.
+    fn ask(archive: &Archive) {
+        let query = archive.sql("SELECT board FROM steps WHERE max_score > 1", no_params()).unwrap();
+        assert_eq!(query.count().unwrap(), archive.num_steps());
+    }
+
+    fn num_indexes(cached: &Cached) -> usize {
+        cached.versions().run_indexes.len()
+    }
+
+    #[test]
+    fn only_what_open_versions_name_stays() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut writer = Archive::create(folder.path().join("games.a2"), Phases::default()).unwrap();
+        grow(&mut writer, folder.path(), 0);
+        let mut reader = writer.clone();
+        let cached = of_archive(&reader).unwrap();
+        for seed in 1..6 {
+            grow(&mut writer, folder.path(), seed);
+            writer.compact(&CompactOptions::default(), &()).unwrap();
+            let now = ExpireOptions { older_than: Duration::ZERO, ..Default::default() };
+            writer.expire(&now, &()).unwrap();
+            reader.refresh().unwrap();
+            ask(&reader);
+            // A file of each table.
+            assert_eq!((cached.metadata.len(), num_indexes(&cached)), (2, 1), "after {seed} rounds");
+        }
+
+        // Another handle has its version open, and so has a query alone.
+        let older = reader.clone();
+        let query = older.sql("SELECT 1", no_params()).unwrap();
+        grow(&mut reader, folder.path(), 6);
+        reader.compact(&CompactOptions::default(), &()).unwrap();
+        drop(older);
+        ask(&reader);
+        assert_eq!((cached.metadata.len(), num_indexes(&cached)), (4, 2));
+        drop(query);
+        grow(&mut reader, folder.path(), 7);
+        ask(&reader);
+        assert_eq!((cached.metadata.len(), num_indexes(&cached)), (4, 1), "two files of each table");
+        // The same version, read anew.
+        let used = cached.metadata.memory_used();
+        ask(&Archive::open(reader.path()).unwrap());
+        assert_eq!((cached.metadata.len(), cached.metadata.memory_used(), num_indexes(&cached)), (4, used, 1));
+    }
+
+    #[test]
+    fn archives_used_longest_ago_are_forgotten_first() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut all = Vec::new();
+        for seed in 0..3 {
+            let mut archive = Archive::create(folder.path().join(format!("{seed}.a2")), Phases::default()).unwrap();
+            grow(&mut archive, folder.path(), seed);
+            ask(&archive);
+            let (place, id) = (archive.path().to_path_buf(), archive.id().to_owned());
+            let cached = of_archive(&archive).unwrap();
+            all.insert(0, Known { place, id, checksums: true, cached });
+        }
+        let used: Vec<usize> = all.iter().map(|known| known.cached.metadata.memory_used()).collect();
+        assert!(used.iter().all(|&num_bytes| num_bytes > 1000), "{used:?}");
+        let newest = all[0].id.clone();
+        forget_oldest(&mut all, used.iter().sum());
+        assert_eq!(all.len(), 3);
+        forget_oldest(&mut all, used.iter().sum::<usize>() - 1);
+        assert_eq!(all.len(), 2);
+        // The one that is used is never forgotten.
+        forget_oldest(&mut all, 0);
+        assert_eq!((all.len(), &all[0].id), (1, &newest));
     }
 }

@@ -2,7 +2,7 @@
 //! nothing else of the machine or the network.
 
 use super::barrier::{is_clustered, saves_nothing};
-use super::cache::{self, Cached, METADATA_BYTES, VersionKey};
+use super::cache::{self, Cached, METADATA_BYTES};
 use super::fallible::{can_fail, guarded_conjunction};
 use super::fences::fenced_physical;
 use super::grouping::ForgetKeysOfGroups;
@@ -15,12 +15,12 @@ use super::scan::{ARCHIVE_URL, ParquetScan, Part, archive_file, footers, immutab
 use super::tables::{Source, UserTable};
 use super::udf::external;
 use super::yielding::YieldAboveJoins;
-use crate::archive::{Archive, DataFile, TableName, table_schema};
+use crate::archive::{Archive, DataFile, Snapshot, TableName, table_schema};
 use crate::error::{ErrorKind, Result};
 use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
 use datafusion::catalog::{MemTable, Session, TableProvider};
-use datafusion::common::{DFSchema, Result as DataFusionResult, exec_err};
+use datafusion::common::{DFSchema, DataFusionError, Result as DataFusionResult, exec_err};
 use datafusion::datasource::listing::PartitionedFile;
 use datafusion::execution::SessionStateBuilder;
 use datafusion::execution::cache::cache_manager::{CacheManagerConfig, FileMetadataCache};
@@ -37,22 +37,25 @@ use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::filter::FilterExec;
 use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::prelude::{SessionConfig, SessionContext};
+use futures::StreamExt;
 use object_store::local::LocalFileSystem;
 use object_store::{ObjectStore, path::Path as StorePath};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::thread::available_parallelism;
+use tokio::task::spawn_blocking;
 use url::Url;
 
 /// A session whose tables are those of the archive and of the options, and whose means are theirs too.
 pub(super) fn context(archive: &Archive, options: &QueryOptions) -> Result<SessionContext> {
-    let snapshot = archive.snapshot();
     let mut stores = KnownStores(vec![(ARCHIVE_URL.to_owned(), archive.store()?)]);
     let mut user_tables: Vec<(&str, Arc<dyn TableProvider>)> = Vec::new();
     for (i, (name, table)) in options.tables.iter().enumerate() {
         user_tables.push((name, provider(table, i, &mut stores)?));
     }
-    let cached = cache::of_archive(archive.path(), archive.id())?;
+    let cached = cache::of_archive(archive)?;
+    cached.open(archive.snapshot());
     let caches = CacheManagerConfig::default()
         .with_file_metadata_cache(Some(cached.metadata()))
         .with_metadata_cache_limit(METADATA_BYTES);
@@ -67,17 +70,9 @@ pub(super) fn context(archive: &Archive, options: &QueryOptions) -> Result<Sessi
     let context = SessionContext::new_with_state(
         guard::configure(state, archive.phases()).with_physical_optimizer_rules(physical_rules()).build(),
     );
-    let version = VersionKey { version: archive.version(), crc: snapshot.crc().to_owned() };
-    let table = |table: TableName, runs: Option<Arc<ArchiveTable>>| ArchiveTable {
-        table,
-        files: snapshot.files(table).cloned().collect(),
-        place: archive.path().to_path_buf(),
-        archive_id: archive.id().to_owned(),
-        version: version.clone(),
-        runs,
-    };
-    let runs = Arc::new(table(TableName::Runs, None));
-    let steps = Arc::new(table(TableName::Steps, Some(Arc::clone(&runs))));
+    let runs = Arc::new(ArchiveTable { table: TableName::Runs, archive: archive.clone(), runs: None });
+    let of_steps = Some(Arc::clone(&runs));
+    let steps = Arc::new(ArchiveTable { table: TableName::Steps, archive: archive.clone(), runs: of_steps });
     context.register_table(guard::quoted("runs"), runs).map_err(query_error)?;
     context.register_table(guard::quoted("steps"), steps).map_err(query_error)?;
     for (name, table) in user_tables {
@@ -172,21 +167,37 @@ impl ObjectStoreRegistry for KnownStores {
 #[derive(Debug)]
 pub(super) struct ArchiveTable {
     table: TableName,
-    files: Vec<DataFile>,
-    place: PathBuf,
-    archive_id: String,
-    version: VersionKey,
+    archive: Archive,
     /// Of `steps`, the other table.
     runs: Option<Arc<ArchiveTable>>,
 }
 
 impl ArchiveTable {
     pub(super) fn cache(&self) -> DataFusionResult<Arc<Cached>> {
-        cache::of_archive(&self.place, &self.archive_id).map_err(external)
+        cache::of_archive(&self.archive).map_err(external)
     }
 
-    pub(super) fn version(&self) -> &VersionKey {
-        &self.version
+    pub(super) fn snapshot(&self) -> &Arc<Snapshot> {
+        self.archive.snapshot()
+    }
+
+    fn files(&self) -> impl Iterator<Item = &DataFile> {
+        self.snapshot().files(self.table)
+    }
+
+    /// Compares files with their commits, several at once.
+    async fn check(&self, files: &[&DataFile]) -> DataFusionResult<()> {
+        let unchecked = self.archive.unchecked(files.iter().copied()).map_err(external)?;
+        let check = |file: &DataFile| {
+            let (archive, file) = (self.archive.clone(), file.clone());
+            spawn_blocking(move || archive.check_file(&file))
+        };
+        let at_once = available_parallelism().map_or(1, usize::from);
+        let mut checks = futures::stream::iter(unchecked.into_iter().map(check)).buffered(at_once);
+        while let Some(checked) = checks.next().await {
+            checked.map_err(|error| DataFusionError::External(error.into()))?.map_err(external)?;
+        }
+        Ok(())
     }
 
     /// All rows, these columns.
@@ -212,13 +223,17 @@ impl ArchiveTable {
     async fn choose_rows(&self, state: &dyn Session, filters: &[Expr]) -> DataFusionResult<Option<Vec<RowsOfFile>>> {
         let about_runs: Vec<&Expr> = filters.iter().filter(|filter| is_about_runs(filter)).collect();
         let steps = step_range(filters);
-        let Some(runs) = &self.runs else { return Ok(Some(vec![None; self.files.len()])) };
+        let Some(runs) = &self.runs else { return Ok(Some(self.every_row())) };
         if about_runs.is_empty() && steps == (0..u64::MAX) {
-            return Ok(Some(vec![None; self.files.len()]));
+            return Ok(Some(self.every_row()));
         }
         let index = RunIndex::of(runs, state).await?;
         let Some(matching) = index.matching(about_runs, state)? else { return Ok(None) };
-        Ok(self.files.iter().map(|file| index.rows_of(file, &matching, &steps).map(Some)).collect())
+        Ok(self.files().map(|file| index.rows_of(file, &matching, &steps).map(Some)).collect())
+    }
+
+    fn every_row(&self) -> Vec<RowsOfFile> {
+        self.files().map(|_| None).collect()
     }
 
     /// The filters that the reader should have while others stay above it; `None` if it may have all.
@@ -268,7 +283,8 @@ impl ArchiveTable {
     async fn parts(&self, state: &dyn Session, rows: &[RowsOfFile]) -> DataFusionResult<Vec<Part>> {
         let is_needed = |rows: &RowsOfFile| rows.as_ref().is_none_or(|ranges| !ranges.is_empty());
         let needed: Vec<(&DataFile, &RowsOfFile)> =
-            self.files.iter().zip(rows).filter(|(_, rows)| is_needed(rows)).collect();
+            self.files().zip(rows).filter(|(_, rows)| is_needed(rows)).collect();
+        self.check(&needed.iter().map(|(file, _)| *file).collect::<Vec<_>>()).await?;
         let files = needed.iter().map(|(file, _)| archive_file(file)).collect::<DataFusionResult<Vec<_>>>()?;
         let footers = footers(state, ARCHIVE_URL, &self.cache()?.metadata(), &files).await?;
         let schema = table_schema(self.table);
@@ -314,7 +330,7 @@ impl TableProvider for ArchiveTable {
             let plan = scan.plan(state, parts, projection, limit, inside)?;
             return Ok(Passing::over(plan, Purpose::KeepFilters));
         }
-        let every_row = self.parts(state, &vec![None; self.files.len()]).await?;
+        let every_row = self.parts(state, &self.every_row()).await?;
         let scan = self.parquet_scan()?.plan(state, every_row, None, None, None)?;
         let about_runs = filters.iter().filter(|filter| is_about_runs(filter)).cloned().collect();
         let schema = DFSchema::try_from(table_schema(self.table))?;

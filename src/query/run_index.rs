@@ -63,11 +63,11 @@ impl RunIndex {
     /// The index of a version, from the cache after the first time.
     pub(super) async fn of(runs: &ArchiveTable, state: &dyn Session) -> DataFusionResult<Arc<RunIndex>> {
         let cache = runs.cache()?;
-        if let Some(index) = cache.run_index(runs.version()) {
+        if let Some(index) = cache.run_index(runs.snapshot()) {
             return Ok(index);
         }
         let index = Arc::new(RunIndex::read(runs, state).await?);
-        cache.keep_run_index(runs.version(), &index);
+        cache.keep_run_index(runs.snapshot(), &index);
         Ok(index)
     }
 

@@ -13,7 +13,7 @@
 //! | `memory.rs` | the mapping: reserved, grown, trimmed, frozen |
 //! | `convert.rs` | record batches → rows |
 //! | `categories.rs` | columns of strings → codes |
-//! | `materialize.rs` | running a query into a table |
+//! | `materialize.rs`, `output.rs` | running a query into a table; where threads put its rows, in whose order |
 //! | `gather.rs`, `columns.rs` | rows at any indices → columns |
 //! | `attached.rs`, `keys.rs`, `values.rs` | columns of arrays beside the rows, aligned by run and step |
 //! | `symmetry.rs` | turning a row by one of the board's symmetries |

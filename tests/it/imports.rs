@@ -1,5 +1,6 @@
 //! Data flows one way: a module imports only from those that `lib.rs` declares above it.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -125,4 +126,38 @@ fn the_guard_sees_every_way_to_import() {
     assert_eq!(imported(text), ["board", "Archive", "query", "run", "loader"]);
     assert_eq!(home("Archive").as_deref(), Some("archive"));
     assert_eq!(home("StepTable").as_deref(), Some("table"));
+}
+
+/// The modules whose files or folders the table at the top of a `mod.rs` names, if it has one.
+fn listed(text: &str) -> Option<BTreeSet<String>> {
+    let mut lines = text.lines().skip_while(|line| *line != "//! | file | owns |").skip(2).peekable();
+    lines.peek()?;
+    let cells = lines.map_while(|line| line.strip_prefix("//! | ")?.split(" | ").next());
+    Some(cells.flat_map(|cell| cell.split('`').skip(1).step_by(2)).map(word).collect())
+}
+
+#[test]
+fn tables_of_files_name_each_file_and_no_other() {
+    let mut files = Vec::new();
+    rust_files(Path::new(SRC), &mut files);
+    let (mut num_tables, mut wrong) = (0, Vec::new());
+    for path in files.iter().filter(|path| path.ends_with("mod.rs")) {
+        let Some(listed) = listed(&fs::read_to_string(path).unwrap()) else { continue };
+        num_tables += 1;
+        let folder = path.parent().unwrap();
+        let names = fs::read_dir(folder).unwrap().map(|entry| word(entry.unwrap().file_name().to_str().unwrap()));
+        let there: BTreeSet<String> = names.filter(|name| name != "mod" && name != "tests").collect();
+        let module = folder.strip_prefix(SRC).unwrap().display();
+        wrong.extend(there.difference(&listed).map(|name| format!("{module}: {name} is not in the table")));
+        wrong.extend(listed.difference(&there).map(|name| format!("{module}: there is no {name}")));
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+    assert!(num_tables >= 6, "{num_tables} tables");
+}
+
+#[test]
+fn the_names_in_a_table_are_found() {
+    let text = "//! A module.\n//!\n//! | file | owns |\n//! | --- | --- |\n//! | `a.rs`, `b/` | `c` |\n//! | `d` | e |\n\nmod a;";
+    assert_eq!(listed(text), Some(["a", "b", "d"].map(str::to_owned).into()));
+    assert_eq!(listed("//! A module without a table."), None);
 }

@@ -158,20 +158,31 @@ fn a_damaged_data_file_is_an_error() {
     for table in a2store::TableName::ALL {
         let path = &games.archive.files(table)[0];
         let good = std::fs::read(path).unwrap();
-        std::fs::write(path, &good[..good.len() / 2]).unwrap();
         let sql = format!("SELECT * FROM {} WHERE run_id >= 0", table.name());
-        let query = games.archive.sql(&sql, no_params()).unwrap();
-        let outcome = query.stream().and_then(|stream| stream.collect::<a2store::Result<Vec<_>>>());
-        let error = outcome.unwrap_err();
-        assert!(matches!(error.kind(), ErrorKind::Damaged { path: of, .. } if of == path), "{error}");
-        assert!(error.to_string().contains(&format!("expected {} bytes", good.len())), "{error}");
-        // Of the same length: what is wrong is said, and who can tell the file.
+        let error = |checksums| {
+            let query = games.archive.clone().with_checksums(checksums).sql(&sql, no_params()).unwrap();
+            let outcome = query.stream().and_then(|stream| stream.collect::<a2store::Result<Vec<_>>>());
+            outcome.unwrap_err()
+        };
+        for checksums in [true, false] {
+            std::fs::write(path, &good[..good.len() / 2]).unwrap();
+            let cut = error(checksums);
+            assert!(matches!(cut.kind(), ErrorKind::Damaged { path: of, .. } if of == path), "{cut}");
+            assert!(cut.to_string().contains(&format!("expected {} bytes", good.len())), "{cut}");
+            std::fs::remove_file(path).unwrap();
+            let gone = error(checksums);
+            assert!(matches!(gone.kind(), ErrorKind::Damaged { path: of, .. } if of == path), "{gone}");
+            assert!(gone.to_string().contains("may have expired"), "{gone}");
+        }
+        // Of the same length.
         std::fs::write(path, vec![0; good.len()]).unwrap();
-        let query = games.archive.sql(&sql, no_params()).unwrap();
-        let outcome = query.stream().and_then(|stream| stream.collect::<a2store::Result<Vec<_>>>());
-        let error = outcome.unwrap_err();
-        assert!(matches!(error.kind(), ErrorKind::Damaged { .. }), "{error}");
-        assert!(error.to_string().contains("`verify` names it"), "{error}");
+        let compared = error(true);
+        assert!(matches!(compared.kind(), ErrorKind::Damaged { path: of, .. } if of == path), "{compared}");
+        assert!(compared.to_string().contains("CRC32C of the file"), "{compared}");
+        // Without checksums the error says what is wrong, and how to find the file.
+        let read = error(false);
+        assert!(matches!(read.kind(), ErrorKind::Damaged { .. }), "{read}");
+        assert!(read.to_string().contains("`verify` names it"), "{read}");
         std::fs::write(path, &good).unwrap();
     }
 }

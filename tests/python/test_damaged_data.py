@@ -36,7 +36,7 @@ def archive(template: Path, tmp_path: Path) -> a2store.Archive:
 READ = """
 import os, sys
 import pyarrow as pa, a2store
-path, file, table, positions = sys.argv[1], sys.argv[2], sys.argv[3], int(sys.argv[4])
+path, file, table, positions, checksums = *sys.argv[1:4], int(sys.argv[4]), sys.argv[5] == "True"
 with open(file, "rb") as opened:
     good = opened.read()
 for at in range(0, len(good), max(1, len(good) // positions)):
@@ -44,7 +44,7 @@ for at in range(0, len(good), max(1, len(good) // positions)):
     bad[at] ^= 1 << at % 8
     with open(file, "wb") as opened:
         opened.write(bad)
-    archive = a2store.Archive.open(path)
+    archive = a2store.Archive.open(path, checksums=checksums)
     query = archive.sql(f"SELECT * FROM {table}")
     filtered = archive.sql(f"SELECT max_score FROM {table} WHERE max_score >= 100 AND run_id < 5")
     works = [query.count, filtered.count, lambda: pa.table(query), lambda: pa.table(filtered)]
@@ -66,10 +66,11 @@ print("done")
 """
 
 
+@pytest.mark.parametrize("checksums", [False, True])
 @pytest.mark.parametrize("table", ["steps", "runs"])
-def test_queries_over_a_damaged_file(archive: a2store.Archive, table: Table) -> None:
+def test_queries_over_a_damaged_file(archive: a2store.Archive, table: Table, checksums: bool) -> None:
     file = archive.files(table)[0]
-    args = [str(archive.path), file, table, str(POSITIONS)]
+    args = [str(archive.path), file, table, str(POSITIONS), str(checksums)]
     done = subprocess.run(
         [sys.executable, "-c", READ, *args],
         capture_output=True,
@@ -94,7 +95,7 @@ def with_schema(data: bytes, old: bytes, new: bytes) -> bytes:
 NUL = """
 import sys
 import pyarrow as pa, a2store
-query = a2store.Archive.open(sys.argv[1]).sql("SELECT * FROM steps")
+query = a2store.Archive.open(sys.argv[1], checksums=False).sql("SELECT * FROM steps")
 try:
     pa.table(query)
 except Exception as error:

@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Set
 from contextlib import nullcontext, suppress
@@ -106,6 +107,63 @@ def test_others_read_the_files(
     assert all(file.startswith(f"{url}/steps/") and file.endswith(".parquet") for file in files)
     tables = [pq.read_table(file.removeprefix("s3://"), filesystem=filesystem) for file in files]
     assert_steps(pa.concat_tables(tables, promote_options="permissive"), steps)
+
+
+def test_a_flipped_bit(url: str, few: Few, filesystem: Any) -> None:
+    """Files of an object store are compared with their commits only where that is asked for."""
+    made = a2store.Archive.create(url)
+    made.ingest(few[0], progress=False)
+    query, file = "SELECT sum(board % 1000) AS sum FROM steps", made.files("steps")[0]
+    expected = rows(made, query)
+    with filesystem.open_input_file(file.removeprefix("s3://")) as opened:
+        data = bytearray(opened.read())
+    # In a column that the query does not read.
+    data[40] ^= 1
+    with filesystem.open_output_stream(file.removeprefix("s3://")) as opened:
+        opened.write(bytes(data))
+    assert rows(a2store.Archive.open(url), query) == expected
+    with pytest.raises(a2store.DamagedError) as caught:
+        rows(a2store.Archive.open(url, checksums=True), query)
+    assert caught.value.path == file
+
+
+EXPORT = """
+import sys
+import a2store
+archive = a2store.Archive.open(sys.argv[1], checksums=sys.argv[3] == "True")
+try:
+    archive.export_runs("SELECT DISTINCT run_id FROM steps WHERE max_score < 1e9", sys.argv[2], format="jsonl")
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+
+
+@pytest.mark.parametrize("checksums", [True, False])
+def test_ctrl_c_while_an_export_is_planned(
+    url: str, through: Through, few: Few, tmp_path: Path, checksums: bool
+) -> None:
+    """Planning reads the footers of data files, which the store withholds."""
+    a2store.Archive.create(url).ingest(few[0], progress=False)
+    asked, released = threading.Event(), threading.Event()
+
+    def withhold(request: str) -> None:
+        if ".parquet" in request:
+            asked.set()
+            released.wait()
+
+    through(withhold)
+    command = [sys.executable, "-c", EXPORT, url, str(tmp_path / "out.jsonl"), str(checksums)]
+    try:
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as child:
+            assert asked.wait(60)
+            child.send_signal(signal.SIGINT)
+            try:
+                assert child.communicate(timeout=60)[0] == "interrupted\n"
+            finally:
+                child.kill()
+    finally:
+        released.set()
+    assert not (tmp_path / "out.jsonl").exists()
 
 
 def test_create_where_one_is(url: str, few: Few) -> None:

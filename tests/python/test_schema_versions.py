@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -62,6 +63,12 @@ def schema_version(golden: Path) -> int:
 
 def test_there_is_one_of_every_older_version() -> None:
     assert {schema_version(path) for path in ARCHIVES} >= set(range(1, NEWEST))
+
+
+def test_the_documentation_has_the_newest_version() -> None:
+    text = (Path(__file__).resolve().parents[2] / "docs" / "archive.md").read_text()
+    assert re.findall(r"^\| `schema_version` \| (\d+);", text, re.M) == [str(NEWEST)]
+    assert [int(number) for number in re.findall(r"^\| (\d+) \| \d+\.\d+ \|", text, re.M)] == list(range(1, NEWEST + 1))
 
 
 @golden

@@ -1,0 +1,64 @@
+//! The data files that this process has compared with their commits, so that each is read as a whole once.
+//!
+//! Parquet has no checksum over what it stores: a flipped bit in a page may decode to other values. A commit has the
+//! CRC32C of every file that it adds.
+//!
+//! Invariant: a file that is remembered here was read to its end and had its commit's length and checksum, and the file
+//! system has recorded no change of it since.
+
+use super::commit::DataFile;
+use super::read::open_sound;
+use super::storage::Storage;
+use crate::error::Result;
+use crate::process::PerProcess;
+use std::collections::HashSet;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Files that are remembered, in at most 9 MiB. When there are more, all are forgotten and compared again.
+const MAX_FILES: usize = 1 << 18;
+
+/// Names a file, where it lies, what its commit says of it, and its last change.
+type Key = [u8; 16];
+
+/// Whether this process has compared the file with its commit since the file was last changed.
+pub(super) fn is_sound(storage: &Storage, file: &DataFile) -> Result<bool> {
+    Ok(known()?.contains(&key(storage, file)))
+}
+
+/// Compares a file with its commit, unless this process has done so since the file was last changed.
+///
+/// # Errors
+/// [`ErrorKind::Damaged`](crate::ErrorKind::Damaged), which names the file; [`ErrorKind::Io`](crate::ErrorKind::Io).
+pub(super) fn check_once(storage: &Storage, file: &DataFile) -> Result<()> {
+    // Taken first, so that a change while the file is read is not missed.
+    let key = key(storage, file);
+    if known()?.contains(&key) {
+        return Ok(());
+    }
+    open_sound(storage, file)?;
+    let mut known = known()?;
+    if known.len() >= MAX_FILES {
+        known.clear();
+    }
+    known.insert(key);
+    Ok(())
+}
+
+fn known() -> Result<MutexGuard<'static, HashSet<Key>>> {
+    static KNOWN: PerProcess<Mutex<HashSet<Key>>> = PerProcess::new();
+    Ok(KNOWN.get_or_make(|| Ok(Mutex::default()))?.lock().unwrap_or_else(PoisonError::into_inner))
+}
+
+fn key(storage: &Storage, file: &DataFile) -> Key {
+    let mut hasher = blake3::Hasher::new();
+    for part in [storage.root().as_os_str().as_encoded_bytes(), file.path.as_bytes(), file.crc32c.as_bytes()] {
+        hasher.update(&(part.len() as u64).to_le_bytes());
+        hasher.update(part);
+    }
+    hasher.update(&file.num_bytes.to_le_bytes());
+    for number in storage.last_change(&file.path) {
+        hasher.update(&number.to_le_bytes());
+    }
+    let hash = hasher.finalize();
+    std::array::from_fn(|i| hash.as_bytes()[i])
+}

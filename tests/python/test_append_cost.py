@@ -1,0 +1,94 @@
+"""What an append and a refresh read of an archive, as files that they open: as much after many commits as after few."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+import a2store
+from archives import copied, short_runs
+from faults.shim import Call, Shim, python, read_log
+
+pytest_plugins = ["faults.plugin"]
+
+APPENDS = 40
+"""More than twice as many commits as lie between checkpoints here, which are 16."""
+
+SCRIPT = """
+import sys
+from pathlib import Path
+import a2store
+path, work, runs = Path(sys.argv[1]), sys.argv[2], sys.argv[3:]
+writer, reader = a2store.Archive.open(path), a2store.Archive.open(path)
+mark = lambda: (path / "mark").read_bytes()
+for run in runs:
+    if work == "append":
+        mark()
+    writer.ingest(run, progress=False)
+    if work == "refresh":
+        mark()
+        reader.refresh()
+        assert reader.version == writer.version
+    (path / "stop").read_bytes()
+"""
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    return short_runs(tmp_path_factory.mktemp("short") / "runs", APPENDS)
+
+
+@pytest.fixture(scope="module")
+def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("template") / "games.a2"
+    a2store.Archive.create(path)
+    for name in ("mark", "stop"):
+        (path / name).write_bytes(b"")
+    return path
+
+
+def kind(call: Call) -> str:
+    """The place of a file and what it is, without its own name."""
+    path = Path(call.path)
+    return f"{path.parent.name}/{re.sub(r'^[^.]*', '', path.name)}" if path.suffix else path.name
+
+
+def opened(shim: Shim, root: Path, log: Path, work: str, runs: list[Path]) -> list[Counter[str]]:
+    """What each round of the work opens for reading."""
+    done = python("-c", SCRIPT, root, work, *runs, environment=shim.environment(root, log))
+    assert done.returncode == 0, done.stderr
+    rounds: list[Counter[str]] = []
+    counts = False
+    for call in read_log(log):
+        if call.kind != "open" or not call.opens_for_reading:
+            continue
+        name = Path(call.path).name
+        if name in ("mark", "stop"):
+            counts = name == "mark"
+            if counts:
+                rounds.append(Counter())
+        elif counts:
+            rounds[-1][kind(call)] += 1
+    assert len(rounds) == len(runs)
+    return rounds
+
+
+@pytest.mark.parametrize("work", ["append", "refresh"])
+def test_an_open_archive_reads_what_is_new(
+    shim: Shim, template: Path, runs: list[Path], tmp_path: Path, work: str
+) -> None:
+    root = copied(template, tmp_path / "games.a2")
+    rounds = opened(shim, root, tmp_path / "log", work, runs)
+    # The first ingest has no digests yet. Rounds that write a checkpoint list the log once more to remove older ones.
+    usual = rounds[1]
+    assert usual.total() >= 2
+    with_checkpoint = [i for i, found in enumerate(rounds) if i and found["_log"] > usual["_log"]]
+    assert len(with_checkpoint) == (2 if work == "append" else 0)
+    for i, found in enumerate(rounds[1:], 1):
+        if i not in with_checkpoint:
+            assert found == usual, f"append {i}: {found}, not {usual}"
+    # Nothing that was there before the last commit.
+    assert usual["runs/.parquet"] == usual["_log/.checkpoint.json"] == usual["_log/.digests"] == 0

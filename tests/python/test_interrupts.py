@@ -1,0 +1,161 @@
+"""Ctrl-C during calls that wait for something which never happens: a pipe, a lock, an answer from the network."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import a2store
+from archives import copied, grow, short_runs
+from faults.shim import TIMEOUT
+
+SCRIPT = """
+import os, signal, sys, threading
+from pathlib import Path
+import a2store
+
+def interrupt_once(ready):
+    # Once it is certain that the call waits.
+    def wait():
+        ready()
+        os.kill(os.getpid(), signal.SIGINT)
+    threading.Thread(target=wait, daemon=True).start()
+
+held = []
+
+def reads(path):
+    # Opening a pipe for writing waits until somebody has opened it for reading, who then waits for what is written.
+    return lambda: held.append(os.open(path, os.O_WRONLY))
+
+path = Path(sys.argv[1])
+commit = lambda version: path / "_log" / f"{version:020}.json"
+
+def pipe(file):
+    file.unlink(missing_ok=True)
+    os.mkfifo(file)
+    interrupt_once(reads(file))
+"""
+
+
+def interrupted(work: str, *args: object, environment: dict[str, str] | None = None) -> None:
+    """Run the script and then this work in a process of its own, which must end by KeyboardInterrupt."""
+    lines = "\n".join("    " + line for line in work.splitlines())
+    code = f"{SCRIPT}\ntry:\n{lines}\nexcept KeyboardInterrupt:\n    print('interrupted')\n"
+    command = [sys.executable, "-c", code, *map(str, args)]
+    env = {**os.environ, **(environment or {})}
+    done = subprocess.run(command, capture_output=True, check=False, timeout=TIMEOUT, text=True, env=env)
+    assert (done.returncode, done.stdout) == (0, "interrupted\n"), done.stderr
+
+
+@pytest.fixture(scope="module")
+def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    runs = short_runs(tmp_path_factory.mktemp("short") / "runs", 4)
+    return Path(grow(tmp_path_factory.mktemp("template") / "games.a2", [runs[:2], runs[2:]]).path)
+
+
+@pytest.fixture
+def path(template: Path, tmp_path: Path) -> Path:
+    return copied(template, tmp_path / "games.a2")
+
+
+@pytest.mark.parametrize(
+    "work",
+    [
+        "a2store.Archive.open(path)",
+        "a2store.Archive.open(path, version=2)",
+        "a2store.verify(path)",
+        "a2store.verify(path, progress=False)",
+        "a2store.repair(path)",
+    ],
+)
+def test_reading_the_log(path: Path, work: str) -> None:
+    interrupted(f"pipe(commit(2))\n{work}", path)
+
+
+def test_refresh(path: Path) -> None:
+    work = "archive = a2store.Archive.open(path)\npipe(commit(4))\narchive.refresh()"
+    interrupted(work, path)
+
+
+def test_repair_that_waits_for_a_lock(path: Path) -> None:
+    with (path / "_log" / ".lock").open("ab") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        work = """\
+def has_opened_the_lock():
+    links = lambda: [os.readlink(link) for link in Path("/proc/self/fd").iterdir() if link.is_symlink()]
+    while not any(link.endswith("/.lock") for link in links()):
+        pass
+interrupt_once(has_opened_the_lock)
+a2store.repair(path, dry_run=False)"""
+        interrupted(work, path)
+
+
+SILENCE = """\
+import socket
+server = socket.create_server(("127.0.0.1", 0))
+for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+    os.environ[name] = "a2store"
+os.environ.update(
+    AWS_REGION="us-east-1", AWS_ENDPOINT_URL=f"http://127.0.0.1:{server.getsockname()[1]}", AWS_ALLOW_HTTP="true"
+)
+
+def is_asked():
+    # The request is read to its end, and never answered.
+    connection, _ = server.accept()
+    held.append(connection)
+    while not connection.recv(1 << 16).endswith(b"\\r\\n\\r\\n"):
+        pass
+
+interrupt_once(is_asked)
+"""
+
+
+@pytest.mark.parametrize(
+    "work",
+    [
+        "a2store.Archive.open('s3://bucket/games.a2')",
+        "a2store.Archive.create('s3://bucket/games.a2')",
+        "a2store.verify('s3://bucket/games.a2')",
+        "a2store.repair('s3://bucket/games.a2')",
+    ],
+)
+def test_a_server_that_does_not_answer(path: Path, work: str) -> None:
+    interrupted(SILENCE + work, path)
+
+
+MOVED_ON = """
+writer, mine = a2store.Archive.open(path), a2store.Archive.open(path)
+first, second = sys.argv[2:]
+writer.ingest(first, progress=False)
+assert (mine.version, writer.version) == (3, 4)
+aside = path / "aside.json"
+os.rename(commit(4), aside)
+os.mkfifo(commit(4))
+refresh = threading.Thread(target=mine.refresh)
+refresh.start()
+# Now the refresh has listed the log, and reads the commit of version 4.
+pipe = os.open(commit(4), os.O_WRONLY)
+os.rename(aside, commit(4))
+mine.ingest(second, progress=False)
+assert mine.version == 5
+os.write(pipe, commit(4).read_bytes())
+os.close(pipe)
+refresh.join()
+print(mine.version)
+mine.refresh()
+print(mine.version)
+"""
+
+
+def test_a_refresh_does_not_take_a_handle_back(path: Path, tmp_path: Path) -> None:
+    """Another thread has ingested through the same handle since the refresh read the log."""
+    runs = short_runs(tmp_path / "runs", 6)[4:]
+    command = [sys.executable, "-c", SCRIPT + MOVED_ON, str(path), *map(str, runs)]
+    done = subprocess.run(command, capture_output=True, check=False, timeout=TIMEOUT, text=True)
+    assert (done.returncode, done.stdout.split()) == (0, ["5", "5"]), done.stderr
+    assert a2store.Archive.open(path).num_runs == 6
