@@ -20,8 +20,10 @@
 //! | `writer.rs`, `output.rs`, `read.rs` | Parquet files: encodings, row groups, checksums; writing and reading them back |
 //! | `ingest.rs`, `pipeline.rs`, `discover.rs`, `decode.rs`, `digests.rs` | files → runs → Parquet; which runs are new |
 //! | `compact.rs`, `expire.rs` | small files → large ones; old versions and what nobody names → nothing |
+//! | `chain.rs` | the commits as far as they can be known, lost ones rebuilt from a checkpoint |
 //! | `verify.rs`, `check.rs`, `rebuild.rs`, `repair.rs` | what is wrong with an archive, and what can be done |
 
+mod chain;
 mod check;
 mod checkpoint;
 mod commit;

@@ -64,7 +64,7 @@ class Fault:
 
     at: int
     kind: str
-    """One of ``KILLS`` or ``FAILURES``, or ``short``, or ``flip``."""
+    """One of ``KILLS`` or ``FAILURES``, or ``short``, ``flip`` or ``stop``."""
     for_good: bool = False
     """Whether all that follow and would change something fail as well."""
 
