@@ -12,7 +12,7 @@ use super::digests::Digests;
 use super::log::{Log, Snapshot, check_link, commit_path};
 use super::read::measure;
 use super::storage::Storage;
-use crate::error::Result;
+use crate::error::{Error, ErrorKind, Result};
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 /// What can be known of an archive's commits.
@@ -25,6 +25,8 @@ pub(super) struct Chain {
     pub(super) rest: BTreeMap<u64, Result<(Commit, String)>>,
     /// Files of the log that a repair replaced and did not live to set aside.
     pub(super) leftovers: BTreeSet<String>,
+    /// Why a checkpoint could not be read, if it was not damage: lost commits may be known that are not in the chain.
+    pub(super) unread: Option<Error>,
 }
 
 /// A commit of the chain.
@@ -33,7 +35,7 @@ pub(super) struct Link {
     /// The number by which the next commit names it.
     pub(super) crc: String,
     /// If the commit was lost: why, and the file that takes its place.
-    pub(super) rebuilt: Option<(crate::Error, Vec<u8>)>,
+    pub(super) rebuilt: Option<(Error, Vec<u8>)>,
 }
 
 type Commits = BTreeMap<u64, Result<(Commit, String)>>;
@@ -42,7 +44,11 @@ impl Chain {
     /// Reads every commit. A commit that cannot be read for another reason than damage has its error here as well.
     pub(super) fn read(storage: &Storage, log: &Log, names: &Names) -> Result<Chain> {
         let (mut commits, leftovers) = read_commits(storage, names)?;
-        let anchor = anchor(storage, names, &commits, &leftovers);
+        let mut unread = None;
+        let anchor = anchor(storage, names, &commits, &leftovers).unwrap_or_else(|error| {
+            unread = Some(error);
+            None
+        });
         let rebuilder = match &anchor {
             Some(anchor) => Some(Rebuilder::new(storage, anchor, &commits)?),
             None => None,
@@ -91,7 +97,7 @@ impl Chain {
             links.push(link);
         }
         let anchor = anchor.map_or(0, |anchor| anchor.newest.version);
-        Ok(Chain { links, anchor, rest: commits, leftovers })
+        Ok(Chain { links, anchor, rest: commits, leftovers, unread })
     }
 
     /// The version that the chain ends with; 0 if it has none.
@@ -155,11 +161,28 @@ fn read_commits(storage: &Storage, names: &Names) -> Result<(Commits, BTreeSet<S
 }
 
 /// The newest sound checkpoint of these commits.
-fn anchor(storage: &Storage, names: &Names, commits: &Commits, leftovers: &BTreeSet<String>) -> Option<Snapshot> {
-    let versions = names.checkpoints.iter().rev().filter(|&&version| !leftovers.contains(&Checkpoint::path(version)));
-    versions
-        .filter_map(|&version| Some(Checkpoint::read(storage, version).ok()??.into_snapshot()))
-        .find(|checkpoint| is_of(checkpoint, commits))
+fn anchor(
+    storage: &Storage,
+    names: &Names,
+    commits: &Commits,
+    leftovers: &BTreeSet<String>,
+) -> Result<Option<Snapshot>> {
+    for &version in names.checkpoints.iter().rev().filter(|&&version| !leftovers.contains(&Checkpoint::path(version))) {
+        let checkpoint = unless_damaged(Checkpoint::read(storage, version))?.flatten().map(Checkpoint::into_snapshot);
+        if let Some(checkpoint) = checkpoint.filter(|checkpoint| is_of(checkpoint, commits)) {
+            return Ok(Some(checkpoint));
+        }
+    }
+    Ok(None)
+}
+
+/// `None` for damage. A disk that does not answer and a newer schema are none.
+pub(super) fn unless_damaged<T>(read: Result<T>) -> Result<Option<T>> {
+    match read {
+        Ok(value) => Ok(Some(value)),
+        Err(error) if matches!(error.kind(), ErrorKind::Damaged { .. }) => Ok(None),
+        Err(error) => Err(error),
+    }
 }
 
 /// Whether a checkpoint is of the archive that these commits are of: they have the transactions that its history names, unless
@@ -248,7 +271,10 @@ impl<'a> Rebuilder<'a> {
         let known = match following {
             _ if at_checkpoint => Some(self.anchor.newest_crc.clone()),
             Some((next, _)) => next.parent.clone(),
-            None => Checkpoint::read(self.storage, number).ok().flatten().map(|checkpoint| checkpoint.crc().to_owned()),
+            None => {
+                let checkpoint = unless_damaged(Checkpoint::read(self.storage, number))?.flatten();
+                checkpoint.map(|checkpoint| checkpoint.crc().to_owned())
+            }
         };
         let versions = [Some(newest), following.map(|(next, _)| next), before.map(|before| &before.newest)];
         let versions: BTreeSet<u32> = versions.into_iter().flatten().map(|commit| commit.schema_version).collect();
@@ -274,10 +300,8 @@ impl<'a> Rebuilder<'a> {
     fn added_by(&self, line: &CommitInfo) -> Result<Vec<DataFile>> {
         let files = self.anchor.files.iter().filter(|file| !self.added.contains(&file.path));
         let mut files: Vec<DataFile> = files.filter(|file| self.version_of(file) == line.version).cloned().collect();
-        if files.len() as u64 == line.added_files {
-            return Ok(files);
-        }
-        for table in [TableName::Steps, TableName::Runs] {
+        let is_complete = files.len() as u64 == line.added_files;
+        for table in TableName::ALL.into_iter().filter(|_| !is_complete) {
             for name in self.storage.names(table.name())?.unwrap_or_default() {
                 let path = format!("{table}/{name}");
                 if is_named_for(&name, &line.txn)
@@ -289,6 +313,12 @@ impl<'a> Rebuilder<'a> {
                 }
             }
         }
+        // In the order in which each operation adds them.
+        files.sort_by_key(|file| match line.operation {
+            Operation::Compact => (file.table == TableName::Steps, file.first_run_id),
+            Operation::Repair => (false, file.first_run_id),
+            _ => (file.table == TableName::Runs, file.first_run_id),
+        });
         Ok(files)
     }
 

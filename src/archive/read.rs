@@ -6,6 +6,7 @@ use super::schema::{SCHEMA_VERSION_KEY, table_schema};
 use super::storage::Storage;
 use super::writer::checksum;
 use crate::error::{Error, Result};
+use crate::process::catch_panic;
 use arrow::array::{RecordBatch, new_null_array};
 use arrow::compute::concat_batches;
 use arrow::datatypes::SchemaRef;
@@ -20,7 +21,6 @@ use parquet::file::statistics::Statistics;
 use std::fs::File;
 use std::io::{BufReader, Read};
 use std::os::unix::fs::FileExt;
-use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
 /// A data file, open for reading. What lies far away is fetched as a whole, to a file that goes when it is closed.
@@ -176,8 +176,7 @@ impl ChunkReader for SharedFile {
 
 /// Does what may panic on damaged data as an error.
 pub(super) fn guarded<T>(work: impl FnOnce() -> Result<T, ArrowError>) -> Result<T, ArrowError> {
-    let panicked = |_| Err(ArrowError::ParquetError("the reader panicked".into()));
-    std::panic::catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(panicked)
+    catch_panic(work).unwrap_or_else(|| Err(ArrowError::ParquetError("the reader panicked".into())))
 }
 
 /// The row groups of files, one after the other, in today's schema.

@@ -60,7 +60,8 @@ pub struct RepairReport {
 pub(super) fn repair(storage: &Storage, dry_run: bool) -> Result<RepairReport> {
     let log = Log::new(storage);
     // What is no archive is not to get a lock.
-    if log.names()?.newest_commit().is_none() {
+    let names = log.names()?;
+    if names.commits.is_empty() && names.checkpoints.is_empty() {
         log.replay(None)?;
     }
     let _lock = match dry_run {
@@ -74,7 +75,7 @@ pub(super) fn repair(storage: &Storage, dry_run: bool) -> Result<RepairReport> {
     }
     let version = chain.version();
     let mut plan = Plan { storage, steps: Vec::new(), aside: Vec::new(), publish: Vec::new() };
-    let mut shortcuts = Shortcuts::new(storage, &names, &chain);
+    let mut shortcuts = Shortcuts::new(storage, &names, &chain)?;
     let Some(sound) = chain.replay(|link, state| shortcuts.check(link.commit.version, state)) else {
         return Err(log.replay(None).err().unwrap_or_else(|| log.gone(1, "a commit")));
     };
@@ -131,8 +132,11 @@ fn is_commit(path: &str) -> bool {
     path.bytes().filter(|&byte| byte == b'.').count() == 1 && path.ends_with(".json")
 }
 
-/// An error about a commit that is no damage: neither a newer schema nor a disk that does not answer can be repaired.
+/// An error that is no damage: neither a newer schema nor a disk that does not answer can be repaired.
 fn unreadable(chain: &mut Chain) -> Option<Error> {
+    if chain.unread.is_some() {
+        return chain.unread.take();
+    }
     let is_damage = |error: &Error| matches!(error.kind(), ErrorKind::Damaged { .. });
     if let Some(at) =
         chain.links.iter().position(|link| link.rebuilt.as_ref().is_some_and(|(error, _)| !is_damage(error)))
@@ -253,7 +257,7 @@ struct Shortcuts<'a> {
 
 impl<'a> Shortcuts<'a> {
     /// Finds those that cannot be read, or are of versions after the chain.
-    fn new(storage: &'a Storage, names: &'a Names, chain: &Chain) -> Shortcuts<'a> {
+    fn new(storage: &'a Storage, names: &'a Names, chain: &Chain) -> Result<Shortcuts<'a>> {
         let mut bad = BTreeMap::new();
         let checkpoints = names.checkpoints.iter().map(|&of| (of, Checkpoint::path(of)));
         let digests = names.digests.iter().map(|&of| (of, Digests::path(of)));
@@ -263,12 +267,13 @@ impl<'a> Shortcuts<'a> {
                 true => Digests::read(storage, of).map(|_| ()),
             };
             match read {
+                Err(error) if !matches!(error.kind(), ErrorKind::Damaged { .. }) => return Err(error),
                 Err(error) => drop(bad.insert(path, error.message())),
                 Ok(()) if of > chain.version() => drop(bad.insert(path, format!("version {of} is replaced"))),
                 Ok(()) => {}
             }
         }
-        Shortcuts { storage, names, bad }
+        Ok(Shortcuts { storage, names, bad })
     }
 
     /// Finds those that are not what the commits say.
