@@ -213,8 +213,9 @@ impl Verifier<'_> {
                 Ok((commit, crc)) => {
                     let parent = before.1.or_else(|| commit.parent.clone().filter(|_| number > 1));
                     let link = check_link(commit, number, parent, &self.storage.path(&path));
+                    // A stranger is not held against those after it.
+                    before = (number.max(before.0), link.is_ok().then(|| crc.clone()));
                     problems.extend(link.err().map(|error| Problem::of_error(&path, &error)));
-                    before = (number.max(before.0), Some(crc.clone()));
                 }
                 Err(error) => {
                     problems.push(Problem::of_error(&path, error));

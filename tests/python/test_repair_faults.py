@@ -1,14 +1,13 @@
 """Repairs, expiries and compactions that are killed or fail at each system call, looked at, and repeated.
 
-Whatever stopped a repair, the archive then shows the damage or is repaired, and the next repair ends in the same archive as one
-that nothing stopped: no sound run is lost, and no run id is given out twice. The short form kills a repair at every call that
-changes something and disturbs some calls of the rest; A2STORE_LONG_TESTS=1 tries each call in every way.
+After an interrupted repair the archive shows the damage or is repaired. The next repair ends in the same archive as one
+that nothing stopped: no sound run is lost, and no run id is given out twice. The short form kills a repair at every
+call that changes something and disturbs some of the other calls; A2STORE_LONG_TESTS=1 tries each call in every way.
 """
 
 from __future__ import annotations
 
 import os
-import random
 import shutil
 import signal
 import subprocess
@@ -136,7 +135,9 @@ def disturb(start: Damaged, scratch: Path, fault: Fault) -> None:
         found = a2store.Archive.open(path).num_runs
         expect(found == start.num_runs, f"it opens with {found} runs of {start.num_runs}")
         # A writer may come before the next repair.
-        expect(run_ids(copied(path, folder / "written" / ARCHIVE), start.runs) == start.ids, "a writer's run ids differ")
+        expect(
+            run_ids(copied(path, folder / "written" / ARCHIVE), start.runs) == start.ids, "a writer's run ids differ"
+        )
     again = a2store.repair(path, dry_run=False)
     expect(done.returncode != 0 or not again.steps, f"something was left to do: {again.steps}")
     check_repaired(start, path)
@@ -190,10 +191,10 @@ def test_a_repair_that_is_disturbed(
 
 # What keeps an archive small
 
-WORK = {
-    "ingest": lambda path, runs: ["ingest", *runs, path, "--workers", 1],
-    "compact": lambda path, _: ["compact", path, "--workers", 1],
-    "expire": lambda path, _: ["expire", path, "--older-than", "0s", "--grace", "0s"],
+WORK: dict[str, tuple[object, ...]] = {
+    "ingest": ("--workers", 1),
+    "compact": ("--workers", 1),
+    "expire": ("--older-than", "0s", "--grace", "0s"),
 }
 
 
@@ -209,7 +210,8 @@ def test_work_that_is_disturbed(
     template, before = archive.path, tables(archive)
 
     def work(disk: Path, log: Path, fault: Fault | None = None) -> subprocess.CompletedProcess[str]:
-        return shim.run(disk, *WORK[what](disk / ARCHIVE, runs[18:20]), log=log, fault=fault)
+        inputs = runs[18:20] if what == "ingest" else []
+        return shim.run(disk, what, *inputs, disk / ARCHIVE, *WORK[what], log=log, fault=fault)
 
     calm = tmp_path / "calm"
     shutil.copytree(template, calm / ARCHIVE)
@@ -301,7 +303,7 @@ def lines(commit: a2store.CommitInfo) -> tuple[object, ...]:
 
 @pytest.fixture(scope="module")
 def covered(runs: list[Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Ingests, a compaction, more of them; checkpoints of versions 10 and 16, the second by an expiry that keeps all but one."""
+    """Ingests, a compaction with a checkpoint, of version 10, and more ingests."""
     archive = grow(tmp_path_factory.mktemp("covered") / ARCHIVE, [[run] for run in runs[:8]])
     archive.compact(progress=False)
     grow(Path(archive.path), [[run] for run in runs[8:15]])
@@ -400,7 +402,12 @@ def test_the_first_and_the_newest_commit(runs: list[Path], tmp_path: Path) -> No
 def test_sound_versions_get_no_problems(runs: list[Path], tmp_path: Path) -> None:
     """A commit that no checkpoint covers is damaged: the problem is its own, not that of those after it."""
     archive = grow(tmp_path / ARCHIVE, [[run] for run in runs[:6]])
-    for damage in (spoil, lose):
+    other = grow(tmp_path / "other.a2", [[run] for run in runs[6:12]]).path
+
+    def replace(path: Path, version: int) -> None:
+        shutil.copy(commit_path(other, version), commit_path(path, version))
+
+    for damage in (spoil, lose, replace):
         path = copied(archive.path, tmp_path / "copy.a2")
         damage(path, 4)
         problems = a2store.verify(path, progress=False).problems
