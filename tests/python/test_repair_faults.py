@@ -310,8 +310,14 @@ def covered(runs: list[Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
     return Path(archive.path)
 
 
-@pytest.mark.parametrize("how", ["torn", "missing", "foreign"])
-@pytest.mark.parametrize("versions", [(1,), (5,), (10,), (4, 5), (9, 10), (1, 17), (12, 17)], ids=str)
+LOST: list[tuple[tuple[int, ...], str]] = [
+    *((versions, "torn") for versions in [(5,), (10,), (4, 5), (9, 10), (12, 17)]),
+    *((versions, "missing") for versions in [(1,), (9, 10)]),
+    *((versions, "foreign") for versions in [(1, 17), (10,)]),
+]
+
+
+@pytest.mark.parametrize(("versions", "how"), LOST, ids=str)
 def test_commits_that_a_checkpoint_covers(
     covered: Path, runs: list[Path], tmp_path: Path, versions: tuple[int, ...], how: str
 ) -> None:
@@ -321,7 +327,8 @@ def test_commits_that_a_checkpoint_covers(
     archive.ingest(runs[15:17], progress=False)
     archive.compact(progress=False)
     newest, expected = archive.version, tables(archive)
-    every = {version: tables(a2store.Archive.open(path, version=version)) for version in range(1, newest + 1)}
+    kept = (1, 4, 5, 9, 10, 12, 17, newest)
+    every = {version: tables(a2store.Archive.open(path, version=version)) for version in kept}
     sound = contents(path)
     other = grow(tmp_path / "other.a2", [[run] for run in runs[17:20]])
     for version in versions:
