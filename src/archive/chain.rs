@@ -177,7 +177,7 @@ fn anchor(
 }
 
 /// `None` for damage. A disk that does not answer and a newer schema are none.
-pub(super) fn unless_damaged<T>(read: Result<T>) -> Result<Option<T>> {
+fn unless_damaged<T>(read: Result<T>) -> Result<Option<T>> {
     match read {
         Ok(value) => Ok(Some(value)),
         Err(error) if matches!(error.kind(), ErrorKind::Damaged { .. }) => Ok(None),

@@ -274,7 +274,8 @@ impl Archive {
     ///
     /// # Errors
     /// [`ErrorKind::NotAnArchive`], [`ErrorKind::Cancelled`], [`ErrorKind::Io`] for a place that cannot be read, and
-    /// [`ErrorKind::Conflict`] when the newest version is replaced and expired again and again meanwhile. What is wrong with the archive is in the report.
+    /// [`ErrorKind::Conflict`] when the newest version is replaced and expired again and again meanwhile. What is wrong
+    /// with the archive is in the report.
     pub fn verify(
         location: impl AsRef<Path>,
         options: &VerifyOptions,
@@ -285,8 +286,8 @@ impl Archive {
 
     /// Makes an archive with damaged or missing commits whole again. With `dry_run`, only says what it would do.
     ///
-    /// A lost commit that a checkpoint covers is rebuilt. Elsewhere the archive goes on from the last sound version, with the
-    /// runs of all sound commits after it.
+    /// A lost commit that a checkpoint covers is rebuilt. Elsewhere the archive goes on from the last sound version, with
+    /// the runs of all sound commits after it.
     ///
     /// No data is removed: what is replaced is set aside under another name, and while it is there, data files that no
     /// commit names stay as well. What lost commits had added can be ingested again; ids that they gave out are not
