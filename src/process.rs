@@ -1,10 +1,13 @@
-//! What each process has one of, and a child that was forked needs one of its own.
+//! What each process has one of: values that a child that was forked needs anew, and what is printed of a panic.
 
 // A value that is never freed is referred to from wherever it is asked for.
 #![allow(unsafe_code)]
 
 use crate::error::Result;
+use std::cell::Cell;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::null_mut;
+use std::sync::Once;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
 /// A value of this process, made when it is first asked for and never freed.
@@ -55,9 +58,45 @@ fn of_this_process<T>(found: *mut Owned<T>) -> Option<&'static T> {
     (owned.process == std::process::id()).then_some(&owned.value)
 }
 
+thread_local! {
+    /// Whether a panic of this thread becomes an error.
+    static IS_CAUGHT: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Says that a panic of this thread becomes an error: nothing is printed about it.
+///
+/// The readers of Parquet panic on some damaged files.
+pub(crate) fn silence_panics() -> bool {
+    static HOOK: Once = Once::new();
+    HOOK.call_once(|| {
+        let others = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |panic| {
+            if !IS_CAUGHT.get() {
+                others(panic);
+            }
+        }));
+    });
+    IS_CAUGHT.replace(true)
+}
+
+/// Runs what may panic on damaged data. `None` if it did.
+pub(crate) fn catch_panic<T>(work: impl FnOnce() -> T) -> Option<T> {
+    let before = silence_panics();
+    let outcome = catch_unwind(AssertUnwindSafe(work));
+    IS_CAUGHT.set(before);
+    outcome.ok()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_panic_that_is_caught_is_no_result() {
+        assert_eq!(catch_panic(|| 1), Some(1));
+        assert_eq!(catch_panic(|| [0][std::env::args().count().max(1)]), None);
+        assert!(!IS_CAUGHT.get());
+    }
 
     #[test]
     fn all_threads_get_the_same_one_until_it_is_retired() {

@@ -1,7 +1,7 @@
 //! The threads on which asynchronous work runs, and ways of waiting for it.
 
 use crate::error::{Error, Result};
-use crate::process::PerProcess;
+use crate::process::{PerProcess, silence_panics};
 use std::future::Future;
 use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -56,6 +56,8 @@ impl Pool {
     fn new() -> Result<Pool> {
         let mut builder = tokio::runtime::Builder::new_multi_thread();
         let builder = builder.thread_name("a2store-query").thread_stack_size(STACK).enable_all();
+        // Tokio catches a task's panic, and whoever waits for the task gets an error.
+        let builder = builder.on_thread_start(|| _ = silence_panics());
         let runtime = Some(builder.build().map_err(Error::from)?);
         let state = Mutex::new(State { runtime, users: 0, retired: false });
         Ok(Pool { process: std::process::id(), state })

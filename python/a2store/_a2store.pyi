@@ -1670,18 +1670,21 @@ def verify(
     - ``workers``: threads; ``None`` = one per core.
     - ``progress``: ``False`` = no progress bar; else there is one where standard error is a terminal.
 
-    Raises ``ArchiveError`` where there is no archive; ``OSError``; ``KeyboardInterrupt``.
+    Raises ``ArchiveError`` where there is no archive; ``ConflictError`` when the newest version is replaced and expired
+    again and again meanwhile; ``OSError``; ``KeyboardInterrupt``.
 
     >>> for problem in a2store.verify("games.a2", deep=True).problems:
     ...     print(problem.path, problem.what, problem.expected, problem.found)
     """
 
 def repair(path: _Path, *, dry_run: bool = True) -> RepairReport:
-    """Make an archive with damaged or missing commits whole again, by going on from the last sound version.
+    """Make an archive with damaged or missing commits whole again.
 
-    What is known of later versions, from checkpoints and from sound commits, is taken over. No data is removed: what is
-    replaced gets another name (``_log/*.damaged``), and while that is there, data files that no commit names stay. What
-    damaged commits had added can be ingested again, and the ids that they gave out are not given out again.
+    A lost commit that a checkpoint covers is rebuilt. Elsewhere the archive goes on from the last sound version, with
+    the runs of all sound commits after it. No data is removed: what is replaced gets another name
+    (``_log/*.damaged``), and while that is there, data files that no commit names stay. What lost commits had added can
+    be ingested again, and the ids that they gave out are not given out again. Interrupted and repeated, it ends in the
+    same archive.
 
     - ``path``: the archive's folder or URL.
     - ``dry_run``: only say what would be done.

@@ -2,7 +2,7 @@
 
 use super::TableName;
 use super::commit::DataFile;
-use super::read::{SharedFile, conform, open, read_row_group};
+use super::read::{SharedFile, conform, guarded, open, read_row_group};
 use super::schema::table_schema;
 use super::storage::Storage;
 use super::verify::Problem;
@@ -85,7 +85,7 @@ struct Footer {
 impl Footer {
     fn load(file: &File) -> Result<Footer, ArrowError> {
         let options = ArrowReaderOptions::new().with_page_index_policy(PageIndexPolicy::Required);
-        Ok(Footer { metadata: ArrowReaderMetadata::load(file, options)? })
+        Ok(Footer { metadata: guarded(|| Ok(ArrowReaderMetadata::load(file, options)?))? })
     }
 
     fn check(
@@ -121,7 +121,7 @@ impl Footer {
         for index in 0..footer.num_row_groups() {
             check(progress)?;
             let batch = SharedFile::new(opened).map_err(ArrowError::from).and_then(|opened| {
-                let batch = read_row_group(opened, self.metadata.clone(), index)?;
+                let batch = guarded(|| read_row_group(opened, self.metadata.clone(), index))?;
                 self.check_statistics(index, &batch, findings)?;
                 conform(&batch, &schema)
             });

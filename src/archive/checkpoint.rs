@@ -74,6 +74,17 @@ impl Names {
         let after = self.digests.partition_point(|&of| of <= version);
         self.digests[..after].last().copied().unwrap_or(0)
     }
+
+    /// The newest version that a checkpoint or a file of digests is of: there was a commit of it.
+    pub(super) fn newest_shortcut(&self) -> Option<u64> {
+        self.checkpoints.last().max(self.digests.last()).copied()
+    }
+
+    /// Whether there is a commit of every version that any file is of.
+    pub(super) fn is_complete(&self) -> bool {
+        let newest = self.newest_commit().max(self.newest_shortcut());
+        self.commits.first() == Some(&1) && newest == Some(self.commits.len() as u64)
+    }
 }
 
 impl Checkpoint {
@@ -109,12 +120,21 @@ impl Checkpoint {
         storage.put_new(&Checkpoint::path(snapshot.newest.version), seal(&checkpoint)?).map(|_| ())
     }
 
-    pub(super) fn archive_id(&self) -> &str {
-        &self.commit.archive_id
-    }
-
+    /// The number by which the next commit names the version's.
     pub(super) fn crc(&self) -> &str {
         &self.commit_crc32c
+    }
+
+    /// The first part in which it is not what the commits say, if there is one.
+    pub(super) fn difference(&self, expected: &Snapshot) -> Option<&'static str> {
+        let plain = |commit: &Commit| Commit { add: Vec::new(), remove: Vec::new(), ..commit.clone() };
+        if self.commit_crc32c != expected.newest_crc || plain(&self.commit) != plain(&expected.newest) {
+            Some("commit of the checkpoint")
+        } else if self.files != expected.files {
+            Some("files of the checkpoint")
+        } else {
+            (self.history != expected.history).then_some("history of the checkpoint")
+        }
     }
 
     pub(super) fn into_snapshot(self) -> Snapshot {

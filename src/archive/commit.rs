@@ -100,6 +100,28 @@ pub(crate) struct Commit {
     pub(crate) add: Vec<DataFile>,
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub(crate) remove: Vec<String>,
+    /// The checksum of the commit that this one was rebuilt for, by which the next version names it. Absent if the
+    /// rebuilt commit has that very checksum.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub(crate) stands_for: Option<String>,
+    /// Files of the log that this commit replaces. A repair sets them aside once this commit is durable.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub(crate) replaces: Vec<Replaced>,
+}
+
+/// A file of the log that a repair replaces, known by its content: its name may be given again later.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub(crate) struct Replaced {
+    /// Relative to the archive.
+    pub(crate) path: String,
+    /// The hash of its content, 64 hexadecimal digits.
+    pub(crate) blake3: String,
+}
+
+impl Replaced {
+    pub(super) fn new(path: &str, bytes: &[u8]) -> Replaced {
+        Replaced { path: path.to_owned(), blake3: blake3::hash(bytes).to_hex().to_string() }
+    }
 }
 
 fn one() -> u64 {
@@ -142,6 +164,8 @@ impl Commit {
             num_steps: 0,
             add: Vec::new(),
             remove: Vec::new(),
+            stands_for: None,
+            replaces: Vec::new(),
         }
     }
 
@@ -156,6 +180,8 @@ impl Commit {
             operation,
             add: Vec::new(),
             remove: Vec::new(),
+            stands_for: None,
+            replaces: Vec::new(),
             ..self.clone()
         }
     }
@@ -186,10 +212,12 @@ impl Commit {
         seal(self)
     }
 
-    /// Checks a commit's file and parses it; the trailer's number comes with it.
+    /// Checks a commit's file and parses it. The number by which the next commit names it comes with it: the trailer's,
+    /// or that of the commit that this one stands for.
     pub(super) fn from_bytes(bytes: &[u8], path: &Path) -> Result<(Commit, String)> {
         let (commit, crc): (Commit, _) = unseal(bytes, path)?;
         commit.check(path)?;
+        let crc = commit.stands_for.clone().unwrap_or(crc);
         Ok((commit, crc))
     }
 

@@ -115,9 +115,7 @@ impl Digests {
     fn read_newest(storage: &Storage, log: &Log, names: &Names, snapshot: &Snapshot) -> Result<(Digests, u64)> {
         for &version in names.digests.iter().rev().filter(|&&version| version <= snapshot.newest.version) {
             // A damaged file of digests holds nothing of its own, so it is passed over.
-            let Some(bytes) = storage.read(&Digests::path(version))? else { continue };
-            let path = storage.path(&Digests::path(version));
-            if let Ok((digests, next_run_id, commit_crc)) = Digests::from_bytes(&bytes, &path)
+            if let Ok(Some((digests, next_run_id, commit_crc))) = Digests::read(storage, version)
                 && log.has_crc(version, &commit_crc)?
             {
                 return Ok((digests, next_run_id));
@@ -141,8 +139,15 @@ impl Digests {
         storage.put_new(&Digests::path(snapshot.newest.version), bytes).map(|_| ())
     }
 
-    /// The digests, the run ids that they cover, and the number in their commit's trailer.
-    pub(super) fn from_bytes(bytes: &[u8], path: &Path) -> Result<(Digests, u64, String)> {
+    /// The digests of a version, the run ids that they cover, and the number by which the next commit names the version's;
+    /// `None` where there are none.
+    pub(super) fn read(storage: &Storage, version: u64) -> Result<Option<(Digests, u64, String)>> {
+        let path = Digests::path(version);
+        let Some(bytes) = storage.read(&path)? else { return Ok(None) };
+        Digests::from_bytes(&bytes, &storage.path(&path)).map(Some)
+    }
+
+    fn from_bytes(bytes: &[u8], path: &Path) -> Result<(Digests, u64, String)> {
         let parsed = Digests::parse(bytes);
         parsed.ok_or_else(|| damaged(path, "digests", "a header and a checksum that fit them", "others"))
     }

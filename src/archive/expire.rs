@@ -125,7 +125,7 @@ impl Sweep<'_> {
     fn find(&self, snapshot: &Snapshot, report: &mut ExpireReport, progress: &dyn Progress) -> Result<()> {
         let first = self.log.replay(Some(report.first_version))?;
         let mut kept: HashSet<String> = first.files.into_iter().map(|file| file.path).collect();
-        for commit in self.log.commits(report.first_version + 1..=snapshot.newest.version) {
+        for commit in self.log.commits(report.first_version + 1..=snapshot.newest.version)? {
             kept.extend(commit?.add.into_iter().map(|file| file.path));
         }
         // Read only if somebody has to know.
@@ -139,7 +139,7 @@ impl Sweep<'_> {
                 if entry.name.ends_with(".parquet") && !kept.contains(&path) {
                     let given_up = given_up.get_or_insert_with(|| {
                         // A damaged commit that was given up says nothing: age decides about its files.
-                        let commits = self.log.commits(1..=report.first_version).into_iter().flatten();
+                        let commits = self.log.commits(1..=report.first_version).into_iter().flatten().flatten();
                         commits.flat_map(|commit| commit.add).map(|file| file.path).collect()
                     });
                     if given_up.contains(&path) || (self.is_old(&entry) && !repaired) {

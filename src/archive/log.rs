@@ -79,7 +79,7 @@ impl Snapshot {
             self.files.retain(|file| !gone.contains(file.path.as_str()));
         }
         self.files.append(&mut commit.add);
-        commit.remove = Vec::new();
+        (commit.remove, commit.stands_for, commit.replaces) = (Vec::new(), None, Vec::new());
         (self.newest, self.newest_crc) = (commit, crc);
     }
 
@@ -217,11 +217,11 @@ impl Log {
     fn try_replay(&self, version: Option<u64>) -> Result<Option<Snapshot>> {
         let names = self.names()?;
         let newest = names.newest_commit().ok_or_else(|| self.missing())?;
-        if let Some(&checkpoint) = names.checkpoints.last()
+        if let Some(later) = names.newest_shortcut()
             && version.is_none()
-            && checkpoint > newest
+            && later > newest
         {
-            return Err(self.gone(checkpoint, "the commit of its checkpoint"));
+            return Err(self.gone(later, "the commit of its checkpoint"));
         }
         let target = version.unwrap_or(newest);
         if let Some(version) = version {
@@ -243,7 +243,7 @@ impl Log {
             return Err(self.gone(missing, "a commit between others"));
         }
         let paths = (first..=target).map(commit_path).collect();
-        for (number, bytes) in (first..=target).zip(self.storage.read_all(paths)) {
+        for (number, bytes) in (first..=target).zip(self.storage.read_all(paths)?) {
             let bytes = bytes?.ok_or_else(|| self.gone(number, "a commit between others"))?;
             let path = self.storage.path(&commit_path(number));
             let (commit, crc) = Commit::from_bytes(&bytes, &path).map_err(|error| self.hint(error, number, newest))?;
@@ -270,15 +270,15 @@ impl Log {
         Ok(None)
     }
 
-    /// Whether a version's commit has this number in its trailer, as far as it can be read.
+    /// Whether the next commit names a version's by this number, as far as that can be read.
     pub(super) fn has_crc(&self, version: u64, crc: &str) -> Result<bool> {
         let path = commit_path(version);
         let Some(bytes) = self.storage.read(&path)? else { return Ok(true) };
         // A damaged commit says nothing against the checkpoint that was made when it was whole.
-        Ok(check_seal(&bytes, &self.storage.path(&path)).map_or(true, |found| found == crc))
+        Ok(Commit::from_bytes(&bytes, &self.storage.path(&path)).map_or(true, |(_, found)| found == crc))
     }
 
-    /// A version's commit and the number in its trailer.
+    /// A version's commit, and the number by which the next names it.
     pub(super) fn commit(&self, version: u64) -> Result<(Commit, String)> {
         let path = commit_path(version);
         let bytes = self.storage.read(&path)?.ok_or_else(|| self.gone(version, "a commit"))?;
@@ -286,14 +286,27 @@ impl Log {
     }
 
     /// The commits of a range of versions, each as far as it can be read.
-    pub(super) fn commits(&self, versions: RangeInclusive<u64>) -> Vec<Result<Commit>> {
+    pub(super) fn commits(&self, versions: RangeInclusive<u64>) -> Result<Vec<Result<Commit>>> {
         let numbers: Vec<u64> = versions.collect();
-        let files = self.storage.read_all(numbers.iter().copied().map(commit_path).collect());
+        let files = self.storage.read_all(numbers.iter().copied().map(commit_path).collect())?;
         let parse = |(number, file): (u64, Result<Option<Bytes>>)| {
             let bytes = file?.ok_or_else(|| self.gone(number, "a commit"))?;
             Commit::from_bytes(&bytes, &self.storage.path(&commit_path(number))).map(|(commit, _)| commit)
         };
-        numbers.into_iter().zip(files).map(parse).collect()
+        Ok(numbers.into_iter().zip(files).map(parse).collect())
+    }
+
+    /// The files of the log, listed again if one seems to be missing: a listing is not one moment, so it can have a later
+    /// file without the earlier one.
+    pub(super) fn settled_names(&self) -> Result<Names> {
+        let mut names = self.names()?;
+        for _ in 1..ATTEMPTS {
+            if names.is_complete() {
+                break;
+            }
+            names = self.names()?;
+        }
+        Ok(names)
     }
 
     /// The files of the log.
@@ -321,7 +334,7 @@ impl Log {
         }
     }
 
-    fn gone(&self, version: u64, expected: &str) -> Error {
+    pub(super) fn gone(&self, version: u64, expected: &str) -> Error {
         damaged(&self.storage.path(&commit_path(version)), "commit", expected, "no file")
     }
 

@@ -22,8 +22,10 @@
 //! | `ingest.rs`, `pipeline.rs`, `discover.rs`, `decode.rs`, `digests.rs` | files → runs → Parquet; which runs are new |
 //! | `stored.rs`, `feed.rs` | runs as they came in, read from an archive; runs read from files without an archive |
 //! | `compact.rs`, `expire.rs` | small files → large ones; old versions and what nobody names → nothing |
+//! | `chain.rs` | the commits as far as they can be known, lost ones rebuilt from a checkpoint |
 //! | `verify.rs`, `check.rs`, `rebuild.rs`, `repair.rs` | what is wrong with an archive, and what can be done |
 
+mod chain;
 mod check;
 mod checkpoint;
 mod commit;
@@ -322,8 +324,9 @@ impl Archive {
     /// rules as `runs.verified` says.
     ///
     /// # Errors
-    /// [`ErrorKind::NotAnArchive`], [`ErrorKind::Cancelled`], and [`ErrorKind::Io`] for a place that cannot be read.
-    /// What is wrong with the archive is in the report.
+    /// [`ErrorKind::NotAnArchive`], [`ErrorKind::Cancelled`], [`ErrorKind::Io`] for a place that cannot be read, and
+    /// [`ErrorKind::Conflict`] when the newest version is replaced and expired again and again meanwhile. What is wrong
+    /// with the archive is in the report.
     pub fn verify(
         location: impl AsRef<Path>,
         options: &VerifyOptions,
@@ -332,16 +335,17 @@ impl Archive {
         verify::verify(&Storage::new(location.as_ref())?, options, progress)
     }
 
-    /// Makes an archive with damaged or missing commits whole again, by going on from the last sound version with all
-    /// that is known of those after it, from checkpoints and from sound commits. With `dry_run`, only says what it would
-    /// do.
+    /// Makes an archive with damaged or missing commits whole again. With `dry_run`, only says what it would do.
+    ///
+    /// A lost commit that a checkpoint covers is rebuilt. Elsewhere the archive goes on from the last sound version, with
+    /// the runs of all sound commits after it.
     ///
     /// No data is removed: what is replaced is set aside under another name, and while it is there, data files that no
-    /// commit names stay as well. What damaged commits had added can be ingested again; ids that they gave out are not
-    /// given out again.
+    /// commit names stay as well. What lost commits had added can be ingested again; ids that they gave out are not
+    /// given out again. Interrupted at any point and repeated, it ends in the same archive.
     ///
     /// # Errors
-    /// [`ErrorKind::NotAnArchive`], [`ErrorKind::Damaged`] when no version can be read, [`ErrorKind::Conflict`],
+    /// [`ErrorKind::NotAnArchive`], [`ErrorKind::Damaged`] when no version can be known, [`ErrorKind::Conflict`],
     /// [`ErrorKind::Io`].
     pub fn repair(location: impl AsRef<Path>, dry_run: bool) -> Result<RepairReport> {
         Archive::repair_unless_cancelled(location, dry_run, &())

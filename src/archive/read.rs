@@ -1,10 +1,12 @@
 //! Reading data files back: for what an archive already knows, for rewriting and for checking.
 
+use super::TableName;
 use super::commit::{DataFile, damaged};
 use super::schema::{SCHEMA_VERSION_KEY, table_schema};
 use super::storage::Storage;
 use super::writer::checksum;
 use crate::error::{Error, Result};
+use crate::process::catch_panic;
 use arrow::array::{RecordBatch, new_null_array};
 use arrow::compute::concat_batches;
 use arrow::datatypes::SchemaRef;
@@ -13,13 +15,12 @@ use bytes::Bytes;
 use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReaderBuilder};
 use parquet::errors::ParquetError;
-use parquet::file::metadata::{ParquetMetaDataReader, RowGroupMetaData};
+use parquet::file::metadata::{ParquetMetaData, ParquetMetaDataReader, RowGroupMetaData};
 use parquet::file::reader::{ChunkReader, Length};
 use parquet::file::statistics::Statistics;
 use std::fs::File;
 use std::io::{BufReader, Read};
 use std::os::unix::fs::FileExt;
-use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
 /// A data file, open for reading. What lies far away is fetched as a whole, to a file that goes when it is closed.
@@ -175,9 +176,8 @@ impl ChunkReader for SharedFile {
 }
 
 /// Does what may panic on damaged data as an error.
-fn guarded<T>(work: impl FnOnce() -> Result<T, ArrowError>) -> Result<T, ArrowError> {
-    let panicked = |_| Err(ArrowError::ParquetError("the reader panicked".into()));
-    std::panic::catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(panicked)
+pub(super) fn guarded<T>(work: impl FnOnce() -> Result<T, ArrowError>) -> Result<T, ArrowError> {
+    catch_panic(work).unwrap_or_else(|| Err(ArrowError::ParquetError("the reader panicked".into())))
 }
 
 /// The row groups of files, one after the other, in today's schema.
@@ -235,18 +235,56 @@ pub(super) fn conform(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordB
 }
 
 /// The first and the last run id of a file of an archive, as its footer has them; `None` when it has no rows, or is
-/// somebody else's.
-pub(super) fn run_ids(storage: &Storage, path: &str) -> Result<Option<(u32, u32)>> {
-    let Some(file) = storage.open(path)? else { return Ok(None) };
-    let metadata = ParquetMetaDataReader::new().parse_and_finish(&file);
-    let metadata = metadata.map_err(|error| damaged(&storage.path(path), "footer", "Parquet", error.to_string()))?;
+/// somebody else's. Reads no more than the footer.
+pub(super) fn run_ids(storage: &Storage, path: &str, num_bytes: u64) -> Result<Option<(u32, u32)>> {
+    const FOOTER_BYTES: u64 = 64 << 10;
+    let mut len = FOOTER_BYTES;
+    loop {
+        let Some(end) = storage.read_end(path, len)? else { return Ok(None) };
+        let parse = || {
+            let mut reader = ParquetMetaDataReader::new();
+            match reader.try_parse_sized(&end, num_bytes) {
+                Ok(()) => Ok(Ok(reader.finish()?)),
+                Err(ParquetError::NeedMoreData(needed)) if needed as u64 > len => Ok(Err(needed as u64)),
+                Err(error) => Err(error.into()),
+            }
+        };
+        let parsed = guarded(parse);
+        match parsed.map_err(|error| damaged(&storage.path(path), "footer", "Parquet", error.to_string()))? {
+            Ok(metadata) => return Ok(own_run_ids(&metadata)),
+            Err(needed) => len = needed,
+        }
+    }
+}
+
+fn own_run_ids(metadata: &ParquetMetaData) -> Option<(u32, u32)> {
     let pairs = metadata.file_metadata().key_value_metadata();
     let ours = pairs.is_some_and(|pairs| pairs.iter().any(|pair| pair.key == SCHEMA_VERSION_KEY));
     let first_column = metadata.file_metadata().schema_descr().columns().first().map(|column| column.name());
     if !ours || first_column != Some("run_id") {
-        return Ok(None);
+        return None;
     }
-    Ok(metadata.row_groups().iter().filter_map(group_run_ids).reduce(|a, b| (a.0.min(b.0), a.1.max(b.1))))
+    metadata.row_groups().iter().filter_map(group_run_ids).reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)))
+}
+
+/// What a commit would say of a data file that is there; `None` if it is not, or is damaged.
+pub(super) fn measure(storage: &Storage, table: TableName, path: &str) -> Result<Option<DataFile>> {
+    let Some(open) = storage.open(path)? else { return Ok(None) };
+    let (crc, num_bytes) = checksum(&open).map_err(|source| Error::io(storage.path(path), source))?;
+    let footer = guarded(|| Ok(ParquetMetaDataReader::new().parse_and_finish(&open)?));
+    let facts = footer.ok().and_then(|footer| {
+        let num_rows = u64::try_from(footer.file_metadata().num_rows()).ok()?;
+        Some((num_rows, own_run_ids(&footer)?))
+    });
+    Ok(facts.map(|(num_rows, (first_run_id, last_run_id))| DataFile {
+        table,
+        path: path.to_owned(),
+        num_rows,
+        num_bytes,
+        crc32c: format!("{crc:08x}"),
+        first_run_id,
+        last_run_id,
+    }))
 }
 
 fn group_run_ids(group: &RowGroupMetaData) -> Option<(u32, u32)> {

@@ -12,7 +12,8 @@ use futures::{StreamExt, TryStreamExt};
 use object_store::path::Path as StorePath;
 use object_store::prefix::PrefixStore;
 use object_store::{
-    Error as StoreError, ObjectStore, ObjectStoreExt, ObjectStoreScheme, PutMode, PutPayload, WriteMultipart,
+    Error as StoreError, GetOptions, GetRange, ObjectStore, ObjectStoreExt, ObjectStoreScheme, PutMode, PutPayload,
+    WriteMultipart,
 };
 use std::fmt;
 use std::fs::File;
@@ -87,11 +88,20 @@ impl Remote {
         self.request(path, read)
     }
 
-    pub(super) fn read_all(&self, paths: Vec<String>) -> Vec<Result<Option<Bytes>>> {
-        let store = match self.store() {
-            Ok(store) => store,
-            Err(error) => return vec![Err(error)],
-        };
+    /// The last bytes of a file, no more than `len`; `None` where there is none.
+    pub(super) fn read_end(&self, path: &str, len: u64) -> Result<Option<Bytes>> {
+        self.request(path, move |store, path| async move {
+            let options = GetOptions { range: Some(GetRange::Suffix(len)), ..GetOptions::default() };
+            match store.get_opts(&path, options).await {
+                Ok(object) => object.bytes().await.map(Some),
+                Err(StoreError::NotFound { .. }) => Ok(None),
+                Err(error) => Err(error),
+            }
+        })
+    }
+
+    pub(super) fn read_all(&self, paths: Vec<String>) -> Result<Vec<Result<Option<Bytes>>>> {
+        let store = self.store()?;
         let url = self.url.clone();
         let read_one = move |path: String| {
             let (store, url) = (Arc::clone(&store), format!("{url}/{path}"));
@@ -100,7 +110,7 @@ impl Remote {
         let all = async move {
             Ok(futures::stream::iter(paths.into_iter().map(read_one)).buffered(CONCURRENCY).collect().await)
         };
-        block_on(all).unwrap_or_else(|error| vec![Err(error)])
+        block_on(all)
     }
 
     /// A copy of a file, nameless on this machine; `None` where there is none.

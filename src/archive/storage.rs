@@ -139,11 +139,27 @@ impl Storage {
     }
 
     /// As [`read`](Self::read) for many files, which a remote place answers side by side.
-    pub(super) fn read_all(&self, paths: Vec<String>) -> Vec<Result<Option<Bytes>>> {
+    pub(super) fn read_all(&self, paths: Vec<String>) -> Result<Vec<Result<Option<Bytes>>>> {
         match &self.remote {
             Some(remote) => remote.read_all(paths),
-            None => paths.iter().map(|path| self.read(path)).collect(),
+            None => Ok(paths.iter().map(|path| self.read(path)).collect()),
         }
+    }
+
+    /// The last bytes of a data file, no more than `len`; `None` where there is none.
+    pub(super) fn read_end(&self, path: &str, len: u64) -> Result<Option<Bytes>> {
+        if let Some(remote) = &self.remote {
+            return remote.read_end(path, len);
+        }
+        let Some(mut file) = self.open(path)? else { return Ok(None) };
+        let read = || {
+            let num_bytes = file.metadata()?.len();
+            file.seek(io::SeekFrom::Start(num_bytes.saturating_sub(len)))?;
+            let mut bytes = Vec::new();
+            file.take(len).read_to_end(&mut bytes)?;
+            Ok(bytes.into())
+        };
+        read().map(Some).map_err(|source| Error::io(self.path(path), source))
     }
 
     /// The files in a folder, in no order; `None` where there is no such folder.
@@ -214,16 +230,6 @@ impl Storage {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => Err(Error::io(self.path(path), error)),
                 _ => Ok(()),
             },
-        }
-    }
-
-    /// Gives a file another name, in place of no other.
-    pub(super) fn set_aside(&self, path: &str, new: &str) -> Result<()> {
-        self.copy(path, new)?;
-        self.remove(path)?;
-        match self.remote {
-            Some(_) => Ok(()),
-            None => publish::sync_parent(&self.root.join(path)),
         }
     }
 

@@ -1,6 +1,7 @@
 //! Everything that is wrong with an archive: its log, its files, and what the tables say of each other.
 
 use super::TableName;
+use super::chain::Chain;
 use super::check::check_file;
 use super::checkpoint::{Checkpoint, Names};
 use super::commit::{Commit, DataFile, Operation};
@@ -92,31 +93,68 @@ impl std::fmt::Display for Problem {
     }
 }
 
+/// How often an archive is looked at again because versions expired meanwhile.
+const ATTEMPTS: usize = 5;
+
 pub(super) fn verify(storage: &Storage, options: &VerifyOptions, progress: &dyn Progress) -> Result<VerifyReport> {
     let log = Log::new(storage);
-    let names = log.names()?;
-    if names.newest_commit().is_none() && names.checkpoints.is_empty() {
-        log.replay(None)?;
+    for _ in 0..ATTEMPTS {
+        let names = log.settled_names()?;
+        if names.newest_commit().is_none() && names.checkpoints.is_empty() {
+            log.replay(None)?;
+        }
+        let mut verifier = Verifier { storage, options, progress, report: VerifyReport::default() };
+        let (newest, files) = verifier.commits(&log, &names)?;
+        if let Some(newest) = &newest {
+            verifier.report.version = newest.newest.version;
+            (verifier.report.num_runs, verifier.report.num_steps) = (newest.newest.num_runs, newest.newest.num_steps);
+        }
+        let threads = pool("verify", options.workers)?;
+        progress.begin("verify", Unit::Bytes, files.values().map(|file| file.num_bytes).sum());
+        let outcome = threads.install(|| verifier.files(newest.as_ref(), &files));
+        progress.end();
+        let known = outcome?;
+        verifier.digests(&names, newest.as_ref(), &known)?;
+        verifier.unnamed(&files)?;
+        let mut report = verifier.report;
+        let gone = match report.problems.is_empty() {
+            true => HashSet::new(),
+            false => expired(storage, &log, &files)?,
+        };
+        // What `expire` removed meanwhile is no problem. If the newest version has lost files, which takes a compaction as
+        // well, what the tables say of each other was not looked at.
+        if newest.iter().flat_map(|newest| &newest.files).all(|file| !gone.contains(&file.path)) {
+            report.problems.retain(|problem| !gone.contains(&problem.path));
+            return Ok(report);
+        }
     }
-    let mut verifier = Verifier { storage, log, options, progress, report: VerifyReport::default() };
-    let (newest, files) = verifier.commits(&names);
-    if let Some(newest) = &newest {
-        verifier.report.version = newest.newest.version;
-        (verifier.report.num_runs, verifier.report.num_steps) = (newest.newest.num_runs, newest.newest.num_steps);
+    let what = format!("the newest version was replaced and expired while it was verified, {ATTEMPTS} times");
+    Err(ErrorKind::Conflict { path: storage.root().to_path_buf(), what }.into())
+}
+
+/// Those of some files that no version names that is kept by now.
+fn expired(storage: &Storage, log: &Log, files: &BTreeMap<String, DataFile>) -> Result<HashSet<String>> {
+    let chain = Chain::read(storage, log, &log.settled_names()?)?;
+    let kept = kept_files(&chain);
+    Ok(files.keys().filter(|path| !kept.contains_key(*path)).cloned().collect())
+}
+
+/// The files that a kept version names, and those that commits name that are not part of the chain.
+fn kept_files(chain: &Chain) -> BTreeMap<String, DataFile> {
+    let first_version = chain.links.last().map_or(1, |link| link.commit.first_version);
+    let mut files: BTreeMap<String, DataFile> = BTreeMap::new();
+    let rest = chain.rest.values().flatten().map(|(commit, _)| commit);
+    for commit in chain.links.iter().map(|link| &link.commit).chain(rest) {
+        if commit.version <= first_version {
+            commit.remove.iter().for_each(|path| drop(files.remove(path)));
+        }
+        files.extend(commit.add.iter().map(|file| (file.path.clone(), file.clone())));
     }
-    let threads = pool("verify", options.workers)?;
-    progress.begin("verify", Unit::Bytes, files.values().map(|file| file.num_bytes).sum());
-    let outcome = threads.install(|| verifier.files(newest.as_ref(), &files));
-    progress.end();
-    let known = outcome?;
-    verifier.digests(&names, newest.as_ref(), &known)?;
-    verifier.unnamed(&files)?;
-    Ok(verifier.report)
+    files
 }
 
 struct Verifier<'a> {
     storage: &'a Storage,
-    log: Log,
     options: &'a VerifyOptions,
     progress: &'a dyn Progress,
     report: VerifyReport,
@@ -127,101 +165,91 @@ impl Verifier<'_> {
         self.report.problems.push(problem);
     }
 
-    /// Checks every commit and checkpoint: the newest version that can be read, and all files that a kept version names.
-    fn commits(&mut self, names: &Names) -> (Option<Snapshot>, BTreeMap<String, DataFile>) {
-        let mut state: Option<Snapshot> = None;
-        let mut newest: Option<Snapshot> = None;
-        // By version, what it named and what it added.
-        let mut named: Vec<(u64, Vec<DataFile>)> = Vec::new();
-        let mut expected = 1;
-        for &number in &names.commits {
+    /// Checks every commit and checkpoint: the newest version that can be known, and all files that a kept version names.
+    fn commits(&mut self, log: &Log, names: &Names) -> Result<(Option<Snapshot>, BTreeMap<String, DataFile>)> {
+        let chain = Chain::read(self.storage, log, names)?;
+        self.report.num_commits = names.commits.len() as u64;
+        let mut problems: Vec<Problem> = Vec::new();
+        let mut sums = Sums::default();
+        let first_version = chain.links.last().map_or(1, |link| link.commit.first_version);
+        let mut incomplete = false;
+        let newest = chain.replay(|link, state| {
+            let version = link.commit.version;
+            let path = commit_path(version);
+            let wrong = sums.add(&path, &link.commit);
+            problems.extend(link.rebuilt.iter().map(|(error, _)| Problem::of_error(&path, error)));
+            let is_stand_in = link.rebuilt.is_some() || link.commit.stands_for.is_some();
+            // What a rebuilt commit lacks is not held against the sound ones after it, nor, once the version was given up,
+            // against itself.
+            if is_stand_in && link.rebuilt.is_none() && version >= first_version || !is_stand_in && !incomplete {
+                problems.extend(wrong.iter().cloned());
+            }
+            incomplete = !wrong.is_empty() && (is_stand_in || incomplete);
+            if names.checkpoints.binary_search(&version).is_ok() {
+                problems.extend(self.checkpoint(&chain, version, Some(state)));
+            }
+        });
+        problems.extend(self.rest(log, &chain, names));
+        self.report.problems.extend(problems);
+        Ok((newest, kept_files(&chain)))
+    }
+
+    /// What is wrong after the end of the chain.
+    fn rest(&self, log: &Log, chain: &Chain, names: &Names) -> Vec<Problem> {
+        let mut problems: Vec<Problem> = Vec::new();
+        let mut before = (chain.version(), chain.links.last().map(|link| link.crc.clone()));
+        for (&number, commit) in &chain.rest {
             let path = commit_path(number);
-            let shown = self.storage.path(&path);
-            if number != expected {
-                let found = format!("none of {expected} to {}", number - 1);
-                self.problem(Problem::new(&commit_path(expected), "commits", "one of every version", found));
-                newest = state.take().or(newest);
+            if number == 0 {
+                problems.push(Problem::new(&path, "version", "at least 1", number));
+                continue;
             }
-            expected = number.saturating_add(1);
-            self.report.num_commits += 1;
-            let (commit, crc) = match self.log.commit(number) {
-                Ok(read) => read,
+            if number > before.0 + 1 {
+                let (first, found) = (before.0 + 1, format!("none of {} to {}", before.0 + 1, number - 1));
+                problems.push(Problem::new(&commit_path(first), "commits", "one of every version", found));
+                before.1 = None;
+            }
+            match commit {
+                Ok((commit, crc)) => {
+                    let parent = before.1.or_else(|| commit.parent.clone().filter(|_| number > 1));
+                    let link = check_link(commit, number, parent, &self.storage.path(&path));
+                    // A stranger is not held against those after it.
+                    before = (number.max(before.0), link.is_ok().then(|| crc.clone()));
+                    problems.extend(link.err().map(|error| Problem::of_error(&path, &error)));
+                }
                 Err(error) => {
-                    self.problem(Problem::of_error(&path, &error));
-                    newest = state.take().or(newest);
-                    continue;
+                    problems.push(Problem::of_error(&path, error));
+                    before = (number.max(before.0), None);
                 }
-            };
-            let added = commit.add.clone();
-            state = match state.take() {
-                Some(mut before) => {
-                    let link = check_link(&commit, number, Some(before.newest_crc.clone()), &shown);
-                    self.report.problems.extend(link.err().map(|error| Problem::of_error(&path, &error)));
-                    self.report.problems.extend(sums(&path, &before, &commit));
-                    before.apply(commit, crc);
-                    Some(before)
-                }
-                // After a gap the chain begins anew at a checkpoint.
-                None if number > 1 => match Checkpoint::read(self.storage, number) {
-                    Ok(Some(checkpoint)) if checkpoint.crc() == crc => Some(checkpoint.into_snapshot()),
-                    _ => None,
-                },
-                None => {
-                    let link = check_link(&commit, number, None, &shown);
-                    self.report.problems.extend(link.err().map(|error| Problem::of_error(&path, &error)));
-                    Some(Snapshot::first(commit, crc))
-                }
-            };
-            named.push((number, added));
-            if let Some(state) = &state
-                && names.checkpoints.binary_search(&number).is_ok()
-            {
-                let problem = self.checkpoint(number, state);
-                self.report.problems.extend(problem);
             }
         }
-        let newest = state.or(newest).map(Snapshot::sort);
-        for &version in &names.checkpoints {
-            let path = Checkpoint::path(version);
-            if names.commits.binary_search(&version).is_err() {
-                self.problem(Problem::new(&commit_path(version), "commit", "that of its checkpoint", "no file"));
-            }
-            // Those of sound commits were compared above.
-            if let Err(error) = Checkpoint::read(self.storage, version)
-                && !self.report.problems.iter().any(|problem| problem.path == path)
-            {
-                self.problem(Problem::of_error(&path, &error));
-            }
+        for &version in names.checkpoints.iter().filter(|&&version| version > chain.version()) {
+            problems.extend(self.checkpoint(chain, version, None));
         }
-        let first_version = newest.as_ref().map_or(1, |newest| newest.newest.first_version);
-        let mut files: BTreeMap<String, DataFile> = BTreeMap::new();
-        let first = self.log.replay(Some(first_version)).map(|first| first.files).unwrap_or_default();
-        let after = named.into_iter().filter(|(version, _)| *version > first_version).flat_map(|(_, added)| added);
-        files.extend(first.into_iter().chain(after).map(|file| (file.path.clone(), file)));
-        (newest, files)
+        if let Some(version) = names.newest_shortcut().filter(|&version| version > before.0) {
+            problems.push(Problem::of_error(&commit_path(version), &log.gone(version, "that of its checkpoint")));
+        }
+        for path in &chain.leftovers {
+            problems.push(Problem::new(path, "file", "none: a repair replaced it", "one; `repair` goes on"));
+        }
+        problems
     }
 
     /// That a checkpoint says what the commits say.
-    fn checkpoint(&self, version: u64, state: &Snapshot) -> Option<Problem> {
+    fn checkpoint(&self, chain: &Chain, version: u64, state: Option<&Snapshot>) -> Option<Problem> {
         let path = Checkpoint::path(version);
-        let found = match Checkpoint::read(self.storage, version) {
-            Ok(Some(checkpoint)) => checkpoint.into_snapshot(),
-            // Pruned since it was listed.
-            Ok(None) => return None,
-            Err(error) => return Some(Problem::of_error(&path, &error)),
-        };
-        let expected = state.clone().sort();
-        let plain = |commit: &Commit| Commit { add: Vec::new(), remove: Vec::new(), ..commit.clone() };
-        let part = if found.newest_crc != expected.newest_crc || plain(&found.newest) != plain(&expected.newest) {
-            "commit"
-        } else if found.files != expected.files {
-            "files"
-        } else if found.history != expected.history {
-            "history"
-        } else {
+        if chain.leftovers.contains(&path) {
             return None;
-        };
-        Some(Problem::new(&path, format!("{part} of the checkpoint"), "as the commits have it", "other values"))
+        }
+        match Checkpoint::read(self.storage, version) {
+            Ok(Some(checkpoint)) => {
+                let part = checkpoint.difference(&state?.clone().sort())?;
+                Some(Problem::new(&path, part, "as the commits have it", "other values"))
+            }
+            // Pruned since it was listed.
+            Ok(None) => None,
+            Err(error) => Some(Problem::of_error(&path, &error)),
+        }
     }
 
     /// Checks every file, and for the newest version that `runs` and `steps` agree; the digests of its runs.
@@ -382,16 +410,19 @@ impl Verifier<'_> {
     fn digests(&mut self, names: &Names, newest: Option<&Snapshot>, known: &HashMap<u32, RunFacts>) -> Result<()> {
         for &version in &names.digests {
             let path = Digests::path(version);
-            let Some(bytes) = self.storage.read(&path)? else { continue };
-            match Digests::from_bytes(&bytes, &self.storage.path(&path)) {
-                Ok((digests, next_run_id, _)) => {
+            let beyond = newest.is_none_or(|newest| version > newest.newest.version);
+            match Digests::read(self.storage, version) {
+                // Pruned since it was listed.
+                Ok(None) => {}
+                Ok(Some((digests, next_run_id, _))) => {
                     let covered = known.values().filter(|run| u64::from(run.run_id) < next_run_id);
                     let (mut num_runs, mut missing) = (0, 0);
                     for run in covered {
                         num_runs += 1;
                         missing += usize::from(!digests.contains(&run.digest));
                     }
-                    if newest.is_some() && (missing > 0 || digests.len() != num_runs) {
+                    // Of the runs of a version that cannot be known there is nothing to compare with.
+                    if !beyond && (missing > 0 || digests.len() != num_runs) {
                         let found = format!("{} digests, {missing} missing", digests.len());
                         self.problem(Problem::new(&path, "digests", format!("those of {num_runs} runs"), found));
                     }
@@ -413,39 +444,59 @@ impl Verifier<'_> {
     }
 }
 
-/// What is wrong with the numbers that a commit carries on.
-fn sums(path: &str, before: &Snapshot, commit: &Commit) -> Vec<Problem> {
-    let mut problems = Vec::new();
-    let mut expect = |what: &str, expected: &dyn ToString, found: &dyn ToString| {
-        if expected.to_string() != found.to_string() {
-            problems.push(Problem::new(path, what, expected.to_string(), found.to_string()));
+/// What the commits so far come to.
+#[derive(Default)]
+struct Sums {
+    /// The first commit and the one before.
+    first: Option<Commit>,
+    last: Option<Commit>,
+    num_rows: HashMap<TableName, i128>,
+    /// The rows of each file that is there.
+    files: HashMap<String, (TableName, i128)>,
+}
+
+impl Sums {
+    /// Adds a commit: what is wrong with the numbers that it carries on. They are compared with the files that were added and
+    /// removed, so that a wrong commit is not held against those after it.
+    fn add(&mut self, path: &str, commit: &Commit) -> Vec<Problem> {
+        let mut problems = Vec::new();
+        let mut expect = |what: &str, expected: &dyn ToString, found: &dyn ToString| {
+            if expected.to_string() != found.to_string() {
+                problems.push(Problem::new(path, what, expected.to_string(), found.to_string()));
+            }
+        };
+        for removed in &commit.remove {
+            match self.files.remove(removed) {
+                Some((table, num_rows)) => *self.num_rows.entry(table).or_default() -= num_rows,
+                None => expect("removed file", &"one that was there", removed),
+            }
         }
-    };
-    let old = &before.newest;
-    let rows = |table| -> i128 {
-        let added: u64 = commit.add.iter().filter(|file| file.table == table).map(|file| file.num_rows).sum();
-        let removed = before.files(table).filter(|file| commit.remove.contains(&file.path));
-        i128::from(added) - i128::from(removed.map(|file| file.num_rows).sum::<u64>())
-    };
-    expect("num_runs", &(i128::from(old.num_runs) + rows(TableName::Runs)), &commit.num_runs);
-    expect("num_steps", &(i128::from(old.num_steps) + rows(TableName::Steps)), &commit.num_steps);
-    expect("archive_id", &old.archive_id, &commit.archive_id);
-    expect("phases", &format!("{:?}", old.phases), &format!("{:?}", commit.phases));
-    if commit.next_run_id < old.next_run_id {
-        expect("next_run_id", &format!("at least {}", old.next_run_id), &commit.next_run_id);
+        for file in &commit.add {
+            let num_rows = i128::from(file.num_rows);
+            *self.num_rows.entry(file.table).or_default() += num_rows;
+            if self.files.insert(file.path.clone(), (file.table, num_rows)).is_some() {
+                expect("added file", &"a new one", &file.path);
+            }
+        }
+        let rows = |table| self.num_rows.get(&table).copied().unwrap_or_default();
+        expect("num_runs", &rows(TableName::Runs), &commit.num_runs);
+        expect("num_steps", &rows(TableName::Steps), &commit.num_steps);
+        if let (Some(first), Some(last)) = (&self.first, &self.last) {
+            expect("archive_id", &first.archive_id, &commit.archive_id);
+            expect("phases", &format!("{:?}", first.phases), &format!("{:?}", commit.phases));
+            if commit.next_run_id < last.next_run_id {
+                expect("next_run_id", &format!("at least {}", last.next_run_id), &commit.next_run_id);
+            }
+            if commit.first_version < last.first_version || commit.first_version > commit.version {
+                let expected = format!("{}..={}", last.first_version, commit.version);
+                expect("first_version", &expected, &commit.first_version);
+            }
+        }
+        let plain = Commit { add: Vec::new(), remove: Vec::new(), replaces: Vec::new(), ..commit.clone() };
+        self.first.get_or_insert_with(|| plain.clone());
+        self.last = Some(plain);
+        problems
     }
-    if commit.first_version < old.first_version || commit.first_version > commit.version {
-        let expected = format!("{}..={}", old.first_version, commit.version);
-        expect("first_version", &expected, &commit.first_version);
-    }
-    let there: HashSet<&str> = before.files.iter().map(|file| file.path.as_str()).collect();
-    for removed in commit.remove.iter().filter(|path| !there.contains(path.as_str())) {
-        expect("removed file", &"one that was there", removed);
-    }
-    for added in commit.add.iter().filter(|file| there.contains(file.path.as_str())) {
-        expect("added file", &"a new one", &added.path);
-    }
-    problems
 }
 
 fn hex(digest: &[u8]) -> String {

@@ -13,6 +13,7 @@ use super::runs::Runs;
 use super::{Fingerprint, RowLayout, StepTable, file, npy};
 use crate::error::{Error, ErrorKind, Result};
 use crate::machine::available_bytes;
+use crate::process::catch_panic;
 use crate::progress::{Progress, Unit};
 use crate::publish::Staged;
 use crate::query::{Execution, Limits, Partition, Query, QueryStream, query_error};
@@ -24,7 +25,6 @@ use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::statistics::{StatisticsArgs, StatisticsContext};
 use futures::StreamExt;
 use std::os::unix::fs::FileExt;
-use std::panic::AssertUnwindSafe;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -390,9 +390,8 @@ impl Job<'_> {
         std::thread::scope(|scope| {
             let run = || {
                 // A reader may panic on damaged data, and the other threads must not wait for its turn.
-                let outcome = std::panic::catch_unwind(AssertUnwindSafe(|| work(&stop)));
-                let failed = |_| Err(Error::query("the query engine panicked, on damaged data perhaps"));
-                if let Err(error) = outcome.unwrap_or_else(failed) {
+                let failed = || Err(Error::query("the query engine panicked, on damaged data perhaps"));
+                if let Err(error) = catch_panic(|| work(&stop)).unwrap_or_else(failed) {
                     stop.raise(error);
                 }
             };

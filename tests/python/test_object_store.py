@@ -409,3 +409,74 @@ def test_a_place_that_cannot_be_reached(url: str, monkeypatch: pytest.MonkeyPatc
         getattr(a2store.Archive, name)(url)
     # It is given up after half a minute of trying.
     assert time.monotonic() - start < HANGS
+
+
+def grown(url: str, files: list[Path]) -> list[int]:
+    """An archive with a commit for each file; the ids of its runs."""
+    archive = a2store.Archive.create(url, phases=PHASES)
+    for file in files:
+        archive.ingest(file, progress=False)
+    ids: list[int] = rows(archive, "SELECT run_id FROM runs ORDER BY run_id")["run_id"].to_pylist()
+    return ids
+
+
+def damage(url: str, version: int, filesystem: Any) -> None:
+    path = f"{url.removeprefix('s3://')}/_log/{version:020}.json"
+    with filesystem.open_input_stream(path) as stream:
+        data = stream.read()
+    with filesystem.open_output_stream(path) as stream:
+        stream.write(data[:-30])
+
+
+REPAIR = "import sys, a2store; a2store.repair(sys.argv[1], dry_run=False)"
+
+
+@pytest.mark.parametrize("performed", [False, True], ids=["before", "after"])
+def test_a_repair_that_is_killed(url: str, through: Through, few: Few, filesystem: Any, performed: bool) -> None:
+    """At each of its requests that changes something. It is repeated, and no sound run and no run id is lost."""
+    files = few[0][:4]
+    kills = 0
+    while True:
+        place, left = f"{url}/{kills}", [None] * kills
+        ids = grown(place, files)
+        damage(place, 3, filesystem)
+
+        def kill(request: str, left: list[None] = left) -> Fault | None:
+            if request.startswith(("GET", "HEAD")):
+                return None
+            return left.pop() if left else Fault("kill", performed)
+
+        proxy = through(kill)
+        command = [sys.executable, "-c", REPAIR, place]
+        with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as proxy.client:
+            _, errors = proxy.client.communicate(timeout=60)
+        proxy.faults = lambda _: None
+        try:
+            assert a2store.Archive.open(place).num_runs == 3
+        except a2store.DamagedError:
+            assert proxy.made
+        a2store.repair(place, dry_run=False)
+        archive = a2store.Archive.open(place)
+        assert (archive.version, archive.num_runs) == (3, 3)
+        assert archive.verify(deep=True, progress=False).problems == []
+        assert archive.ingest(files, progress=False).accepted == 1
+        found = rows(archive, "SELECT run_id FROM runs ORDER BY run_id")["run_id"].to_pylist()
+        assert found == [*ids[:1], *ids[2:], 4]
+        if not proxy.made:
+            assert (proxy.client.returncode, errors) == (0, "")
+            break
+        kills += 1
+    # A copy and the new commit; then a copy and a removal of each of the two commits after it.
+    assert kills == 6
+
+
+def test_a_repair_downloads_no_data(url: str, through: Through, few: Few, filesystem: Any) -> None:
+    grown(url, few[0][:4])
+    damage(url, 3, filesystem)
+    for dry_run in (True, False):
+        proxy = through(lambda _: None)
+        assert a2store.repair(url, dry_run=dry_run).steps
+        data = [request for request in proxy.requests if ".parquet" in request and "list-type" not in request]
+        # Of the lost commit's two files the last bytes.
+        assert len(data) == 2
+        assert all(request.startswith("GET") for request in data)

@@ -6,7 +6,8 @@
  *   FAULT_KIND      how: kill-before, kill-after, kill-midwrite (half the bytes are written first);
  *                   EIO, ENOSPC (it fails and does nothing); EIO-after, ENOSPC-after (it is done, but said to have
  *                   failed); short (half the bytes are written, as write may); flip (one bit of them is changed);
- *                   SIGINT, SIGTERM (the thread that makes the call gets that signal first)
+ *                   SIGINT, SIGTERM (the thread that makes the call gets that signal first);
+ *                   stop (the process stops before it, as by SIGSTOP, until somebody lets it go on)
  *   FAULT_FOR_GOOD  1: every later call that changes something fails too, and does nothing
  *
  * What is counted goes through libc's symbols. Calls on the folder are made one at a time, so that the log has them in
@@ -35,7 +36,7 @@
 
 /* The order is that of CLASSES in shim.py. */
 enum class { OPEN, READ, WRITE, SYNC, LINK, RENAME, UNLINK, MKDIR, TRUNCATE };
-enum kind { NOTHING, KILL_BEFORE, KILL_AFTER, KILL_MIDWRITE, FAIL, FAIL_AFTER, SHORT, FLIP, SIGNAL };
+enum kind { NOTHING, KILL_BEFORE, KILL_AFTER, KILL_MIDWRITE, FAIL, FAIL_AFTER, SHORT, FLIP, SIGNAL, STOP };
 
 /* One call in the log, followed by its two paths and by the bytes that it wrote. */
 struct record {
@@ -99,9 +100,9 @@ static void set_up(void) {
     const char *text = getenv("FAULT_KIND");
     if (text) {
         static const char *const names[] = {"kill-before", "kill-after", "kill-midwrite", "EIO", "ENOSPC", "EIO-after",
-                                            "ENOSPC-after", "short", "flip", "SIGINT", "SIGTERM"};
-        static const enum kind kinds[] = {KILL_BEFORE, KILL_AFTER, KILL_MIDWRITE, FAIL, FAIL,
-                                          FAIL_AFTER, FAIL_AFTER, SHORT, FLIP, SIGNAL, SIGNAL};
+                                            "ENOSPC-after", "short", "flip", "SIGINT", "SIGTERM", "stop"};
+        static const enum kind kinds[] = {KILL_BEFORE, KILL_AFTER, KILL_MIDWRITE, FAIL, FAIL, FAIL_AFTER,
+                                          FAIL_AFTER, SHORT, FLIP, SIGNAL, SIGNAL, STOP};
         for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
             if (strcmp(text, names[i]) == 0) fault_kind = kinds[i];
         if (fault_kind == NOTHING) abort();
@@ -197,6 +198,7 @@ static void inode_of(struct call *call, int fd, const char *path) {
 static bool allowed(struct call *call) {
     if (call->kind == KILL_BEFORE) die();
     if (call->kind == SIGNAL) raise(fault_signal);
+    if (call->kind == STOP) syscall(SYS_kill, getpid(), SIGSTOP);
     return call->kind != FAIL;
 }
 

@@ -66,7 +66,7 @@ class Fault:
 
     at: int
     kind: str
-    """One of ``KILLS`` or ``FAILURES``, or ``short``, ``flip``, ``SIGINT``, ``SIGTERM``."""
+    """One of ``KILLS`` or ``FAILURES``, or ``short``, ``flip``, ``SIGINT``, ``SIGTERM``, ``stop``."""
     for_good: bool = False
     """Whether all that follow and would change something fail as well."""
 
