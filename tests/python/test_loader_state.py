@@ -178,7 +178,7 @@ def test_the_order_is_part_of_the_state(with_extras: a2store.StepTable) -> None:
     reordered = with_extras.loader(strata="phase", quotas={"late": 2, "early": 1})
     assert reordered.state_dict() == states[8]
     # Nor does it which of the numbers in one proportion they are.
-    multiples: list[dict[Any, float]] = [{"late": 4, "early": 2}, {"late": 0.5, "early": 0.25, "mid": 0}]
+    multiples: list[dict[Any, float]] = [{"late": 4, "early": 2}, {"late": 6.0, "early": 3, "mid": 0}]
     for equal in multiples:
         assert with_extras.loader(strata="phase", quotas=equal).state_dict() == states[8]
     with pytest.raises(a2store.StateMismatchError, match="num_samples"):
