@@ -194,6 +194,11 @@ pub enum ErrorKind {
         /// Bytes allowed.
         limit: u64,
     },
+    /// Memory that the system did not give.
+    OutOfMemory {
+        /// Bytes that were asked for.
+        needed: u64,
+    },
     /// A recorder that came to one of its limits, and takes no more.
     RecorderLimit {
         /// The limit: `"games"`, `"steps"`, `"ram"`, `"wall"` or `"disk"`.
@@ -328,6 +333,7 @@ impl Error {
             ErrorKind::Column { .. } => "column",
             ErrorKind::IndexOutOfBounds { .. } => "index_out_of_bounds",
             ErrorKind::MemoryLimit { .. } => "memory_limit",
+            ErrorKind::OutOfMemory { .. } => "out_of_memory",
             ErrorKind::RecorderLimit { .. } => "recorder_limit",
             ErrorKind::StateMismatch { .. } => "state_mismatch",
             ErrorKind::Cancelled => "cancelled",
@@ -423,6 +429,7 @@ impl Error {
             ErrorKind::MemoryLimit { needed, limit } => {
                 write!(f, "the table needs at least {needed} bytes, but its memory limit is {limit} bytes")
             }
+            ErrorKind::OutOfMemory { needed } => write!(f, "out of memory: {needed} bytes could not be allocated"),
             ErrorKind::RecorderLimit { limit, allowed, found } => {
                 write!(f, "the recorder came to its limit of {limit}: {allowed} allowed, {found}")
             }

@@ -1,4 +1,6 @@
-//! How much memory this machine has, where it says so.
+//! How much memory this machine has, where it says so, and vectors that report when there is not enough.
+
+use crate::error::{ErrorKind, Result};
 
 /// Bytes that the system could give to this process now.
 pub(crate) fn available_bytes() -> Option<u64> {
@@ -9,6 +11,28 @@ pub(crate) fn available_bytes() -> Option<u64> {
 /// Bytes that the machine, or the container around this process, has in all.
 pub(crate) fn total_bytes() -> Option<u64> {
     smaller(of_machine("MemTotal:"), of_container())
+}
+
+/// Makes room for so many more elements.
+///
+/// # Errors
+/// [`ErrorKind::OutOfMemory`], where `Vec` itself would end the process.
+pub(crate) fn reserve<T>(vec: &mut Vec<T>, additional: usize) -> Result<()> {
+    vec.try_reserve(additional).map_err(|_| {
+        let needed = vec.len().saturating_add(additional).saturating_mul(size_of::<T>());
+        ErrorKind::OutOfMemory { needed: needed as u64 }.into()
+    })
+}
+
+/// A vector of `len` copies of a value.
+///
+/// # Errors
+/// As [`reserve`].
+pub(crate) fn filled<T: Copy>(len: usize, value: T) -> Result<Vec<T>> {
+    let mut vec = Vec::new();
+    reserve(&mut vec, len)?;
+    vec.resize(len, value);
+    Ok(vec)
 }
 
 const CONTAINER_MAX: &str = "/sys/fs/cgroup/memory.max";

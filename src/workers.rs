@@ -31,3 +31,19 @@ pub(crate) fn pool(name: &'static str, workers: Option<usize>) -> Result<rayon::
         .build()
         .map_err(|error| Error::from(std::io::Error::other(error)))
 }
+
+/// Runs `work` on this thread, and on others until there are so many: on fewer where the system starts no more. So `work`
+/// takes one part after the other until none is left.
+///
+/// # Panics
+/// When `work` does, on whatever thread.
+pub(crate) fn side_by_side(num_threads: usize, work: impl Fn() + Sync) {
+    std::thread::scope(|scope| {
+        let others: Vec<_> =
+            (1..num_threads).map_while(|_| std::thread::Builder::new().spawn_scoped(scope, &work).ok()).collect();
+        work();
+        for thread in others {
+            thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        }
+    });
+}

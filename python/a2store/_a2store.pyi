@@ -4,8 +4,10 @@ Conventions: a board is a uint64 of sixteen 4-bit exponents, cell 0 (top left) i
 is an empty cell and ``k`` the tile ``2**k``. The four moves are always in the order up, down, left, right (UDLR),
 numbered 0 to 3. A legality mask has bit 0 for up to bit 3 for right. Ranges are half-open: ``0..n`` excludes ``n``.
 
-An integer that is negative, or larger than its argument can hold, raises ``OverflowError``; files and folders that the
-system refuses raise ``OSError`` or its subclass, such as ``FileNotFoundError``, with ``filename`` set.
+An integer that is negative, or larger than its argument can hold, raises ``OverflowError``, and anything that is not an
+integer ``TypeError``; NumPy's integers are integers. Sequences of integers have their own rules, and hold no bools.
+Files and folders that the system refuses raise ``OSError`` or its subclass, such as ``FileNotFoundError``, with
+``filename`` set. Memory that the system refuses for batches, tables, orders and weights raises ``MemoryError``.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -106,7 +108,8 @@ class Error(Exception):
 
     The message is one line: the file, the place in it, what was expected and what was found. Wrong arguments raise
     ``ValueError`` or ``TypeError``, a row that is not there ``IndexError``, the operating system's refusals
-    ``OSError``, and Ctrl-C ``KeyboardInterrupt``; these do not have the attributes below.
+    ``OSError``, missing memory ``MemoryError``, and Ctrl-C ``KeyboardInterrupt``; these do not have the attributes
+    below.
     """
 
     kind: (
@@ -1998,7 +2001,8 @@ class StepTable:
           from the end.
 
         Raises ``IndexError`` with the first index that is out of bounds; ``TypeError`` when they are not integers;
-        ``ValueError`` when they do not have one dimension.
+        ``ValueError`` when they do not have one dimension; ``MemoryError``; ``KeyboardInterrupt`` on Ctrl-C, in the
+        middle of many rows too.
 
         >>> table.take([5, 0, 5]).tokens.shape
         (3, 16)
@@ -2039,9 +2043,9 @@ class StepTable:
           ``phases``.
         - ``run_ids``: the runs' ids, in any order.
 
-        Raises ``ValueError`` for another phase, for ids above 2**32 - 1, and for scores and engines where the rows came
-        from a file that knows nothing of its runs; ``IndexError`` for negative ids; ``TypeError`` for values of another
-        type; ``QueryError``, ``DamagedError`` or ``OSError`` when the archive's runs can no longer be read.
+        Raises ``ValueError`` for another phase, for ids outside ``0..2**32``, and for scores and engines where the rows
+        came from a file that knows nothing of its runs; ``TypeError`` for values of another type; ``QueryError``,
+        ``DamagedError`` or ``OSError`` when the archive's runs can no longer be read.
 
         >>> late = table.filter(min_score=20_000, engine=["expectimax", "greedy"], phase="late")
         """
@@ -2082,6 +2086,8 @@ class StepTable:
         """Return the table of a ``.npy`` file: one that ``save`` wrote, or any with the fields of a row.
 
         A table that was saved comes back as it was, fingerprint included, so that a loader's state of before goes on.
+
+        Headers of NumPy's formats 1.0, 2.0 and 3.0 are read, each in its encoding.
 
         Any other structured array of one dimension will do that has a field ``board``, and of ``move``, ``ev_legal``,
         ``ev_values``, ``run_id`` and ``step_index`` what it has, by name and of the types above, at any places. What is
@@ -2272,10 +2278,11 @@ class StepTable:
           made.
         - ``strata``: an extra column whose values, at most 4,096 different ones, are strata. Up to any place of the
           stream each stratum has had its quota, to within one row; within a stratum rows come in shuffled order, each
-          once before any comes again. Takes 4 bytes a row, and a pass over the table when the loader is made.
+          once before any comes again. Takes 4 bytes a row, 6 in strata of fewer than 65,536, and a pass over the table
+          when the loader is made.
         - ``quotas``: the strata that are served, by value (a string of ``categories``, a number, a bool, ``None`` =
-          null), and their shares in proportion to each other's, finite and at least 0; ``None`` = equal ones. Shares
-          that are not whole numbers are rounded to 1 in 65,536 of all.
+          null), and their shares in proportion to each other's, at least 0 and of a finite sum; ``None`` = equal ones.
+          Shares that are not whole numbers are rounded to 1 in 65,536 of all.
         - ``num_samples``: the rows of an epoch over all ranks, in ``0..=2**62``, where rows may come more than once, as
           with the three options before; ``None`` = as many as the table has.
         - ``window``: shuffle about so many rows at a time, at least 1, for tables that are mapped from a file and
@@ -2283,7 +2290,8 @@ class StepTable:
           each block is read once an epoch and in one piece. Two windows of rows should fit memory.
 
         Raises ``ValueError`` for options outside their range or that exclude each other; ``ColumnError`` for weights
-        that cannot be drawn by, with the row, and for too many strata; ``TypeError`` for quotas that are no numbers.
+        that cannot be drawn by, with the row, and for too many strata; ``TypeError`` for quotas that are no numbers;
+        ``MemoryError`` for weights and strata.
 
         >>> loader = table.loader(batch_size=1024, seed=1, tokens="int64", columns=["tokens", "move"])
         >>> for epoch in range(3):
@@ -2394,13 +2402,19 @@ class Loader:
     All ranks read one stream of rows: each step takes the next ``world_size * batch_size`` of them, and every rank its
     part. The batches are made ahead by a thread, so the loop rarely waits. Take one iteration of a loader at a time.
     ``len(loader)`` is the number of batches of a whole epoch. Make one with ``StepTable.loader``.
+
+    Ctrl-C stops a batch in the middle, and ``MemoryError`` says that there is no memory for one. The iterator gives the
+    same batch when it is asked again, and the loader stands before it.
     """
 
     def __len__(self) -> int:
         """Return the number of batches of a whole epoch on this rank, the same on each."""
 
     def __iter__(self) -> BatchIterator:
-        """Serve the epoch: from its beginning, or, once, from where a loaded state stood."""
+        """Serve the epoch: from its beginning, or, once, from where a loaded state stood.
+
+        Raises ``MemoryError`` when there is no memory for one batch.
+        """
 
     @property
     def epoch(self) -> int:
@@ -2422,12 +2436,13 @@ class Loader:
 
         It is a dict that takes at most 512 bytes as JSON. Every rank has the same after the same number of batches.
 
-        - ``version``: int, the version of the dict, 2.
+        - ``version``: int, the version of the dict and of the orders, 3.
         - ``archive_version``, ``archive``, ``query``, ``view``: int and three strs, the parts of the table's
           fingerprint: the archive's version, the archive itself at that version, the query with its parameters and
           options, and the filters and splits of a view, ``""`` for a whole table.
         - ``num_rows``, ``num_samples``: ints, the rows of the table and of an epoch.
         - ``order``: str, which rows an epoch has and in what order, such as ``"shuffled"`` or ``"weighted by age"``.
+          Equal orders have equal names: quotas of 2 and 4 are named as those of 1 and 2 are.
         - ``seed``, ``symmetries``: int and bool, the options.
         - ``epoch``: int.
         - ``position``: int, the rows of the epoch that all ranks together have been given, in ``0..=num_samples``.
@@ -2439,6 +2454,10 @@ class Loader:
         Table, order, ``num_samples``, ``seed`` and ``symmetries`` must be those of the loader that made the state.
         Batch size, rank, number of ranks, columns and tokens may differ. After a state from the end of an epoch the
         next iteration serves nothing, and the one after it a whole epoch.
+
+        A state of version 2 goes on where its order is still the same, and the options are spelled as they were: with
+        ``shuffle=False``, ``replacement``, ``weights``, and ``shuffle`` and ``strata`` of 65,536 rows or more, in each
+        stratum that is served. In other orders smaller permutations are not what they were.
 
         Raises ``StateMismatchError`` for a state of other rows or another order, with the name of the field that
         differs, and ``ValueError`` for what is not a state. The loader then stays as it was.
@@ -2460,7 +2479,10 @@ class BatchIterator:
         """Return itself."""
 
     def __next__(self) -> Batch:
-        """Return the next batch; wait for it without the interpreter's lock."""
+        """Return the next batch; wait for it without the interpreter's lock.
+
+        Raises ``MemoryError``, and ``KeyboardInterrupt`` on Ctrl-C.
+        """
 
     def __length_hint__(self) -> int:
         """Return the number of batches that are left."""

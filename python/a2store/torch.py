@@ -252,6 +252,8 @@ class StepLoader(IterableDataset[_Tensors]):
             raise ValueError("rank and world_size: expected both or none")
         if rank is None or world_size is None:
             rank, world_size = _distributed_rank()
+        # NumPy's integers would stay in their type when they are multiplied.
+        batch_size, world_size = index(batch_size), index(world_size)
         self._table = table
         self._device = None if device is None else torch.device(device)
         self._pin_memory = pin_memory

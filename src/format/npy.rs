@@ -6,8 +6,8 @@
 //!  | 6         | u8 × 2  | u16, from version 2 on u32
 //! ```
 //!
-//! The text is a Python dict of `descr`, `fortran_order` and `shape`; the format is NumPy's NEP 1, versions 1.0 to 3.0. Of
-//! Python only what such a dict can hold is understood: strings, integers, booleans, lists, tuples. Arrays of anything but
+//! The text is a Python dict of `descr`, `fortran_order` and `shape`; the format is NumPy's NEP 1, versions 1.0 and 2.0 in
+//! Latin-1, and 3.0 in UTF-8. Of Python only what such a dict can hold is understood: strings, integers, booleans, lists, tuples. Arrays of anything but
 //! records of fixed size in one dimension, or numbers in two, are refused, objects above all: they are pickles.
 
 #[cfg(test)]
@@ -15,6 +15,7 @@ mod tests;
 
 use super::bytes::ByteReader;
 use crate::error::{Error, Result};
+use std::borrow::Cow;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
@@ -179,9 +180,13 @@ fn parse_start<T>(bytes: &[u8], parse: fn(&str) -> Result<T, Malformed>) -> Resu
         let back = if version == 1 { 2 } else { 4 };
         return Err(reader.error(back, "length of NumPy's header", format!("at most {MAX_TEXT}"), text_len));
     }
-    let text = reader.utf8(text_len, "NumPy's header")?;
+    let text: Cow<'_, str> = match version {
+        3 => reader.utf8(text_len, "NumPy's header")?.into(),
+        // In Latin-1 each byte is the character of its number.
+        _ => reader.take(text_len, "NumPy's header")?.iter().copied().map(char::from).collect(),
+    };
     let parsed =
-        parse(text).map_err(|Malformed { what, expected, found }| reader.error(text_len, what, expected, found))?;
+        parse(&text).map_err(|Malformed { what, expected, found }| reader.error(text_len, what, expected, found))?;
     Ok((parsed, reader.offset() as u64))
 }
 
@@ -382,6 +387,12 @@ impl Parser<'_> {
             match chars.next()? {
                 '\\' => match chars.next()? {
                     escaped @ ('\\' | '\'' | '"') => text.push(escaped),
+                    't' => text.push('\t'),
+                    'n' => text.push('\n'),
+                    'r' => text.push('\r'),
+                    'x' => text.push(escaped_number(&mut chars, 2)?),
+                    'u' => text.push(escaped_number(&mut chars, 4)?),
+                    'U' => text.push(escaped_number(&mut chars, 8)?),
                     _ => return None,
                 },
                 c if c == quote => break,
@@ -391,4 +402,10 @@ impl Parser<'_> {
         self.rest = chars.as_str();
         Some(Literal::Text(text))
     }
+}
+
+/// The character whose number stands in so many hexadecimal digits: how Python writes what cannot be printed.
+fn escaped_number(chars: &mut std::str::Chars<'_>, digits: usize) -> Option<char> {
+    let number = (0..digits).try_fold(0_u32, |number, _| Some(number << 4 | chars.next()?.to_digit(16)?))?;
+    char::from_u32(number)
 }

@@ -5,8 +5,11 @@
 //! sweeps over the weights and no further memory (Hübschle-Schneider and Sanders, *Parallel Weighted Random Sampling*,
 //! ESA 2019, section 3.1).
 
+use super::check_at;
 use super::order::{Draws, scale};
 use crate::error::{Error, Result};
+use crate::machine::reserve;
+use crate::progress::Progress;
 use crate::table::StepTable;
 
 /// Which rows the buckets belong to: eight bytes a row.
@@ -27,7 +30,7 @@ const AHEAD: usize = 32;
 
 impl AliasTable {
     /// Of the weights in a table's column: finite numbers of at least 0, not all of them 0.
-    pub(super) fn new(table: &StepTable, column: &str) -> Result<AliasTable> {
+    pub(super) fn new(table: &StepTable, column: &str, progress: &dyn Progress) -> Result<AliasTable> {
         let extra = table.layout().extra(column).ok_or_else(|| no_extra(table, "weights", column))?;
         if extra.categories.is_some() {
             return Err(Error::argument("weights", "a column of numbers", format!("{column}, a column of strings")));
@@ -38,6 +41,7 @@ impl AliasTable {
         }
         let (mut sum, mut correction) = (0.0, 0.0);
         for (row, weight) in (0..).zip(table.extra_values(extra)) {
+            check_at(row, progress)?;
             if !(0.0..f64::INFINITY).contains(&weight) {
                 return Err(Error::column(column, Some(row), "a finite weight of at least 0", weight));
             }
@@ -50,18 +54,34 @@ impl AliasTable {
         if num_rows > 0 && !(sum > 0.0 && sum.is_finite()) {
             return Err(Error::column(column, None, "weights of a positive, finite sum", sum));
         }
-        Ok(AliasTable::of_weights(num_rows as usize, sum / num_rows.max(1) as f64, || table.extra_values(extra)))
+        let mean = sum / num_rows.max(1) as f64;
+        if num_rows > 0 && !mean.is_normal() {
+            // Of such numbers too few digits are left to divide by them.
+            let expected = format!("weights of a mean of at least {:e}", f64::MIN_POSITIVE);
+            return Err(Error::column(column, None, expected, format_args!("{mean:e}")));
+        }
+        AliasTable::of_weights(num_rows as usize, mean, || table.extra_values(extra), progress)
     }
 
     /// Of `len` weights, none below 0, whose mean is `mean`.
-    fn of_weights<W: Iterator<Item = f64>>(len: usize, mean: f64, weights: impl Fn() -> W) -> AliasTable {
+    fn of_weights<W: Iterator<Item = f64>>(
+        len: usize,
+        mean: f64,
+        weights: impl Fn() -> W,
+        progress: &dyn Progress,
+    ) -> Result<AliasTable> {
         // Rows that nothing else is said of keep their whole bucket.
-        let mut buckets: Vec<Bucket> = (0..len as u32).map(|row| Bucket { threshold: u32::MAX, other: row }).collect();
+        let mut buckets = Vec::new();
+        reserve(&mut buckets, len)?;
+        buckets.extend((0..len as u32).map(|row| Bucket { threshold: u32::MAX, other: row }));
         let share = |weight: f64| (weight / mean * 2_f64.powi(32)) as u32;
         let mut light = weights().zip(0..).filter(|(weight, _)| *weight <= mean);
         let mut heavy = weights().zip(0..).filter(|(weight, _)| *weight > mean);
         let mut current: Option<(f64, u32)> = heavy.next();
+        let mut count = 0;
         while let Some((rest, row)) = current {
+            count += 1;
+            check_at(count, progress)?;
             if rest > mean {
                 // The heavy row fills up the bucket of a light one.
                 let Some((weight, lighter)) = light.next() else {
@@ -87,7 +107,7 @@ impl AliasTable {
                 buckets[row as usize] = Bucket { threshold: 0, other };
             }
         }
-        AliasTable { buckets }
+        Ok(AliasTable { buckets })
     }
 
     /// The rows that are drawn at the positions from `start` on.
@@ -138,7 +158,7 @@ mod tests {
             let sum: f64 = weights.iter().sum();
             prop_assume!(sum > 0.0);
             let mean = sum / weights.len() as f64;
-            let table = AliasTable::of_weights(weights.len(), mean, || weights.iter().copied());
+            let table = AliasTable::of_weights(weights.len(), mean, || weights.iter().copied(), &()).unwrap();
             for ((row, share), weight) in shares(&table).into_iter().enumerate().zip(&weights) {
                 let expected = weight / mean;
                 prop_assert!((share - expected).abs() < 1e-6 * weights.len() as f64, "row {row}: {share}, not {expected}");
@@ -149,7 +169,7 @@ mod tests {
 
     #[test]
     fn equal_weights_keep_their_buckets() {
-        let table = AliasTable::of_weights(1000, 0.1, || std::iter::repeat_n(0.1, 1000));
+        let table = AliasTable::of_weights(1000, 0.1, || std::iter::repeat_n(0.1, 1000), &()).unwrap();
         assert!(table.buckets.iter().zip(0..).all(|(bucket, row)| bucket.other == row));
     }
 }

@@ -35,6 +35,7 @@ pub use producer::Batches;
 pub use state::LoaderState;
 
 use crate::error::{Error, Result};
+use crate::progress::{Progress, check};
 use crate::table::{BatchSchema, StepTable, TokenType};
 use order::Plan;
 use std::fmt;
@@ -95,7 +96,7 @@ impl Default for LoaderOptions {
 /// Which rows an epoch has, and in what order. The order of an epoch is a function of seed, epoch and position: nothing
 /// is stored that grows with the table, unless it says so.
 ///
-/// Its `Display` is what a [`LoaderState`] compares.
+/// Its `Display` says all options as they were given.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum Sampling {
     /// Every row once, in the table's order, the same in each epoch.
@@ -119,7 +120,8 @@ pub enum Sampling {
         column: String,
     },
     /// A fixed share of each stratum in every stretch of the stream; within a stratum rows come in shuffled order, each
-    /// once before any comes again. Takes four bytes a row, and a pass over the table when the loader is made.
+    /// once before any comes again. Takes four bytes a row, six in strata of fewer than 65,536, and a pass over the table
+    /// when the loader is made.
     Stratified {
         /// An extra column whose values are the strata: at most 4,096 different ones.
         column: String,
@@ -163,8 +165,9 @@ impl StepTable {
     /// A loader of this table's rows.
     ///
     /// # Errors
-    /// [`ErrorKind::Argument`](crate::ErrorKind::Argument) for options outside their range, and
-    /// [`ErrorKind::Column`](crate::ErrorKind::Column) for weights and strata that are none.
+    /// [`ErrorKind::Argument`](crate::ErrorKind::Argument) for options outside their range;
+    /// [`ErrorKind::Column`](crate::ErrorKind::Column) for weights and strata that are none;
+    /// [`ErrorKind::OutOfMemory`](crate::ErrorKind::OutOfMemory) for what they take.
     ///
     /// # Examples
     /// ```
@@ -186,6 +189,14 @@ impl StepTable {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn loader(&self, options: LoaderOptions) -> Result<Loader> {
+        self.loader_unless_cancelled(options, &())
+    }
+
+    /// [`loader`](StepTable::loader) that can be stopped while it goes over the table for weights or strata.
+    ///
+    /// # Errors
+    /// As [`loader`](StepTable::loader), and [`ErrorKind::Cancelled`](crate::ErrorKind::Cancelled).
+    pub fn loader_unless_cancelled(&self, options: LoaderOptions, progress: &dyn Progress) -> Result<Loader> {
         let LoaderOptions { batch_size, rank, world_size, prefetch, epoch, .. } = options;
         // Far above any use, and far below where the arithmetic of positions or the memory of batches ends.
         const MAX_BATCH: usize = 1 << 28;
@@ -209,7 +220,7 @@ impl StepTable {
             let expected = format!("false with the attached column {name}, or columns without it");
             return Err(Error::argument("symmetries", expected, true));
         }
-        let plan = Plan::new(self, &options)?;
+        let plan = Plan::new(self, &options, progress)?;
         let num_samples = match options.num_samples {
             // Of nothing, nothing can be drawn.
             Some(num_samples) if plan.repeats() && !self.is_empty() => num_samples,
@@ -272,7 +283,8 @@ impl Loader {
     /// The batches of the epoch: from its beginning, or once from where a loaded state stood.
     ///
     /// # Errors
-    /// [`ErrorKind::Io`](crate::ErrorKind::Io) when no thread could be started.
+    /// [`ErrorKind::Io`](crate::ErrorKind::Io) when no thread could be started, and
+    /// [`ErrorKind::OutOfMemory`](crate::ErrorKind::OutOfMemory) when there is no memory for one batch.
     pub fn batches(&self) -> Result<Batches> {
         let mut cursor = self.cursor();
         let (epoch, start) = (cursor.epoch, cursor.resume);
@@ -303,6 +315,11 @@ impl fmt::Display for Sampling {
             }
         }
     }
+}
+
+/// Looks at whether to stop, every million rows.
+fn check_at(row: u64, progress: &dyn Progress) -> Result<()> {
+    if row > 0 && row.is_multiple_of(1 << 20) { check(progress) } else { Ok(()) }
 }
 
 /// One rank's share of a stream of rows.

@@ -1,11 +1,12 @@
 //! Which row stands at a position of an epoch: a function of seed, epoch and position, in constant time.
 
 use super::alias::AliasTable;
-use super::permutation::Permutation;
+use super::permutation::{LastPermutation, Permutation};
 use super::strata::{Strata, StratifiedOrder};
-use super::windowed::WindowedOrder;
+use super::windowed::{self, WindowedOrder};
 use super::{LoaderOptions, Sampling};
 use crate::error::{Error, Result};
+use crate::progress::Progress;
 use crate::table::StepTable;
 use std::sync::Arc;
 
@@ -13,8 +14,11 @@ use std::sync::Arc;
 #[derive(Clone, Debug)]
 pub(super) enum Plan {
     Sequential,
-    Shuffled,
-    Windowed { window: u64 },
+    Shuffled(Arc<LastPermutation>),
+    Windowed {
+        /// The binary logarithm of the rows of a block.
+        shift: u32,
+    },
     Uniform,
     Weighted(Arc<AliasTable>),
     Stratified(Arc<Strata>),
@@ -32,20 +36,20 @@ pub(super) enum Order {
 }
 
 impl Plan {
-    pub(super) fn new(table: &StepTable, options: &LoaderOptions) -> Result<Plan> {
+    pub(super) fn new(table: &StepTable, options: &LoaderOptions, progress: &dyn Progress) -> Result<Plan> {
         Ok(match &options.sampling {
             Sampling::Sequential => Plan::Sequential,
-            Sampling::Shuffled => Plan::Shuffled,
+            Sampling::Shuffled => Plan::Shuffled(Arc::default()),
             Sampling::Windowed { window } => {
                 if *window == 0 {
                     return Err(Error::argument("window", "at least 1", window));
                 }
-                Plan::Windowed { window: *window }
+                Plan::Windowed { shift: windowed::block_shift(*window, table.num_rows()) }
             }
             Sampling::Uniform => Plan::Uniform,
-            Sampling::Weighted { column } => Plan::Weighted(Arc::new(AliasTable::new(table, column)?)),
+            Sampling::Weighted { column } => Plan::Weighted(Arc::new(AliasTable::new(table, column, progress)?)),
             Sampling::Stratified { column, quotas } => {
-                Plan::Stratified(Arc::new(Strata::new(table, column, quotas.as_deref())?))
+                Plan::Stratified(Arc::new(Strata::new(table, column, quotas.as_deref(), progress)?))
             }
         })
     }
@@ -55,12 +59,33 @@ impl Plan {
         matches!(self, Plan::Uniform | Plan::Weighted(_) | Plan::Stratified(_))
     }
 
+    /// The name of the orders, by which a state is known. Plans of one name have the same orders.
+    pub(super) fn name(&self, sampling: &Sampling) -> String {
+        match self {
+            Plan::Windowed { shift } => Sampling::Windowed { window: windowed::BLOCKS << shift }.to_string(),
+            Plan::Stratified(strata) => strata.name(),
+            // Their options have one way to say the same.
+            Plan::Sequential | Plan::Shuffled(_) | Plan::Uniform | Plan::Weighted(_) => sampling.to_string(),
+        }
+    }
+
+    /// Whether the orders are what they were when states were of version 2: permutations of few values are others.
+    pub(super) fn is_as_in_version_2(&self, num_rows: u64) -> bool {
+        match self {
+            Plan::Sequential | Plan::Uniform | Plan::Weighted(_) => true,
+            Plan::Shuffled(_) => !Permutation::is_stored(num_rows),
+            // A table has few blocks, or its last window has few rows.
+            Plan::Windowed { .. } => false,
+            Plan::Stratified(strata) => strata.is_as_in_version_2(),
+        }
+    }
+
     /// The order of an epoch of `num_rows` rows.
     pub(super) fn order(&self, num_rows: u64, seed: u64, epoch: u64) -> Result<Order> {
         Ok(match self {
             Plan::Sequential => Order::Sequential,
-            Plan::Shuffled => Order::Shuffled(Permutation::new(num_rows, seed, epoch)?),
-            Plan::Windowed { window } => Order::Windowed(Box::new(WindowedOrder::new(num_rows, *window, seed, epoch)?)),
+            Plan::Shuffled(last) => Order::Shuffled(last.keyed(num_rows, &[seed, epoch])?),
+            Plan::Windowed { shift } => Order::Windowed(Box::new(WindowedOrder::new(num_rows, *shift, seed, epoch)?)),
             Plan::Uniform => Order::Uniform { draws: Draws::new(seed, epoch), num_rows },
             Plan::Weighted(table) => Order::Weighted { draws: Draws::new(seed, epoch), table: Arc::clone(table) },
             Plan::Stratified(strata) => {

@@ -1,7 +1,11 @@
-//! A keyed permutation of `0..n` that is computed instead of stored.
+//! A keyed permutation of `0..n` that is computed instead of stored, unless `n` is small.
 //!
-//! Any position can be mapped at once and nothing is kept but its keys, so an epoch begins, seeks and resumes in
-//! constant time. The construction is the generalized Feistel cipher with cycle walking of Black and Rogaway, *Ciphers
+//! Below 65,536 it is stored, two bytes a value: shuffled by the algorithm of Fisher and Yates with the keyed random words of
+//! BLAKE3, so that of as few values as can be counted every order is equally likely. A quarter of a millisecond makes the
+//! largest, which is less than computing all of its values would take.
+//!
+//! From there on any position can be mapped at once and nothing is kept but its keys, so an epoch begins, seeks and resumes
+//! in constant time. The construction is the generalized Feistel cipher with cycle walking of Black and Rogaway, *Ciphers
 //! with Arbitrary Finite Domains* (CT-RSA 2002):
 //!
 //! * The domain is `a × b` with `a = ⌈√n⌉` and `b = ⌈n / a⌉`: a number `x` is the pair `(x mod a, ⌊x / a⌋)`.
@@ -11,8 +15,14 @@
 //!
 //! `F` is a keyed 32-bit integer hash: multiply-xorshift with the constants that Chris Wellons found by search
 //! (`lowbias32` of hash-prospector), scaled to the modulus by multiplication. This is for shuffling, not for secrecy.
+//!
+//! Where `a` and `b` are odd, each round is an even permutation of the grid, and so is the whole: of odd squares `n` only
+//! even orders come. Whether an order is even takes all of its values to see.
 
 use crate::error::{Error, Result};
+use crate::machine::filled;
+use smallvec::SmallVec;
+use std::sync::{Arc, Mutex};
 
 /// A permutation of `0..n`, one for each `(n, seed, epoch)`, the same on every machine.
 ///
@@ -31,15 +41,14 @@ pub struct Permutation {
     /// The moduli of the left and the right half.
     a: u32,
     b: u32,
-    keys: [u32; FEW_ROUNDS],
-    rounds: usize,
+    keys: [u32; ROUNDS],
+    /// All values, where they are few.
+    stored: Option<Arc<[u16]>>,
 }
 
-/// Rounds of large domains.
 const ROUNDS: usize = 8;
-/// Rounds of small domains, whose round functions have so few values that eight of them leave some orders likelier than
-/// others: of five values, by 15 % on average.
-const FEW_ROUNDS: usize = 32;
+/// Permutations of fewer values than this are stored. Their round functions would have so few values that some orders came
+/// more often than others, and half of all orders never.
 const FEW: u64 = 1 << 16;
 /// The halves and their products fit their integers up to here.
 const MAX_LEN: u64 = 1 << 62;
@@ -47,10 +56,12 @@ const MAX_LEN: u64 = 1 << 62;
 const LANES: usize = 64;
 
 impl Permutation {
-    /// The permutation of `0..n` for an epoch of a seed.
+    /// The permutation of `0..n` for an epoch of a seed. Takes constant time and memory from 65,536 values on, and below
+    /// that at most 128 KiB, which clones share.
     ///
     /// # Errors
-    /// [`ErrorKind::Argument`](crate::ErrorKind::Argument) when `n` exceeds 2^62.
+    /// [`ErrorKind::Argument`](crate::ErrorKind::Argument) when `n` exceeds 2^62, and
+    /// [`ErrorKind::OutOfMemory`](crate::ErrorKind::OutOfMemory).
     pub fn new(n: u64, seed: u64, epoch: u64) -> Result<Permutation> {
         Permutation::keyed(n, &[seed, epoch])
     }
@@ -66,16 +77,25 @@ impl Permutation {
         for part in std::iter::once(&n).chain(key) {
             hasher.update(&part.to_le_bytes());
         }
-        let mut bytes = [0; 4 * FEW_ROUNDS];
-        hasher.finalize_xof().fill(&mut bytes);
+        let mut random = hasher.finalize_xof();
+        if Permutation::is_stored(n) {
+            let stored = Some(shuffled(n as u16, &mut random)?.into());
+            return Ok(Permutation { n, a: a as u32, b: b as u32, keys: [0; ROUNDS], stored });
+        }
+        let mut bytes = [0; 4 * ROUNDS];
+        random.fill(&mut bytes);
         let (words, _) = bytes.as_chunks::<4>();
-        let mut keys = [0; FEW_ROUNDS];
+        let mut keys = [0; ROUNDS];
         for (key, word) in keys.iter_mut().zip(words) {
             *key = u32::from_le_bytes(*word);
         }
         // `a` is at most 2^31 and `b` at most `a`, as `n` is at most 2^62.
-        let rounds = if n < FEW { FEW_ROUNDS } else { ROUNDS };
-        Ok(Permutation { n, a: a as u32, b: b as u32, keys, rounds })
+        Ok(Permutation { n, a: a as u32, b: b as u32, keys, stored: None })
+    }
+
+    /// Whether the permutations of so many values are stored.
+    pub(super) fn is_stored(n: u64) -> bool {
+        n < FEW
     }
 
     /// The length of the domain.
@@ -100,11 +120,15 @@ impl Permutation {
         })
     }
 
-    /// The position of a value; `None` from `n` on. The rounds undone, last first.
+    /// The position of a value; `None` from `n` on. Among fewer than 65,536 it is searched for; else the rounds are undone,
+    /// last first.
     #[must_use]
     pub fn position(&self, value: u64) -> Option<u64> {
         if value >= self.n {
             return None;
+        }
+        if let Some(stored) = &self.stored {
+            return stored.iter().position(|&other| u64::from(other) == value).map(|position| position as u64);
         }
         let a = u64::from(self.a);
         let mut x = value;
@@ -128,6 +152,10 @@ impl Permutation {
     pub fn fill(&self, start: u64, out: &mut [u64]) {
         let end = start.checked_add(out.len() as u64);
         assert!(end.is_some_and(|end| end <= self.n), "positions beyond the end of the permutation");
+        if let Some(stored) = &self.stored {
+            out.iter_mut().zip(&stored[start as usize..]).for_each(|(out, &value)| *out = value.into());
+            return;
+        }
         #[cfg(target_arch = "x86_64")]
         if is_x86_feature_detected!("avx2") {
             #[allow(unsafe_code)]
@@ -163,7 +191,7 @@ impl Permutation {
     /// The keys of the rounds, two at a time.
     #[inline(always)]
     fn round_keys(&self) -> &[[u32; 2]] {
-        self.keys[..self.rounds].as_chunks().0
+        self.keys.as_chunks().0
     }
 
     /// Maps a number that fell outside `0..n` until it is inside.
@@ -196,6 +224,45 @@ impl Permutation {
 #[target_feature(enable = "avx2")]
 fn fill_avx2(permutation: &Permutation, start: u64, out: &mut [u64]) {
     permutation.fill_blocks(start, out);
+}
+
+/// The values below `n` in an order that random words choose.
+fn shuffled(n: u16, random: &mut blake3::OutputReader) -> Result<Vec<u16>> {
+    // As many words as their buffer holds are drawn at once.
+    const WORDS: usize = 512;
+    let mut values = filled(usize::from(n), 0)?;
+    let mut bytes = [0; 4 * WORDS];
+    for first in (0..values.len()).step_by(WORDS) {
+        random.fill(&mut bytes);
+        let last = values.len().min(first + WORDS);
+        for (k, word) in (first..last).zip(bytes.as_chunks::<4>().0) {
+            // Each value takes one of the places up to its own, and who was there moves to the end. The 32 bits make no
+            // place likelier than another by more than 1 in 65,536.
+            let place = scale(u32::from_le_bytes(*word), k as u32 + 1) as usize;
+            values[k] = values[place];
+            values[place] = k as u16;
+        }
+    }
+    Ok(values)
+}
+
+/// The permutation that was asked for last, for those who ask for the same one again and again: a stored one takes longer to
+/// make than a batch of it.
+#[derive(Debug, Default)]
+pub(super) struct LastPermutation(Mutex<Option<(SmallVec<[u64; 4]>, Permutation)>>);
+
+impl LastPermutation {
+    /// [`Permutation::keyed`] of these.
+    pub(super) fn keyed(&self, n: u64, key: &[u64]) -> Result<Permutation> {
+        // In a process that was forked, the lock may be held by a thread that is not there.
+        let Ok(mut last) = self.0.try_lock() else {
+            return Permutation::keyed(n, key);
+        };
+        match &*last {
+            Some((of, permutation)) if permutation.n == n && of[..] == *key => Ok(permutation.clone()),
+            _ => Ok(last.insert((SmallVec::from_slice(key), Permutation::keyed(n, key)?)).1.clone()),
+        }
+    }
 }
 
 /// `lowbias32`.
@@ -245,7 +312,7 @@ mod tests {
 
     #[test]
     fn is_a_bijection_for_every_small_length() {
-        for n in (0..300).chain([1000, 4095, 4096, 4097, 65_535, 65_537, 999_983]) {
+        for n in (0..300).chain([1000, 4095, 4096, 4097, 65_535, 65_536, 65_537, 999_983]) {
             let mut values = all(n, n ^ 5, 3);
             values.sort_unstable();
             assert!(values.iter().copied().eq(0..n), "{n}");
@@ -254,24 +321,36 @@ mod tests {
 
     #[test]
     fn maps_the_same_from_any_start() {
-        let n = 10_007;
-        let values = all(n, 1, 2);
-        let permutation = Permutation::new(n, 1, 2).unwrap();
-        for start in [0, 1, 15, 16, 17, 5_000, n - 1] {
-            for len in [0, 1, 7, 16, 33] {
-                let len = len.min((n - start) as usize);
-                let mut out = vec![0; len];
-                permutation.fill(start, &mut out);
-                assert_eq!(out, values[start as usize..][..len]);
+        for n in [10_007, 100_003] {
+            let values = all(n, 1, 2);
+            let permutation = Permutation::new(n, 1, 2).unwrap();
+            for start in [0, 1, 15, 16, 17, 5_000, n - 1] {
+                for len in [0, 1, 7, 16, 33] {
+                    let len = len.min((n - start) as usize);
+                    let mut out = vec![0; len];
+                    permutation.fill(start, &mut out);
+                    assert_eq!(out, values[start as usize..][..len]);
+                }
+                assert_eq!(permutation.get(start), Some(values[start as usize]));
             }
-            assert_eq!(permutation.get(start), Some(values[start as usize]));
+            assert_eq!(permutation.get(n), None);
         }
-        assert_eq!(permutation.get(n), None);
+    }
+
+    #[test]
+    fn the_last_one_is_given_again_and_no_other() {
+        let last = LastPermutation::default();
+        for (n, key) in [(10, [1, 2]), (10, [1, 2]), (11, [1, 2]), (10, [1, 3]), (70_000, [1, 3]), (10, [1, 3])] {
+            let (mut kept, mut made) = (vec![0; n as usize], vec![0; n as usize]);
+            last.keyed(n, &key).unwrap().fill(0, &mut kept);
+            Permutation::keyed(n, &key).unwrap().fill(0, &mut made);
+            assert_eq!(kept, made);
+        }
     }
 
     #[test]
     fn is_the_same_on_every_processor() {
-        for n in [5, 1000, 1 << 20, 10_000_000_007] {
+        for n in [65_536, 1 << 20, 10_000_000_007] {
             let permutation = Permutation::new(n, 3, 4).unwrap();
             let (mut best, mut portable) = (vec![0; 1000.min(n as usize)], vec![0; 1000.min(n as usize)]);
             permutation.fill(n - best.len() as u64, &mut best);
@@ -282,7 +361,7 @@ mod tests {
 
     #[test]
     fn finds_the_position_of_every_value() {
-        for n in [1, 2, 3, 10, 101, 65_537] {
+        for n in [1, 2, 3, 10, 101, 65_535, 65_537] {
             let permutation = Permutation::new(n, 9, 1).unwrap();
             for (position, value) in (0..).zip(all(n, 9, 1)) {
                 assert_eq!(permutation.position(value), Some(position));
@@ -300,6 +379,25 @@ mod tests {
         let mut out = [0; 4];
         permutation.fill(123_456_789, &mut out);
         assert_eq!(out, [48_699_733, 70_026_639, 822_614_514, 221_204_434]);
+    }
+
+    /// The same for those that are stored, and how they are drawn, word by word.
+    #[test]
+    fn few_values_are_exchanged_as_the_words_say() {
+        for n in [0, 1, 2, 9, 511, 512, 513, 1025, 65_535] {
+            let mut hasher = blake3::Hasher::new_derive_key("a2store 2026 loader permutation");
+            [n, 6, 7].into_iter().for_each(|part: u64| drop(hasher.update(&part.to_le_bytes())));
+            let mut random = hasher.finalize_xof();
+            let mut values = Vec::new();
+            for k in 0..n {
+                let mut word = [0; 4];
+                random.fill(&mut word);
+                let place = (u64::from(u32::from_le_bytes(word)) * (k + 1)) >> 32;
+                values.push(k);
+                values.swap(place as usize, k as usize);
+            }
+            assert_eq!(all(n, 6, 7), values, "{n}");
+        }
     }
 
     #[test]

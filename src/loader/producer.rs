@@ -3,15 +3,23 @@
 //! A thread makes the next batches and stays `prefetch` of them ahead. Whoever asks for one that is not ready makes the
 //! next that nobody has begun, instead of waiting: so a consumer that computes never waits, and one that does nothing else
 //! has two threads at work. Which thread makes a batch changes nothing about it.
+//!
+//! A large batch is made in pieces, between which either thread can be stopped. A batch that was begun and not finished,
+//! because its thread was stopped or there was no memory for it, is begun again by the next thread that looks for work; in
+//! the end that is the consumer, who is told why.
 
 use super::order::Order;
 use super::{Cursor, Loader, LoaderOptions, Shard};
-use crate::error::Result;
+use crate::error::{ErrorKind, Result};
+use crate::machine::{available_bytes, reserve};
+use crate::progress::{Cancellable, Progress, check};
 use crate::table::{Arena, Batch, BatchSchema, Pool, StepTable, SymmetryKey};
 use std::collections::VecDeque;
 use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 /// The batches of one epoch on one rank; see [`Loader::batches`]. Dropping it ends its thread.
 pub struct Batches {
@@ -29,6 +37,11 @@ pub struct Batches {
 
 /// The most batches whose memory is there before they are made.
 const MADE_AT_ONCE: usize = 16;
+/// Bytes of a batch from which the system is asked first whether it has them. It may promise more than it has, and end
+/// the process when the promise is called in.
+const LARGE: u64 = 1 << 30;
+/// How often one who waits for a batch looks at whether to stop.
+const PERIOD: Duration = Duration::from_millis(50);
 
 /// Fills batches. Each thread has its own.
 #[derive(Clone)]
@@ -48,6 +61,17 @@ struct Maker {
 struct Ring {
     state: Mutex<State>,
     changed: Condvar,
+    /// Whether nobody wants batches any more.
+    is_stopped: AtomicBool,
+}
+
+/// A batch that was begun and not handed out.
+enum Slot {
+    /// A thread makes it.
+    Begun,
+    Made(Batch),
+    /// It was begun in vain, and is to be begun again.
+    GivenUp,
 }
 
 struct State {
@@ -58,14 +82,14 @@ struct State {
     /// Batches that lie ready before the thread rests, and how many do.
     depth: u64,
     ready: u64,
-    /// Those that were begun and not handed out, in order; `None` while one is being made.
-    made: VecDeque<Option<Batch>>,
+    /// Those that were begun and not handed out, in order, and how many of them were given up.
+    slots: VecDeque<Slot>,
+    given_up: usize,
     pool: Pool,
     /// Rows that a batch has room for.
     capacity: usize,
     /// Whether someone sleeps until something changes.
     is_awaited: bool,
-    is_stopped: bool,
     has_failed: bool,
 }
 
@@ -85,12 +109,15 @@ impl Batches {
             rows: Vec::new(),
         };
         let capacity = batch_size.min(usize::try_from(loader.shard.num_rows).unwrap_or(usize::MAX));
-        let ring = Ring::new(num_steps, prefetch as u64, &loader.schema, capacity);
+        let ring = Ring::new(num_steps, prefetch as u64, &loader.schema, capacity)?;
         let thread = match prefetch {
             0 => None,
             _ => {
                 let (mut maker, ring) = (maker.clone(), Arc::clone(&ring));
-                let work = move || ring.make_all(&mut maker);
+                let work = move || {
+                    let progress = Cancellable::new(&(), &ring.is_stopped);
+                    ring.make_all(&mut maker, &progress);
+                };
                 Some(std::thread::Builder::new().name("a2store-loader".into()).spawn(work)?)
             }
         };
@@ -103,19 +130,10 @@ impl Iterator for Batches {
     type Item = Batch;
 
     /// # Panics
-    /// When the thread that makes the batches panicked: an epoch never ends early in silence.
+    /// When there is no memory for a batch, which [`next_unless_cancelled`](Batches::next_unless_cancelled) reports, or
+    /// the thread that makes the batches panicked: an epoch never ends early in silence.
     fn next(&mut self) -> Option<Batch> {
-        if self.taken == self.num_steps {
-            return None;
-        }
-        self.go_on_after_fork();
-        let batch = self.ring.take(&mut self.maker);
-        self.taken += 1;
-        let mut cursor = self.cursor.lock().unwrap_or_else(PoisonError::into_inner);
-        if cursor.generation == self.generation {
-            cursor.position = self.maker.position(self.taken);
-        }
-        Some(batch)
+        self.next_unless_cancelled(&()).unwrap_or_else(|error| panic!("{error}"))
     }
 
     fn size_hint(&self) -> (usize, Option<usize>) {
@@ -125,31 +143,59 @@ impl Iterator for Batches {
 }
 
 impl Batches {
-    /// In a forked child, leaves the parent's thread alone and makes the batches here.
-    fn go_on_after_fork(&mut self) {
-        if self.process == std::process::id() {
-            return;
+    /// The next batch; `None` after the last. After an error the same batch can be asked for again.
+    ///
+    /// # Errors
+    /// [`ErrorKind::OutOfMemory`] when there is no memory for a batch, and [`ErrorKind::Cancelled`]: whether to stop is
+    /// asked between any two pieces of some milliseconds of work, and while the other thread is waited for.
+    ///
+    /// # Panics
+    /// When the thread that makes the batches panicked.
+    pub fn next_unless_cancelled(&mut self, progress: &dyn Progress) -> Result<Option<Batch>> {
+        if self.taken == self.num_steps {
+            return Ok(None);
         }
-        let ring = {
-            // The parent's may be locked by the thread that is not here, and the thread cannot be waited for.
-            let Maker { shard, start, .. } = self.maker;
-            self.maker.start = (start + self.taken * shard.rows_per_step()).min(shard.num_rows);
-            self.num_steps -= self.taken;
-            self.taken = 0;
-            let capacity = shard.batch_size.min(shard.num_rows) as usize;
-            Ring::new(self.num_steps, 0, &self.maker.schema, capacity)
-        };
+        self.go_on_after_fork()?;
+        let batch = self.ring.take(&mut self.maker, progress)?;
+        self.taken += 1;
+        let mut cursor = self.cursor.lock().unwrap_or_else(PoisonError::into_inner);
+        if cursor.generation == self.generation {
+            cursor.position = self.maker.position(self.taken);
+        }
+        Ok(Some(batch))
+    }
+
+    /// In a forked child, leaves the parent's thread alone and makes the batches here.
+    fn go_on_after_fork(&mut self) -> Result<()> {
+        if self.process == std::process::id() {
+            return Ok(());
+        }
+        // The parent's ring may be locked by the thread that is not here, and the thread cannot be waited for.
+        let Maker { shard, start, .. } = self.maker;
+        let capacity = shard.batch_size.min(shard.num_rows) as usize;
+        let ring = Ring::new(self.num_steps - self.taken, 0, &self.maker.schema, capacity)?;
+        self.maker.start = (start + self.taken * shard.rows_per_step()).min(shard.num_rows);
+        self.num_steps -= self.taken;
+        self.taken = 0;
         std::mem::forget(std::mem::replace(&mut self.ring, ring));
         std::mem::forget(self.thread.take());
         self.process = std::process::id();
+        Ok(())
     }
 }
 
 impl Drop for Batches {
     fn drop(&mut self) {
-        self.go_on_after_fork();
-        if let Some(thread) = self.thread.take() {
-            self.ring.lock().is_stopped = true;
+        if self.process != std::process::id() {
+            // What the parent's thread holds is not this process's to wait for, or to free.
+            std::mem::forget(Arc::clone(&self.ring));
+            std::mem::forget(self.thread.take());
+        } else if let Some(thread) = self.thread.take() {
+            {
+                // A thread that is about to rest holds the lock until it does.
+                let _state = self.ring.lock();
+                self.ring.is_stopped.store(true, Ordering::Relaxed);
+            }
             self.ring.changed.notify_all();
             let _ = thread.join();
         }
@@ -157,7 +203,11 @@ impl Drop for Batches {
 }
 
 impl Ring {
-    fn new(num_steps: u64, depth: u64, schema: &BatchSchema, capacity: usize) -> Arc<Ring> {
+    fn new(num_steps: u64, depth: u64, schema: &BatchSchema, capacity: usize) -> Result<Arc<Ring>> {
+        let needed = (schema.width() as u64).saturating_mul(capacity as u64);
+        if needed >= LARGE && available_bytes().is_some_and(|available| needed > available) {
+            return Err(ErrorKind::OutOfMemory { needed }.into());
+        }
         let state = State {
             next: 0,
             taken: 0,
@@ -165,25 +215,26 @@ impl Ring {
             depth,
             ready: 0,
             // Those that are ready, one that the consumer made while it waited, and one in the hands of each thread.
-            made: VecDeque::with_capacity(depth as usize + 4),
+            slots: VecDeque::with_capacity(depth as usize + 4),
+            given_up: 0,
             // These, and a few that the consumer has. All are there from the beginning, unless they are very many; the
             // system provides their memory when they are first written.
-            pool: Pool::filled(depth as usize + 8, schema, capacity, MADE_AT_ONCE),
+            pool: Pool::filled(depth as usize + 8, schema, capacity, MADE_AT_ONCE)?,
             capacity,
             is_awaited: false,
-            is_stopped: false,
             has_failed: false,
         };
-        Arc::new(Ring { state: Mutex::new(state), changed: Condvar::new() })
+        Ok(Arc::new(Ring { state: Mutex::new(state), changed: Condvar::new(), is_stopped: AtomicBool::new(false) }))
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn wait<'a>(&self, mut state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+    /// Sleeps until something changes, or for so long.
+    fn wait<'a>(&self, mut state: MutexGuard<'a, State>, most: Duration) -> MutexGuard<'a, State> {
         state.is_awaited = true;
-        self.changed.wait(state).unwrap_or_else(PoisonError::into_inner)
+        self.changed.wait_timeout(state, most).unwrap_or_else(PoisonError::into_inner).0
     }
 
     /// Wakes whoever sleeps. Without one there is no call into the system.
@@ -193,62 +244,123 @@ impl Ring {
         }
     }
 
-    /// Makes batches until all are made or nobody wants them any more.
-    fn make_all(&self, maker: &mut Maker) {
+    /// Makes batches until all are made, nobody wants them any more, or one cannot be made. The consumer then makes that
+    /// one and all that follow, and is told what goes wrong.
+    fn make_all(&self, maker: &mut Maker, progress: &dyn Progress) {
         let mut state = self.lock();
-        loop {
-            if state.is_stopped || state.next == state.num_steps {
+        while !progress.is_cancelled() {
+            if state.given_up == 0 && state.next == state.num_steps {
                 return;
             }
-            if state.ready >= state.depth {
-                state = self.wait(state);
+            if state.given_up == 0 && state.ready >= state.depth {
+                state = self.wait(state, Duration::MAX);
                 continue;
             }
-            state = self.make_one(state, maker);
+            let step = state.begin();
+            let (after, made) = self.make_one(state, step, maker, progress);
+            state = after;
             self.wake(&mut state);
+            if made.is_err() {
+                return;
+            }
         }
     }
 
-    /// Begins the next batch and makes it, unlocked meanwhile.
-    fn make_one<'a>(&'a self, mut state: MutexGuard<'a, State>, maker: &mut Maker) -> MutexGuard<'a, State> {
-        let step = state.next;
-        state.next += 1;
-        state.made.push_back(None);
+    /// Makes a batch that was begun, unlocked meanwhile.
+    fn make_one<'a>(
+        &'a self,
+        mut state: MutexGuard<'a, State>,
+        step: u64,
+        maker: &mut Maker,
+        progress: &dyn Progress,
+    ) -> (MutexGuard<'a, State>, Result<()>) {
         let capacity = state.capacity;
-        let mut arena = state.pool.take(&maker.schema, capacity);
+        let mut arena = match state.pool.take(&maker.schema, capacity) {
+            Ok(arena) => arena,
+            Err(error) => {
+                state.finish(step, Slot::GivenUp);
+                return (state, Err(error));
+            }
+        };
         drop(state);
         let num_rows = {
             let _failure = Failure(self);
-            Arc::get_mut(&mut arena).map_or(0, |arena| maker.fill(step, arena))
+            Arc::get_mut(&mut arena).map_or(Ok(0), |arena| maker.fill(step, arena, progress))
         };
         let mut state = self.lock();
         state.pool.keep(&arena);
-        let batch = Batch::new(arena, Arc::clone(&maker.schema), num_rows);
-        let place = (step - state.taken) as usize;
-        if let Some(slot) = state.made.get_mut(place) {
-            *slot = Some(batch);
-            state.ready += 1;
+        match num_rows {
+            Ok(num_rows) => {
+                let batch = Batch::new(arena, Arc::clone(&maker.schema), num_rows);
+                state.finish(step, Slot::Made(batch));
+                (state, Ok(()))
+            }
+            Err(error) => {
+                state.finish(step, Slot::GivenUp);
+                (state, Err(error))
+            }
         }
-        state
     }
 
     /// The next batch; while it is not ready, this thread makes others.
-    fn take(&self, maker: &mut Maker) -> Batch {
+    fn take(&self, maker: &mut Maker, progress: &dyn Progress) -> Result<Batch> {
         let mut state = self.lock();
         loop {
-            if let Some(batch) = state.made.front_mut().and_then(Option::take) {
-                state.made.pop_front();
-                state.taken += 1;
-                state.ready -= 1;
+            if let Some(batch) = state.hand_out() {
                 self.wake(&mut state);
-                return batch;
+                return Ok(batch);
             }
             assert!(!state.has_failed, "the batches of the epoch could not be made");
-            state = if state.next < state.num_steps && state.ready <= state.depth {
-                self.make_one(state, maker)
+            if state.given_up > 0 || (state.next < state.num_steps && state.ready <= state.depth) {
+                let step = state.begin();
+                let (after, made) = self.make_one(state, step, maker, progress);
+                made?;
+                state = after;
             } else {
-                self.wait(state)
-            };
+                state = self.wait(state, PERIOD);
+                check(progress)?;
+            }
+        }
+    }
+}
+
+impl State {
+    /// Begins the first batch that was given up, or else the next.
+    fn begin(&mut self) -> u64 {
+        if self.given_up > 0
+            && let Some(place) = self.slots.iter().position(|slot| matches!(slot, Slot::GivenUp))
+        {
+            self.given_up -= 1;
+            self.slots[place] = Slot::Begun;
+            return self.taken + place as u64;
+        }
+        self.slots.push_back(Slot::Begun);
+        self.next += 1;
+        self.next - 1
+    }
+
+    /// Says what became of a batch that was begun.
+    fn finish(&mut self, step: u64, outcome: Slot) {
+        match outcome {
+            Slot::Made(_) => self.ready += 1,
+            Slot::GivenUp => self.given_up += 1,
+            Slot::Begun => {}
+        }
+        if let Some(slot) = self.slots.get_mut((step - self.taken) as usize) {
+            *slot = outcome;
+        }
+    }
+
+    /// The batch whose turn it is, if it is made.
+    fn hand_out(&mut self) -> Option<Batch> {
+        let Some(Slot::Made(_)) = self.slots.front() else {
+            return None;
+        };
+        self.taken += 1;
+        self.ready -= 1;
+        match self.slots.pop_front() {
+            Some(Slot::Made(batch)) => Some(batch),
+            _ => None,
         }
     }
 }
@@ -273,19 +385,26 @@ impl Maker {
     }
 
     /// Makes a batch and returns its number of rows.
-    ///
-    /// # Panics
-    /// When the order has no row at a position: none that was made does.
-    #[allow(clippy::expect_used)]
-    fn fill(&mut self, step: u64, arena: &mut Arena) -> usize {
+    fn fill(&mut self, step: u64, arena: &mut Arena, progress: &dyn Progress) -> Result<usize> {
         let share = self.shard.share(self.position(step));
+        let num_rows = (share.end - share.start) as usize;
+        let at_once = self.schema.rows_at_once();
         // At once what any batch needs, so that none allocates later.
-        self.rows.reserve(arena.capacity().saturating_sub(self.rows.len()));
-        self.positions.reserve(arena.capacity().saturating_sub(self.positions.len()));
-        self.positions.resize((share.end - share.start) as usize, 0);
-        self.order.fill(&self.table, share.start, &mut self.positions).expect("keys exist for every position");
-        self.table.gather(&self.positions, &mut self.rows, &self.schema, arena, self.symmetries);
-        self.positions.len()
+        for room in [&mut self.positions, &mut self.rows] {
+            room.clear();
+            reserve(room, arena.capacity().min(at_once))?;
+        }
+        let mut columns = arena.columns_mut(&self.schema, num_rows);
+        for start in (0..num_rows).step_by(at_once) {
+            if start > 0 {
+                check(progress)?;
+            }
+            self.positions.resize(at_once.min(num_rows - start), 0);
+            self.order.fill(&self.table, share.start + start as u64, &mut self.positions)?;
+            let part = self.schema.split_front(&mut columns, self.positions.len());
+            self.table.gather(&self.positions, &mut self.rows, &self.schema, part, self.symmetries)?;
+        }
+        Ok(num_rows)
     }
 }
 

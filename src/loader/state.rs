@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LoaderState {
-    /// The version of this structure, 2.
+    /// The version of this structure and of the orders, 3.
     pub version: u32,
     /// The table's [`Fingerprint::archive_version`].
     pub archive_version: u64,
@@ -23,7 +23,8 @@ pub struct LoaderState {
     pub num_rows: u64,
     /// The number of rows of an epoch.
     pub num_samples: u64,
-    /// The loader's [`Sampling`](super::Sampling); where that takes more than 80 bytes, or any that JSON
+    /// The name of the order, which is that of the loader's [`Sampling`](super::Sampling) in its simplest form: equal
+    /// orders have equal names, however quotas or a window were given. Where it takes more than 80 bytes, or any that JSON
     /// escapes, its beginning and a hash.
     pub order: String,
     /// The loader's `seed`.
@@ -36,7 +37,9 @@ pub struct LoaderState {
     pub position: u64,
 }
 
-const STATE_VERSION: u32 = 2;
+const STATE_VERSION: u32 = 3;
+/// States of this version named the order by the options as they were given.
+const OLD_VERSION: u32 = 2;
 /// Longer orders are cut, and hashed.
 const MAX_ORDER: usize = 80;
 
@@ -45,14 +48,6 @@ impl Loader {
     #[must_use]
     pub fn state(&self) -> LoaderState {
         let cursor = *self.cursor();
-        let mut order = self.options.sampling.to_string();
-        let is_plain = |c: char| (c.is_ascii_graphic() && !matches!(c, '"' | '\\')) || c == ' ';
-        if order.len() > MAX_ORDER || !order.chars().all(is_plain) {
-            // What JSON would have to escape counts as long.
-            let hash = blake3::hash(order.as_bytes()).to_hex();
-            let start: String = order.chars().take_while(|&c| is_plain(c)).take(MAX_ORDER - 40).collect();
-            order = format!("{start}... {}", &hash[..32]);
-        }
         let Fingerprint { archive_version, archive, query, view } = self.table.fingerprint().clone();
         LoaderState {
             version: STATE_VERSION,
@@ -62,7 +57,7 @@ impl Loader {
             view,
             num_rows: self.table.num_rows(),
             num_samples: self.shard.num_rows,
-            order,
+            order: short(self.plan.name(&self.options.sampling)),
             seed: self.options.seed,
             symmetries: self.options.symmetries,
             epoch: cursor.epoch,
@@ -72,6 +67,9 @@ impl Loader {
 
     /// Goes on where a state stood: the next [`batches`](Loader::batches) begins there. Batch size, rank, number of
     /// ranks, columns and tokens may differ from the loader's that made the state.
+    ///
+    /// A state of version 2 is one of another order, unless rows are drawn by themselves or come in the table's order, or the
+    /// table, or each stratum that is served, has 65,536 rows and more: then it goes on if the options are spelled as they were.
     ///
     /// # Errors
     /// [`ErrorKind::StateMismatch`] for a state of other rows or another order, naming what differs; the loader stays as
@@ -84,7 +82,10 @@ impl Loader {
             let (expected, found) = (expected.to_string(), found.to_string());
             Err(ErrorKind::StateMismatch { field, expected, found }.into())
         }
-        let own = self.state();
+        let mut own = self.state();
+        if state.version == OLD_VERSION && self.plan.is_as_in_version_2(own.num_rows) {
+            (own.version, own.order) = (OLD_VERSION, short(self.options.sampling.to_string()));
+        }
         same("version", &own.version, &state.version)?;
         same("archive_version", &own.archive_version, &state.archive_version)?;
         same("archive", &own.archive, &state.archive)?;
@@ -103,4 +104,16 @@ impl Loader {
         self.cursor().jump(state.epoch, state.position);
         Ok(())
     }
+}
+
+/// The name of an order, or its beginning and a hash.
+fn short(order: String) -> String {
+    // What JSON would have to escape counts as long.
+    let is_plain = |c: char| (c.is_ascii_graphic() && !matches!(c, '"' | '\\')) || c == ' ';
+    if order.len() <= MAX_ORDER && order.chars().all(is_plain) {
+        return order;
+    }
+    let hash = blake3::hash(order.as_bytes()).to_hex();
+    let start: String = order.chars().take_while(|&c| is_plain(c)).take(MAX_ORDER - 40).collect();
+    format!("{start}... {}", &hash[..32])
 }

@@ -4,8 +4,11 @@
 //! rows come in shuffled order, each once before any comes again.
 
 use super::alias::no_extra;
-use super::permutation::Permutation;
+use super::permutation::{LastPermutation, Permutation};
+use super::{Sampling, check_at};
 use crate::error::{Error, Result};
+use crate::machine::reserve;
+use crate::progress::Progress;
 use crate::table::StepTable;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -15,9 +18,10 @@ const MAX_STRATA: usize = 4096;
 /// The cycle of quotas that are no whole numbers.
 const CYCLE: u64 = 1 << 16;
 
-/// The rows of each stratum, and the cycle: four bytes a row.
+/// The rows of each stratum, and the cycle: four bytes a row, and two more for rows of strata whose permutations are stored.
 #[derive(Debug)]
 pub(super) struct Strata {
+    column: String,
     strata: Vec<Stratum>,
     /// The stratum at each place of the cycle, and how often it stood there before in the same cycle.
     cycle: Vec<(u16, u32)>,
@@ -25,15 +29,23 @@ pub(super) struct Strata {
 
 #[derive(Debug)]
 struct Stratum {
+    name: String,
     rows: Vec<u32>,
     /// How often it stands in the cycle.
     quota: u64,
+    /// The order of its newest pass.
+    pass: LastPermutation,
 }
 
 impl Strata {
     /// Of the values in a table's column, each of which is a stratum, with the quotas of those that are named, or equal
     /// ones.
-    pub(super) fn new(table: &StepTable, column: &str, quotas: Option<&[(String, f64)]>) -> Result<Strata> {
+    pub(super) fn new(
+        table: &StepTable,
+        column: &str,
+        quotas: Option<&[(String, f64)]>,
+        progress: &dyn Progress,
+    ) -> Result<Strata> {
         let extra = table.layout().extra(column).ok_or_else(|| no_extra(table, "strata", column))?;
         let num_rows = table.num_rows();
         if num_rows > u64::from(u32::MAX) {
@@ -41,7 +53,10 @@ impl Strata {
         }
         let mut rows: HashMap<i128, Vec<u32>> = HashMap::new();
         for (row, bytes) in (0..).zip(table.extra_bytes(extra)) {
-            rows.entry(extra.dtype.to_key(bytes)).or_default().push(row);
+            check_at(u64::from(row), progress)?;
+            let of_stratum = rows.entry(extra.dtype.to_key(bytes)).or_default();
+            reserve(of_stratum, 1)?;
+            of_stratum.push(row);
             if rows.len() > MAX_STRATA {
                 return Err(Error::column(column, None, format!("at most {MAX_STRATA} different values"), "more"));
             }
@@ -82,18 +97,53 @@ impl Strata {
         if num_rows > 0 && !shares.iter().any(|share| *share > 0.0) {
             return Err(Error::argument("quotas", "at least one above 0", "none"));
         }
+        if !shares.iter().sum::<f64>().is_finite() {
+            return Err(Error::argument("quotas", "numbers of a finite sum", format!("{shares:?}")));
+        }
         let counts = counts(&shares).ok_or_else(|| {
             let expected = format!("shares of at least 1 in {CYCLE}");
             Error::argument("quotas", expected, format!("{shares:?}"))
         })?;
         let cycle = cycle(&counts);
-        let strata = found.into_iter().zip(counts).map(|((_, rows), quota)| Stratum { rows, quota }).collect();
-        Ok(Strata { strata, cycle })
+        let stratum = |(((_, rows), name), quota)| Stratum { name, rows, quota, pass: LastPermutation::default() };
+        let strata = found.into_iter().zip(names).zip(counts).map(stratum).collect();
+        Ok(Strata { column: column.to_owned(), strata, cycle })
+    }
+
+    /// The name of the orders: the smallest whole numbers in the proportion of the quotas, by the names that the table has
+    /// for the strata, and none where all strata have equal ones. However quotas are given, equal orders have one name.
+    pub(super) fn name(&self) -> String {
+        let is_equal = self.strata.iter().all(|stratum| stratum.quota == 1);
+        let served = self.strata.iter().filter(|stratum| stratum.quota > 0);
+        let quotas = served.map(|stratum| (stratum.name.clone(), stratum.quota as f64));
+        let quotas = (!is_equal).then(|| quotas.collect());
+        Sampling::Stratified { column: self.column.clone(), quotas }.to_string()
+    }
+
+    /// Whether all permutations are what they were when states were of version 2.
+    pub(super) fn is_as_in_version_2(&self) -> bool {
+        let mut served = self.strata.iter().filter(|stratum| stratum.quota > 0);
+        served.all(|stratum| !Permutation::is_stored(stratum.rows.len() as u64))
     }
 }
 
-/// Whole numbers in the proportion of the shares; `None` where one above 0 would become 0.
+/// The smallest whole numbers in the proportion of the shares, whose sum is finite; `None` where one above 0 would become 0.
 fn counts(shares: &[f64]) -> Option<Vec<u64>> {
+    let mut counts = rounded(shares)?;
+    // Multiples of one cycle are that cycle, several times.
+    let divisor = counts.iter().fold(0, |a, &b| greatest_common_divisor(a, b)).max(1);
+    counts.iter_mut().for_each(|count| *count /= divisor);
+    Some(counts)
+}
+
+fn greatest_common_divisor(mut a: u64, mut b: u64) -> u64 {
+    while b > 0 {
+        (a, b) = (b, a % b);
+    }
+    a
+}
+
+fn rounded(shares: &[f64]) -> Option<Vec<u64>> {
     let sum: f64 = shares.iter().sum();
     if shares.iter().all(|share| share.fract() == 0.0) && sum <= CYCLE as f64 {
         return Some(shares.iter().map(|share| *share as u64).collect());
@@ -166,6 +216,8 @@ impl StratifiedOrder {
             }
             *count += 1;
         }
+        self.buffer.clear();
+        reserve(&mut self.buffer, out.len())?;
         self.buffer.resize(out.len(), 0);
         let mut rest = self.buffer.as_mut_slice();
         let mut begin = 0;
@@ -179,7 +231,7 @@ impl StratifiedOrder {
             while !wanted.is_empty() {
                 // Each row once in a pass, and another order in the next.
                 let (pass, from) = (place / num_rows, place % num_rows);
-                let permutation = Permutation::keyed(num_rows, &[self.seed, self.epoch, k as u64, pass])?;
+                let permutation = stratum.pass.keyed(num_rows, &[self.seed, self.epoch, k as u64, pass])?;
                 let now = wanted.len().min((num_rows - from) as usize);
                 let (part, later) = wanted.split_at_mut(now);
                 permutation.fill(from, part);
@@ -227,6 +279,26 @@ mod tests {
         assert_eq!(counts.iter().sum::<u64>(), CYCLE);
         assert!((counts[0] as f64 / CYCLE as f64 - 0.1).abs() < 1e-4);
         assert_eq!(super::counts(&[1e-9, 0.5]), None);
-        assert_eq!(super::counts(&[0.0, 0.5]), Some(vec![0, CYCLE]));
+        assert_eq!(super::counts(&[0.0, 0.5]), Some(vec![0, 1]));
+        assert_eq!(super::counts(&[2.0, 0.0, 4.0]), Some(vec![1, 0, 2]));
+        assert_eq!(super::counts(&[0.25, 0.75]), Some(vec![1, 3]));
+        assert_eq!(super::counts(&[0.0]), Some(vec![0]));
+        assert_eq!(super::counts(&[f64::MAX]), Some(vec![1]));
+    }
+
+    /// That an order is named by its smallest numbers changes no order.
+    #[test]
+    fn a_multiple_of_a_cycle_is_the_cycle_again() {
+        for smallest in [vec![1, 2, 5], vec![1, 0, 1], vec![1], vec![3, 4], vec![1; 7]] {
+            for factor in [2, 3, 16] {
+                let multiple: Vec<u64> = smallest.iter().map(|count| count * factor).collect();
+                let once = cycle(&smallest);
+                let again = (0..factor as u32).flat_map(|k| {
+                    let smallest = &smallest;
+                    once.iter().map(move |&(stratum, seen)| (stratum, seen + k * smallest[usize::from(stratum)] as u32))
+                });
+                assert!(cycle(&multiple).into_iter().eq(again), "{factor} × {smallest:?}");
+            }
+        }
     }
 }

@@ -10,7 +10,12 @@ use crate::error::Result;
 use std::ops::Range;
 
 /// Blocks of a window.
-const BLOCKS: u64 = 256;
+pub(super) const BLOCKS: u64 = 256;
+
+/// The binary logarithm of the rows of a block, for windows of about so many rows. One block is never larger than the table.
+pub(super) fn block_shift(window: u64, num_rows: u64) -> u32 {
+    (window / BLOCKS).max(1).ilog2().min(num_rows.checked_next_power_of_two().map_or(63, u64::ilog2))
+}
 
 #[derive(Clone, Debug)]
 pub(super) struct WindowedOrder {
@@ -27,9 +32,8 @@ pub(super) struct WindowedOrder {
 }
 
 impl WindowedOrder {
-    /// An order with about `window` rows in a window.
-    pub(super) fn new(num_rows: u64, window: u64, seed: u64, epoch: u64) -> Result<WindowedOrder> {
-        let shift = (window / BLOCKS).max(1).ilog2();
+    /// An order with blocks of `2^shift` rows.
+    pub(super) fn new(num_rows: u64, shift: u32, seed: u64, epoch: u64) -> Result<WindowedOrder> {
         let num_blocks = num_rows.div_ceil(1 << shift);
         let blocks = Permutation::keyed(num_blocks, &[seed, epoch, 0])?;
         let lacking = (num_blocks << shift) - num_rows;
@@ -107,6 +111,10 @@ impl WindowedOrder {
 mod tests {
     use super::*;
 
+    fn order(num_rows: u64, window: u64, seed: u64, epoch: u64) -> WindowedOrder {
+        WindowedOrder::new(num_rows, block_shift(window, num_rows), seed, epoch).unwrap()
+    }
+
     fn all(mut order: WindowedOrder) -> Vec<u64> {
         let mut rows = vec![0; order.num_rows as usize];
         order.fill(0, &mut rows, |_, _| ()).unwrap();
@@ -119,7 +127,7 @@ mod tests {
             [(1, 1), (1000, 1), (1000, 512), (1_000, 100_000), (100_003, 2048), (70_000, 1024), (65_536, 4096)]
         {
             for seed in 0..3 {
-                let mut rows = all(WindowedOrder::new(num_rows, window, seed, 0).unwrap());
+                let mut rows = all(order(num_rows, window, seed, 0));
                 rows.sort_unstable();
                 assert!(rows.iter().copied().eq(0..num_rows), "{num_rows} rows, window {window}");
             }
@@ -129,7 +137,7 @@ mod tests {
     #[test]
     fn a_window_is_256_whole_blocks_from_all_over_the_table() {
         let (num_rows, window) = (1 << 20, 1 << 12);
-        let rows = all(WindowedOrder::new(num_rows, window, 1, 0).unwrap());
+        let rows = all(order(num_rows, window, 1, 0));
         for rows in rows.chunks(window as usize) {
             let mut blocks: Vec<u64> = rows.iter().map(|row| row >> 4).collect();
             blocks.sort_unstable();
@@ -144,11 +152,10 @@ mod tests {
 
     #[test]
     fn begins_anywhere() {
-        let order = || WindowedOrder::new(100_003, 2048, 4, 1).unwrap();
-        let rows = all(order());
+        let rows = all(order(100_003, 2048, 4, 1));
         for start in [0, 1, 2047, 2048, 50_000, 99_999] {
             let mut out = vec![0; 4];
-            order().fill(start, &mut out, |_, _| ()).unwrap();
+            order(100_003, 2048, 4, 1).fill(start, &mut out, |_, _| ()).unwrap();
             assert_eq!(out, rows[start as usize..][..4]);
         }
     }
@@ -156,7 +163,7 @@ mod tests {
     #[test]
     fn wants_each_row_once_before_it_comes() {
         let wanted = std::cell::RefCell::new(vec![0; 10_000]);
-        let mut order = WindowedOrder::new(10_000, 512, 4, 1).unwrap();
+        let mut order = order(10_000, 512, 4, 1);
         let mut row = [0];
         for position in 0..10_000 {
             order
@@ -176,7 +183,7 @@ mod tests {
         let block = window / BLOCKS;
         let (mut same, mut next, mut batches) = (0.0, 0.0, 0.0);
         for seed in 0..4 {
-            for rows in all(WindowedOrder::new(num_rows, window, seed, 0).unwrap()).chunks(batch) {
+            for rows in all(order(num_rows, window, seed, 0)).chunks(batch) {
                 let mut counts = std::collections::BTreeMap::new();
                 rows.iter().for_each(|row| *counts.entry(row / block).or_insert(0_u64) += 1);
                 same += counts.values().map(|count| (count * (count - 1) / 2) as f64).sum::<f64>();

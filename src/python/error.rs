@@ -2,7 +2,7 @@
 
 use crate::error::{Error, ErrorKind};
 use pyo3::create_exception;
-use pyo3::exceptions::{PyException, PyIndexError, PyKeyboardInterrupt, PyOSError, PyValueError};
+use pyo3::exceptions::{PyException, PyIndexError, PyKeyboardInterrupt, PyMemoryError, PyOSError, PyValueError};
 use pyo3::prelude::*;
 
 create_exception!(a2store, A2Error, PyException);
@@ -60,6 +60,7 @@ impl From<Error> for PyErr {
             ErrorKind::Io { source, .. } => return io_error(source, &error),
             ErrorKind::Argument { .. } => return PyValueError::new_err(message),
             ErrorKind::IndexOutOfBounds { .. } => return PyIndexError::new_err(message),
+            ErrorKind::OutOfMemory { .. } => return PyMemoryError::new_err(message),
             ErrorKind::Cancelled => return PyKeyboardInterrupt::new_err(()),
             _ => {}
         }

@@ -4,9 +4,9 @@ use crate::error::Result;
 use crate::progress::{Cancellable, Progress, ProgressBar, Unit};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 /// How often a signal is looked for.
@@ -97,6 +97,33 @@ fn ended_silently() -> PyErr {
 
 fn bar(progress: Option<bool>) -> ProgressBar {
     if progress == Some(false) { ProgressBar::hidden() } else { ProgressBar::for_terminal() }
+}
+
+/// Runs `work` on this thread, which looks for signals itself whenever the work asks whether to stop. After one, the work
+/// stops and the signal handler's exception is raised. Costs nothing until the work asks.
+pub(super) fn checking<T: Send>(py: Python<'_>, work: impl FnOnce(&dyn Progress) -> Result<T> + Send) -> PyResult<T> {
+    let signals = KeptSignal::default();
+    let outcome = py.detach(|| work(&signals));
+    let signal = signals.0.into_inner().unwrap_or_else(PoisonError::into_inner);
+    signal.map_or_else(|| outcome.map_err(PyErr::from), Err)
+}
+
+/// Keeps the exception of the first signal.
+#[derive(Default)]
+struct KeptSignal(Mutex<Option<PyErr>>);
+
+impl Progress for KeptSignal {
+    fn begin(&self, _: &'static str, _: Unit, _: u64) {}
+    fn advance(&self, _: u64) {}
+    fn end(&self) {}
+
+    fn is_cancelled(&self) -> bool {
+        let mut signal = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if signal.is_none() {
+            *signal = Python::attach(|py| py.check_signals()).err();
+        }
+        signal.is_some()
+    }
 }
 
 /// Stops a stream that foreign code reads. The signal is raised again, for the interpreter to meet once that code, which

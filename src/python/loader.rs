@@ -1,9 +1,10 @@
 use super::batch::PyBatch;
+use super::interrupt::checking;
 use crate::loader::{Batches, Loader, LoaderState, Sampling};
-use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
+use pyo3::exceptions::{PyOverflowError, PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use std::sync::Mutex;
+use std::sync::{Mutex, PoisonError};
 
 /// Serves shuffled batches of a table.
 #[pyclass(frozen, name = "Loader", module = "a2store")]
@@ -161,10 +162,13 @@ fn quota((stratum, share): (Bound<'_, PyAny>, Bound<'_, PyAny>)) -> PyResult<(St
     } else {
         stratum.str()?.extract()?
     };
-    let share = share
-        .extract()
-        .map_err(|_| PyTypeError::new_err(format!("quotas: expected a number for {name}, found {share}")))?;
-    Ok((name, share))
+    match share.extract() {
+        Ok(share) => Ok((name, share)),
+        Err(error) if error.is_instance_of::<PyOverflowError>(share.py()) => Err(PyValueError::new_err(format!(
+            "quotas: expected a number that a float can hold for {name}, found a larger"
+        ))),
+        Err(_) => Err(PyTypeError::new_err(format!("quotas: expected a number for {name}, found {share}"))),
+    }
 }
 
 /// The batches of one epoch.
@@ -180,19 +184,28 @@ impl PyBatchIterator {
     }
 
     fn __next__(&self, py: Python<'_>) -> PyResult<Option<PyBatch>> {
-        let next = py.detach(|| {
-            let mut batches = self.batches.lock().map_err(|_| PyRuntimeError::new_err("the loader failed before"))?;
-            let next = batches.as_mut().and_then(Iterator::next);
+        if self.batches.is_poisoned() {
+            return Err(PyRuntimeError::new_err("the loader failed before"));
+        }
+        let next = checking(py, |progress| {
+            let mut batches = self.batches.lock().unwrap_or_else(PoisonError::into_inner);
+            let next = match batches.as_mut() {
+                Some(batches) => batches.next_unless_cancelled(progress)?,
+                None => None,
+            };
             if next.is_none() {
                 *batches = None;
             }
-            Ok::<_, PyErr>(next)
+            Ok(next)
         })?;
         Ok(next.map(PyBatch::new))
     }
 
-    fn __length_hint__(&self) -> usize {
-        let batches = self.batches.lock();
-        batches.ok().and_then(|batches| batches.as_ref().map(|batches| batches.size_hint().0)).unwrap_or(0)
+    fn __length_hint__(&self, py: Python<'_>) -> usize {
+        // Detached, as the thread that makes a batch may attach to look for signals.
+        py.detach(|| {
+            let batches = self.batches.lock();
+            batches.ok().and_then(|batches| batches.as_ref().map(|batches| batches.size_hint().0)).unwrap_or(0)
+        })
     }
 }

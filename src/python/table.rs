@@ -1,20 +1,22 @@
 use super::arrow::{ArrowArray, stream_capsule};
 use super::batch::PyBatch;
-use super::interrupt::interruptible;
+use super::interrupt::{checking, interruptible};
 use super::loader::{PyLoader, sampling};
 use super::memory::{Memory, array};
 use super::values::paths_from;
 use crate::archive::Phase;
 use crate::error::{Error, ErrorKind};
 use crate::loader::LoaderOptions;
+use crate::machine::{filled, reserve};
+use crate::progress::Progress;
 use crate::table::{
     AttachOptions, AttachedColumn, FromRunsOptions, FromSessionOptions, LoadOptions, RowFilter, StepTable, TableHandle,
 };
 use pyo3::buffer::{Element, PyBuffer};
-use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::exceptions::{PyOverflowError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyBytes, PyCapsule, PyDict, PyString};
+use pyo3::types::{PyBool, PyBytes, PyCapsule, PyDict, PyString};
 use pyo3_arrow::error::PyArrowResult;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -86,8 +88,8 @@ impl PyStepTable {
             if copy == Some(false) {
                 return Err(PyValueError::new_err("the rows of a view lie apart, and an array of them needs a copy"));
             }
-            let all: Vec<u64> = (0..self.table.num_rows()).collect();
-            let rows = self.rows_at(py, &all)?;
+            let len = self.table.num_rows() as usize;
+            let rows = self.copied_rows(py, len, |rows, progress| self.table.copy_all_rows(rows, progress))?;
             return match dtype {
                 Some(dtype) => rows.call_method1("astype", (dtype,)),
                 None => Ok(rows),
@@ -122,14 +124,16 @@ impl PyStepTable {
 
     fn take(&self, py: Python<'_>, indices: &Bound<'_, PyAny>) -> PyResult<PyBatch> {
         let indices = row_indices(py, indices, self.table.num_rows())?;
-        let batch = py.detach(|| self.table.take(&indices))?;
+        let batch = checking(py, |progress| self.table.take_unless_cancelled(&indices, progress))?;
         Ok(PyBatch::new(batch))
     }
 
     /// The rows at indices as a structured array.
     fn take_rows<'py>(&self, py: Python<'py>, indices: &Bound<'_, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         let indices = row_indices(py, indices, self.table.num_rows())?;
-        self.rows_at(py, &indices)
+        self.copied_rows(py, indices.len(), |rows, progress| {
+            self.table.take_rows_unless_cancelled(&indices, rows, progress)
+        })
     }
 
     #[pyo3(signature = (*, min_score=None, max_score=None, engine=None, phase=None, run_ids=None))]
@@ -151,7 +155,7 @@ impl PyStepTable {
             u32::try_from(id)
                 .map_err(|_| PyValueError::new_err(format!("run_ids: expected 0..=4294967295, found {id}")))
         };
-        let run_ids = run_ids.map(|ids| integers(py, ids)).transpose()?;
+        let run_ids = run_ids.map(|ids| run_ids_from(py, ids)).transpose()?;
         let filter = RowFilter {
             min_score,
             max_score,
@@ -159,12 +163,13 @@ impl PyStepTable {
             phases: phases.map(|names| names.into_iter().map(to_phase).collect::<PyResult<_>>()).transpose()?,
             run_ids: run_ids.map(|ids| ids.into_iter().map(to_id).collect::<PyResult<_>>()).transpose()?,
         };
-        Ok(PyStepTable::new(py.detach(|| self.table.filter(&filter))?))
+        let view = checking(py, |progress| self.table.filter_unless_cancelled(&filter, progress))?;
+        Ok(PyStepTable::new(view))
     }
 
     #[pyo3(signature = (val=0.1, *, seed=0))]
     fn split(&self, py: Python<'_>, val: f64, seed: u64) -> PyResult<(PyStepTable, PyStepTable)> {
-        let (train, val) = py.detach(|| self.table.split(val, seed))?;
+        let (train, val) = checking(py, |progress| self.table.split_unless_cancelled(val, seed, progress))?;
         Ok((PyStepTable::new(train), PyStepTable::new(val)))
     }
 
@@ -230,7 +235,7 @@ impl PyStepTable {
         progress: Option<bool>,
     ) -> PyResult<PyStepTable> {
         let mut options = FromSessionOptions::default().with_extra(extra.unwrap_or_default());
-        options.run_ids = run_ids.map(|ids| integers(py, ids)).transpose()?;
+        options.run_ids = run_ids.map(|ids| run_ids_from(py, ids)).transpose()?;
         (options.memory_limit, options.workers) = (memory_limit, workers);
         let table = interruptible(py, progress, |progress| StepTable::from_session(&path, &options, progress))?;
         Ok(PyStepTable::new(table))
@@ -326,7 +331,8 @@ impl PyStepTable {
             columns,
             prefetch,
         };
-        Ok(PyLoader::new(py.detach(|| self.table.loader(options))?))
+        let loader = checking(py, |progress| self.table.loader_unless_cancelled(options, progress))?;
+        Ok(PyLoader::new(loader))
     }
 
     fn __repr__(&self) -> String {
@@ -337,15 +343,21 @@ impl PyStepTable {
 }
 
 impl PyStepTable {
-    fn rows_at<'py>(&self, py: Python<'py>, indices: &[u64]) -> PyResult<Bound<'py, PyAny>> {
+    /// A structured array of so many rows, which `copy` fills.
+    fn copied_rows<'py>(
+        &self,
+        py: Python<'py>,
+        num_rows: usize,
+        copy: impl FnOnce(&mut [u8], &dyn Progress) -> crate::Result<()> + Send,
+    ) -> PyResult<Bound<'py, PyAny>> {
         // A stride is a multiple of eight bytes.
-        let len = indices.len() * self.table.layout().stride() / size_of::<u64>();
-        let rows = py.detach(|| {
-            let mut rows = vec![0_u64; len];
-            self.table.take_rows(indices, bytemuck::cast_slice_mut(&mut rows)).map(|()| rows)
+        let len = num_rows.saturating_mul(self.table.layout().stride() / size_of::<u64>());
+        let rows = checking(py, |progress| {
+            let mut rows = filled(len, 0_u64)?;
+            copy(bytemuck::cast_slice_mut(&mut rows), progress).map(|()| rows)
         })?;
         let memory = Bound::new(py, Memory::of_rows(rows))?;
-        array(memory.as_any(), self.dtype(py)?, 0, (indices.len(), None))
+        array(memory.as_any(), self.dtype(py)?, 0, (num_rows, None))
     }
 }
 
@@ -365,68 +377,92 @@ fn names(value: &Bound<'_, PyAny>) -> PyResult<Vec<String>> {
     }
 }
 
-/// Any sequence of integers of at least 0 as the ids of runs.
-fn integers(py: Python<'_>, ids: &Bound<'_, PyAny>) -> PyResult<Vec<u64>> {
+/// Any iterable of integers as the ids of runs.
+fn run_ids_from(py: Python<'_>, ids: &Bound<'_, PyAny>) -> PyResult<Vec<u64>> {
     if let Some(ids) = words::<u64>(py, ids) {
-        return Ok(ids);
+        return ids;
     }
-    let integer = |id: Bound<'_, PyAny>| {
-        let message = || format!("run_ids: expected integers, found {id}");
-        id.extract::<i64>().map_err(|_| PyTypeError::new_err(message()))
-    };
-    let ids = ids.try_iter()?.map(|id| integer(id?)).collect::<PyResult<Vec<_>>>()?;
-    match ids.iter().find(|&&id| id < 0) {
-        Some(id) => Err(PyValueError::new_err(format!("run_ids: expected 0..=4294967295, found {id}"))),
-        None => Ok(bytemuck::cast_vec(ids)),
+    let mut out = Vec::new();
+    for id in ids.try_iter()? {
+        let id = id?;
+        let integer = exact_integer(&id)
+            .ok_or_else(|| PyTypeError::new_err(format!("run_ids: expected integers, found {id}")))?;
+        let refuse = |_| PyValueError::new_err(format!("run_ids: expected 0..=4294967295, found {id}"));
+        let id = integer.ok().and_then(|id| u64::try_from(id).ok()).ok_or(()).map_err(refuse)?;
+        reserve(&mut out, 1)?;
+        out.push(id);
     }
+    Ok(out)
 }
 
 /// Any one-dimensional sequence of integers as indices.
 pub(super) fn row_indices(py: Python<'_>, indices: &Bound<'_, PyAny>, len: u64) -> PyResult<Vec<u64>> {
     let to_rows = |indices: Vec<i64>| match indices.iter().find(|&&index| index < 0) {
-        Some(&index) => Err(negative(index, len)),
+        Some(&index) => Err(out_of_bounds(index.into(), len)),
         None => Ok(bytemuck::cast_vec(indices)),
     };
     // NumPy's default integers are read where they lie.
     if let Some(indices) = words::<i64>(py, indices) {
-        return to_rows(indices);
+        return to_rows(indices?);
     }
     if let Some(indices) = words::<u64>(py, indices) {
-        return Ok(indices);
+        return indices;
     }
     let array = py.import("numpy")?.call_method1("asarray", (indices,))?;
     if array.getattr("ndim")?.extract::<usize>()? != 1 {
         return Err(PyValueError::new_err("indices: expected one dimension"));
     }
     let kind: String = array.getattr("dtype")?.getattr("kind")?.extract()?;
-    let empty = array.len()? == 0;
+    let other = || {
+        let dtype = array.getattr("dtype")?;
+        Err(PyTypeError::new_err(format!("indices: expected integers, found {dtype}")))
+    };
     match kind.as_str() {
-        "u" => {
-            let array = array.call_method1("astype", ("uint64",))?;
-            PyBuffer::<u64>::get(&array)?.to_vec(py)
+        "u" => words::<u64>(py, &array.call_method1("astype", ("uint64",))?).unwrap_or_else(other),
+        "i" => words::<i64>(py, &array.call_method1("astype", ("int64",))?).map_or_else(other, |found| to_rows(found?)),
+        _ if array.len()? == 0 => Ok(Vec::new()),
+        // Integers that no type of NumPy holds, or not all of them, are integers all the same, and out of bounds.
+        "O" | "f" => {
+            let mut first_outside = None;
+            for index in indices.try_iter()? {
+                match exact_integer(&index?) {
+                    None => return other(),
+                    Some(Ok(index)) if (0..i128::from(len)).contains(&index) => {}
+                    Some(index) => {
+                        first_outside.get_or_insert(index.unwrap_or(i128::MAX));
+                    }
+                }
+            }
+            first_outside.map_or_else(other, |index| Err(out_of_bounds(index, len)))
         }
-        "i" => {
-            let array = array.call_method1("astype", ("int64",))?;
-            to_rows(PyBuffer::<i64>::get(&array)?.to_vec(py)?)
-        }
-        _ if empty => Ok(Vec::new()),
-        _ => {
-            let dtype = array.getattr("dtype")?;
-            Err(PyTypeError::new_err(format!("indices: expected integers, found {dtype}")))
-        }
+        _ => other(),
+    }
+}
+
+/// An integer of Python or NumPy, an error if it takes more than 127 bits; `None` for anything else: a bool, which
+/// is an integer to Python, would be one of a mask.
+fn exact_integer(value: &Bound<'_, PyAny>) -> Option<PyResult<i128>> {
+    if value.is_instance_of::<PyBool>() {
+        return None;
+    }
+    match value.extract::<i128>() {
+        Err(error) if !error.is_instance_of::<PyOverflowError>(value.py()) => None,
+        integer => Some(integer),
     }
 }
 
 /// The elements of a buffer of this type and one dimension, if it is one.
-fn words<T: Element>(py: Python<'_>, buffer: &Bound<'_, PyAny>) -> Option<Vec<T>> {
+fn words<T: Element + Default>(py: Python<'_>, buffer: &Bound<'_, PyAny>) -> Option<PyResult<Vec<T>>> {
     let buffer = PyBuffer::<T>::get(buffer).ok().filter(|buffer| buffer.dimensions() == 1)?;
     // Of the other byte order.
     if buffer.format().to_bytes().starts_with(b">") || buffer.format().to_bytes().starts_with(b"!") {
         return None;
     }
-    buffer.to_vec(py).ok()
+    // An array whose elements are one and the same in memory can have more of them than memory holds.
+    let words = filled(buffer.item_count(), T::default()).map_err(PyErr::from);
+    Some(words.and_then(|mut words| buffer.copy_to_slice(py, &mut words).map(|()| words)))
 }
 
-fn negative(index: i64, len: u64) -> PyErr {
-    Error::from(ErrorKind::IndexOutOfBounds { index: index.into(), len }).into()
+fn out_of_bounds(index: i128, len: u64) -> PyErr {
+    Error::from(ErrorKind::IndexOutOfBounds { index, len }).into()
 }

@@ -24,6 +24,7 @@ use super::values;
 use super::{BatchSchema, Pool, StepTable, TAKES_KEPT};
 use crate::board::Board;
 use crate::error::{Error, ErrorKind, Result};
+use crate::machine::filled;
 use crate::progress::{Progress, Unit, check};
 use crate::step::{STEP_SIZE, Step};
 use crate::workers;
@@ -88,9 +89,9 @@ enum Places {
     /// The one so many rows further, modulo 2^64.
     Shifted(u64),
     /// The one that stands in a list, which begins with the place of this row.
-    Narrow(u64, Arc<[u32]>),
+    Narrow(u64, Arc<Vec<u32>>),
     /// As above, for arrays of more rows than a u32 counts.
-    Wide(u64, Arc<[u64]>),
+    Wide(u64, Arc<Vec<u64>>),
 }
 
 /// Rows that are aligned together.
@@ -293,7 +294,9 @@ impl StepTable {
             None => super::file::parent(&path).to_owned(),
         };
         let limit = options.in_memory.then_some(options.memory_limit);
-        let column = self.column(name, &path, &Keys::files(&steps)?, limit, progress);
+        // First, so that an error of the folder beside it is not told of an array that is not there.
+        let file = values::File::open(&path)?;
+        let column = self.column(name, file, &Keys::files(&steps)?, limit, progress);
         progress.end();
         self.with_column(column?)
     }
@@ -308,16 +311,15 @@ impl StepTable {
     pub(super) fn column(
         &self,
         name: &str,
-        path: &Path,
+        file: values::File,
         key_files: &[PathBuf],
         limit: Option<Option<u64>>,
         progress: &dyn Progress,
     ) -> Result<AttachedColumn> {
-        let file = values::File::open(path)?;
         let keys = Keys::open(key_files)?;
         file.check_rows(keys.num_rows(), keys.path())?;
         progress.begin("attach", Unit::Rows, self.num_rows());
-        let places = self.places(name, path, &keys, progress)?;
+        let places = self.places(name, file.path(), &keys, progress)?;
         let values = match limit {
             None => file.map()?,
             Some(limit) => {
@@ -405,11 +407,9 @@ impl StepTable {
         none: T,
         place: impl Fn(u64) -> T + Sync,
         progress: &dyn Progress,
-    ) -> Result<Arc<[T]>> {
+    ) -> Result<Arc<Vec<T>>> {
         let len = chunks.iter().map(|chunk| chunk.end - chunk.start).sum::<u64>() as usize;
-        let mut places: Arc<[T]> = std::iter::repeat_n(none, len).collect();
-        // Nobody else has it yet.
-        let slots = Arc::get_mut(&mut places).unwrap_or_default();
+        let mut places = filled(len, none)?;
         let (keys, index) = (search.keys, search.index);
         let fill = |(chunk, slots): (&Range<u64>, &mut [T])| {
             if progress.is_cancelled() {
@@ -428,9 +428,9 @@ impl StepTable {
             None
         };
         let first_missing = workers::shared()?
-            .install(|| chunks.par_iter().zip(slots.par_chunks_mut(CHUNK as usize)).filter_map(fill).min());
+            .install(|| chunks.par_iter().zip(places.par_chunks_mut(CHUNK as usize)).filter_map(fill).min());
         check(progress)?;
-        first_missing.map_or(Ok(places), |row| Err((search.missing)(row)))
+        first_missing.map_or(Ok(Arc::new(places)), |row| Err((search.missing)(row)))
     }
 
     /// The rows of the mapping that this shows.

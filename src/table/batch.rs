@@ -3,13 +3,14 @@
 use super::attached::AttachedColumn;
 use super::columns::Columns;
 use super::layout::{ElementType, RowLayout};
+use super::memory::Zeroed;
 use crate::error::{Error, Result};
 use crate::step::{FIELDS, STEP_SIZE};
 use arrow::array::{
     ArrayRef, AsArray, BooleanArray, DictionaryArray, FixedSizeListArray, PrimitiveArray, RecordBatch,
     RecordBatchOptions, StringArray, make_array,
 };
-use arrow::buffer::{BooleanBuffer, Buffer, MutableBuffer};
+use arrow::buffer::{BooleanBuffer, Buffer};
 use arrow::datatypes::{DataType, Field, Int16Type, Schema, SchemaRef};
 use bytes::Bytes;
 use std::fmt;
@@ -99,13 +100,17 @@ pub(super) enum Source {
 
 /// The memory of a batch.
 pub(crate) struct Arena {
-    buffer: MutableBuffer,
+    memory: Zeroed,
     pub(super) offsets: Vec<usize>,
     capacity: usize,
 }
 
 /// Columns begin at multiples of this many bytes: a cache line, and what Arrow recommends.
-const COLUMN_ALIGN: usize = 64;
+const COLUMN_ALIGN: usize = Zeroed::ALIGN;
+/// Rows, and bytes of columns, that are gathered between two looks at whether to stop: some milliseconds of work, and
+/// enough for as many threads as ever share one gather.
+const ROWS_AT_ONCE: usize = 1 << 20;
+const BYTES_AT_ONCE: usize = 64 << 20;
 
 impl TokenType {
     pub(super) fn element(self) -> ElementType {
@@ -220,8 +225,23 @@ impl BatchSchema {
     }
 
     /// Bytes per row.
-    pub(super) fn width(&self) -> usize {
+    pub(crate) fn width(&self) -> usize {
         self.columns.iter().map(ColumnSpec::width).sum()
+    }
+
+    /// Rows that are gathered between two looks at whether to stop.
+    pub(crate) fn rows_at_once(&self) -> usize {
+        (BYTES_AT_ONCE / self.width().max(1)).clamp(1, ROWS_AT_ONCE)
+    }
+
+    /// Cuts the first rows off the memory of columns.
+    pub(crate) fn split_front<'a>(&self, columns: &mut Columns<'a>, num_rows: usize) -> Columns<'a> {
+        let cut = |(column, spec): (&mut &'a mut [u8], &ColumnSpec)| {
+            let (front, rest) = std::mem::take(column).split_at_mut(num_rows * spec.width());
+            *column = rest;
+            front
+        };
+        columns.iter_mut().zip(&self.columns).map(cut).collect()
     }
 
     /// The columns in Arrow's terms.
@@ -283,20 +303,25 @@ impl ColumnSpec {
 
 impl Arena {
     /// Memory for batches of up to `capacity` rows.
-    pub(crate) fn new(schema: &BatchSchema, capacity: usize) -> Arena {
-        let mut len = 0;
+    ///
+    /// # Errors
+    /// [`ErrorKind::OutOfMemory`](crate::ErrorKind::OutOfMemory).
+    pub(crate) fn new(schema: &BatchSchema, capacity: usize) -> Result<Arena> {
+        // Saturated sizes are refused by the allocation.
+        let mut len = 0_usize;
         let mut offsets = Vec::with_capacity(schema.columns.len());
         for column in &schema.columns {
             offsets.push(len);
-            len = (len + column.width() * capacity).next_multiple_of(COLUMN_ALIGN);
+            let end = len.saturating_add(column.width().saturating_mul(capacity));
+            len = end.checked_next_multiple_of(COLUMN_ALIGN).unwrap_or(usize::MAX);
         }
-        Arena { buffer: MutableBuffer::from_len_zeroed(len), offsets, capacity }
+        Ok(Arena { memory: Zeroed::new(len)?, offsets, capacity })
     }
 
     /// Where the memory begins, with the right to write to it.
     #[cfg(feature = "python")]
     fn as_ptr(&self) -> *const u8 {
-        self.buffer.as_ptr()
+        self.memory.as_ptr()
     }
 
     pub(crate) fn capacity(&self) -> usize {
@@ -304,9 +329,9 @@ impl Arena {
     }
 
     /// The memory of each column for the first `num_rows` rows.
-    pub(super) fn columns_mut(&mut self, schema: &BatchSchema, num_rows: usize) -> Columns<'_> {
+    pub(crate) fn columns_mut(&mut self, schema: &BatchSchema, num_rows: usize) -> Columns<'_> {
         let mut columns = Columns::new();
-        let (mut rest, mut start) = (self.buffer.as_slice_mut(), 0);
+        let (mut rest, mut start) = (self.memory.bytes_mut(), 0);
         for (column, &offset) in schema.columns.iter().zip(&self.offsets) {
             let (_, from_here) = rest.split_at_mut(offset - start);
             let (bytes, after) = from_here.split_at_mut(column.width() * num_rows);
@@ -331,22 +356,34 @@ impl Pool {
     }
 
     /// A pool that remembers so many and has them already, or `at_once` of them.
-    pub(crate) fn filled(most: usize, schema: &BatchSchema, capacity: usize, at_once: usize) -> Pool {
-        let arenas = std::iter::repeat_with(|| Arc::new(Arena::new(schema, capacity)));
+    ///
+    /// # Errors
+    /// When there is not memory for one.
+    pub(crate) fn filled(most: usize, schema: &BatchSchema, capacity: usize, at_once: usize) -> Result<Pool> {
         let mut pool = Pool { arenas: Vec::with_capacity(most), most };
-        pool.arenas.extend(arenas.take(most.min(at_once)));
-        pool
+        for _ in 0..most.min(at_once) {
+            match Arena::new(schema, capacity) {
+                Ok(arena) => pool.arenas.push(Arc::new(arena)),
+                // One is enough to go on with.
+                Err(_) if !pool.arenas.is_empty() => break,
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(pool)
     }
 
     /// Memory for `capacity` rows or a little more, which nobody else holds. All from one pool are of one schema.
-    pub(crate) fn take(&mut self, schema: &BatchSchema, capacity: usize) -> Arc<Arena> {
+    ///
+    /// # Errors
+    /// [`ErrorKind::OutOfMemory`](crate::ErrorKind::OutOfMemory).
+    pub(crate) fn take(&mut self, schema: &BatchSchema, capacity: usize) -> Result<Arc<Arena>> {
         let fits = |arena: &mut Arc<Arena>| {
             (capacity..=2 * capacity).contains(&arena.capacity()) && Arc::get_mut(arena).is_some()
         };
         // The newest, of which the caches may still have most.
         match self.arenas.iter_mut().rposition(fits) {
-            Some(free) => self.arenas.swap_remove(free),
-            None => Arc::new(Arena::new(schema, capacity)),
+            Some(free) => Ok(self.arenas.swap_remove(free)),
+            None => Arena::new(schema, capacity).map(Arc::new),
         }
     }
 
@@ -362,7 +399,7 @@ impl Pool {
 
 impl AsRef<[u8]> for Arena {
     fn as_ref(&self) -> &[u8] {
-        self.buffer.as_slice()
+        self.memory.bytes()
     }
 }
 

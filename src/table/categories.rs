@@ -5,6 +5,7 @@
 
 use super::layout::RowLayout;
 use crate::error::{Error, Result};
+use crate::workers;
 use arrow::array::{Array, ArrayRef, AsArray, StringArray};
 use arrow::compute::{CastOptions, cast, cast_with_options};
 use arrow::datatypes::{ArrowNativeType, DataType, Int32Type};
@@ -129,9 +130,11 @@ impl Recoding {
         let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         let num_rows = rows.len() / self.stride;
         let part = num_rows.div_ceil(cores).max(1 << 16) * self.stride;
-        std::thread::scope(|scope| {
-            for rows in rows.chunks_mut(part) {
-                scope.spawn(|| self.apply(rows));
+        let parts = Mutex::new(rows.chunks_mut(part));
+        let next = || parts.lock().unwrap_or_else(PoisonError::into_inner).next();
+        workers::side_by_side(num_rows.div_ceil(1 << 16).min(cores), || {
+            while let Some(rows) = next() {
+                self.apply(rows);
             }
         });
     }

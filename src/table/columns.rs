@@ -7,7 +7,7 @@ use std::marker::PhantomData;
 use std::ptr::null_mut;
 
 /// The memory of each column of a schema, in its order, for as many rows as there are indices.
-pub(super) type Columns<'a> = SmallVec<[&'a mut [u8]; 16]>;
+pub(crate) type Columns<'a> = SmallVec<[&'a mut [u8]; 16]>;
 
 /// The integers that tokens may be.
 pub(super) trait Token: bytemuck::Pod {

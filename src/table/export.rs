@@ -1,14 +1,15 @@
 //! A whole table as Arrow data: rows without a copy, columns chunk by chunk.
 
+use super::StepTable;
 use super::batch::{Arena, Batch, BatchSchema, arrow_error};
-use super::memory::FrozenRegion;
-use super::{StepTable, gather};
+use super::memory::{FrozenRegion, Zeroed};
 use crate::error::Result;
 use arrow::array::{FixedSizeBinaryArray, RecordBatch, RecordBatchReader};
-use arrow::buffer::{Buffer, MutableBuffer};
+use arrow::buffer::Buffer;
 use arrow::datatypes::SchemaRef;
 use arrow::error::ArrowError;
 use bytes::Bytes;
+use std::ops::Range;
 use std::sync::Arc;
 
 /// Rows that are transposed at a time: a megabyte or two of columns. Of wide ones there are fewer, but so many at least.
@@ -29,16 +30,14 @@ impl StepTable {
     /// The rows as Arrow's `FixedSizeBinary(stride)`, sharing the table's memory; those of a view are copied.
     ///
     /// # Errors
-    /// None that a table of this crate can cause; Arrow's own checks are passed on.
+    /// [`ErrorKind::OutOfMemory`](crate::ErrorKind::OutOfMemory) for the copy.
     pub fn rows_array(&self) -> Result<FixedSizeBinaryArray> {
         let buffer = match self.rows() {
             Some(_) => Buffer::from(Bytes::from_owner(SharedRows(Arc::clone(&self.rows)))),
             None => {
-                let mut rows = MutableBuffer::from_len_zeroed(self.num_bytes() as usize);
-                let mut positions: Vec<u64> = (0..self.num_rows()).collect();
-                self.map_positions(&mut positions);
-                gather::gather_rows(self.all_rows(), &positions, &mut rows);
-                rows.into()
+                let mut rows = Zeroed::new(self.num_bytes() as usize)?;
+                self.copy_all_rows(rows.bytes_mut(), &())?;
+                Buffer::from(Bytes::from_owner(rows))
             }
         };
         FixedSizeBinaryArray::try_new(self.layout.stride() as i32, buffer, None).map_err(arrow_error)
@@ -71,15 +70,18 @@ impl Iterator for ColumnReader {
 
     fn next(&mut self) -> Option<Self::Item> {
         let end = self.table.num_rows().min(self.next_row + self.chunk);
-        let indices: Vec<u64> = (self.next_row..end).collect();
-        if indices.is_empty() {
-            return None;
-        }
-        self.next_row = end;
-        let mut arena = Arena::new(&self.schema, indices.len());
-        self.table.gather(&indices, &mut Vec::new(), &self.schema, &mut arena, None);
-        let batch = Batch::new(Arc::new(arena), Arc::clone(&self.schema), indices.len());
-        Some(batch.to_record_batch().map_err(|error| ArrowError::ExternalError(error.into())))
+        let start = std::mem::replace(&mut self.next_row, end);
+        (start < end).then(|| self.columns(start..end).map_err(|error| ArrowError::ExternalError(error.into())))
+    }
+}
+
+impl ColumnReader {
+    fn columns(&self, rows: Range<u64>) -> Result<RecordBatch> {
+        let indices: Vec<u64> = rows.collect();
+        let mut arena = Arena::new(&self.schema, indices.len())?;
+        let columns = arena.columns_mut(&self.schema, indices.len());
+        self.table.gather(&indices, &mut Vec::new(), &self.schema, columns, None)?;
+        Batch::new(Arc::new(arena), Arc::clone(&self.schema), indices.len()).to_record_batch()
     }
 }
 

@@ -14,6 +14,7 @@
 
 use super::memory::{FileIdentity, FrozenRegion, Region};
 use super::npy::{self, NpyHeader};
+use super::output::Stop;
 use super::runs::{RunIndex, Runs};
 use super::share::{Shared, is_sealed, map_shared, page_size};
 use super::{Fingerprint, RowLayout, StepTable, gather};
@@ -23,6 +24,7 @@ use crate::machine::available_bytes;
 use crate::progress::{Progress, Unit, check};
 use crate::publish::Staged;
 use crate::step::{STEP_SIZE, Step};
+use crate::workers;
 use serde::{Deserialize, Serialize};
 use std::collections::HashSet;
 use std::fs::File;
@@ -288,7 +290,7 @@ impl<'a> Source<'a> {
         let chunks: Vec<_> = out.chunks_mut(rows_per_chunk * stride).map(std::sync::Mutex::new).collect();
         let sums: Vec<_> = chunks.iter().map(|_| AtomicUsize::new(0)).collect();
         let next = AtomicUsize::new(0);
-        let work = || -> Result<()> {
+        let read_chunks = || -> Result<()> {
             let mut buffer = Vec::new();
             loop {
                 let k = next.fetch_add(1, Ordering::Relaxed);
@@ -318,16 +320,13 @@ impl<'a> Source<'a> {
             }
         };
         let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get).min(8);
-        std::thread::scope(|scope| {
-            let threads: Vec<_> = (0..cores).map(|_| scope.spawn(work)).collect();
-            let join = |thread: std::thread::ScopedJoinHandle<'_, Result<()>>| {
-                thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-            };
-            // All are waited for, and the first error is told.
-            let outcomes: Vec<Result<()>> = threads.into_iter().map(join).collect();
-            outcomes.into_iter().collect::<Result<()>>()
-        })
-        .map_err(|error| error.with_path(self.path))?;
+        let stop = Stop::default();
+        workers::side_by_side(cores, || {
+            if let Err(error) = read_chunks() {
+                stop.raise(error);
+            }
+        });
+        stop.into_result().map_err(|error| error.with_path(self.path))?;
         let lens: Vec<usize> = chunks.iter().map(|chunk| chunk.lock().map_or(0, |chunk| chunk.len())).collect();
         drop(chunks);
         if let Some(expected) = self.meta.as_ref().and_then(|meta| meta.rows_crc32c) {

@@ -87,7 +87,7 @@ impl StepTable {
         let limit = options.memory_limit.or_else(available_bytes).unwrap_or(u64::MAX);
         // How many rows will come is not known, so all that could be had is reserved; it takes no memory.
         let reserved = limit.min(available_bytes().unwrap_or(1 << 40).max(1 << 30));
-        let mut region = Region::reserve(reserved)?;
+        let (mut region, reserved) = Region::reserve_up_to(reserved)?;
         let (mut len, mut run_id) = (0, 0_u32);
         let mut index = RunIndex::default();
         let mut hash = blake3::Hasher::new();
@@ -105,7 +105,11 @@ impl StepTable {
                 }
                 let bytes: &[u8] = bytemuck::cast_slice(&rows);
                 let Some(slot) = region.bytes_mut()[..reserved as usize].get_mut(len..len + bytes.len()) else {
-                    return Err(ErrorKind::MemoryLimit { needed: (len + bytes.len()) as u64, limit }.into());
+                    return Err(ErrorKind::MemoryLimit {
+                        needed: (len + bytes.len()) as u64,
+                        limit: limit.min(reserved),
+                    }
+                    .into());
                 };
                 slot.copy_from_slice(bytes);
                 hash.update(bytes);

@@ -14,7 +14,9 @@ use super::layout::ElementType;
 use super::symmetry::{self, SymmetryKey};
 use crate::board::Board;
 use crate::step::{STEP_SIZE, Step};
+use crate::workers;
 use smallvec::SmallVec;
+use std::sync::{Mutex, PoisonError};
 
 /// Rows under way to the second-level cache. From 64 to 256 all is equally fast.
 const FAR: usize = 128;
@@ -100,17 +102,16 @@ pub(super) fn gather(
     }
     let num_threads = num_threads.min(cores());
     let part = indices.len().div_ceil(num_threads);
-    std::thread::scope(|scope| {
-        let mut rest = columns;
-        for (k, indices) in indices.chunks(part).enumerate() {
-            let symmetries = symmetries.map(|(key, ids)| (key, &ids[k * part..][..indices.len()]));
-            let mut columns = Columns::new();
-            for (column, spec) in rest.iter_mut().zip(&schema.columns) {
-                let (first, after) = std::mem::take(column).split_at_mut(indices.len() * spec.width());
-                columns.push(first);
-                *column = after;
-            }
-            scope.spawn(move || gather_part(Level::best(), rows, indices, schema, columns, symmetries));
+    let mut rest = columns;
+    let parts = indices.chunks(part).enumerate().map(|(k, indices)| {
+        let symmetries = symmetries.map(|(key, ids)| (key, &ids[k * part..][..indices.len()]));
+        (indices, schema.split_front(&mut rest, indices.len()), symmetries)
+    });
+    let parts = Mutex::new(parts.collect::<SmallVec<[_; MAX_THREADS]>>());
+    let next = || parts.lock().unwrap_or_else(PoisonError::into_inner).pop();
+    workers::side_by_side(num_threads, || {
+        while let Some((indices, columns, symmetries)) = next() {
+            gather_part(Level::best(), rows, indices, schema, columns, symmetries);
         }
     });
 }

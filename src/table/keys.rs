@@ -9,6 +9,7 @@ use crate::board::Board;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::npy::{NpyField, NpyHeader};
 use crate::format::{FileBytes, header_error, open_file, step_files_in};
+use crate::machine::reserve;
 use crate::progress::{Progress, check};
 use std::path::{Path, PathBuf};
 
@@ -195,6 +196,7 @@ impl Keys {
                         _ => {
                             let (first_step, last_step) = (step, step);
                             let next = Stretch { run_id, first_step, last_step, first_row: row, num_rows: 1 };
+                            reserve(&mut stretches, 1)?;
                             stretches.extend(open.replace(next));
                         }
                     }

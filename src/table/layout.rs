@@ -111,11 +111,15 @@ impl RowLayout {
         self
     }
 
-    /// The fields of NumPy's structured type of a row: name, type, number of values, offset in bytes.
+    /// The fields of NumPy's structured type of a row, in the order of their offsets: name, type, number of values, offset in
+    /// bytes.
     #[must_use = "an iterator does nothing by itself"]
     pub fn numpy_fields(&self) -> impl Iterator<Item = (&str, &'static str, usize, usize)> {
         let step = FIELDS.iter().map(|field| (field.name, field.numpy, field.values, field.offset));
-        let extras = self.extras.iter().map(|extra| (extra.name.as_str(), extra.dtype.numpy(), 1, extra.offset));
+        let mut extras: Vec<&ExtraField> = self.extras.iter().collect();
+        // A file's header can list fields in no other order.
+        extras.sort_by_key(|extra| extra.offset);
+        let extras = extras.into_iter().map(|extra| (extra.name.as_str(), extra.dtype.numpy(), 1, extra.offset));
         step.chain(extras)
     }
 }

@@ -12,12 +12,13 @@ use super::output::{Output, Stop, Turns};
 use super::runs::Runs;
 use super::{Fingerprint, RowLayout, StepTable, file, npy};
 use crate::error::{Error, ErrorKind, Result};
-use crate::machine::available_bytes;
+use crate::machine::{available_bytes, reserve};
 use crate::process::catch_panic;
 use crate::progress::{Progress, Unit};
 use crate::publish::Staged;
 use crate::query::{Execution, Limits, Partition, Query, QueryStream, query_error};
 use crate::runtime::runtime;
+use crate::workers;
 use arrow::array::RecordBatch;
 use datafusion::common::stats::Precision;
 use datafusion::execution::TaskContext;
@@ -185,18 +186,18 @@ impl Job<'_> {
                 }
                 let max: u64 = max_rows.iter().map(|&rows| rows as u64).sum();
                 let reserved = max.saturating_mul(self.stride() as u64).min(self.memory);
-                let mut region = Region::reserve(reserved)?;
+                let (mut region, reserved) = Region::reserve_up_to(reserved)?;
                 let bytes = &mut region.bytes_mut()[..reserved as usize];
-                let output = Output::Memory { bytes, len: 0, limit: self.memory };
+                let output = Output::Memory { bytes, len: 0, limit: self.memory.min(reserved) };
                 let len = self.append_in_order(&plan, &context, &max_rows, output)?.len();
                 Ok((region, len))
             }
             other => {
                 // How many rows will come is not known, so all that could be had is reserved; it takes no memory.
                 let reserved = self.memory.min(available_bytes().unwrap_or(1 << 40).max(1 << 30));
-                let mut region = Region::reserve(reserved)?;
+                let (mut region, reserved) = Region::reserve_up_to(reserved)?;
                 let bytes = &mut region.bytes_mut()[..reserved as usize];
-                let output = Output::Memory { bytes, len: 0, limit: self.memory };
+                let output = Output::Memory { bytes, len: 0, limit: self.memory.min(reserved) };
                 let len = self.append_stream(query.stream_of(other, Arc::clone(&self.limits)), output)?.len();
                 Ok((region, len))
             }
@@ -303,6 +304,7 @@ impl Job<'_> {
                 let mut read_rows = 0;
                 let read = self.read_ahead(plan, context, partition, stop, |batch| {
                     let start = buffer.len();
+                    reserve(&mut buffer, batch.num_rows() * self.stride())?;
                     buffer.resize(start + batch.num_rows() * self.stride(), 0);
                     read_rows += batch.num_rows();
                     let base = (start / self.stride()) as u64;
@@ -325,6 +327,8 @@ impl Job<'_> {
         let mut buffer = Vec::new();
         while let Some(batch) = stream.next_unless_cancelled(self.progress)? {
             let base = (output.len() / self.stride()) as u64;
+            buffer.clear();
+            reserve(&mut buffer, batch.num_rows() * self.stride())?;
             buffer.resize(batch.num_rows() * self.stride(), 0);
             self.writer.write(&batch, &mut buffer).map_err(|error| at_row(error, base))?;
             output.append(&buffer)?;
@@ -387,18 +391,12 @@ impl Job<'_> {
     fn on_all_cores(&self, context: &TaskContext, work: impl Fn(&Stop) -> Result<()> + Sync) -> Result<()> {
         let num_threads = context.session_config().target_partitions().max(1);
         let stop = Stop::default();
-        std::thread::scope(|scope| {
-            let run = || {
-                // A reader may panic on damaged data, and the other threads must not wait for its turn.
-                let failed = || Err(Error::query("the query engine panicked, on damaged data perhaps"));
-                if let Err(error) = catch_panic(|| work(&stop)).unwrap_or_else(failed) {
-                    stop.raise(error);
-                }
-            };
-            for _ in 1..num_threads {
-                scope.spawn(run);
+        workers::side_by_side(num_threads, || {
+            // A reader may panic on damaged data, and the other threads must not wait for its turn.
+            let failed = || Err(Error::query("the query engine panicked, on damaged data perhaps"));
+            if let Err(error) = catch_panic(|| work(&stop)).unwrap_or_else(failed) {
+                stop.raise(error);
             }
-            run();
         });
         stop.into_result().map_err(|error| self.limits.explain(error))
     }

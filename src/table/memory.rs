@@ -4,14 +4,16 @@
 //! given back and the mapping made read-only. Pages of 2 MiB are asked for, since a random row otherwise costs a walk of
 //! the page tables on top of its cache line; where the system has none, all works as well, only slower.
 //!
-//! Rows that are saved are mapped from their file instead.
+//! Rows that are saved are mapped from their file instead. Batches, which come and go, are [`Zeroed`] memory of the heap.
 
 use super::share::Shared;
 use crate::error::{Error, ErrorKind, Result};
 use crate::machine::available_bytes;
 use memmap2::{Mmap, MmapMut, MmapOptions};
+use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::fs::File;
 use std::path::{Path, PathBuf};
+use std::ptr::NonNull;
 use std::sync::Mutex;
 
 /// The size of the large pages that are asked for.
@@ -76,7 +78,10 @@ impl Region {
     pub(super) fn reserve(num_bytes: u64) -> Result<Region> {
         let too_large = || Error::from(ErrorKind::MemoryLimit { needed: num_bytes, limit: isize::MAX as u64 });
         let len = usize::try_from(num_bytes).ok().and_then(|len| len.checked_add(HUGE_PAGE)).ok_or_else(too_large)?;
-        let map = MmapOptions::new().len(len).no_reserve_swap().map_anon()?;
+        let map = MmapOptions::new().len(len).no_reserve_swap().map_anon().map_err(|error| match error.kind() {
+            std::io::ErrorKind::OutOfMemory => ErrorKind::OutOfMemory { needed: num_bytes }.into(),
+            _ => Error::from(error),
+        })?;
         let start = map.as_ptr().align_offset(HUGE_PAGE).min(HUGE_PAGE);
         #[cfg(target_os = "linux")]
         {
@@ -84,6 +89,21 @@ impl Region {
             let _ = map.advise(memmap2::Advice::HugePage);
         }
         Ok(Region { map, start })
+    }
+
+    /// As much as there is, up to so many bytes, where it is not known how many will be needed. A limit on the process's
+    /// address space can be far below the memory that the system has.
+    pub(super) fn reserve_up_to(num_bytes: u64) -> Result<(Region, u64)> {
+        const LEAST: u64 = 1 << 24;
+        let mut reserved = num_bytes;
+        loop {
+            match Region::reserve(reserved) {
+                Err(error) if reserved > LEAST && matches!(error.kind(), ErrorKind::OutOfMemory { .. }) => {
+                    reserved = (reserved / 2).max(LEAST);
+                }
+                region => return region.map(|region| (region, reserved)),
+            }
+        }
     }
 
     /// At least the reserved bytes.
@@ -180,5 +200,73 @@ impl FrozenRegion {
             Backing::File(identity) => Some(&identity.path),
             _ => None,
         }
+    }
+}
+
+/// Zeroed memory of the heap, which the system provides when it is first written.
+pub(super) struct Zeroed {
+    /// What was allocated, in which the bytes begin at a multiple of [`Zeroed::ALIGN`].
+    allocation: NonNull<u8>,
+    layout: Layout,
+    start: usize,
+}
+
+// SAFETY: the allocation belongs to this value alone, and is written through `&mut` only.
+#[allow(unsafe_code)]
+unsafe impl Send for Zeroed {}
+// SAFETY: as above.
+#[allow(unsafe_code)]
+unsafe impl Sync for Zeroed {}
+
+#[allow(unsafe_code)]
+impl Zeroed {
+    /// The bytes begin at a multiple of this.
+    pub(super) const ALIGN: usize = 64;
+
+    /// # Errors
+    /// [`ErrorKind::OutOfMemory`].
+    pub(super) fn new(len: usize) -> Result<Zeroed> {
+        let failed = || Error::from(ErrorKind::OutOfMemory { needed: len as u64 });
+        // Of a larger alignment than usual the allocator would write the zeros itself, and so touch all pages.
+        let usual = align_of::<u128>();
+        let size = len.checked_add(Zeroed::ALIGN).ok_or_else(failed)?;
+        let layout = Layout::from_size_align(size, usual).map_err(|_| failed())?;
+        // SAFETY: the size is not zero.
+        let allocation = NonNull::new(unsafe { alloc_zeroed(layout) }).ok_or_else(failed)?;
+        let start = allocation.as_ptr().align_offset(Zeroed::ALIGN).min(Zeroed::ALIGN);
+        Ok(Zeroed { allocation, layout, start })
+    }
+
+    fn len(&self) -> usize {
+        self.layout.size() - Zeroed::ALIGN
+    }
+
+    /// Where the bytes begin, with the right to write to them for whoever has this value for himself.
+    pub(super) fn as_ptr(&self) -> *mut u8 {
+        self.allocation.as_ptr().wrapping_add(self.start)
+    }
+
+    pub(super) fn bytes(&self) -> &[u8] {
+        // SAFETY: `start` is at most `ALIGN`, so so many bytes follow it in the allocation, all of which are initialized.
+        unsafe { std::slice::from_raw_parts(self.as_ptr(), self.len()) }
+    }
+
+    pub(super) fn bytes_mut(&mut self) -> &mut [u8] {
+        // SAFETY: as above, and `&mut self` shows that nothing else borrows them.
+        unsafe { std::slice::from_raw_parts_mut(self.as_ptr(), self.len()) }
+    }
+}
+
+impl Drop for Zeroed {
+    #[allow(unsafe_code)]
+    fn drop(&mut self) {
+        // SAFETY: allocated in `new` with this layout.
+        unsafe { dealloc(self.allocation.as_ptr(), self.layout) }
+    }
+}
+
+impl AsRef<[u8]> for Zeroed {
+    fn as_ref(&self) -> &[u8] {
+        self.bytes()
     }
 }

@@ -64,10 +64,13 @@ pub use share::TableHandle;
 pub use view::RowFilter;
 
 pub(crate) use batch::{Arena, BatchSchema, Pool};
+pub(crate) use columns::Columns;
 pub(crate) use gather::prefetch;
 pub(crate) use symmetry::SymmetryKey;
 
 use crate::error::{Error, ErrorKind, Result};
+use crate::machine::reserve;
+use crate::progress::{Progress, check};
 use crate::step::{STEP_SIZE, Step};
 use gather::Rows;
 use memory::FrozenRegion;
@@ -79,6 +82,8 @@ use std::sync::{Arc, Mutex};
 
 /// Batches whose memory a table keeps for the next `take`.
 const TAKES_KEPT: usize = 2;
+/// Whole rows that are copied between two looks at whether to stop.
+const ROWS_AT_ONCE: usize = 1 << 18;
 
 /// Rows of a query's result in one contiguous, read-only mapping. Clones share it.
 ///
@@ -198,16 +203,32 @@ impl StepTable {
     /// The rows at `indices`, in that order and as often as they stand there, as columns.
     ///
     /// # Errors
-    /// [`ErrorKind::IndexOutOfBounds`] with the first index that no row has.
+    /// [`ErrorKind::IndexOutOfBounds`] with the first index that no row has; [`ErrorKind::OutOfMemory`].
     pub fn take(&self, indices: &[u64]) -> Result<Batch> {
+        self.take_unless_cancelled(indices, &())
+    }
+
+    /// [`take`](StepTable::take) that can be stopped between any two pieces of some milliseconds of work.
+    ///
+    /// # Errors
+    /// As [`take`](StepTable::take), and [`ErrorKind::Cancelled`].
+    pub fn take_unless_cancelled(&self, indices: &[u64], progress: &dyn Progress) -> Result<Batch> {
         self.check_indices(indices)?;
         // In a process that was forked, the lock may be held by a thread that is not there.
         let mut arena = match self.pool.try_lock() {
-            Ok(mut pool) => pool.take(&self.batch, indices.len()),
-            Err(_) => Arc::new(Arena::new(&self.batch, indices.len())),
+            Ok(mut pool) => pool.take(&self.batch, indices.len())?,
+            Err(_) => Arc::new(Arena::new(&self.batch, indices.len())?),
         };
         if let Some(arena) = Arc::get_mut(&mut arena) {
-            self.gather(indices, &mut Vec::new(), &self.batch, arena, None);
+            let mut columns = arena.columns_mut(&self.batch, indices.len());
+            let mut rows = Vec::new();
+            for (k, indices) in indices.chunks(self.batch.rows_at_once()).enumerate() {
+                if k > 0 {
+                    check(progress)?;
+                }
+                let columns = self.batch.split_front(&mut columns, indices.len());
+                self.gather(indices, &mut rows, &self.batch, columns, None)?;
+            }
         }
         if let Ok(mut pool) = self.pool.try_lock() {
             pool.keep(&arena);
@@ -220,26 +241,64 @@ impl StepTable {
     ///
     /// # Errors
     /// [`ErrorKind::IndexOutOfBounds`] with the first index that no row has; [`ErrorKind::Argument`] when `out` is not as
-    /// long as they are.
+    /// long as they are; [`ErrorKind::OutOfMemory`].
     pub fn take_rows(&self, indices: &[u64], out: &mut [u8]) -> Result<()> {
+        self.take_rows_unless_cancelled(indices, out, &())
+    }
+
+    /// [`take_rows`](StepTable::take_rows) that can be stopped between any two pieces of some milliseconds of work.
+    ///
+    /// # Errors
+    /// As [`take_rows`](StepTable::take_rows), and [`ErrorKind::Cancelled`].
+    pub fn take_rows_unless_cancelled(&self, indices: &[u64], out: &mut [u8], progress: &dyn Progress) -> Result<()> {
         self.check_indices(indices)?;
-        let expected = indices.len() * self.layout.stride();
+        let expected = indices.len().saturating_mul(self.layout.stride());
         if out.len() != expected {
             return Err(Error::argument("out", format!("{expected} bytes"), out.len()));
         }
-        match &self.selection {
-            None => gather::gather_rows(self.all_rows(), indices, out),
-            Some(selection) => {
-                let mut rows = indices.to_vec();
-                selection.map(&mut rows);
-                gather::gather_rows(self.all_rows(), &rows, out);
+        let mut rows = Vec::new();
+        let chunks = indices.chunks(ROWS_AT_ONCE).zip(out.chunks_mut(ROWS_AT_ONCE * self.layout.stride()));
+        for (k, (indices, out)) in chunks.enumerate() {
+            if k > 0 {
+                check(progress)?;
+            }
+            match &self.selection {
+                None => gather::gather_rows(self.all_rows(), indices, out),
+                Some(_) => self.copy_rows(indices.iter().copied(), &mut rows, out)?,
             }
         }
         Ok(())
     }
 
-    /// Fills an arena with the rows at positions that all are below the number of rows and no more than it has room for.
-    /// `rows` is room for the places of a view's rows.
+    /// Copies all rows, in their order, to where there is room for exactly them.
+    pub(crate) fn copy_all_rows(&self, out: &mut [u8], progress: &dyn Progress) -> Result<()> {
+        let mut rows = Vec::new();
+        let (mut start, stride) = (0, self.layout.stride());
+        for out in out.chunks_mut(ROWS_AT_ONCE * stride) {
+            if start > 0 {
+                check(progress)?;
+            }
+            let end = start + (out.len() / stride) as u64;
+            self.copy_rows(start..end, &mut rows, out)?;
+            start = end;
+        }
+        Ok(())
+    }
+
+    fn copy_rows(&self, positions: impl Iterator<Item = u64>, rows: &mut Vec<u64>, out: &mut [u8]) -> Result<()> {
+        rows.clear();
+        reserve(rows, out.len() / self.layout.stride())?;
+        rows.extend(positions);
+        self.map_positions(rows);
+        gather::gather_rows(self.all_rows(), rows, out);
+        Ok(())
+    }
+
+    /// Fills columns with the rows at positions that all are below the number of rows. `rows` is room for the places of a
+    /// view's rows.
+    ///
+    /// # Errors
+    /// [`ErrorKind::OutOfMemory`], unless `rows` has room for as many as there are positions.
     ///
     /// # Panics
     /// When a position is not below the number of rows.
@@ -248,20 +307,21 @@ impl StepTable {
         positions: &[u64],
         rows: &mut Vec<u64>,
         schema: &BatchSchema,
-        arena: &mut Arena,
+        columns: Columns<'_>,
         symmetries: Option<SymmetryKey>,
-    ) {
-        let columns = arena.columns_mut(schema, positions.len());
+    ) -> Result<()> {
         let symmetries = symmetries.map(|key| (key, positions));
         match &self.selection {
             None => gather::gather(self.all_rows(), positions, schema, columns, symmetries),
             Some(selection) => {
                 rows.clear();
+                reserve(rows, positions.len())?;
                 rows.extend_from_slice(positions);
                 selection.map(rows);
                 gather::gather(self.all_rows(), rows, schema, columns, symmetries);
             }
         }
+        Ok(())
     }
 
     /// All values of an extra column as floats, rounded where a float cannot hold one, in the order of the rows.

@@ -38,9 +38,7 @@ fn fields_of(layout: &RowLayout) -> Vec<NpyField> {
         values,
         offset,
     };
-    let mut fields: Vec<NpyField> = layout.numpy_fields().map(field).collect();
-    fields.sort_by_key(|field| field.offset);
-    fields
+    layout.numpy_fields().map(field).collect()
 }
 
 impl NpyHeader {

@@ -13,6 +13,7 @@ use super::file::open_regular;
 #[cfg(not(target_os = "linux"))]
 use super::memory::FrozenRegion;
 use super::memory::{Backing, FileIdentity};
+use super::values;
 use crate::error::{Error, ErrorKind, Location, Result};
 use std::fs::File;
 use std::path::PathBuf;
@@ -130,7 +131,7 @@ impl StepTable {
         };
         for AttachedFiles { name, values, keys } in &handle.attached {
             let key_files: Vec<PathBuf> = keys.iter().map(|file| file.path.clone()).collect();
-            let column = table.column(name, &values.path, &key_files, None, &())?;
+            let column = table.column(name, values::File::open(&values.path)?, &key_files, None, &())?;
             let found = column.identities();
             for (expected, found) in keys.iter().zip(found.1).chain([(values, found.0)]) {
                 expected.check("a file of an attached column", found)?;

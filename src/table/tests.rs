@@ -46,7 +46,7 @@ fn rows(num_rows: usize, stride: usize, seed: u64) -> Vec<u8> {
 }
 
 fn filled(schema: &BatchSchema, num_rows: usize, fill: impl FnOnce(Columns<'_>)) -> Vec<Vec<u8>> {
-    let mut arena = Arena::new(schema, num_rows + 3);
+    let mut arena = Arena::new(schema, num_rows + 3).unwrap();
     fill(arena.columns_mut(schema, num_rows));
     arena.columns_mut(schema, num_rows).into_iter().map(|column| column.to_vec()).collect()
 }

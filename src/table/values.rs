@@ -62,6 +62,10 @@ impl File {
         Ok(File { file, identity, start, num_rows, values_per_row, dtype })
     }
 
+    pub(super) fn path(&self) -> &Path {
+        &self.identity.path
+    }
+
     pub(super) fn dtype(&self) -> ElementType {
         self.dtype
     }

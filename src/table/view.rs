@@ -1,13 +1,16 @@
 //! Views: some of a table's rows, chosen by their runs and by the phase of the game, without a copy.
 
 use super::gather::Rows;
+use super::output::Stop;
 use super::runs::RunIndex;
 use super::{Fingerprint, Selection, StepTable};
 use crate::archive::{Phase, Phases};
 use crate::error::{Error, ErrorKind, Location, Result};
+use crate::progress::{Progress, check};
 use crate::step::{STEP_SIZE, Step};
+use crate::workers;
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// Which rows of a table a view shows: those that meet every condition that is set.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -24,6 +27,9 @@ pub struct RowFilter {
     pub run_ids: Option<Vec<u32>>,
 }
 
+/// Rows that are looked at between two looks at whether to stop.
+const PART: u64 = 1 << 18;
+
 impl StepTable {
     /// The rows that meet every condition, in the same order: a view that shares the table's memory and takes 16 bytes
     /// for each stretch of rows. Found in one pass over the table.
@@ -32,6 +38,14 @@ impl StepTable {
     /// [`ErrorKind::Argument`] for conditions on scores, engines or phases where the rows came from a file that knows
     /// nothing of its runs; [`ErrorKind::Query`] or [`ErrorKind::Io`] when the archive's runs can no longer be read.
     pub fn filter(&self, filter: &RowFilter) -> Result<StepTable> {
+        self.filter_unless_cancelled(filter, &())
+    }
+
+    /// [`filter`](StepTable::filter) that can be stopped between any two pieces of some milliseconds of work.
+    ///
+    /// # Errors
+    /// As [`filter`](StepTable::filter), and [`ErrorKind::Cancelled`].
+    pub fn filter_unless_cancelled(&self, filter: &RowFilter, progress: &dyn Progress) -> Result<StepTable> {
         let RowFilter { min_score, max_score, engines, phases, run_ids } = filter;
         let sorted = |ids: &Vec<u32>| {
             let mut ids = ids.clone();
@@ -63,13 +77,13 @@ impl StepTable {
                 })
         };
         let selection = match phases {
-            None => self.select(run, |_| true),
+            None => self.select(run, |_| true, progress)?,
             Some(phases) => {
                 let thresholds: Phases = self.runs.phases.ok_or_else(|| unknown("where the phases begin"))?;
                 let wanted: u16 = (0..16_u8)
                     .filter(|&exp| phases.contains(&thresholds.of_max_exp(exp)))
                     .fold(0, |wanted, exp| wanted | 1 << exp);
-                self.select(run, |step| wanted >> step.board.max_exp() & 1 == 1)
+                self.select(run, |step| wanted >> step.board.max_exp() & 1 == 1, progress)?
             }
         };
         let mut phases = phases.clone();
@@ -96,6 +110,19 @@ impl StepTable {
     /// # Errors
     /// [`ErrorKind::Argument`] unless `val` is between 0 and 1.
     pub fn split(&self, val: f64, seed: u64) -> Result<(StepTable, StepTable)> {
+        self.split_unless_cancelled(val, seed, &())
+    }
+
+    /// [`split`](StepTable::split) that can be stopped between any two pieces of some milliseconds of work.
+    ///
+    /// # Errors
+    /// As [`split`](StepTable::split), and [`ErrorKind::Cancelled`].
+    pub fn split_unless_cancelled(
+        &self,
+        val: f64,
+        seed: u64,
+        progress: &dyn Progress,
+    ) -> Result<(StepTable, StepTable)> {
         if !(0.0..=1.0).contains(&val) {
             return Err(Error::argument("val", "0.0..=1.0", val));
         }
@@ -109,7 +136,8 @@ impl StepTable {
             // Exact: the numbers compared have at most 64 bits and a power of two as denominator.
             val >= 1.0 || u64::from_le_bytes(hash) < (val * 2_f64.powi(64)) as u64
         };
-        let (train, held_out) = (self.select(|run| !is_val(run), |_| true), self.select(is_val, |_| true));
+        let train = self.select(|run| !is_val(run), |_| true, progress)?;
+        let held_out = self.select(is_val, |_| true, progress)?;
         let name = |part: &str| format!("split {part} {val:?} {seed}");
         Ok((self.with_view(train, &name("train")), self.with_view(held_out, &name("val"))))
     }
@@ -134,10 +162,13 @@ impl StepTable {
     }
 
     /// The rows whose run and whose step are wanted. A run is asked for once per stretch of its rows.
-    fn select(&self, run: impl Fn(u32) -> bool + Sync, step: impl Fn(&Step) -> bool + Sync) -> Selection {
+    fn select(
+        &self,
+        run: impl Fn(u32) -> bool + Sync,
+        step: impl Fn(&Step) -> bool + Sync,
+        progress: &dyn Progress,
+    ) -> Result<Selection> {
         let num_rows = self.num_all_rows();
-        let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get) as u64;
-        let part = num_rows.div_ceil(cores).max(1 << 16);
         let ranges: Vec<Range<u64>> = match &self.selection {
             None => std::iter::once(0..num_rows).collect(),
             Some(selection) => selection.ranges().collect(),
@@ -148,16 +179,29 @@ impl StepTable {
             let within = within.map(|range| range.start.max(part.start)..range.end.min(part.end));
             scan(self.all_rows(), within, &run, &step)
         };
-        std::thread::scope(|scope| {
-            let scan = &scan;
-            let parts = (0..num_rows).step_by(part as usize);
-            let threads: Vec<_> =
-                parts.map(|start| scope.spawn(move || scan(start..num_rows.min(start + part)))).collect();
-            let join = |thread: std::thread::ScopedJoinHandle<'_, Vec<Range<u64>>>| {
-                thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-            };
-            Selection::new(threads.into_iter().flat_map(join))
-        })
+        let parts = (0..num_rows).step_by(PART as usize);
+        let found: Vec<Mutex<Vec<Range<u64>>>> = parts.clone().map(|_| Mutex::default()).collect();
+        let next = Mutex::new(parts.zip(&found));
+        let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        let stop = Stop::default();
+        workers::side_by_side(found.len().min(cores), || {
+            let next = || next.lock().unwrap_or_else(PoisonError::into_inner).next();
+            while let Some((start, slot)) = next() {
+                if start > 0
+                    && let Err(error) = stop.check(progress)
+                {
+                    return stop.raise(error);
+                }
+                *slot.lock().unwrap_or_else(PoisonError::into_inner) = scan(start..num_rows.min(start + PART));
+            }
+        });
+        stop.into_result()?;
+        if found.len() > 1 {
+            // Only the caller's own thread hears of some reasons, and the others may have done most of the work.
+            check(progress)?;
+        }
+        let found = found.into_iter().map(|part| part.into_inner().unwrap_or_else(PoisonError::into_inner));
+        Ok(Selection::new(found.flatten()))
     }
 }
 

@@ -12,7 +12,8 @@ fn all(n: u64, seed: u64, epoch: u64) -> Vec<u64> {
 /// Of four values there are 24 orders, of five 120, of six 720; each is to come equally often.
 #[test]
 fn every_order_of_few_values_is_equally_likely() {
-    for (n, orders, deviation) in [(3, 6, 3.2), (4, 24, 6.8), (5, 120, 15.4), (6, 720, 37.9)] {
+    for (n, orders) in [(2, 2), (3, 6), (4, 24), (5, 120), (6, 720)] {
+        let deviation = (2.0 * (orders - 1) as f64).sqrt();
         let trials = orders * 500;
         let mut counts = std::collections::HashMap::new();
         for seed in 0..trials {
@@ -23,6 +24,59 @@ fn every_order_of_few_values_is_equally_likely() {
         let expected = (orders - 1) as f64;
         // χ² of `orders - 1` degrees of freedom, four standard deviations.
         assert!((chi2 - expected).abs() < 4.0 * deviation, "{n} values: χ² {chi2}, not {expected} ± {deviation}");
+    }
+}
+
+/// Whether an order takes an even number of exchanges.
+fn is_even(order: &[u64]) -> bool {
+    let mut seen = vec![false; order.len()];
+    let mut cycles = 0;
+    for start in 0..order.len() {
+        let mut at = start;
+        cycles += usize::from(!seen[start]);
+        while !std::mem::replace(&mut seen[at], true) {
+            at = order[at] as usize;
+        }
+    }
+    // A cycle of k values takes k - 1.
+    (order.len() - cycles).is_multiple_of(2)
+}
+
+/// Half of all orders are even. The lengths are odd squares, where a network of rounds has even ones only, their neighbours,
+/// where it has more of one kind, and others.
+#[test]
+fn half_of_all_orders_are_even() {
+    for n in [2, 3, 7, 8, 9, 10, 15, 16, 24, 25, 48, 49, 80, 81, 120, 121, 960, 961, 3969, 65_025, 65_535] {
+        let trials = if n < 1000 { 4000_u64 } else { 200 };
+        let even = (0..trials).filter(|seed| is_even(&all(n, *seed, 1))).count() as f64;
+        let (mean, deviation) = (trials as f64 / 2.0, (trials as f64).sqrt() / 2.0);
+        assert!((even - mean).abs() < 4.0 * deviation, "{n} values: {even} of {trials} orders are even");
+    }
+}
+
+/// χ² of position × value, and of the first value × the second, over many orders.
+#[test]
+fn few_values_are_anywhere_and_beside_any_other() {
+    for n in [7_usize, 8, 9, 10, 16] {
+        let trials = 20_000_u32;
+        let (mut places, mut pairs) = (vec![0_f64; n * n], vec![0_f64; n * n]);
+        for seed in 0..trials {
+            let order = all(n as u64, seed.into(), 0);
+            (0..).zip(&order).for_each(|(position, &value): (usize, _)| places[position * n + value as usize] += 1.0);
+            pairs[order[0] as usize * n + order[1] as usize] += 1.0;
+        }
+        let chi2 = |counts: &[f64], expected: f64| -> f64 {
+            counts.iter().map(|count| (count - expected).powi(2) / expected).sum()
+        };
+        // As each row and each column has the same sum, a χ² of (n - 1)² degrees of freedom is larger by n / (n - 1).
+        let degrees = ((n - 1) * (n - 1)) as f64;
+        let found = chi2(&places, f64::from(trials) / n as f64) * (n - 1) as f64 / n as f64;
+        assert!((found - degrees).abs() < 4.0 * (2.0 * degrees).sqrt(), "{n} values: χ² {found} of {degrees}");
+        assert!((0..n).all(|value| pairs[value * n + value] == 0.0));
+        let pairs: Vec<f64> = (0..n * n).filter(|at| at / n != at % n).map(|at| pairs[at]).collect();
+        let degrees = (pairs.len() - 1) as f64;
+        let found = chi2(&pairs, f64::from(trials) / pairs.len() as f64);
+        assert!((found - degrees).abs() < 4.0 * (2.0 * degrees).sqrt(), "{n} values: pairs, χ² {found} of {degrees}");
     }
 }
 

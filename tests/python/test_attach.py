@@ -246,6 +246,28 @@ def test_what_does_not_match_is_refused(session: Path) -> None:
     assert view.attach("embedding", session / NAME).take([3]).embedding.shape == (1, WIDTH)
 
 
+def test_files_that_are_missing(session: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = a2store.StepTable.from_session(session, progress=False)
+    monkeypatch.chdir(tmp_path / "session")
+    (tmp_path / "empty").mkdir()
+    missing = tmp_path / "empty" / "missing.npy"
+    asked: list[tuple[dict[str, Any], str]] = [
+        ({"path": missing}, str(missing)),
+        ({"path": "/missing.npy"}, "/missing.npy"),
+        ({"path": "missing.npy"}, str(session / "missing.npy")),
+        ({"path": missing, "steps": missing}, str(missing)),
+        ({"path": missing, "steps": session}, str(missing)),
+        ({"path": NAME, "steps": missing}, str(missing)),
+    ]
+    for options, name in asked:
+        with pytest.raises(FileNotFoundError) as caught:
+            table.attach("embedding", **options)
+        assert caught.value.filename == name
+    with pytest.raises(IsADirectoryError) as is_folder:
+        table.attach("embedding", tmp_path / "empty")
+    assert is_folder.value.filename == str(tmp_path / "empty")
+
+
 def test_tensors_of_bfloat16(session: Path) -> None:
     torch = pytest.importorskip("torch")
     from torch.utils.data import DataLoader

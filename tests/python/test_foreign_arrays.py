@@ -113,8 +113,11 @@ def test_more_fields_become_extra_columns(packed: Array, tmp_path: Path) -> None
     for (name, _), values in zip(extras, numbers, strict=True):
         array[name] = values
     found = load(saved(array, tmp_path / "more.npy"))
-    assert list(found.dtype.names or ())[6:] == [name for name, _ in extras]
+    # In a row the widest come first, and in a batch they are in the order of the file.
+    by_width = sorted(extras, key=lambda extra: -np.dtype(extra[1]).itemsize)
+    assert list(found.dtype.names or ())[6:] == [name for name, _ in by_width]
     rows, batch = np.asarray(found), found.take(range(999, 0, -3))
+    assert batch.keys()[7:] == [name for name, _ in extras]
     for name in NAMES:
         assert_same(rows[name], array[name], name)
     for name, dtype in extras:
@@ -268,3 +271,42 @@ def test_headers_that_say_something_else(tmp_path: Path, header: str) -> None:
     for mmap in (False, True):
         with pytest.raises((a2store.Error, ValueError), match=r"other\.npy"):
             load(path, mmap)
+
+
+# What NumPy writes as it is, as an escape, and only in UTF-8.
+ODD_NAMES = ["größe", "it's", 'say "x"', "back\\slash", "tab\tnew\nline", "\x80\xa0\xad", "Δ", "手数", "🎲"]
+
+
+@pytest.mark.parametrize("version", [(1, 0), (2, 0), (3, 0)], ids=str)
+@pytest.mark.parametrize("name", ODD_NAMES, ids=ascii)
+def test_names_in_every_encoding(packed: Array, tmp_path: Path, version: tuple[int, int], name: str) -> None:
+    array = np.empty(100, [*PACKED, (name, "<u4")])
+    for field in NAMES:
+        array[field] = packed[field][:100]
+    array[name] = np.arange(100)
+    path = tmp_path / "named.npy"
+    try:
+        with path.open("wb") as file:
+            np.lib.format.write_array(file, array, version)
+    except UnicodeEncodeError:
+        assert version < (3, 0)
+        assert ord(max(name)) > 255
+        return
+    found = load(path)
+    assert_same(np.asarray(found)[name], array[name])
+    assert_same(found.take(range(100))[name], array[name])
+
+
+@pytest.mark.parametrize("version", [(1, 0), (2, 0), (3, 0)], ids=str)
+def test_a_byte_that_is_no_utf8(packed: Array, tmp_path: Path, version: tuple[int, int]) -> None:
+    path = tmp_path / "named.npy"
+    array = np.zeros(3, [*PACKED, ("gr?sse", "<u4")])
+    with path.open("wb") as file:
+        np.lib.format.write_array(file, array, version)
+    path.write_bytes(path.read_bytes().replace(b"gr?sse", b"gr\xf6sse"))
+    if version < (3, 0):
+        assert np.load(path).dtype.names[-1] == "grösse"
+        assert "grösse" in load(path).take([0])
+    else:
+        with pytest.raises(a2store.DecodeError, match="NumPy's header: expected UTF-8"):
+            load(path)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -167,10 +168,44 @@ def test_options_outside_their_range(table: a2store.StepTable, options: dict[str
         table.loader(**options)
 
 
-@pytest.mark.parametrize("options", [{"batch_size": -1}, {"seed": -1}, {"seed": 2**64}, {"rank": -1}, {"epoch": -1}])
-def test_negative_options(table: a2store.StepTable, options: dict[str, int]) -> None:
-    with pytest.raises(OverflowError):
-        table.loader(**options)  # type: ignore[arg-type]
+INTEGERS = ["batch_size", "seed", "rank", "world_size", "epoch", "prefetch", "num_samples", "window"]
+
+
+@pytest.mark.parametrize("name", INTEGERS)
+def test_integers_as_every_argument(table: a2store.StepTable, name: str) -> None:
+    def loader(value: Any) -> a2store.Loader:
+        more = {"replacement": True} if name == "num_samples" else {"world_size": 2} if name == "rank" else {}
+        return table.loader(**{**more, name: value})
+
+    for number in (1, np.int64(1), np.uint8(1), np.int32(1)):
+        assert repr(loader(number)) == repr(loader(1))
+    for negative in (-1, np.int64(-1), 2**64, -(2**64), 10**30):
+        with pytest.raises(OverflowError):
+            loader(negative)
+    for other in (1.0, np.float64(1), "1", [1], np.array([1, 2])):
+        with pytest.raises(TypeError):
+            loader(other)
+    for large in {"seed": (), "epoch": (), "window": ()}.get(name, (2**63,)):
+        with pytest.raises(ValueError, match=f"{name}: expected"):
+            loader(large)
+
+
+def test_integers_of_tables(table: a2store.StepTable) -> None:
+    loader = table.loader()
+    asked: list[Callable[[Any], object]] = [
+        loader.set_epoch,
+        lambda seed: table.split(0.1, seed=seed),
+        lambda score: table.filter(min_score=score),
+    ]
+    for ask in asked:
+        for number in (0, np.int64(3), 2**64 - 1):
+            ask(number)
+        for negative in (-1, np.int64(-1), 2**64):
+            with pytest.raises(OverflowError):
+                ask(negative)
+        for other in (1.0, "1", [1]):
+            with pytest.raises(TypeError):
+                ask(other)
 
 
 @pytest.mark.parametrize("prefetch", [0, 1, 4])

@@ -27,6 +27,7 @@ BAD = {
     "infinite": ("CASE WHEN step_index = 5 THEN CAST('inf' AS DOUBLE) ELSE 1.0 END", "row 5"),
     "nothing": ("0.0", "sum"),
     "huge": ("1.7e308", "sum"),
+    "tiny": ("CASE WHEN step_index % 2 = 0 THEN 5e-324 ELSE 1e-323 END", "mean"),
 }
 STRATA = ["phase", "engine", "has_evs", "max_exp", "half"]
 
@@ -125,6 +126,8 @@ def test_weights_that_cannot_be_drawn_by(table: a2store.StepTable, name: str) ->
         ({"strata": "phase", "quotas": {"early": float("inf")}}, "quotas.*early"),
         ({"strata": "phase", "quotas": {"early": 1e-9, "mid": 1}}, "quotas"),
         ({"strata": "phase", "quotas": {}}, "quotas"),
+        ({"strata": "phase", "quotas": {"early": 1e308, "mid": 1.5e308}}, "quotas.*finite sum"),
+        ({"strata": "phase", "quotas": {"early": 10**400}}, "quotas.*early"),
         ({"quotas": {"early": 1}}, "quotas.*strata"),
         ({"window": 0}, "window"),
         ({"window": 100, "shuffle": False}, "shuffle.*window"),
@@ -224,6 +227,44 @@ def test_strata(
         assert len(passes) < 1 or (np.diff(passes[0]) == 1).sum() < 12
     assert_same(rows_of(table.loader(977, seed=1, **options), all_keys), rows)
     assert (rows_of(table.loader(977, seed=1, epoch=1, **options), all_keys) == rows).mean() < 0.2
+
+
+SAME: list[tuple[str, list[Any]]] = [
+    ("phase", [None, {"early": 1, "mid": 1, "late": 1}, {"early": 5, "mid": 5, "late": 5}]),
+    ("phase", [{"early": 1, "late": 3}, {"late": 0.75, "early": 0.25}, {"early": 7, "late": 21, "mid": 0}]),
+    ("phase", [{"mid": 1}, {"mid": 1e308}, {"mid": 0.3, "late": 0}]),
+    ("has_evs", [{True: 2, False: 4}, {"true": 1, "false": 2}, {np.True_: 3, False: 6.0}]),
+    ("half", [{4: 1, 3.5: 1}, {"4.0": 2, "3.5": 2}]),
+    ("engine", [{None: 2, "alpha": 4}, {"null": 1, "alpha": 2}]),
+]
+
+
+@pytest.mark.parametrize(("column", "spellings"), SAME, ids=[f"{column}-{same}" for column, same in SAME])
+def test_equal_orders_take_each_others_states(
+    table: a2store.StepTable, all_keys: Array, column: str, spellings: list[Any]
+) -> None:
+    loaders = [table.loader(700, strata=column, quotas=quotas, seed=4) for quotas in spellings]
+    orders = [rows_of(loader, all_keys) for loader in loaders]
+    for loader in loaders:
+        loader.load_state_dict({**loader.state_dict(), "position": 2100})
+    states = [loader.state_dict() for loader in loaders]
+    for loader, order in zip(loaders, orders, strict=True):
+        assert_same(order, orders[0])
+        for state in states:
+            assert state == states[0]
+            loader.load_state_dict(state)
+            assert_same(rows_of(loader, all_keys), orders[0][2100:])
+
+
+@pytest.mark.parametrize("windows", [(512, 700, 1023), (1, 300, 511), (2 * 10**7, 10**9, 2**64 - 1)])
+def test_windows_of_one_size(table: a2store.StepTable, all_keys: Array, windows: tuple[int, ...]) -> None:
+    loaders = [table.loader(700, window=window, seed=4) for window in windows]
+    orders = [rows_of(loader, all_keys) for loader in loaders]
+    states = [loader.state_dict() for loader in loaders]
+    for loader, order in zip(loaders, orders, strict=True):
+        assert_same(order, orders[0])
+        for state in states:
+            loader.load_state_dict(state)
 
 
 def test_strata_of_a_view(table: a2store.StepTable, all_keys: Array, steps: dict[str, Array]) -> None:

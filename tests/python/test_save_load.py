@@ -288,3 +288,29 @@ def test_what_is_no_file_of_rows(tmp_path: Path) -> None:
         assert refused(tmp_path / name, mmap=True), name
     with pytest.raises(FileNotFoundError):
         load(tmp_path / "missing.npy")
+
+
+@pytest.mark.parametrize(
+    "extra",
+    [["label", "number"], ["small", "number", "label"], ["flag", "small", "label", "number", "half"]],
+    ids=",".join,
+)
+def test_a_file_has_the_dtype_of_the_table(archive: a2store.Archive, tmp_path: Path, extra: list[str]) -> None:
+    sql = """SELECT *, CAST(run_id AS TINYINT) AS small, max_score * 1.5 AS number, engine AS label,
+             has_evs AS flag, CAST(step_index AS FLOAT) AS half FROM steps"""
+    table = archive.sql(sql).materialize(extra=extra, progress=False)
+    table.save(tmp_path / "saved.npy", progress=False)
+    archive.sql(sql).materialize(extra=extra, path=tmp_path / "direct.npy", progress=False)
+    view = table.filter(run_ids=[1, 2])
+    view.save(tmp_path / "view.npy", progress=False)
+    for rows, name in ((table, "saved"), (table, "direct"), (view, "view")):
+        array, saved = np.asarray(rows), np.load(tmp_path / f"{name}.npy")
+        assert saved.dtype == array.dtype == rows.dtype == rows.take_rows([0]).dtype
+        assert saved.dtype.names == array.dtype.names
+        assert saved.dtype.fields == array.dtype.fields
+        assert saved.tobytes() == array.tobytes()
+    offsets = [table.dtype.fields[name][1] for name in table.dtype.names or ()]  # type: ignore[index]
+    assert offsets == sorted(offsets)
+    # Batches have the columns in the order in which they were asked for.
+    assert table.take([0]).keys()[-len(extra) :] == extra
+    assert a2store.StepTable.load(tmp_path / "saved.npy").take([0]).keys()[-len(extra) :] == extra

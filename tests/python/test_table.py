@@ -164,12 +164,22 @@ def test_take_of_negative_and_huge_indices(table: a2store.StepTable) -> None:
         table.take(np.array([2**64 - 1], "u8"))
     with pytest.raises(IndexError):
         table.take([2**63])
+    for index in (2**64, -(2**63) - 1, -(2**100)):
+        with pytest.raises(IndexError, match=str(index)):
+            table.take([3, index])
+    with pytest.raises(IndexError, match="-1"):
+        # NumPy has no type of integers for the two.
+        table.take([-1, 2**63])
+    with pytest.raises(IndexError):
+        table.take([2**200])
     for index in (-1, len(table)):
         with pytest.raises(IndexError, match=str(index)):
             table.take_rows([0, index])
 
 
-@pytest.mark.parametrize("indices", [[0.0], np.array([1.5]), ["0"], [None], np.array([True, False]), [1, 2.0]])
+@pytest.mark.parametrize(
+    "indices", [[0.0], np.array([1.5]), ["0"], [None], np.array([True, False]), [1, 2.0], [True], [2**64, True]]
+)
 def test_take_of_what_is_no_integer(table: a2store.StepTable, indices: Any) -> None:
     for take in (table.take, table.take_rows):
         with pytest.raises(TypeError):

@@ -511,6 +511,17 @@ def test_states_are_those_of_the_loader_below(table: a2store.StepTable) -> None:
         assert ours.state_dict() == state
 
 
+def test_options_of_numpy(table: a2store.StepTable) -> None:
+    # Their product does not fit their type.
+    loader = StepLoader(table, np.uint8(200), rank=np.uint8(1), world_size=np.uint8(2), seed=np.int64(1))  # type: ignore[arg-type]
+    theirs = table.loader(200, rank=1, world_size=2, seed=1)
+    for count, _ in enumerate(zip(loader, theirs, strict=True), 1):
+        assert loader.state_dict() == theirs.state_dict()
+        assert loader.state_dict()["position"] == min(400 * count, len(table))
+    with pytest.raises(TypeError):
+        StepLoader(table, 2.0)  # type: ignore[arg-type]
+
+
 def test_pickled_loaders(rich: a2store.StepTable) -> None:
     loader = StepLoader(rich, 700, strata="phase", quotas={"late": 2, "early": 1}, num_samples=9000, symmetries=True)
     loader.set_epoch(2)

@@ -167,14 +167,37 @@ def test_a_view_of_a_view(archive: a2store.Archive, table: a2store.StepTable) ->
         ({"engine": 3}, TypeError, None),
         ({"min_score": -1}, OverflowError, None),
         ({"min_score": 1.5}, TypeError, None),
-        ({"run_ids": [1, -1]}, (IndexError, OverflowError, ValueError), "-1"),
+        ({"min_score": 2**64}, OverflowError, None),
+        ({"min_score": np.int64(-1)}, OverflowError, None),
+        ({"max_score": "1"}, TypeError, None),
+        ({"run_ids": [1, -1]}, ValueError, r"run_ids: expected 0\.\.=4294967295, found -1"),
+        ({"run_ids": np.array([1, -1])}, ValueError, r"run_ids: expected 0\.\.=4294967295, found -1"),
+        ({"run_ids": np.array([1, -1], "i1")}, ValueError, r"run_ids: expected 0\.\.=4294967295, found -1"),
+        ({"run_ids": [np.int64(-1)]}, ValueError, r"run_ids: expected 0\.\.=4294967295, found -1"),
         ({"run_ids": [2**32]}, ValueError, "run_ids.*4294967296"),
+        ({"run_ids": [2**63]}, ValueError, f"run_ids.*{2**63}"),
+        ({"run_ids": [-(2**63) - 1]}, ValueError, f"run_ids.*{-(2**63) - 1}"),
+        ({"run_ids": [2**200]}, ValueError, f"run_ids.*{2**200}"),
+        ({"run_ids": np.array([2**64 - 1], "u8")}, ValueError, f"run_ids.*{2**64 - 1}"),
         ({"run_ids": [0.5]}, TypeError, "integers"),
+        ({"run_ids": [1.0]}, TypeError, "integers"),
+        ({"run_ids": np.array([1.0])}, TypeError, "integers"),
+        ({"run_ids": [True]}, TypeError, "integers"),
+        ({"run_ids": np.array([True])}, TypeError, "integers"),
+        ({"run_ids": ["1"]}, TypeError, "integers"),
+        ({"run_ids": 1}, TypeError, None),
     ],
 )
 def test_conditions_that_are_refused(table: a2store.StepTable, options: Any, error: Any, message: str | None) -> None:
     with pytest.raises(error, match=message):
         table.filter(**options)
+
+
+@pytest.mark.parametrize(
+    "ids", [[5, 2], (5, 2), {5, 2}, iter([5, 2]), np.array([5, 2], "u1"), np.array([5, 2], ">i4"), [np.uint8(5), 2]]
+)
+def test_run_ids_of_any_integers(table: a2store.StepTable, ids: Any) -> None:
+    assert np.unique(np.asarray(table.filter(run_ids=ids))["run_id"]).tolist() == [2, 5]
 
 
 def held_out(table: a2store.StepTable, val: float, seed: int = 0) -> set[int]:

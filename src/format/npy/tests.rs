@@ -24,6 +24,32 @@ fn reads_what_numpy_writes() {
 }
 
 #[test]
+fn the_version_says_how_the_text_is_encoded() {
+    let named = |version: u8, name: &[u8]| {
+        let text = [b"{'descr': [('", name, b"', '<u8')], 'fortran_order': False, 'shape': (1,), }"].concat();
+        let len = (text.len() as u32).to_le_bytes();
+        let len = if version == 1 { &len[..2] } else { &len[..] };
+        let bytes = [MAGIC, &[version, 0][..], len, &text].concat();
+        NpyHeader::parse(&bytes).map(|header| header.fields[0].name.clone()).ok()
+    };
+    for (version, name, expected) in [
+        (1, &b"gr\xf6\xdfe"[..], Some("größe")),
+        (2, b"gr\xf6\xdfe", Some("größe")),
+        (3, b"gr\xf6\xdfe", None),
+        (3, "größe".as_bytes(), Some("größe")),
+        (1, "ö".as_bytes(), Some("Ã¶")),
+        (1, b"\\x80\\xa0", Some("\u{80}\u{a0}")),
+        (3, b"\\u200b\\U000e0001\\n\\t\\r", Some("\u{200b}\u{e0001}\n\t\r")),
+        (1, b"\\x8", None),
+        (1, b"\\xzz", None),
+        (3, b"\\ud800", None),
+        (3, b"\\a", None),
+    ] {
+        assert_eq!(named(version, name).as_deref(), expected, "{version} {}", name.escape_ascii());
+    }
+}
+
+#[test]
 fn refuses_what_is_no_structured_array_of_one_dimension() {
     for (from, to, message) in [
         ("(7,)", "(7, 2)", "shape: expected one dimension, found 2 values"),

@@ -1,0 +1,281 @@
+"""Batches and tables that are stopped in the middle, or for which there is no memory: an exception, and all goes on."""
+
+from __future__ import annotations
+
+import os
+import random
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import a2store
+import formats
+from compare import assert_same, row_keys
+from games import play
+
+# More of these than any address space holds, each of them one and the same number.
+ENDLESS = np.broadcast_to(np.int64(0), (2**45,))
+KEYS = ["run_id", "step_index"]
+# Three pieces of work and a part of a fourth.
+LARGE = 3_500_000
+
+
+def test_more_indices_than_memory_holds(table: a2store.StepTable) -> None:
+    asked: list[Callable[[], object]] = [
+        lambda: table.take(ENDLESS),
+        lambda: table.take(ENDLESS.view("u8")),
+        lambda: table.take_rows(ENDLESS),
+        lambda: table.filter(run_ids=ENDLESS.view("u8")),
+    ]
+    for ask in asked:
+        with pytest.raises(MemoryError, match="out of memory: 281474976710656 bytes could not be allocated"):
+            ask()
+    assert len(table.take([1, 2])) == 2
+
+
+@pytest.fixture(scope="module")
+def wide(tmp_path_factory: pytest.TempPathFactory) -> a2store.StepTable:
+    """Rows of a megabyte each, in a file that takes no room on the disk."""
+    folder = tmp_path_factory.mktemp("wide")
+    formats.write_session(folder, [play(random.Random(1), 20)])
+    table = a2store.StepTable.from_session(folder, progress=False)
+    values = np.lib.format.open_memmap(folder / "wide.npy", "w+", "<f4", (len(table), 2**18))
+    del values
+    return table.attach("wide", folder / "wide.npy")
+
+
+@pytest.mark.parametrize("prefetch", [0, 2])
+def test_a_batch_that_no_address_space_holds(wide: a2store.StepTable, prefetch: int) -> None:
+    loader = wide.loader(2**28, replacement=True, num_samples=2**40, prefetch=prefetch)
+    for _ in range(2):
+        with pytest.raises(MemoryError, match="bytes could not be allocated"):
+            next(iter(loader))
+    assert loader.state_dict()["position"] == 0
+    assert len(next(iter(wide.loader(3, prefetch=prefetch)))) == 3
+
+
+# What is done under a limit on the address space a little above what the process has already.
+LIMITED = """
+import gc, resource, sys
+import numpy as np
+import a2store
+folder, more = sys.argv[1], int(sys.argv[2])
+table = a2store.StepTable.load(folder + "/rows.npy", mmap=True)
+first = np.asarray(table)["board"][:5].copy()
+len(next(iter(table.loader(16, columns=["run_id", "step_index"]))))
+table.take(range(10)), table.take_rows(range(10)), table.filter(run_ids=[1])
+def limit():
+    gc.collect()
+    with open("/proc/self/statm") as statm:
+        pages = int(statm.read().split()[0])
+    resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + more, -1))
+{work}
+print("alive", (np.asarray(table)["board"][:5] == first).all())
+"""
+MEGABYTE = 1 << 20
+ROWS = 2_000_000
+
+
+@pytest.fixture(scope="module")
+def many(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A file of two million rows, with a weight and a stratum each."""
+    folder = tmp_path_factory.mktemp("many")
+    names = ["board", "ev_values", "run_id", "step_index", "move", "ev_legal", "weight", "stratum"]
+    formats = ["<u8", "(4,)<f4", "<u4", "<u2", "|u1", "|u1", "<f4", "<i2"]
+    rows = np.zeros(ROWS, list(zip(names, formats, strict=True)))
+    rows["weight"] = 1
+    rows["run_id"] = np.arange(ROWS) // 1000
+    rows["step_index"] = np.arange(ROWS) % 1000
+    rows["stratum"] = np.arange(ROWS) % 2
+    np.save(folder / "foreign.npy", rows)
+    a2store.StepTable.load(folder / "foreign.npy", progress=False).save(folder / "rows.npy", progress=False)
+    return folder
+
+
+def limited(folder: Path, work: str, more: int) -> str:
+    command = [sys.executable, "-c", LIMITED.replace("{work}", work), str(folder), str(more)]
+    # Memory that was freed, or reserved for other threads, must not be what is left under the limit.
+    environment = {**os.environ, "MALLOC_ARENA_MAX": "1", "MALLOC_MMAP_THRESHOLD_": "131072"}
+    done = subprocess.run(command, capture_output=True, check=False, timeout=60, text=True, env=environment)
+    assert done.returncode == 0, f"{done.returncode}: {done.stderr}"
+    return done.stdout
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        "table.loader(weights='weight')",
+        "table.loader(strata='stratum')",
+        "table.take(indices)",
+        "table.take_rows(indices)",
+        "np.asarray(view)",
+        "view.rows_array()",
+        "next(iter(table.loader(1_500_000, prefetch=0)))",
+        "next(iter(table.loader(1_500_000, prefetch=2)))",
+    ],
+)
+def test_no_memory_for_one_thing(many: Path, ask: str) -> None:
+    work = f"""
+indices = np.arange({ROWS})[::-1].copy()
+view = table.split(0.4)[0]
+limit()
+try:
+    {ask}
+except MemoryError as error:
+    print("refused", error)
+"""
+    found = limited(many, work, 7 * MEGABYTE)
+    assert found.startswith("refused out of memory: "), found
+    assert found.endswith("bytes could not be allocated\nalive True\n"), found
+
+
+@pytest.mark.parametrize("prefetch", [0, 2])
+def test_an_epoch_goes_on_when_there_is_memory_again(many: Path, prefetch: int) -> None:
+    # Batches that are kept take memory until there is no more; let go of, the epoch goes on with the batch that failed.
+    work = f"""
+loader = table.loader(100_000, prefetch={prefetch}, seed=3, columns=["run_id", "step_index", "ev_values"])
+batches = iter(loader)
+served, kept, failures, position = np.zeros({ROWS}, "u4"), [], 0, 0
+def note(batch):
+    served[position : position + len(batch)] = batch.run_id * 1000 + batch.step_index
+limit()
+while True:
+    try:
+        batch = next(batches, None)
+    except MemoryError:
+        failures += 1
+        assert kept, "not even one"
+        kept.clear()
+        batch = None
+        continue
+    if batch is None:
+        break
+    try:
+        note(batch)
+    except MemoryError:
+        # The keys' own.
+        kept.clear()
+        note(batch)
+    kept.append(batch)
+    position += len(batch)
+    assert position == loader.state_dict()["position"]
+resource.setrlimit(resource.RLIMIT_AS, (-1, -1))
+again = [batch.run_id * 1000 + batch.step_index for batch in table.loader(100_000, seed=3)]
+print(failures > 0, (served == np.concatenate(again)).all(), (np.sort(served) == np.arange({ROWS})).all())
+"""
+    assert limited(many, work, 12 * MEGABYTE) == "True True True\nalive True\n"
+
+
+def test_tables_under_a_limit_on_the_address_space(many: Path, archive: a2store.Archive, run_files: list[Path]) -> None:
+    # How many rows will come is not known, so that all memory of the machine would be reserved.
+    work = f"""
+archive = a2store.Archive.open({str(archive.path)!r})
+query = archive.sql("SELECT * FROM steps ORDER BY board LIMIT 1000")
+query.materialize(progress=False)
+limit()
+print(len(query.materialize(progress=False)), len(a2store.StepTable.from_runs({str(run_files[0])!r}, progress=False)))
+"""
+    expected = len(a2store.StepTable.from_runs(run_files[0], progress=False))
+    assert limited(many, work, 256 * MEGABYTE) == f"1000 {expected}\nalive True\n"
+
+
+# The signal is pending before the work begins. The interpreter meets it only after the next bytecode, of which there is
+# none between the signal, the work and the note that it came to its end: all of them are calls of C, by C.
+PENDING = """
+import ctypes, operator, signal, sys
+from functools import partial
+import numpy as np
+import a2store
+raise_ = ctypes.CDLL(None)["raise"]
+table = a2store.StepTable.load(sys.argv[1] + "/rows.npy", mmap=True)
+view = table.split(0.0)[0]
+indices = np.arange(3_500_000) % len(table)
+def was_stopped(work):
+    ended = []
+    try:
+        next(zip(map(raise_, [signal.SIGINT]), map(operator.call, [work]), map(ended.append, ["ended"])))
+    except KeyboardInterrupt:
+        return not ended
+    return "not interrupted"
+{work}
+"""
+
+
+def pending(folder: Path, work: str) -> str:
+    command = [sys.executable, "-c", PENDING.replace("{work}", work), str(folder)]
+    done = subprocess.run(command, capture_output=True, check=False, timeout=60, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    return done.stdout
+
+
+@pytest.mark.parametrize(
+    "work",
+    [
+        "partial(table.take, indices)",
+        "partial(view.take, indices)",
+        "partial(table.take_rows, indices)",
+        "partial(view.take_rows, indices)",
+        "view.__array__",
+        "partial(table.filter, run_ids=range(0, 2000, 3))",
+        "partial(view.filter, run_ids=[1])",
+        "table.split",
+        "partial(table.loader, weights='weight')",
+        "partial(table.loader, strata='stratum')",
+        "partial(next, iter(table.loader(3_500_000, replacement=True, num_samples=2**40, prefetch=0)))",
+        "partial(next, iter(table.loader(1_900_000, prefetch=0)))",
+        "partial(next, iter(view.loader(1_900_000, prefetch=0)))",
+        "partial(next, iter(table.loader(1_900_000, window=4096, prefetch=0)))",
+        "partial(next, iter(table.loader(1_900_000, strata='stratum', prefetch=0)))",
+    ],
+)
+def test_a_signal_stops_one_batch(many: Path, work: str) -> None:
+    assert pending(many, f"print(was_stopped({work}))") == "True\n"
+
+
+def test_an_interrupted_batch_comes_again(many: Path) -> None:
+    work = """
+options = {"seed": 5, "columns": ["run_id", "step_index"], "prefetch": 0}
+loader = table.loader(1_500_000, **options)
+expected = np.concatenate([batch.run_id * 1000 + batch.step_index for batch in table.loader(1000, **options)])
+batches = iter(loader)
+for _ in range(2):
+    print(was_stopped(partial(next, batches)), loader.state_dict()["position"])
+found = np.concatenate([batch.run_id * 1000 + batch.step_index for batch in batches])
+print((found == expected).all(), loader.state_dict()["position"])
+"""
+    assert pending(many, work) == f"True 0\nTrue 0\nTrue {ROWS}\n"
+
+
+@pytest.mark.parametrize(
+    "order", [{}, {"window": 5000}, {"replacement": True}, {"weights": "weight"}, {"strata": "stratum"}], ids=str
+)
+@pytest.mark.parametrize("prefetch", [0, 2])
+def test_pieces_of_a_batch_make_the_same_batch(many: Path, order: dict[str, Any], prefetch: int) -> None:
+    table = a2store.StepTable.load(many / "rows.npy", mmap=True)
+    view = table.filter(run_ids=range(0, 2000, 3))
+    for rows in (table, view):
+        options: dict[str, Any] = {"seed": 2, "columns": KEYS, **order}
+        if "window" not in order and order:
+            options["num_samples"] = LARGE
+        whole = row_keys(rows.loader(LARGE, prefetch=prefetch, **options))
+        assert_same(whole, row_keys(rows.loader(65_537, **options)))
+
+
+def test_many_rows_at_once(many: Path) -> None:
+    table = a2store.StepTable.load(many / "rows.npy", mmap=True)
+    rows = np.asarray(table)
+    indices = np.random.default_rng(1).integers(0, ROWS, LARGE // 2)
+    batch = table.take(indices)
+    assert (rows["run_id"][indices] == batch.run_id).all()
+    assert (rows["step_index"][indices] == batch.step_index).all()
+    assert table.take_rows(indices).tobytes() == rows[indices].tobytes()
+    view = table.filter(run_ids=range(0, 2000, 3))
+    expected = rows[rows["run_id"] % 3 == 0]
+    assert np.asarray(view).tobytes() == expected.tobytes()
+    some = indices % len(view)
+    assert view.take_rows(some).tobytes() == expected[some].tobytes()
