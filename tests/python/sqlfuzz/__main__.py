@@ -7,8 +7,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-from . import campaign, data
-from .oracles import Engine, Finding
+from . import campaign
+from .oracles import Finding
 from .tree import duck_sql, engine_sql
 
 
@@ -23,8 +23,7 @@ def main() -> int:
     def told(index: int, finding: Finding) -> None:
         print(campaign.told(args.seed, index, finding), end="\n\n", flush=True)
 
-    with tempfile.TemporaryDirectory() as folder:
-        engine = Engine(data.build(Path(folder)))
+    with tempfile.TemporaryDirectory() as folder, campaign.engine_in(Path(folder)) as engine:
         indices = range(args.start, args.start + args.count)
         if args.only is not None:
             node, checks = campaign.statement(args.seed, args.only)

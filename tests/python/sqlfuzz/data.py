@@ -91,7 +91,7 @@ def _archive(folder: Path) -> None:
         # A game that ended before its first move.
         if number == 1:
             empty = replace(game, boards=(), moves=(), branches=(), engine="alpha", max_score=0, start_unix_s=0)
-            (into / "none").write_bytes(oracle.encode_a2run2(empty))
+            (into / "none").write_bytes(oracle.encode_a2t1(empty))
         archive.ingest(into, progress=False)
     sampled = [games.play(rng, 40) for _ in range(2)]
     # Every third step, without moves and values; then with moves.

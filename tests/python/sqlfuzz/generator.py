@@ -102,6 +102,7 @@ class Generator:
             (0.4, lambda: self.length(scope, depth - 1)),
             (0.5, lambda: self.negated(scope, depth - 1)),
             (0.5, lambda: self.extreme(scope, depth - 1)),
+            (0.3, lambda: self.part_of_time(scope)),
         ]
         if self.subqueries > 0:
             choices.append((0.8, lambda: self.scalar(scope)))
@@ -219,6 +220,12 @@ class Generator:
         node = self.number(scope, depth)
         return make("func", cast(node, F64), value="abs", type=F64)
 
+    def part_of_time(self, scope: Scope) -> Node:
+        column = self.column(scope, lambda dtype: dtype == TIME)
+        if column is None:
+            return self.number_literal()
+        return make("func", lit(self.rng.choice(["year", "month", "hour"])), column, value="date_part", type=I64)
+
     def string(self, scope: Scope, depth: int) -> Node:
         column = self.column(scope, lambda dtype: dtype == STR)
         if depth <= 0 or self.chance(0.5):
@@ -293,6 +300,10 @@ class Generator:
             column = self.column(scope, lambda dtype: dtype == TIME)
             if column is not None:
                 return make("cmp", column, make("cast", lit("2024-01-01T00:00:00Z"), value="CAST", type=TIME), value="<")
+        if self.chance(0.04):
+            column = self.column(scope, lambda dtype: dtype.is_number)
+            if column is not None:
+                return make("text_cmp", column, value=(self.rng.choice(["=", "<", ">="]), self.rng.choice(["0", "7", "3"])))
         left, right = self.meeting(scope, depth, 2)
         if self.chance(0.5):
             left, right = self.together([left, self.number_literal()])
@@ -640,6 +651,30 @@ class Generator:
         self.subqueries = saved
         return make("select", self.items(exprs), source, where, group, having, value=False)
 
+    # Statements that are all about a condition
+
+    def filters(self) -> Node:
+        while True:
+            try:
+                return self.filtered()
+            except Clash:
+                continue
+
+    def filtered(self) -> Node:
+        """Rows of which a condition leaves some; often one that is decided once a run."""
+        source, scope = self.joined(1) if self.chance(0.5) else self.table("steps")
+        seen = scope
+        if self.chance(0.4):
+            about_runs = ("run_id", "max_score", "highest_tile", "num_steps", "engine", "step_index")
+            columns = [column for column in scope.columns if column.name in about_runs]
+            seen = Scope(columns or scope.columns, scope.keys)
+        where = self.where(seen, 3)
+        exprs = [*(scope.keys or []), self.number(scope, 1)]
+        if scope.keys is None or self.chance(0.3):
+            exprs = exprs[-1:]
+        body = make("select", self.items(exprs), source, where, NONE, NONE, value=self.chance(0.15))
+        return make("query", make("ctes"), body, make("order"), NONE)
+
     # Statements whose rows can be held in a table
 
     def steps(self) -> Node:
@@ -649,9 +684,29 @@ class Generator:
             except Clash:
                 continue
 
+    def sum_of_floats(self, scope: Scope) -> Node:
+        name = self.rng.choice(["ev_up", "ev_left"])
+        ev = next(column for column in scope.columns if column.name == name)
+        number = make("arith", ev.node(), lit(0.1), value="*")
+        return make("agg", number, NONE, value=(self.rng.choice(["sum", "avg"]), False))
+
+    def boards_of_groups(self, source: Node, scope: Scope) -> Node:
+        """A board of each group, and sums of floats, whose last bits depend on the order of the rows."""
+        key = self.group_key(scope)
+        if key.op == "lit":
+            key = scope.columns[0].node()
+        board = make("agg", scope.columns[2].node(), NONE, value=(self.rng.choice(["min", "max"]), False))
+        found = [("board", board), ("c0", key), ("c1", self.sum_of_floats(scope)), ("c2", self.aggregate(scope))]
+        items = make("items", *(make("item", expr, value=name) for name, expr in found))
+        where = self.where(scope, 1) if self.chance(0.4) else NONE
+        body = make("select", items, source, where, make("group", key, value=""), NONE, value=False)
+        return make("query", make("ctes"), body, make("order"), NONE)
+
     def materializable(self) -> Node:
         """A query with a board in each row, and expressions of any type as further columns."""
         source, scope = self.table("steps")
+        if self.chance(0.15):
+            return self.boards_of_groups(source, scope)
         board = scope.columns[2].node()
         assert board.value[1] == "board"
         own = dict(zip(("run_id", "step_index"), scope.keys or [], strict=True))
@@ -665,7 +720,7 @@ class Generator:
                     scope = Scope([*scope.columns, *more.columns], [*(scope.keys or []), *(more.keys or [])])
         exprs = [board, *own.values()]
         names = ["board", *own]
-        if self.chance(0.25):
+        if self.chance(0.1):
             # Names of the rows' places with other values: what they order is not what they seem.
             exprs[1] = make("arith", own["run_id"], lit(4), value="/")
         if self.chance(0.15):
@@ -677,6 +732,12 @@ class Generator:
         if self.chance(0.1):
             exprs.append(self.window(scope))
             names.append("c9")
+        if self.chance(0.08):
+            # One sum of floats, whose last bits depend on the order of the rows.
+            inner, inside = self.table("steps")
+            total = self.sum_of_floats(inside)
+            exprs.append(make("scalar", self.select_of(total, inner, NONE)))
+            names.append("c8")
         where = self.where(scope, 2) if self.chance(0.7) else NONE
         items = make("items", *(make("item", expr, value=name) for name, expr in zip(names, exprs, strict=True)))
         body = make("select", items, source, where, NONE, NONE, value=self.chance(0.1))

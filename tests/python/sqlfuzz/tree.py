@@ -72,7 +72,7 @@ def _of(op: str, args: tuple[Node, ...], value: Any, given: Type) -> Type:
             if common(args[0].type, outputs(args[1])[0][1]) is None:
                 raise Clash
             return BOOL
-        case "and" | "or" | "not" | "isnull" | "like" | "is" | "exists":
+        case "and" | "or" | "not" | "isnull" | "like" | "is" | "exists" | "text_cmp":
             return BOOL
         case "arith":
             return _meeting(args)
@@ -185,6 +185,11 @@ class _Text:
         left, right = node.args
         met = common(left.type, right.type)
         return f"({self.meeting(left, met)} {node.value} {self.meeting(right, met)})"
+
+    def _text_cmp(self, node: Node) -> str:
+        """A number against a constant that is written as text, which is read as the number's type."""
+        operator, text = node.value
+        return f"({self.of(node.args[0])} {operator} '{text}')"
 
     def _and(self, node: Node) -> str:
         return f"({self.many(node.args, ' AND ')})"
