@@ -100,7 +100,7 @@ def check(engine: Engine, node: Node, name: str) -> Finding | None:
     return oracles.CHECKS[name](engine, node)
 
 
-def smaller(engine: Engine, finding: Finding) -> Finding:
+def smaller(engine: Engine, finding: Finding, budget: int = 400) -> Finding:
     """The same finding of a statement as small as can be."""
     last = finding
 
@@ -116,7 +116,7 @@ def smaller(engine: Engine, finding: Finding) -> Finding:
         last = found
         return True
 
-    minimized(finding.statement, fails)
+    minimized(finding.statement, fails, budget)
     return last
 
 
@@ -126,8 +126,9 @@ def run(
     indices: Iterator[int] | range,
     told: Callable[[int, Finding], None] = lambda _index, _finding: None,
     most: int | None = None,
+    budget: int = 400,
 ) -> Report:
-    """Check statements of a seed; each finding is made small and told at once."""
+    """Check statements of a seed; each finding is made small, by so many tries, and told at once."""
     report = Report()
     for index in indices:
         node, checks = statement(seed, index)
@@ -136,7 +137,7 @@ def run(
         for name in checks:
             finding = check(engine, node, name)
             if finding is not None:
-                finding = smaller(engine, finding)
+                finding = smaller(engine, finding, budget)
                 report.findings.append((index, finding))
                 told(index, finding)
                 break

@@ -84,7 +84,8 @@ def same_rows(left: Sequence[Row], right: Sequence[Row]) -> bool:
     if len(left) != len(right):
         return False
     if Counter(left) == Counter(right):
-        return True
+        # Python's True is 1.
+        return _truths(left) == _truths(right)
 
     def in_order(rows: Iterable[Row]) -> list[Row]:
         return sorted(rows, key=lambda row: [_rank(value) for value in row])
@@ -99,6 +100,11 @@ def same_rows(left: Sequence[Row], right: Sequence[Row]) -> bool:
             return False
         del rest[place]
     return True
+
+
+def _truths(rows: Sequence[Row]) -> set[int]:
+    """The columns of booleans."""
+    return {place for row in rows for place, value in enumerate(row) if isinstance(value, bool)}
 
 
 def difference(left: Sequence[Row], right: Sequence[Row]) -> tuple[list[Row], list[Row]]:

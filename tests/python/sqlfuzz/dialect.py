@@ -52,6 +52,8 @@ def may_fail(node: Node, safe: frozenset[str] = frozenset()) -> bool:
             return True
         case "cast" if node.value == "CAST":
             of, to = node.args[0], node.type
+            if of.op == "nullif" and of.args[0].type == to:
+                return any(may_fail(arg, safe) for arg in of.args)
             if of.type == STR and not (of.op == "col" and of.value[1] == "a_n") and to != STR and to.family != "time":
                 return True
             narrow = of.type.is_number and to.is_int and not (of.type.is_int and to.lo <= of.type.lo and of.type.hi <= to.hi)
@@ -74,6 +76,8 @@ def may_fail(node: Node, safe: frozenset[str] = frozenset()) -> bool:
 
 
 def _is_nullif_zero(node: Node) -> bool:
+    if node.op == "cast":
+        return _is_nullif_zero(node.args[0])
     return node.op == "nullif" and node.args[1].op == "lit" and node.args[1].value == 0
 
 

@@ -150,7 +150,8 @@ class Generator:
             guard = make("cmp", right, zero, value=self.rng.choice(["<>", ">"]))
             return make("case", guard, make("arith", left, right, value=operator), NONE)
         if kind < 0.8:
-            return make("arith", left, make("nullif", right, zero), value=operator)
+            # With a constant the divisor gets the constant's type.
+            return make("arith", left, cast(make("nullif", right, zero), right.type), value=operator)
         return make("arith", left, right, value=operator)
 
     def case(self, scope: Scope, depth: int, of: Callable[[Scope, int], Node]) -> Node:

@@ -52,7 +52,7 @@ def _head(message: str) -> str:
 
 
 INTERNAL = re.compile(r"internal error|likely caused by a bug|panicked|schema mismatch|mismatch between schema|"
-                      r"column types must match|unexpected|non-nullable|non-null", re.I)  # fmt: skip
+                      r"column types must match|does not satisfy|invalid comparison operation|unexpected|non-nullable|non-null", re.I)  # fmt: skip
 UNSUPPORTED = re.compile(r"does not support|not supported|not implemented|unsupported|not yet|can't be planned|cannot be planned", re.I)
 OF_DATA = re.compile(r"divide by zero|division by zero|overflow|cast|out of range|parse|too large|not fit", re.I)
 
