@@ -1,12 +1,14 @@
 """SQL at random: hundreds of statements against DuckDB and against themselves, and proof that wrong answers are found.
 
-A2STORE_LONG_TESTS=1 checks 50,000; SQLFUZZ_SEED and SQLFUZZ_COUNT choose others. ``python -m sqlfuzz`` repeats any of them.
+A2STORE_LONG_TESTS=1 checks 50,000; SQLFUZZ_SEED and SQLFUZZ_COUNT choose others. ``python -m sqlfuzz`` repeats any.
 """
 
 from __future__ import annotations
 
 import os
 import random
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -63,21 +65,23 @@ def assert_covered(report: Report) -> None:
     assert met["duck: with rows"] > 0.5 * met["duck: compared"]
     assert met["duck: error there"] < 0.01 * report.statements
     assert met["fingerprint: compared"] > 0.5 * report.statements
-    for check in ("tlp", "tlp_sums", "norec", "row_level", "count", "compacted", "materialize"):
-        assert met[f"{check}: compared"] > 0.05 * report.statements, check
+    assert met["limited: compared"] > 0.01 * report.statements
+    for check in ("tlp", "tlp_sums", "norec", "row_level", "count", "compacted", "params", "materialize"):
+        assert met[f"{check}: compared"] > 0.04 * report.statements, check
         assert met[f"{check}: no answer"] < 0.3 * met[f"{check}: compared"], check
     assert len(report.pairs) > 300
 
 
-PARTS = """
-DISTINCT FILTER HAVING WHERE agg_avg agg_bool_and agg_bool_or agg_count agg_max agg_min agg_sum and arith case cast
-coalesce cte derived exists_EXISTS exists_NOT_EXISTS group group_CUBE group_ROLLUP group_SETS in_IN in_NOT_IN inq_IN
-inq_NOT_IN join_ANTI join_FULL join_INNER join_LEFT join_RIGHT join_SEMI like_LIKE limit neg not nullif or scalar
-setop_EXCEPT setop_INTERSECT setop_UNION setop_UNION_ALL switch NULLS_FIRST NULLS_LAST between_BETWEEN
-between_NOT_BETWEEN isnull_IS_NULL isnull_IS_NOT_NULL cmp_IS_DISTINCT_FROM cmp_IS_NOT_DISTINCT_FROM window_row_number
-window_rank window_lag window_sum
-""".split()
-PARTS = [part.replace("_", " ") if part[0].islower() or part.startswith("NULLS") else part for part in PARTS]
+PARTS = [
+    "DISTINCT", "FILTER", "HAVING", "WHERE", "agg avg", "agg bool_and", "agg bool_or", "agg count", "agg max",
+    "agg min", "agg sum", "and", "arith", "case", "cast", "coalesce", "cte", "derived", "exists EXISTS",
+    "exists NOT EXISTS", "group", "group CUBE", "group ROLLUP", "group SETS", "in IN", "in NOT IN", "inq IN",
+    "inq NOT IN", "join ANTI", "join FULL", "join INNER", "join LEFT", "join RIGHT", "join SEMI", "like LIKE",
+    "limit", "neg", "not", "nullif", "or", "scalar", "setop EXCEPT", "setop INTERSECT", "setop UNION",
+    "setop UNION ALL", "switch", "NULLS FIRST", "NULLS LAST", "between BETWEEN", "between NOT BETWEEN",
+    "isnull IS NULL", "isnull IS NOT NULL", "cmp IS DISTINCT FROM", "cmp IS NOT DISTINCT FROM", "window row_number",
+    "window rank", "window lag", "window sum",
+]  # fmt: skip
 
 
 # The fuzzer itself
@@ -201,10 +205,7 @@ def test_what_may_fail_is_known() -> None:
     assert "//" in duck_sql(division)
 
 
-def test_the_command_repeats_a_statement(tmp_path: Path) -> None:
-    import subprocess
-    import sys
-
+def test_the_command_repeats_a_statement() -> None:
     command = [sys.executable, "-m", "sqlfuzz", "--seed", "5", "--only", "3"]
     done = subprocess.run(command, cwd=Path(__file__).parent, capture_output=True, check=False, text=True, timeout=120)
     assert engine_sql(campaign.statement(5, 3)[0]) in done.stdout

@@ -22,7 +22,7 @@ def statement(seed: int, index: int) -> tuple[Node, list[str]]:
     generator = Generator(rng)
     draw = rng.random()
     if draw < 0.25:
-        return generator.steps(), ["duck", "fingerprint", "materialize"]
+        return generator.steps(), ["duck", *oracles.TABLES]
     if draw < 0.45:
         return generator.filters(), ["duck", *rng.sample([*oracles.FILTERS], 3)]
     checks = ["duck", rng.choice([*oracles.SELF])]

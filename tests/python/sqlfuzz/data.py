@@ -1,4 +1,4 @@
-"""What statements are asked of: a small archive with all that is odd, and tables of the user's with NULLs of all types."""
+"""What statements ask: a small archive with all that is odd, and tables of the user's with NULLs of all types."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import random
 import shutil
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import duckdb
 import pyarrow as pa
@@ -143,11 +143,12 @@ def duck_of(archive: a2store.Archive, tables: dict[str, Any]) -> duckdb.DuckDBPy
     """DuckDB with the rows of the archive's own Parquet files and of the user's tables."""
     duck = duckdb.connect(config={"threads": 1})
     duck.execute("SET TimeZone = 'UTC'")
-    for name in ("steps", "runs"):
-        duck.read_parquet(archive.files(name)).create(name)  # type: ignore[arg-type]
-    for name, table in tables.items():
+    names: tuple[Literal["steps", "runs"], ...] = ("steps", "runs")
+    for name in names:
+        duck.read_parquet(archive.files(name)).create(name)
+    for user, table in tables.items():
         duck.register("arrow_table", table)
-        duck.execute(f"CREATE TABLE {name} AS SELECT * FROM arrow_table")
+        duck.execute(f"CREATE TABLE {user} AS SELECT * FROM arrow_table")
         duck.unregister("arrow_table")
     duck.execute("SET default_null_order = 'NULLS_LAST_ON_ASC_FIRST_ON_DESC'")
     return duck

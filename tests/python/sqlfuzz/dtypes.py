@@ -7,7 +7,6 @@ its own rules differ. Values must then be equal, and an error of the engine's ow
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import reduce
 
 
 @dataclass(frozen=True)
@@ -86,10 +85,10 @@ def common_of(types: list[Type]) -> Type | None:
     if decimal and any(each.is_float for each in types):
         return None
 
-    def meet(left: Type | None, right: Type) -> Type | None:
-        return None if left is None else common(left, right)
-
-    return reduce(meet, types, NULL)
+    met: Type | None = NULL
+    for each in types:
+        met = None if met is None else common(met, each)
+    return met
 
 
 def of_literal(value: object) -> Type:

@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from . import data
-from .dtypes import BOOL, F64, I64, INTEGERS, NULL, NUMBERS, STR, TIME, U64, WIDE, Type, common, common_of
-from .tree import NONE, Clash, Node, cast, engine_sql, lit, make, outputs
+from .dtypes import BOOL, F64, I64, NULL, NUMBERS, STR, TIME, U64, WIDE, Type, common, common_of
+from .tree import NONE, ClashError, Node, cast, engine_sql, lit, make, outputs
 
 SMALL = [0, 1, 2, 3, 4, 5, 7, 9, 10, -1]
 EDGES = [
@@ -294,17 +294,23 @@ class Generator:
             left, right = lit(10), lit(3)
         guard = make("cmp", right, lit(0), value=self.rng.choice(["<>", ">"]))
         quotient = make("arith", left, right, value="/")
-        return make("and", guard, make("cmp", quotient, lit(self.rng.choice(SMALL)), value=self.rng.choice([">=", "<"])))
+        return make(
+            "and", guard, make("cmp", quotient, lit(self.rng.choice(SMALL)), value=self.rng.choice([">=", "<"]))
+        )
 
     def comparison(self, scope: Scope, depth: int) -> Node:
         if self.chance(0.04):
             column = self.column(scope, lambda dtype: dtype == TIME)
             if column is not None:
-                return make("cmp", column, make("cast", lit("2024-01-01T00:00:00Z"), value="CAST", type=TIME), value="<")
+                return make(
+                    "cmp", column, make("cast", lit("2024-01-01T00:00:00Z"), value="CAST", type=TIME), value="<"
+                )
         if self.chance(0.04):
             column = self.column(scope, lambda dtype: dtype.is_number)
             if column is not None:
-                return make("text_cmp", column, value=(self.rng.choice(["=", "<", ">="]), self.rng.choice(["0", "7", "3"])))
+                return make(
+                    "text_cmp", column, value=(self.rng.choice(["=", "<", ">="]), self.rng.choice(["0", "7", "3"]))
+                )
         left, right = self.meeting(scope, depth, 2)
         if self.chance(0.5):
             left, right = self.together([left, self.number_literal()])
@@ -440,8 +446,8 @@ class Generator:
     def window(self, scope: Scope) -> Node:
         saved, self.subqueries = self.subqueries, 0
         name = self.rng.choice(
-            ["row_number", "rank", "dense_rank", "lag", "lead", "first_value", "last_value", "sum", "count", "min", "max",
-             "avg"]
+            ["row_number", "rank", "dense_rank", "lag", "lead", "first_value", "last_value", "sum", "count", "min",
+             "max", "avg"]
         )  # fmt: skip
         total = scope.keys is not None
         if name in ("row_number", "lag", "lead", "first_value", "last_value") and not total:
@@ -463,8 +469,10 @@ class Generator:
             argument, more = self.number(scope, 1), self.rng.choice([1, 2, 3])
             if self.chance(0.5):
                 default = self.number_literal()
-                if common(argument.type, default.type) is None:
-                    argument, default = self.together([argument, default])
+                met = common(argument.type, default.type) or F64
+                if met != argument.type:
+                    # The value beyond the end is given the argument's type.
+                    argument = cast(argument, met)
         elif name not in ("row_number", "rank", "dense_rank", "count") or (name == "count" and self.chance(0.7)):
             argument = self.number(scope, 2)
             if name in ("sum", "avg"):
@@ -553,7 +561,7 @@ class Generator:
         while True:
             try:
                 return self.query(2, top=True)
-            except Clash:
+            except ClashError:
                 continue
 
     def query(self, depth: int, top: bool = False, limited: bool = False) -> Node:
@@ -564,10 +572,7 @@ class Generator:
             name = self.alias("cte")
             ctes.append(make("cte", inner, value=name))
             self.ctes = [*self.ctes, (name, outputs(inner))]
-        if self.chance(0.12):
-            body = self.set_operation(depth)
-        else:
-            body = self.select(depth)
+        body = self.set_operation(depth) if self.chance(0.12) else self.select(depth)
         order, limit, value = make("order"), NONE, ""
         if (top and self.chance(0.4)) or (limited and self.chance(0.3)):
             names = outputs(body)
@@ -658,7 +663,7 @@ class Generator:
         while True:
             try:
                 return self.filtered()
-            except Clash:
+            except ClashError:
                 continue
 
     def filtered(self) -> Node:
@@ -682,7 +687,7 @@ class Generator:
         while True:
             try:
                 return self.materializable()
-            except Clash:
+            except ClashError:
                 continue
 
     def sum_of_floats(self, scope: Scope) -> Node:
@@ -762,6 +767,3 @@ class Generator:
             body = make("select", make("items", *columns), derived, where, NONE, NONE, value=False)
             query = make("query", make("ctes"), body, make("order"), NONE)
         return query
-
-
-__all__ = ["INTEGERS", "Generator"]

@@ -5,11 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from .dtypes import BOOL, NULL, STR
-from .tree import NONE, Clash, Node, engine_sql, lit, make
+from .tree import NONE, ClashError, Node, engine_sql, lit, make
 
 OPTIONAL = {"select": (1, 2, 3, 4), "query": (3,), "agg": (1,), "case": (-1,), "switch": (-1,), "window": (1,)}
 """The parts of nodes that can be left out."""
-LISTS = {"items": 1, "order": 0, "list": 0, "group": 1, "in": 2, "and": 1, "or": 1, "coalesce": 1, "ctes": 0, "concat": 1}
+LISTS = {
+    "items": 1,
+    "order": 0,
+    "list": 0,
+    "group": 1,
+    "in": 2,
+    "and": 1,
+    "or": 1,
+    "coalesce": 1,
+    "ctes": 0,
+    "concat": 1,
+}
 """Nodes with any number of parts, and the least."""
 QUERIES = ("query", "select", "setop")
 SOURCES = ("table", "derived", "join")
@@ -28,7 +39,7 @@ def minimized(statement: Node, fails: Callable[[Node], bool], budget: int = 400)
                 continue
             try:
                 text = engine_sql(candidate)
-            except (Clash, KeyError, ValueError, IndexError):
+            except (ClashError, KeyError, ValueError, IndexError):
                 continue
             if text in seen:
                 continue
@@ -56,7 +67,7 @@ def _candidates(node: Node) -> Iterator[Node]:
         for changed in _candidates(arg):
             try:
                 yield node.with_arg(place, changed)
-            except (Clash, IndexError, KeyError, ValueError):
+            except (ClashError, IndexError, KeyError, ValueError):
                 continue
 
 
@@ -70,8 +81,7 @@ def _here(node: Node) -> Iterator[Node]:
             yield make("query", ctes, body, make("order"), limit, value=node.value)
         if node.value:
             yield make("query", ctes, body, order, limit)
-        for inner in _inner_queries(body):
-            yield inner
+        yield from _inner_queries(body)
     if node.op == "join":
         yield from node.args[:2]
         if node.value != "INNER":

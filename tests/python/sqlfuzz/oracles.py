@@ -18,7 +18,8 @@ import a2store
 from . import comparison, dialect, worker
 from .comparison import Row, rows_of
 from .data import Data
-from .tree import NONE, Node, duck_sql, engine_sql, lit, make, outputs
+from .dtypes import F64, U32
+from .tree import NONE, Node, duck_sql, engine_sql, lit, make, outputs, with_parameters
 
 
 @dataclass
@@ -39,7 +40,7 @@ class Finding:
 
 
 @dataclass
-class Failure(Exception):
+class NoAnswerError(Exception):
     """A statement without an answer."""
 
     kind: str
@@ -51,21 +52,24 @@ def _head(message: str) -> str:
     return re.sub(r"[a-z]*\d+|\"[^\"]*\"|'[^']*'|\([^)]*\)", "_", message)[:60]
 
 
-INTERNAL = re.compile(r"internal error|likely caused by a bug|panicked|schema mismatch|mismatch between schema|"
-                      r"column types must match|does not satisfy|invalid comparison operation|unexpected|non-nullable|non-null", re.I)  # fmt: skip
-UNSUPPORTED = re.compile(r"does not support|not supported|not implemented|unsupported|not yet|can't be planned|cannot be planned", re.I)
-OF_DATA = re.compile(r"divide by zero|division by zero|overflow|cast|out of range|parse|too large|not fit", re.I)
+INTERNAL = re.compile(
+    "internal error|likely caused by a bug|panicked|schema mismatch|mismatch between schema|column types must match|"
+    "does not satisfy|invalid comparison operation|unexpected|non-nullable|non-null",
+    re.IGNORECASE,
+)
+UNSUPPORTED = re.compile("(not|n't) (support|implement|yet|be planned)|unsupported", re.IGNORECASE)
+OF_DATA = re.compile("divi.* by zero|overflow|cast|out of range|parse|too large|not fit", re.IGNORECASE)
 
 
-def failure_of(error: BaseException) -> Failure:
+def failure_of(error: BaseException) -> NoAnswerError:
     message = str(error).strip() or repr(error)
     if isinstance(error, a2store.QueryRefusedError):
-        return Failure("refused", message)
+        return NoAnswerError("refused", message)
     if type(error).__name__ == "PanicException" or INTERNAL.search(message):
-        return Failure("internal", message)
+        return NoAnswerError("internal", message)
     if UNSUPPORTED.search(message):
-        return Failure("unsupported", message)
-    return Failure("data" if OF_DATA.search(message) else "error", message)
+        return NoAnswerError("unsupported", message)
+    return NoAnswerError("data" if OF_DATA.search(message) else "error", message)
 
 
 @dataclass
@@ -80,12 +84,14 @@ class Engine:
     spoil: Callable[[Any, str], Any] | None = None
     """A fault for the tests of the fuzzer itself: what makes of an answer, and its SQL, a wrong one."""
 
-    def query(self, sql: str, *, compacted: bool = False, divided: bool = False) -> a2store.Query:
+    def query(
+        self, sql: str, *, compacted: bool = False, divided: bool = False, params: list[Any] | None = None
+    ) -> a2store.Query:
         archive = self.data.compacted if compacted else self.data.plain
-        return archive.sql(sql, tables=self.data.divided if divided else self.data.tables)
+        return archive.sql(sql, params, tables=self.data.divided if divided else self.data.tables)
 
-    def table(self, sql: str, **where: bool) -> Any:
-        """The answer as a ``pyarrow.Table``; raises ``Failure``."""
+    def table(self, sql: str, **where: Any) -> Any:
+        """The answer as a ``pyarrow.Table``; raises ``NoAnswerError``."""
         try:
             query = self.query(sql, **where)
             table = pa.table(query)
@@ -94,10 +100,10 @@ class Engine:
         except BaseException as error:
             raise failure_of(error) from error
         if not table.schema.equals(pa.schema(query.schema)):
-            raise Failure("internal", f"schema mismatch: {table.schema} instead of {pa.schema(query.schema)}")
+            raise NoAnswerError("internal", f"schema mismatch: {table.schema} instead of {pa.schema(query.schema)}")
         return self.spoil(table, sql) if self.spoil else table
 
-    def rows(self, sql: str, **where: bool) -> list[Row]:
+    def rows(self, sql: str, **where: Any) -> list[Row]:
         return rows_of(self.table(sql, **where))
 
     def duck(self, sql: str) -> list[Row]:
@@ -120,13 +126,14 @@ def _wrong(check: str, node: Node, rows: Sequence[Row], other: Sequence[Row]) ->
 
 def duck(engine: Engine, node: Node) -> Finding | None:
     """DuckDB over the same Parquet files."""
-    if not dialect.is_definite(node):
+    ties = not dialect.is_definite(node)
+    if ties and dialect.has_inner_limit(node):
         engine.met["duck: ties"] += 1
         return None
     failure = None
     try:
         rows = engine.rows(engine_sql(node))
-    except Failure as error:
+    except NoAnswerError as error:
         failure = error
     if failure is not None and failure.kind == "internal":
         return Finding("duck", "internal", node, failure.message, "an answer, or an error of the data")
@@ -151,6 +158,10 @@ def duck(engine: Engine, node: Node) -> Finding | None:
         return None
     if failure is not None:
         return Finding("duck", "error", node, failure.message, str(expected[:5]))
+    if ties:
+        # Which rows is open, but not how many.
+        engine.met["duck: numbers of rows compared"] += 1
+        return None if len(rows) == len(expected) else _wrong("duck", node, rows, expected)
     engine.met["duck: compared"] += 1
     engine.met["duck: with rows"] += bool(expected)
     if not comparison.same_rows(rows, expected):
@@ -172,11 +183,11 @@ def duck(engine: Engine, node: Node) -> Finding | None:
     return None
 
 
-def _answer(engine: Engine, check: str, node: Node, sql: str, **where: bool) -> list[Row] | Finding | None:
+def _answer(engine: Engine, check: str, node: Node, sql: str, **where: Any) -> list[Row] | Finding | None:
     """Rows, or what is wrong that there are none; ``None`` = it is no fault."""
     try:
         return engine.rows(sql, **where)
-    except Failure as failure:
+    except NoAnswerError as failure:
         if failure.kind == "internal":
             return Finding(check, "internal", node, f"{failure.message}: {sql}", "an answer, or an error of the data")
         engine.met[f"{check}: no answer"] += 1
@@ -215,6 +226,60 @@ def compacted(engine: Engine, node: Node) -> Finding | None:
         return other
     engine.met["compacted: compared"] += 1
     return None if comparison.same_rows(rows, other) else _wrong("compacted", node, other, rows)
+
+
+def params(engine: Engine, node: Node) -> Finding | None:
+    """Constants in the text against constants that are bound."""
+    if not dialect.is_definite(node):
+        return None
+    rows = _answer(engine, "params", node, engine_sql(node))
+    if not isinstance(rows, list):
+        return rows
+    sql, values = with_parameters(node)
+    try:
+        other = engine.rows(sql, params=values)
+    except NoAnswerError as failure:
+        if failure.kind == "internal":
+            return Finding("params", "internal", node, f"{failure.message}: {sql} with {values}", f"{len(rows)} rows")
+        # A parameter has the type of its place, and some places have none: dialect.py.
+        engine.met["params: no answer"] += 1
+        return None
+    engine.met["params: compared"] += 1
+    return None if comparison.same_rows(rows, other) else _wrong("params", node, other, rows)
+
+
+def limited(engine: Engine, node: Node) -> Finding | None:
+    """A LIMIT takes the first rows of those that come without it."""
+    ctes, body, order, limit = node.args
+    if limit.op == "none" or not is_row_by_row(node):
+        return None
+    rows = _answer(engine, "limited", node, engine_sql(node))
+    whole = _answer(engine, "limited", node, engine_sql(make("query", ctes, body, order, NONE)))
+    for answer in (rows, whole):
+        if not isinstance(answer, list):
+            return answer
+    assert isinstance(rows, list)
+    assert isinstance(whole, list)
+    engine.met["limited: compared"] += 1
+    number, offset = limit.value
+    first = whole[offset : len(whole) if number is None else offset + number]
+    return None if comparison.same_sequence(rows, first) else _wrong("limited", node, rows, first)
+
+
+def is_row_by_row(node: Node) -> bool:
+    """Whether the rows of a statement are those of a table, filtered and computed on."""
+    body = node.args[1]
+    if (
+        body.op != "select"
+        or body.value
+        or body.args[1].op != "table"
+        or body.args[3].op != "none"
+        or node.args[0].args
+    ):
+        return False
+    if body.args[1].value[0] not in ("steps", "runs"):
+        return False
+    return not any(part.op in ("agg", "window", "query") for part in (*body.walk(), *node.args[2].walk()))
 
 
 def _filtered(node: Node) -> tuple[Node, Node] | None:
@@ -281,7 +346,7 @@ def tlp_sums(engine: Engine, node: Node) -> Finding | None:
     body, where = filtered
     number = next((item.args[0] for item in body.args[0].args if item.args[0].type.is_int), lit(1))
     # A sum of floats, of which none is lost by its size.
-    small = make("arith", make("cast", number, value="CAST", type=dialect.F64), lit(0.5), value="*")
+    small = make("arith", make("cast", number, value="CAST", type=F64), lit(0.5), value="*")
     exprs = [
         make("agg", NONE, NONE, value=("count", False)),
         make("agg", number, NONE, value=("count", False)),
@@ -338,10 +403,12 @@ def row_level(engine: Engine, node: Node) -> Finding | None:
     if filtered is None or not dialect.is_definite(node):
         return None
     body, where = filtered
-    steps = next((part.value[1] for part in own_parts(body.args[1]) if part.op == "table" and part.value[0] == "steps"), None)
+    steps = next(
+        (part.value[1] for part in own_parts(body.args[1]) if part.op == "table" and part.value[0] == "steps"), None
+    )
     if steps is None:
         return None
-    place = make("col", value=(steps, "step_index"), type=dialect.U32)
+    place = make("col", value=(steps, "step_index"), type=U32)
     always = make("cmp", make("coalesce", place, lit(0)), lit(0), value=">=")
     dressed = make("case", always, where, lit(False))
     rows = _answer(engine, "row_level", node, engine_sql(node))
@@ -389,7 +456,7 @@ def materialize(engine: Engine, node: Node) -> Finding | None:
     sql = engine_sql(node)
     try:
         table = engine.table(sql)
-    except Failure as failure:
+    except NoAnswerError as failure:
         if failure.kind == "internal":
             return Finding("materialize", "internal", node, failure.message, "an answer, or an error of the data")
         return None
@@ -402,27 +469,29 @@ def materialize(engine: Engine, node: Node) -> Finding | None:
         held = engine.query(sql).materialize(extra=extras, progress=False)
     except a2store.ColumnError as error:
         engine.met["materialize: column"] += 1
-        if dialect.is_definite(node) and "null" in str(error).lower() and not any(table[name].null_count for name in [*names, *extras]):
+        null = [name for name in [*names, *extras] if table[name].null_count]
+        if dialect.is_definite(node) and "null" in str(error).lower() and not null:
             return Finding("materialize", "error", node, str(error), "no nulls, as in the stream")
         return None
     except KeyboardInterrupt:
         raise
     except BaseException as error:
-        failure = failure_of(error)
-        if failure.kind == "data" and dialect.may_fail(node):
+        failed = failure_of(error)
+        if failed.kind == "data" and dialect.may_fail(node):
             return None
-        return Finding("materialize", failure.kind if failure.kind == "internal" else "error", node,
-                       failure.message, "the rows of the stream")  # fmt: skip
+        kind = "internal" if failed.kind == "internal" else "error"
+        return Finding("materialize", kind, node, failed.message, "the rows of the stream")
     engine.met["materialize: compared"] += 1
     rows = _held(held, extras, [*names, *extras])
-    if not dialect.is_definite(node):
+    if not dialect.is_definite(node) and not is_row_by_row(node):
         if len(rows) != table.num_rows and not dialect.has_inner_limit(node):
             return Finding("materialize", "wrong", node, f"{len(rows)} rows", f"{table.num_rows} in the stream")
         return None
     expected = rows_of(table.select([*names, *extras]))
     expected = [tuple("NaN" if value is None and pa.types.is_floating(table[name].type) else value
                       for name, value in zip([*names, *extras], row, strict=True)) for row in expected]  # fmt: skip
-    # A row always has its places, which are 0 where the query has none.
+    if is_row_by_row(node):
+        return None if comparison.same_sequence(rows, expected) else _wrong("materialize", node, rows, expected)
     return None if comparison.same_rows(rows, expected) else _wrong("materialize", node, rows, expected)
 
 
@@ -479,6 +548,6 @@ def fingerprint(engine: Engine, node: Node) -> Finding | None:
 
 ROWS: dict[str, Check] = {"duck": duck}
 FILTERS: dict[str, Check] = {"tlp": tlp, "tlp_sums": tlp_sums, "norec": norec, "row_level": row_level}
-SELF: dict[str, Check] = {"count": count, "compacted": compacted}
-TABLES: dict[str, Check] = {"materialize": materialize, "fingerprint": fingerprint}
+SELF: dict[str, Check] = {"count": count, "compacted": compacted, "params": params}
+TABLES: dict[str, Check] = {"fingerprint": fingerprint, "materialize": materialize, "limited": limited}
 CHECKS: dict[str, Check] = {**ROWS, **FILTERS, **SELF, **TABLES}

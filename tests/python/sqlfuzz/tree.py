@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from .dtypes import BOOL, F64, I64, NULL, STR, TIME, U64, WIDE, Type, common, common_of, of_literal, of_sum
+from .dtypes import BOOL, F64, I64, NULL, U64, Type, common, common_of, of_literal, of_sum
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,14 +34,14 @@ class Node:
         return self.with_args((*self.args[:place], arg, *self.args[place + 1 :]))
 
 
-class Clash(Exception):
+class ClashError(Exception):
     """Types that are not put together were."""
 
 
 def _meeting(args: tuple[Node, ...]) -> Type:
     met = common_of([arg.type for arg in args])
     if met is None:
-        raise Clash([arg.type.name for arg in args])
+        raise ClashError([arg.type.name for arg in args])
     return met
 
 
@@ -70,7 +70,7 @@ def _of(op: str, args: tuple[Node, ...], value: Any, given: Type) -> Type:
             return BOOL
         case "inq":
             if common(args[0].type, outputs(args[1])[0][1]) is None:
-                raise Clash
+                raise ClashError
             return BOOL
         case "and" | "or" | "not" | "isnull" | "like" | "is" | "exists" | "text_cmp":
             return BOOL
@@ -129,11 +129,20 @@ def duck_sql(node: Node) -> str:
     return _Text(True).of(node)
 
 
+def with_parameters(node: Node) -> tuple[str, list[object]]:
+    """The engine's text with a parameter in place of each constant, and their values."""
+    text = _Text(False, {})
+    assert text.parameters is not None
+    sql = text.of(node)
+    return sql, [value for _, value in text.parameters]
+
+
 class _Text:
     """A dialect. What differs between the two is explained in ``dialect.py``."""
 
-    def __init__(self, duck: bool) -> None:
+    def __init__(self, duck: bool, parameters: dict[tuple[str, object], str] | None = None) -> None:
         self.duck = duck
+        self.parameters = parameters
 
     def of(self, node: Node) -> str:
         render: Callable[[Node], str] = getattr(self, f"_{node.op}")
@@ -153,6 +162,9 @@ class _Text:
         value = node.value
         if value is None:
             return "NULL"
+        if self.parameters is not None:
+            # Equal constants are one parameter, so that expressions stay those that are grouped by.
+            return self.parameters.setdefault((node.type.name, value), f"${len(self.parameters) + 1}")
         if isinstance(value, bool):
             return str(value).upper()
         if isinstance(value, str):
@@ -396,8 +408,3 @@ class _Text:
             kind = f"LEFT {kind}"
         text = f"{self.of(left)} {kind} JOIN {self.of(right)}"
         return text if kind == "CROSS" else f"{text} ON {self.of(on)}"
-
-
-__all__ = [
-    "BOOL", "NONE", "STR", "TIME", "WIDE", "Clash", "Node", "cast", "duck_sql", "engine_sql", "lit", "make", "outputs",
-]  # fmt: skip
