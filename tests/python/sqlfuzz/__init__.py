@@ -8,6 +8,7 @@ folder's parent.
 | ``dtypes.py`` | the types, and how they meet |
 | ``tree.py`` | statements as trees, and their text in both dialects |
 | ``dialect.py`` | what the dialects have apart, each difference by name |
+| ``defects.py`` | defects that are known and not mended |
 | ``data.py`` | the archive and tables that are asked |
 | ``generator.py`` | statements at random |
 | ``comparison.py`` | whether two answers are the same |

@@ -515,8 +515,26 @@ class Generator:
             name, columns = self.rng.choice(self.ctes)
             alias = self.alias("w")
             return make("table", value=(name, alias)), Scope([Column(alias, *each) for each in columns])
+        if draw > 0.96:
+            return self.values()
         name = self.rng.choices(["steps", "runs", "u", "v", "e"], [5, 2.5, 3, 1, 0.4])[0]
         return self.table(name)
+
+    def values(self) -> tuple[Node, Scope]:
+        """Rows of constants, of any types in a column."""
+        rows = [
+            [self.number_literal(), lit(self.rng.choice([*STRINGS, None]))] for _ in range(self.rng.choice([1, 2, 3]))
+        ]
+        met = common_of([row[0].type for row in rows])
+        if met is None or met == NULL:
+            rows = [[lit(place), row[1]] for place, row in enumerate(rows)]
+        text = common_of([row[1].type for row in rows])
+        if text == NULL:
+            rows[0][1] = lit("alpha")
+        alias = self.alias("x")
+        columns = [("n", common_of([row[0].type for row in rows]) or I64), ("t", STR)]
+        node = make("values", *(make("row", *row) for row in rows), value=(alias, columns))
+        return node, Scope([Column(alias, *each) for each in columns])
 
     def joined(self, depth: int) -> tuple[Node, Scope]:
         source, scope = self.source(depth)
@@ -527,6 +545,9 @@ class Generator:
             on = self.join_condition(scope, more, kind)
             if on is None:
                 continue
+            sides = [[column.name for column in side.columns] for side in (scope, more)]
+            if kind in ("INNER", "LEFT") and [names.count("run_id") for names in sides] == [1, 1] and self.chance(0.15):
+                on = make("using", value="run_id")
             source = make("join", source, other, on, value=kind)
             if kind in ("SEMI", "ANTI"):
                 continue

@@ -23,7 +23,7 @@ LISTS = {
 }
 """Nodes with any number of parts, and the least."""
 QUERIES = ("query", "select", "setop")
-SOURCES = ("table", "derived", "join")
+SOURCES = ("table", "derived", "join", "values", "row", "using")
 OTHERS = ("items", "item", "order", "key", "group", "ctes", "cte", "limit", "list", "none", *QUERIES, *SOURCES)
 
 

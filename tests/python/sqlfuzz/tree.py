@@ -407,4 +407,16 @@ class _Text:
         if not self.duck and kind in ("SEMI", "ANTI"):
             kind = f"LEFT {kind}"
         text = f"{self.of(left)} {kind} JOIN {self.of(right)}"
-        return text if kind == "CROSS" else f"{text} ON {self.of(on)}"
+        if kind == "CROSS":
+            return text
+        return f"{text} USING ({on.value})" if on.op == "using" else f"{text} ON {self.of(on)}"
+
+    def _values(self, node: Node) -> str:
+        """A table that the statement has itself."""
+        names = ", ".join(name for name, _ in node.value[1])
+        columns = [common_of([row.args[place].type for row in node.args]) for place in range(len(node.value[1]))]
+        rows = (
+            ", ".join(self.meeting(value, met) for value, met in zip(row.args, columns, strict=True))
+            for row in node.args
+        )
+        return f"(VALUES {', '.join(f'({row})' for row in rows)}) AS {node.value[0]}({names})"

@@ -1,0 +1,133 @@
+"""Defects that are known and not mended: statements that show one are not reported again.
+
+Each has an example with its right answer. ``test_sql_fuzz.py`` fails as soon as an example is answered rightly: then its
+entry is to be removed, so that the statements are reported again. ``python -m sqlfuzz --strict`` reports all.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from .dialect import may_fail
+from .tree import Node
+
+
+@dataclass(frozen=True)
+class Defect:
+    """What goes wrong, for which statements, and an example."""
+
+    what: str
+    example: str
+    expected: list[tuple[Any, ...]]
+    concerns: Callable[[Node], bool]
+    """Whether a statement may show it."""
+    message: str = ""
+    """A pattern of the error; none = the answer is wrong."""
+
+
+def _has(*ops: str) -> Callable[[Node], bool]:
+    return lambda node: any(part.op in ops for part in node.walk())
+
+
+def _joins(kind: str) -> Callable[[Node], bool]:
+    return lambda node: any(part.op == "join" and part.value == kind for part in node.walk())
+
+
+def _computed_in_list(node: Node) -> bool:
+    return any(part.op == "in" and any(option.op != "lit" for option in part.args[1:]) for part in node.walk())
+
+
+def _groups(*kinds: str) -> Callable[[Node], bool]:
+    return lambda node: any(part.op == "group" and part.value in kinds for part in node.walk())
+
+
+def _selects_over_aggregates(node: Node) -> bool:
+    def is_one_group(select: Node) -> bool:
+        aggregates = any(part.op == "agg" for item in select.args[0].args for part in item.walk())
+        return aggregates and select.args[3].op == "none"
+
+    return any(
+        part.op in ("derived", "cte") and any(inner.op == "select" and is_one_group(inner) for inner in part.walk())
+        for part in node.walk()
+    )
+
+
+def _offset(node: Node) -> bool:
+    return any(part.op == "limit" and part.value[1] for part in node.walk())
+
+
+def _always(_: Node) -> bool:
+    return True
+
+
+def _cannot_fail(node: Node) -> bool:
+    return not may_fail(node)
+
+
+def _casts_keys(node: Node) -> bool:
+    return any(part.op == "group" and any(key.op == "cast" for key in part.args) for part in node.walk())
+
+
+DEFECTS: list[Defect] = [
+    Defect(
+        "a condition without columns goes below an aggregate without groups",
+        "SELECT n FROM (SELECT count(*) AS n FROM steps) AS x WHERE (SELECT max(run_id) FROM runs) < 0",
+        [],
+        _selects_over_aggregates,
+    ),
+    Defect(
+        "ORDER BY of a constant key is dropped",
+        "SELECT (1 < 2) AS c FROM runs GROUP BY ROLLUP ((1 < 2)) ORDER BY c NULLS LAST",
+        [(True,), (None,)],
+        _groups("ROLLUP", "CUBE", "SETS"),
+    ),
+    Defect(
+        "ORDER BY takes a cast key for the column that is cast",
+        "SELECT x.a AS c1, CAST(x.c1 AS DOUBLE) AS c2 FROM (SELECT id AS a, 17 - id AS c1 FROM u) AS x "
+        "GROUP BY x.a, CAST(x.c1 AS DOUBLE) ORDER BY c1 LIMIT 1",
+        [(0, 17)],
+        _casts_keys,
+    ),
+    Defect(
+        "keys of ROLLUP, CUBE and GROUPING SETS that are rewritten are not found again",
+        "SELECT (a_s || a_s) AS c FROM e GROUP BY CUBE ((a_s || a_s), a_i64)",
+        [(None,)],
+        _groups("ROLLUP", "CUBE", "SETS"),
+        "No field named|wrong number of fields",
+    ),
+    Defect(
+        "NOT IN of a correlated query",
+        "SELECT id FROM u WHERE a_i8 NOT IN (SELECT run_id FROM e WHERE e.a_i16 = u.a_u32) AND id = 0",
+        [(0,)],
+        _has("inq"),
+        "null_aware anti join|No field named",
+    ),
+    Defect(
+        "names leave casts out",
+        "SELECT count(*) FROM (SELECT 1 AS x FROM e GROUP BY a_u32, CAST(a_u32 AS BIGINT)) AS d",
+        [(0,)],
+        _has("cast"),
+        "require unique expression names|duplicate unqualified field name",
+    ),
+    Defect(
+        "ORDER BY of a column whose name the result gives to another",
+        "SELECT 1 AS run_id FROM e ORDER BY e.run_id",
+        [],
+        _always,
+        "would be ambiguous",
+    ),
+]
+
+
+def known(statement: Node, kind: str, found: str) -> Defect | None:
+    """The defect that a finding shows, if it is a known one."""
+    for defect in DEFECTS:
+        if defect.message:
+            if kind in ("error", "internal") and re.search(defect.message, found) and defect.concerns(statement):
+                return defect
+        elif kind in ("wrong", "unstable") and defect.concerns(statement):
+            return defect
+    return None
