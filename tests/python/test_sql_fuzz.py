@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import random
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -21,8 +22,9 @@ import pytest
 from sqlfuzz import campaign, dialect
 from sqlfuzz.campaign import Report, engine_in
 from sqlfuzz.comparison import same_rows
+from sqlfuzz.defects import DEFECTS, Defect
 from sqlfuzz.dtypes import F64, I64, NULL, NUMBERS, U64, WIDE, common, common_of
-from sqlfuzz.oracles import Engine
+from sqlfuzz.oracles import Engine, NoAnswerError
 from sqlfuzz.tree import Node, duck_sql, engine_sql, lit, make
 
 LONG = bool(os.environ.get("A2STORE_LONG_TESTS"))
@@ -82,6 +84,18 @@ PARTS = [
     "isnull IS NULL", "isnull IS NOT NULL", "cmp IS DISTINCT FROM", "cmp IS NOT DISTINCT FROM", "window row_number",
     "window rank", "window lag", "window sum",
 ]  # fmt: skip
+
+
+@pytest.mark.parametrize("defect", DEFECTS, ids=lambda defect: defect.what)
+def test_a_known_defect_is_still_there(engine: Engine, defect: Defect) -> None:
+    """Remove the entry of ``sqlfuzz/defects.py`` whose example is answered rightly."""
+    assert engine.duck(defect.example) == defect.expected
+    if defect.message:
+        with pytest.raises(NoAnswerError) as caught:
+            engine.rows(defect.example)
+        assert re.search(defect.message, caught.value.message)
+    else:
+        assert engine.rows(defect.example) != defect.expected
 
 
 # The fuzzer itself
