@@ -70,7 +70,8 @@ def assert_covered(report: Report) -> None:
     assert met["limited: compared"] > 0.01 * report.statements
     for check in ("tlp", "tlp_sums", "norec", "row_level", "count", "compacted", "params", "materialize"):
         assert met[f"{check}: compared"] > 0.04 * report.statements, check
-        assert met[f"{check}: no answer"] < 0.3 * met[f"{check}: compared"], check
+        # Subqueries and parameters are not taken everywhere.
+        assert met[f"{check}: no answer"] < 0.6 * met[f"{check}: compared"], check
     assert len(report.pairs) > 300
 
 

@@ -35,32 +35,11 @@ def _groups(*kinds: str) -> Callable[[Node], bool]:
     return lambda node: any(part.op == "group" and part.value in kinds for part in node.walk())
 
 
-def _offset(node: Node) -> bool:
-    return any(part.op == "limit" and part.value[1] for part in node.walk())
-
-
 def _always(_: Node) -> bool:
     return True
 
 
-def _casts_keys(node: Node) -> bool:
-    return any(part.op == "group" and any(key.op == "cast" for key in part.args) for part in node.walk())
-
-
 DEFECTS: list[Defect] = [
-    Defect(
-        "ORDER BY is dropped below OFFSET without LIMIT",
-        "SELECT sum(a) FROM (SELECT run_id AS a, max_score AS b FROM runs ORDER BY b, a DESC OFFSET 2) AS d",
-        [(67,)],
-        _offset,
-    ),
-    Defect(
-        "ORDER BY takes a cast key for the column that is cast",
-        "SELECT x.a AS c1, CAST(x.c1 AS DOUBLE) AS c2 FROM (SELECT id AS a, 17 - id AS c1 FROM u) AS x "
-        "GROUP BY x.a, CAST(x.c1 AS DOUBLE) ORDER BY c1 LIMIT 1",
-        [(0, 17)],
-        _casts_keys,
-    ),
     Defect(
         "keys of ROLLUP, CUBE and GROUPING SETS that are rewritten are not found again",
         "SELECT (a_s || a_s) AS c FROM e GROUP BY CUBE ((a_s || a_s), a_i64)",
