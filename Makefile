@@ -87,7 +87,8 @@ test: extension $(VENV)/test-tools
 	$(CARGO) test --release --locked
 	$(PYTEST)
 
-# The long forms of the tests of kills, failing calls, power failures and concurrency: about twenty minutes.
+# The long forms of the tests of kills, failing calls, power failures and concurrency, about twenty minutes, and of SQL
+# at random: 50,000 statements, about half an hour.
 torture: extension $(VENV)/test-tools
 	A2STORE_LONG_TESTS=1 $(PYTEST)
 

@@ -1,0 +1,113 @@
+"""Whether two answers are the same, however their dialects hold values."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+
+Row = tuple[Any, ...]
+
+TOLERANCE = 1e-6
+"""Relative; floats of 32 bits are computed in different orders."""
+EXACT = 2**53
+
+
+def plain(value: Any) -> Any:
+    """A value without what is only its type: whole numbers are ints, every NaN is one, and so are both zeros."""
+    if isinstance(value, bool) or value is None or isinstance(value, str):
+        return value
+    if isinstance(value, Decimal):
+        return int(value) if value == value.to_integral_value() else plain(float(value))
+    if isinstance(value, float):
+        if math.isnan(value):
+            return "NaN"
+        return int(value) if value.is_integer() and abs(value) < EXACT else value
+    if isinstance(value, datetime):
+        return value.replace(tzinfo=None).isoformat()
+    return value
+
+
+def rows_of(table: Any) -> list[Row]:
+    """The rows of a ``pyarrow.Table``."""
+    columns = []
+    for column in table.columns:
+        if pa.types.is_dictionary(column.type):
+            column = column.cast(column.type.value_type)
+        columns.append([plain(value) for value in column.to_pylist()])
+    return list(zip(*columns, strict=True)) if columns else [()] * table.num_rows
+
+
+def _rank(value: Any) -> tuple[int, Any]:
+    if value is None:
+        return (0, 0)
+    if isinstance(value, bool):
+        return (1, value)
+    if isinstance(value, (int, float)):
+        return (2, _rounded(value))
+    return (3, str(value))
+
+
+def _rounded(value: float) -> float:
+    """A number as far as it must agree; whole ones of any size are exact."""
+    return value if isinstance(value, int) else float(f"{value:.5g}")
+
+
+def same_value(left: Any, right: Any) -> bool:
+    if isinstance(left, bool) or isinstance(right, bool) or left is None or right is None:
+        return left is right
+    if isinstance(left, (int, float)) and isinstance(right, (int, float)):
+        if isinstance(left, int) and isinstance(right, int):
+            return left == right
+        try:
+            return left == right or math.isclose(left, right, rel_tol=TOLERANCE, abs_tol=1e-9)
+        except OverflowError:
+            return False
+    return bool(left == right)
+
+
+def same_row(left: Row, right: Row) -> bool:
+    return len(left) == len(right) and all(map(same_value, left, right))
+
+
+def same_sequence(left: Sequence[Row], right: Sequence[Row]) -> bool:
+    return len(left) == len(right) and all(map(same_row, left, right))
+
+
+def same_rows(left: Sequence[Row], right: Sequence[Row]) -> bool:
+    """Whether two answers have the same rows, in any order."""
+    if len(left) != len(right):
+        return False
+    if Counter(left) == Counter(right):
+        # Python's True is 1.
+        return _truths(left) == _truths(right)
+
+    def in_order(rows: Iterable[Row]) -> list[Row]:
+        return sorted(rows, key=lambda row: [_rank(value) for value in row])
+
+    if same_sequence(in_order(left), in_order(right)):
+        return True
+    # Rounding may have put two that are close in another order.
+    rest = list(right)
+    for row in left:
+        place = next((at for at, other in enumerate(rest) if same_row(row, other)), None)
+        if place is None:
+            return False
+        del rest[place]
+    return True
+
+
+def _truths(rows: Sequence[Row]) -> set[int]:
+    """The columns of booleans."""
+    return {place for row in rows for place, value in enumerate(row) if isinstance(value, bool)}
+
+
+def difference(left: Sequence[Row], right: Sequence[Row]) -> tuple[list[Row], list[Row]]:
+    """Rows that only one of the answers has, a few of each."""
+    a, b = Counter(left), Counter(right)
+    return list((a - b).elements())[:5], list((b - a).elements())[:5]

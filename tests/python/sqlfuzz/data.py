@@ -1,0 +1,154 @@
+"""What statements ask: a small archive with all that is odd, and tables of the user's with NULLs of all types."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+import duckdb
+import pyarrow as pa
+
+import a2store
+import formats
+import games
+import oracle
+
+from .dtypes import BOOL, F32, F64, I8, I16, I32, I64, STR, TIME, U8, U16, U32, U64, Type
+
+PHASES = {"mid": 32, "late": 128}
+STEPS: dict[str, Type] = {
+    "run_id": U32, "step_index": U32, "board": U64, "move": U8, "ev_legal": U8, "ev_up": F32, "ev_down": F32,
+    "ev_left": F32, "ev_right": F32, "has_evs": BOOL, "max_exp": U8, "phase": STR, "max_score": U64,
+    "highest_tile": U32, "num_steps": U32, "engine": STR,
+}  # fmt: skip
+RUNS: dict[str, Type] = {
+    "run_id": U32, "format": STR, "engine": STR, "start_time": TIME, "elapsed_s": F32, "num_steps": U32,
+    "max_score": U64, "highest_tile": U32, "final_board": U64, "seed": U64, "verified": BOOL, "version": U64,
+    "source_id": U64, "game_steps": U32, "raw_evs": BOOL,
+}  # fmt: skip
+USER: dict[str, Type] = {
+    "id": I64, "run_id": U32, "a_u8": U8, "a_u16": U16, "a_u32": U32, "a_u64": U64, "a_i8": I8, "a_i16": I16,
+    "a_i32": I32, "a_i64": I64, "a_f32": F32, "a_f64": F64, "a_b": BOOL, "a_s": STR, "a_n": STR,
+}  # fmt: skip
+"""``a_s`` are words, ``a_n`` integers as text."""
+TABLES = {"steps": STEPS, "runs": RUNS, "u": USER, "v": USER, "e": USER}
+"""``u`` has NULLs, ``v`` has none and says so in its schema, ``e`` has no rows."""
+KEYS = {"steps": ("run_id", "step_index"), "runs": ("run_id",), "u": ("id",), "v": ("id",), "e": ("id",)}
+"""What tells the rows of a table apart."""
+ARROW = {
+    "u8": pa.uint8(), "u16": pa.uint16(), "u32": pa.uint32(), "u64": pa.uint64(), "i8": pa.int8(), "i16": pa.int16(),
+    "i32": pa.int32(), "i64": pa.int64(), "f32": pa.float32(), "f64": pa.float64(), "bool": pa.bool_(),
+    "str": pa.string(),
+}  # fmt: skip
+WORDS = ["a", "b", "abc", "alpha", "beta", "late", "", "Ab", "a_b", "x%"]
+
+
+@dataclass
+class Data:
+    """An archive, the same compacted, the user's tables twice and all of it in DuckDB."""
+
+    plain: a2store.Archive
+    compacted: a2store.Archive
+    tables: dict[str, Any]
+    """Each in one batch."""
+    divided: dict[str, Any]
+    """The same rows, in many batches."""
+    duck: duckdb.DuckDBPyConnection
+
+
+def build(folder: Path) -> Data:
+    """Make everything in a new folder, the same each time."""
+    _archive(folder)
+    shutil.copytree(folder / "games.a2", folder / "compacted.a2")
+    compacted = a2store.Archive.open(folder / "compacted.a2")
+    compacted.compact(progress=False)
+    return attach(folder)
+
+
+def attach(folder: Path) -> Data:
+    """What ``build`` has made, from another process or with other threads."""
+    plain = a2store.Archive.open(folder / "games.a2")
+    tables = user_tables(random.Random(0))
+    divided = {name: pa.Table.from_batches(_pieces(table), table.schema) for name, table in tables.items()}
+    compacted = a2store.Archive.open(folder / "compacted.a2")
+    return Data(plain, compacted, tables, divided, duck_of(plain, tables))
+
+
+def _archive(folder: Path) -> None:
+    rng = random.Random(1)
+    archive = a2store.Archive.create(folder / "games.a2", phases=PHASES)
+    for number, engines in enumerate([("alpha", None, "beta"), ("γάμμα", "alpha"), (None, "beta", "alpha")]):
+        into = folder / f"runs{number}"
+        into.mkdir()
+        for place, engine in enumerate(engines):
+            game = games.play(rng, rng.randrange(15, 60), engine=engine, raw=place == 1, without_evs=0.3)
+            game = replace(game, max_score=rng.choice([0, 3, game.max_score, game.max_score, 2**40]))
+            encode = oracle.encode_a2t1 if engine == "beta" else oracle.encode_a2run2
+            (into / f"{place}").write_bytes(encode(game))
+        # A game that ended before its first move.
+        if number == 1:
+            empty = replace(game, boards=(), moves=(), branches=(), engine="alpha", max_score=0, start_unix_s=0)
+            (into / "none").write_bytes(oracle.encode_a2t1(empty))
+        archive.ingest(into, progress=False)
+    sampled = [games.play(rng, 40) for _ in range(2)]
+    # Every third step, without moves and values; then with moves.
+    for name, action in (("boards", False), ("moves", True)):
+        formats.write_session(folder / name, sampled, action=action, sample_rate=3, first_id=7)
+        archive.ingest(folder / name, progress=False)
+
+
+def user_tables(rng: random.Random) -> dict[str, Any]:
+    found = {}
+    for name, rows, nulls in (("u", 17, 0.25), ("v", 11, 0.0), ("e", 0, 0.25)):
+        columns, fields = [], []
+        for column, dtype in USER.items():
+            values: list[Any] = [_value(rng, column, dtype) for _ in range(rows)]
+            if column == "id":
+                values = list(range(rows))
+            else:
+                values = [None if rng.random() < nulls else value for value in values]
+            columns.append(pa.array(values, ARROW[dtype.name]))
+            fields.append(pa.field(column, ARROW[dtype.name], nullable=bool(nulls) and column != "id"))
+        found[name] = pa.table(columns, schema=pa.schema(fields))
+    return found
+
+
+def _value(rng: random.Random, column: str, dtype: Type) -> Any:
+    if column == "run_id":
+        return rng.randrange(14)
+    if column == "a_n":
+        return str(rng.choice([0, 1, 2, 3, 9, 10, 42, 300]))
+    if dtype == BOOL:
+        return rng.random() < 0.5
+    if dtype == STR:
+        return rng.choice(WORDS)
+    if dtype.is_float:
+        return rng.choice([0.0, 0.5, 0.75, 1.0, -1.5, 3.0, 255.0, 1e10, 16777216.0])
+    small = [0, 1, 2, 3, 4, 7, 9, 10, 100]
+    # The ends of a type's range are where types that are too narrow show.
+    # But for those of 64 bits below zero, whose sums with those above depend on the order of rounding.
+    least = dtype.hi - 1 if dtype.lo == 0 else max(dtype.lo, I32.lo)
+    return rng.choice([*small, dtype.hi, max(dtype.lo, -1), least])
+
+
+def _pieces(table: Any) -> list[Any]:
+    pieces: list[Any] = table.to_batches(max_chunksize=3)
+    return pieces
+
+
+def duck_of(archive: a2store.Archive, tables: dict[str, Any]) -> duckdb.DuckDBPyConnection:
+    """DuckDB with the rows of the archive's own Parquet files and of the user's tables."""
+    duck = duckdb.connect(config={"threads": 1})
+    duck.execute("SET TimeZone = 'UTC'")
+    names: tuple[Literal["steps", "runs"], ...] = ("steps", "runs")
+    for name in names:
+        duck.read_parquet(archive.files(name)).create(name)
+    for user, table in tables.items():
+        duck.register("arrow_table", table)
+        duck.execute(f"CREATE TABLE {user} AS SELECT * FROM arrow_table")
+        duck.unregister("arrow_table")
+    duck.execute("SET default_null_order = 'NULLS_LAST_ON_ASC_FIRST_ON_DESC'")
+    return duck

@@ -1,0 +1,89 @@
+"""Defects that are known and not mended: statements that show one are not reported again.
+
+Each has an example with its right answer. ``test_sql_fuzz.py`` fails as soon as an example is answered rightly: then
+its entry is to be removed, so that the statements are reported again. ``python -m sqlfuzz --strict`` reports all.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from .tree import Node
+
+
+@dataclass(frozen=True)
+class Defect:
+    """What goes wrong, for which statements, and an example."""
+
+    what: str
+    example: str
+    expected: list[tuple[Any, ...]]
+    concerns: Callable[[Node], bool]
+    """Whether a statement may show it."""
+    message: str = ""
+    """A pattern of the error; none = the answer is wrong."""
+
+
+def _has(*ops: str) -> Callable[[Node], bool]:
+    return lambda node: any(part.op in ops for part in node.walk())
+
+
+def _groups(*kinds: str) -> Callable[[Node], bool]:
+    return lambda node: any(part.op == "group" and part.value in kinds for part in node.walk())
+
+
+def _always(_: Node) -> bool:
+    return True
+
+
+DEFECTS: list[Defect] = [
+    Defect(
+        "a sort by a comparison of a CASE is not seen to be one",
+        "SELECT max(id) OVER (PARTITION BY (CASE WHEN a_b THEN a_s ELSE 'b' END) > 'a') AS c FROM e",
+        [],
+        _has("window", "key"),
+        "does not satisfy",
+    ),
+    Defect(
+        "keys of ROLLUP, CUBE and GROUPING SETS that are rewritten are not found again",
+        "SELECT (a_s || a_s) AS c FROM e GROUP BY CUBE ((a_s || a_s), a_i64)",
+        [(None,)],
+        _groups("ROLLUP", "CUBE", "SETS"),
+        "No field named|wrong number of fields",
+    ),
+    Defect(
+        "a correlated subquery left of IN of a query",
+        "SELECT count(*) FROM v WHERE (SELECT count(1) FROM u WHERE u.id = v.a_i8) IN (SELECT a_i64 FROM u)",
+        [(11,)],
+        _has("inq"),
+        "No field named",
+    ),
+    Defect(
+        "names leave casts out",
+        "SELECT count(*) FROM (SELECT 1 AS x FROM e GROUP BY a_u32, CAST(a_u32 AS BIGINT)) AS d",
+        [(0,)],
+        _has("cast"),
+        "require unique expression names|duplicate unqualified field name",
+    ),
+    Defect(
+        "ORDER BY of a column whose name the result gives to another",
+        "SELECT 1 AS run_id FROM e ORDER BY e.run_id",
+        [],
+        _always,
+        "would be ambiguous",
+    ),
+]
+
+
+def known(statement: Node, kind: str, found: str) -> Defect | None:
+    """The defect that a finding shows, if it is a known one."""
+    for defect in DEFECTS:
+        if defect.message:
+            if kind in ("error", "internal") and re.search(defect.message, found) and defect.concerns(statement):
+                return defect
+        elif kind in ("wrong", "unstable") and defect.concerns(statement):
+            return defect
+    return None

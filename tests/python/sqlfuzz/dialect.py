@@ -1,0 +1,98 @@
+"""What the two dialects have apart, and how statements are made or written so that it does not show.
+
+Each difference is named here, with what is done about it.
+"""
+
+from __future__ import annotations
+
+from .dtypes import STR, WIDE
+from .tree import Node, engine_sql
+
+DIFFERENCES = {
+    "division of integers": "`/` in the engine, `//` in DuckDB",
+    "division by zero": "an error in the engine, NULL in DuckDB: an unguarded division may fail",
+    "overflow of integers": "wraps in the engine; DuckDB casts 128 bits to the engine's type, which fails",
+    "types of constants": "1 is a BIGINT and 0.5 a DOUBLE in the engine; DuckDB has them cast so",
+    "integers beside floats": "DuckDB is told by casts in which float they meet, as the engine's rules have it",
+    "decimals beside floats": "BIGINT UNSIGNED beside signed integers is a decimal, which meets a float as a decimal "
+    "of 15 digits behind the point: such operands are cast to DOUBLE in both",
+    "division, remainder and product of decimals": "the engine gives them digits behind the point: not generated",
+    "sum": "64 bits in the engine, 128 in DuckDB: cast to 64; 64-bit arguments are cast to DOUBLE",
+    "floats to integers": "the engine truncates, DuckDB rounds: `trunc` before the cast",
+    "floats to text": "1e300 is written in two ways: not generated",
+    "order of NULLs": "DuckDB is set to the engine's default",
+    "NaN": "greatest and equal to itself in both",
+    "zero and minus zero": "the engine tells them apart in groups and comparisons: products get `+ 0`, "
+    "which makes zero of both",
+    "SEMI and ANTI": "`LEFT SEMI JOIN` in the engine, `SEMI JOIN` in DuckDB",
+    "IS UNKNOWN": "`IS NULL` in DuckDB",
+    "booleans beside numbers": "an error of planning in the engine, a cast in DuckDB: cast explicitly in both",
+    "types of parameters": "`$1 || $2` and `sum($1)` are not planned, as parameters have no types by themselves, "
+    "and those of a WITH that nothing names do not exist: an error is no fault where constants are bound",
+    "lag and lead": "a default is cast to the argument's type, by truncation or rounding: given in a type that fits",
+    "LIMIT over ties": "rows in no definite order: compared with DuckDB only with an ORDER BY of all columns",
+}
+
+
+def is_definite(node: Node) -> bool:
+    """Whether SQL alone says which rows a statement has."""
+    return all(part.value == "total" or part.args[3].op == "none" for part in node.walk() if part.op == "query")
+
+
+def has_inner_limit(node: Node) -> bool:
+    return any(part.args[3].op != "none" for part in node.walk() if part.op == "query" and part is not node)
+
+
+def may_fail(node: Node, safe: frozenset[str] = frozenset()) -> bool:
+    """Whether an error of the data may be the right answer: a division that nothing guards, a cast that may not fit."""
+    match node.op:
+        case "arith" if node.value in "/%" and not node.type.is_float:
+            divisor = node.args[1]
+            zero = divisor.op == "lit" and divisor.value == 0
+            constant = divisor.op == "lit" and not zero
+            if not (constant or _is_nullif_zero(divisor) or engine_sql(divisor) in safe):
+                return True
+        case "arith" if WIDE in (node.type, *(arg.type for arg in node.args)):
+            return True
+        case "cast" if node.value == "CAST":
+            of, to = node.args[0], node.type
+            if of.op == "nullif" and of.args[0].type == to:
+                return any(may_fail(arg, safe) for arg in of.args)
+            if of.type == STR and not (of.op == "col" and of.value[1] == "a_n") and to != STR and to.family != "time":
+                return True
+            narrow = (
+                of.type.is_number and to.is_int and not (of.type.is_int and to.lo <= of.type.lo and of.type.hi <= to.hi)
+            )
+            if narrow or to == WIDE:
+                return True
+        case "case":
+            # Each arm is evaluated where its condition holds and none before.
+            *pairs, other = node.args
+            for condition, result in zip(pairs[::2], pairs[1::2], strict=True):
+                if may_fail(condition, safe) or may_fail(result, safe | _guards(condition)):
+                    return True
+            return may_fail(other, safe)
+        case "and":
+            for part in node.args:
+                if may_fail(part, safe):
+                    return True
+                safe = safe | _guards(part)
+            return False
+    return any(may_fail(arg, safe) for arg in node.args)
+
+
+def _is_nullif_zero(node: Node) -> bool:
+    if node.op == "cast":
+        return _is_nullif_zero(node.args[0])
+    return node.op == "nullif" and node.args[1].op == "lit" and node.args[1].value == 0
+
+
+def _guards(node: Node) -> frozenset[str]:
+    """The expressions that are not 0 where a condition holds."""
+    if node.op == "and":
+        return frozenset().union(*map(_guards, node.args))
+    if node.op == "cmp" and node.value in ("<>", ">"):
+        left, right = node.args
+        if right.op == "lit" and right.value == 0:
+            return frozenset([engine_sql(left)])
+    return frozenset()
