@@ -318,19 +318,20 @@ def undisturbed(games: Path, tmp_path_factory: pytest.TempPathFactory) -> TrainR
 
 
 # Each validation says a line. The second comes in the middle of the first epoch, and a signal before the work goes on.
-WAITING = """
+WAITING = r"""
 import sys
 from a2store.critic.__main__ import main
 
 class Waiting:
-    lines = 0
+    said = ""
     def __getattr__(self, name):
         return getattr(sys.__stderr__, name)
     def write(self, text):
         sys.__stderr__.write(text)
         sys.__stderr__.flush()
-        self.lines += "val loss" in text
-        if self.lines == 2 and "val loss" in text:
+        self.said += text
+        if self.said.count("val loss") == 2 and self.said.endswith("\n"):
+            self.said = ""
             sys.stdin.readline()
 
 sys.stderr = Waiting()
