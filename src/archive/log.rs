@@ -174,7 +174,8 @@ impl Log {
     fn try_replay_from(&self, base: &Snapshot) -> Result<Option<Snapshot>> {
         let names = self.names()?;
         let (first, checkpoint) = (base.newest.version, names.checkpoints.last().copied().unwrap_or(0));
-        let Some(newest) = names.newest_commit().filter(|&newest| newest >= first.max(checkpoint)) else {
+        let shortcut = names.newest_shortcut().unwrap_or(0);
+        let Some(newest) = names.newest_commit().filter(|&newest| newest >= first.max(shortcut)) else {
             return Ok(None);
         };
         if checkpoint > first + MAX_COMMITS || names.first_missing(first, newest).is_some() {
@@ -184,17 +185,17 @@ impl Log {
         // The next checkpoint is due so long after the newest.
         snapshot.checkpoint = snapshot.checkpoint.max(checkpoint);
         snapshot.digests = names.newest_digests(newest);
-        for (number, bytes) in (first..=newest).zip(self.storage.read_all((first..=newest).map(commit_path).collect()))
-        {
+        let paths = (first..=newest).map(commit_path).collect();
+        for (number, bytes) in (first..=newest).zip(self.storage.read_all(paths)?) {
             let Some(bytes) = bytes? else { return Ok(None) };
             let path = self.storage.path(&commit_path(number));
+            let (commit, crc) = Commit::from_bytes(&bytes, &path)?;
             if number == first {
-                if check_seal(&bytes, &path)? != base.newest_crc {
+                if crc != base.newest_crc {
                     return Ok(None);
                 }
                 continue;
             }
-            let (commit, crc) = Commit::from_bytes(&bytes, &path)?;
             check_link(&commit, number, Some(snapshot.newest_crc.clone()), &path)?;
             snapshot.apply(commit, crc);
         }
