@@ -17,6 +17,7 @@
 //! | `barrier.rs`, `passing.rs` | which filters the reader takes; a node that only stands between others |
 //! | `grouping/` | grouping by one number instead of by several columns, and by what groups are not unique |
 //! | `fences.rs` | rules of the engine that go too far |
+//! | `sort_keys.rs`, `names.rs` | sorting by columns instead of by expressions; names of such columns |
 //! | `yielding.rs` | joins that can be stopped |
 //! | `fallible.rs` | expressions that can fail see only the rows that need them |
 //! | `membership.rs` | `IN` as SQL has it |
@@ -38,6 +39,7 @@ mod grouping;
 mod guard;
 mod limits;
 mod membership;
+mod names;
 mod nature;
 mod options;
 mod order;
@@ -46,6 +48,7 @@ mod preview;
 mod run_index;
 mod saved;
 mod scan;
+mod sort_keys;
 mod stream;
 mod tables;
 mod udf;

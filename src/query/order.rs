@@ -9,6 +9,7 @@ use super::fallible::guard_fallible;
 use super::grouping::group_by_numbers;
 use super::nature::Nature;
 use super::query_error;
+use super::sort_keys::sort_by_columns;
 use crate::error::Result;
 use datafusion::common::tree_node::Transformed;
 use datafusion::common::{Column, Result as DataFusionResult};
@@ -72,7 +73,12 @@ pub(super) async fn plan(context: &SessionContext, plan: LogicalPlan, rows: Rows
             state.config_mut().options_mut().execution.target_partitions = 1;
         }
     }
-    let plan = state.optimize(&plan).and_then(group_by_numbers).and_then(guard_fallible).map_err(query_error)?;
+    let plan = state
+        .optimize(&plan)
+        .and_then(group_by_numbers)
+        .and_then(guard_fallible)
+        .and_then(sort_by_columns)
+        .map_err(query_error)?;
     let plan = state.query_planner().create_physical_plan(&plan, &state).await.map_err(query_error)?;
     Ok(Execution::Merged { plan, context: state.task_ctx() })
 }
@@ -111,7 +117,7 @@ async fn in_order(
     config.set_extension(Arc::new(PartitionPerRowGroup));
     config.options_mut().optimizer.repartition_file_scans = false;
     config.options_mut().optimizer.enable_round_robin_repartition = false;
-    let plan = state.optimize(plan).and_then(guard_fallible)?;
+    let plan = state.optimize(plan).and_then(guard_fallible).and_then(sort_by_columns)?;
     let mut plan = state.query_planner().create_physical_plan(&plan, &state).await?;
     if let Some(merge) = plan.downcast_ref::<SortPreservingMergeExec>().filter(|merge| merge.fetch().is_none()) {
         // What is merged is already in order from one partition to the next.

@@ -415,3 +415,21 @@ def test_names_that_the_engine_mixes_up_are_refused(archive: a2store.Archive) ->
     archive.sql(sql + "ORDER BY x, 1").count()
     with pytest.raises(a2store.QueryRefusedError, match="over a constant"):
         archive.sql("SELECT (1 < 2) AS c FROM runs GROUP BY ROLLUP ((1 < 2)) ORDER BY c")
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT run_id, step_index FROM steps "
+        "ORDER BY CASE WHEN move < 2 THEN ev_legal ELSE 2 END > 2, run_id, step_index",
+        "SELECT max(run_id) OVER (PARTITION BY coalesce(move, 2) > 2) AS m FROM steps ORDER BY run_id, step_index",
+        "SELECT run_id FROM runs WHERE run_id > 1 "
+        "ORDER BY CASE WHEN engine = 'alpha' THEN engine ELSE format END < format, run_id",
+        "SELECT run_id, rank() OVER (ORDER BY coalesce(num_steps, 1) > 100, run_id % 3 DESC), "
+        "sum(run_id) OVER (PARTITION BY run_id % 2 = 0) FROM runs ORDER BY run_id",
+        "SELECT even, count(*) OVER (PARTITION BY even IS TRUE) FROM (SELECT run_id % 2 = 0 AS even FROM runs) "
+        "ORDER BY NOT even",
+    ],
+)
+def test_keys_that_are_expressions(archive: a2store.Archive, duck: duckdb.DuckDBPyConnection, sql: str) -> None:
+    assert asked(archive, sql) == duck.execute(sql).fetchall()

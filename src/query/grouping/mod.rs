@@ -8,6 +8,7 @@ mod packed;
 mod texts;
 mod unique;
 
+use super::names::Names;
 use arrow::datatypes::FieldRef;
 use datafusion::common::tree_node::{Transformed, TreeNodeRecursion};
 use datafusion::common::{Column, Result as DataFusionResult};
@@ -21,7 +22,7 @@ pub(super) use unique::ForgetKeysOfGroups;
 
 /// Rewrites a plan that no other rule will see.
 pub(super) fn group_by_numbers(plan: LogicalPlan) -> DataFusionResult<LogicalPlan> {
-    let mut names = Names::of(&plan)?;
+    let mut names = Names::unlike(&plan, "number of keys ")?;
     Ok(plan.transform_down_with_subqueries(|plan| rewrite(plan, &mut names))?.data)
 }
 
@@ -80,30 +81,6 @@ fn group(aggregate: Aggregate, names: &mut Names) -> DataFusionResult<Transforme
     let columns: Vec<Expr> = columns.collect();
     let grouped = LogicalPlan::Aggregate(Aggregate::try_new(input, grouped, aggr_expr)?);
     Ok(Transformed::yes(LogicalPlan::Projection(Projection::try_new(columns, Arc::new(grouped))?)))
-}
-
-/// Names for the numbers of one plan. The engine looks columns up by name, also across nodes, so none occurs twice.
-struct Names {
-    prefix: String,
-    used: usize,
-}
-
-impl Names {
-    fn of(plan: &LogicalPlan) -> DataFusionResult<Names> {
-        let mut prefix = "number of keys ".to_owned();
-        plan.apply_with_subqueries(|plan| {
-            while plan.schema().fields().iter().any(|field| field.name().starts_with(&prefix)) {
-                prefix.push('_');
-            }
-            Ok(TreeNodeRecursion::Continue)
-        })?;
-        Ok(Names { prefix, used: 0 })
-    }
-
-    fn next(&mut self) -> String {
-        self.used += 1;
-        format!("{}{}", self.prefix, self.used)
-    }
 }
 
 /// What becomes of the keys of an aggregate.
