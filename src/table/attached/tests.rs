@@ -366,7 +366,7 @@ fn wide_places_give_the_same_values() {
     let mut table = table(&reversed).attach("e", &path, &AttachOptions::default(), &()).unwrap();
     let mut column = table.attached()[0].clone();
     let Places::Narrow(first, places) = &column.places else { panic!("another order") };
-    column.places = Places::Wide(*first, places.iter().map(|&place| place.into()).collect());
+    column.places = Places::Wide(*first, Arc::new(places.iter().map(|&place| place.into()).collect()));
     table.attached = Arc::new([column]);
     check_values(&table, "e", 10);
     table.advise(0..300, true);
