@@ -264,9 +264,11 @@ impl<'a> Rebuilder<'a> {
             add: self.added_by(line)?,
             remove: self.removed_by(line, before),
             stands_for: None,
+            line: None,
             replaces: Vec::new(),
             ..newest.clone()
         };
+        commit.line = Some(line.clone()).filter(|line| *line != commit.info());
         // The number that others know it by.
         let known = match following {
             _ if at_checkpoint => Some(self.anchor.newest_crc.clone()),

@@ -104,6 +104,9 @@ pub(crate) struct Commit {
     /// rebuilt commit has that very checksum.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub(crate) stands_for: Option<String>,
+    /// The line of the history of a rebuilt commit, if it lacks files that are gone.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub(crate) line: Option<CommitInfo>,
     /// Files of the log that this commit replaces. A repair sets them aside once this commit is durable.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub(crate) replaces: Vec<Replaced>,
@@ -165,6 +168,7 @@ impl Commit {
             add: Vec::new(),
             remove: Vec::new(),
             stands_for: None,
+            line: None,
             replaces: Vec::new(),
         }
     }
@@ -181,6 +185,7 @@ impl Commit {
             add: Vec::new(),
             remove: Vec::new(),
             stands_for: None,
+            line: None,
             replaces: Vec::new(),
             ..self.clone()
         }
@@ -188,6 +193,9 @@ impl Commit {
 
     /// Its line in the history.
     pub(super) fn info(&self) -> CommitInfo {
+        if let Some(line) = &self.line {
+            return line.clone();
+        }
         // Compaction writes rows that were there before.
         let added = |table| match self.operation {
             Operation::Compact => 0,

@@ -79,7 +79,8 @@ impl Snapshot {
             self.files.retain(|file| !gone.contains(file.path.as_str()));
         }
         self.files.append(&mut commit.add);
-        (commit.remove, commit.stands_for, commit.replaces) = (Vec::new(), None, Vec::new());
+        (commit.remove, commit.replaces) = (Vec::new(), Vec::new());
+        (commit.stands_for, commit.line) = (None, None);
         (self.newest, self.newest_crc) = (commit, crc);
     }
 

@@ -390,6 +390,29 @@ def test_a_checkpoint_keeps_what_expired(runs: list[Path], tmp_path: Path) -> No
     assert a2store.verify(archive.path, progress=False).problems == []
 
 
+@pytest.mark.parametrize("version", [2, 4, 8])
+def test_a_lost_commit_whose_files_have_expired(runs: list[Path], tmp_path: Path, version: int) -> None:
+    archive = grow(tmp_path / ARCHIVE, [[run] for run in runs[:6]])
+    archive.compact(progress=False)
+    archive.ingest(runs[6], progress=False)
+    history, expected = [lines(line) for line in archive.history()], tables(archive)
+    archive.expire(older_than=0, grace=0)
+    spoil(archive.path, version)
+    name = commit_path(archive.path, version).relative_to(archive.path).as_posix()
+    assert [each.path for each in a2store.verify(archive.path, progress=False).problems] == [name]
+    assert [step.path for step in a2store.repair(archive.path, dry_run=False).steps] == [name]
+    again = a2store.Archive.open(archive.path)
+    assert again.verify(deep=True, progress=False).problems == []
+    assert a2store.repair(archive.path).steps == []
+    # From the log alone as well.
+    for file in (archive.path / "_log").glob("*.checkpoint.json"):
+        file.unlink()
+    again = a2store.Archive.open(archive.path)
+    assert [lines(line) for line in again.history()][1:] == history
+    assert all(tables(again)[name].equals(expected[name]) for name in expected)
+    assert again.verify(deep=True, progress=False).problems == []
+
+
 def test_the_first_and_the_newest_commit(runs: list[Path], tmp_path: Path) -> None:
     """Their checkpoint has all that the archive needs."""
     archive = grow(tmp_path / ARCHIVE, [[run] for run in runs[:15]])
