@@ -55,6 +55,14 @@ DEFECTS: list[Defect] = [
         "No field named|wrong number of fields",
     ),
     Defect(
+        "a correlated subquery sees the first type of a column of mixed types",
+        "SELECT count(*) FROM (SELECT CASE WHEN move < 2 THEN 1 ELSE 0.75 END AS c FROM steps) AS d "
+        "WHERE EXISTS (SELECT 1 FROM u WHERE u.id = d.c)",
+        [(174,)],
+        _has("exists", "inq", "scalar"),
+        "Assertion failed|arrays of different types|ArrayMap|Invalid comparison",
+    ),
+    Defect(
         "a correlated subquery left of IN of a query",
         "SELECT count(*) FROM v WHERE (SELECT count(1) FROM u WHERE u.id = v.a_i8) IN (SELECT a_i64 FROM u)",
         [(11,)],

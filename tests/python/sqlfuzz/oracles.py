@@ -54,7 +54,8 @@ def _head(message: str) -> str:
 
 INTERNAL = re.compile(
     "internal error|likely caused by a bug|panicked|schema mismatch|mismatch between schema|column types must match|"
-    "does not satisfy|invalid comparison operation|unexpected|non-nullable|non-null",
+    "does not satisfy|invalid comparison operation|unexpected|non-nullable|non-null|assertion failed|arraymap|"
+    "arrays of different types",
     re.IGNORECASE,
 )
 UNSUPPORTED = re.compile("(not|n't) (support|implement|yet|be planned)|unsupported", re.IGNORECASE)
