@@ -1,4 +1,4 @@
-"""SQL at random: hundreds of statements against DuckDB and against themselves, and proof that wrong answers are found.
+"""Random SQL against DuckDB and against itself, and tests that the fuzzer finds planted faults.
 
 A2STORE_LONG_TESTS=1 checks 50,000; SQLFUZZ_SEED and SQLFUZZ_COUNT choose others. ``python -m sqlfuzz`` repeats any.
 """
@@ -31,7 +31,7 @@ LONG = bool(os.environ.get("A2STORE_LONG_TESTS"))
 SEED = int(os.environ.get("SQLFUZZ_SEED", "1"))
 COUNT = int(os.environ.get("SQLFUZZ_COUNT", "50000" if LONG else "300"))
 MANY = 250
-"""From so many statements on, each kind of part must have occurred."""
+"""Coverage is asserted from this number of statements on."""
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +57,7 @@ def test_answers_are_right(engine: Engine, capsys: pytest.CaptureFixture[str]) -
 
 
 def assert_covered(report: Report) -> None:
-    """A campaign that compared little found nothing for that reason."""
+    """Fail if the campaign compared too little to find anything."""
     if report.statements < MANY:
         return
     met = report.met
@@ -111,7 +111,7 @@ def test_a_statement_follows_from_its_seed_and_number_alone() -> None:
 
 
 def of_column(change: Callable[[Any], Any]) -> Callable[[Any, str], Any]:
-    """What makes another first column of answers with such."""
+    """Return a fault that changes the first column of answers."""
 
     def spoiled(table: Any, _sql: str) -> Any:
         try:
@@ -124,7 +124,7 @@ def of_column(change: Callable[[Any], Any]) -> Callable[[Any, str], Any]:
 
 
 def narrowed(column: Any) -> Any:
-    """Numbers as a type that is too narrow has them."""
+    """Cast numbers to a type that is too narrow."""
     return pc.cast(pc.cast(column, pa.int64(), safe=False), pa.uint8(), safe=False)
 
 
@@ -162,7 +162,7 @@ def test_a_planted_fault_is_found(engine: Engine, fault: str) -> None:
     index, finding = report.findings[0]
     assert finding.check in checks
     assert f"--seed {SEED} --only {index}" in campaign.told(SEED, index, finding)
-    # As small as it is, it still fails, and only as long as the fault is there.
+    # The small statement fails as long as the fault is there, and no longer.
     assert campaign.check(engine, finding.statement, finding.check)
     engine.spoil = None
     assert campaign.check(engine, finding.statement, finding.check) is None

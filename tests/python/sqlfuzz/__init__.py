@@ -1,18 +1,19 @@
-"""SQL statements at random, whose answers are compared with DuckDB's and with each other.
+"""A differential fuzzer: random SQL statements, checked against DuckDB and against each other.
 
-Statement ``i`` of a seed is the same whatever was asked before: ``python -m sqlfuzz --seed 1 --only 5``, in this
+A seed and a number determine a statement, whatever ran before: ``python -m sqlfuzz --seed 1 --only 5``, in this
 folder's parent.
 
 | file | owns |
 | --- | --- |
 | ``dtypes.py`` | the types, and how they meet |
 | ``tree.py`` | statements as trees, and their text in both dialects |
-| ``dialect.py`` | what the dialects have apart, each difference by name |
+| ``dialect.py`` | the differences between the dialects, by name |
 | ``defects.py`` | defects that are known and not mended |
-| ``data.py`` | the archive and tables that are asked |
-| ``generator.py`` | statements at random |
+| ``data.py`` | the archive and the tables that statements read |
+| ``generator.py`` | random statements |
 | ``comparison.py`` | whether two answers are the same |
 | ``oracles.py`` | the checks |
-| ``minimizer.py`` | making a statement that fails small |
-| ``campaign.py`` | many statements, and what they covered |
+| ``minimizer.py`` | shrinking a statement that fails |
+| ``worker.py``, ``cores.c`` | the same statements in processes with other numbers of threads |
+| ``campaign.py`` | running many statements, and their coverage |
 """

@@ -1,4 +1,4 @@
-"""Many statements, what is wrong with their answers, and what they covered."""
+"""Running many statements: findings and coverage."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .tree import Node, duck_sql, engine_sql
 
 
 def statement(seed: int, index: int) -> tuple[Node, list[str]]:
-    """A statement and the checks that it goes through; both follow from these two numbers."""
+    """Return a statement and its checks; seed and index determine both."""
     rng = random.Random(f"{seed}/{index}")
     generator = Generator(rng)
     draw = rng.random()
@@ -33,14 +33,14 @@ def statement(seed: int, index: int) -> tuple[Node, list[str]]:
 
 @dataclass
 class Report:
-    """What came of a campaign."""
+    """The result of a campaign."""
 
     findings: list[tuple[int, Finding]] = field(default_factory=list)
     statements: int = 0
     parts: Counter[str] = field(default_factory=Counter)
-    """How many statements have each kind of part."""
+    """The number of statements with each kind of part."""
     pairs: Counter[str] = field(default_factory=Counter)
-    """How often two types met, and where."""
+    """How often two types met, by the kind of part."""
     met: Counter[str] = field(default_factory=Counter)
 
     def summary(self) -> str:
@@ -52,12 +52,12 @@ class Report:
 
 
 THREADS = (1, 7)
-"""Of the processes beside this one, in which tables must be the same."""
+"""The numbers of threads of the processes beside this one."""
 
 
 @contextmanager
 def engine_in(folder: Path) -> Iterator[Engine]:
-    """All that statements are asked of, made in a new folder."""
+    """An engine over new data, with its worker processes."""
     made = data.build(folder)
     library = worker.compiled(folder)
     workers = [worker.Worker(folder, library, cores) for cores in THREADS] if library else []
@@ -102,7 +102,7 @@ def check(engine: Engine, node: Node, name: str) -> Finding | None:
 
 
 def smaller(engine: Engine, finding: Finding, budget: int = 400) -> Finding:
-    """The same finding of a statement as small as can be."""
+    """Return the same finding of a smaller statement."""
     last = finding
 
     def fails(node: Node) -> bool:
@@ -130,7 +130,7 @@ def run(
     budget: int = 400,
     strict: bool = False,
 ) -> Report:
-    """Check statements of a seed; each finding is made small, by so many tries, and told at once.
+    """Check statements of a seed. Each finding is shrunk within ``budget`` tries, then passed to ``told``.
 
     Findings that show a known defect are only counted, unless ``strict``.
     """
@@ -156,7 +156,7 @@ def run(
 
 
 def told(seed: int, index: int, finding: Finding) -> str:
-    """A finding in words, and how to have it again."""
+    """Return a finding as text, with the command that reproduces it."""
     lines = [
         f"{finding.kind} ({finding.check}): python -m sqlfuzz --seed {seed} --only {index}",
         f"  a2store: {engine_sql(finding.statement)}",

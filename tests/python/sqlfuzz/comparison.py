@@ -1,4 +1,4 @@
-"""Whether two answers are the same, however their dialects hold values."""
+"""Comparing answers of two dialects."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ import pyarrow as pa
 Row = tuple[Any, ...]
 
 TOLERANCE = 1e-6
-"""Relative; floats of 32 bits are computed in different orders."""
+"""Relative, because engines add floats in different orders."""
 EXACT = 2**53
 
 
 def plain(value: Any) -> Any:
-    """A value without what is only its type: whole numbers are ints, every NaN is one, and so are both zeros."""
+    """Normalize a value: whole numbers become ints, all NaNs are equal, and so are both zeros."""
     if isinstance(value, bool) or value is None or isinstance(value, str):
         return value
     if isinstance(value, Decimal):
@@ -54,7 +54,7 @@ def _rank(value: Any) -> tuple[int, Any]:
 
 
 def _rounded(value: float) -> float:
-    """A number as far as it must agree; whole ones of any size are exact."""
+    """Round a float to the digits that must agree; integers stay exact."""
     return value if isinstance(value, int) else float(f"{value:.5g}")
 
 
@@ -103,11 +103,11 @@ def same_rows(left: Sequence[Row], right: Sequence[Row]) -> bool:
 
 
 def _truths(rows: Sequence[Row]) -> set[int]:
-    """The columns of booleans."""
+    """Return the places of columns of booleans."""
     return {place for row in rows for place, value in enumerate(row) if isinstance(value, bool)}
 
 
 def difference(left: Sequence[Row], right: Sequence[Row]) -> tuple[list[Row], list[Row]]:
-    """Rows that only one of the answers has, a few of each."""
+    """Return up to five rows that only the one or the other answer has."""
     a, b = Counter(left), Counter(right)
     return list((a - b).elements())[:5], list((b - a).elements())[:5]

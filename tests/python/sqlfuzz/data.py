@@ -1,4 +1,4 @@
-"""What statements ask: a small archive with all that is odd, and tables of the user's with NULLs of all types."""
+"""The data: a small archive with odd games, and user tables with NULLs of all types."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ USER: dict[str, Type] = {
 TABLES = {"steps": STEPS, "runs": RUNS, "u": USER, "v": USER, "e": USER}
 """``u`` has NULLs, ``v`` has none and says so in its schema, ``e`` has no rows."""
 KEYS = {"steps": ("run_id", "step_index"), "runs": ("run_id",), "u": ("id",), "v": ("id",), "e": ("id",)}
-"""What tells the rows of a table apart."""
+"""The columns that identify a row of each table."""
 ARROW = {
     "u8": pa.uint8(), "u16": pa.uint16(), "u32": pa.uint32(), "u64": pa.uint64(), "i8": pa.int8(), "i16": pa.int16(),
     "i32": pa.int32(), "i64": pa.int64(), "f32": pa.float32(), "f64": pa.float64(), "bool": pa.bool_(),
@@ -48,19 +48,19 @@ WORDS = ["a", "b", "abc", "alpha", "beta", "late", "", "Ab", "a_b", "x%"]
 
 @dataclass
 class Data:
-    """An archive, the same compacted, the user's tables twice and all of it in DuckDB."""
+    """An archive, its compacted copy, the user tables in one and in many batches, and DuckDB with the same rows."""
 
     plain: a2store.Archive
     compacted: a2store.Archive
     tables: dict[str, Any]
-    """Each in one batch."""
+    """The user tables, each in one batch."""
     divided: dict[str, Any]
-    """The same rows, in many batches."""
+    """The user tables in batches of three rows."""
     duck: duckdb.DuckDBPyConnection
 
 
 def build(folder: Path) -> Data:
-    """Make everything in a new folder, the same each time."""
+    """Make all data in a new folder; deterministic."""
     _archive(folder)
     shutil.copytree(folder / "games.a2", folder / "compacted.a2")
     compacted = a2store.Archive.open(folder / "compacted.a2")
@@ -69,7 +69,7 @@ def build(folder: Path) -> Data:
 
 
 def attach(folder: Path) -> Data:
-    """What ``build`` has made, from another process or with other threads."""
+    """Open the data that ``build`` made."""
     plain = a2store.Archive.open(folder / "games.a2")
     tables = user_tables(random.Random(0))
     divided = {name: pa.Table.from_batches(_pieces(table), table.schema) for name, table in tables.items()}
@@ -140,7 +140,7 @@ def _pieces(table: Any) -> list[Any]:
 
 
 def duck_of(archive: a2store.Archive, tables: dict[str, Any]) -> duckdb.DuckDBPyConnection:
-    """DuckDB with the rows of the archive's own Parquet files and of the user's tables."""
+    """Return DuckDB with the rows of the archive's Parquet files and of the user tables."""
     duck = duckdb.connect(config={"threads": 1})
     duck.execute("SET TimeZone = 'UTC'")
     names: tuple[Literal["steps", "runs"], ...] = ("steps", "runs")

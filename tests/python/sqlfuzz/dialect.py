@@ -1,6 +1,6 @@
-"""What the two dialects have apart, and how statements are made or written so that it does not show.
+"""The differences between the two dialects, and how the fuzzer avoids each of them.
 
-Each difference is named here, with what is done about it.
+The generator avoids a difference, or ``tree.py`` writes the statement so that both dialects agree.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ DIFFERENCES = {
 
 
 def is_definite(node: Node) -> bool:
-    """Whether SQL alone says which rows a statement has."""
+    """Whether the SQL determines the rows of a statement."""
     return all(part.value == "total" or part.args[3].op == "none" for part in node.walk() if part.op == "query")
 
 
@@ -44,7 +44,7 @@ def has_inner_limit(node: Node) -> bool:
 
 
 def may_fail(node: Node, safe: frozenset[str] = frozenset()) -> bool:
-    """Whether an error of the data may be the right answer: a division that nothing guards, a cast that may not fit."""
+    """Whether an error may be the right answer: an unguarded division, or a cast that may overflow."""
     match node.op:
         case "arith" if node.value in "/%" and not node.type.is_float:
             divisor = node.args[1]
@@ -88,7 +88,7 @@ def _is_nullif_zero(node: Node) -> bool:
 
 
 def _guards(node: Node) -> frozenset[str]:
-    """The expressions that are not 0 where a condition holds."""
+    """Return the expressions that cannot be 0 where a condition holds."""
     if node.op == "and":
         return frozenset().union(*map(_guards, node.args))
     if node.op == "cmp" and node.value in ("<>", ">"):

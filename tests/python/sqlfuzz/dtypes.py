@@ -1,7 +1,7 @@
-"""The types that statements are made of, and how they meet.
+"""SQL types, and the common type of two of them.
 
-The rules of DataFusion are written down here by hand, so that DuckDB can be told, by casts, in which type to compute:
-its own rules differ. Values must then be equal, and an error of the engine's own types shows as a difference.
+DuckDB has other rules. So the rules of DataFusion are written here by hand, and casts tell DuckDB in which type to
+compute. Then values must be equal, and a wrong type in the engine shows as a difference.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ U8, U16, U32, U64 = (_integer(bits, False) for bits in (8, 16, 32, 64))
 F32 = Type("f32", "float", "REAL", "REAL")
 F64 = Type("f64", "float", "DOUBLE", "DOUBLE")
 WIDE = Type("wide", "wide", "DECIMAL(20, 0)", "HUGEINT")
-"""Where unsigned integers of 64 bits meet signed ones: a decimal of 20 digits."""
+"""The common type of unsigned 64-bit and signed integers: a decimal of 20 digits."""
 BOOL = Type("bool", "bool", "BOOLEAN", "BOOLEAN")
 STR = Type("str", "str", "VARCHAR", "VARCHAR")
 TIME = Type("time", "time", "TIMESTAMP", "TIMESTAMPTZ")
@@ -58,7 +58,7 @@ ALL = {each.name: each for each in (*NUMBERS, WIDE, BOOL, STR, TIME, NULL)}
 
 
 def common(left: Type, right: Type) -> Type | None:
-    """The type in which values of two types meet; ``None`` = these two are not put together."""
+    """Return the common type of two types; ``None`` = the generator does not combine them."""
     if left == right or right == NULL:
         return left
     if left == NULL:
@@ -80,7 +80,7 @@ def common(left: Type, right: Type) -> Type | None:
 
 
 def common_of(types: list[Type]) -> Type | None:
-    """The same of several, which must not depend on which of them meet first."""
+    """Return the common type of several types, if it does not depend on their order."""
     decimal = WIDE in types or (U64 in types and any(each.lo < 0 for each in types))
     if decimal and any(each.is_float for each in types):
         return None

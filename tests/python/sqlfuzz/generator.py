@@ -1,4 +1,4 @@
-"""Statements at random: every clause, and numbers of every type beside each other wherever types meet."""
+"""Random statements: all clauses, with numbers of all types beside each other."""
 
 from __future__ import annotations
 
@@ -33,16 +33,16 @@ class Column:
 
 @dataclass
 class Scope:
-    """What an expression can name."""
+    """The columns that an expression can name."""
 
     columns: list[Column] = field(default_factory=list)
     keys: list[Node] | None = None
-    """What tells rows apart, if anything does."""
+    """The columns that identify a row; ``None`` = unknown."""
     outer: list[Column] = field(default_factory=list)
 
 
 class Generator:
-    """Makes one statement; all that it does follows from ``rng``."""
+    """Makes one statement; ``rng`` determines it."""
 
     def __init__(self, rng: random.Random) -> None:
         self.rng = rng
@@ -50,7 +50,7 @@ class Generator:
         self.ctes: list[tuple[str, list[tuple[str, Type]]]] = []
         self.subqueries = 2
         self.conditional = False
-        """Whether an expression is a part of a WHERE, the one place where the engine takes EXISTS and IN of a query."""
+        """Whether the expression is part of a WHERE: only there the engine accepts EXISTS and IN (subquery)."""
 
     def chance(self, share: float) -> bool:
         return self.rng.random() < share
@@ -109,7 +109,7 @@ class Generator:
         return self.pick(*choices)
 
     def meeting(self, scope: Scope, depth: int, count: int) -> list[Node]:
-        """Numbers of any types which may stand together."""
+        """Return numbers whose types have a common type."""
         nodes = [self.number(scope, depth) for _ in range(count)]
         if common_of([node.type for node in nodes]) is None:
             nodes = [cast(node, F64) if node.type == WIDE else node for node in nodes]
@@ -245,7 +245,7 @@ class Generator:
         return self.column(scope, lambda dtype: dtype.is_int) or lit(self.rng.choice(SMALL))
 
     def boolean(self, scope: Scope, depth: int) -> Node:
-        """Any expression that is true, false or NULL."""
+        """Return an expression of type BOOLEAN."""
         if self.chance(0.2):
             column = self.column(scope, lambda dtype: dtype == BOOL)
             if column is not None:
@@ -287,7 +287,7 @@ class Generator:
         return make("is", self.boolean(scope, depth), value=self.rng.choice(kinds))
 
     def guarded(self, scope: Scope) -> Node:
-        """A division that AND keeps from zero."""
+        """Return a division that AND guards against zero."""
         left, right = self.integer(scope), self.integer(scope)
         if common(left.type, right.type) in (WIDE, None):
             left, right = cast(left, F64), cast(right, F64)
@@ -359,7 +359,7 @@ class Generator:
     # Subqueries
 
     def small_source(self, outer: Scope | None = None) -> tuple[Node, Scope]:
-        """One table, in a subquery."""
+        """Return one table for a subquery."""
         name = self.rng.choices(["runs", "u", "v", "e", "steps"], [3, 4, 1, 0.5, 2])[0]
         return self.table(name)
 
@@ -438,7 +438,7 @@ class Generator:
         return make("agg", argument, condition, value=(name, name in ("count", "sum") and self.chance(0.2)))
 
     def summable(self, argument: Node) -> Node:
-        """Boards and other large integers have sums beyond 64 bits, which wrap in one dialect and fail in the other."""
+        """Cast large integers, because their sums overflow: one dialect wraps, the other fails."""
         if argument.type in (U64, WIDE) or (argument.type == I64 and self.chance(0.2)) or argument.type == NULL:
             return cast(argument, F64)
         return argument
@@ -607,7 +607,7 @@ class Generator:
         return make("query", make("ctes", *ctes), body, order, limit, value=value)
 
     def set_operation(self, depth: int) -> Node:
-        """Columns of different types, one above the other."""
+        """Return a set operation over columns of different types."""
         kind = self.rng.choice(["UNION ALL", "UNION", "UNION", "INTERSECT", "EXCEPT"])
         sides = []
         for _ in range(2):
@@ -678,7 +678,7 @@ class Generator:
         self.subqueries = saved
         return make("select", self.items(exprs), source, where, group, having, value=False)
 
-    # Statements that are all about a condition
+    # Statements for the checks of conditions
 
     def filters(self) -> Node:
         while True:
@@ -688,7 +688,7 @@ class Generator:
                 continue
 
     def filtered(self) -> Node:
-        """Rows of which a condition leaves some; often one that is decided once a run."""
+        """Return a statement with a condition, often one that is evaluated once per run."""
         source, scope = self.joined(1) if self.chance(0.5) else self.table("steps")
         seen = scope
         if self.chance(0.4):
@@ -702,7 +702,7 @@ class Generator:
         body = make("select", self.items(exprs), source, where, NONE, NONE, value=self.chance(0.15))
         return make("query", make("ctes"), body, make("order"), NONE)
 
-    # Statements whose rows can be held in a table
+    # Statements that can be materialized
 
     def steps(self) -> Node:
         while True:
@@ -718,7 +718,7 @@ class Generator:
         return make("agg", number, NONE, value=(self.rng.choice(["sum", "avg"]), False))
 
     def boards_of_groups(self, source: Node, scope: Scope) -> Node:
-        """A board of each group, and sums of floats, whose last bits depend on the order of the rows."""
+        """Return a board per group and sums of floats, whose last bits depend on the order of addition."""
         key = self.group_key(scope)
         if key.op == "lit":
             key = scope.columns[0].node()
@@ -730,7 +730,7 @@ class Generator:
         return make("query", make("ctes"), body, make("order"), NONE)
 
     def materializable(self) -> Node:
-        """A query with a board in each row, and expressions of any type as further columns."""
+        """Return a query with a board in each row and expressions of any type."""
         source, scope = self.table("steps")
         if self.chance(0.15):
             return self.boards_of_groups(source, scope)
@@ -748,7 +748,7 @@ class Generator:
         exprs = [board, *own.values()]
         names = ["board", *own]
         if self.chance(0.1):
-            # Names of the rows' places with other values: what they order is not what they seem.
+            # A column `run_id` that is not the id of the run must not break ties.
             exprs[1] = make("arith", own["run_id"], lit(4), value="/")
         if self.chance(0.15):
             del exprs[1:], names[1:]

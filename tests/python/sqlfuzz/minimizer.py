@@ -1,4 +1,4 @@
-"""Making a statement that fails as small as it can be while it fails in the same way."""
+"""Shrinking a statement while it fails in the same way: delta debugging over its tree."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LISTS = {
     "ctes": 0,
     "concat": 1,
 }
-"""Nodes with any number of parts, and the least."""
+"""Nodes with a variable number of parts, and the minimum of each."""
 QUERIES = ("query", "select", "setop")
 SOURCES = ("table", "derived", "join", "values", "row", "using")
 OTHERS = ("items", "item", "order", "key", "group", "ctes", "cte", "limit", "list", "none", *QUERIES, *SOURCES)
@@ -54,14 +54,14 @@ def minimized(statement: Node, fails: Callable[[Node], bool], budget: int = 400)
 
 
 def _size(node: Node) -> tuple[int, int]:
-    """Fewer parts are smaller; among as many, plainer constants are."""
+    """Return the number of parts, then of uncommon constants and options."""
     parts = list(node.walk())
     return len(parts), sum(part.op == "lit" and part.value not in (0, 1) for part in parts) + sum(
         bool(part.value) for part in parts if part.op in ("select", "key", "query"))  # fmt: skip
 
 
 def _candidates(node: Node) -> Iterator[Node]:
-    """Statements with one change, the largest first."""
+    """Yield statements with one change, the largest change first."""
     yield from _here(node)
     for place, arg in enumerate(node.args):
         for changed in _candidates(arg):
@@ -119,7 +119,7 @@ def _inner_queries(node: Node) -> Iterator[Node]:
 
 
 def _simpler(node: Node) -> Iterator[Node]:
-    """Expressions of the same kind in place of one."""
+    """Yield simpler expressions of the same type."""
     for part in _parts(node):
         if part is not node and part.type.family == node.type.family:
             yield part

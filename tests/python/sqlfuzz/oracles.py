@@ -1,4 +1,4 @@
-"""What an answer is compared with. Each check takes a statement and gives what is wrong, if anything is."""
+"""The checks. Each takes a statement and returns a finding, or ``None``."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from .tree import NONE, Node, duck_sql, engine_sql, lit, make, outputs, with_par
 
 @dataclass
 class Finding:
-    """What is wrong with the answer to a statement."""
+    """A wrong answer to a statement, or an error."""
 
     check: str
     kind: str
@@ -35,7 +35,7 @@ class Finding:
 
     @property
     def signature(self) -> tuple[str, str, str]:
-        """What stays the same while the statement is made smaller."""
+        """The parts that stay the same while the statement is shrunk."""
         return (self.check, self.kind, _head(self.found) if self.kind in ("error", "internal") else "")
 
 
@@ -54,7 +54,8 @@ def _head(message: str) -> str:
 
 INTERNAL = re.compile(
     "internal error|likely caused by a bug|panicked|schema mismatch|mismatch between schema|column types must match|"
-    "does not satisfy|invalid comparison operation|unexpected|non-nullable|non-null",
+    "does not satisfy|invalid comparison operation|unexpected|non-nullable|non-null|assertion failed|arraymap|"
+    "arrays of different types",
     re.IGNORECASE,
 )
 UNSUPPORTED = re.compile("(not|n't) (support|implement|yet|be planned)|unsupported", re.IGNORECASE)
@@ -78,11 +79,11 @@ class Engine:
 
     data: Data
     workers: list[worker.Worker] = field(default_factory=list)
-    """The same on other numbers of threads."""
+    """Processes with other numbers of threads."""
     met: Counter[str] = field(default_factory=Counter)
-    """How often what came out of checks."""
+    """Counters of the checks' outcomes."""
     spoil: Callable[[Any, str], Any] | None = None
-    """A fault for the tests of the fuzzer itself: what makes of an answer, and its SQL, a wrong one."""
+    """A planted fault, for the tests of the fuzzer itself: turns an answer and its SQL into a wrong answer."""
 
     def query(
         self, sql: str, *, compacted: bool = False, divided: bool = False, params: list[Any] | None = None
@@ -125,7 +126,7 @@ def _wrong(check: str, node: Node, rows: Sequence[Row], other: Sequence[Row]) ->
 
 
 def duck(engine: Engine, node: Node) -> Finding | None:
-    """DuckDB over the same Parquet files."""
+    """Compare with DuckDB over the same Parquet files."""
     ties = not dialect.is_definite(node)
     if ties and dialect.has_inner_limit(node):
         engine.met["duck: ties"] += 1
@@ -159,7 +160,7 @@ def duck(engine: Engine, node: Node) -> Finding | None:
     if failure is not None:
         return Finding("duck", "error", node, failure.message, str(expected[:5]))
     if ties:
-        # Which rows is open, but not how many.
+        # Ties leave the rows open, but not their number.
         engine.met["duck: numbers of rows compared"] += 1
         return None if len(rows) == len(expected) else _wrong("duck", node, rows, expected)
     engine.met["duck: compared"] += 1
@@ -184,7 +185,7 @@ def duck(engine: Engine, node: Node) -> Finding | None:
 
 
 def _answer(engine: Engine, check: str, node: Node, sql: str, **where: Any) -> list[Row] | Finding | None:
-    """Rows, or what is wrong that there are none; ``None`` = it is no fault."""
+    """Return rows or, if there are none, a finding; ``None`` = an error that is allowed."""
     try:
         return engine.rows(sql, **where)
     except NoAnswerError as failure:
@@ -195,7 +196,7 @@ def _answer(engine: Engine, check: str, node: Node, sql: str, **where: Any) -> l
 
 
 def count(engine: Engine, node: Node) -> Finding | None:
-    """``Query.count()`` against the rows that come."""
+    """Compare ``Query.count()`` with the number of rows."""
     rows = _answer(engine, "count", node, engine_sql(node))
     if not isinstance(rows, list):
         return rows
@@ -215,7 +216,7 @@ def count(engine: Engine, node: Node) -> Finding | None:
 
 
 def compacted(engine: Engine, node: Node) -> Finding | None:
-    """The compacted archive and tables in many batches."""
+    """Compare with the compacted archive and tables in many batches."""
     if not dialect.is_definite(node):
         return None
     rows = _answer(engine, "compacted", node, engine_sql(node))
@@ -229,7 +230,7 @@ def compacted(engine: Engine, node: Node) -> Finding | None:
 
 
 def params(engine: Engine, node: Node) -> Finding | None:
-    """Constants in the text against constants that are bound."""
+    """Compare constants in the text with bound parameters."""
     if not dialect.is_definite(node):
         return None
     rows = _answer(engine, "params", node, engine_sql(node))
@@ -249,7 +250,7 @@ def params(engine: Engine, node: Node) -> Finding | None:
 
 
 def limited(engine: Engine, node: Node) -> Finding | None:
-    """A LIMIT takes the first rows of those that come without it."""
+    """Compare LIMIT with the first rows of the statement without it."""
     ctes, body, order, limit = node.args
     if limit.op == "none" or not is_row_by_row(node):
         return None
@@ -267,7 +268,7 @@ def limited(engine: Engine, node: Node) -> Finding | None:
 
 
 def is_row_by_row(node: Node) -> bool:
-    """Whether the rows of a statement are those of a table, filtered and computed on."""
+    """Whether a statement only filters and computes on rows of one table."""
     body = node.args[1]
     if (
         body.op != "select"
@@ -283,7 +284,7 @@ def is_row_by_row(node: Node) -> bool:
 
 
 def _filtered(node: Node) -> tuple[Node, Node] | None:
-    """The SELECT and the condition of a statement whose rows are those that a condition leaves."""
+    """Return the SELECT and the condition of a statement without groups, windows and LIMIT."""
     ctes, body, _, limit = node.args
     if ctes.args or body.op != "select" or limit.op != "none":
         return None
@@ -296,7 +297,7 @@ def _filtered(node: Node) -> tuple[Node, Node] | None:
 
 
 def own_parts(node: Node) -> Iterator[Node]:
-    """The parts of an expression, but for those of its subqueries."""
+    """Yield the parts of an expression, without its subqueries."""
     yield node
     for arg in node.args:
         if arg.op != "query":
@@ -318,7 +319,7 @@ def _partition(where: Node) -> list[Node]:
 
 
 def tlp(engine: Engine, node: Node) -> Finding | None:
-    """Rows where p, NOT p and p IS NULL hold are all rows."""
+    """Compare all rows with those of p, NOT p and p IS NULL together."""
     filtered = _filtered(node)
     if filtered is None or not dialect.is_definite(node):
         return None
@@ -339,7 +340,7 @@ def tlp(engine: Engine, node: Node) -> Finding | None:
 
 
 def tlp_sums(engine: Engine, node: Node) -> Finding | None:
-    """The same of numbers of rows, extremes and sums over the parts."""
+    """Compare aggregates of all rows with those of p, NOT p and p IS NULL together."""
     filtered = _filtered(node)
     if filtered is None or not dialect.is_definite(node):
         return None
@@ -373,7 +374,7 @@ def tlp_sums(engine: Engine, node: Node) -> Finding | None:
 
 
 def norec(engine: Engine, node: Node) -> Finding | None:
-    """A condition that filters against the same one that is computed of every row."""
+    """Compare a filter with the same condition computed for every row."""
     filtered = _filtered(node)
     if filtered is None:
         return None
@@ -398,7 +399,7 @@ def norec(engine: Engine, node: Node) -> Finding | None:
 
 
 def row_level(engine: Engine, node: Node) -> Finding | None:
-    """A filter against the same one dressed so that it can be decided only row by row."""
+    """Compare a filter with the same filter wrapped so that it is evaluated per row, never per run."""
     filtered = _filtered(node)
     if filtered is None or not dialect.is_definite(node):
         return None
@@ -439,7 +440,7 @@ def _extras(schema: Any) -> list[str]:
 
 
 def _held(table: Any, extras: Sequence[str], names: Sequence[str]) -> list[Row]:
-    """The rows of a ``StepTable`` as the stream has them, but for NULLs of floats, which are NaN."""
+    """Return the rows of a ``StepTable`` as the stream has them, except that NULL floats are NaN."""
     array = np.asarray(table)
     columns: list[list[Any]] = []
     for name in names:
@@ -452,7 +453,7 @@ def _held(table: Any, extras: Sequence[str], names: Sequence[str]) -> list[Row]:
 
 
 def materialize(engine: Engine, node: Node) -> Finding | None:
-    """A table in memory against the stream."""
+    """Compare a materialized table with the stream."""
     sql = engine_sql(node)
     try:
         table = engine.table(sql)
@@ -496,7 +497,7 @@ def materialize(engine: Engine, node: Node) -> Finding | None:
 
 
 def fingerprint(engine: Engine, node: Node) -> Finding | None:
-    """Tables of equal fingerprint have the same rows in the same order, on any number of threads."""
+    """Compare tables of equal fingerprint, row by row, on several numbers of threads."""
     sql = engine_sql(node)
     try:
         schema = pa.schema(engine.query(sql).schema)

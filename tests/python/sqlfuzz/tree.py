@@ -1,7 +1,7 @@
 """Statements as trees, and their text in both dialects.
 
-All parts of a statement are nodes of one class, so that whatever changes statements needs no knowledge of them. A
-node's type follows from its arguments, so it stays right when these are exchanged.
+All parts of a statement are nodes of one class, so the minimizer needs no code per part. A node's type follows from its
+arguments, so it stays right when they are replaced.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from .dtypes import BOOL, F64, I64, NULL, U64, Type, common, common_of, of_liter
 
 @dataclass(frozen=True, eq=False)
 class Node:
-    """A part of a statement: what it is, its parts, what else there is to say, and the type of an expression."""
+    """A part of a statement: its kind, its own parts, further options, and the type of an expression."""
 
     op: str
     args: tuple[Node, ...] = ()
@@ -35,7 +35,7 @@ class Node:
 
 
 class ClashError(Exception):
-    """Types that are not put together were."""
+    """An expression of types without a common type."""
 
 
 def _meeting(args: tuple[Node, ...]) -> Type:
@@ -46,7 +46,7 @@ def _meeting(args: tuple[Node, ...]) -> Type:
 
 
 def _branches(args: tuple[Node, ...]) -> tuple[Node, ...]:
-    """The results of a CASE: conditions and results in turn, and what stands behind ELSE."""
+    """Return the results of a CASE, whose arguments are conditions and results in turn, then ELSE."""
     return (*args[1:-1:2], args[-1])
 
 
@@ -130,7 +130,7 @@ def duck_sql(node: Node) -> str:
 
 
 def with_parameters(node: Node) -> tuple[str, list[object]]:
-    """The engine's text with a parameter in place of each constant, and their values."""
+    """Return the engine's text with parameters instead of constants, and their values."""
     text = _Text(False, {})
     assert text.parameters is not None
     sql = text.of(node)
@@ -138,7 +138,7 @@ def with_parameters(node: Node) -> tuple[str, list[object]]:
 
 
 class _Text:
-    """A dialect. What differs between the two is explained in ``dialect.py``."""
+    """Writes a tree as text in one dialect; ``dialect.py`` explains the differences."""
 
     def __init__(self, duck: bool, parameters: dict[tuple[str, object], str] | None = None) -> None:
         self.duck = duck
@@ -152,7 +152,7 @@ class _Text:
         return between.join(self.of(node) for node in nodes)
 
     def meeting(self, node: Node, met: Type | None) -> str:
-        """A value where it meets others; DuckDB is told to meet among floats of the same size."""
+        """Write a value beside others; for DuckDB, cast it if their common type is a float."""
         text = self.of(node)
         return f"{text}::{met.duck}" if self.duck and met is not None and met.is_float and node.type != met else text
 
@@ -199,7 +199,7 @@ class _Text:
         return f"({self.meeting(left, met)} {node.value} {self.meeting(right, met)})"
 
     def _text_cmp(self, node: Node) -> str:
-        """A number against a constant that is written as text, which is read as the number's type."""
+        """Compare a number with a number in quotes, which both dialects cast to the number's type."""
         operator, text = node.value
         return f"({self.of(node.args[0])} {operator} '{text}')"
 
@@ -412,7 +412,7 @@ class _Text:
         return f"{text} USING ({on.value})" if on.op == "using" else f"{text} ON {self.of(on)}"
 
     def _values(self, node: Node) -> str:
-        """A table that the statement has itself."""
+        """Write a VALUES table."""
         names = ", ".join(name for name, _ in node.value[1])
         columns = [common_of([row.args[place].type for row in node.args]) for place in range(len(node.value[1]))]
         rows = (

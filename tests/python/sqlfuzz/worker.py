@@ -1,7 +1,7 @@
-"""The same statements in another process, on any number of threads: ``python -m sqlfuzz.worker FOLDER`` is the process.
+"""Worker processes with any number of threads: ``python -m sqlfuzz.worker FOLDER``.
 
-The engine makes as many partitions as it finds cores, and asks once a process. ``cores.c`` in LD_PRELOAD tells it any
-number, so that a machine of one core tries seven, and the other way round.
+The engine reads the number of cores once per process and makes as many partitions. ``cores.c`` in LD_PRELOAD overrides
+the number, so any machine tests one thread and seven.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ PACKAGES = Path(__file__).resolve().parents[1]
 
 
 def compiled(folder: Path) -> Path | None:
-    """The library, or ``None`` where it cannot be made."""
+    """Compile the library; ``None`` = there is no compiler."""
     compiler = next(filter(None, map(shutil.which, (os.environ.get("CC", "cc"), "gcc", "clang"))), None)
     if compiler is None or not sys.platform.startswith("linux"):
         return None
@@ -45,7 +45,7 @@ class Worker:
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment)
 
     def held(self, sql: str, extras: list[str], *, divided: bool) -> Any:
-        """The fingerprint and rows of a table, or ``None`` if there is none."""
+        """Return the fingerprint and rows of a statement's table, or ``None`` after an error."""
         assert self.process.stdin is not None
         assert self.process.stdout is not None
         pickle.dump((sql, extras, divided), self.process.stdin)
@@ -61,7 +61,7 @@ class Worker:
 
 
 def held(data: Data, sql: str, extras: list[str], *, divided: bool = False) -> tuple[str, Any]:
-    """The fingerprint and rows of a statement's table."""
+    """Return the fingerprint and rows of a statement's table."""
     query = data.plain.sql(sql, tables=data.divided if divided else data.tables)
     table = query.materialize(extra=extras, progress=False)
     return table.fingerprint, np.asarray(table)
