@@ -386,7 +386,7 @@ mod tests {
     fn few_values_are_exchanged_as_the_words_say() {
         for n in [0, 1, 2, 9, 511, 512, 513, 1025, 65_535] {
             let mut hasher = blake3::Hasher::new_derive_key("a2store 2026 loader permutation");
-            for part in [n, 6, 7] {
+            for part in [n, 6_u64, 7] {
                 hasher.update(&part.to_le_bytes());
             }
             let mut random = hasher.finalize_xof();
