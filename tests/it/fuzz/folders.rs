@@ -281,6 +281,7 @@ pub(super) fn dataset(folder: &Path, runs: &[Run], options: DatasetOptions) -> R
 
 impl Target for OfDataset {
     const NAME: &'static str = "dataset";
+    const EXECS: u64 = 2_000;
 
     fn new() -> OfDataset {
         let (temp, games) = (scratch(), seeds::games());
@@ -375,6 +376,7 @@ pub(super) fn session(folder: &Path, runs: &[Run], options: SessionOptions) -> R
 
 impl Target for OfSession {
     const NAME: &'static str = "session";
+    const EXECS: u64 = 2_000;
 
     fn new() -> OfSession {
         let (temp, games) = (scratch(), seeds::games());

@@ -132,6 +132,7 @@ fn compare(run: &Run, bytes: &[u8]) -> Result<(), String> {
 
 impl Target for Log {
     const NAME: &'static str = "macroxue";
+    const EXECS: u64 = 2_000;
 
     fn new() -> Log {
         let seeds = seeds::games().iter().take(6).map(|run| texts(run, 7)).collect();

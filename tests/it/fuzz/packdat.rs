@@ -45,6 +45,7 @@ fn field(bytes: &[u8], random: &mut Random) -> Option<Field> {
 
 impl Target for Dat {
     const NAME: &'static str = "packdat";
+    const EXECS: u64 = 2_000;
 
     fn new() -> Dat {
         let (folder, games) = (scratch(), seeds::games());

@@ -124,6 +124,7 @@ fn field(bytes: &[u8], random: &mut Random) -> Option<Field> {
 
 impl Target for Pack {
     const NAME: &'static str = "a2pack";
+    const EXECS: u64 = 2_000;
 
     fn new() -> Pack {
         let games = seeds::games();

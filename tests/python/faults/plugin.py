@@ -29,7 +29,8 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any) -> None:
-    node.config.stash[COUNTS].update(getattr(node, "workeroutput", {}).get("faults", {}))
+    counts: Counter[str] = node.config.stash[COUNTS]
+    counts.update(getattr(node, "workeroutput", {}).get("faults", {}))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
