@@ -62,6 +62,7 @@ pub(crate) use stream::ArrowReader;
 pub(crate) use stream::Partition;
 
 use crate::archive::Archive;
+use crate::clock;
 use crate::error::{Error, Result};
 use crate::progress::Progress;
 use crate::runtime::block_on_unless;
@@ -164,6 +165,7 @@ impl Archive {
         options: &QueryOptions,
         progress: &dyn Progress,
     ) -> Result<Query> {
+        clock::check()?;
         let limits = Limits::new(options);
         guard::check_length(text)?;
         tables::check_names(&options.tables)?;
@@ -291,6 +293,7 @@ impl Query {
 
     /// How to run the query; with `definite`, so that equal archives and queries give equal rows in equal order.
     pub(crate) fn execution(&self, definite: bool, limits: &Limits, progress: &dyn Progress) -> Result<Execution> {
+        clock::check()?;
         let (plan, context) = (self.plan.clone(), self.context()?);
         let planning = async move { order::plan(&context, plan, definite).await };
         block_on_unless(planning, || limits.check(progress)).map_err(|error| limits.explain(self.archive.blame(error)))
