@@ -311,6 +311,11 @@ impl Error {
         }
     }
 
+    /// Whether the system found no file.
+    pub(crate) fn is_not_found(&self) -> bool {
+        matches!(self.kind(), ErrorKind::Io { source, .. } if source.kind() == io::ErrorKind::NotFound)
+    }
+
     /// A short stable name of the kind: `"io"`, `"decode"`, `"checksum"`, …
     #[must_use]
     pub fn kind_name(&self) -> &'static str {

@@ -47,6 +47,7 @@
 //! | module | owns |
 //! | --- | --- |
 //! | `error` | what failed, where, expected and found |
+//! | `clock` | the time, whatever the system's clock shows |
 //! | `machine` | how much memory there is |
 //! | `progress` | how long work tells how far it is, and how it is stopped |
 //! | `process` | what each process has one of |
@@ -72,6 +73,8 @@
 struct Readme;
 
 mod error;
+
+mod clock;
 mod machine;
 mod process;
 mod progress;

@@ -108,6 +108,45 @@ impl Write for Staged {
     }
 }
 
+/// Makes a folder, and those above it that are missing. All of their names are durable then, also those that an earlier
+/// attempt gave and did not live to sync.
+pub(crate) fn create_folders(folder: &Path) -> Result<()> {
+    let above: Vec<&Path> = folder.ancestors().skip(1).collect();
+    for above in above.into_iter().rev().filter(|above| !above.as_os_str().is_empty()) {
+        if above.is_dir() {
+            // One that cannot be read was made by somebody else.
+            sync(above).ok();
+        } else {
+            create_folder(above)?;
+        }
+    }
+    create_folder(folder)
+}
+
+/// Makes a folder, unless it is there, and its name durable.
+pub(crate) fn create_folder(folder: &Path) -> Result<()> {
+    match std::fs::create_dir(folder) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(Error::io(folder, error)),
+        _ => {}
+    }
+    sync_parent(folder)
+}
+
+/// What stands in a folder under staging names.
+pub(crate) fn staged_in(folder: &Path) -> Result<Vec<PathBuf>> {
+    let io = |source| Error::io(folder, source);
+    let (prefix, suffix) = Staged::AFFIXES;
+    let mut staged = Vec::new();
+    for entry in std::fs::read_dir(folder).map_err(io)? {
+        let path = entry.map_err(io)?.path();
+        let is_staged = |name: &str| name.starts_with(prefix) && name.ends_with(suffix);
+        if path.file_name().and_then(|name| name.to_str()).is_some_and(is_staged) {
+            staged.push(path);
+        }
+    }
+    Ok(staged)
+}
+
 /// Whether two paths lead to one file that is there.
 pub(crate) fn is_same_file(a: &Path, b: &Path) -> bool {
     matches!((a.canonicalize(), b.canonicalize()), (Ok(a), Ok(b)) if a == b)

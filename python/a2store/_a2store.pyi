@@ -695,7 +695,8 @@ class Recorder:
           its own.
         - ``tag``: the model's name: letters, digits and ``._+-``.
         - ``engine``, ``model_hash``, ``config_hash``, ``meta``: more to say of the session, ``meta`` as JSON by key.
-        - ``sink``: an archive that the games go to instead, with values and final boards; ``refresh`` shows them.
+        - ``sink``: an archive that the games go to instead, with values and final boards; ``refresh`` shows them. Every
+          game that ended is a run, also if it equals another: ``session`` and ``source_id`` tell them apart.
           A rotation takes what ingesting takes of memory, beside ``max_ram_mb``.
         - ``max_games``, ``max_steps``, ``max_wall_ms``: once one is reached no game begins; those under way go on, so
           that a session holds whole games. Steps that are kept count.

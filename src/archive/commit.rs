@@ -11,8 +11,8 @@
 
 use super::TableName;
 use super::schema::{Phases, SCHEMA_VERSION};
+use crate::clock;
 use crate::error::{Error, ErrorKind, Result};
-use chrono::{SecondsFormat, Utc};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::path::Path;
@@ -158,7 +158,7 @@ impl Commit {
             schema_version: SCHEMA_VERSION,
             archive_id: random_id(),
             txn: random_id(),
-            time: now(),
+            time: clock::text(),
             operation: Operation::Create,
             phases,
             first_version: 1,
@@ -180,7 +180,7 @@ impl Commit {
             parent: Some(crc.to_owned()),
             schema_version: SCHEMA_VERSION,
             txn: random_id(),
-            time: now(),
+            time: clock::text(),
             operation,
             add: Vec::new(),
             remove: Vec::new(),
@@ -313,11 +313,7 @@ pub(super) fn random_id() -> String {
     let mut bytes = [0; 16];
     // The system's generator fails only where there is none; the clock still tells writers apart there.
     if getrandom::fill(&mut bytes).is_err() {
-        bytes = Utc::now().timestamp_nanos_opt().map_or(i128::from(std::process::id()), i128::from).to_le_bytes();
+        bytes = clock::now().timestamp_nanos_opt().map_or(i128::from(std::process::id()), i128::from).to_le_bytes();
     }
     format!("{:032x}", u128::from_le_bytes(bytes))
-}
-
-fn now() -> String {
-    Utc::now().to_rfc3339_opts(SecondsFormat::Millis, true)
 }

@@ -1,7 +1,7 @@
 //! A run of an ingest, from a file of its own or from one of many → a run that is ready to be written.
 
-use super::digests::Digests;
 use super::discover::{Part, Source};
+use super::known::Known;
 use super::schema::{RunInfo, start_time_fits};
 use crate::error::{Error, Result};
 use crate::format::{
@@ -30,10 +30,10 @@ pub(super) struct DecodedRun {
 }
 
 /// Reads a run for an archive. `None`: it is one of those that are known.
-pub(super) fn decode_source(source: &mut Source, known: &Digests) -> Result<Outcome<Option<Box<DecodedRun>>>> {
+pub(super) fn decode_source(source: &mut Source, known: &Known) -> Result<Outcome<Option<Box<DecodedRun>>>> {
     let of_run = |run: Run, source: &Source| {
         let digest = digest(&run)?;
-        let (Part::Of { runs, index }, false) = (&source.part, known.contains(&digest)) else {
+        let (Part::Of { runs, index }, false) = (&source.part, known.has(&digest)) else {
             return Ok(None);
         };
         if !start_time_fits(run.meta().start_unix_s) {
@@ -106,9 +106,9 @@ fn in_source(error: Error, source: &Source) -> Error {
 }
 
 /// Decodes the bytes of a run file.
-fn decode_file(bytes: Cow<'_, [u8]>, source: &Source, known: &Digests) -> Result<Option<Box<DecodedRun>>> {
+fn decode_file(bytes: Cow<'_, [u8]>, source: &Source, known: &Known) -> Result<Option<Box<DecodedRun>>> {
     let hash = *blake3::hash(&bytes).as_bytes();
-    if known.contains(&hash) {
+    if known.has(&hash) {
         return Ok(None);
     }
     let (run, format) = decode_run(&bytes).map_err(|error| in_source(error, source))?;

@@ -3,7 +3,7 @@
 use crate::error::{Error, Result};
 use crate::format::{
     Container, ContainerKind, Content, FoundFile, Opened, PREFIX_LEN, PackReader, RunFormat, SourceFormat, files_in,
-    open_container, open_folder, rows_named_in,
+    has_ended, open_container, open_folder, rows_named_in,
 };
 use crate::progress::{Progress, check};
 use std::collections::{HashMap, HashSet};
@@ -41,15 +41,15 @@ pub(super) enum Part {
 pub(super) enum Input<'a> {
     /// Files and folders, whatever their formats.
     Paths(&'a [PathBuf]),
-    /// Runs that are open already.
-    Runs(&'a Arc<Container>),
+    /// Runs of a recording, none of which was there when the archive had given out `since` run ids.
+    Recorded { runs: &'a Arc<Container>, since: u64 },
 }
 
 impl<'a> Input<'a> {
     pub(super) fn sources(self, seen: Option<&'a Seen>) -> Result<Sources<'a>> {
         match self {
             Input::Paths(paths) => Sources::new(paths, seen),
-            Input::Runs(runs) => Ok(Sources::of_many(Arc::clone(runs), self.num_bytes())),
+            Input::Recorded { runs, .. } => Ok(Sources::of_many(Arc::clone(runs), self.num_bytes())),
         }
     }
 
@@ -57,14 +57,14 @@ impl<'a> Input<'a> {
     pub(super) fn measure(self, seen: Option<&Seen>, progress: &dyn Progress, done: &AtomicBool) {
         match self {
             Input::Paths(paths) => measure(paths, seen, progress, done),
-            Input::Runs(_) => progress.expect(self.num_bytes()),
+            Input::Recorded { .. } => progress.expect(self.num_bytes()),
         }
     }
 
     fn num_bytes(self) -> u64 {
         match self {
             Input::Paths(_) => 0,
-            Input::Runs(runs) => (0..runs.source.num_runs()).map(|index| runs.source.num_bytes(index)).sum(),
+            Input::Recorded { runs, .. } => (0..runs.source.num_runs()).map(|index| runs.source.num_bytes(index)).sum(),
         }
     }
 }
@@ -362,11 +362,13 @@ fn look_at(found: FoundFile) -> Candidate {
     Candidate { file, content, named: found.named, problem: found.problem }
 }
 
-/// What a file's first bytes say; a file that cannot be read is taken for a run, so that reading it says why.
+/// What a file's first bytes say; a file that cannot be read is taken for a run, so that reading it says why, unless it was a
+/// recorder's and has gone.
 fn content_of(path: &Path) -> Content {
     let mut prefix = Vec::with_capacity(PREFIX_LEN);
     match File::open(path).and_then(|file| file.take(PREFIX_LEN as u64).read_to_end(&mut prefix)) {
         Ok(_) => Content::of(&prefix),
+        Err(_) if has_ended(path) => Content::Other,
         Err(_) => Content::Run,
     }
 }

@@ -3,8 +3,9 @@
 //! `pipeline.rs` does the work; here is what it is asked and what it answers, and that it becomes one commit.
 
 use super::commit::Operation;
-use super::digests::{Digests, KeptDigests};
+use super::digests::KeptDigests;
 use super::discover::{Input, Seen};
+use super::known::Known;
 use super::log::{Log, Snapshot};
 use super::pipeline::{Done, Pipeline};
 use super::storage::Storage;
@@ -118,7 +119,7 @@ pub(super) fn ingest(
     }
     let threads = pool("ingest", options.workers)?;
     let outcome = transact_from(storage, Some(base), options.wait, progress, |log, snapshot| {
-        let known = Digests::of(storage, log, snapshot, kept)?;
+        let known = Known::of(storage, log, snapshot, input, kept)?;
         let mut commit = snapshot.next(Operation::Ingest);
         let pipeline = Pipeline { storage, commit: &commit, on_error: options.on_error, input, seen: before };
         let done = pipeline.run(&threads, known, progress)?;
@@ -133,9 +134,9 @@ pub(super) fn ingest(
     })?;
     let Done { report, known, read, .. } = outcome.value;
     if outcome.committed {
-        transaction::checkpoint(storage, &outcome.snapshot, &known);
+        transaction::checkpoint(storage, &outcome.snapshot, known.digests());
     }
-    kept.keep(&outcome.snapshot, known);
+    kept.keep(&outcome.snapshot, known.into_digests());
     if let Some(seen) = seen {
         read.into_iter().for_each(|file| seen.0.add(file));
     }

@@ -19,7 +19,7 @@
 //! | `transaction.rs` | one change: locked, committed, tried again |
 //! | `writer.rs`, `output.rs`, `read.rs` | Parquet files: encodings, row groups, checksums; writing and reading them back |
 //! | `sound.rs` | the files that this process has compared with their commits |
-//! | `ingest.rs`, `pipeline.rs`, `discover.rs`, `decode.rs`, `digests.rs` | files → runs → Parquet; which runs are new |
+//! | `ingest.rs`, `pipeline.rs`, `discover.rs`, `decode.rs`, `known.rs`, `digests.rs` | files → runs → Parquet; which runs are new |
 //! | `stored.rs`, `feed.rs` | runs as they came in, read from an archive; runs read from files without an archive |
 //! | `compact.rs`, `expire.rs` | small files → large ones; old versions and what nobody names → nothing |
 //! | `chain.rs` | the commits as far as they can be known, lost ones rebuilt from a checkpoint |
@@ -36,6 +36,7 @@ mod discover;
 mod expire;
 mod feed;
 mod ingest;
+mod known;
 mod log;
 mod output;
 mod pipeline;
@@ -74,7 +75,7 @@ use digests::KeptDigests;
 use discover::Input;
 use log::Log;
 use object_store::ObjectStore;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -222,6 +223,17 @@ impl Archive {
         Ok(())
     }
 
+    /// As [`refresh`](Archive::refresh), and makes that version durable.
+    pub(crate) fn refresh_durable(&mut self) -> Result<()> {
+        self.snapshot = Log::new(&self.storage).replay_durable()?.into();
+        Ok(())
+    }
+
+    /// The ids that the runs of a session have in it.
+    pub(crate) fn source_ids(&self, session: &str) -> Result<BTreeSet<u64>> {
+        known::source_ids(&self.storage, &self.snapshot, session, 0)
+    }
+
     /// Reads run files, and folders of them with all their subfolders, and commits what is new as one version.
     ///
     /// A run that the archive already holds, known by the digest of its content, is skipped; a file that does not
@@ -269,14 +281,16 @@ impl Archive {
         self.ingest_input(Input::Paths(&paths), seen, options, progress)
     }
 
-    /// Reads runs that are open already, as [`ingest`](Archive::ingest) does those of files.
-    pub(crate) fn ingest_runs(
+    /// Adds runs of a recording, as [`ingest`](Archive::ingest) does those of files, but whatever their content: all whose
+    /// session and id no run has. This view must not show any of them.
+    pub(crate) fn ingest_recorded(
         &mut self,
         runs: &Arc<Container>,
         options: &IngestOptions,
         progress: &dyn Progress,
     ) -> Result<IngestReport> {
-        self.ingest_input(Input::Runs(runs), None, options, progress)
+        let since = self.snapshot.newest().next_run_id;
+        self.ingest_input(Input::Recorded { runs, since }, None, options, progress)
     }
 
     fn ingest_input(

@@ -14,17 +14,17 @@
 use super::TableName;
 use super::commit::{Commit, DataFile};
 use super::decode::{DecodedRun, decode_source};
-use super::digests::Digests;
 use super::discover::{FileState, Input, Seen, Source, Sources};
 use super::feed::decode;
 use super::ingest::{IngestReport, OnError, Rejected};
+use super::known::Known;
 use super::output::{Output, Sender};
 use super::schema::{IngestedRun, RunRow, runs_batch, steps_batch};
 use super::storage::Storage;
 use super::writer::{EncodedRowGroup, FILE_STEPS, ROW_GROUP_STEPS, RowGroupEncoder};
+use crate::clock;
 use crate::error::{Error, ErrorKind, Result};
 use crate::progress::{Progress, Unit, check};
-use chrono::Utc;
 use rayon::ThreadPool;
 use rayon::prelude::*;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -48,8 +48,8 @@ pub(super) struct Pipeline<'a> {
 /// What was ingested.
 pub(super) struct Done {
     pub(super) report: IngestReport,
-    /// The digests of the archive's runs, old and new.
-    pub(super) known: Digests,
+    /// The archive's runs, old and new.
+    pub(super) known: Known,
     pub(super) next_run_id: u64,
     /// Published, and named by no commit yet.
     pub(super) files: Vec<DataFile>,
@@ -58,7 +58,7 @@ pub(super) struct Done {
 }
 
 impl Pipeline<'_> {
-    pub(super) fn run(&self, pool: &ThreadPool, known: Digests, progress: &dyn Progress) -> Result<Done> {
+    pub(super) fn run(&self, pool: &ThreadPool, known: Known, progress: &dyn Progress) -> Result<Done> {
         let mut sources = self.input.sources(self.seen)?;
         let output = Output { storage: self.storage, txn: &self.commit.txn, file_rows: FILE_STEPS };
         let finished = AtomicBool::new(false);
@@ -94,14 +94,14 @@ struct Job<'a> {
 type DecodedSource = (Source, Result<Option<Box<DecodedRun>>>);
 
 impl<'a> Job<'a> {
-    fn new(pipeline: &'a Pipeline<'a>, known: Digests, sender: &'a Sender) -> Result<Job<'a>> {
+    fn new(pipeline: &'a Pipeline<'a>, known: Known, sender: &'a Sender) -> Result<Job<'a>> {
         let next_run_id = pipeline.commit.next_run_id;
         Ok(Job {
             pipeline,
             sender,
             steps: RowGroupEncoder::new(TableName::Steps)?,
             runs: RowGroupEncoder::new(TableName::Runs)?,
-            ingested_at_ms: Utc::now().timestamp_millis(),
+            ingested_at_ms: clock::now().timestamp_millis(),
             done: Done { report: IngestReport::default(), known, next_run_id, files: Vec::new(), read: Vec::new() },
             rows: Vec::new(),
             rows_bytes: 0,
@@ -112,7 +112,7 @@ impl<'a> Job<'a> {
 
     fn run(mut self, sources: &mut Sources<'_>, progress: &dyn Progress) -> Result<Done> {
         let window_bytes = WINDOW_BYTES * rayon::current_num_threads() as u64;
-        let next_window = |known: &Digests, sources: &mut Sources<'_>| {
+        let next_window = |known: &Known, sources: &mut Sources<'_>| {
             decode(sources, window_bytes, progress, |source| decode_source(source, known))
         };
         let mut decoded = next_window(&self.done.known, sources)?;
@@ -165,7 +165,7 @@ impl<'a> Job<'a> {
             report.num_bytes += source.num_bytes;
             let refused = outcome.as_ref().is_err_and(|error| matches!(error.kind(), ErrorKind::Io { .. }));
             match outcome {
-                Ok(Some(decoded)) if self.done.known.insert(&decoded.info.digest) => {
+                Ok(Some(decoded)) if self.done.known.insert(&decoded.info) => {
                     let DecodedRun { run, info } = *decoded;
                     let run_id = u32::try_from(self.done.next_run_id).map_err(|_| {
                         Error::argument("runs", "at most 4294967296 in an archive", self.done.next_run_id)

@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 use crate::process::catch_panic;
 use arrow::array::{RecordBatch, new_null_array};
 use arrow::compute::concat_batches;
-use arrow::datatypes::SchemaRef;
+use arrow::datatypes::{Schema, SchemaRef};
 use arrow::error::ArrowError;
 use bytes::Bytes;
 use parquet::arrow::ProjectionMask;
@@ -56,7 +56,7 @@ fn reader(storage: &Storage, file: &DataFile) -> Result<ParquetRecordBatchReader
     ParquetRecordBatchReaderBuilder::try_new(open).map_err(|error| not_parquet(storage, file, error))
 }
 
-/// Reads some of a file's columns, batch by batch.
+/// Reads some of a file's columns, batch by batch. Those that a file of an older schema lacks are null.
 pub(super) fn read_columns(
     storage: &Storage,
     file: &DataFile,
@@ -65,12 +65,13 @@ pub(super) fn read_columns(
 ) -> Result<()> {
     let builder = reader(storage, file)?;
     let mask = ProjectionMask::columns(builder.parquet_schema(), columns.iter().copied());
+    let schema = table_schema(file.table);
+    let fields = columns.iter().map(|column| schema.field_with_name(column).cloned()).collect::<Result<Vec<_>, _>>();
+    let schema = Arc::new(Schema::new(fields.map_err(|error| not_parquet(storage, file, error))?));
     let mut num_rows = 0;
     for batch in builder.with_projection(mask).build().map_err(|error| not_parquet(storage, file, error))? {
         let batch = batch.map_err(|error| not_parquet(storage, file, error))?;
-        if let Some(column) = columns.iter().find(|&&column| batch.column_by_name(column).is_none()) {
-            return Err(damaged(&storage.path(&file.path), "columns", *column, "none of that name"));
-        }
+        let batch = conform(&batch, &schema).map_err(|error| not_parquet(storage, file, error))?;
         num_rows += batch.num_rows() as u64;
         each(&batch)?;
     }

@@ -46,6 +46,8 @@ pub(super) struct RunFacts {
     pub(super) version: Option<u64>,
     /// What it was read from.
     pub(super) source: String,
+    /// The session that it was played in, and its id there.
+    pub(super) session: Option<String>,
     pub(super) source_id: Option<u64>,
     pub(super) game_steps: Option<u32>,
     pub(super) session_info: Option<Arc<str>>,
@@ -240,6 +242,7 @@ pub(super) fn run_facts(batch: &RecordBatch) -> Result<Vec<FactsAndOriginal<'_>>
     let original: &BinaryArray =
         columns.column("original")?.as_binary_opt::<i32>().ok_or_else(|| mistyped("original"))?;
     let source: &StringArray = columns.column("source")?.as_string_opt().ok_or_else(|| mistyped("source"))?;
+    let session: &StringArray = columns.column("session")?.as_string_opt().ok_or_else(|| mistyped("session"))?;
     let source_id = optional("source_id")?;
     let game_steps = columns.column("game_steps")?.as_primitive_opt::<UInt32Type>();
     let game_steps = game_steps.ok_or_else(|| mistyped("game_steps"))?;
@@ -268,6 +271,7 @@ pub(super) fn run_facts(batch: &RecordBatch) -> Result<Vec<FactsAndOriginal<'_>>
             has_original: original.is_some(),
             version: version.is_valid(row).then(|| version.value(row)),
             source: source.value(row).to_owned(),
+            session: session.is_valid(row).then(|| session.value(row).to_owned()),
             source_id: source_id.is_valid(row).then(|| source_id.value(row)),
             game_steps: game_steps.is_valid(row).then(|| game_steps.value(row)),
             session_info: session_info.keys.key(row).and_then(|key| infos.get(key).cloned()),

@@ -3,6 +3,7 @@
 //! What credentials and endpoints there are is read from the environment, as the tools of each service do
 //! (`AWS_ACCESS_KEY_ID`, `AWS_ENDPOINT_URL`, `GOOGLE_APPLICATION_CREDENTIALS`, `AZURE_STORAGE_ACCOUNT_NAME`, …).
 
+use crate::clock;
 use crate::error::{Error, Result};
 use crate::progress::{Progress, check};
 use crate::publish::Published;
@@ -61,6 +62,8 @@ impl Remote {
 
     /// The store whose root is the archive.
     pub(super) fn store(&self) -> Result<Arc<dyn ObjectStore>> {
+        // Requests are signed with the time.
+        clock::check()?;
         let process = std::process::id();
         let mut slot = self.connection.lock().unwrap_or_else(PoisonError::into_inner);
         match &*slot {

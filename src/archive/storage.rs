@@ -90,21 +90,8 @@ impl Storage {
         if self.remote.is_some() {
             return Ok(());
         }
-        // Whichever of the folders above are new must last as well, also those that an earlier attempt made and did not
-        // live to sync: so all are synced, as far as they can be read.
-        let above: Vec<&Path> = self.root.ancestors().skip(1).collect();
-        for folder in above.into_iter().rev().filter(|folder| !folder.as_os_str().is_empty()) {
-            if folder.is_dir() {
-                publish::sync(folder).ok();
-            } else {
-                make_folder(folder)?;
-            }
-        }
-        make_folder(&self.root)?;
-        for folder in folders {
-            make_folder(&self.root.join(folder))?;
-        }
-        Ok(())
+        publish::create_folders(&self.root)?;
+        folders.into_iter().try_for_each(|folder| publish::create_folder(&self.root.join(folder)))
     }
 
     /// A small file's content; `None` where there is none.
@@ -322,14 +309,6 @@ impl Backoff {
         std::thread::sleep(self.next.mul_f64(share));
         self.next = (self.next * 2).min(self.longest);
     }
-}
-
-fn make_folder(folder: &Path) -> Result<()> {
-    match std::fs::create_dir(folder) {
-        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(Error::io(folder, error)),
-        _ => {}
-    }
-    publish::sync_parent(folder)
 }
 
 /// The files of a folder; without their metadata, which cost a call each, sizes are 0.

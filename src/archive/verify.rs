@@ -367,7 +367,8 @@ impl Verifier<'_> {
                 }
             }
         }
-        let mut by_digest: HashMap<[u8; 32], u32> = HashMap::new();
+        // Recorded games may be equal; each has an id in its recording.
+        let mut by_identity: HashMap<(&[u8; 32], Option<(&str, u64)>), u32> = HashMap::new();
         let mut ids: Vec<&u32> = facts.keys().collect();
         ids.sort_unstable();
         for run_id in ids {
@@ -376,8 +377,13 @@ impl Verifier<'_> {
                 let problem = Problem::new(&file_of(TableName::Runs, *run_id), what, expected, found);
                 problems.push(Problem { run_id: Some(*run_id), ..problem });
             };
-            if let Some(other) = by_digest.insert(run.digest, *run_id) {
-                add("digest", "one that no other run has".into(), format!("that of run {other}"));
+            let recorded = run.session.as_deref().zip(run.source_id);
+            if let Some(other) = by_identity.insert((&run.digest, recorded), *run_id) {
+                let expected = match recorded {
+                    Some((session, id)) => format!("one that no other run with id {id} in {session} has"),
+                    None => "one that no other run has".into(),
+                };
+                add("digest", expected, format!("that of run {other}"));
             }
             if u64::from(*run_id) >= newest.newest.next_run_id {
                 add("run id", format!("below {}", newest.newest.next_run_id), run_id.to_string());
@@ -416,15 +422,13 @@ impl Verifier<'_> {
                 Ok(None) => {}
                 Ok(Some((digests, next_run_id, _))) => {
                     let covered = known.values().filter(|run| u64::from(run.run_id) < next_run_id);
-                    let (mut num_runs, mut missing) = (0, 0);
-                    for run in covered {
-                        num_runs += 1;
-                        missing += usize::from(!digests.contains(&run.digest));
-                    }
+                    let expected: HashSet<&[u8; 32]> = covered.map(|run| &run.digest).collect();
+                    let missing = expected.iter().filter(|digest| !digests.contains(digest)).count();
                     // Of the runs of a version that cannot be known there is nothing to compare with.
-                    if !beyond && (missing > 0 || digests.len() != num_runs) {
+                    if !beyond && (missing > 0 || digests.len() != expected.len()) {
                         let found = format!("{} digests, {missing} missing", digests.len());
-                        self.problem(Problem::new(&path, "digests", format!("those of {num_runs} runs"), found));
+                        let expected = format!("{}, those of the runs", expected.len());
+                        self.problem(Problem::new(&path, "digests", expected, found));
                     }
                 }
                 Err(error) => self.problem(Problem::of_error(&path, &error)),

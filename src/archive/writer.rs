@@ -25,6 +25,7 @@ use parquet::schema::types::ColumnPath;
 use rayon::prelude::*;
 use std::fs::File;
 use std::io::{self, Read, Seek, Write};
+use std::path::Path;
 
 /// Rows of `steps` from which a row group is full. Readers work on row groups in parallel and hold one in memory.
 pub(super) const ROW_GROUP_STEPS: usize = 1 << 19;
@@ -41,7 +42,7 @@ pub(super) struct TableWriter {
     storage: Storage,
     table: TableName,
     txn: String,
-    writer: SerializedFileWriter<Summed<Staged>>,
+    writer: SerializedFileWriter<Summed>,
     synced_bytes: u64,
     num_rows: u64,
     run_ids: Option<(u32, u32)>,
@@ -60,7 +61,8 @@ pub(super) struct EncodedRowGroup {
 impl TableWriter {
     /// Begins a file of the transaction `txn`.
     pub(super) fn new(storage: &Storage, table: TableName, txn: &str) -> Result<Self> {
-        let (writer, _) = serialized_writer(table, Summed::new(storage.stage(table.name())?))?;
+        let summed = Summed { staged: Some(storage.stage(table.name())?), ..Summed::default() };
+        let (writer, _) = serialized_writer(table, summed)?;
         let (storage, txn) = (storage.clone(), txn.to_owned());
         Ok(Self { storage, table, txn, writer, synced_bytes: 0, num_rows: 0, run_ids: None })
     }
@@ -69,8 +71,12 @@ impl TableWriter {
         self.num_rows
     }
 
+    fn path(&self) -> &Path {
+        self.writer.inner().staged.as_ref().map_or(Path::new(""), Staged::path)
+    }
+
     pub(super) fn append(&mut self, group: EncodedRowGroup) -> Result<()> {
-        self.try_append(group).map_err(|error| error.with_path(self.writer.inner().inner.path()))
+        self.try_append(group).map_err(|error| error.with_path(self.path()))
     }
 
     fn try_append(&mut self, group: EncodedRowGroup) -> Result<()> {
@@ -85,7 +91,7 @@ impl TableWriter {
         let written = self.writer.bytes_written() as u64;
         if written - self.synced_bytes >= SYNC_BYTES {
             self.writer.flush()?;
-            self.writer.inner().inner.file().sync_data()?;
+            self.writer.inner().staged.as_ref().map_or(Ok(()), |staged| staged.file().sync_data())?;
             self.synced_bytes = written;
         }
         Ok(())
@@ -93,13 +99,14 @@ impl TableWriter {
 
     /// Ends the file, reads it back, and publishes it under a name that no other transaction gives. No commit names it
     /// yet.
-    pub(super) fn finish(self, progress: &dyn Progress) -> Result<Option<DataFile>> {
+    pub(super) fn finish(mut self, progress: &dyn Progress) -> Result<Option<DataFile>> {
         let Some((first_run_id, last_run_id)) = self.run_ids else {
             return Ok(None);
         };
-        let path = self.writer.inner().inner.path().to_path_buf();
-        let summed = self.writer.into_inner().map_err(|error| parquet_error(error).with_path(path))?;
-        let Summed { inner: staged, num_bytes, crc, hash } = summed;
+        // `into_inner` writes the end as well, but hides the system's error in a text.
+        self.writer.finish().map_err(|error| parquet_error(error).with_path(self.path()))?;
+        let Summed { staged, num_bytes, crc, hash } = std::mem::take(self.writer.inner_mut());
+        let Some(staged) = staged else { return Ok(None) };
         let hash = hash.finalize().to_hex();
         let file = DataFile {
             table: self.table,
@@ -246,23 +253,20 @@ fn properties(table: TableName) -> Result<WriterProperties> {
     Ok(properties.build())
 }
 
-/// A writer that keeps length, CRC32C and hash of what goes through it.
-struct Summed<W> {
-    inner: W,
+/// A file with the length, CRC32C and hash of what was written to it.
+#[derive(Default)]
+struct Summed {
+    /// `None` once it was taken out.
+    staged: Option<Staged>,
     num_bytes: u64,
     crc: u32,
     hash: blake3::Hasher,
 }
 
-impl<W> Summed<W> {
-    fn new(inner: W) -> Self {
-        Self { inner, num_bytes: 0, crc: 0, hash: blake3::Hasher::new() }
-    }
-}
-
-impl<W: Write> Write for Summed<W> {
+impl Write for Summed {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let written = self.inner.write(bytes)?;
+        let staged = self.staged.as_mut().ok_or_else(|| io::Error::other("the file is finished"))?;
+        let written = staged.write(bytes)?;
         let bytes = &bytes[..written];
         self.num_bytes += written as u64;
         self.crc = crc32c::crc32c_append(self.crc, bytes);
@@ -271,7 +275,7 @@ impl<W: Write> Write for Summed<W> {
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        self.inner.flush()
+        self.staged.as_mut().map_or(Ok(()), Write::flush)
     }
 }
 

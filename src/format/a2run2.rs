@@ -40,8 +40,8 @@ pub(super) fn decode(bytes: &[u8]) -> Result<Run> {
         let Some(chosen) = u8::try_from(index).ok().and_then(Move::from_index) else {
             return Err(reader.error(reader.offset() - before, "move", "0..=3", index));
         };
-        let branches =
-            if option_tag(&mut reader, "presence of branches")? { Some(branches(&mut reader)?) } else { None };
+        let has_branches = option_tag(&mut reader, "branches", "0 (none) or 1 (four follow)")?;
+        let branches = if has_branches { Some(branches(&mut reader)?) } else { None };
         steps.push(board, chosen, branches);
     }
     reader.enter_step(None);
@@ -99,7 +99,7 @@ fn account(reader: &mut ByteReader<'_>) -> Result<(u32, RunMeta)> {
     let elapsed_s = reader.f32("elapsed time")?;
     let max_score = reader.varint_u64("max_score")?;
     let highest_tile = reader.varint_u32("highest_tile")?;
-    let engine = match option_tag(reader, "presence of engine")? {
+    let engine = match option_tag(reader, "engine", "0 (none) or 1 (its name follows)")? {
         true => {
             let before = reader.offset();
             let len = reader.varint_u64("length of engine")?;
@@ -165,11 +165,11 @@ fn usual_step(window: &[u8; MAX_STEP_LEN]) -> Option<(Board, Move, Option<Branch
     Some((Board(board), chosen, Some(Branches { values, legal }), at))
 }
 
-fn option_tag(reader: &mut ByteReader<'_>, what: &'static str) -> Result<bool> {
+fn option_tag(reader: &mut ByteReader<'_>, what: &'static str, expected: &str) -> Result<bool> {
     match reader.u8(what)? {
         0 => Ok(false),
         1 => Ok(true),
-        other => Err(reader.error(1, what, "0 or 1", other)),
+        other => Err(reader.error(1, what, expected, other)),
     }
 }
 

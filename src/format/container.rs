@@ -46,6 +46,7 @@ impl Content {
     pub(crate) fn of(prefix: &[u8]) -> Content {
         match ContainerKind::of(prefix) {
             Some(kind) => Content::Container(kind),
+            None if prefix.starts_with(session::JOURNAL_MAGIC) => Content::Other,
             None if prefix.starts_with(a2t1::MAGIC) || a2run2::begins(prefix) => Content::Run,
             None => Content::Other,
         }
@@ -130,7 +131,7 @@ pub(crate) fn open_container(path: &Path, kind: ContainerKind, progress: &dyn Pr
                 return Ok(Opened::Folder(folder_of(path)));
             }
             match rows_in(path) {
-                Ok(Some(_)) => {
+                Ok(Some(_)) if !session::is_unrecorded(path) => {
                     let found = path.file_name().unwrap_or_default().to_string_lossy();
                     let error = Error::decode(0, "name of the file of steps", "steps.npy or steps-<number>.npy", found);
                     Err(error.with_path(path))

@@ -56,12 +56,12 @@ pub use pack::{
 };
 pub use packdat::{PackDat, PackDatWriter};
 pub use rows::{StepRow, flatten, rebuild};
-pub(crate) use session::{GrowingSession, NewRun, SessionInfo};
+pub(crate) use session::{GrowingSession, JOURNAL_MAGIC, NewRun, RECORDING, SessionInfo, journal_name, journal_number};
 pub use session::{Session, SessionOptions, SessionWriter};
 pub(crate) use shards::{files_in as step_files_in, header_error};
 pub(crate) use source::{RunSource, SourceFacts, SourceRun};
 pub(crate) use staged_folder::StagedFolder;
-pub(crate) use walk::{FoundFile, files_in};
+pub(crate) use walk::{FoundFile, files_in, has_ended};
 
 /// A larger file is not a run: this is a million steps with values.
 pub(crate) const MAX_RUN_BYTES: u64 = 32 << 20;
@@ -180,7 +180,8 @@ impl FromStr for RunFormat {
 /// ```
 pub fn decode_run(bytes: &[u8]) -> Result<(Run, RunFormat)> {
     if !bytes.starts_with(a2t1::MAGIC) {
-        return Ok((a2run2::decode(bytes)?, RunFormat::A2run2));
+        let decoded = a2run2::decode(bytes).map_err(|error| content_error(bytes).unwrap_or(error));
+        return decoded.map(|run| (run, RunFormat::A2run2));
     }
     // a2run2 has no magic, and nothing stops one from beginning with that of A2T1: the checksum tells.
     match a2t1::decode(bytes) {
@@ -190,6 +191,33 @@ pub fn decode_run(bytes: &[u8]) -> Result<(Run, RunFormat)> {
             Err(_) => Err(error),
         },
     }
+}
+
+/// What stands in place of a run, where its first bytes make that plain: a2run2 has no magic, so a field of it that fits no
+/// other content would only confuse.
+fn content_error(bytes: &[u8]) -> Option<Error> {
+    /// Fewer bytes are text by chance.
+    const MIN_TEXT_LEN: usize = 16;
+    let prefix = &bytes[..bytes.len().min(PREFIX_LEN)];
+    let text = match std::str::from_utf8(prefix) {
+        Ok(text) => text,
+        // The prefix may end in a character.
+        Err(error) if error.error_len().is_none() => std::str::from_utf8(&prefix[..error.valid_up_to()]).ok()?,
+        Err(_) => "",
+    };
+    let is_text = text.len() >= MIN_TEXT_LEN && !text.contains(|c: char| c.is_control() && !"\t\n\r".contains(c));
+    let found = if bytes.is_empty() {
+        "an empty file"
+    } else if bytes.starts_with(JOURNAL_MAGIC) {
+        "a recorder's journal, whose games `recover` keeps"
+    } else if is_text && text.trim_start().starts_with(['{', '[']) {
+        "JSON"
+    } else if is_text {
+        "text"
+    } else {
+        return None;
+    };
+    Some(Error::decode(0, "content", "a run", found))
 }
 
 /// Encodes a run as the field's tools do.

@@ -170,10 +170,10 @@ fn a2run2_says_what_is_wrong_and_where() {
         bytes[offset] = byte;
         bytes
     };
-    refused(&with(8, 2), "byte 8: presence of engine: expected 0 or 1, found 2");
+    refused(&with(8, 2), "byte 8: engine: expected 0 (none) or 1 (its name follows), found 2");
     refused(&with(9, 2), "byte 9: number of steps: expected 1 as in meta.steps, found 2");
     refused(&with(11, 4), "byte 11 (step 0): move: expected 0..=3, found 4");
-    refused(&with(12, 9), "byte 12 (step 0): presence of branches: expected 0 or 1, found 9");
+    refused(&with(12, 9), "byte 12 (step 0): branches: expected 0 (none) or 1 (four follow), found 9");
     refused(&[1, 0, 0, 0, 0, 0, 0, 0, 0, 1, 17, 2, 1, 5, 0], "byte 13 (step 0): branch: expected 0 (legal) or 1");
     refused(&[&good[..], &[0]].concat(), "byte 14: end of the run: expected the end of the file, found 1 more bytes");
     refused(&[0xff; 10], "byte 0: meta.steps: expected a varint of at most 32 bits, found a longer one");
@@ -182,10 +182,27 @@ fn a2run2_says_what_is_wrong_and_where() {
     refused(&[1, 0, 0, 0, 0, 0, 0, 0, 1, 200, 1], "byte 9: length of engine: expected at most 0 bytes before the end");
     let huge = [0xff, 0xff, 0xff, 0xff, 0x0f, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 0x0f, 0, 0, 0, 0];
     refused(&huge, "byte 13: number of steps: expected at most 1 in the bytes before the end");
-    refused(b"", "byte 0: meta.steps: expected a varint, found 0 bytes before the end");
+    refused(b"", "byte 0: content: expected a run, found an empty file");
     for len in 0..good.len() {
         assert!(decode_run(&good[..len]).is_err(), "{len} bytes");
     }
+}
+
+#[test]
+fn what_is_plainly_no_run_is_named() {
+    let cut = format!("{}é", "x".repeat(PREFIX_LEN - 1));
+    for (bytes, found) in [
+        (&br#"{"run_id": 1, "steps": [1, 2]}"#[..], "JSON"),
+        (b" \n [1, 2, 3, 4, 5, 6]", "JSON"),
+        (b"run_id,board,move\n0,1,2\n", "text"),
+        ("Läufe, Bretter und Züge\n".as_bytes(), "text"),
+        (cut.as_bytes(), "text"),
+        (b"A2JOURN1\x01\0\0\0\0\0\0\0", "a recorder's journal, whose games `recover` keeps"),
+    ] {
+        refused(bytes, &format!("byte 0: content: expected a run, found {found}"));
+    }
+    // Something else may begin with it by chance.
+    refused(b"{\"a\"", "byte 2: elapsed time");
 }
 
 #[test]

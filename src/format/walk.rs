@@ -1,9 +1,10 @@
 //! The files of a folder and of those in it, as everything that takes folders meets them.
 
+use super::session::{RECORDING, journal_number};
 use crate::error::{Error, Result};
 use std::ffi::OsStr;
 use std::fs::Metadata;
-use std::io;
+use std::io::{self, ErrorKind::NotFound};
 use std::path::{Path, PathBuf};
 use walkdir::{DirEntry, WalkDir};
 
@@ -29,10 +30,10 @@ impl FoundFile {
         self.metadata.as_ref().map_or(0, Metadata::len)
     }
 
-    /// Whether its extension is that of a run file.
+    /// Whether its extension is that of a run file, and it is no journal of a recorder.
     pub(crate) fn is_named_as_run(&self) -> bool {
         let extension = self.path.extension().and_then(OsStr::to_str);
-        extension.is_some_and(|extension| EXTENSIONS.contains(&extension))
+        journal_number(&self.path).is_none() && extension.is_some_and(|extension| EXTENSIONS.contains(&extension))
     }
 }
 
@@ -57,7 +58,9 @@ pub(crate) fn files_in(root: &Path) -> impl Iterator<Item = Result<FoundFile>> +
                     0 => Some(Err(problem)),
                     _ => {
                         let problem = Some(problem);
-                        Some(Ok(FoundFile { path, metadata: None, named: false, unfinished: false, problem }))
+                        let gone = has_ended(&path);
+                        let file = FoundFile { path, metadata: None, named: false, unfinished: false, problem };
+                        (!gone).then_some(Ok(file))
                     }
                 }
             }
@@ -70,10 +73,43 @@ fn found(entry: DirEntry) -> Option<FoundFile> {
         return None;
     }
     let (metadata, unfinished) = (entry.metadata().ok(), is_unfinished(&entry));
+    if metadata.is_none() && !named && has_ended(entry.path()) {
+        return None;
+    }
     Some(FoundFile { path: entry.into_path(), metadata, named, unfinished, problem: None })
+}
+
+/// Whether this was a file of a recorder that has gone since its folder was listed, as the recording has ended. The session
+/// has all that it held.
+pub(crate) fn has_ended(path: &Path) -> bool {
+    let is_recorders = journal_number(path).is_some() || path.ends_with(RECORDING);
+    is_recorders && path.symlink_metadata().is_err_and(|error| error.kind() == NotFound)
 }
 
 fn is_unfinished(entry: &DirEntry) -> bool {
     let name = entry.file_name().as_encoded_bytes();
     entry.depth() > 0 && (name.starts_with(b".") || name.ends_with(b".tmp"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_of_a_recorder_may_go_while_they_are_listed() {
+        let folder = tempfile::tempdir().unwrap();
+        let all = ["a.a2run2", "journal-000001.bin", "recording.json", "z.a2run2"];
+        for name in all {
+            std::fs::write(folder.path().join(name), "").unwrap();
+        }
+        let mut found = files_in(folder.path());
+        let mut names = vec![found.next().unwrap().unwrap()];
+        for name in &all[1..] {
+            std::fs::remove_file(folder.path().join(name)).unwrap();
+        }
+        names.extend(found.map(Result::unwrap));
+        let names: Vec<_> = names.iter().map(|file| file.path.strip_prefix(folder.path()).unwrap()).collect();
+        // A run file that vanishes is reported.
+        assert_eq!(names, [Path::new("a.a2run2"), Path::new("z.a2run2")]);
+    }
 }

@@ -75,6 +75,7 @@ pub(crate) use stream::ArrowReader;
 pub(crate) use stream::Partition;
 
 use crate::archive::Archive;
+use crate::clock;
 use crate::error::{Error, Result};
 use crate::progress::Progress;
 use crate::runtime::block_on_unless;
@@ -176,6 +177,7 @@ impl Archive {
         options: &QueryOptions,
         progress: &dyn Progress,
     ) -> Result<Query> {
+        clock::check()?;
         let limits = Limits::new(options);
         guard::check_length(text)?;
         tables::check_names(&options.tables)?;
@@ -302,6 +304,7 @@ impl Query {
 
     /// How to run the query; with `definite`, so that equal archives and queries give equal rows in equal order.
     pub(crate) fn execution(&self, definite: bool, limits: &Limits, progress: &dyn Progress) -> Result<Execution> {
+        clock::check()?;
         let (plan, context) = (self.plan.clone(), self.context()?);
         let rows = if definite { Rows::Definite(self.nature) } else { Rows::Any };
         let planning = async move { order::plan(&context, plan, rows).await };

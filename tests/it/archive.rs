@@ -108,7 +108,7 @@ fn bad_files_are_reported_and_cost_no_other() {
     assert!(report.num_bytes > 10 * report.num_steps);
     let messages: Vec<String> = report.errors.iter().map(|rejected| rejected.error.to_string()).collect();
     assert!(messages[0].ends_with("alpha/bad.a2run2: byte 11 (step 0): move: expected 0..=3, found 4"), "{messages:?}");
-    assert!(messages[1].contains("empty.bin: byte 0: meta.steps: expected a varint"), "{messages:?}");
+    assert!(messages[1].contains("empty.bin: byte 0: content: expected a run, found an empty file"), "{messages:?}");
     assert!(messages[2].contains("torn.bin: ") && messages[2].contains("CRC32C of the run"), "{messages:?}");
 }
 

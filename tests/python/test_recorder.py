@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import random
+import shutil
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +19,18 @@ import pytest
 
 import a2store
 import formats
+import recorder_script
 from a2store import selfplay
 from a2store.selfplay import Recorder
+from faults.shim import Shim, python
 from games import score
 from oracle import cells, legal_mask, slide
+from test_a2pack_command import report as a2pack
 
+pytest_plugins = ["faults.plugin"]
+
+IMPORTS = {"PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path])}
+"""For a process that uses modules of the tests."""
 Steps = list[tuple[int, int]]
 RUNS = "SELECT id, seed, steps, max_score, highest_tile FROM runs ORDER BY id"
 
@@ -63,6 +73,14 @@ def record(recorder: Recorder, which: range = range(40), final: bool = True) -> 
             recorded.push_batch(exps[half:], moves[half:])
         assert len(recorded) == len(steps)
         assert recorded.end(last if final else None) >= 0
+
+
+def record_on(recorder: Recorder) -> None:
+    """Record until there is a limit in the way; a fast machine plays all games in less than a limit of time."""
+    record(recorder)
+    while recorder.is_full is None:
+        time.sleep(0.001)
+    record(recorder, range(1))
 
 
 def rows_of(folder: Path) -> Any:
@@ -182,11 +200,11 @@ def test_games_that_are_given_up(tmp_path: Path) -> None:
 def test_limits(tmp_path: Path, limit: dict[str, int], name: str) -> None:
     with Recorder(tmp_path, tag="v1", **limit) as recorder:  # type: ignore[arg-type]
         with pytest.raises(a2store.RecorderLimitError, match=name):
-            record(recorder)
+            record_on(recorder)
         assert recorder.is_full == name
         ended = recorder.stats().ended
     # They end a session, and no game.
-    assert len(formats.query(recorder.folder / "metadata.db", RUNS)) == ended < 40
+    assert len(formats.query(recorder.folder / "metadata.db", RUNS)) == ended <= 40
     if name == "games":
         assert ended == 5
 
@@ -215,14 +233,18 @@ def test_into_an_archive(tmp_path: Path) -> None:
     archive = a2store.Archive.create(tmp_path / "games.a2")
     evs = np.array([[0.25, 0.5, 1, 0]], np.float32)
     with Recorder(tmp_path / "journals", tag="v1", engine="greedy", sink=archive, rotate_steps=300) as recorder:
-        record(recorder)
+        record(recorder, range(20))
+        assert recorder.rotate() == 20
+        archive.refresh()
+        before = archive.version
+        record(recorder, range(20, 40))
         recorded = recorder.begin(seed=2**63)
         recorded.push(0x1100_0000_0000_0001, 2, [0.5, float("nan"), 1, 0.25])
         recorded.push_batch(np.array([0x2000_0000_0000_0011], np.uint64), np.array([3], np.uint8), evs)
         recorded.end(0x2000_0000_0000_0021)
     archive.refresh()
     assert archive.num_runs == 41
-    assert archive.version > 2
+    assert archive.version > before >= 2
     assert archive.verify(deep=True, progress=False).problems == []
     runs = pa.table(archive.sql("SELECT * FROM runs ORDER BY source_id")).to_pylist()
     for seed, ((steps, last), run) in enumerate(zip(GAMES, runs, strict=False)):
@@ -238,6 +260,96 @@ def test_into_an_archive(tmp_path: Path) -> None:
     (left,) = (tmp_path / "journals").rglob("*")
     assert left.name.startswith("archive-")
     assert left.name.endswith("_model=v1")
+
+
+EQUAL = """
+import sys
+import a2store, recorder_script
+from a2store.selfplay import Recorder
+archive = a2store.Archive.open(sys.argv[1])
+recorder = Recorder(sys.argv[2], tag="v1", sink=archive)
+for rotation in range(4):
+    for _ in range(25):
+        recorder_script.begin_one(recorder, 7).end(recorder_script.LAST)
+    if rotation < 3:
+        recorder.rotate()
+assert recorder.close().runs == 100
+"""
+
+
+def test_equal_games_are_all_kept(shim: Shim, tmp_path: Path) -> None:
+    """Games of the same seed, steps, second and duration differ by their ids alone, in one rotation and in several."""
+    archive = a2store.Archive.create(tmp_path / "games.a2")
+    for recording in (1, 2):
+        done = python("-c", EQUAL, archive.path, tmp_path, environment=IMPORTS | shim.clock(1_700_000_000, still=True))
+        assert (done.returncode, done.stderr) == (0, "")
+        archive.refresh()
+        assert archive.num_runs == 100 * recording
+    rows = pa.table(archive.sql("SELECT session, source_id, digest, run_id FROM runs ORDER BY run_id")).to_pylist()
+    assert len({row["digest"] for row in rows}) == 1
+    assert [row["source_id"] for row in rows] == [*range(100), *range(100)]
+    assert len({row["session"] for row in rows}) == 2
+    assert archive.verify(deep=True, progress=False).problems == []
+    # All that is done to an archive takes it as it is.
+    files = tmp_path / "files"
+    archive.export_runs("SELECT run_id FROM runs WHERE run_id < 3", files, format="a2run2", progress=False)
+    assert len({path.read_bytes() for path in files.rglob("*.a2run2")}) == 1
+    # A file is added only where no run is equal to it.
+    report = archive.ingest(files, progress=False)
+    assert (report.accepted, report.duplicates) == (0, 3)
+    session = tmp_path / "session"
+    archive.export_runs("SELECT run_id FROM runs", session, format="session", progress=False)
+    assert len(formats.query(session / "metadata.db", RUNS)) == 200
+    archive.compact(progress=False)
+    assert (archive.num_runs, archive.verify(deep=True, progress=False).problems) == (200, [])
+    # Other archives have them once: they are runs of files there.
+    other = a2store.Archive.create(tmp_path / "other.a2")
+    assert (other.ingest(files, progress=False).accepted, other.num_runs) == (1, 1)
+    # A checkpoint has their digests once, and is sound.
+    for _ in range(18):
+        with Recorder(tmp_path, tag="v1", sink=archive) as recorder:
+            recorder_script.begin_one(recorder, 7).end(recorder_script.LAST)
+    archive.refresh()
+    assert list((archive.path / "_log").glob("*.digests"))
+    assert (archive.num_runs, archive.verify(deep=True, progress=False).problems) == (218, [])
+
+
+@pytest.mark.parametrize("journal", [False, True])
+def test_what_is_being_recorded_can_be_read(tmp_path: Path, journal: bool) -> None:
+    """A recorder's own files, in a session and beside it, are not taken for runs."""
+    root = tmp_path / "selfplay"
+    archive = a2store.Archive.create(tmp_path / "recorded.a2")
+    with (
+        Recorder(root, tag="v1", journal=journal, sample_rate=16640) as sampled,
+        Recorder(root, tag="v1", journal=journal, sink=archive) as beside,
+        Recorder(root, tag="v1", journal=journal) as recorder,
+    ):
+        for one in (sampled, beside, recorder):
+            record(one, range(5))
+            assert one.rotate() == 5
+            record(one, range(5, 9))
+        others = [path.name for path in root.rglob("*") if path.suffix in (".bin", ".json")]
+        assert len(others) == (6 if journal else 3)
+        report = a2store.Archive.create(tmp_path / "one.a2").ingest(recorder.folder, progress=False)
+        assert (report.accepted, report.rejected) == (5, 0)
+        report = a2store.Archive.create(tmp_path / "all.a2").ingest(root, progress=False)
+        assert (report.accepted, report.rejected) == (10, 0)
+        assert report.ignored == len(others)
+        packed = a2pack("pack", "--input", root, "--output", tmp_path / "runs.a2pack")
+        assert (packed["packed"], packed["rejected"]) == (0, 0)
+        for journal_file in root.rglob("journal-*.bin"):
+            report = a2store.Archive.create(tmp_path / "none.a2").ingest(journal_file, progress=False)
+            (rejected,) = report.errors
+            assert "expected a run, found a recorder's journal" in rejected.message
+            shutil.rmtree(tmp_path / "none.a2")
+
+
+def test_a_shard_that_was_set_aside_is_no_session(tmp_path: Path) -> None:
+    with Recorder(tmp_path, tag="v1") as recorder:
+        record(recorder, range(5))
+    shutil.copy(recorder.folder / "steps-000001.npy", recorder.folder / "unrecorded-000002.npy")
+    report = a2store.Archive.create(tmp_path / "one.a2").ingest(recorder.folder, progress=False)
+    assert (report.accepted, report.rejected, report.ignored) == (5, 0, 1)
 
 
 def test_what_a_dead_recorder_of_an_archive_leaves(tmp_path: Path) -> None:

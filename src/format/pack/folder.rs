@@ -4,7 +4,7 @@ use super::builder::Payload;
 use super::{MAX_RUN_BYTES, PackBuilder, PackOptions, PackReport};
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::ordered::in_order;
-use crate::format::walk::{FoundFile, files_in};
+use crate::format::walk::{FoundFile, files_in, has_ended};
 use crate::progress::{Progress, Unit, check};
 use crate::workers;
 use std::io;
@@ -86,7 +86,9 @@ fn pack_candidates(
             None if !is_named_so && num_bytes > MAX_RUN_BYTES => Outcome::Ignored,
             None => match Payload::of_file(&candidate.path, compression) {
                 Ok(payload) => Outcome::Run(payload),
-                Err(error) if !is_named_so && is_about_content(&error) => Outcome::Ignored,
+                Err(error) if !is_named_so && (is_about_content(&error) || has_ended(&candidate.path)) => {
+                    Outcome::Ignored
+                }
                 Err(error) => Outcome::Rejected(error),
             },
         };

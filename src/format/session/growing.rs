@@ -8,6 +8,7 @@
 //! The entry `recorded` says how many shards, and rows in them, `metadata.db` stands for. A session without any has a
 //! first shard without rows, which the first one that has some replaces.
 
+use super::recording::unrecorded_name;
 use super::writer::{INSERT_SESSION, SCHEMA};
 use super::{ActionRow, METADATA, NUMBERING, OfRun, Row};
 use crate::error::{Error, Result};
@@ -16,7 +17,7 @@ use crate::format::row_files::RowFiles;
 use crate::format::shards::{NpyRow, header_error};
 use crate::format::sqlite::{Database, text};
 use crate::format::staged_folder::StagedFolder;
-use crate::publish::{self, Staged};
+use crate::publish;
 use crate::run::RunStep;
 use rusqlite::types::ValueRef;
 use serde_json::{Value, json};
@@ -92,7 +93,7 @@ impl GrowingSession {
     pub(crate) fn recover(folder: &Path) -> Result<GrowingSession> {
         let (mut recorded, mut num_runs, mut next_id) = read(&folder.join(METADATA))?;
         let shard = folder.join(recorded.next_shard());
-        let staged = staged_in(folder)?;
+        let staged = publish::staged_in(folder)?;
         let num_rows = rows_in(&shard);
         if shard.exists() && !(recorded.shards == 0 && num_rows == Some(0)) {
             let next = Recorded { shards: recorded.shards + 1, rows: recorded.rows + num_rows.unwrap_or(0) };
@@ -104,7 +105,7 @@ impl GrowingSession {
                     rename(&beside.join(METADATA), &folder.join(METADATA))?;
                     (recorded, num_runs, next_id) = known;
                 }
-                None => rename(&shard, &folder.join(format!("unrecorded-{:06}.npy", next.shards)))?,
+                None => rename(&shard, &folder.join(unrecorded_name(next.shards)))?,
             }
         }
         for beside in staged {
@@ -337,19 +338,4 @@ fn len_of(path: &Path) -> u64 {
 fn rename(from: &Path, to: &Path) -> Result<()> {
     std::fs::rename(from, to).map_err(|source| Error::io(to, source))?;
     publish::sync_parent(to)
-}
-
-/// What stands in a folder under staging names.
-fn staged_in(folder: &Path) -> Result<Vec<PathBuf>> {
-    let io = |source| Error::io(folder, source);
-    let (prefix, suffix) = Staged::AFFIXES;
-    let mut staged = Vec::new();
-    for entry in std::fs::read_dir(folder).map_err(io)? {
-        let path = entry.map_err(io)?.path();
-        let is_staged = |name: &str| name.starts_with(prefix) && name.ends_with(suffix);
-        if path.file_name().and_then(|name| name.to_str()).is_some_and(is_staged) {
-            staged.push(path);
-        }
-    }
-    Ok(staged)
 }

@@ -21,6 +21,7 @@
 mod growing;
 mod metadata;
 mod reader;
+mod recording;
 mod writer;
 
 #[cfg(test)]
@@ -28,6 +29,7 @@ mod tests;
 
 pub(crate) use growing::{GrowingSession, NewRun};
 pub use reader::Session;
+pub(crate) use recording::{JOURNAL_MAGIC, RECORDING, is_unrecorded, journal_name, journal_number};
 pub use writer::{SessionOptions, SessionWriter};
 
 use super::npy::NpyHeader;

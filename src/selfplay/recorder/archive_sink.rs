@@ -1,16 +1,14 @@
 //! Games straight into an archive, with moves, values and final boards.
 
 use super::game::EndedGame;
+use super::recovery::recover_into;
 use super::sink::{Closing, DiskCost, Sink};
-use super::status::{MAX_ENGINE_LEN, peek};
-use super::{Recorder, RecorderOptions, Recovered, recover_with};
+use super::status::{MAX_ENGINE_LEN, Recording};
+use super::{Recorder, RecorderOptions, Recovered};
 use crate::archive::{Archive, IngestOptions, OnError, TableName};
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::{Container, RunSource, SourceFacts, SourceFormat, SourceRun};
-use crate::query::ScalarValue;
 use crate::run::RunMeta;
-use arrow::array::AsArray;
-use arrow::datatypes::UInt64Type;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -35,7 +33,8 @@ struct Games {
 impl Recorder {
     /// Begins a recording into an archive. Its runs have the session `recording-<id>`, `source_id` is a game's id, and
     /// `engine` that of the options, or else the tag. A rotation takes what ingesting takes of memory beside
-    /// `max_ram_mb`. Games that the archive holds already, or that are equal, are there once.
+    /// `max_ram_mb`. Every game that ended is a run, as in a session: games are told apart by their ids, so equal games are
+    /// all there, also beside runs of files that are equal to them.
     ///
     /// A folder `archive-<archive's id>_model=<tag>` in `root` has the journal, if one is asked for, and what tells the
     /// next recorder of that tag that this one died.
@@ -67,14 +66,11 @@ impl Recorder {
             return Err(Error::argument("engine", format!("at most {MAX_ENGINE_LEN} bytes"), engine.len()));
         }
         let (archive, tag) = (archive.clone(), options.tag.clone());
-        let earlier = peek(&folder);
-        Recorder::with_sink(Some(&folder), options, move |id| {
-            // Games that another recorder left are of its engine.
-            let engine = match &earlier {
-                Some(earlier) if earlier.id == id => earlier.engine.as_ref().unwrap_or(&tag),
-                _ => &engine,
-            };
-            Ok(Box::new(ArchiveSink::new(archive.clone(), engine.clone(), id)?))
+        Recorder::with_sink_for(Some(&folder), options, move |id, left| {
+            Ok(Box::new(match left {
+                Some(left) => ArchiveSink::resume(archive.clone(), &tag, left)?,
+                None => ArchiveSink::begin(archive.clone(), engine.clone(), id)?,
+            }))
         })
     }
 }
@@ -103,27 +99,26 @@ pub fn recover_into_archive(folder: impl AsRef<Path>, archive: &Archive) -> Resu
     let Some(tag) = name.strip_prefix(&prefix) else {
         return Err(Error::argument("folder", format!("{prefix}…, of this archive"), name));
     };
-    let earlier = peek(folder);
-    recover_with(folder, |id| {
-        let engine = earlier.filter(|earlier| earlier.id == id).and_then(|earlier| earlier.engine);
-        Ok(Box::new(ArchiveSink::new(archive.clone(), engine.unwrap_or_else(|| tag.to_owned()), id)?))
-    })
+    let recovered = recover_into(folder, |left| Ok(Box::new(ArchiveSink::resume(archive.clone(), tag, left)?)))?;
+    Ok(recovered.unwrap_or_else(|| Recovered { folder: folder.to_owned(), ..Recovered::default() }))
 }
 
 impl ArchiveSink {
-    fn new(mut archive: Archive, engine: String, id: &str) -> Result<ArchiveSink> {
-        archive.refresh()?;
-        let session: Arc<str> = format!("recording-{id}").into();
-        let text = "SELECT max(source_id) AS last FROM runs WHERE session = $session";
-        let query = archive.sql(text, vec![("session", ScalarValue::from(&*session))])?;
-        let mut num_durable = 0;
-        for batch in query.stream()? {
-            let last = batch?.column(0).as_primitive::<UInt64Type>().iter().flatten().next();
-            num_durable = last.map_or(num_durable, |last| last + 1);
-        }
-        let bytes_before = num_bytes(&archive);
+    /// For a new recording, whose id no other has.
+    fn begin(mut archive: Archive, engine: String, id: &str) -> Result<ArchiveSink> {
+        // What stands there makes journals superfluous, so it must be durable.
+        archive.refresh_durable()?;
+        let (session, bytes_before) = (format!("recording-{id}").into(), num_bytes(&archive));
         let meta = RunMeta { engine: Some(engine), ..RunMeta::default() };
-        Ok(ArchiveSink { archive, session, meta, num_durable, bytes_before })
+        Ok(ArchiveSink { archive, session, meta, num_durable: 0, bytes_before })
+    }
+
+    /// For what a recorder left: the games are of its engine, and the archive has some of them.
+    fn resume(archive: Archive, tag: &str, left: &Recording) -> Result<ArchiveSink> {
+        let engine = left.engine.clone().unwrap_or_else(|| tag.to_owned());
+        let mut sink = ArchiveSink::begin(archive, engine, &left.id)?;
+        sink.num_durable = sink.archive.source_ids(&sink.session)?.last().map_or(0, |last| last + 1);
+        Ok(sink)
     }
 }
 
@@ -133,7 +128,7 @@ impl Sink for ArchiveSink {
         let (path, session) = (PathBuf::from(&*self.session), Some(Arc::clone(&self.session)));
         let runs = Container { source, path, format: SourceFormat::Session, session, session_info: None };
         let options = IngestOptions { on_error: OnError::Raise, ..IngestOptions::default() };
-        self.archive.ingest_runs(&Arc::new(runs), &options, &())?;
+        self.archive.ingest_recorded(&Arc::new(runs), &options, &())?;
         self.num_durable = games.last().map_or(self.num_durable, |game| game.id() + 1);
         Ok(())
     }

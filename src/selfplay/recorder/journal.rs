@@ -18,6 +18,7 @@ use super::game::EndedGame;
 use super::rows::Rows;
 use crate::board::Board;
 use crate::error::{Error, Result};
+use crate::format::{JOURNAL_MAGIC, journal_name, journal_number};
 use crate::publish;
 use std::fs::File;
 use std::io::{self, BufReader, Read};
@@ -26,7 +27,6 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-const MAGIC: [u8; 8] = *b"A2JOURN1";
 const HEADER_LEN: usize = 16;
 const FRAME_LEN: usize = 16;
 const HAS_SEED: u32 = 1;
@@ -71,11 +71,11 @@ pub(super) struct Inner {
     /// Records written, and those of them of which it is known what became of them, over all files.
     num_written: u64,
     num_settled: u64,
-    /// Records that will not become durable, unless a rotation writes their games.
-    lost: Vec<Range<u64>>,
+    /// Records that will not become durable, unless a rotation writes their games, and the number of the error.
+    lost: Vec<(Range<u64>, i32)>,
     /// The file could not be synced once. What a later sync says is not to be trusted, as the kernel reports pages that
-    /// it could not write to one of them alone.
-    has_failed: bool,
+    /// it could not write to one of them alone. The error's number.
+    failed: Option<i32>,
     is_syncing: bool,
     /// Somebody waits for the end of a sync, and no other begins until then.
     is_awaited: bool,
@@ -84,7 +84,7 @@ pub(super) struct Inner {
 impl Journal {
     pub(super) fn create(folder: &Path, sample_rate: u32, with_evs: bool) -> Result<Journal> {
         let mut header = [0; HEADER_LEN];
-        header[..8].copy_from_slice(&MAGIC);
+        header[..8].copy_from_slice(JOURNAL_MAGIC);
         header[8..12].copy_from_slice(&sample_rate.to_le_bytes());
         header[12] = u8::from(with_evs);
         let file = Arc::new(begin(folder, 1, &header)?);
@@ -96,7 +96,7 @@ impl Journal {
             num_written: 0,
             num_settled: 0,
             lost: Vec::new(),
-            has_failed: false,
+            failed: None,
             is_syncing: false,
             is_awaited: false,
         };
@@ -125,8 +125,8 @@ impl Journal {
 
     /// Adds a game. The number to wait for.
     pub(super) fn append(&self, inner: &mut Inner, game: &EndedGame) -> Result<u64> {
-        if inner.has_failed {
-            return Err(self.not_durable(inner));
+        if let Some(code) = inner.failed {
+            return Err(self.not_durable(inner, code));
         }
         let (head, mut crc) = (head_of(game), 0);
         let parts = || std::iter::once(bytemuck::bytes_of(&head)).chain(game.rows.slices());
@@ -168,8 +168,8 @@ impl Journal {
     pub(super) fn wait(&self, record: u64) -> Result<()> {
         let mut inner = self.lock();
         loop {
-            if inner.lost.iter().any(|lost| lost.contains(&record)) {
-                return Err(self.not_durable(&inner));
+            if let Some((_, code)) = inner.lost.iter().find(|(lost, _)| lost.contains(&record)) {
+                return Err(self.not_durable(&inner, *code));
             }
             if inner.num_settled >= record {
                 return Ok(());
@@ -184,7 +184,7 @@ impl Journal {
             let synced = file.sync_data();
             inner = self.lock();
             inner.is_syncing = false;
-            inner.settle(upto, synced.is_ok());
+            inner.settle(upto, &synced);
             self.synced.notify_all();
         }
     }
@@ -198,8 +198,8 @@ impl Journal {
     /// Goes on in another file. No sync is under way.
     pub(super) fn switch(&self, inner: &mut Inner, next: File) {
         let synced = inner.file.sync_data();
-        inner.settle(inner.num_written, synced.is_ok());
-        inner.has_failed = false;
+        inner.settle(inner.num_written, &synced);
+        inner.failed = None;
         (inner.file, inner.len) = (Arc::new(next), HEADER_LEN as u64);
         inner.number += 1;
         self.synced.notify_all();
@@ -216,34 +216,32 @@ impl Journal {
         Ok(())
     }
 
-    fn not_durable(&self, inner: &Inner) -> Error {
-        Error::io(self.path(inner.number), io::Error::other("the journal could not be made durable"))
+    fn not_durable(&self, inner: &Inner, code: i32) -> Error {
+        Error::io(self.path(inner.number), io::Error::from_raw_os_error(code))
     }
 
     fn path(&self, number: u64) -> PathBuf {
-        self.folder.join(name(number))
+        self.folder.join(journal_name(number))
     }
 }
 
 impl Inner {
     /// Notes what became of the file's records up to this one.
-    fn settle(&mut self, upto: u64, is_synced: bool) {
+    fn settle(&mut self, upto: u64, synced: &io::Result<()>) {
         // Behind a record that is lost, none of the same file is found again.
-        self.has_failed |= !is_synced;
+        if let Err(error) = synced {
+            self.failed = self.failed.or(Some(error.raw_os_error().unwrap_or(libc::EIO)));
+        }
         let settled = upto.max(self.num_settled);
-        if self.has_failed && self.num_settled < settled {
-            self.lost.push(self.num_settled + 1..settled + 1);
+        if let Some(code) = self.failed.filter(|_| self.num_settled < settled) {
+            self.lost.push((self.num_settled + 1..settled + 1, code));
         }
         self.num_settled = settled;
     }
 }
 
-fn name(number: u64) -> String {
-    format!("journal-{number:06}.bin")
-}
-
 fn begin(folder: &Path, number: u64, header: &[u8; HEADER_LEN]) -> Result<File> {
-    let path = folder.join(name(number));
+    let path = folder.join(journal_name(number));
     // An attempt that failed may have left one.
     let file = File::options().write(true).create(true).truncate(true).open(&path);
     let file = file.and_then(|file| file.write_all_at(header, 0).and_then(|()| file.sync_all()).map(|()| file));
@@ -258,10 +256,7 @@ fn files_in(folder: &Path) -> Result<Vec<(u64, PathBuf)>> {
     let mut files = Vec::new();
     for entry in std::fs::read_dir(folder).map_err(io)? {
         let path = entry.map_err(io)?.path();
-        let number = path.file_name().and_then(|name| name.to_str()?.strip_prefix("journal-")?.strip_suffix(".bin"));
-        if let Some(number) = number.and_then(|number| number.parse().ok()) {
-            files.push((number, path));
-        }
+        files.extend(journal_number(&path).map(|number| (number, path)));
     }
     files.sort_unstable();
     Ok(files)
@@ -279,7 +274,7 @@ pub(super) fn replay(folder: &Path, mut hear: impl FnMut(EndedGame) -> Result<()
             continue;
         }
         reader.read_exact(&mut header).map_err(io)?;
-        if !header.starts_with(&MAGIC) {
+        if !header.starts_with(JOURNAL_MAGIC) {
             continue;
         }
         left -= HEADER_LEN as u64;
@@ -308,6 +303,16 @@ pub(super) fn replay(folder: &Path, mut hear: impl FnMut(EndedGame) -> Result<()
         }
     }
     Ok(())
+}
+
+/// The number of games in a folder's journals.
+pub(super) fn num_games(folder: &Path) -> Result<u64> {
+    let mut num_games = 0;
+    replay(folder, |_| {
+        num_games += 1;
+        Ok(())
+    })?;
+    Ok(num_games)
 }
 
 /// Removes the journals of a folder.
@@ -373,7 +378,7 @@ mod tests {
         let first = append(&journal).expect("a record");
         journal.wait(first).expect("a durable record");
         let lost = append(&journal).expect("a record");
-        journal.lock().settle(lost, false);
+        journal.lock().settle(lost, &Err(io::Error::from_raw_os_error(libc::ENOSPC)));
         // The kernel would sync the file now.
         assert!(journal.wait(lost).is_err());
         assert!(append(&journal).is_err());
@@ -383,7 +388,8 @@ mod tests {
         journal.switch(&mut journal.lock_between_syncs(), next);
         let after = append(&journal).expect("a record");
         journal.wait(after).expect("a durable record");
-        assert!(journal.wait(lost).is_err());
+        let error = journal.wait(lost).expect_err("it was lost").to_string();
+        assert!(error.contains("No space left on device"), "{error}");
         let mut found = 0;
         replay(folder.path(), |_| {
             found += 1;

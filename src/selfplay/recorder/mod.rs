@@ -42,11 +42,12 @@ pub use options::RecorderOptions;
 pub use recovery::{Recovered, Unfinished, recover, recover_with};
 pub use sink::{Closing, DiskCost, Sink};
 
+use crate::clock;
 use crate::error::{Error, Result};
 use crate::format::StagedFolder;
-use chrono::Utc;
+use crate::publish;
 use journal::Journal;
-use session_sink::{SessionSink, now};
+use session_sink::SessionSink;
 use shared::{Phase, Shared, State};
 use status::{MAX_ENGINE_LEN, Recording, Status};
 use std::io;
@@ -148,9 +149,9 @@ impl Recorder {
     pub fn create(root: impl AsRef<Path>, options: RecorderOptions) -> Result<Recorder> {
         options.check()?;
         let root = std::path::absolute(&root).map_err(|source| Error::io(&root, source))?;
-        std::fs::create_dir_all(&root).map_err(|source| Error::io(&root, source))?;
+        publish::create_folders(&root)?;
         let unfinished = recovery::recover_in(&root)?;
-        let started = Utc::now().format("%Y%m%dT%H%M%SZ");
+        let started = clock::now().format("%Y%m%dT%H%M%SZ");
         let name = format!("{started}_model={}", options.tag);
         let mut number = 1;
         loop {
@@ -169,6 +170,8 @@ impl Recorder {
             let mut journal = journal(staging.path(), &options, &sink)?;
             match staging.publish(&folder) {
                 Ok(()) => {}
+                // It has got the name, whatever was said of that.
+                Err(_) if status.stands_in(&folder) => publish::sync_parent(&folder)?,
                 // Another recorder was faster.
                 Err(_) if folder.symlink_metadata().is_ok() => continue,
                 Err(error) => return Err(error),
@@ -196,23 +199,35 @@ impl Recorder {
         options: RecorderOptions,
         sink: impl Fn(&str) -> Result<Box<dyn Sink>>,
     ) -> Result<Recorder> {
+        Recorder::with_sink_for(folder, options, |id, _| sink(id))
+    }
+
+    /// As [`with_sink`](Recorder::with_sink); the sink is told of the recording whose recorder died, if it is to take that in.
+    #[allow(clippy::needless_pass_by_value)] // As above.
+    fn with_sink_for(
+        folder: Option<&Path>,
+        options: RecorderOptions,
+        sink: impl Fn(&str, Option<&Recording>) -> Result<Box<dyn Sink>>,
+    ) -> Result<Recorder> {
         options.check()?;
         let id = recording_id()?;
         let Some(folder) = folder else {
             if options.journal {
                 return Err(Error::argument("journal", "a folder to write it to", "none"));
             }
-            return start(PathBuf::new(), &options, sink(&id)?, None, None, Vec::new());
+            return start(PathBuf::new(), &options, sink(&id, None)?, None, None, Vec::new());
         };
         let folder = std::path::absolute(folder).map_err(|source| Error::io(folder, source))?;
-        std::fs::create_dir_all(&folder).map_err(|source| Error::io(&folder, source))?;
-        let mut unfinished = Vec::new();
-        if folder.join(self::status::STATUS).exists() {
-            let recovered = recover_with(&folder, &sink)?;
-            unfinished.push(Unfinished { folder: folder.clone(), recovered: Ok(recovered) });
-        }
-        let sink = sink(&id)?;
+        publish::create_folders(&folder)?;
+        let recovered = recovery::recover_into(&folder, |left| sink(&left.id, Some(left)))?;
+        let unfinished = recovered.map(|recovered| Unfinished { folder: folder.clone(), recovered: Ok(recovered) });
+        let unfinished = Vec::from_iter(unfinished);
+        let sink = sink(&id, None)?;
         let status = status(&folder, &id, Some(&options))?;
+        // Left by processes that died before they recorded anything. One that lives has lost the folder to this one.
+        for staged in publish::staged_in(&folder)? {
+            std::fs::remove_file(&staged).ok();
+        }
         let journal = journal(&folder, &options, &*sink)?;
         start(folder, &options, sink, journal, Some(status), unfinished)
     }
@@ -326,7 +341,7 @@ impl Drop for Handle {
 
 /// A session says itself whose games it has; what goes elsewhere has `options`.
 fn status(folder: &Path, id: &str, options: Option<&RecorderOptions>) -> Result<Status> {
-    let started = now().as_str().unwrap_or_default().to_owned();
+    let started = clock::text();
     let (process, session) = (std::process::id(), options.is_none());
     let engine = options.and_then(|options| options.engine.clone()).filter(|engine| engine.len() <= MAX_ENGINE_LEN);
     let id = id.to_owned();

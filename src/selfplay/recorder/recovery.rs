@@ -1,10 +1,11 @@
 //! What a recorder that died has left, and how it is made whole.
 
-use super::journal::{remove_all, replay};
+use super::journal::{num_games, remove_all, replay};
 use super::session_sink::SessionSink;
 use super::sink::{Closing, Sink};
-use super::status::{STATUS, Status};
+use super::status::{Recording, Status};
 use crate::error::{Error, ErrorKind, Result};
+use crate::format::RECORDING;
 use crate::publish::Staged;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -47,8 +48,27 @@ const STEPS_AT_ONCE: u64 = 1_000_000;
 /// damaged. Doing it again goes on where it ended.
 pub fn recover(folder: impl AsRef<Path>) -> Result<Recovered> {
     let folder = folder.as_ref();
-    let Some((status, recording)) = Status::take_over(folder)? else {
-        return Ok(Recovered { folder: folder.to_owned(), ..Recovered::default() });
+    Ok(recover_session(folder)?.unwrap_or_else(|| Recovered { folder: folder.to_owned(), ..Recovered::default() }))
+}
+
+/// As [`recover`], for a recording into another sink, which is made for it by its id.
+///
+/// # Errors
+/// As [`recover`], and those of the sink.
+pub fn recover_with(folder: impl AsRef<Path>, sink: impl FnOnce(&str) -> Result<Box<dyn Sink>>) -> Result<Recovered> {
+    let folder = folder.as_ref();
+    let recovered = recover_into(folder, |left| sink(&left.id))?;
+    Ok(recovered.unwrap_or_else(|| Recovered { folder: folder.to_owned(), ..Recovered::default() }))
+}
+
+/// `None`: nothing was recorded.
+fn recover_session(folder: &Path) -> Result<Option<Recovered>> {
+    let Some((status, recording)) = Status::take_over(folder)? else { return Ok(None) };
+    let recording = match recording {
+        Some(recording) => recording,
+        // The session says itself what it holds; nobody knows how much is lost.
+        None if folder.join("metadata.db").exists() => Recording { session: true, ..Recording::default() },
+        None => return clear(folder, &status).map(|()| None),
     };
     if !recording.session {
         return Err(Error::argument("folder", "that of a session", "that of a recording into another sink"));
@@ -65,22 +85,20 @@ pub fn recover(folder: impl AsRef<Path>) -> Result<Recovered> {
         live: recording.live(),
     };
     finish(folder, &mut sink, &status, recording.counts.abandoned, &recovered)?;
-    Ok(recovered)
+    Ok(Some(recovered))
 }
 
-/// As [`recover`], for a recording into another sink, which is made for it by its id.
-///
-/// # Errors
-/// As [`recover`], and those of the sink.
-pub fn recover_with(folder: impl AsRef<Path>, sink: impl FnOnce(&str) -> Result<Box<dyn Sink>>) -> Result<Recovered> {
-    let folder = folder.as_ref();
-    let Some((status, recording)) = Status::take_over(folder)? else {
-        return Ok(Recovered { folder: folder.to_owned(), ..Recovered::default() });
-    };
+/// `None`: nothing was recorded.
+pub(super) fn recover_into(
+    folder: &Path,
+    sink: impl FnOnce(&Recording) -> Result<Box<dyn Sink>>,
+) -> Result<Option<Recovered>> {
+    let Some((status, recording)) = Status::take_over(folder)? else { return Ok(None) };
+    let Some(recording) = recording else { return clear(folder, &status).map(|()| None) };
     if recording.session {
         return Err(Error::argument("folder", "that of a recording into another sink", "that of a session"));
     }
-    let mut sink = sink(&recording.id)?;
+    let mut sink = sink(&recording)?;
     let from_journal = take_in(folder, &mut *sink)?;
     let runs = sink.num_durable();
     let recovered = Recovered {
@@ -93,7 +111,22 @@ pub fn recover_with(folder: impl AsRef<Path>, sink: impl FnOnce(&str) -> Result<
         live: recording.live(),
     };
     finish(folder, &mut *sink, &status, recording.counts.abandoned, &recovered)?;
-    Ok(recovered)
+    Ok(Some(recovered))
+}
+
+/// Removes the beginnings of a recording, whose process died before it said what it was to be. A journal comes later, so
+/// games in one mean that the file was damaged since.
+fn clear(folder: &Path, status: &Status) -> Result<()> {
+    match num_games(folder)? {
+        0 => {
+            remove_all(folder)?;
+            status.remove()
+        }
+        num_games => {
+            let expected = format!("JSON, as the journal beside it has {num_games} games");
+            Err(Error::decode(0, "recording", expected, "none").of_header().with_path(status.path()))
+        }
+    }
 }
 
 /// Recovers the sessions beside one that is to be recorded, but for those that are being recorded. What was left before
@@ -105,7 +138,7 @@ pub(super) fn recover_in(root: &Path) -> Result<Vec<Unfinished>> {
     for entry in std::fs::read_dir(root).map_err(io)? {
         let folder = entry.map_err(io)?.path();
         let name = folder.file_name().unwrap_or_default().to_string_lossy();
-        if !folder.join(STATUS).is_file() {
+        if !folder.join(RECORDING).is_file() {
             continue;
         }
         if name.contains("_model=") {
@@ -121,10 +154,13 @@ pub(super) fn recover_in(root: &Path) -> Result<Vec<Unfinished>> {
     folders.sort_unstable();
     let mut unfinished = Vec::new();
     for folder in folders {
-        match recover(&folder) {
-            Err(error) if matches!(error.kind(), ErrorKind::Conflict { .. }) => {}
-            recovered => unfinished.push(Unfinished { folder, recovered }),
-        }
+        let recovered = match recover_session(&folder) {
+            Ok(None) => continue,
+            Err(error) if matches!(error.kind(), ErrorKind::Conflict { .. }) => continue,
+            Ok(Some(recovered)) => Ok(recovered),
+            Err(error) => Err(error),
+        };
+        unfinished.push(Unfinished { folder, recovered });
     }
     Ok(unfinished)
 }
@@ -134,8 +170,7 @@ fn take_in(folder: &Path, sink: &mut dyn Sink) -> Result<u64> {
     let (mut next, mut taken) = (sink.num_durable(), 0);
     let (mut games, mut num_steps) = (Vec::new(), 0);
     replay(folder, |game| {
-        // One that the sink has, or that a journal and an older one both hold. An archive may lack some before it: those
-        // that it had already.
+        // One that the sink has, or that a journal and an older one both hold.
         if game.id < next {
             return Ok(());
         }

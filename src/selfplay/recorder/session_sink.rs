@@ -3,9 +3,9 @@
 use super::game::EndedGame;
 use super::options::RecorderOptions;
 use super::sink::{Closing, DiskCost, Sink};
+use crate::clock;
 use crate::error::Result;
 use crate::format::{GrowingSession, NewRun};
-use chrono::{SecondsFormat, Utc};
 use serde_json::{Value, json};
 use std::path::Path;
 use std::sync::Arc;
@@ -102,6 +102,6 @@ impl Sink for SessionSink {
 }
 
 /// The time in ISO 8601.
-pub(super) fn now() -> Value {
-    json!(Utc::now().to_rfc3339_opts(SecondsFormat::Millis, true))
+fn now() -> Value {
+    json!(clock::text())
 }

@@ -1,18 +1,19 @@
 //! `recording.json`: it stands in a folder as long as something is recorded there, locked by the process that does, and says how
 //! far that is.
 //!
-//! The text has a fixed length and fits in a page, and so is overwritten in place: a process that is killed leaves the
-//! one or the other whole. It is not synced; after a power failure it may be out of date.
+//! The file appears whole and locked. Its text has a fixed length and fits in a page, and so is overwritten in place: a
+//! process that is killed leaves the one or the other whole. It is not synced; after a power failure it may be out of date.
 
 use crate::error::{Error, ErrorKind, Result};
+use crate::format::RECORDING;
+use crate::publish::{Published, Staged, sync_parent};
 use serde::{Deserialize, Serialize};
 use std::fs::{File, TryLockError};
-use std::io::Read;
-use std::os::unix::fs::FileExt;
+use std::io::{ErrorKind::NotFound, Read};
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-pub(super) const STATUS: &str = "recording.json";
 const LEN: usize = 4096;
 
 /// Six bytes of JSON each at most, so that the text fits.
@@ -50,39 +51,46 @@ pub(super) struct Status {
 }
 
 impl Status {
-    /// Puts the file there, locked before it says anything.
+    /// Puts the file there, whole and locked.
     pub(super) fn create(folder: &Path, recording: Recording) -> Result<Status> {
-        let path = folder.join(STATUS);
-        let io = |source| Error::io(&path, source);
-        let file = File::create_new(&path).map_err(io)?;
-        // Whoever found it before it was locked finds that it says nothing, and lets go of it.
-        file.lock().map_err(io)?;
+        let path = folder.join(RECORDING);
+        let staged = Staged::new(folder)?;
+        // The lock belongs to the open file, which the status keeps.
+        let file = staged.file().try_clone().map_err(|source| Error::io(&path, source))?;
+        file.lock().map_err(|source| Error::io(&path, source))?;
         let status = Status { path: path.clone(), file, recording: Mutex::new(recording) };
         status.update(Counts::default())?;
-        status.file.sync_all().map_err(io)?;
-        Ok(status)
+        match staged.publish(&path) {
+            Ok(Published::New) => Ok(status),
+            Ok(Published::Taken) => Err(conflict(&path)),
+            // Another process was faster, and has removed what this one had staged.
+            Err(error) if error.is_not_found() && path.exists() => Err(conflict(&path)),
+            Err(error) => Err(error),
+        }
     }
 
-    /// Takes over what a process that is no more has left; `None` when nothing is recorded in the folder.
-    pub(super) fn take_over(folder: &Path) -> Result<Option<(Status, Recording)>> {
-        let path = folder.join(STATUS);
+    /// Takes over what a process that is no more has left; `None` when nothing is recorded in the folder. Of a file that
+    /// says nothing, it is not known what was recorded.
+    pub(super) fn take_over(folder: &Path) -> Result<Option<(Status, Option<Recording>)>> {
+        let path = folder.join(RECORDING);
         let io = |source| Error::io(&path, source);
         let mut file = match File::options().read(true).write(true).open(&path) {
             Ok(file) => file,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+            Err(error) if error.kind() == NotFound => return Ok(None),
             Err(error) => return Err(io(error)),
         };
         lock(&file, &path)?;
-        let mut text = String::new();
-        file.read_to_string(&mut text).map_err(io)?;
-        // Whoever held the lock until now may have ended the recording.
-        if !path.exists() {
-            return Ok(None);
+        let mut text = Vec::new();
+        file.read_to_end(&mut text).map_err(io)?;
+        let recording: Option<Recording> = serde_json::from_slice(&text).ok();
+        let known = Mutex::new(recording.clone().unwrap_or_default());
+        let status = Status { path: path.clone(), file, recording: known };
+        // Whoever held the lock until now may have ended the recording, and another may have begun one.
+        match status.stands_in(folder) {
+            true => Ok(Some((status, recording))),
+            false if path.exists() => Err(conflict(&path)),
+            false => Ok(None),
         }
-        let recording: Recording = serde_json::from_str(&text)
-            .map_err(|error| Error::decode(0, "recording", "JSON", error).of_header().with_path(&path))?;
-        let status = Status { path: path.clone(), file, recording: Mutex::new(recording.clone()) };
-        Ok(Some((status, recording)))
     }
 
     pub(super) fn update(&self, counts: Counts) -> Result<()> {
@@ -104,31 +112,39 @@ impl Status {
     /// Says that the recording has ended.
     pub(super) fn remove(&self) -> Result<()> {
         match std::fs::remove_file(&self.path) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(Error::io(&self.path, error)),
-            _ => crate::publish::sync_parent(&self.path),
+            Err(error) if error.kind() != NotFound => Err(Error::io(&self.path, error)),
+            _ => sync_parent(&self.path),
         }
     }
 
     /// The name of the folder may have changed.
     pub(super) fn set_folder(&mut self, folder: &Path) {
-        self.path = folder.join(STATUS);
+        self.path = folder.join(RECORDING);
     }
-}
 
-/// What stands in a folder, whoever holds it; `None` if nothing that can be read does.
-pub(super) fn peek(folder: &Path) -> Option<Recording> {
-    serde_json::from_str(&std::fs::read_to_string(folder.join(STATUS)).ok()?).ok()
+    /// Whether it is the status of what is recorded in this folder.
+    pub(super) fn stands_in(&self, folder: &Path) -> bool {
+        let own = self.file.metadata().map(|own| (own.dev(), own.ino()));
+        let found = std::fs::metadata(folder.join(RECORDING)).map(|found| (found.dev(), found.ino()));
+        matches!((own, found), (Ok(own), Ok(found)) if own == found)
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
 }
 
 fn lock(file: &File, path: &Path) -> Result<()> {
     match file.try_lock() {
         Ok(()) => Ok(()),
-        Err(TryLockError::WouldBlock) => {
-            let what = "another process, or this one, is recording there".to_owned();
-            Err(ErrorKind::Conflict { path: path.to_owned(), what }.into())
-        }
+        Err(TryLockError::WouldBlock) => Err(conflict(path)),
         Err(TryLockError::Error(error)) => Err(Error::io(path, error)),
     }
+}
+
+fn conflict(path: &Path) -> Error {
+    let what = "another process, or this one, is recording there".to_owned();
+    ErrorKind::Conflict { path: path.to_owned(), what }.into()
 }
 
 impl Recording {

@@ -9,6 +9,8 @@
  *                   SIGINT, SIGTERM (the thread that makes the call gets that signal first);
  *                   stop (the process stops before it, as by SIGSTOP, until somebody lets it go on)
  *   FAULT_FOR_GOOD  1: every later call that changes something fails too, and does nothing
+ *   FAULT_CLOCK     the time that the process sees, in seconds since 1970: it stands still
+ *   FAULT_STILL     1: the clocks that measure how long something takes stand still as well
  *
  * What is counted goes through libc's symbols. Calls on the folder are made one at a time, so that the log has them in
  * the order in which they took effect; a call stands in the log before the process that made it is killed. */
@@ -30,6 +32,7 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
+#include <time.h>
 #include <unistd.h>
 
 #define PUBLIC __attribute__((visibility("default")))
@@ -65,6 +68,8 @@ static int log_fd = -1, fault_error, fault_signal;
 static uint32_t fault_at, counter;
 static enum kind fault_kind;
 static bool for_good;
+static bool has_clock, is_still;
+static time_t clock_seconds;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 #define REAL(result, name, ...)                                                                                        \
@@ -90,13 +95,14 @@ REAL(int, renameat, int, const char *, int, const char *)
 REAL(int, unlinkat, int, const char *, int)
 REAL(int, mkdirat, int, const char *, mode_t)
 REAL(int, ftruncate64, int, off64_t)
+REAL(int, clock_gettime, clockid_t, struct timespec *)
 
 /* Set up by whichever call comes first: other libraries' constructors run before this one's. */
 static void set_up(void) {
     find_openat(), find_opendir(), find_readdir64(), find_read(), find_pread64(), find_readv(), find_write();
     find_pwrite64(), find_writev(), find_pwritev64(), find_copy_file_range(), find_sendfile64(), find_fsync();
     find_fdatasync(), find_linkat(), find_renameat2(), find_renameat(), find_unlinkat(), find_mkdirat();
-    find_ftruncate64();
+    find_ftruncate64(), find_clock_gettime();
     const char *text = getenv("FAULT_KIND");
     if (text) {
         static const char *const names[] = {"kill-before", "kill-after", "kill-midwrite", "EIO", "ENOSPC", "EIO-after",
@@ -111,6 +117,8 @@ static void set_up(void) {
     }
     if ((text = getenv("FAULT_AT"))) fault_at = (uint32_t)strtoul(text, NULL, 10);
     if ((text = getenv("FAULT_FOR_GOOD"))) for_good = *text == '1';
+    if ((text = getenv("FAULT_CLOCK"))) has_clock = true, clock_seconds = strtoll(text, NULL, 10);
+    if ((text = getenv("FAULT_STILL"))) is_still = *text == '1';
     int flags = O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC;
     if ((text = getenv("FAULT_LOG"))) log_fd = real_openat(AT_FDCWD, text, flags, 0666);
     if ((text = getenv("FAULT_ROOT"))) root_length = (size_t)snprintf(root, sizeof root, "%s", text);
@@ -444,3 +452,12 @@ PUBLIC int mkdirat(int folder, const char *name, mode_t mode) {
     NAMING(MKDIR, folder, name, 0, "", real_mkdirat(folder, name, mode))
 }
 PUBLIC int mkdir(const char *name, mode_t mode) { return mkdirat(AT_FDCWD, name, mode); }
+
+PUBLIC int clock_gettime(clockid_t clock, struct timespec *now) {
+    ready();
+    bool is_date = clock == CLOCK_REALTIME || clock == CLOCK_REALTIME_COARSE;
+    if (is_date ? !has_clock : !is_still) return real_clock_gettime(clock, now);
+    /* Some hours after the machine has started, as no clock of this kind shows 0. */
+    *now = (struct timespec){.tv_sec = is_date ? clock_seconds : 10000};
+    return 0;
+}

@@ -90,6 +90,10 @@ class Shim:
             added["FAULT_LOG"] = str(log)
         return added | (fault.environment() if fault else {})
 
+    def clock(self, seconds: int, *, still: bool = False) -> dict[str, str]:
+        """What to add so that the process sees this time; ``still`` if no time passes for it."""
+        return {"LD_PRELOAD": str(self.library), "FAULT_CLOCK": str(seconds), "FAULT_STILL": str(int(still))}
+
     def run(
         self, root: Path, *args: object, log: Path | None = None, fault: Fault | None = None
     ) -> subprocess.CompletedProcess[str]:

@@ -156,6 +156,88 @@ fn a_first_rotation_that_nothing_is_known_of_is_set_aside() {
 }
 
 #[test]
+fn what_says_nothing_of_a_recording_is_nothing_recorded() {
+    let whole = {
+        let root = tempfile::tempdir().unwrap();
+        let living = recorder(root.path(), |_| {});
+        std::fs::read(living.folder().join("recording.json")).unwrap()
+    };
+    assert_eq!(whole.len(), 4096);
+    let mut options = RecorderOptions::new("v1");
+    options.journal = true;
+    // As earlier versions left it, when their process died while it wrote.
+    let header: &[u8] = b"A2JOURN1\x01\0\0\0\0\0\0\0";
+    for text in [&whole[..0], &whole[..1], &whole[..100], &[0xff; 10][..]] {
+        for journal in [None, Some(&header[..0]), Some(&header[..8]), Some(header)] {
+            let root = tempfile::tempdir().unwrap();
+            let folder = root.path().join("other");
+            std::fs::create_dir(&folder).unwrap();
+            let begin = || {
+                std::fs::write(folder.join("recording.json"), text).unwrap();
+                if let Some(bytes) = journal {
+                    std::fs::write(folder.join("journal-000001.bin"), bytes).unwrap();
+                }
+                std::fs::write(folder.join(".staged-abc.tmp"), text).unwrap();
+            };
+            let seen = Arc::new(Mutex::new(Seen::default()));
+            let sink = |_: &str| -> Result<Box<dyn Sink>> { Ok(Box::new(Remembering(seen.clone()))) };
+            for recovered in [0, 1].map(|again| {
+                begin();
+                if again == 0 { recover_with(&folder, sink).unwrap() } else { recover(&folder).unwrap() }
+            }) {
+                assert_eq!(recovered, Recovered { folder: folder.clone(), ..Recovered::default() });
+            }
+            assert_eq!(names(&folder), [".staged-abc.tmp"]);
+            begin();
+            let next = Recorder::with_sink(Some(&folder), options.clone(), sink).unwrap();
+            assert!(next.unfinished().is_empty());
+            play(&next, 5, 10).unwrap();
+            assert_eq!(next.close().unwrap().runs, 1);
+            assert!(names(&folder).is_empty(), "{:?}", names(&folder));
+        }
+    }
+}
+
+#[test]
+fn games_beside_what_says_nothing_stay() {
+    let root = tempfile::tempdir().unwrap();
+    let dead = killed(root.path(), true);
+    // A session says itself what it holds.
+    std::fs::write(dead.join("recording.json"), "").unwrap();
+    let recovered = recover(&dead).unwrap();
+    assert_eq!((recovered.runs, recovered.from_journal, recovered.lost_runs), (15, 5, 0));
+    assert_eq!(check(&dead, 1, |_| 40).len(), 15);
+
+    let dead = killed(&root.path().join("again"), true);
+    std::fs::write(dead.join("recording.json"), "{").unwrap();
+    for name in ["metadata.db", "steps-000001.npy"] {
+        std::fs::remove_file(dead.join(name)).unwrap();
+    }
+    for error in [recover(&dead).unwrap_err(), recover_with(&dead, |_| unreachable!()).unwrap_err()] {
+        assert_eq!(error.kind_name(), "header");
+        let expected = "byte 0: recording: expected JSON, as the journal beside it has 5 games, found none";
+        assert_eq!(error.to_string(), format!("{}: {expected}", dead.join("recording.json").display()));
+    }
+    assert_eq!(names(&dead), ["journal-000002.bin", "recording.json"]);
+}
+
+#[test]
+fn a_recording_is_not_taken_over_from_who_has_just_begun_it() {
+    let root = tempfile::tempdir().unwrap();
+    let folder = root.path().join("other");
+    let seen = Arc::new(Mutex::new(Seen::default()));
+    let sink = |_: &str| -> Result<Box<dyn Sink>> { Ok(Box::new(Remembering(seen.clone()))) };
+    let first = Recorder::with_sink(Some(&folder), RecorderOptions::new("v1"), sink).unwrap();
+    assert!(matches!(recover_with(&folder, sink).unwrap_err().kind(), ErrorKind::Conflict { .. }));
+    // Two that begin at once: the name is taken when the second is ready.
+    let error = Status::create(&folder, Recording::default()).unwrap_err();
+    assert!(matches!(error.kind(), ErrorKind::Conflict { .. }), "{error}");
+    assert_eq!(names(&folder), ["recording.json"]);
+    play(&first, 5, 10).unwrap();
+    assert_eq!(first.close().unwrap().runs, 1);
+}
+
+#[test]
 fn what_was_damaged_otherwise_is_told_and_stays() {
     let root = tempfile::tempdir().unwrap();
     let folder = killed(root.path(), false);
@@ -223,29 +305,23 @@ fn games_of_many_threads_are_durable_when_they_end() {
         (options.journal, options.rotate_steps) = (true, 400);
     });
     let ended = Mutex::new(BTreeMap::new());
-    let (mut copies, stop) = (Vec::new(), std::sync::atomic::AtomicBool::new(false));
     std::thread::scope(|scope| {
         for thread in 0..3_u64 {
-            let (living, ended, stop) = (&living, &ended, &stop);
+            let (living, ended) = (&living, &ended);
             scope.spawn(move || {
-                for game in 0.. {
-                    if stop.load(std::sync::atomic::Ordering::Relaxed) {
-                        break;
-                    }
+                for game in 0..50 {
                     let seed = thread * 1000 + game;
                     let id = play(living, seed, 20).unwrap();
                     ended.lock().unwrap().insert(id, seed);
                 }
             });
         }
-        std::thread::sleep(Duration::from_millis(300));
-        stop.store(true, std::sync::atomic::Ordering::Relaxed);
     });
-    copies.push(root.path().join("1_model=v1"));
-    copy_at_rest(living.folder(), &copies[0]);
-    recover(&copies[0]).unwrap();
-    assert_eq!(check(&copies[0], 1, |_| 20), *ended.lock().unwrap());
-    assert!(ended.lock().unwrap().len() > 100);
+    let copied = root.path().join("1_model=v1");
+    copy_at_rest(&living, &copied);
+    recover(&copied).unwrap();
+    assert_eq!(check(&copied, 1, |_| 20), *ended.lock().unwrap());
+    assert_eq!(ended.lock().unwrap().len(), 150);
     living.close().unwrap();
     assert_eq!(check(living.folder(), 1, |_| 20), *ended.lock().unwrap());
     assert!(names(living.folder()).iter().all(|name| !name.starts_with("journal")));

@@ -77,6 +77,15 @@ fn names(folder: &Path) -> Vec<String> {
     names
 }
 
+/// Waits for what must come about, however long that takes on a busy machine.
+fn until(is_so: impl Fn() -> bool) {
+    let start = Instant::now();
+    while !is_so() {
+        assert!(start.elapsed() < Duration::from_secs(600), "it never comes about");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
 /// What a process that is killed now would leave.
 fn copy(from: &Path, to: &Path) {
     std::fs::create_dir_all(to).unwrap();
@@ -87,23 +96,17 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
-/// The same of a folder that may be written to just now: a kill would take one moment, copying takes several.
-fn copy_at_rest(from: &Path, to: &Path) {
-    let state = || {
-        let facts = |name: String| {
-            (std::fs::metadata(from.join(&name)).ok().map(|file| (file.len(), file.modified().ok())), name)
-        };
-        names(from).into_iter().map(facts).collect::<Vec<_>>()
-    };
-    loop {
-        let before = state();
-        let copied = std::panic::catch_unwind(|| copy(from, to)).is_ok();
-        if copied && state() == before {
-            return;
-        }
-        std::fs::remove_dir_all(to).unwrap();
-        std::thread::sleep(Duration::from_millis(5));
+/// The same of a recorder that may be writing just now, between two rotations: a kill would take one moment, copying takes
+/// several.
+fn copy_at_rest(recorder: &Recorder, to: &Path) {
+    let shared = &recorder.0.shared;
+    let mut state = shared.lock();
+    while state.is_writing {
+        state = shared.wait(&shared.done, state);
     }
+    // No rotation begins without the lock.
+    copy(recorder.folder(), to);
+    drop(state);
 }
 
 /// What a sink was given.

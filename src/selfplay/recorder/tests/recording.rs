@@ -108,11 +108,7 @@ fn a_rotation_comes_when_time_has_passed() {
     let recorder = recorder(root.path(), |options| options.rotate_every = Some(Duration::from_millis(30)));
     for round in 1..=2 {
         play(&recorder, 1, 5).unwrap();
-        let start = Instant::now();
-        while recorder.stats().durable < round {
-            assert!(start.elapsed() < Duration::from_secs(20));
-            std::thread::sleep(Duration::from_millis(5));
-        }
+        until(|| recorder.stats().durable == round);
     }
 }
 
@@ -180,14 +176,7 @@ fn a_failed_rotation_loses_nothing() {
     assert_eq!(recorder.rotate().unwrap_err().kind_name(), "io");
     // Whoever asked was told, so that games begin.
     play(&recorder, 1, 100).unwrap();
-    let start = Instant::now();
-    while recorder.stats().rotations == 0 && seen.lock().unwrap().failures > 0 {
-        assert!(start.elapsed() < Duration::from_secs(20));
-        std::thread::yield_now();
-    }
-    while recorder.stats().failure.is_none() {
-        std::thread::yield_now();
-    }
+    until(|| recorder.0.shared.lock().done == 2);
     // Nobody asked for that one: the next game says so, once.
     assert_eq!(recorder.begin(None).unwrap_err().kind_name(), "io");
     play(&recorder, 2, 10).unwrap();

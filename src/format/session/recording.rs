@@ -1,0 +1,51 @@
+//! The files that a recorder keeps in a folder while it records, and those that recovery sets aside. They hold no runs for
+//! a reader: what ended is in the session, or joins it when the recording is recovered.
+
+use std::path::Path;
+
+/// Says that something is recorded in the folder.
+pub(crate) const RECORDING: &str = "recording.json";
+/// What a journal begins with.
+pub(crate) const JOURNAL_MAGIC: &[u8; 8] = b"A2JOURN1";
+/// What the name of a shard begins with that no run is known of.
+const UNRECORDED: &str = "unrecorded-";
+
+/// The name of a journal.
+pub(crate) fn journal_name(number: u64) -> String {
+    format!("journal-{number:06}.bin")
+}
+
+/// The number in the name of a journal.
+pub(crate) fn journal_number(path: &Path) -> Option<u64> {
+    let digits = path.file_name()?.to_str()?.strip_prefix("journal-")?.strip_suffix(".bin")?;
+    (digits.len() >= 6 && digits.bytes().all(|byte| byte.is_ascii_digit())).then(|| digits.parse().ok())?
+}
+
+/// The name that a shard gets that no run is known of.
+pub(super) fn unrecorded_name(number: u64) -> String {
+    format!("{UNRECORDED}{number:06}.npy")
+}
+
+/// Whether a shard was set aside, as no run of it is known.
+pub(crate) fn is_unrecorded(path: &Path) -> bool {
+    let name = path.file_name().and_then(|name| name.to_str());
+    name.is_some_and(|name| name.starts_with(UNRECORDED) && name.ends_with(".npy"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_known_again() {
+        for number in [1, 999_999, 1_000_000, u64::MAX] {
+            assert_eq!(journal_number(&Path::new("folder").join(journal_name(number))), Some(number));
+            assert!(is_unrecorded(Path::new(&unrecorded_name(number))));
+        }
+        for name in ["journal-.bin", "journal-00001.bin", "journal-00000a.bin", "journal-+00001.bin", "journal-000001"]
+        {
+            assert_eq!(journal_number(Path::new(name)), None, "{name}");
+        }
+        assert!(!is_unrecorded(Path::new("steps-000001.npy")));
+    }
+}

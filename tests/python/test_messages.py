@@ -1,0 +1,217 @@
+"""What a user is told: of a clock that shows any time, of disks that are full, of inputs that are something else.
+
+Nothing panics. A message says what failed, where, what was expected and what was found, in words of the system or of
+the formats.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+import a2store
+from a2store.selfplay import Recorder
+from faults.checks import LONG, assert_none, expect, failures
+from faults.shim import Fault, Shim, python, read_log
+
+pytest_plugins = ["faults.plugin"]
+
+IMPORTS = {"PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path])}
+"""For a process that uses modules of the tests."""
+PHRASES = re.compile(r"panicked|inner writer|presence of|unwrap|RUST_BACKTRACE|Option|Err\(|ParquetError|ArrowError")
+"""What is said among programmers."""
+
+
+# Clocks
+
+ALL_THAT_STAMPS = """
+import sys
+from pathlib import Path
+import a2store
+from a2store.selfplay import Recorder
+import recorder_script
+root = Path(sys.argv[1])
+a2store.simulate(root / "runs", runs=3, depth=0, progress=False)
+archive = a2store.Archive.create(root / "games.a2")
+archive.ingest(root / "runs", progress=False)
+for sink in (None, archive):
+    recorder = Recorder(root / "selfplay", tag="v1", sink=sink, journal=True)
+    recorder_script.begin_one(recorder, 7).end(recorder_script.LAST)
+    recorder.rotate()
+    recorder_script.begin_one(recorder, 8).end(recorder_script.LAST)
+    assert recorder.close().runs == 2
+archive.refresh()
+archive.compact(progress=False)
+archive.expire(older_than=0, grace=0)
+assert archive.verify(deep=True, progress=False).problems == []
+a2store.convert([root / "runs"], root / "npy", format="npy", progress=False)
+a2store.convert([root / "runs"], root / "session", format="session", progress=False)
+assert archive.history()[0].time
+assert archive.num_runs == 5
+"""
+QUERY = "import sys, a2store; print(a2store.Archive.open(sys.argv[1]).sql('SELECT count(*) FROM runs').to_arrow())"
+TIMES = {-9_000_000_000: "1684-10-19", -5000: "1969-12-31", 0: "1970-01-01", 1 << 33: "2242-03-16"}
+"""Python itself takes no time that 64 bits of nanoseconds do not hold."""
+
+
+@pytest.mark.parametrize("seconds", TIMES, ids=TIMES.get)
+def test_a_clock_may_show_any_time(shim: Shim, tmp_path: Path, seconds: int) -> None:
+    done = python("-c", ALL_THAT_STAMPS, tmp_path, environment=IMPORTS | shim.clock(seconds))
+    assert (done.returncode, done.stderr) == (0, "")
+    archive = a2store.Archive.open(tmp_path / "games.a2")
+    assert all(commit.time.startswith(TIMES[seconds]) for commit in archive.history())
+    stamps = pa.table(archive.sql("SELECT CAST(ingested_at AS BIGINT) AS ms FROM runs"))["ms"].to_pylist()
+    assert {stamp // 1000 for stamp in stamps} == {seconds}
+    (session,) = (tmp_path / "selfplay").glob("*_model=v1/metadata.db")
+    assert session.parent.name.startswith(TIMES[seconds].replace("-", ""))
+    # The engine of queries needs a usual time.
+    done = python("-c", QUERY, archive.path, environment=IMPORTS | shim.clock(seconds))
+    expected = f"OSError: system clock: expected a time from 1970 to 9999, found {TIMES[seconds]}"
+    if seconds >= 0:
+        assert (done.returncode, done.stderr) == (0, "")
+    else:
+        assert expected in done.stderr
+        assert not PHRASES.search(done.stderr)
+
+
+@pytest.mark.parametrize("seconds", [-(1 << 40), -5000, 0, 1 << 33, 1 << 42])
+def test_a_file_may_have_any_time(tmp_path: Path, seconds: int) -> None:
+    a2store.simulate(tmp_path / "runs", runs=3, depth=0, progress=False)
+    a2store.convert([tmp_path / "runs"], tmp_path / "npy", format="npy", progress=False)
+    with Recorder(tmp_path / "selfplay", tag="v1") as recorder:
+        game = recorder.begin(1)
+        game.push(1, 2)
+        game.end(2)
+    archive = a2store.Archive.create(tmp_path / "games.a2")
+    archive.ingest(tmp_path / "runs", progress=False)
+    table = archive.sql("SELECT * FROM steps").materialize(progress=False)
+    table.save(tmp_path / "steps.npy")
+    for path in tmp_path.rglob("*"):
+        os.utime(path, (seconds, seconds))
+    archive = a2store.Archive.open(archive.path)
+    assert archive.ingest([tmp_path / "runs", tmp_path / "npy", tmp_path / "selfplay"], progress=False).rejected == 0
+    for path in tmp_path.rglob("*"):
+        os.utime(path, (seconds, seconds))
+    assert archive.sql("SELECT * FROM steps").count() == archive.num_steps
+    assert pa.table(archive.sql("SELECT board FROM steps")).num_rows == archive.num_steps
+    assert len(a2store.StepTable.load(tmp_path / "steps.npy")) == len(table)
+    archive.compact(progress=False)
+    archive.expire(older_than=0, grace=0)
+    assert archive.verify(deep=True, progress=False).problems == []
+
+
+# Disks
+
+MAKERS = {
+    "simulate": "a2store.simulate(out / 'runs', runs=3, depth=0, progress=False)",
+    "ingest": "a2store.Archive.create(out / 'games.a2').ingest(runs, progress=False)",
+    "compact": "a2store.Archive.open(out / 'games.a2').compact(progress=False)",
+    "table": "archive.sql('SELECT * FROM steps').materialize(progress=False).save(out / 'steps.npy')",
+    **{
+        f"convert to {name}": f"a2store.convert([runs], out / 'converted', format={name!r}, progress=False)"
+        for name in ("a2t1", "a2run2", "a2pack", "packdat", "npy", "session", "jsonl")
+    },
+    "export": "archive.export_runs('SELECT run_id FROM runs', out / 'exported', progress=False)",
+    "recorder": "r = Recorder(out, tag='v1', journal=True); begin_one(r, 7).end(9); r.rotate(); r.close()",
+}
+SCRIPT = """
+import sys
+from pathlib import Path
+import a2store
+from a2store.selfplay import Recorder
+from recorder_script import begin_one
+out, runs, archive = Path(sys.argv[1]), Path(sys.argv[2]), a2store.Archive.open(sys.argv[3])
+try:
+    {}
+except (OSError, a2store.Error) as error:
+    print(type(error).__name__, error)
+"""
+
+
+@pytest.mark.parametrize("maker", MAKERS)
+def test_a_full_disk_is_named(shim: Shim, tmp_path: Path, scratch: Path, maker: str) -> None:
+    """From some moment on nothing more fits: whichever that is, the message has the path and the system's words."""
+    runs, archive = tmp_path / "runs", a2store.Archive.create(tmp_path / "games.a2")
+    a2store.simulate(runs, runs=4, depth=0, progress=False)
+    for path in sorted(runs.iterdir()):
+        archive.ingest(path, progress=False)
+
+    def make(out: Path, fault: Fault | None = None) -> str:
+        out.mkdir()
+        if maker == "compact":
+            shutil.copytree(archive.path, out / "games.a2")
+        environment = IMPORTS | shim.environment(out, out.with_suffix(".log"), fault)
+        done = python("-c", SCRIPT.format(MAKERS[maker]), out, runs, archive.path, environment=environment)
+        expect((done.returncode, done.stderr) == (0, ""), f"{done.stderr}")
+        return done.stdout
+
+    assert make(scratch / "calm") == ""
+    writes = [call.number for call in read_log(scratch / "calm.log") if call.kind in ("write", "mkdir", "link")]
+    assert writes
+    chosen = writes if LONG else sorted({writes[at * (len(writes) - 1) // 5] for at in range(6)})
+
+    def one(number: int) -> None:
+        said = make(scratch / str(number), Fault(number, "ENOSPC", for_good=True))
+        if said == "" and maker in ("ingest", "compact"):
+            # Only a checkpoint could not be written, which nobody needs.
+            return
+        expect("No space left on device" in said and "Error " in said, f"said {said!r}")
+        expect(str(scratch / str(number)) in said, f"said {said}")
+        expect(not PHRASES.search(said), f"said {said}")
+
+    assert_none(failures(one, chosen), len(chosen))
+
+
+# Inputs
+
+
+OTHERS = {
+    "rows.jsonl": (
+        json.dumps({"run_id": 1, "steps": [{"board": 1, "move": 2}]}).encode(),
+        "expected a run, found JSON",
+    ),
+    "rows.json": (b'[\n  {"run_id": 1, "steps": []}\n]\n', "expected a run, found JSON"),
+    "rows.csv": (b"run_id,step_index,board,move\n0,0,17,2\n", "expected a run, found text"),
+    "renamed.a2run2": (b"# Games of last week, see the wiki\n", "expected a run, found text"),
+    "renamed.bin": (json.dumps({"run": list(range(99))}).encode(), "expected a run, found JSON"),
+    "empty.a2run2": (b"", "expected a run, found an empty file"),
+    "journal-000001.bin": (b"A2JOURN1\x01\0\0\0\0\0\0\0", "expected a run, found a recorder's journal"),
+    "cut.a2run2": (
+        b"\x05\x00\x00\x00\x00\x00\x00\x00\x07",
+        "engine: expected 0 (none) or 1 (its name follows), found 7",
+    ),
+    "games.parquet": (b"PAR1" + bytes(100) + b"PAR1", None),
+    "image.png": (b"\x89PNG\r\n\x1a\n" + bytes(100), None),
+}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_what_is_no_run_is_named(tmp_path: Path, name: str) -> None:
+    content, expected = OTHERS[name]
+    path = tmp_path / "in" / name
+    path.parent.mkdir()
+    path.write_bytes(content)
+    archive = a2store.Archive.create(tmp_path / "games.a2")
+    (rejected,) = archive.ingest(path, progress=False).errors
+    messages = [rejected.message]
+    for read in (
+        lambda: a2store.read_run(path),
+        lambda: a2store.read_run(content),
+        lambda: a2store.convert([path], tmp_path / "out", format="a2run2", progress=False),
+        lambda: archive.ingest(path, on_error="raise", progress=False),
+    ):
+        with pytest.raises(a2store.DecodeError) as raised:
+            read()
+        messages.append(str(raised.value))
+    for message in messages:
+        assert expected is None or expected in message
+        assert "expected" in message
+        assert "found" in message
+        assert not PHRASES.search(message)
