@@ -225,7 +225,7 @@ impl Archive {
 
     /// As [`refresh`](Archive::refresh), and makes that version durable.
     pub(crate) fn refresh_durable(&mut self) -> Result<()> {
-        self.snapshot = Log::new(&self.storage).replay_durable()?.into();
+        self.snapshot = Log::new(&self.storage).replay_durable(Some(&self.snapshot))?.into();
         Ok(())
     }
 

@@ -12,7 +12,7 @@ import pytest
 
 import a2store
 from archives import copied, grow, short_runs
-from faults.shim import TIMEOUT
+from threads import HANGS
 
 SCRIPT = """
 import os, signal, sys, threading
@@ -48,7 +48,7 @@ def interrupted(work: str, *args: object, environment: dict[str, str] | None = N
     code = f"{SCRIPT}\ntry:\n{lines}\nexcept KeyboardInterrupt:\n    print('interrupted')\n"
     command = [sys.executable, "-c", code, *map(str, args)]
     env = {**os.environ, **(environment or {})}
-    done = subprocess.run(command, capture_output=True, check=False, timeout=TIMEOUT, text=True, env=env)
+    done = subprocess.run(command, capture_output=True, check=False, timeout=HANGS, text=True, env=env)
     assert (done.returncode, done.stdout) == (0, "interrupted\n"), done.stderr
 
 
@@ -156,6 +156,6 @@ def test_a_refresh_does_not_take_a_handle_back(path: Path, tmp_path: Path) -> No
     """Another thread has ingested through the same handle since the refresh read the log."""
     runs = short_runs(tmp_path / "runs", 6)[4:]
     command = [sys.executable, "-c", SCRIPT + MOVED_ON, str(path), *map(str, runs)]
-    done = subprocess.run(command, capture_output=True, check=False, timeout=TIMEOUT, text=True)
+    done = subprocess.run(command, capture_output=True, check=False, timeout=HANGS, text=True)
     assert (done.returncode, done.stdout.split()) == (0, ["5", "5"]), done.stderr
     assert a2store.Archive.open(path).num_runs == 6
