@@ -143,7 +143,10 @@ fn expired(storage: &Storage, log: &Log, files: &BTreeMap<String, DataFile>) -> 
 fn kept_files(chain: &Chain) -> BTreeMap<String, DataFile> {
     let first_version = chain.links.last().map_or(1, |link| link.commit.first_version);
     let mut files: BTreeMap<String, DataFile> = BTreeMap::new();
+    let archive_id = chain.links.last().map(|link| &link.commit.archive_id);
     let rest = chain.rest.values().flatten().map(|(commit, _)| commit);
+    // The files of a stranger are elsewhere.
+    let rest = rest.filter(|commit| archive_id.is_none_or(|archive_id| commit.archive_id == *archive_id));
     for commit in chain.links.iter().map(|link| &link.commit).chain(rest) {
         if commit.version <= first_version {
             commit.remove.iter().for_each(|path| drop(files.remove(path)));
