@@ -105,7 +105,7 @@ fn exit_status_tells_bad_data_from_wrong_usage() {
     for entry in std::fs::read_dir(folder.join("games.a2/steps")).unwrap() {
         std::fs::write(entry.unwrap().path(), b"PAR1").unwrap();
     }
-    fails(folder, &["sql", "games.a2", "SELECT board FROM steps"], 1, "damaged: data file: expected");
+    fails(folder, &["sql", "games.a2", "SELECT board FROM steps"], 1, "damaged: length of the file: expected");
     let log = folder.join("games.a2/_log/00000000000000000002.json");
     std::fs::write(log, b"{}").unwrap();
     fails(folder, &["info", "games.a2"], 1, "damaged");

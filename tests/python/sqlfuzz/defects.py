@@ -41,13 +41,6 @@ def _always(_: Node) -> bool:
 
 DEFECTS: list[Defect] = [
     Defect(
-        "a sort by a comparison of a CASE is not seen to be one",
-        "SELECT max(id) OVER (PARTITION BY (CASE WHEN a_b THEN a_s ELSE 'b' END) > 'a') AS c FROM e",
-        [],
-        _has("window", "key"),
-        "does not satisfy",
-    ),
-    Defect(
         "keys of ROLLUP, CUBE and GROUPING SETS that are rewritten are not found again",
         "SELECT (a_s || a_s) AS c FROM e GROUP BY CUBE ((a_s || a_s), a_i64)",
         [(None,)],
