@@ -1123,9 +1123,9 @@ class Archive:
 
         - ``path``: the archive's folder or URL, as in ``create``.
         - ``version``: the version to see, from 1, which is the empty archive; ``None`` = the newest.
-        - ``checksums``: whether queries and exports compare each data file with the checksum in its commit, the first time
-          that this process reads the file. Without, a flipped bit in a data file can change an answer. ``None`` = yes for
-          a folder, no for a URL, where it fetches whole files.
+        - ``checksums``: whether queries and exports compare each data file with the checksum in its commit, the first
+          time that this process reads the file. Without, a flipped bit in a data file can change an answer.
+          ``None`` = yes for a folder, no for a URL, where it fetches whole files.
 
         Raises ``FileNotFoundError`` when there is no such folder; ``ArchiveError`` when it holds no archive, or one
         that a newer a2store wrote; ``VersionNotFoundError``; ``DamagedError`` when a commit does not fit its checksum
@@ -1976,10 +1976,10 @@ class StepTable:
         """The name of the data and its order, 32 hexadecimal digits.
 
         Tables with the same fingerprint have the same rows in the same order. It is a hash of the archive and its
-        version, the query's text and parameters, the options ``extra`` and ``chosen_ev``, and the filters and splits of
-        a view. If a query does not determine its rows (window functions, sums of floats, ``random()``), the hash is of the
-        rows instead of the text. A saved table keeps its fingerprint when it is loaded. A table from a file of another
-        program has a hash of its rows.
+        version, the query's text and parameters, the options ``extra`` and ``chosen_ev``, and the filters and splits
+        of a view. If a query does not determine its rows (window functions, sums of floats, ``random()``), the hash is
+        of the rows instead of the text. A saved table keeps its fingerprint when it is loaded. A table from a file of
+        another program has a hash of its rows.
         """
 
     @property

@@ -371,7 +371,8 @@ impl Verifier<'_> {
             }
         }
         // Recorded games may be equal; each has an id in its recording.
-        let mut by_identity: HashMap<(&[u8; 32], Option<(&str, u64)>), u32> = HashMap::new();
+        type Identity<'a> = (&'a [u8; 32], Option<(&'a str, u64)>);
+        let mut by_identity: HashMap<Identity<'_>, u32> = HashMap::new();
         let mut ids: Vec<&u32> = facts.keys().collect();
         ids.sort_unstable();
         for run_id in ids {

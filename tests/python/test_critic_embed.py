@@ -436,7 +436,7 @@ sys.exit(main(["embed", sys.argv[1], "--encoder", "waiting:encoder", "--batch-si
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_signals_keep_what_is_done(session: Path, number: signal.Signals) -> None:
-    command, pipe = [sys.executable, "-c", WAITING, session], subprocess.PIPE
+    command, pipe = [sys.executable, "-c", WAITING, str(session)], subprocess.PIPE
     with subprocess.Popen(command, stdin=pipe, stderr=pipe, text=True) as process:
         assert process.stderr is not None
         for _ in range(5):

@@ -386,7 +386,9 @@ def test_session_with_embeddings_trains(games: Path, tmp_path: Path) -> None:
     formats.write_session(tmp_path / "session", played, action=True)
     assert main([*["embed", "--encoder", "a2store.critic.transformer:one_hot", "-q"], str(tmp_path / "session")]) == 0
     changed: dict[str, Any] = {"data__use_embeddings": True, "data__thresholds": [256, 65536]}
-    config = configured(tmp_path / "session", tmp_path / "out", **changed, model__hidden=[], optim__lr=0.02, optim__epochs=6)
+    config = configured(
+        tmp_path / "session", tmp_path / "out", **changed, model__hidden=[], optim__lr=0.02, optim__epochs=6
+    )
     report = fit(config, quiet=True)
     reached, never = report.scores
     assert reached["skill"] is not None

@@ -18,13 +18,15 @@ MEMORY = Path("/dev/shm")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.stash[COUNTS] = Counter()
+    counts: Counter[str] = Counter()
+    config.stash[COUNTS] = counts
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """A worker of pytest-xdist hands over what it counted."""
     if hasattr(session.config, "workeroutput"):
-        session.config.workeroutput["faults"] = dict(session.config.stash[COUNTS])
+        counts: Counter[str] = session.config.stash[COUNTS]
+        session.config.workeroutput["faults"] = dict(counts)
 
 
 @pytest.hookimpl(optionalhook=True)
