@@ -3,15 +3,18 @@
 //! The engine evaluates both sides of an AND or OR for whole batches, and turns a CASE of booleans into ANDs and ORs. So
 //! `num_steps > 0 AND max_score / num_steps > 9` fails for rows without steps unless they happen to be rare. Here a side
 //! that can fail is put into a CASE, which evaluates it only for the rows that need it. No other rule may see the result,
-//! because the simplifier would turn it back.
+//! because the simplifier would turn it back. Before the optimizer, such sides go behind the others: it computes parts that
+//! occur twice beforehand, for every row, if the first side of an AND has one.
 
 use super::functions::functions;
 use arrow::datatypes::DataType;
+use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{DFSchema, Result as DataFusionResult};
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
-use datafusion::logical_expr::utils::{conjunction, split_conjunction_owned};
+use datafusion::logical_expr::utils::{conjunction, disjunction, split_conjunction_owned};
 use datafusion::logical_expr::{Case, Expr, ExprSchemable, Filter, LogicalPlan, Operator, lit};
+use datafusion::optimizer::AnalyzerRule;
 
 /// Functions of the engine that fail for some values of their arguments.
 const CAN_FAIL: [&str; 29] = [
@@ -46,11 +49,56 @@ const CAN_FAIL: [&str; 29] = [
     "to_unixtime",
 ];
 
+/// Puts the sides of each AND and OR that can fail behind those that cannot.
+#[derive(Debug)]
+pub(super) struct FallibleLast;
+
+impl AnalyzerRule for FallibleLast {
+    fn name(&self) -> &'static str {
+        "fallible_last"
+    }
+
+    fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> DataFusionResult<LogicalPlan> {
+        let rewritten = plan.transform_up_with_subqueries(|node| {
+            let schema = input_schema(&node);
+            let names = NamePreserver::new(&node);
+            node.map_expressions(|expr| {
+                let name = names.save(&expr);
+                Ok(fallible_last(expr, &schema)?.update_data(|expr| name.restore(expr)))
+            })
+        })?;
+        Ok(rewritten.data)
+    }
+}
+
+fn fallible_last(expr: Expr, schema: &DFSchema) -> DataFusionResult<Transformed<Expr>> {
+    if !can_fail(&expr, schema) {
+        return Ok(Transformed::no(expr));
+    }
+    let op = match &expr {
+        Expr::BinaryExpr(binary) if matches!(binary.op, Operator::And | Operator::Or) => binary.op,
+        _ => return expr.map_children(|child| fallible_last(child, schema)),
+    };
+    let (fallible, mut all): (Vec<Expr>, Vec<Expr>) =
+        sides(expr, op).into_iter().partition(|side| can_fail(side, schema));
+    for side in fallible {
+        all.push(fallible_last(side, schema)?.data);
+    }
+    let joined = if op == Operator::And { conjunction(all) } else { disjunction(all) };
+    Ok(Transformed::yes(joined.unwrap_or_else(|| lit(op == Operator::And))))
+}
+
+/// The columns that a node's expressions see.
+fn input_schema(node: &LogicalPlan) -> DFSchema {
+    let mut schema = DFSchema::empty();
+    node.inputs().into_iter().for_each(|input| schema.merge(input.schema()));
+    schema
+}
+
 /// Rewrites a plan that no other rule will see.
 pub(super) fn guard_fallible(plan: LogicalPlan) -> DataFusionResult<LogicalPlan> {
     let rewritten = plan.transform_down_with_subqueries(|node| {
-        let mut schema = DFSchema::empty();
-        node.inputs().into_iter().for_each(|input| schema.merge(input.schema()));
+        let schema = input_schema(&node);
         match node {
             LogicalPlan::Filter(filter) => {
                 let predicate = guarded_conjunction(split_conjunction_owned(filter.predicate), &schema)?;
@@ -71,34 +119,62 @@ pub(super) fn guard_fallible(plan: LogicalPlan) -> DataFusionResult<LogicalPlan>
 }
 
 /// The conjunction of filters, of which those that can fail come last and see only rows for which all before them hold.
+///
+/// The others stand beside the CASE, too, where statistics can prune by them.
 pub(super) fn guarded_conjunction(filters: Vec<Expr>, schema: &DFSchema) -> DataFusionResult<Expr> {
     let (fallible, mut all): (Vec<Expr>, Vec<Expr>) = filters.into_iter().partition(|filter| can_fail(filter, schema));
-    for filter in fallible {
+    let mut last: Option<Expr> = None;
+    for filter in fallible.into_iter().rev() {
         let filter = guarded(filter, schema)?.data;
-        let guarded = match conjunction(all.clone()) {
-            Some(before) => case(before, filter, lit(false)),
+        last = Some(match last {
+            Some(next) => case(filter, next, lit(false)),
             None => filter,
+        });
+    }
+    if let Some(last) = last {
+        let guarded = match conjunction(all.clone()) {
+            Some(before) => case(before, last, lit(false)),
+            None => last,
         };
         all.push(guarded);
     }
     Ok(conjunction(all).unwrap_or_else(|| lit(true)))
 }
 
-/// Puts each right side of an AND or OR that can fail into a CASE.
+/// Puts the sides of each AND and OR that can fail into a CASE behind those that cannot.
+///
+/// The result is at most twice as large: only sides that cannot fail are repeated, and these have no CASE of ours inside.
 fn guarded(expr: Expr, schema: &DFSchema) -> DataFusionResult<Transformed<Expr>> {
-    expr.transform_up(|expr| match expr {
-        Expr::BinaryExpr(binary)
-            if matches!(binary.op, Operator::And | Operator::Or) && can_fail(&binary.right, schema) =>
-        {
-            let left = (*binary.left).clone();
-            // The left side decides alone only where it is false (AND) or true (OR), and not where it is null.
-            Ok(Transformed::yes(match binary.op {
-                Operator::And => case(left.is_not_false(), Expr::BinaryExpr(binary), lit(false)),
-                _ => case(left.is_not_true(), Expr::BinaryExpr(binary), lit(true)),
-            }))
+    if !can_fail(&expr, schema) {
+        return Ok(Transformed::no(expr));
+    }
+    let op = match &expr {
+        Expr::BinaryExpr(binary) if matches!(binary.op, Operator::And | Operator::Or) => binary.op,
+        _ => return expr.map_children(|child| guarded(child, schema)),
+    };
+    let (fallible, safe): (Vec<Expr>, Vec<Expr>) = sides(expr, op).into_iter().partition(|side| can_fail(side, schema));
+    let fallible = fallible.into_iter().map(|side| Ok(guarded(side, schema)?.data));
+    let fallible = fallible.collect::<DataFusionResult<Vec<_>>>()?;
+    let join = |sides: Vec<Expr>| if op == Operator::And { conjunction(sides) } else { disjunction(sides) };
+    let all = join(safe.iter().cloned().chain(fallible).collect()).unwrap_or_else(|| lit(op == Operator::And));
+    // The safe sides decide alone only where they are false (AND) or true (OR), and not where they are null.
+    Ok(Transformed::yes(match (join(safe), op) {
+        (None, _) => all,
+        (Some(safe), Operator::And) => case(safe.is_not_false(), all, lit(false)),
+        (Some(safe), _) => case(safe.is_not_true(), all, lit(true)),
+    }))
+}
+
+/// The sides of a chain of one operator, from left to right.
+fn sides(expr: Expr, op: Operator) -> Vec<Expr> {
+    let (mut waiting, mut sides) = (vec![expr], Vec::new());
+    while let Some(expr) = waiting.pop() {
+        match expr {
+            Expr::BinaryExpr(binary) if binary.op == op => waiting.extend([*binary.right, *binary.left]),
+            other => sides.push(other),
         }
-        other => Ok(Transformed::no(other)),
-    })
+    }
+    sides
 }
 
 fn case(when: Expr, then: Expr, otherwise: Expr) -> Expr {

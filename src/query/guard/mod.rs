@@ -19,6 +19,7 @@ mod statement;
 pub(super) use inlining::{has_large_filter, without_pushdown};
 pub(super) use statement::{check as check_statement, check_length, parse};
 
+use super::fallible::FallibleLast;
 use super::fences::fenced_logical;
 use super::membership::WriteOutIn;
 use super::udf::board_udfs;
@@ -56,6 +57,7 @@ pub(super) fn configure(state: SessionStateBuilder, phases: Phases) -> SessionSt
         .with_higher_order_functions(Vec::new())
         .with_scalar_functions(scalars)
         .with_analyzer_rule(Arc::new(WriteOutIn))
+        .with_analyzer_rule(Arc::new(FallibleLast))
         .with_analyzer_rule(Arc::new(enlarging::BoundEnlarging))
 }
 
