@@ -132,7 +132,7 @@ pub(super) fn guarded_conjunction(filters: Vec<Expr>, schema: &DFSchema) -> Data
         });
     }
     if let Some(last) = last {
-        let guarded = match conjunction(all.clone()) {
+        let guarded = match conjunction(all.iter().filter(|side| !side.is_volatile()).cloned()) {
             Some(before) => case(before, last, lit(false)),
             None => last,
         };
@@ -157,8 +157,10 @@ fn guarded(expr: Expr, schema: &DFSchema) -> DataFusionResult<Transformed<Expr>>
     let fallible = fallible.collect::<DataFusionResult<Vec<_>>>()?;
     let join = |sides: Vec<Expr>| if op == Operator::And { conjunction(sides) } else { disjunction(sides) };
     let all = join(safe.iter().cloned().chain(fallible).collect()).unwrap_or_else(|| lit(op == Operator::And));
-    // The safe sides decide alone only where they are false (AND) or true (OR), and not where they are null.
-    Ok(Transformed::yes(match (join(safe), op) {
+    // They decide alone only where they are false (AND) or true (OR), and not where they are null. What chance decides is
+    // asked once.
+    let deciding = safe.into_iter().filter(|side| !side.is_volatile()).collect();
+    Ok(Transformed::yes(match (join(deciding), op) {
         (None, _) => all,
         (Some(safe), Operator::And) => case(safe.is_not_false(), all, lit(false)),
         (Some(safe), _) => case(safe.is_not_true(), all, lit(true)),

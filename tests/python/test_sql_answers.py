@@ -209,6 +209,15 @@ def test_many_conditions_that_can_fail(with_empty_game: a2store.Archive) -> None
     assert asked(with_empty_game, f"SELECT count(*) FROM steps WHERE {either}") == [(second,)]
 
 
+def test_chance_is_asked_once(archive: a2store.Archive) -> None:
+    """Of 20,000 rows, half are left and not a quarter; that they are fewer than two fifths has a chance below 1e-100."""
+    both, either = "random() < 0.5 AND 100 / (step_index + 1) >= 0", "random() < 0.5 OR 100 / (step_index + 1) < 0"
+    for condition in (both, either, f"NOT ({either})"):
+        for select in (f"count(*) FROM steps WHERE {condition}", f"sum(CASE WHEN {condition} THEN 1 END) FROM steps"):
+            ((left,),) = asked(archive, f"SELECT {select}")
+            assert 0.4 < left / archive.num_steps < 0.6, select
+
+
 def test_an_error_that_a_row_meets_is_one(with_empty_game: a2store.Archive) -> None:
     with pytest.raises((a2store.QueryError, pa.ArrowInvalid), match=r"[Dd]ivide by zero"):
         asked(with_empty_game, "SELECT * FROM steps WHERE 10 / (CAST(run_id AS BIGINT) - 3) > 0")
