@@ -30,7 +30,7 @@ SMALL_FILES = 100_000
 APPENDS = 2_000
 RUNS_PER_APPEND = 20
 LOOKED_AT = 100
-"""Appends at the beginning and at the end that are compared."""
+"""The number of appends that are compared at the beginning and at the end."""
 MANY_COMMITS = 10_000
 
 SPLIT = ["board"]
@@ -141,7 +141,7 @@ for _ in range(2):
 
 
 def first_queries(report: Report, folder: Path, rounds: int) -> None:
-    """Measure what comparing data files with their checksums adds to the first query of a process."""
+    """Measure the cost of comparing data files with their checksums in the first query of a process."""
     runs, path = folder / "compared", folder / "compared.a2"
     a2store.simulate(runs, runs=5 * RUNS, seed=9, depth=0, progress=False)
     archive = ingest(runs, path)
@@ -209,7 +209,8 @@ def append(archive: Path, batch: list[Path]) -> None:
 
 
 def append_all(report: Report, path: Path, files: list[Path], keeps_open: bool) -> None:
-    """Append to a new archive, by one handle or by a new one each time, and compare the last appends with the first."""
+    """Append to a new archive, with one handle or a new handle each time, and compare the last appends with the
+    first."""
     archive = a2store.Archive.create(path)
     seconds = []
     for hour in range(APPENDS):
@@ -227,7 +228,7 @@ def append_all(report: Report, path: Path, files: list[Path], keeps_open: bool) 
 
 
 def appends(report: Report, folder: Path) -> None:
-    """Append by the hour, then look at what it costs to open and to query, before and after compaction."""
+    """Append every hour, then measure opening and querying, before and after compaction."""
     source = folder / "hours"
     a2store.simulate(source, runs=APPENDS * RUNS_PER_APPEND, seed=7, depth=0, progress=False)
     files = sorted(source.rglob("*.a2run2"))
