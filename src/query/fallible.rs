@@ -1,9 +1,9 @@
 //! Keeps expressions that can fail away from rows that another condition excludes.
 //!
-//! The engine evaluates both sides of an AND or OR for whole batches, and turns a CASE of booleans into ANDs and ORs. So
-//! `num_steps > 0 AND max_score / num_steps > 9` fails for rows without steps unless they happen to be rare. Here a side
-//! that can fail is put into a CASE, which evaluates it only for the rows that need it. No other rule may see the result,
-//! because the simplifier would turn it back.
+//! The engine evaluates both sides of an AND or OR for whole batches, and turns a CASE of booleans into ANDs and ORs.
+//! So `num_steps > 0 AND max_score / num_steps > 9` fails for rows without steps unless they are rare. This module
+//! wraps operands that can fail in a CASE, which evaluates them only for the rows that need them. It runs after all
+//! other rules, because the simplifier would undo it.
 
 use super::functions::functions;
 use arrow::datatypes::DataType;
@@ -13,7 +13,7 @@ use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::utils::{conjunction, split_conjunction_owned};
 use datafusion::logical_expr::{Case, Expr, ExprSchemable, Filter, LogicalPlan, Operator, lit};
 
-/// Functions of the engine that fail for some values of their arguments.
+/// Engine functions that fail for some values of their arguments.
 const CAN_FAIL: [&str; 29] = [
     "abs",
     "arrow_cast",
@@ -46,7 +46,7 @@ const CAN_FAIL: [&str; 29] = [
     "to_unixtime",
 ];
 
-/// Rewrites a plan that no other rule will see.
+/// Rewrites a fully optimized plan.
 pub(super) fn guard_fallible(plan: LogicalPlan) -> DataFusionResult<LogicalPlan> {
     let rewritten = plan.transform_down_with_subqueries(|node| {
         let mut schema = DFSchema::empty();
@@ -56,7 +56,7 @@ pub(super) fn guard_fallible(plan: LogicalPlan) -> DataFusionResult<LogicalPlan>
                 let predicate = guarded_conjunction(split_conjunction_owned(filter.predicate), &schema)?;
                 Ok(Transformed::yes(LogicalPlan::Filter(Filter::try_new(predicate, filter.input)?)))
             }
-            // Their filters were chosen by the table itself.
+            // The table itself has chosen these filters.
             LogicalPlan::TableScan(_) => Ok(Transformed::no(node)),
             node => {
                 let names = NamePreserver::new(&node);
@@ -70,7 +70,7 @@ pub(super) fn guard_fallible(plan: LogicalPlan) -> DataFusionResult<LogicalPlan>
     Ok(rewritten.data)
 }
 
-/// The conjunction of filters, of which those that can fail come last and see only rows for which all before them hold.
+/// The conjunction of filters. Filters that can fail come last, and see only rows that pass all filters before them.
 pub(super) fn guarded_conjunction(filters: Vec<Expr>, schema: &DFSchema) -> DataFusionResult<Expr> {
     let (fallible, mut all): (Vec<Expr>, Vec<Expr>) = filters.into_iter().partition(|filter| can_fail(filter, schema));
     for filter in fallible {
@@ -84,14 +84,14 @@ pub(super) fn guarded_conjunction(filters: Vec<Expr>, schema: &DFSchema) -> Data
     Ok(conjunction(all).unwrap_or_else(|| lit(true)))
 }
 
-/// Puts each right side of an AND or OR that can fail into a CASE.
+/// Wraps each right side of an AND or OR that can fail in a CASE.
 fn guarded(expr: Expr, schema: &DFSchema) -> DataFusionResult<Transformed<Expr>> {
     expr.transform_up(|expr| match expr {
         Expr::BinaryExpr(binary)
             if matches!(binary.op, Operator::And | Operator::Or) && can_fail(&binary.right, schema) =>
         {
             let left = (*binary.left).clone();
-            // The left side decides alone only where it is false (AND) or true (OR), and not where it is null.
+            // The left side decides alone only if it is false (AND) or true (OR), but not if it is null.
             Ok(Transformed::yes(match binary.op {
                 Operator::And => case(left.is_not_false(), Expr::BinaryExpr(binary), lit(false)),
                 _ => case(left.is_not_true(), Expr::BinaryExpr(binary), lit(true)),
@@ -135,7 +135,7 @@ fn part_can_fail(expr: &Expr, schema: &DFSchema) -> bool {
     }
 }
 
-/// Whether every value of a type can be cast to another.
+/// Whether every value of one type can be cast to another.
 fn always_casts(from: &DataType, to: &DataType) -> bool {
     fn plain(dtype: &DataType) -> &DataType {
         if let DataType::Dictionary(_, values) = dtype { plain(values) } else { dtype }

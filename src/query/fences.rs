@@ -1,4 +1,4 @@
-//! Fences around rules of the engine's optimizer that go too far. Each is named with a statement that it answers wrongly.
+//! Fences around rules of the engine's optimizer that give wrong answers. The table has an example statement for each.
 //!
 //! | rule | what it does | statement |
 //! | --- | --- | --- |
@@ -98,7 +98,7 @@ impl OptimizerRule for AboveAggregates {
     }
 }
 
-/// Whether an aggregate has a row even if its input has none.
+/// Whether an aggregate returns a row even for empty input.
 fn has_row_of_nothing(aggregate: &Aggregate) -> bool {
     aggregate.group_expr.is_empty() || aggregate.group_expr.iter().any(|key| matches!(key, Expr::GroupingSet(_)))
 }
@@ -106,7 +106,7 @@ fn has_row_of_nothing(aggregate: &Aggregate) -> bool {
 /// Puts fences into a plan.
 type Fence = fn(Arc<dyn ExecutionPlan>, Purpose) -> DataFusionResult<Transformed<Arc<dyn ExecutionPlan>>>;
 
-/// A rule that sees a plan with fences, which are taken away after it.
+/// A rule that runs on a plan with fences, which are removed afterwards.
 #[derive(Debug)]
 struct Fenced {
     rule: PhysicalRule,
@@ -165,7 +165,7 @@ fn fence_below_offset(
     Ok(Transformed::yes(replace_children_if_necessary(plan, vec![input])?))
 }
 
-/// Fences the sort whose order comes out of a plan.
+/// Puts a fence above the sort that determines the order of a plan's output.
 fn fence_sort(plan: Arc<dyn ExecutionPlan>, purpose: Purpose) -> DataFusionResult<Arc<dyn ExecutionPlan>> {
     if plan.is::<SortExec>() {
         return Ok(Passing::over(plan, purpose));
@@ -195,7 +195,8 @@ fn fence_names(
     Ok(Transformed::yes(replace_children_if_necessary(plan, inputs)?))
 }
 
-/// The side of a semi join that is not its output, if it has a column of the name of an output key that is another column.
+/// The side of a semi join that is not its output, if one of its columns has the name of an output key but is a
+/// different column.
 fn misled_side(join: &HashJoinExec) -> Option<usize> {
     let (side, other) = match join.join_type() {
         JoinType::LeftSemi => (1, join.right()),
