@@ -209,8 +209,7 @@ def append(archive: Path, batch: list[Path]) -> None:
 
 
 def append_all(report: Report, path: Path, files: list[Path], keeps_open: bool) -> None:
-    """Append to a new archive, with one handle or a new handle each time, and compare the last appends with the
-    first."""
+    """Append to a new archive, with one handle or new ones, and compare the last appends with the first."""
     archive = a2store.Archive.create(path)
     seconds = []
     for hour in range(APPENDS):

@@ -174,7 +174,7 @@ fn a_damaged_data_file_is_an_error() {
             assert!(matches!(gone.kind(), ErrorKind::Damaged { path: of, .. } if of == path), "{gone}");
             assert!(gone.to_string().contains("may have expired"), "{gone}");
         }
-        // Of the same length.
+        // The replacement has the same length.
         std::fs::write(path, vec![0; good.len()]).unwrap();
         let compared = error(true);
         assert!(matches!(compared.kind(), ErrorKind::Damaged { path: of, .. } if of == path), "{compared}");
