@@ -131,7 +131,7 @@ import pyarrow as pa
 import a2store
 path, checksums, query = sys.argv[1], sys.argv[2] == "True", sys.argv[3]
 archive = a2store.Archive.open(path, checksums=checksums)
-# Starts the threads, and reads no file.
+# Starts the threads without reading a file.
 archive.sql("SELECT 1").count()
 for _ in range(2):
     start = time.perf_counter()
@@ -216,7 +216,7 @@ def append_all(report: Report, path: Path, files: list[Path], keeps_open: bool) 
         batch = files[hour * RUNS_PER_APPEND : (hour + 1) * RUNS_PER_APPEND]
         work = partial(archive.ingest, batch, progress=False) if keeps_open else partial(append, path, batch)
         seconds.append(timed(work))
-    # The first ones warm up: threads, the allocator, the list of digests.
+    # The first appends warm up threads, the allocator and the list of digests.
     first, last = median(seconds[10 : LOOKED_AT + 10]), median(seconds[-LOOKED_AT:])
     name = "an append, one handle" if keeps_open else "an append, opened each time"
     report.add("appends", name, first_s=first, last_s=last, ratio=last / first)

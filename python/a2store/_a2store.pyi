@@ -108,9 +108,8 @@ class Error(Exception):
     """What goes wrong in a2store itself, where Python has no exception of its own for it.
 
     The message is one line: the file, the place in it, what was expected and what was found. Wrong arguments raise
-    ``ValueError`` or ``TypeError``, a row that is not there ``IndexError``, the operating system's refusals
-    ``OSError``, missing memory ``MemoryError``, and Ctrl-C ``KeyboardInterrupt``; these do not have the attributes
-    below.
+    ``ValueError`` or ``TypeError``, a missing row ``IndexError``, a failed system call ``OSError``, a failed allocation
+    ``MemoryError``, and Ctrl-C ``KeyboardInterrupt``. These exceptions do not have the attributes below.
     """
 
     kind: (
@@ -2412,7 +2411,7 @@ class Loader:
         """Return the number of batches of a whole epoch on this rank, the same on each."""
 
     def __iter__(self) -> BatchIterator:
-        """Serve the epoch: from its beginning, or, once, from where a loaded state stood.
+        """Serve the epoch from its beginning or, once, from the position of a loaded state.
 
         Raises ``MemoryError`` when there is no memory for one batch.
         """
@@ -2481,7 +2480,7 @@ class BatchIterator:
         """Return itself."""
 
     def __next__(self) -> Batch:
-        """Return the next batch; wait for it without the interpreter's lock.
+        """Return the next batch; release the interpreter's lock while waiting.
 
         Raises ``MemoryError``, and ``KeyboardInterrupt`` on Ctrl-C.
         """

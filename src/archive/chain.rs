@@ -326,7 +326,7 @@ impl<'a> Rebuilder<'a> {
         Ok(files)
     }
 
-    /// The files that a lost commit removed: those before it that the checkpoint lacks and that no sound commit removed.
+    /// The files that a lost commit removed: earlier files that the checkpoint lacks and that no sound commit removed.
     fn removed_by(&self, line: &CommitInfo, before: Option<&Snapshot>) -> Vec<String> {
         let Some(before) = before.filter(|_| line.removed_files > 0) else { return Vec::new() };
         let before = before.clone().sort();

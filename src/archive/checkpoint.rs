@@ -192,7 +192,7 @@ mod tests {
                 digest[..4].copy_from_slice(&run.to_le_bytes());
                 digests.insert(&digest);
             }
-            // Where checkpoints are 125 versions apart.
+            // Here checkpoints are 125 versions apart.
             (snapshot.newest.version, snapshot.digests) = (2_000 + distance - 1, 2_000);
             assert!(!are_digests_due(&snapshot, &digests), "{num_runs} runs");
             snapshot.newest.version += 1;

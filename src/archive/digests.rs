@@ -95,8 +95,8 @@ impl Digests {
         format!("{}/{version:020}{}", Log::FOLDER, Digests::SUFFIX)
     }
 
-    /// The digests of a version's runs: the kept ones or else the newest usable file, and those of newer rows in
-    /// `runs`.
+    /// The digests of a version's runs: the kept digests, or else the newest usable file of digests. Digests of newer
+    /// runs come from `runs`.
     pub(super) fn of(storage: &Storage, log: &Log, snapshot: &Snapshot, kept: &KeptDigests) -> Result<Digests> {
         let (mut digests, next_run_id) = match kept.take(log, snapshot)? {
             Some(kept) => kept,

@@ -186,7 +186,7 @@ impl Archive {
         Archive { storage, snapshot: snapshot.into(), kept: Arc::default(), checksums }
     }
 
-    /// The same view, with or without comparing data files with their commits.
+    /// Returns the same view with checksums on or off.
     ///
     /// If on, queries and exports compare the length and CRC32C of each data file with its commit. They do so before
     /// the first use of the file in a process, and read the whole file for it. If off, a flipped bit in a data file can
@@ -229,7 +229,7 @@ impl Archive {
         Ok(())
     }
 
-    /// The ids that the runs of a session have in it.
+    /// The ids of a session's runs within the session.
     pub(crate) fn source_ids(&self, session: &str) -> Result<BTreeSet<u64>> {
         known::source_ids(&self.storage, &self.snapshot, session, 0)
     }

@@ -316,7 +316,7 @@ struct Successor {
 }
 
 impl Successor {
-    /// Returns `None` if no log file is of a later version than the last sound one, so that nothing can be lost.
+    /// Returns `None` if nothing after the last sound version could be lost.
     fn plan(storage: &Storage, names: &Names, chain: &Chain, sound: &Snapshot) -> Result<Option<Successor>> {
         let version = chain.version();
         let shortcuts = names.checkpoints.iter().map(|&of| (of, Checkpoint::path(of)));

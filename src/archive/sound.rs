@@ -1,7 +1,7 @@
 //! Remembers the data files that this process has compared with their commits, so that each file is compared once.
 //!
-//! Parquet files here have no page checksums, so a flipped bit in a page may decode to other values. A commit has the
-//! CRC32C of every file that it adds.
+//! Parquet files of an archive have no page checksums, so a flipped bit in a page may decode to other values. A commit
+//! has the CRC32C of every file that it adds.
 //!
 //! Invariant: this process read each remembered file to its end and found the length and checksum of its commit. Since
 //! then, the file system has recorded no change of the file.

@@ -121,8 +121,8 @@ pub(super) fn verify(storage: &Storage, options: &VerifyOptions, progress: &dyn 
             true => HashSet::new(),
             false => expired(storage, &log, &files)?,
         };
-        // Files that `expire` removed meanwhile are not reported. If the newest version has lost files (after a
-        // compaction, too), its tables were not compared with each other.
+        // Files that `expire` removed meanwhile are not reported. The newest version only loses files if a compaction
+        // replaced them as well. Its tables were then not compared with each other.
         if newest.iter().flat_map(|newest| &newest.files).all(|file| !gone.contains(&file.path)) {
             report.problems.retain(|problem| !gone.contains(&problem.path));
             return Ok(report);

@@ -81,7 +81,7 @@ pub(super) fn context(archive: &Archive, options: &QueryOptions) -> Result<Sessi
     Ok(context)
 }
 
-/// The engine's rules, fenced in, and two extra rules.
+/// The engine's rules with fences, and two extra rules.
 fn physical_rules() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
     let mut rules = fenced_physical(PhysicalOptimizer::default().rules);
     // Before any rule that looks at orders, and after one that looks for groups directly under a limit.

@@ -1,4 +1,4 @@
-//! Keeps expressions that can fail away from rows that another condition excludes.
+//! Evaluates expressions that can fail only for rows that the other conditions leave.
 //!
 //! The engine evaluates both sides of an AND or OR for whole batches, and turns a CASE of booleans into ANDs and ORs.
 //! So `num_steps > 0 AND max_score / num_steps > 9` fails for rows without steps unless they are rare. This module

@@ -29,7 +29,7 @@ use std::sync::Arc;
 type LogicalRule = Arc<dyn OptimizerRule + Send + Sync>;
 type PhysicalRule = Arc<dyn PhysicalOptimizerRule + Send + Sync>;
 
-/// The engine's logical rules, fenced in.
+/// The engine's logical rules, with fences.
 pub(super) fn fenced_logical(rules: Vec<LogicalRule>) -> Vec<LogicalRule> {
     let fenced = |rule: LogicalRule| match rule.name() {
         "push_down_filter" => Arc::new(AboveAggregates(rule)) as LogicalRule,
@@ -38,7 +38,7 @@ pub(super) fn fenced_logical(rules: Vec<LogicalRule>) -> Vec<LogicalRule> {
     rules.into_iter().map(fenced).collect()
 }
 
-/// The engine's physical rules, fenced in.
+/// The engine's physical rules, with fences.
 pub(super) fn fenced_physical(rules: Vec<PhysicalRule>) -> Vec<PhysicalRule> {
     let fenced = |rule: PhysicalRule| match rule.name() {
         name if name.starts_with("FilterPushdown") => {
@@ -53,7 +53,7 @@ pub(super) fn fenced_physical(rules: Vec<PhysicalRule>) -> Vec<PhysicalRule> {
     rules.into_iter().map(fenced).collect()
 }
 
-/// The rule that moves filters down, without conditions that must stay above an aggregate.
+/// The rule that moves filters down; it does not see conditions that must stay above an aggregate.
 #[derive(Debug)]
 struct AboveAggregates(LogicalRule);
 
@@ -195,7 +195,7 @@ fn fence_names(
     Ok(Transformed::yes(replace_children_if_necessary(plan, inputs)?))
 }
 
-/// The side of a semi join that is not its output, if one of its columns has the name of an output key but is a
+/// The non-output side of a semi join, if one of its columns has the name of an output key but is a different column.
 /// different column.
 fn misled_side(join: &HashJoinExec) -> Option<usize> {
     let (side, other) = match join.join_type() {

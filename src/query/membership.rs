@@ -4,7 +4,7 @@
 //!
 //! `x IN (SELECT y …)` is null instead of false in two cases, if no `y` equals `x`: `x` is null and there is a row, or
 //! some `y` is null. The engine computes it as a join that only returns true or false (apache/datafusion#8241, #25347).
-//! It decides whether a NOT IN can meet nulls by the columns in it, not by its value (#25474, #25473). So where the
+//! It decides whether a NOT IN can have nulls by the columns in it, not by its value (#25474, #25473). So where the
 //! difference is visible, the condition is rewritten:
 //!
 //! ```text

@@ -203,7 +203,7 @@ impl StepTable {
     /// The rows at `indices`, in that order and as often as they stand there, as columns.
     ///
     /// # Errors
-    /// [`ErrorKind::IndexOutOfBounds`] with the first index that no row has; [`ErrorKind::OutOfMemory`].
+    /// [`ErrorKind::IndexOutOfBounds`] with the first index that is out of bounds; [`ErrorKind::OutOfMemory`].
     pub fn take(&self, indices: &[u64]) -> Result<Batch> {
         self.take_unless_cancelled(indices, &())
     }

@@ -179,7 +179,7 @@ fn a_damaged_data_file_is_an_error() {
         let compared = error(true);
         assert!(matches!(compared.kind(), ErrorKind::Damaged { path: of, .. } if of == path), "{compared}");
         assert!(compared.to_string().contains("CRC32C of the file"), "{compared}");
-        // Without checksums the error says what is wrong, and how to find the file.
+        // Without checksums the error describes the damage and how to find the file.
         let read = error(false);
         assert!(matches!(read.kind(), ErrorKind::Damaged { .. }), "{read}");
         assert!(read.to_string().contains("`verify` names it"), "{read}");

@@ -155,7 +155,7 @@ def test_writers_and_readers(runs: list[Path], tmp_path: Path, maintained: bool)
     opens = [json.loads(end(reader)) for reader in readers]
     work = [int(end(maintainer)) for maintainer in maintainers]
     assert sum(count for count, _ in opens) >= OPENS
-    # A writer waited for them after each of its commits.
+    # A writer waited for the readers after each of its commits.
     assert min(versions for _, versions in opens) >= APPENDS
     archive = a2store.Archive.open(path)
     if maintained:

@@ -153,7 +153,7 @@ print(mine.version)
 
 
 def test_a_refresh_does_not_take_a_handle_back(path: Path, tmp_path: Path) -> None:
-    """Another thread has ingested through the same handle since the refresh read the log."""
+    """Another thread has ingested through the same handle after the refresh read the log."""
     runs = short_runs(tmp_path / "runs", 6)[4:]
     command = [sys.executable, "-c", SCRIPT + MOVED_ON, str(path), *map(str, runs)]
     done = subprocess.run(command, capture_output=True, check=False, timeout=HANGS, text=True)

@@ -297,7 +297,7 @@ KINDS = {
     "regex": f"SELECT sum(regexp_count(CAST(a.board + b.board AS VARCHAR), '([13]*[57]+)+9?')) AS board FROM {ENDLESS}",
     "unnest": f"SELECT unnest([a.board, b.board, 1, 2, 3, 4, 5, 6, 7, 8, 9]) AS board FROM {ENDLESS}",
 }
-"""None of them ends without a signal, so one that ends was stopped."""
+"""They never end by themselves, so one that ends was stopped."""
 STOPPED = """
 import gc, json, os, signal, sys, threading
 from pathlib import Path

@@ -198,7 +198,7 @@ def check_held(start: Start, disk: Path, promised: Promised, others: int, leftov
 
 
 def check_ingest(start: Start, disk: Path, expected: int) -> None:
-    """Other programs can read a recorder's folders, whatever files it keeps in them."""
+    """Other programs can read a recorder's folders with all of its files in them."""
     if not (disk / ROOT).exists():
         return
     archive = a2store.Archive.create(disk.with_name(f"ingested-{disk.name}-{expected}"))

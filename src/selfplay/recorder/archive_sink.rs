@@ -32,9 +32,9 @@ struct Games {
 
 impl Recorder {
     /// Begins a recording into an archive. Its runs have the session `recording-<id>`, `source_id` is a game's id, and
-    /// `engine` that of the options, or else the tag. A rotation takes the memory of an ingest beside `max_ram_mb`. As
-    /// in a session, every finished game is a run. Ids tell games apart, so equal games are all kept, also if they
-    /// equal runs of files.
+    /// `engine` is the engine of the options, or else the tag. A rotation takes the memory of an ingest beside
+    /// `max_ram_mb`. As in a session, every finished game is a run. Ids tell games apart, so equal games are all kept,
+    /// also if they equal runs of files.
     ///
     /// A folder `archive-<archive's id>_model=<tag>` in `root` has the journal, if one is asked for, and what tells the
     /// next recorder of that tag that this one died.

@@ -114,8 +114,8 @@ pub(super) fn recover_into(
     Ok(Some(recovered))
 }
 
-/// Removes the start of a recording whose process died before it wrote what it records. Journals are created later, so
-/// games in a journal mean that the file was damaged afterwards.
+/// Removes an unfinished start of a recording: its process died before it wrote the content of `recording.json`.
+/// Journals are created later, so games in a journal mean that the file was damaged afterwards.
 fn clear(folder: &Path, status: &Status) -> Result<()> {
     match num_games(folder)? {
         0 => {

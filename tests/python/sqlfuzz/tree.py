@@ -163,7 +163,7 @@ class _Text:
         if value is None:
             return "NULL"
         if self.parameters is not None:
-            # Equal constants share a parameter, so that expressions still equal those of GROUP BY.
+            # Equal constants share a parameter, so that expressions still match those in GROUP BY.
             return self.parameters.setdefault((node.type.name, value), f"${len(self.parameters) + 1}")
         if isinstance(value, bool):
             return str(value).upper()
