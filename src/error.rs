@@ -194,7 +194,7 @@ pub enum ErrorKind {
         /// Bytes allowed.
         limit: u64,
     },
-    /// An allocation that the system rejected.
+    /// A failed allocation.
     OutOfMemory {
         /// The requested bytes.
         needed: u64,

@@ -1,6 +1,7 @@
 //! Repairing archives with damaged or missing commits.
 //!
-//! A lost commit that a checkpoint covers is rebuilt (`chain.rs`) and replaced. All other commits stay unchanged.
+//! A lost commit that a checkpoint covers is rebuilt (`chain.rs`), and the rebuilt commit replaces it. All other
+//! commits stay unchanged.
 //!
 //! If no checkpoint covers a lost commit, the archive continues from the version before it. A new commit replaces the
 //! lost one, and adds everything that the sound commits after it added. Its next run id is above every id in any data

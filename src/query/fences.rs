@@ -196,7 +196,6 @@ fn fence_names(
 }
 
 /// The non-output side of a semi join, if one of its columns has the name of an output key but is a different column.
-/// different column.
 fn misled_side(join: &HashJoinExec) -> Option<usize> {
     let (side, other) = match join.join_type() {
         JoinType::LeftSemi => (1, join.right()),

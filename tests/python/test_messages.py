@@ -71,7 +71,7 @@ def test_a_clock_may_show_any_time(shim: Shim, tmp_path: Path, seconds: int) -> 
     assert {stamp // 1000 for stamp in stamps} == {seconds}
     (session,) = (tmp_path / "selfplay").glob("*_model=v1/metadata.db")
     assert session.parent.name.startswith(TIMES[seconds].replace("-", ""))
-    # The query engine needs a clock from 1970 on.
+    # The query engine needs a time from 1970 to 9999.
     done = python("-c", QUERY, archive.path, environment=IMPORTS | shim.clock(seconds))
     expected = f"OSError: system clock: expected a time from 1970 to 9999, found {TIMES[seconds]}"
     if seconds >= 0:

@@ -1,5 +1,6 @@
-"""Recorders that are killed or whose system calls fail, at each call. Promised games are kept once, and other games
-continue.
+"""Recorders that are killed or whose system calls fail, at each call.
+
+Promised games are kept exactly once, and other recorders can continue.
 
 A process records equal games (``recorder_script.py``). Its files are read unchanged, recovered, and recovered by the
 next recorder. The short form tries some calls of every class; A2STORE_LONG_TESTS=1 tries each call in every way.

@@ -1,5 +1,4 @@
-"""Statements that once had wrong answers, and similar ones, checked with DuckDB on the same files or counted by
-hand."""
+"""Statements that once had wrong answers, and similar ones: DuckDB on the same files, or rows counted by hand."""
 
 from __future__ import annotations
 

@@ -224,8 +224,8 @@ impl Recorder {
         let unfinished = Vec::from_iter(unfinished);
         let sink = sink(&id, None)?;
         let status = status(&folder, &id, Some(&options))?;
-        // Staged files of processes that died before they recorded anything. A live process with a
-        // staged file has lost the folder to this one.
+        // Staged files of processes that died before they recorded anything. A live process with a staged file has
+        // lost the folder to this one.
         for staged in publish::staged_in(&folder)? {
             std::fs::remove_file(&staged).ok();
         }
