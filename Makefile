@@ -10,9 +10,9 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps
 # Debug information is left out and incremental builds are on: see [profile.release].
 CARGO ?= cargo
-# Processes that run Python tests side by side; 0: one after the other, in pytest's own process.
+# The number of processes that run Python tests in parallel; 0 runs all tests in pytest's own process.
 WORKERS ?= 2
-# A module's tests stay in one process, which builds what they share once.
+# All tests of a module run in one process, so that shared fixtures are built once.
 PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
 
 .PHONY: help demo check test torture build lint fmt bench docs wheel clean
@@ -43,11 +43,12 @@ $(VENV)/test-tools: requirements/test.txt $(VENV)/tools
 	$(PIP) -r requirements/test.txt
 	@touch $@
 
-# What maturin and pip say of themselves, beside what cargo says.
+# Output of maturin and pip to hide, because cargo reports progress already.
 NOISE := ^(Ignoring|Looking in|Requirement)|^\W*(Building a mixed|Found|Using build|Built wheel|Setting|Installed|Finished) 
 
-# Cargo knows what is out of date. The extension is built into the package's folder, from which it is imported. On a terminal
-# cargo draws its progress, which ends in carriage returns; each is drawn over the one before.
+# Cargo decides what to rebuild. Maturin puts the extension into the package's folder, and Python imports it from
+# there. On a terminal, cargo draws its progress in lines that end in carriage returns; each line overwrites the one
+# before.
 .PHONY: extension
 extension: $(VENV)/tools
 	@[ -e python/a2store/_a2store.abi3.so ] || echo 'building a2store: about a quarter of an hour the first time'
@@ -72,7 +73,7 @@ export FILTER
 demo: extension
 	$(BIN)/python examples/demo.py
 
-# The quick tests are those of the modules below: what most changes break, each in seconds.
+# The modules with the quick tests. They cover what most changes break, and each takes seconds.
 QUICK := archive arrow categories command docs ingest loader materialize package play query query_command sampling \
 	symmetries table user_tables views
 
@@ -87,8 +88,8 @@ test: extension $(VENV)/test-tools
 	$(CARGO) test --release --locked
 	$(PYTEST)
 
-# The long forms of the tests of kills, failing calls, power failures and concurrency, about twenty minutes, and of SQL
-# at random: 50,000 statements, about half an hour.
+# The long test forms. Kills, failing calls, power failures and concurrency take about twenty minutes. Random SQL
+# (50,000 statements) takes about half an hour.
 torture: extension $(VENV)/test-tools
 	A2STORE_LONG_TESTS=1 $(PYTEST)
 

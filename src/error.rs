@@ -194,9 +194,9 @@ pub enum ErrorKind {
         /// Bytes allowed.
         limit: u64,
     },
-    /// Memory that the system did not give.
+    /// A failed allocation.
     OutOfMemory {
-        /// Bytes that were asked for.
+        /// The requested bytes.
         needed: u64,
     },
     /// A recorder that came to one of its limits, and takes no more.

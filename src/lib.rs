@@ -47,7 +47,7 @@
 //! | module | owns |
 //! | --- | --- |
 //! | `error` | what failed, where, expected and found |
-//! | `clock` | the time, whatever the system's clock shows |
+//! | `clock` | the system's time, limited to valid years |
 //! | `machine` | how much memory there is |
 //! | `progress` | how long work tells how far it is, and how it is stopped |
 //! | `process` | what each process has one of |

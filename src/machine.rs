@@ -1,4 +1,4 @@
-//! How much memory this machine has, where it says so, and vectors that report when there is not enough.
+//! The memory of this machine, where it is known, and allocation that reports failures.
 
 use crate::error::{ErrorKind, Result};
 
@@ -13,10 +13,10 @@ pub(crate) fn total_bytes() -> Option<u64> {
     smaller(of_machine("MemTotal:"), of_container())
 }
 
-/// Makes room for so many more elements.
+/// Reserves memory for more elements.
 ///
 /// # Errors
-/// [`ErrorKind::OutOfMemory`], where `Vec` itself would end the process.
+/// [`ErrorKind::OutOfMemory`]; `Vec` itself would abort the process.
 pub(crate) fn reserve<T>(vec: &mut Vec<T>, additional: usize) -> Result<()> {
     vec.try_reserve(additional).map_err(|_| {
         let needed = vec.len().saturating_add(additional).saturating_mul(size_of::<T>());

@@ -1,4 +1,4 @@
-//! What each process has one of: values that a child that was forked needs anew, and what is printed of a panic.
+//! Per-process singletons, recreated after a fork, and the printing of panics.
 
 // A value that is never freed is referred to from wherever it is asked for.
 #![allow(unsafe_code)]
@@ -63,9 +63,9 @@ thread_local! {
     static IS_CAUGHT: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Says that a panic of this thread becomes an error: nothing is printed about it.
+/// Marks panics of this thread as errors, so that nothing is printed about them.
 ///
-/// The readers of Parquet panic on some damaged files.
+/// Parquet readers panic on some damaged files.
 pub(crate) fn silence_panics() -> bool {
     static HOOK: Once = Once::new();
     HOOK.call_once(|| {
@@ -79,7 +79,7 @@ pub(crate) fn silence_panics() -> bool {
     IS_CAUGHT.replace(true)
 }
 
-/// Runs what may panic on damaged data. `None` if it did.
+/// Runs code that may panic on damaged data. Returns `None` if it panicked.
 pub(crate) fn catch_panic<T>(work: impl FnOnce() -> T) -> Option<T> {
     let before = silence_panics();
     let outcome = catch_unwind(AssertUnwindSafe(work));

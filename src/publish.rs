@@ -108,13 +108,13 @@ impl Write for Staged {
     }
 }
 
-/// Makes a folder, and those above it that are missing. All of their names are durable then, also those that an earlier
-/// attempt gave and did not live to sync.
+/// Creates a folder and its missing parents. Makes all of their names durable, also those that an earlier, interrupted
+/// attempt created.
 pub(crate) fn create_folders(folder: &Path) -> Result<()> {
     let above: Vec<&Path> = folder.ancestors().skip(1).collect();
     for above in above.into_iter().rev().filter(|above| !above.as_os_str().is_empty()) {
         if above.is_dir() {
-            // One that cannot be read was made by somebody else.
+            // An unreadable folder was made by another user.
             sync(above).ok();
         } else {
             create_folder(above)?;
@@ -123,7 +123,7 @@ pub(crate) fn create_folders(folder: &Path) -> Result<()> {
     create_folder(folder)
 }
 
-/// Makes a folder, unless it is there, and its name durable.
+/// Creates a folder unless it exists, and makes its name durable.
 pub(crate) fn create_folder(folder: &Path) -> Result<()> {
     match std::fs::create_dir(folder) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(Error::io(folder, error)),
@@ -132,7 +132,7 @@ pub(crate) fn create_folder(folder: &Path) -> Result<()> {
     sync_parent(folder)
 }
 
-/// What stands in a folder under staging names.
+/// The files in a folder that have staging names.
 pub(crate) fn staged_in(folder: &Path) -> Result<Vec<PathBuf>> {
     let io = |source| Error::io(folder, source);
     let (prefix, suffix) = Staged::AFFIXES;

@@ -56,7 +56,7 @@ impl Pool {
     fn new() -> Result<Pool> {
         let mut builder = tokio::runtime::Builder::new_multi_thread();
         let builder = builder.thread_name("a2store-query").thread_stack_size(STACK).enable_all();
-        // Tokio catches a task's panic, and whoever waits for the task gets an error.
+        // Tokio catches a task's panic and returns an error to the caller that awaits the task.
         let builder = builder.on_thread_start(|| _ = silence_panics());
         let runtime = Some(builder.build().map_err(Error::from)?);
         let state = Mutex::new(State { runtime, users: 0, retired: false });

@@ -32,11 +32,11 @@ pub(crate) fn pool(name: &'static str, workers: Option<usize>) -> Result<rayon::
         .map_err(|error| Error::from(std::io::Error::other(error)))
 }
 
-/// Runs `work` on this thread, and on others until there are so many: on fewer where the system starts no more. So `work`
-/// takes one part after the other until none is left.
+/// Runs `work` on this thread and on others, up to the given number; on fewer if the system starts no more threads. So
+/// `work` must take one part after the other until none is left.
 ///
 /// # Panics
-/// When `work` does, on whatever thread.
+/// When `work` panics on any thread.
 pub(crate) fn side_by_side(num_threads: usize, work: impl Fn() + Sync) {
     std::thread::scope(|scope| {
         let others: Vec<_> =

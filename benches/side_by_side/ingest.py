@@ -30,7 +30,7 @@ SMALL_FILES = 100_000
 APPENDS = 2_000
 RUNS_PER_APPEND = 20
 LOOKED_AT = 100
-"""Appends at the beginning and at the end that are compared."""
+"""The number of appends that are compared at the beginning and at the end."""
 MANY_COMMITS = 10_000
 
 SPLIT = ["board"]
@@ -131,7 +131,7 @@ import pyarrow as pa
 import a2store
 path, checksums, query = sys.argv[1], sys.argv[2] == "True", sys.argv[3]
 archive = a2store.Archive.open(path, checksums=checksums)
-# Starts the threads, and reads no file.
+# Starts the threads without reading a file.
 archive.sql("SELECT 1").count()
 for _ in range(2):
     start = time.perf_counter()
@@ -141,7 +141,7 @@ for _ in range(2):
 
 
 def first_queries(report: Report, folder: Path, rounds: int) -> None:
-    """Measure what comparing data files with their checksums adds to the first query of a process."""
+    """Measure the cost of comparing data files with their checksums in the first query of a process."""
     runs, path = folder / "compared", folder / "compared.a2"
     a2store.simulate(runs, runs=5 * RUNS, seed=9, depth=0, progress=False)
     archive = ingest(runs, path)
@@ -209,14 +209,14 @@ def append(archive: Path, batch: list[Path]) -> None:
 
 
 def append_all(report: Report, path: Path, files: list[Path], keeps_open: bool) -> None:
-    """Append to a new archive, by one handle or by a new one each time, and compare the last appends with the first."""
+    """Append to a new archive, with one handle or new ones, and compare the last appends with the first."""
     archive = a2store.Archive.create(path)
     seconds = []
     for hour in range(APPENDS):
         batch = files[hour * RUNS_PER_APPEND : (hour + 1) * RUNS_PER_APPEND]
         work = partial(archive.ingest, batch, progress=False) if keeps_open else partial(append, path, batch)
         seconds.append(timed(work))
-    # The first ones warm up: threads, the allocator, the list of digests.
+    # The first appends warm up threads, the allocator and the list of digests.
     first, last = median(seconds[10 : LOOKED_AT + 10]), median(seconds[-LOOKED_AT:])
     name = "an append, one handle" if keeps_open else "an append, opened each time"
     report.add("appends", name, first_s=first, last_s=last, ratio=last / first)
@@ -227,7 +227,7 @@ def append_all(report: Report, path: Path, files: list[Path], keeps_open: bool) 
 
 
 def appends(report: Report, folder: Path) -> None:
-    """Append by the hour, then look at what it costs to open and to query, before and after compaction."""
+    """Append every hour, then measure opening and querying, before and after compaction."""
     source = folder / "hours"
     a2store.simulate(source, runs=APPENDS * RUNS_PER_APPEND, seed=7, depth=0, progress=False)
     files = sorted(source.rglob("*.a2run2"))

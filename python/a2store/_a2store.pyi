@@ -4,10 +4,11 @@ Conventions: a board is a uint64 of sixteen 4-bit exponents, cell 0 (top left) i
 is an empty cell and ``k`` the tile ``2**k``. The four moves are always in the order up, down, left, right (UDLR),
 numbered 0 to 3. A legality mask has bit 0 for up to bit 3 for right. Ranges are half-open: ``0..n`` excludes ``n``.
 
-An integer that is negative, or larger than its argument can hold, raises ``OverflowError``, and anything that is not an
-integer ``TypeError``; NumPy's integers are integers. Sequences of integers have their own rules, and hold no bools.
-Files and folders that the system refuses raise ``OSError`` or its subclass, such as ``FileNotFoundError``, with
-``filename`` set. Memory that the system refuses for batches, tables, orders and weights raises ``MemoryError``.
+An integer that is negative, or larger than its argument can hold, raises ``OverflowError``. Anything that is not an
+integer raises ``TypeError``; NumPy's integers are integers. Sequences of integers have their own rules, and reject
+bools. An operation on files and folders that the system rejects raises ``OSError`` or its subclass, such as
+``FileNotFoundError``, with ``filename`` set. A failed allocation for batches, tables, orders or weights raises
+``MemoryError``.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -107,9 +108,8 @@ class Error(Exception):
     """What goes wrong in a2store itself, where Python has no exception of its own for it.
 
     The message is one line: the file, the place in it, what was expected and what was found. Wrong arguments raise
-    ``ValueError`` or ``TypeError``, a row that is not there ``IndexError``, the operating system's refusals
-    ``OSError``, missing memory ``MemoryError``, and Ctrl-C ``KeyboardInterrupt``; these do not have the attributes
-    below.
+    ``ValueError`` or ``TypeError``, a missing row ``IndexError``, a failed system call ``OSError``, a failed allocation
+    ``MemoryError``, and Ctrl-C ``KeyboardInterrupt``. These exceptions do not have the attributes below.
     """
 
     kind: (
@@ -695,9 +695,9 @@ class Recorder:
           its own.
         - ``tag``: the model's name: letters, digits and ``._+-``.
         - ``engine``, ``model_hash``, ``config_hash``, ``meta``: more to say of the session, ``meta`` as JSON by key.
-        - ``sink``: an archive that the games go to instead, with values and final boards; ``refresh`` shows them. Every
-          game that ended is a run, also if it equals another: ``session`` and ``source_id`` tell them apart.
-          A rotation takes what ingesting takes of memory, beside ``max_ram_mb``.
+        - ``sink``: an archive that receives the games instead, with values and final boards; ``refresh`` shows them.
+          Every finished game is a run, even if it equals another: ``session`` and ``source_id`` tell them apart. A
+          rotation takes the memory of an ingest, beside ``max_ram_mb``.
         - ``max_games``, ``max_steps``, ``max_wall_ms``: once one is reached no game begins; those under way go on, so
           that a session holds whole games. Steps that are kept count.
         - ``max_ram_mb``: millions of bytes for steps that are not written yet, at least 16; pushes wait where they are
@@ -1124,8 +1124,8 @@ class Archive:
         - ``path``: the archive's folder or URL, as in ``create``.
         - ``version``: the version to see, from 1, which is the empty archive; ``None`` = the newest.
         - ``checksums``: whether queries and exports compare each data file with the checksum in its commit, the first
-          time that this process reads the file. Without, a flipped bit in a data file can change an answer.
-          ``None`` = yes for a folder, no for a URL, where it fetches whole files.
+          time that this process reads the file. If off, a flipped bit in a data file can change an answer. ``None`` =
+          on for a folder; off for a URL, because it would fetch whole files.
 
         Raises ``FileNotFoundError`` when there is no such folder; ``ArchiveError`` when it holds no archive, or one
         that a newer a2store wrote; ``VersionNotFoundError``; ``DamagedError`` when a commit does not fit its checksum
@@ -1135,8 +1135,8 @@ class Archive:
     def refresh(self) -> None:
         """Move to the newest version, also from an older one that was asked for.
 
-        If another thread has moved to a later version meanwhile, the archive stays there. Raises as ``open`` does; the
-        archive then stays at its version.
+        If another thread has moved to a later version meanwhile, the archive stays at that version. Raises as ``open``
+        does; the archive then stays at its version.
         """
 
     def ingest(
@@ -1674,21 +1674,20 @@ def verify(
     - ``workers``: threads; ``None`` = one per core.
     - ``progress``: ``False`` = no progress bar; else there is one where standard error is a terminal.
 
-    Raises ``ArchiveError`` where there is no archive; ``ConflictError`` when the newest version is replaced and expired
-    again and again meanwhile; ``OSError``; ``KeyboardInterrupt``.
+    Raises ``ArchiveError`` where there is no archive; ``ConflictError`` when other processes repeatedly replace and
+    expire the newest version meanwhile; ``OSError``; ``KeyboardInterrupt``.
 
     >>> for problem in a2store.verify("games.a2", deep=True).problems:
     ...     print(problem.path, problem.what, problem.expected, problem.found)
     """
 
 def repair(path: _Path, *, dry_run: bool = True) -> RepairReport:
-    """Make an archive with damaged or missing commits whole again.
+    """Repair an archive with damaged or missing commits.
 
-    A lost commit that a checkpoint covers is rebuilt. Elsewhere the archive goes on from the last sound version, with
-    the runs of all sound commits after it. No data is removed: what is replaced gets another name
-    (``_log/*.damaged``), and while that is there, data files that no commit names stay. What lost commits had added can
-    be ingested again, and the ids that they gave out are not given out again. Interrupted and repeated, it ends in the
-    same archive.
+    A lost commit that a checkpoint covers is rebuilt. Otherwise the archive continues from the last sound version, with
+    the runs of all sound commits after it. No data is removed: replaced files are renamed to ``_log/*.damaged``. While
+    such files exist, ``expire`` keeps unreferenced data files. You can ingest the runs of lost commits again; their old
+    ids are not reused. An interrupted repair that is repeated ends in the same archive.
 
     - ``path``: the archive's folder or URL.
     - ``dry_run``: only say what would be done.
@@ -1977,8 +1976,8 @@ class StepTable:
 
         Tables with the same fingerprint have the same rows in the same order. It is a hash of the archive and its
         version, the query's text and parameters, the options ``extra`` and ``chosen_ev``, and the filters and splits
-        of a view. If a query does not determine its rows (window functions, sums of floats, ``random()``), the hash is
-        of the rows instead of the text. A saved table keeps its fingerprint when it is loaded. A table from a file of
+        of a view. If a query does not determine its rows (window functions, sums of floats, ``random()``), the hash
+        covers the rows instead of the text. A saved table keeps its fingerprint when it is loaded. A table from a file of
         another program has a hash of its rows.
         """
 
@@ -2002,8 +2001,8 @@ class StepTable:
           from the end.
 
         Raises ``IndexError`` with the first index that is out of bounds; ``TypeError`` when they are not integers;
-        ``ValueError`` when they do not have one dimension; ``MemoryError``; ``KeyboardInterrupt`` on Ctrl-C, in the
-        middle of many rows too.
+        ``ValueError`` when they do not have one dimension; ``MemoryError``; ``KeyboardInterrupt`` on Ctrl-C, also in
+        the middle of a long copy.
 
         >>> table.take([5, 0, 5]).tokens.shape
         (3, 16)
@@ -2088,7 +2087,7 @@ class StepTable:
 
         A table that was saved comes back as it was, fingerprint included, so that a loader's state of before goes on.
 
-        Headers of NumPy's formats 1.0, 2.0 and 3.0 are read, each in its encoding.
+        Headers of NumPy's formats 1.0, 2.0 and 3.0 are supported, each in its encoding.
 
         Any other structured array of one dimension will do that has a field ``board``, and of ``move``, ``ev_legal``,
         ``ev_values``, ``run_id`` and ``step_index`` what it has, by name and of the types above, at any places. What is
@@ -2279,20 +2278,20 @@ class StepTable:
           made.
         - ``strata``: an extra column whose values, at most 4,096 different ones, are strata. Up to any place of the
           stream each stratum has had its quota, to within one row; within a stratum rows come in shuffled order, each
-          once before any comes again. Takes 4 bytes a row, 6 in strata of fewer than 65,536, and a pass over the table
+          once before any is repeated. Takes 4 bytes a row, 6 in strata of fewer than 65,536, and a pass over the table
           when the loader is made.
         - ``quotas``: the strata that are served, by value (a string of ``categories``, a number, a bool, ``None`` =
           null), and their shares in proportion to each other's, at least 0 and of a finite sum; ``None`` = equal ones.
-          Shares that are not whole numbers are rounded to 1 in 65,536 of all.
+          Shares that are not whole numbers are rounded to 1/65,536 of their sum.
         - ``num_samples``: the rows of an epoch over all ranks, in ``0..=2**62``, where rows may come more than once, as
           with the three options before; ``None`` = as many as the table has.
         - ``window``: shuffle about so many rows at a time, at least 1, for tables that are mapped from a file and
           larger than memory. A window is 256 blocks of ``2**k`` rows from random places, as many as fit the number;
           each block is read once an epoch and in one piece. Two windows of rows should fit memory.
 
-        Raises ``ValueError`` for options outside their range or that exclude each other; ``ColumnError`` for weights
-        that cannot be drawn by, with the row, and for too many strata; ``TypeError`` for quotas that are no numbers;
-        ``MemoryError`` for weights and strata.
+        Raises ``ValueError`` for options outside their range or that exclude each other; ``ColumnError`` for invalid
+        weights, with the row, and for too many strata; ``TypeError`` for quotas that are not numbers; ``MemoryError``
+        for weights and strata.
 
         >>> loader = table.loader(batch_size=1024, seed=1, tokens="int64", columns=["tokens", "move"])
         >>> for epoch in range(3):
@@ -2404,15 +2403,15 @@ class Loader:
     part. The batches are made ahead by a thread, so the loop rarely waits. Take one iteration of a loader at a time.
     ``len(loader)`` is the number of batches of a whole epoch. Make one with ``StepTable.loader``.
 
-    Ctrl-C stops a batch in the middle, and ``MemoryError`` says that there is no memory for one. The iterator gives the
-    same batch when it is asked again, and the loader stands before it.
+    Ctrl-C stops a batch in the middle, and a failed allocation raises ``MemoryError``. In both cases the next call
+    returns the same batch, and the loader's position does not change.
     """
 
     def __len__(self) -> int:
         """Return the number of batches of a whole epoch on this rank, the same on each."""
 
     def __iter__(self) -> BatchIterator:
-        """Serve the epoch: from its beginning, or, once, from where a loaded state stood.
+        """Serve the epoch from its beginning or, once, from the position of a loaded state.
 
         Raises ``MemoryError`` when there is no memory for one batch.
         """
@@ -2443,7 +2442,7 @@ class Loader:
           options, and the filters and splits of a view, ``""`` for a whole table.
         - ``num_rows``, ``num_samples``: ints, the rows of the table and of an epoch.
         - ``order``: str, which rows an epoch has and in what order, such as ``"shuffled"`` or ``"weighted by age"``.
-          Equal orders have equal names: quotas of 2 and 4 are named as those of 1 and 2 are.
+          Equal orders have equal names: quotas of 2 and 4 have the same name as quotas of 1 and 2.
         - ``seed``, ``symmetries``: int and bool, the options.
         - ``epoch``: int.
         - ``position``: int, the rows of the epoch that all ranks together have been given, in ``0..=num_samples``.
@@ -2456,9 +2455,10 @@ class Loader:
         Batch size, rank, number of ranks, columns and tokens may differ. After a state from the end of an epoch the
         next iteration serves nothing, and the one after it a whole epoch.
 
-        A state of version 2 goes on where its order is still the same, and the options are spelled as they were: with
-        ``shuffle=False``, ``replacement``, ``weights``, and ``shuffle`` and ``strata`` of 65,536 rows or more, in each
-        stratum that is served. In other orders smaller permutations are not what they were.
+        A state of version 2 can be loaded if its order is unchanged and the options are spelled as they were. These
+        orders are unchanged: ``shuffle=False``, ``replacement``, ``weights``, and ``shuffle`` and ``strata`` of at
+        least 65,536 rows in each served stratum. All other orders have changed, because small permutations are computed
+        differently.
 
         Raises ``StateMismatchError`` for a state of other rows or another order, with the name of the field that
         differs, and ``ValueError`` for what is not a state. The loader then stays as it was.
@@ -2480,7 +2480,7 @@ class BatchIterator:
         """Return itself."""
 
     def __next__(self) -> Batch:
-        """Return the next batch; wait for it without the interpreter's lock.
+        """Return the next batch; release the interpreter's lock while waiting.
 
         Raises ``MemoryError``, and ``KeyboardInterrupt`` on Ctrl-C.
         """

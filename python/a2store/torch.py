@@ -252,7 +252,7 @@ class StepLoader(IterableDataset[_Tensors]):
             raise ValueError("rank and world_size: expected both or none")
         if rank is None or world_size is None:
             rank, world_size = _distributed_rank()
-        # NumPy's integers would stay in their type when they are multiplied.
+        # Converts NumPy integers, because multiplying them keeps their type and can overflow.
         batch_size, world_size = index(batch_size), index(world_size)
         self._table = table
         self._device = None if device is None else torch.device(device)

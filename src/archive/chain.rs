@@ -1,9 +1,10 @@
 //! The chain of commits from version 1 on, with lost commits rebuilt from a checkpoint.
 //!
-//! A sound checkpoint has a line of the history for each version up to its own, and the files of its own version. That is
-//! enough to rebuild a damaged or missing commit before it: its numbers are in its line, and its files are those that no
-//! other commit added or removed. A rebuilt commit has the name that the next commit expects (`Commit::stands_for`), so
-//! every other commit stays as it is. The chain ends before a lost commit that no checkpoint covers.
+//! A sound checkpoint has a line of the history for each version up to its own, and the files of its own version. That
+//! is enough to rebuild a damaged or missing commit before it. The commit's numbers are in its line. Its files are
+//! those that no other commit added or removed. A rebuilt commit keeps the checksum that the next commit expects
+//! (`Commit::stands_for`), so all other commits stay unchanged. The chain ends before a lost commit that no checkpoint
+//! covers.
 
 use super::TableName;
 use super::checkpoint::{Checkpoint, Names};
@@ -15,33 +16,33 @@ use super::storage::Storage;
 use crate::error::{Error, ErrorKind, Result};
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
-/// What can be known of an archive's commits.
+/// The readable and rebuilt commits of an archive.
 pub(super) struct Chain {
     /// The commits of versions 1, 2, … without a gap.
     pub(super) links: Vec<Link>,
-    /// The version of the checkpoint that lost commits were rebuilt from; 0 = none.
+    /// The version of the checkpoint that lost commits were rebuilt from; 0 = no checkpoint.
     pub(super) anchor: u64,
-    /// The commit files that are no part of the chain, and where they can be read, what they say.
+    /// The commit files outside the chain, with their content where it is readable.
     pub(super) rest: BTreeMap<u64, Result<(Commit, String)>>,
-    /// Files of the log that a repair replaced and did not live to set aside.
+    /// Files of the log that a repair replaced but, because it was interrupted, did not set aside.
     pub(super) leftovers: BTreeSet<String>,
-    /// Why a checkpoint could not be read, if it was not damage: lost commits may be known that are not in the chain.
+    /// The error that kept a checkpoint from being read, unless it was damage: the checkpoint may cover lost commits.
     pub(super) unread: Option<Error>,
 }
 
 /// A commit of the chain.
 pub(super) struct Link {
     pub(super) commit: Commit,
-    /// The number by which the next commit names it.
+    /// The checksum by which the next commit names it.
     pub(super) crc: String,
-    /// If the commit was lost: why, and the file that takes its place.
+    /// If the commit was lost: the reason, and the bytes that replace its file.
     pub(super) rebuilt: Option<(Error, Vec<u8>)>,
 }
 
 type Commits = BTreeMap<u64, Result<(Commit, String)>>;
 
 impl Chain {
-    /// Reads every commit. A commit that cannot be read for another reason than damage has its error here as well.
+    /// Reads every commit. A commit that cannot be read for a reason other than damage has its error here as well.
     pub(super) fn read(storage: &Storage, log: &Log, names: &Names) -> Result<Chain> {
         let (mut commits, leftovers) = read_commits(storage, names)?;
         let mut unread = None;
@@ -80,7 +81,7 @@ impl Chain {
                     Link { commit, crc, rebuilt: Some((error, bytes)) }
                 }
                 (Err((error, read)), _) => {
-                    // A number without a file is no part of the rest.
+                    // A missing file is not part of the rest.
                     if names.commits.binary_search(&number).is_ok() && !leftovers.contains(&commit_path(number)) {
                         commits.insert(number, read.ok_or(error));
                     }
@@ -100,12 +101,12 @@ impl Chain {
         Ok(Chain { links, anchor, rest: commits, leftovers, unread })
     }
 
-    /// The version that the chain ends with; 0 if it has none.
+    /// The last version of the chain; 0 if the chain is empty.
     pub(super) fn version(&self) -> u64 {
         self.links.len() as u64
     }
 
-    /// What the archive holds at each version, one after the other.
+    /// The contents of the archive at each version, in order.
     pub(super) fn replay(&self, mut each: impl FnMut(&Link, &Snapshot)) -> Option<Snapshot> {
         let mut state: Option<Snapshot> = None;
         for link in &self.links {
@@ -124,7 +125,7 @@ impl Chain {
     }
 }
 
-/// Every commit, and the names of those files of the log that a commit says it replaces.
+/// Every commit, and the names of the log files that a commit replaces.
 fn read_commits(storage: &Storage, names: &Names) -> Result<(Commits, BTreeSet<String>)> {
     let files = storage.read_all(names.commits.iter().copied().map(commit_path).collect())?;
     let mut commits = Commits::new();
@@ -137,7 +138,7 @@ fn read_commits(storage: &Storage, names: &Names) -> Result<(Commits, BTreeSet<S
                 contents.push(Replaced::new(&path, &bytes));
                 Commit::from_bytes(&bytes, &storage.path(&path))
             }
-            // Set aside since it was listed.
+            // The file was set aside after the listing.
             Ok(None) => continue,
             Err(error) => Err(error),
         };
@@ -176,7 +177,7 @@ fn anchor(
     Ok(None)
 }
 
-/// `None` for damage. A disk that does not answer and a newer schema are none.
+/// Returns `None` for damage. An I/O error and a newer schema are not damage.
 fn unless_damaged<T>(read: Result<T>) -> Result<Option<T>> {
     match read {
         Ok(value) => Ok(Some(value)),
@@ -185,8 +186,8 @@ fn unless_damaged<T>(read: Result<T>) -> Result<Option<T>> {
     }
 }
 
-/// Whether a checkpoint is of the archive that these commits are of: they have the transactions that its history names, unless
-/// they are strangers to those before them.
+/// Whether a checkpoint belongs to the same archive as these commits: its history names their transactions. Commits
+/// that do not follow on those before them are not compared.
 fn is_of(checkpoint: &Snapshot, commits: &Commits) -> bool {
     let newest = &checkpoint.newest;
     let history = &checkpoint.history;
@@ -216,9 +217,9 @@ fn is_of(checkpoint: &Snapshot, commits: &Commits) -> bool {
 
 struct Rebuilder<'a> {
     storage: &'a Storage,
-    /// What the archive holds at the checkpoint's version.
+    /// The contents of the archive at the checkpoint's version.
     anchor: &'a Snapshot,
-    /// The paths that sound commits up to it added, and that they removed.
+    /// The paths that sound commits up to it added, and those that they removed.
     added: HashSet<String>,
     removed: HashSet<String>,
     /// The paths of its files.
@@ -238,7 +239,8 @@ impl<'a> Rebuilder<'a> {
         Ok(Rebuilder { storage, anchor, added, removed, kept })
     }
 
-    /// Rebuilds a version's commit on what is before it: the commit, the number by which the next names it, its file.
+    /// Rebuilds a version's commit from the versions before it: the commit, the checksum by which the next commit names
+    /// it, its file.
     fn rebuild(&self, number: u64, before: Option<&Snapshot>, later: &Commits) -> Result<(Commit, String, Vec<u8>)> {
         let newest = &self.anchor.newest;
         let following =
@@ -269,7 +271,7 @@ impl<'a> Rebuilder<'a> {
             ..newest.clone()
         };
         commit.line = Some(line.clone()).filter(|line| *line != commit.info());
-        // The number that others know it by.
+        // The checksum by which other commits know it.
         let known = match following {
             _ if at_checkpoint => Some(self.anchor.newest_crc.clone()),
             Some((next, _)) => next.parent.clone(),
@@ -286,7 +288,7 @@ impl<'a> Rebuilder<'a> {
             let bytes = commit.to_bytes()?;
             let crc = check_seal(&bytes, &self.storage.path(&commit_path(number)))?;
             if known.as_ref().is_none_or(|known| *known == crc) {
-                // To the byte what was lost.
+                // The bytes equal those of the lost file.
                 return Ok((commit, crc, bytes));
             }
             sealed.get_or_insert(schema_version);
@@ -297,8 +299,8 @@ impl<'a> Rebuilder<'a> {
         Ok((commit, known.unwrap_or_default(), bytes))
     }
 
-    /// The files that a lost commit added: those of the checkpoint that it must have added, and those that were removed
-    /// before the checkpoint and are still there.
+    /// The files that a lost commit added: files of the checkpoint that no other commit added, and files that were
+    /// removed before the checkpoint but still exist.
     fn added_by(&self, line: &CommitInfo) -> Result<Vec<DataFile>> {
         let files = self.anchor.files.iter().filter(|file| !self.added.contains(&file.path));
         let mut files: Vec<DataFile> = files.filter(|file| self.version_of(file) == line.version).cloned().collect();
@@ -315,7 +317,7 @@ impl<'a> Rebuilder<'a> {
                 }
             }
         }
-        // In the order in which each operation adds them.
+        // In the order in which the operation adds them.
         files.sort_by_key(|file| match line.operation {
             Operation::Compact => (file.table == TableName::Steps, file.first_run_id),
             Operation::Repair => (false, file.first_run_id),
@@ -324,7 +326,7 @@ impl<'a> Rebuilder<'a> {
         Ok(files)
     }
 
-    /// The files that a lost commit removed: those before it that the checkpoint lacks and that no sound commit removed.
+    /// The files that a lost commit removed: earlier files that the checkpoint lacks and that no sound commit removed.
     fn removed_by(&self, line: &CommitInfo, before: Option<&Snapshot>) -> Vec<String> {
         let Some(before) = before.filter(|_| line.removed_files > 0) else { return Vec::new() };
         let before = before.clone().sort();
@@ -333,7 +335,7 @@ impl<'a> Rebuilder<'a> {
         gone.map(|file| file.path.clone()).collect()
     }
 
-    /// The version that added a file: that of the transaction that its name has, or else that of its last run.
+    /// The version that added a file: the version of the transaction in its name, or else the version of its last run.
     fn version_of(&self, file: &DataFile) -> u64 {
         let history = &self.anchor.history;
         let name = file.path.rsplit('/').next().unwrap_or_default();
@@ -343,13 +345,13 @@ impl<'a> Rebuilder<'a> {
     }
 }
 
-/// A commit that can be read and is the one that the checkpoint's history names.
+/// A readable commit that the checkpoint's history names.
 fn own<'c>(anchor: &Snapshot, number: u64, commit: &'c Result<(Commit, String)>) -> Option<&'c (Commit, String)> {
     let line = anchor.history.get((number as usize).checked_sub(1)?)?;
     commit.as_ref().ok().filter(|(commit, _)| commit.txn == line.txn)
 }
 
-/// Whether a data file has the name that a transaction gives.
+/// Whether a data file's name contains the transaction's id.
 fn is_named_for(name: &str, txn: &str) -> bool {
     let stem = name.strip_suffix(".parquet").filter(|stem| stem.len() == 32);
     matches!((stem.and_then(|stem| stem.get(16..)), txn.get(..16)), (Some(half), Some(txn)) if half == txn)

@@ -69,18 +69,18 @@ impl Names {
         self.commits.last().copied()
     }
 
-    /// The newest digests up to a version; 0 = none.
+    /// The version of the newest digests up to a version; 0 = none.
     pub(super) fn newest_digests(&self, version: u64) -> u64 {
         let after = self.digests.partition_point(|&of| of <= version);
         self.digests[..after].last().copied().unwrap_or(0)
     }
 
-    /// The newest version that a checkpoint or a file of digests is of: there was a commit of it.
+    /// The newest version of any checkpoint or file of digests: a commit of that version has existed.
     pub(super) fn newest_shortcut(&self) -> Option<u64> {
         self.checkpoints.last().max(self.digests.last()).copied()
     }
 
-    /// Whether there is a commit of every version that any file is of.
+    /// Whether every version of any file has a commit.
     pub(super) fn is_complete(&self) -> bool {
         let newest = self.newest_commit().max(self.newest_shortcut());
         self.commits.first() == Some(&1) && newest == Some(self.commits.len() as u64)
@@ -120,12 +120,12 @@ impl Checkpoint {
         storage.put_new(&Checkpoint::path(snapshot.newest.version), seal(&checkpoint)?).map(|_| ())
     }
 
-    /// The number by which the next commit names the version's.
+    /// The checksum by which the next commit names this version's commit.
     pub(super) fn crc(&self) -> &str {
         &self.commit_crc32c
     }
 
-    /// The first part in which it is not what the commits say, if there is one.
+    /// The first part that differs from the commits, if any.
     pub(super) fn difference(&self, expected: &Snapshot) -> Option<&'static str> {
         let plain = |commit: &Commit| Commit { add: Vec::new(), remove: Vec::new(), ..commit.clone() };
         if self.commit_crc32c != expected.newest_crc || plain(&self.commit) != plain(&expected.newest) {
@@ -157,8 +157,8 @@ pub(super) fn is_due(snapshot: &Snapshot) -> bool {
     version - snapshot.checkpoint >= (version / 16).clamp(16, 256)
 }
 
-/// As [`is_due`], of digests: a writer without them reads a file of `runs` for each commit since, which takes longer than
-/// reading its commit. At most 64 KiB of digests are written for each commit.
+/// As [`is_due`], for digests. Without digests, a writer reads a file of `runs` for each later commit, which takes
+/// longer than reading the commit. At most 64 KiB of digests are written for each commit.
 pub(super) fn are_digests_due(snapshot: &Snapshot, digests: &Digests) -> bool {
     snapshot.newest.version - snapshot.digests >= (digests.len() as u64 / 4096).clamp(16, 256)
 }
@@ -192,7 +192,7 @@ mod tests {
                 digest[..4].copy_from_slice(&run.to_le_bytes());
                 digests.insert(&digest);
             }
-            // Where checkpoints are 125 versions apart.
+            // Here checkpoints are 125 versions apart.
             (snapshot.newest.version, snapshot.digests) = (2_000 + distance - 1, 2_000);
             assert!(!are_digests_due(&snapshot, &digests), "{num_runs} runs");
             snapshot.newest.version += 1;

@@ -100,11 +100,11 @@ pub(crate) struct Commit {
     pub(crate) add: Vec<DataFile>,
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub(crate) remove: Vec<String>,
-    /// The checksum of the commit that this one was rebuilt for, by which the next version names it. Absent if the
-    /// rebuilt commit has that very checksum.
+    /// The checksum of the commit that this one replaces; the next version names it. Absent if the rebuilt commit has
+    /// the same checksum.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub(crate) stands_for: Option<String>,
-    /// The line of the history of a rebuilt commit, if it lacks files that are gone.
+    /// The history line of a rebuilt commit, if some of its files are lost.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub(crate) line: Option<CommitInfo>,
     /// Files of the log that this commit replaces. A repair sets them aside once this commit is durable.
@@ -112,7 +112,7 @@ pub(crate) struct Commit {
     pub(crate) replaces: Vec<Replaced>,
 }
 
-/// A file of the log that a repair replaces, known by its content: its name may be given again later.
+/// A file of the log that a repair replaces, identified by its content: another file may later get the same name.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) struct Replaced {
     /// Relative to the archive.
@@ -220,8 +220,8 @@ impl Commit {
         seal(self)
     }
 
-    /// Checks a commit's file and parses it. The number by which the next commit names it comes with it: the trailer's,
-    /// or that of the commit that this one stands for.
+    /// Checks a commit's file and parses it. Also returns the checksum by which the next commit names it: the
+    /// trailer's, or that in `stands_for`.
     pub(super) fn from_bytes(bytes: &[u8], path: &Path) -> Result<(Commit, String)> {
         let (commit, crc): (Commit, _) = unseal(bytes, path)?;
         commit.check(path)?;
@@ -272,7 +272,7 @@ pub(super) fn check_seal(bytes: &[u8], path: &Path) -> Result<String> {
     Ok(found)
 }
 
-/// What a file of the log holds.
+/// The content of a log file.
 pub(super) trait Sealed: DeserializeOwned {
     fn schema_version(&self) -> u32;
 }
@@ -294,7 +294,7 @@ pub(super) fn unseal<T: Sealed>(bytes: &[u8], path: &Path) -> Result<(T, String)
     let parsed = serde_json::from_slice::<T>(bytes);
     let found = match &parsed {
         Ok(value) => value.schema_version(),
-        // A newer version may have changed all the rest.
+        // A newer version may have changed all other fields.
         Err(_) => serde_json::from_slice::<Header>(bytes).map_err(parse_error)?.schema_version,
     };
     if found > SCHEMA_VERSION {

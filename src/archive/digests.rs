@@ -47,7 +47,7 @@ impl Hasher for AsItIs {
     }
 }
 
-/// The digests of the runs of one version, which one ingest leaves to the next.
+/// The digests of one version's runs, which one ingest keeps for the next.
 #[derive(Default)]
 pub(super) struct KeptDigests(Mutex<Option<Kept>>);
 
@@ -59,10 +59,11 @@ struct Kept {
 }
 
 impl KeptDigests {
-    /// Runs up to which digests are kept: 68 MiB at most. Those of more runs are read again by each ingest.
+    /// The maximum number of runs whose digests are kept: 68 MiB. In a larger archive, each ingest reads the digests
+    /// again.
     const MAX_RUNS: usize = 1 << 21;
 
-    /// Hands out what was kept, and the run ids that it covers, if that is of an earlier version of the archive or of this
+    /// Takes the kept digests and the run ids that they cover, if they are of this version of the archive or an earlier
     /// one.
     fn take(&self, log: &Log, snapshot: &Snapshot) -> Result<Option<(Digests, u64)>> {
         let Some(kept) = self.slot().take() else { return Ok(None) };
@@ -94,8 +95,8 @@ impl Digests {
         format!("{}/{version:020}{}", Log::FOLDER, Digests::SUFFIX)
     }
 
-    /// The digests of a version's runs: those that were kept, or else the newest usable file of them, and what `runs` got
-    /// since.
+    /// The digests of a version's runs: the kept digests, or else the newest usable file of digests. Digests of newer
+    /// runs come from `runs`.
     pub(super) fn of(storage: &Storage, log: &Log, snapshot: &Snapshot, kept: &KeptDigests) -> Result<Digests> {
         let (mut digests, next_run_id) = match kept.take(log, snapshot)? {
             Some(kept) => kept,
@@ -139,8 +140,8 @@ impl Digests {
         storage.put_new(&Digests::path(snapshot.newest.version), bytes).map(|_| ())
     }
 
-    /// The digests of a version, the run ids that they cover, and the number by which the next commit names the version's;
-    /// `None` where there are none.
+    /// The digests of a version, the run ids that they cover, and the checksum by which the next commit names the
+    /// version; `None` if there is no such file.
     pub(super) fn read(storage: &Storage, version: u64) -> Result<Option<(Digests, u64, String)>> {
         let path = Digests::path(version);
         let Some(bytes) = storage.read(&path)? else { return Ok(None) };

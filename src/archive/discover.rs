@@ -41,7 +41,7 @@ pub(super) enum Part {
 pub(super) enum Input<'a> {
     /// Files and folders, whatever their formats.
     Paths(&'a [PathBuf]),
-    /// Runs of a recording, none of which was there when the archive had given out `since` run ids.
+    /// Runs of a recording. None of them was in the archive when it had given out `since` run ids.
     Recorded { runs: &'a Arc<Container>, since: u64 },
 }
 
@@ -362,8 +362,8 @@ fn look_at(found: FoundFile) -> Candidate {
     Candidate { file, content, named: found.named, problem: found.problem }
 }
 
-/// What a file's first bytes say; a file that cannot be read is taken for a run, so that reading it says why, unless it was a
-/// recorder's and has gone.
+/// The type of a file by its first bytes. An unreadable file counts as a run, so that reading it reports the error,
+/// unless it was a recorder's file that was removed.
 fn content_of(path: &Path) -> Content {
     let mut prefix = Vec::with_capacity(PREFIX_LEN);
     match File::open(path).and_then(|file| file.take(PREFIX_LEN as u64).read_to_end(&mut prefix)) {

@@ -92,7 +92,7 @@ impl Rejected {
 #[derive(Debug, Default)]
 pub struct SeenFiles(Seen);
 
-/// Ingests into an archive of which `base` is the version that was last looked at.
+/// Ingests into an archive; `base` is the version that was read last.
 pub(super) fn ingest(
     storage: &Storage,
     base: &Snapshot,

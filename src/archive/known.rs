@@ -1,4 +1,4 @@
-//! Which runs an ingest adds: of files those whose content is new, of a recording those whose ids are new.
+//! Decides which runs an ingest adds: runs of files with new content, and runs of a recording with new ids.
 
 use super::TableName;
 use super::digests::{Digests, KeptDigests};
@@ -12,10 +12,10 @@ use arrow::array::AsArray;
 use arrow::datatypes::UInt64Type;
 use std::collections::BTreeSet;
 
-/// The runs that an archive holds.
+/// The known runs of an archive.
 pub(super) struct Known {
     digests: Digests,
-    /// The ids of a recording's runs among them: these alone tell its runs apart.
+    /// The ids of a recording's runs among them: recordings compare ids only.
     ids: Option<BTreeSet<u64>>,
 }
 
@@ -36,12 +36,12 @@ impl Known {
         Ok(Known { digests: Digests::of(storage, log, snapshot, kept)?, ids })
     }
 
-    /// Whether a run need not be looked at any further, as one of this digest is there.
+    /// Whether a run can be skipped early, because its digest is known.
     pub(super) fn has(&self, digest: &[u8; 32]) -> bool {
         self.ids.is_none() && self.digests.contains(digest)
     }
 
-    /// Whether the run was not among them; it is now.
+    /// Adds a run; returns whether it was new.
     pub(super) fn insert(&mut self, run: &RunInfo) -> bool {
         let is_new_content = self.digests.insert(&run.digest);
         match (&mut self.ids, run.source_id) {
@@ -59,7 +59,7 @@ impl Known {
     }
 }
 
-/// The ids that a session's runs have in it, of runs that the archive got since it had given out `since` run ids.
+/// The source ids of a session's runs, among the runs that the archive got after it had given out `since` run ids.
 pub(super) fn source_ids(storage: &Storage, snapshot: &Snapshot, session: &str, since: u64) -> Result<BTreeSet<u64>> {
     let mut ids = BTreeSet::new();
     for file in snapshot.files(TableName::Runs).filter(|file| u64::from(file.last_run_id) >= since) {

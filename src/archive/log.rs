@@ -24,9 +24,9 @@ pub(crate) struct Snapshot {
     pub(super) files: Vec<DataFile>,
     /// A line for each commit up to the newest, those given up included.
     pub(super) history: Vec<CommitInfo>,
-    /// The newest checkpoint when it was read, or the one that it was read from; 0 = none.
+    /// The newest checkpoint at the time of reading, or the checkpoint that was read; 0 = none.
     pub(super) checkpoint: u64,
-    /// The newest digests when it was read; 0 = none.
+    /// The newest digests at the time of reading; 0 = none.
     pub(super) digests: u64,
 }
 
@@ -39,7 +39,8 @@ pub(super) struct Log {
 /// How often the log is listed again when files vanish between listing and reading, as they do when versions expire.
 const ATTEMPTS: usize = 5;
 
-/// Commits that are read rather than a checkpoint after them: about as many as follow on a checkpoint at most.
+/// The maximum number of commits that are read instead of a later checkpoint: about the usual maximum after a
+/// checkpoint.
 const MAX_COMMITS: u64 = 256;
 
 impl Snapshot {
@@ -160,8 +161,8 @@ impl Log {
         Ok(snapshot)
     }
 
-    /// What the archive holds at its newest version. Of the commits, reads only `base`'s and those since, if `base` is an
-    /// earlier version of this very log.
+    /// The contents of the archive at its newest version. If `base` is an earlier version of this log, reads only the
+    /// commits from `base` on.
     ///
     /// Anything unexpected is left to [`replay`](Self::replay), which reports it.
     pub(super) fn replay_from(&self, base: Option<&Snapshot>) -> Result<Snapshot> {
@@ -171,7 +172,8 @@ impl Log {
         }
     }
 
-    /// `None`: the log does not lead from `base` to its newest version, or a checkpoint is the shorter way.
+    /// Returns `None` if the log does not lead from `base` to its newest version, or if a checkpoint is the shorter
+    /// way.
     fn try_replay_from(&self, base: &Snapshot) -> Result<Option<Snapshot>> {
         let names = self.names()?;
         let (first, checkpoint) = (base.newest.version, names.checkpoints.last().copied().unwrap_or(0));
@@ -183,7 +185,7 @@ impl Log {
             return Ok(None);
         }
         let mut snapshot = base.clone();
-        // The next checkpoint is due so long after the newest.
+        // The distance from the newest checkpoint to the next.
         snapshot.checkpoint = snapshot.checkpoint.max(checkpoint);
         snapshot.digests = names.newest_digests(newest);
         let paths = (first..=newest).map(commit_path).collect();
@@ -272,7 +274,7 @@ impl Log {
         Ok(None)
     }
 
-    /// Whether the next commit names a version's by this number, as far as that can be read.
+    /// Whether the next commit names this version by this checksum, if the next commit is readable.
     pub(super) fn has_crc(&self, version: u64, crc: &str) -> Result<bool> {
         let path = commit_path(version);
         let Some(bytes) = self.storage.read(&path)? else { return Ok(true) };
@@ -280,7 +282,7 @@ impl Log {
         Ok(Commit::from_bytes(&bytes, &self.storage.path(&path)).map_or(true, |(_, found)| found == crc))
     }
 
-    /// A version's commit, and the number by which the next names it.
+    /// A version's commit, and the checksum by which the next commit names it.
     pub(super) fn commit(&self, version: u64) -> Result<(Commit, String)> {
         let path = commit_path(version);
         let bytes = self.storage.read(&path)?.ok_or_else(|| self.gone(version, "a commit"))?;
@@ -298,7 +300,7 @@ impl Log {
         Ok(numbers.into_iter().zip(files).map(parse).collect())
     }
 
-    /// The files of the log, listed again if one seems to be missing: a listing is not one moment, so it can have a later
+    /// The files of the log, listed again if one seems to be missing. A listing is not atomic, so it can have a later
     /// file without the earlier one.
     pub(super) fn settled_names(&self) -> Result<Names> {
         let mut names = self.names()?;

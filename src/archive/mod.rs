@@ -20,9 +20,9 @@
 //! | `writer.rs`, `output.rs`, `read.rs` | Parquet files: encodings, row groups, checksums; writing and reading them back |
 //! | `sound.rs` | the files that this process has compared with their commits |
 //! | `ingest.rs`, `pipeline.rs`, `discover.rs`, `decode.rs`, `known.rs`, `digests.rs` | files → runs → Parquet; which runs are new |
-//! | `stored.rs`, `feed.rs` | runs as they came in, read from an archive; runs read from files without an archive |
-//! | `compact.rs`, `expire.rs` | small files → large ones; old versions and what nobody names → nothing |
-//! | `chain.rs` | the commits as far as they can be known, lost ones rebuilt from a checkpoint |
+//! | `stored.rs`, `feed.rs` | original runs, read from an archive; runs read from files without an archive |
+//! | `compact.rs`, `expire.rs` | merging small files; removing old versions and unreferenced files |
+//! | `chain.rs` | the chain of commits, with lost ones rebuilt from a checkpoint |
 //! | `verify.rs`, `check.rs`, `rebuild.rs`, `repair.rs` | what is wrong with an archive, and what can be done |
 
 mod chain;
@@ -186,12 +186,12 @@ impl Archive {
         Archive { storage, snapshot: snapshot.into(), kept: Arc::default(), checksums }
     }
 
-    /// The same view, with or without comparing data files with their commits.
+    /// Returns the same view with checksums on or off.
     ///
-    /// With it, queries and exports read each data file that they need as a whole once a process, before they first use
-    /// it, and compare its length and CRC32C with those in its commit. Without it, a flipped bit in a data file can change
-    /// an answer. By default, files of a folder are compared, and those of an object store are not: that would
-    /// fetch each file as a whole where a query needs some ranges of it.
+    /// If on, queries and exports compare the length and CRC32C of each data file with its commit. They do so before
+    /// the first use of the file in a process, and read the whole file for it. If off, a flipped bit in a data file can
+    /// change an answer. By default, files of a folder are compared, and files of an object store are not: that would
+    /// fetch whole files where a query needs some ranges.
     ///
     /// ```
     /// # let folder = tempfile::tempdir()?;
@@ -223,13 +223,13 @@ impl Archive {
         Ok(())
     }
 
-    /// As [`refresh`](Archive::refresh), and makes that version durable.
+    /// As [`refresh`](Archive::refresh), and makes the newest version durable.
     pub(crate) fn refresh_durable(&mut self) -> Result<()> {
         self.snapshot = Log::new(&self.storage).replay_durable(Some(&self.snapshot))?.into();
         Ok(())
     }
 
-    /// The ids that the runs of a session have in it.
+    /// The ids of a session's runs within the session.
     pub(crate) fn source_ids(&self, session: &str) -> Result<BTreeSet<u64>> {
         known::source_ids(&self.storage, &self.snapshot, session, 0)
     }
@@ -281,8 +281,8 @@ impl Archive {
         self.ingest_input(Input::Paths(&paths), seen, options, progress)
     }
 
-    /// Adds runs of a recording, as [`ingest`](Archive::ingest) does those of files, but whatever their content: all whose
-    /// session and id no run has. This view must not show any of them.
+    /// Adds runs of a recording, like [`ingest`](Archive::ingest), but decides by id instead of content: adds all runs
+    /// whose session and id are new. This view must not show any of them.
     pub(crate) fn ingest_recorded(
         &mut self,
         runs: &Arc<Container>,
@@ -339,8 +339,8 @@ impl Archive {
     ///
     /// # Errors
     /// [`ErrorKind::NotAnArchive`], [`ErrorKind::Cancelled`], [`ErrorKind::Io`] for a place that cannot be read, and
-    /// [`ErrorKind::Conflict`] when the newest version is replaced and expired again and again meanwhile. What is wrong
-    /// with the archive is in the report.
+    /// [`ErrorKind::Conflict`] when other processes repeatedly replace and expire the newest version meanwhile.
+    /// Problems of the archive are in the report.
     pub fn verify(
         location: impl AsRef<Path>,
         options: &VerifyOptions,
@@ -349,17 +349,17 @@ impl Archive {
         verify::verify(&Storage::new(location.as_ref())?, options, progress)
     }
 
-    /// Makes an archive with damaged or missing commits whole again. With `dry_run`, only says what it would do.
+    /// Repairs an archive with damaged or missing commits. With `dry_run`, only returns the planned changes.
     ///
-    /// A lost commit that a checkpoint covers is rebuilt. Elsewhere the archive goes on from the last sound version, with
-    /// the runs of all sound commits after it.
+    /// A lost commit that a checkpoint covers is rebuilt. Otherwise the archive continues from the last sound version,
+    /// with the runs of all sound commits after it.
     ///
-    /// No data is removed: what is replaced is set aside under another name, and while it is there, data files that no
-    /// commit names stay as well. What lost commits had added can be ingested again; ids that they gave out are not
-    /// given out again. Interrupted at any point and repeated, it ends in the same archive.
+    /// No data is removed: replaced files are set aside under another name. While such files exist, unreferenced data
+    /// files are kept too. The runs of lost commits can be ingested again; their old ids are not reused. An interrupted
+    /// repair that is repeated ends in the same archive.
     ///
     /// # Errors
-    /// [`ErrorKind::NotAnArchive`], [`ErrorKind::Damaged`] when no version can be known, [`ErrorKind::Conflict`],
+    /// [`ErrorKind::NotAnArchive`], [`ErrorKind::Damaged`] when no version can be determined, [`ErrorKind::Conflict`],
     /// [`ErrorKind::Io`].
     pub fn repair(location: impl AsRef<Path>, dry_run: bool) -> Result<RepairReport> {
         Archive::repair_unless_cancelled(location, dry_run, &())
@@ -433,7 +433,7 @@ impl Archive {
         self.snapshot.files(table).map(|file| file.num_bytes).sum()
     }
 
-    /// The files among these that are to be compared with their commits before they are read.
+    /// The files that must be compared with their commits before they are read.
     pub(crate) fn unchecked<'a>(&self, files: impl IntoIterator<Item = &'a DataFile>) -> Result<Vec<&'a DataFile>> {
         let mut unchecked = Vec::new();
         for file in files {
@@ -444,7 +444,7 @@ impl Archive {
         Ok(unchecked)
     }
 
-    /// Compares a file with its commit, unless that was done or is not wanted.
+    /// Compares a file with its commit, unless it was compared before or checksums are off.
     pub(crate) fn check_file(&self, file: &DataFile) -> Result<()> {
         if !self.checksums {
             return Ok(());
@@ -490,7 +490,7 @@ impl Archive {
         })
     }
 
-    /// What is found where a data file of this version is not.
+    /// The text of errors about a missing data file of this version.
     fn absent(&self) -> String {
         format!("no file; version {} may have expired", self.version())
     }

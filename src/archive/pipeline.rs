@@ -48,7 +48,7 @@ pub(super) struct Pipeline<'a> {
 /// What was ingested.
 pub(super) struct Done {
     pub(super) report: IngestReport,
-    /// The archive's runs, old and new.
+    /// All runs of the archive, existing and new.
     pub(super) known: Known,
     pub(super) next_run_id: u64,
     /// Published, and named by no commit yet.

@@ -56,7 +56,7 @@ fn reader(storage: &Storage, file: &DataFile) -> Result<ParquetRecordBatchReader
     ParquetRecordBatchReaderBuilder::try_new(open).map_err(|error| not_parquet(storage, file, error))
 }
 
-/// Reads some of a file's columns, batch by batch. Those that a file of an older schema lacks are null.
+/// Reads the given columns of a file, batch by batch. Columns that a file of an older schema lacks are null.
 pub(super) fn read_columns(
     storage: &Storage,
     file: &DataFile,
@@ -235,8 +235,8 @@ pub(super) fn conform(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordB
     RecordBatch::try_new(Arc::clone(schema), columns.collect::<Result<_, _>>()?)
 }
 
-/// The first and the last run id of a file of an archive, as its footer has them; `None` when it has no rows, or is
-/// somebody else's. Reads no more than the footer.
+/// The first and the last run id of a file of an archive, as its footer has them; `None` when the file has no rows or
+/// belongs to another program. Reads only the footer.
 pub(super) fn run_ids(storage: &Storage, path: &str, num_bytes: u64) -> Result<Option<(u32, u32)>> {
     const FOOTER_BYTES: u64 = 64 << 10;
     let mut len = FOOTER_BYTES;
@@ -268,7 +268,7 @@ fn own_run_ids(metadata: &ParquetMetaData) -> Option<(u32, u32)> {
     metadata.row_groups().iter().filter_map(group_run_ids).reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)))
 }
 
-/// What a commit would say of a data file that is there; `None` if it is not, or is damaged.
+/// The entry that a commit would have for an existing data file; `None` if the file is missing or damaged.
 pub(super) fn measure(storage: &Storage, table: TableName, path: &str) -> Result<Option<DataFile>> {
     let Some(open) = storage.open(path)? else { return Ok(None) };
     let (crc, num_bytes) = checksum(&open).map_err(|source| Error::io(storage.path(path), source))?;

@@ -46,7 +46,7 @@ pub(super) struct RunFacts {
     pub(super) version: Option<u64>,
     /// What it was read from.
     pub(super) source: String,
-    /// The session that it was played in, and its id there.
+    /// The session that the run was played in, and the run's id there.
     pub(super) session: Option<String>,
     pub(super) source_id: Option<u64>,
     pub(super) game_steps: Option<u32>,

@@ -62,7 +62,7 @@ impl Remote {
 
     /// The store whose root is the archive.
     pub(super) fn store(&self) -> Result<Arc<dyn ObjectStore>> {
-        // Requests are signed with the time.
+        // Requests are signed with the current time.
         clock::check()?;
         let process = std::process::id();
         let mut slot = self.connection.lock().unwrap_or_else(PoisonError::into_inner);
@@ -91,7 +91,7 @@ impl Remote {
         self.request(path, read)
     }
 
-    /// The last bytes of a file, no more than `len`; `None` where there is none.
+    /// The last bytes of a file, at most `len`; `None` if there is no file.
     pub(super) fn read_end(&self, path: &str, len: u64) -> Result<Option<Bytes>> {
         self.request(path, move |store, path| async move {
             let options = GetOptions { range: Some(GetRange::Suffix(len)), ..GetOptions::default() };

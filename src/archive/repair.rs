@@ -1,20 +1,21 @@
-//! Making an archive with damaged or missing commits whole again.
+//! Repairing archives with damaged or missing commits.
 //!
-//! A lost commit that a checkpoint covers is rebuilt (`chain.rs`) and takes the lost one's place. All other commits stay as they are.
+//! A lost commit that a checkpoint covers is rebuilt (`chain.rs`), and the rebuilt commit replaces it. All other
+//! commits stay unchanged.
 //!
-//! Where no checkpoint covers a lost commit, the archive goes on from the version before it: a new commit takes the place of
-//! the lost one, and leads to all that the sound commits after it say. Its next run id is above every id in any data file,
-//! so no id is given out twice. The commits after it are then set aside as `_log/<n>.json.damaged`.
+//! If no checkpoint covers a lost commit, the archive continues from the version before it. A new commit replaces the
+//! lost one, and adds everything that the sound commits after it added. Its next run id is above every id in any data
+//! file, so no id is given out twice. The later commits are then set aside as `_log/<n>.json.damaged`.
 //!
-//! Each step leaves an archive that either shows the damage or is repaired, and that the next repair can go on from:
+//! After each step the archive either shows the damage or is repaired, and the next repair can continue from there:
 //!
-//! 1. What will be replaced gets its second name (`.damaged`). Nothing has moved.
-//! 2. The new commit is published, durably, in one step. It lists the files that it replaces (`Commit::replaces`), so
-//!    the next repair sets them aside and takes nothing from them. As the oldest of these commits does not follow on the
-//!    new one, the archive still shows the damage.
-//! 3. Rebuilt commits are published, each in one step. Every repair rebuilds the same.
-//! 4. The replaced files are set aside: checkpoints first, then commits, the newest first. When the oldest is gone, the
-//!    archive is repaired.
+//! 1. Each file that will be replaced gets a second name (`.damaged`). It keeps its first name.
+//! 2. The new commit is published durably, in one step. It lists the files that it replaces (`Commit::replaces`), so
+//!    the next repair sets them aside and ignores their content. The oldest of these commits does not follow the new
+//!    one, so the archive still shows the damage.
+//! 3. Rebuilt commits are published, each in one step. Every repair rebuilds the same commits.
+//! 4. The replaced files are set aside: checkpoints first, then commits, the newest first. When the oldest commit is
+//!    gone, the archive is repaired.
 
 use super::TableName;
 use super::chain::Chain;
@@ -115,27 +116,27 @@ pub(super) fn repair(storage: &Storage, dry_run: bool, progress: &dyn Progress) 
             let action = format!("written: {}", goes_on.unwrap_or_default());
             plan.steps.push(Repair { path: path.clone(), action, reason: "it is missing".into() });
         }
-        // Before all others.
+        // The new commit is published first.
         plan.publish.insert(0, (path, bytes));
     }
     // Checkpoints first, then commits, the newest first.
     plan.aside.sort_by(|(a, ..), (b, ..)| is_commit(a).cmp(&is_commit(b)).then_with(|| b.cmp(a)));
     if !dry_run {
-        // From here on it goes through to its end.
+        // From here on the repair cannot be cancelled.
         check(progress)?;
-        // Also without any steps: an earlier repair may have taken the last one and not lived to make it durable.
+        // Runs even without steps: an interrupted repair may have done the last step without making it durable.
         plan.carry_out(&sound)?;
     }
     let done = !dry_run && !plan.steps.is_empty();
     Ok(RepairReport { version, steps: plan.steps, done })
 }
 
-/// Whether a file of the log is a commit, and no checkpoint.
+/// Whether a file of the log is a commit, not a checkpoint.
 fn is_commit(path: &str) -> bool {
     path.bytes().filter(|&byte| byte == b'.').count() == 1 && path.ends_with(".json")
 }
 
-/// An error that is no damage: neither a newer schema nor a disk that does not answer can be repaired.
+/// An error other than damage: a repair cannot fix a newer schema or an I/O error.
 fn unreadable(chain: &mut Chain) -> Option<Error> {
     if chain.unread.is_some() {
         return chain.unread.take();
@@ -151,26 +152,26 @@ fn unreadable(chain: &mut Chain) -> Option<Error> {
     chain.rest.remove(&number)?.err()
 }
 
-/// What a repair is about to do.
+/// The planned changes of a repair.
 struct Plan<'a> {
     storage: &'a Storage,
     steps: Vec<Repair>,
-    /// Files that lose their name, in this order: each with its name aside and its content.
+    /// Files that lose their name, in this order: each with its new name and its content.
     aside: Vec<(String, Aside, Bytes)>,
     /// Commits to publish, in this order.
     publish: Vec<(String, Vec<u8>)>,
 }
 
-/// The name that a file is set aside under.
+/// The new name of a file that is set aside.
 #[derive(Clone)]
 struct Aside {
     name: String,
-    /// Whether an earlier repair has put it there.
+    /// Whether an earlier repair has created it.
     is_there: bool,
 }
 
 impl Plan<'_> {
-    /// Plans that a file is set aside; with `replacement`, that something else takes its place.
+    /// Plans to set a file aside; `replacement` names the file that replaces it.
     fn set_aside(&mut self, path: String, reason: String, replacement: Option<&str>) -> Result<()> {
         let Some((aside, bytes)) = self.aside_of(&path)? else { return Ok(()) };
         let action = match replacement {
@@ -182,7 +183,7 @@ impl Plan<'_> {
         Ok(())
     }
 
-    /// Plans that a rebuilt commit takes the place of a lost one.
+    /// Plans to replace a lost commit with a rebuilt one.
     fn replace(&mut self, path: String, action: &str, reason: String, bytes: Vec<u8>) -> Result<()> {
         let action = match self.aside_of(&path)? {
             Some((aside, old)) => {
@@ -197,7 +198,7 @@ impl Plan<'_> {
         Ok(())
     }
 
-    /// A name that is free or that the same content already has, and the content.
+    /// A new name that is free or already has the same content, and the content.
     fn aside_of(&self, path: &str) -> Result<Option<(Aside, Bytes)>> {
         let Some(bytes) = self.storage.read(path)? else { return Ok(None) };
         let mut name = format!("{path}{ASIDE}");
@@ -216,7 +217,7 @@ impl Plan<'_> {
     }
 
     fn carry_out(&self, sound: &Snapshot) -> Result<()> {
-        // Nothing is built on what could still be lost.
+        // Makes the log durable first, because the repair builds on it.
         let newest = commit_path(sound.newest.version);
         if !self.publish.iter().any(|(path, _)| *path == newest) {
             self.storage.sync(&newest)?;
@@ -241,7 +242,7 @@ impl Plan<'_> {
             if !aside.is_there {
                 self.storage.copy(path, &aside.name)?;
             }
-            // Only what was looked at: another repair, elsewhere, may have been faster, and a writer after it.
+            // Removes only the file that was read: a concurrent repair, and a writer after it, may have replaced it.
             if self.storage.read(path)?.is_some_and(|found| found == *bytes) {
                 self.storage.remove(path)?;
             }
@@ -250,16 +251,16 @@ impl Plan<'_> {
     }
 }
 
-/// Checkpoints and digests: they only repeat what commits and data files say, so bad ones are set aside.
+/// Checkpoints and digests. They only repeat commits and data files, so bad ones are set aside.
 struct Shortcuts<'a> {
     storage: &'a Storage,
     names: &'a Names,
-    /// What is wrong with each that is to go.
+    /// The reason for each file that is set aside.
     bad: BTreeMap<String, String>,
 }
 
 impl<'a> Shortcuts<'a> {
-    /// Finds those that cannot be read, or are of versions after the chain.
+    /// Finds files that cannot be read, or that are of versions after the chain.
     fn new(storage: &'a Storage, names: &'a Names, chain: &Chain) -> Result<Shortcuts<'a>> {
         let mut bad = BTreeMap::new();
         let checkpoints = names.checkpoints.iter().map(|&of| (of, Checkpoint::path(of)));
@@ -279,7 +280,7 @@ impl<'a> Shortcuts<'a> {
         Ok(Shortcuts { storage, names, bad })
     }
 
-    /// Finds those that are not what the commits say.
+    /// Finds files that differ from the commits.
     fn check(&mut self, version: u64, state: &Snapshot) {
         if self.names.checkpoints.binary_search(&version).is_ok()
             && let Ok(Some(checkpoint)) = Checkpoint::read(self.storage, version)
@@ -298,7 +299,7 @@ impl<'a> Shortcuts<'a> {
         }
     }
 
-    /// Digests of runs that are lost would keep them from being ingested again.
+    /// Digests of lost runs would keep these runs from being ingested again.
     fn drop_digests(&mut self) {
         for &version in &self.names.digests {
             self.bad.entry(Digests::path(version)).or_insert_with(|| "some of its runs are lost".into());
@@ -306,24 +307,24 @@ impl<'a> Shortcuts<'a> {
     }
 }
 
-/// The commit that leads from the last sound version to all that is known of those after it.
+/// The commit that continues the last sound version with all known changes of later versions.
 struct Successor {
     commit: Commit,
-    /// Runs that it adds to those of the last sound version.
+    /// The number of runs that it adds to the last sound version.
     taken_over: u64,
-    /// Whether the last sound version had runs that it lacks.
+    /// Whether it lacks runs of the last sound version.
     loses_runs: bool,
 }
 
 impl Successor {
-    /// `None` if nothing follows on the last sound version that could be lost.
+    /// Returns `None` if nothing after the last sound version could be lost.
     fn plan(storage: &Storage, names: &Names, chain: &Chain, sound: &Snapshot) -> Result<Option<Successor>> {
         let version = chain.version();
         let shortcuts = names.checkpoints.iter().map(|&of| (of, Checkpoint::path(of)));
         let shortcuts = shortcuts.chain(names.digests.iter().map(|&of| (of, Digests::path(of))));
         let follows = chain.rest.keys().any(|&number| number > version)
             || shortcuts.into_iter().any(|(of, path)| of > version && !chain.leftovers.contains(&path));
-        // If the newest commit was lost, others may have been that nothing else tells of.
+        // If the newest commit was lost, later commits may have been lost without a trace.
         let lost_newest = chain.links.last().is_some_and(|link| link.rebuilt.is_some());
         if !follows && !lost_newest {
             return Ok(None);
@@ -345,7 +346,7 @@ impl Successor {
         if !follows && commit.next_run_id == next_run_id {
             return Ok(None);
         }
-        // Two files of one table with the same ids would be one run twice.
+        // Two files of one table with the same ids would duplicate runs.
         let mut files: Vec<DataFile> = Vec::new();
         state.files.sort_by_key(|file| file.first_run_id);
         for file in state.files {
@@ -377,7 +378,7 @@ impl std::fmt::Display for Successor {
     }
 }
 
-/// The data files that are there, with their lengths.
+/// The existing data files, with their lengths.
 struct DataFiles(BTreeMap<String, u64>);
 
 impl DataFiles {
@@ -393,13 +394,13 @@ impl DataFiles {
         Ok(DataFiles(files))
     }
 
-    /// An id above all that were ever given out, as far as any file tells. Of files that a commit names, it tells.
+    /// An id above all ids that any file shows. Commits give the ids of the files that they name.
     fn next_run_id(&self, storage: &Storage, named: &HashSet<&str>, known: u64) -> Result<u64> {
         let mut next = known;
         for (path, &num_bytes) in self.0.iter().filter(|(path, _)| !named.contains(path.as_str())) {
             match run_ids(storage, path, num_bytes) {
                 Ok(ids) => next = ids.map_or(next, |(_, last)| next.max(u64::from(last) + 1)),
-                // A file that is damaged, or is not one of ours, has no ids that anybody could have seen.
+                // A damaged file, or a file of another program, has no ids that a reader could have seen.
                 Err(error) if matches!(error.kind(), ErrorKind::Damaged { .. }) => {}
                 Err(error) => return Err(error),
             }

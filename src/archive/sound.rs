@@ -1,10 +1,10 @@
-//! The data files that this process has compared with their commits, so that each is read as a whole once.
+//! Remembers the data files that this process has compared with their commits, so that each file is compared once.
 //!
-//! Parquet has no checksum over what it stores: a flipped bit in a page may decode to other values. A commit has the
-//! CRC32C of every file that it adds.
+//! Parquet files of an archive have no page checksums, so a flipped bit in a page may decode to other values. A commit
+//! has the CRC32C of every file that it adds.
 //!
-//! Invariant: a file that is remembered here was read to its end and had its commit's length and checksum, and the file
-//! system has recorded no change of it since.
+//! Invariant: this process read each remembered file to its end and found the length and checksum of its commit. Since
+//! then, the file system has recorded no change of the file.
 
 use super::commit::DataFile;
 use super::read::open_sound;
@@ -14,23 +14,23 @@ use crate::process::PerProcess;
 use std::collections::HashSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Files that are remembered, in at most 9 MiB. When there are more, all are forgotten and compared again.
+/// The maximum number of remembered files, in at most 9 MiB. At the limit, all are forgotten and compared again.
 const MAX_FILES: usize = 1 << 18;
 
-/// Names a file, where it lies, what its commit says of it, and its last change.
+/// Identifies a file by its place, its entry in the commit and its last change.
 type Key = [u8; 16];
 
-/// Whether this process has compared the file with its commit since the file was last changed.
+/// Whether this process has compared the file with its commit since the last change of the file.
 pub(super) fn is_sound(storage: &Storage, file: &DataFile) -> Result<bool> {
     Ok(known()?.contains(&key(storage, file)))
 }
 
-/// Compares a file with its commit, unless this process has done so since the file was last changed.
+/// Compares a file with its commit, unless this process has done so since the last change of the file.
 ///
 /// # Errors
-/// [`ErrorKind::Damaged`](crate::ErrorKind::Damaged), which names the file; [`ErrorKind::Io`](crate::ErrorKind::Io).
+/// [`ErrorKind::Damaged`](crate::ErrorKind::Damaged) with the file's name; [`ErrorKind::Io`](crate::ErrorKind::Io).
 pub(super) fn check_once(storage: &Storage, file: &DataFile) -> Result<()> {
-    // Taken first, so that a change while the file is read is not missed.
+    // Taken first, so that a change during the read is not missed.
     let key = key(storage, file);
     if known()?.contains(&key) {
         return Ok(());

@@ -118,7 +118,7 @@ impl Storage {
         }
     }
 
-    /// Numbers that differ once a file was changed; the same for every file of an object store, which cannot be changed.
+    /// Numbers that change with the file. For an object store they are constant, because its files never change.
     pub(super) fn last_change(&self, path: &str) -> [i64; 4] {
         let metadata = self.remote.is_none().then(|| std::fs::metadata(self.root.join(path)).ok()).flatten();
         let times = |file: std::fs::Metadata| [file.mtime(), file.mtime_nsec(), file.ctime(), file.ctime_nsec()];
@@ -133,7 +133,7 @@ impl Storage {
         }
     }
 
-    /// The last bytes of a data file, no more than `len`; `None` where there is none.
+    /// The last bytes of a data file, at most `len`; `None` if there is no file.
     pub(super) fn read_end(&self, path: &str, len: u64) -> Result<Option<Bytes>> {
         if let Some(remote) = &self.remote {
             return remote.read_end(path, len);

@@ -40,7 +40,7 @@ pub(super) fn transact<T>(
     transact_from(storage, None, wait, progress, attempt)
 }
 
-/// As [`transact`], without reading again what `base`, an earlier version, has.
+/// As [`transact`], but reuses the content of `base`, an earlier version.
 pub(super) fn transact_from<T>(
     storage: &Storage,
     base: Option<&Snapshot>,
@@ -84,8 +84,8 @@ fn discard(storage: &Storage, commit: &Commit) {
     }
 }
 
-/// Writes a checkpoint and digests when they are due. The commit is safe already; what only makes the next reader faster may
-/// fail.
+/// Writes a checkpoint and digests when they are due. Errors are ignored: the commit is already durable, and these
+/// files only make later reads faster.
 pub(super) fn checkpoint(storage: &Storage, snapshot: &Snapshot, digests: &Digests) {
     let due = (checkpoint::is_due(snapshot), checkpoint::are_digests_due(snapshot, digests));
     write(storage, snapshot, due.0, Some(digests).filter(|_| due.1)).ok();

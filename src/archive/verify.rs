@@ -93,7 +93,7 @@ impl std::fmt::Display for Problem {
     }
 }
 
-/// How often an archive is looked at again because versions expired meanwhile.
+/// The maximum number of attempts when versions expire during a check.
 const ATTEMPTS: usize = 5;
 
 pub(super) fn verify(storage: &Storage, options: &VerifyOptions, progress: &dyn Progress) -> Result<VerifyReport> {
@@ -121,8 +121,8 @@ pub(super) fn verify(storage: &Storage, options: &VerifyOptions, progress: &dyn 
             true => HashSet::new(),
             false => expired(storage, &log, &files)?,
         };
-        // What `expire` removed meanwhile is no problem. If the newest version has lost files, which takes a compaction as
-        // well, what the tables say of each other was not looked at.
+        // Files that `expire` removed meanwhile are not reported. The newest version only loses files if a compaction
+        // replaced them as well. Its tables were then not compared with each other.
         if newest.iter().flat_map(|newest| &newest.files).all(|file| !gone.contains(&file.path)) {
             report.problems.retain(|problem| !gone.contains(&problem.path));
             return Ok(report);
@@ -132,20 +132,20 @@ pub(super) fn verify(storage: &Storage, options: &VerifyOptions, progress: &dyn 
     Err(ErrorKind::Conflict { path: storage.root().to_path_buf(), what }.into())
 }
 
-/// Those of some files that no version names that is kept by now.
+/// The given files that no kept version names any more.
 fn expired(storage: &Storage, log: &Log, files: &BTreeMap<String, DataFile>) -> Result<HashSet<String>> {
     let chain = Chain::read(storage, log, &log.settled_names()?)?;
     let kept = kept_files(&chain);
     Ok(files.keys().filter(|path| !kept.contains_key(*path)).cloned().collect())
 }
 
-/// The files that a kept version names, and those that commits name that are not part of the chain.
+/// The files that a kept version names, and the files that commits outside the chain name.
 fn kept_files(chain: &Chain) -> BTreeMap<String, DataFile> {
     let first_version = chain.links.last().map_or(1, |link| link.commit.first_version);
     let mut files: BTreeMap<String, DataFile> = BTreeMap::new();
     let archive_id = chain.links.last().map(|link| &link.commit.archive_id);
     let rest = chain.rest.values().flatten().map(|(commit, _)| commit);
-    // The files of a stranger are elsewhere.
+    // A commit of another archive names files that are elsewhere.
     let rest = rest.filter(|commit| archive_id.is_none_or(|archive_id| commit.archive_id == *archive_id));
     for commit in chain.links.iter().map(|link| &link.commit).chain(rest) {
         if commit.version <= first_version {
@@ -168,7 +168,8 @@ impl Verifier<'_> {
         self.report.problems.push(problem);
     }
 
-    /// Checks every commit and checkpoint: the newest version that can be known, and all files that a kept version names.
+    /// Checks every commit and checkpoint. Finds the newest version that can be determined, and all files that a kept
+    /// version names.
     fn commits(&mut self, log: &Log, names: &Names) -> Result<(Option<Snapshot>, BTreeMap<String, DataFile>)> {
         let chain = Chain::read(self.storage, log, names)?;
         self.report.num_commits = names.commits.len() as u64;
@@ -182,8 +183,8 @@ impl Verifier<'_> {
             let wrong = sums.add(&path, &link.commit);
             problems.extend(link.rebuilt.iter().map(|(error, _)| Problem::of_error(&path, error)));
             let is_stand_in = link.rebuilt.is_some() || link.commit.stands_for.is_some();
-            // What a rebuilt commit lacks is not held against the sound ones after it, nor, once the version was given up,
-            // against itself.
+            // A rebuilt commit may lack files. They are not reported for the sound commits after it, nor for the commit
+            // itself once its version was given up.
             if is_stand_in && link.rebuilt.is_none() && version >= first_version || !is_stand_in && !incomplete {
                 problems.extend(wrong.iter().cloned());
             }
@@ -197,7 +198,7 @@ impl Verifier<'_> {
         Ok((newest, kept_files(&chain)))
     }
 
-    /// What is wrong after the end of the chain.
+    /// Reports problems after the end of the chain.
     fn rest(&self, log: &Log, chain: &Chain, names: &Names) -> Vec<Problem> {
         let mut problems: Vec<Problem> = Vec::new();
         let mut before = (chain.version(), chain.links.last().map(|link| link.crc.clone()));
@@ -216,7 +217,7 @@ impl Verifier<'_> {
                 Ok((commit, crc)) => {
                     let parent = before.1.or_else(|| commit.parent.clone().filter(|_| number > 1));
                     let link = check_link(commit, number, parent, &self.storage.path(&path));
-                    // A stranger is not held against those after it.
+                    // A commit that does not follow is one problem: the commits after it are not compared with it.
                     before = (number.max(before.0), link.is_ok().then(|| crc.clone()));
                     problems.extend(link.err().map(|error| Problem::of_error(&path, &error)));
                 }
@@ -249,7 +250,7 @@ impl Verifier<'_> {
                 let part = checkpoint.difference(&state?.clone().sort())?;
                 Some(Problem::new(&path, part, "as the commits have it", "other values"))
             }
-            // Pruned since it was listed.
+            // The file was pruned after the listing.
             Ok(None) => None,
             Err(error) => Some(Problem::of_error(&path, &error)),
         }
@@ -422,13 +423,13 @@ impl Verifier<'_> {
             let path = Digests::path(version);
             let beyond = newest.is_none_or(|newest| version > newest.newest.version);
             match Digests::read(self.storage, version) {
-                // Pruned since it was listed.
+                // The file was pruned after the listing.
                 Ok(None) => {}
                 Ok(Some((digests, next_run_id, _))) => {
                     let covered = known.values().filter(|run| u64::from(run.run_id) < next_run_id);
                     let expected: HashSet<&[u8; 32]> = covered.map(|run| &run.digest).collect();
                     let missing = expected.iter().filter(|digest| !digests.contains(digest)).count();
-                    // Of the runs of a version that cannot be known there is nothing to compare with.
+                    // The runs of a version that cannot be determined are not compared.
                     if !beyond && (missing > 0 || digests.len() != expected.len()) {
                         let found = format!("{} digests, {missing} missing", digests.len());
                         let expected = format!("{}, those of the runs", expected.len());
@@ -452,20 +453,20 @@ impl Verifier<'_> {
     }
 }
 
-/// What the commits so far come to.
+/// The running totals of the commits so far.
 #[derive(Default)]
 struct Sums {
-    /// The first commit and the one before.
+    /// The first commit and the previous one.
     first: Option<Commit>,
     last: Option<Commit>,
     num_rows: HashMap<TableName, i128>,
-    /// The rows of each file that is there.
+    /// The number of rows of each current file.
     files: HashMap<String, (TableName, i128)>,
 }
 
 impl Sums {
-    /// Adds a commit: what is wrong with the numbers that it carries on. They are compared with the files that were added and
-    /// removed, so that a wrong commit is not held against those after it.
+    /// Adds a commit and returns the problems of its running totals. They are compared with the files that were added
+    /// and removed, so that one wrong commit does not make later ones look wrong.
     fn add(&mut self, path: &str, commit: &Commit) -> Vec<Problem> {
         let mut problems = Vec::new();
         let mut expect = |what: &str, expected: &dyn ToString, found: &dyn ToString| {

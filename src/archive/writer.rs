@@ -103,7 +103,7 @@ impl TableWriter {
         let Some((first_run_id, last_run_id)) = self.run_ids else {
             return Ok(None);
         };
-        // `into_inner` writes the end as well, but hides the system's error in a text.
+        // `into_inner` finishes the file too, but it hides the system's error in a text.
         self.writer.finish().map_err(|error| parquet_error(error).with_path(self.path()))?;
         let Summed { staged, num_bytes, crc, hash } = std::mem::take(self.writer.inner_mut());
         let Some(staged) = staged else { return Ok(None) };
@@ -253,10 +253,10 @@ fn properties(table: TableName) -> Result<WriterProperties> {
     Ok(properties.build())
 }
 
-/// A file with the length, CRC32C and hash of what was written to it.
+/// A file, and the length, CRC32C and hash of its content so far.
 #[derive(Default)]
 struct Summed {
-    /// `None` once it was taken out.
+    /// `None` once the file was taken.
     staged: Option<Staged>,
     num_bytes: u64,
     crc: u32,

@@ -233,7 +233,7 @@ mod within {
     /// The arguments anew, since those of this process may be Python's; all but where the rows go, which is settled here.
     pub(super) fn child_args(args: &Sql, quiet: bool) -> Vec<OsString> {
         let Sql { archive, query, run, sandbox: _, sandboxed: _ } = args;
-        // Every option by its name, so that none is forgotten.
+        // Names every option, so that the compiler finds a missing one.
         let RunQuery {
             param,
             table,

@@ -193,15 +193,15 @@ pub fn decode_run(bytes: &[u8]) -> Result<(Run, RunFormat)> {
     }
 }
 
-/// What stands in place of a run, where its first bytes make that plain: a2run2 has no magic, so a field of it that fits no
-/// other content would only confuse.
+/// The content that is found instead of a run, if its first bytes identify it. a2run2 has no magic, so an error about
+/// one of its fields would only confuse.
 fn content_error(bytes: &[u8]) -> Option<Error> {
-    /// Fewer bytes are text by chance.
+    /// Fewer bytes could be text by chance.
     const MIN_TEXT_LEN: usize = 16;
     let prefix = &bytes[..bytes.len().min(PREFIX_LEN)];
     let text = match std::str::from_utf8(prefix) {
         Ok(text) => text,
-        // The prefix may end in a character.
+        // The prefix may end within a character.
         Err(error) if error.error_len().is_none() => std::str::from_utf8(&prefix[..error.valid_up_to()]).ok()?,
         Err(_) => "",
     };

@@ -6,9 +6,10 @@
 //!  | 6         | u8 × 2  | u16, from version 2 on u32
 //! ```
 //!
-//! The text is a Python dict of `descr`, `fortran_order` and `shape`; the format is NumPy's NEP 1, versions 1.0 and 2.0 in
-//! Latin-1, and 3.0 in UTF-8. Of Python only what such a dict can hold is understood: strings, integers, booleans, lists, tuples. Arrays of anything but
-//! records of fixed size in one dimension, or numbers in two, are refused, objects above all: they are pickles.
+//! The text is a Python dict of `descr`, `fortran_order` and `shape`. The format is NumPy's NEP 1: versions 1.0 and 2.0
+//! in Latin-1, and 3.0 in UTF-8. Of Python only what such a dict can hold is understood: strings, integers, booleans,
+//! lists, tuples. Arrays of anything but records of fixed size in one dimension, or numbers in two, are refused,
+//! objects above all: they are pickles.
 
 #[cfg(test)]
 mod tests;
@@ -182,7 +183,7 @@ fn parse_start<T>(bytes: &[u8], parse: fn(&str) -> Result<T, Malformed>) -> Resu
     }
     let text: Cow<'_, str> = match version {
         3 => reader.utf8(text_len, "NumPy's header")?.into(),
-        // In Latin-1 each byte is the character of its number.
+        // In Latin-1, each byte is the number of its character.
         _ => reader.take(text_len, "NumPy's header")?.iter().copied().map(char::from).collect(),
     };
     let parsed =
@@ -404,7 +405,7 @@ impl Parser<'_> {
     }
 }
 
-/// The character whose number stands in so many hexadecimal digits: how Python writes what cannot be printed.
+/// The character with the given hexadecimal number: Python escapes unprintable characters this way.
 fn escaped_number(chars: &mut std::str::Chars<'_>, digits: usize) -> Option<char> {
     let number = (0..digits).try_fold(0_u32, |number, _| Some(number << 4 | chars.next()?.to_digit(16)?))?;
     char::from_u32(number)

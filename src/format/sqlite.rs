@@ -318,7 +318,7 @@ fn refused(path: &Path, error: &rusqlite::Error) -> Error {
     // A file that ends too early is damaged rather than out of reach.
     let is_short = has_code(error, ffi::SQLITE_IOERR_SHORT_READ);
     match error.sqlite_error_code() {
-        // In the system's words, as for any other file.
+        // Uses the system's error text, as for any other file.
         Some(Code::DiskFull) => Error::io(path, io::Error::from_raw_os_error(libc::ENOSPC)),
         Some(Code::ReadOnly) => Error::io(path, io::Error::other("SQLite could open it for reading only")),
         Some(

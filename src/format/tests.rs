@@ -201,7 +201,7 @@ fn what_is_plainly_no_run_is_named() {
     ] {
         refused(bytes, &format!("byte 0: content: expected a run, found {found}"));
     }
-    // Something else may begin with it by chance.
+    // Other content may begin with it by chance.
     refused(b"{\"a\"", "byte 2: elapsed time");
 }
 

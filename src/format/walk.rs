@@ -30,7 +30,7 @@ impl FoundFile {
         self.metadata.as_ref().map_or(0, Metadata::len)
     }
 
-    /// Whether its extension is that of a run file, and it is no journal of a recorder.
+    /// Whether it has the extension of a run file and is not a recorder's journal.
     pub(crate) fn is_named_as_run(&self) -> bool {
         let extension = self.path.extension().and_then(OsStr::to_str);
         journal_number(&self.path).is_none() && extension.is_some_and(|extension| EXTENSIONS.contains(&extension))
@@ -79,8 +79,8 @@ fn found(entry: DirEntry) -> Option<FoundFile> {
     Some(FoundFile { path: entry.into_path(), metadata, named, unfinished, problem: None })
 }
 
-/// Whether this was a file of a recorder that has gone since its folder was listed, as the recording has ended. The session
-/// has all that it held.
+/// Whether this was a recorder's file that was removed after the listing, because the recording ended. The session has
+/// all its games.
 pub(crate) fn has_ended(path: &Path) -> bool {
     let is_recorders = journal_number(path).is_some() || path.ends_with(RECORDING);
     is_recorders && path.symlink_metadata().is_err_and(|error| error.kind() == NotFound)
@@ -109,7 +109,7 @@ mod tests {
         }
         names.extend(found.map(Result::unwrap));
         let names: Vec<_> = names.iter().map(|file| file.path.strip_prefix(folder.path()).unwrap()).collect();
-        // A run file that vanishes is reported.
+        // A removed run file is reported.
         assert_eq!(names, [Path::new("a.a2run2"), Path::new("z.a2run2")]);
     }
 }

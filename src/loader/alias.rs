@@ -56,7 +56,7 @@ impl AliasTable {
         }
         let mean = sum / num_rows.max(1) as f64;
         if num_rows > 0 && !mean.is_normal() {
-            // Of such numbers too few digits are left to divide by them.
+            // Such small numbers have too few digits for a division.
             let expected = format!("weights of a mean of at least {:e}", f64::MIN_POSITIVE);
             return Err(Error::column(column, None, expected, format_args!("{mean:e}")));
         }

@@ -96,7 +96,7 @@ impl Default for LoaderOptions {
 /// Which rows an epoch has, and in what order. The order of an epoch is a function of seed, epoch and position: nothing
 /// is stored that grows with the table, unless it says so.
 ///
-/// Its `Display` says all options as they were given.
+/// Its `Display` lists all options as they were given.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum Sampling {
     /// Every row once, in the table's order, the same in each epoch.
@@ -120,8 +120,8 @@ pub enum Sampling {
         column: String,
     },
     /// A fixed share of each stratum in every stretch of the stream; within a stratum rows come in shuffled order, each
-    /// once before any comes again. Takes four bytes a row, six in strata of fewer than 65,536, and a pass over the table
-    /// when the loader is made.
+    /// once before any is repeated. Takes four bytes a row, six in strata of fewer than 65,536, and a pass over the
+    /// table when the loader is made.
     Stratified {
         /// An extra column whose values are the strata: at most 4,096 different ones.
         column: String,
@@ -166,8 +166,8 @@ impl StepTable {
     ///
     /// # Errors
     /// [`ErrorKind::Argument`](crate::ErrorKind::Argument) for options outside their range;
-    /// [`ErrorKind::Column`](crate::ErrorKind::Column) for weights and strata that are none;
-    /// [`ErrorKind::OutOfMemory`](crate::ErrorKind::OutOfMemory) for what they take.
+    /// [`ErrorKind::Column`](crate::ErrorKind::Column) for invalid weights and strata;
+    /// [`ErrorKind::OutOfMemory`](crate::ErrorKind::OutOfMemory) if their memory cannot be allocated.
     ///
     /// # Examples
     /// ```
@@ -192,7 +192,7 @@ impl StepTable {
         self.loader_unless_cancelled(options, &())
     }
 
-    /// [`loader`](StepTable::loader) that can be stopped while it goes over the table for weights or strata.
+    /// [`loader`](StepTable::loader) that can be cancelled while it reads the table for weights or strata.
     ///
     /// # Errors
     /// As [`loader`](StepTable::loader), and [`ErrorKind::Cancelled`](crate::ErrorKind::Cancelled).
@@ -317,7 +317,7 @@ impl fmt::Display for Sampling {
     }
 }
 
-/// Looks at whether to stop, every million rows.
+/// Checks for cancellation every million rows.
 fn check_at(row: u64, progress: &dyn Progress) -> Result<()> {
     if row > 0 && row.is_multiple_of(1 << 20) { check(progress) } else { Ok(()) }
 }

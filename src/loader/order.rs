@@ -59,22 +59,22 @@ impl Plan {
         matches!(self, Plan::Uniform | Plan::Weighted(_) | Plan::Stratified(_))
     }
 
-    /// The name of the orders, by which a state is known. Plans of one name have the same orders.
+    /// The name of the orders, which identifies a state. Plans with equal names have equal orders.
     pub(super) fn name(&self, sampling: &Sampling) -> String {
         match self {
             Plan::Windowed { shift } => Sampling::Windowed { window: windowed::BLOCKS << shift }.to_string(),
             Plan::Stratified(strata) => strata.name(),
-            // Their options have one way to say the same.
+            // Their options have only one spelling.
             Plan::Sequential | Plan::Shuffled(_) | Plan::Uniform | Plan::Weighted(_) => sampling.to_string(),
         }
     }
 
-    /// Whether the orders are what they were when states were of version 2: permutations of few values are others.
+    /// Whether the orders equal those of states of version 2. Small permutations have changed since.
     pub(super) fn is_as_in_version_2(&self, num_rows: u64) -> bool {
         match self {
             Plan::Sequential | Plan::Uniform | Plan::Weighted(_) => true,
             Plan::Shuffled(_) => !Permutation::is_stored(num_rows),
-            // A table has few blocks, or its last window has few rows.
+            // The order has changed for a table with few blocks, or a last window with few rows.
             Plan::Windowed { .. } => false,
             Plan::Stratified(strata) => strata.is_as_in_version_2(),
         }

@@ -1,12 +1,12 @@
-//! A keyed permutation of `0..n` that is computed instead of stored, unless `n` is small.
+//! A keyed permutation of `0..n` that is computed; if `n` is small, it is stored.
 //!
-//! Below 65,536 it is stored, two bytes a value: shuffled by the algorithm of Fisher and Yates with the keyed random words of
-//! BLAKE3, so that of as few values as can be counted every order is equally likely. A quarter of a millisecond makes the
-//! largest, which is less than computing all of its values would take.
+//! Below 65,536 values the permutation is stored, with two bytes a value. The Fisher–Yates algorithm shuffles it with
+//! keyed BLAKE3 random words, so that every order is equally likely where orders can be counted. Making the largest one
+//! takes a quarter of a millisecond, less than computing all of its values would.
 //!
-//! From there on any position can be mapped at once and nothing is kept but its keys, so an epoch begins, seeks and resumes
-//! in constant time. The construction is the generalized Feistel cipher with cycle walking of Black and Rogaway, *Ciphers
-//! with Arbitrary Finite Domains* (CT-RSA 2002):
+//! Larger permutations store only their keys. Any position can be mapped directly, so an epoch begins, seeks and
+//! resumes in constant time. The construction is the generalized Feistel cipher with cycle walking of Black and
+//! Rogaway, *Ciphers with Arbitrary Finite Domains* (CT-RSA 2002):
 //!
 //! * The domain is `a × b` with `a = ⌈√n⌉` and `b = ⌈n / a⌉`: a number `x` is the pair `(x mod a, ⌊x / a⌋)`.
 //! * A round maps `(l, r)` to `(r, (l + F(r)) mod m)`, where `m` is `a` and `b` in turn. It is a bijection whatever `F`.
@@ -16,8 +16,8 @@
 //! `F` is a keyed 32-bit integer hash: multiply-xorshift with the constants that Chris Wellons found by search
 //! (`lowbias32` of hash-prospector), scaled to the modulus by multiplication. This is for shuffling, not for secrecy.
 //!
-//! Where `a` and `b` are odd, each round is an even permutation of the grid, and so is the whole: of odd squares `n` only
-//! even orders come. Whether an order is even takes all of its values to see.
+//! If `a` and `b` are odd, each round is an even permutation of the grid, and so is the result: odd squares `n` only
+//! have even orders. Detecting the parity of an order takes all of its values.
 
 use crate::error::{Error, Result};
 use crate::machine::filled;
@@ -42,13 +42,13 @@ pub struct Permutation {
     a: u32,
     b: u32,
     keys: [u32; ROUNDS],
-    /// All values, where they are few.
+    /// All values, if there are few.
     stored: Option<Arc<[u16]>>,
 }
 
 const ROUNDS: usize = 8;
-/// Permutations of fewer values than this are stored. Their round functions would have so few values that some orders came
-/// more often than others, and half of all orders never.
+/// Permutations of fewer values than this are stored. With so few values, round functions would make some orders more
+/// frequent than others, and half of all orders impossible.
 const FEW: u64 = 1 << 16;
 /// The halves and their products fit their integers up to here.
 const MAX_LEN: u64 = 1 << 62;
@@ -56,12 +56,12 @@ const MAX_LEN: u64 = 1 << 62;
 const LANES: usize = 64;
 
 impl Permutation {
-    /// The permutation of `0..n` for an epoch of a seed. Takes constant time and memory from 65,536 values on, and below
-    /// that at most 128 KiB, which clones share.
+    /// The permutation of `0..n` for an epoch of a seed. From 65,536 values on it takes constant time and memory. Below
+    /// that it takes at most 128 KiB, which clones share.
     ///
     /// # Errors
     /// [`ErrorKind::Argument`](crate::ErrorKind::Argument) when `n` exceeds 2^62, and
-    /// [`ErrorKind::OutOfMemory`](crate::ErrorKind::OutOfMemory).
+    /// [`ErrorKind::OutOfMemory`](crate::ErrorKind::OutOfMemory) when the allocation fails.
     pub fn new(n: u64, seed: u64, epoch: u64) -> Result<Permutation> {
         Permutation::keyed(n, &[seed, epoch])
     }
@@ -93,7 +93,7 @@ impl Permutation {
         Ok(Permutation { n, a: a as u32, b: b as u32, keys, stored: None })
     }
 
-    /// Whether the permutations of so many values are stored.
+    /// Whether permutations of this length are stored.
     pub(super) fn is_stored(n: u64) -> bool {
         n < FEW
     }
@@ -120,8 +120,8 @@ impl Permutation {
         })
     }
 
-    /// The position of a value; `None` from `n` on. Among fewer than 65,536 it is searched for; else the rounds are undone,
-    /// last first.
+    /// The position of a value; `None` if the value is not below `n`. Searches a stored permutation; otherwise undoes
+    /// the rounds, the last first.
     #[must_use]
     pub fn position(&self, value: u64) -> Option<u64> {
         if value >= self.n {
@@ -226,9 +226,9 @@ fn fill_avx2(permutation: &Permutation, start: u64, out: &mut [u64]) {
     permutation.fill_blocks(start, out);
 }
 
-/// The values below `n` in an order that random words choose.
+/// The values below `n` in an order that the random words determine.
 fn shuffled(n: u16, random: &mut blake3::OutputReader) -> Result<Vec<u16>> {
-    // As many words as their buffer holds are drawn at once.
+    // Draws as many words at once as the buffer holds.
     const WORDS: usize = 512;
     let mut values = filled(usize::from(n), 0)?;
     let mut bytes = [0; 4 * WORDS];
@@ -236,8 +236,8 @@ fn shuffled(n: u16, random: &mut blake3::OutputReader) -> Result<Vec<u16>> {
         random.fill(&mut bytes);
         let last = values.len().min(first + WORDS);
         for (k, word) in (first..last).zip(bytes.as_chunks::<4>().0) {
-            // Each value takes one of the places up to its own, and who was there moves to the end. The 32 bits make no
-            // place likelier than another by more than 1 in 65,536.
+            // Each value takes one of the places up to its own, and the previous value of that place moves to the end.
+            // With 32 bits, no place is likelier than another by more than 1 in 65,536.
             let place = scale(u32::from_le_bytes(*word), k as u32 + 1) as usize;
             values[k] = values[place];
             values[place] = k as u16;
@@ -246,15 +246,15 @@ fn shuffled(n: u16, random: &mut blake3::OutputReader) -> Result<Vec<u16>> {
     Ok(values)
 }
 
-/// The permutation that was asked for last, for those who ask for the same one again and again: a stored one takes longer to
-/// make than a batch of it.
+/// Caches the last permutation, for callers that request the same one repeatedly: making a stored one takes longer than
+/// making a batch of it.
 #[derive(Debug, Default)]
 pub(super) struct LastPermutation(Mutex<Option<(SmallVec<[u64; 4]>, Permutation)>>);
 
 impl LastPermutation {
-    /// [`Permutation::keyed`] of these.
+    /// [`Permutation::keyed`] with a cache.
     pub(super) fn keyed(&self, n: u64, key: &[u64]) -> Result<Permutation> {
-        // In a process that was forked, the lock may be held by a thread that is not there.
+        // After a fork, a thread of the parent may hold the lock forever.
         let Ok(mut last) = self.0.try_lock() else {
             return Permutation::keyed(n, key);
         };
@@ -381,7 +381,7 @@ mod tests {
         assert_eq!(out, [48_699_733, 70_026_639, 822_614_514, 221_204_434]);
     }
 
-    /// The same for those that are stored, and how they are drawn, word by word.
+    /// The same for stored permutations; also fixes how words are drawn.
     #[test]
     fn few_values_are_exchanged_as_the_words_say() {
         for n in [0, 1, 2, 9, 511, 512, 513, 1025, 65_535] {

@@ -4,9 +4,9 @@
 //! next that nobody has begun, instead of waiting: so a consumer that computes never waits, and one that does nothing else
 //! has two threads at work. Which thread makes a batch changes nothing about it.
 //!
-//! A large batch is made in pieces, between which either thread can be stopped. A batch that was begun and not finished,
-//! because its thread was stopped or there was no memory for it, is begun again by the next thread that looks for work; in
-//! the end that is the consumer, who is told why.
+//! A large batch is made in pieces, and either thread can be stopped between two pieces. If its thread is stopped or
+//! memory runs out, a batch is left unfinished. The next thread that looks for work makes that batch again. If it fails
+//! again, the consumer receives the error.
 
 use super::order::Order;
 use super::{Cursor, Loader, LoaderOptions, Shard};
@@ -37,10 +37,10 @@ pub struct Batches {
 
 /// The most batches whose memory is there before they are made.
 const MADE_AT_ONCE: usize = 16;
-/// Bytes of a batch from which the system is asked first whether it has them. It may promise more than it has, and end
-/// the process when the promise is called in.
+/// The batch size in bytes from which available memory is checked first. The system may overcommit, and then kill the
+/// process when the memory is used.
 const LARGE: u64 = 1 << 30;
-/// How often one who waits for a batch looks at whether to stop.
+/// How often a waiting consumer checks for cancellation.
 const PERIOD: Duration = Duration::from_millis(50);
 
 /// Fills batches. Each thread has its own.
@@ -61,16 +61,16 @@ struct Maker {
 struct Ring {
     state: Mutex<State>,
     changed: Condvar,
-    /// Whether nobody wants batches any more.
+    /// Whether batches are no longer wanted.
     is_stopped: AtomicBool,
 }
 
-/// A batch that was begun and not handed out.
+/// A batch that was begun and not yet returned.
 enum Slot {
-    /// A thread makes it.
+    /// A thread is making it.
     Begun,
     Made(Batch),
-    /// It was begun in vain, and is to be begun again.
+    /// Its thread gave up; the batch must be made again.
     GivenUp,
 }
 
@@ -82,7 +82,7 @@ struct State {
     /// Batches that lie ready before the thread rests, and how many do.
     depth: u64,
     ready: u64,
-    /// Those that were begun and not handed out, in order, and how many of them were given up.
+    /// Batches that were begun and not yet returned, in order, and the number of them that were given up.
     slots: VecDeque<Slot>,
     given_up: usize,
     pool: Pool,
@@ -131,7 +131,7 @@ impl Iterator for Batches {
 
     /// # Panics
     /// When there is no memory for a batch, which [`next_unless_cancelled`](Batches::next_unless_cancelled) reports, or
-    /// the thread that makes the batches panicked: an epoch never ends early in silence.
+    /// the thread that makes the batches panicked. An epoch never ends early without an error.
     fn next(&mut self) -> Option<Batch> {
         self.next_unless_cancelled(&()).unwrap_or_else(|error| panic!("{error}"))
     }
@@ -143,14 +143,14 @@ impl Iterator for Batches {
 }
 
 impl Batches {
-    /// The next batch; `None` after the last. After an error the same batch can be asked for again.
+    /// The next batch; `None` after the last. After an error, the next call returns the same batch.
     ///
     /// # Errors
-    /// [`ErrorKind::OutOfMemory`] when there is no memory for a batch, and [`ErrorKind::Cancelled`]: whether to stop is
-    /// asked between any two pieces of some milliseconds of work, and while the other thread is waited for.
+    /// [`ErrorKind::OutOfMemory`] when there is no memory for a batch, and [`ErrorKind::Cancelled`]. Cancellation is
+    /// checked between pieces of some milliseconds of work, and while waiting for the other thread.
     ///
     /// # Panics
-    /// When the thread that makes the batches panicked.
+    /// When the thread that makes the batches has panicked.
     pub fn next_unless_cancelled(&mut self, progress: &dyn Progress) -> Result<Option<Batch>> {
         if self.taken == self.num_steps {
             return Ok(None);
@@ -170,7 +170,7 @@ impl Batches {
         if self.process == std::process::id() {
             return Ok(());
         }
-        // The parent's ring may be locked by the thread that is not here, and the thread cannot be waited for.
+        // After a fork, the parent's thread may hold the ring's lock, and this process cannot wait for that thread.
         let Maker { shard, start, .. } = self.maker;
         let capacity = shard.batch_size.min(shard.num_rows) as usize;
         let ring = Ring::new(self.num_steps - self.taken, 0, &self.maker.schema, capacity)?;
@@ -187,12 +187,12 @@ impl Batches {
 impl Drop for Batches {
     fn drop(&mut self) {
         if self.process != std::process::id() {
-            // What the parent's thread holds is not this process's to wait for, or to free.
+            // This process must not wait for or free what the parent's thread holds.
             std::mem::forget(Arc::clone(&self.ring));
             std::mem::forget(self.thread.take());
         } else if let Some(thread) = self.thread.take() {
             {
-                // A thread that is about to rest holds the lock until it does.
+                // A thread that is about to sleep holds the lock until it sleeps.
                 let _state = self.ring.lock();
                 self.ring.is_stopped.store(true, Ordering::Relaxed);
             }
@@ -231,7 +231,7 @@ impl Ring {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Sleeps until something changes, or for so long.
+    /// Sleeps until something changes or the timeout expires.
     fn wait<'a>(&self, mut state: MutexGuard<'a, State>, most: Duration) -> MutexGuard<'a, State> {
         state.is_awaited = true;
         self.changed.wait_timeout(state, most).unwrap_or_else(PoisonError::into_inner).0
@@ -244,8 +244,8 @@ impl Ring {
         }
     }
 
-    /// Makes batches until all are made, nobody wants them any more, or one cannot be made. The consumer then makes that
-    /// one and all that follow, and is told what goes wrong.
+    /// Makes batches until all are made, batches are no longer wanted, or one fails. The consumer then makes that batch
+    /// and all that follow, and receives the errors.
     fn make_all(&self, maker: &mut Maker, progress: &dyn Progress) {
         let mut state = self.lock();
         while !progress.is_cancelled() {
@@ -266,7 +266,7 @@ impl Ring {
         }
     }
 
-    /// Makes a batch that was begun, unlocked meanwhile.
+    /// Makes a batch that was begun, without holding the lock meanwhile.
     fn make_one<'a>(
         &'a self,
         mut state: MutexGuard<'a, State>,
@@ -325,7 +325,7 @@ impl Ring {
 }
 
 impl State {
-    /// Begins the first batch that was given up, or else the next.
+    /// Begins the first batch that was given up, or else the next batch.
     fn begin(&mut self) -> u64 {
         if self.given_up > 0
             && let Some(place) = self.slots.iter().position(|slot| matches!(slot, Slot::GivenUp))
@@ -339,7 +339,7 @@ impl State {
         self.next - 1
     }
 
-    /// Says what became of a batch that was begun.
+    /// Records the outcome of a batch that was begun.
     fn finish(&mut self, step: u64, outcome: Slot) {
         match outcome {
             Slot::Made(_) => self.ready += 1,
@@ -351,7 +351,7 @@ impl State {
         }
     }
 
-    /// The batch whose turn it is, if it is made.
+    /// The next batch to return, if it is ready.
     fn hand_out(&mut self) -> Option<Batch> {
         let Some(Slot::Made(_)) = self.slots.front() else {
             return None;

@@ -23,9 +23,9 @@ pub struct LoaderState {
     pub num_rows: u64,
     /// The number of rows of an epoch.
     pub num_samples: u64,
-    /// The name of the order, which is that of the loader's [`Sampling`](super::Sampling) in its simplest form: equal
-    /// orders have equal names, however quotas or a window were given. Where it takes more than 80 bytes, or any that JSON
-    /// escapes, its beginning and a hash.
+    /// The name of the order: the loader's [`Sampling`](super::Sampling) in its simplest form. Equal orders have equal
+    /// names, regardless of the spelling of quotas or a window. A name of more than 80 bytes, or with bytes that JSON
+    /// escapes, is replaced by its beginning and a hash.
     pub order: String,
     /// The loader's `seed`.
     pub seed: u64,
@@ -38,7 +38,7 @@ pub struct LoaderState {
 }
 
 const STATE_VERSION: u32 = 3;
-/// States of this version named the order by the options as they were given.
+/// States of this version named the order by the options as the user gave them.
 const OLD_VERSION: u32 = 2;
 /// Longer orders are cut, and hashed.
 const MAX_ORDER: usize = 80;
@@ -68,8 +68,9 @@ impl Loader {
     /// Goes on where a state stood: the next [`batches`](Loader::batches) begins there. Batch size, rank, number of
     /// ranks, columns and tokens may differ from the loader's that made the state.
     ///
-    /// A state of version 2 is one of another order, unless rows are drawn by themselves or come in the table's order, or the
-    /// table, or each stratum that is served, has 65,536 rows and more: then it goes on if the options are spelled as they were.
+    /// A state of version 2 can be loaded if its order is unchanged and the options are spelled as they were. Orders
+    /// with independent draws and the table's own order are unchanged. Shuffled orders are unchanged if the table, or
+    /// each served stratum, has at least 65,536 rows.
     ///
     /// # Errors
     /// [`ErrorKind::StateMismatch`] for a state of other rows or another order, naming what differs; the loader stays as
@@ -106,9 +107,9 @@ impl Loader {
     }
 }
 
-/// The name of an order, or its beginning and a hash.
+/// The name of an order, or its beginning and a hash if it is long.
 fn short(order: String) -> String {
-    // What JSON would have to escape counts as long.
+    // Names with characters that JSON escapes are treated as long.
     let is_plain = |c: char| (c.is_ascii_graphic() && !matches!(c, '"' | '\\')) || c == ' ';
     if order.len() <= MAX_ORDER && order.chars().all(is_plain) {
         return order;

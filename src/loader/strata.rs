@@ -18,7 +18,7 @@ const MAX_STRATA: usize = 4096;
 /// The cycle of quotas that are no whole numbers.
 const CYCLE: u64 = 1 << 16;
 
-/// The rows of each stratum, and the cycle: four bytes a row, and two more for rows of strata whose permutations are stored.
+/// The rows of each stratum, and the cycle: four bytes a row, and two more a row in strata with stored permutations.
 #[derive(Debug)]
 pub(super) struct Strata {
     column: String,
@@ -110,8 +110,9 @@ impl Strata {
         Ok(Strata { column: column.to_owned(), strata, cycle })
     }
 
-    /// The name of the orders: the smallest whole numbers in the proportion of the quotas, by the names that the table has
-    /// for the strata, and none where all strata have equal ones. However quotas are given, equal orders have one name.
+    /// The name of the orders: the quotas as the smallest whole numbers in their proportion, by the table's names for
+    /// the strata. If all quotas are equal, the name omits them. Equal orders have one name, regardless of the spelling
+    /// of quotas.
     pub(super) fn name(&self) -> String {
         let is_equal = self.strata.iter().all(|stratum| stratum.quota == 1);
         let served = self.strata.iter().filter(|stratum| stratum.quota > 0);
@@ -120,17 +121,18 @@ impl Strata {
         Sampling::Stratified { column: self.column.clone(), quotas }.to_string()
     }
 
-    /// Whether all permutations are what they were when states were of version 2.
+    /// Whether all permutations equal those of states of version 2.
     pub(super) fn is_as_in_version_2(&self) -> bool {
         let mut served = self.strata.iter().filter(|stratum| stratum.quota > 0);
         served.all(|stratum| !Permutation::is_stored(stratum.rows.len() as u64))
     }
 }
 
-/// The smallest whole numbers in the proportion of the shares, whose sum is finite; `None` where one above 0 would become 0.
+/// The smallest whole numbers in the proportion of the shares, whose sum is finite; `None` if a positive share would
+/// become 0.
 fn counts(shares: &[f64]) -> Option<Vec<u64>> {
     let mut counts = rounded(shares)?;
-    // Multiples of one cycle are that cycle, several times.
+    // A multiple of a cycle repeats the same cycle.
     let divisor = counts.iter().fold(0, |a, &b| greatest_common_divisor(a, b)).max(1);
     counts.iter_mut().for_each(|count| *count /= divisor);
     Some(counts)
@@ -286,7 +288,7 @@ mod tests {
         assert_eq!(super::counts(&[f64::MAX]), Some(vec![1]));
     }
 
-    /// That an order is named by its smallest numbers changes no order.
+    /// Naming an order by its smallest numbers does not change the order.
     #[test]
     fn a_multiple_of_a_cycle_is_the_cycle_again() {
         for smallest in [vec![1, 2, 5], vec![1, 0, 1], vec![1], vec![3, 4], vec![1; 7]] {

@@ -54,10 +54,10 @@ impl PyArchive {
         Ok(value)
     }
 
-    /// Moves to what `before` became, unless another thread has moved to a later version meanwhile.
+    /// Replaces `before` with `archive`, unless another thread has moved to a later version meanwhile.
     fn move_on(&self, before: &Archive, archive: Archive) {
         let mut current = self.lock();
-        // After a repair the newest version can be one with a lower number.
+        // After a repair the newest version can have a lower number.
         if Arc::ptr_eq(current.snapshot(), before.snapshot()) || archive.version() > current.version() {
             *current = archive;
         }

@@ -12,8 +12,8 @@ use std::time::Duration;
 /// How often a signal is looked for.
 const PERIOD: Duration = Duration::from_millis(50);
 
-/// Runs `work` on another thread while this one watches for signals. After one, the work is told to stop, its end is waited
-/// for, and the signal handler's exception is raised.
+/// Runs `work` on another thread while this one checks for signals. After a signal, cancels the work, waits for its
+/// end, and raises the signal handler's exception.
 ///
 /// `progress`: whether to draw a bar; `None` = where standard error is a terminal.
 pub(super) fn interruptible<T: Send>(
@@ -42,8 +42,8 @@ pub(super) fn interruptible<T: Send>(
     })
 }
 
-/// As [`interruptible`], for work that changes nothing once it was told to stop: after a signal its end is not waited for,
-/// since it may hang in a call to a file system or a network that does not answer.
+/// As [`interruptible`], for work that changes nothing once it is cancelled. After a signal its end is not awaited,
+/// because it may hang in a file system or network call.
 pub(super) fn abandonable<T: Send + 'static>(
     py: Python<'_>,
     progress: Option<bool>,
@@ -68,14 +68,14 @@ pub(super) fn abandonable<T: Send + 'static>(
     })
 }
 
-/// Why waiting for work ended.
+/// The reason why waiting for work ended.
 enum Ended<T> {
     With(Result<T>),
     Signalled(PyErr),
     Panicked,
 }
 
-/// Waits for what the work sends, or for a signal.
+/// Waits for a result of the work, or for a signal.
 fn wait<T>(receiver: &Receiver<Result<T>>) -> Ended<T> {
     loop {
         match receiver.recv_timeout(PERIOD) {
@@ -90,7 +90,7 @@ fn wait<T>(receiver: &Receiver<Result<T>>) -> Ended<T> {
     }
 }
 
-/// The worker sends before it ends, so this is an error that nobody sees.
+/// Unreachable: the worker sends its result before it ends.
 fn ended_silently() -> PyErr {
     PyRuntimeError::new_err("the thread that worked ended without a result")
 }
@@ -99,8 +99,8 @@ fn bar(progress: Option<bool>) -> ProgressBar {
     if progress == Some(false) { ProgressBar::hidden() } else { ProgressBar::for_terminal() }
 }
 
-/// Runs `work` on this thread, which looks for signals itself whenever the work asks whether to stop. After one, the work
-/// stops and the signal handler's exception is raised. Costs nothing until the work asks.
+/// Runs `work` on this thread. The thread checks for signals whenever the work checks for cancellation. After a signal,
+/// the work stops and the signal handler's exception is raised. Costs nothing until the work checks.
 pub(super) fn checking<T: Send>(py: Python<'_>, work: impl FnOnce(&dyn Progress) -> Result<T> + Send) -> PyResult<T> {
     let signals = KeptSignal::default();
     let outcome = py.detach(|| work(&signals));

@@ -343,7 +343,7 @@ impl PyStepTable {
 }
 
 impl PyStepTable {
-    /// A structured array of so many rows, which `copy` fills.
+    /// A structured array of the given number of rows, which `copy` fills.
     fn copied_rows<'py>(
         &self,
         py: Python<'py>,
@@ -377,7 +377,7 @@ fn names(value: &Bound<'_, PyAny>) -> PyResult<Vec<String>> {
     }
 }
 
-/// Any iterable of integers as the ids of runs.
+/// Converts any iterable of integers to run ids.
 fn run_ids_from(py: Python<'_>, ids: &Bound<'_, PyAny>) -> PyResult<Vec<u64>> {
     if let Some(ids) = words::<u64>(py, ids) {
         return ids;
@@ -421,7 +421,7 @@ pub(super) fn row_indices(py: Python<'_>, indices: &Bound<'_, PyAny>, len: u64) 
         "u" => words::<u64>(py, &array.call_method1("astype", ("uint64",))?).unwrap_or_else(other),
         "i" => words::<i64>(py, &array.call_method1("astype", ("int64",))?).map_or_else(other, |found| to_rows(found?)),
         _ if array.len()? == 0 => Ok(Vec::new()),
-        // Integers that no type of NumPy holds, or not all of them, are integers all the same, and out of bounds.
+        // NumPy has no type for some integers, or for all of them together. They are still integers, and out of bounds.
         "O" | "f" => {
             let mut first_outside = None;
             for index in indices.try_iter()? {
@@ -439,8 +439,8 @@ pub(super) fn row_indices(py: Python<'_>, indices: &Bound<'_, PyAny>, len: u64) 
     }
 }
 
-/// An integer of Python or NumPy, an error if it takes more than 127 bits; `None` for anything else: a bool, which
-/// is an integer to Python, would be one of a mask.
+/// An integer of Python or NumPy; an error if it takes more than 127 bits, and `None` for anything else. A bool, which
+/// is an integer in Python, is rejected because it would be part of a mask.
 fn exact_integer(value: &Bound<'_, PyAny>) -> Option<PyResult<i128>> {
     if value.is_instance_of::<PyBool>() {
         return None;
@@ -458,7 +458,7 @@ fn words<T: Element + Default>(py: Python<'_>, buffer: &Bound<'_, PyAny>) -> Opt
     if buffer.format().to_bytes().starts_with(b">") || buffer.format().to_bytes().starts_with(b"!") {
         return None;
     }
-    // An array whose elements are one and the same in memory can have more of them than memory holds.
+    // An array with stride 0 can have more elements than memory can hold.
     let words = filled(buffer.item_count(), T::default()).map_err(PyErr::from);
     Some(words.and_then(|mut words| buffer.copy_to_slice(py, &mut words).map(|()| words)))
 }

@@ -1,8 +1,7 @@
-//! What the queries of a process know of an archive's files: footers and page indexes, and the runs of open versions.
+//! Per-process cache of archive metadata: footers, page indexes, and the runs of open versions.
 //!
-//! Data files never change under their names, so no entry becomes wrong. When a query opens a version, everything that
-//! belongs to no open version is dropped: the footers of files that were replaced or have expired, and the runs of versions
-//! that nothing refers to any more.
+//! Data files are immutable, so entries stay valid. When a query opens a version, the cache drops everything that
+//! belongs to no open version: footers of replaced or expired files, and runs of unreferenced versions.
 
 use super::run_index::RunIndex;
 use crate::archive::{Archive, Snapshot, TableName};
@@ -20,8 +19,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 const MAX_ARCHIVES: usize = 16;
 /// Versions of an archive whose runs are remembered.
 const MAX_VERSIONS: usize = 4;
-/// Bytes of footers and page indexes, of one archive and of all archives together: about 30 KiB a small file and 100 KiB a
-/// file of 16M steps.
+/// The limit in bytes for footers and page indexes, of one archive and of all archives together. A small file takes
+/// about 30 KiB, and a file of 16M steps takes 100 KiB.
 pub(super) const METADATA_BYTES: usize = 256 << 20;
 
 /// What is known of one archive.
@@ -32,22 +31,22 @@ pub(super) struct Cached {
 
 #[derive(Default)]
 struct Versions {
-    /// Versions that a query was made over. Handles, queries and results keep theirs open.
+    /// The versions of queries. Handles, queries and results keep their versions open.
     open: Vec<Weak<Snapshot>>,
-    /// The latest first, by the number of the version and the checksum of its commit.
+    /// The latest first, identified by the version's number and the checksum of its commit.
     run_indexes: Vec<(u64, String, Arc<RunIndex>)>,
 }
 
-/// An archive, and what is known of it.
+/// An archive and its cache entry.
 struct Known {
     place: PathBuf,
     id: String,
-    /// What was read from files that were not compared with their commits serves no query that wants them compared.
+    /// Metadata of files that were not compared with their commits serves only queries without checksums.
     checksums: bool,
     cached: Arc<Cached>,
 }
 
-/// What is known of an archive.
+/// Returns the cache entry of an archive.
 pub(super) fn of_archive(archive: &Archive) -> Result<Arc<Cached>> {
     static ALL: PerProcess<Mutex<Vec<Known>>> = PerProcess::new();
     let mut all = ALL.get_or_make(|| Ok(Mutex::default()))?.lock().unwrap_or_else(PoisonError::into_inner);
@@ -72,7 +71,7 @@ pub(super) fn of_archive(archive: &Archive) -> Result<Arc<Cached>> {
     Ok(cached)
 }
 
-/// Forgets the archives that were used longest ago, until few enough are left and their footers fit.
+/// Drops the least recently used archives, until their number and footers are within the limits.
 fn forget_oldest(all: &mut Vec<Known>, max_bytes: usize) {
     let mut num_bytes = 0;
     let fits = |known: &&Known| {
@@ -88,7 +87,7 @@ impl Cached {
         Arc::clone(&self.metadata) as Arc<FileMetadataCache>
     }
 
-    /// Records that a query is made over a version, and drops what belongs to no open version.
+    /// Records that a query uses a version, and drops everything that belongs to no open version.
     pub(super) fn open(&self, snapshot: &Arc<Snapshot>) {
         let mut versions = self.versions();
         if versions.open.iter().any(|open| std::ptr::eq(open.as_ptr(), Arc::as_ptr(snapshot))) {
@@ -123,7 +122,7 @@ impl Cached {
     }
 }
 
-/// Whether a version has this number and, through its parents, this content.
+/// Whether a version has this number and this checksum, and therefore this content.
 fn is_of(snapshot: &Snapshot, version: u64, crc: &str) -> bool {
     (snapshot.newest().version, snapshot.crc()) == (version, crc)
 }
@@ -135,14 +134,14 @@ mod tests {
     use std::path::Path;
     use std::time::Duration;
 
-    /// Adds a run of its own to the archive.
+    /// Adds a run to the archive.
     fn grow(archive: &mut Archive, folder: &Path, seed: u64) {
         let runs = folder.join(format!("runs-{seed}"));
         crate::simulate(&runs, &SimulateOptions { runs: 1, seed, depth: 0, ..Default::default() }, &()).unwrap();
         archive.ingest([&runs], &IngestOptions::default(), &()).unwrap();
     }
 
-    /// Reads footers of both tables, and the runs of the version.
+    /// Reads footers of both tables and the runs of the version.
     fn ask(archive: &Archive) {
         let query = archive.sql("SELECT board FROM steps WHERE max_score > 1", no_params()).unwrap();
         assert_eq!(query.count().unwrap(), archive.num_steps());
@@ -166,11 +165,11 @@ mod tests {
             writer.expire(&now, &()).unwrap();
             reader.refresh().unwrap();
             ask(&reader);
-            // A file of each table.
+            // One file of each table.
             assert_eq!((cached.metadata.len(), num_indexes(&cached)), (2, 1), "after {seed} rounds");
         }
 
-        // Another handle has its version open, and so has a query alone.
+        // A version stays open through another handle, or through a query alone.
         let older = reader.clone();
         let query = older.sql("SELECT 1", no_params()).unwrap();
         grow(&mut reader, folder.path(), 6);
@@ -182,7 +181,7 @@ mod tests {
         grow(&mut reader, folder.path(), 7);
         ask(&reader);
         assert_eq!((cached.metadata.len(), num_indexes(&cached)), (4, 1), "two files of each table");
-        // The same version, read anew.
+        // The same version, opened again.
         let used = cached.metadata.memory_used();
         ask(&Archive::open(reader.path()).unwrap());
         assert_eq!((cached.metadata.len(), cached.metadata.memory_used(), num_indexes(&cached)), (4, used, 1));
@@ -207,7 +206,7 @@ mod tests {
         assert_eq!(all.len(), 3);
         forget_oldest(&mut all, used.iter().sum::<usize>() - 1);
         assert_eq!(all.len(), 2);
-        // The one that is used is never forgotten.
+        // The archive in use is never dropped.
         forget_oldest(&mut all, 0);
         assert_eq!((all.len(), &all[0].id), (1, &newest));
     }

@@ -81,7 +81,7 @@ pub(super) fn context(archive: &Archive, options: &QueryOptions) -> Result<Sessi
     Ok(context)
 }
 
-/// The engine's rules, fenced in, and two of our own.
+/// The engine's rules with fences, and two extra rules.
 fn physical_rules() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
     let mut rules = fenced_physical(PhysicalOptimizer::default().rules);
     // Before any rule that looks at orders, and after one that looks for groups directly under a limit.
@@ -91,9 +91,8 @@ fn physical_rules() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
     rules
 }
 
-/// The engine's settings. A memory limit allows one partition per [`MIN_MEMORY_BYTES`](QueryOptions::MIN_MEMORY_BYTES):
-/// partitions that sort side by side compete for the memory that each needs to merge, and a sort fails if it gets too
-/// little.
+/// The engine's settings. A memory limit allows one partition per [`MIN_MEMORY_BYTES`](QueryOptions::MIN_MEMORY_BYTES).
+/// Partitions that sort in parallel compete for merge memory, and a sort with too little memory fails.
 fn config(options: &QueryOptions) -> SessionConfig {
     let mut config =
         SessionConfig::new().with_information_schema(false).with_default_catalog_and_schema("a2store", "v");
@@ -105,7 +104,8 @@ fn config(options: &QueryOptions) -> SessionConfig {
     options.execution.parquet.pushdown_filters = true;
     options.execution.parquet.reorder_filters = true;
     options.execution.collect_statistics = true;
-    // The engine's own check fails where a plan knows less of nulls than the statement (`DISTINCT (a > 1) IS TRUE`).
+    // Off, because the engine's check fails if a plan is less exact about nulls than the statement (`DISTINCT (a > 1)
+    // IS TRUE`).
     options.execution.skip_physical_aggregate_schema_check = true;
     options.execution.enable_recursive_ctes = false;
     // Results go to every kind of reader, and not all know the string views that DataFusion prefers.
@@ -185,7 +185,7 @@ impl ArchiveTable {
         self.snapshot().files(self.table)
     }
 
-    /// Compares files with their commits, several at once.
+    /// Compares files with their commits, several files in parallel.
     async fn check(&self, files: &[&DataFile]) -> DataFusionResult<()> {
         let unchecked = self.archive.unchecked(files.iter().copied()).map_err(external)?;
         let check = |file: &DataFile| {
@@ -218,8 +218,8 @@ impl ArchiveTable {
         Ok(ParquetScan { url: ARCHIVE_URL.to_owned(), schema: table_schema(self.table), sorted_by, footers })
     }
 
-    /// Of each file, the rows of those runs and steps that the filters leave; `None` where filters must decide row by row:
-    /// the files have other runs than `runs` says, or a filter fails on a run.
+    /// For each file, the rows of the runs and steps that pass the filters. `None` if filters must be evaluated row by
+    /// row, because the files have other runs than `runs`, or because a filter fails on a run.
     async fn choose_rows(&self, state: &dyn Session, filters: &[Expr]) -> DataFusionResult<Option<Vec<RowsOfFile>>> {
         let about_runs: Vec<&Expr> = filters.iter().filter(|filter| is_about_runs(filter)).collect();
         let steps = step_range(filters);
@@ -253,7 +253,7 @@ impl ArchiveTable {
                 columns.push(schema.index_of(column.name())?);
             }
             let stays_outside = match is_clustered(self.table, filter) {
-                // Inside, it would see rows that the others exclude.
+                // Inside the scan, it would see rows that other conditions exclude.
                 _ if can_fail(filter, &df_schema) => true,
                 Some(is_clustered) => !is_clustered,
                 None => {

@@ -55,7 +55,7 @@ const LAYERS: [&str; 6] = [
     "Error during planning: ",
 ];
 
-/// What comes after a message, for those who build the engine.
+/// Suffixes of messages that are meant for developers of the engine.
 const AFTERWORDS: [&str; 2] = ["\n\nbacktrace:", "\nThis issue was likely caused by a bug in DataFusion"];
 
 /// A message without the names of the layers that it came through, and without hints to those who run the engine.
@@ -64,7 +64,7 @@ fn plain(message: &str) -> String {
         Some((_, shown)) => shown.lines().find(|line| line.starts_with("error: ")).unwrap_or("no regular expression"),
         None => AFTERWORDS.iter().fold(message, |rest, word| rest.split_once(word).map_or(rest, |(before, _)| before)),
     };
-    // All of it, in one line.
+    // The whole message, in one line.
     let message = message.lines().map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join(" ");
     let mut rest = message.as_str();
     while let Some(inner) = LAYERS.iter().find_map(|layer| rest.strip_prefix(layer)) {

@@ -1,10 +1,12 @@
-//! Keeps expressions that can fail away from rows that another condition excludes.
+//! Evaluates expressions that can fail only for rows that the other conditions leave.
 //!
-//! The engine evaluates both sides of an AND or OR for whole batches, and turns a CASE of booleans into ANDs and ORs. So
-//! `num_steps > 0 AND max_score / num_steps > 9` fails for rows without steps unless they happen to be rare. Here a side
-//! that can fail is put into a CASE, which evaluates it only for the rows that need it. No other rule may see the result,
-//! because the simplifier would turn it back. Before the optimizer, such sides go behind the others: it computes parts that
-//! occur twice beforehand, for every row, if the first side of an AND has one.
+//! The engine evaluates both sides of an AND or OR for whole batches, and turns a CASE of booleans into ANDs and ORs.
+//! So `num_steps > 0 AND max_score / num_steps > 9` fails for rows without steps unless they are rare. This module
+//! wraps operands that can fail in a CASE, which evaluates them only for the rows that need them. It runs after all
+//! other rules, because the simplifier would undo it.
+//!
+//! Before the optimizer, operands that can fail are moved behind the others. The optimizer computes common subexpressions
+//! for every row if the first operand of an AND contains one.
 
 use super::functions::functions;
 use arrow::datatypes::DataType;
@@ -16,7 +18,7 @@ use datafusion::logical_expr::utils::{conjunction, disjunction, split_conjunctio
 use datafusion::logical_expr::{Case, Expr, ExprSchemable, Filter, LogicalPlan, Operator, lit};
 use datafusion::optimizer::AnalyzerRule;
 
-/// Functions of the engine that fail for some values of their arguments.
+/// Engine functions that fail for some values of their arguments.
 const CAN_FAIL: [&str; 29] = [
     "abs",
     "arrow_cast",
@@ -49,7 +51,7 @@ const CAN_FAIL: [&str; 29] = [
     "to_unixtime",
 ];
 
-/// Puts the sides of each AND and OR that can fail behind those that cannot.
+/// Moves the operands of AND and OR that can fail behind the others.
 #[derive(Debug)]
 pub(super) struct FallibleLast;
 
@@ -95,7 +97,7 @@ fn input_schema(node: &LogicalPlan) -> DFSchema {
     schema
 }
 
-/// Rewrites a plan that no other rule will see.
+/// Rewrites a fully optimized plan.
 pub(super) fn guard_fallible(plan: LogicalPlan) -> DataFusionResult<LogicalPlan> {
     let rewritten = plan.transform_down_with_subqueries(|node| {
         let schema = input_schema(&node);
@@ -104,7 +106,7 @@ pub(super) fn guard_fallible(plan: LogicalPlan) -> DataFusionResult<LogicalPlan>
                 let predicate = guarded_conjunction(split_conjunction_owned(filter.predicate), &schema)?;
                 Ok(Transformed::yes(LogicalPlan::Filter(Filter::try_new(predicate, filter.input)?)))
             }
-            // Their filters were chosen by the table itself.
+            // The table itself has chosen these filters.
             LogicalPlan::TableScan(_) => Ok(Transformed::no(node)),
             node => {
                 let names = NamePreserver::new(&node);
@@ -118,9 +120,9 @@ pub(super) fn guard_fallible(plan: LogicalPlan) -> DataFusionResult<LogicalPlan>
     Ok(rewritten.data)
 }
 
-/// The conjunction of filters, of which those that can fail come last and see only rows for which all before them hold.
+/// The conjunction of filters. Filters that can fail come last, and see only rows that pass all filters before them.
 ///
-/// The others stand beside the CASE, too, where statistics can prune by them.
+/// The other filters also stand outside the CASE, so that statistics can prune by them.
 pub(super) fn guarded_conjunction(filters: Vec<Expr>, schema: &DFSchema) -> DataFusionResult<Expr> {
     let (fallible, mut all): (Vec<Expr>, Vec<Expr>) = filters.into_iter().partition(|filter| can_fail(filter, schema));
     let mut last: Option<Expr> = None;
@@ -141,9 +143,9 @@ pub(super) fn guarded_conjunction(filters: Vec<Expr>, schema: &DFSchema) -> Data
     Ok(conjunction(all).unwrap_or_else(|| lit(true)))
 }
 
-/// Puts the sides of each AND and OR that can fail into a CASE behind those that cannot.
+/// Wraps the operands of AND and OR that can fail in a CASE on the other operands.
 ///
-/// The result is at most twice as large: only sides that cannot fail are repeated, and these have no CASE of ours inside.
+/// The result is at most twice as large, because only operands that cannot fail are repeated.
 fn guarded(expr: Expr, schema: &DFSchema) -> DataFusionResult<Transformed<Expr>> {
     if !can_fail(&expr, schema) {
         return Ok(Transformed::no(expr));
@@ -157,8 +159,8 @@ fn guarded(expr: Expr, schema: &DFSchema) -> DataFusionResult<Transformed<Expr>>
     let fallible = fallible.collect::<DataFusionResult<Vec<_>>>()?;
     let join = |sides: Vec<Expr>| if op == Operator::And { conjunction(sides) } else { disjunction(sides) };
     let all = join(safe.iter().cloned().chain(fallible).collect()).unwrap_or_else(|| lit(op == Operator::And));
-    // They decide alone only where they are false (AND) or true (OR), and not where they are null. What chance decides is
-    // asked once.
+    // They decide alone only if they are false (AND) or true (OR), but not if they are null. Volatile operands are
+    // evaluated once.
     let deciding = safe.into_iter().filter(|side| !side.is_volatile()).collect();
     Ok(Transformed::yes(match (join(deciding), op) {
         (None, _) => all,
@@ -167,7 +169,7 @@ fn guarded(expr: Expr, schema: &DFSchema) -> DataFusionResult<Transformed<Expr>>
     }))
 }
 
-/// The sides of a chain of one operator, from left to right.
+/// The operands of a chain of one operator, from left to right.
 fn sides(expr: Expr, op: Operator) -> Vec<Expr> {
     let (mut waiting, mut sides) = (vec![expr], Vec::new());
     while let Some(expr) = waiting.pop() {
@@ -213,7 +215,7 @@ fn part_can_fail(expr: &Expr, schema: &DFSchema) -> bool {
     }
 }
 
-/// Whether every value of a type can be cast to another.
+/// Whether every value of one type can be cast to another.
 fn always_casts(from: &DataType, to: &DataType) -> bool {
     fn plain(dtype: &DataType) -> &DataType {
         if let DataType::Dictionary(_, values) = dtype { plain(values) } else { dtype }

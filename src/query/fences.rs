@@ -1,4 +1,4 @@
-//! Fences around rules of the engine's optimizer that go too far. Each is named with a statement that it answers wrongly.
+//! Fences around rules of the engine's optimizer that give wrong answers. The table has an example statement for each.
 //!
 //! | rule | what it does | statement |
 //! | --- | --- | --- |
@@ -29,7 +29,7 @@ use std::sync::Arc;
 type LogicalRule = Arc<dyn OptimizerRule + Send + Sync>;
 type PhysicalRule = Arc<dyn PhysicalOptimizerRule + Send + Sync>;
 
-/// The engine's logical rules, fenced in.
+/// The engine's logical rules, with fences.
 pub(super) fn fenced_logical(rules: Vec<LogicalRule>) -> Vec<LogicalRule> {
     let fenced = |rule: LogicalRule| match rule.name() {
         "push_down_filter" => Arc::new(AboveAggregates(rule)) as LogicalRule,
@@ -38,7 +38,7 @@ pub(super) fn fenced_logical(rules: Vec<LogicalRule>) -> Vec<LogicalRule> {
     rules.into_iter().map(fenced).collect()
 }
 
-/// The engine's physical rules, fenced in.
+/// The engine's physical rules, with fences.
 pub(super) fn fenced_physical(rules: Vec<PhysicalRule>) -> Vec<PhysicalRule> {
     let fenced = |rule: PhysicalRule| match rule.name() {
         name if name.starts_with("FilterPushdown") => {
@@ -53,7 +53,7 @@ pub(super) fn fenced_physical(rules: Vec<PhysicalRule>) -> Vec<PhysicalRule> {
     rules.into_iter().map(fenced).collect()
 }
 
-/// The rule that moves filters down, without conditions that must stay above an aggregate.
+/// The rule that moves filters down; it does not see conditions that must stay above an aggregate.
 #[derive(Debug)]
 struct AboveAggregates(LogicalRule);
 
@@ -98,7 +98,7 @@ impl OptimizerRule for AboveAggregates {
     }
 }
 
-/// Whether an aggregate has a row even if its input has none.
+/// Whether an aggregate returns a row even for empty input.
 fn has_row_of_nothing(aggregate: &Aggregate) -> bool {
     aggregate.group_expr.is_empty() || aggregate.group_expr.iter().any(|key| matches!(key, Expr::GroupingSet(_)))
 }
@@ -106,7 +106,7 @@ fn has_row_of_nothing(aggregate: &Aggregate) -> bool {
 /// Puts fences into a plan.
 type Fence = fn(Arc<dyn ExecutionPlan>, Purpose) -> DataFusionResult<Transformed<Arc<dyn ExecutionPlan>>>;
 
-/// A rule that sees a plan with fences, which are taken away after it.
+/// A rule that runs on a plan with fences, which are removed afterwards.
 #[derive(Debug)]
 struct Fenced {
     rule: PhysicalRule,
@@ -165,7 +165,7 @@ fn fence_below_offset(
     Ok(Transformed::yes(replace_children_if_necessary(plan, vec![input])?))
 }
 
-/// Fences the sort whose order comes out of a plan.
+/// Puts a fence above the sort that determines the order of a plan's output.
 fn fence_sort(plan: Arc<dyn ExecutionPlan>, purpose: Purpose) -> DataFusionResult<Arc<dyn ExecutionPlan>> {
     if plan.is::<SortExec>() {
         return Ok(Passing::over(plan, purpose));
@@ -195,7 +195,7 @@ fn fence_names(
     Ok(Transformed::yes(replace_children_if_necessary(plan, inputs)?))
 }
 
-/// The side of a semi join that is not its output, if it has a column of the name of an output key that is another column.
+/// The non-output side of a semi join, if one of its columns has the name of an output key but is a different column.
 fn misled_side(join: &HashJoinExec) -> Option<usize> {
     let (side, other) = match join.join_type() {
         JoinType::LeftSemi => (1, join.right()),

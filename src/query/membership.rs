@@ -1,11 +1,11 @@
-//! `x IN (…)` as SQL has it, where the engine has it otherwise.
+//! `x IN (…)` with SQL semantics, where the engine differs.
 //!
 //! # Subqueries and nulls
 //!
-//! `x IN (SELECT y …)` is null, and not false, if no `y` equals `x` and either `x` is null and there is a row, or some `y`
-//! is null. The engine computes it as a join that knows true and false only (apache/datafusion#8241, #25347), and asks
-//! whether a NOT IN can meet nulls by the columns in it, not by its value (#25474, #25473). So where the difference can be
-//! seen, the condition is written out:
+//! `x IN (SELECT y …)` is null instead of false in two cases, if no `y` equals `x`: `x` is null and there is a row, or
+//! some `y` is null. The engine computes it as a join that only returns true or false (apache/datafusion#8241, #25347).
+//! It decides whether a NOT IN can have nulls by the columns in it, not by its value (#25474, #25473). So where the
+//! difference is visible, the condition is rewritten:
 //!
 //! ```text
 //! (x IN (SELECT y …)) IS TRUE  OR  (x IS NULL AND <there is a row>  OR  <some y is null>) AND NULL
@@ -13,8 +13,8 @@
 //!
 //! # Lists with columns
 //!
-//! The engine takes a list for constant if it has a value without any row, which a CASE has too. So `x IN (a, b)` with
-//! columns in the list becomes `x = a OR x = b`.
+//! The engine treats a list as constant if it can be evaluated without a row, which is also true of a CASE. So `x IN
+//! (a, b)` with columns in the list becomes `x = a OR x = b`.
 
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode};
@@ -30,7 +30,7 @@ use datafusion::logical_expr::{
 use datafusion::optimizer::AnalyzerRule;
 use std::sync::Arc;
 
-/// Writes out the conditions of a plan whose types are settled.
+/// Rewrites the IN conditions of a plan with resolved types.
 #[derive(Debug)]
 pub(super) struct WriteOutIn;
 
@@ -63,7 +63,7 @@ impl AnalyzerRule for WriteOutIn {
     }
 }
 
-/// Rewrites an expression; `null_is_false` says that nobody can tell whether it is null or false.
+/// Rewrites an expression; `null_is_false` means that null and false have the same effect.
 fn written_out(expr: Expr, null_is_false: bool, schema: &DFSchema) -> DataFusionResult<Transformed<Expr>> {
     let boxed = |expr: Box<Expr>, null_is_false| -> DataFusionResult<Transformed<Box<Expr>>> {
         Ok(written_out(*expr, null_is_false, schema)?.update_data(Box::new))
@@ -128,8 +128,8 @@ fn has_columns(list: &[Expr]) -> bool {
     list.iter().any(|value| !value.column_refs().is_empty())
 }
 
-/// A subquery whose column has a name of its own. The engine mixes up a column without a relation, such as that of a DISTINCT,
-/// with the column of the join that it makes, and names `CAST(y AS …)` like `y`.
+/// Renames a subquery's column to a unique name. The engine confuses a column without a relation, such as a column of a
+/// DISTINCT, with the column of the join that it makes. It also names `CAST(y AS …)` like `y`.
 fn with_own_name(subquery: Subquery) -> DataFusionResult<Subquery> {
     let Subquery { subquery: rows, outer_ref_columns, spans } = subquery;
     let has_relation = rows.schema().columns().first().is_some_and(|column| column.relation.is_some());
@@ -153,7 +153,7 @@ fn with_own_name(subquery: Subquery) -> DataFusionResult<Subquery> {
     Ok(Subquery { subquery: Arc::new(rows), outer_ref_columns, spans })
 }
 
-/// When `x IN (SELECT y …)` is null although no `y` equals `x`; `None` = never.
+/// The condition under which `x IN (SELECT y …)` is null although no `y` equals `x`; `None` = never.
 fn unknown(condition: &InSubquery, schema: &DFSchema) -> DataFusionResult<Option<Expr>> {
     let InSubquery { expr, subquery, .. } = condition;
     let rows = &subquery.subquery;
@@ -169,14 +169,14 @@ fn unknown(condition: &InSubquery, schema: &DFSchema) -> DataFusionResult<Option
     Ok(disjunction(reasons))
 }
 
-/// Whether a plan that stems from a subquery has rows.
+/// Whether a plan of a subquery has rows.
 fn has_rows(subquery: &Subquery, rows: LogicalPlan) -> DataFusionResult<Expr> {
     if !subquery.outer_ref_columns.is_empty() {
         let Expr::Exists(mut condition) = exists(Arc::new(rows)) else { return Ok(lit(true)) };
         condition.subquery.outer_ref_columns.clone_from(&subquery.outer_ref_columns);
         return Ok(Expr::Exists(condition));
     }
-    // One row is enough, and a number is computed once, where EXISTS would compare every pair of rows.
+    // LIMIT 1 is enough, and a number is computed once; EXISTS would compare every pair of rows.
     let number = LogicalPlanBuilder::from(rows).limit(0, Some(1))?;
     let number = number.aggregate(Vec::<Expr>::new(), [count(lit(1_i64))])?.build()?;
     Ok(scalar_subquery(Arc::new(number)).gt(lit(0_i64)))

@@ -16,12 +16,12 @@
 //! | `run_index.rs`, `cache.rs` | which rows are whose, so that filters on runs read no steps; what is kept between queries |
 //! | `barrier.rs`, `passing.rs` | which filters the reader takes; a node that only stands between others |
 //! | `grouping/` | grouping by one number instead of by several columns, and by what groups are not unique |
-//! | `fences.rs` | rules of the engine that go too far |
+//! | `fences.rs` | workarounds for optimizer rules that give wrong answers |
 //! | `sort_keys.rs`, `names.rs` | sorting by columns instead of by expressions; names of such columns |
 //! | `yielding.rs` | joins that can be stopped |
 //! | `fallible.rs` | expressions that can fail see only the rows that need them |
-//! | `membership.rs` | `IN` as SQL has it |
-//! | `nature.rs` | what the rows of a result follow from |
+//! | `membership.rs` | `IN` with SQL semantics |
+//! | `nature.rs` | whether a query determines its rows |
 //! | `order.rs` | which plans keep the natural order, and making the others' order definite |
 //! | `stream.rs`, `limits.rs` | running a plan: partitions in order, bounded, cancelled by dropping; what may still be given |
 //! | `explain.rs`, `preview.rs` | plans as text; the first rows |
@@ -111,10 +111,10 @@ pub struct Query {
     archive: Archive,
     options: QueryOptions,
     engine: Engine,
-    /// Analyzed: its types are those of the result.
+    /// The analyzed plan, with the types of the result.
     plan: LogicalPlan,
     nature: Nature,
-    /// The hash of text and parameters.
+    /// The hash of the text and parameters.
     text: blake3::Hash,
 }
 
@@ -326,7 +326,7 @@ impl Query {
         Ok(if self.engine.keeps_filters { guard::without_pushdown(&context) } else { context })
     }
 
-    /// The hash of the text, its parameters and its tables; `None` unless equal hashes mean equal rows in equal order.
+    /// The hash of the text, its parameters and its tables; `None` unless equal hashes imply equal rows in equal order.
     pub(crate) fn fingerprint(&self) -> Result<Option<blake3::Hash>> {
         match self.nature {
             Nature::Determined => fingerprint_with(self.text, &self.options.tables).map(Some),
@@ -369,9 +369,10 @@ fn bind(plan: LogicalPlan, params: ParamValues) -> Result<LogicalPlan> {
     plan.with_param_values(params).map_err(query_error)
 }
 
-/// Settles the types of a plan. Before that, a CASE has the type of its first branch, and a UNION that of its first input.
+/// Resolves the types of a plan. Before that, a CASE has the type of its first branch, and a UNION has the type of its
+/// first input.
 ///
-/// An EXPLAIN is left as it is: the engine analyzes what it explains, and notes each step.
+/// An EXPLAIN stays unchanged: the engine analyzes the explained plan and records each step.
 fn analyzed(plan: LogicalPlan, session: &SessionState) -> DataFusionResult<LogicalPlan> {
     match plan {
         LogicalPlan::Explain(_) => Ok(plan),

@@ -1,4 +1,4 @@
-//! What the rows of a result follow from: the text and the data alone, the order in which rows arrive, or chance.
+//! Whether a query determines its rows: by text and data alone, by the order of input rows, or not at all.
 
 use arrow::datatypes::DataType;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
@@ -6,22 +6,23 @@ use datafusion::common::{DFSchema, Result as DataFusionResult};
 use datafusion::logical_expr::expr::AggregateFunction;
 use datafusion::logical_expr::{Distinct, Expr, ExprSchemable, LogicalPlan, Volatility};
 
-/// What equal queries over equal data have in common, from the most to the least.
+/// The result that equal queries over equal data share, from the most to the least.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Nature {
-    /// Their rows, in any order. Sorting by all columns makes the order equal too.
+    /// Equal rows, in any order. Sorting by all columns makes the order equal too.
     Determined,
-    /// Their rows, if the rows of each input arrive in the same order: sums of floating-point numbers round differently in
-    /// another order, and window functions number rows that their ORDER BY leaves equal.
+    /// Equal rows, if the rows of each input arrive in the same order. Sums of floating-point numbers round differently
+    /// in another order, and window functions number rows that their ORDER BY leaves equal.
     OrderDependent,
-    /// Nothing: the query asks for chance or for the time.
+    /// Nothing: the query uses random numbers or the time.
     Volatile,
 }
 
-/// Aggregates whose result does not depend on the order of their input, unless they compute with floating-point numbers.
+/// Aggregates whose result does not depend on the order of their input, unless they compute with floating-point
+/// numbers.
 ///
-/// The engine's own word for it (`order_sensitivity`) is about ORDER BY inside an aggregate: `count` counts as sensitive there,
-/// and `any_value` does not.
+/// The engine's `order_sensitivity` is about ORDER BY inside an aggregate: it classifies `count` as sensitive, and
+/// `any_value` as insensitive.
 const ORDER_INDEPENDENT: [&str; 9] =
     ["count", "sum", "min", "max", "bool_and", "bool_or", "bit_and", "bit_or", "bit_xor"];
 
@@ -42,7 +43,7 @@ impl Nature {
     }
 }
 
-/// The columns that a node's expressions see.
+/// The input columns of a node's expressions.
 fn input_schema(node: &LogicalPlan) -> DataFusionResult<DFSchema> {
     let mut schema = DFSchema::empty();
     for input in node.inputs() {
@@ -55,7 +56,7 @@ fn of_node(node: &LogicalPlan) -> DataFusionResult<Nature> {
     let any_float = |schema: &DFSchema| schema.fields().iter().any(|field| has_float(field.data_type()));
     let depends = match node {
         LogicalPlan::Window(_) | LogicalPlan::Distinct(Distinct::On(_)) => true,
-        // 0.0 and -0.0 may be one group, named by whichever came first.
+        // 0.0 and -0.0 may form one group, whose key is the value that comes first.
         LogicalPlan::Distinct(Distinct::All(input)) => any_float(input.schema()),
         LogicalPlan::Aggregate(aggregate) => {
             let schema = aggregate.input.schema();
@@ -92,7 +93,7 @@ fn is_order_independent(function: &AggregateFunction, inputs: &DFSchema) -> bool
     ORDER_INDEPENDENT.contains(&name) && (name == "count" || function.params.args.iter().all(is_exact))
 }
 
-/// Whether a type has floating-point numbers, of which equal ones may differ in their bits.
+/// Whether a type contains floating-point numbers, whose bits may differ when they are equal.
 fn has_float(dtype: &DataType) -> bool {
     match dtype {
         DataType::Dictionary(_, values) => has_float(values),

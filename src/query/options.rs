@@ -27,7 +27,7 @@ pub struct QueryOptions {
     /// Tables beside `runs` and `steps`, under names of their own.
     pub tables: Vec<(String, UserTable)>,
     /// Bytes that the query's operators may hold at once; by default all queries of the process share half of the
-    /// machine's memory. Sorts and groups go to files before they fail. A limit also bounds the threads: each needs
+    /// machine's memory. Sorts and groups spill to files before they fail. A limit also bounds the threads: each needs
     /// [`MIN_MEMORY_BYTES`](Self::MIN_MEMORY_BYTES).
     pub memory_limit: Option<u64>,
     /// Bytes of such files; [`DEFAULT_SPILL_BYTES`](QueryOptions::DEFAULT_SPILL_BYTES) if not given.

@@ -48,12 +48,12 @@ impl Execution {
     }
 }
 
-/// Which rows a plan is to give, where SQL leaves that open.
+/// The rows that a plan returns where SQL leaves the choice open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Rows {
-    /// Any that SQL allows.
+    /// Any rows that SQL allows.
     Any,
-    /// The same each time, in the same order, as far as a query of this nature can.
+    /// The same rows in the same order each time, if the query's nature allows it.
     Definite(Nature),
 }
 
@@ -69,7 +69,7 @@ pub(super) async fn plan(context: &SessionContext, plan: LogicalPlan, rows: Rows
     if let Rows::Definite(nature) = rows {
         plan = sort_below_limits(plan).and_then(sort_all).map_err(query_error)?;
         if nature == Nature::OrderDependent {
-            // Several partitions would mix their rows as they arrive.
+            // Several partitions would interleave their rows in any order.
             state.config_mut().options_mut().execution.target_partitions = 1;
         }
     }
@@ -173,7 +173,7 @@ fn break_ties(plan: LogicalPlan) -> DataFusionResult<LogicalPlan> {
     }
 }
 
-/// Does the same for what a LIMIT cuts, wherever in the plan it stands: ties would decide which rows it takes.
+/// Does the same below each LIMIT of the plan, because ties would decide which rows it takes.
 fn break_ties_below_limits(plan: LogicalPlan) -> DataFusionResult<LogicalPlan> {
     let rewritten = plan.transform_up_with_subqueries(|node| match node {
         LogicalPlan::Limit(mut limit) if is_sorted(&limit.input) => {
@@ -216,8 +216,8 @@ fn is_sorted(plan: &LogicalPlan) -> bool {
     }
 }
 
-/// The run and step of `steps` that each row of a plan stems from, if the plan has both; else every column, those first
-/// that are named like them.
+/// The columns that identify the row of `steps` behind each row of a plan: run and step. If the plan lacks one of them,
+/// all columns, those named `run_id` and `step_index` first.
 fn definite_keys(plan: &LogicalPlan) -> Vec<SortExpr> {
     let columns = plan.schema().columns();
     let origins: Vec<Option<String>> = (0..columns.len()).map(|i| origin(plan, i)).collect();
@@ -237,7 +237,7 @@ fn definite_keys(plan: &LogicalPlan) -> Vec<SortExpr> {
     keys.into_iter().map(|column| Expr::Column(column).sort(true, false)).collect()
 }
 
-/// The column of `steps` whose value a column of a plan's result has, if each row of the result is one of `steps`.
+/// The column of `steps` that a column of a plan's result copies, if each row of the result is a row of `steps`.
 fn origin(plan: &LogicalPlan, column: usize) -> Option<String> {
     match plan {
         LogicalPlan::TableScan(scan) if scan.table_name.table() == "steps" => {

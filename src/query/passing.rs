@@ -19,7 +19,7 @@ use std::sync::Arc;
 pub(super) struct Passing {
     input: Arc<dyn ExecutionPlan>,
     purpose: Purpose,
-    /// The order that it needs, if any.
+    /// The required order, if any.
     order: Option<LexOrdering>,
     properties: Arc<PlanProperties>,
 }
@@ -31,7 +31,7 @@ pub(super) enum Purpose {
     KeepFilters,
     /// That rows are unique by some columns is not known above it.
     ForgetKeys,
-    /// Filters above it stay there, because they would be moved by names that are not unique.
+    /// Filters above it stay there, because the engine would move them by ambiguous names.
     KeepNamedFilters,
     /// Sorts above it stay there.
     KeepSorts,
@@ -64,7 +64,7 @@ impl Passing {
     }
 }
 
-/// A node below `plan`, if it is one for this purpose.
+/// The node below `plan`, if `plan` has this purpose.
 pub(super) fn below(plan: &Arc<dyn ExecutionPlan>, purpose: Purpose) -> Option<&Arc<dyn ExecutionPlan>> {
     let passing = plan.downcast_ref::<Passing>().filter(|passing| passing.purpose == purpose)?;
     Some(&passing.input)

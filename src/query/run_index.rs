@@ -98,8 +98,8 @@ impl RunIndex {
         Ok(RunIndex { runs, schema, run_ids, num_steps, sampled })
     }
 
-    /// The runs that have steps and for which all of these hold; `None` if a condition fails on a run that the others
-    /// leave, so that it must be evaluated row by row.
+    /// The runs that have steps and meet all conditions. `None` if a condition fails on a run that passes the others,
+    /// so that conditions must be evaluated row by row.
     pub(super) fn matching<'a>(
         &self,
         filters: impl IntoIterator<Item = &'a Expr>,
@@ -110,7 +110,7 @@ impl RunIndex {
         let mut matching = BooleanBuffer::collect_bool(self.num_steps.len(), |run| self.num_steps[run] > 0);
         while !waiting.is_empty() {
             let before = waiting.len();
-            // A condition that fails may hold back until others have excluded the runs that it fails on.
+            // A condition that fails waits until others have excluded the runs that it fails on.
             waiting.retain(|condition| match self.narrowed(condition.as_ref(), &matching) {
                 Ok(narrowed) => {
                     matching = narrowed;
@@ -125,7 +125,7 @@ impl RunIndex {
         Ok(Some(matching))
     }
 
-    /// Those of the runs for which a condition holds. It is evaluated for all runs, or for these alone if that fails.
+    /// The given runs that meet a condition. Evaluates it for all runs, or only for the given runs if that fails.
     fn narrowed(&self, condition: &dyn PhysicalExpr, matching: &BooleanBuffer) -> DataFusionResult<BooleanBuffer> {
         if let Ok(verdicts) = verdicts(condition, &self.runs) {
             return Ok(matching & &verdicts);
@@ -166,13 +166,13 @@ impl RunIndex {
     }
 }
 
-/// For which rows a condition is true.
+/// The rows for which a condition is true.
 fn verdicts(condition: &dyn PhysicalExpr, rows: &RecordBatch) -> DataFusionResult<BooleanBuffer> {
     let verdicts = condition.evaluate(rows)?.into_array(rows.num_rows())?;
     Ok(match verdicts.as_boolean_opt() {
         Some(verdicts) if verdicts.null_count() > 0 => prep_null_mask_filter(verdicts).values().clone(),
         Some(verdicts) => verdicts.values().clone(),
-        // NULL by itself has no type.
+        // A bare NULL has no type.
         None => BooleanBuffer::new_unset(rows.num_rows()),
     })
 }

@@ -1,7 +1,8 @@
 //! Sorting by columns instead of by expressions.
 //!
-//! The engine's last check does not find the order again that it made by some expressions, such as comparisons of a CASE
-//! (`ORDER BY coalesce(move, 2) > 2`, `PARTITION BY CASE … END < x`), and refuses its own plan. So keys become columns first.
+//! The engine's last check rejects some of the engine's own plans: those sorted by certain expressions, such as
+//! comparisons of a CASE (`ORDER BY coalesce(move, 2) > 2`, `PARTITION BY CASE … END < x`). So the keys become columns
+//! first.
 
 use super::names::Names;
 use datafusion::common::tree_node::Transformed;
@@ -10,7 +11,7 @@ use datafusion::logical_expr::expr::WindowFunction;
 use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, Projection, Sort, SortExpr, Window};
 use std::sync::Arc;
 
-/// Rewrites a plan that no other rule will see.
+/// Rewrites a fully optimized plan.
 pub(super) fn sort_by_columns(plan: LogicalPlan) -> DataFusionResult<LogicalPlan> {
     let mut names = Names::unlike(&plan, "sort key ")?;
     let rewritten = plan.transform_up_with_subqueries(|node| match node {
@@ -56,7 +57,7 @@ fn has_expressions(window: &Expr) -> bool {
     })
 }
 
-/// The keys of a node that become columns of its input.
+/// The sort keys of a node that become columns of its input.
 struct Keys<'a> {
     names: &'a mut Names,
     columns: Vec<Expr>,
@@ -80,7 +81,7 @@ impl Keys<'_> {
         keys.into_iter().map(|key| SortExpr { expr: self.of(key.expr), ..key }).collect()
     }
 
-    /// A window over columns, under the name that it had.
+    /// A window over columns, with its original name.
     fn of_window(&mut self, window: Expr) -> Expr {
         let name = window.schema_name().to_string();
         match window {
@@ -100,7 +101,7 @@ impl Keys<'_> {
         Expr::WindowFunction(window)
     }
 
-    /// The input with the keys as further columns.
+    /// The input with the keys as additional columns.
     fn under(self, input: Arc<LogicalPlan>) -> DataFusionResult<LogicalPlan> {
         let columns = columns_of(&input).into_iter().chain(self.columns).collect();
         Ok(LogicalPlan::Projection(Projection::try_new(columns, input)?))

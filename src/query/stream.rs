@@ -163,7 +163,7 @@ impl QueryStream {
 
     /// A batch in the types that were promised: whoever reads it through a C interface would not notice others.
     ///
-    /// Only the encoding of a column may change here, never a value: the schema is that of the analyzed plan.
+    /// Only the encoding of a column may change here, never a value: the schema is the analyzed plan's.
     fn conform(&self, batch: RecordBatch) -> Result<RecordBatch> {
         let fields = self.schema.fields();
         let batch =
@@ -208,7 +208,7 @@ impl QueryStream {
     }
 }
 
-/// Whether values of these types are the same values, only encoded differently.
+/// Whether values of these types differ only in their encoding.
 fn is_encoding_of(one: &DataType, other: &DataType) -> bool {
     fn plain(dtype: &DataType) -> &DataType {
         match dtype {

@@ -294,7 +294,7 @@ impl StepTable {
             None => super::file::parent(&path).to_owned(),
         };
         let limit = options.in_memory.then_some(options.memory_limit);
-        // First, so that an error of the folder beside it is not told of an array that is not there.
+        // Opened first, so that a missing array is reported before an error of the folder beside it.
         let file = values::File::open(&path)?;
         let column = self.column(name, file, &Keys::files(&steps)?, limit, progress);
         progress.end();

@@ -107,8 +107,8 @@ pub(crate) struct Arena {
 
 /// Columns begin at multiples of this many bytes: a cache line, and what Arrow recommends.
 const COLUMN_ALIGN: usize = Zeroed::ALIGN;
-/// Rows, and bytes of columns, that are gathered between two looks at whether to stop: some milliseconds of work, and
-/// enough for as many threads as ever share one gather.
+/// Rows and bytes of columns that are gathered between two cancellation checks. This is some milliseconds of work, and
+/// enough for the maximum number of threads of one gather.
 const ROWS_AT_ONCE: usize = 1 << 20;
 const BYTES_AT_ONCE: usize = 64 << 20;
 
@@ -229,12 +229,12 @@ impl BatchSchema {
         self.columns.iter().map(ColumnSpec::width).sum()
     }
 
-    /// Rows that are gathered between two looks at whether to stop.
+    /// The number of rows that are gathered between two cancellation checks.
     pub(crate) fn rows_at_once(&self) -> usize {
         (BYTES_AT_ONCE / self.width().max(1)).clamp(1, ROWS_AT_ONCE)
     }
 
-    /// Cuts the first rows off the memory of columns.
+    /// Splits the first rows off the memory of columns.
     pub(crate) fn split_front<'a>(&self, columns: &mut Columns<'a>, num_rows: usize) -> Columns<'a> {
         let cut = |(column, spec): (&mut &'a mut [u8], &ColumnSpec)| {
             let (front, rest) = std::mem::take(column).split_at_mut(num_rows * spec.width());
@@ -307,7 +307,7 @@ impl Arena {
     /// # Errors
     /// [`ErrorKind::OutOfMemory`](crate::ErrorKind::OutOfMemory).
     pub(crate) fn new(schema: &BatchSchema, capacity: usize) -> Result<Arena> {
-        // Saturated sizes are refused by the allocation.
+        // The allocation rejects saturated sizes.
         let mut len = 0_usize;
         let mut offsets = Vec::with_capacity(schema.columns.len());
         for column in &schema.columns {
@@ -355,16 +355,16 @@ impl Pool {
         Pool { arenas: Vec::new(), most }
     }
 
-    /// A pool that remembers so many and has them already, or `at_once` of them.
+    /// A pool that keeps at most `most` arenas and allocates them now, or `at_once` of them.
     ///
     /// # Errors
-    /// When there is not memory for one.
+    /// When there is no memory for one arena.
     pub(crate) fn filled(most: usize, schema: &BatchSchema, capacity: usize, at_once: usize) -> Result<Pool> {
         let mut pool = Pool { arenas: Vec::with_capacity(most), most };
         for _ in 0..most.min(at_once) {
             match Arena::new(schema, capacity) {
                 Ok(arena) => pool.arenas.push(Arc::new(arena)),
-                // One is enough to go on with.
+                // One arena is enough to continue.
                 Err(_) if !pool.arenas.is_empty() => break,
                 Err(error) => return Err(error),
             }
@@ -372,7 +372,7 @@ impl Pool {
         Ok(pool)
     }
 
-    /// Memory for `capacity` rows or a little more, which nobody else holds. All from one pool are of one schema.
+    /// Memory for `capacity` rows or a little more, which no batch uses. All memory of one pool has one schema.
     ///
     /// # Errors
     /// [`ErrorKind::OutOfMemory`](crate::ErrorKind::OutOfMemory).

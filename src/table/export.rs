@@ -30,7 +30,7 @@ impl StepTable {
     /// The rows as Arrow's `FixedSizeBinary(stride)`, sharing the table's memory; those of a view are copied.
     ///
     /// # Errors
-    /// [`ErrorKind::OutOfMemory`](crate::ErrorKind::OutOfMemory) for the copy.
+    /// [`ErrorKind::OutOfMemory`](crate::ErrorKind::OutOfMemory) if the copy cannot be allocated.
     pub fn rows_array(&self) -> Result<FixedSizeBinaryArray> {
         let buffer = match self.rows() {
             Some(_) => Buffer::from(Bytes::from_owner(SharedRows(Arc::clone(&self.rows)))),

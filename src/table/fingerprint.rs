@@ -17,16 +17,16 @@ pub struct Fingerprint {
     /// The archive and the commit of that version, 16 hexadecimal digits: copies of an archive that went different ways
     /// share a version, but not this.
     pub archive: String,
-    /// 16 hexadecimal digits. They stand for the query, its parameters and the options of materializing it if these determine
-    /// the rows. Otherwise (window functions, sums of floating-point numbers, `random()`, `now()`) they stand for the rows
-    /// themselves.
+    /// 16 hexadecimal digits. They are a hash of the query, its parameters and its materialize options, if these
+    /// determine the rows. Otherwise (window functions, sums of floating-point numbers, `random()`, `now()`) they are a
+    /// hash of the rows.
     pub query: String,
     /// The filters and splits of a view, 16 hexadecimal digits; empty for a whole table.
     pub view: String,
 }
 
 impl Fingerprint {
-    /// Of a query's result. `hash_rows` is called only if the query does not determine its rows.
+    /// The fingerprint of a query's result. `hash_rows` is called only if the query does not determine its rows.
     pub(super) fn of_result(
         query: &Query,
         options: &MaterializeOptions,

@@ -97,7 +97,7 @@ impl RowLayout {
             && *self == RowLayout::new(self.extras.clone())
     }
 
-    /// The layout as bytes that differ between any two layouts.
+    /// The layout as bytes; different layouts have different bytes.
     pub(super) fn to_bytes(&self) -> Result<Vec<u8>> {
         serde_json::to_vec(self).map_err(|error| Error::from(std::io::Error::from(error)))
     }
@@ -111,13 +111,13 @@ impl RowLayout {
         self
     }
 
-    /// The fields of NumPy's structured type of a row, in the order of their offsets: name, type, number of values, offset in
-    /// bytes.
+    /// The fields of a row's NumPy structured type, in the order of their offsets: name, type, number of values, offset
+    /// in bytes.
     #[must_use = "an iterator does nothing by itself"]
     pub fn numpy_fields(&self) -> impl Iterator<Item = (&str, &'static str, usize, usize)> {
         let step = FIELDS.iter().map(|field| (field.name, field.numpy, field.values, field.offset));
         let mut extras: Vec<&ExtraField> = self.extras.iter().collect();
-        // A file's header can list fields in no other order.
+        // The header of a file can only list fields by offset.
         extras.sort_by_key(|extra| extra.offset);
         let extras = extras.into_iter().map(|extra| (extra.name.as_str(), extra.dtype.numpy(), 1, extra.offset));
         step.chain(extras)

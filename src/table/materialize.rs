@@ -392,7 +392,7 @@ impl Job<'_> {
         let num_threads = context.session_config().target_partitions().max(1);
         let stop = Stop::default();
         workers::side_by_side(num_threads, || {
-            // A reader may panic on damaged data, and the other threads must not wait for its turn.
+            // A reader may panic on damaged data, and must not leave other threads waiting for their turn.
             let failed = || Err(Error::query("the query engine panicked, on damaged data perhaps"));
             if let Err(error) = catch_panic(|| work(&stop)).unwrap_or_else(failed) {
                 stop.raise(error);

@@ -4,7 +4,7 @@
 //! given back and the mapping made read-only. Pages of 2 MiB are asked for, since a random row otherwise costs a walk of
 //! the page tables on top of its cache line; where the system has none, all works as well, only slower.
 //!
-//! Rows that are saved are mapped from their file instead. Batches, which come and go, are [`Zeroed`] memory of the heap.
+//! Saved rows are mapped from their file instead. Batches are short-lived and use [`Zeroed`] heap memory.
 
 use super::share::Shared;
 use crate::error::{Error, ErrorKind, Result};
@@ -91,8 +91,8 @@ impl Region {
         Ok(Region { map, start })
     }
 
-    /// As much as there is, up to so many bytes, where it is not known how many will be needed. A limit on the process's
-    /// address space can be far below the memory that the system has.
+    /// Reserves as much memory as possible, up to the given bytes, if the needed size is unknown. The process's address
+    /// space limit can be far below the system's memory.
     pub(super) fn reserve_up_to(num_bytes: u64) -> Result<(Region, u64)> {
         const LEAST: u64 = 1 << 24;
         let mut reserved = num_bytes;
@@ -203,9 +203,9 @@ impl FrozenRegion {
     }
 }
 
-/// Zeroed memory of the heap, which the system provides when it is first written.
+/// Zeroed heap memory, which the system provides when it is first written.
 pub(super) struct Zeroed {
-    /// What was allocated, in which the bytes begin at a multiple of [`Zeroed::ALIGN`].
+    /// The allocation; the bytes begin in it at a multiple of [`Zeroed::ALIGN`].
     allocation: NonNull<u8>,
     layout: Layout,
     start: usize,
@@ -220,14 +220,14 @@ unsafe impl Sync for Zeroed {}
 
 #[allow(unsafe_code)]
 impl Zeroed {
-    /// The bytes begin at a multiple of this.
+    /// The alignment of the bytes.
     pub(super) const ALIGN: usize = 64;
 
     /// # Errors
     /// [`ErrorKind::OutOfMemory`].
     pub(super) fn new(len: usize) -> Result<Zeroed> {
         let failed = || Error::from(ErrorKind::OutOfMemory { needed: len as u64 });
-        // Of a larger alignment than usual the allocator would write the zeros itself, and so touch all pages.
+        // With a larger alignment, the allocator would write the zeros itself and so touch all pages.
         let usual = align_of::<u128>();
         let size = len.checked_add(Zeroed::ALIGN).ok_or_else(failed)?;
         let layout = Layout::from_size_align(size, usual).map_err(|_| failed())?;
@@ -241,13 +241,14 @@ impl Zeroed {
         self.layout.size() - Zeroed::ALIGN
     }
 
-    /// Where the bytes begin, with the right to write to them for whoever has this value for himself.
+    /// The first byte. Only the exclusive owner of this value may write through the pointer.
     pub(super) fn as_ptr(&self) -> *mut u8 {
         self.allocation.as_ptr().wrapping_add(self.start)
     }
 
     pub(super) fn bytes(&self) -> &[u8] {
-        // SAFETY: `start` is at most `ALIGN`, so so many bytes follow it in the allocation, all of which are initialized.
+        // SAFETY: `start` is at most `ALIGN`, so `len` bytes follow it in the allocation, and all of them are
+        // initialized.
         unsafe { std::slice::from_raw_parts(self.as_ptr(), self.len()) }
     }
 

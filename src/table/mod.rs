@@ -82,7 +82,7 @@ use std::sync::{Arc, Mutex};
 
 /// Batches whose memory a table keeps for the next `take`.
 const TAKES_KEPT: usize = 2;
-/// Whole rows that are copied between two looks at whether to stop.
+/// Whole rows that are copied between two cancellation checks.
 const ROWS_AT_ONCE: usize = 1 << 18;
 
 /// Rows of a query's result in one contiguous, read-only mapping. Clones share it.
@@ -203,12 +203,12 @@ impl StepTable {
     /// The rows at `indices`, in that order and as often as they stand there, as columns.
     ///
     /// # Errors
-    /// [`ErrorKind::IndexOutOfBounds`] with the first index that no row has; [`ErrorKind::OutOfMemory`].
+    /// [`ErrorKind::IndexOutOfBounds`] with the first index that is out of bounds; [`ErrorKind::OutOfMemory`].
     pub fn take(&self, indices: &[u64]) -> Result<Batch> {
         self.take_unless_cancelled(indices, &())
     }
 
-    /// [`take`](StepTable::take) that can be stopped between any two pieces of some milliseconds of work.
+    /// [`take`](StepTable::take) that can be cancelled between pieces of some milliseconds of work.
     ///
     /// # Errors
     /// As [`take`](StepTable::take), and [`ErrorKind::Cancelled`].
@@ -246,7 +246,7 @@ impl StepTable {
         self.take_rows_unless_cancelled(indices, out, &())
     }
 
-    /// [`take_rows`](StepTable::take_rows) that can be stopped between any two pieces of some milliseconds of work.
+    /// [`take_rows`](StepTable::take_rows) that can be cancelled between pieces of some milliseconds of work.
     ///
     /// # Errors
     /// As [`take_rows`](StepTable::take_rows), and [`ErrorKind::Cancelled`].
@@ -270,7 +270,7 @@ impl StepTable {
         Ok(())
     }
 
-    /// Copies all rows, in their order, to where there is room for exactly them.
+    /// Copies all rows, in order, to memory for exactly that many rows.
     pub(crate) fn copy_all_rows(&self, out: &mut [u8], progress: &dyn Progress) -> Result<()> {
         let mut rows = Vec::new();
         let (mut start, stride) = (0, self.layout.stride());
@@ -294,11 +294,11 @@ impl StepTable {
         Ok(())
     }
 
-    /// Fills columns with the rows at positions that all are below the number of rows. `rows` is room for the places of a
-    /// view's rows.
+    /// Fills columns with the rows at `positions`, all of which must be below the number of rows. `rows` is scratch
+    /// memory for the row numbers of a view.
     ///
     /// # Errors
-    /// [`ErrorKind::OutOfMemory`], unless `rows` has room for as many as there are positions.
+    /// [`ErrorKind::OutOfMemory`], unless `rows` has capacity for all positions.
     ///
     /// # Panics
     /// When a position is not below the number of rows.

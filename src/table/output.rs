@@ -70,7 +70,7 @@ impl Output<'_> {
         Ok(())
     }
 
-    /// The hash of rows in a file, read piece by piece.
+    /// The hash of rows in a file, read in pieces.
     pub(super) fn hash_file(&self, progress: &dyn Progress) -> Result<blake3::Hash> {
         let Output::File { file, path, start, len, .. } = self else {
             return Err(Error::query("the rows went elsewhere"));

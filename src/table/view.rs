@@ -27,7 +27,7 @@ pub struct RowFilter {
     pub run_ids: Option<Vec<u32>>,
 }
 
-/// Rows that are looked at between two looks at whether to stop.
+/// Rows that are scanned between two cancellation checks.
 const PART: u64 = 1 << 18;
 
 impl StepTable {
@@ -41,7 +41,7 @@ impl StepTable {
         self.filter_unless_cancelled(filter, &())
     }
 
-    /// [`filter`](StepTable::filter) that can be stopped between any two pieces of some milliseconds of work.
+    /// [`filter`](StepTable::filter) that can be cancelled between pieces of some milliseconds of work.
     ///
     /// # Errors
     /// As [`filter`](StepTable::filter), and [`ErrorKind::Cancelled`].
@@ -113,7 +113,7 @@ impl StepTable {
         self.split_unless_cancelled(val, seed, &())
     }
 
-    /// [`split`](StepTable::split) that can be stopped between any two pieces of some milliseconds of work.
+    /// [`split`](StepTable::split) that can be cancelled between pieces of some milliseconds of work.
     ///
     /// # Errors
     /// As [`split`](StepTable::split), and [`ErrorKind::Cancelled`].
@@ -197,7 +197,7 @@ impl StepTable {
         });
         stop.into_result()?;
         if found.len() > 1 {
-            // Only the caller's own thread hears of some reasons, and the others may have done most of the work.
+            // Some cancellations reach only the caller's own thread, and other threads may have done most of the work.
             check(progress)?;
         }
         let found = found.into_iter().map(|part| part.into_inner().unwrap_or_else(PoisonError::into_inner));

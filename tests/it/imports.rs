@@ -128,7 +128,7 @@ fn the_guard_sees_every_way_to_import() {
     assert_eq!(home("StepTable").as_deref(), Some("table"));
 }
 
-/// The modules whose files or folders the table at the top of a `mod.rs` names, if it has one.
+/// The modules whose files or folders the table at the top of a `mod.rs` names, if there is a table.
 fn listed(text: &str) -> Option<BTreeSet<String>> {
     let mut lines = text.lines().skip_while(|line| *line != "//! | file | owns |").skip(2).peekable();
     lines.peek()?;

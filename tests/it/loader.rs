@@ -256,7 +256,7 @@ fn a_loader_can_be_left_at_any_time() {
     }
 }
 
-/// Stops the work the `last` time that it asks whether to.
+/// Cancels the work at its `last` check.
 struct StopsAt {
     asked: AtomicU32,
     last: u32,
@@ -281,7 +281,7 @@ impl Progress for StopsAt {
     }
 }
 
-/// Of narrow columns a piece of work is 2^20 rows, so this batch is made in four.
+/// With narrow columns, a piece of work is 2^20 rows, so this batch is made in four pieces.
 const LARGE: usize = 3_500_000;
 
 #[test]
@@ -301,7 +301,7 @@ fn a_batch_is_stopped_between_its_pieces_and_comes_again() {
             assert!(matches!(error.kind(), ErrorKind::Cancelled), "{error}");
             assert_eq!((progress.asked(), loader.state().position), (last, 0));
         }
-        // It is asked between pieces only.
+        // The work checks for cancellation only between pieces.
         let progress = StopsAt::new(4);
         let first = batches.next_unless_cancelled(&progress).unwrap().unwrap();
         assert_eq!((progress.asked(), first.num_rows(), loader.state().position), (3, LARGE, LARGE as u64));
@@ -350,7 +350,7 @@ fn a_thread_that_was_stopped_leaves_the_rest_to_others() {
         let whole = epoch(&loader);
         let mut batches = loader.batches().unwrap();
         let mut found = Vec::new();
-        // Each batch is asked for by someone who may give up while he waits for the other thread.
+        // Each call may be cancelled while it waits for the other thread.
         loop {
             match batches.next_unless_cancelled(&StopsAt::new(1)) {
                 Ok(Some(batch)) => found.extend(keys(&batch)),

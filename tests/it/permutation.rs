@@ -27,7 +27,7 @@ fn every_order_of_few_values_is_equally_likely() {
     }
 }
 
-/// Whether an order takes an even number of exchanges.
+/// Whether an even number of exchanges makes an order.
 fn is_even(order: &[u64]) -> bool {
     let mut seen = vec![false; order.len()];
     let mut cycles = 0;
@@ -38,12 +38,12 @@ fn is_even(order: &[u64]) -> bool {
             at = order[at] as usize;
         }
     }
-    // A cycle of k values takes k - 1.
+    // A cycle of k values takes k - 1 exchanges.
     (order.len() - cycles).is_multiple_of(2)
 }
 
-/// Half of all orders are even. The lengths are odd squares, where a network of rounds has even ones only, their neighbours,
-/// where it has more of one kind, and others.
+/// Half of all orders are even. The lengths are odd squares, their neighbours and others. A network of rounds has only
+/// even orders for odd squares, and more of one kind for their neighbours.
 #[test]
 fn half_of_all_orders_are_even() {
     for n in [2, 3, 7, 8, 9, 10, 15, 16, 24, 25, 48, 49, 80, 81, 120, 121, 960, 961, 3969, 65_025, 65_535] {
@@ -54,7 +54,7 @@ fn half_of_all_orders_are_even() {
     }
 }
 
-/// χ² of position × value, and of the first value × the second, over many orders.
+/// χ² of position × value, and of the first value × the second value, over many orders.
 #[test]
 fn few_values_are_anywhere_and_beside_any_other() {
     for n in [7_usize, 8, 9, 10, 16] {
@@ -68,7 +68,7 @@ fn few_values_are_anywhere_and_beside_any_other() {
         let chi2 = |counts: &[f64], expected: f64| -> f64 {
             counts.iter().map(|count| (count - expected).powi(2) / expected).sum()
         };
-        // As each row and each column has the same sum, a χ² of (n - 1)² degrees of freedom is larger by n / (n - 1).
+        // Each row and each column has the same sum, so a χ² of (n - 1)² degrees of freedom is larger by n / (n - 1).
         let degrees = ((n - 1) * (n - 1)) as f64;
         let found = chi2(&places, f64::from(trials) / n as f64) * (n - 1) as f64 / n as f64;
         assert!((found - degrees).abs() < 4.0 * (2.0 * degrees).sqrt(), "{n} values: χ² {found} of {degrees}");

@@ -174,12 +174,12 @@ fn a_damaged_data_file_is_an_error() {
             assert!(matches!(gone.kind(), ErrorKind::Damaged { path: of, .. } if of == path), "{gone}");
             assert!(gone.to_string().contains("may have expired"), "{gone}");
         }
-        // Of the same length.
+        // The replacement has the same length.
         std::fs::write(path, vec![0; good.len()]).unwrap();
         let compared = error(true);
         assert!(matches!(compared.kind(), ErrorKind::Damaged { path: of, .. } if of == path), "{compared}");
         assert!(compared.to_string().contains("CRC32C of the file"), "{compared}");
-        // Without checksums the error says what is wrong, and how to find the file.
+        // Without checksums the error describes the damage and how to find the file.
         let read = error(false);
         assert!(matches!(read.kind(), ErrorKind::Damaged { .. }), "{read}");
         assert!(read.to_string().contains("`verify` names it"), "{read}");

@@ -18,9 +18,9 @@ from threads import HANGS, comes_to_rest
 MEMORY = 128 << 20
 SPILL = 64 << 20
 SECONDS = 0.5
-"""Time limit of statements that never end by themselves."""
+"""Time limit of statements that never end without one."""
 CORES = 2
-"""Cores that the process uses at most: memory grows with them."""
+"""Maximum number of cores of the process: memory grows with them."""
 ADDRESSES = 10 << 30
 """Bytes of address space: an allocation that no machine should be asked for fails."""
 MIB = 1 << 20
@@ -34,7 +34,7 @@ class Answer:
     error: str = ""
     message: str = ""
     rests: bool = False
-    """Whether no thread works for it any more."""
+    """Whether all of its threads have ended their work."""
     grown: int = 0
     """Bytes by which the process was larger at most than before."""
     left: list[str] = field(default_factory=list)
@@ -55,7 +55,7 @@ class Attacker:
         self.process: subprocess.Popen[str] | None = None
 
     def ask(self, sql: str, **options: Any) -> Answer:
-        """Run a statement; a process that dies of it, or is killed because it hangs, is replaced for the next."""
+        """Run a statement. If the process dies or is killed because it hangs, the next statement gets a new one."""
         process = self.process or self.start()
         assert process.stdin is not None
         assert process.stdout is not None
@@ -109,7 +109,7 @@ def run(archive: a2store.Archive, sql: str, spill: str, options: dict[str, Any])
     except Exception as error:
         answer.error, answer.message = type(error).__name__, str(error)
     answer.rests = comes_to_rest()
-    # Nothing works any more, so that nothing would be removed later.
+    # All work has ended, so nothing will be removed later.
     answer.left = os.listdir(spill)
     return answer
 

@@ -252,7 +252,7 @@ TEXT = "'abcdefgh' || CAST(board AS VARCHAR)"
 SQUARE = "steps a, steps b"
 CUBE = "steps a, steps b, steps c"
 ENDLESS = "steps a, steps b, steps c, steps d, steps e, steps f"
-"""More rows than any machine goes through, so that only a limit ends what reads them."""
+"""More rows than any machine can read, so that only a limit ends a query over them."""
 LENGTH = "octet_length(x)"
 WIDE = "[" + ", ".join(["1"] * 500) + "]"
 

@@ -19,7 +19,7 @@ from oracle import Array, Game
 pytest_plugins = ["faults.plugin", "object_store.plugin"]
 
 if "PYTEST_XDIST_WORKER" in os.environ:
-    # Each worker would start as many threads as there are cores. PyTorch reads this when it is imported.
+    # Otherwise each worker would start as many threads as there are cores. PyTorch reads this when it is imported.
     os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 FIXTURES = Path(__file__).resolve().parents[3] / "shared" / "fixtures"

@@ -1,11 +1,10 @@
-"""A process that records a few games, all equal, and says on standard output what it was promised.
+"""A process that records a few equal games, and reports its progress on standard output.
 
-``recorder_script.py ROOT ARCHIVE JOURNAL END``: ARCHIVE is ``-`` for a session, JOURNAL is 0 or 1. With
-END ``close`` the recording is closed in the end, else the process just ends. Lines: ``F folder``, ``E id seed`` after
-a game has ended, ``R n`` when the games below n are durable, ``C`` when the recording is closed, ``X text`` of an
-error.
+``recorder_script.py ROOT ARCHIVE JOURNAL END``: ARCHIVE is ``-`` for a session, JOURNAL is 0 or 1. With END ``close``
+the recording is closed at the end, otherwise the process just exits. Output lines: ``F folder``, ``E id seed`` after a
+game has ended, ``R n`` when the games below n are durable, ``C`` when the recording is closed, ``X text`` for an error.
 
-It makes the same system calls each time, as it waits for each rotation before it goes on.
+It waits for each rotation before it continues, so it makes the same system calls each time.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ import a2store
 from a2store.selfplay import Recorder
 
 GAMES = 8
-"""In each of two rotations three games end, and two more after them."""
+"""Three games end in each of two rotations, and two more after them."""
 FIRST_SEED = 100
 STEPS = [(0x1100_0000_0000_0000, 2), (0x2000_0000_0000_0001, 1), (0x2000_0000_0000_0011, 2)]
 LAST = 0x2000_0000_0000_0002
@@ -48,7 +47,7 @@ def main() -> None:
         try:
             game = begin_one(recorder, seed)
         except OSError as error:
-            # That of a rotation; it is told once.
+            # The error of a rotation, which is reported once.
             say(f"X {error}")
             game = begin_one(recorder, seed)
         try:
@@ -73,7 +72,7 @@ def main() -> None:
             say("C")
             break
     sys.stdout.flush()
-    # What it holds is not to be written when it goes.
+    # Exits without writing the recorder's buffered games.
     os._exit(0)
 
 

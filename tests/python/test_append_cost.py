@@ -1,4 +1,4 @@
-"""What an append and a refresh read of an archive, as files that they open: as much after many commits as after few."""
+"""The files that an append and a refresh open: as many after many commits as after few."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from faults.shim import Call, Shim, python, read_log
 pytest_plugins = ["faults.plugin"]
 
 APPENDS = 40
-"""More than twice as many commits as lie between checkpoints here, which are 16."""
+"""More than twice the distance between checkpoints, which is 16 commits here."""
 
 SCRIPT = """
 import sys
@@ -51,13 +51,13 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def kind(call: Call) -> str:
-    """The place of a file and what it is, without its own name."""
+    """Return a file's folder and type, without its own name."""
     path = Path(call.path)
     return f"{path.parent.name}/{re.sub(r'^[^.]*', '', path.name)}" if path.suffix else path.name
 
 
 def opened(shim: Shim, root: Path, log: Path, work: str, runs: list[Path]) -> list[Counter[str]]:
-    """What each round of the work opens for reading."""
+    """Count the files that each round of the work opens for reading."""
     done = python("-c", SCRIPT, root, work, *runs, environment=shim.environment(root, log))
     assert done.returncode == 0, done.stderr
     rounds: list[Counter[str]] = []
@@ -82,7 +82,7 @@ def test_an_open_archive_reads_what_is_new(
 ) -> None:
     root = copied(template, tmp_path / "games.a2")
     rounds = opened(shim, root, tmp_path / "log", work, runs)
-    # The first ingest has no digests yet. Rounds that write a checkpoint list the log once more to remove older ones.
+    # The first ingest has no kept digests. Rounds that write a checkpoint list the log again to remove older ones.
     usual = rounds[1]
     assert usual.total() >= 2
     with_checkpoint = [i for i, found in enumerate(rounds) if i and found["_log"] > usual["_log"]]
@@ -90,5 +90,5 @@ def test_an_open_archive_reads_what_is_new(
     for i, found in enumerate(rounds[1:], 1):
         if i not in with_checkpoint:
             assert found == usual, f"append {i}: {found}, not {usual}"
-    # Nothing that was there before the last commit.
+    # No files from before the last commit.
     assert usual["runs/.parquet"] == usual["_log/.checkpoint.json"] == usual["_log/.digests"] == 0

@@ -261,7 +261,7 @@ def test_beside_another_process_that_ingests(hourly: a2store.Archive, tmp_path: 
         assert writer.stdout is not None
         for _ in range(2):
             assert writer.stdout.readline() == "waiting\n"
-            # Here there is something to compact for certain, and afterwards both work at once.
+            # At this point there is something to compact; afterwards both processes work in parallel.
             hourly.compact(progress=False)
             assert hourly.history()[0].operation == "compact"
             writer.stdin.write("go\n")
@@ -348,7 +348,7 @@ except KeyboardInterrupt:
 
 @pytest.mark.parametrize("how", ["command", "python"])
 def test_ctrl_c(hourly: a2store.Archive, shim: Shim, tmp_path: Path, how: str) -> None:
-    """The signal comes in the midst of a system call, at each of several from the first that changes something."""
+    """Send the signal in each of several system calls, from the first one that changes something."""
     work = ["-m", "a2store", "compact"] if how == "command" else ["-c", INTERRUPTED]
     there, before = contents(hourly.path), tables(hourly)
     path, log = copied(hourly.path, tmp_path / "interrupted.a2"), tmp_path / "log"
@@ -359,7 +359,7 @@ def test_ctrl_c(hourly: a2store.Archive, shim: Shim, tmp_path: Path, how: str) -
         path = copied(hourly.path, tmp_path / "interrupted.a2")
         done = python(*work, path, environment=shim.environment(path, fault=Fault(at, "SIGINT")))
         if how == "python":
-            # It looks for signals now and then, so that this one may find the work done.
+            # It checks for signals periodically, so the work may end before the check.
             assert (done.returncode, done.stdout, done.stderr) == (0, "interrupted\n", "")
             undone = contents(path) == there
         else:

@@ -36,7 +36,7 @@ archive, others = a2store.Archive.open(archive), list(map(Path, others.split(","
 for file in files:
     report = archive.ingest(file, workers=1, progress=False)
     assert (report.accepted, report.duplicates) == (1, 0), report
-    # The others are to meet this version or a later one before there is the next, few as the cores may be.
+    # The others must see this version or a later one before the next commit, even on few cores.
     while any(not other.exists() or int(other.read_text()) < archive.version for other in others):
         time.sleep(0.002)
 print("done")
@@ -144,7 +144,7 @@ def test_writers_and_readers(runs: list[Path], tmp_path: Path, maintained: bool)
     maintainers = [start(MAINTAINER, path, stop, *some) for some in zip(met[READERS:], works, strict=True)]
     writers = [start(WRITER, path, ",".join(map(str, met)), *some) for some in chunks(runs, APPENDS)]
     try:
-        # Writers would wait in vain for another that has failed.
+        # Other writers would wait forever for one that failed.
         while any(writer.poll() is None for writer in writers):
             failed = [other for other in (*readers, *maintainers) if other.poll() is not None]
             assert not failed, end(failed[0])
@@ -155,7 +155,7 @@ def test_writers_and_readers(runs: list[Path], tmp_path: Path, maintained: bool)
     opens = [json.loads(end(reader)) for reader in readers]
     work = [int(end(maintainer)) for maintainer in maintainers]
     assert sum(count for count, _ in opens) >= OPENS
-    # A writer waited for them after each of its commits.
+    # A writer waited for the readers after each of its commits.
     assert min(versions for _, versions in opens) >= APPENDS
     archive = a2store.Archive.open(path)
     if maintained:

@@ -424,7 +424,7 @@ class Waiting:
             self.batches += 1
             print("batch", file=sys.stderr, flush=True)
             if self.batches == 5:
-                # The signal comes before the line does.
+                # The test sends the signal before it writes this line.
                 sys.stdin.readline()
         return tokens[:, :4].astype("f4")
 

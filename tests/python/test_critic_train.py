@@ -317,7 +317,8 @@ def undisturbed(games: Path, tmp_path_factory: pytest.TempPathFactory) -> TrainR
     return fit(configured(games, tmp_path_factory.mktemp("whole"), **SIGNALLED), quiet=True)
 
 
-# Each validation says a line. The second comes in the middle of the first epoch, and a signal before the work goes on.
+# Each validation prints a line. The second line comes in the middle of the first epoch. The test sends a signal before
+# the work continues.
 WAITING = r"""
 import sys
 from a2store.critic.__main__ import main

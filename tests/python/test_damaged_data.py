@@ -118,7 +118,7 @@ for at, bit in draw.sample(flips, min(count, len(flips))) + draw.sample(cuts, mi
         except (a2store.Error, OSError):
             pass
         except Exception as error:
-            # What Arrow makes of a stream's error.
+            # Arrow's exception for an error in a stream.
             assert type(error).__module__.startswith("pyarrow"), (at, bit, error)
         except BaseException as error:
             raise SystemExit(f"byte {at}, bit {bit}: {type(error).__name__}: {error}")
@@ -128,7 +128,7 @@ print("done")
 
 @pytest.mark.parametrize("table", ["steps", "runs"])
 def test_a_damaged_footer_is_an_error_and_nothing_else(archive: a2store.Archive, table: Table) -> None:
-    """The readers of Parquet panic on some of them. Nobody sees more of that than an exception."""
+    """Parquet readers panic on some footers. Users only see an exception."""
     args = [str(archive.path), archive.files(table)[0], table, str(10**6 if LONG else 250)]
     done = subprocess.run(
         [sys.executable, "-c", FOOTER, *args],

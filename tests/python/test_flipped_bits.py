@@ -1,4 +1,4 @@
-"""One flipped bit in a data file: each query gives the right answer, or an error that names the file."""
+"""One flipped bit in a data file: each query returns the right answer, or an error that names the file."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from test_command import run
 pytest_plugins = ["faults.plugin"]
 
 POSITIONS = 10**6 if LONG else 25
-"""Offsets of each file at which a bit is flipped."""
+"""The number of offsets in each file at which a bit is flipped."""
 
 QUERIES = (
     "SELECT * FROM steps",
@@ -46,7 +46,7 @@ def exported(archive: a2store.Archive, out: Path) -> bytes:
 
 
 def outcome(work: Callable[[a2store.Archive], Any], archive: a2store.Archive) -> Any:
-    """What the work returns, or the error that it raises."""
+    """Return the result of the work, or the error that it raises."""
     try:
         return work(archive)
     except a2store.DamagedError as error:
@@ -72,7 +72,7 @@ def archive(template: Path, tmp_path: Path) -> a2store.Archive:
 
 
 def flipped(template: Path, folder: Path, table: Table) -> Iterator[tuple[Path, Path]]:
-    """Copies of the archive with a bit flipped somewhere in the table's first file, and that file."""
+    """Yield copies of the archive with a flipped bit in the table's first file, and that file."""
     name = Path(a2store.Archive.open(template).files(table)[0]).relative_to(template)
     size = (template / name).stat().st_size
     for at in range(0, size, max(1, size // POSITIONS)):
@@ -105,14 +105,14 @@ def test_an_error_that_names_the_file_or_the_right_answer(template: Path, table:
             else:
                 assert found == right, f"{file}: {name}"
                 answers += 1
-    # A query that needs none of the file has its answer.
+    # A query that does not need the file succeeds.
     assert errors > 5 * POSITIONS if not LONG else errors > 0
     assert answers > 0
 
 
 def test_without_checksums_files_are_not_compared(archive: a2store.Archive) -> None:
     file = Path(archive.files("steps")[0])
-    # Into the first page of the first column, run_id, which this query does not need.
+    # The bit is in the first page of the first column, run_id, which this query does not need.
     flip(file, 40)
     query = "SELECT sum(board % 1000) AS sum FROM steps"
     with pytest.raises(a2store.DamagedError) as caught:
@@ -120,7 +120,7 @@ def test_without_checksums_files_are_not_compared(archive: a2store.Archive) -> N
     assert caught.value.path == str(file)
     unchecked = a2store.Archive.open(archive.path, checksums=False)
     assert len(answer(unchecked, query)) == 1
-    # What was read without comparing serves no query that wants it compared.
+    # Metadata that was read without comparing is not used by queries with checksums.
     for checksums in (None, True):
         with pytest.raises(a2store.DamagedError):
             answer(a2store.Archive.open(archive.path, checksums=checksums), query)
@@ -178,6 +178,6 @@ def test_a_process_compares_each_file_once(archive: a2store.Archive, shim: Shim,
             opened[-1] += 1
     first, second, third, rest = opened
     assert rest == 0
-    # Each of the two files is opened once more to be compared.
+    # Each of the two files is opened an extra time for the comparison.
     assert first >= second + 2
     assert second == third > 0

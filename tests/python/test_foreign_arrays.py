@@ -113,7 +113,7 @@ def test_more_fields_become_extra_columns(packed: Array, tmp_path: Path) -> None
     for (name, _), values in zip(extras, numbers, strict=True):
         array[name] = values
     found = load(saved(array, tmp_path / "more.npy"))
-    # In a row the widest come first, and in a batch they are in the order of the file.
+    # A row has the widest fields first; a batch has the order of the file.
     by_width = sorted(extras, key=lambda extra: -np.dtype(extra[1]).itemsize)
     assert list(found.dtype.names or ())[6:] == [name for name, _ in by_width]
     rows, batch = np.asarray(found), found.take(range(999, 0, -3))
@@ -273,7 +273,7 @@ def test_headers_that_say_something_else(tmp_path: Path, header: str) -> None:
             load(path, mmap)
 
 
-# What NumPy writes as it is, as an escape, and only in UTF-8.
+# Names that NumPy writes unchanged, as an escape, and only in UTF-8.
 ODD_NAMES = ["größe", "it's", 'say "x"', "back\\slash", "tab\tnew\nline", "\x80\xa0\xad", "Δ", "手数", "🎲"]
 
 

@@ -1,4 +1,4 @@
-"""Ctrl-C during calls that wait for something which never happens: a pipe, a lock, an answer from the network."""
+"""Ctrl-C during calls that wait for an event that never happens: a pipe, a lock, a network response."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from pathlib import Path
 import a2store
 
 def interrupt_once(ready):
-    # Once it is certain that the call waits.
+    # Called once the call is certain to wait.
     def wait():
         ready()
         os.kill(os.getpid(), signal.SIGINT)
@@ -29,7 +29,7 @@ def interrupt_once(ready):
 held = []
 
 def reads(path):
-    # Opening a pipe for writing waits until somebody has opened it for reading, who then waits for what is written.
+    # Opening a pipe for writing waits for a reader, which then waits for data.
     return lambda: held.append(os.open(path, os.O_WRONLY))
 
 path = Path(sys.argv[1])
@@ -43,7 +43,7 @@ def pipe(file):
 
 
 def interrupted(work: str, *args: object, environment: dict[str, str] | None = None) -> None:
-    """Run the script and then this work in a process of its own, which must end by KeyboardInterrupt."""
+    """Run the script and then this work in a separate process, which must end by KeyboardInterrupt."""
     lines = "\n".join("    " + line for line in work.splitlines())
     code = f"{SCRIPT}\ntry:\n{lines}\nexcept KeyboardInterrupt:\n    print('interrupted')\n"
     command = [sys.executable, "-c", code, *map(str, args)]
@@ -105,7 +105,7 @@ os.environ.update(
 )
 
 def is_asked():
-    # The request is read to its end, and never answered.
+    # Reads the whole request and never answers.
     connection, _ = server.accept()
     held.append(connection)
     while not connection.recv(1 << 16).endswith(b"\\r\\n\\r\\n"):
@@ -138,7 +138,7 @@ os.rename(commit(4), aside)
 os.mkfifo(commit(4))
 refresh = threading.Thread(target=mine.refresh)
 refresh.start()
-# Now the refresh has listed the log, and reads the commit of version 4.
+# At this point the refresh has listed the log and is reading the commit of version 4.
 pipe = os.open(commit(4), os.O_WRONLY)
 os.rename(aside, commit(4))
 mine.ingest(second, progress=False)
@@ -153,7 +153,7 @@ print(mine.version)
 
 
 def test_a_refresh_does_not_take_a_handle_back(path: Path, tmp_path: Path) -> None:
-    """Another thread has ingested through the same handle since the refresh read the log."""
+    """Another thread has ingested through the same handle after the refresh read the log."""
     runs = short_runs(tmp_path / "runs", 6)[4:]
     command = [sys.executable, "-c", SCRIPT + MOVED_ON, str(path), *map(str, runs)]
     done = subprocess.run(command, capture_output=True, check=False, timeout=HANGS, text=True)

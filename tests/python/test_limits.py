@@ -48,7 +48,7 @@ def spilled(query: a2store.Query, folder: Path) -> tuple[Any, int]:
 
 
 def emptied(folder: Path) -> None:
-    """Wait until nothing is left in a folder."""
+    """Wait until a folder is empty."""
     eventually(lambda: not list(folder.iterdir()), f"an empty {folder}")
 
 
@@ -207,7 +207,7 @@ def test_limits_hold_for_tables(archive: a2store.Archive, tmp_path: Path, option
 @pytest.mark.parametrize("seconds", [0, 0.2])
 def test_time(archive: a2store.Archive, result: str, seconds: float) -> None:
     sql = CROSS if seconds and result != "notebook" else f"{CROSS} ORDER BY a.board + b.board + c.board"
-    # Memory of its own: what earlier queries left behind may still hold the process's.
+    # With its own memory limit, because earlier queries may still hold the process's memory.
     query = archive.sql(sql, time_limit=seconds, memory_limit=1 << 30)
     with pytest.raises((a2store.QueryLimitError, pa.ArrowException)) as caught:
         RESULTS[result](query)
@@ -222,7 +222,7 @@ def test_time_is_that_of_each_result(archive: a2store.Archive) -> None:
         with pytest.raises(a2store.QueryLimitError) as caught:
             query.explain(analyze=True)
         found(caught, "time")
-    # It begins with the result, rather than with the query.
+    # The time begins with each result, not with the query.
     query = archive.sql("SELECT count(*) FROM steps", time_limit=HANGS)
     assert [query.count() for _ in range(3)] == [1, 1, 1]
 
@@ -297,7 +297,7 @@ KINDS = {
     "regex": f"SELECT sum(regexp_count(CAST(a.board + b.board AS VARCHAR), '([13]*[57]+)+9?')) AS board FROM {ENDLESS}",
     "unnest": f"SELECT unnest([a.board, b.board, 1, 2, 3, 4, 5, 6, 7, 8, 9]) AS board FROM {ENDLESS}",
 }
-"""None of them ends by itself, so that one that ends was stopped."""
+"""They never end by themselves, so one that ends was stopped."""
 STOPPED = """
 import gc, json, os, signal, sys, threading
 from pathlib import Path
@@ -308,14 +308,14 @@ from threads import comes_to_rest, eventually, others
 archive = a2store.Archive.open(sys.argv[1])
 spill, waits_for_files = Path(sys.argv[3]), sys.argv[6] == "True"
 if "table" in {work!r} or "to_" in {work!r}:
-    # The first table imports pandas, and that is not what shall be interrupted.
+    # The first table imports pandas, and the signal must not come during that import.
     pyarrow.table(archive.sql("SELECT 1 AS x"))
 query = archive.sql(sys.argv[2], spill_folder=spill, memory_limit=int(sys.argv[5]))
 def used():
     times = os.times()
     return times.user + times.system
 def is_at_work():
-    # Far more than it takes to plan, all of which the engine's threads used: the call waits for them.
+    # The planning uses far less time than this, so the engine's threads are running and the call waits for them.
     return used() > begun + 0.3 and (not waits_for_files or any(path.is_file() for path in spill.rglob("*")))
 begun = used()
 def interrupt():
@@ -361,11 +361,11 @@ CALLS = {
 
 
 def stopped(archive: a2store.Archive, folder: Path, kind: str, work: str) -> list[Any]:
-    """What became of a query, whether its work came to rest, and the temporary files that were left."""
+    """Return the outcome of a query, whether its threads came to rest, and the remaining temporary files."""
     spill = folder / "spill"
     spill.mkdir(exist_ok=True)
     code = STOPPED.format(work=work)
-    # A sort comes to write files; in the least memory, it never fails.
+    # A sort must spill to files; with the least memory, it never fails.
     args = [archive.path, KINDS[kind], spill, Path(__file__).parent, ENOUGH, kind == "sort"]
     command = [sys.executable, "-c", code, *map(str, args)]
     done = subprocess.run(command, capture_output=True, check=False, timeout=2 * HANGS, text=True)
@@ -403,7 +403,7 @@ NO_ROWS = r"""
 import os, random, sys
 import a2store
 archive = a2store.Archive.open(sys.argv[1])
-# Each row takes milliseconds, as what a match may be grows with every character, and every row is in vain.
+# Each row takes milliseconds, because partial matches grow with every character, and no row matches.
 bits = "".join(random.Random(1).choices("01", k=4000))
 never = " OR ".join(f"regexp_like(CAST(board AS VARCHAR) || $1, '1[01]{{{200 + i}}}\\p{{Greek}}')" for i in range(40))
 query = archive.sql(f"SELECT board, run_id, step_index FROM steps WHERE {never}", [bits], time_limit=0.1)
@@ -412,14 +412,14 @@ for path in (sys.argv[2] + "/table.npy", None):
         query.materialize(path=path, progress=False)
     except a2store.QueryLimitError as error:
         print(error)
-# The engine is in the midst of the first batch, for hours.
+# The engine will work on the first batch for hours.
 sys.stdout.flush()
 os._exit(0)
 """
 
 
 def test_a_table_of_no_rows_is_stopped(archive: a2store.Archive, tmp_path: Path) -> None:
-    """No row ever comes, so that the limit must be looked at while none does."""
+    """No row ever arrives, so the limit must be checked while the query waits for rows."""
     args = [sys.executable, "-c", NO_ROWS, str(archive.path), str(tmp_path)]
     done = subprocess.run(args, capture_output=True, check=False, timeout=HANGS, text=True)
     assert (done.returncode, done.stderr) == (0, "")
@@ -449,5 +449,5 @@ def test_stopped_queries_leave_nothing(archive: a2store.Archive) -> None:
     assert (done.returncode, done.stderr) == (0, "")
     counts = [tuple(map(int, line.split())) for line in done.stdout.splitlines()]
     assert len(counts) == 12
-    # The first query's threads are not all begun.
+    # The first query may not have started all threads.
     assert max(counts[2:]) <= max(counts[:2])

@@ -177,7 +177,7 @@ def test_the_order_is_part_of_the_state(with_extras: a2store.StepTable) -> None:
     # In which order quotas are given makes no difference.
     reordered = with_extras.loader(strata="phase", quotas={"late": 2, "early": 1})
     assert reordered.state_dict() == states[8]
-    # Nor does it which of the numbers in one proportion they are.
+    # Quotas in the same proportion give the same state.
     multiples: list[dict[Any, float]] = [{"late": 4, "early": 2}, {"late": 6.0, "early": 3, "mid": 0}]
     for equal in multiples:
         assert with_extras.loader(strata="phase", quotas=equal).state_dict() == states[8]
@@ -287,7 +287,7 @@ def test_what_is_no_state(table: a2store.StepTable, field: str) -> None:
 
 @pytest.fixture(scope="module")
 def many_rows(tmp_path_factory: pytest.TempPathFactory) -> a2store.StepTable:
-    """Twice as many rows as the permutations that are stored have at most, in two strata of different sizes."""
+    """Twice the maximum number of rows of a stored permutation, in two strata of different sizes."""
     path = tmp_path_factory.mktemp("many") / "rows.npy"
     rows = np.zeros(140_000, [("board", "<u8"), ("run_id", "<u4"), ("large", "?"), ("small", "?"), ("weight", "<f4")])
     rows["run_id"], rows["weight"] = np.arange(len(rows)), 1
@@ -296,7 +296,7 @@ def many_rows(tmp_path_factory: pytest.TempPathFactory) -> a2store.StepTable:
     return a2store.StepTable.load(path, progress=False)
 
 
-# The orders of permutations of fewer than 65,536 values are others since.
+# Permutations of fewer than 65,536 values have changed since version 2.
 OLD: list[tuple[dict[str, Any], str, bool]] = [
     ({}, "shuffled", True),
     ({"shuffle": False}, "sequential", True),

@@ -56,7 +56,7 @@ def test_extra_columns(archive: a2store.Archive, steps: dict[str, Array], names:
     table = materialize(archive, f"SELECT board, {selected} FROM steps", extra=names)
     rows = np.asarray(table)
     assert rows.dtype.names is not None
-    # The widest come first in a row, and in a batch they are in the order in which they were asked for.
+    # A row has the widest columns first; a batch has the requested order.
     assert list(rows.dtype.names[6:]) == sorted(names, key=lambda name: -rows.dtype[name].itemsize)
     assert table.take([]).keys()[7:] == names
 

@@ -1,6 +1,6 @@
-"""What a user is told: of a clock that shows any time, of disks that are full, of inputs that are something else.
+"""Error messages for users: clocks with any time, full disks, and inputs of other kinds.
 
-Nothing panics. A message says what failed, where, what was expected and what was found, in words of the system or of
+No call panics. A message says what failed, where, what was expected and what was found, in the words of the system or
 the formats.
 """
 
@@ -24,9 +24,9 @@ from faults.shim import Fault, Shim, python, read_log
 pytest_plugins = ["faults.plugin"]
 
 IMPORTS = {"PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path])}
-"""For a process that uses modules of the tests."""
+"""The environment of a process that imports test modules."""
 PHRASES = re.compile(r"panicked|inner writer|presence of|unwrap|RUST_BACKTRACE|Option|Err\(|ParquetError|ArrowError")
-"""What is said among programmers."""
+"""Programmers' jargon that messages must not have."""
 
 
 # Clocks
@@ -58,7 +58,7 @@ assert archive.num_runs == 5
 """
 QUERY = "import sys, a2store; print(a2store.Archive.open(sys.argv[1]).sql('SELECT count(*) FROM runs').to_arrow())"
 TIMES = {-9_000_000_000: "1684-10-19", -5000: "1969-12-31", 0: "1970-01-01", 1 << 33: "2242-03-16"}
-"""Python itself takes no time that 64 bits of nanoseconds do not hold."""
+"""Python's limit for times: 64 bits of nanoseconds."""
 
 
 @pytest.mark.parametrize("seconds", TIMES, ids=TIMES.get)
@@ -71,7 +71,7 @@ def test_a_clock_may_show_any_time(shim: Shim, tmp_path: Path, seconds: int) -> 
     assert {stamp // 1000 for stamp in stamps} == {seconds}
     (session,) = (tmp_path / "selfplay").glob("*_model=v1/metadata.db")
     assert session.parent.name.startswith(TIMES[seconds].replace("-", ""))
-    # The engine of queries needs a usual time.
+    # The query engine needs a time from 1970 to 9999.
     done = python("-c", QUERY, archive.path, environment=IMPORTS | shim.clock(seconds))
     expected = f"OSError: system clock: expected a time from 1970 to 9999, found {TIMES[seconds]}"
     if seconds >= 0:
@@ -137,7 +137,7 @@ except (OSError, a2store.Error) as error:
 
 @pytest.mark.parametrize("maker", MAKERS)
 def test_a_full_disk_is_named(shim: Shim, tmp_path: Path, scratch: Path, maker: str) -> None:
-    """From some moment on nothing more fits: whichever that is, the message has the path and the system's words."""
+    """Nothing fits on the disk after a given write. For each write, the message has the path and the system's error."""
     runs, archive = tmp_path / "runs", a2store.Archive.create(tmp_path / "games.a2")
     a2store.simulate(runs, runs=4, depth=0, progress=False)
     for path in sorted(runs.iterdir()):
@@ -160,7 +160,7 @@ def test_a_full_disk_is_named(shim: Shim, tmp_path: Path, scratch: Path, maker: 
     def one(number: int) -> None:
         said = make(scratch / str(number), Fault(number, "ENOSPC", for_good=True))
         if said == "" and maker in ("ingest", "compact"):
-            # Only a checkpoint could not be written, which nobody needs.
+            # Only a checkpoint could not be written, which is optional.
             return
         expect("No space left on device" in said and "Error " in said, f"said {said!r}")
         expect(str(scratch / str(number)) in said, f"said {said}")

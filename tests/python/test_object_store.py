@@ -110,14 +110,14 @@ def test_others_read_the_files(
 
 
 def test_a_flipped_bit(url: str, few: Few, filesystem: Any) -> None:
-    """Files of an object store are compared with their commits only where that is asked for."""
+    """Files of an object store are compared with their commits only on request."""
     made = a2store.Archive.create(url)
     made.ingest(few[0], progress=False)
     query, file = "SELECT sum(board % 1000) AS sum FROM steps", made.files("steps")[0]
     expected = rows(made, query)
     with filesystem.open_input_file(file.removeprefix("s3://")) as opened:
         data = bytearray(opened.read())
-    # In a column that the query does not read.
+    # The bit is in a column that the query does not read.
     data[40] ^= 1
     with filesystem.open_output_stream(file.removeprefix("s3://")) as opened:
         opened.write(bytes(data))
@@ -142,7 +142,7 @@ except KeyboardInterrupt:
 def test_ctrl_c_while_an_export_is_planned(
     url: str, through: Through, few: Few, tmp_path: Path, checksums: bool
 ) -> None:
-    """Planning reads the footers of data files, which the store withholds."""
+    """Planning reads the footers of data files, and the store does not respond."""
     a2store.Archive.create(url).ingest(few[0], progress=False)
     asked, released = threading.Event(), threading.Event()
 
@@ -407,12 +407,12 @@ def test_a_place_that_cannot_be_reached(url: str, monkeypatch: pytest.MonkeyPatc
     start = time.monotonic()
     with pytest.raises((OSError, a2store.Error), match=re.escape(url)):
         getattr(a2store.Archive, name)(url)
-    # It is given up after half a minute of trying.
+    # The client stops retrying after half a minute.
     assert time.monotonic() - start < HANGS
 
 
 def grown(url: str, files: list[Path]) -> list[int]:
-    """An archive with a commit for each file; the ids of its runs."""
+    """Make an archive with a commit for each file; return the ids of its runs."""
     archive = a2store.Archive.create(url, phases=PHASES)
     for file in files:
         archive.ingest(file, progress=False)
@@ -433,7 +433,7 @@ REPAIR = "import sys, a2store; a2store.repair(sys.argv[1], dry_run=False)"
 
 @pytest.mark.parametrize("performed", [False, True], ids=["before", "after"])
 def test_a_repair_that_is_killed(url: str, through: Through, few: Few, filesystem: Any, performed: bool) -> None:
-    """At each of its requests that changes something. It is repeated, and no sound run and no run id is lost."""
+    """Kill a repair at each request that changes something, and repeat it: no sound run and no run id is lost."""
     files = few[0][:4]
     kills = 0
     while True:
@@ -466,7 +466,7 @@ def test_a_repair_that_is_killed(url: str, through: Through, few: Few, filesyste
             assert (proxy.client.returncode, errors) == (0, "")
             break
         kills += 1
-    # A copy and the new commit; then a copy and a removal of each of the two commits after it.
+    # A copy and the new commit, then a copy and a removal for each of the two later commits.
     assert kills == 6
 
 
@@ -477,6 +477,6 @@ def test_a_repair_downloads_no_data(url: str, through: Through, few: Few, filesy
         proxy = through(lambda _: None)
         assert a2store.repair(url, dry_run=dry_run).steps
         data = [request for request in proxy.requests if ".parquet" in request and "list-type" not in request]
-        # Of the lost commit's two files the last bytes.
+        # The last bytes of the lost commit's two files.
         assert len(data) == 2
         assert all(request.startswith("GET") for request in data)

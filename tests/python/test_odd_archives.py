@@ -45,7 +45,7 @@ def test_a_lost_newest_commit_does_not_lock_out_the_older_ones(archive: a2store.
         a2store.Archive.open(archive.path)
     assert a2store.Archive.open(archive.path, version=3).num_runs == 2
     report = a2store.repair(archive.path, dry_run=False)
-    # The checkpoint has all that its commit said. The commits after it were lost without a trace but their run ids.
+    # The checkpoint covers its commit. The later commits left no trace except their run ids.
     assert (report.version, report.done) == (version, True)
     again = a2store.Archive.open(archive.path)
     assert (again.version, again.num_runs) == (version + 1, version - 1)

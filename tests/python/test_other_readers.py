@@ -177,7 +177,7 @@ def check_statistics(statistics: Any, values: Any, name: str) -> None:
         # Zeros of both signs are within.
         assert statistics.min <= bounds["min"] <= bounds["max"] <= statistics.max
     elif name == "source":
-        # Paths may be long, and are cut after 64 bytes: the least down, the largest up.
+        # Long paths are cut after 64 bytes: the minimum is rounded down, the maximum up.
         assert statistics.min == bounds["min"][:64]
         assert statistics.max >= bounds["max"]
         assert statistics.max[:63] == bounds["max"][:63]

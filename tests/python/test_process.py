@@ -42,7 +42,7 @@ else:
 """
 ROWS = "steps AS a CROSS JOIN steps AS b CROSS JOIN steps AS c"
 NEVER = f"SELECT a.board FROM {ENDLESS} WHERE a.board + b.step_index + c.run_id + d.run_id + e.run_id + f.run_id = 3"
-"""Looks for rows without end, and finds none."""
+"""Scans rows endlessly and finds none."""
 
 # The first table imports pandas, and that is not what shall be interrupted. Who reads a stream hears of an error first;
 # then the interpreter meets the signal.

@@ -30,7 +30,7 @@ from test_a2pack_command import report as a2pack
 pytest_plugins = ["faults.plugin"]
 
 IMPORTS = {"PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path])}
-"""For a process that uses modules of the tests."""
+"""The environment of a process that imports test modules."""
 Steps = list[tuple[int, int]]
 RUNS = "SELECT id, seed, steps, max_score, highest_tile FROM runs ORDER BY id"
 
@@ -76,7 +76,7 @@ def record(recorder: Recorder, which: range = range(40), final: bool = True) -> 
 
 
 def record_on(recorder: Recorder) -> None:
-    """Record until there is a limit in the way; a fast machine plays all games in less than a limit of time."""
+    """Record until a limit is reached; a fast machine plays all games before a time limit."""
     record(recorder)
     while recorder.is_full is None:
         time.sleep(0.001)
@@ -278,7 +278,7 @@ assert recorder.close().runs == 100
 
 
 def test_equal_games_are_all_kept(shim: Shim, tmp_path: Path) -> None:
-    """Games of the same seed, steps, second and duration differ by their ids alone, in one rotation and in several."""
+    """Games with equal seed, steps, second and duration differ only by their ids, in one rotation and in several."""
     archive = a2store.Archive.create(tmp_path / "games.a2")
     for recording in (1, 2):
         done = python("-c", EQUAL, archive.path, tmp_path, environment=IMPORTS | shim.clock(1_700_000_000, still=True))
@@ -290,11 +290,11 @@ def test_equal_games_are_all_kept(shim: Shim, tmp_path: Path) -> None:
     assert [row["source_id"] for row in rows] == [*range(100), *range(100)]
     assert len({row["session"] for row in rows}) == 2
     assert archive.verify(deep=True, progress=False).problems == []
-    # All that is done to an archive takes it as it is.
+    # All operations accept such an archive.
     files = tmp_path / "files"
     archive.export_runs("SELECT run_id FROM runs WHERE run_id < 3", files, format="a2run2", progress=False)
     assert len({path.read_bytes() for path in files.rglob("*.a2run2")}) == 1
-    # A file is added only where no run is equal to it.
+    # Ingest adds a file only if no run is equal to it.
     report = archive.ingest(files, progress=False)
     assert (report.accepted, report.duplicates) == (0, 3)
     session = tmp_path / "session"
@@ -302,10 +302,10 @@ def test_equal_games_are_all_kept(shim: Shim, tmp_path: Path) -> None:
     assert len(formats.query(session / "metadata.db", RUNS)) == 200
     archive.compact(progress=False)
     assert (archive.num_runs, archive.verify(deep=True, progress=False).problems) == (200, [])
-    # Other archives have them once: they are runs of files there.
+    # Other archives have them once, because there they are runs of files.
     other = a2store.Archive.create(tmp_path / "other.a2")
     assert (other.ingest(files, progress=False).accepted, other.num_runs) == (1, 1)
-    # A checkpoint has their digests once, and is sound.
+    # A checkpoint lists their digest once, and is sound.
     for _ in range(18):
         with Recorder(tmp_path, tag="v1", sink=archive) as recorder:
             recorder_script.begin_one(recorder, 7).end(recorder_script.LAST)
@@ -316,7 +316,7 @@ def test_equal_games_are_all_kept(shim: Shim, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("journal", [False, True])
 def test_what_is_being_recorded_can_be_read(tmp_path: Path, journal: bool) -> None:
-    """A recorder's own files, in a session and beside it, are not taken for runs."""
+    """Ingest ignores a recorder's own files, in a session and beside it."""
     root = tmp_path / "selfplay"
     archive = a2store.Archive.create(tmp_path / "recorded.a2")
     with (

@@ -1,7 +1,9 @@
-"""Recorders that are killed, or whose system calls fail, at each call: promised games are kept, once, and others go on.
+"""Recorders that are killed or whose system calls fail, at each call.
 
-A process records equal games (``recorder_script.py``). What it leaves is read as it is, recovered, and recovered by the
-next recorder. The short form tries some of the calls, of every class; A2STORE_LONG_TESTS=1 tries each one in every way.
+Promised games are kept exactly once, and other recorders can continue.
+
+A process records equal games (``recorder_script.py``). Its files are read unchanged, recovered, and recovered by the
+next recorder. The short form tries some calls of every class; A2STORE_LONG_TESTS=1 tries each call in every way.
 """
 
 from __future__ import annotations
@@ -30,9 +32,9 @@ pytestmark = pytest.mark.filterwarnings("ignore:.*its recorder died:RuntimeWarni
 ROOT = Path("a", "selfplay")
 ARCHIVE = "games.a2"
 PER_CLASS = 3
-"""Calls of each class that the short form disturbs."""
+"""The number of calls of each class that the short form disturbs."""
 ERRORS = {
-    # SQLite does not tell what the system said.
+    # SQLite hides the system's error text.
     "EIO": ("Input/output error", "disk I/O error", "SQLite could open it for reading only"),
     "ENOSPC": ("No space left on device", "SQLite could open it for reading only"),
 }
@@ -41,13 +43,13 @@ NEW_SEED = 7
 
 @dataclass
 class Promised:
-    """What a process said before it ended."""
+    """The output of a process before it ended."""
 
     journal: bool
     ended: dict[int, int] = field(default_factory=dict)
     """The seeds of games that ended, by id."""
     durable: int = 0
-    """Games below this id were said to be on disk."""
+    """Games below this id were reported as durable."""
     closed: bool = False
     errors: list[str] = field(default_factory=list)
 
@@ -74,7 +76,7 @@ class Promised:
 
 @dataclass(frozen=True)
 class Start:
-    """How games are recorded, and the calls of a process that does it when nothing disturbs it."""
+    """A way to record games, and the calls of an undisturbed process that does it."""
 
     shim: Shim
     template: Path
@@ -103,7 +105,7 @@ class Start:
         return sorted((disk / ROOT).glob("*_model=killed"))
 
     def held(self, disk: Path) -> list[dict[int, int]]:
-        """The seeds of each recording, by id. All that is there must be sound."""
+        """Return the seeds of each recording, by id. All contents must be sound."""
         if self.into_archive:
             archive = a2store.Archive.open(disk / ARCHIVE)
             expect(archive.verify(deep=True, progress=False).problems == [], "verify found problems")
@@ -141,7 +143,7 @@ def start(request: pytest.FixtureRequest, shim: Shim, tmp_path_factory: pytest.T
 
 
 def sample(calls: list[Call]) -> list[Call]:
-    """All calls, or in the short form some of each class, spread evenly, the first and the last among them."""
+    """Return all calls; in the short form, an even choice of each class with the first and the last call."""
     if LONG:
         return calls
     chosen = []
@@ -153,9 +155,9 @@ def sample(calls: list[Call]) -> list[Call]:
 
 
 def check_left(start: Start, disk: Path, promised: Promised, leftovers: bool = False) -> None:
-    """Look at what a process left, then recover it, and let another recorder find it.
+    """Check the files of a process, recover them, and let another recorder find them.
 
-    Staged files may be left over where what would have removed them has failed.
+    Staged files may remain if their removal has failed.
     """
     kept = promised.kept()
     durable = {run: seed for run, seed in kept.items() if promised.closed or run < promised.durable}
@@ -171,7 +173,7 @@ def check_left(start: Start, disk: Path, promised: Promised, leftovers: bool = F
         found = recover(folder, sink=start.archive(recovered))
         expect(promised.closed or found.runs in (0, *map(len, start.held(recovered))), f"{found}")
         expect(recover(folder, sink=start.archive(recovered)).runs == 0, "recovery ended, and yet goes on")
-    # The next recorder removes what was staged by one that died before it recorded anything.
+    # The next recorder removes staged files of a process that died before it recorded anything.
     check_held(start, recovered, promised, 0, leftovers=True)
 
     with Recorder(disk / ROOT, tag="killed", sink=start.archive(disk)) as recorder:
@@ -185,7 +187,7 @@ def check_held(start: Start, disk: Path, promised: Promised, others: int, leftov
     found = start.held(disk)
     games = [held for held in found if held != {0: NEW_SEED}]
     expect(len(found) - len(games) == others, f"{found}, and not one recording that another process made")
-    # A session is there from the beginning, an archive has only its games.
+    # A session exists from the beginning; an archive only has its games.
     expect(len(games) <= 1, f"{len(games)} recordings")
     held = games[0] if games else {}
     expect(promised.kept().items() <= held.items(), f"{held} are there, not {promised.kept()}")
@@ -197,13 +199,13 @@ def check_held(start: Start, disk: Path, promised: Promised, others: int, leftov
 
 
 def check_ingest(start: Start, disk: Path, expected: int) -> None:
-    """Whatever a recorder has in its folders, they can be read."""
+    """Other programs can read a recorder's folders with all of its files in them."""
     if not (disk / ROOT).exists():
         return
     archive = a2store.Archive.create(disk.with_name(f"ingested-{disk.name}-{expected}"))
     report = archive.ingest(disk / ROOT, progress=False)
     expect(report.rejected == 0, f"{[(error.path, error.message) for error in report.errors]}")
-    # Equal games of a session differ by their seeds; an archive has them itself.
+    # In a session, equal games differ by their seeds; the archive compares ids.
     expect(report.accepted == (0 if start.into_archive else expected), f"{report.accepted} of {expected} runs")
     shutil.rmtree(archive.path)
 
@@ -248,15 +250,15 @@ def test_a_call_fails(start: Start, scratch: Path, tally: Counter[str]) -> None:
         for for_good in (False, True)
     ]
     if not LONG:
-        # Each call in about a sixth of its ways.
+        # Each call in about one sixth of the faults.
         faults = sorted(random.Random(3).sample(faults, len(faults) // 6), key=str)
     tally["system calls of recorders that fail"] += len(faults)
     assert_none(failures(lambda fault: disturb(start, scratch, fault), faults), len(faults))
 
 
 def test_recovery_is_killed_and_repeated(start: Start, tmp_path: Path, scratch: Path, tally: Counter[str]) -> None:
-    """A process ends in the middle of its second rotation; another recovers what it left, and is killed, too."""
-    # The last name but one that a rotation gives: that of a shard, or of a data file.
+    """A process ends during its second rotation; another recovers its files, and is killed too."""
+    # The last but one new name of a rotation: a shard's or a data file's.
     named = [call for call in start.calls if call.kind in ("link", "rename") and not call.path.endswith("-journal")]
     left = tmp_path / "left"
     left.mkdir()
@@ -302,7 +304,7 @@ def test_recovery_is_killed_and_repeated(start: Start, tmp_path: Path, scratch: 
 
 
 def test_what_was_promised_survives_a_power_failure(start: Start, tmp_path: Path) -> None:
-    """Nothing survives that was not synced, the folders among it that the recorder has made."""
+    """After a power failure, unsynced data is lost, including folders that the recorder created."""
     disk = start.set_up(tmp_path)
     durable = Disk(disk)
     done, promised = start.record(disk, tmp_path / "log", end="leave")

@@ -1,4 +1,4 @@
-"""Recorders of many threads that are killed: a session is whole at any moment, and what was promised is in it.
+"""Recorders of many threads that are killed: a session is sound at any moment, and has all promised games.
 ``test_recorder_faults.py`` kills small ones at each system call.
 
 Sessions are read by NumPy and SQLite, and by the package's own reader.
@@ -86,17 +86,17 @@ def read(folder: Path) -> Held:
 
 @dataclass
 class Said:
-    """What a process has said so far."""
+    """The output of a process so far."""
 
     folder: Path | None
     promised: Promised
     told: list[str]
-    """Of sessions that others had left."""
+    """Recovered sessions of other processes."""
 
     @staticmethod
     def read(said: Path, journal: bool) -> Said:
         found = Said(None, Promised(journal), [])
-        # The last line may be on its way.
+        # The last line may be incomplete.
         for line in said.read_text().split("\n")[:-1]:
             kind, rest = line.split(" ", 1)
             if kind == "F":
@@ -112,7 +112,7 @@ class Said:
 
 
 def record_and_kill(root: Path, seed: int, journal: bool, durable: int) -> Said:
-    """Let a process record until so many games are durable, and some that come after them are under way."""
+    """Let a process record until ``durable`` games are durable, and some later games are under way."""
     command = [sys.executable, recorder_child.__file__, str(root), str(seed), str(int(journal))]
     said = root.with_name(f"said-{seed}.txt")
     # Into a file: a pipe that is full would make the process wait.
@@ -158,7 +158,7 @@ def test_what_was_promised_survives_any_kill(tmp_path: Path, journal: bool) -> N
         assert said.folder is not None
         sessions[said.folder] = said.promised
         check(said.folder, said.promised, recovered=False)
-        # Each process but the first mends what the one before it left.
+        # Each process but the first recovers the session of the previous one.
         assert len(told) == number
     # The package's own reader takes a session that nobody has mended yet.
     unmended = max(path for path in root.iterdir() if (path / "recording.json").exists())
@@ -175,7 +175,7 @@ def test_what_was_promised_survives_any_kill(tmp_path: Path, journal: bool) -> N
         runs, from_journal, lost_runs, lost_steps, live = told[str(folder)]
         assert runs == len(held.seeds)
         assert live <= recorder_child.THREADS
-        # A game may have ended without its thread living to say so.
+        # A game may have ended before its thread could report it.
         assert 0 <= runs + lost_runs - len(promised.ended) <= recorder_child.THREADS
         assert (lost_steps > 0) == (lost_runs > 0)
         assert lost_runs == 0 if journal else from_journal == 0

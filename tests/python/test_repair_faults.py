@@ -1,8 +1,8 @@
-"""Repairs, expiries and compactions that are killed or fail at each system call, looked at, and repeated.
+"""Repairs, expiries and compactions that are killed or fail at each system call, then checked and repeated.
 
-After an interrupted repair the archive shows the damage or is repaired. The next repair ends in the same archive as one
-that nothing stopped: no sound run is lost, and no run id is given out twice. The short form kills a repair at every
-call that changes something and disturbs some of the other calls; A2STORE_LONG_TESTS=1 tries each call in every way.
+After an interrupted repair the archive either shows the damage or is repaired. The next repair gives the same archive
+as an uninterrupted one: no sound run is lost, and no run id is given out twice. The short form kills a repair at every
+call that changes something, and disturbs some other calls; A2STORE_LONG_TESTS=1 tries each call in every way.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ pytest_plugins = ["faults.plugin"]
 
 ARCHIVE = "games.a2"
 SOME = 6
-"""Calls that the short form disturbs where it does not take all."""
+"""The number of calls that the short form disturbs if it does not take all."""
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +55,7 @@ DAMAGES: dict[str, tuple[int, dict[int, Callable[[Path, int], None]], int]] = {
     "commits on both sides of a checkpoint": (20, {1: lose, 18: spoil}, 19),
     "the newest commits, one of them with a checkpoint": (16, {16: lose, 17: lose}, 15),
 }
-"""Ingests of a run each, what then happens to which commits, and the runs that are left after a repair."""
+"""Ingests of one run each, the commits that are then damaged, and the number of runs after a repair."""
 
 
 @dataclass(frozen=True)
@@ -64,19 +64,19 @@ class Damaged:
     runs: list[Path]
     template: Path
     calls: list[Call]
-    """Of the repair that nothing disturbs."""
+    """The calls of an undisturbed repair."""
     num_runs: int
     ids: list[int]
-    """Those of all runs, once the lost ones were ingested again."""
+    """The ids of all runs, after the lost runs were ingested again."""
     left: frozenset[str]
-    """The files that are there after the repair."""
+    """The existing files after the repair."""
 
     def repair(self, disk: Path, log: Path, fault: Fault | None = None) -> subprocess.CompletedProcess[str]:
         return self.shim.run(disk, "repair", disk / ARCHIVE, "--yes", log=log, fault=fault)
 
 
 def run_ids(path: Path, runs: list[Path]) -> list[int]:
-    """The ids of all runs, once what was lost was ingested again."""
+    """Return the ids of all runs, after ingesting the lost ones again."""
     archive = a2store.Archive.open(path)
     archive.ingest(runs, progress=False)
     table = pa.table(archive.sql("SELECT run_id, digest FROM runs ORDER BY run_id"))
@@ -118,7 +118,7 @@ def check_repaired(start: Damaged, path: Path) -> a2store.Archive:
 
 
 def disturb(start: Damaged, scratch: Path, fault: Fault) -> None:
-    """Repair with a fault, look at what it left, and repair again."""
+    """Repair with a fault, check the result, and repair again."""
     folder = scratch / str(fault).replace(" ", "-")
     disk = folder / "disk"
     shutil.copytree(start.template, disk / ARCHIVE)
@@ -134,7 +134,7 @@ def disturb(start: Damaged, scratch: Path, fault: Fault) -> None:
     if readable:
         found = a2store.Archive.open(path).num_runs
         expect(found == start.num_runs, f"it opens with {found} runs of {start.num_runs}")
-        # A writer may come before the next repair.
+        # A writer may commit before the next repair.
         expect(
             run_ids(copied(path, folder / "written" / ARCHIVE), start.runs) == start.ids, "a writer's run ids differ"
         )
@@ -158,14 +158,14 @@ def is_readable(path: Path) -> bool:
 
 
 def spread(calls: list[Call], count: int) -> list[Call]:
-    """All calls, or in the short form some of them, evenly spread."""
+    """Return all calls, or in the short form an even choice of them."""
     if LONG or len(calls) <= count:
         return calls
     return [calls[at * (len(calls) - 1) // (count - 1)] for at in range(count)]
 
 
 def faults_of(calls: list[Call], every: bool) -> list[Fault]:
-    """Kills at all calls that change something, or at some; and some calls that fail."""
+    """Return kills at all calls that change something, or at some, and some calls that fail."""
     changing = [call for call in calls if call.changes]
     kills = [Fault(call.number, "kill-before") for call in (changing if every else spread(changing, SOME))]
     kills += [Fault(changing[-1].number, "kill-after")]
@@ -189,7 +189,7 @@ def test_a_repair_that_is_disturbed(
     assert_none(failures(partial(disturb, damaged, scratch), faults), len(faults))
 
 
-# What keeps an archive small
+# Compaction and expiry
 
 WORK: dict[str, tuple[object, ...]] = {
     "ingest": ("--workers", 1),
@@ -202,7 +202,7 @@ WORK: dict[str, tuple[object, ...]] = {
 def test_work_that_is_disturbed(
     shim: Shim, runs: list[Path], tmp_path: Path, scratch: Path, tally: Counter[str], what: str
 ) -> None:
-    """With a checkpoint of before, digests, and versions that expire."""
+    """The archive has an older checkpoint, digests, and versions that expire."""
     archive = grow(tmp_path / ARCHIVE, [[run] for run in runs[:16]])
     archive.compact(progress=False)
     archive.ingest(runs[16], progress=False)
@@ -245,7 +245,7 @@ def test_work_that_is_disturbed(
             expect(found.select(columns).equals(after[name].select(columns)), f"other {name} in the end")
         ids = tables(opened)["runs"]["run_id"].to_pylist()
         expect(len(set(ids)) == len(ids), f"run ids {ids}")
-        # An expiry that is repeated gives up the version that the first one made.
+        # A repeated expiry removes the version that the first one created.
         expect(opened.version in (version, version + 1), f"version {opened.version}, not {version}")
         report = opened.verify(deep=True, progress=False)
         expect(not report.problems, "verify, in the end")
@@ -255,14 +255,14 @@ def test_work_that_is_disturbed(
     assert_none(failures(one, faults), len(faults))
 
 
-# Verification beside expiry
+# Verification during expiry
 
 
 @pytest.mark.parametrize("compacted", [False, True])
 def test_verification_while_versions_expire(
     shim: Shim, runs: list[Path], tmp_path: Path, scratch: Path, compacted: bool
 ) -> None:
-    """It stops at some of its calls, while files that it is about to read are rightly removed."""
+    """Verification stops at some of its calls, while expiry removes files that it is about to read."""
     archive = grow(tmp_path / ARCHIVE, [[run] for run in runs[:6]])
     if not compacted:
         archive.compact(progress=False)
@@ -287,7 +287,7 @@ def test_verification_while_versions_expire(
             os.kill(process.pid, signal.SIGCONT)
             out, _ = process.communicate(timeout=60)
         assert process.returncode == 0, (str(call), out)
-        # What is wrong is found all the same.
+        # Real problems are still found.
         victim = Path(there.files("steps")[0])
         victim.write_bytes(victim.read_bytes()[:-1])
         assert a2store.verify(disk / ARCHIVE, progress=False).problems
@@ -303,7 +303,7 @@ def lines(commit: a2store.CommitInfo) -> tuple[object, ...]:
 
 @pytest.fixture(scope="module")
 def covered(runs: list[Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Ingests, a compaction with a checkpoint, of version 10, and more ingests."""
+    """Return an archive with ingests, a compaction with a checkpoint at version 10, and more ingests."""
     archive = grow(tmp_path_factory.mktemp("covered") / ARCHIVE, [[run] for run in runs[:8]])
     archive.compact(progress=False)
     grow(Path(archive.path), [[run] for run in runs[8:15]])
@@ -323,7 +323,7 @@ def test_commits_that_a_checkpoint_covers(
 ) -> None:
     path = copied(covered, tmp_path / ARCHIVE)
     archive = a2store.Archive.open(path)
-    # So that there are checkpoints of 10 and of 17 or later.
+    # Now there are checkpoints of version 10 and of version 17 or later.
     archive.ingest(runs[15:17], progress=False)
     archive.compact(progress=False)
     newest, expected = archive.version, tables(archive)
@@ -352,7 +352,7 @@ def test_commits_that_a_checkpoint_covers(
     for version, table in every.items():
         found = tables(a2store.Archive.open(path, version=version))
         assert all(found[name].equals(table[name]) for name in table), version
-    # Nothing else was touched, and the log is enough without any checkpoint.
+    # No other file has changed, and the log is complete without any checkpoint.
     damaged = {f"_log/{version:020}.json" for version in versions}
     now = contents(path)
     assert {name: data for name, data in now.items() if ".damaged" not in name and name not in damaged} == {
@@ -404,7 +404,7 @@ def test_a_lost_commit_whose_files_have_expired(runs: list[Path], tmp_path: Path
     again = a2store.Archive.open(archive.path)
     assert again.verify(deep=True, progress=False).problems == []
     assert a2store.repair(archive.path).steps == []
-    # From the log alone as well.
+    # The log alone gives the same archive.
     for file in (archive.path / "_log").glob("*.checkpoint.json"):
         file.unlink()
     again = a2store.Archive.open(archive.path)
@@ -414,7 +414,7 @@ def test_a_lost_commit_whose_files_have_expired(runs: list[Path], tmp_path: Path
 
 
 def test_the_first_and_the_newest_commit(runs: list[Path], tmp_path: Path) -> None:
-    """Their checkpoint has all that the archive needs."""
+    """Their checkpoint has everything that the archive needs."""
     archive = grow(tmp_path / ARCHIVE, [[run] for run in runs[:15]])
     expected = tables(archive)
     assert archive.version == 16
@@ -430,7 +430,7 @@ def test_the_first_and_the_newest_commit(runs: list[Path], tmp_path: Path) -> No
 
 
 def test_sound_versions_get_no_problems(runs: list[Path], tmp_path: Path) -> None:
-    """A commit that no checkpoint covers is damaged: the problem is its own, not that of those after it."""
+    """A damaged commit that no checkpoint covers is one problem; later commits are not reported."""
     archive = grow(tmp_path / ARCHIVE, [[run] for run in runs[:6]])
     other = grow(tmp_path / "other.a2", [[run] for run in runs[6:12]]).path
 
@@ -447,7 +447,7 @@ def test_sound_versions_get_no_problems(runs: list[Path], tmp_path: Path) -> Non
 
 
 def test_digests_of_lost_runs(runs: list[Path], tmp_path: Path) -> None:
-    """What is lost with its data file can be ingested again."""
+    """A run that is lost with its data file can be ingested again."""
     archive = grow(tmp_path / ARCHIVE, [[run] for run in runs[:17]])
     for table in ("runs", "steps"):
         Path(archive.files("runs" if table == "runs" else "steps")[2]).unlink()

@@ -236,7 +236,7 @@ def test_what_it_is_left_with(endless: tuple[subprocess.Popen[str], int], tempor
     # No thread is older than the restrictions: one that is would not have this mark.
     marked = 0
     for thread in (proc / "task").iterdir():
-        # One that has nothing to do may end meanwhile.
+        # An idle thread may end meanwhile.
         with suppress(FileNotFoundError, ProcessLookupError):
             assert "\nNoNewPrivs:\t1\n" in (thread / "status").read_text()
             marked += 1

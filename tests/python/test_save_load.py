@@ -311,6 +311,6 @@ def test_a_file_has_the_dtype_of_the_table(archive: a2store.Archive, tmp_path: P
         assert saved.tobytes() == array.tobytes()
     offsets = [table.dtype.fields[name][1] for name in table.dtype.names or ()]  # type: ignore[index]
     assert offsets == sorted(offsets)
-    # Batches have the columns in the order in which they were asked for.
+    # Batches have the columns in the requested order.
     assert table.take([0]).keys()[-len(extra) :] == extra
     assert a2store.StepTable.load(tmp_path / "saved.npy").take([0]).keys()[-len(extra) :] == extra

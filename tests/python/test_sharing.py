@@ -259,10 +259,10 @@ def killed(processes: list[Process]) -> Iterator[None]:
 
 
 def memory_files(process: int) -> set[int]:
-    """Inodes of the memory files with tables that a process has open or mapped."""
+    """Return the inodes of memory files with tables that a process has open or mapped."""
     name, found = "/memfd:a2store-table", set()
     for file in Path(f"/proc/{process}/fd").iterdir():
-        # The descriptor by which this folder is listed is among them, and closed by now.
+        # The listing includes its own descriptor, which is closed by now.
         with suppress(FileNotFoundError):
             if os.readlink(file).startswith(name):
                 found.add(file.stat().st_ino)
@@ -309,7 +309,7 @@ def test_all_processes_have_one_copy(large: tuple[Path, int, int], tmp_path: Pat
         processes.append(Process(tmp_path, OTHER, tmp_path / "second"))
         assert processes[-1].read("sum") == [str(total)]
         assert sum(process.grown() for process in processes[1:]) < 1.05 * size + 24 * MIB
-    # All were killed without a chance to clean up, and nothing is left: no name, and nothing that this process holds.
+    # All processes were killed without cleanup, and nothing remains: no name, and no memory file of this process.
     assert not held & memory_files(os.getpid())
     assert not [name for name in os.listdir("/dev/shm") if "a2store-table" in name]
     assert sorted(os.listdir(tmp_path)) == ["handle", "second"]

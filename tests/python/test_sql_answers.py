@@ -1,4 +1,4 @@
-"""Statements whose answers were once wrong, and their families: DuckDB on the same files, or rows counted by hand."""
+"""Statements that once had wrong answers, and similar ones: DuckDB on the same files, or rows counted by hand."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import a2store
 import oracle
 from conftest import PHASES
 
-# Types that meet in one place, each with a value that the types before it cannot hold.
+# Types that are combined, each with a value that the types before it cannot hold.
 VALUES = {
     "UTINYINT": "200",
     "TINYINT": "-100",
@@ -58,7 +58,7 @@ def literal(dtype: str, engine: bool) -> str:
     return f"CAST('{VALUES[dtype]}' AS {ENGINE_NAMES.get(dtype, dtype) if engine else dtype})"
 
 
-# CASE and its like: the type of the result is that of all branches.
+# CASE and similar expressions: the type of the result can hold the values of all branches.
 
 
 @pytest.mark.parametrize(
@@ -103,11 +103,11 @@ def test_branches_of_several_types(
 @pytest.mark.parametrize("first", VALUES)
 @pytest.mark.parametrize("second", VALUES)
 def test_every_pair_of_types(archive: a2store.Archive, first: str, second: str) -> None:
-    """A value comes out of a CASE, a COALESCE and a UNION as it went in, beside one of any other type."""
+    """CASE, COALESCE and UNION keep a value unchanged beside a value of any other type."""
     one, other = literal(first, True), literal(second, True)
-    # Both as doubles, which hold all these values but those of FLOAT exactly.
+    # Both are compared as doubles, which hold all these values exactly except FLOAT's.
     expected = [float(np.float32(VALUES[t])) if t == "FLOAT" else float(VALUES[t]) for t in (first, second)]
-    # FLOAT beside integers is FLOAT, as in DuckDB, and holds 24 bits.
+    # The common type of FLOAT and integers is FLOAT, as in DuckDB, with 24 bits.
     is_float = "FLOAT" in (first, second) and "DOUBLE" not in (first, second)
     for sql in (
         f"SELECT CASE WHEN run_id = 0 THEN {one} ELSE {other} END FROM runs WHERE run_id < 2 ORDER BY run_id",
@@ -134,7 +134,7 @@ def test_the_schema_is_that_of_the_rows(archive: a2store.Archive) -> None:
     assert pa.schema(query).field("value").type == pa.float64()
 
 
-# Filters on runs: an error on a run that no row needs is none.
+# Filters on runs: an error on a run that no row needs is ignored.
 
 
 @pytest.fixture(scope="module")
@@ -210,7 +210,7 @@ def test_many_conditions_that_can_fail(with_empty_game: a2store.Archive) -> None
 
 
 def test_chance_is_asked_once(archive: a2store.Archive) -> None:
-    """Of 20,000 rows, half are left and not a quarter; that they are fewer than two fifths has a chance below 1e-100."""
+    """About half of 20,000 rows are left, and not a quarter: fewer than two fifths have a chance below 1e-100."""
     both, either = "random() < 0.5 AND 100 / (step_index + 1) >= 0", "random() < 0.5 OR 100 / (step_index + 1) < 0"
     for condition in (both, either, f"NOT ({either})"):
         for select in (f"count(*) FROM steps WHERE {condition}", f"sum(CASE WHEN {condition} THEN 1 END) FROM steps"):
@@ -223,7 +223,7 @@ def test_an_error_that_a_row_meets_is_one(with_empty_game: a2store.Archive) -> N
         asked(with_empty_game, "SELECT * FROM steps WHERE 10 / (CAST(run_id AS BIGINT) - 3) > 0")
 
 
-# Fingerprints: equal only for equal rows in equal order, and equal for those.
+# Fingerprints: equal if and only if rows and their order are equal.
 
 
 @pytest.mark.parametrize(
@@ -259,7 +259,7 @@ def test_equal_fingerprints_are_equal_rows(archive: a2store.Archive, sql: str) -
     tables += [a2store.Archive.open(archive.path).sql(sql).materialize(extra=extra, progress=False)]
     assert len({table.fingerprint for table in tables}) == 1
     assert len({np.asarray(table).tobytes() for table in tables}) == 1
-    # The state of a loader fits again.
+    # The loader's state can be loaded again.
     loader = tables[0].loader(batch_size=8, seed=3)
     state = loader.state_dict()
     again = tables[-1].loader(batch_size=8, seed=3)
@@ -284,7 +284,7 @@ def test_in_memory_and_in_a_file_are_one(archive: a2store.Archive, tmp_path: Pat
 
 
 def test_ties_under_a_limit_are_broken_alike(archive: a2store.Archive) -> None:
-    """What is streamed, counted and materialized is one result."""
+    """Stream, count and materialize agree on the result."""
     for limit in (1, 10, 100):
         sql = f"SELECT run_id, step_index, board FROM (SELECT * FROM steps ORDER BY phase LIMIT {limit}) WHERE move < 3"
         first = asked(archive, sql)
@@ -382,7 +382,7 @@ def test_verdicts_as_keys(archive: a2store.Archive, duck: duckdb.DuckDBPyConnect
     ],
 )
 def test_names_that_are_equal_are_an_error(archive: a2store.Archive, sql: str) -> None:
-    """The engine names an expression without its casts. It never takes one for the other."""
+    """The engine names an expression without its casts, but never uses one instead of the other."""
     with pytest.raises(a2store.QueryError, match=r"duplicate unqualified field name|unique expression names") as caught:
         asked(archive, sql)
     assert "run_id" in str(caught.value) or "num_steps" in str(caught.value) or "ev_up" in str(caught.value)
@@ -420,7 +420,7 @@ def test_rules_that_went_too_far(archive: a2store.Archive, duck: duckdb.DuckDBPy
 
 
 def test_an_offset_in_one_partition(one_run: a2store.Archive) -> None:
-    """An archive of one file has one partition, and then other rules apply."""
+    """An archive of one file has one partition, and so other rules apply."""
     for inner, expected in (("LIMIT 50 OFFSET 3", 50), ("ORDER BY board LIMIT 50 OFFSET 3", 50), ("OFFSET 3", None)):
         sql = f"SELECT d.board FROM (SELECT board FROM steps {inner}) AS d WHERE TRUE"
         expected = expected or one_run.num_steps - 3

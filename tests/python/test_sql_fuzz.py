@@ -1,6 +1,7 @@
 """Random SQL against DuckDB and against itself, and tests that the fuzzer finds planted faults.
 
-A2STORE_LONG_TESTS=1 checks 50,000; SQLFUZZ_SEED and SQLFUZZ_COUNT choose others. ``python -m sqlfuzz`` repeats any.
+A2STORE_LONG_TESTS=1 checks 50,000 statements; SQLFUZZ_SEED and SQLFUZZ_COUNT choose others. ``python -m sqlfuzz``
+repeats any of them.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ LONG = bool(os.environ.get("A2STORE_LONG_TESTS"))
 SEED = int(os.environ.get("SQLFUZZ_SEED", "1"))
 COUNT = int(os.environ.get("SQLFUZZ_COUNT", "50000" if LONG else "300"))
 MANY = 250
-"""Coverage is asserted from this number of statements on."""
+"""The minimum number of statements for asserting coverage."""
 
 
 @pytest.fixture(scope="module")
@@ -70,7 +71,7 @@ def assert_covered(report: Report) -> None:
     assert met["limited: compared"] > 0.01 * report.statements
     for check in ("tlp", "tlp_sums", "norec", "row_level", "count", "compacted", "params", "materialize"):
         assert met[f"{check}: compared"] > 0.04 * report.statements, check
-        # Subqueries and parameters are not taken everywhere.
+        # Subqueries and parameters are not accepted everywhere.
         assert met[f"{check}: no answer"] < 0.6 * met[f"{check}: compared"], check
     assert len(report.pairs) > 300
 
@@ -89,7 +90,7 @@ PARTS = [
 
 @pytest.mark.parametrize("defect", DEFECTS, ids=lambda defect: defect.what)
 def test_a_known_defect_is_still_there(engine: Engine, defect: Defect) -> None:
-    """Remove the entry of ``sqlfuzz/defects.py`` whose example is answered rightly."""
+    """If this fails, remove the entry of ``sqlfuzz/defects.py`` whose example is answered rightly."""
     assert engine.duck(defect.example) == defect.expected
     if defect.message:
         with pytest.raises(NoAnswerError) as caught:
@@ -162,7 +163,7 @@ def test_a_planted_fault_is_found(engine: Engine, fault: str) -> None:
     index, finding = report.findings[0]
     assert finding.check in checks
     assert f"--seed {SEED} --only {index}" in campaign.told(SEED, index, finding)
-    # The small statement fails as long as the fault is there, and no longer.
+    # The small statement fails only while the fault is planted.
     assert campaign.check(engine, finding.statement, finding.check)
     engine.spoil = None
     assert campaign.check(engine, finding.statement, finding.check) is None

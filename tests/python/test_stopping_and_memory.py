@@ -1,4 +1,4 @@
-"""Batches and tables that are stopped in the middle, or for which there is no memory: an exception, and all goes on."""
+"""Batches and tables that are stopped in the middle, or that run out of memory: an exception, and work can continue."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ import formats
 from compare import assert_same, row_keys
 from games import play
 
-# More of these than any address space holds, each of them one and the same number.
+# More elements than any address space holds; all share one number in memory.
 ENDLESS = np.broadcast_to(np.int64(0), (2**45,))
 KEYS = ["run_id", "step_index"]
 # Three pieces of work and a part of a fourth.
@@ -59,7 +59,7 @@ def test_a_batch_that_no_address_space_holds(wide: a2store.StepTable, prefetch: 
     assert len(next(iter(wide.loader(3, prefetch=prefetch)))) == 3
 
 
-# What is done under a limit on the address space a little above what the process has already.
+# Work under an address space limit slightly above the process's current use.
 LIMITED = """
 import gc, resource, sys
 import numpy as np
@@ -99,7 +99,7 @@ def many(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def limited(folder: Path, work: str, more: int) -> str:
     command = [sys.executable, "-c", LIMITED.replace("{work}", work), str(folder), str(more)]
-    # Memory that was freed, or reserved for other threads, must not be what is left under the limit.
+    # The limit must leave no memory that was freed or that is reserved for other threads.
     environment = {**os.environ, "MALLOC_ARENA_MAX": "1", "MALLOC_MMAP_THRESHOLD_": "131072"}
     done = subprocess.run(command, capture_output=True, check=False, timeout=60, text=True, env=environment)
     assert done.returncode == 0, f"{done.returncode}: {done.stderr}"
@@ -136,7 +136,7 @@ except MemoryError as error:
 
 @pytest.mark.parametrize("prefetch", [0, 2])
 def test_an_epoch_goes_on_when_there_is_memory_again(many: Path, prefetch: int) -> None:
-    # Batches that are kept take memory until there is no more; let go of, the epoch goes on with the batch that failed.
+    # Kept batches use up the memory. Once they are released, the epoch continues with the batch that failed.
     work = f"""
 loader = table.loader(100_000, prefetch={prefetch}, seed=3, columns=["run_id", "step_index", "ev_values"])
 batches = iter(loader)
@@ -172,7 +172,7 @@ print(failures > 0, (served == np.concatenate(again)).all(), (np.sort(served) ==
 
 
 def test_tables_under_a_limit_on_the_address_space(many: Path, archive: a2store.Archive, run_files: list[Path]) -> None:
-    # How many rows will come is not known, so that all memory of the machine would be reserved.
+    # The number of rows is unknown, so all memory of the machine would be reserved.
     work = f"""
 archive = a2store.Archive.open({str(archive.path)!r})
 query = archive.sql("SELECT * FROM steps ORDER BY board LIMIT 1000")
@@ -184,8 +184,8 @@ print(len(query.materialize(progress=False)), len(a2store.StepTable.from_runs({s
     assert limited(many, work, 256 * MEGABYTE) == f"1000 {expected}\nalive True\n"
 
 
-# The signal is pending before the work begins. The interpreter meets it only after the next bytecode, of which there is
-# none between the signal, the work and the note that it came to its end: all of them are calls of C, by C.
+# The signal is pending before the work begins. The interpreter handles it only after the next bytecode. There is no
+# bytecode between the signal, the work and the note of its end: C code makes all of these calls.
 PENDING = """
 import ctypes, operator, signal, sys
 from functools import partial

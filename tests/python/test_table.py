@@ -168,7 +168,7 @@ def test_take_of_negative_and_huge_indices(table: a2store.StepTable) -> None:
         with pytest.raises(IndexError, match=str(index)):
             table.take([3, index])
     with pytest.raises(IndexError, match="-1"):
-        # NumPy has no type of integers for the two.
+        # NumPy has no integer type for both.
         table.take([-1, 2**63])
     with pytest.raises(IndexError):
         table.take([2**200])

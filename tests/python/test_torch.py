@@ -512,7 +512,7 @@ def test_states_are_those_of_the_loader_below(table: a2store.StepTable) -> None:
 
 
 def test_options_of_numpy(table: a2store.StepTable) -> None:
-    # Their product does not fit their type.
+    # Their product overflows their type.
     loader = StepLoader(table, np.uint8(200), rank=np.uint8(1), world_size=np.uint8(2), seed=np.int64(1))  # type: ignore[arg-type]
     theirs = table.loader(200, rank=1, world_size=2, seed=1)
     for count, _ in enumerate(zip(loader, theirs, strict=True), 1):

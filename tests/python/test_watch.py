@@ -30,7 +30,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
 
 
 class Watcher:
-    """An ``a2store ingest --watch`` at work, whose reports go to files and whose system calls are recorded."""
+    """A running ``a2store ingest --watch``, with its reports in files and a record of its system calls."""
 
     def __init__(self, folder: Path, runs: Path, archive: Path, shim: Shim, fault: Fault | None) -> None:
         self.runs, self.archive, self.out, self.err = runs, archive, folder / "out", folder / "err"
@@ -58,22 +58,22 @@ class Watcher:
         self.eventually(lambda: self.num_runs() == num_runs)
 
     def looks(self) -> int:
-        """How often it has listed the folder of runs."""
+        """Return how often it has listed the folder of runs."""
         try:
             calls = read_log(self.log)
         except (struct.error, IndexError):
-            # It is writing the last one.
+            # The last record is incomplete.
             return 0
         return sum(call.kind == "open" and call.path == str(self.runs) for call in calls)
 
     def look_twice(self) -> None:
-        """Wait until it has looked at all files twice, from the beginning to the end."""
+        """Wait until it has finished two scans of all files."""
         self.eventually(lambda: self.looks() > 0)
         seen = self.looks()
         self.eventually(lambda: self.looks() >= seen + 3)
 
     def stop(self, number: int = signal.SIGINT) -> int:
-        """The exit status."""
+        """Send a signal and return the exit status."""
         self.process.send_signal(number)
         return self.process.wait(timeout=HANGS)
 
@@ -196,7 +196,7 @@ def test_beside_another_writer(files: list[Path], inbox: Path, watching: Watchin
     with watching(inbox) as watcher:
         watcher.wait_for(4)
         archive.ingest(files[4:6], progress=False)
-        # All at once, so that one look finds them.
+        # All files appear at once, so that one scan finds them.
         (tmp_path / "more").mkdir()
         for file in files[4:8]:
             shutil.copy(file, tmp_path / "more")
@@ -222,11 +222,11 @@ def test_an_empty_folder(inbox: Path, watching: Watching) -> None:
     assert a2store.Archive.open(watcher.archive).version == 1
 
 
-# Signals in the midst of the work, by the system call in which each of them comes
+# Signals during the work, by the system call in which each of them arrives
 
 
 def recorded(shim: Shim, root: Path, files: list[Path], path: Path) -> list[Call]:
-    """The system calls below ``root`` of an undisturbed ingest by one worker, whose archive is removed again."""
+    """Return the system calls below ``root`` of an undisturbed ingest by one worker; then remove its archive."""
     log = path.with_name("log")
     assert shim.run(root, "ingest", *files, path, "--workers", "1", log=log).returncode == 0
     shutil.rmtree(path)
@@ -234,7 +234,7 @@ def recorded(shim: Shim, root: Path, files: list[Path], path: Path) -> list[Call
 
 
 def middle(calls: list[Call]) -> int:
-    """The number of the call that writes the first rows."""
+    """Return the number of the call that writes the first rows."""
     return next(call.number for call in calls if call.kind == "write" and "/steps/.staged" in call.path)
 
 

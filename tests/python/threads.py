@@ -1,4 +1,4 @@
-"""What a process still does, told by the state of its threads: how fast or busy the machine is makes no difference."""
+"""The activity of a process, from the states of its threads: independent of the machine's speed and load."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 HANGS = 180.0
-"""Seconds after which a test gives up on what must come. No test passes or fails by less."""
+"""Seconds after which a test gives up on an expected event. No test passes or fails by less."""
 POLL = 0.01
-"""Seconds between two looks at what must come."""
+"""Seconds between two checks for an expected event."""
 
 
 def eventually(happens: Callable[[], bool], what: str = "what was waited for", seconds: float = HANGS) -> None:

@@ -1,13 +1,13 @@
-//! The files that a recorder keeps in a folder while it records, and those that recovery sets aside. They hold no runs for
-//! a reader: what ended is in the session, or joins it when the recording is recovered.
+//! The files that a recorder keeps in a folder while it records, and the files that recovery sets aside. Readers ignore
+//! them: finished games are in the session, or recovery adds them to it.
 
 use std::path::Path;
 
-/// Says that something is recorded in the folder.
+/// The file that marks a folder with a recording in progress.
 pub(crate) const RECORDING: &str = "recording.json";
-/// What a journal begins with.
+/// The first bytes of a journal.
 pub(crate) const JOURNAL_MAGIC: &[u8; 8] = b"A2JOURN1";
-/// What the name of a shard begins with that no run is known of.
+/// The first part of the name of a shard without known runs.
 const UNRECORDED: &str = "unrecorded-";
 
 /// The name of a journal.
@@ -21,12 +21,12 @@ pub(crate) fn journal_number(path: &Path) -> Option<u64> {
     (digits.len() >= 6 && digits.bytes().all(|byte| byte.is_ascii_digit())).then(|| digits.parse().ok())?
 }
 
-/// The name that a shard gets that no run is known of.
+/// The new name of a shard without known runs.
 pub(super) fn unrecorded_name(number: u64) -> String {
     format!("{UNRECORDED}{number:06}.npy")
 }
 
-/// Whether a shard was set aside, as no run of it is known.
+/// Whether a shard was set aside, because it has no known runs.
 pub(crate) fn is_unrecorded(path: &Path) -> bool {
     let name = path.file_name().and_then(|name| name.to_str());
     name.is_some_and(|name| name.starts_with(UNRECORDED) && name.ends_with(".npy"))

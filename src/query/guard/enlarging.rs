@@ -76,7 +76,7 @@ impl AnalyzerRule for BoundEnlarging {
 fn bounded(expr: Expr) -> Transformed<Expr> {
     match expr {
         Expr::ScalarFunction(ScalarFunction { func, args }) => match Bound::of(func.name()) {
-            // A plan may be analyzed twice.
+            // The engine may analyze a plan twice.
             Some(bound) if !func.inner().is::<Bounded>() => {
                 let func = Arc::new(ScalarUDF::new_from_impl(Bounded { inner: func, bound }));
                 Transformed::yes(Expr::ScalarFunction(ScalarFunction { func, args }))

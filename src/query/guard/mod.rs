@@ -88,12 +88,12 @@ pub(super) fn check_plan(plan: &LogicalPlan) -> Result<()> {
     refused.map_or(Ok(()), Err)
 }
 
-/// The engine makes joins of these conditions, and only where they filter rows.
+/// The engine turns these conditions into joins, and only where they filter rows.
 fn misplaced(expr: &Expr) -> Option<Error> {
     let what = match expr {
         Expr::InSubquery(_) => "IN (SELECT …)",
         Expr::Exists(_) => "EXISTS",
-        // The engine takes such a key for constant, and drops an ORDER BY of it.
+        // The engine treats such a key as constant, and drops an ORDER BY on it.
         Expr::GroupingSet(sets) if sets.distinct_expr().iter().any(|key| key.column_refs().is_empty()) => {
             let why = "each of their keys must have a column";
             return Some(Error::refused("GROUPING SETS, CUBE or ROLLUP over a constant", why));

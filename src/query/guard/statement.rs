@@ -305,8 +305,8 @@ impl Scope<'_> {
     }
 }
 
-/// A name in ORDER BY that the engine takes for the wrong column: it names `CAST(x AS …)` in GROUP BY like `x`, and prefers
-/// that to a column of the result.
+/// A name in ORDER BY that the engine resolves to the wrong column. It names `CAST(x AS …)` in GROUP BY like `x`, and
+/// prefers that to a result column.
 fn ambiguous_order(query: &Query) -> Option<String> {
     let (SetExpr::Select(select), Some(order)) = (query.body.as_ref(), &query.order_by) else { return None };
     let (GroupByExpr::Expressions(keys, _), OrderByKind::Expressions(order)) = (&select.group_by, &order.kind) else {
@@ -329,7 +329,7 @@ fn ambiguous_order(query: &Query) -> Option<String> {
     names.into_iter().find(|name| is_cast(name) && is_alias_of_another(name))
 }
 
-/// The column that an expression casts, however often.
+/// The column inside an expression of nested casts.
 fn cast_column(expr: &Expr) -> Option<String> {
     fn column(expr: &Expr) -> Option<String> {
         match expr {

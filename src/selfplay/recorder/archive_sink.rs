@@ -32,9 +32,9 @@ struct Games {
 
 impl Recorder {
     /// Begins a recording into an archive. Its runs have the session `recording-<id>`, `source_id` is a game's id, and
-    /// `engine` that of the options, or else the tag. A rotation takes what ingesting takes of memory beside
-    /// `max_ram_mb`. Every game that ended is a run, as in a session: games are told apart by their ids, so equal games are
-    /// all there, also beside runs of files that are equal to them.
+    /// `engine` is the engine of the options, or else the tag. A rotation takes the memory of an ingest beside
+    /// `max_ram_mb`. As in a session, every finished game is a run. Ids tell games apart, so equal games are all kept,
+    /// also if they equal runs of files.
     ///
     /// A folder `archive-<archive's id>_model=<tag>` in `root` has the journal, if one is asked for, and what tells the
     /// next recorder of that tag that this one died.
@@ -104,16 +104,16 @@ pub fn recover_into_archive(folder: impl AsRef<Path>, archive: &Archive) -> Resu
 }
 
 impl ArchiveSink {
-    /// For a new recording, whose id no other has.
+    /// Begins a new recording with a unique id.
     fn begin(mut archive: Archive, engine: String, id: &str) -> Result<ArchiveSink> {
-        // What stands there makes journals superfluous, so it must be durable.
+        // Games in the archive are removed from the journals, so the archive must be durable.
         archive.refresh_durable()?;
         let (session, bytes_before) = (format!("recording-{id}").into(), num_bytes(&archive));
         let meta = RunMeta { engine: Some(engine), ..RunMeta::default() };
         Ok(ArchiveSink { archive, session, meta, num_durable: 0, bytes_before })
     }
 
-    /// For what a recorder left: the games are of its engine, and the archive has some of them.
+    /// Resumes an interrupted recording: the games have its engine, and the archive has some of them.
     fn resume(archive: Archive, tag: &str, left: &Recording) -> Result<ArchiveSink> {
         let engine = left.engine.clone().unwrap_or_else(|| tag.to_owned());
         let mut sink = ArchiveSink::begin(archive, engine, &left.id)?;

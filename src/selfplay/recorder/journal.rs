@@ -71,7 +71,7 @@ pub(super) struct Inner {
     /// Records written, and those of them of which it is known what became of them, over all files.
     num_written: u64,
     num_settled: u64,
-    /// Records that will not become durable, unless a rotation writes their games, and the number of the error.
+    /// Records that will not become durable unless a rotation writes their games, and the number of the error.
     lost: Vec<(Range<u64>, i32)>,
     /// The file could not be synced once. What a later sync says is not to be trusted, as the kernel reports pages that
     /// it could not write to one of them alone. The error's number.

@@ -170,7 +170,7 @@ impl Recorder {
             let mut journal = journal(staging.path(), &options, &sink)?;
             match staging.publish(&folder) {
                 Ok(()) => {}
-                // It has got the name, whatever was said of that.
+                // The folder has got its name in spite of the error.
                 Err(_) if status.stands_in(&folder) => publish::sync_parent(&folder)?,
                 // Another recorder was faster.
                 Err(_) if folder.symlink_metadata().is_ok() => continue,
@@ -202,7 +202,7 @@ impl Recorder {
         Recorder::with_sink_for(folder, options, |id, _| sink(id))
     }
 
-    /// As [`with_sink`](Recorder::with_sink); the sink is told of the recording whose recorder died, if it is to take that in.
+    /// As [`with_sink`](Recorder::with_sink); to recover a dead recorder's games, the sink gets its recording.
     #[allow(clippy::needless_pass_by_value)] // As above.
     fn with_sink_for(
         folder: Option<&Path>,
@@ -224,7 +224,8 @@ impl Recorder {
         let unfinished = Vec::from_iter(unfinished);
         let sink = sink(&id, None)?;
         let status = status(&folder, &id, Some(&options))?;
-        // Left by processes that died before they recorded anything. One that lives has lost the folder to this one.
+        // Staged files of processes that died before they recorded anything. A live process with a staged file has
+        // lost the folder to this one.
         for staged in publish::staged_in(&folder)? {
             std::fs::remove_file(&staged).ok();
         }

@@ -51,7 +51,7 @@ pub fn recover(folder: impl AsRef<Path>) -> Result<Recovered> {
     Ok(recover_session(folder)?.unwrap_or_else(|| Recovered { folder: folder.to_owned(), ..Recovered::default() }))
 }
 
-/// As [`recover`], for a recording into another sink, which is made for it by its id.
+/// As [`recover`], for a recording into another sink, which `sink` opens by the recording.
 ///
 /// # Errors
 /// As [`recover`], and those of the sink.
@@ -61,12 +61,12 @@ pub fn recover_with(folder: impl AsRef<Path>, sink: impl FnOnce(&str) -> Result<
     Ok(recovered.unwrap_or_else(|| Recovered { folder: folder.to_owned(), ..Recovered::default() }))
 }
 
-/// `None`: nothing was recorded.
+/// Returns `None` if nothing was recorded.
 fn recover_session(folder: &Path) -> Result<Option<Recovered>> {
     let Some((status, recording)) = Status::take_over(folder)? else { return Ok(None) };
     let recording = match recording {
         Some(recording) => recording,
-        // The session says itself what it holds; nobody knows how much is lost.
+        // The session lists its own games; the number of lost ones is unknown.
         None if folder.join("metadata.db").exists() => Recording { session: true, ..Recording::default() },
         None => return clear(folder, &status).map(|()| None),
     };
@@ -88,7 +88,7 @@ fn recover_session(folder: &Path) -> Result<Option<Recovered>> {
     Ok(Some(recovered))
 }
 
-/// `None`: nothing was recorded.
+/// Returns `None` if nothing was recorded.
 pub(super) fn recover_into(
     folder: &Path,
     sink: impl FnOnce(&Recording) -> Result<Box<dyn Sink>>,
@@ -114,8 +114,8 @@ pub(super) fn recover_into(
     Ok(Some(recovered))
 }
 
-/// Removes the beginnings of a recording, whose process died before it said what it was to be. A journal comes later, so
-/// games in one mean that the file was damaged since.
+/// Removes an unfinished start of a recording: its process died before it wrote the content of `recording.json`.
+/// Journals are created later, so games in a journal mean that the file was damaged afterwards.
 fn clear(folder: &Path, status: &Status) -> Result<()> {
     match num_games(folder)? {
         0 => {
@@ -170,7 +170,7 @@ fn take_in(folder: &Path, sink: &mut dyn Sink) -> Result<u64> {
     let (mut next, mut taken) = (sink.num_durable(), 0);
     let (mut games, mut num_steps) = (Vec::new(), 0);
     replay(folder, |game| {
-        // One that the sink has, or that a journal and an older one both hold.
+        // The sink has it already, or two journals hold it.
         if game.id < next {
             return Ok(());
         }

@@ -1,8 +1,9 @@
 //! `recording.json`: it stands in a folder as long as something is recorded there, locked by the process that does, and says how
 //! far that is.
 //!
-//! The file appears whole and locked. Its text has a fixed length and fits in a page, and so is overwritten in place: a
-//! process that is killed leaves the one or the other whole. It is not synced; after a power failure it may be out of date.
+//! The file is created atomically, with its lock held. Its text has a fixed length within a page and is overwritten in
+//! place, so a killed process leaves either the old text or the new one. The file is not synced: after a power failure
+//! it may be out of date.
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::RECORDING;
@@ -51,11 +52,11 @@ pub(super) struct Status {
 }
 
 impl Status {
-    /// Puts the file there, whole and locked.
+    /// Creates the file atomically, with its lock held.
     pub(super) fn create(folder: &Path, recording: Recording) -> Result<Status> {
         let path = folder.join(RECORDING);
         let staged = Staged::new(folder)?;
-        // The lock belongs to the open file, which the status keeps.
+        // The lock belongs to the open file, which `Status` keeps.
         let file = staged.file().try_clone().map_err(|source| Error::io(&path, source))?;
         file.lock().map_err(|source| Error::io(&path, source))?;
         let status = Status { path: path.clone(), file, recording: Mutex::new(recording) };
@@ -63,14 +64,14 @@ impl Status {
         match staged.publish(&path) {
             Ok(Published::New) => Ok(status),
             Ok(Published::Taken) => Err(conflict(&path)),
-            // Another process was faster, and has removed what this one had staged.
+            // Another process was faster, and has removed this one's staged file.
             Err(error) if error.is_not_found() && path.exists() => Err(conflict(&path)),
             Err(error) => Err(error),
         }
     }
 
-    /// Takes over what a process that is no more has left; `None` when nothing is recorded in the folder. Of a file that
-    /// says nothing, it is not known what was recorded.
+    /// Takes over the file of a dead process; returns `None` if nothing is recorded in the folder. If the file is
+    /// unreadable, the recording is unknown.
     pub(super) fn take_over(folder: &Path) -> Result<Option<(Status, Option<Recording>)>> {
         let path = folder.join(RECORDING);
         let io = |source| Error::io(&path, source);
@@ -85,7 +86,7 @@ impl Status {
         let recording: Option<Recording> = serde_json::from_slice(&text).ok();
         let known = Mutex::new(recording.clone().unwrap_or_default());
         let status = Status { path: path.clone(), file, recording: known };
-        // Whoever held the lock until now may have ended the recording, and another may have begun one.
+        // The previous owner of the lock may have ended the recording, and another process may have begun one.
         match status.stands_in(folder) {
             true => Ok(Some((status, recording))),
             false if path.exists() => Err(conflict(&path)),
@@ -122,7 +123,7 @@ impl Status {
         self.path = folder.join(RECORDING);
     }
 
-    /// Whether it is the status of what is recorded in this folder.
+    /// Whether it is the status file of this folder's current recording.
     pub(super) fn stands_in(&self, folder: &Path) -> bool {
         let own = self.file.metadata().map(|own| (own.dev(), own.ino()));
         let found = std::fs::metadata(folder.join(RECORDING)).map(|found| (found.dev(), found.ino()));

@@ -4,7 +4,8 @@
 //! to give a typed error or a well-formed run, without a panic, in memory of four times its length and 8 MiB. Each
 //! execution is determined by a seed and its number.
 //!
-//! A test executes a target as often as `Target::EXECS` says, on any machine. For more, and for the figures on standard error:
+//! A test executes each target `Target::EXECS` times, on any machine. For more executions, and for statistics on
+//! standard error:
 //!
 //! ```text
 //! A2STORE_FUZZ_EXECS=5000000 [A2STORE_FUZZ_SEED=7] [A2STORE_FUZZ_FIRST=1234] cargo test --release --test it fuzz::a2t1
@@ -42,7 +43,7 @@ use std::time::{Duration, Instant};
 trait Target {
     /// Its name, which is that of its test.
     const NAME: &'static str;
-    /// Executions in the short form, the same on any machine.
+    /// The number of executions in the short form, equal on all machines.
     const EXECS: u64 = 20_000;
 
     /// With good input.

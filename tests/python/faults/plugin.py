@@ -23,7 +23,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """A worker of pytest-xdist hands over what it counted."""
+    """Send a pytest-xdist worker's counts to the main process."""
     if hasattr(session.config, "workeroutput"):
         counts: Counter[str] = session.config.stash[COUNTS]
         session.config.workeroutput["faults"] = dict(counts)

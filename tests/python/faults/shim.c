@@ -4,13 +4,13 @@
  *   FAULT_LOG       a file outside of it, to which each counted call is appended, see `struct record`
  *   FAULT_AT        the number, from 1, of the counted call that is to be disturbed
  *   FAULT_KIND      how: kill-before, kill-after, kill-midwrite (half the bytes are written first);
- *                   EIO, ENOSPC (it fails and does nothing); EIO-after, ENOSPC-after (it is done, but said to have
- *                   failed); short (half the bytes are written, as write may); flip (one bit of them is changed);
- *                   SIGINT, SIGTERM (the thread that makes the call gets that signal first);
- *                   stop (the process stops before it, as by SIGSTOP, until somebody lets it go on)
+ *                   EIO, ENOSPC (the call fails and does nothing); EIO-after, ENOSPC-after (the call succeeds but
+ *                   reports failure); short (half the bytes are written, as write may); flip (one bit is changed);
+ *                   SIGINT, SIGTERM (the calling thread receives that signal first);
+ *                   stop (the process stops before the call, as by SIGSTOP, until another process continues it)
  *   FAULT_FOR_GOOD  1: every later call that changes something fails too, and does nothing
- *   FAULT_CLOCK     the time that the process sees, in seconds since 1970: it stands still
- *   FAULT_STILL     1: the clocks that measure how long something takes stand still as well
+ *   FAULT_CLOCK     the time that the process sees, in seconds since 1970; it does not advance
+ *   FAULT_STILL     1: monotonic clocks do not advance either
  *
  * What is counted goes through libc's symbols. Calls on the folder are made one at a time, so that the log has them in
  * the order in which they took effect; a call stands in the log before the process that made it is killed. */
@@ -457,7 +457,7 @@ PUBLIC int clock_gettime(clockid_t clock, struct timespec *now) {
     ready();
     bool is_date = clock == CLOCK_REALTIME || clock == CLOCK_REALTIME_COARSE;
     if (is_date ? !has_clock : !is_still) return real_clock_gettime(clock, now);
-    /* Some hours after the machine has started, as no clock of this kind shows 0. */
+    /* Some hours after the machine's start, because a monotonic clock never shows 0. */
     *now = (struct timespec){.tv_sec = is_date ? clock_seconds : 10000};
     return 0;
 }

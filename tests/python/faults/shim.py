@@ -91,7 +91,7 @@ class Shim:
         return added | (fault.environment() if fault else {})
 
     def clock(self, seconds: int, *, still: bool = False) -> dict[str, str]:
-        """What to add so that the process sees this time; ``still`` if no time passes for it."""
+        """Return the environment that sets the process's clock; with ``still``, monotonic clocks stop too."""
         return {"LD_PRELOAD": str(self.library), "FAULT_CLOCK": str(seconds), "FAULT_STILL": str(int(still))}
 
     def run(
@@ -150,7 +150,7 @@ def _calls(data: bytes) -> Iterator[Call]:
 
 
 def last_of_data(calls: Sequence[Call]) -> int:
-    """The number of the last call that changes data files before the commit is written: a signal then undoes all."""
+    """Return the number of the last call that changes data files before the commit: a signal then undoes all."""
     commit = next(call.number for call in calls if call.changes and "/_log/.staged" in call.path)
     data = re.compile("/(steps|runs)/")
     return max(call.number for call in calls if call.changes and call.number < commit and data.search(call.path))

@@ -1,4 +1,4 @@
-"""Fixtures of the tests of object stores: an S3 server on this machine.
+"""Fixtures of the object store tests: an S3 server on this machine.
 
 The server is ministack: it checks and writes a conditional put in one step, so of all who race for a key one gets it.
 """

@@ -32,7 +32,7 @@ READ = """
 import select, sys
 import a2store
 url, *args = sys.argv[1:]
-# What there was before the others began.
+# The version before the other processes began.
 seen, num_runs, over = {a2store.Archive.open(url).version}, 0, False
 print("ready", flush=True)
 sys.stdin.readline()

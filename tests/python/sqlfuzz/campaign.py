@@ -18,7 +18,7 @@ from .tree import Node, duck_sql, engine_sql
 
 
 def statement(seed: int, index: int) -> tuple[Node, list[str]]:
-    """Return a statement and its checks; seed and index determine both."""
+    """Return a statement and its checks, which seed and index determine."""
     rng = random.Random(f"{seed}/{index}")
     generator = Generator(rng)
     draw = rng.random()
@@ -40,7 +40,7 @@ class Report:
     parts: Counter[str] = field(default_factory=Counter)
     """The number of statements with each kind of part."""
     pairs: Counter[str] = field(default_factory=Counter)
-    """How often two types met, by the kind of part."""
+    """How often two types were combined, by the kind of part."""
     met: Counter[str] = field(default_factory=Counter)
 
     def summary(self) -> str:
@@ -52,7 +52,7 @@ class Report:
 
 
 THREADS = (1, 7)
-"""The numbers of threads of the processes beside this one."""
+"""The numbers of threads of the worker processes."""
 
 
 @contextmanager
@@ -102,7 +102,7 @@ def check(engine: Engine, node: Node, name: str) -> Finding | None:
 
 
 def smaller(engine: Engine, finding: Finding, budget: int = 400) -> Finding:
-    """Return the same finding of a smaller statement."""
+    """Return the same finding for a smaller statement."""
     last = finding
 
     def fails(node: Node) -> bool:
@@ -130,7 +130,7 @@ def run(
     budget: int = 400,
     strict: bool = False,
 ) -> Report:
-    """Check statements of a seed. Each finding is shrunk within ``budget`` tries, then passed to ``told``.
+    """Check statements of a seed. Shrink each finding within ``budget`` tries, then pass it to ``told``.
 
     Findings that show a known defect are only counted, unless ``strict``.
     """

@@ -14,7 +14,7 @@ import pyarrow as pa
 Row = tuple[Any, ...]
 
 TOLERANCE = 1e-6
-"""Relative, because engines add floats in different orders."""
+"""Relative tolerance, because engines add floats in different orders."""
 EXACT = 2**53
 
 
@@ -54,7 +54,7 @@ def _rank(value: Any) -> tuple[int, Any]:
 
 
 def _rounded(value: float) -> float:
-    """Round a float to the digits that must agree; integers stay exact."""
+    """Round a float to the digits that must agree; keep integers exact."""
     return value if isinstance(value, int) else float(f"{value:.5g}")
 
 
@@ -92,7 +92,7 @@ def same_rows(left: Sequence[Row], right: Sequence[Row]) -> bool:
 
     if same_sequence(in_order(left), in_order(right)):
         return True
-    # Rounding may have put two that are close in another order.
+    # Rounding may have swapped two close values.
     rest = list(right)
     for row in left:
         place = next((at for at, other in enumerate(rest) if same_row(row, other)), None)
@@ -103,11 +103,11 @@ def same_rows(left: Sequence[Row], right: Sequence[Row]) -> bool:
 
 
 def _truths(rows: Sequence[Row]) -> set[int]:
-    """Return the places of columns of booleans."""
+    """Return the positions of boolean columns."""
     return {place for row in rows for place, value in enumerate(row) if isinstance(value, bool)}
 
 
 def difference(left: Sequence[Row], right: Sequence[Row]) -> tuple[list[Row], list[Row]]:
-    """Return up to five rows that only the one or the other answer has."""
+    """Return up to five rows that only one of the answers has."""
     a, b = Counter(left), Counter(right)
     return list((a - b).elements())[:5], list((b - a).elements())[:5]

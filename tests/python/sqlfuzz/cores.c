@@ -1,4 +1,4 @@
-// Tells a process that it may use as many cores as CORES says, so that its plans have as many partitions.
+// Makes a process see CORES cores, so that its plans have as many partitions.
 #define _GNU_SOURCE
 #include <sched.h>
 #include <stdlib.h>

@@ -33,9 +33,9 @@ USER: dict[str, Type] = {
     "id": I64, "run_id": U32, "a_u8": U8, "a_u16": U16, "a_u32": U32, "a_u64": U64, "a_i8": I8, "a_i16": I16,
     "a_i32": I32, "a_i64": I64, "a_f32": F32, "a_f64": F64, "a_b": BOOL, "a_s": STR, "a_n": STR,
 }  # fmt: skip
-"""``a_s`` are words, ``a_n`` integers as text."""
+"""``a_s`` contains words, ``a_n`` contains integers as text."""
 TABLES = {"steps": STEPS, "runs": RUNS, "u": USER, "v": USER, "e": USER}
-"""``u`` has NULLs, ``v`` has none and says so in its schema, ``e`` has no rows."""
+"""``u`` has NULLs, ``v`` is declared without NULLs, ``e`` has no rows."""
 KEYS = {"steps": ("run_id", "step_index"), "runs": ("run_id",), "u": ("id",), "v": ("id",), "e": ("id",)}
 """The columns that identify a row of each table."""
 ARROW = {
@@ -60,7 +60,7 @@ class Data:
 
 
 def build(folder: Path) -> Data:
-    """Make all data in a new folder; deterministic."""
+    """Make all data in a new folder, deterministically."""
     _archive(folder)
     shutil.copytree(folder / "games.a2", folder / "compacted.a2")
     compacted = a2store.Archive.open(folder / "compacted.a2")
@@ -94,7 +94,7 @@ def _archive(folder: Path) -> None:
             (into / "none").write_bytes(oracle.encode_a2t1(empty))
         archive.ingest(into, progress=False)
     sampled = [games.play(rng, 40) for _ in range(2)]
-    # Every third step, without moves and values; then with moves.
+    # Every third step: first without moves and values, then with moves.
     for name, action in (("boards", False), ("moves", True)):
         formats.write_session(folder / name, sampled, action=action, sample_rate=3, first_id=7)
         archive.ingest(folder / name, progress=False)
@@ -128,8 +128,8 @@ def _value(rng: random.Random, column: str, dtype: Type) -> Any:
     if dtype.is_float:
         return rng.choice([0.0, 0.5, 0.75, 1.0, -1.5, 3.0, 255.0, 1e10, 16777216.0])
     small = [0, 1, 2, 3, 4, 7, 9, 10, 100]
-    # The ends of a type's range are where types that are too narrow show.
-    # But for those of 64 bits below zero, whose sums with those above depend on the order of rounding.
+    # The ends of a type's range reveal types that are too narrow.
+    # The least 64-bit integers are left out, because their sums with the largest depend on the order of rounding.
     least = dtype.hi - 1 if dtype.lo == 0 else max(dtype.lo, I32.lo)
     return rng.choice([*small, dtype.hi, max(dtype.lo, -1), least])
 

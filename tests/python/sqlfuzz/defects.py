@@ -1,7 +1,7 @@
-"""Known defects of the engine, which a campaign counts but does not report.
+"""Known defects of the engine. A campaign counts them and does not report them.
 
-Each entry has an example with its right answer. When the engine answers an example rightly, ``test_sql_fuzz.py`` fails:
-remove the entry then, so that such statements are reported again. ``python -m sqlfuzz --strict`` reports all findings.
+Each entry has an example with its right answer. If the engine answers an example rightly, ``test_sql_fuzz.py`` fails.
+Then remove the entry, so that such statements are reported again. ``python -m sqlfuzz --strict`` reports all findings.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from .tree import Node
 
 @dataclass(frozen=True)
 class Defect:
-    """A defect: its description, an example, and the statements that it concerns."""
+    """A defect: its description, an example, and a test for affected statements."""
 
     what: str
     example: str
     expected: list[tuple[Any, ...]]
     concerns: Callable[[Node], bool]
-    """Whether a statement may show it."""
+    """Whether a statement may trigger it."""
     message: str = ""
     """A pattern of the error message; empty = the answer is wrong."""
 

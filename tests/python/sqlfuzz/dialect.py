@@ -35,7 +35,7 @@ DIFFERENCES = {
 
 
 def is_definite(node: Node) -> bool:
-    """Whether the SQL determines the rows of a statement."""
+    """Whether the SQL determines a statement's rows."""
     return all(part.value == "total" or part.args[3].op == "none" for part in node.walk() if part.op == "query")
 
 
@@ -66,7 +66,7 @@ def may_fail(node: Node, safe: frozenset[str] = frozenset()) -> bool:
             if narrow or to == WIDE:
                 return True
         case "case":
-            # Each arm is evaluated where its condition holds and none before.
+            # Each arm is evaluated where its condition holds and no earlier one does.
             *pairs, other = node.args
             for condition, result in zip(pairs[::2], pairs[1::2], strict=True):
                 if may_fail(condition, safe) or may_fail(result, safe | _guards(condition)):

@@ -1,7 +1,7 @@
 """SQL types, and the common type of two of them.
 
-DuckDB has other rules. So the rules of DataFusion are written here by hand, and casts tell DuckDB in which type to
-compute. Then values must be equal, and a wrong type in the engine shows as a difference.
+DuckDB's rules differ. So DataFusion's rules are written here by hand, and casts give DuckDB the type of each
+computation. Then values must be equal, and a wrong type in the engine shows as a difference.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Type:
-    """A type, with its name in each dialect and, of integers, its range."""
+    """A type, with its name in each dialect and, for integers, its range."""
 
     name: str
     family: str
@@ -92,7 +92,7 @@ def common_of(types: list[Type]) -> Type | None:
 
 
 def of_literal(value: object) -> Type:
-    """The type that the engine gives to a constant."""
+    """The engine's type for a constant."""
     if value is None:
         return NULL
     if isinstance(value, bool):

@@ -1,4 +1,4 @@
-"""Random statements: all clauses, with numbers of all types beside each other."""
+"""Random statements: all clauses, and combinations of all numeric types."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Column:
 
 @dataclass
 class Scope:
-    """The columns that an expression can name."""
+    """The columns in scope of an expression."""
 
     columns: list[Column] = field(default_factory=list)
     keys: list[Node] | None = None
@@ -42,7 +42,7 @@ class Scope:
 
 
 class Generator:
-    """Makes one statement; ``rng`` determines it."""
+    """A generator of one statement; ``rng`` determines it."""
 
     def __init__(self, rng: random.Random) -> None:
         self.rng = rng
@@ -50,7 +50,7 @@ class Generator:
         self.ctes: list[tuple[str, list[tuple[str, Type]]]] = []
         self.subqueries = 2
         self.conditional = False
-        """Whether the expression is part of a WHERE: only there the engine accepts EXISTS and IN (subquery)."""
+        """Whether the expression is part of a WHERE: the engine accepts EXISTS and IN (subquery) only there."""
 
     def chance(self, share: float) -> bool:
         return self.rng.random() < share
@@ -79,7 +79,7 @@ class Generator:
         return lit(self.rng.choice(values))
 
     def number(self, scope: Scope, depth: int) -> Node:
-        """An expression of any numeric type."""
+        """Return an expression of any numeric type."""
         saved, self.conditional = self.conditional, False
         try:
             return self._number(scope, depth)
@@ -114,7 +114,7 @@ class Generator:
         if common_of([node.type for node in nodes]) is None:
             nodes = [cast(node, F64) if node.type == WIDE else node for node in nodes]
         if common_of([node.type for node in nodes]) is None:
-            # Integers that make a decimal, and a float.
+            # Integers whose common type is a decimal, and a float.
             nodes = [cast(node, F64) if node.type.is_int or node.type == WIDE else node for node in nodes]
         return nodes
 
@@ -126,7 +126,7 @@ class Generator:
         if met is None or met == NULL:
             return left
         if self.chance(0.5) and left.type.is_int and left.type != U64:
-            # Wide enough to not overflow all the time.
+            # Wide enough that most values do not overflow.
             left = cast(left, I64)
         operator = self.rng.choice("++--*/%")
         met = common(left.type, right.type)
@@ -146,11 +146,11 @@ class Generator:
         zero = lit(0)
         kind = self.rng.random()
         if kind < 0.4:
-            # Guarded: the division takes place where the divisor is not 0.
+            # Guarded: the division is evaluated only where the divisor is not 0.
             guard = make("cmp", right, zero, value=self.rng.choice(["<>", ">"]))
             return make("case", guard, make("arith", left, right, value=operator), NONE)
         if kind < 0.8:
-            # With a constant the divisor gets the constant's type.
+            # The divisor of a constant gets the constant's type.
             return make("arith", left, cast(make("nullif", right, zero), right.type), value=operator)
         return make("arith", left, right, value=operator)
 
@@ -364,7 +364,7 @@ class Generator:
         return self.table(name)
 
     def inner(self, scope: Scope, correlated: bool) -> tuple[Node, Scope, Node]:
-        """The source, scope and condition of a subquery."""
+        """Return the source, scope and condition of a subquery."""
         self.subqueries -= 1
         source, inside = self.small_source()
         conditions = []
@@ -471,7 +471,7 @@ class Generator:
                 default = self.number_literal()
                 met = common(argument.type, default.type) or F64
                 if met != argument.type:
-                    # The value beyond the end is given the argument's type.
+                    # The default value gets the argument's type.
                     argument = cast(argument, met)
         elif name not in ("row_number", "rank", "dense_rank", "count") or (name == "count" and self.chance(0.7)):
             argument = self.number(scope, 2)
@@ -521,7 +521,7 @@ class Generator:
         return self.table(name)
 
     def values(self) -> tuple[Node, Scope]:
-        """Rows of constants, of any types in a column."""
+        """Return rows of constants, with mixed types in a column."""
         rows = [
             [self.number_literal(), lit(self.rng.choice([*STRINGS, None]))] for _ in range(self.rng.choice([1, 2, 3]))
         ]
@@ -660,7 +660,7 @@ class Generator:
     def grouped(self, source: Node, scope: Scope, where: Node) -> Node:
         saved, self.subqueries = self.subqueries, 0
         keys = [self.group_key(scope) for _ in range(self.rng.choice([1, 1, 2, 2, 3]))]
-        # A constant would be the place of a column.
+        # A constant would be a column number.
         keys = [key for key in keys if key.op != "lit"] or [scope.columns[0].node()]
         keys = list({engine_sql(key): key for key in keys}.values())
         kind = self.rng.choices(["", "ROLLUP", "CUBE", "SETS"], [8, 1, 1, 1])[0]

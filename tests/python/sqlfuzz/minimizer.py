@@ -1,4 +1,4 @@
-"""Shrinking a statement while it fails in the same way: delta debugging over its tree."""
+"""Shrinking a failing statement: delta debugging over its tree."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from .dtypes import BOOL, NULL, STR
 from .tree import NONE, ClashError, Node, engine_sql, lit, make
 
 OPTIONAL = {"select": (1, 2, 3, 4), "query": (3,), "agg": (1,), "case": (-1,), "switch": (-1,), "window": (1,)}
-"""The parts of nodes that can be left out."""
+"""The removable parts of nodes."""
 LISTS = {
     "items": 1,
     "order": 0,
@@ -28,7 +28,7 @@ OTHERS = ("items", "item", "order", "key", "group", "ctes", "cte", "limit", "lis
 
 
 def minimized(statement: Node, fails: Callable[[Node], bool], budget: int = 400) -> Node:
-    """The smallest statement found for which ``fails`` holds, after at most ``budget`` calls of it."""
+    """Return the smallest statement found for which ``fails`` holds, with at most ``budget`` calls of it."""
     best, size = statement, _size(statement)
     seen = {engine_sql(statement)}
     progress = True

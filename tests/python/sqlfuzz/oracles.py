@@ -83,7 +83,7 @@ class Engine:
     met: Counter[str] = field(default_factory=Counter)
     """Counters of the checks' outcomes."""
     spoil: Callable[[Any, str], Any] | None = None
-    """A planted fault, for the tests of the fuzzer itself: turns an answer and its SQL into a wrong answer."""
+    """A planted fault, to test the fuzzer itself: turns an answer and its SQL into a wrong answer."""
 
     def query(
         self, sql: str, *, compacted: bool = False, divided: bool = False, params: list[Any] | None = None
@@ -92,7 +92,7 @@ class Engine:
         return archive.sql(sql, params, tables=self.data.divided if divided else self.data.tables)
 
     def table(self, sql: str, **where: Any) -> Any:
-        """The answer as a ``pyarrow.Table``; raises ``NoAnswerError``."""
+        """Return the answer as a ``pyarrow.Table``; raise ``NoAnswerError``."""
         try:
             query = self.query(sql, **where)
             table = pa.table(query)
@@ -160,7 +160,7 @@ def duck(engine: Engine, node: Node) -> Finding | None:
     if failure is not None:
         return Finding("duck", "error", node, failure.message, str(expected[:5]))
     if ties:
-        # Ties leave the rows open, but not their number.
+        # With ties the rows may differ, but their number may not.
         engine.met["duck: numbers of rows compared"] += 1
         return None if len(rows) == len(expected) else _wrong("duck", node, rows, expected)
     engine.met["duck: compared"] += 1
@@ -185,7 +185,7 @@ def duck(engine: Engine, node: Node) -> Finding | None:
 
 
 def _answer(engine: Engine, check: str, node: Node, sql: str, **where: Any) -> list[Row] | Finding | None:
-    """Return rows or, if there are none, a finding; ``None`` = an error that is allowed."""
+    """Return rows, or a finding if there is an error; ``None`` = an allowed error."""
     try:
         return engine.rows(sql, **where)
     except NoAnswerError as failure:
@@ -242,7 +242,7 @@ def params(engine: Engine, node: Node) -> Finding | None:
     except NoAnswerError as failure:
         if failure.kind == "internal":
             return Finding("params", "internal", node, f"{failure.message}: {sql} with {values}", f"{len(rows)} rows")
-        # A parameter has the type of its place, and some places have none: dialect.py.
+        # A parameter's type comes from its context, and some contexts have no type: see dialect.py.
         engine.met["params: no answer"] += 1
         return None
     engine.met["params: compared"] += 1
@@ -319,7 +319,7 @@ def _partition(where: Node) -> list[Node]:
 
 
 def tlp(engine: Engine, node: Node) -> Finding | None:
-    """Compare all rows with those of p, NOT p and p IS NULL together."""
+    """Compare all rows with the combined rows of p, NOT p and p IS NULL."""
     filtered = _filtered(node)
     if filtered is None or not dialect.is_definite(node):
         return None
@@ -340,13 +340,13 @@ def tlp(engine: Engine, node: Node) -> Finding | None:
 
 
 def tlp_sums(engine: Engine, node: Node) -> Finding | None:
-    """Compare aggregates of all rows with those of p, NOT p and p IS NULL together."""
+    """Compare aggregates of all rows with the combined ones of p, NOT p and p IS NULL."""
     filtered = _filtered(node)
     if filtered is None or not dialect.is_definite(node):
         return None
     body, where = filtered
     number = next((item.args[0] for item in body.args[0].args if item.args[0].type.is_int), lit(1))
-    # A sum of floats, of which none is lost by its size.
+    # A sum of floats small enough that none is lost.
     small = make("arith", make("cast", number, value="CAST", type=F64), lit(0.5), value="*")
     exprs = [
         make("agg", NONE, NONE, value=("count", False)),

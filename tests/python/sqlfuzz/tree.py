@@ -1,7 +1,7 @@
 """Statements as trees, and their text in both dialects.
 
-All parts of a statement are nodes of one class, so the minimizer needs no code per part. A node's type follows from its
-arguments, so it stays right when they are replaced.
+All parts of a statement are nodes of one class, so the minimizer needs no special code for each part. A node's type
+follows from its arguments, so replacing them updates the type.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from .dtypes import BOOL, F64, I64, NULL, U64, Type, common, common_of, of_liter
 
 @dataclass(frozen=True, eq=False)
 class Node:
-    """A part of a statement: its kind, its own parts, further options, and the type of an expression."""
+    """A part of a statement: its kind, its children, further options, and the type of an expression."""
 
     op: str
     args: tuple[Node, ...] = ()
@@ -35,7 +35,7 @@ class Node:
 
 
 class ClashError(Exception):
-    """An expression of types without a common type."""
+    """An expression whose types have no common type."""
 
 
 def _meeting(args: tuple[Node, ...]) -> Type:
@@ -46,7 +46,7 @@ def _meeting(args: tuple[Node, ...]) -> Type:
 
 
 def _branches(args: tuple[Node, ...]) -> tuple[Node, ...]:
-    """Return the results of a CASE, whose arguments are conditions and results in turn, then ELSE."""
+    """Return the results of a CASE. Its arguments are alternating conditions and results, then ELSE."""
     return (*args[1:-1:2], args[-1])
 
 
@@ -138,7 +138,7 @@ def with_parameters(node: Node) -> tuple[str, list[object]]:
 
 
 class _Text:
-    """Writes a tree as text in one dialect; ``dialect.py`` explains the differences."""
+    """A writer of trees as text in one dialect; ``dialect.py`` explains the differences."""
 
     def __init__(self, duck: bool, parameters: dict[tuple[str, object], str] | None = None) -> None:
         self.duck = duck
@@ -152,7 +152,7 @@ class _Text:
         return between.join(self.of(node) for node in nodes)
 
     def meeting(self, node: Node, met: Type | None) -> str:
-        """Write a value beside others; for DuckDB, cast it if their common type is a float."""
+        """Write an operand; for DuckDB, cast it if the common type of all operands is a float."""
         text = self.of(node)
         return f"{text}::{met.duck}" if self.duck and met is not None and met.is_float and node.type != met else text
 
@@ -163,7 +163,7 @@ class _Text:
         if value is None:
             return "NULL"
         if self.parameters is not None:
-            # Equal constants are one parameter, so that expressions stay those that are grouped by.
+            # Equal constants share a parameter, so that expressions still match those in GROUP BY.
             return self.parameters.setdefault((node.type.name, value), f"${len(self.parameters) + 1}")
         if isinstance(value, bool):
             return str(value).upper()
@@ -179,7 +179,7 @@ class _Text:
     def _arith(self, node: Node) -> str:
         left, right = node.args
         a, b, to = self.of(left), self.of(right), node.type.duck
-        # Minus zero becomes zero.
+        # Normalizes minus zero to zero.
         zero = " + 0" if node.type.is_float and node.value == "*" else ""
         if not self.duck:
             return f"({a} {node.value} {b}{zero})"
@@ -199,7 +199,7 @@ class _Text:
         return f"({self.meeting(left, met)} {node.value} {self.meeting(right, met)})"
 
     def _text_cmp(self, node: Node) -> str:
-        """Compare a number with a number in quotes, which both dialects cast to the number's type."""
+        """Compare a number with a number in quotes; both dialects cast the text to the number's type."""
         operator, text = node.value
         return f"({self.of(node.args[0])} {operator} '{text}')"
 
@@ -216,7 +216,7 @@ class _Text:
         return f"({self.of(node.args[0])} {node.value})"
 
     def _is(self, node: Node) -> str:
-        """IS TRUE and its like; DuckDB has no IS UNKNOWN."""
+        """Write IS TRUE and similar tests; DuckDB has no IS UNKNOWN."""
         text = self.of(node.args[0])
         if self.duck and node.value.endswith("UNKNOWN"):
             return f"({text} {node.value.replace('UNKNOWN', 'NULL')})"
@@ -255,7 +255,7 @@ class _Text:
         return f"CASE {' '.join(arms)} END"
 
     def _switch(self, node: Node) -> str:
-        """CASE of a value."""
+        """Write a CASE with a value."""
         value, *pairs, other = node.args
         met = common_of([value.type, *(option.type for option in pairs[::2])])
         arms = [
@@ -351,7 +351,7 @@ class _Text:
     def _key(self, node: Node) -> str:
         descending, nulls = node.value
         text = self.of(node.args[0])
-        # A constant would be the place of a column.
+        # A constant would be a column number.
         if node.args[0].op == "lit":
             text = f"({text} + 0)" if node.args[0].type.is_number else f"({text} IS NULL)"
         return text + (" DESC" if descending else "") + (f" NULLS {nulls}" if nulls else "")

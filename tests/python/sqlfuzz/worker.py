@@ -1,7 +1,7 @@
 """Worker processes with any number of threads: ``python -m sqlfuzz.worker FOLDER``.
 
 The engine reads the number of cores once per process and makes as many partitions. ``cores.c`` in LD_PRELOAD overrides
-the number, so any machine tests one thread and seven.
+the number, so that tests use one thread and seven threads on any machine.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ PACKAGES = Path(__file__).resolve().parents[1]
 
 
 def compiled(folder: Path) -> Path | None:
-    """Compile the library; ``None`` = there is no compiler."""
+    """Compile the library; return ``None`` if there is no compiler."""
     compiler = next(filter(None, map(shutil.which, (os.environ.get("CC", "cc"), "gcc", "clang"))), None)
     if compiler is None or not sys.platform.startswith("linux"):
         return None
@@ -35,7 +35,7 @@ def compiled(folder: Path) -> Path | None:
 
 
 class Worker:
-    """A process that makes tables of statements."""
+    """A process that materializes statements."""
 
     def __init__(self, folder: Path, library: Path, cores: int) -> None:
         path = os.pathsep.join(filter(None, [str(PACKAGES), os.environ.get("PYTHONPATH")]))

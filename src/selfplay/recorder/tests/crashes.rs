@@ -165,7 +165,7 @@ fn what_says_nothing_of_a_recording_is_nothing_recorded() {
     assert_eq!(whole.len(), 4096);
     let mut options = RecorderOptions::new("v1");
     options.journal = true;
-    // As earlier versions left it, when their process died while it wrote.
+    // Earlier versions left this file if their process died while it wrote.
     let header: &[u8] = b"A2JOURN1\x01\0\0\0\0\0\0\0";
     for text in [&whole[..0], &whole[..1], &whole[..100], &[0xff; 10][..]] {
         for journal in [None, Some(&header[..0]), Some(&header[..8]), Some(header)] {
@@ -202,7 +202,7 @@ fn what_says_nothing_of_a_recording_is_nothing_recorded() {
 fn games_beside_what_says_nothing_stay() {
     let root = tempfile::tempdir().unwrap();
     let dead = killed(root.path(), true);
-    // A session says itself what it holds.
+    // A session lists its own games.
     std::fs::write(dead.join("recording.json"), "").unwrap();
     let recovered = recover(&dead).unwrap();
     assert_eq!((recovered.runs, recovered.from_journal, recovered.lost_runs), (15, 5, 0));
@@ -229,7 +229,7 @@ fn a_recording_is_not_taken_over_from_who_has_just_begun_it() {
     let sink = |_: &str| -> Result<Box<dyn Sink>> { Ok(Box::new(Remembering(seen.clone()))) };
     let first = Recorder::with_sink(Some(&folder), RecorderOptions::new("v1"), sink).unwrap();
     assert!(matches!(recover_with(&folder, sink).unwrap_err().kind(), ErrorKind::Conflict { .. }));
-    // Two that begin at once: the name is taken when the second is ready.
+    // Two recorders that begin at once: the name is taken when the second is ready.
     let error = Status::create(&folder, Recording::default()).unwrap_err();
     assert!(matches!(error.kind(), ErrorKind::Conflict { .. }), "{error}");
     assert_eq!(names(&folder), ["recording.json"]);

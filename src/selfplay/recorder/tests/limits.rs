@@ -46,7 +46,7 @@ fn games_go_on_when_there_are_enough_steps() {
 
 #[test]
 fn time_is_up_for_games_that_have_not_begun() {
-    // On a busy machine a short time may be over before a game can begin.
+    // On a busy machine a short limit may expire before a game can begin.
     let (_root, recorder, game) = (0..20)
         .find_map(|doubled| {
             let (root, recorder) = limited(|limits| limits.max_wall_ms = Some(20 << doubled));

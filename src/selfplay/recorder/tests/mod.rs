@@ -77,7 +77,7 @@ fn names(folder: &Path) -> Vec<String> {
     names
 }
 
-/// Waits for what must come about, however long that takes on a busy machine.
+/// Waits for an event that must happen, however long it takes on a busy machine.
 fn until(is_so: impl Fn() -> bool) {
     let start = Instant::now();
     while !is_so() {
@@ -96,7 +96,7 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
-/// The same of a recorder that may be writing just now, between two rotations: a kill would take one moment, copying takes
+/// The same for a recorder that may be writing, copied between two rotations: a kill takes one moment, a copy takes
 /// several.
 fn copy_at_rest(recorder: &Recorder, to: &Path) {
     let shared = &recorder.0.shared;
