@@ -1977,8 +1977,8 @@ class StepTable:
         Tables with the same fingerprint have the same rows in the same order. It is a hash of the archive and its
         version, the query's text and parameters, the options ``extra`` and ``chosen_ev``, and the filters and splits
         of a view. If a query does not determine its rows (window functions, sums of floats, ``random()``), the hash
-        covers the rows instead of the text. A saved table keeps its fingerprint when it is loaded. A table from a file of
-        another program has a hash of its rows.
+        covers the rows instead of the text. A saved table keeps its fingerprint when it is loaded. A table from a
+        file of another program has a hash of its rows.
         """
 
     @property
