@@ -10,7 +10,7 @@
 
 use super::TableName;
 use super::checkpoint::Names;
-use super::commit::damaged;
+use super::commit::{Operation, damaged};
 use super::log::{Log, Snapshot};
 use super::read::{not_parquet, read_columns};
 use super::storage::Storage;
@@ -67,6 +67,11 @@ impl KeptDigests {
     /// one.
     fn take(&self, log: &Log, snapshot: &Snapshot) -> Result<Option<(Digests, u64)>> {
         let Some(kept) = self.slot().take() else { return Ok(None) };
+        // A repair may have lost runs, which can be ingested again.
+        let mut since = snapshot.history.iter().filter(|info| info.version >= kept.version);
+        if since.any(|info| info.operation == Operation::Repair) {
+            return Ok(None);
+        }
         let newest = snapshot.newest.version;
         let fits = match kept.version == newest {
             true => kept.crc == snapshot.newest_crc,

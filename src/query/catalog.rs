@@ -113,6 +113,9 @@ fn config(options: &QueryOptions) -> SessionConfig {
     options.optimizer.expand_views_at_output = true;
     // Inside the reader, what the best rows so far exclude is computed again for every row, and excludes few pages.
     options.optimizer.enable_topk_dynamic_filter_pushdown = false;
+    // The engine makes this filter of those `min` and `max` whose argument is a column, and so drops rows that others of the
+    // same SELECT need: `SELECT max(move), max(step_index + 1)`.
+    options.optimizer.enable_aggregate_dynamic_filter_pushdown = false;
     config
 }
 
@@ -221,14 +224,15 @@ impl ArchiveTable {
     /// For each file, the rows of the runs and steps that pass the filters. `None` if filters must be evaluated row by
     /// row, because the files have other runs than `runs`, or because a filter fails on a run.
     async fn choose_rows(&self, state: &dyn Session, filters: &[Expr]) -> DataFusionResult<Option<Vec<RowsOfFile>>> {
-        let about_runs: Vec<&Expr> = filters.iter().filter(|filter| is_about_runs(filter)).collect();
+        let (decided, others): (Vec<&Expr>, Vec<&Expr>) = filters.iter().partition(|filter| self.is_decided(filter));
+        let hints: Vec<&Expr> = others.into_iter().filter(|filter| is_about_runs(filter)).collect();
         let steps = step_range(filters);
         let Some(runs) = &self.runs else { return Ok(Some(self.every_row())) };
-        if about_runs.is_empty() && steps == (0..u64::MAX) {
+        if decided.is_empty() && hints.is_empty() && steps == (0..u64::MAX) {
             return Ok(Some(self.every_row()));
         }
         let index = RunIndex::of(runs, state).await?;
-        let Some(matching) = index.matching(about_runs, state)? else { return Ok(None) };
+        let Some(matching) = index.matching(&decided, &hints, state)? else { return Ok(None) };
         Ok(self.files().map(|file| index.rows_of(file, &matching, &steps).map(Some)).collect())
     }
 
@@ -276,7 +280,9 @@ impl ArchiveTable {
 
     /// Whether a filter is decided once a run.
     fn is_decided(&self, filter: &Expr) -> bool {
-        self.table == TableName::Steps && is_about_runs(filter)
+        // A filter that can fail must see only rows that the other filters leave.
+        let can_fail = || DFSchema::try_from(table_schema(self.table)).map_or(true, |schema| can_fail(filter, &schema));
+        self.table == TableName::Steps && is_about_runs(filter) && !can_fail()
     }
 
     /// The row groups that have any of these rows.
@@ -332,7 +338,7 @@ impl TableProvider for ArchiveTable {
         }
         let every_row = self.parts(state, &self.every_row()).await?;
         let scan = self.parquet_scan()?.plan(state, every_row, None, None, None)?;
-        let about_runs = filters.iter().filter(|filter| is_about_runs(filter)).cloned().collect();
+        let about_runs = filters.iter().filter(|filter| self.is_decided(filter)).cloned().collect();
         let schema = DFSchema::try_from(table_schema(self.table))?;
         let filter = state.create_physical_expr(guarded_conjunction(about_runs, &schema)?, &schema)?;
         let filtered: Arc<dyn ExecutionPlan> = Arc::new(FilterExec::try_new(filter, scan)?);

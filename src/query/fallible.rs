@@ -12,16 +12,23 @@ use super::functions::functions;
 use arrow::datatypes::DataType;
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
-use datafusion::common::{DFSchema, Result as DataFusionResult};
+use datafusion::common::{DFSchema, Result as DataFusionResult, ScalarValue};
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::utils::{conjunction, disjunction, split_conjunction_owned};
 use datafusion::logical_expr::{Case, Expr, ExprSchemable, Filter, LogicalPlan, Operator, lit};
 use datafusion::optimizer::AnalyzerRule;
 
+/// Columns of `steps` and `runs` for whose values no function over boards fails.
+const BOARD_COLUMNS: [&str; 8] = ["board", "move", "max_exp", "ev_up", "ev_down", "ev_left", "ev_right", "final_board"];
+
 /// Engine functions that fail for some values of their arguments.
-const CAN_FAIL: [&str; 29] = [
+const CAN_FAIL: [&str; 33] = [
     "abs",
+    "array_distance",
+    "array_position",
     "arrow_cast",
+    "cosine_distance",
+    "inner_product",
     "array_slice",
     "chr",
     "date_bin",
@@ -199,13 +206,18 @@ fn part_can_fail(expr: &Expr, schema: &DFSchema) -> bool {
     let dtype = |expr: &Expr| expr.get_type(schema).unwrap_or(DataType::Null);
     match expr {
         Expr::BinaryExpr(binary) if matches!(binary.op, Operator::Divide | Operator::Modulo) => {
-            !dtype(&binary.left).is_floating() && !dtype(&binary.right).is_floating()
+            !dtype(&binary.left).is_floating() && !dtype(&binary.right).is_floating() && !is_safe_divisor(&binary.right)
         }
+        Expr::BinaryExpr(binary) => is_regex(binary.op),
+        Expr::SimilarTo(_) => true,
         Expr::Negative(inner) => dtype(inner).is_signed_integer(),
         Expr::Cast(cast) => !always_casts(&dtype(&cast.expr), cast.field.data_type()),
         Expr::ScalarFunction(function) => {
             let name = function.func.name();
-            let is_plain = |arg: &Expr| matches!(arg, Expr::Column(_) | Expr::Literal(..));
+            let is_plain = |arg: &Expr| match arg {
+                Expr::Column(column) => BOARD_COLUMNS.contains(&column.name()),
+                arg => matches!(arg, Expr::Literal(..)),
+            };
             let is_ours = || functions().iter().any(|function| function.name == name);
             CAN_FAIL.contains(&name)
                 || name.starts_with("to_timestamp")
@@ -213,6 +225,22 @@ fn part_can_fail(expr: &Expr, schema: &DFSchema) -> bool {
         }
         _ => false,
     }
+}
+
+/// Whether every integer can be divided by an expression: a literal that is neither 0 nor -1, by which the least integer
+/// overflows.
+fn is_safe_divisor(expr: &Expr) -> bool {
+    let literal = match expr {
+        Expr::Literal(value, _) => value.cast_to(&DataType::Int64).ok(),
+        Expr::Cast(cast) => return is_safe_divisor(&cast.expr),
+        _ => None,
+    };
+    matches!(literal, Some(ScalarValue::Int64(Some(number))) if number != 0 && number != -1)
+}
+
+fn is_regex(op: Operator) -> bool {
+    use Operator::{RegexIMatch, RegexMatch, RegexNotIMatch, RegexNotMatch};
+    matches!(op, RegexMatch | RegexIMatch | RegexNotMatch | RegexNotIMatch)
 }
 
 /// Whether every value of one type can be cast to another.

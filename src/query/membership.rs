@@ -18,7 +18,8 @@
 
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode};
-use datafusion::common::{DFSchema, Result as DataFusionResult, ScalarValue};
+use datafusion::common::{Column, DFSchema, Result as DataFusionResult, ScalarValue};
+use datafusion::functions::expr_fn::nullif;
 use datafusion::functions_aggregate::expr_fn::count;
 use datafusion::logical_expr::expr::{InList, InSubquery};
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
@@ -43,6 +44,7 @@ impl AnalyzerRule for WriteOutIn {
         let rewritten = plan.transform_up_with_subqueries(|node| {
             let mut schema = DFSchema::empty();
             node.inputs().into_iter().for_each(|input| schema.merge(input.schema()));
+            let node = node.map_expressions(|expr| expr.transform_down(with_nullable_subquery))?.data;
             match node {
                 LogicalPlan::Filter(filter) => {
                     let predicate = written_out(filter.predicate, true, &schema)?;
@@ -60,6 +62,32 @@ impl AnalyzerRule for WriteOutIn {
             }
         })?;
         Ok(rewritten.data)
+    }
+}
+
+/// A scalar subquery without a row is null, but the engine takes its column for never null if the column of the table is.
+fn with_nullable_subquery(expr: Expr) -> DataFusionResult<Transformed<Expr>> {
+    let Expr::ScalarSubquery(subquery) = expr else { return Ok(Transformed::no(expr)) };
+    let rows = &subquery.subquery;
+    if rows.schema().field(0).is_nullable() || has_row_always(rows) {
+        return Ok(Transformed::no(Expr::ScalarSubquery(subquery)));
+    }
+    let Some(value) = rows.schema().columns().into_iter().next() else {
+        return Ok(Transformed::no(Expr::ScalarSubquery(subquery)));
+    };
+    let null = lit(ScalarValue::try_from(rows.schema().field(0).data_type())?);
+    let nullable = nullif(Expr::Column(value), null).alias("value");
+    let rows = LogicalPlanBuilder::from(rows.as_ref().clone()).project([nullable])?.build()?;
+    Ok(Transformed::yes(Expr::ScalarSubquery(Subquery { subquery: Arc::new(rows), ..subquery })))
+}
+
+/// Whether a plan is an aggregate without groups, which has a row even if its input has none.
+fn has_row_always(plan: &LogicalPlan) -> bool {
+    match plan {
+        LogicalPlan::Aggregate(aggregate) => aggregate.group_expr.is_empty(),
+        LogicalPlan::Projection(projection) => has_row_always(&projection.input),
+        LogicalPlan::SubqueryAlias(alias) => has_row_always(&alias.input),
+        _ => false,
     }
 }
 
@@ -135,7 +163,7 @@ fn with_own_name(subquery: Subquery) -> DataFusionResult<Subquery> {
     let has_relation = rows.schema().columns().first().is_some_and(|column| column.relation.is_some());
     let rows = match Arc::unwrap_or_clone(rows) {
         LogicalPlan::Projection(projection) => match <[Expr; 1]>::try_from(projection.expr) {
-            Ok([value @ (Expr::Column(_) | Expr::Alias(_))]) => {
+            Ok([value @ (Expr::Column(Column { relation: Some(_), .. }) | Expr::Alias(_))]) => {
                 LogicalPlan::Projection(Projection::try_new(vec![value], projection.input)?)
             }
             Ok([value]) => {

@@ -98,28 +98,24 @@ impl RunIndex {
         Ok(RunIndex { runs, schema, run_ids, num_steps, sampled })
     }
 
-    /// The runs that have steps and meet all conditions. `None` if a condition fails on a run that passes the others,
-    /// so that conditions must be evaluated row by row.
-    pub(super) fn matching<'a>(
+    /// The runs that have steps and for which all of these hold; `None` if one fails, so that it must be evaluated row by
+    /// row. Hints are evaluated row by row in any case: one that fails is left out.
+    pub(super) fn matching(
         &self,
-        filters: impl IntoIterator<Item = &'a Expr>,
+        filters: &[&Expr],
+        hints: &[&Expr],
         state: &dyn Session,
     ) -> DataFusionResult<Option<BooleanBuffer>> {
-        let condition = |filter: &Expr| state.create_physical_expr(filter.clone(), &self.schema);
-        let mut waiting = filters.into_iter().map(condition).collect::<DataFusionResult<Vec<_>>>()?;
         let mut matching = BooleanBuffer::collect_bool(self.num_steps.len(), |run| self.num_steps[run] > 0);
-        while !waiting.is_empty() {
-            let before = waiting.len();
-            // A condition that fails waits until others have excluded the runs that it fails on.
-            waiting.retain(|condition| match self.narrowed(condition.as_ref(), &matching) {
-                Ok(narrowed) => {
-                    matching = narrowed;
-                    false
-                }
-                Err(_) => true,
-            });
-            if waiting.len() == before {
-                return Ok(None);
+        for filter in filters {
+            let condition = state.create_physical_expr((*filter).clone(), &self.schema)?;
+            let Ok(narrowed) = self.narrowed(condition.as_ref(), &matching) else { return Ok(None) };
+            matching = narrowed;
+        }
+        for hint in hints {
+            let condition = state.create_physical_expr((*hint).clone(), &self.schema)?;
+            if let Ok(narrowed) = self.narrowed(condition.as_ref(), &matching) {
+                matching = narrowed;
             }
         }
         Ok(Some(matching))

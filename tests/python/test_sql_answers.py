@@ -195,6 +195,16 @@ def test_an_excluded_row_fails_nothing(with_empty_game: a2store.Archive, conditi
     assert [tuple(map(int, row)) for row in found] == [tuple(map(int, row)) for row in expected]
 
 
+@pytest.mark.parametrize("excluding", ["step_index > 100000", "board % 2 = 5", "run_id + step_index < 3", "move = 17"])
+def test_a_step_that_is_excluded_fails_nothing(with_empty_game: a2store.Archive, excluding: str) -> None:
+    """A filter on runs is not decided once per run if it can fail, because filters on steps may exclude the run."""
+    division = "10 / (CAST(run_id AS BIGINT) - 3) > 0"
+    for condition in (f"{excluding} AND {division}", f"{division} AND {excluding}"):
+        found = asked(with_empty_game, f"SELECT run_id, step_index FROM steps WHERE {condition}")
+        every = asked(with_empty_game, f"SELECT run_id, step_index FROM steps WHERE {excluding}")
+        assert found == [(run_id, step) for run_id, step in every if run_id > 3]
+
+
 def test_many_conditions_that_can_fail(with_empty_game: a2store.Archive) -> None:
     """The plan does not grow beyond twice the statement."""
     conditions = [f"100 / step_index > {n}" for n in range(40)]
@@ -402,6 +412,19 @@ def test_in_outside_a_filter_is_refused_by_name(archive: a2store.Archive) -> Non
         "SELECT n FROM (SELECT count(*) AS n FROM steps) AS x WHERE (SELECT max(run_id) FROM runs) < 0",
         "SELECT d.n FROM (SELECT n, 'a' AS t FROM (SELECT count(*) AS n FROM steps) AS x) AS d WHERE d.t = 'b'",
         "SELECT d.n FROM (SELECT n, 'a' AS t FROM (SELECT count(*) AS n FROM runs) AS x) AS d WHERE t = 'a' AND n > 5",
+        # Scalar subqueries without a row.
+        "SELECT run_id FROM runs WHERE (SELECT num_steps FROM runs WHERE run_id = 999) IS NULL ORDER BY 1",
+        "SELECT run_id FROM runs WHERE (SELECT num_steps FROM runs WHERE run_id = 999) IS NOT NULL",
+        "SELECT run_id FROM runs WHERE coalesce((SELECT num_steps FROM runs WHERE run_id = 999), 1) = 1 ORDER BY 1",
+        "SELECT run_id FROM runs WHERE (SELECT num_steps FROM runs WHERE run_id = 999) NOT IN (SELECT 5 FROM u)",
+        "SELECT run_id FROM runs WHERE ((SELECT num_steps FROM runs WHERE run_id = 999) IN (SELECT 5 FROM u)) IS NULL "
+        "ORDER BY 1",
+        "SELECT run_id, (SELECT num_steps FROM runs WHERE run_id = 999) AS x FROM runs ORDER BY 1",
+        "SELECT run_id, (SELECT num_steps FROM runs WHERE run_id = 3) AS x FROM runs ORDER BY 1",
+        "SELECT count(*) FROM steps WHERE run_id NOT IN (SELECT max(run_id) FROM runs)",
+        "SELECT count(*) FROM steps WHERE run_id IN (SELECT max(run_id) FROM runs GROUP BY engine)",
+        # Several aggregates of one SELECT, of which the reader could drop rows for one.
+        "SELECT max(max_score), max(num_steps + 1), min(run_id) FROM runs",
         # OFFSET below other sorts, and without LIMIT.
         "SELECT board FROM (SELECT board FROM steps ORDER BY board LIMIT 50 OFFSET 3) AS d ORDER BY board",
         "SELECT board FROM (SELECT board FROM steps ORDER BY board OFFSET 3) AS d ORDER BY board LIMIT 4",
@@ -417,6 +440,39 @@ def test_in_outside_a_filter_is_refused_by_name(archive: a2store.Archive) -> Non
 )
 def test_rules_that_went_too_far(archive: a2store.Archive, duck: duckdb.DuckDBPyConnection, sql: str) -> None:
     assert asked(archive, sql) == duck.execute(sql).fetchall()
+
+
+def test_aggregates_drop_no_rows_in_the_reader(archive: a2store.Archive) -> None:
+    """Which rows the engine would drop depends on how fast other threads are, so the plan is looked at."""
+    assert "DynamicFilter" not in archive.sql("SELECT max(ev_up), max(step_index + 1) FROM steps").explain()
+
+
+@pytest.mark.parametrize(
+    ("condition", "part"),
+    [
+        ("0 IN (SELECT count(*) FROM u WHERE u.run_id = r.run_id)", "aggregate"),
+        ("EXISTS (SELECT max(weight) FROM u WHERE u.run_id = r.run_id)", "aggregate"),
+        ("run_id NOT IN (SELECT lag(u.run_id) OVER (ORDER BY weight) FROM u WHERE u.run_id = r.run_id)", "window"),
+        ("EXISTS (SELECT 1 FROM u WHERE u.run_id = r.run_id OFFSET 1)", "OFFSET"),
+        ("5 = (SELECT 5 FROM u WHERE u.run_id = r.run_id HAVING count(*) = 0)", "HAVING"),
+        ("(SELECT count(*) FROM u WHERE u.run_id = r.run_id GROUP BY u.run_id) IS NULL", "GROUP BY"),
+    ],
+)
+def test_correlation_beyond_joins_is_refused(archive: a2store.Archive, condition: str, part: str) -> None:
+    with pytest.raises(a2store.QueryRefusedError, match=f"refers to the outer query and has .*{part}"):
+        archive.sql(f"SELECT run_id FROM runs r WHERE {condition}", tables={"u": USERS})
+
+
+def test_correlation_by_joins_is_answered(archive: a2store.Archive, duck: duckdb.DuckDBPyConnection) -> None:
+    for condition in (
+        "0 = (SELECT count(*) FROM u WHERE u.run_id = r.run_id)",
+        "(SELECT max(weight) FROM u WHERE u.run_id = r.run_id) IS NULL",
+        "EXISTS (SELECT 1 FROM u WHERE u.run_id = r.run_id)",
+        "run_id IN (SELECT max(u.run_id) FROM u WHERE u.run_id = r.run_id GROUP BY label)",
+        "run_id IN (SELECT s.run_id FROM steps s WHERE s.run_id = r.run_id AND s.step_index > 100)",
+    ):
+        sql = f"SELECT run_id FROM runs r WHERE {condition} ORDER BY 1"
+        assert asked(archive, sql) == duck.execute(sql).fetchall(), sql
 
 
 def test_an_offset_in_one_partition(one_run: a2store.Archive) -> None:

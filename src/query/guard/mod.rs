@@ -76,6 +76,9 @@ pub(super) fn check_plan(plan: &LogicalPlan) -> Result<()> {
                 if !is_filter {
                     refused = refused.take().or_else(|| misplaced(expr));
                 }
+                if refused.is_none() {
+                    refused = correlated_beyond_joins(expr)?;
+                }
                 Ok(TreeNodeRecursion::Continue)
             })
         })
@@ -102,6 +105,64 @@ fn misplaced(expr: &Expr) -> Option<Error> {
     };
     let why = "the engine evaluates it there only: join with the rows instead, or count them in a scalar subquery";
     Some(Error::refused(format!("{what} outside WHERE and HAVING"), why))
+}
+
+/// The engine makes joins of correlated subqueries, and answers those wrongly that are more than a join: of an aggregate of
+/// no rows there is a row, and windows and limits are those of each outer row (apache/datafusion#25347 and its family).
+fn correlated_beyond_joins(expr: &Expr) -> DataFusionResult<Option<Error>> {
+    let (what, subquery, is_scalar) = match expr {
+        Expr::InSubquery(condition) => ("IN (SELECT …)", &condition.subquery, false),
+        Expr::Exists(condition) => ("EXISTS (SELECT …)", &condition.subquery, false),
+        Expr::ScalarSubquery(subquery) => ("a scalar subquery", subquery, true),
+        _ => return Ok(None),
+    };
+    if subquery.outer_ref_columns.is_empty() {
+        return Ok(None);
+    }
+    let mut beyond = None;
+    subquery.subquery.apply(|node| {
+        if !is_correlated(node)? {
+            return Ok(TreeNodeRecursion::Jump);
+        }
+        let found = match node {
+            LogicalPlan::Window(_) => Some("a window"),
+            LogicalPlan::Limit(_) => Some("LIMIT or OFFSET"),
+            LogicalPlan::Union(_) => Some("UNION"),
+            LogicalPlan::Aggregate(aggregate) if !is_scalar && aggregate.group_expr.is_empty() => {
+                Some("an aggregate without GROUP BY")
+            }
+            LogicalPlan::Aggregate(aggregate) if is_scalar && !aggregate.group_expr.is_empty() => Some("GROUP BY"),
+            LogicalPlan::Filter(filter) if is_scalar && is_over_aggregate(&filter.input) => Some("HAVING"),
+            _ => None,
+        };
+        beyond = beyond.or(found);
+        Ok(TreeNodeRecursion::Continue)
+    })?;
+    Ok(beyond.map(|beyond| {
+        let why = "the engine answers it wrongly: join with the rows of the subquery instead";
+        Error::refused(format!("{what} that refers to the outer query and has {beyond}"), why)
+    }))
+}
+
+fn is_correlated(plan: &LogicalPlan) -> DataFusionResult<bool> {
+    let mut found = false;
+    plan.apply(|node| {
+        node.apply_expressions(|expr| {
+            found |= expr.exists(|part| Ok(matches!(part, Expr::OuterReferenceColumn(..))))?;
+            Ok(TreeNodeRecursion::Continue)
+        })
+    })?;
+    Ok(found)
+}
+
+fn is_over_aggregate(plan: &LogicalPlan) -> bool {
+    match plan {
+        LogicalPlan::Aggregate(_) => true,
+        LogicalPlan::Projection(projection) => is_over_aggregate(&projection.input),
+        LogicalPlan::SubqueryAlias(alias) => is_over_aggregate(&alias.input),
+        LogicalPlan::Filter(filter) => is_over_aggregate(&filter.input),
+        _ => false,
+    }
 }
 
 fn depth_of(expr: &Expr) -> DataFusionResult<usize> {
