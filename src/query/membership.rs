@@ -25,8 +25,8 @@ use datafusion::logical_expr::expr::{InList, InSubquery};
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::utils::disjunction;
 use datafusion::logical_expr::{
-    BinaryExpr, Case, Expr, ExprSchemable, Filter, LogicalPlan, LogicalPlanBuilder, Operator, Projection, Subquery,
-    exists, lit, not, scalar_subquery,
+    BinaryExpr, Case, Distinct, Expr, ExprSchemable, Filter, LogicalPlan, LogicalPlanBuilder, Operator, Projection,
+    Subquery, exists, lit, not, scalar_subquery,
 };
 use datafusion::optimizer::AnalyzerRule;
 use std::sync::Arc;
@@ -161,7 +161,12 @@ fn has_columns(list: &[Expr]) -> bool {
 fn with_own_name(subquery: Subquery) -> DataFusionResult<Subquery> {
     let Subquery { subquery: rows, outer_ref_columns, spans } = subquery;
     let has_relation = rows.schema().columns().first().is_some_and(|column| column.relation.is_some());
-    let rows = match Arc::unwrap_or_clone(rows) {
+    let mut rows = Arc::unwrap_or_clone(rows);
+    // Whether a value is in a set does not depend on how often it is there.
+    while let LogicalPlan::Distinct(Distinct::All(every)) = rows {
+        rows = Arc::unwrap_or_clone(every);
+    }
+    let rows = match rows {
         LogicalPlan::Projection(projection) => match <[Expr; 1]>::try_from(projection.expr) {
             Ok([value @ (Expr::Column(Column { relation: Some(_), .. }) | Expr::Alias(_))]) => {
                 LogicalPlan::Projection(Projection::try_new(vec![value], projection.input)?)

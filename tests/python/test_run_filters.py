@@ -134,7 +134,8 @@ def test_names_of_numbers_are_of_no_column(shaped: a2store.Archive) -> None:
 @pytest.mark.parametrize("keys", ["max_exp", "max_exp, move", "phase", "phase, engine", "run_id"])
 def test_a_few_different_rows_are_found_early(shaped: a2store.Archive, keys: str) -> None:
     query = shaped.sql(f"SELECT DISTINCT {keys} FROM steps LIMIT 2")
-    assert query.explain().count("lim=[2]") == 2
+    plan = query.explain()
+    assert plan.count("lim=[2]") == plan.count("AggregateExec") > 0
     assert len(set(rows(query))) == 2
 
 

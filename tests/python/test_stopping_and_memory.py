@@ -273,9 +273,10 @@ def test_many_rows_at_once(many: Path) -> None:
     batch = table.take(indices)
     assert (rows["run_id"][indices] == batch.run_id).all()
     assert (rows["step_index"][indices] == batch.step_index).all()
-    assert table.take_rows(indices).tobytes() == rows[indices].tobytes()
+    # NumPy leaves the bytes between fields and rows as it finds them, so values are compared.
+    assert (table.take_rows(indices) == rows[indices]).all()
     view = table.filter(run_ids=range(0, 2000, 3))
     expected = rows[rows["run_id"] % 3 == 0]
-    assert np.asarray(view).tobytes() == expected.tobytes()
+    assert (np.asarray(view) == expected).all()
     some = indices % len(view)
-    assert view.take_rows(some).tobytes() == expected[some].tobytes()
+    assert (view.take_rows(some) == expected[some]).all()

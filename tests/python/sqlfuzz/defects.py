@@ -41,6 +41,27 @@ def _always(_: Node) -> bool:
 
 DEFECTS: list[Defect] = [
     Defect(
+        "DISTINCT with LIMIT over a window",
+        "SELECT DISTINCT id, lag(id, 2) OVER (ORDER BY id DESC NULLS LAST) AS c FROM e LIMIT 1 OFFSET 3",
+        [],
+        _has("window"),
+        "Ordering direction required for DISTINCT with limit",
+    ),
+    Defect(
+        "the default of lead and lag is cast to the type of the value",
+        "SELECT lead(character_length(a_s), 3, -9223372036854775807) OVER () AS c FROM e",
+        [],
+        _has("window"),
+        "Can't cast value",
+    ),
+    Defect(
+        "a correlated scalar subquery in GROUP BY",
+        "SELECT 1 AS c FROM e GROUP BY (SELECT count(TRUE) FROM u WHERE u.id = e.id)",
+        [],
+        _always,
+        "Correlated scalar subquery in the GROUP BY clause",
+    ),
+    Defect(
         "keys of ROLLUP, CUBE and GROUPING SETS that are rewritten are not found again",
         "SELECT (a_s || a_s) AS c FROM e GROUP BY CUBE ((a_s || a_s), a_i64)",
         [(None,)],
