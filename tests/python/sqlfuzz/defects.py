@@ -55,11 +55,11 @@ DEFECTS: list[Defect] = [
         "Can't cast value",
     ),
     Defect(
-        "a correlated scalar subquery in GROUP BY",
+        "a correlated scalar subquery in GROUP BY or ORDER BY",
         "SELECT 1 AS c FROM e GROUP BY (SELECT count(TRUE) FROM u WHERE u.id = e.id)",
         [],
         _always,
-        "Correlated scalar subquery in the GROUP BY clause",
+        "Correlated scalar subquery (in the GROUP BY clause|can only be used in)",
     ),
     Defect(
         "keys of ROLLUP, CUBE and GROUPING SETS that are rewritten are not found again",
