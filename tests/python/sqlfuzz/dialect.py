@@ -31,8 +31,8 @@ DIFFERENCES = {
     "and those of a WITH that nothing names do not exist: an error is no fault where constants are bound",
     "parameters in UNION": "types are settled before values are bound, so a parameter without a type is text there: "
     "not compared",
-    "sums of floats over sliding frames": "the engine adds and subtracts, and keeps the rounding errors of values that have "
-    "left the frame: not generated",
+    "sums of floats over sliding frames": "the engine adds and subtracts, and keeps the rounding errors of values that "
+    "have left the frame: not generated",
     "lag and lead": "a default is cast to the argument's type, by truncation or rounding: given in a type that fits",
     "LIMIT over ties": "rows in no definite order: compared with DuckDB only with an ORDER BY of all columns",
 }
