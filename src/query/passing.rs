@@ -4,7 +4,7 @@ use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::common::{Constraints, Result as DataFusionResult, Statistics};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
-use datafusion::physical_expr::{LexOrdering, OrderingRequirements, PhysicalExpr};
+use datafusion::physical_expr::{EquivalenceProperties, LexOrdering, OrderingRequirements, PhysicalExpr};
 use datafusion::physical_plan::execution_plan::CardinalityEffect;
 use datafusion::physical_plan::filter_pushdown::{FilterDescription, FilterPushdownPhase};
 use datafusion::physical_plan::statistics::{ChildStats, StatisticsArgs};
@@ -37,6 +37,8 @@ pub(super) enum Purpose {
     KeepSorts,
     /// Its input stays one partition in its order.
     NeedOrder,
+    /// That its columns are constant or in order is not known above it.
+    ForgetOrder,
 }
 
 impl Passing {
@@ -54,6 +56,10 @@ impl Passing {
         let properties = match purpose {
             Purpose::KeepFilters | Purpose::KeepNamedFilters | Purpose::KeepSorts | Purpose::NeedOrder => {
                 Arc::clone(properties)
+            }
+            Purpose::ForgetOrder => {
+                let equivalences = EquivalenceProperties::new(input.schema());
+                Arc::new(PlanProperties::clone(properties).with_eq_properties(equivalences))
             }
             Purpose::ForgetKeys => {
                 let equivalences = properties.eq_properties.clone().with_constraints(Constraints::default());
@@ -84,6 +90,7 @@ impl ExecutionPlan for Passing {
             Purpose::KeepNamedFilters => "KeepNamedFilters",
             Purpose::KeepSorts => "KeepSorts",
             Purpose::NeedOrder => "NeedOrder",
+            Purpose::ForgetOrder => "ForgetOrder",
         }
     }
 
@@ -103,7 +110,7 @@ impl ExecutionPlan for Passing {
     }
 
     fn maintains_input_order(&self) -> Vec<bool> {
-        vec![self.purpose != Purpose::KeepSorts]
+        vec![!matches!(self.purpose, Purpose::KeepSorts | Purpose::ForgetOrder)]
     }
 
     fn benefits_from_input_partitioning(&self) -> Vec<bool> {
@@ -166,7 +173,7 @@ impl ExecutionPlan for Passing {
             Purpose::KeepFilters | Purpose::KeepNamedFilters => {
                 Ok(FilterDescription::all_unsupported(&filters, &self.children()))
             }
-            Purpose::ForgetKeys | Purpose::KeepSorts | Purpose::NeedOrder => {
+            Purpose::ForgetKeys | Purpose::ForgetOrder | Purpose::KeepSorts | Purpose::NeedOrder => {
                 FilterDescription::from_children(filters, &self.children())
             }
         }

@@ -425,6 +425,11 @@ def test_in_outside_a_filter_is_refused_by_name(archive: a2store.Archive) -> Non
         "SELECT count(*) FROM steps WHERE run_id IN (SELECT max(run_id) FROM runs GROUP BY engine)",
         # Several aggregates of one SELECT, of which the reader could drop rows for one.
         "SELECT max(max_score), max(num_steps + 1), min(run_id) FROM runs",
+        # Keys of grouping sets that are constant in the input.
+        "SELECT CASE WHEN ('abc' IS NULL) THEN ev_down ELSE 3 END AS c FROM steps "
+        "GROUP BY ROLLUP (CASE WHEN ('abc' IS NULL) THEN ev_down ELSE 3 END) ORDER BY c",
+        "SELECT t AS c, sum(n) FROM (SELECT 'late' AS t, run_id AS n FROM runs) AS x "
+        "GROUP BY GROUPING SETS ((t, n), (t), ()) ORDER BY c DESC NULLS FIRST, 2 LIMIT 3",
         # OFFSET below other sorts, and without LIMIT.
         "SELECT board FROM (SELECT board FROM steps ORDER BY board LIMIT 50 OFFSET 3) AS d ORDER BY board",
         "SELECT board FROM (SELECT board FROM steps ORDER BY board OFFSET 3) AS d ORDER BY board LIMIT 4",
