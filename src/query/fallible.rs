@@ -9,11 +9,11 @@
 //! for every row if the first operand of an AND contains one.
 
 use super::functions::functions;
+use super::rewriting::{input_schema, map_expressions};
 use arrow::datatypes::DataType;
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{DFSchema, Result as DataFusionResult, ScalarValue};
-use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::utils::{conjunction, disjunction, split_conjunction_owned};
 use datafusion::logical_expr::{Case, Expr, ExprSchemable, Filter, LogicalPlan, Operator, lit};
 use datafusion::optimizer::AnalyzerRule;
@@ -70,11 +70,7 @@ impl AnalyzerRule for FallibleLast {
     fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> DataFusionResult<LogicalPlan> {
         let rewritten = plan.transform_up_with_subqueries(|node| {
             let schema = input_schema(&node);
-            let names = NamePreserver::new(&node);
-            node.map_expressions(|expr| {
-                let name = names.save(&expr);
-                Ok(fallible_last(expr, &schema)?.update_data(|expr| name.restore(expr)))
-            })
+            map_expressions(node, |expr| fallible_last(expr, &schema))
         })?;
         Ok(rewritten.data)
     }
@@ -97,13 +93,6 @@ fn fallible_last(expr: Expr, schema: &DFSchema) -> DataFusionResult<Transformed<
     Ok(Transformed::yes(joined.unwrap_or_else(|| lit(op == Operator::And))))
 }
 
-/// The columns that a node's expressions see.
-fn input_schema(node: &LogicalPlan) -> DFSchema {
-    let mut schema = DFSchema::empty();
-    node.inputs().into_iter().for_each(|input| schema.merge(input.schema()));
-    schema
-}
-
 /// Rewrites a fully optimized plan.
 pub(super) fn guard_fallible(plan: LogicalPlan) -> DataFusionResult<LogicalPlan> {
     let rewritten = plan.transform_down_with_subqueries(|node| {
@@ -115,13 +104,7 @@ pub(super) fn guard_fallible(plan: LogicalPlan) -> DataFusionResult<LogicalPlan>
             }
             // The table itself has chosen these filters.
             LogicalPlan::TableScan(_) => Ok(Transformed::no(node)),
-            node => {
-                let names = NamePreserver::new(&node);
-                node.map_expressions(|expr| {
-                    let name = names.save(&expr);
-                    Ok(guarded(expr, &schema)?.update_data(|expr| name.restore(expr)))
-                })
-            }
+            node => map_expressions(node, |expr| guarded(expr, &schema)),
         }
     })?;
     Ok(rewritten.data)

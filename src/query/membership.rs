@@ -16,13 +16,13 @@
 //! The engine treats a list as constant if it can be evaluated without a row, which is also true of a CASE. So `x IN
 //! (a, b)` with columns in the list becomes `x = a OR x = b`.
 
+use super::rewriting::{input_schema, map_expressions};
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{Column, DFSchema, Result as DataFusionResult, ScalarValue};
 use datafusion::functions::expr_fn::nullif;
 use datafusion::functions_aggregate::expr_fn::count;
 use datafusion::logical_expr::expr::{InList, InSubquery};
-use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::utils::disjunction;
 use datafusion::logical_expr::{
     BinaryExpr, Case, Distinct, Expr, ExprSchemable, Filter, LogicalPlan, LogicalPlanBuilder, Operator, Projection,
@@ -42,8 +42,7 @@ impl AnalyzerRule for WriteOutIn {
 
     fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> DataFusionResult<LogicalPlan> {
         let rewritten = plan.transform_up_with_subqueries(|node| {
-            let mut schema = DFSchema::empty();
-            node.inputs().into_iter().for_each(|input| schema.merge(input.schema()));
+            let schema = input_schema(&node);
             let node = node.map_expressions(|expr| expr.transform_down(with_nullable_subquery))?.data;
             match node {
                 LogicalPlan::Filter(filter) => {
@@ -53,11 +52,7 @@ impl AnalyzerRule for WriteOutIn {
                 }
                 node => {
                     let is_join = matches!(node, LogicalPlan::Join(_));
-                    let names = NamePreserver::new(&node);
-                    node.map_expressions(|expr| {
-                        let name = names.save(&expr);
-                        Ok(written_out(expr, is_join, &schema)?.update_data(|expr| name.restore(expr)))
-                    })
+                    map_expressions(node, |expr| written_out(expr, is_join, &schema))
                 }
             }
         })?;

@@ -17,7 +17,8 @@
 //! | `barrier.rs`, `passing.rs` | which filters the reader takes; a node that only stands between others |
 //! | `grouping/` | grouping by one number instead of by several columns, and by what groups are not unique |
 //! | `fences.rs` | workarounds for optimizer rules that give wrong answers |
-//! | `sort_keys.rs`, `names.rs` | sorting by columns instead of by expressions; names of such columns |
+//! | `sort_keys.rs` | sorting by columns instead of by expressions |
+//! | `rewriting.rs` | helpers for rewriting plans: input columns, names that stay, new names |
 //! | `yielding.rs` | joins that can be stopped |
 //! | `fallible.rs` | expressions that can fail see only the rows that need them |
 //! | `membership.rs` | `IN` with SQL semantics |
@@ -39,12 +40,12 @@ mod grouping;
 mod guard;
 mod limits;
 mod membership;
-mod names;
 mod nature;
 mod options;
 mod order;
 mod passing;
 mod preview;
+mod rewriting;
 mod run_index;
 mod saved;
 mod scan;

@@ -1,5 +1,6 @@
 //! Whether a query determines its rows: by text and data alone, by the order of input rows, or not at all.
 
+use super::rewriting::input_schema;
 use arrow::datatypes::DataType;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::common::{DFSchema, Result as DataFusionResult};
@@ -31,7 +32,7 @@ impl Nature {
         let mut nature = Nature::Determined;
         plan.apply_with_subqueries(|node| {
             nature = nature.max(of_node(node)?);
-            let inputs = input_schema(node)?;
+            let inputs = input_schema(node);
             node.apply_expressions(|expr| {
                 expr.apply(|expr| {
                     nature = nature.max(of_expr(expr, &inputs));
@@ -41,15 +42,6 @@ impl Nature {
         })?;
         Ok(nature)
     }
-}
-
-/// The input columns of a node's expressions.
-fn input_schema(node: &LogicalPlan) -> DataFusionResult<DFSchema> {
-    let mut schema = DFSchema::empty();
-    for input in node.inputs() {
-        schema.merge(input.schema());
-    }
-    Ok(schema)
 }
 
 fn of_node(node: &LogicalPlan) -> DataFusionResult<Nature> {

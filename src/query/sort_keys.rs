@@ -4,7 +4,7 @@
 //! comparisons of a CASE (`ORDER BY coalesce(move, 2) > 2`, `PARTITION BY CASE … END < x`). So the keys become columns
 //! first.
 
-use super::names::Names;
+use super::rewriting::Names;
 use datafusion::common::tree_node::Transformed;
 use datafusion::common::{Column, Result as DataFusionResult};
 use datafusion::logical_expr::expr::WindowFunction;

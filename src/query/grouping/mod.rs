@@ -8,7 +8,7 @@ mod packed;
 mod texts;
 mod unique;
 
-use super::names::Names;
+use super::rewriting::Names;
 use arrow::datatypes::FieldRef;
 use datafusion::common::tree_node::{Transformed, TreeNodeRecursion};
 use datafusion::common::{Column, Result as DataFusionResult};

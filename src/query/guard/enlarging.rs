@@ -3,6 +3,7 @@
 //! Doubling a text thirty times takes thirty short expressions and a gigabyte. So before such a function runs, the size of
 //! what it would give is bounded from its arguments, and where the bound is beyond [`MAX_BYTES`] the query fails instead.
 
+use super::super::rewriting::map_expressions;
 use arrow::array::{Array, ArrayRef, AsArray, Int64Array};
 use arrow::compute::cast;
 use arrow::compute::kernels::concat_elements::concat_elements_dyn;
@@ -11,7 +12,6 @@ use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{DataFusionError, Result as DataFusionResult, ScalarValue};
 use datafusion::logical_expr::expr::ScalarFunction;
-use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::{
     ColumnarValue, Expr, LogicalPlan, Operator, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl,
     Signature, Volatility,
@@ -63,11 +63,7 @@ impl AnalyzerRule for BoundEnlarging {
 
     fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> DataFusionResult<LogicalPlan> {
         let rewritten = plan.transform_up_with_subqueries(|node| {
-            let names = NamePreserver::new(&node);
-            node.map_expressions(|expr| {
-                let name = names.save(&expr);
-                Ok(expr.transform_up(|expr| Ok(bounded(expr)))?.update_data(|expr| name.restore(expr)))
-            })
+            map_expressions(node, |expr| expr.transform_up(|expr| Ok(bounded(expr))))
         })?;
         Ok(rewritten.data)
     }

@@ -1,0 +1,50 @@
+//! Helpers for rewriting logical plans: the input columns of a node, expressions that keep their names, new names.
+
+use datafusion::common::tree_node::{Transformed, TreeNodeRecursion};
+use datafusion::common::{DFSchema, Result as DataFusionResult};
+use datafusion::logical_expr::expr_rewriter::NamePreserver;
+use datafusion::logical_expr::{Expr, LogicalPlan};
+
+/// The input columns of a node's expressions.
+pub(super) fn input_schema(node: &LogicalPlan) -> DFSchema {
+    let mut schema = DFSchema::empty();
+    node.inputs().into_iter().for_each(|input| schema.merge(input.schema()));
+    schema
+}
+
+/// Rewrites the expressions of a node. The columns that they make keep their names.
+pub(super) fn map_expressions(
+    node: LogicalPlan,
+    mut rewrite: impl FnMut(Expr) -> DataFusionResult<Transformed<Expr>>,
+) -> DataFusionResult<Transformed<LogicalPlan>> {
+    let names = NamePreserver::new(&node);
+    node.map_expressions(|expr| {
+        let name = names.save(&expr);
+        Ok(rewrite(expr)?.update_data(|expr| name.restore(expr)))
+    })
+}
+
+/// Names that no column of a plan has. The engine looks columns up by name across nodes, so each name must be unique.
+pub(super) struct Names {
+    prefix: String,
+    used: usize,
+}
+
+impl Names {
+    /// A generator of names with this prefix, extended until no column of the plan has it.
+    pub(super) fn unlike(plan: &LogicalPlan, prefix: &str) -> DataFusionResult<Names> {
+        let mut prefix = prefix.to_owned();
+        plan.apply_with_subqueries(|plan| {
+            while plan.schema().fields().iter().any(|field| field.name().starts_with(&prefix)) {
+                prefix.push('_');
+            }
+            Ok(TreeNodeRecursion::Continue)
+        })?;
+        Ok(Names { prefix, used: 0 })
+    }
+
+    pub(super) fn next(&mut self) -> String {
+        self.used += 1;
+        format!("{}{}", self.prefix, self.used)
+    }
+}
