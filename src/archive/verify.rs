@@ -231,7 +231,7 @@ impl Verifier<'_> {
             problems.extend(self.checkpoint(chain, version, None));
         }
         if let Some(version) = names.newest_shortcut().filter(|&version| version > before.0) {
-            problems.push(Problem::of_error(&commit_path(version), &log.gone(version, "that of its checkpoint")));
+            problems.push(Problem::of_error(&commit_path(version), &log.gone(version, "the commit of its checkpoint")));
         }
         for path in &chain.leftovers {
             problems.push(Problem::new(path, "file", "none: a repair replaced it", "one; `repair` goes on"));

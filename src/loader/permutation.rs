@@ -1,8 +1,7 @@
 //! A keyed permutation of `0..n` that is computed; if `n` is small, it is stored.
 //!
 //! Below 65,536 values the permutation is stored, with two bytes a value. The Fisher–Yates algorithm shuffles it with
-//! keyed BLAKE3 random words, so that every order is equally likely where orders can be counted. Making the largest one
-//! takes a quarter of a millisecond, less than computing all of its values would.
+//! keyed BLAKE3 random words, so that every order is equally likely where orders can be counted.
 //!
 //! Larger permutations store only their keys. Any position can be mapped directly, so an epoch begins, seeks and
 //! resumes in constant time. The construction is the generalized Feistel cipher with cycle walking of Black and
