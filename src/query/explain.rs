@@ -1,4 +1,4 @@
-//! Plans as text, without the names of files.
+//! Query plans as text, without file names.
 
 use super::{Query, query_error, run_index};
 use crate::error::Result;
@@ -7,11 +7,14 @@ use crate::runtime::block_on_unless;
 use datafusion::physical_plan::display::DisplayableExecutionPlan;
 
 impl Query {
-    /// The plan as text: which columns are read, which filters run inside the Parquet reader (`predicate`) or skip row
-    /// groups and pages by their statistics (`pruning_predicate`), and which are decided once a run, so that only the rows
-    /// of those runs are read (`filters on runs`, the first line if there are any).
+    /// Returns the physical plan as text.
     ///
-    /// With `analyze`, runs the query and adds what each part did and how long it took.
+    /// It shows the columns that are read and where filters run. `predicate` is a filter inside the Parquet
+    /// reader, and `pruning_predicate` skips row groups and pages by their statistics. The first line, `filters
+    /// on runs`, appears if a filter is evaluated once per run. The scan then reads only the rows of the
+    /// matching runs.
+    ///
+    /// With `analyze`, runs the query and adds the metrics and times of each node.
     ///
     /// # Errors
     /// As [`stream`](Query::stream).
@@ -38,16 +41,16 @@ impl Query {
     }
 }
 
-/// A plan's text with the number of each scan's parts in place of their files.
+/// Replaces the file list of each scan by its number of partitions.
 pub(super) fn without_files(plan: &str) -> String {
-    // Nothing that a statement wrote stands before it in the line.
+    // This marker comes from the engine: text of the statement never precedes it in a line.
     const FILES: &str = "DataSourceExec: file_groups={";
     let mut text = String::with_capacity(plan.len());
     let mut rest = plan;
     while let Some(at) = rest.find(FILES) {
         let (before, list) = rest.split_at(at + FILES.len());
         text.push_str(before);
-        // "3 groups: [[steps/a.parquet:0..1, …], …]}"
+        // Example of a list: "3 groups: [[steps/a.parquet:0..1, …], …]}"
         let count = list.split(':').next().unwrap_or_default();
         let end = list.find("]]}").map_or_else(|| list.find('}').map_or(list.len(), |end| end + 1), |end| end + 3);
         text.push_str(count.split('}').next().unwrap_or_default());
@@ -58,7 +61,7 @@ pub(super) fn without_files(plan: &str) -> String {
     without_names(&text)
 }
 
-/// The same without the file of each metric.
+/// Removes the file name from each metric.
 fn without_names(plan: &str) -> String {
     const NAME: &str = "filename=";
     let mut parts = plan.split(NAME);

@@ -1,4 +1,4 @@
-//! What is left of what a query may give and take.
+//! Limits on the rows, bytes and time of a result, enforced while it is delivered.
 
 use super::options::QueryOptions;
 use super::query_error;
@@ -9,7 +9,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-/// One result's share of a query's limits, whose time begins now; of any number of threads.
+/// The limits of one execution, with its counters and start time. Threads may share it.
 pub(crate) struct Limits {
     options: QueryOptions,
     num_rows: AtomicU64,
@@ -23,7 +23,7 @@ impl Limits {
         Limits { options: options.clone(), num_rows, num_bytes, begun: Instant::now() }
     }
 
-    /// Whether there is time left, and nobody has asked to stop.
+    /// Checks the time limit, and whether the caller asked to stop.
     pub(crate) fn check(&self, progress: &dyn Progress) -> Result<()> {
         check(progress)?;
         let elapsed = self.begun.elapsed();
@@ -33,7 +33,7 @@ impl Limits {
         }
     }
 
-    /// Counts a batch that is about to be given.
+    /// Counts the rows and bytes of a batch before it is delivered.
     pub(crate) fn count(&self, batch: &RecordBatch) -> Result<()> {
         let total = |counter: &AtomicU64, more: u64| counter.fetch_add(more, Ordering::Relaxed).saturating_add(more);
         let num_rows = total(&self.num_rows, batch.num_rows() as u64);
@@ -54,7 +54,7 @@ impl Limits {
         Ok(())
     }
 
-    /// Says what was allowed in an error about what ran out.
+    /// Adds the allowed number of bytes to an error about exhausted memory or spill space.
     pub(crate) fn explain(&self, error: Error) -> Error {
         self.options.explain_limit(error)
     }

@@ -1,4 +1,4 @@
-//! A node that passes rows on as they come, and stands between others for what they may not know of each other.
+//! An identity node that blocks one kind of optimization across it.
 
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::TreeNodeRecursion;
@@ -14,30 +14,31 @@ use datafusion::physical_plan::{
 use std::fmt;
 use std::sync::Arc;
 
-/// Passes rows on, for a purpose.
+/// Returns its input unchanged. Its purpose says what the optimizer must not do across it.
 #[derive(Debug)]
 pub(super) struct Passing {
     input: Arc<dyn ExecutionPlan>,
     purpose: Purpose,
-    /// The required order, if any.
+    /// The sort order that the node requires of its input, if any.
     order: Option<LexOrdering>,
     properties: Arc<PlanProperties>,
 }
 
-/// What a node is there for that does nothing.
+/// The optimization that a node blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Purpose {
-    /// Filters above it stay there.
+    /// Blocks filter pushdown: filters above the node stay there.
     KeepFilters,
-    /// That rows are unique by some columns is not known above it.
+    /// Hides that the rows of a GROUP BY are unique by their keys.
     ForgetKeys,
-    /// Filters above it stay there, because the engine would move them by ambiguous names.
+    /// Blocks filter pushdown where columns share a name, because DataFusion matches filters to columns by
+    /// name.
     KeepNamedFilters,
-    /// Sorts above it stay there.
+    /// Blocks sort pushdown: sorts above the node stay there.
     KeepSorts,
-    /// Its input stays one partition in its order.
+    /// Requires a single, sorted partition, so that DataFusion keeps the sort below it.
     NeedOrder,
-    /// That its columns are constant or in order is not known above it.
+    /// Hides the sort order and the constant columns of its input.
     ForgetOrder,
 }
 
@@ -70,7 +71,7 @@ impl Passing {
     }
 }
 
-/// The node below `plan`, if `plan` has this purpose.
+/// Returns the input of `plan` if `plan` is a node with this purpose.
 pub(super) fn below(plan: &Arc<dyn ExecutionPlan>, purpose: Purpose) -> Option<&Arc<dyn ExecutionPlan>> {
     let passing = plan.downcast_ref::<Passing>().filter(|passing| passing.purpose == purpose)?;
     Some(&passing.input)

@@ -1,8 +1,8 @@
 //! Sorting by columns instead of by expressions.
 //!
-//! The engine's last check rejects some of the engine's own plans: those sorted by certain expressions, such as
-//! comparisons of a CASE (`ORDER BY coalesce(move, 2) > 2`, `PARTITION BY CASE … END < x`). So the keys become columns
-//! first.
+//! DataFusion's final plan check rejects some of DataFusion's own plans. Their sort keys are certain
+//! expressions, such as comparisons of a CASE (`ORDER BY coalesce(move, 2) > 2`, `PARTITION BY CASE … END <
+//! x`). So a projection first turns the keys into columns.
 
 use super::rewriting::Names;
 use datafusion::common::tree_node::Transformed;
@@ -11,7 +11,7 @@ use datafusion::logical_expr::expr::WindowFunction;
 use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, Projection, Sort, SortExpr, Window};
 use std::sync::Arc;
 
-/// Rewrites a fully optimized plan.
+/// Rewrites the sorts and windows of a fully optimized plan.
 pub(super) fn sort_by_columns(plan: LogicalPlan) -> DataFusionResult<LogicalPlan> {
     let mut names = Names::unlike(&plan, "sort key ")?;
     let rewritten = plan.transform_up_with_subqueries(|node| match node {
@@ -57,7 +57,7 @@ fn has_expressions(window: &Expr) -> bool {
     })
 }
 
-/// The sort keys of a node that become columns of its input.
+/// The sort keys of a node, as additional columns of its input.
 struct Keys<'a> {
     names: &'a mut Names,
     columns: Vec<Expr>,
@@ -81,7 +81,7 @@ impl Keys<'_> {
         keys.into_iter().map(|key| SortExpr { expr: self.of(key.expr), ..key }).collect()
     }
 
-    /// A window over columns, with its original name.
+    /// Returns a window over columns under its original name.
     fn of_window(&mut self, window: Expr) -> Expr {
         let name = window.schema_name().to_string();
         match window {
@@ -101,7 +101,7 @@ impl Keys<'_> {
         Expr::WindowFunction(window)
     }
 
-    /// The input with the keys as additional columns.
+    /// Returns the input with the keys as additional columns.
     fn under(self, input: Arc<LogicalPlan>) -> DataFusionResult<LogicalPlan> {
         let columns = columns_of(&input).into_iter().chain(self.columns).collect();
         Ok(LogicalPlan::Projection(Projection::try_new(columns, input)?))

@@ -1,4 +1,4 @@
-//! The board functions as the engine knows functions.
+//! The board functions as scalar functions of DataFusion.
 
 use super::functions::{ArgumentKind, Function, functions, wrong_count};
 use crate::archive::Phases;
@@ -10,7 +10,7 @@ use datafusion::logical_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDF, Sca
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
-/// All board functions, for an archive of these phases.
+/// All board functions, for an archive with these phases.
 pub(super) fn board_udfs(phases: Phases) -> impl Iterator<Item = Arc<ScalarUDF>> {
     functions().iter().map(move |function| {
         let signature = Signature::user_defined(Volatility::Immutable);
@@ -65,7 +65,7 @@ impl ScalarUDFImpl for BoardUdf {
             };
             match found {
                 DataType::Null => Ok(best),
-                // The function itself takes any number and says what is wrong with one that is out of range.
+                // The function itself accepts every number and reports a number that is out of range.
                 found if fits => Ok(found.clone()),
                 found => plan_err!("{call}: {}: expected {best}, found {found}", argument.name),
             }
@@ -90,7 +90,7 @@ impl ScalarUDFImpl for BoardUdf {
     }
 }
 
-/// An error of ours on its way through the engine; `query_error` takes it out again.
+/// Wraps an error of this crate for DataFusion; `query_error` unwraps it.
 pub(super) fn external(error: Error) -> DataFusionError {
     DataFusionError::External(error.into())
 }
