@@ -15,15 +15,15 @@ use std::collections::HashSet;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-/// Archives that are remembered.
+/// The most archives in the cache.
 const MAX_ARCHIVES: usize = 16;
-/// Versions of an archive whose runs are remembered.
+/// The most versions of one archive whose run indexes are kept.
 const MAX_VERSIONS: usize = 4;
 /// The limit in bytes for footers and page indexes, of one archive and of all archives together. A small file takes
 /// about 30 KiB, and a file of 16M steps takes 100 KiB.
 pub(super) const METADATA_BYTES: usize = 256 << 20;
 
-/// What is known of one archive.
+/// The cached metadata of one archive.
 pub(super) struct Cached {
     metadata: Arc<DefaultCache<StorePath, CachedFileMetadataEntry>>,
     versions: Mutex<Versions>,
@@ -31,22 +31,23 @@ pub(super) struct Cached {
 
 #[derive(Default)]
 struct Versions {
-    /// The versions of queries. Handles, queries and results keep their versions open.
+    /// The versions that queries use. Handles, queries and results keep their versions open.
     open: Vec<Weak<Snapshot>>,
-    /// The latest first, identified by the version's number and the checksum of its commit.
+    /// Run indexes, newest first, each with the version's number and the checksum of its commit.
     run_indexes: Vec<(u64, String, Arc<RunIndex>)>,
 }
 
-/// An archive and its cache entry.
+/// An archive with its cached metadata.
 struct Known {
     place: PathBuf,
     id: String,
-    /// Metadata of files that were not compared with their commits serves only queries without checksums.
+    /// Whether files are compared with their commits. Metadata of unchecked files serves only queries without
+    /// checksums.
     checksums: bool,
     cached: Arc<Cached>,
 }
 
-/// Returns the cache entry of an archive.
+/// Returns the cached metadata of an archive.
 pub(super) fn of_archive(archive: &Archive) -> Result<Arc<Cached>> {
     static ALL: PerProcess<Mutex<Vec<Known>>> = PerProcess::new();
     let mut all = ALL.get_or_make(|| Ok(Mutex::default()))?.lock().unwrap_or_else(PoisonError::into_inner);
@@ -71,7 +72,8 @@ pub(super) fn of_archive(archive: &Archive) -> Result<Arc<Cached>> {
     Ok(cached)
 }
 
-/// Drops the least recently used archives, until their number and footers are within the limits.
+/// Drops the least recently used archives until their number and the bytes of their footers are within the
+/// limits.
 fn forget_oldest(all: &mut Vec<Known>, max_bytes: usize) {
     let mut num_bytes = 0;
     let fits = |known: &&Known| {
@@ -122,7 +124,7 @@ impl Cached {
     }
 }
 
-/// Whether a version has this number and this checksum, and therefore this content.
+/// Returns whether a version has this number and checksum, and therefore this content.
 fn is_of(snapshot: &Snapshot, version: u64, crc: &str) -> bool {
     (snapshot.newest().version, snapshot.crc()) == (version, crc)
 }
@@ -141,7 +143,7 @@ mod tests {
         archive.ingest([&runs], &IngestOptions::default(), &()).unwrap();
     }
 
-    /// Reads footers of both tables and the runs of the version.
+    /// Runs a query that reads the footers of both tables and the run index.
     fn ask(archive: &Archive) {
         let query = archive.sql("SELECT board FROM steps WHERE max_score > 1", no_params()).unwrap();
         assert_eq!(query.count().unwrap(), archive.num_steps());

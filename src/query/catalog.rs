@@ -1,5 +1,7 @@
-//! What a statement can see: the tables `runs` and `steps`, those that the user brings, and object stores that know
-//! nothing else of the machine or the network.
+//! The DataFusion session of a query: tables, object stores, settings and rules.
+//!
+//! A statement sees the tables `runs` and `steps` and the user's tables. The object stores reach only their
+//! files.
 
 use super::barrier::{is_clustered, saves_nothing};
 use super::cache::{self, Cached, METADATA_BYTES};
@@ -47,7 +49,7 @@ use std::thread::available_parallelism;
 use tokio::task::spawn_blocking;
 use url::Url;
 
-/// A session whose tables are those of the archive and of the options, and whose means are theirs too.
+/// Returns a session with the tables and limits of an archive and of options.
 pub(super) fn context(archive: &Archive, options: &QueryOptions) -> Result<SessionContext> {
     let mut stores = KnownStores(vec![(ARCHIVE_URL.to_owned(), archive.store()?)]);
     let mut user_tables: Vec<(&str, Arc<dyn TableProvider>)> = Vec::new();
@@ -81,18 +83,20 @@ pub(super) fn context(archive: &Archive, options: &QueryOptions) -> Result<Sessi
     Ok(context)
 }
 
-/// The engine's rules with fences, and two extra rules.
+/// DataFusion's physical rules with fences, and two rules of this crate.
 fn physical_rules() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
     let mut rules = fenced_physical(PhysicalOptimizer::default().rules);
-    // Before any rule that looks at orders, and after one that looks for groups directly under a limit.
+    // Before every rule that uses sort orders, but after the rule that expects a GROUP BY directly under a
+    // limit.
     let at = rules.iter().position(|rule| rule.name() == "LimitedDistinctAggregation").map_or(0, |at| at + 1);
     rules.insert(at, Arc::new(ForgetKeysOfGroups));
     rules.push(Arc::new(YieldAboveJoins));
     rules
 }
 
-/// The engine's settings. A memory limit allows one partition per [`MIN_MEMORY_BYTES`](QueryOptions::MIN_MEMORY_BYTES).
-/// Partitions that sort in parallel compete for merge memory, and a sort with too little memory fails.
+/// The settings of a session. A memory limit allows one partition per
+/// [`MIN_MEMORY_BYTES`](QueryOptions::MIN_MEMORY_BYTES), because parallel sorts compete for merge memory, and a
+/// sort with too little memory fails.
 fn config(options: &QueryOptions) -> SessionConfig {
     let mut config =
         SessionConfig::new().with_information_schema(false).with_default_catalog_and_schema("a2store", "v");
@@ -104,17 +108,18 @@ fn config(options: &QueryOptions) -> SessionConfig {
     options.execution.parquet.pushdown_filters = true;
     options.execution.parquet.reorder_filters = true;
     options.execution.collect_statistics = true;
-    // Off, because the engine's check fails if a plan is less exact about nulls than the statement (`DISTINCT (a > 1)
-    // IS TRUE`).
+    // DataFusion's check of the schema fails if a plan is less exact about nullability than the statement, as
+    // in `DISTINCT (a > 1) IS TRUE`. No upstream issue was found.
     options.execution.skip_physical_aggregate_schema_check = true;
     options.execution.enable_recursive_ctes = false;
-    // Results go to every kind of reader, and not all know the string views that DataFusion prefers.
+    // Some readers of the results do not support the string views that DataFusion prefers.
     options.sql_parser.map_string_types_to_utf8view = false;
     options.optimizer.expand_views_at_output = true;
-    // Inside the reader, what the best rows so far exclude is computed again for every row, and excludes few pages.
+    // Top-k filters cost more than they save: the reader evaluates the sort key again for every row, and prunes
+    // few pages.
     options.optimizer.enable_topk_dynamic_filter_pushdown = false;
-    // The engine makes this filter of those `min` and `max` whose argument is a column, and so drops rows that others of the
-    // same SELECT need: `SELECT max(move), max(step_index + 1)`.
+    // DataFusion makes this filter from each `min` and `max` of a plain column. It drops rows that other
+    // aggregates of the same SELECT need: `SELECT max(move), max(step_index + 1)`. No upstream issue was found.
     options.optimizer.enable_aggregate_dynamic_filter_pushdown = false;
     config
 }
@@ -122,7 +127,7 @@ fn config(options: &QueryOptions) -> SessionConfig {
 fn provider(table: &UserTable, index: usize, stores: &mut KnownStores) -> Result<Arc<dyn TableProvider>> {
     match &table.0 {
         Source::Batches { schema, batches } => {
-            // As many partitions as can be worked on, or whoever joins with them waits for one thread.
+            // One partition per thread, so that a join with the table runs in parallel.
             let count = SessionConfig::new().target_partitions().clamp(1, batches.len().max(1));
             let mut partitions = vec![Vec::new(); count];
             for (i, batch) in batches.iter().enumerate() {
@@ -139,7 +144,7 @@ fn provider(table: &UserTable, index: usize, stores: &mut KnownStores) -> Result
             let name = path.file_name().unwrap_or_default().to_string_lossy();
             let location = StorePath::parse(&name)
                 .map_err(|error| crate::Error::argument("table", "a file name that object stores can have", error))?;
-            // Its own, since the archive's takes files for the same by their names.
+            // A separate cache, because the archive's cache identifies files by their names only.
             let footers = Arc::new(DefaultCache::new(METADATA_BYTES));
             let (schema, path) = (Arc::clone(schema), path.clone());
             Ok(Arc::new(FileTable { url, schema, path, location, num_bytes: *num_bytes, modified: *modified, footers }))
@@ -147,13 +152,13 @@ fn provider(table: &UserTable, index: usize, stores: &mut KnownStores) -> Result
     }
 }
 
-/// A registry of stores that are there from the beginning; no other is ever added.
+/// A registry with a fixed set of object stores.
 #[derive(Debug)]
 struct KnownStores(Vec<(String, Arc<dyn ObjectStore>)>);
 
 impl ObjectStoreRegistry for KnownStores {
     fn register_store(&self, _: &Url, store: Arc<dyn ObjectStore>) -> Option<Arc<dyn ObjectStore>> {
-        // Handed back as if replaced: nothing else is ever served.
+        // Returns the store as if it had been replaced. The registry never serves it.
         Some(store)
     }
 
@@ -166,12 +171,12 @@ impl ObjectStoreRegistry for KnownStores {
     }
 }
 
-/// A table of the archive, at its version.
+/// `runs` or `steps` at the version of an archive.
 #[derive(Debug)]
 pub(super) struct ArchiveTable {
     table: TableName,
     archive: Archive,
-    /// Of `steps`, the other table.
+    /// The table `runs`, if this is `steps`.
     runs: Option<Arc<ArchiveTable>>,
 }
 
@@ -203,7 +208,7 @@ impl ArchiveTable {
         Ok(())
     }
 
-    /// All rows, these columns.
+    /// Returns a plan that reads these columns of all rows.
     pub(super) async fn scan_all(
         &self,
         state: &dyn Session,
@@ -221,8 +226,9 @@ impl ArchiveTable {
         Ok(ParquetScan { url: ARCHIVE_URL.to_owned(), schema: table_schema(self.table), sorted_by, footers })
     }
 
-    /// For each file, the rows of the runs and steps that pass the filters. `None` if filters must be evaluated row by
-    /// row, because the files have other runs than `runs`, or because a filter fails on a run.
+    /// Returns, for each file, the rows of the runs and steps that pass the filters. Returns `None` if filters
+    /// must be evaluated row by row, because the files have other runs than `runs`, or because a filter fails
+    /// on a run.
     async fn choose_rows(&self, state: &dyn Session, filters: &[Expr]) -> DataFusionResult<Option<Vec<RowsOfFile>>> {
         let (decided, others): (Vec<&Expr>, Vec<&Expr>) = filters.iter().partition(|filter| self.is_decided(filter));
         let hints: Vec<&Expr> = others.into_iter().filter(|filter| is_about_runs(filter)).collect();
@@ -240,7 +246,8 @@ impl ArchiveTable {
         self.files().map(|_| None).collect()
     }
 
-    /// The filters that the reader should have while others stay above it; `None` if it may have all.
+    /// Returns the filters for the reader if other filters must stay above it; `None` if the reader may have
+    /// all.
     async fn filters_for_reader(
         &self,
         state: &dyn Session,
@@ -257,7 +264,7 @@ impl ArchiveTable {
                 columns.push(schema.index_of(column.name())?);
             }
             let stays_outside = match is_clustered(self.table, filter) {
-                // Inside the scan, it would see rows that other conditions exclude.
+                // Inside the scan, the filter would see rows that other conditions exclude.
                 _ if can_fail(filter, &df_schema) => true,
                 Some(is_clustered) => !is_clustered,
                 None => {
@@ -278,14 +285,14 @@ impl ArchiveTable {
         Ok(Some(inside))
     }
 
-    /// Whether a filter is decided once a run.
+    /// Returns whether a filter is evaluated once per run.
     fn is_decided(&self, filter: &Expr) -> bool {
-        // A filter that can fail must see only rows that the other filters leave.
+        // A filter that can fail must see only rows that pass the other filters.
         let can_fail = || DFSchema::try_from(table_schema(self.table)).map_or(true, |schema| can_fail(filter, &schema));
         self.table == TableName::Steps && is_about_runs(filter) && !can_fail()
     }
 
-    /// The row groups that have any of these rows.
+    /// Returns the row groups that have any of these rows.
     async fn parts(&self, state: &dyn Session, rows: &[RowsOfFile]) -> DataFusionResult<Vec<Part>> {
         let is_needed = |rows: &RowsOfFile| rows.as_ref().is_none_or(|ranges| !ranges.is_empty());
         let needed: Vec<(&DataFile, &RowsOfFile)> =
@@ -314,7 +321,8 @@ impl TableProvider for ArchiveTable {
     fn supports_filters_pushdown(&self, filters: &[&Expr]) -> DataFusionResult<Vec<TableProviderFilterPushDown>> {
         let support = |filter: &&Expr| match self.is_decided(filter) {
             true => TableProviderFilterPushDown::Exact,
-            // The filter stays in the plan until the physical optimizer moves it into the reader, which may refuse parts.
+            // The filter stays in the plan until the physical optimizer moves it into the reader, which may
+            // reject parts of it.
             false => TableProviderFilterPushDown::Inexact,
         };
         Ok(filters.iter().map(support).collect())
@@ -352,10 +360,10 @@ impl TableProvider for ArchiveTable {
     }
 }
 
-/// The rows of a file that are wanted; `None` = all.
+/// The rows of a file to read; `None` = all.
 type RowsOfFile = Option<Vec<Range<usize>>>;
 
-/// A Parquet file of the user's.
+/// A user table in a Parquet file.
 #[derive(Debug)]
 struct FileTable {
     url: String,
@@ -368,7 +376,7 @@ struct FileTable {
 }
 
 impl FileTable {
-    /// Whether the file is still the one that the query was made over.
+    /// Checks that the file has not changed since the query was made.
     fn check(&self) -> Result<()> {
         let now = UserTable::from_parquet(&self.path)?;
         match now.0 {

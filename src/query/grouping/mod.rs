@@ -1,8 +1,9 @@
-//! Grouping by one number instead of by several columns.
+//! GROUP BY on one number instead of several columns.
 //!
-//! The engine groups by one number faster than by several columns, and by columns faster than by dictionaries, for which it
-//! goes through row format. So, where a plan groups by dictionaries of text, texts get numbers ([`texts`]); and of the keys,
-//! whatever fits is put into one 64-bit number ([`packed`]). Groups, of which there are few, are turned back.
+//! DataFusion groups by one number faster than by several columns. It is slowest for dictionaries, which it
+//! converts to row format. So text dictionaries are encoded as numbers ([`texts`]), and as many keys as fit are
+//! packed into one 64-bit number ([`packed`]). A projection above the aggregate decodes the keys of the groups,
+//! which are few.
 
 mod packed;
 mod texts;
@@ -20,7 +21,7 @@ use texts::Texts;
 
 pub(super) use unique::ForgetKeysOfGroups;
 
-/// Rewrites a plan that no other rule will see.
+/// Rewrites the aggregates of a fully optimized plan. No other rule may run after it.
 pub(super) fn group_by_numbers(plan: LogicalPlan) -> DataFusionResult<LogicalPlan> {
     let mut names = Names::unlike(&plan, "number of keys ")?;
     Ok(plan.transform_down_with_subqueries(|plan| rewrite(plan, &mut names))?.data)
@@ -29,7 +30,7 @@ pub(super) fn group_by_numbers(plan: LogicalPlan) -> DataFusionResult<LogicalPla
 fn rewrite(plan: LogicalPlan, names: &mut Names) -> DataFusionResult<Transformed<LogicalPlan>> {
     match plan {
         LogicalPlan::Aggregate(aggregate) => group(aggregate, names),
-        // Of different rows the engine looks for no more than are wanted, as long as their columns are the keys.
+        // `DISTINCT … LIMIT` stops early only on plain keys, so leave it alone.
         LogicalPlan::Limit(limit) if is_distinct(&limit.input) => {
             Ok(Transformed::new(LogicalPlan::Limit(limit), false, TreeNodeRecursion::Jump))
         }
@@ -83,7 +84,7 @@ fn group(aggregate: Aggregate, names: &mut Names) -> DataFusionResult<Transforme
     Ok(Transformed::yes(LogicalPlan::Projection(Projection::try_new(columns, Arc::new(grouped))?)))
 }
 
-/// What becomes of the keys of an aggregate.
+/// The encoding of an aggregate's keys.
 struct Keys {
     is_text: Vec<bool>,
     texts: Option<Arc<Texts>>,

@@ -1,11 +1,12 @@
-//! Keeping from the engine by what the rows of groups are unique.
+//! Hides the uniqueness of GROUP BY keys from the optimizer, which would drop sorts because of it.
 //!
-//! The engine notes that groups are unique by their keys, as numbers of columns, and leaves these numbers as they are where
-//! a projection puts the columns elsewhere (`EquivalenceProperties::projected_constraints`). Then columns count as unique
-//! that are not, and of an ORDER BY that begins with such a column the rest is dropped.
+//! DataFusion records that groups are unique by their keys, as column numbers. A projection that moves the
+//! columns keeps the old numbers (`EquivalenceProperties::projected_constraints`). Other columns then count as
+//! unique, and the optimizer drops the rest of an ORDER BY that begins with one of them. No upstream issue was
+//! found.
 //!
-//! In GROUPING SETS, CUBE and ROLLUP it takes a key for constant if its input is, although the key is null in some sets. Then
-//! an ORDER BY of the key is dropped.
+//! In GROUPING SETS, CUBE and ROLLUP, DataFusion treats a key as constant if its input is constant. But the key
+//! is null in some sets, so the optimizer wrongly drops an ORDER BY of it. No upstream issue was found.
 
 use super::super::passing::{Passing, Purpose};
 use datafusion::common::Result as DataFusionResult;
@@ -16,7 +17,7 @@ use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::aggregates::{AggregateExec, AggregateMode};
 use std::sync::Arc;
 
-/// To be applied before any rule that looks at orders.
+/// Inserts nodes that hide the uniqueness. Must run before any rule that uses sort orders.
 #[derive(Debug)]
 pub(crate) struct ForgetKeysOfGroups;
 
