@@ -1,10 +1,10 @@
-//! SQL → a stream of record batches, over the tables `runs` and `steps` of an archive at one version.
+//! SQL over the tables `runs` and `steps` of an archive version, as a stream of record batches.
 //!
-//! Entry point is [`Archive::sql`]. A query is planned when it is made, so that its mistakes show at once, and runs when
-//! its result is asked for, as often as it is asked for.
+//! The entry point is [`Archive::sql`]. It plans the query, so it reports mistakes at once. The query runs each
+//! time its result is requested.
 //!
-//! Invariant: a query whose rows are rows of `steps` (any filter, any expression, no grouping or join) delivers them in
-//! the order of `(run_id, step_index)`, on any number of threads, without sorting.
+//! Invariant: a query without grouping or join over `steps` returns its rows in the order of `(run_id,
+//! step_index)`, on any number of threads, without sorting.
 //!
 //! | file | owns |
 //! | --- | --- |
@@ -90,7 +90,8 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
-/// A planned query over one version of an archive. Cheap to clone; nothing runs until its result is asked for.
+/// A planned query over one version of an archive. It is cheap to clone, and runs only when its result is
+/// requested.
 ///
 /// ```
 /// # let folder = tempfile::tempdir()?;
@@ -112,38 +113,38 @@ pub struct Query {
     archive: Archive,
     options: QueryOptions,
     engine: Engine,
-    /// The analyzed plan, with the types of the result.
+    /// The analyzed plan. It has the types of the result.
     plan: LogicalPlan,
     nature: Nature,
-    /// The hash of the text and parameters.
+    /// The hash of the text and the parameters.
     text: blake3::Hash,
 }
 
-/// What plans were made with.
+/// The session that planned a query.
 #[derive(Clone)]
 struct Engine {
     process: u32,
     context: SessionContext,
-    /// Whether filters stay where the statement has them.
+    /// Whether filter pushdown is off.
     keeps_filters: bool,
 }
 
 impl Archive {
     /// Plans a query over `runs` and `steps`.
     ///
-    /// Parameters stand in the text as `$1, $2, …` or as `$name`, and are bound as values, never pasted.
-    ///
-    /// Beside SQL there are the [`functions`](crate::functions()) over boards; docs/sql.md describes them.
+    /// Parameters are written `$1, $2, …` or `$name`. They are bound as values, never inserted as text. In
+    /// addition to SQL's own functions there are [`functions`](crate::functions()) over boards; docs/sql.md
+    /// describes them.
     ///
     /// # Errors
-    /// [`ErrorKind::QueryRefused`](crate::ErrorKind::QueryRefused) for text that is not one SELECT, WITH, VALUES or EXPLAIN
-    /// over these tables, or that asks for more than reading; [`ErrorKind::Query`](crate::ErrorKind::Query) for text that
+    /// [`ErrorKind::QueryRefused`](crate::ErrorKind::QueryRefused) unless the text is one SELECT, WITH, VALUES
+    /// or EXPLAIN that only reads these tables. [`ErrorKind::Query`](crate::ErrorKind::Query) for text that
     /// does not parse or plan, and for parameters that do not match it.
     pub fn sql(&self, text: &str, params: impl Into<ParamValues>) -> Result<Query> {
         self.sql_with(text, params, &QueryOptions::default())
     }
 
-    /// As [`sql`](Archive::sql), with tables of one's own and within limits.
+    /// As [`sql`](Archive::sql), with the user's tables and limits.
     ///
     /// ```
     /// # let folder = tempfile::tempdir()?;
@@ -165,8 +166,9 @@ impl Archive {
     /// ```
     ///
     /// # Errors
-    /// As [`sql`](Archive::sql); [`ErrorKind::Argument`](crate::ErrorKind::Argument) for names and limits that cannot be;
-    /// from the result [`ErrorKind::QueryLimit`](crate::ErrorKind::QueryLimit) where a limit was come to.
+    /// As [`sql`](Archive::sql), and [`ErrorKind::Argument`](crate::ErrorKind::Argument) for invalid table
+    /// names and limits. When the query runs, [`ErrorKind::QueryLimit`](crate::ErrorKind::QueryLimit) if it
+    /// exceeds a limit.
     pub fn sql_with(&self, text: &str, params: impl Into<ParamValues>, options: &QueryOptions) -> Result<Query> {
         self.sql_unless_cancelled(text, params.into(), options, &())
     }
@@ -195,7 +197,7 @@ impl Archive {
             let statement = guard::parse(&text, &session.config_options().sql_parser)?;
             guard::check_statement(&statement, &tables)?;
             let plan = session.statement_to_plan(statement).await.map_err(query_error)?;
-            // Here, where the stack is deep: a plan that is refused is also dropped here.
+            // Here, where the stack is large enough to drop a rejected plan too.
             guard::check_plan(&plan)?;
             let plan = analyzed(bind(plan, params)?, &session).map_err(query_error)?;
             let nature = Nature::of(&plan).map_err(query_error)?;
@@ -210,11 +212,11 @@ impl Archive {
 }
 
 impl Query {
-    /// The columns of the result.
+    /// Returns the columns of the result.
     #[must_use]
     pub fn schema(&self) -> SchemaRef {
         let schema = self.plan.schema().inner();
-        // The engine gives string views as strings, in the outermost columns.
+        // DataFusion converts string views in the outermost columns to strings.
         let plain = |dtype: &DataType| match dtype {
             DataType::Utf8View => Some(DataType::LargeUtf8),
             DataType::BinaryView => Some(DataType::LargeBinary),
@@ -230,13 +232,13 @@ impl Query {
         Arc::new(Schema::new_with_metadata(fields.collect::<Vec<_>>(), schema.metadata().clone()))
     }
 
-    /// The archive that it reads, at the version that it reads.
+    /// Returns the archive, at the version that the query reads.
     #[must_use]
     pub fn archive(&self) -> &Archive {
         &self.archive
     }
 
-    /// Runs the query. Batches arrive as they are made; dropping the stream stops the work.
+    /// Runs the query. Batches arrive as they are made, and dropping the stream stops the work.
     ///
     /// # Errors
     /// [`ErrorKind::Query`](crate::ErrorKind::Query), here or from the stream.
@@ -249,7 +251,7 @@ impl Query {
         Ok(self.stream_of(self.execution(false, &limits, progress)?, limits))
     }
 
-    /// The number of rows of the result, counted without making them where the plan allows it.
+    /// Returns the number of rows of the result. Counts without making the rows if the plan allows it.
     ///
     /// # Errors
     /// As [`stream`](Query::stream).
@@ -259,7 +261,7 @@ impl Query {
 
     pub(crate) fn count_unless_cancelled(&self, progress: &dyn Progress) -> Result<u64> {
         if let LogicalPlan::Explain(_) | LogicalPlan::Analyze(_) = self.plan {
-            // A plan is no relation that could be counted in SQL.
+            // SQL cannot count the rows of an EXPLAIN.
             let mut stream = self.stream_unless_cancelled(progress)?;
             let mut total = 0;
             while let Some(batch) = stream.next_unless_cancelled(progress)? {
@@ -282,9 +284,9 @@ impl Query {
         Ok(total.unsigned_abs())
     }
 
-    /// The same rows with these columns alone, so that no other is read.
+    /// Returns a query for the same rows with only these columns, so that no other column is read.
     pub(crate) fn select(&self, columns: &[usize]) -> Result<Query> {
-        // A limit stays on top, where the order of what it cuts is taken care of.
+        // A limit stays on top, because ties are broken below a top-level limit.
         fn project(plan: LogicalPlan, columns: &[usize]) -> DataFusionResult<LogicalPlan> {
             if let LogicalPlan::Limit(mut limit) = plan {
                 limit.input = Arc::new(project(Arc::unwrap_or_clone(limit.input), columns)?);
@@ -298,12 +300,12 @@ impl Query {
         Ok(Query { plan, ..self.clone() })
     }
 
-    /// What a result of the query may take from now on.
+    /// Starts the limits of one execution.
     pub(crate) fn limits(&self) -> Arc<Limits> {
         Arc::new(Limits::new(&self.options))
     }
 
-    /// How to run the query; with `definite`, so that equal archives and queries give equal rows in equal order.
+    /// Makes the execution plan. With `definite`, equal archives and queries give equal rows in equal order.
     pub(crate) fn execution(&self, definite: bool, limits: &Limits, progress: &dyn Progress) -> Result<Execution> {
         clock::check()?;
         let (plan, context) = (self.plan.clone(), self.context()?);
@@ -317,8 +319,8 @@ impl Query {
         QueryStream::new(self.archive.clone(), self.schema(), execution, limits, is_plan)
     }
 
-    /// What to plan with. A child of the process that made the query gets its own: the locks in this one may have been
-    /// held by threads that the child does not have.
+    /// Returns the session for planning. A forked child makes its own, because threads that do not exist in the
+    /// child may have held the locks of the parent's session.
     fn context(&self) -> Result<SessionContext> {
         if self.engine.process == std::process::id() {
             return Ok(self.engine.context.clone());
@@ -327,7 +329,8 @@ impl Query {
         Ok(if self.engine.keeps_filters { guard::without_pushdown(&context) } else { context })
     }
 
-    /// The hash of the text, its parameters and its tables; `None` unless equal hashes imply equal rows in equal order.
+    /// Returns the hash of the text, parameters and tables; `None` unless equal hashes imply equal rows in
+    /// equal order.
     pub(crate) fn fingerprint(&self) -> Result<Option<blake3::Hash>> {
         match self.nature {
             Nature::Determined => fingerprint_with(self.text, &self.options.tables).map(Some),
@@ -342,13 +345,13 @@ impl fmt::Debug for Query {
     }
 }
 
-/// The parameters of a query that has none.
+/// Returns the parameters of a query without parameters.
 #[must_use]
 pub fn no_params() -> ParamValues {
     ParamValues::List(Vec::new())
 }
 
-/// Puts the parameters in, all of them and no others.
+/// Binds the parameters. Each must have a value, and each value must have a parameter.
 fn bind(plan: LogicalPlan, params: ParamValues) -> Result<LogicalPlan> {
     let expected: BTreeSet<String> = plan.get_parameter_names().map_err(query_error)?.into_iter().collect();
     let given: BTreeSet<String> = match &params {
@@ -370,10 +373,10 @@ fn bind(plan: LogicalPlan, params: ParamValues) -> Result<LogicalPlan> {
     plan.with_param_values(params).map_err(query_error)
 }
 
-/// Resolves the types of a plan. Before that, a CASE has the type of its first branch, and a UNION has the type of its
-/// first input.
+/// Resolves the types of a plan. Before that, a CASE has the type of its first branch, and a UNION has the type
+/// of its first input.
 ///
-/// An EXPLAIN stays unchanged: the engine analyzes the explained plan and records each step.
+/// An EXPLAIN stays unchanged, because DataFusion analyzes the explained plan itself and records each step.
 fn analyzed(plan: LogicalPlan, session: &SessionState) -> DataFusionResult<LogicalPlan> {
     match plan {
         LogicalPlan::Explain(_) => Ok(plan),
@@ -381,7 +384,7 @@ fn analyzed(plan: LogicalPlan, session: &SessionState) -> DataFusionResult<Logic
     }
 }
 
-/// Names a query.
+/// Hashes a query's text and parameters.
 fn fingerprint(text: &str, params: &ParamValues) -> blake3::Hash {
     let mut values: Vec<String> = match params {
         ParamValues::List(values) => values.iter().map(|value| format!("{:?}", value.value)).collect(),
@@ -398,7 +401,7 @@ fn fingerprint(text: &str, params: &ParamValues) -> blake3::Hash {
     hasher.finalize()
 }
 
-/// Names a query and what it reads beside the archive.
+/// Adds the user's tables to the hash of a query.
 fn fingerprint_with(query: blake3::Hash, tables: &[(String, UserTable)]) -> Result<blake3::Hash> {
     if tables.is_empty() {
         return Ok(query);

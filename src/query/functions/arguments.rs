@@ -1,7 +1,8 @@
-//! Arrays of any numeric type → the slices that kernels loop over, checked.
+//! Checked conversion of argument arrays of any numeric type to the slices that kernels loop over.
 //!
-//! A literal in SQL is an int64 and a column of moves uint8, and a cast between them would turn what does not fit into
-//! nulls or into an error that names neither function nor argument. So the conversion is done here.
+//! A literal in SQL is an int64, and a column of moves is uint8. A cast between them would turn values out of
+//! range into nulls, or into an error without the names of the function and the argument. So this module
+//! converts them.
 
 use super::loops::map;
 use super::{ArgumentKind, Function, arrow_error};
@@ -15,14 +16,14 @@ use arrow::compute::cast;
 use arrow::datatypes::{DataType, UInt64Type};
 use std::fmt;
 
-/// The arguments of a call, as many as the function has, all of one length.
+/// The arguments of a call. All arrays have the same length.
 pub(super) struct Arguments<'a> {
     function: &'a Function,
     arrays: &'a [ArrayRef],
     phases: Phases,
 }
 
-/// What is wrong with a call of so many arguments.
+/// Returns the message for a call with a wrong number of arguments.
 pub(in super::super) fn wrong_count(function: &Function, found: usize) -> String {
     let expected = function.arguments.len();
     let plural = if expected == 1 { "" } else { "s" };
@@ -53,7 +54,7 @@ impl<'a> Arguments<'a> {
         self.phases
     }
 
-    /// Where an argument other than an EV is null.
+    /// Returns the rows in which an argument other than an EV is null.
     pub(super) fn nulls(&self) -> Option<NullBuffer> {
         let arguments = self.function.arguments.iter().zip(self.arrays);
         arguments.filter(|(argument, _)| argument.kind != ArgumentKind::Ev).fold(None, |nulls, (_, array)| {
@@ -61,7 +62,7 @@ impl<'a> Arguments<'a> {
         })
     }
 
-    /// An argument of boards. In null slots there is any board.
+    /// Returns an argument of boards. Null slots hold any board.
     pub(super) fn boards(&self, index: usize) -> Result<ScalarBuffer<u64>> {
         let array = &self.arrays[index];
         if let Some(array) = array.as_primitive_opt::<UInt64Type>() {
@@ -81,7 +82,7 @@ impl<'a> Arguments<'a> {
         }
     }
 
-    /// An argument of moves, cells, symmetries or exponents. Null slots are in range too.
+    /// Returns an argument of moves, cells, symmetries or exponents. Null slots are in range too.
     pub(super) fn numbers(&self, index: usize) -> Result<ScalarBuffer<u8>> {
         let array = &self.arrays[index];
         let limit = self.function.arguments[index].kind.limit().unwrap_or(u8::MAX);
@@ -90,7 +91,7 @@ impl<'a> Arguments<'a> {
                 if let Some(found) = first_bad(array, |value| value.extended() > u64::from(limit)) {
                     return Err(self.error(index, format_args!("0..={limit}"), found));
                 }
-                // The limit is one less than a power of two, so this changes null slots only.
+                // The limit is one less than a power of two, so this changes only null slots.
                 Ok(map(array.values(), |value| value.extended() as u8 & limit).into())
             }
             DataType::Null => Ok(vec![0; array.len()].into()),
@@ -98,7 +99,7 @@ impl<'a> Arguments<'a> {
         }
     }
 
-    /// An argument of EVs.
+    /// Returns an argument of EVs.
     pub(super) fn evs(&self, index: usize) -> Result<Float32Array> {
         let array = &self.arrays[index];
         match array.data_type() {
@@ -117,14 +118,15 @@ impl<'a> Arguments<'a> {
     }
 }
 
-/// The value of all rows, if they have but one; `None` for no rows.
+/// Returns the value that all rows share, if there is one; `None` for no rows.
 pub(super) fn constant(values: &[u8]) -> Option<u8> {
     let &first = values.first()?;
     let same = |chunk: &[u8]| chunk.iter().fold(0, |differing, value| differing | (value ^ first)) == 0;
     values.chunks(256).all(same).then_some(first)
 }
 
-/// The first value that is bad and not null. Nearly always there is none, which a loop without a branch finds out.
+/// Returns the first value that is bad and not null. A loop without branches first checks whether any value is
+/// bad, because bad values are rare.
 fn first_bad<T: ArrowPrimitiveType>(
     array: &PrimitiveArray<T>,
     is_bad: impl Fn(T::Native) -> bool,
@@ -136,7 +138,7 @@ fn first_bad<T: ArrowPrimitiveType>(
 }
 
 trait Integer {
-    /// As 64 bits, a negative number with ones in front: larger than any that it could be taken for.
+    /// Extends the sign to 64 bits, so that a negative number is larger than every limit.
     fn extended(self) -> u64;
 }
 

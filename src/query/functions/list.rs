@@ -1,8 +1,8 @@
-//! The functions, in the order of the documentation.
+//! The list of all board functions, in the order of the documentation.
 
 use super::{Argument, ArgumentKind, Function, Returns, evs, features, kernels, shaped};
 
-/// The functions that SQL has beside the engine's own, in the order of the documentation.
+/// All functions that this crate adds to SQL, in the order of the documentation.
 #[must_use]
 pub fn functions() -> &'static [Function] {
     FUNCTIONS
@@ -23,7 +23,7 @@ const DOWN: Argument = argument("ev_down", ArgumentKind::Ev);
 const LEFT: Argument = argument("ev_left", ArgumentKind::Ev);
 const RIGHT: Argument = argument("ev_right", ArgumentKind::Ev);
 
-/// The board of the examples is that of `board_text`.
+/// All examples use the board that the example of `board_text` shows.
 static FUNCTIONS: &[Function] = &[
     Function {
         name: "exps",

@@ -1,11 +1,14 @@
-//! The functions that SQL has beside the engine's own: what a board, a move or the branches of a step say.
+//! The functions that this crate adds to SQL, over boards, moves and the EVs of a step.
 //!
-//! [`functions`] lists them. They are functions over Arrow arrays and know nothing of the engine, so they are called
-//! the same from SQL and from Rust.
+//! [`functions`] lists them. They compute on Arrow arrays without DataFusion, so Rust callers get the same
+//! results as SQL.
 //!
-//! Invariants: a null argument makes a null result, except that a null EV is an absent branch; what lies under a null
-//! has no effect; a value outside the range of its argument is an error that names function, argument, range and value.
-//! The result has a row for each row of the arguments and is of [`Function::return_type`].
+//! Invariants:
+//!
+//! * A null argument gives a null result. Only a null EV does not: it means an absent branch.
+//! * Values under nulls have no effect.
+//! * A value out of range is an error that names the function, the argument, the range and the value.
+//! * The result has one row per row of the arguments, and the type [`Function::return_type`].
 //!
 //! | file | owns |
 //! | --- | --- |
@@ -39,7 +42,7 @@ use arrow::array::{Array, ArrayRef};
 use arrow::datatypes::{DataType, Field, Fields};
 use std::sync::Arc;
 
-/// A function that SQL has beside the engine's own.
+/// A function that this crate adds to SQL.
 ///
 /// ```
 /// use a2store::{Board, Phases, functions};
@@ -57,13 +60,13 @@ use std::sync::Arc;
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Function {
-    /// Its name in SQL.
+    /// The name in SQL.
     pub name: &'static str,
-    /// What it takes; every argument must be given.
+    /// The arguments. All are required.
     pub arguments: &'static [Argument],
-    /// What it returns and in which range, in a sentence or two.
+    /// The meaning and range of the result, in one or two sentences.
     pub doc: &'static str,
-    /// A call with literals as SQL writes them, and its value as text.
+    /// A call with SQL literals, and its value as text.
     pub example: (&'static str, &'static str),
     returns: Returns,
     kernel: Kernel,
@@ -79,13 +82,13 @@ pub struct Function {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Argument {
-    /// Its name.
+    /// The name.
     pub name: &'static str,
-    /// What it is, and so which values it takes.
+    /// The kind, which determines the valid values.
     pub kind: ArgumentKind,
 }
 
-/// What an [`Argument`] is.
+/// The kind of an [`Argument`].
 ///
 /// ```
 /// use a2store::{ArgumentKind, functions};
@@ -95,7 +98,7 @@ pub struct Argument {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ArgumentKind {
-    /// A board of sixteen exponents, any uint64.
+    /// A board of sixteen exponents; any uint64 is valid.
     Board,
     /// A move, 0..=3: up, down, left, right.
     Move,
@@ -105,13 +108,13 @@ pub enum ArgumentKind {
     Symmetry,
     /// An exponent, 0..=15.
     Exponent,
-    /// The EV of a branch, any number; null or NaN where the branch has none.
+    /// The EV of a branch, any number; null or NaN for an absent branch.
     Ev,
 }
 
 type Kernel = fn(&Arguments<'_>) -> Result<ArrayRef>;
 
-/// What a function returns.
+/// The type of a function's result.
 #[derive(Clone, Copy, Debug)]
 enum Returns {
     Bool,
@@ -126,20 +129,21 @@ enum Returns {
 }
 
 impl Function {
-    /// The call as a person writes it: `tile(board, cell)`.
+    /// Returns the call with the names of the arguments, for example `tile(board, cell)`.
     #[must_use]
     pub fn signature(&self) -> String {
         let names: Vec<&str> = self.arguments.iter().map(|argument| argument.name).collect();
         format!("{}({})", self.name, names.join(", "))
     }
 
-    /// The types that fit the arguments best. [`call`](Function::call) takes others too, so nothing need be cast.
+    /// Returns the natural types of the arguments. [`call`](Function::call) accepts other types too, so no cast
+    /// is needed.
     #[must_use]
     pub fn argument_types(&self) -> Vec<DataType> {
         self.arguments.iter().map(|argument| argument.kind.data_type()).collect()
     }
 
-    /// The type of the result.
+    /// Returns the type of the result.
     #[must_use]
     pub fn return_type(&self) -> DataType {
         match self.returns {
@@ -155,13 +159,14 @@ impl Function {
         }
     }
 
-    /// The result for each row of the arguments, which are arrays of one length. Boards, moves, cells, symmetries and
-    /// exponents may be integers of any type, EVs numbers of any type, each of them nulls without a type. `phases` is
-    /// where the archive's phases begin.
+    /// Computes the result for each row of the arguments, which are arrays of equal length.
+    ///
+    /// Boards, moves, cells, symmetries and exponents may be integers of any type, and EVs may be numbers of
+    /// any type. Each argument may also be an untyped null array. `phases` are the archive's phase boundaries.
     ///
     /// # Errors
-    /// [`ErrorKind::Query`](crate::ErrorKind::Query) for too few or too many arguments, arrays of different lengths,
-    /// and types and values that an argument does not take.
+    /// [`ErrorKind::Query`](crate::ErrorKind::Query) for a wrong number of arguments, for arrays of different
+    /// lengths, and for types and values that an argument does not accept.
     pub fn call(&self, arguments: &[ArrayRef], phases: Phases) -> Result<ArrayRef> {
         let arguments = Arguments::new(self, arguments, phases)?;
         let result = (self.kernel)(&arguments)?;
@@ -181,7 +186,7 @@ impl ArgumentKind {
         }
     }
 
-    /// The largest value of a kind that is a small number, one less than a power of two.
+    /// Returns the largest value of a kind that is a small number. It is one less than a power of two.
     fn limit(self) -> Option<u8> {
         match self {
             ArgumentKind::Move => Some(3),
@@ -196,13 +201,13 @@ fn exps_field() -> Arc<Field> {
     Arc::new(Field::new("item", DataType::UInt8, false))
 }
 
-/// The fields are nullable, though null only where the struct is: an engine that takes a field out of a struct does not
-/// look at the struct's nulls.
+/// The fields of a spawn. They are nullable, because a reader that extracts a field may ignore the nulls of the
+/// struct.
 fn spawn_fields() -> Fields {
     Fields::from(vec![Field::new("cell", DataType::UInt8, true), Field::new("tile", DataType::UInt32, true)])
 }
 
-/// The arrays are built to fit, so this is for what cannot be foreseen.
+/// Converts an error that should not occur, because the arrays are built to match.
 #[allow(clippy::needless_pass_by_value, reason = "what `map_err` asks for")]
 fn arrow_error(error: arrow::error::ArrowError) -> Error {
     Error::query(error.to_string())

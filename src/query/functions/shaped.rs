@@ -1,4 +1,4 @@
-//! Functions of boards that are more than a number: lists, structs, text.
+//! Functions of boards that return lists, structs or text.
 
 use super::arguments::Arguments;
 use super::kernels::{array, slides, tile_of};
@@ -37,14 +37,15 @@ pub(super) fn board_text(arguments: &Arguments<'_>) -> Result<ArrayRef> {
     let (within, at_end) = (words(" "), words(ROW));
     let boards = arguments.boards(0)?;
     let mut texts = Texts::with_capacity(boards.len(), 48);
-    // The longest text has 101 bytes, and those after it are there to be written over.
+    // The longest text has 101 bytes. The rest is room for the padding of the last word.
     let mut text = [0; 128];
     for &board in &boards[..] {
         let (exps, mut end) = (Board(board).exps(), 0);
         for cell in 0..16 {
             let words = if cell % 4 < 3 { &within } else { &at_end };
             let (word, len) = &words[usize::from(exps[cell] & 15)];
-            // All eight bytes, as a copy of known size is one instruction; the next word goes over the padding.
+            // Copies all eight bytes, because a copy of constant size is one instruction. The next word
+            // overwrites the padding.
             text[end..end + 8].copy_from_slice(word);
             end += len;
         }
@@ -53,7 +54,7 @@ pub(super) fn board_text(arguments: &Arguments<'_>) -> Result<ArrayRef> {
     texts.finish(arguments.nulls())
 }
 
-/// The text of each tile with what divides it from the next, padded, and its length.
+/// Returns the text of each tile with the divider that follows it, padded to eight bytes, and its length.
 fn words(divider: &str) -> [([u8; 8], usize); 16] {
     std::array::from_fn(|exp| {
         let tile = if exp == 0 { ".".to_owned() } else { (1 << exp).to_string() } + divider;
@@ -73,7 +74,7 @@ pub(super) fn phase_of(arguments: &Arguments<'_>) -> Result<ArrayRef> {
     texts.finish(arguments.nulls())
 }
 
-/// Texts, one after the other.
+/// A builder of a string array.
 struct Texts {
     bytes: Vec<u8>,
     ends: Vec<usize>,

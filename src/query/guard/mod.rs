@@ -1,15 +1,17 @@
-//! What a statement may do: read the archive's tables and those it was given, and compute on them.
+//! The guard, which limits what a statement may do: read the given tables and compute on them.
 //!
-//! Three fences, one behind the other:
+//! It has three layers:
 //!
-//! 1. the text is one statement of a few kinds, of bounded size, that names known tables only (`statement.rs`);
-//! 2. the engine has nothing else to offer: no function that reads, tells of the host or makes much of little, no table
-//!    function, no catalog, no store but the archive's (`functions.rs`, `catalog.rs`);
-//! 3. what it computes is bounded: results of functions that enlarge their input (`enlarging.rs`), memory, temporary
-//!    files, rows, bytes and time (`options.rs`).
+//! 1. The text must be one statement of a few kinds, of bounded size, over known tables (`statement.rs`).
+//! 2. The session offers nothing dangerous: no function that reads files, reveals the host or makes large
+//!    results from
+//! small ones, no table function, no catalog, and only the stores of the tables (`functions.rs`, `catalog.rs`).
+//! 3. Resources are bounded: results of functions that enlarge their input (`enlarging.rs`), memory, temporary
+//!    files,
+//! rows, bytes and time (`options.rs`).
 //!
-//! It protects from mistakes and casual misuse. A process of its own, as `a2store sql --sandbox` starts one, is the
-//! fence against statements made to do harm; docs/sql.md says what is promised.
+//! It protects from mistakes and casual misuse. Against malicious statements, run a separate process, as
+//! `a2store sql --sandbox` does. docs/sql.md lists the guarantees.
 
 mod enlarging;
 mod functions;
@@ -35,17 +37,17 @@ use datafusion::prelude::SQLOptions;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// A longer statement is no query that a person wrote; lists of values belong in a table.
+/// The longest statement in bytes. Long lists of values belong in a table.
 pub(super) const MAX_SQL_BYTES: usize = 64 << 10;
-/// Expressions that are nested deeper would overflow the stack of the thread that drops them.
+/// The deepest nesting of expressions. Dropping deeper ones would overflow the stack of their thread.
 const MAX_DEPTH: usize = 500;
 
-/// A name that is only ever that of one of our tables, however it is written.
+/// Returns a reference that always means one of our tables, for names in any case and with any characters.
 pub(super) fn quoted(name: &str) -> TableReference {
     TableReference::bare(name.to_owned())
 }
 
-/// Leaves an engine nothing but what statements may use.
+/// Restricts a session to what statements may use.
 pub(super) fn configure(state: SessionStateBuilder, phases: Phases) -> SessionStateBuilder {
     let scalars = functions::scalar().into_iter().chain(board_udfs(phases)).collect();
     state
@@ -61,7 +63,7 @@ pub(super) fn configure(state: SessionStateBuilder, phases: Phases) -> SessionSt
         .with_analyzer_rule(Arc::new(enlarging::BoundEnlarging))
 }
 
-/// Looks a plan over before anything is made of it.
+/// Checks a plan before it is analyzed.
 pub(super) fn check_plan(plan: &LogicalPlan) -> Result<()> {
     let read_only = SQLOptions::new().with_allow_ddl(false).with_allow_dml(false).with_allow_statements(false);
     read_only.verify_plan(plan).map_err(super::query_error)?;
@@ -91,12 +93,13 @@ pub(super) fn check_plan(plan: &LogicalPlan) -> Result<()> {
     refused.map_or(Ok(()), Err)
 }
 
-/// The engine turns these conditions into joins, and only where they filter rows.
+/// Rejects conditions outside WHERE and HAVING that DataFusion evaluates only as joins there, and grouping by
+/// constants.
 fn misplaced(expr: &Expr) -> Option<Error> {
     let what = match expr {
         Expr::InSubquery(_) => "IN (SELECT …)",
         Expr::Exists(_) => "EXISTS",
-        // The engine treats such a key as constant, and drops an ORDER BY on it.
+        // DataFusion treats such a key as constant and drops an ORDER BY on it. No upstream issue was found.
         Expr::GroupingSet(sets) if sets.distinct_expr().iter().any(|key| key.column_refs().is_empty()) => {
             let why = "each of their keys must have a column";
             return Some(Error::refused("GROUPING SETS, CUBE or ROLLUP over a constant", why));
@@ -107,8 +110,9 @@ fn misplaced(expr: &Expr) -> Option<Error> {
     Some(Error::refused(format!("{what} outside WHERE and HAVING"), why))
 }
 
-/// The engine makes joins of correlated subqueries, and answers those wrongly that are more than a join: of an aggregate of
-/// no rows there is a row, and windows and limits are those of each outer row (apache/datafusion#25347 and its family).
+/// Rejects correlated subqueries that DataFusion answers wrongly. It rewrites each of them to a join. But an
+/// aggregate returns a row even for no input, and windows and limits apply to each outer row
+/// (apache/datafusion#25347 and related issues).
 fn correlated_beyond_joins(expr: &Expr) -> DataFusionResult<Option<Error>> {
     let (what, subquery, is_scalar) = match expr {
         Expr::InSubquery(condition) => ("IN (SELECT …)", &condition.subquery, false),

@@ -1,4 +1,4 @@
-//! Named queries: SQL files whose head says what they are for, what they take and what they give.
+//! Named queries: SQL files with a header that describes the purpose, the parameters and the columns.
 //!
 //! ```text
 //! -- The best runs.
@@ -11,7 +11,7 @@
 //! SELECT run_id FROM runs WHERE max_score >= $min_score ORDER BY run_id
 //! ```
 //!
-//! Those in the crate's folder `queries/` come with it; any other folder serves as well.
+//! The queries in `queries/` are compiled into the crate. Any other folder of such files works too.
 
 mod header;
 mod shipped;
@@ -38,13 +38,13 @@ use std::path::Path;
 pub struct SavedQuery {
     /// The file's name without `.sql`.
     pub name: String,
-    /// What it is for.
+    /// The purpose.
     pub purpose: String,
-    /// What it takes.
+    /// The parameters.
     pub parameters: Vec<SavedParameter>,
-    /// What it gives.
+    /// The columns of the result.
     pub columns: Vec<SavedColumn>,
-    /// The whole file.
+    /// The whole text of the file.
     pub sql: String,
 }
 
@@ -59,17 +59,17 @@ pub struct SavedQuery {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct SavedParameter {
-    /// Its name, without `$`.
+    /// The name, without `$`.
     pub name: String,
     /// `"bool"`, `"int64"`, `"uint64"`, `"float64"` or `"string"`.
     pub dtype: &'static str,
-    /// Its value when none is given, null included; a parameter without must be given.
+    /// The value if the caller gives none, possibly null. A parameter without a default is required.
     pub default: Option<ScalarValue>,
-    /// What it is.
+    /// The description.
     pub doc: String,
 }
 
-/// A column that a [`SavedQuery`] gives.
+/// A column of a [`SavedQuery`]'s result.
 ///
 /// ```
 /// let query = a2store::SavedQuery::find("high_score", None)?;
@@ -79,28 +79,28 @@ pub struct SavedParameter {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SavedColumn {
-    /// Its name.
+    /// The name.
     pub name: String,
-    /// Its type, by Arrow's name; `"string"` for dictionaries of strings too.
+    /// The type, by its Arrow name; `"string"` also for dictionaries of strings.
     pub dtype: String,
-    /// What it is.
+    /// The description.
     pub doc: String,
 }
 
 impl SavedQuery {
-    /// The queries that come with the crate, by name.
+    /// Returns the queries of the crate, sorted by name.
     ///
     /// # Errors
-    /// None but for a build whose files are not whole.
+    /// Only if a shipped file has an invalid header, which the tests exclude.
     pub fn shipped() -> Result<Vec<SavedQuery>> {
         shipped::FILES.iter().map(|(name, text)| header::parse(name, text, None)).collect()
     }
 
-    /// The queries in the `*.sql` files of a folder, by name.
+    /// Returns the queries in the `*.sql` files of a folder, sorted by name.
     ///
     /// # Errors
-    /// [`ErrorKind::Io`](crate::ErrorKind::Io), and [`ErrorKind::Header`](crate::ErrorKind::Header) with file and line for a
-    /// head that does not say what it must.
+    /// [`ErrorKind::Io`](crate::ErrorKind::Io), and [`ErrorKind::Header`](crate::ErrorKind::Header) with file
+    /// and line for an invalid header.
     pub fn in_folder(folder: impl AsRef<Path>) -> Result<Vec<SavedQuery>> {
         let folder = folder.as_ref();
         let as_io = |source| Error::io(folder, source);
@@ -117,11 +117,11 @@ impl SavedQuery {
         Ok(queries)
     }
 
-    /// The query of this name: in a folder if one is given, else of those that come with the crate.
+    /// Returns the query of this name, from a folder if one is given, else from the crate.
     ///
     /// # Errors
-    /// [`ErrorKind::Argument`](crate::ErrorKind::Argument) with the names that there are; as
-    /// [`in_folder`](SavedQuery::in_folder).
+    /// [`ErrorKind::Argument`](crate::ErrorKind::Argument) with the existing names if there is no such query,
+    /// and the errors of [`in_folder`](SavedQuery::in_folder).
     pub fn find(name: &str, folder: Option<&Path>) -> Result<SavedQuery> {
         let queries = match folder {
             Some(folder) => SavedQuery::in_folder(folder)?,
@@ -132,7 +132,8 @@ impl SavedQuery {
         found.ok_or_else(|| Error::argument("query", format!("one of {}", names.join(", ")), name))
     }
 
-    /// Values for all parameters: those given, of the types that the head says, and the defaults of the others.
+    /// Returns values for all parameters: the given values in the types of the header, and defaults for the
+    /// others.
     fn bind(&self, mut given: HashMap<String, ScalarValue>) -> Result<ParamValues> {
         let mut values = HashMap::new();
         for parameter in &self.parameters {
@@ -162,7 +163,7 @@ impl SavedQuery {
 }
 
 impl SavedParameter {
-    /// A value as one of this parameter's type, if it is one; else the value in words.
+    /// Converts a value to this parameter's type. The error is the value as text.
     fn typed(&self, value: &ScalarValue) -> Result<ScalarValue, String> {
         let nullable = self.default.as_ref().is_some_and(ScalarValue::is_null);
         let found = || match value {
@@ -198,7 +199,7 @@ impl SavedParameter {
 }
 
 impl Archive {
-    /// Plans a query that comes with the crate, by its name; parameters that are not given have their defaults.
+    /// Plans a query of the crate by its name. Parameters that are not given have their defaults.
     ///
     /// ```
     /// # let folder = tempfile::tempdir()?;
@@ -212,8 +213,9 @@ impl Archive {
     /// ```
     ///
     /// # Errors
-    /// [`ErrorKind::Argument`](crate::ErrorKind::Argument) for a name that is not there,
-    /// [`ErrorKind::Query`](crate::ErrorKind::Query) for a parameter that is missing, unknown or of another type.
+    /// [`ErrorKind::Argument`](crate::ErrorKind::Argument) for an unknown name, and
+    /// [`ErrorKind::Query`](crate::ErrorKind::Query) for a parameter that is missing, unknown or of another
+    /// type.
     pub fn query<N: Into<String>>(
         &self,
         name: &str,
@@ -222,7 +224,7 @@ impl Archive {
         self.query_with(&SavedQuery::find(name, None)?, params, &QueryOptions::default())
     }
 
-    /// As [`query`](Archive::query), any named query, with tables of one's own and within limits.
+    /// Plans any named query, with the user's tables and limits.
     ///
     /// # Errors
     /// As [`query`](Archive::query) and [`sql_with`](Archive::sql_with).
