@@ -1,6 +1,5 @@
 //! DataFusion's errors as errors of this crate, in plain words.
 
-use super::options;
 use crate::error::{Error, ErrorKind};
 use datafusion::common::DataFusionError;
 use parquet::errors::ParquetError;
@@ -30,7 +29,7 @@ pub(crate) fn query_error(error: DataFusionError) -> Error {
             }
             _ => own.to_string(),
         },
-        DataFusionError::ResourcesExhausted(message) => return options::exhausted(&plain(message)),
+        DataFusionError::ResourcesExhausted(message) => return exhausted(&plain(message)),
         DataFusionError::SQL(error, _) => error.to_string(),
         DataFusionError::Plan(message)
         | DataFusionError::Execution(message)
@@ -40,9 +39,22 @@ pub(crate) fn query_error(error: DataFusionError) -> Error {
     };
     let message = plain(&message);
     if message.contains("used disk space during the spilling") {
-        return options::exhausted(&message);
+        return exhausted(&message);
     }
     Error::query(message)
+}
+
+/// Wraps an error of this crate for DataFusion; `query_error` unwraps it.
+pub(super) fn external(error: Error) -> DataFusionError {
+    DataFusionError::External(error.into())
+}
+
+/// The error for exhausted memory or spill space. `QueryOptions::explain_limit` adds the allowed number of
+/// bytes.
+fn exhausted(message: &str) -> Error {
+    let found = message.lines().next().unwrap_or_default().trim().to_owned();
+    let limit = if found.contains("disk space") { "spill" } else { "memory" };
+    ErrorKind::QueryLimit { limit, allowed: String::new(), found }.into()
 }
 
 /// The prefixes that DataFusion's layers add to a message.

@@ -1,7 +1,7 @@
-//! Limits on the rows, bytes and time of a result, enforced while it is delivered.
+//! QueryLimits on the rows, bytes and time of a result, enforced while it is delivered.
 
+use super::errors::query_error;
 use super::options::QueryOptions;
-use super::query_error;
 use crate::error::{Error, ErrorKind, Result};
 use crate::progress::{Progress, check};
 use arrow::array::{Array, RecordBatch};
@@ -10,17 +10,17 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 /// The limits of one execution, with its counters and start time. Threads may share it.
-pub(crate) struct Limits {
+pub(crate) struct QueryLimits {
     options: QueryOptions,
     num_rows: AtomicU64,
     num_bytes: AtomicU64,
     begun: Instant,
 }
 
-impl Limits {
-    pub(super) fn new(options: &QueryOptions) -> Limits {
+impl QueryLimits {
+    pub(super) fn new(options: &QueryOptions) -> QueryLimits {
         let (num_rows, num_bytes) = (AtomicU64::new(0), AtomicU64::new(0));
-        Limits { options: options.clone(), num_rows, num_bytes, begun: Instant::now() }
+        QueryLimits { options: options.clone(), num_rows, num_bytes, begun: Instant::now() }
     }
 
     /// Checks the time limit, and whether the caller asked to stop.

@@ -1,7 +1,7 @@
 //! Options of a query: the user's tables, and limits on memory, files, rows, bytes and time.
 
-use super::query_error;
-use super::tables::UserTable;
+use super::errors::query_error;
+use super::user_tables::UserTable;
 use crate::error::{Error, ErrorKind, Result};
 use crate::machine::total_bytes;
 use crate::process::PerProcess;
@@ -130,14 +130,6 @@ impl QueryOptions {
         };
         DiskManager::builder().with_mode(mode).with_max_temp_directory_size(self.spill_bytes())
     }
-}
-
-/// The error for exhausted memory or spill space. [`QueryOptions::explain_limit`] adds the allowed number of
-/// bytes.
-pub(super) fn exhausted(message: &str) -> Error {
-    let found = message.lines().next().unwrap_or_default().trim().to_owned();
-    let limit = if found.contains("disk space") { "spill" } else { "memory" };
-    ErrorKind::QueryLimit { limit, allowed: String::new(), found }.into()
 }
 
 struct DefaultPool {

@@ -5,11 +5,10 @@
 //! them, concatenating the partitions gives the natural order. Several partitions can still run at once.
 //! DataFusion removes a sort that this order already satisfies, so `ORDER BY run_id, step_index` costs nothing.
 
-use super::fallible::guard_fallible;
-use super::grouping::group_by_numbers;
-use super::nature::Nature;
-use super::query_error;
-use super::sort_keys::sort_by_columns;
+use super::determinism::Determinism;
+use super::errors::query_error;
+use super::rewrites::{group_by_numbers, guard_fallible, sort_by_columns};
+use super::scan::PartitionPerRowGroup;
 use crate::error::Result;
 use datafusion::common::tree_node::Transformed;
 use datafusion::common::{Column, Result as DataFusionResult};
@@ -21,9 +20,6 @@ use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMerge
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
 use datafusion::prelude::SessionContext;
 use std::sync::Arc;
-
-/// Session extension that asks scans for one partition per row group, in order.
-pub(super) struct PartitionPerRowGroup;
 
 /// A physical plan and how to read its partitions.
 pub(crate) enum Execution {
@@ -50,15 +46,15 @@ impl Execution {
 
 /// Which result to return where SQL allows several.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Rows {
+pub(super) enum ResultOrder {
     /// Any rows that SQL allows.
     Any,
-    /// The same rows in the same order each time, unless the query's nature makes that impossible.
-    Definite(Nature),
+    /// The same rows in the same order each time, unless the query's determinism makes that impossible.
+    Definite(Determinism),
 }
 
 /// Makes the physical plan of a query.
-pub(super) async fn plan(context: &SessionContext, plan: LogicalPlan, rows: Rows) -> Result<Execution> {
+pub(super) async fn plan(context: &SessionContext, plan: LogicalPlan, rows: ResultOrder) -> Result<Execution> {
     let mut plan = break_ties(plan).and_then(break_ties_below_limits).map_err(query_error)?;
     if let Some((skip, fetch, input)) = row_by_row(&plan).map_err(query_error)?
         && let Some(execution) = in_order(context, input, skip, fetch).await.map_err(query_error)?
@@ -66,9 +62,9 @@ pub(super) async fn plan(context: &SessionContext, plan: LogicalPlan, rows: Rows
         return Ok(execution);
     }
     let mut state = context.state();
-    if let Rows::Definite(nature) = rows {
+    if let ResultOrder::Definite(determinism) = rows {
         plan = sort_below_limits(plan).and_then(sort_all).map_err(query_error)?;
-        if nature == Nature::OrderDependent {
+        if determinism == Determinism::OrderDependent {
             // Several partitions would interleave their rows in any order.
             state.config_mut().options_mut().execution.target_partitions = 1;
         }

@@ -1,6 +1,7 @@
 //! The first rows of a result, as a table in text or HTML.
 
-use super::Query;
+use super::errors::query_error;
+use super::planned::Query;
 use crate::error::Result;
 use crate::progress::Progress;
 use arrow::array::RecordBatch;
@@ -62,7 +63,7 @@ impl Preview {
     /// # Errors
     /// [`ErrorKind::Query`](crate::ErrorKind::Query) for values that cannot be shown as text.
     pub fn to_html(&self) -> Result<String> {
-        self.try_html().map_err(|error| super::query_error(error.into()))
+        self.try_html().map_err(|error| query_error(error.into()))
     }
 
     fn try_html(&self) -> Result<String, ArrowError> {

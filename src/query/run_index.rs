@@ -8,20 +8,19 @@
 //!
 //! Invariant: an index is used for a file only if the file's runs have as many rows as the file.
 
-use super::catalog::ArchiveTable;
 use crate::archive::{DataFile, TableName, table_schema};
 use crate::format::SourceFormat;
 use arrow::array::{Array, AsArray, BooleanArray, RecordBatch, UInt32Array};
 use arrow::buffer::{BooleanBuffer, ScalarBuffer};
 use arrow::compute::{
-    SortColumn, cast, concat_batches, filter_record_batch, lexsort_to_indices, prep_null_mask_filter, take_record_batch,
+    SortColumn, cast, filter_record_batch, lexsort_to_indices, prep_null_mask_filter, take_record_batch,
 };
 use arrow::datatypes::{DataType, UInt32Type};
 use datafusion::catalog::Session;
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::common::{DFSchema, Result as DataFusionResult, ScalarValue, exec_datafusion_err};
 use datafusion::logical_expr::{Expr, LogicalPlan, Operator};
-use datafusion::physical_plan::{PhysicalExpr, collect};
+use datafusion::physical_plan::PhysicalExpr;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -63,27 +62,17 @@ pub(super) fn describe(plan: &LogicalPlan) -> DataFusionResult<String> {
 }
 
 impl RunIndex {
-    /// Returns the index of a version, from the cache if possible.
-    pub(super) async fn of(runs: &ArchiveTable, state: &dyn Session) -> DataFusionResult<Arc<RunIndex>> {
-        let cache = runs.cache()?;
-        if let Some(index) = cache.run_index(runs.snapshot()) {
-            return Ok(index);
-        }
-        let index = Arc::new(RunIndex::read(runs, state).await?);
-        cache.keep_run_index(runs.snapshot(), &index);
-        Ok(index)
+    /// Returns the positions of the columns of `runs` that an index needs.
+    pub(super) fn columns() -> DataFusionResult<Vec<usize>> {
+        let schema = table_schema(TableName::Runs);
+        let names = RUN_COLUMNS.into_iter().chain(["format"]);
+        Ok(names.map(|name| schema.index_of(name)).collect::<Result<_, _>>()?)
     }
 
-    async fn read(table: &ArchiveTable, state: &dyn Session) -> DataFusionResult<RunIndex> {
-        let schema = table_schema(TableName::Runs);
-        let column = |name: &str| schema.index_of(name);
-        let mut columns = RUN_COLUMNS.iter().map(|name| column(name)).collect::<Result<Vec<_>, _>>()?;
-        columns.push(column("format")?);
-        let plan = table.scan_all(state, &columns).await?;
-        let batches = collect(Arc::clone(&plan), state.task_ctx()).await?;
-        let all = concat_batches(&plan.schema(), &batches)?;
+    /// Makes an index from these [`columns`](RunIndex::columns) of all runs, in any order.
+    pub(super) fn new(all: &RecordBatch) -> DataFusionResult<RunIndex> {
         let by_id = [SortColumn { values: Arc::clone(all.column(0)), options: None }];
-        let all = take_record_batch(&all, &lexsort_to_indices(&by_id, None)?)?;
+        let all = take_record_batch(all, &lexsort_to_indices(&by_id, None)?)?;
 
         let numbers = |i: usize| -> DataFusionResult<ScalarBuffer<u32>> {
             let column: Option<&UInt32Array> = all.column(i).as_primitive_opt::<UInt32Type>();

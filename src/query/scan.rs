@@ -1,7 +1,6 @@
 //! Parquet scans: plans that read row groups or parts of them, in order or in parallel.
 
-use super::barrier::SAMPLE_ROWS;
-use super::order::PartitionPerRowGroup;
+use super::reader_filters::SAMPLE_ROWS;
 use crate::archive::DataFile;
 use arrow::datatypes::SchemaRef;
 use datafusion::catalog::Session;
@@ -34,6 +33,9 @@ pub(super) const ARCHIVE_URL: &str = "a2store://archive";
 /// The number of footers that are read in parallel.
 const FOOTERS_AT_ONCE: usize = 32;
 
+/// Session extension that asks scans for one partition per row group, in order.
+pub(super) struct PartitionPerRowGroup;
+
 /// How to read the files of a table.
 pub(super) struct ParquetScan {
     /// The URL of the files' object store.
@@ -46,16 +48,16 @@ pub(super) struct ParquetScan {
 }
 
 /// A row group, or some of its rows.
-pub(super) struct Part {
+pub(super) struct RowGroupPart {
     file: PartitionedFile,
     num_rows: usize,
     /// The row group's index in its file, the file's number of row groups, and the row group's number of rows.
     row_group: (usize, usize, usize),
 }
 
-impl Part {
+impl RowGroupPart {
     /// Returns some rows from the middle of the row group.
-    pub(super) fn sample(&self) -> Part {
+    pub(super) fn sample(&self) -> RowGroupPart {
         let (index, count, len) = self.row_group;
         let num_rows = len.min(SAMPLE_ROWS);
         let before = (len - num_rows) / 2;
@@ -63,7 +65,7 @@ impl Part {
         let selection = vec![skip(before), select(num_rows), skip(len - before - num_rows)];
         let mut plan = ParquetAccessPlan::new_none(count);
         plan.set(index, RowGroupAccess::Selection(RowSelection::from(selection)));
-        Part { file: self.file.clone().with_extension(plan), num_rows, row_group: self.row_group }
+        RowGroupPart { file: self.file.clone().with_extension(plan), num_rows, row_group: self.row_group }
     }
 }
 
@@ -75,7 +77,7 @@ impl ParquetScan {
     pub(super) fn plan(
         &self,
         state: &dyn Session,
-        parts: Vec<Part>,
+        parts: Vec<RowGroupPart>,
         projection: Option<&Vec<usize>>,
         limit: Option<usize>,
         filter: Option<Arc<dyn PhysicalExpr>>,
@@ -166,7 +168,7 @@ pub(super) fn parts_of(
     ranges: Option<&[Range<usize>]>,
     run_ids: Option<(u32, u32)>,
     schema: &SchemaRef,
-) -> Vec<Part> {
+) -> Vec<RowGroupPart> {
     let row_groups = footer.row_groups();
     let mut parts = Vec::new();
     let mut first_row = 0;
@@ -192,7 +194,7 @@ pub(super) fn parts_of(
         let start = column.dictionary_page_offset().unwrap_or_else(|| column.data_page_offset());
         let statistics = statistics(schema, num_rows, run_ids);
         let file = part.with_range(start, start + 1).with_statistics(Arc::new(statistics));
-        parts.push(Part { file, num_rows, row_group: (i, row_groups.len(), len) });
+        parts.push(RowGroupPart { file, num_rows, row_group: (i, row_groups.len(), len) });
     }
     parts
 }

@@ -1,10 +1,10 @@
 //! Execution of a plan: partitions run ahead in parallel with bounded buffers, and dropping the stream stops
 //! them.
 
-use super::explain::without_files;
-use super::limits::Limits;
+use super::errors::query_error;
+use super::limits::QueryLimits;
 use super::order::Execution;
-use super::query_error;
+use super::plan_text::without_files;
 use crate::archive::Archive;
 use crate::error::{Error, Result};
 use crate::progress::Progress;
@@ -36,18 +36,18 @@ pub struct QueryStream {
     next_partition: usize,
     /// The runtime's threads, while partitions run.
     threads: Option<Threads>,
-    running: VecDeque<mpsc::Receiver<Message>>,
+    running: VecDeque<mpsc::Receiver<PartitionMessage>>,
     tasks: JoinSet<()>,
     skip: usize,
     fetch: usize,
-    limits: Arc<Limits>,
+    limits: Arc<QueryLimits>,
     /// Whether the rows are the text of an EXPLAIN, which names files.
     is_plan: bool,
 }
 
 /// A message of a partition's task: batches, then the end. A channel closed before the end means that the task
 /// died.
-enum Message {
+enum PartitionMessage {
     Batch(RecordBatch),
     Failed(DataFusionError),
     End,
@@ -62,7 +62,7 @@ impl QueryStream {
         archive: Archive,
         schema: SchemaRef,
         execution: Execution,
-        limits: Arc<Limits>,
+        limits: Arc<QueryLimits>,
         is_plan: bool,
     ) -> Self {
         let (plan, context, in_order, skip, fetch) = match execution {
@@ -141,7 +141,7 @@ impl QueryStream {
                 continue;
             };
             match next {
-                Some(Message::Batch(batch)) => {
+                Some(PartitionMessage::Batch(batch)) => {
                     let skipped = self.skip.min(batch.num_rows());
                     let taken = self.fetch.min(batch.num_rows() - skipped);
                     self.skip -= skipped;
@@ -152,10 +152,10 @@ impl QueryStream {
                         return Ok(Some(batch));
                     }
                 }
-                Some(Message::End) => {
+                Some(PartitionMessage::End) => {
                     self.running.pop_front();
                 }
-                Some(Message::Failed(error)) => {
+                Some(PartitionMessage::Failed(error)) => {
                     return Err(self.limits.explain(self.archive.blame(query_error(error))));
                 }
                 None => return Err(ended_early()),
@@ -259,7 +259,7 @@ impl Drop for QueryStream {
 
 /// The batches of one partition, made on the runtime's threads. Dropping it stops the work.
 pub(crate) struct Partition {
-    receiver: mpsc::Receiver<Message>,
+    receiver: mpsc::Receiver<PartitionMessage>,
     task: JoinHandle<()>,
     threads: Threads,
 }
@@ -285,9 +285,9 @@ impl Partition {
             check().inspect_err(|_| self.threads.retire())?;
             match block_for(PERIOD, self.receiver.recv()) {
                 None => {}
-                Some(Some(Message::Batch(batch))) => return Ok(Some(batch)),
-                Some(Some(Message::End)) => return Ok(None),
-                Some(Some(Message::Failed(error))) => return Err(query_error(error)),
+                Some(Some(PartitionMessage::Batch(batch))) => return Ok(Some(batch)),
+                Some(Some(PartitionMessage::End)) => return Ok(None),
+                Some(Some(PartitionMessage::Failed(error))) => return Err(query_error(error)),
                 Some(None) => return Err(ended_early()),
             }
         }
@@ -319,7 +319,7 @@ async fn send_batches(
     plan: Arc<dyn ExecutionPlan>,
     context: Arc<TaskContext>,
     partition: Option<usize>,
-    sender: mpsc::Sender<Message>,
+    sender: mpsc::Sender<PartitionMessage>,
 ) {
     let stream = match partition {
         Some(partition) => plan.execute(partition, context),
@@ -328,17 +328,17 @@ async fn send_batches(
     let mut stream = match stream {
         Ok(stream) => stream,
         Err(error) => {
-            let _ = sender.send(Message::Failed(error)).await;
+            let _ = sender.send(PartitionMessage::Failed(error)).await;
             return;
         }
     };
     while let Some(batch) = stream.next().await {
-        let message = batch.map_or_else(Message::Failed, Message::Batch);
+        let message = batch.map_or_else(PartitionMessage::Failed, PartitionMessage::Batch);
         if sender.send(message).await.is_err() {
             return;
         }
     }
-    let _ = sender.send(Message::End).await;
+    let _ = sender.send(PartitionMessage::End).await;
 }
 
 impl Iterator for QueryStream {

@@ -1,11 +1,11 @@
 //! The board functions as scalar functions of DataFusion.
 
-use super::functions::{ArgumentKind, Function, functions, wrong_count};
+use super::errors::external;
+use super::functions::{ArgumentKind, Function, functions};
 use crate::archive::Phases;
-use crate::error::Error;
 use arrow::array::ArrayRef;
 use arrow::datatypes::DataType;
-use datafusion::common::{DataFusionError, Result as DataFusionResult, ScalarValue, plan_err};
+use datafusion::common::{Result as DataFusionResult, ScalarValue, plan_err};
 use datafusion::logical_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility};
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
@@ -55,7 +55,7 @@ impl ScalarUDFImpl for BoardUdf {
     fn coerce_types(&self, arg_types: &[DataType]) -> DataFusionResult<Vec<DataType>> {
         let (call, arguments) = (self.function.signature(), self.function.arguments);
         if arg_types.len() != arguments.len() {
-            return plan_err!("{}", wrong_count(self.function, arg_types.len()));
+            return plan_err!("{}", self.function.wrong_count(arg_types.len()));
         }
         let best = self.function.argument_types();
         let coerced = arg_types.iter().zip(arguments).zip(best).map(|((found, argument), best)| {
@@ -88,9 +88,4 @@ impl ScalarUDFImpl for BoardUdf {
         }
         Ok(ColumnarValue::Array(result))
     }
-}
-
-/// Wraps an error of this crate for DataFusion; `query_error` unwraps it.
-pub(super) fn external(error: Error) -> DataFusionError {
-    DataFusionError::External(error.into())
 }

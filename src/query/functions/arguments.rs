@@ -1,11 +1,10 @@
-//! Checked conversion of argument arrays of any numeric type to the slices that kernels loop over.
+//! Arguments of functions, and the checked conversion of arrays of any numeric type to slices.
 //!
 //! A literal in SQL is an int64, and a column of moves is uint8. A cast between them would turn values out of
 //! range into nulls, or into an error without the names of the function and the argument. So this module
 //! converts them.
 
 use super::loops::map;
-use super::{ArgumentKind, Function, arrow_error};
 use crate::archive::Phases;
 use crate::error::{Error, Result};
 use arrow::array::{
@@ -16,30 +15,88 @@ use arrow::compute::cast;
 use arrow::datatypes::{DataType, UInt64Type};
 use std::fmt;
 
+/// An argument of a [`Function`].
+///
+/// ```
+/// let tile = a2store::functions().iter().find(|function| function.name == "tile").unwrap();
+/// let cell = tile.arguments[1];
+/// assert_eq!((cell.name, cell.kind), ("cell", a2store::ArgumentKind::Cell));
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Argument {
+    /// The name.
+    pub name: &'static str,
+    /// The kind, which determines the valid values.
+    pub kind: ArgumentKind,
+}
+
+/// The kind of an [`Argument`].
+///
+/// ```
+/// use a2store::{ArgumentKind, functions};
+/// let of_values = functions().iter().filter(|f| f.arguments.iter().any(|argument| argument.kind == ArgumentKind::Ev));
+/// assert!(of_values.map(|function| function.name).any(|name| name == "ev_gap"));
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ArgumentKind {
+    /// A board of sixteen exponents; any uint64 is valid.
+    Board,
+    /// A move, 0..=3: up, down, left, right.
+    Move,
+    /// A cell, 0..=15 in row-major order.
+    Cell,
+    /// A [`Symmetry`](crate::Symmetry), 0..=7.
+    Symmetry,
+    /// An exponent, 0..=15.
+    Exponent,
+    /// The EV of a branch, any number; null or NaN for an absent branch.
+    Ev,
+}
+
+impl ArgumentKind {
+    pub(super) fn data_type(self) -> DataType {
+        match self {
+            ArgumentKind::Board => DataType::UInt64,
+            ArgumentKind::Ev => DataType::Float32,
+            ArgumentKind::Move | ArgumentKind::Cell | ArgumentKind::Symmetry | ArgumentKind::Exponent => {
+                DataType::UInt8
+            }
+        }
+    }
+
+    /// Returns the largest value of a kind that is a small number. It is one less than a power of two.
+    fn limit(self) -> Option<u8> {
+        match self {
+            ArgumentKind::Move => Some(3),
+            ArgumentKind::Symmetry => Some(7),
+            ArgumentKind::Cell | ArgumentKind::Exponent => Some(15),
+            ArgumentKind::Board | ArgumentKind::Ev => None,
+        }
+    }
+}
+
 /// The arguments of a call. All arrays have the same length.
 pub(super) struct Arguments<'a> {
-    function: &'a Function,
+    function: &'static str,
+    arguments: &'static [Argument],
     arrays: &'a [ArrayRef],
     phases: Phases,
 }
 
-/// Returns the message for a call with a wrong number of arguments.
-pub(in super::super) fn wrong_count(function: &Function, found: usize) -> String {
-    let expected = function.arguments.len();
-    let plural = if expected == 1 { "" } else { "s" };
-    format!("{}: expected {expected} argument{plural}, found {found}", function.signature())
-}
-
 impl<'a> Arguments<'a> {
-    pub(super) fn new(function: &'a Function, arrays: &'a [ArrayRef], phases: Phases) -> Result<Arguments<'a>> {
-        let (expected, found) = (function.arguments.len(), arrays.len());
-        if expected != found {
-            return Err(Error::query(wrong_count(function, found)));
-        }
-        let arguments = Arguments { function, arrays, phases };
+    /// Checks that the arrays, as many as there are arguments, have the same length.
+    pub(super) fn new(
+        function: &'static str,
+        arguments: &'static [Argument],
+        arrays: &'a [ArrayRef],
+        phases: Phases,
+    ) -> Result<Arguments<'a>> {
+        let arguments = Arguments { function, arguments, arrays, phases };
         for (index, array) in arrays.iter().enumerate() {
             if array.len() != arguments.num_rows() {
-                let expected = format!("{} rows as in {}", arguments.num_rows(), function.arguments[0].name);
+                let expected = format!("{} rows as in {}", arguments.num_rows(), arguments.arguments[0].name);
                 return Err(arguments.error(index, expected, array.len()));
             }
         }
@@ -56,7 +113,7 @@ impl<'a> Arguments<'a> {
 
     /// Returns the rows in which an argument other than an EV is null.
     pub(super) fn nulls(&self) -> Option<NullBuffer> {
-        let arguments = self.function.arguments.iter().zip(self.arrays);
+        let arguments = self.arguments.iter().zip(self.arrays);
         arguments.filter(|(argument, _)| argument.kind != ArgumentKind::Ev).fold(None, |nulls, (_, array)| {
             NullBuffer::union(nulls.as_ref(), array.logical_nulls().as_ref()).filter(|nulls| nulls.null_count() > 0)
         })
@@ -75,7 +132,7 @@ impl<'a> Arguments<'a> {
                     let expected = "a uint64, as a board uses the top bit";
                     return Err(self.error(index, expected, format!("{found} ({})", array.data_type())));
                 }
-                Ok(map(array.values(), Integer::extended).into())
+                Ok(map(array.values(), SignExtend::extended).into())
             }
             DataType::Null => Ok(vec![0; array.len()].into()),
             other => Err(self.error(index, "an integer", other)),
@@ -85,7 +142,7 @@ impl<'a> Arguments<'a> {
     /// Returns an argument of moves, cells, symmetries or exponents. Null slots are in range too.
     pub(super) fn numbers(&self, index: usize) -> Result<ScalarBuffer<u8>> {
         let array = &self.arrays[index];
-        let limit = self.function.arguments[index].kind.limit().unwrap_or(u8::MAX);
+        let limit = self.arguments[index].kind.limit().unwrap_or(u8::MAX);
         downcast_integer_array! {
             array => {
                 if let Some(found) = first_bad(array, |value| value.extended() > u64::from(limit)) {
@@ -113,7 +170,7 @@ impl<'a> Arguments<'a> {
     }
 
     fn error(&self, index: usize, expected: impl fmt::Display, found: impl fmt::Display) -> Error {
-        let (function, argument) = (self.function.name, self.function.arguments[index].name);
+        let (function, argument) = (self.function, self.arguments[index].name);
         Error::query(format!("{function}: {argument}: expected {expected}, found {found}"))
     }
 }
@@ -137,14 +194,14 @@ fn first_bad<T: ArrowPrimitiveType>(
     array.iter().flatten().find(|&value| is_bad(value))
 }
 
-trait Integer {
+trait SignExtend {
     /// Extends the sign to 64 bits, so that a negative number is larger than every limit.
     fn extended(self) -> u64;
 }
 
 macro_rules! integers {
     ($($native:ty)*) => {
-        $(impl Integer for $native {
+        $(impl SignExtend for $native {
             #[inline(always)]
             fn extended(self) -> u64 {
                 self as u64
@@ -154,3 +211,9 @@ macro_rules! integers {
 }
 
 integers!(i8 i16 i32 i64 u8 u16 u32 u64);
+
+/// Converts an error that should not occur, because the arrays are built to match.
+#[allow(clippy::needless_pass_by_value, reason = "what `map_err` asks for")]
+pub(super) fn arrow_error(error: arrow::error::ArrowError) -> Error {
+    Error::query(error.to_string())
+}

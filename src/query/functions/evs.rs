@@ -12,7 +12,7 @@ use arrow::buffer::{BooleanBuffer, NullBuffer, ScalarBuffer};
 use arrow::datatypes::{Float32Type, UInt8Type};
 
 pub(super) fn ev_gap(arguments: &Arguments<'_>) -> Result<ArrayRef> {
-    let (evs, rows) = (Evs::of(arguments, 0)?, vec![(); arguments.num_rows()]);
+    let (evs, rows) = (BranchEvs::of(arguments, 0)?, vec![(); arguments.num_rows()]);
     let gaps = evs.map(&rows, |[a, b, c, d], ()| {
         // Absent branches sort last. The result is NaN if fewer than two branches are present.
         let sunk = |ev: f32| if ev.is_nan() { f32::NEG_INFINITY } else { ev };
@@ -27,7 +27,7 @@ pub(super) fn ev_gap(arguments: &Arguments<'_>) -> Result<ArrayRef> {
 
 pub(super) fn ev_loss(arguments: &Arguments<'_>) -> Result<ArrayRef> {
     let moves = arguments.numbers(0)?;
-    let evs = Evs::of(arguments, 1)?;
+    let evs = BranchEvs::of(arguments, 1)?;
     let losses = evs.map(&moves, |evs, direction| {
         let [up, down, left, right] = evs;
         let chosen = match direction {
@@ -45,7 +45,7 @@ pub(super) fn best_move(arguments: &Arguments<'_>) -> Result<ArrayRef> {
     /// Marks a row without any EV.
     const NONE: u8 = 4;
     let rows = vec![(); arguments.num_rows()];
-    let moves = Evs::of(arguments, 0)?.map(&rows, |evs, ()| {
+    let moves = BranchEvs::of(arguments, 0)?.map(&rows, |evs, ()| {
         let (best, direction) = best(evs);
         if best.is_nan() { NONE } else { direction }
     });
@@ -54,12 +54,12 @@ pub(super) fn best_move(arguments: &Arguments<'_>) -> Result<ArrayRef> {
 }
 
 /// The EVs of the four branches, in the order of moves.
-struct Evs([ScalarBuffer<f32>; 4]);
+struct BranchEvs([ScalarBuffer<f32>; 4]);
 
-impl Evs {
-    fn of(arguments: &Arguments<'_>, first: usize) -> Result<Evs> {
+impl BranchEvs {
+    fn of(arguments: &Arguments<'_>, first: usize) -> Result<BranchEvs> {
         let branch = |k| arguments.evs(first + k).map(|evs| nan_where_null(&evs));
-        Ok(Evs([branch(0)?, branch(1)?, branch(2)?, branch(3)?]))
+        Ok(BranchEvs([branch(0)?, branch(1)?, branch(2)?, branch(3)?]))
     }
 
     #[inline(always)]

@@ -15,11 +15,11 @@ use std::sync::LazyLock;
 
 const ROWS: usize = 1 << 16;
 
-static TABLES: LazyLock<Tables> = LazyLock::new(Tables::build);
+static TABLES: LazyLock<FeatureTables> = LazyLock::new(FeatureTables::build);
 
 /// Values of each row, read from left to right. A row falls and rises by at most 30, so a sum of four rows fits
 /// a byte.
-struct Tables {
+struct FeatureTables {
     /// The sum of the falls of exponents in the low byte, and the sum of the rises in the high byte.
     slopes: Box<[u16; ROWS]>,
     /// The sum of the differences of neighbors.
@@ -55,10 +55,12 @@ fn of_rows(board: u64, f: impl Fn(usize) -> u16) -> u16 {
     row(0) + row(16) + row(32) + row(48)
 }
 
-impl Tables {
-    fn build() -> Tables {
-        let mut tables =
-            Tables { slopes: bytemuck::allocation::zeroed_box(), differences: bytemuck::allocation::zeroed_box() };
+impl FeatureTables {
+    fn build() -> FeatureTables {
+        let mut tables = FeatureTables {
+            slopes: bytemuck::allocation::zeroed_box(),
+            differences: bytemuck::allocation::zeroed_box(),
+        };
         for row in 0..ROWS {
             let (falls, rises, differences) = measure([row >> 12, row >> 8 & 15, row >> 4 & 15, row & 15]);
             tables.slopes[row] = (rises << 8 | falls) as u16;

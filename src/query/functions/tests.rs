@@ -6,11 +6,14 @@ mod calls;
 mod rules;
 
 use super::*;
+use crate::archive::Phases;
 use crate::board::{Board, Move};
+use crate::error::Result;
 use arrow::array::*;
 use arrow::datatypes::*;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
+use std::sync::Arc;
 
 type Cells = [u8; 16];
 

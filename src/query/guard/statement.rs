@@ -1,9 +1,8 @@
 //! Checks of a statement's syntax tree, before it is planned.
 
-use super::functions;
-use super::{MAX_DEPTH, MAX_SQL_BYTES};
+use super::super::errors::query_error;
+use super::allowed_functions;
 use crate::error::{Error, Result};
-use crate::query::query_error;
 use datafusion::common::config::SqlParserOptions;
 use datafusion::sql::parser::{DFParserBuilder, Statement as Parsed};
 use datafusion::sql::sqlparser::ast::{
@@ -14,6 +13,10 @@ use datafusion::sql::sqlparser::dialect::dialect_from_str;
 use std::collections::HashMap;
 use std::ops::ControlFlow;
 
+/// The longest statement in bytes. Long lists of values belong in a table.
+const MAX_SQL_BYTES: usize = 64 << 10;
+/// The deepest nesting of expressions. Dropping deeper ones would overflow the stack of their thread.
+pub(super) const MAX_DEPTH: usize = 500;
 /// The most tables of a plan, with common table expressions expanded. Each table costs planning time and
 /// threads.
 const MAX_TABLES: u64 = 64;
@@ -273,7 +276,7 @@ impl Visitor for Scope<'_> {
         }
         if let Expr::Function(function) = expr {
             let name = function.name.to_string().to_ascii_lowercase();
-            if let Some(why) = functions::why_left_out(name.trim_matches('"')) {
+            if let Some(why) = allowed_functions::why_left_out(name.trim_matches('"')) {
                 return refuse(&format!("the function {name}"), why);
             }
         }

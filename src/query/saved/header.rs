@@ -1,6 +1,6 @@
 //! The header of a named query's file.
 
-use super::{SavedColumn, SavedParameter, SavedQuery};
+use super::saved_query::{SavedColumn, SavedParameter, SavedQuery};
 use crate::error::{ErrorKind, Location, Result};
 use datafusion::scalar::ScalarValue;
 use std::path::Path;

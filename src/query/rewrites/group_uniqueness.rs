@@ -8,7 +8,7 @@
 //! In GROUPING SETS, CUBE and ROLLUP, DataFusion treats a key as constant if its input is constant. But the key
 //! is null in some sets, so the optimizer wrongly drops an ORDER BY of it. No upstream issue was found.
 
-use super::super::passing::{Passing, Purpose};
+use super::barrier::{BarrierExec, Purpose};
 use datafusion::common::Result as DataFusionResult;
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode};
@@ -19,21 +19,21 @@ use std::sync::Arc;
 
 /// Inserts nodes that hide the uniqueness. Must run before any rule that uses sort orders.
 #[derive(Debug)]
-pub(crate) struct ForgetKeysOfGroups;
+pub(in crate::query) struct HideGroupUniqueness;
 
-impl PhysicalOptimizerRule for ForgetKeysOfGroups {
+impl PhysicalOptimizerRule for HideGroupUniqueness {
     fn optimize(&self, plan: Arc<dyn ExecutionPlan>, _: &ConfigOptions) -> DataFusionResult<Arc<dyn ExecutionPlan>> {
         let above = |plan: Arc<dyn ExecutionPlan>| {
             let purpose = plan.downcast_ref::<AggregateExec>().and_then(|aggregate| {
                 let is_final = !matches!(aggregate.mode(), AggregateMode::Partial);
                 match aggregate.group_expr() {
                     keys if keys.is_empty() => None,
-                    keys if !keys.is_single() || keys.has_grouping_set() => Some(Purpose::ForgetOrder),
-                    _ => is_final.then_some(Purpose::ForgetKeys),
+                    keys if !keys.is_single() || keys.has_grouping_set() => Some(Purpose::HideOrder),
+                    _ => is_final.then_some(Purpose::HideUniqueness),
                 }
             });
             Ok(match purpose {
-                Some(purpose) => Transformed::yes(Passing::over(plan, purpose)),
+                Some(purpose) => Transformed::yes(BarrierExec::over(plan, purpose)),
                 None => Transformed::no(plan),
             })
         };
@@ -41,7 +41,7 @@ impl PhysicalOptimizerRule for ForgetKeysOfGroups {
     }
 
     fn name(&self) -> &'static str {
-        "forget_keys_of_groups"
+        "hide_group_uniqueness"
     }
 
     fn schema_check(&self) -> bool {

@@ -6,14 +6,14 @@ use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::{Expr, LogicalPlan};
 
 /// Returns the input columns of a node's expressions.
-pub(super) fn input_schema(node: &LogicalPlan) -> DFSchema {
+pub(in crate::query) fn input_schema(node: &LogicalPlan) -> DFSchema {
     let mut schema = DFSchema::empty();
     node.inputs().into_iter().for_each(|input| schema.merge(input.schema()));
     schema
 }
 
 /// Rewrites the expressions of a node. The resulting columns keep their names.
-pub(super) fn map_expressions(
+pub(in crate::query) fn map_expressions(
     node: LogicalPlan,
     mut rewrite: impl FnMut(Expr) -> DataFusionResult<Transformed<Expr>>,
 ) -> DataFusionResult<Transformed<LogicalPlan>> {
@@ -26,14 +26,14 @@ pub(super) fn map_expressions(
 
 /// A generator of column names that do not occur in a plan. They must be unique, because DataFusion looks up
 /// columns by name across nodes.
-pub(super) struct Names {
+pub(super) struct UniqueNames {
     prefix: String,
     used: usize,
 }
 
-impl Names {
+impl UniqueNames {
     /// Makes a generator of names with this prefix, extended until no column of the plan starts with it.
-    pub(super) fn unlike(plan: &LogicalPlan, prefix: &str) -> DataFusionResult<Names> {
+    pub(super) fn unlike(plan: &LogicalPlan, prefix: &str) -> DataFusionResult<UniqueNames> {
         let mut prefix = prefix.to_owned();
         plan.apply_with_subqueries(|plan| {
             while plan.schema().fields().iter().any(|field| field.name().starts_with(&prefix)) {
@@ -41,7 +41,7 @@ impl Names {
             }
             Ok(TreeNodeRecursion::Continue)
         })?;
-        Ok(Names { prefix, used: 0 })
+        Ok(UniqueNames { prefix, used: 0 })
     }
 
     pub(super) fn next(&mut self) -> String {

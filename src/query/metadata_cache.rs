@@ -24,7 +24,7 @@ const MAX_VERSIONS: usize = 4;
 pub(super) const METADATA_BYTES: usize = 256 << 20;
 
 /// The cached metadata of one archive.
-pub(super) struct Cached {
+pub(super) struct ArchiveCache {
     metadata: Arc<DefaultCache<StorePath, CachedFileMetadataEntry>>,
     versions: Mutex<Versions>,
 }
@@ -38,29 +38,29 @@ struct Versions {
 }
 
 /// An archive with its cached metadata.
-struct Known {
+struct CacheEntry {
     place: PathBuf,
     id: String,
     /// Whether files are compared with their commits. Metadata of unchecked files serves only queries without
     /// checksums.
     checksums: bool,
-    cached: Arc<Cached>,
+    cached: Arc<ArchiveCache>,
 }
 
 /// Returns the cached metadata of an archive.
-pub(super) fn of_archive(archive: &Archive) -> Result<Arc<Cached>> {
-    static ALL: PerProcess<Mutex<Vec<Known>>> = PerProcess::new();
+pub(super) fn of_archive(archive: &Archive) -> Result<Arc<ArchiveCache>> {
+    static ALL: PerProcess<Mutex<Vec<CacheEntry>>> = PerProcess::new();
     let mut all = ALL.get_or_make(|| Ok(Mutex::default()))?.lock().unwrap_or_else(PoisonError::into_inner);
-    let is_it = |known: &Known| {
+    let is_it = |known: &CacheEntry| {
         known.place == archive.path() && known.id == archive.id() && known.checksums == archive.has_checksums()
     };
     let known = match all.iter().position(is_it) {
         Some(i) => all.remove(i),
-        None => Known {
+        None => CacheEntry {
             place: archive.path().to_path_buf(),
             id: archive.id().to_owned(),
             checksums: archive.has_checksums(),
-            cached: Arc::new(Cached {
+            cached: Arc::new(ArchiveCache {
                 metadata: Arc::new(DefaultCache::new(METADATA_BYTES).with_name("footers")),
                 versions: Mutex::default(),
             }),
@@ -74,9 +74,9 @@ pub(super) fn of_archive(archive: &Archive) -> Result<Arc<Cached>> {
 
 /// Drops the least recently used archives until their number and the bytes of their footers are within the
 /// limits.
-fn forget_oldest(all: &mut Vec<Known>, max_bytes: usize) {
+fn forget_oldest(all: &mut Vec<CacheEntry>, max_bytes: usize) {
     let mut num_bytes = 0;
-    let fits = |known: &&Known| {
+    let fits = |known: &&CacheEntry| {
         num_bytes += known.cached.metadata.memory_used();
         num_bytes <= max_bytes
     };
@@ -84,7 +84,7 @@ fn forget_oldest(all: &mut Vec<Known>, max_bytes: usize) {
     all.truncate(fitting.max(1));
 }
 
-impl Cached {
+impl ArchiveCache {
     pub(super) fn metadata(&self) -> Arc<FileMetadataCache> {
         Arc::clone(&self.metadata) as Arc<FileMetadataCache>
     }
@@ -149,7 +149,7 @@ mod tests {
         assert_eq!(query.count().unwrap(), archive.num_steps());
     }
 
-    fn num_indexes(cached: &Cached) -> usize {
+    fn num_indexes(cached: &ArchiveCache) -> usize {
         cached.versions().run_indexes.len()
     }
 
@@ -199,7 +199,7 @@ mod tests {
             ask(&archive);
             let (place, id) = (archive.path().to_path_buf(), archive.id().to_owned());
             let cached = of_archive(&archive).unwrap();
-            all.insert(0, Known { place, id, checksums: true, cached });
+            all.insert(0, CacheEntry { place, id, checksums: true, cached });
         }
         let used: Vec<usize> = all.iter().map(|known| known.cached.metadata.memory_used()).collect();
         assert!(used.iter().all(|&num_bytes| num_bytes > 1000), "{used:?}");

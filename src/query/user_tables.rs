@@ -23,10 +23,10 @@ use std::time::UNIX_EPOCH;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Debug)]
-pub struct UserTable(pub(super) Source);
+pub struct UserTable(pub(super) UserTableSource);
 
 #[derive(Clone, Debug)]
-pub(super) enum Source {
+pub(super) enum UserTableSource {
     Batches { schema: SchemaRef, batches: Vec<RecordBatch> },
     Parquet { schema: SchemaRef, path: PathBuf, num_bytes: u64, modified: u128 },
 }
@@ -42,7 +42,7 @@ impl UserTable {
             let (expected, found) = (fields(&schema).join(", "), fields(&other.schema()).join(", "));
             return Err(Error::argument("batches", expected, found));
         }
-        Ok(UserTable(Source::Batches { schema, batches }))
+        Ok(UserTable(UserTableSource::Batches { schema, batches }))
     }
 
     /// Makes a table from a Parquet file. Each query reads only the columns that it needs.
@@ -69,14 +69,14 @@ impl UserTable {
         let modified = meta.modified().ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
         let modified = modified.map_or(0, |since| since.as_nanos());
         let schema = metadata.schema().clone();
-        Ok(UserTable(Source::Parquet { schema, path, num_bytes: meta.len(), modified }))
+        Ok(UserTable(UserTableSource::Parquet { schema, path, num_bytes: meta.len(), modified }))
     }
 
     /// The columns.
     #[must_use]
     pub fn schema(&self) -> SchemaRef {
         match &self.0 {
-            Source::Batches { schema, .. } | Source::Parquet { schema, .. } => schema.clone(),
+            UserTableSource::Batches { schema, .. } | UserTableSource::Parquet { schema, .. } => schema.clone(),
         }
     }
 
@@ -84,7 +84,7 @@ impl UserTable {
     /// a file.
     pub(super) fn identify(&self, hasher: &mut blake3::Hasher) -> Result<()> {
         match &self.0 {
-            Source::Batches { schema, batches } => {
+            UserTableSource::Batches { schema, batches } => {
                 // Row by row, because neither batch boundaries nor the values under nulls matter.
                 let failed = |error: arrow::error::ArrowError| Error::query(error.to_string());
                 hasher.update(format!("{:?}", schema.fields()).as_bytes());
@@ -98,7 +98,7 @@ impl UserTable {
                 }
                 Ok(())
             }
-            Source::Parquet { path, num_bytes, modified, .. } => {
+            UserTableSource::Parquet { path, num_bytes, modified, .. } => {
                 hasher.update(path.as_os_str().as_encoded_bytes());
                 hasher.update(&num_bytes.to_le_bytes());
                 hasher.update(&modified.to_le_bytes());

@@ -2,6 +2,7 @@
 //!
 //! This is an allowlist, so functions that a new version of DataFusion adds are excluded.
 
+use super::super::functions::functions;
 use crate::error::Error;
 use arrow::datatypes::DataType;
 use datafusion::execution::SessionStateDefaults;
@@ -11,7 +12,7 @@ use datafusion::scalar::ScalarValue;
 use std::sync::Arc;
 
 /// DataFusion's scalar functions that statements may call. Their results have at most a few bytes per byte of
-/// their arguments, or `enlarging.rs` bounds them.
+/// their arguments, or `bounded_functions.rs` bounds them.
 const OFFERED: &[&str] = &[
     // core
     "arrow_cast",
@@ -259,7 +260,7 @@ pub(super) fn refusal_of(expr: &Expr) -> Option<Error> {
         }
         _ => return None,
     };
-    let is_board_function = || super::super::functions::functions().iter().any(|function| function.name == name);
+    let is_board_function = || functions().iter().any(|function| function.name == name);
     if OFFERED.contains(&name) || is_board_function() {
         return None;
     }

@@ -3,7 +3,7 @@
 //! Thirty short expressions can double a text to a gigabyte. So before such a function runs, an upper bound on
 //! the size of its result is computed from its arguments. The query fails if the bound exceeds [`MAX_BYTES`].
 
-use super::super::rewriting::map_expressions;
+use super::super::rewrites::map_expressions;
 use arrow::array::{Array, ArrayRef, AsArray, Int64Array};
 use arrow::compute::cast;
 use arrow::compute::kernels::concat_elements::concat_elements_dyn;
@@ -171,7 +171,7 @@ fn check(name: &str, bound: Bound, args: &ScalarFunctionArgs) -> DataFusionResul
     }
     let (what, why) =
         (format!("the function {name}"), format!("{what_of} may have {bytes} bytes, expected at most {most}"));
-    Err(DataFusionError::External(crate::Error::refused(what, why).into()))
+    Err(DataFusionError::External(crate::error::Error::refused(what, why).into()))
 }
 
 /// A function with a check of its arguments before each call.

@@ -22,7 +22,7 @@
 //! … WHERE FALSE) IS NULL` is simplified to false if `x` is not nullable. The column becomes `nullif(x, NULL)`,
 //! which is nullable. No upstream issue is known.
 
-use super::rewriting::{input_schema, map_expressions};
+use super::columns::{input_schema, map_expressions};
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{Column, DFSchema, Result as DataFusionResult, ScalarValue};
@@ -39,11 +39,11 @@ use std::sync::Arc;
 
 /// Rewrites IN conditions and scalar subqueries of a plan whose types are resolved.
 #[derive(Debug)]
-pub(super) struct WriteOutIn;
+pub(in crate::query) struct RewriteIn;
 
-impl AnalyzerRule for WriteOutIn {
+impl AnalyzerRule for RewriteIn {
     fn name(&self) -> &'static str {
-        "write_out_in"
+        "rewrite_in"
     }
 
     fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> DataFusionResult<LogicalPlan> {
@@ -52,13 +52,13 @@ impl AnalyzerRule for WriteOutIn {
             let node = node.map_expressions(|expr| expr.transform_down(with_nullable_subquery))?.data;
             match node {
                 LogicalPlan::Filter(filter) => {
-                    let predicate = written_out(filter.predicate, true, &schema)?;
+                    let predicate = rewrite_condition(filter.predicate, true, &schema)?;
                     let filter = Filter::try_new(predicate.data, filter.input)?;
                     Ok(Transformed::new_transformed(LogicalPlan::Filter(filter), predicate.transformed))
                 }
                 node => {
                     let is_join = matches!(node, LogicalPlan::Join(_));
-                    map_expressions(node, |expr| written_out(expr, is_join, &schema))
+                    map_expressions(node, |expr| rewrite_condition(expr, is_join, &schema))
                 }
             }
         })?;
@@ -93,9 +93,9 @@ fn has_row_always(plan: &LogicalPlan) -> bool {
 }
 
 /// Rewrites an expression. With `null_is_false`, null and false have the same effect in its place.
-fn written_out(expr: Expr, null_is_false: bool, schema: &DFSchema) -> DataFusionResult<Transformed<Expr>> {
+fn rewrite_condition(expr: Expr, null_is_false: bool, schema: &DFSchema) -> DataFusionResult<Transformed<Expr>> {
     let boxed = |expr: Box<Expr>, null_is_false| -> DataFusionResult<Transformed<Box<Expr>>> {
-        Ok(written_out(*expr, null_is_false, schema)?.update_data(Box::new))
+        Ok(rewrite_condition(*expr, null_is_false, schema)?.update_data(Box::new))
     };
     match expr {
         Expr::InSubquery(condition) => {
@@ -118,7 +118,7 @@ fn written_out(expr: Expr, null_is_false: bool, schema: &DFSchema) -> DataFusion
         Expr::InList(InList { expr, list, negated }) if has_columns(&list) && !expr.is_volatile() => {
             let equal = list.into_iter().map(|value| expr.as_ref().clone().eq(value));
             let is_in = disjunction(equal).unwrap_or_else(|| lit(false));
-            let is_in = written_out(is_in, false, schema)?.data;
+            let is_in = rewrite_condition(is_in, false, schema)?.data;
             Ok(Transformed::yes(if negated { not(is_in) } else { is_in }))
         }
         Expr::BinaryExpr(BinaryExpr { left, op: op @ (Operator::And | Operator::Or), right }) => {
@@ -149,7 +149,7 @@ fn written_out(expr: Expr, null_is_false: bool, schema: &DFSchema) -> DataFusion
             let when_then_expr = branches;
             Ok(Transformed::new_transformed(Expr::Case(Case { expr: None, when_then_expr, else_expr }), changed))
         }
-        other => other.map_children(|child| written_out(child, false, schema)),
+        other => other.map_children(|child| rewrite_condition(child, false, schema)),
     }
 }
 

@@ -11,7 +11,7 @@
 //! | `EnsureRequirements` | moves a sort below a LIMIT with OFFSET, and then returns too few rows, by the OFFSET | `SELECT … FROM (SELECT … ORDER BY board LIMIT 50 OFFSET 3) ORDER BY board` |
 //! | `EnsureRequirements` | drops a sort below an OFFSET without LIMIT | `SELECT sum(a) FROM (SELECT a FROM … ORDER BY b OFFSET 2)` |
 
-use super::passing::{Passing, Purpose, below};
+use super::barrier::{BarrierExec, Purpose, below};
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{JoinType, Result as DataFusionResult};
@@ -33,7 +33,7 @@ type LogicalRule = Arc<dyn OptimizerRule + Send + Sync>;
 type PhysicalRule = Arc<dyn PhysicalOptimizerRule + Send + Sync>;
 
 /// DataFusion's logical rules, with fences.
-pub(super) fn fenced_logical(rules: Vec<LogicalRule>) -> Vec<LogicalRule> {
+pub(in crate::query) fn fenced_logical(rules: Vec<LogicalRule>) -> Vec<LogicalRule> {
     let fenced = |rule: LogicalRule| match rule.name() {
         "push_down_filter" => Arc::new(AboveAggregates(rule)) as LogicalRule,
         _ => rule,
@@ -42,14 +42,14 @@ pub(super) fn fenced_logical(rules: Vec<LogicalRule>) -> Vec<LogicalRule> {
 }
 
 /// DataFusion's physical rules, with fences.
-pub(super) fn fenced_physical(rules: Vec<PhysicalRule>) -> Vec<PhysicalRule> {
+pub(in crate::query) fn fenced_physical(rules: Vec<PhysicalRule>) -> Vec<PhysicalRule> {
     let fenced = |rule: PhysicalRule| match rule.name() {
         name if name.starts_with("FilterPushdown") => {
-            Arc::new(Fenced { rule, purpose: Purpose::KeepNamedFilters, fence: fence_names }) as PhysicalRule
+            Arc::new(Fenced { rule, purpose: Purpose::BlockNamedFilters, fence: fence_names }) as PhysicalRule
         }
         "EnsureRequirements" => {
-            let rule = Arc::new(Fenced { rule, purpose: Purpose::KeepSorts, fence: fence_offset });
-            Arc::new(Fenced { rule, purpose: Purpose::NeedOrder, fence: fence_below_offset })
+            let rule = Arc::new(Fenced { rule, purpose: Purpose::BlockSorts, fence: fence_offset });
+            Arc::new(Fenced { rule, purpose: Purpose::RequireOrder, fence: fence_below_offset })
         }
         _ => rule,
     };
@@ -151,7 +151,7 @@ fn fence_offset(
     purpose: Purpose,
 ) -> DataFusionResult<Transformed<Arc<dyn ExecutionPlan>>> {
     Ok(match plan.downcast_ref::<GlobalLimitExec>().is_some_and(|limit| limit.skip() > 0) {
-        true => Transformed::yes(Passing::over(plan, purpose)),
+        true => Transformed::yes(BarrierExec::over(plan, purpose)),
         false => Transformed::no(plan),
     })
 }
@@ -171,7 +171,7 @@ fn fence_below_offset(
 /// Inserts a fence above the sort that determines the order of a plan's output.
 fn fence_sort(plan: Arc<dyn ExecutionPlan>, purpose: Purpose) -> DataFusionResult<Arc<dyn ExecutionPlan>> {
     if plan.is::<SortExec>() {
-        return Ok(Passing::over(plan, purpose));
+        return Ok(BarrierExec::over(plan, purpose));
     }
     match plan.children()[..] {
         [input] if plan.maintains_input_order() == [true] => {
@@ -188,13 +188,13 @@ fn fence_names(
 ) -> DataFusionResult<Transformed<Arc<dyn ExecutionPlan>>> {
     let mut names = HashSet::new();
     if !plan.schema().fields().iter().all(|field| names.insert(field.name().clone())) {
-        return Ok(Transformed::yes(Passing::over(plan, purpose)));
+        return Ok(Transformed::yes(BarrierExec::over(plan, purpose)));
     }
     let Some(side) = plan.downcast_ref::<HashJoinExec>().and_then(misled_side) else {
         return Ok(Transformed::no(plan));
     };
     let mut inputs: Vec<_> = plan.children().into_iter().cloned().collect();
-    inputs[side] = Passing::over(Arc::clone(&inputs[side]), purpose);
+    inputs[side] = BarrierExec::over(Arc::clone(&inputs[side]), purpose);
     Ok(Transformed::yes(replace_children_if_necessary(plan, inputs)?))
 }
 

@@ -1,6 +1,6 @@
-//! The nature of a query: whether text and data determine its rows.
+//! The determinism of a query: whether text and data determine its rows.
 
-use super::rewriting::input_schema;
+use super::rewrites::input_schema;
 use arrow::datatypes::DataType;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::common::{DFSchema, Result as DataFusionResult};
@@ -9,9 +9,9 @@ use datafusion::logical_expr::{Distinct, Expr, ExprSchemable, LogicalPlan, Volat
 
 /// What equal queries over equal data have in common, from the most to the least.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Nature {
+pub(super) enum Determinism {
     /// The rows are equal, in any order. Sorting by all columns makes the order equal too.
-    Determined,
+    Deterministic,
     /// The rows are equal if the rows of each input arrive in the same order. For example, sums of
     /// floating-point numbers round differently in another order, and window functions number rows that their
     /// ORDER BY leaves equal.
@@ -28,24 +28,24 @@ pub(super) enum Nature {
 const ORDER_INDEPENDENT: [&str; 9] =
     ["count", "sum", "min", "max", "bool_and", "bool_or", "bit_and", "bit_or", "bit_xor"];
 
-impl Nature {
-    pub(super) fn of(plan: &LogicalPlan) -> DataFusionResult<Nature> {
-        let mut nature = Nature::Determined;
+impl Determinism {
+    pub(super) fn of(plan: &LogicalPlan) -> DataFusionResult<Determinism> {
+        let mut determinism = Determinism::Deterministic;
         plan.apply_with_subqueries(|node| {
-            nature = nature.max(of_node(node)?);
+            determinism = determinism.max(of_node(node)?);
             let inputs = input_schema(node);
             node.apply_expressions(|expr| {
                 expr.apply(|expr| {
-                    nature = nature.max(of_expr(expr, &inputs));
+                    determinism = determinism.max(of_expr(expr, &inputs));
                     Ok(TreeNodeRecursion::Continue)
                 })
             })
         })?;
-        Ok(nature)
+        Ok(determinism)
     }
 }
 
-fn of_node(node: &LogicalPlan) -> DataFusionResult<Nature> {
+fn of_node(node: &LogicalPlan) -> DataFusionResult<Determinism> {
     let any_float = |schema: &DFSchema| schema.fields().iter().any(|field| has_float(field.data_type()));
     let depends = match node {
         LogicalPlan::Window(_) | LogicalPlan::Distinct(Distinct::On(_)) => true,
@@ -64,18 +64,18 @@ fn of_node(node: &LogicalPlan) -> DataFusionResult<Nature> {
         }
         _ => false,
     };
-    Ok(if depends { Nature::OrderDependent } else { Nature::Determined })
+    Ok(if depends { Determinism::OrderDependent } else { Determinism::Deterministic })
 }
 
-fn of_expr(expr: &Expr, inputs: &DFSchema) -> Nature {
+fn of_expr(expr: &Expr, inputs: &DFSchema) -> Determinism {
     match expr {
         Expr::ScalarFunction(function) => match function.func.signature().volatility {
-            Volatility::Immutable => Nature::Determined,
-            Volatility::Stable | Volatility::Volatile => Nature::Volatile,
+            Volatility::Immutable => Determinism::Deterministic,
+            Volatility::Stable | Volatility::Volatile => Determinism::Volatile,
         },
-        Expr::AggregateFunction(function) if !is_order_independent(function, inputs) => Nature::OrderDependent,
-        Expr::WindowFunction(_) => Nature::OrderDependent,
-        _ => Nature::Determined,
+        Expr::AggregateFunction(function) if !is_order_independent(function, inputs) => Determinism::OrderDependent,
+        Expr::WindowFunction(_) => Determinism::OrderDependent,
+        _ => Determinism::Deterministic,
     }
 }
 

@@ -27,30 +27,30 @@ pub(super) fn number(text: &Field) -> FieldRef {
 
 /// A dictionary of the texts of a plan.
 #[derive(Debug, Default)]
-pub(super) struct Texts(RwLock<Numbering>);
+pub(super) struct TextDictionary(RwLock<DictionaryEntries>);
 
 #[derive(Debug, Default)]
-struct Numbering {
+struct DictionaryEntries {
     numbers: HashMap<Arc<str>, u32>,
     texts: Vec<Arc<str>>,
 }
 
-impl Texts {
+impl TextDictionary {
     /// Returns the function that encodes texts as numbers.
-    pub(super) fn to_numbers(self: &Arc<Texts>) -> impl ScalarUDFImpl + use<> {
-        Numbered::new(Direction::ToNumber, self)
+    pub(super) fn to_numbers(self: &Arc<TextDictionary>) -> impl ScalarUDFImpl + use<> {
+        ConvertText::new(Conversion::ToNumber, self)
     }
 
     /// Returns the function that decodes numbers to texts, as a column like `like`.
-    pub(super) fn to_texts(self: &Arc<Texts>, like: &FieldRef) -> impl ScalarUDFImpl + use<> {
-        Numbered::new(Direction::ToText(Arc::clone(like)), self)
+    pub(super) fn to_texts(self: &Arc<TextDictionary>, like: &FieldRef) -> impl ScalarUDFImpl + use<> {
+        ConvertText::new(Conversion::ToText(Arc::clone(like)), self)
     }
 
     fn number_of(&self, text: &str) -> u32 {
         let known = self.0.read().unwrap_or_else(PoisonError::into_inner).numbers.get(text).copied();
         known.unwrap_or_else(|| {
             let mut guard = self.0.write().unwrap_or_else(PoisonError::into_inner);
-            let Numbering { numbers, texts } = &mut *guard;
+            let DictionaryEntries { numbers, texts } = &mut *guard;
             let next = texts.len() as u32;
             *numbers.entry(text.into()).or_insert_with_key(|text| {
                 texts.push(Arc::clone(text));
@@ -95,44 +95,44 @@ impl Texts {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-enum Direction {
+enum Conversion {
     ToNumber,
     ToText(FieldRef),
 }
 
 /// The function that encodes a text as a number, or decodes it.
 #[derive(Debug)]
-struct Numbered {
-    direction: Direction,
-    texts: Arc<Texts>,
+struct ConvertText {
+    conversion: Conversion,
+    texts: Arc<TextDictionary>,
     signature: Signature,
 }
 
-impl Numbered {
-    fn new(direction: Direction, texts: &Arc<Texts>) -> Numbered {
-        Numbered { direction, texts: Arc::clone(texts), signature: Signature::any(1, Volatility::Immutable) }
+impl ConvertText {
+    fn new(conversion: Conversion, texts: &Arc<TextDictionary>) -> ConvertText {
+        ConvertText { conversion, texts: Arc::clone(texts), signature: Signature::any(1, Volatility::Immutable) }
     }
 }
 
-impl PartialEq for Numbered {
-    fn eq(&self, other: &Numbered) -> bool {
-        self.direction == other.direction && Arc::ptr_eq(&self.texts, &other.texts)
+impl PartialEq for ConvertText {
+    fn eq(&self, other: &ConvertText) -> bool {
+        self.conversion == other.conversion && Arc::ptr_eq(&self.texts, &other.texts)
     }
 }
 
-impl Eq for Numbered {}
+impl Eq for ConvertText {}
 
-impl Hash for Numbered {
+impl Hash for ConvertText {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        self.direction.hash(state);
+        self.conversion.hash(state);
     }
 }
 
-impl ScalarUDFImpl for Numbered {
+impl ScalarUDFImpl for ConvertText {
     fn name(&self) -> &'static str {
-        match &self.direction {
-            Direction::ToNumber => "number_of_text",
-            Direction::ToText(_) => "text_of_number",
+        match &self.conversion {
+            Conversion::ToNumber => "number_of_text",
+            Conversion::ToText(_) => "text_of_number",
         }
     }
 
@@ -141,16 +141,16 @@ impl ScalarUDFImpl for Numbered {
     }
 
     fn return_type(&self, _: &[DataType]) -> DataFusionResult<DataType> {
-        Ok(match &self.direction {
-            Direction::ToNumber => DataType::UInt32,
-            Direction::ToText(_) => dictionary(),
+        Ok(match &self.conversion {
+            Conversion::ToNumber => DataType::UInt32,
+            Conversion::ToText(_) => dictionary(),
         })
     }
 
     fn return_field_from_args(&self, args: ReturnFieldArgs<'_>) -> DataFusionResult<FieldRef> {
-        match (&self.direction, args.arg_fields) {
-            (Direction::ToNumber, [text]) => Ok(number(text)),
-            (Direction::ToText(like), _) => Ok(Arc::clone(like)),
+        match (&self.conversion, args.arg_fields) {
+            (Conversion::ToNumber, [text]) => Ok(number(text)),
+            (Conversion::ToText(like), _) => Ok(Arc::clone(like)),
             _ => plan_err!("{}: not of one text", self.name()),
         }
     }
@@ -159,11 +159,11 @@ impl ScalarUDFImpl for Numbered {
         let arrays = ColumnarValue::values_to_arrays(&args.args)?;
         let wrong = || exec_datafusion_err!("{}: not of its type", self.name());
         let array = arrays.first().ok_or_else(wrong)?;
-        let result: ArrayRef = match &self.direction {
-            Direction::ToNumber => {
+        let result: ArrayRef = match &self.conversion {
+            Conversion::ToNumber => {
                 Arc::new(self.texts.numbers_of(array.as_dictionary_opt::<Int32Type>().ok_or_else(wrong)?)?)
             }
-            Direction::ToText(_) => {
+            Conversion::ToText(_) => {
                 Arc::new(self.texts.texts_of(array.as_primitive_opt::<UInt32Type>().ok_or_else(wrong)?)?)
             }
         };

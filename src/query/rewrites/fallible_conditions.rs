@@ -10,8 +10,8 @@
 //!
 //! SQL leaves the order of evaluation open, so there is no upstream issue.
 
-use super::functions::functions;
-use super::rewriting::{input_schema, map_expressions};
+use super::columns::{input_schema, map_expressions};
+use crate::query::functions::functions;
 use arrow::datatypes::DataType;
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
@@ -62,7 +62,7 @@ const CAN_FAIL: [&str; 33] = [
 
 /// Moves the operands of AND and OR that can fail behind the others.
 #[derive(Debug)]
-pub(super) struct FallibleLast;
+pub(in crate::query) struct FallibleLast;
 
 impl AnalyzerRule for FallibleLast {
     fn name(&self) -> &'static str {
@@ -96,7 +96,7 @@ fn fallible_last(expr: Expr, schema: &DFSchema) -> DataFusionResult<Transformed<
 }
 
 /// Guards the conditions of a fully optimized plan.
-pub(super) fn guard_fallible(plan: LogicalPlan) -> DataFusionResult<LogicalPlan> {
+pub(in crate::query) fn guard_fallible(plan: LogicalPlan) -> DataFusionResult<LogicalPlan> {
     let rewritten = plan.transform_down_with_subqueries(|node| {
         let schema = input_schema(&node);
         match node {
@@ -116,7 +116,7 @@ pub(super) fn guard_fallible(plan: LogicalPlan) -> DataFusionResult<LogicalPlan>
 /// them.
 ///
 /// The other filters also stand outside the CASE, so that statistics can prune by them.
-pub(super) fn guarded_conjunction(filters: Vec<Expr>, schema: &DFSchema) -> DataFusionResult<Expr> {
+pub(in crate::query) fn guarded_conjunction(filters: Vec<Expr>, schema: &DFSchema) -> DataFusionResult<Expr> {
     let (fallible, mut all): (Vec<Expr>, Vec<Expr>) = filters.into_iter().partition(|filter| can_fail(filter, schema));
     let mut last: Option<Expr> = None;
     for filter in fallible.into_iter().rev() {
@@ -179,7 +179,7 @@ fn case(when: Expr, then: Expr, otherwise: Expr) -> Expr {
 }
 
 /// Returns whether an expression fails for some values of its columns.
-pub(super) fn can_fail(expr: &Expr, schema: &DFSchema) -> bool {
+pub(in crate::query) fn can_fail(expr: &Expr, schema: &DFSchema) -> bool {
     let mut found = false;
     let visited = expr.apply(|part| {
         found = found || part_can_fail(part, schema);

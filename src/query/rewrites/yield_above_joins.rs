@@ -15,7 +15,7 @@ use datafusion::physical_plan::unnest::UnnestExec;
 use std::sync::Arc;
 
 #[derive(Debug)]
-pub(super) struct YieldAboveJoins;
+pub(in crate::query) struct YieldAboveJoins;
 
 impl PhysicalOptimizerRule for YieldAboveJoins {
     fn optimize(&self, plan: Arc<dyn ExecutionPlan>, _: &ConfigOptions) -> DataFusionResult<Arc<dyn ExecutionPlan>> {
