@@ -97,8 +97,8 @@ fn config(options: &QueryOptions) -> SessionConfig {
     // Top-k filters cost more than they save: the reader evaluates the sort key again for every row, and prunes
     // few pages.
     options.optimizer.enable_topk_dynamic_filter_pushdown = false;
-    // DataFusion makes this filter from each `min` and `max` of a plain column. It drops rows that other
-    // aggregates of the same SELECT need: `SELECT max(move), max(step_index + 1)`. No upstream issue was found.
+    // DataFusion makes this filter from each `min` and `max` of a plain column. It drops rows that other aggregates of
+    // the same SELECT need, as in `SELECT max(move), max(step_index + 1)` (apache/datafusion#24816).
     options.optimizer.enable_aggregate_dynamic_filter_pushdown = false;
     config
 }

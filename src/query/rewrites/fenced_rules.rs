@@ -1,15 +1,15 @@
 //! DataFusion's optimizer rules that give wrong answers, restricted to correct rewrites.
 //!
-//! A fence is a node or a split that keeps a rule from making the wrong rewrite. No upstream issues were found.
-//! Each wrong rewrite has an example statement:
+//! A fence keeps a rule from one wrong rewrite. It is a [`BarrierExec`] that is removed after the rule, or a filter that
+//! the rule does not see. Each wrong rewrite has an example statement and, if one was found, the upstream issue:
 //!
-//! | rule | wrong rewrite | statement |
-//! | --- | --- | --- |
-//! | `push_down_filter` | pushes a condition without columns below an aggregate without groups, which then returns a count of 0 instead of no row | `SELECT n FROM (SELECT count(*) AS n FROM steps) WHERE (SELECT max(run_id) FROM runs) < 0` |
-//! | `FilterPushdown` | matches the columns of a filter by name, although both sides of a join may have a column of that name | `SELECT … FROM steps s RIGHT JOIN runs r ON s.run_id = r.run_id WHERE s.run_id IS NULL` |
-//! | `FilterPushdown` | copies a filter on the keys of a semi join to the other side by name, although the other key may be another column | `SELECT … WHERE run_id IN (SELECT CAST(seed AS INT) AS run_id FROM …)` below a join |
-//! | `EnsureRequirements` | moves a sort below a LIMIT with OFFSET, and then returns too few rows, by the OFFSET | `SELECT … FROM (SELECT … ORDER BY board LIMIT 50 OFFSET 3) ORDER BY board` |
-//! | `EnsureRequirements` | drops a sort below an OFFSET without LIMIT | `SELECT sum(a) FROM (SELECT a FROM … ORDER BY b OFFSET 2)` |
+//! | rule | wrong rewrite | statement | apache/datafusion |
+//! | --- | --- | --- | --- |
+//! | `push_down_filter` | pushes a condition without columns below an aggregate without groups, which then returns a count of 0 instead of no row | `SELECT n FROM (SELECT count(*) AS n FROM steps) WHERE (SELECT max(run_id) FROM runs) < 0` | none found |
+//! | `FilterPushdown` | matches the columns of a filter by name, although both sides of a join may have a column of that name | `SELECT … FROM steps s RIGHT JOIN runs r ON s.run_id = r.run_id WHERE s.run_id IS NULL` | #25244, #25296 |
+//! | `FilterPushdown` | copies a filter on the keys of a semi join to the other side by name, although the other key may be another column | `SELECT … WHERE run_id IN (SELECT CAST(seed AS INT) AS run_id FROM …)` below a join | #25244 |
+//! | `EnsureRequirements` | moves a sort below a LIMIT with OFFSET, and then returns too few rows, by the OFFSET | `SELECT … FROM (SELECT … ORDER BY board LIMIT 50 OFFSET 3) ORDER BY board` | #24958 |
+//! | `EnsureRequirements` | drops a sort below an OFFSET without LIMIT | `SELECT sum(a) FROM (SELECT a FROM … ORDER BY b OFFSET 2)` | #23534 |
 
 use super::barrier::{BarrierExec, Purpose, below};
 use datafusion::common::config::ConfigOptions;

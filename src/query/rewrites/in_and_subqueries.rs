@@ -14,13 +14,13 @@
 //! # IN with a list
 //!
 //! DataFusion treats a list as constant if it can be evaluated without a row, which is also true of a CASE. So
-//! `x IN (a, b)` with columns in the list becomes `x = a OR x = b`. No upstream issue is known.
+//! `x IN (a, b)` with columns in the list becomes `x = a OR x = b`. No upstream issue was found.
 //!
 //! # Scalar subqueries
 //!
-//! A scalar subquery without rows is null. DataFusion takes its type from the subquery's column, so `(SELECT x
-//! … WHERE FALSE) IS NULL` is simplified to false if `x` is not nullable. The column becomes `nullif(x, NULL)`,
-//! which is nullable. No upstream issue is known.
+//! A scalar subquery without rows is null. DataFusion derives its nullability from the subquery's column, so
+//! `(SELECT x … WHERE FALSE) IS NULL` is simplified to false if `x` is not nullable (#24513). The column becomes
+//! `nullif(x, NULL)`, which is nullable.
 
 use super::columns::{input_schema, map_expressions};
 use datafusion::common::config::ConfigOptions;
