@@ -1,21 +1,20 @@
-//! What the engine says when something goes wrong, in plain words.
+//! DataFusion's errors as errors of this crate, in plain words.
 
-use super::options;
 use crate::error::{Error, ErrorKind};
 use datafusion::common::DataFusionError;
 use parquet::errors::ParquetError;
 use std::path::PathBuf;
 
-/// What DataFusion says, without the layers it wraps around it.
+/// Converts an error of DataFusion and removes the prefixes that its layers add.
 #[allow(clippy::needless_pass_by_value)] // It stands in `map_err`.
 pub(crate) fn query_error(error: DataFusionError) -> Error {
     let message = match error.find_root() {
         DataFusionError::ParquetError(inner) if is_of_a_filter(inner) => of_filter(&inner.to_string()),
-        // Planning reads no data, so this is about a file.
+        // Planning reads no data, so the error is about a file.
         DataFusionError::ParquetError(_) | DataFusionError::ObjectStore(_) => {
             let found = error.find_root().strip_backtrace();
             let found = found.lines().next().unwrap_or_default().to_owned();
-            // Which file it is, the archive finds out: see `Archive::blame`.
+            // `Archive::blame` finds out later which file it is.
             let (path, expected) = (PathBuf::new(), "one that can be read".to_owned());
             return ErrorKind::Damaged { path, what: "data file", expected, found }.into();
         }
@@ -30,7 +29,7 @@ pub(crate) fn query_error(error: DataFusionError) -> Error {
             }
             _ => own.to_string(),
         },
-        DataFusionError::ResourcesExhausted(message) => return options::exhausted(&plain(message)),
+        DataFusionError::ResourcesExhausted(message) => return exhausted(&plain(message)),
         DataFusionError::SQL(error, _) => error.to_string(),
         DataFusionError::Plan(message)
         | DataFusionError::Execution(message)
@@ -40,12 +39,25 @@ pub(crate) fn query_error(error: DataFusionError) -> Error {
     };
     let message = plain(&message);
     if message.contains("used disk space during the spilling") {
-        return options::exhausted(&message);
+        return exhausted(&message);
     }
     Error::query(message)
 }
 
-/// What stands before a message for each layer that it came through.
+/// Wraps an error of this crate for DataFusion; `query_error` unwraps it.
+pub(super) fn external(error: Error) -> DataFusionError {
+    DataFusionError::External(error.into())
+}
+
+/// The error for exhausted memory or spill space. `QueryOptions::explain_limit` adds the allowed number of
+/// bytes.
+fn exhausted(message: &str) -> Error {
+    let found = message.lines().next().unwrap_or_default().trim().to_owned();
+    let limit = if found.contains("disk space") { "spill" } else { "memory" };
+    ErrorKind::QueryLimit { limit, allowed: String::new(), found }.into()
+}
+
+/// The prefixes that DataFusion's layers add to a message.
 const LAYERS: [&str; 6] = [
     "Arrow error: ",
     "Execution error: ",
@@ -55,22 +67,22 @@ const LAYERS: [&str; 6] = [
     "Error during planning: ",
 ];
 
-/// Suffixes of messages that are meant for developers of the engine.
+/// Suffixes that address developers of DataFusion.
 const AFTERWORDS: [&str; 2] = ["\n\nbacktrace:", "\nThis issue was likely caused by a bug in DataFusion"];
 
-/// A message without the names of the layers that it came through, and without hints to those who run the engine.
+/// Removes the prefixes of layers and the hints for developers from a message.
 fn plain(message: &str) -> String {
     let message = match message.split_once("regex parse error:") {
         Some((_, shown)) => shown.lines().find(|line| line.starts_with("error: ")).unwrap_or("no regular expression"),
         None => AFTERWORDS.iter().fold(message, |rest, word| rest.split_once(word).map_or(rest, |(before, _)| before)),
     };
-    // The whole message, in one line.
+    // Join all lines into one.
     let message = message.lines().map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join(" ");
     let mut rest = message.as_str();
     while let Some(inner) = LAYERS.iter().find_map(|layer| rest.strip_prefix(layer)) {
         rest = inner;
     }
-    // Around what one of our own functions says of its arguments.
+    // Keep only the message of our own function, without the text that DataFusion puts around it.
     if let Some((_, own)) = rest.split_once("user-defined coercion failed with: Error during planning: ") {
         rest = own;
     }
@@ -83,7 +95,7 @@ fn plain(message: &str) -> String {
     rest.trim_end_matches('.').to_owned()
 }
 
-/// Whether an error of the Parquet reader is one of evaluating an expression.
+/// Returns whether an error of the Parquet reader comes from the evaluation of an expression.
 fn is_of_a_filter(error: &ParquetError) -> bool {
     const WORDS: [&str; 5] = ["Divide by zero", "Arithmetic overflow", "Cast error", "Compute error", "External error"];
     let message = match error {
@@ -94,7 +106,8 @@ fn is_of_a_filter(error: &ParquetError) -> bool {
     WORDS.iter().any(|words| message.contains(words))
 }
 
-/// What failed in a filter: the reader gives the error as a developer sees it, `ArrowError(ComputeError("…"), …)`.
+/// Returns the cause of a failed filter. The reader formats the error with `Debug`:
+/// `ArrowError(ComputeError("…"), …)`.
 fn of_filter(message: &str) -> String {
     let Some((_, error)) = message.split_once("Error evaluating filter predicate: ") else {
         return message.to_owned();

@@ -1,7 +1,7 @@
-//! What is left of what a query may give and take.
+//! QueryLimits on the rows, bytes and time of a result, enforced while it is delivered.
 
+use super::errors::query_error;
 use super::options::QueryOptions;
-use super::query_error;
 use crate::error::{Error, ErrorKind, Result};
 use crate::progress::{Progress, check};
 use arrow::array::{Array, RecordBatch};
@@ -9,21 +9,21 @@ use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-/// One result's share of a query's limits, whose time begins now; of any number of threads.
-pub(crate) struct Limits {
+/// The limits of one execution, with its counters and start time. Threads may share it.
+pub(crate) struct QueryLimits {
     options: QueryOptions,
     num_rows: AtomicU64,
     num_bytes: AtomicU64,
     begun: Instant,
 }
 
-impl Limits {
-    pub(super) fn new(options: &QueryOptions) -> Limits {
+impl QueryLimits {
+    pub(super) fn new(options: &QueryOptions) -> QueryLimits {
         let (num_rows, num_bytes) = (AtomicU64::new(0), AtomicU64::new(0));
-        Limits { options: options.clone(), num_rows, num_bytes, begun: Instant::now() }
+        QueryLimits { options: options.clone(), num_rows, num_bytes, begun: Instant::now() }
     }
 
-    /// Whether there is time left, and nobody has asked to stop.
+    /// Checks the time limit, and whether the caller asked to stop.
     pub(crate) fn check(&self, progress: &dyn Progress) -> Result<()> {
         check(progress)?;
         let elapsed = self.begun.elapsed();
@@ -33,7 +33,7 @@ impl Limits {
         }
     }
 
-    /// Counts a batch that is about to be given.
+    /// Counts the rows and bytes of a batch before it is delivered.
     pub(crate) fn count(&self, batch: &RecordBatch) -> Result<()> {
         let total = |counter: &AtomicU64, more: u64| counter.fetch_add(more, Ordering::Relaxed).saturating_add(more);
         let num_rows = total(&self.num_rows, batch.num_rows() as u64);
@@ -54,7 +54,7 @@ impl Limits {
         Ok(())
     }
 
-    /// Says what was allowed in an error about what ran out.
+    /// Adds the allowed number of bytes to an error about exhausted memory or spill space.
     pub(crate) fn explain(&self, error: Error) -> Error {
         self.options.explain_limit(error)
     }

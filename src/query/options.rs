@@ -1,7 +1,7 @@
-//! What a query may see beside the archive, and what it may use.
+//! Options of a query: the user's tables, and limits on memory, files, rows, bytes and time.
 
-use super::query_error;
-use super::tables::UserTable;
+use super::errors::query_error;
+use super::user_tables::UserTable;
 use crate::error::{Error, ErrorKind, Result};
 use crate::machine::total_bytes;
 use crate::process::PerProcess;
@@ -13,7 +13,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Tables and limits of a query; [`Archive::sql_with`](crate::Archive::sql_with) takes them.
+/// User tables and limits of a query, for [`Archive::sql_with`](crate::Archive::sql_with).
 ///
 /// ```
 /// use a2store::QueryOptions;
@@ -24,67 +24,68 @@ use std::time::Duration;
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct QueryOptions {
-    /// Tables beside `runs` and `steps`, under names of their own.
+    /// Tables in addition to `runs` and `steps`. Each needs a unique name.
     pub tables: Vec<(String, UserTable)>,
-    /// Bytes that the query's operators may hold at once; by default all queries of the process share half of the
-    /// machine's memory. Sorts and groups spill to files before they fail. A limit also bounds the threads: each needs
-    /// [`MIN_MEMORY_BYTES`](Self::MIN_MEMORY_BYTES).
+    /// The most bytes that the query's operators may hold at once. By default, all queries of the process share
+    /// half of the machine's memory. Sorts and groupings spill to files before they fail. A limit also bounds
+    /// the number of threads: each thread needs [`MIN_MEMORY_BYTES`](Self::MIN_MEMORY_BYTES).
     pub memory_limit: Option<u64>,
-    /// Bytes of such files; [`DEFAULT_SPILL_BYTES`](QueryOptions::DEFAULT_SPILL_BYTES) if not given.
+    /// The most bytes of spill files; [`DEFAULT_SPILL_BYTES`](QueryOptions::DEFAULT_SPILL_BYTES) by default.
     pub spill_limit: Option<u64>,
-    /// Where such files lie, in a folder of their own that goes with the query; the system's folder for temporary
-    /// files if not given.
+    /// The folder for spill files; the system's temporary folder by default. The query creates a subfolder
+    /// there and removes it when it ends.
     pub spill_folder: Option<PathBuf>,
-    /// Rows that the result may have.
+    /// The most rows that the result may have.
     pub row_limit: Option<u64>,
-    /// Bytes that the result may have, as Arrow arrays.
+    /// The most bytes that the result may have, as Arrow arrays.
     pub byte_limit: Option<u64>,
-    /// How long each execution may take, from its beginning to its last row.
+    /// The longest time that each execution may take, from its start to its last row.
     pub time_limit: Option<Duration>,
 }
 
 impl QueryOptions {
-    /// Bytes that a query may write to temporary files unless told otherwise: 64 GiB.
+    /// The default limit on the bytes of spill files: 64 GiB.
     pub const DEFAULT_SPILL_BYTES: u64 = 64 << 30;
 
-    /// Below it not even a small sort gets through, which sets 10 MiB a core aside: 32 MiB.
+    /// The smallest memory limit: 32 MiB. With less, even small sorts fail, because a sort reserves 10 MiB per
+    /// core.
     pub const MIN_MEMORY_BYTES: u64 = 32 << 20;
 
-    /// Options with this table as well.
+    /// Adds a table.
     #[must_use]
     pub fn with_table(mut self, name: impl Into<String>, table: UserTable) -> Self {
         self.tables.push((name.into(), table));
         self
     }
 
-    /// Options with so many bytes of memory.
+    /// Sets the memory limit in bytes.
     #[must_use]
     pub fn with_memory_limit(mut self, bytes: u64) -> Self {
         self.memory_limit = Some(bytes);
         self
     }
 
-    /// Options with so much time.
+    /// Sets the time limit of each execution.
     #[must_use]
     pub fn with_time_limit(mut self, time: Duration) -> Self {
         self.time_limit = Some(time);
         self
     }
 
-    /// Options with so many rows.
+    /// Sets the largest number of rows that the result may have.
     #[must_use]
     pub fn with_row_limit(mut self, rows: u64) -> Self {
         self.row_limit = Some(rows);
         self
     }
 
-    /// Bytes that may be held at once.
+    /// The most bytes that operators may hold at once.
     #[must_use]
     pub fn memory_bytes(&self) -> u64 {
         self.memory_limit.unwrap_or_else(|| default_pool().map_or(u64::MAX, |pool| pool.num_bytes))
     }
 
-    /// Bytes that may be written to temporary files.
+    /// The most bytes that spill files may have.
     #[must_use]
     pub fn spill_bytes(&self) -> u64 {
         self.spill_limit.unwrap_or(Self::DEFAULT_SPILL_BYTES)
@@ -101,7 +102,7 @@ impl QueryOptions {
         }
     }
 
-    /// Says what was allowed in an error about what ran out.
+    /// Adds the allowed number of bytes to an error about exhausted memory or spill space.
     pub(super) fn explain_limit(&self, error: Error) -> Error {
         match error.into_kind() {
             ErrorKind::QueryLimit { limit, allowed, found } if allowed.is_empty() => {
@@ -112,7 +113,7 @@ impl QueryOptions {
         }
     }
 
-    /// What went wrong when the folder of temporary files was asked for.
+    /// Names the spill folder in an error of creating spill files.
     pub(super) fn spill_error(&self, error: DataFusionError) -> Error {
         match (error.find_root(), &self.spill_folder) {
             (DataFusionError::IoError(source), Some(folder)) => {
@@ -131,19 +132,12 @@ impl QueryOptions {
     }
 }
 
-/// What ran out, by the engine's words; [`QueryOptions::explain_limit`] adds how much there was.
-pub(super) fn exhausted(message: &str) -> Error {
-    let found = message.lines().next().unwrap_or_default().trim().to_owned();
-    let limit = if found.contains("disk space") { "spill" } else { "memory" };
-    ErrorKind::QueryLimit { limit, allowed: String::new(), found }.into()
-}
-
 struct DefaultPool {
     num_bytes: u64,
     pool: Arc<dyn MemoryPool>,
 }
 
-/// The pool of all queries that have none of their own.
+/// The memory pool that all queries without a memory limit share.
 fn default_pool() -> Result<&'static DefaultPool> {
     static POOL: PerProcess<DefaultPool> = PerProcess::new();
     POOL.get_or_make(|| {

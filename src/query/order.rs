@@ -1,15 +1,14 @@
-//! Which plans keep the natural order of the rows, and how the others get a definite one.
+//! Row order: plans that keep the natural order, and sorts that make the order of other plans definite.
 //!
-//! A scan asked for one partition per row group has its partitions in the order of `(run_id, step_index)`. While every
-//! node above it keeps the order within partitions and their number, reading the partitions one after the other gives
-//! the natural order, and several can be read at once. DataFusion itself removes a sort that this order already
-//! satisfies, so `ORDER BY run_id, step_index` costs nothing either.
+//! In-order plans ask each scan for one partition per row group. The partitions are then in the order of
+//! `(run_id, step_index)`. If every node above the scan keeps the number of partitions and the order within
+//! them, concatenating the partitions gives the natural order. Several partitions can still run at once.
+//! DataFusion removes a sort that this order already satisfies, so `ORDER BY run_id, step_index` costs nothing.
 
-use super::fallible::guard_fallible;
-use super::grouping::group_by_numbers;
-use super::nature::Nature;
-use super::query_error;
-use super::sort_keys::sort_by_columns;
+use super::determinism::Determinism;
+use super::errors::query_error;
+use super::rewrites::{group_by_numbers, guard_fallible, sort_by_columns};
+use super::scan::PartitionPerRowGroup;
 use crate::error::Result;
 use datafusion::common::tree_node::Transformed;
 use datafusion::common::{Column, Result as DataFusionResult};
@@ -22,21 +21,18 @@ use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
 use datafusion::prelude::SessionContext;
 use std::sync::Arc;
 
-/// Asks scans for one partition per row group, in order.
-pub(super) struct PartitionPerRowGroup;
-
-/// A physical plan and how to read it.
+/// A physical plan and how to read its partitions.
 pub(crate) enum Execution {
-    /// Partitions follow each other; of all their rows, `skip` are left out and then at most `fetch` taken.
+    /// Reads the partitions one after the other. Skips the first `skip` rows and then takes at most `fetch`.
     InOrder {
         plan: Arc<dyn ExecutionPlan>,
         context: Arc<TaskContext>,
         skip: usize,
         fetch: Option<usize>,
-        /// The most rows that each partition can give.
+        /// The most rows that each partition can return.
         max_rows: Vec<usize>,
     },
-    /// One stream, in whatever order it comes: that of the query's ORDER BY, if it has one.
+    /// Reads one stream. Its rows are in the order of the query's ORDER BY, or in any order without one.
     Merged { plan: Arc<dyn ExecutionPlan>, context: Arc<TaskContext> },
 }
 
@@ -48,17 +44,17 @@ impl Execution {
     }
 }
 
-/// The rows that a plan returns where SQL leaves the choice open.
+/// Which result to return where SQL allows several.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Rows {
+pub(super) enum ResultOrder {
     /// Any rows that SQL allows.
     Any,
-    /// The same rows in the same order each time, if the query's nature allows it.
-    Definite(Nature),
+    /// The same rows in the same order each time, unless the query's determinism makes that impossible.
+    Definite(Determinism),
 }
 
-/// Plans a query.
-pub(super) async fn plan(context: &SessionContext, plan: LogicalPlan, rows: Rows) -> Result<Execution> {
+/// Makes the physical plan of a query.
+pub(super) async fn plan(context: &SessionContext, plan: LogicalPlan, rows: ResultOrder) -> Result<Execution> {
     let mut plan = break_ties(plan).and_then(break_ties_below_limits).map_err(query_error)?;
     if let Some((skip, fetch, input)) = row_by_row(&plan).map_err(query_error)?
         && let Some(execution) = in_order(context, input, skip, fetch).await.map_err(query_error)?
@@ -66,9 +62,9 @@ pub(super) async fn plan(context: &SessionContext, plan: LogicalPlan, rows: Rows
         return Ok(execution);
     }
     let mut state = context.state();
-    if let Rows::Definite(nature) = rows {
+    if let ResultOrder::Definite(determinism) = rows {
         plan = sort_below_limits(plan).and_then(sort_all).map_err(query_error)?;
-        if nature == Nature::OrderDependent {
+        if determinism == Determinism::OrderDependent {
             // Several partitions would interleave their rows in any order.
             state.config_mut().options_mut().execution.target_partitions = 1;
         }
@@ -83,7 +79,8 @@ pub(super) async fn plan(context: &SessionContext, plan: LogicalPlan, rows: Rows
     Ok(Execution::Merged { plan, context: state.task_ctx() })
 }
 
-/// The plan under a top-level LIMIT, if it is made of scans, filters, expressions and sorts alone.
+/// Returns the skip, the fetch and the input of a top-level LIMIT, if the input consists of scans, filters,
+/// projections and sorts only.
 fn row_by_row(plan: &LogicalPlan) -> DataFusionResult<Option<(usize, Option<usize>, &LogicalPlan)>> {
     let (skip, fetch, input) = match plan {
         LogicalPlan::Limit(limit) => match (limit.get_skip_type()?, limit.get_fetch_type()?) {
@@ -105,7 +102,7 @@ fn row_by_row(plan: &LogicalPlan) -> DataFusionResult<Option<(usize, Option<usiz
     }
 }
 
-/// A plan of one partition per row group, if it keeps their order.
+/// Makes a plan with one partition per row group; `None` if a node does not keep their order.
 async fn in_order(
     context: &SessionContext,
     plan: &LogicalPlan,
@@ -120,7 +117,7 @@ async fn in_order(
     let plan = state.optimize(plan).and_then(guard_fallible).and_then(sort_by_columns)?;
     let mut plan = state.query_planner().create_physical_plan(&plan, &state).await?;
     if let Some(merge) = plan.downcast_ref::<SortPreservingMergeExec>().filter(|merge| merge.fetch().is_none()) {
-        // What is merged is already in order from one partition to the next.
+        // The partitions are in order already, so the merge is not needed.
         plan = Arc::clone(merge.input());
     }
     let max_rows = kept_partitions(&plan);
@@ -128,7 +125,8 @@ async fn in_order(
     Ok(max_rows.map(|max_rows| Execution::InOrder { plan, context, skip, fetch, max_rows }))
 }
 
-/// The most rows of each partition of the scan under `plan`, if the partitions and their order reach its top.
+/// Returns the most rows of each partition of the scan under `plan`; `None` unless the partitions and their
+/// order reach the top of the plan.
 fn kept_partitions(plan: &Arc<dyn ExecutionPlan>) -> Option<Vec<usize>> {
     let num_partitions = plan.output_partitioning().partition_count();
     let mut node = plan;
@@ -153,8 +151,8 @@ fn kept_partitions(plan: &Arc<dyn ExecutionPlan>) -> Option<Vec<usize>> {
         .collect()
 }
 
-/// Orders rows that the query's own ORDER BY leaves equal: by run and step where the sort can see both, and else by all
-/// that it sees, so that rows which are still equal are the same.
+/// Adds sort keys that order the rows that the query's own ORDER BY leaves equal. The keys are run and step
+/// where the sort sees both. Otherwise they are all columns, so rows that are still equal are identical.
 fn break_ties(plan: LogicalPlan) -> DataFusionResult<LogicalPlan> {
     match plan {
         LogicalPlan::Sort(mut sort) => {
@@ -173,7 +171,7 @@ fn break_ties(plan: LogicalPlan) -> DataFusionResult<LogicalPlan> {
     }
 }
 
-/// Does the same below each LIMIT of the plan, because ties would decide which rows it takes.
+/// Breaks ties below each LIMIT of the plan, because ties would decide which rows the LIMIT takes.
 fn break_ties_below_limits(plan: LogicalPlan) -> DataFusionResult<LogicalPlan> {
     let rewritten = plan.transform_up_with_subqueries(|node| match node {
         LogicalPlan::Limit(mut limit) if is_sorted(&limit.input) => {
@@ -185,7 +183,7 @@ fn break_ties_below_limits(plan: LogicalPlan) -> DataFusionResult<LogicalPlan> {
     Ok(rewritten.data)
 }
 
-/// Sorts a plan without an ORDER BY of its own by run and step, where it has them, and then by all it has.
+/// Sorts a plan that has no ORDER BY by its [`definite_keys`].
 fn sort_all(plan: LogicalPlan) -> DataFusionResult<LogicalPlan> {
     if is_sorted(&plan) {
         return Ok(plan);
@@ -194,7 +192,7 @@ fn sort_all(plan: LogicalPlan) -> DataFusionResult<LogicalPlan> {
     LogicalPlanBuilder::from(plan).sort(keys)?.build()
 }
 
-/// Sorts what a LIMIT cuts, wherever in the plan it stands.
+/// Sorts the input of every LIMIT in the plan.
 fn sort_below_limits(plan: LogicalPlan) -> DataFusionResult<LogicalPlan> {
     let rewritten = plan.transform_up_with_subqueries(|node| match node {
         LogicalPlan::Limit(mut limit) if !is_sorted(&limit.input) => {
@@ -216,8 +214,8 @@ fn is_sorted(plan: &LogicalPlan) -> bool {
     }
 }
 
-/// The columns that identify the row of `steps` behind each row of a plan: run and step. If the plan lacks one of them,
-/// all columns, those named `run_id` and `step_index` first.
+/// Returns the columns that identify the row of `steps` behind each row of a plan: run and step. If the plan
+/// lacks one of them, returns all columns, with those named `run_id` and `step_index` first.
 fn definite_keys(plan: &LogicalPlan) -> Vec<SortExpr> {
     let columns = plan.schema().columns();
     let origins: Vec<Option<String>> = (0..columns.len()).map(|i| origin(plan, i)).collect();
@@ -237,7 +235,8 @@ fn definite_keys(plan: &LogicalPlan) -> Vec<SortExpr> {
     keys.into_iter().map(|column| Expr::Column(column).sort(true, false)).collect()
 }
 
-/// The column of `steps` that a column of a plan's result copies, if each row of the result is a row of `steps`.
+/// Returns the column of `steps` that a result column copies; `None` unless each result row is a row of
+/// `steps`.
 fn origin(plan: &LogicalPlan, column: usize) -> Option<String> {
     match plan {
         LogicalPlan::TableScan(scan) if scan.table_name.table() == "steps" => {

@@ -1,6 +1,7 @@
-//! The first rows of a result, for a person.
+//! The first rows of a result, as a table in text or HTML.
 
-use super::Query;
+use super::errors::query_error;
+use super::planned::Query;
 use crate::error::Result;
 use crate::progress::Progress;
 use arrow::array::RecordBatch;
@@ -10,7 +11,7 @@ use arrow::util::display::{ArrayFormatter, FormatOptions};
 use arrow::util::pretty::pretty_format_batches;
 use std::fmt;
 
-/// The first rows of a [`Query`]; its `Display` is a table.
+/// The first rows of a [`Query`]. Its `Display` is a text table.
 ///
 /// ```
 /// # let folder = tempfile::tempdir()?;
@@ -24,14 +25,14 @@ use std::fmt;
 pub struct Preview {
     schema: SchemaRef,
     batches: Vec<RecordBatch>,
-    /// Rows that are shown.
+    /// The number of rows shown.
     pub num_rows: usize,
-    /// Whether there are more.
+    /// Whether the result has more rows.
     pub has_more: bool,
 }
 
 impl Query {
-    /// Runs the query until so many rows are there, and stops it.
+    /// Runs the query until it has returned `max_rows` rows, and then stops it.
     ///
     /// # Errors
     /// As [`stream`](Query::stream).
@@ -57,12 +58,12 @@ impl Query {
 }
 
 impl Preview {
-    /// The rows as an HTML table, with the columns' types.
+    /// Returns the rows as an HTML table, with the types of the columns.
     ///
     /// # Errors
-    /// [`ErrorKind::Query`](crate::ErrorKind::Query) for values that have no text.
+    /// [`ErrorKind::Query`](crate::ErrorKind::Query) for values that cannot be shown as text.
     pub fn to_html(&self) -> Result<String> {
-        self.try_html().map_err(|error| super::query_error(error.into()))
+        self.try_html().map_err(|error| query_error(error.into()))
     }
 
     fn try_html(&self) -> Result<String, ArrowError> {

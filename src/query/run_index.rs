@@ -1,36 +1,36 @@
-//! Which rows of `steps` belong to which run, so that filters on what a run has as a whole read no steps.
+//! An index from runs to their rows of `steps`, so that run-level filters read no steps.
 //!
-//! `steps` repeats five columns of `runs`, and the rows of a run are together, in order, `num_steps` of them. So a
-//! condition on those columns alone is decided once a run, and what it leaves is a set of ranges of rows: nothing of the
-//! other rows is decompressed where whole pages fall out, and the columns of the condition are not read at all. Where
-//! every step of a run is there, the place of a step is its `step_index`, and a bound on that cuts the ranges too.
+//! `steps` repeats five columns of `runs`. The rows of a run are contiguous and in order, and their number is
+//! `num_steps`. So a condition on those columns alone is evaluated once per run and selects ranges of rows. The
+//! reader does not decompress pages outside these ranges, and does not read the columns of the condition. If
+//! every step of a run was recorded, `step_index` is the position of a step in its run. A bound on `step_index`
+//! then narrows the ranges too.
 //!
-//! Invariant: an index is used for a file only if its runs have as many rows as the file.
+//! Invariant: an index is used for a file only if the file's runs have as many rows as the file.
 
-use super::catalog::ArchiveTable;
 use crate::archive::{DataFile, TableName, table_schema};
 use crate::format::SourceFormat;
 use arrow::array::{Array, AsArray, BooleanArray, RecordBatch, UInt32Array};
 use arrow::buffer::{BooleanBuffer, ScalarBuffer};
 use arrow::compute::{
-    SortColumn, cast, concat_batches, filter_record_batch, lexsort_to_indices, prep_null_mask_filter, take_record_batch,
+    SortColumn, cast, filter_record_batch, lexsort_to_indices, prep_null_mask_filter, take_record_batch,
 };
 use arrow::datatypes::{DataType, UInt32Type};
 use datafusion::catalog::Session;
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::common::{DFSchema, Result as DataFusionResult, ScalarValue, exec_datafusion_err};
 use datafusion::logical_expr::{Expr, LogicalPlan, Operator};
-use datafusion::physical_plan::{PhysicalExpr, collect};
+use datafusion::physical_plan::PhysicalExpr;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// The columns of `steps` whose value is that of the run.
+/// The columns of `steps` that have the same value in all steps of a run.
 const RUN_COLUMNS: [&str; 5] = ["run_id", "max_score", "highest_tile", "num_steps", "engine"];
 
-/// The runs of a version.
+/// The runs of a version, with the numbers of their steps.
 #[derive(Debug)]
 pub(super) struct RunIndex {
-    /// `RUN_COLUMNS`, one row a run, in the order of ids.
+    /// `RUN_COLUMNS`, one row per run, sorted by run id.
     runs: RecordBatch,
     schema: DFSchema,
     run_ids: ScalarBuffer<u32>,
@@ -38,13 +38,15 @@ pub(super) struct RunIndex {
     sampled: BooleanBuffer,
 }
 
-/// Whether a condition is about runs as a whole.
+/// Returns whether a condition uses only columns of runs.
 pub(super) fn is_about_runs(filter: &Expr) -> bool {
-    // One without any column too: it may have had some before it was simplified, and then nobody else has it.
+    // A condition without columns counts too. The optimizer may have simplified its columns away, and no other
+    // node evaluates it.
     filter.column_refs().iter().all(|column| RUN_COLUMNS.contains(&column.name()))
 }
 
-/// The conditions of an optimized plan that are decided once a run, as a line of text; nothing if there are none.
+/// Returns the conditions of an optimized plan that are evaluated once per run, as a line of text; empty if
+/// there are none.
 pub(super) fn describe(plan: &LogicalPlan) -> DataFusionResult<String> {
     let mut filters = Vec::new();
     plan.apply_with_subqueries(|node| {
@@ -60,27 +62,17 @@ pub(super) fn describe(plan: &LogicalPlan) -> DataFusionResult<String> {
 }
 
 impl RunIndex {
-    /// The index of a version, from the cache after the first time.
-    pub(super) async fn of(runs: &ArchiveTable, state: &dyn Session) -> DataFusionResult<Arc<RunIndex>> {
-        let cache = runs.cache()?;
-        if let Some(index) = cache.run_index(runs.snapshot()) {
-            return Ok(index);
-        }
-        let index = Arc::new(RunIndex::read(runs, state).await?);
-        cache.keep_run_index(runs.snapshot(), &index);
-        Ok(index)
+    /// Returns the positions of the columns of `runs` that an index needs.
+    pub(super) fn columns() -> DataFusionResult<Vec<usize>> {
+        let schema = table_schema(TableName::Runs);
+        let names = RUN_COLUMNS.into_iter().chain(["format"]);
+        Ok(names.map(|name| schema.index_of(name)).collect::<Result<_, _>>()?)
     }
 
-    async fn read(table: &ArchiveTable, state: &dyn Session) -> DataFusionResult<RunIndex> {
-        let schema = table_schema(TableName::Runs);
-        let column = |name: &str| schema.index_of(name);
-        let mut columns = RUN_COLUMNS.iter().map(|name| column(name)).collect::<Result<Vec<_>, _>>()?;
-        columns.push(column("format")?);
-        let plan = table.scan_all(state, &columns).await?;
-        let batches = collect(Arc::clone(&plan), state.task_ctx()).await?;
-        let all = concat_batches(&plan.schema(), &batches)?;
+    /// Makes an index from these [`columns`](RunIndex::columns) of all runs, in any order.
+    pub(super) fn new(all: &RecordBatch) -> DataFusionResult<RunIndex> {
         let by_id = [SortColumn { values: Arc::clone(all.column(0)), options: None }];
-        let all = take_record_batch(&all, &lexsort_to_indices(&by_id, None)?)?;
+        let all = take_record_batch(all, &lexsort_to_indices(&by_id, None)?)?;
 
         let numbers = |i: usize| -> DataFusionResult<ScalarBuffer<u32>> {
             let column: Option<&UInt32Array> = all.column(i).as_primitive_opt::<UInt32Type>();
@@ -98,8 +90,9 @@ impl RunIndex {
         Ok(RunIndex { runs, schema, run_ids, num_steps, sampled })
     }
 
-    /// The runs that have steps and for which all of these hold; `None` if one fails, so that it must be evaluated row by
-    /// row. Hints are evaluated row by row in any case: one that fails is left out.
+    /// Returns the runs that have steps and meet all conditions. Returns `None` if a filter fails, so that it
+    /// must be evaluated row by row. Hints are evaluated row by row in any case, so a hint that fails is
+    /// skipped.
     pub(super) fn matching(
         &self,
         filters: &[&Expr],
@@ -121,7 +114,8 @@ impl RunIndex {
         Ok(Some(matching))
     }
 
-    /// The given runs that meet a condition. Evaluates it for all runs, or only for the given runs if that fails.
+    /// Returns the given runs that meet a condition. Evaluates it for all runs, or only for the given runs if
+    /// that fails.
     fn narrowed(&self, condition: &dyn PhysicalExpr, matching: &BooleanBuffer) -> DataFusionResult<BooleanBuffer> {
         if let Ok(verdicts) = verdicts(condition, &self.runs) {
             return Ok(matching & &verdicts);
@@ -133,8 +127,8 @@ impl RunIndex {
         Ok(BooleanBuffer::collect_bool(matching.len(), holds))
     }
 
-    /// The rows of a file that belong to these runs and, of runs that are there whole, to these steps; `None` if the
-    /// file's runs are not those that this knows.
+    /// Returns the rows of a file that belong to these runs. For runs with every step recorded, returns only
+    /// these steps. Returns `None` if the index does not match the file's runs.
     pub(super) fn rows_of(
         &self,
         file: &DataFile,
@@ -162,13 +156,13 @@ impl RunIndex {
     }
 }
 
-/// The rows for which a condition is true.
+/// Returns the rows for which a condition is true.
 fn verdicts(condition: &dyn PhysicalExpr, rows: &RecordBatch) -> DataFusionResult<BooleanBuffer> {
     let verdicts = condition.evaluate(rows)?.into_array(rows.num_rows())?;
     Ok(match verdicts.as_boolean_opt() {
         Some(verdicts) if verdicts.null_count() > 0 => prep_null_mask_filter(verdicts).values().clone(),
         Some(verdicts) => verdicts.values().clone(),
-        // A bare NULL has no type.
+        // An untyped NULL.
         None => BooleanBuffer::new_unset(rows.num_rows()),
     })
 }
@@ -178,7 +172,7 @@ fn clamp(steps: &Range<u64>, len: usize) -> Range<usize> {
     at_most(steps.start)..at_most(steps.end)
 }
 
-/// The steps that comparisons of `step_index` with numbers leave.
+/// Returns the steps that comparisons of `step_index` with numbers leave.
 pub(super) fn step_range(filters: &[Expr]) -> Range<u64> {
     let mut range = 0..u64::MAX;
     for filter in filters {

@@ -1,7 +1,6 @@
-//! Reading Parquet files as a plan: row groups, or the parts of them that are wanted, in order or as threads come free.
+//! Parquet scans: plans that read row groups or parts of them, in order or in parallel.
 
-use super::barrier::SAMPLE_ROWS;
-use super::order::PartitionPerRowGroup;
+use super::reader_filters::SAMPLE_ROWS;
 use crate::archive::DataFile;
 use arrow::datatypes::SchemaRef;
 use datafusion::catalog::Session;
@@ -28,34 +27,37 @@ use parquet::file::metadata::ParquetMetaData;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// The URL under which the archive's folder is known to DataFusion.
+/// The URL of the archive's object store.
 pub(super) const ARCHIVE_URL: &str = "a2store://archive";
 
-/// Footers that are read at once.
+/// The number of footers that are read in parallel.
 const FOOTERS_AT_ONCE: usize = 32;
+
+/// Session extension that asks scans for one partition per row group, in order.
+pub(super) struct PartitionPerRowGroup;
 
 /// How to read the files of a table.
 pub(super) struct ParquetScan {
-    /// Of the store that has them.
+    /// The URL of the files' object store.
     pub(super) url: String,
     pub(super) schema: SchemaRef,
-    /// Columns by which the rows are in order, from one part to the next as well.
+    /// Columns by which the rows are sorted, across files and row groups.
     pub(super) sorted_by: &'static [&'static str],
-    /// Where footers are kept.
+    /// The cache of footers.
     pub(super) footers: Arc<FileMetadataCache>,
 }
 
 /// A row group, or some of its rows.
-pub(super) struct Part {
+pub(super) struct RowGroupPart {
     file: PartitionedFile,
     num_rows: usize,
-    /// Of the row group: its place in the file, the file's number of them, its rows.
+    /// The row group's index in its file, the file's number of row groups, and the row group's number of rows.
     row_group: (usize, usize, usize),
 }
 
-impl Part {
-    /// Some rows from the middle of the row group.
-    pub(super) fn sample(&self) -> Part {
+impl RowGroupPart {
+    /// Returns some rows from the middle of the row group.
+    pub(super) fn sample(&self) -> RowGroupPart {
         let (index, count, len) = self.row_group;
         let num_rows = len.min(SAMPLE_ROWS);
         let before = (len - num_rows) / 2;
@@ -63,19 +65,19 @@ impl Part {
         let selection = vec![skip(before), select(num_rows), skip(len - before - num_rows)];
         let mut plan = ParquetAccessPlan::new_none(count);
         plan.set(index, RowGroupAccess::Selection(RowSelection::from(selection)));
-        Part { file: self.file.clone().with_extension(plan), num_rows, row_group: self.row_group }
+        RowGroupPart { file: self.file.clone().with_extension(plan), num_rows, row_group: self.row_group }
     }
 }
 
 impl ParquetScan {
-    /// A plan that reads these parts, less what the filter drops.
+    /// Returns a plan that reads these parts and drops the rows that fail the filter.
     ///
-    /// Each part is a partition of its own where [`PartitionPerRowGroup`] asks for it; else whichever thread comes free
-    /// takes the next.
+    /// With [`PartitionPerRowGroup`], each part is a partition. Otherwise, threads take the parts from a common
+    /// queue.
     pub(super) fn plan(
         &self,
         state: &dyn Session,
-        parts: Vec<Part>,
+        parts: Vec<RowGroupPart>,
         projection: Option<&Vec<usize>>,
         limit: Option<usize>,
         filter: Option<Arc<dyn PhysicalExpr>>,
@@ -125,19 +127,19 @@ impl ParquetScan {
     }
 }
 
-/// A file of the archive as DataFusion knows files.
+/// An archive's file for DataFusion.
 pub(super) fn archive_file(file: &DataFile) -> DataFusionResult<PartitionedFile> {
     let location = StorePath::parse(&file.path).map_err(|error| DataFusionError::External(error.into()))?;
     Ok(immutable_file(location, file.num_bytes))
 }
 
-/// A file that does not change under its name, so that its metadata may be cached under any fixed time.
+/// A file that never changes. A fixed modification time makes its metadata cacheable.
 pub(super) fn immutable_file(location: StorePath, num_bytes: u64) -> PartitionedFile {
     let last_modified = chrono::DateTime::UNIX_EPOCH;
     PartitionedFile::new_from_meta(ObjectMeta { location, last_modified, size: num_bytes, e_tag: None, version: None })
 }
 
-/// The footers of files, several at once, from the cache after the first time.
+/// Reads the footers of files in parallel, from the cache if possible.
 pub(super) async fn footers(
     state: &dyn Session,
     url: &str,
@@ -158,14 +160,15 @@ async fn footer(
     DFParquetMetadata::new(store.as_ref(), &file).with_file_metadata_cache(Some(cache)).fetch_metadata().await
 }
 
-/// The row groups of a file, of each only the rows in `ranges` (ascending, apart from each other) if these are given.
+/// Returns the row groups of a file. With `ranges` (ascending and disjoint), returns only the rows in these
+/// ranges.
 pub(super) fn parts_of(
     file: &PartitionedFile,
     footer: &ParquetMetaData,
     ranges: Option<&[Range<usize>]>,
     run_ids: Option<(u32, u32)>,
     schema: &SchemaRef,
-) -> Vec<Part> {
+) -> Vec<RowGroupPart> {
     let row_groups = footer.row_groups();
     let mut parts = Vec::new();
     let mut first_row = 0;
@@ -186,17 +189,17 @@ pub(super) fn parts_of(
             plan.set(i, access);
             part = part.with_extension(plan);
         }
-        // A reader takes the row groups that begin in its range.
+        // The reader takes the row groups that begin in its byte range.
         let column = row_group.column(0);
         let start = column.dictionary_page_offset().unwrap_or_else(|| column.data_page_offset());
         let statistics = statistics(schema, num_rows, run_ids);
         let file = part.with_range(start, start + 1).with_statistics(Arc::new(statistics));
-        parts.push(Part { file, num_rows, row_group: (i, row_groups.len(), len) });
+        parts.push(RowGroupPart { file, num_rows, row_group: (i, row_groups.len(), len) });
     }
     parts
 }
 
-/// Which of the rows of a row group lie in `ranges`, and how many.
+/// Returns the rows of a row group that lie in `ranges`, and their number.
 fn access_to(ranges: &[Range<usize>], rows: Range<usize>) -> (RowGroupAccess, usize) {
     let first = ranges.partition_point(|range| range.end <= rows.start);
     let mut selectors = Vec::new();

@@ -1,9 +1,10 @@
-//! Running a plan: partitions in order, several ahead, each bounded; dropping the stream stops them.
+//! Execution of a plan: partitions run ahead in parallel with bounded buffers, and dropping the stream stops
+//! them.
 
-use super::explain::without_files;
-use super::limits::Limits;
+use super::errors::query_error;
+use super::limits::QueryLimits;
 use super::order::Execution;
-use super::query_error;
+use super::plan_text::without_files;
 use crate::archive::Archive;
 use crate::error::{Error, Result};
 use crate::progress::Progress;
@@ -22,36 +23,38 @@ use std::sync::Arc;
 use tokio::sync::mpsc;
 use tokio::task::{JoinHandle, JoinSet};
 
-/// The batches of a query's result, as they are made.
+/// The batches of a query's result, delivered as they are made.
 ///
-/// After an error it is at its end.
+/// The stream ends after an error.
 pub struct QueryStream {
     archive: Archive,
     schema: SchemaRef,
     plan: Arc<dyn ExecutionPlan>,
     context: Arc<TaskContext>,
-    /// `None`: the partitions are merged into one.
+    /// The number of partitions; `None` if they are merged into one stream.
     in_order: Option<usize>,
     next_partition: usize,
-    /// While it is at work.
+    /// The runtime's threads, while partitions run.
     threads: Option<Threads>,
-    running: VecDeque<mpsc::Receiver<Message>>,
+    running: VecDeque<mpsc::Receiver<PartitionMessage>>,
     tasks: JoinSet<()>,
     skip: usize,
     fetch: usize,
-    limits: Arc<Limits>,
-    /// Whether the rows are those of a plan, which names files.
+    limits: Arc<QueryLimits>,
+    /// Whether the rows are the text of an EXPLAIN, which names files.
     is_plan: bool,
 }
 
-/// What a partition's task sends: batches, then its end. Silence instead of an end means that the task died.
-enum Message {
+/// A message of a partition's task: batches, then the end. A channel closed before the end means that the task
+/// died.
+enum PartitionMessage {
     Batch(RecordBatch),
     Failed(DataFusionError),
     End,
 }
 
-/// Batches that a partition may be ahead: a whole row group, so that the next partitions stay busy while one is read.
+/// The most buffered batches of a partition. A whole row group fits, so that the next partitions stay busy
+/// while one is read.
 const AHEAD: usize = 64;
 
 impl QueryStream {
@@ -59,7 +62,7 @@ impl QueryStream {
         archive: Archive,
         schema: SchemaRef,
         execution: Execution,
-        limits: Arc<Limits>,
+        limits: Arc<QueryLimits>,
         is_plan: bool,
     ) -> Self {
         let (plan, context, in_order, skip, fetch) = match execution {
@@ -92,7 +95,7 @@ impl QueryStream {
         Arc::clone(&self.schema)
     }
 
-    /// Keeps as many partitions at work as there are cores.
+    /// Keeps one partition running per core.
     fn start_partitions(&mut self) -> Result<()> {
         let num_partitions = self.in_order.unwrap_or(1);
         let at_once = self.context.session_config().target_partitions();
@@ -111,8 +114,8 @@ impl QueryStream {
         Ok(())
     }
 
-    /// The next batch, or [`ErrorKind::Cancelled`](crate::ErrorKind::Cancelled) soon after the work is asked to stop,
-    /// also while no batch comes.
+    /// Returns the next batch. Returns [`ErrorKind::Cancelled`](crate::ErrorKind::Cancelled) soon after
+    /// `progress` asks to stop, even while no batch arrives.
     pub(crate) fn next_unless_cancelled(&mut self, progress: &dyn Progress) -> Result<Option<RecordBatch>> {
         let next = self.next_batch(progress);
         if !matches!(next, Ok(Some(_))) {
@@ -138,7 +141,7 @@ impl QueryStream {
                 continue;
             };
             match next {
-                Some(Message::Batch(batch)) => {
+                Some(PartitionMessage::Batch(batch)) => {
                     let skipped = self.skip.min(batch.num_rows());
                     let taken = self.fetch.min(batch.num_rows() - skipped);
                     self.skip -= skipped;
@@ -149,10 +152,10 @@ impl QueryStream {
                         return Ok(Some(batch));
                     }
                 }
-                Some(Message::End) => {
+                Some(PartitionMessage::End) => {
                     self.running.pop_front();
                 }
-                Some(Message::Failed(error)) => {
+                Some(PartitionMessage::Failed(error)) => {
                     return Err(self.limits.explain(self.archive.blame(query_error(error))));
                 }
                 None => return Err(ended_early()),
@@ -161,9 +164,10 @@ impl QueryStream {
         Ok(None)
     }
 
-    /// A batch in the types that were promised: whoever reads it through a C interface would not notice others.
+    /// Converts a batch to the types of the schema. Consumers behind a C interface would not notice other
+    /// types.
     ///
-    /// Only the encoding of a column may change here, never a value: the schema is the analyzed plan's.
+    /// Only the encoding of a column may change here, never a value. The schema comes from the analyzed plan.
     fn conform(&self, batch: RecordBatch) -> Result<RecordBatch> {
         let fields = self.schema.fields();
         let batch =
@@ -191,7 +195,7 @@ impl QueryStream {
         batch.map_err(|error| query_error(error.into()))
     }
 
-    /// Whether it was begun by a process that this one was forked from.
+    /// Returns whether the stream was started by another process, from which this one was forked.
     fn is_foreign(&self) -> bool {
         self.threads.as_ref().is_some_and(|threads| !threads.are_here())
     }
@@ -199,7 +203,7 @@ impl QueryStream {
     fn stop(&mut self) {
         self.fetch = 0;
         if self.is_foreign() {
-            // Their locks may have been held by threads that are not here.
+            // Threads that do not exist in this process may have held the locks of these channels and tasks.
             std::mem::forget((std::mem::take(&mut self.running), std::mem::take(&mut self.tasks)));
         }
         self.running.clear();
@@ -208,7 +212,7 @@ impl QueryStream {
     }
 }
 
-/// Whether values of these types differ only in their encoding.
+/// Returns whether values of these types differ only in their encoding.
 fn is_encoding_of(one: &DataType, other: &DataType) -> bool {
     fn plain(dtype: &DataType) -> &DataType {
         match dtype {
@@ -234,8 +238,8 @@ fn is_encoding_of(one: &DataType, other: &DataType) -> bool {
     }
 }
 
-/// Whether a null is one of a dictionary's words, rather than a missing key, as the engine has it where a file lacks the column.
-/// pyarrow cannot put such dictionaries together.
+/// Returns whether a dictionary stores a null as a value instead of a missing key. DataFusion does so where a
+/// file lacks the column, and pyarrow cannot concatenate such dictionaries.
 fn has_null_words(column: &ArrayRef) -> bool {
     column.as_any_dictionary_opt().is_some_and(|dictionary| dictionary.values().null_count() > 0)
 }
@@ -255,13 +259,13 @@ impl Drop for QueryStream {
 
 /// The batches of one partition, made on the runtime's threads. Dropping it stops the work.
 pub(crate) struct Partition {
-    receiver: mpsc::Receiver<Message>,
+    receiver: mpsc::Receiver<PartitionMessage>,
     task: JoinHandle<()>,
     threads: Threads,
 }
 
 impl Partition {
-    /// Batches that it may be ahead.
+    /// The most buffered batches.
     const AHEAD: usize = 8;
 
     pub(crate) fn start(
@@ -275,15 +279,15 @@ impl Partition {
         Ok(Partition { receiver, task, threads })
     }
 
-    /// The next batch, as long as `check`, which is asked now and then, finds nothing wrong.
+    /// Returns the next batch. Stops with the error of `check`, which it calls while it waits.
     pub(crate) fn next(&mut self, check: impl Fn() -> Result<()>) -> Result<Option<RecordBatch>> {
         loop {
             check().inspect_err(|_| self.threads.retire())?;
             match block_for(PERIOD, self.receiver.recv()) {
                 None => {}
-                Some(Some(Message::Batch(batch))) => return Ok(Some(batch)),
-                Some(Some(Message::End)) => return Ok(None),
-                Some(Some(Message::Failed(error))) => return Err(query_error(error)),
+                Some(Some(PartitionMessage::Batch(batch))) => return Ok(Some(batch)),
+                Some(Some(PartitionMessage::End)) => return Ok(None),
+                Some(Some(PartitionMessage::Failed(error))) => return Err(query_error(error)),
                 Some(None) => return Err(ended_early()),
             }
         }
@@ -300,7 +304,7 @@ fn ended_early() -> Error {
     Error::query("the query engine failed: a worker ended early")
 }
 
-/// The rows of a plan, whose last column is its text.
+/// Removes file names from the rows of an EXPLAIN, whose last column is the plan's text.
 fn plan_without_files(batch: &RecordBatch) -> Result<RecordBatch, ArrowError> {
     let mut columns = batch.columns().to_vec();
     if let Some(last) = columns.last_mut() {
@@ -315,7 +319,7 @@ async fn send_batches(
     plan: Arc<dyn ExecutionPlan>,
     context: Arc<TaskContext>,
     partition: Option<usize>,
-    sender: mpsc::Sender<Message>,
+    sender: mpsc::Sender<PartitionMessage>,
 ) {
     let stream = match partition {
         Some(partition) => plan.execute(partition, context),
@@ -324,17 +328,17 @@ async fn send_batches(
     let mut stream = match stream {
         Ok(stream) => stream,
         Err(error) => {
-            let _ = sender.send(Message::Failed(error)).await;
+            let _ = sender.send(PartitionMessage::Failed(error)).await;
             return;
         }
     };
     while let Some(batch) = stream.next().await {
-        let message = batch.map_or_else(Message::Failed, Message::Batch);
+        let message = batch.map_or_else(PartitionMessage::Failed, PartitionMessage::Batch);
         if sender.send(message).await.is_err() {
             return;
         }
     }
-    let _ = sender.send(Message::End).await;
+    let _ = sender.send(PartitionMessage::End).await;
 }
 
 impl Iterator for QueryStream {
@@ -345,11 +349,11 @@ impl Iterator for QueryStream {
     }
 }
 
-/// The stream as Arrow's own readers have it, with Arrow's error.
+/// The stream as an Arrow reader, with Arrow's errors.
 #[cfg(feature = "python")]
 pub(crate) struct ArrowReader {
     pub(crate) stream: QueryStream,
-    /// Asked now and then whether to stop.
+    /// Checked while the reader waits, to stop on request.
     pub(crate) progress: Box<dyn Progress + Send>,
 }
 
@@ -359,7 +363,7 @@ impl Iterator for ArrowReader {
 
     fn next(&mut self) -> Option<Self::Item> {
         let next = self.stream.next_unless_cancelled(&*self.progress).transpose();
-        // In C a message ends at the first null byte.
+        // A C string ends at the first null byte, so replace null bytes.
         let plain = |error: Error| -> Box<dyn std::error::Error + Send + Sync> {
             match error.to_string() {
                 message if message.contains('\0') => message.replace('\0', "\u{2400}").into(),

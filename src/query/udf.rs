@@ -1,16 +1,16 @@
-//! The board functions as the engine knows functions.
+//! The board functions as scalar functions of DataFusion.
 
-use super::functions::{ArgumentKind, Function, functions, wrong_count};
+use super::errors::external;
+use super::functions::{ArgumentKind, Function, functions};
 use crate::archive::Phases;
-use crate::error::Error;
 use arrow::array::ArrayRef;
 use arrow::datatypes::DataType;
-use datafusion::common::{DataFusionError, Result as DataFusionResult, ScalarValue, plan_err};
+use datafusion::common::{Result as DataFusionResult, ScalarValue, plan_err};
 use datafusion::logical_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility};
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
-/// All board functions, for an archive of these phases.
+/// All board functions, for an archive with these phases.
 pub(super) fn board_udfs(phases: Phases) -> impl Iterator<Item = Arc<ScalarUDF>> {
     functions().iter().map(move |function| {
         let signature = Signature::user_defined(Volatility::Immutable);
@@ -55,7 +55,7 @@ impl ScalarUDFImpl for BoardUdf {
     fn coerce_types(&self, arg_types: &[DataType]) -> DataFusionResult<Vec<DataType>> {
         let (call, arguments) = (self.function.signature(), self.function.arguments);
         if arg_types.len() != arguments.len() {
-            return plan_err!("{}", wrong_count(self.function, arg_types.len()));
+            return plan_err!("{}", self.function.wrong_count(arg_types.len()));
         }
         let best = self.function.argument_types();
         let coerced = arg_types.iter().zip(arguments).zip(best).map(|((found, argument), best)| {
@@ -65,7 +65,7 @@ impl ScalarUDFImpl for BoardUdf {
             };
             match found {
                 DataType::Null => Ok(best),
-                // The function itself takes any number and says what is wrong with one that is out of range.
+                // The function itself accepts every number and reports a number that is out of range.
                 found if fits => Ok(found.clone()),
                 found => plan_err!("{call}: {}: expected {best}, found {found}", argument.name),
             }
@@ -88,9 +88,4 @@ impl ScalarUDFImpl for BoardUdf {
         }
         Ok(ColumnarValue::Array(result))
     }
-}
-
-/// An error of ours on its way through the engine; `query_error` takes it out again.
-pub(super) fn external(error: Error) -> DataFusionError {
-    DataFusionError::External(error.into())
 }

@@ -16,7 +16,7 @@ use crate::machine::{available_bytes, reserve};
 use crate::process::catch_panic;
 use crate::progress::{Progress, Unit};
 use crate::publish::Staged;
-use crate::query::{Execution, Limits, Partition, Query, QueryStream, query_error};
+use crate::query::{Execution, Partition, Query, QueryLimits, QueryStream, query_error};
 use crate::runtime::runtime;
 use crate::workers;
 use arrow::array::RecordBatch;
@@ -157,7 +157,7 @@ fn exact_rows(plan: &Arc<dyn ExecutionPlan>, num_partitions: usize) -> Option<Ve
 
 struct Job<'a> {
     writer: &'a RowWriter,
-    limits: Arc<Limits>,
+    limits: Arc<QueryLimits>,
     /// Bytes that a table in memory may have.
     memory: u64,
     progress: &'a dyn Progress,

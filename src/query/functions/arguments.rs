@@ -1,10 +1,10 @@
-//! Arrays of any numeric type → the slices that kernels loop over, checked.
+//! Arguments of functions, and the checked conversion of arrays of any numeric type to slices.
 //!
-//! A literal in SQL is an int64 and a column of moves uint8, and a cast between them would turn what does not fit into
-//! nulls or into an error that names neither function nor argument. So the conversion is done here.
+//! A literal in SQL is an int64, and a column of moves is uint8. A cast between them would turn values out of
+//! range into nulls, or into an error without the names of the function and the argument. So this module
+//! converts them.
 
 use super::loops::map;
-use super::{ArgumentKind, Function, arrow_error};
 use crate::archive::Phases;
 use crate::error::{Error, Result};
 use arrow::array::{
@@ -15,30 +15,88 @@ use arrow::compute::cast;
 use arrow::datatypes::{DataType, UInt64Type};
 use std::fmt;
 
-/// The arguments of a call, as many as the function has, all of one length.
+/// An argument of a [`Function`].
+///
+/// ```
+/// let tile = a2store::functions().iter().find(|function| function.name == "tile").unwrap();
+/// let cell = tile.arguments[1];
+/// assert_eq!((cell.name, cell.kind), ("cell", a2store::ArgumentKind::Cell));
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Argument {
+    /// The name.
+    pub name: &'static str,
+    /// The kind, which determines the valid values.
+    pub kind: ArgumentKind,
+}
+
+/// The kind of an [`Argument`].
+///
+/// ```
+/// use a2store::{ArgumentKind, functions};
+/// let of_values = functions().iter().filter(|f| f.arguments.iter().any(|argument| argument.kind == ArgumentKind::Ev));
+/// assert!(of_values.map(|function| function.name).any(|name| name == "ev_gap"));
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ArgumentKind {
+    /// A board of sixteen exponents; any uint64 is valid.
+    Board,
+    /// A move, 0..=3: up, down, left, right.
+    Move,
+    /// A cell, 0..=15 in row-major order.
+    Cell,
+    /// A [`Symmetry`](crate::Symmetry), 0..=7.
+    Symmetry,
+    /// An exponent, 0..=15.
+    Exponent,
+    /// The EV of a branch, any number; null or NaN for an absent branch.
+    Ev,
+}
+
+impl ArgumentKind {
+    pub(super) fn data_type(self) -> DataType {
+        match self {
+            ArgumentKind::Board => DataType::UInt64,
+            ArgumentKind::Ev => DataType::Float32,
+            ArgumentKind::Move | ArgumentKind::Cell | ArgumentKind::Symmetry | ArgumentKind::Exponent => {
+                DataType::UInt8
+            }
+        }
+    }
+
+    /// Returns the largest value of a kind that is a small number. It is one less than a power of two.
+    fn limit(self) -> Option<u8> {
+        match self {
+            ArgumentKind::Move => Some(3),
+            ArgumentKind::Symmetry => Some(7),
+            ArgumentKind::Cell | ArgumentKind::Exponent => Some(15),
+            ArgumentKind::Board | ArgumentKind::Ev => None,
+        }
+    }
+}
+
+/// The arguments of a call. All arrays have the same length.
 pub(super) struct Arguments<'a> {
-    function: &'a Function,
+    function: &'static str,
+    arguments: &'static [Argument],
     arrays: &'a [ArrayRef],
     phases: Phases,
 }
 
-/// What is wrong with a call of so many arguments.
-pub(in super::super) fn wrong_count(function: &Function, found: usize) -> String {
-    let expected = function.arguments.len();
-    let plural = if expected == 1 { "" } else { "s" };
-    format!("{}: expected {expected} argument{plural}, found {found}", function.signature())
-}
-
 impl<'a> Arguments<'a> {
-    pub(super) fn new(function: &'a Function, arrays: &'a [ArrayRef], phases: Phases) -> Result<Arguments<'a>> {
-        let (expected, found) = (function.arguments.len(), arrays.len());
-        if expected != found {
-            return Err(Error::query(wrong_count(function, found)));
-        }
-        let arguments = Arguments { function, arrays, phases };
+    /// Checks that the arrays, as many as there are arguments, have the same length.
+    pub(super) fn new(
+        function: &'static str,
+        arguments: &'static [Argument],
+        arrays: &'a [ArrayRef],
+        phases: Phases,
+    ) -> Result<Arguments<'a>> {
+        let arguments = Arguments { function, arguments, arrays, phases };
         for (index, array) in arrays.iter().enumerate() {
             if array.len() != arguments.num_rows() {
-                let expected = format!("{} rows as in {}", arguments.num_rows(), function.arguments[0].name);
+                let expected = format!("{} rows as in {}", arguments.num_rows(), arguments.arguments[0].name);
                 return Err(arguments.error(index, expected, array.len()));
             }
         }
@@ -53,15 +111,15 @@ impl<'a> Arguments<'a> {
         self.phases
     }
 
-    /// Where an argument other than an EV is null.
+    /// Returns the rows in which an argument other than an EV is null.
     pub(super) fn nulls(&self) -> Option<NullBuffer> {
-        let arguments = self.function.arguments.iter().zip(self.arrays);
+        let arguments = self.arguments.iter().zip(self.arrays);
         arguments.filter(|(argument, _)| argument.kind != ArgumentKind::Ev).fold(None, |nulls, (_, array)| {
             NullBuffer::union(nulls.as_ref(), array.logical_nulls().as_ref()).filter(|nulls| nulls.null_count() > 0)
         })
     }
 
-    /// An argument of boards. In null slots there is any board.
+    /// Returns an argument of boards. Null slots hold any board.
     pub(super) fn boards(&self, index: usize) -> Result<ScalarBuffer<u64>> {
         let array = &self.arrays[index];
         if let Some(array) = array.as_primitive_opt::<UInt64Type>() {
@@ -74,23 +132,23 @@ impl<'a> Arguments<'a> {
                     let expected = "a uint64, as a board uses the top bit";
                     return Err(self.error(index, expected, format!("{found} ({})", array.data_type())));
                 }
-                Ok(map(array.values(), Integer::extended).into())
+                Ok(map(array.values(), SignExtend::extended).into())
             }
             DataType::Null => Ok(vec![0; array.len()].into()),
             other => Err(self.error(index, "an integer", other)),
         }
     }
 
-    /// An argument of moves, cells, symmetries or exponents. Null slots are in range too.
+    /// Returns an argument of moves, cells, symmetries or exponents. Null slots are in range too.
     pub(super) fn numbers(&self, index: usize) -> Result<ScalarBuffer<u8>> {
         let array = &self.arrays[index];
-        let limit = self.function.arguments[index].kind.limit().unwrap_or(u8::MAX);
+        let limit = self.arguments[index].kind.limit().unwrap_or(u8::MAX);
         downcast_integer_array! {
             array => {
                 if let Some(found) = first_bad(array, |value| value.extended() > u64::from(limit)) {
                     return Err(self.error(index, format_args!("0..={limit}"), found));
                 }
-                // The limit is one less than a power of two, so this changes null slots only.
+                // The limit is one less than a power of two, so this changes only null slots.
                 Ok(map(array.values(), |value| value.extended() as u8 & limit).into())
             }
             DataType::Null => Ok(vec![0; array.len()].into()),
@@ -98,7 +156,7 @@ impl<'a> Arguments<'a> {
         }
     }
 
-    /// An argument of EVs.
+    /// Returns an argument of EVs.
     pub(super) fn evs(&self, index: usize) -> Result<Float32Array> {
         let array = &self.arrays[index];
         match array.data_type() {
@@ -112,19 +170,20 @@ impl<'a> Arguments<'a> {
     }
 
     fn error(&self, index: usize, expected: impl fmt::Display, found: impl fmt::Display) -> Error {
-        let (function, argument) = (self.function.name, self.function.arguments[index].name);
+        let (function, argument) = (self.function, self.arguments[index].name);
         Error::query(format!("{function}: {argument}: expected {expected}, found {found}"))
     }
 }
 
-/// The value of all rows, if they have but one; `None` for no rows.
+/// Returns the value that all rows share, if there is one; `None` for no rows.
 pub(super) fn constant(values: &[u8]) -> Option<u8> {
     let &first = values.first()?;
     let same = |chunk: &[u8]| chunk.iter().fold(0, |differing, value| differing | (value ^ first)) == 0;
     values.chunks(256).all(same).then_some(first)
 }
 
-/// The first value that is bad and not null. Nearly always there is none, which a loop without a branch finds out.
+/// Returns the first value that is bad and not null. A loop without branches first checks whether any value is
+/// bad, because bad values are rare.
 fn first_bad<T: ArrowPrimitiveType>(
     array: &PrimitiveArray<T>,
     is_bad: impl Fn(T::Native) -> bool,
@@ -135,14 +194,14 @@ fn first_bad<T: ArrowPrimitiveType>(
     array.iter().flatten().find(|&value| is_bad(value))
 }
 
-trait Integer {
-    /// As 64 bits, a negative number with ones in front: larger than any that it could be taken for.
+trait SignExtend {
+    /// Extends the sign to 64 bits, so that a negative number is larger than every limit.
     fn extended(self) -> u64;
 }
 
 macro_rules! integers {
     ($($native:ty)*) => {
-        $(impl Integer for $native {
+        $(impl SignExtend for $native {
             #[inline(always)]
             fn extended(self) -> u64 {
                 self as u64
@@ -152,3 +211,9 @@ macro_rules! integers {
 }
 
 integers!(i8 i16 i32 i64 u8 u16 u32 u64);
+
+/// Converts an error that should not occur, because the arrays are built to match.
+#[allow(clippy::needless_pass_by_value, reason = "what `map_err` asks for")]
+pub(super) fn arrow_error(error: arrow::error::ArrowError) -> Error {
+    Error::query(error.to_string())
+}

@@ -1,6 +1,7 @@
-//! Functions of the EVs of the four branches: how clear the choice was, what it cost, what it should have been.
+//! Functions of the EVs of the four branches: the gap between the best two, the loss of a move, and the best
+//! move.
 //!
-//! A branch without an EV is a NaN in the loops, whether it was null or NaN.
+//! In the loops, an absent branch is NaN, whether its EV was null or NaN.
 
 use super::arguments::Arguments;
 use super::kernels::array;
@@ -11,9 +12,9 @@ use arrow::buffer::{BooleanBuffer, NullBuffer, ScalarBuffer};
 use arrow::datatypes::{Float32Type, UInt8Type};
 
 pub(super) fn ev_gap(arguments: &Arguments<'_>) -> Result<ArrayRef> {
-    let (evs, rows) = (Evs::of(arguments, 0)?, vec![(); arguments.num_rows()]);
+    let (evs, rows) = (BranchEvs::of(arguments, 0)?, vec![(); arguments.num_rows()]);
     let gaps = evs.map(&rows, |[a, b, c, d], ()| {
-        // Absent branches sink to the bottom, and are missed only if fewer than two are left.
+        // Absent branches sort last. The result is NaN if fewer than two branches are present.
         let sunk = |ev: f32| if ev.is_nan() { f32::NEG_INFINITY } else { ev };
         let ((high, low), (other_high, other_low)) = (ordered(sunk(a), sunk(b)), ordered(sunk(c), sunk(d)));
         let (best, next) = ordered(high, other_high);
@@ -26,7 +27,7 @@ pub(super) fn ev_gap(arguments: &Arguments<'_>) -> Result<ArrayRef> {
 
 pub(super) fn ev_loss(arguments: &Arguments<'_>) -> Result<ArrayRef> {
     let moves = arguments.numbers(0)?;
-    let evs = Evs::of(arguments, 1)?;
+    let evs = BranchEvs::of(arguments, 1)?;
     let losses = evs.map(&moves, |evs, direction| {
         let [up, down, left, right] = evs;
         let chosen = match direction {
@@ -41,10 +42,10 @@ pub(super) fn ev_loss(arguments: &Arguments<'_>) -> Result<ArrayRef> {
 }
 
 pub(super) fn best_move(arguments: &Arguments<'_>) -> Result<ArrayRef> {
-    /// No move.
+    /// Marks a row without any EV.
     const NONE: u8 = 4;
     let rows = vec![(); arguments.num_rows()];
-    let moves = Evs::of(arguments, 0)?.map(&rows, |evs, ()| {
+    let moves = BranchEvs::of(arguments, 0)?.map(&rows, |evs, ()| {
         let (best, direction) = best(evs);
         if best.is_nan() { NONE } else { direction }
     });
@@ -52,13 +53,13 @@ pub(super) fn best_move(arguments: &Arguments<'_>) -> Result<ArrayRef> {
     Ok(array::<UInt8Type>(moves, nulls))
 }
 
-/// The EVs of the four branches, by branch.
-struct Evs([ScalarBuffer<f32>; 4]);
+/// The EVs of the four branches, in the order of moves.
+struct BranchEvs([ScalarBuffer<f32>; 4]);
 
-impl Evs {
-    fn of(arguments: &Arguments<'_>, first: usize) -> Result<Evs> {
+impl BranchEvs {
+    fn of(arguments: &Arguments<'_>, first: usize) -> Result<BranchEvs> {
         let branch = |k| arguments.evs(first + k).map(|evs| nan_where_null(&evs));
-        Ok(Evs([branch(0)?, branch(1)?, branch(2)?, branch(3)?]))
+        Ok(BranchEvs([branch(0)?, branch(1)?, branch(2)?, branch(3)?]))
     }
 
     #[inline(always)]
@@ -80,11 +81,11 @@ impl Evs {
     }
 }
 
-/// The largest EV and the first move that has it; NaN if there is none.
+/// Returns the largest EV and the first move that has it; NaN if all branches are absent.
 #[inline(always)]
 fn best(evs: [f32; 4]) -> (f32, u8) {
     let [up, down, left, right] = evs;
-    // Anything is better than a NaN.
+    // Every EV is better than NaN.
     let better = |best: (f32, u8), ev, direction| if (ev > best.0) | best.0.is_nan() { (ev, direction) } else { best };
     better(better(better((up, 0), down, 1), left, 2), right, 3)
 }
@@ -99,7 +100,7 @@ fn ordered(a: f32, b: f32) -> (f32, f32) {
     if a > b { (a, b) } else { (b, a) }
 }
 
-/// Equal infinities are 0 apart.
+/// Returns `a - b`, and 0 for equal infinities.
 #[inline(always)]
 fn difference(a: f32, b: f32) -> f32 {
     if a == b { 0.0 } else { a - b }
@@ -120,7 +121,7 @@ fn fill_where_valid(values: &mut [f32], evs: &[f32], nulls: &NullBuffer) {
     let (chunks, rest) = values.as_chunks_mut::<64>();
     let (ev_chunks, ev_rest) = evs.as_chunks::<64>();
     for ((chunk, evs), word) in chunks.iter_mut().zip(ev_chunks).zip(words.iter()) {
-        // Mostly the same branches are there for many rows in turn.
+        // Usually the same branches are present for many rows in a row.
         match word {
             u64::MAX => *chunk = *evs,
             0 => {}

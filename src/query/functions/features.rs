@@ -1,8 +1,9 @@
-//! Monotonicity and smoothness of a board, as in Matt Overlan's 2048-AI
-//! (<https://github.com/ov3y/2048-AI>, `js/grid.js`: `monotonicity2` and `smoothness`), in exponents.
+//! Monotonicity and smoothness of a board, as in Matt Overlan's 2048-AI (<https://github.com/ov3y/2048-AI>,
+//! `js/grid.js`: `monotonicity2` and `smoothness`), in exponents.
 //!
-//! Both are put together from what each row and each column says alone, and there are 65,536 of these: 192 KiB of
-//! tables, built once in about a millisecond. No symmetry of the square changes either.
+//! Both are sums over the rows and columns of a board. There are 65,536 different rows, so tables hold their
+//! values. The tables take 192 KiB and are built once, in about a millisecond. Both results are the same for
+//! symmetric boards.
 
 use super::arguments::Arguments;
 use super::kernels::of_boards;
@@ -14,18 +15,19 @@ use std::sync::LazyLock;
 
 const ROWS: usize = 1 << 16;
 
-static TABLES: LazyLock<Tables> = LazyLock::new(Tables::build);
+static TABLES: LazyLock<FeatureTables> = LazyLock::new(FeatureTables::build);
 
-/// By row, from left to right. A row falls by at most 30, as does it rise, so sums over four stay within a byte.
-struct Tables {
-    /// By how much exponents fall, in the low byte, and rise, in the high one.
+/// Values of each row, read from left to right. A row falls and rises by at most 30, so a sum of four rows fits
+/// a byte.
+struct FeatureTables {
+    /// The sum of the falls of exponents in the low byte, and the sum of the rises in the high byte.
     slopes: Box<[u16; ROWS]>,
-    /// By how much neighbours differ.
+    /// The sum of the differences of neighbors.
     differences: Box<[u8; ROWS]>,
 }
 
-/// Builds the tables, unless they are there. Should a process fork while a thread builds them, its child would wait for
-/// that thread for ever.
+/// Builds the tables if they do not exist yet. Call it before a fork: if a process forks while a thread builds
+/// them, the child waits forever for that thread.
 #[cfg(feature = "python")]
 pub(crate) fn build_tables() {
     LazyLock::force(&TABLES);
@@ -33,7 +35,7 @@ pub(crate) fn build_tables() {
 
 pub(super) fn monotonicity(arguments: &Arguments<'_>) -> Result<ArrayRef> {
     let slopes = &*TABLES.slopes;
-    // Of the two ways along an axis, the one that disturbs the order least counts.
+    // The direction with the smaller sum counts.
     let axis = |board| {
         let sum = of_rows(board, |row| slopes[row]);
         i32::from(sum & 0xff).min(i32::from(sum >> 8))
@@ -53,10 +55,12 @@ fn of_rows(board: u64, f: impl Fn(usize) -> u16) -> u16 {
     row(0) + row(16) + row(32) + row(48)
 }
 
-impl Tables {
-    fn build() -> Tables {
-        let mut tables =
-            Tables { slopes: bytemuck::allocation::zeroed_box(), differences: bytemuck::allocation::zeroed_box() };
+impl FeatureTables {
+    fn build() -> FeatureTables {
+        let mut tables = FeatureTables {
+            slopes: bytemuck::allocation::zeroed_box(),
+            differences: bytemuck::allocation::zeroed_box(),
+        };
         for row in 0..ROWS {
             let (falls, rises, differences) = measure([row >> 12, row >> 8 & 15, row >> 4 & 15, row & 15]);
             tables.slopes[row] = (rises << 8 | falls) as u16;
@@ -66,8 +70,8 @@ impl Tables {
     }
 }
 
-/// Falls, rises and differences of a row, each between a tile and the next one, over the empty cells between them. An
-/// empty cell at an end is a 0 that the slope goes up from or down to, but no neighbour.
+/// Returns the falls, rises and differences of a row, each summed over consecutive tiles, across empty cells.
+/// An empty cell at an end counts as 0 for falls and rises, but not for differences.
 fn measure(row: [usize; 4]) -> (usize, usize, usize) {
     let (mut falls, mut rises, mut differences) = (0, 0, 0);
     let mut last = row[0];

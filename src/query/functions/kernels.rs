@@ -1,7 +1,7 @@
-//! Functions of boards that are numbers.
+//! Functions of boards that return a number or a board.
 //!
-//! Their loops run over plain slices, nulls and all: every uint64 is a board, so what null slots hold does no harm. An
-//! argument that is the same in all rows, as a literal is, is looked at once and gets a loop of its own.
+//! Loops run over plain slices and compute null slots too, because every uint64 is a valid board. An argument
+//! with the same value in all rows, such as a literal, is checked once and gets a specialized loop.
 
 use super::arguments::{Arguments, constant};
 use super::loops::{map, map_wide, zip, zip_wide};
@@ -21,7 +21,7 @@ pub(super) fn tile(arguments: &Arguments<'_>) -> Result<ArrayRef> {
 pub(super) fn max_tile(arguments: &Arguments<'_>) -> Result<ArrayRef> {
     of_boards::<UInt32Type>(arguments, |board| {
         let tiles = of_pairs(board, &TILES, |a, b| a | b);
-        // The highest bit alone.
+        // Keep only the highest bit.
         (1_u64 << (u32::BITS - tiles.leading_zeros()) >> 1) as u32
     })
 }
@@ -66,14 +66,14 @@ pub(super) fn afterstate(arguments: &Arguments<'_>) -> Result<ArrayRef> {
     Ok(array::<UInt64Type>(slides(&boards, &moves), arguments.nulls()))
 }
 
-/// The boards after sliding.
+/// Returns the boards after sliding.
 pub(super) fn slides(boards: &[u64], moves: &[u8]) -> Vec<u64> {
     match constant(moves).and_then(Move::from_index) {
         Some(Move::Up) => map(boards, |board| Board(board).slide(Move::Up).0),
         Some(Move::Down) => map(boards, |board| Board(board).slide(Move::Down).0),
         Some(Move::Left) => map(boards, |board| Board(board).slide(Move::Left).0),
         Some(Move::Right) => map(boards, |board| Board(board).slide(Move::Right).0),
-        // Which way moves go changes all the time, and a branch guessed wrong costs more than a second slide.
+        // Directions change from row to row, and a mispredicted branch costs more than a second slide.
         None => zip(boards, moves, |board, direction| {
             let rows = transpose_if(is_vertical(direction), board);
             let (left, right) = (Board(rows).slide(Move::Left).0, Board(rows).slide(Move::Right).0);
@@ -84,7 +84,7 @@ pub(super) fn slides(boards: &[u64], moves: &[u8]) -> Vec<u64> {
 
 pub(super) fn reward(arguments: &Arguments<'_>) -> Result<ArrayRef> {
     let (boards, moves) = (arguments.boards(0)?, arguments.numbers(1)?);
-    // Merges pair up the same tiles from either side.
+    // Opposite moves merge the same tiles, so up is as good as down and left as right.
     let rewards = match constant(&moves) {
         Some(0 | 1) => map(&boards, |board| Board(board).reward(Move::Up)),
         Some(_) => map(&boards, |board| Board(board).reward(Move::Left)),
@@ -115,7 +115,7 @@ fn turned<const SYMMETRY: u8>(boards: &[u64]) -> Vec<u64> {
     map_wide(boards, |board| Symmetry::apply_index(SYMMETRY, Board(board)).0)
 }
 
-/// Where moves point, by symmetry, then move.
+/// The direction of a move after a symmetry, by symmetry and then by move.
 static MOVES: [u8; 32] = {
     let mut moves = [0; 32];
     let mut index = 0;
@@ -137,7 +137,7 @@ pub(super) fn canonical_symmetry(arguments: &Arguments<'_>) -> Result<ArrayRef> 
         let images = images(board);
         let smallest = smallest(&images);
         let mut first = 0;
-        // Backwards, so that the first one stays.
+        // In descending order, so that the first symmetry wins.
         for symmetry in (0..8).rev() {
             first = if images[symmetry] == smallest { symmetry as u8 } else { first };
         }
@@ -160,7 +160,7 @@ pub(super) fn canonical_move(arguments: &Arguments<'_>) -> Result<ArrayRef> {
     Ok(array::<UInt8Type>(turned, arguments.nulls()))
 }
 
-/// A board under the eight symmetries, in the order of their numbers.
+/// Returns a board under the eight symmetries, in the order of their numbers.
 #[inline(always)]
 fn images(board: u64) -> [u64; 8] {
     let turn = |symmetry: Symmetry| Symmetry::apply_index(symmetry as u8, Board(board)).0;
@@ -177,7 +177,8 @@ fn smallest(images: &[u64; 8]) -> u64 {
 pub(super) fn canonical(arguments: &Arguments<'_>) -> Result<ArrayRef> {
     of_boards_wide::<UInt64Type>(arguments, |board| {
         let turn = |symmetry: Symmetry, board| Symmetry::apply_index(symmetry as u8, Board(board)).0;
-        // Fewer turns than by `images`: the eight are the board and its transpose, each with its rows and its columns flipped or not.
+        // This needs fewer operations than `images`. The eight boards are the board and its transpose, each
+        // with rows and columns flipped or not.
         let four = |board| {
             let flipped = turn(Symmetry::FlipColumns, board);
             [board, turn(Symmetry::FlipRows, board), flipped, turn(Symmetry::FlipRows, flipped)]
@@ -187,13 +188,13 @@ pub(super) fn canonical(arguments: &Arguments<'_>) -> Result<ArrayRef> {
     })
 }
 
-/// The tile of an exponent, 0 for an empty cell.
+/// Returns the tile of an exponent; 0 for an empty cell.
 #[inline(always)]
 pub(super) fn tile_of(exp: u64) -> u32 {
     1 << (exp as u32 & 15) & !1
 }
 
-/// The lowest bit of each cell, set where there is a tile.
+/// Returns a board with the lowest bit of each cell set if the cell has a tile.
 #[inline(always)]
 fn filled(board: u64) -> u64 {
     let pairs = board | board >> 1;
@@ -203,15 +204,15 @@ fn filled(board: u64) -> u64 {
 /// The lowest bit of each cell.
 const EACH: u64 = 0x1111_1111_1111_1111;
 
-/// For each move the cells that, each with one neighbour, show that the move changes the board; 0 where it is illegal.
-/// Unlike tables this needs no cache and runs on several boards at once.
+/// Returns, for each move, the cells that show with one neighbor that the move changes the board; 0 if the move
+/// is illegal. Unlike lookup tables, this needs no cache and runs on several boards at once.
 #[inline(always)]
 fn changes(board: u64) -> [u64; 4] {
-    /// The cells that have a neighbour to the right, and one below.
+    /// The cells with a neighbor to the right, and those with a neighbor below.
     const RIGHT: u64 = 0x1110_1110_1110_1110;
     const BELOW: u64 = 0x1111_1111_1111_0000;
     let here = filled(board);
-    // All four bits set is a 32768, which does not merge.
+    // All four bits set is the tile 32768, which does not merge.
     let pairs = board & board >> 1;
     let merges = here & !(pairs & pairs >> 2);
     let axis = |shift: u32, cells: u64| {
@@ -223,7 +224,7 @@ fn changes(board: u64) -> [u64; 4] {
     [up, down, left, right]
 }
 
-/// Folds what the pairs of neighbouring cells say.
+/// Folds the values of the eight pairs of neighboring cells.
 #[inline(always)]
 fn of_pairs(board: u64, pairs: &[u32; 256], fold: impl Fn(u32, u32) -> u32) -> u32 {
     let pair = |shift: u32| pairs[usize::from((board >> shift) as u8)];
@@ -233,7 +234,7 @@ fn of_pairs(board: u64, pairs: &[u32; 256], fold: impl Fn(u32, u32) -> u32) -> u
 
 const TILE: [u32; 16] = [0, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384, 32768];
 
-/// The tiles of a pair of cells, as the bits that they are.
+/// The tiles of a pair of cells, combined with OR.
 static TILES: [u32; 256] = {
     let mut tiles = [0; 256];
     let mut pair = 0;
@@ -246,7 +247,7 @@ static TILES: [u32; 256] = {
 
 static TILE_SUMS: [u32; 256] = pair_sums(TILE);
 
-/// A tile `2^k` counts `(k - 1) * 2^k`, as in [`Board::score`]. Sixteen of the largest are 7 million.
+/// A tile `2^k` counts `(k - 1) * 2^k`, as in [`Board::score`]. Sixteen of the largest sum to 7 million.
 static SCORES: [u32; 256] = {
     let mut of_exp = [0; 16];
     let mut exp = 2;
@@ -277,14 +278,14 @@ fn transpose_if(condition: bool, board: u64) -> u64 {
     choose(condition, Board(board).transpose().0, board)
 }
 
-/// Without a branch.
+/// Selects a value without a branch.
 #[inline(always)]
 fn choose(condition: bool, yes: u64, no: u64) -> u64 {
     let mask = u64::from(condition).wrapping_neg();
     (yes & mask) | (no & !mask)
 }
 
-/// A value of each board, looked up in tables.
+/// Computes a value of each board by table lookups.
 #[inline(always)]
 pub(super) fn of_boards<T: ArrowPrimitiveType>(
     arguments: &Arguments<'_>,
@@ -293,7 +294,7 @@ pub(super) fn of_boards<T: ArrowPrimitiveType>(
     Ok(array::<T>(map(&arguments.boards(0)?, f), arguments.nulls()))
 }
 
-/// A value of each board, by arithmetic.
+/// Computes a value of each board by arithmetic.
 #[inline(always)]
 fn of_boards_wide<T: ArrowPrimitiveType>(arguments: &Arguments<'_>, f: impl Fn(u64) -> T::Native) -> Result<ArrayRef> {
     Ok(array::<T>(map_wide(&arguments.boards(0)?, f), arguments.nulls()))

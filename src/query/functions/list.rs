@@ -1,8 +1,11 @@
-//! The functions, in the order of the documentation.
+//! The list of all board functions, in the order of the documentation.
 
-use super::{Argument, ArgumentKind, Function, Returns, evs, features, kernels, shaped};
+use super::arguments::{Argument, ArgumentKind};
+use super::function::Function;
+use super::returns::Returns;
+use super::{composite, evs, features, kernels};
 
-/// The functions that SQL has beside the engine's own, in the order of the documentation.
+/// All functions that this crate adds to SQL, in the order of the documentation.
 #[must_use]
 pub fn functions() -> &'static [Function] {
     FUNCTIONS
@@ -23,7 +26,7 @@ const DOWN: Argument = argument("ev_down", ArgumentKind::Ev);
 const LEFT: Argument = argument("ev_left", ArgumentKind::Ev);
 const RIGHT: Argument = argument("ev_right", ArgumentKind::Ev);
 
-/// The board of the examples is that of `board_text`.
+/// All examples use the board that the example of `board_text` shows.
 static FUNCTIONS: &[Function] = &[
     Function {
         name: "exps",
@@ -31,7 +34,7 @@ static FUNCTIONS: &[Function] = &[
         doc: "The exponents of the sixteen cells in row-major order, each 0..=15.",
         example: ("exps(1306927023419491499)", "[1, 2, 2, 3, 2, 3, 3, 4, 1, 2, 4, 7, 0, 4, 10, 11]"),
         returns: Returns::Exps,
-        kernel: shaped::exps,
+        kernel: composite::exps,
     },
     Function {
         name: "tile",
@@ -113,7 +116,7 @@ static FUNCTIONS: &[Function] = &[
             illegal, or the next board is not the afterstate with one 2 or 4 more.",
         example: ("spawn(1306927023419491499, 2, 1382926418182621872)", "{cell: 3, tile: 2}"),
         returns: Returns::Spawn,
-        kernel: shaped::spawn,
+        kernel: composite::spawn,
     },
     Function {
         name: "is_terminal",
@@ -172,7 +175,7 @@ static FUNCTIONS: &[Function] = &[
         doc: "The tiles as text: cells divided by spaces, rows by slashes, an empty cell is a dot.",
         example: ("board_text(1306927023419491499)", "2 4 4 8 / 4 8 8 16 / 2 4 16 128 / . 16 1024 2048"),
         returns: Returns::Text,
-        kernel: shaped::board_text,
+        kernel: composite::board_text,
     },
     Function {
         name: "monotonicity",
@@ -224,6 +227,6 @@ static FUNCTIONS: &[Function] = &[
             or late.",
         example: ("phase_of(1)", "early"),
         returns: Returns::Text,
-        kernel: shaped::phase_of,
+        kernel: composite::phase_of,
     },
 ];

@@ -1,16 +1,16 @@
-//! A value for each row: the loops of all kernels.
+//! The loops of all kernels, which compute one value per row.
 //!
-//! They go by index over slices of equal length, since of adapted iterators the compiler makes calls unless it sees the
-//! whole crate at once. Those for arithmetic are compiled for wider registers too, where they are two to ten times as
-//! fast; look-ups in tables gain nothing from these.
+//! They index slices of equal length. The compiler calls iterator adapters instead of inlining them, unless it
+//! compiles the whole crate as one unit. Loops for arithmetic are also compiled for wider registers, where they
+//! are two to ten times faster. Table lookups gain nothing from wider registers.
 
 #[inline(always)]
 pub(super) fn map<T: Copy, U: Copy + Default>(values: &[T], f: impl Fn(T) -> U) -> Vec<U> {
-    // The slice of units takes no memory.
+    // A vector of units takes no memory.
     zip(values, &vec![(); values.len()], |value, ()| f(value))
 }
 
-/// [`map`] for arithmetic.
+/// As [`map`], with wide registers for arithmetic.
 #[inline(always)]
 pub(super) fn map_wide<T: Copy, U: Copy + Default>(values: &[T], f: impl Fn(T) -> U) -> Vec<U> {
     zip_wide(values, &vec![(); values.len()], |value, ()| f(value))
@@ -27,13 +27,13 @@ pub(super) fn zip<A: Copy, B: Copy, U: Copy + Default>(a: &[A], b: &[B], f: impl
     results
 }
 
-/// [`zip`] for arithmetic.
+/// As [`zip`], with wide registers for arithmetic.
 #[inline(always)]
 pub(super) fn zip_wide<A: Copy, B: Copy, U: Copy + Default>(a: &[A], b: &[B], f: impl Fn(A, B) -> U) -> Vec<U> {
     wide(|| zip(a, b, f))
 }
 
-/// Runs a loop that is compiled for the registers that the processor has. NEON is part of every AArch64, so there the
+/// Runs a loop that is compiled for the widest registers of the processor. Every AArch64 has NEON, so there the
 /// portable code uses it.
 #[inline(always)]
 pub(super) fn wide<R>(run: impl FnOnce() -> R) -> R {
@@ -44,7 +44,7 @@ pub(super) fn wide<R>(run: impl FnOnce() -> R) -> R {
             && is_x86_feature_detected!("avx512dq")
             && is_x86_feature_detected!("avx512vl");
         #[allow(unsafe_code)]
-        // SAFETY: the processor has all features that the functions ask for.
+        // SAFETY: the processor has every feature that the called function enables.
         return unsafe { if has_avx512 { in_avx512(run) } else { in_avx2(run) } };
     }
     run()

@@ -1,4 +1,4 @@
-//! Every function against naive rules over cells, on boards of all densities.
+//! Compares every function with naive rules over cells, on boards of all densities.
 
 mod calls;
 #[allow(clippy::duplicate_mod, reason = "the tests of the board include it for themselves")]
@@ -6,11 +6,14 @@ mod calls;
 mod rules;
 
 use super::*;
+use crate::archive::Phases;
 use crate::board::{Board, Move};
+use crate::error::Result;
 use arrow::array::*;
 use arrow::datatypes::*;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
+use std::sync::Arc;
 
 type Cells = [u8; 16];
 
@@ -30,7 +33,7 @@ fn board_of(cells: Cells) -> u64 {
     cells.iter().fold(0, |board, &exp| board << 4 | u64::from(exp))
 }
 
-/// Boards of every density and of few and many kinds of tiles, after those at the edges.
+/// Edge cases, then boards of every density with few and with many kinds of tiles.
 fn boards() -> Vec<u64> {
     let mut boards = vec![0, u64::MAX, 1, 1 << 63, u64::MAX - 1, 0xf000_0000_0000_000f, 0x1234_5678_9abc_def0];
     boards.extend((0..16).map(|exp| exp * 0x1111_1111_1111_1111));
@@ -75,7 +78,7 @@ fn assert_of_boards<T: ArrowPrimitiveType>(name: &str, naive: impl Fn(Cells) -> 
     assert_rows::<T>(&found, &boards, |row| naive(cells_of(boards[row])));
 }
 
-/// With the second argument the same in all rows, and with all its values mixed.
+/// Checks a function with the same second argument in all rows, and with all its values mixed.
 fn assert_with_number<T: ArrowPrimitiveType>(name: &str, count: u8, naive: impl Fn(Cells, u8) -> T::Native) {
     let boards = boards();
     let mut random = Xoshiro256PlusPlus::seed_from_u64(1);
@@ -94,7 +97,7 @@ fn legal(cells: Cells) -> Vec<Move> {
     Move::ALL.into_iter().filter(|&direction| rules::slide(cells, direction).0 != cells).collect()
 }
 
-/// Where a symmetry moves the tile at a row and a column to.
+/// Returns the position of a tile after a symmetry.
 fn moved((row, column): (usize, usize), symmetry: u8) -> (usize, usize) {
     match symmetry {
         0 => (row, column),
@@ -117,14 +120,14 @@ fn turned(cells: Cells, symmetry: u8) -> Cells {
     out
 }
 
-/// The cells of the rows, then of the columns.
+/// The cells of each row, then of each column.
 fn lines() -> impl Iterator<Item = [usize; 4]> {
     let row = |i: usize| std::array::from_fn(|k| i * 4 + k);
     let column = |i: usize| std::array::from_fn(|k| k * 4 + i);
     (0..4).map(row).chain((0..4).map(column))
 }
 
-/// As the source has it, cell after cell.
+/// The algorithm of `monotonicity2`, cell after cell.
 fn monotonicity(cells: Cells) -> i32 {
     let mut totals = [0_i32; 4];
     for (index, line) in lines().enumerate() {
@@ -194,7 +197,8 @@ fn symmetries_of_boards_and_moves() {
     let canonical = move |cells| (0..8).map(|symmetry| image(cells, symmetry)).min().unwrap();
     let that_give_it = move |cells| (0..8).filter(move |&symmetry| image(cells, symmetry) == canonical(cells));
     assert_of_boards::<UInt8Type>("canonical_symmetry", |cells| that_give_it(cells).next().unwrap());
-    // Where a tile goes that a move brings to the wall tells where the move points.
+    // The wall that a lone tile reaches after a move and a symmetry shows the direction of the transformed
+    // move.
     let points = |direction: u8, symmetry: u8| {
         let lone = |cell: usize| std::array::from_fn(|other| u8::from(other == cell));
         let slid = turned(rules::slide(lone(6), Move::from_index(direction).unwrap()).0, symmetry);
@@ -203,7 +207,7 @@ fn symmetries_of_boards_and_moves() {
     assert_with_number::<UInt8Type>("canonical_move", 4, |cells, direction| {
         that_give_it(cells).map(|symmetry| points(direction, symmetry)).min().unwrap()
     });
-    // A tile alone, away from the walls: sliding and turning commute.
+    // For a lone tile away from the walls, sliding and symmetries commute.
     let board = board_of(std::array::from_fn(|cell| u8::from(cell == 6)));
     for (direction, symmetry) in (0..4).flat_map(|m| (0..8).map(move |symmetry| (m, symmetry))) {
         let of = |name, a, b| call(name, &[a, uint8([b])]).unwrap();
@@ -256,7 +260,7 @@ fn spawns_are_found_and_nothing_else() {
             Some((cell as u8, tile_of(exp)))
         };
         match boards.len() % 7 {
-            // No spawn, one too large, one where a tile is, two at once.
+            // No spawn, a tile too large, a spawn on a tile, and two spawns at once.
             0 => {}
             1 => drop(put(&mut next, 3)),
             2 => next[15] ^= 1 << (next[15] & 1),
@@ -267,7 +271,7 @@ fn spawns_are_found_and_nothing_else() {
             4 => spawned = put(&mut next, 2),
             _ => spawned = put(&mut next, 1),
         }
-        // What the cases above made may be a spawn by chance; count tiles to know.
+        // The cases above may produce a valid spawn by chance, so count the changed cells.
         let changed: Vec<usize> = {
             let (slid, _) = rules::slide(cells, direction);
             (0..16).filter(|&cell| slid[cell] != next[cell]).collect()
@@ -310,7 +314,7 @@ fn evs_with_and_without_branches() {
         })
         .collect();
     let moves: Vec<u8> = rows.iter().map(|_| (random.next_u64() % 4) as u8).collect();
-    // Also from the middle of a word of the null buffers.
+    // Also start in the middle of a word of the null buffers.
     for start in [0, 3] {
         let (rows, moves) = (&rows[start..], &moves[start..]);
         let evs: Vec<ArrayRef> = (0..4)

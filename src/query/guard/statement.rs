@@ -1,9 +1,8 @@
-//! The text of a statement, parsed and not yet planned.
+//! Checks of a statement's syntax tree, before it is planned.
 
-use super::functions;
-use super::{MAX_DEPTH, MAX_SQL_BYTES};
+use super::super::errors::query_error;
+use super::allowed_functions;
 use crate::error::{Error, Result};
-use crate::query::query_error;
 use datafusion::common::config::SqlParserOptions;
 use datafusion::sql::parser::{DFParserBuilder, Statement as Parsed};
 use datafusion::sql::sqlparser::ast::{
@@ -14,16 +13,21 @@ use datafusion::sql::sqlparser::dialect::dialect_from_str;
 use std::collections::HashMap;
 use std::ops::ControlFlow;
 
-/// Tables that a plan may have, common table expressions written out: each costs planning time and threads.
+/// The longest statement in bytes. Long lists of values belong in a table.
+const MAX_SQL_BYTES: usize = 64 << 10;
+/// The deepest nesting of expressions. Dropping deeper ones would overflow the stack of their thread.
+pub(super) const MAX_DEPTH: usize = 500;
+/// The most tables of a plan, with common table expressions expanded. Each table costs planning time and
+/// threads.
 const MAX_TABLES: u64 = 64;
-/// SELECTs, in all.
+/// The most SELECTs of a statement.
 const MAX_SELECTS: usize = 256;
-/// Columns of a CUBE, which stands for two to that many groupings.
+/// The most columns of a CUBE. `n` columns make `2^n` groupings.
 const MAX_CUBE: usize = 8;
-/// Brackets and angles of types, of which each makes a type of a type.
+/// The most type constructors of a statement, such as `[]` and `array<`. Each makes a type from another type.
 const MAX_NESTED_TYPES: usize = 32;
 
-/// Refuses a text that is too long to be parsed.
+/// Rejects a text that is too long to be parsed.
 pub(in crate::query) fn check_length(text: &str) -> Result<()> {
     if text.len() > MAX_SQL_BYTES {
         let why = format!("it has {} bytes, expected at most {MAX_SQL_BYTES}", text.len());
@@ -38,7 +42,7 @@ pub(in crate::query) fn check_length(text: &str) -> Result<()> {
     Ok(())
 }
 
-/// The one statement of a text.
+/// Parses a text of one statement.
 pub(in crate::query) fn parse(text: &str, options: &SqlParserOptions) -> Result<Parsed> {
     let dialect = dialect_from_str(options.dialect).ok_or_else(|| Error::query("no such dialect"))?;
     let parser = DFParserBuilder::new(text).with_dialect(dialect.as_ref());
@@ -51,7 +55,7 @@ pub(in crate::query) fn parse(text: &str, options: &SqlParserOptions) -> Result<
     }
 }
 
-/// Refuses whatever is not reading these tables.
+/// Rejects every statement that does more than read these tables.
 pub(in crate::query) fn check(parsed: &Parsed, tables: &[&str]) -> Result<()> {
     let statement = match parsed {
         Parsed::Statement(statement) => statement.as_ref(),
@@ -80,7 +84,7 @@ fn not_a_query(what: &str) -> Error {
     Error::refused(what, "a query reads: expected one SELECT, WITH, VALUES or EXPLAIN")
 }
 
-/// A part of a statement as a line can show it: names are whatever their writer likes.
+/// Shortens a part of a statement and replaces control characters, so that an error message can show it.
 fn shown(part: &str) -> String {
     const MAX_CHARS: usize = 120;
     let mut text: String =
@@ -91,27 +95,28 @@ fn shown(part: &str) -> String {
     text
 }
 
-/// As much of a statement as names its kind.
+/// Returns the first two words of a statement, which name its kind.
 fn first_words(text: &str) -> String {
     let words: Vec<&str> = text.split_whitespace().take(2).collect();
     shown(&words.join(" "))
 }
 
-/// The names that a statement uses and makes.
+/// The tables and common table expressions of a statement, collected while its syntax tree is visited.
 #[derive(Default)]
 struct Scope<'a> {
     tables: &'a [&'a str],
-    /// What stands in FROM: of the statement, and of each common table expression. `None` is a table.
+    /// The relations in FROM of the statement (`used`) and of each common table expression (`made`). `None` is
+    /// a table.
     used: Vec<Option<usize>>,
     made: Vec<Vec<Option<usize>>>,
-    /// The queries behind common table expressions that have not been visited yet, by address.
+    /// The queries of common table expressions that have not been visited yet, by address.
     bodies: HashMap<*const Query, usize>,
-    /// Those around what is being visited.
+    /// The common table expressions that enclose the current node.
     open: Vec<(*const Query, usize)>,
-    /// The names that can be said there, from the outermost WITH to the innermost.
+    /// The names that are visible at the current node, from the outermost WITH to the innermost.
     names: Vec<(*const Query, HashMap<String, usize>)>,
     num_selects: usize,
-    /// Expressions around what is being visited.
+    /// The number of expressions that enclose the current node.
     depth: usize,
 }
 
@@ -123,20 +128,20 @@ impl Scope<'_> {
         }
     }
 
-    /// The common table expression of this name: the innermost that is not made just here.
+    /// Returns the innermost common table expression of this name that does not enclose the current node.
     fn made_as(&self, name: &str) -> Option<usize> {
         let is_open = |body: &usize| self.open.iter().any(|(_, open)| open == body);
         self.names.iter().rev().find_map(|(_, names)| names.get(name).copied().filter(|body| !is_open(body)))
     }
 
-    /// Tables in all, each use of a common table expression counted as those that it uses.
+    /// Returns the number of tables. Each use of a common table expression counts all tables that it uses.
     fn num_tables(&self) -> u64 {
         fn weight(scope: &Scope<'_>, table: Option<usize>, known: &mut [Option<u64>]) -> u64 {
             let Some(body) = table else { return 1 };
             if let Some(weight) = known[body] {
                 return weight;
             }
-            // One that uses itself through others is the planner's to refuse.
+            // The planner rejects recursion, so any value is fine here.
             known[body] = Some(1);
             let uses = scope.made[body].iter();
             let sum = uses.fold(1_u64, |sum, &used| sum.saturating_add(weight(scope, used, known)));
@@ -144,7 +149,7 @@ impl Scope<'_> {
             sum
         }
         let mut known = vec![None; self.made.len()];
-        // Those that nobody uses are planned as well.
+        // Unused common table expressions are planned too.
         let is_used =
             |body: &usize| self.used.iter().chain(self.made.iter().flatten()).any(|used| *used == Some(*body));
         let unused = (0..self.made.len()).filter(|body| !is_used(body)).map(Some);
@@ -249,7 +254,7 @@ impl Visitor for Scope<'_> {
             return refuse("the statement", &why);
         }
         match expr {
-            // The parser takes all that follows for the right side.
+            // The parser takes everything that follows as the right operand.
             Expr::IsDistinctFrom(_, right) | Expr::IsNotDistinctFrom(_, right) if is_and_or(right) => {
                 return refuse("IS DISTINCT FROM beside AND or OR", "it must stand in brackets");
             }
@@ -271,7 +276,7 @@ impl Visitor for Scope<'_> {
         }
         if let Expr::Function(function) = expr {
             let name = function.name.to_string().to_ascii_lowercase();
-            if let Some(why) = functions::why_left_out(name.trim_matches('"')) {
+            if let Some(why) = allowed_functions::why_left_out(name.trim_matches('"')) {
                 return refuse(&format!("the function {name}"), why);
             }
         }
@@ -298,15 +303,15 @@ impl Scope<'_> {
     }
 
     fn what_there_is(&self) -> String {
-        // A name that is not in lower case is only that in quotes.
+        // A name that is not in lower case needs quotes.
         let as_written = |name: &&str| if *name == name.to_lowercase() { (*name).into() } else { format!("{name:?}") };
         let names: Vec<String> = self.tables.iter().map(as_written).collect();
         format!("a query reads the archive's tables and those given with it: {}", names.join(", "))
     }
 }
 
-/// A name in ORDER BY that the engine resolves to the wrong column. It names `CAST(x AS …)` in GROUP BY like `x`, and
-/// prefers that to a result column.
+/// Returns a name in ORDER BY that DataFusion resolves to the wrong column. It names `CAST(x AS …)` in GROUP BY
+/// like `x`, and prefers that to a result column.
 fn ambiguous_order(query: &Query) -> Option<String> {
     let (SetExpr::Select(select), Some(order)) = (query.body.as_ref(), &query.order_by) else { return None };
     let (GroupByExpr::Expressions(keys, _), OrderByKind::Expressions(order)) = (&select.group_by, &order.kind) else {
@@ -329,7 +334,7 @@ fn ambiguous_order(query: &Query) -> Option<String> {
     names.into_iter().find(|name| is_cast(name) && is_alias_of_another(name))
 }
 
-/// The column inside an expression of nested casts.
+/// Returns the column inside nested casts.
 fn cast_column(expr: &Expr) -> Option<String> {
     fn column(expr: &Expr) -> Option<String> {
         match expr {
@@ -352,7 +357,7 @@ fn is_and_or(expr: &Expr) -> bool {
     matches!(expr, Expr::BinaryOp { op: BinaryOperator::And | BinaryOperator::Or, .. })
 }
 
-/// A name as the engine compares it.
+/// Returns a name as DataFusion compares it.
 fn normalized(name: &str, is_quoted: bool) -> String {
     if is_quoted { name.to_owned() } else { name.to_lowercase() }
 }

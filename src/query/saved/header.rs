@@ -1,6 +1,6 @@
-//! The head of a query's file.
+//! The header of a named query's file.
 
-use super::{SavedColumn, SavedParameter, SavedQuery};
+use super::saved_query::{SavedColumn, SavedParameter, SavedQuery};
 use crate::error::{ErrorKind, Location, Result};
 use datafusion::scalar::ScalarValue;
 use std::path::Path;
@@ -8,7 +8,7 @@ use std::path::Path;
 /// Types of parameters.
 const TYPES: [&str; 5] = ["bool", "int64", "uint64", "float64", "string"];
 
-/// Reads a query's file.
+/// Parses a query's file.
 pub(super) fn parse(name: &str, text: &str, path: Option<&Path>) -> Result<SavedQuery> {
     let mut query = SavedQuery {
         name: name.to_owned(),
@@ -27,7 +27,7 @@ pub(super) fn parse(name: &str, text: &str, path: Option<&Path>) -> Result<Saved
         .map(|()| query)
 }
 
-/// A file's text.
+/// Returns a file's text.
 pub(super) fn text<'a>(bytes: &'a [u8], path: &Path) -> Result<&'a str> {
     std::str::from_utf8(bytes).map_err(|error| {
         let location = Location {
@@ -40,7 +40,7 @@ pub(super) fn text<'a>(bytes: &'a [u8], path: &Path) -> Result<&'a str> {
     })
 }
 
-/// What a call takes beside parameters, by keyword as these.
+/// Keyword arguments of calls, which parameters must not shadow.
 const OPTIONS: [&str; 8] =
     ["folder", "tables", "memory_limit", "spill_limit", "spill_folder", "row_limit", "byte_limit", "time_limit"];
 
@@ -60,7 +60,7 @@ enum Section {
 fn read(text: &str, query: &mut SavedQuery) -> Result<(), Wrong> {
     let mut section = Section::Purpose;
     let mut num_lines = 0;
-    // Where an entry begins; what is indented deeper goes on with it.
+    // The indentation of an entry. Lines that are indented deeper continue it.
     let mut indent = None;
     for (i, line) in text.lines().enumerate() {
         let Some(comment) = line.strip_prefix("--") else { break };
@@ -123,7 +123,7 @@ fn append(text: &mut String, words: &str) {
     text.push_str(words);
 }
 
-/// `name type [= default]: description`
+/// Parses `name type [= default]: description`.
 fn parameter(words: &str) -> Option<SavedParameter> {
     let (name, rest) = words.split_once(' ')?;
     let (dtype, rest) = rest.trim_start().split_at_checked(rest.trim_start().find([' ', ':', '='])?)?;
@@ -131,7 +131,7 @@ fn parameter(words: &str) -> Option<SavedParameter> {
     let rest = rest.trim_start();
     let (default, doc) = match rest.strip_prefix('=') {
         Some(rest) => {
-            // A text may have a colon of its own, so the value ends where JSON does.
+            // A text may contain a colon, so the value ends where its JSON ends.
             let mut values = serde_json::Deserializer::from_str(rest).into_iter::<serde_json::Value>();
             let value = values.next()?.ok()?;
             let rest = rest.get(values.byte_offset()..)?;
@@ -143,7 +143,7 @@ fn parameter(words: &str) -> Option<SavedParameter> {
     is_name(name).then(|| SavedParameter { name: name.to_owned(), dtype, default, doc })
 }
 
-/// `name type: description`, where a type may have spaces in brackets.
+/// Parses `name type: description`. A type may have spaces inside brackets.
 fn column(words: &str) -> Option<SavedColumn> {
     let (name, rest) = words.split_once(' ')?;
     let mut depth = 0;

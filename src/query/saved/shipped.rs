@@ -1,4 +1,4 @@
-//! The queries that come with the crate: all of the folder `queries/`, as a test sees to.
+//! The queries that are compiled into the crate. A test checks that they are all of the folder `queries/`.
 
 macro_rules! shipped {
     ($($name:literal)*) => {

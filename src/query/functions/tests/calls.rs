@@ -1,10 +1,10 @@
-//! Calls of every function: nulls, types, lengths, what is refused, the examples.
+//! Calls of every function with nulls, all types, wrong lengths, invalid values, and the documented examples.
 
 use super::*;
 use arrow::compute::cast;
 use arrow::util::display::{ArrayFormatter, FormatOptions};
 
-/// Arguments in range for a function, of the types that it would have.
+/// Valid arguments for a function, of its natural types.
 fn some_arguments(function: &Function, num_rows: usize) -> Vec<ArrayRef> {
     let mut random = Xoshiro256PlusPlus::seed_from_u64(5);
     let of_kind = |argument: &Argument| -> ArrayRef {
@@ -26,7 +26,8 @@ fn text(array: &ArrayRef) -> Vec<String> {
     (0..array.len()).map(|row| formatter.value(row).to_string()).collect()
 }
 
-/// Every function on arrays with nulls over bad values, sliced, against itself on the rows without.
+/// Compares every function on sliced arrays that have nulls over invalid values with itself on arrays without
+/// nulls.
 #[test]
 fn nulls_and_what_lies_under_them_do_no_harm() {
     for function in functions() {
@@ -63,7 +64,7 @@ fn nulls_and_what_lies_under_them_do_no_harm() {
                     assert_eq!(found, "NULL", "{} row {row}", function.name);
                 }
             }
-            // Nulls without a type.
+            // An untyped null array.
             let mut changed = arguments.clone();
             changed[index] = Arc::new(NullArray::new(200));
             let found = function.call(&changed, Phases::default()).unwrap();
@@ -77,7 +78,7 @@ fn nulls_and_what_lies_under_them_do_no_harm() {
 fn every_type_that_holds_the_values_is_taken() {
     use DataType::{Float16, Float32, Float64, Int8, Int16, Int32, Int64, UInt8, UInt16, UInt32, UInt64};
     for function in functions() {
-        // Boards of the last cells alone fit into every type.
+        // Boards with tiles only in the last cells fit every type.
         let small = |argument: &Argument, array: &ArrayRef| match argument.kind {
             ArgumentKind::Board => uint64(array.as_primitive::<UInt64Type>().values().iter().map(|board| board & 0x77)),
             _ => Arc::clone(array),
@@ -137,12 +138,12 @@ fn what_an_argument_does_not_take_is_named() {
     assert_eq!(message("tile", std::slice::from_ref(&board)), "tile(board, cell): expected 2 arguments, found 1");
     assert_eq!(message("exps", &[board.clone(), board.clone()]), "exps(board): expected 1 argument, found 2");
     assert_eq!(message("exps", &[]), "exps(board): expected 1 argument, found 0");
-    // The bad row is found among good ones and nulls.
+    // The invalid row is found among valid rows and nulls.
     let cells: ArrayRef = Arc::new(Int64Array::from(vec![Some(3), None, Some(99), Some(100)]));
     assert_eq!(message("tile", &[uint64([0; 4]), cells]), "tile: cell: expected 0..=15, found 99");
 }
 
-/// The example's arguments as SQL has them: int64 where it fits, else uint64; float64; nulls without a type.
+/// Parses a literal as SQL does: int64 if it fits, else uint64; float64; NULL as an untyped null.
 fn literal(text: &str) -> ArrayRef {
     match text {
         "NULL" => Arc::new(NullArray::new(1)),

@@ -1,19 +1,19 @@
-//! Helpers for rewriting logical plans: the input columns of a node, expressions that keep their names, new names.
+//! Input columns of a plan node, expressions that keep their names, and new unique names.
 
 use datafusion::common::tree_node::{Transformed, TreeNodeRecursion};
 use datafusion::common::{DFSchema, Result as DataFusionResult};
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::{Expr, LogicalPlan};
 
-/// The input columns of a node's expressions.
-pub(super) fn input_schema(node: &LogicalPlan) -> DFSchema {
+/// Returns the input columns of a node's expressions.
+pub(in crate::query) fn input_schema(node: &LogicalPlan) -> DFSchema {
     let mut schema = DFSchema::empty();
     node.inputs().into_iter().for_each(|input| schema.merge(input.schema()));
     schema
 }
 
-/// Rewrites the expressions of a node. The columns that they make keep their names.
-pub(super) fn map_expressions(
+/// Rewrites the expressions of a node. The resulting columns keep their names.
+pub(in crate::query) fn map_expressions(
     node: LogicalPlan,
     mut rewrite: impl FnMut(Expr) -> DataFusionResult<Transformed<Expr>>,
 ) -> DataFusionResult<Transformed<LogicalPlan>> {
@@ -24,15 +24,16 @@ pub(super) fn map_expressions(
     })
 }
 
-/// Names that no column of a plan has. The engine looks columns up by name across nodes, so each name must be unique.
-pub(super) struct Names {
+/// A generator of column names that do not occur in a plan. They must be unique, because DataFusion looks up
+/// columns by name across nodes.
+pub(super) struct UniqueNames {
     prefix: String,
     used: usize,
 }
 
-impl Names {
-    /// A generator of names with this prefix, extended until no column of the plan has it.
-    pub(super) fn unlike(plan: &LogicalPlan, prefix: &str) -> DataFusionResult<Names> {
+impl UniqueNames {
+    /// Makes a generator of names with this prefix, extended until no column of the plan starts with it.
+    pub(super) fn unlike(plan: &LogicalPlan, prefix: &str) -> DataFusionResult<UniqueNames> {
         let mut prefix = prefix.to_owned();
         plan.apply_with_subqueries(|plan| {
             while plan.schema().fields().iter().any(|field| field.name().starts_with(&prefix)) {
@@ -40,7 +41,7 @@ impl Names {
             }
             Ok(TreeNodeRecursion::Continue)
         })?;
-        Ok(Names { prefix, used: 0 })
+        Ok(UniqueNames { prefix, used: 0 })
     }
 
     pub(super) fn next(&mut self) -> String {

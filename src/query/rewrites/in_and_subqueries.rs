@@ -1,22 +1,28 @@
-//! `x IN (…)` with SQL semantics, where the engine differs.
+//! `x IN (…)` and scalar subqueries with SQL's rules for null, where DataFusion differs.
 //!
-//! # Subqueries and nulls
+//! # IN with a subquery
 //!
-//! `x IN (SELECT y …)` is null instead of false in two cases, if no `y` equals `x`: `x` is null and there is a row, or
-//! some `y` is null. The engine computes it as a join that only returns true or false (apache/datafusion#8241, #25347).
-//! It decides whether a NOT IN can have nulls by the columns in it, not by its value (#25474, #25473). So where the
-//! difference is visible, the condition is rewritten:
+//! If no `y` equals `x`, `x IN (SELECT y …)` is null instead of false in two cases. Either `x` is null and the
+//! subquery has rows, or some `y` is null. DataFusion evaluates the condition as a join that returns only true
+//! or false (apache/datafusion#8241, #25347). For NOT IN it derives the nullability from the columns in `x`,
+//! not from the value of `x` (#25474, #25473). Where the difference is visible, the condition is rewritten:
 //!
 //! ```text
 //! (x IN (SELECT y …)) IS TRUE  OR  (x IS NULL AND <there is a row>  OR  <some y is null>) AND NULL
 //! ```
 //!
-//! # Lists with columns
+//! # IN with a list
 //!
-//! The engine treats a list as constant if it can be evaluated without a row, which is also true of a CASE. So `x IN
-//! (a, b)` with columns in the list becomes `x = a OR x = b`.
+//! DataFusion treats a list as constant if it can be evaluated without a row, which is also true of a CASE. So
+//! `x IN (a, b)` with columns in the list becomes `x = a OR x = b`. No upstream issue was found.
+//!
+//! # Scalar subqueries
+//!
+//! A scalar subquery without rows is null. DataFusion derives its nullability from the subquery's column, so
+//! `(SELECT x … WHERE FALSE) IS NULL` is simplified to false if `x` is not nullable (#24513). The column becomes
+//! `nullif(x, NULL)`, which is nullable.
 
-use super::rewriting::{input_schema, map_expressions};
+use super::columns::{input_schema, map_expressions};
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{Column, DFSchema, Result as DataFusionResult, ScalarValue};
@@ -31,13 +37,13 @@ use datafusion::logical_expr::{
 use datafusion::optimizer::AnalyzerRule;
 use std::sync::Arc;
 
-/// Rewrites the IN conditions of a plan with resolved types.
+/// Rewrites IN conditions and scalar subqueries of a plan whose types are resolved.
 #[derive(Debug)]
-pub(super) struct WriteOutIn;
+pub(in crate::query) struct RewriteIn;
 
-impl AnalyzerRule for WriteOutIn {
+impl AnalyzerRule for RewriteIn {
     fn name(&self) -> &'static str {
-        "write_out_in"
+        "rewrite_in"
     }
 
     fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> DataFusionResult<LogicalPlan> {
@@ -46,13 +52,13 @@ impl AnalyzerRule for WriteOutIn {
             let node = node.map_expressions(|expr| expr.transform_down(with_nullable_subquery))?.data;
             match node {
                 LogicalPlan::Filter(filter) => {
-                    let predicate = written_out(filter.predicate, true, &schema)?;
+                    let predicate = rewrite_condition(filter.predicate, true, &schema)?;
                     let filter = Filter::try_new(predicate.data, filter.input)?;
                     Ok(Transformed::new_transformed(LogicalPlan::Filter(filter), predicate.transformed))
                 }
                 node => {
                     let is_join = matches!(node, LogicalPlan::Join(_));
-                    map_expressions(node, |expr| written_out(expr, is_join, &schema))
+                    map_expressions(node, |expr| rewrite_condition(expr, is_join, &schema))
                 }
             }
         })?;
@@ -60,7 +66,7 @@ impl AnalyzerRule for WriteOutIn {
     }
 }
 
-/// A scalar subquery without a row is null, but the engine takes its column for never null if the column of the table is.
+/// Makes the column of a scalar subquery nullable, unless the subquery always has a row.
 fn with_nullable_subquery(expr: Expr) -> DataFusionResult<Transformed<Expr>> {
     let Expr::ScalarSubquery(subquery) = expr else { return Ok(Transformed::no(expr)) };
     let rows = &subquery.subquery;
@@ -76,7 +82,7 @@ fn with_nullable_subquery(expr: Expr) -> DataFusionResult<Transformed<Expr>> {
     Ok(Transformed::yes(Expr::ScalarSubquery(Subquery { subquery: Arc::new(rows), ..subquery })))
 }
 
-/// Whether a plan is an aggregate without groups, which has a row even if its input has none.
+/// Returns whether a plan is an aggregate without groups, which has one row even for empty input.
 fn has_row_always(plan: &LogicalPlan) -> bool {
     match plan {
         LogicalPlan::Aggregate(aggregate) => aggregate.group_expr.is_empty(),
@@ -86,10 +92,10 @@ fn has_row_always(plan: &LogicalPlan) -> bool {
     }
 }
 
-/// Rewrites an expression; `null_is_false` means that null and false have the same effect.
-fn written_out(expr: Expr, null_is_false: bool, schema: &DFSchema) -> DataFusionResult<Transformed<Expr>> {
+/// Rewrites an expression. With `null_is_false`, null and false have the same effect in its place.
+fn rewrite_condition(expr: Expr, null_is_false: bool, schema: &DFSchema) -> DataFusionResult<Transformed<Expr>> {
     let boxed = |expr: Box<Expr>, null_is_false| -> DataFusionResult<Transformed<Box<Expr>>> {
-        Ok(written_out(*expr, null_is_false, schema)?.update_data(Box::new))
+        Ok(rewrite_condition(*expr, null_is_false, schema)?.update_data(Box::new))
     };
     match expr {
         Expr::InSubquery(condition) => {
@@ -112,7 +118,7 @@ fn written_out(expr: Expr, null_is_false: bool, schema: &DFSchema) -> DataFusion
         Expr::InList(InList { expr, list, negated }) if has_columns(&list) && !expr.is_volatile() => {
             let equal = list.into_iter().map(|value| expr.as_ref().clone().eq(value));
             let is_in = disjunction(equal).unwrap_or_else(|| lit(false));
-            let is_in = written_out(is_in, false, schema)?.data;
+            let is_in = rewrite_condition(is_in, false, schema)?.data;
             Ok(Transformed::yes(if negated { not(is_in) } else { is_in }))
         }
         Expr::BinaryExpr(BinaryExpr { left, op: op @ (Operator::And | Operator::Or), right }) => {
@@ -143,7 +149,7 @@ fn written_out(expr: Expr, null_is_false: bool, schema: &DFSchema) -> DataFusion
             let when_then_expr = branches;
             Ok(Transformed::new_transformed(Expr::Case(Case { expr: None, when_then_expr, else_expr }), changed))
         }
-        other => other.map_children(|child| written_out(child, false, schema)),
+        other => other.map_children(|child| rewrite_condition(child, false, schema)),
     }
 }
 
@@ -151,13 +157,13 @@ fn has_columns(list: &[Expr]) -> bool {
     list.iter().any(|value| !value.column_refs().is_empty())
 }
 
-/// Renames a subquery's column to a unique name. The engine confuses a column without a relation, such as a column of a
-/// DISTINCT, with the column of the join that it makes. It also names `CAST(y AS …)` like `y`.
+/// Gives a subquery's column a unique name. DataFusion confuses a column without a relation, such as a column
+/// of a DISTINCT, with a column of the join that it makes. It also names `CAST(y AS …)` like `y`.
 fn with_own_name(subquery: Subquery) -> DataFusionResult<Subquery> {
     let Subquery { subquery: rows, outer_ref_columns, spans } = subquery;
     let has_relation = rows.schema().columns().first().is_some_and(|column| column.relation.is_some());
     let mut rows = Arc::unwrap_or_clone(rows);
-    // Whether a value is in a set does not depend on how often it is there.
+    // Duplicates do not change whether a value is in a set.
     while let LogicalPlan::Distinct(Distinct::All(every)) = rows {
         rows = Arc::unwrap_or_clone(every);
     }
@@ -181,7 +187,7 @@ fn with_own_name(subquery: Subquery) -> DataFusionResult<Subquery> {
     Ok(Subquery { subquery: Arc::new(rows), outer_ref_columns, spans })
 }
 
-/// The condition under which `x IN (SELECT y …)` is null although no `y` equals `x`; `None` = never.
+/// Returns the condition under which `x IN (SELECT y …)` is null although no `y` equals `x`; `None` = never.
 fn unknown(condition: &InSubquery, schema: &DFSchema) -> DataFusionResult<Option<Expr>> {
     let InSubquery { expr, subquery, .. } = condition;
     let rows = &subquery.subquery;
@@ -197,14 +203,14 @@ fn unknown(condition: &InSubquery, schema: &DFSchema) -> DataFusionResult<Option
     Ok(disjunction(reasons))
 }
 
-/// Whether a plan of a subquery has rows.
+/// Returns an expression that is true if a plan of a subquery has rows.
 fn has_rows(subquery: &Subquery, rows: LogicalPlan) -> DataFusionResult<Expr> {
     if !subquery.outer_ref_columns.is_empty() {
         let Expr::Exists(mut condition) = exists(Arc::new(rows)) else { return Ok(lit(true)) };
         condition.subquery.outer_ref_columns.clone_from(&subquery.outer_ref_columns);
         return Ok(Expr::Exists(condition));
     }
-    // LIMIT 1 is enough, and a number is computed once; EXISTS would compare every pair of rows.
+    // The count of one row is evaluated once. EXISTS would compare every pair of rows.
     let number = LogicalPlanBuilder::from(rows).limit(0, Some(1))?;
     let number = number.aggregate(Vec::<Expr>::new(), [count(lit(1_i64))])?.build()?;
     Ok(scalar_subquery(Arc::new(number)).gt(lit(0_i64)))

@@ -1,8 +1,8 @@
-//! How large the filters of a plan get once names stand for what they name.
+//! The size of a plan's filters after the optimizer has inlined the expressions of their columns.
 //!
-//! The optimizer moves filters below the projections whose columns they use, and puts each column's expression in its
-//! place. `x + x AS x`, over and over, doubles an expression each time, so a short statement may make one that no planner
-//! gets to the end of. The filters of such a plan stay where they are.
+//! The optimizer pushes filters below projections and replaces each column by its expression. A chain of `x + x
+//! AS x` doubles the expression each time, so a short statement can produce a filter that is too large to plan.
+//! The filters of such a plan are not pushed down.
 
 use datafusion::common::Column;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
@@ -11,18 +11,18 @@ use datafusion::execution::SessionStateBuilder;
 use datafusion::logical_expr::{Expr, LogicalPlan};
 use datafusion::prelude::SessionContext;
 
-/// Parts of a filter, once the columns in it are written out: planning takes a second for so many.
+/// The most parts of a filter after inlining. Planning a filter of this size takes a second.
 const MAX_FILTER: u64 = 1 << 14;
 
-/// The rules that write columns out, by their names.
+/// The names of the rules that inline columns, or the beginnings of their names.
 const RULES: [&str; 2] = ["push_down_filter", "FilterPushdown"];
 
-/// Whether the filters of a plan are better left where they are.
+/// Returns whether a filter of a plan is too large for pushdown.
 pub(in super::super) fn has_large_filter(plan: &LogicalPlan) -> DataFusionResult<bool> {
     Ok(largest_filter(plan)? > MAX_FILTER)
 }
 
-/// A context that leaves filters where they are.
+/// Returns a session without filter pushdown.
 pub(in super::super) fn without_pushdown(context: &SessionContext) -> SessionContext {
     let state = context.state();
     let moves = |name: &str| RULES.iter().any(|rule| name.starts_with(rule));
@@ -34,7 +34,7 @@ pub(in super::super) fn without_pushdown(context: &SessionContext) -> SessionCon
     SessionContext::new_with_state(state.build())
 }
 
-/// The largest filter of a plan, in expressions, columns written out.
+/// Returns the size of a plan's largest filter: the number of its expressions after inlining.
 fn largest_filter(plan: &LogicalPlan) -> DataFusionResult<u64> {
     let (mut largest, mut largest_column, mut is_correlated) = (0, 0, false);
     plan.apply_with_subqueries(|node| {
@@ -56,11 +56,11 @@ fn largest_filter(plan: &LogicalPlan) -> DataFusionResult<u64> {
         }
         Ok(TreeNodeRecursion::Continue)
     })?;
-    // A column of the query around it may be any of them.
+    // A reference to the outer query may be to any of these columns.
     Ok(if is_correlated { largest.max(largest_column) } else { largest })
 }
 
-/// The columns that a node's expressions see, each with its size.
+/// The input columns of a node, each with the size of its expression after inlining.
 struct Inputs<'a>(Vec<(&'a DFSchema, Vec<u64>)>);
 
 impl<'a> Inputs<'a> {
@@ -89,7 +89,7 @@ impl<'a> Inputs<'a> {
     }
 }
 
-/// The size of each column of a node's result.
+/// Returns the size of each column of a node's result.
 fn columns(plan: &LogicalPlan) -> DataFusionResult<Vec<u64>> {
     let of = |exprs: &[Expr]| {
         let inputs = Inputs::of(plan)?;
@@ -124,7 +124,7 @@ fn columns(plan: &LogicalPlan) -> DataFusionResult<Vec<u64>> {
             sizes.resize(plan.schema().fields().len(), 1);
             sizes
         }
-        // Where each column comes from is not said simply.
+        // The origin of each column is not known here, so take the largest size.
         LogicalPlan::Unnest(unnest) => {
             let largest = columns(&unnest.input)?.into_iter().fold(1, u64::max);
             vec![largest; plan.schema().fields().len()]

@@ -15,51 +15,52 @@ use std::collections::HashSet;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-/// Archives that are remembered.
+/// The most archives in the cache.
 const MAX_ARCHIVES: usize = 16;
-/// Versions of an archive whose runs are remembered.
+/// The most versions of one archive whose run indexes are kept.
 const MAX_VERSIONS: usize = 4;
 /// The limit in bytes for footers and page indexes, of one archive and of all archives together. A small file takes
 /// about 30 KiB, and a file of 16M steps takes 100 KiB.
 pub(super) const METADATA_BYTES: usize = 256 << 20;
 
-/// What is known of one archive.
-pub(super) struct Cached {
+/// The cached metadata of one archive.
+pub(super) struct ArchiveCache {
     metadata: Arc<DefaultCache<StorePath, CachedFileMetadataEntry>>,
     versions: Mutex<Versions>,
 }
 
 #[derive(Default)]
 struct Versions {
-    /// The versions of queries. Handles, queries and results keep their versions open.
+    /// The versions that queries use. Handles, queries and results keep their versions open.
     open: Vec<Weak<Snapshot>>,
-    /// The latest first, identified by the version's number and the checksum of its commit.
+    /// Run indexes, newest first, each with the version's number and the checksum of its commit.
     run_indexes: Vec<(u64, String, Arc<RunIndex>)>,
 }
 
-/// An archive and its cache entry.
-struct Known {
+/// An archive with its cached metadata.
+struct CacheEntry {
     place: PathBuf,
     id: String,
-    /// Metadata of files that were not compared with their commits serves only queries without checksums.
+    /// Whether files are compared with their commits. Metadata of unchecked files serves only queries without
+    /// checksums.
     checksums: bool,
-    cached: Arc<Cached>,
+    cached: Arc<ArchiveCache>,
 }
 
-/// Returns the cache entry of an archive.
-pub(super) fn of_archive(archive: &Archive) -> Result<Arc<Cached>> {
-    static ALL: PerProcess<Mutex<Vec<Known>>> = PerProcess::new();
+/// Returns the cached metadata of an archive.
+pub(super) fn of_archive(archive: &Archive) -> Result<Arc<ArchiveCache>> {
+    static ALL: PerProcess<Mutex<Vec<CacheEntry>>> = PerProcess::new();
     let mut all = ALL.get_or_make(|| Ok(Mutex::default()))?.lock().unwrap_or_else(PoisonError::into_inner);
-    let is_it = |known: &Known| {
+    let is_it = |known: &CacheEntry| {
         known.place == archive.path() && known.id == archive.id() && known.checksums == archive.has_checksums()
     };
     let known = match all.iter().position(is_it) {
         Some(i) => all.remove(i),
-        None => Known {
+        None => CacheEntry {
             place: archive.path().to_path_buf(),
             id: archive.id().to_owned(),
             checksums: archive.has_checksums(),
-            cached: Arc::new(Cached {
+            cached: Arc::new(ArchiveCache {
                 metadata: Arc::new(DefaultCache::new(METADATA_BYTES).with_name("footers")),
                 versions: Mutex::default(),
             }),
@@ -71,10 +72,11 @@ pub(super) fn of_archive(archive: &Archive) -> Result<Arc<Cached>> {
     Ok(cached)
 }
 
-/// Drops the least recently used archives, until their number and footers are within the limits.
-fn forget_oldest(all: &mut Vec<Known>, max_bytes: usize) {
+/// Drops the least recently used archives until their number and the bytes of their footers are within the
+/// limits.
+fn forget_oldest(all: &mut Vec<CacheEntry>, max_bytes: usize) {
     let mut num_bytes = 0;
-    let fits = |known: &&Known| {
+    let fits = |known: &&CacheEntry| {
         num_bytes += known.cached.metadata.memory_used();
         num_bytes <= max_bytes
     };
@@ -82,7 +84,7 @@ fn forget_oldest(all: &mut Vec<Known>, max_bytes: usize) {
     all.truncate(fitting.max(1));
 }
 
-impl Cached {
+impl ArchiveCache {
     pub(super) fn metadata(&self) -> Arc<FileMetadataCache> {
         Arc::clone(&self.metadata) as Arc<FileMetadataCache>
     }
@@ -122,7 +124,7 @@ impl Cached {
     }
 }
 
-/// Whether a version has this number and this checksum, and therefore this content.
+/// Returns whether a version has this number and checksum, and therefore this content.
 fn is_of(snapshot: &Snapshot, version: u64, crc: &str) -> bool {
     (snapshot.newest().version, snapshot.crc()) == (version, crc)
 }
@@ -141,13 +143,13 @@ mod tests {
         archive.ingest([&runs], &IngestOptions::default(), &()).unwrap();
     }
 
-    /// Reads footers of both tables and the runs of the version.
+    /// Runs a query that reads the footers of both tables and the run index.
     fn ask(archive: &Archive) {
         let query = archive.sql("SELECT board FROM steps WHERE max_score > 1", no_params()).unwrap();
         assert_eq!(query.count().unwrap(), archive.num_steps());
     }
 
-    fn num_indexes(cached: &Cached) -> usize {
+    fn num_indexes(cached: &ArchiveCache) -> usize {
         cached.versions().run_indexes.len()
     }
 
@@ -197,7 +199,7 @@ mod tests {
             ask(&archive);
             let (place, id) = (archive.path().to_path_buf(), archive.id().to_owned());
             let cached = of_archive(&archive).unwrap();
-            all.insert(0, Known { place, id, checksums: true, cached });
+            all.insert(0, CacheEntry { place, id, checksums: true, cached });
         }
         let used: Vec<usize> = all.iter().map(|known| known.cached.metadata.memory_used()).collect();
         assert!(used.iter().all(|&num_bytes| num_bytes > 1000), "{used:?}");

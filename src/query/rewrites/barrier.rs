@@ -1,4 +1,4 @@
-//! A node that passes rows on as they come, and stands between others for what they may not know of each other.
+//! An identity node that blocks one kind of optimization across it.
 
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::TreeNodeRecursion;
@@ -14,37 +14,38 @@ use datafusion::physical_plan::{
 use std::fmt;
 use std::sync::Arc;
 
-/// Passes rows on, for a purpose.
+/// Returns its input unchanged. Its purpose says what the optimizer must not do across it.
 #[derive(Debug)]
-pub(super) struct Passing {
+pub(in crate::query) struct BarrierExec {
     input: Arc<dyn ExecutionPlan>,
     purpose: Purpose,
-    /// The required order, if any.
+    /// The sort order that the node requires of its input, if any.
     order: Option<LexOrdering>,
     properties: Arc<PlanProperties>,
 }
 
-/// What a node is there for that does nothing.
+/// The optimization that a node blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Purpose {
-    /// Filters above it stay there.
-    KeepFilters,
-    /// That rows are unique by some columns is not known above it.
-    ForgetKeys,
-    /// Filters above it stay there, because the engine would move them by ambiguous names.
-    KeepNamedFilters,
-    /// Sorts above it stay there.
-    KeepSorts,
-    /// Its input stays one partition in its order.
-    NeedOrder,
-    /// That its columns are constant or in order is not known above it.
-    ForgetOrder,
+pub(in crate::query) enum Purpose {
+    /// Blocks filter pushdown: filters above the node stay there.
+    BlockFilters,
+    /// Hides that the rows of a GROUP BY are unique by their keys.
+    HideUniqueness,
+    /// Blocks filter pushdown where columns share a name, because DataFusion matches filters to columns by
+    /// name.
+    BlockNamedFilters,
+    /// Blocks sort pushdown: sorts above the node stay there.
+    BlockSorts,
+    /// Requires a single, sorted partition, so that DataFusion keeps the sort below it.
+    RequireOrder,
+    /// Hides the sort order and the constant columns of its input.
+    HideOrder,
 }
 
-impl Passing {
-    pub(super) fn over(input: Arc<dyn ExecutionPlan>, purpose: Purpose) -> Arc<dyn ExecutionPlan> {
-        let order = input.properties().output_ordering().filter(|_| purpose == Purpose::NeedOrder).cloned();
-        Passing::with_order(input, purpose, order)
+impl BarrierExec {
+    pub(in crate::query) fn over(input: Arc<dyn ExecutionPlan>, purpose: Purpose) -> Arc<dyn ExecutionPlan> {
+        let order = input.properties().output_ordering().filter(|_| purpose == Purpose::RequireOrder).cloned();
+        BarrierExec::with_order(input, purpose, order)
     }
 
     fn with_order(
@@ -54,43 +55,43 @@ impl Passing {
     ) -> Arc<dyn ExecutionPlan> {
         let properties = input.properties();
         let properties = match purpose {
-            Purpose::KeepFilters | Purpose::KeepNamedFilters | Purpose::KeepSorts | Purpose::NeedOrder => {
+            Purpose::BlockFilters | Purpose::BlockNamedFilters | Purpose::BlockSorts | Purpose::RequireOrder => {
                 Arc::clone(properties)
             }
-            Purpose::ForgetOrder => {
+            Purpose::HideOrder => {
                 let equivalences = EquivalenceProperties::new(input.schema());
                 Arc::new(PlanProperties::clone(properties).with_eq_properties(equivalences))
             }
-            Purpose::ForgetKeys => {
+            Purpose::HideUniqueness => {
                 let equivalences = properties.eq_properties.clone().with_constraints(Constraints::default());
                 Arc::new(PlanProperties::clone(properties).with_eq_properties(equivalences))
             }
         };
-        Arc::new(Passing { input, purpose, order, properties })
+        Arc::new(BarrierExec { input, purpose, order, properties })
     }
 }
 
-/// The node below `plan`, if `plan` has this purpose.
+/// Returns the input of `plan` if `plan` is a node with this purpose.
 pub(super) fn below(plan: &Arc<dyn ExecutionPlan>, purpose: Purpose) -> Option<&Arc<dyn ExecutionPlan>> {
-    let passing = plan.downcast_ref::<Passing>().filter(|passing| passing.purpose == purpose)?;
-    Some(&passing.input)
+    let barrier = plan.downcast_ref::<BarrierExec>().filter(|barrier| barrier.purpose == purpose)?;
+    Some(&barrier.input)
 }
 
-impl DisplayAs for Passing {
+impl DisplayAs for BarrierExec {
     fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
     }
 }
 
-impl ExecutionPlan for Passing {
+impl ExecutionPlan for BarrierExec {
     fn name(&self) -> &'static str {
         match self.purpose {
-            Purpose::KeepFilters => "KeepFilters",
-            Purpose::ForgetKeys => "ForgetKeys",
-            Purpose::KeepNamedFilters => "KeepNamedFilters",
-            Purpose::KeepSorts => "KeepSorts",
-            Purpose::NeedOrder => "NeedOrder",
-            Purpose::ForgetOrder => "ForgetOrder",
+            Purpose::BlockFilters => "BlockFilters",
+            Purpose::HideUniqueness => "HideUniqueness",
+            Purpose::BlockNamedFilters => "BlockNamedFilters",
+            Purpose::BlockSorts => "BlockSorts",
+            Purpose::RequireOrder => "RequireOrder",
+            Purpose::HideOrder => "HideOrder",
         }
     }
 
@@ -104,13 +105,13 @@ impl ExecutionPlan for Passing {
 
     fn input_distribution_requirements(&self) -> InputDistributionRequirements {
         InputDistributionRequirements::new(vec![match self.purpose {
-            Purpose::NeedOrder => Distribution::SinglePartition,
+            Purpose::RequireOrder => Distribution::SinglePartition,
             _ => Distribution::UnspecifiedDistribution,
         }])
     }
 
     fn maintains_input_order(&self) -> Vec<bool> {
-        vec![!matches!(self.purpose, Purpose::KeepSorts | Purpose::ForgetOrder)]
+        vec![!matches!(self.purpose, Purpose::BlockSorts | Purpose::HideOrder)]
     }
 
     fn benefits_from_input_partitioning(&self) -> Vec<bool> {
@@ -134,7 +135,7 @@ impl ExecutionPlan for Passing {
     ) -> DataFusionResult<Arc<dyn ExecutionPlan>> {
         let children: Result<[_; 1], _> = children.try_into();
         match children {
-            Ok([input]) => Ok(Passing::with_order(input, self.purpose, self.order.clone())),
+            Ok([input]) => Ok(BarrierExec::with_order(input, self.purpose, self.order.clone())),
             Err(children) => datafusion::common::internal_err!("expected 1 input, found {}", children.len()),
         }
     }
@@ -160,7 +161,7 @@ impl ExecutionPlan for Passing {
     }
 
     fn supports_limit_pushdown(&self) -> bool {
-        self.purpose == Purpose::ForgetKeys
+        self.purpose == Purpose::HideUniqueness
     }
 
     fn gather_filters_for_pushdown(
@@ -170,10 +171,10 @@ impl ExecutionPlan for Passing {
         _: &ConfigOptions,
     ) -> DataFusionResult<FilterDescription> {
         match self.purpose {
-            Purpose::KeepFilters | Purpose::KeepNamedFilters => {
+            Purpose::BlockFilters | Purpose::BlockNamedFilters => {
                 Ok(FilterDescription::all_unsupported(&filters, &self.children()))
             }
-            Purpose::ForgetKeys | Purpose::ForgetOrder | Purpose::KeepSorts | Purpose::NeedOrder => {
+            Purpose::HideUniqueness | Purpose::HideOrder | Purpose::BlockSorts | Purpose::RequireOrder => {
                 FilterDescription::from_children(filters, &self.children())
             }
         }

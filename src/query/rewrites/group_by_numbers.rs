@@ -1,35 +1,30 @@
-//! Grouping by one number instead of by several columns.
+//! GROUP BY on one number instead of several columns.
 //!
-//! The engine groups by one number faster than by several columns, and by columns faster than by dictionaries, for which it
-//! goes through row format. So, where a plan groups by dictionaries of text, texts get numbers ([`texts`]); and of the keys,
-//! whatever fits is put into one 64-bit number ([`packed`]). Groups, of which there are few, are turned back.
+//! DataFusion groups by one number faster than by several columns. It is slowest for dictionaries, which it
+//! converts to row format. So text dictionaries are encoded as numbers (`text_numbers.rs`), and as many keys as fit are
+//! packed into one 64-bit number (`packed_keys.rs`). A projection above the aggregate decodes the keys of the groups,
+//! which are few.
 
-mod packed;
-mod texts;
-mod unique;
-
-use super::rewriting::Names;
+use super::columns::UniqueNames;
+use super::packed_keys::{self, KeyLayout};
+use super::text_numbers::{self, TextDictionary};
 use arrow::datatypes::FieldRef;
 use datafusion::common::tree_node::{Transformed, TreeNodeRecursion};
 use datafusion::common::{Column, Result as DataFusionResult};
 use datafusion::logical_expr::expr::ScalarFunction;
 use datafusion::logical_expr::{Aggregate, Expr, LogicalPlan, Projection, ScalarUDF, ScalarUDFImpl};
-use packed::Layout;
 use std::sync::Arc;
-use texts::Texts;
 
-pub(super) use unique::ForgetKeysOfGroups;
-
-/// Rewrites a plan that no other rule will see.
-pub(super) fn group_by_numbers(plan: LogicalPlan) -> DataFusionResult<LogicalPlan> {
-    let mut names = Names::unlike(&plan, "number of keys ")?;
+/// Rewrites the aggregates of a fully optimized plan. No rule of DataFusion may run after it.
+pub(in crate::query) fn group_by_numbers(plan: LogicalPlan) -> DataFusionResult<LogicalPlan> {
+    let mut names = UniqueNames::unlike(&plan, "number of keys ")?;
     Ok(plan.transform_down_with_subqueries(|plan| rewrite(plan, &mut names))?.data)
 }
 
-fn rewrite(plan: LogicalPlan, names: &mut Names) -> DataFusionResult<Transformed<LogicalPlan>> {
+fn rewrite(plan: LogicalPlan, names: &mut UniqueNames) -> DataFusionResult<Transformed<LogicalPlan>> {
     match plan {
         LogicalPlan::Aggregate(aggregate) => group(aggregate, names),
-        // Of different rows the engine looks for no more than are wanted, as long as their columns are the keys.
+        // `DISTINCT … LIMIT` stops early only on plain keys, so leave it alone.
         LogicalPlan::Limit(limit) if is_distinct(&limit.input) => {
             Ok(Transformed::new(LogicalPlan::Limit(limit), false, TreeNodeRecursion::Jump))
         }
@@ -41,8 +36,8 @@ fn is_distinct(plan: &LogicalPlan) -> bool {
     matches!(plan, LogicalPlan::Aggregate(aggregate) if aggregate.aggr_expr.is_empty())
 }
 
-fn group(aggregate: Aggregate, names: &mut Names) -> DataFusionResult<Transformed<LogicalPlan>> {
-    let keys = Keys::of(&aggregate);
+fn group(aggregate: Aggregate, names: &mut UniqueNames) -> DataFusionResult<Transformed<LogicalPlan>> {
+    let keys = GroupKeys::of(&aggregate);
     if keys.texts.is_none() && keys.layout.is_none() {
         return Ok(Transformed::no(LogicalPlan::Aggregate(aggregate)));
     }
@@ -83,29 +78,29 @@ fn group(aggregate: Aggregate, names: &mut Names) -> DataFusionResult<Transforme
     Ok(Transformed::yes(LogicalPlan::Projection(Projection::try_new(columns, Arc::new(grouped))?)))
 }
 
-/// What becomes of the keys of an aggregate.
-struct Keys {
+/// The encoding of an aggregate's keys.
+struct GroupKeys {
     is_text: Vec<bool>,
-    texts: Option<Arc<Texts>>,
-    layout: Option<Layout>,
+    texts: Option<Arc<TextDictionary>>,
+    layout: Option<KeyLayout>,
 }
 
-impl Keys {
-    fn of(aggregate: &Aggregate) -> Keys {
+impl GroupKeys {
+    fn of(aggregate: &Aggregate) -> GroupKeys {
         let has_sets = aggregate.group_expr.iter().any(|expr| matches!(expr, Expr::GroupingSet(_)));
         let keys: &[Expr] = if has_sets { &[] } else { &aggregate.group_expr };
         let fields: Vec<&FieldRef> = aggregate.schema.fields().iter().take(keys.len()).collect();
-        let is_text: Vec<bool> = fields.iter().map(|field| *field.data_type() == texts::dictionary()).collect();
+        let is_text: Vec<bool> = fields.iter().map(|field| *field.data_type() == text_numbers::dictionary()).collect();
         let texts = is_text.contains(&true).then(Arc::default);
         let number = |(field, is_text): (&&FieldRef, &bool)| {
             if *is_text {
-                (texts::number(field), Some(texts::BITS))
+                (text_numbers::number(field), Some(text_numbers::BITS))
             } else {
-                ((*field).clone(), packed::width(field.data_type()))
+                ((*field).clone(), packed_keys::width(field.data_type()))
             }
         };
-        let layout = Layout::of(fields.iter().zip(&is_text).map(number));
-        Keys { is_text, texts, layout }
+        let layout = KeyLayout::of(fields.iter().zip(&is_text).map(number));
+        GroupKeys { is_text, texts, layout }
     }
 
     fn is_text(&self, key: usize) -> bool {

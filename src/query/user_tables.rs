@@ -1,4 +1,4 @@
-//! Tables of the user's own, beside `runs` and `steps`.
+//! Tables that the user adds to a query.
 
 use crate::error::{Error, ErrorKind, Result};
 use arrow::array::RecordBatch;
@@ -9,7 +9,8 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
 
-/// A table that a statement can join with `runs` and `steps`; see [`QueryOptions::tables`](crate::QueryOptions::tables).
+/// A table that a query can join with `runs` and `steps`; see
+/// [`QueryOptions::tables`](crate::QueryOptions::tables).
 ///
 /// ```
 /// use a2store::UserTable;
@@ -22,32 +23,32 @@ use std::time::UNIX_EPOCH;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Debug)]
-pub struct UserTable(pub(super) Source);
+pub struct UserTable(pub(super) UserTableSource);
 
 #[derive(Clone, Debug)]
-pub(super) enum Source {
+pub(super) enum UserTableSource {
     Batches { schema: SchemaRef, batches: Vec<RecordBatch> },
     Parquet { schema: SchemaRef, path: PathBuf, num_bytes: u64, modified: u128 },
 }
 
 impl UserTable {
-    /// Record batches in memory; nothing is copied.
+    /// Makes a table from record batches in memory, without a copy.
     ///
     /// # Errors
-    /// [`ErrorKind::Argument`] when a batch has another schema.
+    /// [`ErrorKind::Argument`] if a batch has another schema.
     pub fn from_batches(schema: SchemaRef, batches: Vec<RecordBatch>) -> Result<UserTable> {
         if let Some(other) = batches.iter().find(|batch| batch.schema().fields() != schema.fields()) {
             let fields = |schema: &SchemaRef| schema.fields().iter().map(ToString::to_string).collect::<Vec<_>>();
             let (expected, found) = (fields(&schema).join(", "), fields(&other.schema()).join(", "));
             return Err(Error::argument("batches", expected, found));
         }
-        Ok(UserTable(Source::Batches { schema, batches }))
+        Ok(UserTable(UserTableSource::Batches { schema, batches }))
     }
 
-    /// A Parquet file, of which each query reads what it needs.
+    /// Makes a table from a Parquet file. Each query reads only the columns that it needs.
     ///
     /// # Errors
-    /// [`ErrorKind::Io`], and [`ErrorKind::Decode`] for a file that is no Parquet.
+    /// [`ErrorKind::Io`], and [`ErrorKind::Decode`] if the file is not Parquet.
     pub fn from_parquet(path: impl AsRef<Path>) -> Result<UserTable> {
         let path = path.as_ref();
         if path.as_os_str().is_empty() {
@@ -68,22 +69,23 @@ impl UserTable {
         let modified = meta.modified().ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
         let modified = modified.map_or(0, |since| since.as_nanos());
         let schema = metadata.schema().clone();
-        Ok(UserTable(Source::Parquet { schema, path, num_bytes: meta.len(), modified }))
+        Ok(UserTable(UserTableSource::Parquet { schema, path, num_bytes: meta.len(), modified }))
     }
 
     /// The columns.
     #[must_use]
     pub fn schema(&self) -> SchemaRef {
         match &self.0 {
-            Source::Batches { schema, .. } | Source::Parquet { schema, .. } => schema.clone(),
+            UserTableSource::Batches { schema, .. } | UserTableSource::Parquet { schema, .. } => schema.clone(),
         }
     }
 
-    /// What tells this table's content from another's: the values of batches; path, length and time of a file.
+    /// Hashes what identifies the content: the values of batches, or the path, length and modification time of
+    /// a file.
     pub(super) fn identify(&self, hasher: &mut blake3::Hasher) -> Result<()> {
         match &self.0 {
-            Source::Batches { schema, batches } => {
-                // Row by row, since it does not matter how rows are divided into batches, nor what lies under a null.
+            UserTableSource::Batches { schema, batches } => {
+                // Row by row, because neither batch boundaries nor the values under nulls matter.
                 let failed = |error: arrow::error::ArrowError| Error::query(error.to_string());
                 hasher.update(format!("{:?}", schema.fields()).as_bytes());
                 let keys = schema.fields().iter().map(|field| SortField::new(field.data_type().clone())).collect();
@@ -96,7 +98,7 @@ impl UserTable {
                 }
                 Ok(())
             }
-            Source::Parquet { path, num_bytes, modified, .. } => {
+            UserTableSource::Parquet { path, num_bytes, modified, .. } => {
                 hasher.update(path.as_os_str().as_encoded_bytes());
                 hasher.update(&num_bytes.to_le_bytes());
                 hasher.update(&modified.to_le_bytes());
@@ -106,7 +108,7 @@ impl UserTable {
     }
 }
 
-/// A name that a statement can say and that is not taken.
+/// Checks that every name is valid in SQL and unique.
 pub(super) fn check_names(tables: &[(String, UserTable)]) -> Result<()> {
     for (i, (name, _)) in tables.iter().enumerate() {
         let taken = ["runs", "steps"].contains(&name.as_str()) || tables[..i].iter().any(|(other, _)| other == name);

@@ -1,10 +1,11 @@
-//! Several small keys as one 64-bit number.
+//! Several small keys packed into one 64-bit number.
 //!
 //! ```text
 //!  | 0 … | key n: is null, value | … | key 1: is null, value | key 0: is null, value |     the lowest bits are key 0's
 //! ```
 //!
-//! A key has the bits of its type, and one more if it may be null; a null's value is 0, so that each group has one number.
+//! A key takes the bits of its type, and one more if it is nullable. The value bits of a null are 0, so that
+//! each group has exactly one number.
 
 use arrow::array::{
     Array, ArrayRef, ArrowPrimitiveType, AsArray, BooleanArray, BooleanBufferBuilder, PrimitiveArray, UInt64Array,
@@ -20,53 +21,53 @@ use datafusion::logical_expr::{
 };
 use std::sync::Arc;
 
-/// Where each of the keys is in the number, if it is there.
+/// The bits of each key in the number; `None` for keys that are not packed.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Layout(Arc<[Option<Place>]>);
+pub(super) struct KeyLayout(Arc<[Option<KeyBits>]>);
 
-/// Where a key is.
+/// The bits of one key in the number.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Place {
+struct KeyBits {
     field: FieldRef,
     shift: u32,
     bits: u32,
 }
 
-impl Layout {
-    /// Finds a place for as many keys as fit, from the first one on; none, unless two do. Each comes with the number of
-    /// its bits, if it may be packed.
-    pub(super) fn of(keys: impl Iterator<Item = (FieldRef, Option<u32>)>) -> Option<Layout> {
+impl KeyLayout {
+    /// Assigns bits to as many keys as fit, from the first one on; `None` if fewer than two fit. The iterator
+    /// gives each key with its number of bits, or `None` if its type cannot be packed.
+    pub(super) fn of(keys: impl Iterator<Item = (FieldRef, Option<u32>)>) -> Option<KeyLayout> {
         let mut end = 0;
         let place = |(field, bits): (FieldRef, Option<u32>)| {
             let (shift, bits) = (end, bits?);
             let next = shift + bits + u32::from(field.is_nullable());
             (next <= u64::BITS).then(|| {
                 end = next;
-                Place { field, shift, bits }
+                KeyBits { field, shift, bits }
             })
         };
-        let places: Vec<Option<Place>> = keys.map(place).collect();
-        (places.iter().flatten().count() > 1).then(|| Layout(places.into()))
+        let keys: Vec<Option<KeyBits>> = keys.map(place).collect();
+        (keys.iter().flatten().count() > 1).then(|| KeyLayout(keys.into()))
     }
 
     pub(super) fn has(&self, key: usize) -> bool {
         self.0.get(key).is_some_and(Option::is_some)
     }
 
-    /// The function from the keys that have a place, in their order, to the number.
+    /// Returns the function that packs the keys, in their order, into the number.
     pub(super) fn pack(&self) -> impl ScalarUDFImpl + use<> {
         let signature = Signature::variadic_any(Volatility::Immutable);
-        Pack { places: self.0.iter().flatten().cloned().collect(), signature }
+        PackKeys { keys: self.0.iter().flatten().cloned().collect(), signature }
     }
 
-    /// The function from the number to a key.
+    /// Returns the function that unpacks one key from the number.
     pub(super) fn unpack(&self, key: usize) -> impl ScalarUDFImpl + use<> {
         let signature = Signature::any(1, Volatility::Immutable);
-        Unpack { place: self.0.get(key).cloned().flatten(), signature }
+        UnpackKey { place: self.0.get(key).cloned().flatten(), signature }
     }
 }
 
-/// The bits of a type that may be packed.
+/// Returns the bits of a type that can be packed.
 pub(super) fn width(data_type: &DataType) -> Option<u32> {
     match data_type {
         DataType::Boolean => Some(1),
@@ -77,13 +78,13 @@ pub(super) fn width(data_type: &DataType) -> Option<u32> {
     }
 }
 
-impl Place {
-    /// The bit that says that the key is null; 0 = it never is.
+impl KeyBits {
+    /// The bit that marks a null; 0 if the key is not nullable.
     fn null_bit(&self) -> u64 {
         if self.field.is_nullable() { 1 << (self.shift + self.bits) } else { 0 }
     }
 
-    /// Puts a key into the numbers of the rows.
+    /// Packs a key into the numbers of the rows.
     fn add(&self, key: &dyn Array, numbers: &mut [u64]) -> DataFusionResult<()> {
         if key.data_type() != self.field.data_type() || key.len() != numbers.len() {
             return exec_err!("{}: not of its type", self.field.name());
@@ -132,7 +133,7 @@ impl Place {
         }
     }
 
-    /// The key of each number.
+    /// Unpacks the key from each number.
     fn take(&self, numbers: &UInt64Array) -> DataFusionResult<ArrayRef> {
         let (shift, null) = (self.shift, self.null_bit());
         let mask = (1 << self.bits) - 1;
@@ -161,14 +162,14 @@ fn primitive<T: ArrowPrimitiveType>(values: impl Iterator<Item = T::Native>, nul
     Arc::new(PrimitiveArray::<T>::new(values.collect::<ScalarBuffer<T::Native>>(), nulls))
 }
 
-/// From keys to their number.
+/// The function that packs keys into a number.
 #[derive(Debug, PartialEq, Eq, Hash)]
-struct Pack {
-    places: Vec<Place>,
+struct PackKeys {
+    keys: Vec<KeyBits>,
     signature: Signature,
 }
 
-impl ScalarUDFImpl for Pack {
+impl ScalarUDFImpl for PackKeys {
     fn name(&self) -> &'static str {
         "number_of_keys"
     }
@@ -187,30 +188,30 @@ impl ScalarUDFImpl for Pack {
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> DataFusionResult<ColumnarValue> {
         let mut numbers = vec![0; args.number_rows];
-        if args.args.len() != self.places.len() {
+        if args.args.len() != self.keys.len() {
             return exec_err!("{}: not of its keys", self.name());
         }
-        for (place, key) in self.places.iter().zip(&args.args) {
+        for (place, key) in self.keys.iter().zip(&args.args) {
             place.add(&key.to_array(args.number_rows)?, &mut numbers)?;
         }
         Ok(ColumnarValue::Array(Arc::new(UInt64Array::from(numbers))))
     }
 }
 
-/// From a number to one of its keys.
+/// The function that unpacks one key from a number.
 #[derive(Debug, PartialEq, Eq, Hash)]
-struct Unpack {
-    place: Option<Place>,
+struct UnpackKey {
+    place: Option<KeyBits>,
     signature: Signature,
 }
 
-impl Unpack {
-    fn place(&self) -> DataFusionResult<&Place> {
+impl UnpackKey {
+    fn place(&self) -> DataFusionResult<&KeyBits> {
         self.place.as_ref().ok_or_else(|| exec_datafusion_err!("{}: no such key", self.name()))
     }
 }
 
-impl ScalarUDFImpl for Unpack {
+impl ScalarUDFImpl for UnpackKey {
     fn name(&self) -> &'static str {
         "key_of_number"
     }
@@ -247,8 +248,8 @@ mod tests {
         Arc::new(Field::new("key", data_type, nullable))
     }
 
-    fn layout(keys: &[FieldRef]) -> Option<Layout> {
-        Layout::of(keys.iter().map(|key| (Arc::clone(key), width(key.data_type()))))
+    fn layout(keys: &[FieldRef]) -> Option<KeyLayout> {
+        KeyLayout::of(keys.iter().map(|key| (Arc::clone(key), width(key.data_type()))))
     }
 
     #[test]

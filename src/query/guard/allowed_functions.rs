@@ -1,7 +1,8 @@
-//! The engine's functions that statements may use, and why the others are left out.
+//! The functions of DataFusion that statements may call, and the reasons for excluding others.
 //!
-//! The list says what is allowed, so that a function that a newer engine brings is not.
+//! This is an allowlist, so functions that a new version of DataFusion adds are excluded.
 
+use super::super::functions::functions;
 use crate::error::Error;
 use arrow::datatypes::DataType;
 use datafusion::execution::SessionStateDefaults;
@@ -10,8 +11,8 @@ use datafusion::logical_expr::{Expr, ScalarUDF};
 use datafusion::scalar::ScalarValue;
 use std::sync::Arc;
 
-/// Scalar functions of the engine that are offered. They give no more than a few bytes for each of their arguments' bytes;
-/// those that may give more are bounded by `enlarging.rs`.
+/// DataFusion's scalar functions that statements may call. Their results have at most a few bytes per byte of
+/// their arguments, or `bounded_functions.rs` bounds them.
 const OFFERED: &[&str] = &[
     // core
     "arrow_cast",
@@ -163,7 +164,7 @@ const OFFERED: &[&str] = &[
     "string_to_array",
 ];
 
-/// Functions that statements of others know, and why they are not offered.
+/// Functions that other databases or DataFusion have, with the reason why they are excluded.
 const LEFT_OUT: &[(&[&str], &str)] = &[
     (
         &["repeat", "array_repeat", "list_repeat", "array_resize", "list_resize", "range", "generate_series", "space"],
@@ -206,18 +207,19 @@ const LEFT_OUT: &[(&[&str], &str)] = &[
     (&["sleep", "pg_sleep", "benchmark"], "a query does not wait"),
 ];
 
-/// The scalar functions that are offered.
+/// Returns the allowed scalar functions.
 pub(super) fn scalar() -> Vec<Arc<ScalarUDF>> {
     let offered = |function: &Arc<ScalarUDF>| OFFERED.contains(&function.name());
     SessionStateDefaults::default_scalar_functions().into_iter().filter(offered).collect()
 }
 
-/// Why a function of this name is not there.
+/// Returns why a function of this name is excluded.
 pub(super) fn why_left_out(name: &str) -> Option<&'static str> {
     LEFT_OUT.iter().find(|(names, _)| names.contains(&name)).map(|(_, why)| *why)
 }
 
-/// What is wrong with an expression of a plan: operators and syntax become functions too, without asking a registry.
+/// Returns the error for a forbidden expression of a plan. Operators and syntax become functions too, without a
+/// lookup in the registry.
 pub(super) fn refusal_of(expr: &Expr) -> Option<Error> {
     let name = match expr {
         Expr::ScalarFunction(function) => {
@@ -258,14 +260,14 @@ pub(super) fn refusal_of(expr: &Expr) -> Option<Error> {
         }
         _ => return None,
     };
-    let is_board_function = || super::super::functions::functions().iter().any(|function| function.name == name);
+    let is_board_function = || functions().iter().any(|function| function.name == name);
     if OFFERED.contains(&name) || is_board_function() {
         return None;
     }
     Some(Error::refused(format!("the function {name}"), why_left_out(name).unwrap_or("it is not offered")))
 }
 
-/// Values that a list or a binary of a fixed size may have, since each null has as many.
+/// The most values of a fixed-size list or bytes of a fixed-size binary. Even each null takes this space.
 const MAX_FIXED: i32 = 1024;
 
 fn is_wide(dtype: &DataType) -> bool {
@@ -278,8 +280,7 @@ fn is_wide(dtype: &DataType) -> bool {
     }
 }
 
-/// Whether the type that is cast to is known, and not one whose values have any width that its name states, or that has
-/// no nulls of its own.
+/// Returns whether the target type of `arrow_cast` is a literal without a fixed size, and has nulls.
 fn has_narrow_type(args: &[Expr]) -> bool {
     match args {
         [_, Expr::Literal(ScalarValue::Utf8(Some(name)), _)] => {

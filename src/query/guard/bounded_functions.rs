@@ -1,9 +1,9 @@
 //! Bounds on functions whose result may be much larger than their arguments.
 //!
-//! Doubling a text thirty times takes thirty short expressions and a gigabyte. So before such a function runs, the size of
-//! what it would give is bounded from its arguments, and where the bound is beyond [`MAX_BYTES`] the query fails instead.
+//! Thirty short expressions can double a text to a gigabyte. So before such a function runs, an upper bound on
+//! the size of its result is computed from its arguments. The query fails if the bound exceeds [`MAX_BYTES`].
 
-use super::super::rewriting::map_expressions;
+use super::super::rewrites::map_expressions;
 use arrow::array::{Array, ArrayRef, AsArray, Int64Array};
 use arrow::compute::cast;
 use arrow::compute::kernels::concat_elements::concat_elements_dyn;
@@ -19,16 +19,16 @@ use datafusion::logical_expr::{
 use datafusion::optimizer::AnalyzerRule;
 use std::sync::Arc;
 
-/// Bytes that one function may give for one batch of rows.
+/// The most bytes that one function may return for one batch of rows.
 const MAX_BYTES: u64 = 64 << 20;
-/// Bytes that it may give where all its arguments are constants: its result may then stand beside each row of a batch.
+/// The most bytes of a result of constant arguments. The result may then be repeated in each row of a batch.
 const MAX_CONSTANT_BYTES: u64 = 64 << 10;
-/// A list of constants that are written out is as long as the statement allows.
+/// The most bytes of a list of constants, which the length of the statement already limits.
 const MAX_LIST_BYTES: u64 = 512 << 10;
-/// The text of a value that is none, such as a number.
+/// The most bytes of the text of a value that is not a string, such as a number.
 const VALUE_TEXT: u64 = 24;
 
-/// Functions that give as much as all their arguments together, and so double what they are given twice.
+/// Functions whose result is as large as all their arguments together, so repeated calls can double it.
 const SUMS: &[&str] = &[
     "concat",
     "concat_ws",
@@ -44,15 +44,15 @@ const SUMS: &[&str] = &[
     "translate",
     "to_char",
 ];
-/// Functions that may put their third argument before and after each character of the first. A group that it refers to is part
-/// of what it replaces.
+/// Functions that may insert their third argument before and after each character of the first. A reference to
+/// a group inserts no more than the text that it replaces.
 const REPLACING: &[&str] = &["replace", "regexp_replace"];
-/// Functions that put their other arguments between the values of the first.
+/// Functions that insert their other arguments between the values of the first.
 const JOINING: &[&str] = &["array_to_string"];
-/// Functions that give as many characters as their second argument says.
+/// Functions whose second argument is the length of the result in characters.
 const PADS: &[&str] = &["lpad", "rpad"];
 
-/// Puts the bounds into a plan whose types are settled.
+/// Adds the bounds to a plan whose types are resolved.
 #[derive(Debug)]
 pub(super) struct BoundEnlarging;
 
@@ -72,7 +72,7 @@ impl AnalyzerRule for BoundEnlarging {
 fn bounded(expr: Expr) -> Transformed<Expr> {
     match expr {
         Expr::ScalarFunction(ScalarFunction { func, args }) => match Bound::of(func.name()) {
-            // The engine may analyze a plan twice.
+            // DataFusion may analyze a plan twice.
             Some(bound) if !func.inner().is::<Bounded>() => {
                 let func = Arc::new(ScalarUDF::new_from_impl(Bounded { inner: func, bound }));
                 Transformed::yes(Expr::ScalarFunction(ScalarFunction { func, args }))
@@ -87,7 +87,7 @@ fn bounded(expr: Expr) -> Transformed<Expr> {
     }
 }
 
-/// How large a result may get.
+/// The rule for the size of a result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Bound {
     Sum,
@@ -103,9 +103,9 @@ impl Bound {
             .find_map(|(names, bound)| names.contains(&name).then_some(bound))
     }
 
-    /// At most so many bytes.
+    /// Returns an upper bound on the bytes of the result.
     fn bytes(self, args: &[ColumnarValue], num_rows: usize) -> DataFusionResult<u64> {
-        // For each row a scalar is there once more.
+        // A scalar is repeated in each row.
         let total = |arg: &ColumnarValue| -> DataFusionResult<u64> {
             Ok(match arg {
                 ColumnarValue::Array(array) => array.to_data().get_slice_memory_size()? as u64,
@@ -143,7 +143,7 @@ fn scalar_bytes(scalar: &ScalarValue) -> DataFusionResult<u64> {
     Ok(scalar.to_array()?.to_data().get_slice_memory_size()? as u64)
 }
 
-/// The length of an argument's longest text, in bytes.
+/// Returns the length in bytes of an argument's longest text.
 fn longest(arg: &ColumnarValue) -> DataFusionResult<u64> {
     let array: ArrayRef = match arg {
         ColumnarValue::Array(array) => Arc::clone(array),
@@ -157,7 +157,7 @@ fn longest(arg: &ColumnarValue) -> DataFusionResult<u64> {
     } as u64)
 }
 
-/// Refuses a function whose result may be too large.
+/// Rejects a call whose result may be too large.
 fn check(name: &str, bound: Bound, args: &ScalarFunctionArgs) -> DataFusionResult<()> {
     let is_constant = args.args.iter().all(|arg| matches!(arg, ColumnarValue::Scalar(_)));
     let (what_of, num_rows, most) = match is_constant {
@@ -171,10 +171,10 @@ fn check(name: &str, bound: Bound, args: &ScalarFunctionArgs) -> DataFusionResul
     }
     let (what, why) =
         (format!("the function {name}"), format!("{what_of} may have {bytes} bytes, expected at most {most}"));
-    Err(DataFusionError::External(crate::Error::refused(what, why).into()))
+    Err(DataFusionError::External(crate::error::Error::refused(what, why).into()))
 }
 
-/// A function that looks at its arguments before it runs.
+/// A function with a check of its arguments before each call.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Bounded {
     inner: Arc<ScalarUDF>,
@@ -208,7 +208,7 @@ impl ScalarUDFImpl for Bounded {
     }
 }
 
-/// `a || b` of texts.
+/// The operator `a || b` for texts, with a check of its arguments.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Joined {
     signature: Signature,

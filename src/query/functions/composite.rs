@@ -1,9 +1,9 @@
-//! Functions of boards that are more than a number: lists, structs, text.
+//! Functions of boards that return lists, structs or text.
 
-use super::arguments::Arguments;
+use super::arguments::{Arguments, arrow_error};
 use super::kernels::{array, slides, tile_of};
 use super::loops::{map, zip};
-use super::{arrow_error, exps_field, spawn_fields};
+use super::returns::{exps_field, spawn_fields};
 use crate::board::Board;
 use crate::error::{Error, Result};
 use arrow::array::{ArrayRef, FixedSizeListArray, StringArray, StructArray, UInt8Array};
@@ -36,15 +36,16 @@ pub(super) fn board_text(arguments: &Arguments<'_>) -> Result<ArrayRef> {
     const ROW: &str = " / ";
     let (within, at_end) = (words(" "), words(ROW));
     let boards = arguments.boards(0)?;
-    let mut texts = Texts::with_capacity(boards.len(), 48);
-    // The longest text has 101 bytes, and those after it are there to be written over.
+    let mut texts = TextBuilder::with_capacity(boards.len(), 48);
+    // The longest text has 101 bytes. The rest is room for the padding of the last word.
     let mut text = [0; 128];
     for &board in &boards[..] {
         let (exps, mut end) = (Board(board).exps(), 0);
         for cell in 0..16 {
             let words = if cell % 4 < 3 { &within } else { &at_end };
             let (word, len) = &words[usize::from(exps[cell] & 15)];
-            // All eight bytes, as a copy of known size is one instruction; the next word goes over the padding.
+            // Copies all eight bytes, because a copy of constant size is one instruction. The next word
+            // overwrites the padding.
             text[end..end + 8].copy_from_slice(word);
             end += len;
         }
@@ -53,7 +54,7 @@ pub(super) fn board_text(arguments: &Arguments<'_>) -> Result<ArrayRef> {
     texts.finish(arguments.nulls())
 }
 
-/// The text of each tile with what divides it from the next, padded, and its length.
+/// Returns the text of each tile with the divider that follows it, padded to eight bytes, and its length.
 fn words(divider: &str) -> [([u8; 8], usize); 16] {
     std::array::from_fn(|exp| {
         let tile = if exp == 0 { ".".to_owned() } else { (1 << exp).to_string() } + divider;
@@ -66,24 +67,24 @@ fn words(divider: &str) -> [([u8; 8], usize); 16] {
 pub(super) fn phase_of(arguments: &Arguments<'_>) -> Result<ArrayRef> {
     let names: [&str; 16] = std::array::from_fn(|exp| arguments.phases().of_max_exp(exp as u8).name());
     let exps = arguments.numbers(0)?;
-    let mut texts = Texts::with_capacity(exps.len(), 5);
+    let mut texts = TextBuilder::with_capacity(exps.len(), 5);
     for &exp in &exps[..] {
         texts.push(names[usize::from(exp & 15)].as_bytes());
     }
     texts.finish(arguments.nulls())
 }
 
-/// Texts, one after the other.
-struct Texts {
+/// A builder of a string array.
+struct TextBuilder {
     bytes: Vec<u8>,
     ends: Vec<usize>,
 }
 
-impl Texts {
-    fn with_capacity(num_rows: usize, usual_len: usize) -> Texts {
+impl TextBuilder {
+    fn with_capacity(num_rows: usize, usual_len: usize) -> TextBuilder {
         let mut ends = Vec::with_capacity(num_rows + 1);
         ends.push(0);
-        Texts { bytes: Vec::with_capacity(num_rows.saturating_mul(usual_len)), ends }
+        TextBuilder { bytes: Vec::with_capacity(num_rows.saturating_mul(usual_len)), ends }
     }
 
     fn push(&mut self, text: &[u8]) {

@@ -1,30 +1,30 @@
 //! Sorting by columns instead of by expressions.
 //!
-//! The engine's last check rejects some of the engine's own plans: those sorted by certain expressions, such as
-//! comparisons of a CASE (`ORDER BY coalesce(move, 2) > 2`, `PARTITION BY CASE … END < x`). So the keys become columns
-//! first.
+//! DataFusion's final plan check rejects some of DataFusion's own plans. Their sort keys are certain
+//! expressions, such as comparisons of a CASE (`ORDER BY coalesce(move, 2) > 2`, `PARTITION BY CASE … END <
+//! x`). So a projection first turns the keys into columns.
 
-use super::rewriting::Names;
+use super::columns::UniqueNames;
 use datafusion::common::tree_node::Transformed;
 use datafusion::common::{Column, Result as DataFusionResult};
 use datafusion::logical_expr::expr::WindowFunction;
 use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, Projection, Sort, SortExpr, Window};
 use std::sync::Arc;
 
-/// Rewrites a fully optimized plan.
-pub(super) fn sort_by_columns(plan: LogicalPlan) -> DataFusionResult<LogicalPlan> {
-    let mut names = Names::unlike(&plan, "sort key ")?;
+/// Rewrites the sorts and windows of a fully optimized plan.
+pub(in crate::query) fn sort_by_columns(plan: LogicalPlan) -> DataFusionResult<LogicalPlan> {
+    let mut names = UniqueNames::unlike(&plan, "sort key ")?;
     let rewritten = plan.transform_up_with_subqueries(|node| match node {
         LogicalPlan::Sort(Sort { expr, input, fetch }) if expr.iter().any(|key| !is_column(&key.expr)) => {
             let columns = columns_of(&input);
-            let mut keys = Keys::new(&mut names);
+            let mut keys = SortKeyColumns::new(&mut names);
             let expr = keys.of_sort(expr);
             let sorted = LogicalPlan::Sort(Sort { expr, input: Arc::new(keys.under(input)?), fetch });
             Ok(Transformed::yes(LogicalPlan::Projection(Projection::try_new(columns, Arc::new(sorted))?)))
         }
         LogicalPlan::Window(Window { input, window_expr, schema }) if window_expr.iter().any(has_expressions) => {
             let columns = schema.columns().into_iter().map(Expr::Column).collect();
-            let mut keys = Keys::new(&mut names);
+            let mut keys = SortKeyColumns::new(&mut names);
             let window_expr: Vec<Expr> = window_expr.into_iter().map(|window| keys.of_window(window)).collect();
             let windows = LogicalPlanBuilder::from(keys.under(input)?).window(window_expr)?.build()?;
             Ok(Transformed::yes(LogicalPlan::Projection(Projection::try_new(columns, Arc::new(windows))?)))
@@ -57,15 +57,15 @@ fn has_expressions(window: &Expr) -> bool {
     })
 }
 
-/// The sort keys of a node that become columns of its input.
-struct Keys<'a> {
-    names: &'a mut Names,
+/// The sort keys of a node, as additional columns of its input.
+struct SortKeyColumns<'a> {
+    names: &'a mut UniqueNames,
     columns: Vec<Expr>,
 }
 
-impl Keys<'_> {
-    fn new(names: &mut Names) -> Keys<'_> {
-        Keys { names, columns: Vec::new() }
+impl SortKeyColumns<'_> {
+    fn new(names: &mut UniqueNames) -> SortKeyColumns<'_> {
+        SortKeyColumns { names, columns: Vec::new() }
     }
 
     fn of(&mut self, key: Expr) -> Expr {
@@ -81,7 +81,7 @@ impl Keys<'_> {
         keys.into_iter().map(|key| SortExpr { expr: self.of(key.expr), ..key }).collect()
     }
 
-    /// A window over columns, with its original name.
+    /// Returns a window over columns under its original name.
     fn of_window(&mut self, window: Expr) -> Expr {
         let name = window.schema_name().to_string();
         match window {
@@ -101,7 +101,7 @@ impl Keys<'_> {
         Expr::WindowFunction(window)
     }
 
-    /// The input with the keys as additional columns.
+    /// Returns the input with the keys as additional columns.
     fn under(self, input: Arc<LogicalPlan>) -> DataFusionResult<LogicalPlan> {
         let columns = columns_of(&input).into_iter().chain(self.columns).collect();
         Ok(LogicalPlan::Projection(Projection::try_new(columns, input)?))

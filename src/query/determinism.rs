@@ -1,50 +1,51 @@
-//! Whether a query determines its rows: by text and data alone, by the order of input rows, or not at all.
+//! The determinism of a query: whether text and data determine its rows.
 
-use super::rewriting::input_schema;
+use super::rewrites::input_schema;
 use arrow::datatypes::DataType;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::common::{DFSchema, Result as DataFusionResult};
 use datafusion::logical_expr::expr::AggregateFunction;
 use datafusion::logical_expr::{Distinct, Expr, ExprSchemable, LogicalPlan, Volatility};
 
-/// The result that equal queries over equal data share, from the most to the least.
+/// What equal queries over equal data have in common, from the most to the least.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Nature {
-    /// Equal rows, in any order. Sorting by all columns makes the order equal too.
-    Determined,
-    /// Equal rows, if the rows of each input arrive in the same order. Sums of floating-point numbers round differently
-    /// in another order, and window functions number rows that their ORDER BY leaves equal.
+pub(super) enum Determinism {
+    /// The rows are equal, in any order. Sorting by all columns makes the order equal too.
+    Deterministic,
+    /// The rows are equal if the rows of each input arrive in the same order. For example, sums of
+    /// floating-point numbers round differently in another order, and window functions number rows that their
+    /// ORDER BY leaves equal.
     OrderDependent,
-    /// Nothing: the query uses random numbers or the time.
+    /// The rows may differ, because the query uses random numbers or the time.
     Volatile,
 }
 
 /// Aggregates whose result does not depend on the order of their input, unless they compute with floating-point
 /// numbers.
 ///
-/// The engine's `order_sensitivity` is about ORDER BY inside an aggregate: it classifies `count` as sensitive, and
-/// `any_value` as insensitive.
+/// DataFusion's `order_sensitivity` is about ORDER BY inside an aggregate. It classifies `count` as sensitive
+/// and `any_value` as insensitive.
 const ORDER_INDEPENDENT: [&str; 9] =
     ["count", "sum", "min", "max", "bool_and", "bool_or", "bit_and", "bit_or", "bit_xor"];
 
-impl Nature {
-    pub(super) fn of(plan: &LogicalPlan) -> DataFusionResult<Nature> {
-        let mut nature = Nature::Determined;
+impl Determinism {
+    pub(super) fn of(plan: &LogicalPlan) -> DataFusionResult<Determinism> {
+        let mut determinism = Determinism::Deterministic;
         plan.apply_with_subqueries(|node| {
-            nature = nature.max(of_node(node)?);
+            determinism = determinism.max(of_node(node)?);
             let inputs = input_schema(node);
             node.apply_expressions(|expr| {
                 expr.apply(|expr| {
-                    nature = nature.max(of_expr(expr, &inputs));
+                    determinism = determinism.max(of_expr(expr, &inputs));
                     Ok(TreeNodeRecursion::Continue)
                 })
             })
         })?;
-        Ok(nature)
+        Ok(determinism)
     }
 }
 
-fn of_node(node: &LogicalPlan) -> DataFusionResult<Nature> {
+fn of_node(node: &LogicalPlan) -> DataFusionResult<Determinism> {
     let any_float = |schema: &DFSchema| schema.fields().iter().any(|field| has_float(field.data_type()));
     let depends = match node {
         LogicalPlan::Window(_) | LogicalPlan::Distinct(Distinct::On(_)) => true,
@@ -63,29 +64,29 @@ fn of_node(node: &LogicalPlan) -> DataFusionResult<Nature> {
         }
         _ => false,
     };
-    Ok(if depends { Nature::OrderDependent } else { Nature::Determined })
+    Ok(if depends { Determinism::OrderDependent } else { Determinism::Deterministic })
 }
 
-fn of_expr(expr: &Expr, inputs: &DFSchema) -> Nature {
+fn of_expr(expr: &Expr, inputs: &DFSchema) -> Determinism {
     match expr {
         Expr::ScalarFunction(function) => match function.func.signature().volatility {
-            Volatility::Immutable => Nature::Determined,
-            Volatility::Stable | Volatility::Volatile => Nature::Volatile,
+            Volatility::Immutable => Determinism::Deterministic,
+            Volatility::Stable | Volatility::Volatile => Determinism::Volatile,
         },
-        Expr::AggregateFunction(function) if !is_order_independent(function, inputs) => Nature::OrderDependent,
-        Expr::WindowFunction(_) => Nature::OrderDependent,
-        _ => Nature::Determined,
+        Expr::AggregateFunction(function) if !is_order_independent(function, inputs) => Determinism::OrderDependent,
+        Expr::WindowFunction(_) => Determinism::OrderDependent,
+        _ => Determinism::Deterministic,
     }
 }
 
 fn is_order_independent(function: &AggregateFunction, inputs: &DFSchema) -> bool {
     let name = function.func.name();
     let is_exact = |arg: &Expr| arg.get_type(inputs).is_ok_and(|dtype| !has_float(&dtype));
-    // A count may be of distinct values: 0.0 and -0.0 are counted alike in any order.
+    // `count` is exact even for distinct values, because it counts 0.0 and -0.0 alike in any order.
     ORDER_INDEPENDENT.contains(&name) && (name == "count" || function.params.args.iter().all(is_exact))
 }
 
-/// Whether a type contains floating-point numbers, whose bits may differ when they are equal.
+/// Returns whether a type contains floating-point numbers. Equal ones may differ in their bits.
 fn has_float(dtype: &DataType) -> bool {
     match dtype {
         DataType::Dictionary(_, values) => has_float(values),

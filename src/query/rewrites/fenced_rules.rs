@@ -1,14 +1,17 @@
-//! Fences around rules of the engine's optimizer that give wrong answers. The table has an example statement for each.
+//! DataFusion's optimizer rules that give wrong answers, restricted to correct rewrites.
 //!
-//! | rule | what it does | statement |
-//! | --- | --- | --- |
-//! | `push_down_filter` | moves a condition without columns below an aggregate without groups, which then counts no rows instead of giving none | `SELECT n FROM (SELECT count(*) AS n FROM steps) WHERE (SELECT max(run_id) FROM runs) < 0` |
-//! | `FilterPushdown` | finds the columns of a filter by their names, which the sides of a join may share | `SELECT … FROM steps s RIGHT JOIN runs r ON s.run_id = r.run_id WHERE s.run_id IS NULL` |
-//! | `FilterPushdown` | passes a filter on the keys of a semi join to its other side by name, although the other key may be another column | `SELECT … WHERE run_id IN (SELECT CAST(seed AS INT) AS run_id FROM …)` below a join |
-//! | `EnsureRequirements` | moves a sort below a LIMIT with OFFSET, and then takes OFFSET rows too few | `SELECT … FROM (SELECT … ORDER BY board LIMIT 50 OFFSET 3) ORDER BY board` |
-//! | `EnsureRequirements` | drops a sort below an OFFSET without LIMIT | `SELECT sum(a) FROM (SELECT a FROM … ORDER BY b OFFSET 2)` |
+//! A fence keeps a rule from one wrong rewrite. It is a [`BarrierExec`] that is removed after the rule, or a filter that
+//! the rule does not see. Each wrong rewrite has an example statement and, if one was found, the upstream issue:
+//!
+//! | rule | wrong rewrite | statement | apache/datafusion |
+//! | --- | --- | --- | --- |
+//! | `push_down_filter` | pushes a condition without columns below an aggregate without groups, which then returns a count of 0 instead of no row | `SELECT n FROM (SELECT count(*) AS n FROM steps) WHERE (SELECT max(run_id) FROM runs) < 0` | none found |
+//! | `FilterPushdown` | matches the columns of a filter by name, although both sides of a join may have a column of that name | `SELECT … FROM steps s RIGHT JOIN runs r ON s.run_id = r.run_id WHERE s.run_id IS NULL` | #25244, #25296 |
+//! | `FilterPushdown` | copies a filter on the keys of a semi join to the other side by name, although the other key may be another column | `SELECT … WHERE run_id IN (SELECT CAST(seed AS INT) AS run_id FROM …)` below a join | #25244 |
+//! | `EnsureRequirements` | moves a sort below a LIMIT with OFFSET, and then returns too few rows, by the OFFSET | `SELECT … FROM (SELECT … ORDER BY board LIMIT 50 OFFSET 3) ORDER BY board` | #24958 |
+//! | `EnsureRequirements` | drops a sort below an OFFSET without LIMIT | `SELECT sum(a) FROM (SELECT a FROM … ORDER BY b OFFSET 2)` | #23534 |
 
-use super::passing::{Passing, Purpose, below};
+use super::barrier::{BarrierExec, Purpose, below};
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{JoinType, Result as DataFusionResult};
@@ -29,8 +32,8 @@ use std::sync::Arc;
 type LogicalRule = Arc<dyn OptimizerRule + Send + Sync>;
 type PhysicalRule = Arc<dyn PhysicalOptimizerRule + Send + Sync>;
 
-/// The engine's logical rules, with fences.
-pub(super) fn fenced_logical(rules: Vec<LogicalRule>) -> Vec<LogicalRule> {
+/// DataFusion's logical rules, with fences.
+pub(in crate::query) fn fenced_logical(rules: Vec<LogicalRule>) -> Vec<LogicalRule> {
     let fenced = |rule: LogicalRule| match rule.name() {
         "push_down_filter" => Arc::new(AboveAggregates(rule)) as LogicalRule,
         _ => rule,
@@ -38,22 +41,22 @@ pub(super) fn fenced_logical(rules: Vec<LogicalRule>) -> Vec<LogicalRule> {
     rules.into_iter().map(fenced).collect()
 }
 
-/// The engine's physical rules, with fences.
-pub(super) fn fenced_physical(rules: Vec<PhysicalRule>) -> Vec<PhysicalRule> {
+/// DataFusion's physical rules, with fences.
+pub(in crate::query) fn fenced_physical(rules: Vec<PhysicalRule>) -> Vec<PhysicalRule> {
     let fenced = |rule: PhysicalRule| match rule.name() {
         name if name.starts_with("FilterPushdown") => {
-            Arc::new(Fenced { rule, purpose: Purpose::KeepNamedFilters, fence: fence_names }) as PhysicalRule
+            Arc::new(Fenced { rule, purpose: Purpose::BlockNamedFilters, fence: fence_names }) as PhysicalRule
         }
         "EnsureRequirements" => {
-            let rule = Arc::new(Fenced { rule, purpose: Purpose::KeepSorts, fence: fence_offset });
-            Arc::new(Fenced { rule, purpose: Purpose::NeedOrder, fence: fence_below_offset })
+            let rule = Arc::new(Fenced { rule, purpose: Purpose::BlockSorts, fence: fence_offset });
+            Arc::new(Fenced { rule, purpose: Purpose::RequireOrder, fence: fence_below_offset })
         }
         _ => rule,
     };
     rules.into_iter().map(fenced).collect()
 }
 
-/// The rule that moves filters down; it does not see conditions that must stay above an aggregate.
+/// `push_down_filter` without the conditions that must stay above an aggregate.
 #[derive(Debug)]
 struct AboveAggregates(LogicalRule);
 
@@ -98,15 +101,15 @@ impl OptimizerRule for AboveAggregates {
     }
 }
 
-/// Whether an aggregate returns a row even for empty input.
+/// Returns whether an aggregate returns a row even for empty input.
 fn has_row_of_nothing(aggregate: &Aggregate) -> bool {
     aggregate.group_expr.is_empty() || aggregate.group_expr.iter().any(|key| matches!(key, Expr::GroupingSet(_)))
 }
 
-/// Puts fences into a plan.
+/// Inserts fences into a plan.
 type Fence = fn(Arc<dyn ExecutionPlan>, Purpose) -> DataFusionResult<Transformed<Arc<dyn ExecutionPlan>>>;
 
-/// A rule that runs on a plan with fences, which are removed afterwards.
+/// A rule that runs on a plan with fences. The fences are removed afterwards.
 #[derive(Debug)]
 struct Fenced {
     rule: PhysicalRule,
@@ -148,7 +151,7 @@ fn fence_offset(
     purpose: Purpose,
 ) -> DataFusionResult<Transformed<Arc<dyn ExecutionPlan>>> {
     Ok(match plan.downcast_ref::<GlobalLimitExec>().is_some_and(|limit| limit.skip() > 0) {
-        true => Transformed::yes(Passing::over(plan, purpose)),
+        true => Transformed::yes(BarrierExec::over(plan, purpose)),
         false => Transformed::no(plan),
     })
 }
@@ -165,10 +168,10 @@ fn fence_below_offset(
     Ok(Transformed::yes(replace_children_if_necessary(plan, vec![input])?))
 }
 
-/// Puts a fence above the sort that determines the order of a plan's output.
+/// Inserts a fence above the sort that determines the order of a plan's output.
 fn fence_sort(plan: Arc<dyn ExecutionPlan>, purpose: Purpose) -> DataFusionResult<Arc<dyn ExecutionPlan>> {
     if plan.is::<SortExec>() {
-        return Ok(Passing::over(plan, purpose));
+        return Ok(BarrierExec::over(plan, purpose));
     }
     match plan.children()[..] {
         [input] if plan.maintains_input_order() == [true] => {
@@ -185,17 +188,18 @@ fn fence_names(
 ) -> DataFusionResult<Transformed<Arc<dyn ExecutionPlan>>> {
     let mut names = HashSet::new();
     if !plan.schema().fields().iter().all(|field| names.insert(field.name().clone())) {
-        return Ok(Transformed::yes(Passing::over(plan, purpose)));
+        return Ok(Transformed::yes(BarrierExec::over(plan, purpose)));
     }
     let Some(side) = plan.downcast_ref::<HashJoinExec>().and_then(misled_side) else {
         return Ok(Transformed::no(plan));
     };
     let mut inputs: Vec<_> = plan.children().into_iter().cloned().collect();
-    inputs[side] = Passing::over(Arc::clone(&inputs[side]), purpose);
+    inputs[side] = BarrierExec::over(Arc::clone(&inputs[side]), purpose);
     Ok(Transformed::yes(replace_children_if_necessary(plan, inputs)?))
 }
 
-/// The non-output side of a semi join, if one of its columns has the name of an output key but is a different column.
+/// Returns the side of a semi join that is not part of its output, if a filter could be matched to a wrong
+/// column there. That is the case if it has a column with the name of an output key that is not the other key.
 fn misled_side(join: &HashJoinExec) -> Option<usize> {
     let (side, other) = match join.join_type() {
         JoinType::LeftSemi => (1, join.right()),

@@ -1,6 +1,6 @@
-//! Dictionaries of text as numbers.
+//! Text dictionaries encoded as numbers that are valid for a whole plan.
 //!
-//! A dictionary's own keys mean something else in each row group, so texts get numbers that hold for the whole plan.
+//! The keys of an Arrow dictionary are not enough, because they have another meaning in each row group.
 
 use arrow::array::{Array, ArrayRef, AsArray, DictionaryArray, Int32Array, StringArray, UInt32Array};
 use arrow::datatypes::{DataType, Field, FieldRef, Int32Type, UInt32Type};
@@ -12,45 +12,45 @@ use std::collections::HashMap;
 use std::hash::{Hash, Hasher};
 use std::sync::{Arc, PoisonError, RwLock};
 
-/// The type of what gets numbers.
+/// The column type that is encoded.
 pub(super) fn dictionary() -> DataType {
     DataType::Dictionary(Box::new(DataType::Int32), Box::new(DataType::Utf8))
 }
 
-/// The bits that a number has.
+/// The bits that a number takes.
 pub(super) const BITS: u32 = i32::BITS - 1;
 
-/// What a text's number is, as a column.
+/// The field of a text column's numbers.
 pub(super) fn number(text: &Field) -> FieldRef {
     Arc::new(Field::new(text.name(), DataType::UInt32, text.is_nullable()))
 }
 
-/// The texts of a plan, by number.
+/// A dictionary of the texts of a plan.
 #[derive(Debug, Default)]
-pub(super) struct Texts(RwLock<Numbering>);
+pub(super) struct TextDictionary(RwLock<DictionaryEntries>);
 
 #[derive(Debug, Default)]
-struct Numbering {
+struct DictionaryEntries {
     numbers: HashMap<Arc<str>, u32>,
     texts: Vec<Arc<str>>,
 }
 
-impl Texts {
-    /// The function from texts to their numbers.
-    pub(super) fn to_numbers(self: &Arc<Texts>) -> impl ScalarUDFImpl + use<> {
-        Numbered::new(Direction::ToNumber, self)
+impl TextDictionary {
+    /// Returns the function that encodes texts as numbers.
+    pub(super) fn to_numbers(self: &Arc<TextDictionary>) -> impl ScalarUDFImpl + use<> {
+        ConvertText::new(Conversion::ToNumber, self)
     }
 
-    /// The function from numbers to texts, which gives a column like this one.
-    pub(super) fn to_texts(self: &Arc<Texts>, like: &FieldRef) -> impl ScalarUDFImpl + use<> {
-        Numbered::new(Direction::ToText(Arc::clone(like)), self)
+    /// Returns the function that decodes numbers to texts, as a column like `like`.
+    pub(super) fn to_texts(self: &Arc<TextDictionary>, like: &FieldRef) -> impl ScalarUDFImpl + use<> {
+        ConvertText::new(Conversion::ToText(Arc::clone(like)), self)
     }
 
     fn number_of(&self, text: &str) -> u32 {
         let known = self.0.read().unwrap_or_else(PoisonError::into_inner).numbers.get(text).copied();
         known.unwrap_or_else(|| {
             let mut guard = self.0.write().unwrap_or_else(PoisonError::into_inner);
-            let Numbering { numbers, texts } = &mut *guard;
+            let DictionaryEntries { numbers, texts } = &mut *guard;
             let next = texts.len() as u32;
             *numbers.entry(text.into()).or_insert_with_key(|text| {
                 texts.push(Arc::clone(text));
@@ -59,8 +59,8 @@ impl Texts {
         })
     }
 
-    /// The numbers of a dictionary's rows. Of a dictionary that is much larger than its rows, only what they use is
-    /// looked up.
+    /// Encodes the rows of a dictionary array. If the dictionary has more values than rows, looks up only the
+    /// values that rows use.
     fn numbers_of(&self, rows: &DictionaryArray<Int32Type>) -> DataFusionResult<UInt32Array> {
         let values = rows.values().as_string_opt::<i32>().ok_or_else(|| exec_datafusion_err!("not a text"))?;
         let num_texts = self.0.read().unwrap_or_else(PoisonError::into_inner).texts.len();
@@ -73,7 +73,7 @@ impl Texts {
             return Ok(keys.iter().map(|key| number_of(usize::try_from(key?).ok()?)).collect());
         }
         let numbers: Vec<u32> = (0..values.len()).map(|key| number_of(key).unwrap_or(0)).collect();
-        // A null row may have any key.
+        // A null row may have any key, even one outside the dictionary.
         let number = |key: &i32| numbers.get(*key as usize).copied().unwrap_or(0);
         Ok(UInt32Array::new(keys.values().iter().map(number).collect(), keys.nulls().cloned()))
     }
@@ -81,7 +81,7 @@ impl Texts {
     fn texts_of(&self, numbers: &UInt32Array) -> DataFusionResult<DictionaryArray<Int32Type>> {
         let guard = self.0.read().unwrap_or_else(PoisonError::into_inner);
         if guard.texts.len() > numbers.len() {
-            // A text for each row rather than all of them.
+            // One text per row is cheaper here than the whole dictionary.
             let text =
                 |number: Option<u32>| number.and_then(|number| guard.texts.get(number as usize)).map(|text| &**text);
             let values: StringArray = numbers.iter().map(text).collect();
@@ -95,44 +95,44 @@ impl Texts {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-enum Direction {
+enum Conversion {
     ToNumber,
     ToText(FieldRef),
 }
 
-/// From a text to its number, or back.
+/// The function that encodes a text as a number, or decodes it.
 #[derive(Debug)]
-struct Numbered {
-    direction: Direction,
-    texts: Arc<Texts>,
+struct ConvertText {
+    conversion: Conversion,
+    texts: Arc<TextDictionary>,
     signature: Signature,
 }
 
-impl Numbered {
-    fn new(direction: Direction, texts: &Arc<Texts>) -> Numbered {
-        Numbered { direction, texts: Arc::clone(texts), signature: Signature::any(1, Volatility::Immutable) }
+impl ConvertText {
+    fn new(conversion: Conversion, texts: &Arc<TextDictionary>) -> ConvertText {
+        ConvertText { conversion, texts: Arc::clone(texts), signature: Signature::any(1, Volatility::Immutable) }
     }
 }
 
-impl PartialEq for Numbered {
-    fn eq(&self, other: &Numbered) -> bool {
-        self.direction == other.direction && Arc::ptr_eq(&self.texts, &other.texts)
+impl PartialEq for ConvertText {
+    fn eq(&self, other: &ConvertText) -> bool {
+        self.conversion == other.conversion && Arc::ptr_eq(&self.texts, &other.texts)
     }
 }
 
-impl Eq for Numbered {}
+impl Eq for ConvertText {}
 
-impl Hash for Numbered {
+impl Hash for ConvertText {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        self.direction.hash(state);
+        self.conversion.hash(state);
     }
 }
 
-impl ScalarUDFImpl for Numbered {
+impl ScalarUDFImpl for ConvertText {
     fn name(&self) -> &'static str {
-        match &self.direction {
-            Direction::ToNumber => "number_of_text",
-            Direction::ToText(_) => "text_of_number",
+        match &self.conversion {
+            Conversion::ToNumber => "number_of_text",
+            Conversion::ToText(_) => "text_of_number",
         }
     }
 
@@ -141,16 +141,16 @@ impl ScalarUDFImpl for Numbered {
     }
 
     fn return_type(&self, _: &[DataType]) -> DataFusionResult<DataType> {
-        Ok(match &self.direction {
-            Direction::ToNumber => DataType::UInt32,
-            Direction::ToText(_) => dictionary(),
+        Ok(match &self.conversion {
+            Conversion::ToNumber => DataType::UInt32,
+            Conversion::ToText(_) => dictionary(),
         })
     }
 
     fn return_field_from_args(&self, args: ReturnFieldArgs<'_>) -> DataFusionResult<FieldRef> {
-        match (&self.direction, args.arg_fields) {
-            (Direction::ToNumber, [text]) => Ok(number(text)),
-            (Direction::ToText(like), _) => Ok(Arc::clone(like)),
+        match (&self.conversion, args.arg_fields) {
+            (Conversion::ToNumber, [text]) => Ok(number(text)),
+            (Conversion::ToText(like), _) => Ok(Arc::clone(like)),
             _ => plan_err!("{}: not of one text", self.name()),
         }
     }
@@ -159,11 +159,11 @@ impl ScalarUDFImpl for Numbered {
         let arrays = ColumnarValue::values_to_arrays(&args.args)?;
         let wrong = || exec_datafusion_err!("{}: not of its type", self.name());
         let array = arrays.first().ok_or_else(wrong)?;
-        let result: ArrayRef = match &self.direction {
-            Direction::ToNumber => {
+        let result: ArrayRef = match &self.conversion {
+            Conversion::ToNumber => {
                 Arc::new(self.texts.numbers_of(array.as_dictionary_opt::<Int32Type>().ok_or_else(wrong)?)?)
             }
-            Direction::ToText(_) => {
+            Conversion::ToText(_) => {
                 Arc::new(self.texts.texts_of(array.as_primitive_opt::<UInt32Type>().ok_or_else(wrong)?)?)
             }
         };

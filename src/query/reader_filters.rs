@@ -1,10 +1,13 @@
-//! Which filters go into the Parquet reader, and keeping the others above it.
+//! The choice of the filters that run inside the Parquet reader.
 //!
-//! A filter inside the reader saves the decoding of rows that it drops, where these come in long runs: a phase is over once it is
-//! over. Rows that fall out one by one (every fourth has this move) save nothing, since their pages are decompressed anyway,
-//! and taking the others out of a page one by one costs more than decoding all of it. So a filter is tried on a sample, and
-//! goes into the reader if it drops much and changes its mind seldom; the others are evaluated on whole batches, above a
-//! node that keeps them there ([`Purpose::KeepFilters`](super::passing::Purpose)).
+//! A filter inside the reader saves the decoding of the rows that it drops, if these rows are contiguous. For
+//! example, all steps of an early phase precede those of a late one. A filter that drops scattered rows, such
+//! as one on the move, saves nothing. The reader decompresses their pages anyway, and skipping single rows
+//! costs more than decoding all of them.
+//!
+//! So each filter is evaluated on a sample. It goes into the reader if it drops many rows and its verdict
+//! seldom changes from row to row. The other filters run on whole batches, above a node that keeps them there
+//! ([`Purpose::BlockFilters`](super::rewrites::Purpose)).
 
 use crate::archive::TableName;
 use arrow::array::{Array, AsArray};
@@ -13,18 +16,18 @@ use datafusion::logical_expr::Expr;
 use datafusion::physical_plan::{ExecutionPlan, collect};
 use std::sync::Arc;
 
-/// Rows that filters are tried on.
+/// The number of rows in the sample.
 pub(super) const SAMPLE_ROWS: usize = 1 << 14;
-/// Rows between two changes, from which on a filter belongs in the reader.
+/// The least average number of rows between two changes of the verdict, for a filter in the reader.
 const ROWS_PER_CHANGE: usize = 512;
 
-/// Columns of `steps` that change a few times in a run at most.
+/// Columns of `steps` that change at most a few times per run.
 const CLUSTERED_STEPS: [&str; 4] = ["max_exp", "phase", "has_evs", "step_index"];
-/// Columns by which `runs` are in order.
+/// Columns by which `runs` is sorted.
 const CLUSTERED_RUNS: [&str; 3] = ["run_id", "version", "ingested_at"];
 
-/// Whether a filter changes its mind seldom, as far as that is known without a sample. `runs` has few rows, of which a sample would
-/// cost what it could save.
+/// Returns whether a filter's verdict seldom changes; `None` if only a sample can tell. `runs` has few rows, so
+/// sampling it would cost as much as it could save.
 pub(super) fn is_clustered(table: TableName, filter: &Expr) -> Option<bool> {
     let only = |clustered: &[&str]| filter.column_refs().iter().all(|column| clustered.contains(&column.name()));
     match table {
@@ -33,7 +36,7 @@ pub(super) fn is_clustered(table: TableName, filter: &Expr) -> Option<bool> {
     }
 }
 
-/// Whether a filter saves the reader nothing, by its verdicts on the rows of a plan.
+/// Returns whether a filter saves the reader nothing, by its verdicts on the rows of a sample.
 pub(super) async fn saves_nothing(
     filter: &Expr,
     sample: Arc<dyn ExecutionPlan>,
@@ -43,7 +46,7 @@ pub(super) async fn saves_nothing(
     let filter = state.create_physical_expr(filter.clone(), &schema)?;
     let (mut num_rows, mut num_kept, mut changes, mut last) = (0, 0, 0, false);
     for batch in collect(sample, state.task_ctx()).await? {
-        // What fails here would fail in the query, if it comes to those rows.
+        // An error here may also occur in the query, unless another filter drops the row.
         let Ok(verdicts) = filter.evaluate(&batch).and_then(|value| value.into_array(batch.num_rows())) else {
             return Ok(true);
         };

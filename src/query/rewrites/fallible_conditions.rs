@@ -1,15 +1,17 @@
-//! Evaluates expressions that can fail only for rows that the other conditions leave.
+//! Evaluation of conditions that can fail, only for the rows that pass the other conditions.
 //!
-//! The engine evaluates both sides of an AND or OR for whole batches, and turns a CASE of booleans into ANDs and ORs.
-//! So `num_steps > 0 AND max_score / num_steps > 9` fails for rows without steps unless they are rare. This module
-//! wraps operands that can fail in a CASE, which evaluates them only for the rows that need them. It runs after all
-//! other rules, because the simplifier would undo it.
+//! DataFusion evaluates both sides of an AND or OR for whole batches, and turns a CASE of booleans into ANDs
+//! and ORs. So `num_steps > 0 AND max_score / num_steps > 9` fails for rows without steps unless they are rare.
+//! This module wraps operands that can fail in a CASE, which evaluates them only for the rows that need them.
+//! It runs after all other rules, because the simplifier would undo it.
 //!
-//! Before the optimizer, operands that can fail are moved behind the others. The optimizer computes common subexpressions
-//! for every row if the first operand of an AND contains one.
+//! An analyzer rule first moves the operands that can fail behind the others. This matters because the
+//! optimizer computes common subexpressions for every row if the first operand of an AND contains one.
+//!
+//! SQL leaves the order of evaluation open, so there is no upstream issue.
 
-use super::functions::functions;
-use super::rewriting::{input_schema, map_expressions};
+use super::columns::{input_schema, map_expressions};
+use crate::query::functions::functions;
 use arrow::datatypes::DataType;
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
@@ -18,10 +20,10 @@ use datafusion::logical_expr::utils::{conjunction, disjunction, split_conjunctio
 use datafusion::logical_expr::{Case, Expr, ExprSchemable, Filter, LogicalPlan, Operator, lit};
 use datafusion::optimizer::AnalyzerRule;
 
-/// Columns of `steps` and `runs` for whose values no function over boards fails.
+/// Columns of `steps` and `runs` that no board function rejects.
 const BOARD_COLUMNS: [&str; 8] = ["board", "move", "max_exp", "ev_up", "ev_down", "ev_left", "ev_right", "final_board"];
 
-/// Engine functions that fail for some values of their arguments.
+/// DataFusion's functions that fail for some argument values.
 const CAN_FAIL: [&str; 33] = [
     "abs",
     "array_distance",
@@ -60,7 +62,7 @@ const CAN_FAIL: [&str; 33] = [
 
 /// Moves the operands of AND and OR that can fail behind the others.
 #[derive(Debug)]
-pub(super) struct FallibleLast;
+pub(in crate::query) struct FallibleLast;
 
 impl AnalyzerRule for FallibleLast {
     fn name(&self) -> &'static str {
@@ -93,8 +95,8 @@ fn fallible_last(expr: Expr, schema: &DFSchema) -> DataFusionResult<Transformed<
     Ok(Transformed::yes(joined.unwrap_or_else(|| lit(op == Operator::And))))
 }
 
-/// Rewrites a fully optimized plan.
-pub(super) fn guard_fallible(plan: LogicalPlan) -> DataFusionResult<LogicalPlan> {
+/// Guards the conditions of a fully optimized plan.
+pub(in crate::query) fn guard_fallible(plan: LogicalPlan) -> DataFusionResult<LogicalPlan> {
     let rewritten = plan.transform_down_with_subqueries(|node| {
         let schema = input_schema(&node);
         match node {
@@ -102,7 +104,7 @@ pub(super) fn guard_fallible(plan: LogicalPlan) -> DataFusionResult<LogicalPlan>
                 let predicate = guarded_conjunction(split_conjunction_owned(filter.predicate), &schema)?;
                 Ok(Transformed::yes(LogicalPlan::Filter(Filter::try_new(predicate, filter.input)?)))
             }
-            // The table itself has chosen these filters.
+            // `ArchiveTable` has already chosen these filters.
             LogicalPlan::TableScan(_) => Ok(Transformed::no(node)),
             node => map_expressions(node, |expr| guarded(expr, &schema)),
         }
@@ -110,10 +112,11 @@ pub(super) fn guard_fallible(plan: LogicalPlan) -> DataFusionResult<LogicalPlan>
     Ok(rewritten.data)
 }
 
-/// The conjunction of filters. Filters that can fail come last, and see only rows that pass all filters before them.
+/// Joins filters with AND. Filters that can fail come last and see only the rows that pass all filters before
+/// them.
 ///
 /// The other filters also stand outside the CASE, so that statistics can prune by them.
-pub(super) fn guarded_conjunction(filters: Vec<Expr>, schema: &DFSchema) -> DataFusionResult<Expr> {
+pub(in crate::query) fn guarded_conjunction(filters: Vec<Expr>, schema: &DFSchema) -> DataFusionResult<Expr> {
     let (fallible, mut all): (Vec<Expr>, Vec<Expr>) = filters.into_iter().partition(|filter| can_fail(filter, schema));
     let mut last: Option<Expr> = None;
     for filter in fallible.into_iter().rev() {
@@ -149,8 +152,8 @@ fn guarded(expr: Expr, schema: &DFSchema) -> DataFusionResult<Transformed<Expr>>
     let fallible = fallible.collect::<DataFusionResult<Vec<_>>>()?;
     let join = |sides: Vec<Expr>| if op == Operator::And { conjunction(sides) } else { disjunction(sides) };
     let all = join(safe.iter().cloned().chain(fallible).collect()).unwrap_or_else(|| lit(op == Operator::And));
-    // They decide alone only if they are false (AND) or true (OR), but not if they are null. Volatile operands are
-    // evaluated once.
+    // The safe operands decide alone only if they are false (AND) or true (OR), but not if they are null.
+    // Volatile operands are evaluated once.
     let deciding = safe.into_iter().filter(|side| !side.is_volatile()).collect();
     Ok(Transformed::yes(match (join(deciding), op) {
         (None, _) => all,
@@ -159,7 +162,7 @@ fn guarded(expr: Expr, schema: &DFSchema) -> DataFusionResult<Transformed<Expr>>
     }))
 }
 
-/// The operands of a chain of one operator, from left to right.
+/// Returns the operands of a chain of one operator, from left to right.
 fn sides(expr: Expr, op: Operator) -> Vec<Expr> {
     let (mut waiting, mut sides) = (vec![expr], Vec::new());
     while let Some(expr) = waiting.pop() {
@@ -175,8 +178,8 @@ fn case(when: Expr, then: Expr, otherwise: Expr) -> Expr {
     Expr::Case(Case::new(None, vec![(Box::new(when), Box::new(then))], Some(Box::new(otherwise))))
 }
 
-/// Whether an expression fails for some values of its columns.
-pub(super) fn can_fail(expr: &Expr, schema: &DFSchema) -> bool {
+/// Returns whether an expression fails for some values of its columns.
+pub(in crate::query) fn can_fail(expr: &Expr, schema: &DFSchema) -> bool {
     let mut found = false;
     let visited = expr.apply(|part| {
         found = found || part_can_fail(part, schema);
@@ -210,8 +213,8 @@ fn part_can_fail(expr: &Expr, schema: &DFSchema) -> bool {
     }
 }
 
-/// Whether every integer can be divided by an expression: a literal that is neither 0 nor -1, by which the least integer
-/// overflows.
+/// Returns whether every integer can be divided by an expression. True for a literal other than 0 and -1,
+/// because the least integer divided by -1 overflows.
 fn is_safe_divisor(expr: &Expr) -> bool {
     let literal = match expr {
         Expr::Literal(value, _) => value.cast_to(&DataType::Int64).ok(),
@@ -226,7 +229,7 @@ fn is_regex(op: Operator) -> bool {
     matches!(op, RegexMatch | RegexIMatch | RegexNotMatch | RegexNotIMatch)
 }
 
-/// Whether every value of one type can be cast to another.
+/// Returns whether every value of one type can be cast to another.
 fn always_casts(from: &DataType, to: &DataType) -> bool {
     fn plain(dtype: &DataType) -> &DataType {
         if let DataType::Dictionary(_, values) = dtype { plain(values) } else { dtype }

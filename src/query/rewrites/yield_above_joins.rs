@@ -1,7 +1,8 @@
-//! Joins that give their thread back now and then, so that a query that was stopped stops.
+//! Cooperative yielding above joins, so that a stopped query ends.
 //!
-//! A task ends where it waits. A join without keys makes batch after batch out of what it holds in memory, whatever is above
-//! it takes them, and neither ever waits. The engine's own node for that, above every join, counts batches and waits.
+//! A cancelled task ends only when it yields. A join without keys makes many batches from rows in memory, and
+//! the nodes above it may consume them without ever waiting. DataFusion's `CooperativeExec` above every join
+//! counts batches and yields.
 
 use datafusion::common::Result as DataFusionResult;
 use datafusion::common::config::ConfigOptions;
@@ -14,7 +15,7 @@ use datafusion::physical_plan::unnest::UnnestExec;
 use std::sync::Arc;
 
 #[derive(Debug)]
-pub(super) struct YieldAboveJoins;
+pub(in crate::query) struct YieldAboveJoins;
 
 impl PhysicalOptimizerRule for YieldAboveJoins {
     fn optimize(&self, plan: Arc<dyn ExecutionPlan>, _: &ConfigOptions) -> DataFusionResult<Arc<dyn ExecutionPlan>> {

@@ -1,0 +1,234 @@
+//! The tables `runs` and `steps` of an archive as tables of DataFusion.
+//!
+//! A scan of `steps` evaluates run-level filters once per run and reads only the rows of the matching runs. Of the
+//! other filters, it gives the reader those that save decoding.
+
+use super::errors::external;
+use super::metadata_cache::{self, ArchiveCache};
+use super::reader_filters::{is_clustered, saves_nothing};
+use super::rewrites::{BarrierExec, Purpose, can_fail, guarded_conjunction};
+use super::run_index::{RunIndex, is_about_runs, step_range};
+use super::scan::{ARCHIVE_URL, ParquetScan, RowGroupPart, archive_file, footers, parts_of};
+use crate::archive::{Archive, DataFile, Snapshot, TableName, table_schema};
+use arrow::compute::concat_batches;
+use arrow::datatypes::SchemaRef;
+use async_trait::async_trait;
+use datafusion::catalog::{Session, TableProvider};
+use datafusion::common::{DFSchema, DataFusionError, Result as DataFusionResult};
+use datafusion::datasource::listing::PartitionedFile;
+use datafusion::logical_expr::utils::conjunction;
+use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
+use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_expr::expressions::Column;
+use datafusion::physical_plan::filter::FilterExec;
+use datafusion::physical_plan::projection::ProjectionExec;
+use datafusion::physical_plan::{ExecutionPlan, collect};
+use futures::StreamExt;
+use std::ops::Range;
+use std::sync::Arc;
+use std::thread::available_parallelism;
+use tokio::task::spawn_blocking;
+
+/// `runs` or `steps` at the version of an archive.
+#[derive(Debug)]
+pub(super) struct ArchiveTable {
+    table: TableName,
+    archive: Archive,
+    /// The table `runs`, if this is `steps`.
+    runs: Option<Arc<ArchiveTable>>,
+}
+
+impl ArchiveTable {
+    pub(super) fn runs(archive: &Archive) -> ArchiveTable {
+        ArchiveTable { table: TableName::Runs, archive: archive.clone(), runs: None }
+    }
+
+    pub(super) fn steps(archive: &Archive, runs: &Arc<ArchiveTable>) -> ArchiveTable {
+        ArchiveTable { table: TableName::Steps, archive: archive.clone(), runs: Some(Arc::clone(runs)) }
+    }
+
+    fn cache(&self) -> DataFusionResult<Arc<ArchiveCache>> {
+        metadata_cache::of_archive(&self.archive).map_err(external)
+    }
+
+    fn snapshot(&self) -> &Arc<Snapshot> {
+        self.archive.snapshot()
+    }
+
+    fn files(&self) -> impl Iterator<Item = &DataFile> {
+        self.snapshot().files(self.table)
+    }
+
+    /// Compares files with their commits, several files in parallel.
+    async fn check(&self, files: &[&DataFile]) -> DataFusionResult<()> {
+        let unchecked = self.archive.unchecked(files.iter().copied()).map_err(external)?;
+        let check = |file: &DataFile| {
+            let (archive, file) = (self.archive.clone(), file.clone());
+            spawn_blocking(move || archive.check_file(&file))
+        };
+        let at_once = available_parallelism().map_or(1, usize::from);
+        let mut checks = futures::stream::iter(unchecked.into_iter().map(check)).buffered(at_once);
+        while let Some(checked) = checks.next().await {
+            checked.map_err(|error| DataFusionError::External(error.into()))?.map_err(external)?;
+        }
+        Ok(())
+    }
+
+    /// Returns the run index of this version of `runs`, from the cache if possible.
+    async fn run_index(&self, state: &dyn Session) -> DataFusionResult<Arc<RunIndex>> {
+        let cache = self.cache()?;
+        if let Some(index) = cache.run_index(self.snapshot()) {
+            return Ok(index);
+        }
+        let plan = self.scan(state, Some(&RunIndex::columns()?), &[], None).await?;
+        let batches = collect(Arc::clone(&plan), state.task_ctx()).await?;
+        let index = Arc::new(RunIndex::new(&concat_batches(&plan.schema(), &batches)?)?);
+        cache.keep_run_index(self.snapshot(), &index);
+        Ok(index)
+    }
+
+    fn parquet_scan(&self) -> DataFusionResult<ParquetScan> {
+        let footers = self.cache()?.metadata();
+        let sorted_by: &[&str] = match self.table {
+            TableName::Runs => &["run_id"],
+            TableName::Steps => &["run_id", "step_index"],
+        };
+        Ok(ParquetScan { url: ARCHIVE_URL.to_owned(), schema: table_schema(self.table), sorted_by, footers })
+    }
+
+    /// Returns, for each file, the rows of the runs and steps that pass the filters. Returns `None` if filters
+    /// must be evaluated row by row, because the files have other runs than `runs`, or because a filter fails
+    /// on a run.
+    async fn choose_rows(&self, state: &dyn Session, filters: &[Expr]) -> DataFusionResult<Option<Vec<RowsOfFile>>> {
+        let (decided, others): (Vec<&Expr>, Vec<&Expr>) = filters.iter().partition(|filter| self.is_decided(filter));
+        let hints: Vec<&Expr> = others.into_iter().filter(|filter| is_about_runs(filter)).collect();
+        let steps = step_range(filters);
+        let Some(runs) = &self.runs else { return Ok(Some(self.every_row())) };
+        if decided.is_empty() && hints.is_empty() && steps == (0..u64::MAX) {
+            return Ok(Some(self.every_row()));
+        }
+        let index = runs.run_index(state).await?;
+        let Some(matching) = index.matching(&decided, &hints, state)? else { return Ok(None) };
+        Ok(self.files().map(|file| index.rows_of(file, &matching, &steps).map(Some)).collect())
+    }
+
+    fn every_row(&self) -> Vec<RowsOfFile> {
+        self.files().map(|_| None).collect()
+    }
+
+    /// Returns the filters for the reader if other filters must stay above it; `None` if the reader may have
+    /// all.
+    async fn filters_for_reader(
+        &self,
+        state: &dyn Session,
+        parts: &[RowGroupPart],
+        filters: &[Expr],
+    ) -> DataFusionResult<Option<Option<Arc<dyn PhysicalExpr>>>> {
+        let Some(middle) = parts.get(parts.len() / 2) else { return Ok(None) };
+        let schema = table_schema(self.table);
+        let df_schema = DFSchema::try_from(Arc::clone(&schema))?;
+        let (mut inside, mut outside) = (Vec::new(), false);
+        for filter in filters.iter().filter(|filter| !self.is_decided(filter)) {
+            let mut columns = Vec::new();
+            for column in filter.column_refs() {
+                columns.push(schema.index_of(column.name())?);
+            }
+            let stays_outside = match is_clustered(self.table, filter) {
+                // Inside the scan, the filter would see rows that other conditions exclude.
+                _ if can_fail(filter, &df_schema) => true,
+                Some(is_clustered) => !is_clustered,
+                None => {
+                    let sample = self.parquet_scan()?.plan(state, vec![middle.sample()], Some(&columns), None, None)?;
+                    saves_nothing(filter, sample, state).await?
+                }
+            };
+            if stays_outside {
+                outside = true;
+            } else {
+                inside.push(filter.clone());
+            }
+        }
+        if !outside {
+            return Ok(None);
+        }
+        let inside = conjunction(inside).map(|filter| state.create_physical_expr(filter, &df_schema)).transpose()?;
+        Ok(Some(inside))
+    }
+
+    /// Returns whether a filter is evaluated once per run.
+    fn is_decided(&self, filter: &Expr) -> bool {
+        // A filter that can fail must see only rows that pass the other filters.
+        let can_fail = || DFSchema::try_from(table_schema(self.table)).map_or(true, |schema| can_fail(filter, &schema));
+        self.table == TableName::Steps && is_about_runs(filter) && !can_fail()
+    }
+
+    /// Returns the row groups that have any of these rows.
+    async fn parts(&self, state: &dyn Session, rows: &[RowsOfFile]) -> DataFusionResult<Vec<RowGroupPart>> {
+        let is_needed = |rows: &RowsOfFile| rows.as_ref().is_none_or(|ranges| !ranges.is_empty());
+        let needed: Vec<(&DataFile, &RowsOfFile)> =
+            self.files().zip(rows).filter(|(_, rows)| is_needed(rows)).collect();
+        self.check(&needed.iter().map(|(file, _)| *file).collect::<Vec<_>>()).await?;
+        let files = needed.iter().map(|(file, _)| archive_file(file)).collect::<DataFusionResult<Vec<_>>>()?;
+        let footers = footers(state, ARCHIVE_URL, &self.cache()?.metadata(), &files).await?;
+        let schema = table_schema(self.table);
+        let of_file = |(((data, rows), file), footer): (((&DataFile, &RowsOfFile), &PartitionedFile), _)| {
+            parts_of(file, footer, rows.as_deref(), Some((data.first_run_id, data.last_run_id)), &schema)
+        };
+        Ok(needed.into_iter().zip(&files).zip(footers.iter().map(AsRef::as_ref)).flat_map(of_file).collect())
+    }
+}
+
+#[async_trait]
+impl TableProvider for ArchiveTable {
+    fn schema(&self) -> SchemaRef {
+        table_schema(self.table)
+    }
+
+    fn table_type(&self) -> TableType {
+        TableType::Base
+    }
+
+    fn supports_filters_pushdown(&self, filters: &[&Expr]) -> DataFusionResult<Vec<TableProviderFilterPushDown>> {
+        let support = |filter: &&Expr| match self.is_decided(filter) {
+            true => TableProviderFilterPushDown::Exact,
+            // The filter stays in the plan until the physical optimizer moves it into the reader, which may
+            // reject parts of it.
+            false => TableProviderFilterPushDown::Inexact,
+        };
+        Ok(filters.iter().map(support).collect())
+    }
+
+    async fn scan(
+        &self,
+        state: &dyn Session,
+        projection: Option<&Vec<usize>>,
+        filters: &[Expr],
+        limit: Option<usize>,
+    ) -> DataFusionResult<Arc<dyn ExecutionPlan>> {
+        if let Some(rows) = self.choose_rows(state, filters).await? {
+            let parts = self.parts(state, &rows).await?;
+            let scan = self.parquet_scan()?;
+            let Some(inside) = self.filters_for_reader(state, &parts, filters).await? else {
+                return scan.plan(state, parts, projection, limit, None);
+            };
+            let plan = scan.plan(state, parts, projection, limit, inside)?;
+            return Ok(BarrierExec::over(plan, Purpose::BlockFilters));
+        }
+        let every_row = self.parts(state, &self.every_row()).await?;
+        let scan = self.parquet_scan()?.plan(state, every_row, None, None, None)?;
+        let about_runs = filters.iter().filter(|filter| self.is_decided(filter)).cloned().collect();
+        let schema = DFSchema::try_from(table_schema(self.table))?;
+        let filter = state.create_physical_expr(guarded_conjunction(about_runs, &schema)?, &schema)?;
+        let filtered: Arc<dyn ExecutionPlan> = Arc::new(FilterExec::try_new(filter, scan)?);
+        let Some(columns) = projection else { return Ok(filtered) };
+        let schema = filtered.schema();
+        let column = |&i: &usize| {
+            let name = schema.field(i).name();
+            (Arc::new(Column::new(name, i)) as Arc<dyn PhysicalExpr>, name.clone())
+        };
+        Ok(Arc::new(ProjectionExec::try_new(columns.iter().map(column).collect::<Vec<_>>(), filtered)?))
+    }
+}
+
+/// The rows of a file to read; `None` = all.
+type RowsOfFile = Option<Vec<Range<usize>>>;

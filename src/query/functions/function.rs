@@ -1,0 +1,87 @@
+//! A function that this crate adds to SQL, and its calls.
+
+use super::arguments::{Argument, Arguments};
+use super::returns::Returns;
+use crate::archive::Phases;
+use crate::error::{Error, Result};
+use arrow::array::{Array, ArrayRef};
+use arrow::datatypes::DataType;
+
+/// A function that this crate adds to SQL.
+///
+/// ```
+/// use a2store::{Board, Phases, functions};
+/// use arrow::array::{ArrayRef, AsArray, UInt64Array};
+/// use arrow::datatypes::UInt32Type;
+/// use std::sync::Arc;
+///
+/// let max_tile = functions().iter().find(|function| function.name == "max_tile").ok_or("no such function")?;
+/// let board: Board = "2 2 . . / . 4 4 . / . . . . / . . . .".parse()?;
+/// let boards: ArrayRef = Arc::new(UInt64Array::from(vec![board.0, 0]));
+/// let tiles = max_tile.call(&[boards], Phases::default())?;
+/// assert_eq!(tiles.as_primitive::<UInt32Type>().values(), &[4, 0]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Function {
+    /// The name in SQL.
+    pub name: &'static str,
+    /// The arguments. All are required.
+    pub arguments: &'static [Argument],
+    /// The meaning and range of the result, in one or two sentences.
+    pub doc: &'static str,
+    /// A call with SQL literals, and its value as text.
+    pub example: (&'static str, &'static str),
+    pub(super) returns: Returns,
+    pub(super) kernel: Kernel,
+}
+
+pub(super) type Kernel = fn(&Arguments<'_>) -> Result<ArrayRef>;
+
+impl Function {
+    /// Returns the call with the names of the arguments, for example `tile(board, cell)`.
+    #[must_use]
+    pub fn signature(&self) -> String {
+        let names: Vec<&str> = self.arguments.iter().map(|argument| argument.name).collect();
+        format!("{}({})", self.name, names.join(", "))
+    }
+
+    /// Returns the natural types of the arguments. [`call`](Function::call) accepts other types too, so no cast
+    /// is needed.
+    #[must_use]
+    pub fn argument_types(&self) -> Vec<DataType> {
+        self.arguments.iter().map(|argument| argument.kind.data_type()).collect()
+    }
+
+    /// Returns the type of the result.
+    #[must_use]
+    pub fn return_type(&self) -> DataType {
+        self.returns.data_type()
+    }
+
+    /// Computes the result for each row of the arguments, which are arrays of equal length.
+    ///
+    /// Boards, moves, cells, symmetries and exponents may be integers of any type, and EVs may be numbers of
+    /// any type. Each argument may also be an untyped null array. `phases` are the archive's phase boundaries.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Query`](crate::ErrorKind::Query) for a wrong number of arguments, for arrays of different
+    /// lengths, and for types and values that an argument does not accept.
+    pub fn call(&self, arguments: &[ArrayRef], phases: Phases) -> Result<ArrayRef> {
+        if arguments.len() != self.arguments.len() {
+            return Err(Error::query(self.wrong_count(arguments.len())));
+        }
+        let arguments = Arguments::new(self.name, self.arguments, arguments, phases)?;
+        let result = (self.kernel)(&arguments)?;
+        debug_assert_eq!((result.len(), result.data_type()), (arguments.num_rows(), &self.return_type()));
+        Ok(result)
+    }
+
+    /// Returns the message for a call with a wrong number of arguments.
+    pub(crate) fn wrong_count(&self, found: usize) -> String {
+        let expected = self.arguments.len();
+        let plural = if expected == 1 { "" } else { "s" };
+        format!("{}: expected {expected} argument{plural}, found {found}", self.signature())
+    }
+}

@@ -1,0 +1,33 @@
+//! Restriction of a session to what statements may use.
+
+use super::super::rewrites::{FallibleLast, RewriteIn, fenced_logical};
+use super::super::udf::board_udfs;
+use super::allowed_functions;
+use super::bounded_functions::BoundEnlarging;
+use crate::archive::Phases;
+use datafusion::common::TableReference;
+use datafusion::execution::SessionStateBuilder;
+use datafusion::optimizer::Optimizer;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// Returns a reference that always means one of our tables, for names in any case and with any characters.
+pub(in crate::query) fn quoted(name: &str) -> TableReference {
+    TableReference::bare(name.to_owned())
+}
+
+/// Restricts a session to what statements may use.
+pub(in crate::query) fn configure(state: SessionStateBuilder, phases: Phases) -> SessionStateBuilder {
+    let scalars = allowed_functions::scalar().into_iter().chain(board_udfs(phases)).collect();
+    state
+        .with_default_features()
+        .with_optimizer_rules(fenced_logical(Optimizer::new().rules))
+        .with_table_functions(HashMap::new())
+        .with_file_formats(Vec::new())
+        .with_table_factories(HashMap::new())
+        .with_higher_order_functions(Vec::new())
+        .with_scalar_functions(scalars)
+        .with_analyzer_rule(Arc::new(RewriteIn))
+        .with_analyzer_rule(Arc::new(FallibleLast))
+        .with_analyzer_rule(Arc::new(BoundEnlarging))
+}

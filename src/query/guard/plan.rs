@@ -1,0 +1,125 @@
+//! Checks of a plan, before it is analyzed.
+
+use super::super::errors::query_error;
+use super::allowed_functions;
+use super::statement::MAX_DEPTH;
+use crate::error::{Error, Result};
+use datafusion::common::Result as DataFusionResult;
+use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion::logical_expr::{Expr, LogicalPlan};
+use datafusion::prelude::SQLOptions;
+
+/// Checks a plan before it is analyzed.
+pub(in crate::query) fn check(plan: &LogicalPlan) -> Result<()> {
+    let read_only = SQLOptions::new().with_allow_ddl(false).with_allow_dml(false).with_allow_statements(false);
+    read_only.verify_plan(plan).map_err(query_error)?;
+    let mut deepest = 0;
+    let mut refused = None;
+    let visited = plan.apply_with_subqueries(|node| {
+        let is_filter = matches!(node, LogicalPlan::Filter(_));
+        node.apply_expressions(|expr| {
+            deepest = deepest.max(depth_of(expr)?);
+            expr.apply(|expr| {
+                refused = refused.take().or_else(|| allowed_functions::refusal_of(expr));
+                if !is_filter {
+                    refused = refused.take().or_else(|| misplaced(expr));
+                }
+                if refused.is_none() {
+                    refused = correlated_beyond_joins(expr)?;
+                }
+                Ok(TreeNodeRecursion::Continue)
+            })
+        })
+    });
+    visited.map_err(query_error)?;
+    if deepest > MAX_DEPTH {
+        let why = format!("expressions are nested {deepest} deep, expected at most {MAX_DEPTH}");
+        return Err(Error::refused("the statement", why));
+    }
+    refused.map_or(Ok(()), Err)
+}
+
+/// Rejects conditions outside WHERE and HAVING that DataFusion evaluates only as joins there, and grouping by
+/// constants.
+fn misplaced(expr: &Expr) -> Option<Error> {
+    let what = match expr {
+        Expr::InSubquery(_) => "IN (SELECT …)",
+        Expr::Exists(_) => "EXISTS",
+        // DataFusion treats such a key as constant and drops an ORDER BY on it. No upstream issue was found.
+        Expr::GroupingSet(sets) if sets.distinct_expr().iter().any(|key| key.column_refs().is_empty()) => {
+            let why = "each of their keys must have a column";
+            return Some(Error::refused("GROUPING SETS, CUBE or ROLLUP over a constant", why));
+        }
+        _ => return None,
+    };
+    let why = "the engine evaluates it there only: join with the rows instead, or count them in a scalar subquery";
+    Some(Error::refused(format!("{what} outside WHERE and HAVING"), why))
+}
+
+/// Rejects correlated subqueries that DataFusion answers wrongly. It rewrites each of them to a join. But an
+/// aggregate returns a row even for no input, and windows and limits apply to each outer row
+/// (apache/datafusion#25347 and related issues).
+fn correlated_beyond_joins(expr: &Expr) -> DataFusionResult<Option<Error>> {
+    let (what, subquery, is_scalar) = match expr {
+        Expr::InSubquery(condition) => ("IN (SELECT …)", &condition.subquery, false),
+        Expr::Exists(condition) => ("EXISTS (SELECT …)", &condition.subquery, false),
+        Expr::ScalarSubquery(subquery) => ("a scalar subquery", subquery, true),
+        _ => return Ok(None),
+    };
+    if subquery.outer_ref_columns.is_empty() {
+        return Ok(None);
+    }
+    let mut beyond = None;
+    subquery.subquery.apply(|node| {
+        if !is_correlated(node)? {
+            return Ok(TreeNodeRecursion::Jump);
+        }
+        let found = match node {
+            LogicalPlan::Window(_) => Some("a window"),
+            LogicalPlan::Limit(_) => Some("LIMIT or OFFSET"),
+            LogicalPlan::Union(_) => Some("UNION"),
+            LogicalPlan::Aggregate(aggregate) if !is_scalar && aggregate.group_expr.is_empty() => {
+                Some("an aggregate without GROUP BY")
+            }
+            LogicalPlan::Aggregate(aggregate) if is_scalar && !aggregate.group_expr.is_empty() => Some("GROUP BY"),
+            LogicalPlan::Filter(filter) if is_scalar && is_over_aggregate(&filter.input) => Some("HAVING"),
+            _ => None,
+        };
+        beyond = beyond.or(found);
+        Ok(TreeNodeRecursion::Continue)
+    })?;
+    Ok(beyond.map(|beyond| {
+        let why = "the engine answers it wrongly: join with the rows of the subquery instead";
+        Error::refused(format!("{what} that refers to the outer query and has {beyond}"), why)
+    }))
+}
+
+fn is_correlated(plan: &LogicalPlan) -> DataFusionResult<bool> {
+    let mut found = false;
+    plan.apply(|node| {
+        node.apply_expressions(|expr| {
+            found |= expr.exists(|part| Ok(matches!(part, Expr::OuterReferenceColumn(..))))?;
+            Ok(TreeNodeRecursion::Continue)
+        })
+    })?;
+    Ok(found)
+}
+
+fn is_over_aggregate(plan: &LogicalPlan) -> bool {
+    match plan {
+        LogicalPlan::Aggregate(_) => true,
+        LogicalPlan::Projection(projection) => is_over_aggregate(&projection.input),
+        LogicalPlan::SubqueryAlias(alias) => is_over_aggregate(&alias.input),
+        LogicalPlan::Filter(filter) => is_over_aggregate(&filter.input),
+        _ => false,
+    }
+}
+
+fn depth_of(expr: &Expr) -> DataFusionResult<usize> {
+    let mut deepest = 0;
+    expr.apply_children(|child| {
+        deepest = deepest.max(depth_of(child)?);
+        Ok(TreeNodeRecursion::Continue)
+    })?;
+    Ok(deepest + 1)
+}

@@ -1,0 +1,324 @@
+//! A planned query: planning, parameters, and running it.
+
+use super::determinism::Determinism;
+use super::errors::query_error;
+use super::limits::QueryLimits;
+use super::options::QueryOptions;
+use super::order::{self, Execution, ResultOrder};
+use super::stream::QueryStream;
+use super::{fingerprint, guard, session, user_tables};
+use crate::archive::Archive;
+use crate::clock;
+use crate::error::{Error, Result};
+use crate::progress::Progress;
+use crate::runtime::block_on_unless;
+use arrow::array::AsArray;
+use arrow::datatypes::{DataType, Int64Type, Schema, SchemaRef};
+use datafusion::common::{ParamValues, Result as DataFusionResult};
+use datafusion::execution::SessionState;
+use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder};
+use datafusion::prelude::SessionContext;
+use std::collections::BTreeSet;
+use std::fmt;
+use std::sync::Arc;
+
+/// A planned query over one version of an archive. It is cheap to clone, and runs only when its result is
+/// requested.
+///
+/// ```
+/// # let folder = tempfile::tempdir()?;
+/// # let mut archive = a2store::Archive::create(folder.path().join("games.a2"), Default::default())?;
+/// # let runs = folder.path().join("runs");
+/// # a2store::simulate(&runs, &a2store::SimulateOptions { runs: 3, ..Default::default() }, &())?;
+/// # archive.ingest([&runs], &Default::default(), &())?;
+/// let query = archive.sql(
+///     "SELECT board, move FROM steps WHERE max_score >= $min",
+///     vec![("min", a2store::ScalarValue::from(1_000_u64))],
+/// )?;
+/// for batch in query.stream()? {
+///     println!("{} steps", batch?.num_rows());
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone)]
+pub struct Query {
+    archive: Archive,
+    options: QueryOptions,
+    session: QuerySession,
+    /// The analyzed plan. It has the types of the result.
+    plan: LogicalPlan,
+    determinism: Determinism,
+    /// The hash of the text and the parameters.
+    text: blake3::Hash,
+}
+
+/// The session that planned a query.
+#[derive(Clone)]
+struct QuerySession {
+    process: u32,
+    context: SessionContext,
+    /// Whether filter pushdown is off.
+    keeps_filters: bool,
+}
+
+impl Archive {
+    /// Plans a query over `runs` and `steps`.
+    ///
+    /// Parameters are written `$1, $2, …` or `$name`. They are bound as values, never inserted as text. In
+    /// addition to SQL's own functions there are [`functions`](crate::functions()) over boards; docs/sql.md
+    /// describes them.
+    ///
+    /// # Errors
+    /// [`ErrorKind::QueryRefused`](crate::ErrorKind::QueryRefused) unless the text is one SELECT, WITH, VALUES
+    /// or EXPLAIN that only reads these tables. [`ErrorKind::Query`](crate::ErrorKind::Query) for text that
+    /// does not parse or plan, and for parameters that do not match it.
+    pub fn sql(&self, text: &str, params: impl Into<ParamValues>) -> Result<Query> {
+        self.sql_with(text, params, &QueryOptions::default())
+    }
+
+    /// As [`sql`](Archive::sql), with the user's tables and limits.
+    ///
+    /// ```
+    /// # let folder = tempfile::tempdir()?;
+    /// # let mut archive = a2store::Archive::create(folder.path().join("games.a2"), Default::default())?;
+    /// # let runs = folder.path().join("runs");
+    /// # a2store::simulate(&runs, &a2store::SimulateOptions { runs: 3, ..Default::default() }, &())?;
+    /// # archive.ingest([&runs], &Default::default(), &())?;
+    /// use a2store::{QueryOptions, UserTable, no_params};
+    /// use arrow::array::{ArrayRef, RecordBatch, StringArray, UInt32Array};
+    /// use std::sync::Arc;
+    /// let run_ids: ArrayRef = Arc::new(UInt32Array::from(vec![0, 2]));
+    /// let labels: ArrayRef = Arc::new(StringArray::from(vec!["good", "bad"]));
+    /// let labels = RecordBatch::try_from_iter([("run_id", run_ids), ("label", labels)])?;
+    /// let labels = UserTable::from_batches(labels.schema(), vec![labels])?;
+    /// let options = QueryOptions::default().with_table("labels", labels).with_row_limit(10);
+    /// let text = "SELECT label, num_steps FROM runs JOIN labels USING (run_id) ORDER BY run_id";
+    /// assert_eq!(archive.sql_with(text, no_params(), &options)?.count()?, 2);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`sql`](Archive::sql), and [`ErrorKind::Argument`](crate::ErrorKind::Argument) for invalid table
+    /// names and limits. When the query runs, [`ErrorKind::QueryLimit`](crate::ErrorKind::QueryLimit) if it
+    /// exceeds a limit.
+    pub fn sql_with(&self, text: &str, params: impl Into<ParamValues>, options: &QueryOptions) -> Result<Query> {
+        self.sql_unless_cancelled(text, params.into(), options, &())
+    }
+
+    pub(crate) fn sql_unless_cancelled(
+        &self,
+        text: &str,
+        params: ParamValues,
+        options: &QueryOptions,
+        progress: &dyn Progress,
+    ) -> Result<Query> {
+        clock::check()?;
+        let limits = QueryLimits::new(options);
+        guard::check_length(text)?;
+        user_tables::check_names(&options.tables)?;
+        let context = session::context(self, options)?;
+        let fingerprint = fingerprint::of_query(text, &params);
+        let (text, state) = (text.to_owned(), context.state());
+        let tables: Vec<String> = ["steps", "runs"]
+            .into_iter()
+            .chain(options.tables.iter().map(|(name, _)| &**name))
+            .map(Into::into)
+            .collect();
+        let planning = async move {
+            let tables: Vec<&str> = tables.iter().map(String::as_str).collect();
+            let statement = guard::parse(&text, &state.config_options().sql_parser)?;
+            guard::check_statement(&statement, &tables)?;
+            let plan = state.statement_to_plan(statement).await.map_err(query_error)?;
+            // Here, where the stack is large enough to drop a rejected plan too.
+            guard::check_plan(&plan)?;
+            let plan = analyzed(bind(plan, params)?, &state).map_err(query_error)?;
+            let determinism = Determinism::of(&plan).map_err(query_error)?;
+            let keeps_filters = guard::has_large_filter(&plan).map_err(query_error)?;
+            Ok((plan, determinism, keeps_filters))
+        };
+        let (plan, determinism, keeps_filters) = block_on_unless(planning, || limits.check(progress))?;
+        let context = if keeps_filters { guard::without_pushdown(&context) } else { context };
+        let session = QuerySession { process: std::process::id(), context, keeps_filters };
+        Ok(Query { archive: self.clone(), options: options.clone(), session, plan, determinism, text: fingerprint })
+    }
+}
+
+impl Query {
+    /// Returns the columns of the result.
+    #[must_use]
+    pub fn schema(&self) -> SchemaRef {
+        let schema = self.plan.schema().inner();
+        // DataFusion converts string views in the outermost columns to strings.
+        let plain = |dtype: &DataType| match dtype {
+            DataType::Utf8View => Some(DataType::LargeUtf8),
+            DataType::BinaryView => Some(DataType::LargeBinary),
+            _ => None,
+        };
+        if schema.fields().iter().all(|field| plain(field.data_type()).is_none()) {
+            return Arc::clone(schema);
+        }
+        let fields = schema.fields().iter().map(|field| match plain(field.data_type()) {
+            Some(dtype) => Arc::new(field.as_ref().clone().with_data_type(dtype)),
+            None => Arc::clone(field),
+        });
+        Arc::new(Schema::new_with_metadata(fields.collect::<Vec<_>>(), schema.metadata().clone()))
+    }
+
+    /// Returns the archive, at the version that the query reads.
+    #[must_use]
+    pub fn archive(&self) -> &Archive {
+        &self.archive
+    }
+
+    /// Runs the query. Batches arrive as they are made, and dropping the stream stops the work.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Query`](crate::ErrorKind::Query), here or from the stream.
+    pub fn stream(&self) -> Result<QueryStream> {
+        self.stream_unless_cancelled(&())
+    }
+
+    pub(crate) fn stream_unless_cancelled(&self, progress: &dyn Progress) -> Result<QueryStream> {
+        let limits = self.limits();
+        Ok(self.stream_of(self.execution(false, &limits, progress)?, limits))
+    }
+
+    /// Returns the number of rows of the result. Counts without making the rows if the plan allows it.
+    ///
+    /// # Errors
+    /// As [`stream`](Query::stream).
+    pub fn count(&self) -> Result<u64> {
+        self.count_unless_cancelled(&())
+    }
+
+    pub(crate) fn count_unless_cancelled(&self, progress: &dyn Progress) -> Result<u64> {
+        if let LogicalPlan::Explain(_) | LogicalPlan::Analyze(_) = self.plan {
+            // SQL cannot count the rows of an EXPLAIN.
+            let mut stream = self.stream_unless_cancelled(progress)?;
+            let mut total = 0;
+            while let Some(batch) = stream.next_unless_cancelled(progress)? {
+                total += batch.num_rows() as u64;
+            }
+            return Ok(total);
+        }
+        let count = datafusion::functions_aggregate::expr_fn::count(datafusion::logical_expr::lit(1_i64));
+        let plan = LogicalPlanBuilder::from(self.plan.clone())
+            .aggregate(Vec::<Expr>::new(), [count])
+            .and_then(LogicalPlanBuilder::build)
+            .map_err(query_error)?;
+        let count = Query { plan, ..self.clone() };
+        let mut total = 0;
+        let mut stream = count.stream_unless_cancelled(progress)?;
+        while let Some(batch) = stream.next_unless_cancelled(progress)? {
+            let counts = batch.column(0).as_primitive_opt::<Int64Type>();
+            total += counts.map_or(0, |counts| counts.values().iter().sum::<i64>());
+        }
+        Ok(total.unsigned_abs())
+    }
+
+    /// Returns a query for the same rows with only these columns, so that no other column is read.
+    pub(crate) fn select(&self, columns: &[usize]) -> Result<Query> {
+        // A limit stays on top, because ties are broken below a top-level limit.
+        fn project(plan: LogicalPlan, columns: &[usize]) -> DataFusionResult<LogicalPlan> {
+            if let LogicalPlan::Limit(mut limit) = plan {
+                limit.input = Arc::new(project(Arc::unwrap_or_clone(limit.input), columns)?);
+                return Ok(LogicalPlan::Limit(limit));
+            }
+            let kept = plan.schema().columns();
+            let kept: Vec<Expr> = columns.iter().filter_map(|&i| kept.get(i).cloned()).map(Expr::Column).collect();
+            LogicalPlanBuilder::from(plan).project(kept)?.build()
+        }
+        let plan = project(self.plan.clone(), columns).map_err(query_error)?;
+        Ok(Query { plan, ..self.clone() })
+    }
+
+    /// Starts the limits of one execution.
+    pub(crate) fn limits(&self) -> Arc<QueryLimits> {
+        Arc::new(QueryLimits::new(&self.options))
+    }
+
+    /// Makes the execution plan. With `definite`, equal archives and queries give equal rows in equal order.
+    pub(crate) fn execution(&self, definite: bool, limits: &QueryLimits, progress: &dyn Progress) -> Result<Execution> {
+        clock::check()?;
+        let (plan, context) = (self.plan.clone(), self.context()?);
+        let rows = if definite { ResultOrder::Definite(self.determinism) } else { ResultOrder::Any };
+        let planning = async move { order::plan(&context, plan, rows).await };
+        block_on_unless(planning, || limits.check(progress)).map_err(|error| limits.explain(self.archive.blame(error)))
+    }
+
+    /// Returns the optimized logical plan.
+    pub(super) fn optimized(&self, limits: &QueryLimits, progress: &dyn Progress) -> Result<LogicalPlan> {
+        let (plan, context) = (self.plan.clone(), self.context()?);
+        let planning = async move { context.state().optimize(&plan).map_err(query_error) };
+        block_on_unless(planning, || limits.check(progress))
+    }
+
+    pub(crate) fn stream_of(&self, execution: Execution, limits: Arc<QueryLimits>) -> QueryStream {
+        let is_plan = matches!(self.plan, LogicalPlan::Explain(_) | LogicalPlan::Analyze(_));
+        QueryStream::new(self.archive.clone(), self.schema(), execution, limits, is_plan)
+    }
+
+    /// Returns the session for planning. A forked child makes its own, because threads that do not exist in the
+    /// child may have held the locks of the parent's session.
+    fn context(&self) -> Result<SessionContext> {
+        if self.session.process == std::process::id() {
+            return Ok(self.session.context.clone());
+        }
+        let context = session::context(&self.archive, &self.options)?;
+        Ok(if self.session.keeps_filters { guard::without_pushdown(&context) } else { context })
+    }
+
+    /// Returns the hash of the text, parameters and tables; `None` unless equal hashes imply equal rows in
+    /// equal order.
+    pub(crate) fn fingerprint(&self) -> Result<Option<blake3::Hash>> {
+        match self.determinism {
+            Determinism::Deterministic => fingerprint::with_tables(self.text, &self.options.tables).map(Some),
+            Determinism::OrderDependent | Determinism::Volatile => Ok(None),
+        }
+    }
+}
+
+impl fmt::Debug for Query {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Query").field("archive", &self.archive).field("schema", &self.plan.schema().inner()).finish()
+    }
+}
+
+/// Returns the parameters of a query without parameters.
+#[must_use]
+pub fn no_params() -> ParamValues {
+    ParamValues::List(Vec::new())
+}
+
+/// Binds the parameters. Each must have a value, and each value must have a parameter.
+fn bind(plan: LogicalPlan, params: ParamValues) -> Result<LogicalPlan> {
+    let expected: BTreeSet<String> = plan.get_parameter_names().map_err(query_error)?.into_iter().collect();
+    let given: BTreeSet<String> = match &params {
+        ParamValues::List(values) => (1..=values.len()).map(|i| format!("${i}")).collect(),
+        ParamValues::Map(values) => values.keys().map(|name| format!("${name}")).collect(),
+    };
+    let list = |names: Vec<&String>| names.into_iter().map(String::as_str).collect::<Vec<_>>().join(", ");
+    let missing: Vec<&String> = expected.difference(&given).collect();
+    if !missing.is_empty() {
+        return Err(Error::query(format!("no value for the parameters {}", list(missing))));
+    }
+    let unknown: Vec<&String> = given.difference(&expected).collect();
+    if !unknown.is_empty() {
+        return Err(Error::query(format!("the query has no parameters {}", list(unknown))));
+    }
+    if expected.is_empty() {
+        return Ok(plan);
+    }
+    plan.with_param_values(params).map_err(query_error)
+}
+
+/// Resolves the types of a plan. Before that, a CASE has the type of its first branch, and a UNION has the type
+/// of its first input.
+///
+/// An EXPLAIN stays unchanged, because DataFusion analyzes the explained plan itself and records each step.
+fn analyzed(plan: LogicalPlan, session: &SessionState) -> DataFusionResult<LogicalPlan> {
+    match plan {
+        LogicalPlan::Explain(_) => Ok(plan),
+        plan => session.analyzer().execute_and_check(plan, session.config_options(), |_, _| {}),
+    }
+}

@@ -1,0 +1,46 @@
+//! Plan rewrites: optimizer rules of this crate, and workarounds for DataFusion's own rules.
+//!
+//! They run in this order:
+//!
+//! 1. Analyzer rules resolve what DataFusion's optimizer would get wrong: [`RewriteIn`] and [`FallibleLast`].
+//! 2. DataFusion's logical rules run with fences ([`fenced_logical`]).
+//! 3. Functions rewrite the optimized logical plan: [`group_by_numbers()`], [`guard_fallible`] and [`sort_by_columns()`].
+//! 4. DataFusion's physical rules run with fences ([`fenced_physical`]), together with [`HideGroupUniqueness`] and
+//!    [`YieldAboveJoins`].
+//!
+//! Invariant: a rewrite changes no result, except where DataFusion's own result would be wrong or an error.
+//!
+//! | file | owns |
+//! | --- | --- |
+//! | `in_and_subqueries.rs` | `IN` and scalar subqueries with SQL's rules for null |
+//! | `fallible_conditions.rs` | conditions that can fail, evaluated last and only for the rows that need them |
+//! | `fenced_rules.rs` | DataFusion's rules that give wrong answers, restricted to correct rewrites |
+//! | `group_by_numbers.rs` | GROUP BY on one number instead of several columns |
+//! | `packed_keys.rs`, `text_numbers.rs` | its encodings: small keys packed into 64 bits, texts as numbers |
+//! | `group_uniqueness.rs` | hiding the uniqueness of GROUP BY keys from the optimizer |
+//! | `sort_by_columns.rs` | sort keys as columns instead of expressions |
+//! | `yield_above_joins.rs` | yielding above joins, so that a stopped query ends |
+//! | `barrier.rs` | the plan node that blocks an optimization across it |
+//! | `columns.rs` | input columns of a node; column names that stay, and new unique names |
+
+mod barrier;
+mod columns;
+mod fallible_conditions;
+mod fenced_rules;
+mod group_by_numbers;
+mod group_uniqueness;
+mod in_and_subqueries;
+mod packed_keys;
+mod sort_by_columns;
+mod text_numbers;
+mod yield_above_joins;
+
+pub(super) use barrier::{BarrierExec, Purpose};
+pub(super) use columns::{input_schema, map_expressions};
+pub(super) use fallible_conditions::{FallibleLast, can_fail, guard_fallible, guarded_conjunction};
+pub(super) use fenced_rules::{fenced_logical, fenced_physical};
+pub(super) use group_by_numbers::group_by_numbers;
+pub(super) use group_uniqueness::HideGroupUniqueness;
+pub(super) use in_and_subqueries::RewriteIn;
+pub(super) use sort_by_columns::sort_by_columns;
+pub(super) use yield_above_joins::YieldAboveJoins;

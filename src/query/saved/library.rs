@@ -1,0 +1,113 @@
+//! Finding named queries, and planning them.
+
+use super::super::options::QueryOptions;
+use super::super::planned::Query;
+use super::saved_query::SavedQuery;
+use super::{header, shipped};
+use crate::archive::Archive;
+use crate::error::{Error, ErrorKind, Result};
+use crate::progress::Progress;
+use datafusion::scalar::ScalarValue;
+use std::collections::HashMap;
+use std::path::Path;
+
+impl SavedQuery {
+    /// Returns the queries of the crate, sorted by name.
+    ///
+    /// # Errors
+    /// Only if a shipped file has an invalid header, which the tests exclude.
+    pub fn shipped() -> Result<Vec<SavedQuery>> {
+        shipped::FILES.iter().map(|(name, text)| header::parse(name, text, None)).collect()
+    }
+
+    /// Returns the queries in the `*.sql` files of a folder, sorted by name.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Io`](crate::ErrorKind::Io), and [`ErrorKind::Header`](crate::ErrorKind::Header) with file
+    /// and line for an invalid header.
+    pub fn in_folder(folder: impl AsRef<Path>) -> Result<Vec<SavedQuery>> {
+        let folder = folder.as_ref();
+        let as_io = |source| Error::io(folder, source);
+        let mut queries = Vec::new();
+        for entry in std::fs::read_dir(folder).map_err(as_io)? {
+            let path = entry.map_err(as_io)?.path();
+            let name = path.file_stem().and_then(|name| name.to_str());
+            if let Some(name) = name.filter(|_| path.extension().is_some_and(|extension| extension == "sql")) {
+                let bytes = std::fs::read(&path).map_err(|source| Error::io(&path, source))?;
+                queries.push(header::parse(name, header::text(&bytes, &path)?, Some(&path))?);
+            }
+        }
+        queries.sort_by(|a, b| a.name.cmp(&b.name));
+        Ok(queries)
+    }
+
+    /// Returns the query of this name, from a folder if one is given, else from the crate.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Argument`](crate::ErrorKind::Argument) with the existing names if there is no such query,
+    /// and the errors of [`in_folder`](SavedQuery::in_folder).
+    pub fn find(name: &str, folder: Option<&Path>) -> Result<SavedQuery> {
+        let queries = match folder {
+            Some(folder) => SavedQuery::in_folder(folder)?,
+            None => SavedQuery::shipped()?,
+        };
+        let names: Vec<String> = queries.iter().map(|query| query.name.clone()).collect();
+        let found = queries.into_iter().find(|query| query.name == name);
+        found.ok_or_else(|| Error::argument("query", format!("one of {}", names.join(", ")), name))
+    }
+}
+
+impl Archive {
+    /// Plans a query of the crate by its name. Parameters that are not given have their defaults.
+    ///
+    /// ```
+    /// # let folder = tempfile::tempdir()?;
+    /// # let mut archive = a2store::Archive::create(folder.path().join("games.a2"), Default::default())?;
+    /// # let runs = folder.path().join("runs");
+    /// # a2store::simulate(&runs, &a2store::SimulateOptions { runs: 3, ..Default::default() }, &())?;
+    /// # archive.ingest([&runs], &Default::default(), &())?;
+    /// let query = archive.query("high_score", [("min_score", 1_000_u64.into())])?;
+    /// assert!(query.count()? > 0);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`ErrorKind::Argument`](crate::ErrorKind::Argument) for an unknown name, and
+    /// [`ErrorKind::Query`](crate::ErrorKind::Query) for a parameter that is missing, unknown or of another
+    /// type.
+    pub fn query<N: Into<String>>(
+        &self,
+        name: &str,
+        params: impl IntoIterator<Item = (N, ScalarValue)>,
+    ) -> Result<Query> {
+        self.query_with(&SavedQuery::find(name, None)?, params, &QueryOptions::default())
+    }
+
+    /// Plans any named query, with the user's tables and limits.
+    ///
+    /// # Errors
+    /// As [`query`](Archive::query) and [`sql_with`](Archive::sql_with).
+    pub fn query_with<N: Into<String>>(
+        &self,
+        query: &SavedQuery,
+        params: impl IntoIterator<Item = (N, ScalarValue)>,
+        options: &QueryOptions,
+    ) -> Result<Query> {
+        let given = params.into_iter().map(|(name, value)| (name.into(), value)).collect();
+        self.query_unless_cancelled(query, given, options, &())
+    }
+
+    pub(crate) fn query_unless_cancelled(
+        &self,
+        query: &SavedQuery,
+        params: HashMap<String, ScalarValue>,
+        options: &QueryOptions,
+        progress: &dyn Progress,
+    ) -> Result<Query> {
+        let planned = self.sql_unless_cancelled(&query.sql, query.bind(params)?, options, progress);
+        planned.map_err(|error| match error.into_kind() {
+            ErrorKind::Query { message } => Error::query(format!("{}: {message}", query.name)),
+            kind => kind.into(),
+        })
+    }
+}

@@ -1,0 +1,135 @@
+//! A named query, and binding values to its parameters.
+
+use crate::error::{Error, Result};
+use datafusion::common::ParamValues;
+use datafusion::scalar::ScalarValue;
+use std::collections::HashMap;
+
+/// A named query.
+///
+/// ```
+/// let query = a2store::SavedQuery::find("high_score", None)?;
+/// assert_eq!(query.parameters[0].name, "min_score");
+/// println!("{}\n{}", query.purpose, query.sql);
+/// # Ok::<(), a2store::Error>(())
+/// ```
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct SavedQuery {
+    /// The file's name without `.sql`.
+    pub name: String,
+    /// The purpose.
+    pub purpose: String,
+    /// The parameters.
+    pub parameters: Vec<SavedParameter>,
+    /// The columns of the result.
+    pub columns: Vec<SavedColumn>,
+    /// The whole text of the file.
+    pub sql: String,
+}
+
+/// A parameter of a [`SavedQuery`].
+///
+/// ```
+/// let query = a2store::SavedQuery::find("score_histogram", None)?;
+/// let parameter = &query.parameters[0];
+/// println!("${}: {}, {:?} by default: {}", parameter.name, parameter.dtype, parameter.default, parameter.doc);
+/// # Ok::<(), a2store::Error>(())
+/// ```
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct SavedParameter {
+    /// The name, without `$`.
+    pub name: String,
+    /// `"bool"`, `"int64"`, `"uint64"`, `"float64"` or `"string"`.
+    pub dtype: &'static str,
+    /// The value if the caller gives none, possibly null. A parameter without a default is required.
+    pub default: Option<ScalarValue>,
+    /// The description.
+    pub doc: String,
+}
+
+/// A column of a [`SavedQuery`]'s result.
+///
+/// ```
+/// let query = a2store::SavedQuery::find("high_score", None)?;
+/// assert!(query.columns.iter().any(|column| column.name == "max_score" && column.dtype == "uint64"));
+/// # Ok::<(), a2store::Error>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SavedColumn {
+    /// The name.
+    pub name: String,
+    /// The type, by its Arrow name; `"string"` also for dictionaries of strings.
+    pub dtype: String,
+    /// The description.
+    pub doc: String,
+}
+
+impl SavedQuery {
+    /// Returns values for all parameters: the given values in the types of the header, and defaults for the
+    /// others.
+    pub(super) fn bind(&self, mut given: HashMap<String, ScalarValue>) -> Result<ParamValues> {
+        let mut values = HashMap::new();
+        for parameter in &self.parameters {
+            let value = match (given.remove(&parameter.name), &parameter.default) {
+                (Some(value), _) => parameter.typed(&value).map_err(|found| {
+                    Error::query(format!(
+                        "{}: {}: expected {}, found {found}",
+                        self.name, parameter.name, parameter.dtype
+                    ))
+                })?,
+                (None, Some(default)) => default.clone(),
+                (None, None) => {
+                    return Err(Error::query(format!("{}: no value for the parameter {}", self.name, parameter.name)));
+                }
+            };
+            values.insert(parameter.name.clone(), value);
+        }
+        let mut unknown: Vec<String> = given.into_keys().collect();
+        if unknown.is_empty() {
+            return Ok(values.into());
+        }
+        unknown.sort();
+        let names: Vec<&str> = self.parameters.iter().map(|parameter| parameter.name.as_str()).collect();
+        let there_are = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
+        Err(Error::query(format!("{}: no parameter {}; there are: {there_are}", self.name, unknown.join(", "))))
+    }
+}
+
+impl SavedParameter {
+    /// Converts a value to this parameter's type. The error is the value as text.
+    fn typed(&self, value: &ScalarValue) -> Result<ScalarValue, String> {
+        let nullable = self.default.as_ref().is_some_and(ScalarValue::is_null);
+        let found = || match value {
+            ScalarValue::Utf8(Some(text)) => format!("{text:?}"),
+            other if other.is_null() => "null".to_owned(),
+            other => other.to_string(),
+        };
+        if value.is_null() {
+            return match &self.default {
+                Some(default) if nullable => Ok(default.clone()),
+                _ => Err(found()),
+            };
+        }
+        let integer = match value {
+            ScalarValue::Int64(Some(value)) => Some(i128::from(*value)),
+            ScalarValue::UInt64(Some(value)) => Some(i128::from(*value)),
+            // A whole number, as JavaScript and spreadsheets write it.
+            ScalarValue::Float64(Some(value)) if value.fract() == 0.0 && value.abs() < 2_f64.powi(53) => {
+                Some(*value as i128)
+            }
+            _ => None,
+        };
+        let typed = match (self.dtype, value, integer) {
+            ("bool", ScalarValue::Boolean(_), _) | ("string", ScalarValue::Utf8(_), _) => Some(value.clone()),
+            ("int64", _, Some(value)) => i64::try_from(value).ok().map(ScalarValue::from),
+            ("uint64", _, Some(value)) => u64::try_from(value).ok().map(ScalarValue::from),
+            ("float64", ScalarValue::Float64(_), _) => Some(value.clone()),
+            ("float64", _, Some(value)) => Some(ScalarValue::from(value as f64)),
+            _ => None,
+        };
+        typed.ok_or_else(found)
+    }
+}

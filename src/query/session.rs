@@ -1,0 +1,151 @@
+//! The DataFusion session of a query: tables, object stores, settings and rules.
+//!
+//! A statement sees the tables `runs` and `steps` and the user's tables. The object stores reach only their files.
+
+use super::archive_table::ArchiveTable;
+use super::errors::query_error;
+use super::file_table::FileTable;
+use super::guard;
+use super::metadata_cache::{self, METADATA_BYTES};
+use super::options::QueryOptions;
+use super::rewrites::{HideGroupUniqueness, YieldAboveJoins, fenced_physical};
+use super::scan::ARCHIVE_URL;
+use super::user_tables::{UserTable, UserTableSource};
+use crate::archive::Archive;
+use crate::error::{Error, Result};
+use datafusion::catalog::{MemTable, TableProvider};
+use datafusion::common::{Result as DataFusionResult, exec_err};
+use datafusion::execution::SessionStateBuilder;
+use datafusion::execution::cache::cache_manager::CacheManagerConfig;
+use datafusion::execution::cache::default_cache::DefaultCache;
+use datafusion::execution::object_store::ObjectStoreRegistry;
+use datafusion::execution::runtime_env::RuntimeEnvBuilder;
+use datafusion::physical_optimizer::PhysicalOptimizerRule;
+use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
+use datafusion::prelude::{SessionConfig, SessionContext};
+use object_store::local::LocalFileSystem;
+use object_store::{ObjectStore, path::Path as StorePath};
+use std::path::Path;
+use std::sync::Arc;
+use url::Url;
+
+/// Returns a session with the tables and limits of an archive and of options.
+pub(super) fn context(archive: &Archive, options: &QueryOptions) -> Result<SessionContext> {
+    let mut stores = KnownStores(vec![(ARCHIVE_URL.to_owned(), archive.store()?)]);
+    let mut user_tables: Vec<(&str, Arc<dyn TableProvider>)> = Vec::new();
+    for (i, (name, table)) in options.tables.iter().enumerate() {
+        user_tables.push((name, provider(table, i, &mut stores)?));
+    }
+    let cached = metadata_cache::of_archive(archive)?;
+    cached.open(archive.snapshot());
+    let caches = CacheManagerConfig::default()
+        .with_file_metadata_cache(Some(cached.metadata()))
+        .with_metadata_cache_limit(METADATA_BYTES);
+    let runtime = RuntimeEnvBuilder::new()
+        .with_object_store_registry(Arc::new(stores))
+        .with_cache_manager(caches)
+        .with_memory_pool(options.memory_pool()?)
+        .with_disk_manager_builder(options.disk_manager())
+        .build_arc()
+        .map_err(|error| options.spill_error(error))?;
+    let state = SessionStateBuilder::new().with_config(config(options)).with_runtime_env(runtime);
+    let context = SessionContext::new_with_state(
+        guard::configure(state, archive.phases()).with_physical_optimizer_rules(physical_rules()).build(),
+    );
+    let runs = Arc::new(ArchiveTable::runs(archive));
+    let steps = Arc::new(ArchiveTable::steps(archive, &runs));
+    context.register_table(guard::quoted("runs"), runs).map_err(query_error)?;
+    context.register_table(guard::quoted("steps"), steps).map_err(query_error)?;
+    for (name, table) in user_tables {
+        context.register_table(guard::quoted(name), table).map_err(query_error)?;
+    }
+    Ok(context)
+}
+
+/// DataFusion's physical rules with fences, and two rules of this crate.
+fn physical_rules() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
+    let mut rules = fenced_physical(PhysicalOptimizer::default().rules);
+    // Before every rule that uses sort orders, but after the rule that expects a GROUP BY directly under a
+    // limit.
+    let at = rules.iter().position(|rule| rule.name() == "LimitedDistinctAggregation").map_or(0, |at| at + 1);
+    rules.insert(at, Arc::new(HideGroupUniqueness));
+    rules.push(Arc::new(YieldAboveJoins));
+    rules
+}
+
+/// The settings of a session. A memory limit allows one partition per
+/// [`MIN_MEMORY_BYTES`](QueryOptions::MIN_MEMORY_BYTES), because parallel sorts compete for merge memory, and a
+/// sort with too little memory fails.
+fn config(options: &QueryOptions) -> SessionConfig {
+    let mut config =
+        SessionConfig::new().with_information_schema(false).with_default_catalog_and_schema("a2store", "v");
+    if let Some(bytes) = options.memory_limit {
+        let most = usize::try_from(bytes / QueryOptions::MIN_MEMORY_BYTES).unwrap_or(usize::MAX).max(1);
+        config = config.with_target_partitions(SessionConfig::new().target_partitions().min(most));
+    }
+    let options = config.options_mut();
+    options.execution.parquet.pushdown_filters = true;
+    options.execution.parquet.reorder_filters = true;
+    options.execution.collect_statistics = true;
+    // DataFusion's check of the schema fails if a plan is less exact about nullability than the statement, as
+    // in `DISTINCT (a > 1) IS TRUE`. No upstream issue was found.
+    options.execution.skip_physical_aggregate_schema_check = true;
+    options.execution.enable_recursive_ctes = false;
+    // Some readers of the results do not support the string views that DataFusion prefers.
+    options.sql_parser.map_string_types_to_utf8view = false;
+    options.optimizer.expand_views_at_output = true;
+    // Top-k filters cost more than they save: the reader evaluates the sort key again for every row, and prunes
+    // few pages.
+    options.optimizer.enable_topk_dynamic_filter_pushdown = false;
+    // DataFusion makes this filter from each `min` and `max` of a plain column. It drops rows that other aggregates of
+    // the same SELECT need, as in `SELECT max(move), max(step_index + 1)` (apache/datafusion#24816).
+    options.optimizer.enable_aggregate_dynamic_filter_pushdown = false;
+    config
+}
+
+fn provider(table: &UserTable, index: usize, stores: &mut KnownStores) -> Result<Arc<dyn TableProvider>> {
+    match &table.0 {
+        UserTableSource::Batches { schema, batches } => {
+            // One partition per thread, so that a join with the table runs in parallel.
+            let count = SessionConfig::new().target_partitions().clamp(1, batches.len().max(1));
+            let mut partitions = vec![Vec::new(); count];
+            for (i, batch) in batches.iter().enumerate() {
+                partitions[i * count / batches.len()].push(batch.clone());
+            }
+            Ok(Arc::new(MemTable::try_new(Arc::clone(schema), partitions).map_err(query_error)?))
+        }
+        UserTableSource::Parquet { schema, path, num_bytes, modified } => {
+            let url = format!("a2store://table-{index}");
+            let folder = path.parent().unwrap_or(Path::new("/"));
+            let store = LocalFileSystem::new_with_prefix(folder)
+                .map_err(|error| Error::io(folder, std::io::Error::other(error)))?;
+            stores.0.push((url.clone(), Arc::new(store)));
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            let location = StorePath::parse(&name)
+                .map_err(|error| Error::argument("table", "a file name that object stores can have", error))?;
+            // A separate cache, because the archive's cache identifies files by their names only.
+            let footers = Arc::new(DefaultCache::new(METADATA_BYTES));
+            let (schema, path) = (Arc::clone(schema), path.clone());
+            Ok(Arc::new(FileTable { url, schema, path, location, num_bytes: *num_bytes, modified: *modified, footers }))
+        }
+    }
+}
+
+/// A registry with a fixed set of object stores.
+#[derive(Debug)]
+struct KnownStores(Vec<(String, Arc<dyn ObjectStore>)>);
+
+impl ObjectStoreRegistry for KnownStores {
+    fn register_store(&self, _: &Url, store: Arc<dyn ObjectStore>) -> Option<Arc<dyn ObjectStore>> {
+        // Returns the store as if it had been replaced. The registry never serves it.
+        Some(store)
+    }
+
+    fn get_store(&self, url: &Url) -> DataFusionResult<Arc<dyn ObjectStore>> {
+        let asked = url.as_str().trim_end_matches('/');
+        match self.0.iter().find(|(known, _)| known == asked) {
+            Some((_, store)) => Ok(Arc::clone(store)),
+            None => exec_err!("{url}: a query reads the archive's tables only"),
+        }
+    }
+}
