@@ -430,6 +430,21 @@ def test_in_outside_a_filter_is_refused_by_name(archive: a2store.Archive) -> Non
         "GROUP BY ROLLUP (CASE WHEN ('abc' IS NULL) THEN ev_down ELSE 3 END) ORDER BY c",
         "SELECT t AS c, sum(n) FROM (SELECT 'late' AS t, run_id AS n FROM runs) AS x "
         "GROUP BY GROUPING SETS ((t, n), (t), ()) ORDER BY c DESC NULLS FIRST, 2 LIMIT 3",
+        # INTERSECT and EXCEPT over columns of different types.
+        "SELECT c / 2 FROM (SELECT 3 AS c INTERSECT SELECT 3.0) AS d",
+        "SELECT c / 2 FROM (SELECT 3 AS c EXCEPT SELECT 7.5) AS d",
+        "SELECT CASE WHEN run_id > 3 THEN 1 ELSE 0.75 END AS c FROM runs EXCEPT SELECT 1",
+        "SELECT CASE WHEN run_id > 3 THEN 1 ELSE 0.75 END AS c FROM runs INTERSECT SELECT CAST(1 AS TINYINT)",
+        "SELECT c FROM (VALUES (9007199254740992), (9007199254740993)) AS t(c) "
+        "INTERSECT SELECT CAST(9007199254740992 AS DOUBLE)",
+        "SELECT count(*) FROM runs WHERE run_id IN (SELECT run_id FROM runs INTERSECT SELECT 3.0)",
+        "SELECT count(*) FROM (SELECT num_steps + 0.5 AS a, run_id FROM runs EXCEPT "
+        "(SELECT num_steps, run_id FROM runs INTERSECT SELECT 3, 4.5)) AS d",
+        "SELECT engine FROM runs INTERSECT SELECT 'beta'",
+        "SELECT nullif(run_id, run_id) FROM runs INTERSECT SELECT NULL",
+        # A sort above a UNION with columns that are equal or constant.
+        "(SELECT n AS a, n AS b FROM (SELECT max(run_id) AS n FROM runs) AS d FULL JOIN (SELECT count(*) AS k FROM u) "
+        "AS x ON TRUE) UNION ALL (SELECT run_id AS a, 1 AS b FROM u WHERE run_id = 2) ORDER BY b",
         # OFFSET below other sorts, and without LIMIT.
         "SELECT board FROM (SELECT board FROM steps ORDER BY board LIMIT 50 OFFSET 3) AS d ORDER BY board",
         "SELECT board FROM (SELECT board FROM steps ORDER BY board OFFSET 3) AS d ORDER BY board LIMIT 4",
@@ -445,6 +460,14 @@ def test_in_outside_a_filter_is_refused_by_name(archive: a2store.Archive) -> Non
 )
 def test_rules_that_went_too_far(archive: a2store.Archive, duck: duckdb.DuckDBPyConnection, sql: str) -> None:
     assert asked(archive, sql) == duck.execute(sql).fetchall()
+
+
+@pytest.mark.parametrize("operator", ["INTERSECT ALL", "EXCEPT ALL"])
+@pytest.mark.parametrize("shape", ["{}", "SELECT count(*) FROM ({}) AS d", "SELECT 1 UNION {} UNION SELECT 2"])
+def test_multisets_are_refused_by_name(archive: a2store.Archive, operator: str, shape: str) -> None:
+    statement = shape.format(f"SELECT run_id FROM runs {operator} SELECT run_id FROM u")
+    with pytest.raises(a2store.QueryRefusedError, match=f"{operator}: .*row_number"):
+        asked(archive, statement)
 
 
 def test_aggregates_drop_no_rows_in_the_reader(archive: a2store.Archive) -> None:

@@ -1,13 +1,13 @@
 //! Restriction of a session to what statements may use.
 
-use super::super::rewrites::{FallibleLast, RewriteIn, fenced_logical};
+use super::super::rewrites::{CoerceSetOperations, FallibleLast, RewriteIn, fenced_logical};
 use super::super::udf::board_udfs;
 use super::allowed_functions;
 use super::bounded_functions::BoundEnlarging;
 use crate::archive::Phases;
 use datafusion::common::TableReference;
 use datafusion::execution::SessionStateBuilder;
-use datafusion::optimizer::Optimizer;
+use datafusion::optimizer::{Analyzer, AnalyzerRule, Optimizer};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -19,8 +19,10 @@ pub(in crate::query) fn quoted(name: &str) -> TableReference {
 /// Restricts a session to what statements may use.
 pub(in crate::query) fn configure(state: SessionStateBuilder, phases: Phases) -> SessionStateBuilder {
     let scalars = allowed_functions::scalar().into_iter().chain(board_udfs(phases)).collect();
+    let coerce: Arc<dyn AnalyzerRule + Send + Sync> = Arc::new(CoerceSetOperations);
     state
         .with_default_features()
+        .with_analyzer_rules([coerce].into_iter().chain(Analyzer::new().rules).collect())
         .with_optimizer_rules(fenced_logical(Optimizer::new().rules))
         .with_table_functions(HashMap::new())
         .with_file_formats(Vec::new())

@@ -6,8 +6,8 @@ use crate::error::{Error, Result};
 use datafusion::common::config::SqlParserOptions;
 use datafusion::sql::parser::{DFParserBuilder, Statement as Parsed};
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, Expr, GroupByExpr, ObjectName, OrderByKind, Query, Select, SelectItem, SetExpr, Statement,
-    TableFactor, Visit, Visitor,
+    BinaryOperator, Expr, GroupByExpr, ObjectName, OrderByKind, Query, Select, SelectItem, SetExpr, SetOperator,
+    SetQuantifier, Statement, TableFactor, Visit, Visitor,
 };
 use datafusion::sql::sqlparser::dialect::dialect_from_str;
 use std::collections::HashMap;
@@ -189,6 +189,10 @@ impl Visitor for Scope<'_> {
             let why = "a column of the result and one that GROUP BY casts have this name: give the result's another";
             return refuse(&format!("ORDER BY {name}"), why);
         }
+        if let Some(operator) = multiset_operation(&query.body) {
+            let why = "the engine does not count equal rows: number them with row_number() and leave ALL out";
+            return refuse(&format!("{operator} ALL"), why);
+        }
         if !query.locks.is_empty() {
             return refuse("FOR UPDATE", "a query changes nothing, so it locks nothing");
         }
@@ -351,6 +355,14 @@ fn cast_column(expr: &Expr) -> Option<String> {
         Expr::Cast { expr: inner, .. } => column(inner),
         _ => None,
     }
+}
+
+/// Finds INTERSECT ALL or EXCEPT ALL in the body of a query.
+fn multiset_operation(body: &SetExpr) -> Option<SetOperator> {
+    let SetExpr::SetOperation { op, set_quantifier, left, right } = body else { return None };
+    let keeps_equal_rows = matches!(set_quantifier, SetQuantifier::All | SetQuantifier::AllByName);
+    let is_refused = keeps_equal_rows && !matches!(op, SetOperator::Union);
+    is_refused.then_some(*op).or_else(|| multiset_operation(left)).or_else(|| multiset_operation(right))
 }
 
 fn is_and_or(expr: &Expr) -> bool {

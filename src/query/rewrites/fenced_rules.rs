@@ -10,6 +10,7 @@
 //! | `FilterPushdown` | copies a filter on the keys of a semi join to the other side by name, although the other key may be another column | `SELECT … WHERE run_id IN (SELECT CAST(seed AS INT) AS run_id FROM …)` below a join | #25244 |
 //! | `EnsureRequirements` | moves a sort below a LIMIT with OFFSET, and then returns too few rows, by the OFFSET | `SELECT … FROM (SELECT … ORDER BY board LIMIT 50 OFFSET 3) ORDER BY board` | #24958 |
 //! | `EnsureRequirements` | drops a sort below an OFFSET without LIMIT | `SELECT sum(a) FROM (SELECT a FROM … ORDER BY b OFFSET 2)` | #23534 |
+//! | `EnsureRequirements` | moves a sort into a UNION, where a column equals another one or a constant, and then does not find the order again, which is an error | `SELECT move AS a, move AS b FROM … UNION ALL SELECT step_index, 1 FROM … ORDER BY b` | none found |
 
 use super::barrier::{BarrierExec, Purpose, below};
 use datafusion::common::config::ConfigOptions;
@@ -25,7 +26,8 @@ use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::joins::HashJoinExec;
 use datafusion::physical_plan::limit::GlobalLimitExec;
 use datafusion::physical_plan::sorts::sort::SortExec;
-use datafusion::physical_plan::{ExecutionPlan, replace_children_if_necessary};
+use datafusion::physical_plan::union::UnionExec;
+use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties, replace_children_if_necessary};
 use std::collections::HashSet;
 use std::sync::Arc;
 
@@ -48,7 +50,7 @@ pub(in crate::query) fn fenced_physical(rules: Vec<PhysicalRule>) -> Vec<Physica
             Arc::new(Fenced { rule, purpose: Purpose::BlockNamedFilters, fence: fence_names }) as PhysicalRule
         }
         "EnsureRequirements" => {
-            let rule = Arc::new(Fenced { rule, purpose: Purpose::BlockSorts, fence: fence_offset });
+            let rule = Arc::new(Fenced { rule, purpose: Purpose::BlockSorts, fence: fence_offset_and_union });
             Arc::new(Fenced { rule, purpose: Purpose::RequireOrder, fence: fence_below_offset })
         }
         _ => rule,
@@ -146,14 +148,22 @@ impl PhysicalOptimizerRule for Fenced {
     }
 }
 
-fn fence_offset(
+fn fence_offset_and_union(
     plan: Arc<dyn ExecutionPlan>,
     purpose: Purpose,
 ) -> DataFusionResult<Transformed<Arc<dyn ExecutionPlan>>> {
-    Ok(match plan.downcast_ref::<GlobalLimitExec>().is_some_and(|limit| limit.skip() > 0) {
+    let has_offset = plan.downcast_ref::<GlobalLimitExec>().is_some_and(|limit| limit.skip() > 0);
+    Ok(match has_offset || is_union_of_equal_columns(&plan) {
         true => Transformed::yes(BarrierExec::over(plan, purpose)),
         false => Transformed::no(plan),
     })
+}
+
+/// Returns whether a plan is a union with an input in which a column equals a constant or another column. DataFusion then
+/// sorts that input by fewer keys and does not recognize the order of the union.
+fn is_union_of_equal_columns(plan: &Arc<dyn ExecutionPlan>) -> bool {
+    let has_equal = |input: &Arc<dyn ExecutionPlan>| !input.equivalence_properties().eq_group().is_empty();
+    plan.is::<UnionExec>() && plan.children().into_iter().any(has_equal)
 }
 
 fn fence_below_offset(

@@ -2,7 +2,7 @@
 //!
 //! They run in this order:
 //!
-//! 1. Analyzer rules resolve what DataFusion's optimizer would get wrong: [`RewriteIn`] and [`FallibleLast`].
+//! 1. Analyzer rules resolve what DataFusion's optimizer would get wrong: [`CoerceSetOperations`], [`RewriteIn`] and [`FallibleLast`].
 //! 2. DataFusion's logical rules run with fences ([`fenced_logical`]).
 //! 3. Functions rewrite the optimized logical plan: [`group_by_numbers()`], [`guard_fallible`] and [`sort_by_columns()`].
 //! 4. DataFusion's physical rules run with fences ([`fenced_physical`]), together with [`HideGroupUniqueness`] and
@@ -18,6 +18,7 @@
 //! | `group_by_numbers.rs` | GROUP BY on one number instead of several columns |
 //! | `packed_keys.rs`, `text_numbers.rs` | its encodings: small keys packed into 64 bits, texts as numbers |
 //! | `group_uniqueness.rs` | hiding the uniqueness of GROUP BY keys from the optimizer |
+//! | `set_operations.rs` | common types for `INTERSECT` and `EXCEPT` |
 //! | `sort_by_columns.rs` | sort keys as columns instead of expressions |
 //! | `yield_above_joins.rs` | yielding above joins, so that a stopped query ends |
 //! | `barrier.rs` | the plan node that blocks an optimization across it |
@@ -31,6 +32,7 @@ mod group_by_numbers;
 mod group_uniqueness;
 mod in_and_subqueries;
 mod packed_keys;
+mod set_operations;
 mod sort_by_columns;
 mod text_numbers;
 mod yield_above_joins;
@@ -42,5 +44,6 @@ pub(super) use fenced_rules::{fenced_logical, fenced_physical};
 pub(super) use group_by_numbers::group_by_numbers;
 pub(super) use group_uniqueness::HideGroupUniqueness;
 pub(super) use in_and_subqueries::RewriteIn;
+pub(super) use set_operations::CoerceSetOperations;
 pub(super) use sort_by_columns::sort_by_columns;
 pub(super) use yield_above_joins::YieldAboveJoins;
