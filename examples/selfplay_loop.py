@@ -1,13 +1,14 @@
-"""Play, record, ingest, filter, train, and play better: three rounds of it, with PyTorch.
+"""Play, record, ingest, filter and train, three rounds of it, with PyTorch.
 
     python examples/selfplay_loop.py [--games 1000] [--seed 0] [--folder FOLDER] [--plot selfplay_loop.png]
 
-The first games are of random moves. After each round a network learns from the games of that round and the one before
-what a board is worth once a move is made. The next round is played with it: it makes the move that earns most and leads
-to the board that is worth most. The scores of each round are printed, and plotted where matplotlib is installed.
+The first games make random moves. After each round a network learns from the games of that round and the previous one.
+It learns the worth of a board after a move. In the next round it chooses the move with the highest sum of reward and
+worth. The script prints the scores of each round, and plots them if matplotlib is installed.
 
-What is learned is the n-step temporal difference of afterstates, with a linear function of the board's rows, columns
-and squares, as in Szubert and Jaśkowski's "Temporal difference learning of n-tuple networks for the game 2048" (2014).
+The training method is the n-step temporal difference of afterstates. The function is linear in the board's rows,
+columns and squares, as in Szubert and Jaśkowski's "Temporal difference learning of n-tuple networks for the game 2048"
+(2014).
 """
 
 from __future__ import annotations
@@ -29,14 +30,14 @@ from a2store.torch import StepLoader
 
 ROUNDS = 3
 STEPS_AHEAD = 10
-"""What a board is worth is what the next steps earn, and what the board after them is worth."""
+"""The number of steps in a target: the worth of a board is their rewards, plus the worth of the board after them."""
 DISCOUNT = 0.75
-"""How much the latter counts. Below 1, so that what a board is worth grows little when the games become longer."""
+"""The weight of the later board's worth. It is below 1, so that worth grows little when the games become longer."""
 POINTS = 64.0
-"""The unit of worth: about what ten random moves earn."""
+"""The unit of worth: about the reward of ten random moves."""
 
-# Of each step of two rounds the board after the move, in place of the one before it, what the next steps earned, and
-# the board that they led to: 0 = the game was over.
+# For each step of two rounds: the board after the move (in place of the board before it), the reward of the next steps,
+# and the board after them (0 = the game was over).
 STEPS = f"""
     SELECT run_id, step_index,
         afterstate(board, move) AS board,

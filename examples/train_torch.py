@@ -27,8 +27,9 @@ COLUMNS = ["tokens", "move", "ev_values", "ev_legal"]
 
 
 class Policy(torch.nn.Module):
-    """A network from the 16 tokens of a board, (B, 16) int64, to a logit and an expected value per move, (B, 4)
-    float32.
+    """A network from the 16 tokens of a board to a logit and an expected value for each move.
+
+    Tokens are (B, 16) int64; logits and values are (B, 4) float32.
     """
 
     def __init__(self, width: int = 256) -> None:
