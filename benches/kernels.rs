@@ -135,7 +135,7 @@ fn selfplay(criterion: &mut Criterion) {
     let (mut moves, mut rewards) = (vec![Move::Up; GAMES], vec![0; GAMES]);
     group.bench_function("step, tokens and masks", |b| {
         b.iter(|| {
-            // A move that follows no pattern, of those that are legal.
+            // A pseudorandom legal move.
             for (chosen, (&mask, board)) in moves.iter_mut().zip(env.legal_moves().iter().zip(env.boards())) {
                 let from = (board.0.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 62) as u32;
                 let turned = (u32::from(mask) | u32::from(mask) << 4) >> from;

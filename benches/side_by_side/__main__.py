@@ -62,7 +62,7 @@ def generate(report: Report, steps: int, folder: Path) -> Path:
 
 def arguments() -> argparse.Namespace:
     """Read the command line."""
-    parser = argparse.ArgumentParser(prog="side_by_side", description="Compares a2store with its peers on the same rows.")
+    parser = argparse.ArgumentParser(prog="side_by_side", description="Compare a2store with peers on the same rows.")
     parser.add_argument("parts", nargs="*", metavar="PART", help=f"parts to run: {', '.join(PARTS)}; default: all")
     source = parser.add_mutually_exclusive_group()
     source.add_argument("--archive", type=Path, help="an existing archive; default: a temporary generated archive")

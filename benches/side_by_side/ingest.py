@@ -198,8 +198,8 @@ print(time.perf_counter() - start)
     report.add("ingest", "small files", seconds=whole, read_seconds_of_one_thread=read, steps_per_s=rate)
     share = read / (os.cpu_count() or 1) / whole
     note(
-        f"{SMALL_FILES:,} files, {made.num_steps:,} steps: {whole:.1f} s, {millions(rate)} steps/s; opening and reading "
-        f"them alone takes {read:.1f} s on one thread, which is {share:.0%} of the ingest's time on all cores"
+        f"{SMALL_FILES:,} files, {made.num_steps:,} steps: {whole:.1f} s, {millions(rate)} steps/s; only opening and "
+        f"reading them takes {read:.1f} s on one thread, which is {share:.0%} of the ingest's time on all cores"
     )
 
 
