@@ -1,6 +1,6 @@
 -- Survival: runs still alive at each step, as a life table. Any statistic per step index is computed over these runs
 -- only. A run of n steps is alive at the step indices 0 to n - 1; runs without steps are left out. A bin in which no
--- run ends has no row: its number of runs alive is that of the next bin with a row. Reads only `runs`, so a sampled run
+-- run ends has no row; the next bin with a row has the same number of runs alive. Reads only `runs`, so a sampled run
 -- counts as a shorter run.
 --
 -- Parameters:
