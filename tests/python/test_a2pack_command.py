@@ -1,4 +1,4 @@
-"""The command ``a2pack``, as users start it: every subcommand, every option, and what the exit status says."""
+"""The command ``a2pack`` in a child process: every subcommand, every option, and the exit status."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ NUM_RUNS = 23
 
 
 def run(*args: object, status: int = 0) -> subprocess.CompletedProcess[bytes]:
-    """Run the command to its end, which must be with this exit status."""
+    """Run the command to its end and check the exit status."""
     done = subprocess.run([COMMAND, *map(str, args)], capture_output=True, check=False, timeout=HANGS)
     assert done.returncode == status, (done.stdout, done.stderr.decode())
     assert b"panicked" not in done.stderr
@@ -36,7 +36,7 @@ def run(*args: object, status: int = 0) -> subprocess.CompletedProcess[bytes]:
 
 
 def report(*args: object, status: int = 0) -> Any:
-    """The one JSON value that a command prints."""
+    """Return the one JSON value that a command prints."""
     return json.loads(run(*args, "--json", status=status).stdout)
 
 
@@ -47,12 +47,12 @@ def games() -> list[Game]:
 
 @pytest.fixture(scope="module")
 def folder(games: list[Game], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Run files in folders, in the order of the games, with other files between them."""
+    """A folder tree with run files in the order of the games, and other files between them."""
     folder = tmp_path_factory.mktemp("runs") / "in"
     for place, payload in enumerate(packs.payloads_of(games)):
         path = folder / f"{place // 10}" / f"{place:03}"
         path.parent.mkdir(parents=True, exist_ok=True)
-        # Of every fifth the name says nothing.
+        # For every fifth file, the name has no known suffix.
         suffix = ".dat" if place % 5 == 4 else ".bin" if payload.kind == A2T1 else ".a2run2"
         path.with_suffix(suffix).write_bytes(payload.data)
     (folder / "README.md").write_text("no run")
@@ -96,7 +96,7 @@ def test_a_pack_holds_the_files_in_the_order_of_their_names(
     lengths = [len(game) for game in games]
     assert formats.read_pack(out) == (packs.payloads_of(games), nearest(lengths))
     assert {packs.entry(out, place)[0] % align for place in range(NUM_RUNS)} == {0}
-    # Nothing is said between them.
+    # The packed runs are contiguous.
     entries = [packs.entry(out, place) for place in range(NUM_RUNS)]
     gaps = [out.read_bytes()[sum(one) : other[0]] for one, other in pairwise(entries)]
     assert not any(map(any, gaps))
@@ -115,7 +115,7 @@ def test_a_pack_is_compressed_as_told(folder: Path, games: list[Game], tmp_path:
     assert [run.to_bytes() for run in reader] == [payload.data for payload in packs.payloads_of(games)]
     flags = [formats.ENTRY.unpack_from(out.read_bytes(), 28 + 32 * place)[3] for place in range(NUM_RUNS)]
     number = {"none": formats.NONE, "zstd": formats.ZSTD, "lz4": formats.LZ4}[compress]
-    # What does not get shorter may stay as it is.
+    # A run that does not get shorter may stay uncompressed.
     assert set(flags) <= {number, formats.NONE}
     assert flags.count(number) > NUM_RUNS // 2
     if formats.has_codec(number):
@@ -185,7 +185,7 @@ def test_validate(pack: Path, damaged: Path, games: list[Game]) -> None:
     text = run("validate", "--packfile", damaged, status=1).stdout.decode()
     assert "run 5" in text
     assert "1 problem" in text
-    # One that is not in the sample is not seen.
+    # A damaged run outside the sample is not found.
     assert report("validate", "--packfile", damaged, "--sample", 1)["sound"]
 
 
@@ -214,7 +214,7 @@ def test_stats(pack: Path, games: list[Game], tmp_path: Path) -> None:
     assert engines == {name: sum(game.engine == name for game in packed) for name in (None, "plain", "γάμμα", "")}
     text = run("stats", "--packfile", pack).stdout.decode()
     assert all(word in text for word in (str(pack), str(NUM_RUNS), "γάμμα", f"{block.total_steps:,}"))
-    # Without a block they are computed, and what cannot be read is said.
+    # Without a stats block, the statistics are computed, and unreadable runs are reported.
     payloads = packs.payloads_of(games)
     payloads[3] = Payload(b"\xff" * 50, A2RUN2)
     formats.write_pack(tmp_path / "a", payloads)
@@ -304,7 +304,7 @@ def test_extract(pack: Path, damaged: Path, games: list[Game], tmp_path: Path) -
         assert (tmp_path / "new" / "out" / name).read_bytes() == payloads[place].data
     listed = done.stdout.decode().splitlines()
     assert [Path(line).name for line in listed] == [sorted(written)[number] for number in (2, 0, 1, 0)]
-    # Nothing is overwritten, and nothing written when one cannot be.
+    # No file is overwritten, and if one target exists, nothing is written.
     before = sorted(os.listdir(tmp_path / "new" / "out"))
     run("extract", "--packfile", pack, "--indices", "1,5", "--output", tmp_path / "new" / "out", status=2)
     assert sorted(os.listdir(tmp_path / "new" / "out")) == before

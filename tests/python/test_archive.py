@@ -1,4 +1,4 @@
-"""Archives as such: creating, opening, versions, and their files in the hands of others."""
+"""Archives: creating and opening, versions, and the files in other tools."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ def test_history(run_files: list[Path], games: list[Game], tmp_path: Path) -> No
     ]
     times = [datetime.fromisoformat(commit.time) for commit in archive.history()]
     assert times == sorted(times, reverse=True)
-    # The log keeps milliseconds.
+    # The log stores times in milliseconds.
     assert start.timestamp() - 0.001 <= times[-1].timestamp() <= times[0].timestamp() <= datetime.now(UTC).timestamp()
 
 

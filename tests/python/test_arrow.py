@@ -1,4 +1,4 @@
-"""Arrow results in other libraries: schemas, streams, casts, and data that outlives whoever exported it."""
+"""Arrow results in other libraries: schemas, streams, casts, and data that outlives its exporter."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Attached columns: each row has the values of its step, whatever the orders of both, or attaching is refused."""
+"""Attached columns: each row has the values of its step for any order of table and array; mismatches are rejected."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def session(games: list[Game], tmp_path: Path) -> Path:
 
 
 def values_by_step(folder: Path) -> dict[tuple[int, int], Array]:
-    """The bits of each step's embedding, by NumPy alone."""
+    """Return the bits of each step's embedding, read by NumPy alone."""
     rows = formats.load_shards(folder, [formats.SESSION_ROW, formats.SESSION_ROW_ACTION])
     keys = zip(rows["run_id"].tolist(), rows["step_idx"].tolist(), strict=True)
     return dict(zip(keys, np.load(folder / NAME), strict=True))
@@ -52,7 +52,7 @@ def attached(folder: Path, **options: Any) -> a2store.StepTable:
 
 
 def shuffled(folder: Path, seed: int) -> None:
-    """Puts the rows of a session, and their embeddings, into another order, by whole steps."""
+    """Permute the rows of a session together with their embeddings."""
     rows, values = np.load(folder / "steps.npy"), np.load(folder / NAME)
     order = np.random.default_rng(seed).permutation(len(rows))
     (folder / "keys").mkdir()
@@ -122,7 +122,7 @@ def test_every_way_to_the_column(session: Path, mmap: bool, order: str) -> None:
         assert sum(map(len, batches)) == len(table)
         for batch in batches:
             check(batch)
-    # A loader's state is of the rows: it goes on with the column or without.
+    # A loader's state depends only on the rows, so it fits with and without the column.
     loader = plain.loader(64)
     next(iter(loader))
     table.loader(64).load_state_dict(loader.state_dict())
@@ -134,7 +134,7 @@ def test_every_way_to_the_column(session: Path, mmap: bool, order: str) -> None:
     assert (flat == expected(table.take(range(len(table))), values)).all()
     batch = pa.record_batch(table.take([3]))
     assert batch.schema.field("embedding").metadata == {b"a2store.dtype": b"bfloat16"}
-    # The rows know nothing of it.
+    # The column does not change the rows.
     assert np.asarray(table).dtype == plain.dtype == table.dtype
     table.save(session / "rows.npy", progress=False)
     assert a2store.StepTable.load(session / "rows.npy").attached == []
@@ -241,7 +241,7 @@ def test_what_does_not_match_is_refused(session: Path) -> None:
     np.save(session / "steps.npy", games[::-1])
     refused(a2store.ColumnError, f"row 40: expected .* found another board in row {len(rows) - 41} of .*steps")
     np.save(session / "steps.npy", other)
-    # Of a view, only the rows that it shows need values.
+    # For a view, only its own rows need values.
     view = table.filter(run_ids=[1005])
     assert view.attach("embedding", session / NAME).take([3]).embedding.shape == (1, WIDTH)
 

@@ -1,4 +1,4 @@
-"""Many processes at one archive: nothing is lost or there twice, and whoever reads sees one version, whole."""
+"""Concurrent processes on one archive: no run is lost or duplicated, and a reader sees one complete version."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def end(process: subprocess.Popen[str]) -> str:
 
 
 def assert_complete(archive: a2store.Archive, runs: list[Path]) -> None:
-    """Every run once, ids without gaps, versions too, and each commit's numbers those of its rows."""
+    """Check that every run is there once, ids and versions have no gaps, and each commit's totals match its rows."""
     rows = pa.table(archive.sql("SELECT run_id, source, version, num_steps FROM runs")).to_pylist()
     assert [row["run_id"] for row in rows] == list(range(len(runs)))
     assert sorted(row["source"] for row in rows) == sorted(map(str, runs))
@@ -144,7 +144,7 @@ def test_writers_and_readers(runs: list[Path], tmp_path: Path, maintained: bool)
     maintainers = [start(MAINTAINER, path, stop, *some) for some in zip(met[READERS:], works, strict=True)]
     writers = [start(WRITER, path, ",".join(map(str, met)), *some) for some in chunks(runs, APPENDS)]
     try:
-        # Other writers would wait forever for one that failed.
+        # If one writer failed, the others would wait for it forever.
         while any(writer.poll() is None for writer in writers):
             failed = [other for other in (*readers, *maintainers) if other.poll() is not None]
             assert not failed, end(failed[0])
@@ -175,7 +175,7 @@ def test_writers_and_readers(runs: list[Path], tmp_path: Path, maintained: bool)
 
 
 def test_the_same_runs_from_everywhere(runs: list[Path], tmp_path: Path) -> None:
-    """Whoever comes first adds a run, and the others find it there."""
+    """The first writer adds a run, and the others count it as a duplicate."""
     path = tmp_path / "games.a2"
     a2store.Archive.create(path)
     code = """
@@ -223,7 +223,7 @@ def test_threads_of_one_process(runs: list[Path], tmp_path: Path) -> None:
 
 @pytest.fixture
 def locked(runs: list[Path], tmp_path: Path) -> Any:
-    """An archive of two versions with runs, while another process, so to say, is writing to it."""
+    """An archive of two versions with runs. The test holds the lock, like another process that writes."""
     archive = grow(tmp_path / "games.a2", [runs[:1], runs[1:2]])
     with (archive.path / "_log" / ".lock").open("ab") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -248,7 +248,7 @@ def test_nobody_waits_who_does_not_want_to(locked: Any, runs: list[Path]) -> Non
         archive.ingest(runs[2], wait=0.3, progress=False)
     assert time.monotonic() - start >= 0.3
     assert (archive.version, names(archive.path)) == (3, there)
-    # Readers do not ask.
+    # Readers do not take the lock.
     assert a2store.Archive.open(archive.path).sql("SELECT * FROM steps").count() == archive.num_steps
     assert archive.verify(progress=False).problems == []
     assert a2store.repair(archive.path).steps == []
@@ -340,7 +340,7 @@ def test_forks_while_it_ingests(runs: list[Path], tmp_path: Path) -> None:
 
 
 def test_a_fork_does_not_keep_the_lock(runs: list[Path], tmp_path: Path) -> None:
-    """A child that lives on, forked while its parent was writing, keeps nobody out."""
+    """A child that was forked during a write and survives its parent does not hold the lock."""
     code = """
 import os, signal, sys, threading, time, warnings
 import a2store
