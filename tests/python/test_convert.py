@@ -61,8 +61,7 @@ def written(run: Expected) -> list[Branches | None]:
 
 
 def close(found: Sequence[Branches | None], wanted: Sequence[Branches | None], bound: float) -> None:
-    """Check that values are equal up to the rounding of normalised values. The least and the greatest value are exact.
-    """
+    """Check that values are equal up to the rounding of normalised values; the extremes are exact."""
     for step, other in zip(found, wanted, strict=True):
         assert (step is None) == (other is None)
         for one, two in zip(step or (), other or (), strict=True):
@@ -84,8 +83,7 @@ def sound(runs: Iterable[Run | FormatError]) -> list[Run]:
 
 
 def check_dataset(runs: list[Run], expected: Sequence[Expected], *, quantized: bool) -> None:
-    """Check that a reader of pack.dat or a dataset finds the expected runs, with 1 as the value of the chosen branch.
-    """
+    """Check that a reader of pack.dat or a dataset finds the expected runs; chosen branches have the value 1."""
     assert [run.run_id for run in runs] == list(range(len(expected)))
     for found, run in zip(runs, expected, strict=True):
         check_meta(found, run)
