@@ -1,4 +1,4 @@
-"""A thousand runs in every format, a hundred of them damaged: each is reported where it is, and none costs another."""
+"""A thousand runs in every format, a hundred of them damaged: ingest reports each damage and adds all other runs."""
 
 from __future__ import annotations
 
@@ -76,9 +76,9 @@ def test_nine_hundred_are_accepted_and_each_of_the_hundred_is_named(
         assert error.kind in ("decode", "checksum", "header", "io")
         assert len(error.message) > 20
         assert "\n" not in error.message
-        # A log's rows lie beside its meta file; what is said once is not said again.
+        # The message does not repeat the path.
         assert error.path not in error.message
-    # In the order of the ids, which is that of the paths.
+    # Errors come in the order of the paths, which is also the order of the ids.
     places = [(Path(error.path).parts, -1 if error.run is None else error.run) for error in report.errors]
     assert places == sorted(places)
 
@@ -92,7 +92,7 @@ def test_none_of_the_nine_hundred_is_lost(
         (Path(source), index)
         for source, index in zip(table["source"].to_pylist(), table["source_index"].to_pylist(), strict=True)
     ]
-    # A log is a source of one.
+    # A log holds one run, so the corpus has no index for it.
     places = [(path, None if path.name.endswith((".json", ".json.gz")) else index) for path, index in places]
     games = {(sound.path, sound.run): sound.game for sound in corpus.sound}
     assert set(places) == set(games)
@@ -108,13 +108,13 @@ def test_none_of_the_nine_hundred_is_lost(
 def test_what_is_left_is_what_each_format_says(
     ingested: tuple[a2store.Archive, a2store.IngestReport], corpus: Corpus, folder: Path, tmp_path: Path
 ) -> None:
-    """Every column of every sound run."""
+    """Compare every column of every sound run."""
     assert_archive(ingested[0], sound_runs(corpus, folder))
     assert a2store.verify(ingested[0].path, deep=True, progress=False).problems == []
 
 
 def sound_runs(corpus: Corpus, folder: Path) -> list[Expected]:
-    """What the plain readers say of them, in the order of paths."""
+    """Return the sound runs in the order of paths, as the independent readers read them."""
     indices: dict[Path, list[int]] = {}
     runs: list[Expected] = []
     for sound in corpus.sound:
@@ -128,7 +128,7 @@ def sound_runs(corpus: Corpus, folder: Path) -> list[Expected]:
 
 
 def read_some(path: Path, name: Name, wanted: list[int]) -> list[Expected]:
-    """As ``sources.read``, of the runs that are sound."""
+    """Read the sound runs only, like ``sources.read``."""
     readers: dict[str, Any] = {"packdat": "read_pack_dat", "npy": "read_dataset", "session": "read_session"}
     with pytest.MonkeyPatch.context() as patch:
         if name == "pack":
@@ -142,7 +142,7 @@ def read_some(path: Path, name: Name, wanted: list[int]) -> list[Expected]:
     return [replace(run, source_index=index) for run, index in zip(found, wanted, strict=True)]
 
 
-# Where it is wrong
+# Place of the damage
 
 
 def of_kind(corpus: Corpus, *kinds: str) -> list[Damage]:
@@ -168,7 +168,7 @@ def test_where_run_files_are_wrong(rejected: dict[tuple[Path, int | None], a2sto
                 assert (error.step, data[error.offset]) == (step, 7)
                 assert error.kind == "decode"
             case "a2run2_truncated":
-                # What is missing is missed where the file ends or a value is cut, or where more steps are announced.
+                # Missing bytes are reported at the end of the file, at a cut value, or as a wrong number of steps.
                 assert error.offset > len(data) - 25 or "number of steps" in error.message
             case "a2run2_trailing_bytes":
                 assert len(data) - 9 < error.offset < len(data)
@@ -184,14 +184,14 @@ def test_where_packs_are_wrong(rejected: dict[tuple[Path, int | None], a2store.R
         offset, length = packs.entry(entry.path, entry.run)
         in_index = 28 + 32 * entry.run
         assert error.offset is not None
-        # In the run, or where the index speaks of it.
+        # The offset is in the run or in its index entry.
         assert offset <= error.offset < offset + length or in_index <= error.offset < in_index + 32
 
 
 def test_where_rows_are_wrong(
     rejected: dict[tuple[Path, int | None], a2store.Rejected], corpus: Corpus, folder: Path
 ) -> None:
-    """The offset is that of the wrong value."""
+    """The offset is the offset of the wrong value."""
     wrong: dict[str, Callable[[bytes, int], bool]] = {
         "pack_dat_move_7": lambda data, at: data[at] == 7,
         "dataset_run_id": lambda data, at: data[at : at + 4] == (1_000_000).to_bytes(4, "little"),
@@ -224,7 +224,7 @@ def test_where_logs_are_wrong(rejected: dict[tuple[Path, int | None], a2store.Re
         if entry.kind == "macroxue_tile_65536":
             (rows,) = entry.path.parent.glob(entry.path.name.split(".")[0] + ".jsonl*")
             lines = logs.read_text(rows).splitlines()
-            # The offset is one in the text, compressed or not.
+            # The offset refers to the uncompressed text.
             assert error.step == len(lines) - 1
             assert error.offset is not None
             assert len("\n".join(lines[:-1])) < error.offset < len("\n".join(lines))
@@ -233,7 +233,7 @@ def test_where_logs_are_wrong(rejected: dict[tuple[Path, int | None], a2store.Re
             assert error.step is not None or error.offset is not None
 
 
-# Other ways to read it
+# Other readers
 
 
 def test_repeated_it_adds_nothing_and_says_the_same(
@@ -245,7 +245,7 @@ def test_repeated_it_adds_nothing_and_says_the_same(
     assert [str(error) for error in report.errors] == [str(error) for error in ingested[1].errors]
     with pytest.raises((a2store.DecodeError, OSError)):
         archive.ingest(folder, on_error="raise", progress=False)
-    # What is mended comes in by itself.
+    # A repaired file is added alone.
     mended = next(entry for entry in corpus.damages if entry.kind == "a2t1_checksum")
     data = mended.path.read_bytes()
     (tmp_path / "mended.bin").write_bytes(data[:-4] + oracle.crc32c(data[:-4]).to_bytes(4, "little"))
@@ -298,7 +298,7 @@ def test_what_reads_all_or_nothing_names_the_first_damage(corpus: Corpus, folder
 def test_containers_that_are_damaged_as_a_whole_are_reported_once_and_never_panic(
     folder: Path, corpus: Corpus, tmp_path: Path
 ) -> None:
-    """Bytes changed and files cut anywhere: what can be read is, all else is an error of a known kind."""
+    """Random changes and cuts: readable runs are read, and everything else is an error of a known kind."""
     rng = random.Random(SEED)
     for name in CONTAINERS:
         source = folder / name
@@ -312,7 +312,7 @@ def test_containers_that_are_damaged_as_a_whole_are_reported_once_and_never_pani
             if number % 3 == 0:
                 del data[rng.randrange(len(data)) :]
             else:
-                # Where headers are, or anywhere.
+                # In the header, or anywhere.
                 data[rng.randrange(200) if number % 3 == 1 else rng.randrange(len(data))] ^= 1 << rng.randrange(8)
             victim.write_bytes(data)
             archive = a2store.Archive.create(tmp_path / "games.a2")

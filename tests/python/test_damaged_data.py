@@ -1,4 +1,4 @@
-"""Damaged data files in the hands of queries and of ingest: an exception at worst, never the end of the process."""
+"""Queries and ingest over damaged data files: they may raise an exception, but the process never dies."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ def test_a_damaged_footer_is_an_error_and_nothing_else(archive: a2store.Archive,
 
 
 def with_schema(data: bytes, old: bytes, new: bytes) -> bytes:
-    """The file with other bytes in the Arrow schema in its footer."""
+    """Return the file with other bytes in the Arrow schema of its footer."""
     assert len(old) == len(new)
     encoded = re.search(rb"[A-Za-z0-9+/]{200,}={0,2}", data[len(data) - 8 - int.from_bytes(data[-8:-4], "little") :])
     assert encoded is not None
@@ -162,7 +162,7 @@ except Exception as error:
 
 
 def test_a_message_with_a_null_byte(archive: a2store.Archive) -> None:
-    """It quotes the name of a column, and goes to whoever reads the Arrow stream as a C string."""
+    """The message quotes a column name, and readers of the Arrow stream get it as a C string."""
     path = Path(archive.files("steps")[0])
     path.write_bytes(with_schema(path.read_bytes(), b"max_score", b"max\0score"))
     command = [sys.executable, "-c", NUL, str(archive.path)]
@@ -173,7 +173,7 @@ def test_a_message_with_a_null_byte(archive: a2store.Archive) -> None:
 
 
 def test_ingest_over_damaged_runs(archive: a2store.Archive, runs: list[Path], tmp_path: Path) -> None:
-    """Whatever it can make of them, it adds no run twice, and what it cannot read it says."""
+    """For any damage, ingest adds no run twice, and reports the files that it cannot read."""
     name = Path(archive.files("runs")[0]).relative_to(archive.path)
     good = (archive.path / name).read_bytes()
     before = contents(archive.path)
@@ -187,7 +187,7 @@ def test_ingest_over_damaged_runs(archive: a2store.Archive, runs: list[Path], tm
         try:
             report = opened.ingest(runs, progress=False)
         except BaseException as error:
-            # A panic is no Exception.
+            # A panic is not a subclass of Exception.
             if not isinstance(error, a2store.DamagedError) or error.path != str(path / name):
                 wrong.append(f"byte {at}: {type(error).__name__}: {error}")
             elif contents(path) != there:
@@ -213,7 +213,7 @@ def test_a_missing_file_is_named(archive: a2store.Archive, runs: list[Path]) -> 
             with pytest.raises(a2store.DamagedError) as caught:
                 opened.ingest(runs, progress=False)
             assert caught.value.path == str(file)
-    # The other table, and the other versions, are as good as ever.
+    # The other table and the other versions still work.
     opened = a2store.Archive.open(archive.path.parent / "steps.a2")
     assert opened.sql("SELECT max_score FROM runs").count() == 6
     assert len(tables(a2store.Archive.open(opened.path, version=2))["steps"]) == 60

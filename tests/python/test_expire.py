@@ -1,4 +1,4 @@
-"""Expiry: old versions go, and with them what no kept version names; everything else stays."""
+"""Expiry removes old versions and the files that no kept version references, and keeps everything else."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
 
 @pytest.fixture(scope="module")
 def template(runs: list[Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Versions 2 to 7 add runs, 8 compacts them, 9 adds another."""
+    """An archive whose versions 2 to 7 add runs, version 8 compacts them, and version 9 adds another."""
     archive = grow(tmp_path_factory.mktemp("template") / "games.a2", chunks(runs[:12], 2))
     archive.compact(progress=False)
     archive.ingest(runs[12], progress=False)
@@ -62,7 +62,7 @@ def contents_of_versions(archive: a2store.Archive, first: int) -> dict[int, Tabl
 
 
 def assert_versions(path: Path, expected: dict[int, Tables]) -> None:
-    """Each of these versions can be read wholly, and no older one can."""
+    """Check that each of these versions can be read completely, and no older one can."""
     for version, content in expected.items():
         assert_same_tables(tables(a2store.Archive.open(path, version=version)), content)
     for version in range(min(expected)):
@@ -71,7 +71,7 @@ def assert_versions(path: Path, expected: dict[int, Tables]) -> None:
 
 
 def without_shortcuts(files: Iterable[str]) -> set[str]:
-    """Without checkpoints and digests, which come and go unmentioned, as they only repeat what others say."""
+    """Return the files without checkpoints and digests, which expiry removes without a report, as they only repeat data."""
     return {name for name in files if not name.endswith((".checkpoint.json", ".digests"))}
 
 
@@ -93,14 +93,14 @@ def test_all_but_the_newest(archive: a2store.Archive, older_than: float | timede
     last = tables(archive)
     before = contents(archive.path)
     report = archive.expire(older_than=older_than)
-    # The version that says so is another one, with the same rows.
+    # The expiry adds a version with the same rows.
     assert (report.first_version, report.num_versions, archive.version) == (9, 8, 10)
     assert_versions(archive.path, {9: last, 10: last})
     gone = without_shortcuts(before.keys() - names(archive.path))
     data = {name for name in gone if name.endswith(".parquet")}
     assert report.num_files == len(data) == 12
     assert report.num_bytes == sum(len(before[name]) for name in data)
-    # Commits stay, so that no number is ever free again.
+    # Commits stay, so that their version numbers are never reused.
     assert gone == data
     assert sorted(gone) == sorted(report.paths)
     report = archive.expire(older_than=older_than)
@@ -114,12 +114,12 @@ def test_between_two_commits(runs: list[Path], tmp_path: Path) -> None:
     archive.ingest(runs[7], progress=False)
     now = datetime.now(UTC)
     for version in range(1, 8):
-        # One commit a day, the last one a day ago.
+        # One commit per day; the last one is a day old.
         then = (now - timedelta(days=8 - version)).isoformat()
         forge(archive.path, version, lambda fields, then=then: fields.update(time=then))  # type: ignore[misc]
     archive = a2store.Archive.open(archive.path)
     kept = contents_of_versions(archive, 5)
-    # The version that was the newest then is kept: whoever opened the archive at that moment reads it.
+    # The version that was the newest 2.5 days ago is kept, because a reader may have opened the archive at that time.
     report = archive.expire(older_than=timedelta(days=2.5))
     assert (report.first_version, report.num_versions, report.num_files) == (5, 4, 6)
     assert_versions(archive.path, kept | {8: kept[7]})
@@ -186,7 +186,7 @@ def test_leftovers_stay_for_their_grace(archive: a2store.Archive) -> None:
     report = archive.expire(older_than=10**9)
     assert (report.num_files, report.num_bytes, report.num_versions) == (2, 10, 0)
     assert sorted(report.paths) == sorted([*leftovers, *nobodys])
-    # What nobody knows is nobody's to remove, and a file of a commit may be as old as it likes.
+    # Files of unknown origin stay, and so do files of a commit, at any age.
     assert names(archive.path) == before | {*others, "steps/.staged-new.tmp"}
     assert archive.version == 9
     report = archive.expire(older_than=10**9, grace=timedelta(0))
@@ -220,7 +220,7 @@ def test_any_order_of_work(runs: list[Path], tmp_path: Path, seed: int) -> None:
             older_than = time.time() - datetime.fromisoformat(draw.choice(archive.history()).time).timestamp()
             planned = archive.expire(older_than=older_than, grace=0, dry_run=True)
             report = archive.expire(older_than=older_than, grace=0)
-            # Time goes on between the two.
+            # Time passes between the two calls.
             assert report.first_version >= planned.first_version
             kept = {version: content for version, content in kept.items() if version >= report.first_version}
         kept[archive.version] = tables(archive)
@@ -255,7 +255,7 @@ def test_killed_and_repeated(template: Path, shim: Shim, tmp_path: Path, seed: i
 
 
 def assert_finished(archive: a2store.Archive, last: Tables) -> None:
-    """Nothing is left of what was given up, whether this expiry or the one before it did it."""
+    """Check that nothing of the expired versions is left, no matter which expiry removed it."""
     first = archive.version - 1
     assert_versions(archive.path, {first: last, archive.version: last})
     report = archive.verify(deep=True, progress=False)
@@ -278,7 +278,7 @@ def test_interrupted_after_each_removal(template: Path, tmp_path: Path) -> None:
         opened = a2store.Archive.open(cut)
         assert_versions(cut, {9: last, 10: last})
         assert opened.verify(deep=True, progress=False).problems == []
-        # What is left goes, young as it is, since commits had named it.
+        # The remaining files are removed without a grace period, because a commit had named them.
         assert set(opened.expire(older_than=10**9).paths) == set(removed[count:])
         assert_finished(opened, last)
 
@@ -296,7 +296,7 @@ def test_work_goes_on_after_expiry(archive: a2store.Archive, runs: list[Path]) -
 
 
 def test_files_that_an_earlier_expiry_kept(runs: list[Path], tmp_path: Path) -> None:
-    """They were given up long ago, and are no interrupted writer's, who would have a day of grace."""
+    """They belong to expired versions, not to an interrupted writer, so they have no grace period."""
     archive = grow(tmp_path / "games.a2", chunks(runs[:6], 2))
     assert archive.expire(older_than=0).num_files == 0
     old = {name for name in names(archive.path) if name.endswith(".parquet")}
@@ -311,7 +311,7 @@ def test_files_that_an_earlier_expiry_kept(runs: list[Path], tmp_path: Path) -> 
 
 @pytest.mark.parametrize("version", [2, 4, 8])
 def test_a_damaged_commit_among_those_given_up(archive: a2store.Archive, version: int) -> None:
-    """A checkpoint has what follows, so the archive goes on; the damage is reported all the same."""
+    """A checkpoint covers the later versions, so the archive still works; the damage is reported too."""
     last = tables(archive)
     path = archive.path / "_log" / f"{version:020}.json"
     path.write_bytes(path.read_bytes()[:-5])

@@ -1,4 +1,4 @@
-"""Runs out of an archive in every format: the very bytes, equal content, or a refusal before anything is written."""
+"""Export of runs from an archive in every format: identical bytes, equal content, or an early error."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from trees import Games, Tree, write_tree
 
 @dataclass
 class Kept:
-    """An archive of run files, and their bytes by the ids of their runs."""
+    """An archive of run files, and their bytes by run id."""
 
     archive: a2store.Archive
     files: list[bytes]
@@ -32,16 +32,16 @@ class Kept:
 
 
 def odd_files(games: Games) -> list[bytes]:
-    """Files that are sound, but not as any encoder of today would write them, or with what no column holds."""
+    """Sound files that no current encoder would write, or with data that no column holds."""
     names = [None, "", "γάμμα", "x", "y", "z"]
     plain = [replace(game, engine=name) for game, name in zip(games.take(6), names, strict=True)]
-    # Beyond what a timestamp in milliseconds can say.
+    # Beyond the range of a timestamp in milliseconds.
     files = [oracle.encode_a2run2(replace(game, start_unix_s=LATE - place)) for place, game in enumerate(plain)]
     files += [oracle.encode_a2t1(replace(game, start_unix_s=place)) for place, game in enumerate(plain)]
     for place, game in enumerate(games.take(4)):
         data = oracle.encode_a2run2(game)
         length = len(oracle.varint(len(game)))
-        # The number of steps in up to four bytes more than it needs.
+        # The number of steps takes up to four bytes more than necessary.
         longer = bytearray(data[:length])
         longer[-1] |= 128
         files.append(bytes(longer) + b"\x80" * place + b"\0" + data[length:])
@@ -67,7 +67,7 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> Kept:
     formats.write_pack(folder / "b.a2pack", [*payloads, *odd], align=8)
     files += [payload.data for payload in (*payloads, *odd)]
     archive = a2store.Archive.create(folder / "games.a2")
-    # In two commits, and so two files of each table.
+    # In two commits, so that each table has two files.
     archive.ingest(sorted(folder.glob("*.a2run2")), progress=False)
     report = archive.ingest(folder / "b.a2pack", progress=False)
     assert (archive.num_runs, report.errors) == (len(files), [])
@@ -104,12 +104,12 @@ def names(folder: Path) -> list[str]:
 
 
 def same(one: Game, other: Game) -> bool:
-    """Equal, NaNs included."""
+    """Return whether two games are equal, with NaNs equal to each other."""
     return oracle.encode_a2run2(one) == oracle.encode_a2run2(other)
 
 
 def only(game: Game) -> Game:
-    """The game as A2T1 has it."""
+    """Return the game without the data that A2T1 cannot hold."""
     return replace(game, branches=(None,) * len(game), engine=game.engine or None)
 
 
@@ -147,7 +147,7 @@ def test_original_survives_compaction_and_an_archive_made_of_it(kept: Kept, tmp_
 
 
 def converted(kept: Kept, folder: Path) -> list[tuple[bytes, bytes]]:
-    """Each run as a file of either format."""
+    """Return each run as a file of either format."""
     export(kept.archive, folder / "v1", format="a2t1")
     export(kept.archive, folder / "v2", format="a2run2")
     assert len(names(folder / "v1")) == len(names(folder / "v2")) == len(kept.files)
@@ -159,7 +159,7 @@ def converted(kept: Kept, folder: Path) -> list[tuple[bytes, bytes]]:
 
 def test_run_files_of_the_other_format_have_the_same_content(kept: Kept, tmp_path: Path) -> None:
     for pair, data, game in zip(converted(kept, tmp_path), kept.files, kept.games, strict=True):
-        # What is in the format already comes as it came.
+        # A file that is already in the format is exported unchanged.
         assert data in pair
         if game.start_unix_s < 2**60:
             assert same(oracle.decode_a2t1(pair[0]), only(game))
@@ -226,7 +226,7 @@ def test_more_than_a_thousand_files_go_to_folders_of_a_thousand(tmp_path: Path) 
     assert {path.parent for path in (tmp_path / "few").rglob("*.a2run2")} == {tmp_path / "few"}
 
 
-# Files of many runs
+# Formats that hold many runs
 
 
 @pytest.mark.parametrize("options", [{}, {"align": 8}, {"align": 512, "workers": 2}])
@@ -239,7 +239,7 @@ def test_a_pack_holds_the_files_that_came(kept: Kept, tmp_path: Path, options: d
     assert (report.path, report.runs, report.num_files) == (tmp_path / "out.a2pack", len(kept.files), 1)
     align = options.get("align", 4096)
     assert {packs.entry(report.path, place)[0] % align for place in range(len(kept.files))} == {0}
-    # To a folder: under the name that such a file usually has.
+    # If the output is a folder, the file gets its usual name.
     (tmp_path / "folder").mkdir()
     again = export(kept.archive, tmp_path / "folder", format="a2pack", **options)
     assert again.path.parent == tmp_path / "folder"
@@ -276,7 +276,7 @@ def test_lines_are_those_of_the_existing_tool(tree: Tree, tmp_path: Path) -> Non
     logs.check_runs_jsonl(tmp_path / "runs.jsonl", [formats.decode_file(data) for data in files])
     export(archive, tmp_path / "steps.jsonl", format="jsonl", by_step=True)
     logs.check_steps_jsonl(tmp_path / "steps.jsonl", files)
-    # As the pack of them has it, compact or not.
+    # The pack of these runs gives the same lines, compact or not.
     export(archive, tmp_path / "a.a2pack", format="a2pack")
     for by_step in (False, True):
         for compact in (False, True):
@@ -287,7 +287,7 @@ def test_lines_are_those_of_the_existing_tool(tree: Tree, tmp_path: Path) -> Non
             assert (tmp_path / name).read_bytes() == (tmp_path / "of-pack").read_bytes(), name
 
 
-# Refusals
+# Rejections
 
 
 def ids_of(archive: a2store.Archive, condition: str) -> list[int]:

@@ -1,4 +1,4 @@
-"""Structured arrays that NumPy or other tools saved, as tables."""
+"""Structured arrays that NumPy or other tools saved, loaded as tables."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import oracle
 from compare import assert_same, row_keys
 from oracle import Array
 
-# Rows as other tools write them, their floats not aligned.
+# Rows as other tools write them, with unaligned floats.
 PACKED: list[Any] = [
     ("board", "<u8"),
     ("move", "|u1"),
@@ -63,7 +63,7 @@ def test_fields_at_any_place(packed: Array, table: a2store.StepTable, tmp_path: 
     assert len(found.filter(run_ids=[5])) == (packed["run_id"] == 5).sum()
     with pytest.raises(ValueError, match="mmap"):
         load(path, mmap=True)
-    # What is loaded can be saved, and then be mapped.
+    # A loaded array can be saved, and then be mapped.
     found.save(tmp_path / "own.npy", progress=False)
     again = load(tmp_path / "own.npy", mmap=True)
     assert np.asarray(again).tobytes() == rows.tobytes()
@@ -166,7 +166,7 @@ def with_type(name: str, *dtype: Any) -> list[Any]:
     return [(name, *dtype) if field[0] == name else field for field in PACKED]
 
 
-# What is wrong, and the field that the error must name.
+# An invalid dtype, and the field that the error must name.
 REFUSED: dict[str, tuple[Any, str]] = {
     "no board": (PACKED[1:], "board"),
     "signed board": (with_type("board", "<i8"), "board"),
@@ -187,7 +187,7 @@ REFUSED: dict[str, tuple[Any, str]] = {
     "big-endian extra": ([*PACKED, ("number", ">i4")], "number"),
     "list": ([*PACKED, ("numbers", "<i4", (3,))], "numbers"),
     "nested": ([*PACKED, ("more", [("a", "<i4")])], "more"),
-    # Batches have a column of that name anyway.
+    # Batches already have a column with this name.
     "tokens": ([*PACKED, ("tokens", "|u1")], "tokens"),
     "plain": ("<u8", "<u8"),
 }

@@ -1,4 +1,4 @@
-"""Inputs and outputs in odd places, of odd shapes, and larger than a row group."""
+"""Unusual inputs and outputs, unusual shapes, and data larger than a row group."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_stored_statistics_that_lie_are_not_believed(some: Path, tmp_path: Path)
 
 
 def test_what_expands_is_read_a_little_at_a_time(tmp_path: Path) -> None:
-    # Three bytes a step in the file, next to nothing in the pack, twenty-seven in memory.
+    # Three bytes per step in the file, almost nothing in the pack, and twenty-seven in memory.
     steps = 60_000
     count = bytes([steps & 0x7F | 0x80, steps >> 7 & 0x7F | 0x80, steps >> 14])
     run = count + b"\0" + struct.pack("<f", 0) + b"\0\0\0" + count + b"\1\0\0" * steps + b"\1"
@@ -104,7 +104,7 @@ print(re.search(r"VmHWM:\\s+(\\d+) kB", Path("/proc/self/status").read_text())[1
 """
     command = [sys.executable, "-c", code, str(pack), str(tmp_path / "games.a2")]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
-    # All of them at once would be 330 MB, beside the 60 of a process that does nothing.
+    # All runs at once would take 330 MB, in addition to the 60 MB of an idle process.
     assert int(done.stdout) < 330 << 10
 
 
@@ -180,7 +180,7 @@ def test_a_dataset_with_gaps_is_refused_by_the_run(some: Path, tmp_path: Path) -
     archive = a2store.Archive.create(tmp_path / "games.a2")
     report = archive.ingest(tmp_path / "set", progress=False)
     assert (report.accepted, [error.run for error in report.errors]) == (11, [4])
-    # Rows of another layout are told from no dataset at all.
+    # Rows with another layout are reported like a missing dataset.
     aligned = np.zeros(3, [("board", "<u8"), ("move", "<i4")])
     np.save(tmp_path / "set" / "steps.npy", aligned)
     report = archive.ingest(tmp_path / "set", progress=False)

@@ -1,4 +1,4 @@
-"""The tests' own readers and writers of containers: against real files of other tools, and against each other."""
+"""The tests' own readers and writers of containers, compared with real files of other tools and with each other."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def simulated() -> list[Game]:
 
 
 def by_boards(games: dict[str, Game]) -> dict[tuple[int, ...], tuple[str, Game]]:
-    """The games with values by their boards: those without are the same games again."""
+    """Return the games with values by their boards; the games without values are the same games."""
     return {game.boards: (name, game) for name, game in games.items() if name.endswith(".a2run2")}
 
 
@@ -99,7 +99,7 @@ def test_jsonl(fixtures: Path, tmp_path: Path) -> None:
     logs.check_runs_jsonl(fixtures / "jsonl" / "two.runs.jsonl", [formats.decode_file(data) for data in payloads])
     logs.check_steps_jsonl(fixtures / "jsonl" / "two.steps.jsonl", payloads)
 
-    # A check that accepts anything checks nothing.
+    # The check itself must be able to fail.
     lines = (fixtures / "jsonl" / "two.steps.jsonl").read_text().splitlines(keepends=True)
     for changed in (lines[:-1], [*lines, lines[-1]], [lines[1], lines[0], *lines[2:]]):
         (tmp_path / "changed.jsonl").write_text("".join(changed))
@@ -159,7 +159,7 @@ def test_session(fixtures: Path, games: dict[str, Game]) -> None:
         assert (run.moves, run.final_board, run.indices) == (None, None, tuple(range(len(game))))
 
 
-# What is written is read
+# Round trips
 
 
 def test_games_obey_the_rules(simulated: list[Game]) -> None:

@@ -1,4 +1,4 @@
-"""Ingest: what is added, what is not, and what the report says of it."""
+"""Ingest: added runs, rejected runs, and the report."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def empty(tmp_path: Path) -> a2store.Archive:
 
 @pytest.fixture
 def with_bad_files(run_files: list[Path], games: list[Game], tmp_path: Path) -> Path:
-    """A folder of two good files and three bad ones, between and around them."""
+    """A folder of two good files, with three bad ones between and around them."""
     folder = tmp_path / "mixed"
     folder.mkdir()
     shutil.copy(run_files[0], folder / "b-good.a2run2")
@@ -63,7 +63,7 @@ def test_repeated_ingest_adds_nothing_and_makes_no_version(
     assert (report.accepted, report.duplicates, report.num_steps) == (0, 20, 0)
     assert (empty.version, len(empty.history())) == (2, 2)
     assert a2store.Archive.open(empty.path).version == 2
-    # Another name and twice in one call: still the same runs.
+    # With another name and twice in one call, it is still the same run.
     copy = empty.path.parent / "copy.a2run2"
     shutil.copy(run_files[0], copy)
     report = empty.ingest([copy, run_files[20], run_files[20]], progress=False)
@@ -141,8 +141,8 @@ def test_paths(empty: a2store.Archive, run_files: list[Path], tmp_path: Path) ->
     shutil.copy(run_files[0], nested / "one.a2run2")
     shutil.copy(run_files[20], nested.parent / "two.bin")
     shutil.copy(run_files[1], nested / "one.tmp")
-    # In folders by content, wherever they are, but for files that are being written; what is named itself whatever its
-    # name.
+    # In folders, files are selected by content, at any depth, except files that are still being written. A file given
+    # by its own path may have any name.
     report = empty.ingest(str(tmp_path / "traces"), progress=False)
     assert (report.accepted, report.ignored) == (2, 1)
     assert empty.ingest(nested / "one.tmp", progress=False).accepted == 1
@@ -206,7 +206,7 @@ def test_what_the_columns_cannot_hold_is_kept_as_it_came(
     empty: a2store.Archive, games: list[Game], tmp_path: Path
 ) -> None:
     late = oracle.encode_a2run2(replace(games[0], start_unix_s=2**64 - 1))
-    # The number of steps in one byte more than it needs.
+    # The number of steps takes one byte more than necessary.
     short = oracle.encode_a2run2(games[1])
     length = len(oracle.varint(len(games[1])))
     assert length == 2
@@ -235,7 +235,7 @@ def test_an_ingest_goes_on_from_the_newest_version(one_run: a2store.Archive, run
     one_run.ingest(run_files[1], progress=False)
     assert stale.ingest(run_files[:3], progress=False).duplicates == 2
     assert (stale.version, stale.num_runs) == (4, 3)
-    # Nothing new either way, and yet this one sees what the other added.
+    # Nothing is new, but this handle now sees the other handle's runs.
     assert one_run.ingest(run_files[2], progress=False).accepted == 0
     assert (one_run.version, one_run.num_runs) == (4, 3)
     ids = pa.table(one_run.sql("SELECT run_id FROM runs"))["run_id"].to_pylist()

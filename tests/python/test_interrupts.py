@@ -43,7 +43,7 @@ def pipe(file):
 
 
 def interrupted(work: str, *args: object, environment: dict[str, str] | None = None) -> None:
-    """Run the script and then this work in a separate process, which must end by KeyboardInterrupt."""
+    """Run the script and then this work in a separate process, which must end with KeyboardInterrupt."""
     lines = "\n".join("    " + line for line in work.splitlines())
     code = f"{SCRIPT}\ntry:\n{lines}\nexcept KeyboardInterrupt:\n    print('interrupted')\n"
     command = [sys.executable, "-c", code, *map(str, args)]

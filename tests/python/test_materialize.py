@@ -1,4 +1,4 @@
-"""Queries into tables: extra columns, defaults, values that do not fit, and queries of every kind."""
+"""Queries materialized into tables: extra columns, defaults, values out of range, and queries of every kind."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ def test_chosen_ev_one(archive: a2store.Archive, steps: dict[str, Array]) -> Non
     assert_same(np.asarray(materialize(archive, "SELECT * FROM steps", chosen_ev="one"))["ev_values"], evs)
     stored = np.asarray(materialize(archive, "SELECT * FROM steps", chosen_ev="stored"))
     assert not (stored["ev_values"] == 1.0).any()
-    # Without a move none is chosen.
+    # Without a move column, no value is replaced.
     no_move = np.asarray(materialize(archive, "SELECT * EXCEPT (move) FROM steps", chosen_ev="one"))
     assert_same(no_move["ev_values"], oracle.table_evs(steps))
     with pytest.raises(ValueError, match="chosen_ev"):
