@@ -107,7 +107,7 @@ def test_a_pack_holds_the_files_in_the_order_of_their_names(
 
 
 @pytest.mark.parametrize("compress", ["none", "zstd", "lz4"])
-def test_a_pack_is_compressed_as_told(folder: Path, games: list[Game], tmp_path: Path, compress: str) -> None:
+def test_a_pack_uses_the_given_compression(folder: Path, games: list[Game], tmp_path: Path, compress: str) -> None:
     out = tmp_path / "out.a2pack"
     text = run("pack", "--input", folder, "--output", out, "--align", 8, "--compress", compress, "--workers", 2)
     assert f"{NUM_RUNS} runs packed" in text.stdout.decode()
@@ -124,7 +124,7 @@ def test_a_pack_is_compressed_as_told(folder: Path, games: list[Game], tmp_path:
         ]
 
 
-def test_bad_files_are_listed_and_cost_no_other(folder: Path, tmp_path: Path) -> None:
+def test_bad_files_are_listed_and_other_files_are_packed(folder: Path, tmp_path: Path) -> None:
     source = tmp_path / "in"
     source.mkdir()
     good = sorted(folder.rglob("*.a2run2"))[:3]
@@ -189,7 +189,7 @@ def test_validate(pack: Path, damaged: Path, games: list[Game]) -> None:
     assert report("validate", "--packfile", damaged, "--sample", 1)["sound"]
 
 
-def test_what_cannot_be_opened_is_not_valid(pack: Path, tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_opened_is_not_valid(pack: Path, tmp_path: Path) -> None:
     data = bytearray(pack.read_bytes())
     data[30] ^= 1
     for number, content in enumerate((bytes(data), pack.read_bytes()[:-1], b"", b"A2PACK\0\0" + bytes(100))):
@@ -249,7 +249,7 @@ def test_inspect(pack: Path, games: list[Game], index: int) -> None:
     assert all(word in text for word in (f"{game.final_board:#018x}", str(game.start_unix_s), "obeyed"))
 
 
-def test_inspect_says_which_rule_is_broken(games: list[Game], tmp_path: Path) -> None:
+def test_inspect_names_the_broken_rule(games: list[Game], tmp_path: Path) -> None:
     game = replace(games[4], boards=(games[4].boards[0] ^ 0xF, *games[4].boards[1:]))
     formats.write_pack(tmp_path / "a", [Payload(oracle.encode_a2run2(game), A2RUN2)])
     assert "step 0" in report("inspect", "--packfile", tmp_path / "a", "--index", 0)["violation"]
@@ -262,7 +262,7 @@ OPTIONS: list[list[object]] = [[], ["--parallel"], ["--workers", 2], ["--no-prog
 
 
 @pytest.mark.parametrize("options", OPTIONS)
-def test_lines_have_the_bytes_of_the_existing_tool(fixtures: Path, tmp_path: Path, options: list[object]) -> None:
+def test_lines_equal_the_output_of_the_existing_tool(fixtures: Path, tmp_path: Path, options: list[object]) -> None:
     two, out = fixtures / "jsonl" / "two.a2pack", tmp_path / "out"
     for shape, name in (([], "runs"), (["--runs-only"], "runs"), (["--by-step"], "steps")):
         done = run("to-jsonl", "--packfile", two, "--output", out, *shape, *options)
@@ -286,7 +286,7 @@ def test_lines_in_each_shape(pack: Path, damaged: Path, tmp_path: Path) -> None:
     assert "run 5" in done.stderr.decode()
 
 
-def test_a_reader_that_has_seen_enough(pack: Path) -> None:
+def test_a_closed_pipe_is_success(pack: Path) -> None:
     command = [str(COMMAND), "to-jsonl", "--packfile", str(pack), "--output", "-", "--by-step"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
         assert process.stdout is not None

@@ -77,7 +77,7 @@ def opened(shim: Shim, root: Path, log: Path, work: str, runs: list[Path]) -> li
 
 
 @pytest.mark.parametrize("work", ["append", "refresh"])
-def test_an_open_archive_reads_what_is_new(
+def test_an_open_archive_reads_only_new_files(
     shim: Shim, template: Path, runs: list[Path], tmp_path: Path, work: str
 ) -> None:
     root = copied(template, tmp_path / "games.a2")

@@ -140,7 +140,7 @@ def test_every_way_to_the_column(session: Path, mmap: bool, order: str) -> None:
     assert a2store.StepTable.load(session / "rows.npy").attached == []
 
 
-def test_it_crosses_processes(session: Path) -> None:
+def test_an_attached_table_can_be_pickled(session: Path) -> None:
     table = attached(session, mmap=False)
     view = pickle.loads(pickle.dumps(table.filter(run_ids=[1000, 1005])))
     batch = view.take(range(len(view)))
@@ -193,7 +193,7 @@ def test_other_types(session: Path, dtype: str) -> None:
     assert (batch.other == values[[7, 2]]).all()
 
 
-def test_what_does_not_match_is_refused(session: Path) -> None:
+def test_mismatches_are_rejected(session: Path) -> None:
     table = a2store.StepTable.from_session(session, progress=False)
     rows, values = np.load(session / "steps.npy"), np.load(session / NAME)
     shape = json.loads((session / "embeddings.json").read_text())

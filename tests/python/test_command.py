@@ -81,7 +81,7 @@ def test_from_games_to_rows(tmp_path: Path) -> None:
     assert (opened.num_runs, opened.num_steps) == (6, played["num_steps"])
 
 
-def test_text_for_people(archive: a2store.Archive) -> None:
+def test_the_default_output_is_readable_text(archive: a2store.Archive) -> None:
     info = run("info", archive.path)
     assert b"alpha" in info.stdout
     assert info.stderr == b""
@@ -186,7 +186,7 @@ def test_phases_of_a_new_archive(run_files: list[Path], tmp_path: Path) -> None:
     assert not (tmp_path / "other.a2").exists()
 
 
-def test_a_reader_that_has_seen_enough(archive: a2store.Archive) -> None:
+def test_a_closed_pipe_is_success(archive: a2store.Archive) -> None:
     command = [sys.executable, "-m", "a2store", "sql", str(archive.path), "SELECT * FROM steps", "--format", "csv"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdout is not None

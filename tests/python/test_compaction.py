@@ -131,7 +131,7 @@ def test_an_empty_archive_and_one_of_a_single_file(tmp_path: Path, runs: list[Pa
     ("file_rows", "expected"),
     [(1, [40] * 30), (80, [40] * 30), (81, [120] * 10), (120, [120] * 10), (170, [200] * 6), (401, [440, 440, 320])],
 )
-def test_how_large_files_become(hourly: a2store.Archive, file_rows: int, expected: list[int]) -> None:
+def test_compaction_reaches_the_target_size(hourly: a2store.Archive, file_rows: int, expected: list[int]) -> None:
     before = tables(hourly)
     hourly.compact(file_rows=file_rows, progress=False)
     assert_same_tables(tables(hourly), before)
@@ -168,7 +168,7 @@ def test_row_groups_hold_whole_runs(large: Path, tmp_path: Path) -> None:
     assert archive.verify(deep=True, progress=False).problems == []
 
 
-def test_older_versions_stay_as_they_were(hourly: a2store.Archive, runs: list[Path]) -> None:
+def test_older_versions_are_unchanged(hourly: a2store.Archive, runs: list[Path]) -> None:
     path = hourly.path
     kept: dict[int, Tables] = {n: tables(a2store.Archive.open(path, version=n)) for n in (1, 2, 17, 31)}
     files = {n: a2store.Archive.open(path, version=n).files("steps") for n in kept}
@@ -192,7 +192,7 @@ def test_older_versions_stay_as_they_were(hourly: a2store.Archive, runs: list[Pa
     assert_same_tables(kept[35], kept[34])
 
 
-def test_readers_go_on_meanwhile(large: Path, tmp_path: Path) -> None:
+def test_readers_continue_during_compaction(large: Path, tmp_path: Path) -> None:
     archive = a2store.Archive.open(copied(large, tmp_path / "games.a2"))
     reader = a2store.Archive.open(archive.path)
     sql = "SELECT count(*) AS n, sum(step_index) AS s, max(board) AS b FROM steps"
@@ -252,7 +252,7 @@ for number, file in enumerate(sys.argv[2:]):
 """
 
 
-def test_beside_another_process_that_ingests(hourly: a2store.Archive, tmp_path: Path) -> None:
+def test_compaction_during_an_ingest_of_another_process(hourly: a2store.Archive, tmp_path: Path) -> None:
     before = tables(hourly)
     more = short_runs(tmp_path / "more", 90)[60:]
     command = [sys.executable, "-c", WRITER, str(hourly.path), *map(str, more)]
@@ -302,7 +302,7 @@ def damage(data: bytes, at: int, by: int) -> bytes:
 
 
 @pytest.mark.parametrize("table", ["steps", "runs"])
-def test_a_damaged_file_is_refused(hourly: a2store.Archive, table: Table) -> None:
+def test_a_damaged_file_is_rejected(hourly: a2store.Archive, table: Table) -> None:
     path = Path(hourly.files(table)[11])
     good = path.read_bytes()
     there = contents(hourly.path)
@@ -326,7 +326,7 @@ def test_a_damaged_file_is_refused(hourly: a2store.Archive, table: Table) -> Non
     assert contents(hourly.path) == there
 
 
-def test_a_missing_file_is_refused(hourly: a2store.Archive) -> None:
+def test_a_missing_file_is_rejected(hourly: a2store.Archive) -> None:
     path = Path(hourly.files("steps")[3])
     path.unlink()
     there = names(hourly.path)

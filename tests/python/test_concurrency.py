@@ -174,7 +174,7 @@ def test_writers_and_readers(runs: list[Path], tmp_path: Path, maintained: bool)
     assert_complete(archive, runs)
 
 
-def test_the_same_runs_from_everywhere(runs: list[Path], tmp_path: Path) -> None:
+def test_concurrent_ingests_of_the_same_runs(runs: list[Path], tmp_path: Path) -> None:
     """The first writer adds a run, and the others count it as a duplicate."""
     path = tmp_path / "games.a2"
     a2store.Archive.create(path)
@@ -190,7 +190,7 @@ print(sum(archive.ingest(file, workers=1, progress=False).accepted for file in s
     assert_complete(a2store.Archive.open(path), some)
 
 
-def test_processes_that_create_at_once(runs: list[Path], tmp_path: Path) -> None:
+def test_concurrent_creation_by_processes(runs: list[Path], tmp_path: Path) -> None:
     path = tmp_path / "games.a2"
     command = [sys.executable, "-m", "a2store", "ingest"]
     started = [
@@ -230,7 +230,7 @@ def locked(runs: list[Path], tmp_path: Path) -> Any:
         yield archive, lock
 
 
-def test_nobody_waits_who_does_not_want_to(locked: Any, runs: list[Path]) -> None:
+def test_writers_fail_after_their_wait_time(locked: Any, runs: list[Path]) -> None:
     archive, _ = locked
     there = names(archive.path)
     work: list[Callable[[], object]] = [
@@ -254,7 +254,7 @@ def test_nobody_waits_who_does_not_want_to(locked: Any, runs: list[Path]) -> Non
     assert a2store.repair(archive.path).steps == []
 
 
-def test_what_waits_goes_on(locked: Any, runs: list[Path]) -> None:
+def test_a_waiting_writer_continues_after_the_release(locked: Any, runs: list[Path]) -> None:
     archive, lock = locked
     released = []
 
@@ -269,7 +269,7 @@ def test_what_waits_goes_on(locked: Any, runs: list[Path]) -> None:
     timer.join()
 
 
-def test_the_command_waits_as_it_is_told(locked: Any, runs: list[Path]) -> None:
+def test_the_command_waits_for_the_given_time(locked: Any, runs: list[Path]) -> None:
     archive, _ = locked
     command = [sys.executable, "-m", "a2store"]
     for args in (
@@ -284,7 +284,7 @@ def test_the_command_waits_as_it_is_told(locked: Any, runs: list[Path]) -> None:
         assert "another process is writing to this archive" in done.stderr
 
 
-def test_a_lock_goes_with_its_process(runs: list[Path], tmp_path: Path) -> None:
+def test_a_lock_is_released_when_its_process_ends(runs: list[Path], tmp_path: Path) -> None:
     archive = grow(tmp_path / "games.a2", [runs[:1]])
     code = """
 import fcntl, sys
@@ -374,7 +374,7 @@ for child in children:
     assert archive.num_runs == 10
 
 
-def test_a_stale_view_goes_on_from_the_newest(runs: list[Path], tmp_path: Path) -> None:
+def test_a_stale_handle_continues_from_the_newest_version(runs: list[Path], tmp_path: Path) -> None:
     archive = grow(tmp_path / "games.a2", [runs[:2], runs[2:4]])
     stale = a2store.Archive.open(archive.path, version=2)
     archive.compact(progress=False)

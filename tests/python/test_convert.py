@@ -106,7 +106,9 @@ def folder_files(folder: Path) -> list[Path]:
 
 
 @pytest.mark.parametrize("format_name", ["a2t1", "a2run2", "a2pack"])
-def test_whole_games_of_any_format_become_run_files(expected: list[Expected], tmp_path: Path, format_name: str) -> None:
+def test_whole_games_of_any_format_convert_to_run_files(
+    expected: list[Expected], tmp_path: Path, format_name: str
+) -> None:
     paths, runs = paths_of(expected, is_whole)
     assert {run.format for run in runs} == {"a2t1", "a2run2", "macroxue"}
     report = convert(paths, tmp_path / "out", format=format_name, workers=2)
@@ -135,7 +137,7 @@ def test_whole_games_of_any_format_become_run_files(expected: list[Expected], tm
 
 
 @pytest.mark.parametrize("workers", [None, 1, 2])
-def test_all_that_has_moves_becomes_pack_dat_and_datasets(
+def test_runs_with_all_moves_convert_to_pack_dat_and_datasets(
     expected: list[Expected], tmp_path: Path, workers: int | None
 ) -> None:
     paths, runs = paths_of(expected, is_movable)
@@ -182,7 +184,7 @@ def test_lines(expected: list[Expected], tmp_path: Path) -> None:
     assert [line["pre_board"] for line in lines] == [board for run in runs for board in run.boards]
 
 
-def test_run_files_stay_as_they_are_in_packs_and_give_lines_their_names(
+def test_packs_keep_run_files_unchanged_and_lines_have_their_checksums(
     expected: list[Expected], tmp_path: Path
 ) -> None:
     """A pack holds the original file if there is one, and a line is named by the checksum of the run's file."""
@@ -195,7 +197,7 @@ def test_run_files_stay_as_they_are_in_packs_and_give_lines_their_names(
     assert formats.read_pack(tmp_path / "b.a2pack")[0] == payloads
 
 
-def test_formats_lead_back_to_where_they_came_from(fixtures: Path, tmp_path: Path) -> None:
+def test_conversions_reproduce_real_files(fixtures: Path, tmp_path: Path) -> None:
     """Real files: pack.dat and the dataset of the same runs, as the existing tools write them."""
     sources = [str(fixtures / "npy"), str(fixtures / "pack.dat")]
     convert(sources[1], tmp_path / "a.dat", format="packdat")
@@ -249,7 +251,7 @@ GROWING: list[tuple[str, dict[str, Any]]] = [("packdat", {}), ("npy", {}), ("npy
 
 
 @pytest.mark.parametrize(("format_name", "options"), GROWING)
-def test_what_is_appended_comes_behind_what_is_there(
+def test_appended_runs_come_after_existing_runs(
     expected: list[Expected], tmp_path: Path, format_name: str, options: dict[str, Any]
 ) -> None:
     paths, runs = paths_of(expected, lambda run: is_movable(run) and not run.raw_evs)
@@ -267,7 +269,7 @@ def test_what_is_appended_comes_behind_what_is_there(
 
 
 @pytest.mark.parametrize("format_name", ["packdat", "npy"])
-def test_an_archive_is_appended_likewise(expected: list[Expected], tmp_path: Path, format_name: str) -> None:
+def test_an_archive_is_appended_to_an_export(expected: list[Expected], tmp_path: Path, format_name: str) -> None:
     paths, runs = paths_of(expected, lambda run: is_movable(run) and not run.raw_evs)
     archive = a2store.Archive.create(tmp_path / "games.a2")
     archive.ingest(paths, progress=False)
@@ -279,7 +281,7 @@ def test_an_archive_is_appended_likewise(expected: list[Expected], tmp_path: Pat
 
 
 @pytest.mark.parametrize("format_name", ["packdat", "npy"])
-def test_several_are_merged_into_one(expected: list[Expected], tmp_path: Path, format_name: str) -> None:
+def test_several_files_are_merged_into_one(expected: list[Expected], tmp_path: Path, format_name: str) -> None:
     paths, runs = paths_of(expected, lambda run: run.format in ("packdat", "npy"))
     assert len(paths) > 4
     convert(paths[::-1], tmp_path / "out", format=format_name)
@@ -287,7 +289,7 @@ def test_several_are_merged_into_one(expected: list[Expected], tmp_path: Path, f
 
 
 @pytest.mark.parametrize(("format_name", "options"), GROWING)
-def test_an_append_that_fails_leaves_the_old(
+def test_a_failed_append_leaves_the_old_file(
     expected: list[Expected], tmp_path: Path, format_name: str, options: dict[str, Any]
 ) -> None:
     paths, runs = paths_of(expected, lambda run: run.format in ("packdat", "npy"))
@@ -307,7 +309,7 @@ def test_an_append_that_fails_leaves_the_old(
 
 
 @pytest.mark.parametrize("format_name", ["a2pack", "packdat", "npy", "jsonl"])
-def test_what_fails_leaves_nothing(expected: list[Expected], tmp_path: Path, format_name: str) -> None:
+def test_a_failed_conversion_leaves_no_files(expected: list[Expected], tmp_path: Path, format_name: str) -> None:
     paths, _ = paths_of(expected, is_whole)
     bad = tmp_path / "bad.bin"
     bad.write_bytes(b"A2T1" + bytes(50))

@@ -146,7 +146,7 @@ def test_labels_are_not_stored(archive: a2store.Archive) -> None:
     assert CriticData(archive, thresholds=THRESHOLDS).table.stride == 32
 
 
-def test_a_threshold_of_all_runs_or_none(archive: a2store.Archive) -> None:
+def test_a_threshold_that_all_runs_or_no_runs_reach(archive: a2store.Archive) -> None:
     data = CriticData(archive, thresholds=(2, 256, 65536))
     assert data.base_rate[0] == 1.0
     assert data.base_rate[2] == 0.0
@@ -206,7 +206,7 @@ def test_max_steps_per_run(archive: a2store.Archive, limit: int) -> None:
     assert same == (limit == 10_000)
 
 
-def test_steps_that_are_taken_do_not_depend_on_other_runs() -> None:
+def test_the_choice_of_steps_does_not_depend_on_other_runs() -> None:
     ids = np.repeat(np.array([5, 1, 9], "u4"), [100, 60, 80])
     rows = spread_rows(ids, 10, 1)
     assert Counter(ids[rows].tolist()) == {5: 10, 1: 10, 9: 10}
@@ -277,7 +277,7 @@ def make_again(data: CriticData, state: dict[str, Any]) -> CriticData:
     return data
 
 
-def test_refuses(session: Path, archive: a2store.Archive, tmp_path: Path) -> None:
+def test_rejected_arguments(session: Path, archive: a2store.Archive, tmp_path: Path) -> None:
     for thresholds in ((), (256, 128), (128, 128), (1, 4)):
         with pytest.raises(ValueError, match="thresholds"):
             CriticData(session, thresholds=thresholds)

@@ -154,7 +154,7 @@ def test_resume(session: Path) -> None:
     assert "nothing was done" in again.remark
 
 
-def test_a_killed_run_leaves_nothing_of_an_older_one(session: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_killed_run_removes_older_embeddings(session: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(StoppedError):
         embed_session(session, Failing(3), batch_size=50, progress=False)
     with monkeypatch.context() as patch:
@@ -168,7 +168,7 @@ def test_a_killed_run_leaves_nothing_of_an_older_one(session: Path, monkeypatch:
 
 
 @pytest.mark.parametrize("change", ["sha", "dtype", "steps", "rows", "state", "part"])
-def test_starts_over_when_anything_changed(played: list[Game], tmp_path: Path, change: str) -> None:
+def test_embedding_starts_over_after_any_change(played: list[Game], tmp_path: Path, change: str) -> None:
     session = tmp_path / "session"
     formats.write_session(session, played)
     with pytest.raises(StoppedError):
@@ -194,7 +194,7 @@ def test_starts_over_when_anything_changed(played: list[Game], tmp_path: Path, c
     np.testing.assert_array_equal(np.load(report.path), expected if change == "dtype" else to_bf16(expected))
 
 
-def test_never_describes_what_is_not_there(session: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_description_always_matches_the_array(session: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """After an interruption at any rename or removal, embeddings.json is absent or matches the array."""
     plain = linear(exps(session))
     embed_session(session, Failing(None), model_sha="1", progress=False)
@@ -233,7 +233,7 @@ def test_never_describes_what_is_not_there(session: Path, monkeypatch: pytest.Mo
     assert calls == 3
 
 
-def test_others_are_not_replaced(session: Path) -> None:
+def test_other_embeddings_are_not_replaced(session: Path) -> None:
     embed_session(session, linear, progress=False)
     before = (session / "embeddings.bf16.npy").read_bytes()
     for options in ({"dtype": "f32"}, {"model_sha": "other"}):
@@ -265,13 +265,13 @@ def test_one_process_at_a_time(session: Path) -> None:
         (lambda tokens: np.zeros((len(tokens), min(2, len(tokens)))), "gave 1 numbers a board, and then 2"),
     ],
 )
-def test_what_an_encoder_must_not_return(session: Path, encoder: Callable[[Any], Any], message: str) -> None:
+def test_invalid_outputs_of_an_encoder(session: Path, encoder: Callable[[Any], Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         embed_session(session, encoder, batch_size=64, progress=False)
     assert "embeddings.json" not in names(session)
 
 
-def test_refuses(session: Path, tmp_path: Path) -> None:
+def test_rejected_arguments(session: Path, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="one vector a board"):
         embed_session(session, linear, pooling="mean", progress=False)
     with pytest.raises(ValueError, match="cls needs 17"):
@@ -435,7 +435,7 @@ sys.exit(main(["embed", sys.argv[1], "--encoder", "waiting:encoder", "--batch-si
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_signals_keep_what_is_done(session: Path, number: signal.Signals) -> None:
+def test_signals_keep_finished_work(session: Path, number: signal.Signals) -> None:
     command, pipe = [sys.executable, "-c", WAITING, str(session)], subprocess.PIPE
     with subprocess.Popen(command, stdin=pipe, stderr=pipe, text=True) as process:
         assert process.stderr is not None

@@ -150,7 +150,7 @@ def test_bf16_is_the_nearest_with_ties_to_even() -> None:
     np.testing.assert_array_equal(to_bf16(from_bf16(found[numbers])), found[numbers])
 
 
-def test_names_are_there_and_torch_is_not_asked_for() -> None:
+def test_names_are_listed_without_an_import_of_torch() -> None:
     assert set(a2store.critic.__all__) <= set(dir(a2store.critic))
     for name in a2store.critic.__all__:
         assert getattr(a2store.critic, name) is not None

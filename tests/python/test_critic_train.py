@@ -102,12 +102,12 @@ def test_config_of_the_example_is_complete() -> None:
         ({"run__patience": 0}, r"run\.patience: expected 1 or more"),
     ],
 )
-def test_config_refuses(change: dict[str, Any], message: str) -> None:
+def test_config_rejects(change: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=f"^{message}"):
         config_from(values(**change))
 
 
-def test_config_refuses_what_is_missing(tmp_path: Path) -> None:
+def test_config_rejects_missing_keys(tmp_path: Path) -> None:
     for section, key in (("data", "source"), ("run", "out")):
         given = values()
         del given[section][key]
@@ -262,7 +262,7 @@ def test_beats_the_base_rate(games: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("encoder", ["one-hot", "transformer"])
-def test_resumed_as_if_uninterrupted(games: Path, tmp_path: Path, encoder: str) -> None:
+def test_a_resumed_training_equals_an_uninterrupted_one(games: Path, tmp_path: Path, encoder: str) -> None:
     changed: dict[str, Any] = {
         "model__encoder": encoder,
         "model__dim": 8,
@@ -450,7 +450,7 @@ def test_fixture_session_trains(fixtures: Path, tmp_path: Path) -> None:
     assert report.scores[0]["auc"] is None
 
 
-def test_refuses(games: Path, tmp_path: Path) -> None:
+def test_rejected_arguments(games: Path, tmp_path: Path) -> None:
     config = configured(games, tmp_path / "out", optim__epochs=1)
     fit(config, stop_after=1, quiet=True)
     with pytest.raises(FileExistsError, match="expected resume"):

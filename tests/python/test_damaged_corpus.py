@@ -62,7 +62,7 @@ def rejected(
     return {(Path(error.path), error.run): error for error in ingested[1].errors}
 
 
-def test_nine_hundred_are_accepted_and_each_of_the_hundred_is_named(
+def test_nine_hundred_runs_are_accepted_and_a_hundred_rejections_are_listed(
     ingested: tuple[a2store.Archive, a2store.IngestReport],
     rejected: dict[tuple[Path, int | None], a2store.Rejected],
     corpus: Corpus,
@@ -83,7 +83,7 @@ def test_nine_hundred_are_accepted_and_each_of_the_hundred_is_named(
     assert places == sorted(places)
 
 
-def test_none_of_the_nine_hundred_is_lost(
+def test_all_nine_hundred_sound_runs_are_in_the_archive(
     ingested: tuple[a2store.Archive, a2store.IngestReport], corpus: Corpus
 ) -> None:
     archive, _ = ingested
@@ -105,7 +105,7 @@ def test_none_of_the_nine_hundred_is_lost(
         assert tuple(chosen.tolist()) == games[place].moves
 
 
-def test_what_is_left_is_what_each_format_says(
+def test_the_archive_has_every_column_of_the_sound_runs(
     ingested: tuple[a2store.Archive, a2store.IngestReport], corpus: Corpus, folder: Path, tmp_path: Path
 ) -> None:
     """Compare every column of every sound run."""
@@ -151,7 +151,9 @@ def of_kind(corpus: Corpus, *kinds: str) -> list[Damage]:
     return found
 
 
-def test_where_run_files_are_wrong(rejected: dict[tuple[Path, int | None], a2store.Rejected], corpus: Corpus) -> None:
+def test_errors_name_the_place_in_run_files(
+    rejected: dict[tuple[Path, int | None], a2store.Rejected], corpus: Corpus
+) -> None:
     for entry in of_kind(corpus, *damage.FILE_DAMAGES["a2run2"], *damage.FILE_DAMAGES["a2t1"]):
         error, data = rejected[entry.path, None], entry.path.read_bytes()
         assert error.kind == ("checksum" if entry.kind == "a2t1_checksum" else error.kind), entry
@@ -176,7 +178,9 @@ def test_where_run_files_are_wrong(rejected: dict[tuple[Path, int | None], a2sto
                 assert error.offset == 0
 
 
-def test_where_packs_are_wrong(rejected: dict[tuple[Path, int | None], a2store.Rejected], corpus: Corpus) -> None:
+def test_errors_name_the_place_in_packs(
+    rejected: dict[tuple[Path, int | None], a2store.Rejected], corpus: Corpus
+) -> None:
     for entry in of_kind(corpus, "a2pack_flipped_byte", "a2pack_kind"):
         error = rejected[entry.path, entry.run]
         assert error.kind == ("checksum" if entry.kind == "a2pack_flipped_byte" else "decode")
@@ -188,7 +192,7 @@ def test_where_packs_are_wrong(rejected: dict[tuple[Path, int | None], a2store.R
         assert offset <= error.offset < offset + length or in_index <= error.offset < in_index + 32
 
 
-def test_where_rows_are_wrong(
+def test_errors_name_the_offset_of_a_wrong_value(
     rejected: dict[tuple[Path, int | None], a2store.Rejected], corpus: Corpus, folder: Path
 ) -> None:
     """The offset is the offset of the wrong value."""
@@ -208,7 +212,7 @@ def test_where_rows_are_wrong(
             assert error.step == num_steps // 2
 
 
-def test_an_offset_in_a_shard_comes_with_its_name(
+def test_an_offset_in_a_shard_has_the_name_of_the_shard(
     rejected: dict[tuple[Path, int | None], a2store.Rejected], corpus: Corpus
 ) -> None:
     for entry in of_kind(corpus, "dataset_run_id", "session_exponent_16"):
@@ -217,7 +221,9 @@ def test_an_offset_in_a_shard_comes_with_its_name(
         assert len(named) == 1, str(error)
 
 
-def test_where_logs_are_wrong(rejected: dict[tuple[Path, int | None], a2store.Rejected], corpus: Corpus) -> None:
+def test_errors_name_the_place_in_logs(
+    rejected: dict[tuple[Path, int | None], a2store.Rejected], corpus: Corpus
+) -> None:
     for entry in of_kind(corpus, *damage.CONTAINER_DAMAGES["macroxue"]):
         error = rejected[entry.path, None]
         assert error.kind == "decode"
@@ -236,7 +242,7 @@ def test_where_logs_are_wrong(rejected: dict[tuple[Path, int | None], a2store.Re
 # Other readers
 
 
-def test_repeated_it_adds_nothing_and_says_the_same(
+def test_a_repeated_ingest_adds_nothing_and_reports_the_same(
     ingested: tuple[a2store.Archive, a2store.IngestReport], corpus: Corpus, folder: Path, tmp_path: Path
 ) -> None:
     archive = a2store.Archive.open(archives.copied(ingested[0].path, tmp_path / "games.a2"))
@@ -253,7 +259,7 @@ def test_repeated_it_adds_nothing_and_says_the_same(
 
 
 @pytest.mark.parametrize("name", ["packs/mixed.a2pack", "packs/dense.a2pack"])
-def test_a_reader_of_the_packs_gives_all_that_is_sound(corpus: Corpus, folder: Path, name: str) -> None:
+def test_a_pack_reader_returns_all_sound_runs(corpus: Corpus, folder: Path, name: str) -> None:
     path = folder / name
     pack = a2store.PackReader.open(path)
     wrong = {entry.run: entry.kind for entry in corpus.damages if entry.path == path}
@@ -271,7 +277,9 @@ def test_a_reader_of_the_packs_gives_all_that_is_sound(corpus: Corpus, folder: P
     assert len(pack.validate(progress=False)) == 6
 
 
-def test_what_reads_all_or_nothing_names_the_first_damage(corpus: Corpus, folder: Path, tmp_path: Path) -> None:
+def test_operations_without_partial_results_report_the_first_damage(
+    corpus: Corpus, folder: Path, tmp_path: Path
+) -> None:
     kinds: dict[str, Path] = {}
     for entry in corpus.damages:
         kinds.setdefault(entry.kind, entry.path)
@@ -295,9 +303,7 @@ def test_what_reads_all_or_nothing_names_the_first_damage(corpus: Corpus, folder
         a2store.StepTable.from_runs(folder, progress=False)
 
 
-def test_containers_that_are_damaged_as_a_whole_are_reported_once_and_never_panic(
-    folder: Path, corpus: Corpus, tmp_path: Path
-) -> None:
+def test_a_damaged_container_is_reported_once_without_a_panic(folder: Path, corpus: Corpus, tmp_path: Path) -> None:
     """Random changes and cuts: readable runs are read, and everything else is an error of a known kind."""
     rng = random.Random(SEED)
     for name in CONTAINERS:

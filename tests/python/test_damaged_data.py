@@ -127,7 +127,7 @@ print("done")
 
 
 @pytest.mark.parametrize("table", ["steps", "runs"])
-def test_a_damaged_footer_is_an_error_and_nothing_else(archive: a2store.Archive, table: Table) -> None:
+def test_a_damaged_footer_raises_an_error_without_a_panic_message(archive: a2store.Archive, table: Table) -> None:
     """Parquet readers panic on some footers. Users only see an exception."""
     args = [str(archive.path), archive.files(table)[0], table, str(10**6 if LONG else 250)]
     done = subprocess.run(

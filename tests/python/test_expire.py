@@ -71,7 +71,7 @@ def assert_versions(path: Path, expected: dict[int, Tables]) -> None:
 
 
 def without_shortcuts(files: Iterable[str]) -> set[str]:
-    """Return the files without checkpoints and digests, which expiry removes without a report, as they only repeat data."""
+    """Return the files without checkpoints and digests, which expiry removes without a report."""
     return {name for name in files if not name.endswith((".checkpoint.json", ".digests"))}
 
 
@@ -89,7 +89,7 @@ def test_nothing_is_old_enough(archive: a2store.Archive) -> None:
 
 
 @pytest.mark.parametrize("older_than", [0, 0.0, timedelta(0)])
-def test_all_but_the_newest(archive: a2store.Archive, older_than: float | timedelta) -> None:
+def test_expire_all_versions_except_the_newest(archive: a2store.Archive, older_than: float | timedelta) -> None:
     last = tables(archive)
     before = contents(archive.path)
     report = archive.expire(older_than=older_than)
@@ -107,7 +107,7 @@ def test_all_but_the_newest(archive: a2store.Archive, older_than: float | timede
     assert (report.first_version, report.num_versions, archive.version) == (10, 1, 11)
 
 
-def test_between_two_commits(runs: list[Path], tmp_path: Path) -> None:
+def test_expire_at_a_time_between_two_commits(runs: list[Path], tmp_path: Path) -> None:
     archive = grow(tmp_path / "games.a2", chunks(runs[:6], 2))
     archive.compact(progress=False)
     archive.ingest(runs[6], progress=False)
@@ -125,7 +125,7 @@ def test_between_two_commits(runs: list[Path], tmp_path: Path) -> None:
     assert_versions(archive.path, kept | {8: kept[7]})
 
 
-def test_a_dry_run_says_what_would_go(archive: a2store.Archive) -> None:
+def test_a_dry_run_lists_the_files_to_remove(archive: a2store.Archive) -> None:
     (archive.path / "steps" / ".staged-abc.tmp").write_bytes(b"left")
     (archive.path / "runs" / ("0" * 32 + ".parquet")).write_bytes(b"nobody's")
     before = contents(archive.path)
@@ -160,7 +160,7 @@ def test_the_history_remains(archive: a2store.Archive) -> None:
     assert lines(pinned) == before
 
 
-def test_versions_that_are_gone(archive: a2store.Archive) -> None:
+def test_expired_versions(archive: a2store.Archive) -> None:
     archive.expire(**NOW)
     for version in (0, 1, 8, 11, 2**63):
         with pytest.raises(a2store.VersionNotFoundError, match=re.escape("9..=10")) as caught:
@@ -169,7 +169,7 @@ def test_versions_that_are_gone(archive: a2store.Archive) -> None:
         assert f"version {version}" in str(caught.value)
 
 
-def test_leftovers_stay_for_their_grace(archive: a2store.Archive) -> None:
+def test_leftovers_stay_for_their_grace_period(archive: a2store.Archive) -> None:
     stray = "0123456789abcdef" * 2 + ".parquet"
     leftovers = [f"{folder}/.staged-x1.tmp" for folder in ("_log", "runs", "steps")]
     nobodys = [f"{folder}/{stray}" for folder in ("runs", "steps")]
@@ -197,7 +197,7 @@ def test_leftovers_stay_for_their_grace(archive: a2store.Archive) -> None:
     assert archive.verify(deep=True, progress=False).problems == []
 
 
-def test_files_from_the_future_stay(archive: a2store.Archive) -> None:
+def test_files_with_a_future_time_are_kept(archive: a2store.Archive) -> None:
     path = archive.path / "steps" / ".staged-future.tmp"
     path.write_bytes(b"clocks differ")
     backdate(path, -DAY)
@@ -239,7 +239,7 @@ EXPIRE = "import sys, a2store; a2store.Archive.open(sys.argv[1]).expire(older_th
 
 
 @pytest.mark.parametrize("seed", range(KILLED))
-def test_killed_and_repeated(template: Path, shim: Shim, tmp_path: Path, seed: int) -> None:
+def test_a_killed_expiry_is_repeated(template: Path, shim: Shim, tmp_path: Path, seed: int) -> None:
     path = copied(template, tmp_path / "games.a2")
     last = tables(a2store.Archive.open(path))
     log = tmp_path / "log"
@@ -265,7 +265,7 @@ def assert_finished(archive: a2store.Archive, last: Tables) -> None:
     assert len([name for name in names(archive.path) if name.endswith(".parquet")]) == 4
 
 
-def test_interrupted_after_each_removal(template: Path, tmp_path: Path) -> None:
+def test_an_expiry_interrupted_after_each_removal(template: Path, tmp_path: Path) -> None:
     path = copied(template, tmp_path / "whole.a2")
     archive = a2store.Archive.open(path)
     last, before = tables(archive), contents(path)
@@ -283,7 +283,7 @@ def test_interrupted_after_each_removal(template: Path, tmp_path: Path) -> None:
         assert_finished(opened, last)
 
 
-def test_work_goes_on_after_expiry(archive: a2store.Archive, runs: list[Path]) -> None:
+def test_the_archive_works_after_expiry(archive: a2store.Archive, runs: list[Path]) -> None:
     archive.expire(**NOW)
     report = archive.ingest(runs[:20], progress=False)
     assert (report.accepted, report.duplicates) == (7, 13)
@@ -295,7 +295,7 @@ def test_work_goes_on_after_expiry(archive: a2store.Archive, runs: list[Path]) -
     assert archive.verify(deep=True, progress=False).problems == []
 
 
-def test_files_that_an_earlier_expiry_kept(runs: list[Path], tmp_path: Path) -> None:
+def test_files_that_an_earlier_expiry_left_are_removed(runs: list[Path], tmp_path: Path) -> None:
     """They belong to expired versions, not to an interrupted writer, so they have no grace period."""
     archive = grow(tmp_path / "games.a2", chunks(runs[:6], 2))
     assert archive.expire(older_than=0).num_files == 0
@@ -310,7 +310,7 @@ def test_files_that_an_earlier_expiry_kept(runs: list[Path], tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("version", [2, 4, 8])
-def test_a_damaged_commit_among_those_given_up(archive: a2store.Archive, version: int) -> None:
+def test_a_damaged_commit_of_an_expired_version(archive: a2store.Archive, version: int) -> None:
     """A checkpoint covers the later versions, so the archive still works; the damage is reported too."""
     last = tables(archive)
     path = archive.path / "_log" / f"{version:020}.json"

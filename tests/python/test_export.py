@@ -117,7 +117,7 @@ def only(game: Game) -> Game:
 
 
 @pytest.mark.parametrize("workers", [None, 1, 2])
-def test_original_gives_back_the_very_bytes(kept: Kept, tmp_path: Path, workers: int | None) -> None:
+def test_original_returns_the_ingested_bytes(kept: Kept, tmp_path: Path, workers: int | None) -> None:
     report = export(kept.archive, tmp_path / "out", workers=workers)
     kinds = {data.startswith(b"A2T1") for data in kept.files}
     assert kinds == {True, False}
@@ -131,7 +131,7 @@ def test_original_gives_back_the_very_bytes(kept: Kept, tmp_path: Path, workers:
     assert report.num_steps == kept.archive.num_steps
 
 
-def test_original_survives_compaction_and_an_archive_made_of_it(kept: Kept, tmp_path: Path) -> None:
+def test_originals_survive_compaction_and_a_second_archive(kept: Kept, tmp_path: Path) -> None:
     archive = a2store.Archive.open(archives.copied(kept.archive.path, tmp_path / "games.a2"))
     archive.compact(progress=False)
     assert export(archive, tmp_path / "one").runs == len(kept.files)
@@ -166,7 +166,7 @@ def test_run_files_of_the_other_format_have_the_same_content(kept: Kept, tmp_pat
             assert same(oracle.decode_a2run2(pair[1]), game)
 
 
-def test_a_start_that_no_column_holds_is_kept_in_the_other_format(kept: Kept, tmp_path: Path) -> None:
+def test_a_start_time_that_no_column_holds_is_kept_in_the_other_format(kept: Kept, tmp_path: Path) -> None:
     late = [
         (oracle.decode_a2t1(pair[0]), game)
         for pair, game in zip(converted(kept, tmp_path), kept.games, strict=True)
@@ -177,7 +177,7 @@ def test_a_start_that_no_column_holds_is_kept_in_the_other_format(kept: Kept, tm
         assert same(found, only(game))
 
 
-def test_real_files_come_back(fixtures: Path, tmp_path: Path) -> None:
+def test_real_files_are_exported_unchanged(fixtures: Path, tmp_path: Path) -> None:
     paths = sorted(path for path in (fixtures / "runs").iterdir() if path.suffix in (".bin", ".a2run2"))
     for number, source in enumerate((fixtures / "runs", fixtures / "mixed.a2pack")):
         archive, out = a2store.Archive.create(tmp_path / f"{number}.a2"), tmp_path / f"out{number}"
@@ -186,7 +186,7 @@ def test_real_files_come_back(fixtures: Path, tmp_path: Path) -> None:
         assert sorted((out / name).read_bytes() for name in names(out)) == sorted(path.read_bytes() for path in paths)
 
 
-def test_which_runs_in_which_order(kept: Kept, tmp_path: Path) -> None:
+def test_the_query_selects_runs_and_their_order(kept: Kept, tmp_path: Path) -> None:
     queries: dict[str, list[int]] = {
         "SELECT run_id FROM runs WHERE run_id IN (7, 3, 5) ORDER BY run_id DESC": [3, 5, 7],
         "SELECT run_id FROM steps WHERE run_id < 2": [0, 1],
@@ -230,7 +230,7 @@ def test_more_than_a_thousand_files_go_to_folders_of_a_thousand(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("options", [{}, {"align": 8}, {"align": 512, "workers": 2}])
-def test_a_pack_holds_the_files_that_came(kept: Kept, tmp_path: Path, options: dict[str, Any]) -> None:
+def test_a_pack_holds_the_original_files(kept: Kept, tmp_path: Path, options: dict[str, Any]) -> None:
     report = export(kept.archive, tmp_path / "out.a2pack", format="a2pack", **options)
     entries, stats = formats.read_pack(tmp_path / "out.a2pack")
     kinds = [A2T1 if data.startswith(b"A2T1") else A2RUN2 for data in kept.files]
@@ -266,7 +266,7 @@ def game_of(run: a2store.Run) -> Game:
     return oracle.decode_a2run2(run.to_bytes("a2run2"))
 
 
-def test_lines_are_those_of_the_existing_tool(tree: Tree, tmp_path: Path) -> None:
+def test_lines_equal_the_output_of_the_existing_tool(tree: Tree, tmp_path: Path) -> None:
     archive = a2store.Archive.create(tmp_path / "games.a2")
     paths = [path for path, name in tree.sources.items() if name in ("run", "pack")]
     archive.ingest(paths, progress=False)
@@ -295,7 +295,7 @@ def ids_of(archive: a2store.Archive, condition: str) -> list[int]:
 
 
 @pytest.mark.parametrize("format_name", ["a2t1", "a2run2", "a2pack", "jsonl", "original"])
-def test_a_run_without_a_final_board_is_refused_before_anything_is_written(
+def test_a_run_without_a_final_board_is_rejected_before_anything_is_written(
     mixed: a2store.Archive, tmp_path: Path, format_name: str
 ) -> None:
     whole = ids_of(mixed, "final_board IS NOT NULL AND format IN ('a2t1', 'a2run2')")
@@ -309,7 +309,7 @@ def test_a_run_without_a_final_board_is_refused_before_anything_is_written(
 
 
 @pytest.mark.parametrize("format_name", ["packdat", "npy"])
-def test_a_run_without_all_moves_or_steps_is_refused(mixed: a2store.Archive, tmp_path: Path, format_name: str) -> None:
+def test_a_run_without_all_moves_or_steps_is_rejected(mixed: a2store.Archive, tmp_path: Path, format_name: str) -> None:
     for session in ("boards", "sampled", "sampled-moves"):
         query = f"{ALL} WHERE session LIKE '%={session}' OR format = 'a2run2'"
         with pytest.raises(ValueError, match="expected"):
@@ -320,7 +320,7 @@ def test_a_run_without_all_moves_or_steps_is_refused(mixed: a2store.Archive, tmp
 
 
 @pytest.mark.parametrize("format_name", ["packdat", "npy"])
-def test_a_refusal_names_the_run(mixed: a2store.Archive, tmp_path: Path, format_name: str) -> None:
+def test_a_rejection_names_the_run(mixed: a2store.Archive, tmp_path: Path, format_name: str) -> None:
     run_id = ids_of(mixed, "session LIKE '%=boards'")[1]
     with pytest.raises(ValueError, match=rf"\b{run_id}\b"):
         export(mixed, tmp_path / "out", f"{ALL} WHERE run_id = {run_id} OR format = 'a2run2'", format=format_name)
@@ -336,7 +336,7 @@ def test_a_refusal_names_the_run(mixed: a2store.Archive, tmp_path: Path, format_
     ],
 )
 @pytest.mark.parametrize("format_name", ["original", "a2pack", "packdat", "npy", "jsonl"])
-def test_a_query_that_names_no_runs_is_refused(kept: Kept, tmp_path: Path, format_name: str, query: str) -> None:
+def test_a_query_without_run_ids_is_rejected(kept: Kept, tmp_path: Path, format_name: str, query: str) -> None:
     with pytest.raises(ValueError, match="run_id"):
         export(kept.archive, tmp_path / "out", query, format=format_name)
     assert names(tmp_path) == []
@@ -350,7 +350,9 @@ def test_a_query_that_names_no_runs_is_refused(kept: Kept, tmp_path: Path, forma
         (f"{ALL} WHERE final_board IS NULL", {"format": "a2run2"}),
     ],
 )
-def test_a_refusal_makes_no_folder(mixed: a2store.Archive, tmp_path: Path, query: str, options: dict[str, Any]) -> None:
+def test_a_rejected_export_creates_no_folder(
+    mixed: a2store.Archive, tmp_path: Path, query: str, options: dict[str, Any]
+) -> None:
     with pytest.raises(ValueError, match="expected"):
         export(mixed, tmp_path / "out", query, **options)
     assert list(tmp_path.iterdir()) == []
@@ -391,7 +393,7 @@ def test_no_file_is_replaced(kept: Kept, tmp_path: Path, format_name: str) -> No
         assert after == before
 
 
-def test_a_folder_that_is_not_there(kept: Kept, tmp_path: Path) -> None:
+def test_a_missing_folder(kept: Kept, tmp_path: Path) -> None:
     for format_name in ("a2pack", "packdat", "jsonl"):
         with pytest.raises(FileNotFoundError):
             export(kept.archive, tmp_path / "absent" / "out", format=format_name)

@@ -209,7 +209,7 @@ def test_writes_that_are_short(start: Start, scratch: Path, tally: Counter[str])
     assert_none(failures(one, faults), len(faults))
 
 
-def test_writes_that_store_something_else(start: Start, scratch: Path, tally: Counter[str]) -> None:
+def test_writes_that_store_wrong_bytes(start: Start, scratch: Path, tally: Counter[str]) -> None:
     """Reading data back before publication detects the change."""
     faults = [Fault(call.number, "flip") for call in start.calls if call.kind == "write"]
 

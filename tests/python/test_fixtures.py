@@ -78,7 +78,7 @@ def names(fixture_archive: a2store.Archive) -> dict[int, str]:
     return {run_id: Path(source).name for run_id, source in zip(runs["run_id"], runs["source"], strict=True)}
 
 
-def test_the_files_are_those_that_the_facts_are_about(paths: list[Path], expected: dict[str, Facts]) -> None:
+def test_the_fixture_files_match_the_facts(paths: list[Path], expected: dict[str, Facts]) -> None:
     for path in paths:
         data = path.read_bytes()
         assert (len(data), crc32c(data)) == (expected[path.name]["bytes"], expected[path.name]["file_crc32c"])
@@ -111,7 +111,7 @@ def test_read_run(paths: list[Path], expected: dict[str, Facts], expected_steps:
         assert found == expected_steps[path.name], path.name
 
 
-def test_runs_come_back_byte_by_byte(paths: list[Path]) -> None:
+def test_runs_encode_to_the_same_bytes(paths: list[Path]) -> None:
     for path in paths:
         data = path.read_bytes()
         assert a2store.read_run(path).to_bytes() == data, path.name
@@ -164,7 +164,7 @@ def test_take(fixture_archive: a2store.Archive, names: dict[int, str], expected_
     assert found == expected_steps
 
 
-def test_rules_give_the_masks_of_runs_without_values(
+def test_masks_of_runs_without_values_follow_the_rules(
     fixture_archive: a2store.Archive, paths: list[Path], names: dict[int, str]
 ) -> None:
     rows = pa.table(fixture_archive.sql("SELECT run_id, board, ev_legal FROM steps WHERE NOT has_evs"))

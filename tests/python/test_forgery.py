@@ -124,7 +124,7 @@ def test_forged_facts_about_files(
     assert (name, None, what) in found(path)
 
 
-def test_a_file_that_is_named_twice(small: Path, tmp_path: Path) -> None:
+def test_a_file_that_is_listed_twice(small: Path, tmp_path: Path) -> None:
     path = copied(small, tmp_path / "games.a2")
     forge(path, 4, lambda fields: fields["add"].append(entry(unsealed(commit_path(path, 3)), "runs")))
     assert f"_log/{4:020}.json" in {name for name, _, _ in found(path)}
@@ -259,7 +259,7 @@ def test_forged_steps(small: Path, tmp_path: Path, name: str) -> None:
     assert {(file, run_id, what), (runs_file, run_id, what)} & seen, seen
 
 
-def test_a_rewritten_file_is_as_good(small: Path, tmp_path: Path) -> None:
+def test_a_file_rewritten_by_another_writer_is_valid(small: Path, tmp_path: Path) -> None:
     """Verification detects wrong content, not a different writer program."""
     path = copied(small, tmp_path / "games.a2")
     for version in (2, 3, 4):

@@ -87,7 +87,7 @@ def test_packs_hold_the_run_files(
     assert len(entries) == 31
 
 
-def test_packs_are_written_as_the_existing_tool_does(fixtures: Path, tmp_path: Path) -> None:
+def test_packs_equal_the_output_of_the_existing_tool(fixtures: Path, tmp_path: Path) -> None:
     for name in ("mixed.a2pack", "jsonl/two.a2pack"):
         _, stats = formats.read_pack(fixtures / name)
         formats.write_pack(tmp_path / "again.a2pack", payloads_of(fixtures / name), stats=stats)
@@ -136,7 +136,9 @@ def test_pack_dat_and_dataset_hold_the_same_runs(
                 assert abs((one or 0) - (other or 0)) < 1 / 65535
 
 
-def test_datasets_are_written_as_the_existing_tools_do(fixtures: Path, games: dict[str, Game], tmp_path: Path) -> None:
+def test_datasets_equal_the_output_of_the_existing_tools(
+    fixtures: Path, games: dict[str, Game], tmp_path: Path
+) -> None:
     known = by_boards(games)
     ordered = [known[run.boards][1] for run in sound(formats.read_dataset(fixtures / "npy"))]
     formats.write_pack_dat(tmp_path / "pack.dat", ordered)
@@ -244,7 +246,7 @@ def test_macroxue_logs(tmp_path: Path, options: dict[str, Any]) -> None:
         logs.read_macroxue(path)
 
 
-def test_damage_costs_one_run(simulated: list[Game], tmp_path: Path) -> None:
+def test_damage_affects_one_run(simulated: list[Game], tmp_path: Path) -> None:
     payloads = [Payload(oracle.encode_a2run2(game), A2RUN2) for game in simulated]
     formats.write_pack(tmp_path / "a.a2pack", [*payloads[:3], replace(payloads[3], kind=7), *payloads[4:]])
     entries, _ = formats.read_pack(tmp_path / "a.a2pack")
@@ -256,7 +258,7 @@ def test_damage_costs_one_run(simulated: list[Game], tmp_path: Path) -> None:
         formats.read_pack(tmp_path / "a.a2pack")
 
 
-def test_a_corpus_is_damaged_where_it_says(tmp_path: Path) -> None:
+def test_a_corpus_is_damaged_at_the_listed_places(tmp_path: Path) -> None:
     corpus = damage.write(tmp_path, 3)
     found: dict[tuple[Path, int | None], tuple[int, ...] | None] = {}
 

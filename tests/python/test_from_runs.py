@@ -138,7 +138,7 @@ def test_bounds_are_included(tmp_path: Path) -> None:
             from_runs(tmp_path / "a.a2pack", **{option: -1})
 
 
-def test_runs_are_numbered_as_they_are_read(tree: Tree, tmp_path: Path) -> None:
+def test_runs_are_numbered_in_reading_order(tree: Tree, tmp_path: Path) -> None:
     paths = [path for path, name in tree.sources.items() if name in ("pack", "run", "session")]
     order = [paths[3], paths[0], paths[-1], paths[0]]
     table = from_runs([str(path) for path in order])
@@ -161,7 +161,9 @@ def sources_of(tree: Tree, path: Path) -> list[Expected]:
     return [run for run in tree.expected() if run.source == path]
 
 
-def test_a_table_knows_its_runs(tree: Tree, expected: list[Expected], tmp_path: Path) -> None:
+def test_a_table_has_scores_engines_and_phases_of_its_runs(
+    tree: Tree, expected: list[Expected], tmp_path: Path
+) -> None:
     """Scores, engines and phases are available to views, also for a table that was saved."""
     table = from_runs(tree.root)
     table.save(tmp_path / "rows.npy", progress=False)
@@ -207,7 +209,7 @@ def test_a_memory_limit_holds(tree: Tree, expected: list[Expected]) -> None:
     assert from_runs(tree.root, min_score=300, memory_limit=bytes_of_few).nbytes == bytes_of_few
 
 
-def test_what_cannot_become_rows(tree: Tree, tmp_path: Path) -> None:
+def test_runs_that_cannot_become_rows(tree: Tree, tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         from_runs(tmp_path / "absent")
     (tmp_path / "notes.md").write_text("no run")

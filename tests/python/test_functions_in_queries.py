@@ -114,7 +114,7 @@ def test_nulls_of_steps(archive: a2store.Archive) -> None:
     assert row["slid"] == row["others"] < row["n"]
 
 
-def test_joins_and_orders(archive: a2store.Archive) -> None:
+def test_joins_and_orderings(archive: a2store.Archive) -> None:
     """Positions that two engines met, up to symmetry, with functions in every clause that allows them."""
     sql = """SELECT canonical(a.board) AS position, max_tile(min(a.board)) AS tile, count(*) AS n
         FROM steps a JOIN steps b ON canonical(a.board) = canonical(b.board) AND a.engine <> b.engine
@@ -152,7 +152,7 @@ def test_other_libraries_read_lists_and_structs(archive: a2store.Archive) -> Non
     assert table["s"].to_pylist() == [None if one is None or one["cell"] is None else one for one in spawned]
 
 
-def test_boards_of_ones_own(archive: a2store.Archive) -> None:
+def test_boards_in_user_tables(archive: a2store.Archive) -> None:
     """Integers of other types, beside dictionary-encoded text."""
     boards = [0x1111, 0x0123_4567_89AB_CDEF, 1 << 62, None]
     table = pa.table(
@@ -197,11 +197,11 @@ def assert_as_duckdb(archive: a2store.Archive, where: str) -> int:
     return len(found)
 
 
-def test_simulated_games_as_duckdb_has_them(archive: a2store.Archive) -> None:
+def test_functions_on_simulated_games_agree_with_duckdb(archive: a2store.Archive) -> None:
     assert assert_as_duckdb(archive, "step_index % 9 = 0") > 2000
 
 
-def test_real_games_as_duckdb_has_them(fixtures: Path, tmp_path: Path) -> None:
+def test_functions_on_real_games_agree_with_duckdb(fixtures: Path, tmp_path: Path) -> None:
     """The games include steps without moves and without values."""
     archive = a2store.Archive.create(tmp_path / "games.a2")
     archive.ingest(fixtures, progress=False)

@@ -34,7 +34,7 @@ def filled(archive: a2store.Archive, sql: str) -> str:
 
 
 @pytest.mark.parametrize("group", REFUSED)
-def test_what_is_refused(archive: a2store.Archive, group: str) -> None:
+def test_rejected_statements(archive: a2store.Archive, group: str) -> None:
     before = sorted(Path(archive.path).parent.rglob("*"))
     for template, word in REFUSED[group]:
         sql = filled(archive, template)
@@ -64,7 +64,7 @@ NEWLINES = [
 
 
 @pytest.mark.parametrize("sql", NEWLINES, ids=range(len(NEWLINES)))
-def test_a_refusal_is_a_short_line(archive: a2store.Archive, sql: str) -> None:
+def test_a_rejection_is_a_short_line(archive: a2store.Archive, sql: str) -> None:
     with pytest.raises(a2store.QueryError) as caught:
         archive.sql(sql)
     assert str(caught.value).isprintable()
@@ -81,7 +81,7 @@ def test_the_longest_statement(archive: a2store.Archive) -> None:
             archive.sql(f"SELECT '{value}y'")
 
 
-def test_refusals_are_errors_of_queries(archive: a2store.Archive) -> None:
+def test_rejections_are_query_errors(archive: a2store.Archive) -> None:
     with pytest.raises(a2store.QueryRefusedError) as caught:
         archive.sql("DROP TABLE steps")
     assert isinstance(caught.value, a2store.QueryError)
@@ -187,7 +187,7 @@ def test_results_that_would_be_too_large(attacker: Attacker, archive: a2store.Ar
 
 @linux
 @pytest.mark.parametrize("name", LIMITED)
-def test_queries_that_come_to_a_limit(attacker: Attacker, archive: a2store.Archive, name: str) -> None:
+def test_queries_that_exceed_a_limit(attacker: Attacker, archive: a2store.Archive, name: str) -> None:
     answer = contained(attacker, archive, LIMITED[name])
     assert answer.error == "QueryLimitError"
     assert LIMIT in answer.message
@@ -209,7 +209,7 @@ def test_queries_that_fail(attacker: Attacker, archive: a2store.Archive, name: s
 
 @linux
 @pytest.mark.parametrize("name", DANGEROUS)
-def test_queries_that_the_engine_would_not_bear(attacker: Attacker, archive: a2store.Archive, name: str) -> None:
+def test_queries_that_would_crash_the_engine(attacker: Attacker, archive: a2store.Archive, name: str) -> None:
     answer = contained(attacker, archive, DANGEROUS[name])
     assert answer.error in ("QueryRefusedError", "QueryLimitError")
 

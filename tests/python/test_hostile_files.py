@@ -62,7 +62,7 @@ def rewrite(path: Path, change: Callable[[dict[str, Any]], None] | None = None, 
     path.write_bytes(data[:start] + text + runs + head + struct.pack("<II8s", crc, 0, magic))
 
 
-def test_a_footer_that_is_written_again_loads(saved: Path) -> None:
+def test_a_rewritten_footer_loads(saved: Path) -> None:
     before = a2store.StepTable.load(saved)
     rewrite(saved)
     after = a2store.StepTable.load(saved)
@@ -96,7 +96,7 @@ def test_footers_that_contradict_themselves(saved: Path, name: str, mmap: bool) 
         a2store.StepTable.load(saved, mmap=mmap)
 
 
-def test_runs_that_are_none(saved: Path) -> None:
+def test_invalid_runs_in_a_saved_table(saved: Path) -> None:
     """Loading does not read the runs; an operation that needs them reports the damage."""
     generator = random.Random(1)
     data = saved.read_bytes()
@@ -130,7 +130,7 @@ def test_a_footer_larger_than_memory(saved: Path) -> None:
         a2store.StepTable.load(saved)
 
 
-def test_more_rows_than_numbers_count(tmp_path: Path) -> None:
+def test_a_row_count_whose_size_overflows(tmp_path: Path) -> None:
     """Their size in bytes overflows, and a careless allocation size would overflow too."""
     header = f"{{'descr': [('board', '|V0')], 'fortran_order': False, 'shape': ({2**59 + 5},), }}"
     for descr in ("('board', '<u8')", "('board', '<u8'), ('x', '|u1')"):
@@ -147,7 +147,7 @@ def test_more_rows_than_numbers_count(tmp_path: Path) -> None:
             a2store.StepTable.load(path)
 
 
-def test_what_is_no_file(tmp_path: Path) -> None:
+def test_special_files_are_rejected(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     for path in (pipe, tmp_path, Path("/dev/zero"), Path("/dev/null")):
@@ -180,7 +180,7 @@ def test_memory_that_may_change(archive: a2store.Archive) -> None:
     os.close(copy)
 
 
-def test_a_saved_view_keeps_the_runs_that_it_shows(archive: a2store.Archive, tmp_path: Path) -> None:
+def test_a_saved_view_keeps_only_its_own_runs(archive: a2store.Archive, tmp_path: Path) -> None:
     table = archive.sql("SELECT * FROM steps").materialize(progress=False)
     first = int(np.asarray(table)["run_id"][0])
     view = table.filter(run_ids=[first])

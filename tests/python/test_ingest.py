@@ -73,7 +73,7 @@ def test_repeated_ingest_adds_nothing_and_makes_no_version(
     assert after["run_id"].to_pylist() == list(range(21))
 
 
-def test_runs_that_differ_in_a_bit_are_two(empty: a2store.Archive, games: list[Game], tmp_path: Path) -> None:
+def test_runs_that_differ_in_one_bit_are_different(empty: a2store.Archive, games: list[Game], tmp_path: Path) -> None:
     variants = [
         games[0],
         replace(games[0], engine=None),
@@ -89,7 +89,7 @@ def test_runs_that_differ_in_a_bit_are_two(empty: a2store.Archive, games: list[G
     assert engines == ["alpha", None, "", "alpha", "alpha"]
 
 
-def test_bad_files_are_reported_and_cost_nothing_else(
+def test_bad_files_are_reported_and_other_files_are_added(
     empty: a2store.Archive, with_bad_files: Path, games: list[Game]
 ) -> None:
     report = empty.ingest(with_bad_files, progress=False)
@@ -190,7 +190,7 @@ def test_runs_without_steps(empty: a2store.Archive, games: list[Game], tmp_path:
     assert set(pa.table(empty.sql("SELECT run_id FROM steps"))["run_id"].to_pylist()) == {1}
 
 
-def test_what_does_not_obey_the_rules_is_kept_and_marked(
+def test_runs_that_break_the_rules_are_kept_and_marked(
     empty: a2store.Archive, games: list[Game], tmp_path: Path
 ) -> None:
     boards = (games[0].boards[0] ^ 0xF, *games[0].boards[1:])
@@ -202,7 +202,7 @@ def test_what_does_not_obey_the_rules_is_kept_and_marked(
     assert tuple(found) == boards
 
 
-def test_what_the_columns_cannot_hold_is_kept_as_it_came(
+def test_files_that_the_columns_cannot_reproduce_are_kept(
     empty: a2store.Archive, games: list[Game], tmp_path: Path
 ) -> None:
     late = oracle.encode_a2run2(replace(games[0], start_unix_s=2**64 - 1))
@@ -230,7 +230,7 @@ def test_two_writers_at_once(one_run: a2store.Archive, run_files: list[Path]) ->
     assert one_run.ingest(run_files[1], progress=False).accepted == 1
 
 
-def test_an_ingest_goes_on_from_the_newest_version(one_run: a2store.Archive, run_files: list[Path]) -> None:
+def test_an_ingest_continues_from_the_newest_version(one_run: a2store.Archive, run_files: list[Path]) -> None:
     stale = a2store.Archive.open(one_run.path)
     one_run.ingest(run_files[1], progress=False)
     assert stale.ingest(run_files[:3], progress=False).duplicates == 2
@@ -242,7 +242,7 @@ def test_an_ingest_goes_on_from_the_newest_version(one_run: a2store.Archive, run
     assert ids == [0, 1, 2]
 
 
-def test_files_that_no_commit_names_do_not_count(one_run: a2store.Archive) -> None:
+def test_unreferenced_files_are_ignored(one_run: a2store.Archive) -> None:
     (file,) = one_run.files("steps")
     shutil.copy(file, one_run.path / "steps" / "stray.parquet")
     again = a2store.Archive.open(one_run.path)

@@ -152,7 +152,7 @@ print(mine.version)
 """
 
 
-def test_a_refresh_does_not_take_a_handle_back(path: Path, tmp_path: Path) -> None:
+def test_a_refresh_never_moves_to_an_older_version(path: Path, tmp_path: Path) -> None:
     """Another thread has ingested through the same handle after the refresh read the log."""
     runs = short_runs(tmp_path / "runs", 6)[4:]
     command = [sys.executable, "-c", SCRIPT + MOVED_ON, str(path), *map(str, runs)]

@@ -93,13 +93,13 @@ def test_groups_that_spill(archive: a2store.Archive, steps: dict[str, Array], sp
     assert np.array_equal(table["n"].to_numpy()[order], np.repeat(counts, archive.num_runs))
 
 
-def test_a_sort_in_the_least_memory(archive: a2store.Archive, spill: Path) -> None:
+def test_a_sort_with_the_smallest_memory_limit(archive: a2store.Archive, spill: Path) -> None:
     query = archive.sql(SORT, memory_limit=32 * MIB, spill_folder=spill)
     for _ in range(3):
         assert len(pa.table(query)) == archive.num_steps * archive.num_runs
 
 
-def test_a_join_that_does_not_fit_says_so(archive: a2store.Archive, spill: Path) -> None:
+def test_a_join_that_exceeds_the_memory_limit(archive: a2store.Archive, spill: Path) -> None:
     query = archive.sql(JOIN, memory_limit=32 * MIB, spill_folder=spill)
     with pytest.raises(a2store.QueryLimitError) as caught:
         query.explain(analyze=True)
@@ -216,7 +216,7 @@ def test_time(archive: a2store.Archive, result: str, seconds: float) -> None:
     assert float(allowed) == seconds < float(passed)
 
 
-def test_time_is_that_of_each_result(archive: a2store.Archive) -> None:
+def test_the_time_limit_applies_to_each_result(archive: a2store.Archive) -> None:
     query = archive.sql(CROSS, time_limit=0.1)
     for _ in range(3):
         with pytest.raises(a2store.QueryLimitError) as caught:
@@ -237,7 +237,7 @@ def test_time_is_that_of_each_result(archive: a2store.Archive) -> None:
         ("time_limit", [-1, -0.001, float("nan"), float("inf"), 1e30]),
     ],
 )
-def test_limits_that_cannot_be(archive: a2store.Archive, name: str, values: list[Any]) -> None:
+def test_invalid_limits(archive: a2store.Archive, name: str, values: list[Any]) -> None:
     for value in values:
         with pytest.raises(ValueError, match=name):
             archive.sql("SELECT 1", **{name: value})
@@ -275,7 +275,7 @@ def test_options_of_the_command(archive: a2store.Archive, option: str, value: st
     assert done.stderr.count("\n") == 1
 
 
-def test_options_of_the_command_that_are_enough(archive: a2store.Archive) -> None:
+def test_sufficient_limits_of_the_command(archive: a2store.Archive) -> None:
     limits = ["--row-limit", 8, "--byte-limit", "64b", "--time-limit", "1h", "--memory-limit", "64MiB"]
     sql = "SELECT board FROM steps LIMIT 8"
     done = run_command("sql", *limits, "--spill-limit", 0, archive.path, sql, "--format", "csv")
@@ -421,7 +421,7 @@ os._exit(0)
 """
 
 
-def test_a_table_of_no_rows_is_stopped(archive: a2store.Archive, tmp_path: Path) -> None:
+def test_a_query_without_rows_is_stopped(archive: a2store.Archive, tmp_path: Path) -> None:
     """No row ever arrives, so the limit must be checked while the query waits for rows."""
     args = [sys.executable, "-c", NO_ROWS, str(archive.path), str(tmp_path)]
     done = subprocess.run(args, capture_output=True, check=False, timeout=HANGS, text=True)

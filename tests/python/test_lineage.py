@@ -77,7 +77,7 @@ def test_each_line_of_the_history(runs: list[Path], tmp_path: Path) -> None:
         assert line.operation in repr(line)
 
 
-def test_each_version_is_what_its_ingest_left(runs: list[Path], tmp_path: Path) -> None:
+def test_each_version_has_the_rows_of_its_ingest(runs: list[Path], tmp_path: Path) -> None:
     archive = a2store.Archive.create(tmp_path / "games.a2")
     left: dict[int, Tables] = {1: tables(archive)}
     draw = random.Random(5)
@@ -116,7 +116,7 @@ def test_a_run_joins_its_commit(runs: list[Path], tmp_path: Path) -> None:
     assert pa.table(between)["n"].to_pylist() == [9]
 
 
-def test_digests_are_of_the_run_alone(runs: list[Path], tmp_path: Path) -> None:
+def test_digests_depend_only_on_the_run(runs: list[Path], tmp_path: Path) -> None:
     def digests(groups: list[list[Path]], name: str) -> list[bytes]:
         archive = grow(tmp_path / name, groups)
         found: list[bytes] = pa.table(archive.sql("SELECT digest FROM runs"))["digest"].to_pylist()

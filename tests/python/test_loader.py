@@ -76,7 +76,7 @@ def test_set_epoch(table: a2store.StepTable) -> None:
     assert_same(row_keys(loader), first)
 
 
-def test_without_shuffling_the_order_is_the_tables(table: a2store.StepTable, all_keys: Array) -> None:
+def test_without_shuffling_the_order_is_the_order_of_the_table(table: a2store.StepTable, all_keys: Array) -> None:
     for epoch in (0, 1):
         assert_same(row_keys(table.loader(999, shuffle=False, seed=epoch, epoch=epoch)), all_keys)
 
@@ -172,7 +172,7 @@ INTEGERS = ["batch_size", "seed", "rank", "world_size", "epoch", "prefetch", "nu
 
 
 @pytest.mark.parametrize("name", INTEGERS)
-def test_integers_as_every_argument(table: a2store.StepTable, name: str) -> None:
+def test_every_argument_accepts_any_integer_type(table: a2store.StepTable, name: str) -> None:
     def loader(value: Any) -> a2store.Loader:
         more = {"replacement": True} if name == "num_samples" else {"world_size": 2} if name == "rank" else {}
         return table.loader(**{**more, name: value})
@@ -239,7 +239,7 @@ def test_an_array_alone_keeps_its_memory(table: a2store.StepTable) -> None:
         assert_same(view, copy)
 
 
-def test_breaking_out_and_beginning_again(table: a2store.StepTable) -> None:
+def test_a_loop_that_breaks_and_starts_again(table: a2store.StepTable) -> None:
     for prefetch in (0, 1, 3):
         loader = table.loader(500, seed=4, prefetch=prefetch)
         whole = row_keys(loader)

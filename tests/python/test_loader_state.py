@@ -58,7 +58,7 @@ def test_the_rest_of_an_epoch_on_another_topology(
     assert_same(epoch_keys(after), whole)
 
 
-def test_the_state_counts_what_was_handed_out(table: a2store.StepTable) -> None:
+def test_the_state_counts_served_batches(table: a2store.StepTable) -> None:
     loader = table.loader(1000, seed=1, prefetch=4)
     assert loader.state_dict()["position"] == 0
     for number, _ in enumerate(loader, start=1):
@@ -128,7 +128,7 @@ def with_extras(archive: a2store.Archive) -> a2store.StepTable:
 
 @pytest.mark.parametrize("order", ORDERS, ids=str)
 @pytest.mark.parametrize(("batch_size", "world_size"), [(500, 1), (97, 3)])
-def test_every_order_goes_on_elsewhere(
+def test_every_order_resumes_on_another_topology(
     with_extras: a2store.StepTable, order: dict[str, Any], batch_size: int, world_size: int
 ) -> None:
     def loaders(batch_size: int, world_size: int, epoch: int) -> list[a2store.Loader]:
@@ -272,7 +272,7 @@ FIELDS = [
 
 
 @pytest.mark.parametrize("field", FIELDS)
-def test_what_is_no_state(table: a2store.StepTable, field: str) -> None:
+def test_invalid_states(table: a2store.StepTable, field: str) -> None:
     loader = table.loader()
     state = loader.state_dict()
     assert list(state) == FIELDS

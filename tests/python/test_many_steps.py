@@ -44,7 +44,7 @@ def many(tmp_path_factory: pytest.TempPathFactory) -> a2store.Archive:
     return archive
 
 
-def test_the_oracle_is_that_of_single_boards() -> None:
+def test_the_numpy_oracle_agrees_with_the_rules_for_single_boards() -> None:
     boards = np.array(BOARDS, "u8")
     for call, result in arrays.functions_of_boards(boards):
         name, numbers = call[:-1].split("(board")

@@ -193,7 +193,7 @@ OTHERS = {
 
 
 @pytest.mark.parametrize("name", OTHERS)
-def test_what_is_no_run_is_named(tmp_path: Path, name: str) -> None:
+def test_a_file_that_is_not_a_run_is_named(tmp_path: Path, name: str) -> None:
     content, expected = OTHERS[name]
     path = tmp_path / "in" / name
     path.parent.mkdir()
