@@ -5,7 +5,7 @@
 -- comparable only within one engine.
 --
 -- Parameters:
---   min_loss float64 = 0.1: the least loss
+--   min_loss float64 = 0.1: the minimum loss
 --   limit int64 = 100: the maximum number of rows
 --   engine string = null: only runs of this engine; null = all runs, with or without an engine
 --   phase string = null: only steps of this phase: early, mid or late; null = all phases

@@ -99,7 +99,7 @@ def test_a_session_as_a_table(session: Path, games: list[Game]) -> None:
 
 @pytest.mark.parametrize("mmap", [True, False])
 @pytest.mark.parametrize("order", ["same", "other"])
-def test_every_way_to_the_column(session: Path, mmap: bool, order: str) -> None:
+def test_every_access_to_the_column(session: Path, mmap: bool, order: str) -> None:
     values = values_by_step(session)
     where: dict[str, Any] = {"mmap": mmap}
     path = session / NAME

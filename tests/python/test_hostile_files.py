@@ -131,7 +131,7 @@ def test_a_footer_larger_than_memory(saved: Path) -> None:
 
 
 def test_a_row_count_whose_size_overflows(tmp_path: Path) -> None:
-    """Their size in bytes overflows, and a careless allocation size would overflow too."""
+    """Their size in bytes overflows 64 bits, and so would an unchecked allocation size."""
     header = f"{{'descr': [('board', '|V0')], 'fortran_order': False, 'shape': ({2**59 + 5},), }}"
     for descr in ("('board', '<u8')", "('board', '<u8'), ('x', '|u1')"):
         text = header.replace("('board', '|V0')", descr).encode()
