@@ -53,7 +53,7 @@ def emptied(folder: Path) -> None:
 
 
 def found(caught: pytest.ExceptionInfo[Exception], limit: str) -> None:
-    """Check that an error names this limit."""
+    """An error that says which limit it was."""
     assert f"the query came to its limit of {limit}: " in str(caught.value)
     assert str(caught.value).isprintable()
     if isinstance(caught.value, a2store.QueryLimitError):
