@@ -71,7 +71,7 @@ while count < opens or not os.path.exists(stop):
         (runs,) = pa.table(archive.sql(sql)).to_pylist()
         steps = len(pa.table(archive.sql("SELECT board FROM steps WHERE board > 0")))
     except (a2store.Error, OSError) as error:
-        # Only what has expired since may be gone.
+        # Files may be missing only if they have expired since.
         expired = len(sys.argv) > 5 and ".parquet" in str(error)
         assert expired, error
         continue
@@ -91,7 +91,7 @@ while not os.path.exists(stop):
     if what == "compact":
         archive.compact(file_rows=400, workers=1, progress=False)
     else:
-        # Nobody here reads a version for longer.
+        # No reader in this test reads a version for longer.
         archive.expire(older_than=2.0, grace=60)
     count += 1
     met(archive.version)

@@ -50,7 +50,7 @@ for at in range(0, len(good), max(1, len(good) // positions)):
     works = [query.count, filtered.count, lambda: pa.table(query), lambda: pa.table(filtered)]
     if table == "steps":
         works.append(lambda: query.materialize(progress=False))
-    # Before anything else, so that it is the last that is read if it ends the process.
+    # Printed first, so that the last line is this position if the process dies.
     print(at, flush=True)
     for work in works:
         try:
@@ -58,7 +58,7 @@ for at in range(0, len(good), max(1, len(good) // positions)):
         except (a2store.Error, OSError):
             pass
         except Exception as error:
-            # What Arrow makes of a stream's error.
+            # Arrow's exception for an error in the stream.
             assert type(error).__module__.startswith("pyarrow"), (at, error)
         except BaseException as error:
             raise SystemExit(f"byte {at}: {type(error).__name__}: {error}")

@@ -21,7 +21,7 @@ from pathlib import Path
 import a2store
 archive = a2store.Archive.create(sys.argv[2])
 report = archive.ingest(sys.argv[1], workers=int(sys.argv[3]), progress=False)
-# What getrusage tells would include the process that this one was forked from.
+# The peak of getrusage would include the process that this one was forked from.
 peak = int(re.search(r"VmHWM:\\s+(\\d+) kB", Path("/proc/self/status").read_text())[1])
 print(json.dumps({"peak": peak << 10, "num_bytes": report.num_bytes, "runs": report.accepted}))
 """

@@ -20,7 +20,7 @@ from pathlib import Path
 import a2store
 
 def interrupt_once(ready):
-    # Called once the call is certain to wait.
+    # Called when the interrupted call is certain to wait.
     def wait():
         ready()
         os.kill(os.getpid(), signal.SIGINT)

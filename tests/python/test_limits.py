@@ -326,7 +326,7 @@ def patiently(call):
         call()
     except pyarrow.ArrowException as error:
         assert "cancelled" in str(error), error
-        # Who reads the stream hears of an error first; then the interpreter meets the signal.
+        # The stream's reader raises an error first; then the interpreter handles the signal.
         for _ in range(9):
             pass
 result = "done"
@@ -346,7 +346,7 @@ except KeyboardInterrupt:
 DROPPED = """
 reader = pyarrow.RecordBatchReader.from_stream(query)
 def is_at_work():
-    # The engine's threads sleep when they are far enough ahead, and each batch that is read wakes them.
+    # The engine's threads sleep when they are far enough ahead. Reading a batch wakes them.
     reader.read_next_batch()
     return any(state[0] == "R" for state in others().values())
 eventually(is_at_work)
