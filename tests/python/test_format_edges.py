@@ -180,7 +180,7 @@ def test_a_run_with_gaps_in_a_dataset_is_rejected(some: Path, tmp_path: Path) ->
     archive = a2store.Archive.create(tmp_path / "games.a2")
     report = archive.ingest(tmp_path / "set", progress=False)
     assert (report.accepted, [error.run for error in report.errors]) == (11, [4])
-    # Rows with another layout are reported like a missing dataset.
+    # Rows with an unknown layout raise a header error; they do not count as a missing dataset.
     aligned = np.zeros(3, [("board", "<u8"), ("move", "<i4")])
     np.save(tmp_path / "set" / "steps.npy", aligned)
     report = archive.ingest(tmp_path / "set", progress=False)

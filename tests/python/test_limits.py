@@ -384,7 +384,7 @@ def test_ctrl_c_ends_the_work(archive: a2store.Archive, tmp_path: Path, kind: st
 
 @pytest.mark.parametrize("call", CALLS)
 def test_ctrl_c_in_every_call(archive: a2store.Archive, tmp_path: Path, call: str) -> None:
-    # A sort's rows are counted at once, without sorting, so it cannot be interrupted.
+    # Counting the rows of a sort needs no sort and would end at once.
     kind = "distinct" if call == "count" else "sort"
     result = stopped(archive, tmp_path, kind, INTERRUPTED.format(call=CALLS[call]))
     assert result == ["interrupted", True, []]
