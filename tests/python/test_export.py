@@ -247,7 +247,7 @@ def test_a_pack_holds_the_original_files(kept: Kept, tmp_path: Path, options: di
 
 
 @pytest.mark.parametrize("compress", ["zstd", "lz4"])
-def test_a_compressed_pack_holds_them_too(kept: Kept, tmp_path: Path, compress: str) -> None:
+def test_a_compressed_pack_holds_the_original_files(kept: Kept, tmp_path: Path, compress: str) -> None:
     export(kept.archive, tmp_path / "out.a2pack", format="a2pack", compress=compress, align=8)
     pack = a2store.PackReader.open(tmp_path / "out.a2pack")
     assert pack.validate(progress=False) == []
