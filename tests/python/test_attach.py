@@ -184,7 +184,7 @@ def test_shards_and_a_sample(games: list[Game], tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("dtype", ["<f2", "<f4", "<f8", "|i1", "<u2"])
-def test_other_types(session: Path, dtype: str) -> None:
+def test_an_array_of_other_types(session: Path, dtype: str) -> None:
     values = np.random.default_rng(1).integers(0, 100, np.load(session / NAME).shape).astype(dtype)
     np.save(session / "other.npy", values)
     batch = a2store.StepTable.from_session(session).attach("other", session / "other.npy").take([7, 2])

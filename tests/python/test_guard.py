@@ -142,7 +142,7 @@ def test_plans_name_no_files(archive: a2store.Archive, tmp_path: Path, form: str
 @pytest.mark.parametrize(
     "form", ["EXPLAIN EXPLAIN", "EXPLAIN ANALYZE FORMAT TREE", "EXPLAIN (COSTS, BUFFERS)", "EXPLAIN QUERY PLAN"]
 )
-def test_other_plans(archive: a2store.Archive, form: str) -> None:
+def test_other_forms_of_explain_are_rejected(archive: a2store.Archive, form: str) -> None:
     with pytest.raises(a2store.QueryError) as caught:
         pa.table(archive.sql(f"{form} SELECT 1"))
     assert "\n" not in str(caught.value)
