@@ -1,4 +1,4 @@
-# Every target sets up what it needs: a virtual environment with pinned tools, the extension module, the command.
+# Every target builds its own requirements: a virtual environment with pinned tools, the extension module, the command.
 
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
@@ -18,9 +18,9 @@ PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
 .PHONY: help demo check test torture build lint fmt bench docs wheel clean
 
 help:
-	@echo 'make demo    simulate, ingest, query, materialize, serve: the main job on generated games'
+	@echo 'make demo    simulate, ingest, query, materialize and serve generated games'
 	@echo 'make check   before each commit: formatting, ruff, the unit tests and the quick Python tests, in a minute'
-	@echo 'make test    before each push: the whole suite, Rust and Python, in some minutes; WORKERS=2 processes'
+	@echo 'make test    before each push: the whole suite, Rust and Python, in about eight minutes; WORKERS=2 processes'
 	@echo 'make torture before each release: the long tests of kills, failures and power loss'
 	@echo 'make build   the command and the extension module'
 	@echo 'make lint    formatting, clippy, ruff, mypy, stubs'
@@ -29,7 +29,7 @@ help:
 	@echo 'make docs    the API documentation of the crate'
 	@echo 'make wheel   an optimized wheel in dist/'
 
-# Debian has the venv module without the pip to put into it; the system's own pip can do that.
+# Debian's venv module comes without pip, so the system's pip installs it.
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV) 2>/dev/null \
 		|| { $(PYTHON) -m venv --clear --without-pip $(VENV) && $(PYTHON) -m pip --python $(BIN)/python install --quiet pip; }

@@ -1,7 +1,7 @@
-//! The kernels that training waits for: permutation, gather, an epoch; and the board's own.
+//! Benchmarks of the kernels on the path of training (permutation, gather, an epoch) and of boards.
 //!
-//! Each checks its answer before it is timed. The table is larger than the caches: `A2STORE_BENCH_STEPS` rows, 20 million
-//! if not given.
+//! Each kernel's answer is checked before it is timed. The table is larger than the caches: `A2STORE_BENCH_STEPS` rows,
+//! 20 million by default.
 
 #![allow(clippy::unwrap_used, missing_docs)]
 
@@ -45,7 +45,7 @@ fn boards(criterion: &mut Criterion) {
     group.finish();
 }
 
-/// Run files on one core, and lines.
+/// Run files: decoding and encoding on one core.
 fn formats(criterion: &mut Criterion) {
     let folder = tempfile::tempdir().unwrap();
     let runs = folder.path().join("runs");
@@ -125,7 +125,7 @@ fn gather(criterion: &mut Criterion) {
     group.finish();
 }
 
-/// Games side by side, on one core: what a step costs, and whole games with a policy that thinks nothing.
+/// Parallel games on one core: the cost of a step, and whole games with a trivial policy.
 fn selfplay(criterion: &mut Criterion) {
     const GAMES: usize = 1024;
     let mut group = criterion.benchmark_group("selfplay");
@@ -135,7 +135,7 @@ fn selfplay(criterion: &mut Criterion) {
     let (mut moves, mut rewards) = (vec![Move::Up; GAMES], vec![0; GAMES]);
     group.bench_function("step, tokens and masks", |b| {
         b.iter(|| {
-            // A move that follows no pattern, of those that are legal.
+            // A pseudorandom legal move.
             for (chosen, (&mask, board)) in moves.iter_mut().zip(env.legal_moves().iter().zip(env.boards())) {
                 let from = (board.0.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 62) as u32;
                 let turned = (u32::from(mask) | u32::from(mask) << 4) >> from;

@@ -1,4 +1,4 @@
-//! How fast games are recorded, how long a push takes while a rotation is written, and how much memory it all needs.
+//! Benchmarks of the recorder: recorded steps per second, the latency of a push during rotations, and memory.
 //!
 //! `cargo bench --bench recorder -- [rate|latency|memory] [FOLDER]`
 
@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 const THREADS: usize = 8;
 
-/// The boards and moves of a game that follows the rules.
+/// Returns the boards and moves of a legal game.
 fn game() -> Vec<(Board, Move)> {
     let mut board = Board(0x0000_0010_0000_0100);
     let mut steps = Vec::new();
@@ -68,7 +68,7 @@ fn rate(root: &Path, steps: &[(Board, Move)], num_steps: usize, journal: bool) {
     std::fs::remove_dir_all(&report.folder).unwrap();
 }
 
-/// Push by push, while one rotation after the other is written.
+/// Measures the latency of each push while rotations are written.
 fn latency(root: &Path, steps: &[(Board, Move)], pause: u64) {
     let mut options = RecorderOptions::new("latency");
     options.rotate_steps = 5_000_000;
@@ -103,7 +103,7 @@ fn latency(root: &Path, steps: &[(Board, Move)], pause: u64) {
     all.sort_unstable();
     let at = |part: f64| all[((all.len() - 1) as f64 * part) as usize];
     println!(
-        "{} M pushes in 10 s (pause of {pause} µs between games), {} rotations: p50 {} ns, p99 {} ns, p99.9 {} ns, p99.99 {} ns, most {} µs",
+        "{} M pushes in 10 s (pause of {pause} µs between games), {} rotations: p50 {} ns, p99 {} ns, p99.9 {} ns, p99.99 {} ns, max {} µs",
         all.len() / 1_000_000,
         stats.rotations,
         at(0.5),
@@ -130,7 +130,7 @@ fn memory(root: &Path, steps: &[(Board, Move)], max_ram_mb: u64) {
         let threads: Vec<_> = (0..THREADS)
             .map(|_| {
                 scope.spawn(|| {
-                    // Many games at once, which end at different times.
+                    // Many concurrent games, which end at different times.
                     let mut games: Vec<Game> = Vec::new();
                     let mut pushed = 0_u64;
                     while pushed < 5_000_000 {
@@ -160,7 +160,7 @@ fn memory(root: &Path, steps: &[(Board, Move)], max_ram_mb: u64) {
     let stats = recorder.stats();
     let report = recorder.close().unwrap();
     println!(
-        "max_ram_mb {max_ram_mb}: {:.1} M steps in {:.1} s, {} rotations, {:.1} MB more than before at most",
+        "max_ram_mb {max_ram_mb}: {:.1} M steps in {:.1} s, {} rotations, at most {:.1} MB more than before",
         stats.steps as f64 / 1e6,
         start.elapsed().as_secs_f64(),
         report.rotations,
@@ -170,7 +170,7 @@ fn memory(root: &Path, steps: &[(Board, Move)], max_ram_mb: u64) {
 }
 
 fn main() {
-    // `cargo bench` adds an option of its own.
+    // `cargo bench` adds the option `--bench`.
     let mut args = std::env::args().skip(1).filter(|arg| arg != "--bench");
     let what = args.next();
     let temporary = tempfile::tempdir().unwrap();
@@ -179,7 +179,7 @@ fn main() {
     let steps: Vec<_> = Symmetry::ALL.iter().flat_map(|_| steps.iter().copied()).take(1000).collect();
     let wants = |part: &str| what.as_deref().is_none_or(|what| what == part);
     if wants("memory") {
-        // First, as memory that was taken once stays with the process.
+        // This runs first, because freed memory stays with the process.
         [32, 64, 200].into_iter().for_each(|mb| memory(&root, &steps, mb));
     }
     if wants("latency") {

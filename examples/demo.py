@@ -1,4 +1,4 @@
-"""The main job on generated games: simulate, ingest, query, materialize, train on shuffled batches.
+"""The main workflow on generated games: simulate, ingest, query, materialize, serve shuffled batches.
 
 Run it with ``make demo``. It writes to the folder ``demo/``, which it empties first.
 """
@@ -25,13 +25,13 @@ ARCHIVE = FOLDER / "games.a2"
 
 
 def command(line: str) -> None:
-    """Show a command line and run it."""
+    """Print a command line and run it."""
     print(f"\n$ a2store {line}", flush=True)
     subprocess.run([sys.executable, "-m", "a2store", *shlex.split(line)], check=True)
 
 
 def rate(number: int, seconds: float) -> str:
-    """Return a rate in millions a second."""
+    """Return a rate in millions per second."""
     return f"{number / seconds / 1e6:.1f}M/s"
 
 

@@ -2,7 +2,7 @@
 
     python examples/jax_batches.py [ARCHIVE]
 
-Without an archive it plays some games first. JAX is no dependency of a2store: ``pip install jax``.
+Without an archive, the script plays some games first. a2store does not depend on JAX: ``pip install jax``.
 """
 
 from __future__ import annotations
@@ -23,23 +23,24 @@ except ImportError:
 
 
 def jax_arrays(batch: a2store.Batch) -> dict[str, jax.Array]:
-    """Return a batch's columns as JAX arrays: ``tokens`` (B, 16), ``ev_legal`` (B, 4) and so on, in their own types.
+    """Return a batch's columns as JAX arrays: ``tokens`` (B, 16), ``ev_legal`` (B, 4) and so on, with their own types.
 
-    On a CPU they share the batch's memory, which no other batch is written to while they exist; another device gets
-    copies. Without ``jax_enable_x64``, JAX makes 32 bits of 64, and so cuts ``board`` in half: take ``tokens`` instead.
+    On a CPU the arrays share the batch's memory, and a2store does not reuse it while they exist. Another device gets
+    copies. Without ``jax_enable_x64``, JAX truncates 64-bit integers to 32 bits and cuts ``board`` in half: use
+    ``tokens`` instead.
     """
     device = jax.local_devices()[0]
     return {name: jax.device_put(jax.dlpack.from_dlpack(array), device) for name, array in batch.to_dict().items()}
 
 
 def shared_columns(batch: a2store.Batch, arrays: dict[str, jax.Array]) -> list[str]:
-    """Return the names of the columns that are where the batch has them."""
+    """Return the names of the columns that share the batch's memory."""
     own = {name: array.__array_interface__["data"][0] for name, array in batch.to_dict().items()}
     return [name for name, array in arrays.items() if array.unsafe_buffer_pointer() == own[name]]
 
 
 def new_policy(key: jax.Array, width: int = 256) -> dict[str, jax.Array]:
-    """Return the parameters of a network with one hidden layer: of one-hot tokens, to a logit for each move."""
+    """Return the parameters of a network with one hidden layer, from one-hot tokens to a logit for each move."""
     first, second = jax.random.split(key)
     return {
         "hidden": jax.random.normal(first, (16 * 16, width)) / 4,
@@ -49,7 +50,7 @@ def new_policy(key: jax.Array, width: int = 256) -> dict[str, jax.Array]:
 
 
 def cross_entropy(policy: dict[str, jax.Array], batch: dict[str, jax.Array]) -> jax.Array:
-    """Return the mean cross entropy of the moves that the engine chose, among legal ones."""
+    """Return the mean cross entropy of the engine's moves, over legal moves."""
     boards = jax.nn.one_hot(batch["tokens"], 16).reshape(-1, 16 * 16)
     hidden = jax.nn.relu(boards @ policy["hidden"] + policy["bias"])
     logits = jnp.where(batch["ev_legal"], hidden @ policy["logits"], -jnp.inf)
@@ -59,18 +60,18 @@ def cross_entropy(policy: dict[str, jax.Array], batch: dict[str, jax.Array]) -> 
 
 @jax.jit  # type: ignore[untyped-decorator, unused-ignore]
 def train_step(policy: Any, momentum: Any, batch: dict[str, jax.Array]) -> tuple[Any, Any, jax.Array]:
-    """Return parameters and momentum after a step down the gradient, and the loss before it."""
+    """Return parameters and momentum after a gradient step, and the loss before it."""
     loss, gradient = jax.value_and_grad(cross_entropy)(policy, batch)
     momentum = jax.tree.map(lambda old, new: 0.9 * old + new, momentum, gradient)
     return jax.tree.map(lambda value, step: value - 0.05 * step, policy, momentum), momentum, loss
 
 
 def load_table(path: Path | None) -> a2store.StepTable:
-    """Return the steps of an archive, or of games played for the purpose."""
+    """Return the steps of an archive, or of newly played games."""
     query = "SELECT * FROM steps WHERE move IS NOT NULL"
     if path is not None:
         return a2store.Archive.open(path).sql(query).materialize()
-    # Once the steps are in memory, the files may go.
+    # Once the steps are in memory, the files may be deleted.
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         a2store.simulate(folder / "runs", runs=100, seed=1)
@@ -82,7 +83,7 @@ def load_table(path: Path | None) -> a2store.StepTable:
 def main() -> None:
     """Train for a few epochs, and print the loss of each."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("archive", type=Path, nargs="?", help="default: games that are played first")
+    parser.add_argument("archive", type=Path, nargs="?", help="default: newly played games")
     parser.add_argument("--epochs", type=int, default=3)
     parser.add_argument("--batch-size", type=int, default=1024)
     options = parser.parse_args()
@@ -90,7 +91,7 @@ def main() -> None:
     table = load_table(options.archive)
     policy = new_policy(jax.random.key(0))
     momentum = jax.tree.map(jnp.zeros_like, policy)
-    # A batch of another size would be compiled for again, so the last rows of an epoch, too few for one, are left out.
+    # JAX compiles again for each batch size, so the last rows of an epoch, which do not fill a batch, are left out.
     columns = ["tokens", "move", "ev_legal"]
     loader = table.loader(options.batch_size, seed=0, symmetries=True, columns=columns, drop_last=True)
     for epoch in range(options.epochs):

@@ -1,13 +1,14 @@
-"""Play, record, ingest, filter, train, and play better: three rounds of it, with PyTorch.
+"""Play, record, ingest, filter and train, three rounds of it, with PyTorch.
 
     python examples/selfplay_loop.py [--games 1000] [--seed 0] [--folder FOLDER] [--plot selfplay_loop.png]
 
-The first games are of random moves. After each round a network learns from the games of that round and the one before
-what a board is worth once a move is made. The next round is played with it: it makes the move that earns most and leads
-to the board that is worth most. The scores of each round are printed, and plotted where matplotlib is installed.
+The first games make random moves. After each round a network learns from the games of that round and the previous one.
+It learns the worth of a board after a move. In the next round it chooses the move with the highest sum of reward and
+worth. The script prints the scores of each round, and plots them if matplotlib is installed.
 
-What is learned is the n-step temporal difference of afterstates, with a linear function of the board's rows, columns
-and squares, as in Szubert and Jaśkowski's "Temporal difference learning of n-tuple networks for the game 2048" (2014).
+The training method is the n-step temporal difference of afterstates. The function is linear in the board's rows,
+columns and squares, as in Szubert and Jaśkowski's "Temporal difference learning of n-tuple networks for the game 2048"
+(2014).
 """
 
 from __future__ import annotations
@@ -29,14 +30,14 @@ from a2store.torch import StepLoader
 
 ROUNDS = 3
 STEPS_AHEAD = 10
-"""What a board is worth is what the next steps earn, and what the board after them is worth."""
+"""The number of steps in a target: the worth of a board is their rewards, plus the worth of the board after them."""
 DISCOUNT = 0.75
-"""How much the latter counts. Below 1, so that what a board is worth grows little when the games become longer."""
+"""The weight of the later board's worth. It is below 1, so that worth grows little when the games become longer."""
 POINTS = 64.0
-"""The unit of worth: about what ten random moves earn."""
+"""The unit of worth: about the reward of ten random moves."""
 
-# Of each step of two rounds the board after the move, in place of the one before it, what the next steps earned, and
-# the board that they led to: 0 = the game was over.
+# For each step of two rounds: the board after the move (in place of the board before it), the reward of the next steps,
+# and the board after them (0 = the game was over).
 STEPS = f"""
     SELECT run_id, step_index,
         afterstate(board, move) AS board,
@@ -49,16 +50,16 @@ STEPS = f"""
 
 
 class Worth(torch.nn.Module):
-    """From the tokens of boards, (B, 16) int64, to how much each of the four moves promises, (B, 4).
+    """A network from the tokens of boards, (B, 16) int64, to the reward plus worth of each of the four moves, (B, 4).
 
-    It knows the rules: it looks at the four boards that the moves lead to.
+    It implements the rules: it computes the four boards after the moves.
     """
 
     def __init__(self) -> None:
         super().__init__()
         cells = torch.arange(16).view(4, 4)
         squares = [cells[row : row + 2, column : column + 2].flatten() for row in range(3) for column in range(3)]
-        # For each move the lines in which tiles go to the left.
+        # For each move, the cells of the four lines, in an order in which tiles slide to the left.
         turned = torch.stack([cells.T, cells.T.flip(1), cells, cells.flip(1)]).view(4, 16)
         self.tuples: torch.Tensor
         self.turned: torch.Tensor
@@ -76,14 +77,14 @@ class Worth(torch.nn.Module):
         torch.nn.init.zeros_(self.weights.weight)
 
     def worth(self, tokens: torch.Tensor) -> torch.Tensor:
-        """Return what boards are worth after a move, (B,)."""
+        """Return the worth of boards after a move, (B,)."""
         words = (tokens[:, self.tuples] * self.digits).sum(dim=2)
         first = torch.arange(len(self.tuples), device=tokens.device) << 16
         worth: torch.Tensor = self.weights(words + first).squeeze(1)
         return worth
 
     def forward(self, tokens: torch.Tensor) -> torch.Tensor:
-        """Return what each move earns and what the board that it leads to is worth."""
+        """Return the reward of each move plus the worth of the board after it."""
         lines = (tokens[:, self.turned].view(-1, 4, 4, 4) * self.digits).sum(dim=3)
         slid = self.left[lines].unsqueeze(3).bitwise_right_shift(torch.tensor([12, 8, 4, 0], device=tokens.device)) & 15
         after = slid.view(-1, 4, 16).gather(2, self.back.expand(len(tokens), 4, 16)).view(-1, 16)
@@ -91,7 +92,7 @@ class Worth(torch.nn.Module):
 
 
 def slide_left(row: int) -> int:
-    """Return a row of four exponents, 4 bits each, after its tiles have gone to the left."""
+    """Return a row of four exponents, 4 bits each, after a move to the left."""
     tiles = [exp for exp in (row >> 12, row >> 8 & 15, row >> 4 & 15, row & 15) if exp]
     slid, cells = 0, 0
     while tiles:
@@ -104,18 +105,18 @@ def slide_left(row: int) -> int:
 
 
 def random_moves(tokens: npt.NDArray[np.uint8], legal: npt.NDArray[np.bool_]) -> npt.NDArray[np.float32]:
-    """Return logits that prefer nothing: at a temperature of 1, any legal move is as likely as the others."""
+    """Return equal logits, so that at temperature 1 all legal moves are equally likely."""
     return np.zeros(legal.shape, np.float32)
 
 
 def train(model: Worth, archive: a2store.Archive, number: int, seed: int, epochs: int) -> int:
-    """Train on the games of a round and of the one before; return the number of steps that were learned from."""
+    """Train on the games of a round and of the previous one, and return the number of training steps."""
     query = archive.sql(STEPS, {"newest": f"round-{number}", "previous": f"round-{number - 1}"})
     table = query.materialize(extra=["later", "earned"], progress=False)
-    # Boards are turned by one of the eight symmetries, to which what they are worth is blind.
+    # The loader applies symmetries to the boards, because the worth of a board does not depend on its orientation.
     loader = StepLoader(table, 1024, seed=seed, symmetries=True, columns=["tokens", "later", "earned"])
     optimizer = torch.optim.Adagrad(model.parameters(), lr=0.05)
-    # Steps become smaller to the end, so that chance averages out.
+    # The learning rate falls to zero, so that noise averages out.
     schedule = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.0, total_iters=epochs * len(loader))
     shifts = torch.arange(60, -1, -4)
     for epoch in range(epochs):
@@ -135,7 +136,7 @@ def train(model: Worth, archive: a2store.Archive, number: int, seed: int, epochs
 
 @dataclass
 class Round:
-    """The scores of the games of a round."""
+    """The mean score of a round's games, and its standard error."""
 
     name: str
     mean: float
@@ -143,7 +144,7 @@ class Round:
 
 
 def report(name: str, result: selfplay.PlayResult) -> Round:
-    """Print how games went, and return it."""
+    """Print the results of a round, and return its scores."""
     mean, error = float(result.scores.mean()), float(result.scores.std(ddof=1) / len(result) ** 0.5)
     best = ", ".join(f"{tile} in {np.mean(result.highest_tiles >= tile):.0%}" for tile in (256, 512, 1024))
     print(f"{name}: mean score {mean:,.0f} ± {error:,.0f} of {len(result):,} games; {best}", flush=True)
@@ -151,7 +152,7 @@ def report(name: str, result: selfplay.PlayResult) -> Round:
 
 
 def loop(folder: Path, games: int, seed: int, epochs: int) -> list[Round]:
-    """Play and train for three rounds, and play once more; return the scores."""
+    """Play and train for three rounds, play once more, and return the scores."""
     archive = a2store.Archive.create(folder / "games.a2")
     model = Worth()
     policy: selfplay.Policy | Worth = random_moves
@@ -159,7 +160,7 @@ def loop(folder: Path, games: int, seed: int, epochs: int) -> list[Round]:
     for number in range(1, ROUNDS + 1):
         start = time.perf_counter()
         with selfplay.Recorder(folder / "sessions", tag=f"round-{number}", engine=f"round-{number}") as recorder:
-            # Another seed in each round, so that no game is met twice.
+            # A different seed in each round, so that no game repeats.
             temperature = 1.0 if policy is random_moves else 0.0
             result = selfplay.play(
                 policy, games, seed=10 * seed + number, recorder=recorder, temperature=temperature, progress=False
@@ -170,13 +171,13 @@ def loop(folder: Path, games: int, seed: int, epochs: int) -> list[Round]:
         num_steps = train(model, archive, number, seed, epochs)
         policy = model
         print(f"  {played - start:.0f} s to play {result.total_steps:,} steps", end=", ")
-        print(f"{time.perf_counter() - played:.0f} s to learn from {num_steps:,} of {archive.num_steps:,}", flush=True)
+        print(f"{time.perf_counter() - played:.0f} s to train on {num_steps:,} of {archive.num_steps:,}", flush=True)
     last = selfplay.play(model, games, seed=10 * seed + ROUNDS + 1, progress=False)
     return [*scores, report("afterwards", last)]
 
 
 def plot(scores: list[Round], path: Path) -> None:
-    """Plot the scores of each round, with twice their standard errors."""
+    """Plot the mean score of each round, with error bars of two standard errors."""
     try:
         from matplotlib.figure import Figure
     except ImportError:
@@ -191,7 +192,7 @@ def plot(scores: list[Round], path: Path) -> None:
     axes.set_ylabel("mean score")
     axes.grid(alpha=0.3)
     figure.savefig(path, dpi=150)
-    print(f"plotted in {path}")
+    print(f"plot written to {path}")
 
 
 def main() -> None:
@@ -200,13 +201,13 @@ def main() -> None:
     parser.add_argument("--games", type=int, default=1000, help="per round")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--epochs", type=int, default=3, help="per round")
-    parser.add_argument("--folder", type=Path, help="where sessions and archive stay; default: nowhere")
+    parser.add_argument("--folder", type=Path, help="folder for sessions and archive; default: a temporary folder")
     parser.add_argument("--plot", type=Path, default=Path("selfplay_loop.png"))
     options = parser.parse_args()
     torch.manual_seed(options.seed)
-    # There is too little to compute in a batch for several threads: they would mostly wait for each other.
+    # A batch is too small for several threads: they would mostly wait for each other.
     torch.set_num_threads(1)
-    # The optimizer makes sparse tensors, and PyTorch wants to be told that they need no checks.
+    # The optimizer creates sparse tensors. Without this line, PyTorch warns that it does not check them.
     torch.sparse.check_sparse_tensor_invariants.disable()  # type: ignore[no-untyped-call]
     with tempfile.TemporaryDirectory() as temporary:
         scores = loop(options.folder or Path(temporary), options.games, options.seed, options.epochs)

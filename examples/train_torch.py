@@ -1,10 +1,10 @@
-"""Train a small policy network on an archive's games, with PyTorch, on one process or several.
+"""Train a small policy network on an archive's games, with PyTorch, in one process or several.
 
     python examples/train_torch.py [ARCHIVE]
     torchrun --standalone --nproc-per-node=2 examples/train_torch.py [ARCHIVE]
 
-Without an archive it plays some games first. The network sees a board and learns the engine's move and the expected
-value of each move; one run in ten is held out to measure it by. It uses a GPU where there is one.
+Without an archive, the script plays some games first. From a board, the network learns the engine's move and the
+expected value of each move. One run in ten is held out for measuring. The script uses a GPU if one is available.
 """
 
 from __future__ import annotations
@@ -27,7 +27,10 @@ COLUMNS = ["tokens", "move", "ev_values", "ev_legal"]
 
 
 class Policy(torch.nn.Module):
-    """From the 16 tokens of a board, (B, 16) int64, to a logit and an expected value for each move, (B, 4) float32."""
+    """A network from the 16 tokens of a board to a logit and an expected value for each move.
+
+    Tokens are (B, 16) int64; logits and values are (B, 4) float32.
+    """
 
     def __init__(self, width: int = 256) -> None:
         super().__init__()
@@ -43,13 +46,13 @@ class Policy(torch.nn.Module):
         self.values = torch.nn.Linear(width, 4)
 
     def forward(self, tokens: torch.Tensor, legal: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return logits, of which illegal moves have none to speak of, and values."""
+        """Return logits and values. Illegal moves have the logit -1e9."""
         hidden = self.body(self.embedding(tokens))
         return self.logits(hidden).masked_fill(~legal, -1e9), self.values(hidden)
 
 
 def loss_sums(model: torch.nn.Module, batch: dict[str, torch.Tensor]) -> torch.Tensor:
-    """Return the sums over a batch of the cross entropy of the move, and of the squared errors of the values: (2,)."""
+    """Return two sums over a batch, (2,): the cross entropy of the moves and the squared errors of the values."""
     legal = batch["ev_legal"]
     logits, values = model(batch["tokens"], legal)
     entropy = functional.cross_entropy(logits, batch["move"].long(), reduction="sum")
@@ -58,7 +61,7 @@ def loss_sums(model: torch.nn.Module, batch: dict[str, torch.Tensor]) -> torch.T
 
 
 def mean_losses(model: torch.nn.Module, table: a2store.StepTable, device: torch.device) -> list[float]:
-    """Return both losses per row of a table. Each rank sees its share of the rows."""
+    """Return both losses per row of a table. Each rank processes its share of the rows."""
     sums = torch.zeros(2, device=device)
     with torch.no_grad():
         for batch in StepLoader(table, shuffle=False, columns=COLUMNS, device=device):
@@ -70,11 +73,11 @@ def mean_losses(model: torch.nn.Module, table: a2store.StepTable, device: torch.
 
 
 def load_table(path: Path | None) -> a2store.StepTable:
-    """Return the steps of an archive that a network can learn from, or of games played for the purpose."""
+    """Return the steps with values of an archive, or of newly played games."""
     query = "SELECT * FROM steps WHERE has_evs"
     if path is not None:
         return a2store.Archive.open(path).sql(query).materialize()
-    # Once the steps are in memory, the files may go.
+    # Once the steps are in memory, the files may be deleted.
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         a2store.simulate(folder / "runs", runs=200, seed=1)
@@ -84,10 +87,11 @@ def load_table(path: Path | None) -> a2store.StepTable:
 
 
 def share_table(path: Path | None) -> a2store.StepTable:
-    """Return the table, which one process loads and the others of the same machine map: there is one copy of it."""
+    """Return the table. One process loads it, and the other processes of the machine map the same memory."""
     if not dist.is_initialized():
         return load_table(path)
-    # On several machines, the process with LOCAL_RANK 0 of each would load it, and its group would get it.
+    # On several machines, the process with LOCAL_RANK 0 of each machine would load the table and broadcast it to its
+    # group.
     table: list[Any] = [load_table(path) if dist.get_rank() == 0 else None]
     dist.broadcast_object_list(table)
     received: a2store.StepTable = table[0]
@@ -100,16 +104,16 @@ def train(options: argparse.Namespace, device: torch.device) -> None:
     table = share_table(options.archive)
     training, held_out = table.split(val=0.1)
     if is_first:
-        print(f"{len(training):,} steps to learn from, {len(held_out):,} of other runs to measure by, on {device}")
+        print(f"{len(training):,} training steps, {len(held_out):,} held-out steps of other runs, on {device}")
 
     torch.manual_seed(0)
     model: torch.nn.Module = Policy().to(device)
     if dist.is_initialized():
         model = DistributedDataParallel(model)
     optimizer = torch.optim.Adam(model.parameters(), lr=options.rate)
-    # In a process group the loader knows its rank: every row comes to one of them, and all take as many steps. Each row
-    # is turned by one of the board's eight symmetries, another in each epoch. Batches are made ahead by a thread, and
-    # go to a GPU while the one before is in use.
+    # In a process group, the loader knows its rank: each row goes to one rank, and all ranks take the same number of
+    # steps. The loader applies one of the board's eight symmetries to each row, a different one in each epoch. A thread
+    # prefetches batches and copies them to the GPU while the previous batch is in use.
     loader = StepLoader(training, options.batch_size, seed=0, symmetries=True, columns=COLUMNS, device=device)
 
     def report(name: str, seconds: float) -> None:
@@ -124,22 +128,22 @@ def train(options: argparse.Namespace, device: torch.device) -> None:
         loader.set_epoch(epoch)
         start = time.perf_counter()
         for batch in loader:
-            # Not the mean: the last batch may be shorter on one rank than on another.
+            # The sum, not the mean, because the last batch may be shorter on one rank than on another.
             loss = loss_sums(model, batch).sum() / options.batch_size
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
         report(f"epoch {epoch}", time.perf_counter() - start)
-        # A checkpoint would have loader.state_dict() beside the model's; in the middle of an epoch too.
+        # A checkpoint would include loader.state_dict() beside the model's state, also in the middle of an epoch.
 
 
 def main() -> None:
-    """Read the options, join the other processes if torchrun started some, and train."""
+    """Read the options, join the process group if torchrun started one, and train."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("archive", type=Path, nargs="?", help="default: games that are played first")
+    parser.add_argument("archive", type=Path, nargs="?", help="default: newly played games")
     parser.add_argument("--epochs", type=int, default=5)
     parser.add_argument("--batch-size", type=int, default=512, help="rows per process")
-    parser.add_argument("--rate", type=float, default=2e-3, help="of learning")
+    parser.add_argument("--rate", type=float, default=2e-3, help="learning rate")
     options = parser.parse_args()
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     if dist.is_torchelastic_launched():

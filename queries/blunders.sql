@@ -1,13 +1,14 @@
--- The steps whose move is worth much less than the best one, by the engine's own values, worst first: exploration, a
--- budget that ran out, or an error. Steps without values, without a known move, or without a value of that move are
--- left out. Values of run files are normalised within the step, so that losses are shares of the range of its values;
--- where `runs.raw_evs` is true they are in the engine's own unit and compare with those of the same engine only.
+-- The steps whose move is worth much less than the best move, by the engine's own values, largest loss first. Such a
+-- move may be exploration, a search budget that ran out, or an error. Steps without values, without a known move, or
+-- without a value for that move are left out. The values in run files are normalised within each step, so a loss is a
+-- share of the range of the step's values. Where `runs.raw_evs` is true, losses are in the engine's own unit and are
+-- comparable only within one engine.
 --
 -- Parameters:
---   min_loss float64 = 0.1: the least loss
---   limit int64 = 100: rows at most
---   engine string = null: only runs of this engine; null = of all, also of none
---   phase string = null: only steps of this phase, early, mid or late; null = of all
+--   min_loss float64 = 0.1: the minimum loss
+--   limit int64 = 100: the maximum number of rows
+--   engine string = null: only runs of this engine; null = all runs, with or without an engine
+--   phase string = null: only steps of this phase: early, mid or late; null = all phases
 --
 -- Columns:
 --   run_id uint32: the run
@@ -15,14 +16,14 @@
 --   engine string: the run's engine; null = absent
 --   phase string: the step's phase
 --   board uint64: the board before the move
---   tiles string: the same, to be read: rows divided by " / ", an empty cell as "."
---   move uint8: the move that was chosen
---   best_move uint8: the move of the best value, the first of equals
---   ev_up float32: the value of up; null = illegal
+--   tiles string: the board as text: rows separated by " / ", empty cells as "."
+--   move uint8: the chosen move
+--   best_move uint8: the move with the best value; the first of equal ones
+--   ev_up float32: the value of up; null if illegal
 --   ev_down float32: the value of down
 --   ev_left float32: the value of left
 --   ev_right float32: the value of right
---   ev_loss float32: the best value less that of the move
+--   ev_loss float32: the best value minus the value of the chosen move
 WITH worst AS (
   SELECT
     run_id, step_index, engine, phase, board, move, ev_up, ev_down, ev_left, ev_right,

@@ -1,10 +1,11 @@
--- Every step with what its run came to, as labels for a critic: which of the largest tiles the run reaches in the end,
--- as its source gives its highest tile. Rows come in the order of (run_id, step_index); materialise them with
--- `extra=["reaches_8192", "reaches_16384", "reaches_32768"]` and split by run, since all steps of a run share labels.
+-- Every step with the outcome of its run, as labels for a critic: which of the largest tiles the run reaches. The
+-- outcome is the highest tile that the run's source states. Rows come in the order of (run_id, step_index). Materialise
+-- them with `extra=["reaches_8192", "reaches_16384", "reaches_32768"]`, and split by run, because all steps of a run
+-- share its labels.
 --
 -- Parameters:
---   engine string = null: only runs of this engine; null = of all, also of none
---   phase string = null: only steps of this phase, early, mid or late; null = of all
+--   engine string = null: only runs of this engine; null = all runs, with or without an engine
+--   phase string = null: only steps of this phase: early, mid or late; null = all phases
 --
 -- Columns:
 --   run_id uint32: the run

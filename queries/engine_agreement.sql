@@ -1,17 +1,17 @@
--- How often two engines would play the same, over the positions that both met. Boards that differ by a symmetry are one
--- position, and moves are turned along with the board. On each position the agreement is the chance that a move of the
--- one, drawn from those it played there, is a move of the other; positions weigh the same. Steps whose move is not
--- known are left out. Games part ways after their first moves, so only these are looked at.
+-- How often two engines would play the same move, over the positions that both met. Boards that differ only by a
+-- symmetry are one position, and moves are transformed with the board. Draw one move from each engine's moves on a
+-- position: the agreement is the probability that the two are equal. All positions have the same weight. Steps without
+-- a known move are left out. Games diverge after their first moves, so only these are compared.
 --
 -- Parameters:
 --   first_steps uint64 = 100: only steps with an index below this
 --   min_steps uint64 = 1: an engine's positions with fewer steps are left out
 --
 -- Columns:
---   engine string: the one engine, in the order of names
---   other_engine string: the other; null = runs without an engine, which are the last
---   num_positions int64: the positions that both met
---   agreement float64: the mean agreement over these, 0 to 1
+--   engine string: the first engine, in the order of names
+--   other_engine string: the second engine; null = runs without an engine, which sort last
+--   num_positions int64: the number of positions that both met
+--   agreement float64: the mean agreement over these positions, 0 to 1
 WITH plays AS (
   SELECT engine, canonical(board) AS position, canonical_move(board, move) AS move
   FROM steps

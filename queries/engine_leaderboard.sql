@@ -1,18 +1,18 @@
--- The engines by their mean score, with what is needed to judge whether a difference means anything: the number of runs
--- and the standard error of the mean. Runs without an engine are a group of their own. Reads `runs` alone.
+-- The engines by mean score, with the number of runs and the standard error of the mean, which show whether a
+-- difference is significant. Runs without an engine form one group. Reads only `runs`.
 --
 -- Parameters:
---   tile uint64 = 2048: the tile whose share of runs is told
+--   tile uint64 = 2048: the tile for `tile_share`
 --   min_runs uint64 = 1: engines with fewer runs are left out
 --
 -- Columns:
---   engine string: the engine; null = runs without one
---   num_runs int64: its runs
---   num_steps uint64: their steps
+--   engine string: the engine; null = runs without an engine
+--   num_runs int64: the number of its runs
+--   num_steps uint64: the number of steps of these runs
 --   mean_score float64: the mean of the runs' scores
---   score_error float64: the standard error of that mean; null for a single run
---   median_score uint64: the median score, the nearest among the runs
---   p90_score uint64: the score that one run in ten exceeds, the nearest among the runs
+--   score_error float64: the standard error of the mean; null for a single run
+--   median_score uint64: the median score (nearest rank)
+--   p90_score uint64: the score that one run in ten exceeds (nearest rank)
 --   best_score uint64: the best score
 --   best_tile uint32: the largest tile of any run
 --   tile_share float64: the share of runs that reached `tile`, 0 to 1

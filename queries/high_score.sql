@@ -1,19 +1,19 @@
--- The steps of runs that scored at least so much, every column as `steps` has it: the usual choice of training rows. A
--- plain filter on columns with statistics, so row groups and pages of other runs are never read, and the rows come in
--- the order of (run_id, step_index).
+-- The steps of runs with at least a minimum score, with every column of `steps`: the usual choice of training rows. The
+-- query is a plain filter on columns with statistics, so row groups and pages of other runs are never read. Rows come
+-- in the order of (run_id, step_index).
 --
 -- Parameters:
---   min_score uint64 = 20000: the least score of a run, as its engine wrote it
---   engine string = null: only runs of this engine; null = of all, also of none
---   phase string = null: only steps of this phase, early, mid or late; null = of all
+--   min_score uint64 = 20000: the minimum score of a run, as its engine wrote it
+--   engine string = null: only runs of this engine; null = all runs, with or without an engine
+--   phase string = null: only steps of this phase: early, mid or late; null = all phases
 --
 -- Columns:
 --   run_id uint32: the run
---   step_index uint32: the step's place in the run, from 0; with gaps where the source was sampled
+--   step_index uint32: the index of the step in the run, from 0; has gaps if the source was sampled
 --   board uint64: the board before the move
---   move uint8: 0 up, 1 down, 2 left, 3 right; null = not known
+--   move uint8: 0 up, 1 down, 2 left, 3 right; null = unknown
 --   ev_legal uint8: the legal moves, bit 0 up to bit 3 right
---   ev_up float32: the value of up; null = illegal, or a step without values
+--   ev_up float32: the value of up; null if up is illegal or the step has no values
 --   ev_down float32: the value of down
 --   ev_left float32: the value of left
 --   ev_right float32: the value of right

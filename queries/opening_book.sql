@@ -1,21 +1,21 @@
--- The positions that runs pass through most often in their first steps, what was played there, and what the runs came
--- to. Boards that differ by a symmetry are one position, and moves are turned along with the board. Steps whose move is
--- not known count in `num_steps` alone.
+-- The most frequent positions in the first steps of runs, with the moves played there and the mean final score. Boards
+-- that differ only by a symmetry are one position, and moves are transformed with the board. Steps without a known move
+-- count only in `num_steps`.
 --
 -- Parameters:
 --   first_steps uint64 = 20: only steps with an index below this
---   engine string = null: only runs of this engine; null = of all, also of none
---   limit int64 = 100: rows at most
+--   engine string = null: only runs of this engine; null = all runs, with or without an engine
+--   limit int64 = 100: the maximum number of rows
 --
 -- Columns:
---   position uint64: the board, as the smallest of its eight symmetric ones
---   tiles string: the same, to be read: rows divided by " / ", an empty cell as "."
---   num_steps int64: how often it occurred; a run passes through a position once at most
---   num_up int64: how often up was played, on the board as `position` has it
+--   position uint64: the board in canonical form: the smallest of its eight symmetric boards
+--   tiles string: the board as text: rows separated by " / ", empty cells as "."
+--   num_steps int64: the number of steps on it; a run visits a position at most once
+--   num_up int64: how often up was played, in the orientation of `position`
 --   num_down int64: how often down was played
 --   num_left int64: how often left was played
 --   num_right int64: how often right was played
---   mean_score float64: the mean score of the runs that passed through it
+--   mean_score float64: the mean score of the runs that visited it
 WITH plays AS (
   SELECT canonical(board) AS position, canonical_move(board, move) AS move, max_score
   FROM steps

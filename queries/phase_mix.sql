@@ -1,14 +1,14 @@
--- How the steps of each engine are divided among the phases of the game, as the archive's thresholds have them: what a
--- uniform sample of steps would consist of. Counts the steps that are there, so a sampled run weighs less.
+-- The share of each phase of the game in the steps of each engine, by the archive's phase thresholds. A uniform sample
+-- of steps has the same shares. Counts the steps in the archive, so a sampled run weighs less.
 --
 -- Parameters:
---   min_score uint64 = 0: the least score of a run
+--   min_score uint64 = 0: the minimum score of a run
 --
 -- Columns:
---   engine string: the engine; null = steps of runs without one
+--   engine string: the engine; null = steps of runs without an engine
 --   phase string: early, mid or late, in this order; a phase without steps is left out
---   num_steps int64: the engine's steps in this phase
---   share float64: their share of the engine's steps, 0 to 1
+--   num_steps int64: the number of the engine's steps in this phase
+--   share float64: the phase's share of the engine's steps, 0 to 1
 WITH mix AS (
   SELECT engine, phase, count(*) AS num_steps
   FROM steps

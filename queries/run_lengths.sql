@@ -1,20 +1,20 @@
--- How long the runs of each engine are: quantiles of their numbers of steps, each the nearest among the runs. Of a
--- sampled run only the steps that were kept count. Reads `runs` alone.
+-- The distribution of run lengths per engine, as quantiles of the number of steps (nearest rank). For a sampled run,
+-- only the steps that were kept count. Reads only `runs`.
 --
 -- Parameters:
---   min_score uint64 = 0: the least score of a run
+--   min_score uint64 = 0: the minimum score of a run
 --
 -- Columns:
---   engine string: the engine; null = runs without one
---   num_runs int64: its runs
+--   engine string: the engine; null = runs without an engine
+--   num_runs int64: the number of its runs
 --   mean_steps float64: their mean length
 --   min_steps uint32: the shortest
---   p10_steps uint32: the length that nine in ten exceed
+--   p10_steps uint32: the length that nine runs in ten exceed
 --   p25_steps uint32: the first quartile
 --   median_steps uint32: the median
 --   p75_steps uint32: the third quartile
---   p90_steps uint32: the length that one in ten exceeds
---   p99_steps uint32: the length that one in a hundred exceeds
+--   p90_steps uint32: the length that one run in ten exceeds
+--   p99_steps uint32: the length that one run in a hundred exceeds
 --   max_steps uint32: the longest
 WITH engines AS (
   SELECT engine, count(*) AS num_runs, avg(num_steps) AS mean_steps, array_sort(array_agg(num_steps)) AS lengths

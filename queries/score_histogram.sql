@@ -1,15 +1,15 @@
--- How the scores of runs are distributed: runs per bin of scores, of all engines together or of each. Bins without a
--- run are left out. Reads `runs` alone.
+-- The distribution of scores: the number of runs per score bin, for all engines together or for each engine. Bins
+-- without runs are left out. Reads only `runs`.
 --
 -- Parameters:
 --   width uint64 = 10000: the width of a bin, at least 1
---   engine string = null: only runs of this engine; null = of all, also of none
---   by_engine bool = false: whether each engine has a histogram of its own
+--   engine string = null: only runs of this engine; null = all runs, with or without an engine
+--   by_engine bool = false: whether to compute one histogram per engine
 --
 -- Columns:
---   engine string: the engine; null = runs without one, or all engines together
---   min_score uint64: the least score of the bin, a multiple of `width`; the bin ends before `min_score + width`
---   num_runs int64: the runs whose score is in the bin
+--   engine string: the engine; null = runs without an engine, or all engines together
+--   min_score uint64: the lowest score of the bin, a multiple of `width`; the bin ends before `min_score + width`
+--   num_runs int64: the number of runs with a score in the bin
 --   share float64: their share of the histogram's runs, 0 to 1
 WITH bins AS (
   SELECT

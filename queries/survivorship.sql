@@ -1,19 +1,19 @@
--- How many runs are still alive so far into a run, as a life table: whatever is measured per step index is measured on
--- these. A run of n steps is alive at the step indices 0 to n - 1; runs without steps are left out. A bin in which no
--- run ends has no row: as many are alive there as in the next that has one. Reads `runs` alone, and so takes a sampled
--- run, of whose steps some were left out, for a shorter one.
+-- Survival: runs still alive at each step, as a life table. Any statistic per step index is computed over these runs
+-- only. A run of n steps is alive at the step indices 0 to n - 1; runs without steps are left out. A bin in which no
+-- run ends has no row; the next bin with a row has the same number of runs alive. Reads only `runs`, so a sampled run
+-- counts as a shorter run.
 --
 -- Parameters:
 --   width uint64 = 1000: step indices in a bin, 1 to 4294967295
---   engine string = null: only runs of this engine; null = of all, also of none
---   by_engine bool = false: whether each engine has a table of its own
+--   engine string = null: only runs of this engine; null = all runs, with or without an engine
+--   by_engine bool = false: whether to compute one table per engine
 --
 -- Columns:
---   engine string: the engine; null = runs without one, or all engines together
---   first_step uint32: the least step index of the bin, a multiple of `width`
---   num_alive int64: the runs that have a step of this index
---   share float64: their share of the table's runs, 0 to 1
---   num_ended int64: the runs whose last step is in the bin
+--   engine string: the engine; null = runs without an engine, or all engines together
+--   first_step uint32: the smallest step index of the bin, a multiple of `width`
+--   num_alive int64: the number of runs that have a step with this index
+--   share float64: the share of the table's runs that are alive, 0 to 1
+--   num_ended int64: the number of runs whose last step is in the bin
 WITH ends AS (
   SELECT
     CASE WHEN $by_engine THEN engine END AS engine,

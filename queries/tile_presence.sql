@@ -1,15 +1,15 @@
--- What boards look like so far into a run: for each bin of step indices, the share of its steps whose largest tile is
--- just this one, and of those whose largest tile is at least this one. Only runs that are alive have steps in a bin, so
--- far bins tell of survivors: see survivorship. Tiles that are no board's largest in a bin are left out of it.
+-- For each bin of step indices, the share of steps with a given largest tile, and the share with at least this tile.
+-- Only runs that are still alive have steps in a bin, so late bins describe the survivors: see `survivorship`. A tile
+-- that is never the largest in a bin has no row there.
 --
 -- Parameters:
 --   width uint64 = 1000: step indices in a bin, 1 to 4294967295
---   engine string = null: only runs of this engine; null = of all, also of none
+--   engine string = null: only runs of this engine; null = all runs, with or without an engine
 --
 -- Columns:
---   first_step uint32: the least step index of the bin, a multiple of `width`
---   max_tile uint32: the largest tile on a board; 0 for an empty one
---   num_steps int64: the steps of the bin with this largest tile
+--   first_step uint32: the smallest step index of the bin, a multiple of `width`
+--   max_tile uint32: the largest tile on the board; 0 for an empty board
+--   num_steps int64: the number of steps in the bin with this largest tile
 --   share float64: their share of the bin's steps, 0 to 1
 --   share_at_least float64: the share of the bin's steps with this largest tile or a larger one
 WITH bins AS (

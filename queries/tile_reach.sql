@@ -1,20 +1,20 @@
--- For each tile, the share of runs that reach it, and how soon. A run reaches what its source gives as its highest
--- tile; it does so at its first step whose board has that tile or a larger one, which for a sampled run is the first
--- that was kept. A tile that only a run's last move made is on no step's board: that run counts among those that
--- reached it, and not in the median.
+-- For each tile, the share of runs that reach it, and the median step at which they do. A run reaches a tile if its
+-- source states this tile, or a larger one, as its highest. It reaches the tile at the first step whose board has it or
+-- a larger one; for a sampled run, at the first such step that was kept. If only a run's last move made the tile, no
+-- step's board shows it: the run counts as having reached it, but does not count in the median.
 --
 -- Parameters:
---   min_tile uint64 = 2048: the smallest tile to tell of; the largest is 32768
---   engine string = null: only runs of this engine; null = of all, also of none
---   by_engine bool = false: whether each engine has rows of its own
+--   min_tile uint64 = 2048: the smallest tile to report; the largest is 32768
+--   engine string = null: only runs of this engine; null = all runs, with or without an engine
+--   by_engine bool = false: whether to compute separate rows for each engine
 --
 -- Columns:
---   engine string: the engine; null = runs without one, or all engines together
+--   engine string: the engine; null = runs without an engine, or all engines together
 --   tile uint32: the tile
---   num_runs int64: the runs
---   num_reached int64: those that reached the tile
---   share float64: their share, 0 to 1
---   median_step float64: the median, over these runs, of the step index at which they did; null if no step's board
+--   num_runs int64: the number of runs
+--   num_reached int64: the runs that reached the tile
+--   share float64: the share of runs that reached the tile, 0 to 1
+--   median_step float64: the median step index at which these runs reached the tile; null if no step's board
 --     shows it
 WITH tiles AS (
   SELECT CAST(column1 AS TINYINT UNSIGNED) AS exp, CAST(column2 AS INT UNSIGNED) AS tile
@@ -29,7 +29,7 @@ players AS (
   FROM runs
   WHERE $engine IS NULL OR engine = $engine
 ),
--- A handful of rows per run; what follows is small.
+-- At most 16 rows per run, so the joins below are small.
 firsts AS (
   SELECT run_id, max_exp, min(step_index) AS step
   FROM steps

@@ -1,19 +1,19 @@
--- How many different positions the steps hold, exactly and up to the eight symmetries of the board: how much a sample
--- repeats itself, and how much turning boards could add. The phase follows from the board, so that the numbers of
--- several phases add up. Every different board is held in memory until the end.
+-- The number of different positions among the steps, both exact and up to the eight symmetries of the board. It shows
+-- how much a sample repeats itself, and how much augmentation by symmetries could add. A board determines its phase, so
+-- the numbers of several phases add up. Holds every different board in memory until the end.
 --
 -- Parameters:
---   engine string = null: only runs of this engine; null = of all, also of none
---   phase string = null: only steps of this phase, early, mid or late; null = of all
---   min_score uint64 = 0: the least score of a run
+--   engine string = null: only runs of this engine; null = all runs, with or without an engine
+--   phase string = null: only steps of this phase: early, mid or late; null = all phases
+--   min_score uint64 = 0: the minimum score of a run
 --
 -- Columns:
 --   phase string: early, mid or late, in this order; a phase without steps is left out
---   num_steps int64: the steps
---   num_boards int64: the different boards among them
---   num_positions int64: the different boards up to symmetry
+--   num_steps int64: the number of steps
+--   num_boards int64: the number of different boards
+--   num_positions int64: the number of different boards up to symmetry
 WITH boards AS (
-  -- Grouped twice rather than counted distinct: a board is made canonical once, and a group's key is one integer.
+  -- Groups twice instead of counting distinct boards: canonical() runs once per board, and each key is one integer.
   SELECT board, min(max_exp) AS max_exp, count(*) AS num_steps
   FROM steps
   WHERE max_score >= $min_score

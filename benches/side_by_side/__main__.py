@@ -1,14 +1,14 @@
-"""a2store beside NumPy, PyTorch, pyarrow, DuckDB and polars, on the same rows of the same archive.
+"""Compare a2store with NumPy, PyTorch, pyarrow, DuckDB and polars on the same rows of the same archive.
 
     python benches/side_by_side [PART ...] [--archive PATH | --steps N] [--rounds N] [--json FILE]
                                 [--only REGEX] [--memory]
 
-Parts are ``gather``, ``loader``, ``materialize``, ``syscalls``, ``queries``, and ``ingest``, ``formats`` and
-``played``, which make their own files; without any, all run. Each competitor's answer is checked before it counts,
+The parts are ``gather``, ``loader``, ``materialize``, ``syscalls``, ``queries``, ``ingest``, ``formats`` and
+``played``. The last three create their own files. Without a part, all run. Each competitor's answer is checked first,
 rounds alternate between the competitors, and figures are medians.
 
-``queries`` makes its archive once and keeps it in ``target/side_by_side``. With ``--memory`` it tells what a2store's
-queries take of memory under a limit, in place of times.
+``queries`` creates its archive once and caches it in ``target/side_by_side``. With ``--memory`` it measures the memory
+of a2store's queries under a limit instead of times.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ QUERIED_STEPS = 30_000_000
 
 
 def generate(report: Report, steps: int, folder: Path) -> Path:
-    """Make an archive of about so many steps of fast games, and print what each stage of it did."""
+    """Create an archive of about this many steps of fast games, and print the rate of each stage."""
     lines = []
 
     def show(stage: str, number: int, start: float) -> None:
@@ -62,43 +62,43 @@ def generate(report: Report, steps: int, folder: Path) -> Path:
 
 def arguments() -> argparse.Namespace:
     """Read the command line."""
-    parser = argparse.ArgumentParser(prog="side_by_side", description="a2store beside its peers, on the same rows.")
-    parser.add_argument("parts", nargs="*", metavar="PART", help=f"of {', '.join(PARTS)}; all if none is named")
+    parser = argparse.ArgumentParser(prog="side_by_side", description="Compare a2store with peers on the same rows.")
+    parser.add_argument("parts", nargs="*", metavar="PART", help=f"parts to run: {', '.join(PARTS)}; default: all")
     source = parser.add_mutually_exclusive_group()
-    source.add_argument("--archive", type=Path, help="an archive to use; else one is generated, and deleted after")
+    source.add_argument("--archive", type=Path, help="an existing archive; default: a temporary generated archive")
     source.add_argument(
         "--steps", type=int, help=f"size of a generated archive ({STEPS:,}; {QUERIED_STEPS:,} for queries)"
     )
-    parser.add_argument("--rounds", type=int, help="rounds of each part, which have defaults of their own")
+    parser.add_argument("--rounds", type=int, help="rounds of each part; the default depends on the part")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write all medians to a file")
-    parser.add_argument("--only", metavar="REGEX", help="of the queries, those whose group and name match")
-    parser.add_argument("--memory", action="store_true", help="of the queries, the memory and not the time")
+    parser.add_argument("--only", metavar="REGEX", help="run only the queries whose group and name match")
+    parser.add_argument("--memory", action="store_true", help="measure the memory of the queries instead of the time")
     options = parser.parse_args()
     if unknown := set(options.parts) - set(PARTS):
-        parser.error(f"no such part: {', '.join(sorted(unknown))}; there are {', '.join(PARTS)}")
+        parser.error(f"unknown part: expected {', '.join(PARTS)}, found {', '.join(sorted(unknown))}")
     if (options.steps is not None and options.steps < 1) or (options.rounds is not None and options.rounds < 1):
         parser.error("--steps and --rounds must be at least 1")
     return options
 
 
 def watched(report: Report, part: str, work: Callable[[], None]) -> None:
-    """Run a part, and say what else the machine did meanwhile."""
+    """Run a part, and print the load by other processes during it."""
     meanwhile = Meanwhile()
     work()
     others, stolen = meanwhile.shares()
     report.add(part, "meanwhile", other_processes=others, stolen_by_host=stolen)
-    note(f"meanwhile other processes had {others:.0%} of the cores, the host took {stolen:.0%}")
+    note(f"other processes used {others:.0%} of the cores during this part, and the host took {stolen:.0%}")
 
 
 def show_archive(archive: a2store.Archive) -> None:
-    """Say what is read."""
+    """Print the name and size of the archive."""
     files = archive.files("steps")
     size = sum(Path(file).stat().st_size for file in files) / archive.num_steps
-    print(f"\n{archive.path}: {archive.num_steps:,} steps, {size:.1f} bytes a step, files: {len(files)}")
+    print(f"\n{archive.path}: {archive.num_steps:,} steps, {size:.1f} bytes per step, files: {len(files)}")
 
 
 def measure(report: Report, path: Path, parts: set[str], rounds: int | None) -> None:
-    """Run the parts that were asked for."""
+    """Run the selected parts."""
     archive = a2store.Archive.open(path)
     show_archive(archive)
     if parts & {"gather", "loader"}:
@@ -107,7 +107,7 @@ def measure(report: Report, path: Path, parts: set[str], rounds: int | None) -> 
             watched(report, "gather", lambda: gather.run(report, steps, rounds))
         if "loader" in parts:
             watched(report, "loader", lambda: loader.run(report, steps, rounds))
-        # The parts below start processes that each need the memory for a table of their own.
+        # The parts below start processes, and each needs the memory for its own table.
         del steps
     if "materialize" in parts:
         watched(report, "materialize", lambda: materialize.run(report, archive, rounds))

@@ -1,7 +1,7 @@
-"""Whether two answers are the same, whatever the order of their rows and the widths of their types.
+"""Comparison of two answers, independent of row order and type widths.
 
-Small answers are compared value by value, floats with a tolerance, as sums depend on the order of what is summed. Rows
-that stream by are hashed, bit by bit, and the hashes summed.
+Small answers are compared value by value. Floats have a tolerance, because a sum depends on the order of its terms.
+Streamed rows are hashed bit by bit, and the hashes are summed.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def digest(batches: Iterable[pa.RecordBatch]) -> Digest:
 
 
 def _words(column: Any) -> Words:
-    """Return 64 bits for each value, the same for equal values of different widths; nulls have bits of their own."""
+    """Return 64 bits for each value: equal for equal values of different widths, and one special value for nulls."""
     if pa.types.is_dictionary(column.type):
         of_values = _words(column.dictionary)
         codes = pc.fill_null(column.indices, 0).to_numpy(zero_copy_only=False)
@@ -50,7 +50,7 @@ def _words(column: Any) -> Words:
         texts = [zlib.crc32((text or "").encode()) for text in column.to_pylist()]
         words = np.asarray(texts, np.uint64).reshape(-1)
     elif pa.types.is_floating(column.type):
-        # A zero added makes one zero of the two.
+        # Adding zero turns -0.0 into 0.0.
         values = pc.fill_null(column, 0.0).to_numpy(zero_copy_only=False).astype(np.float64) + 0.0
         words = values.view(np.uint64)
     else:
@@ -65,7 +65,7 @@ def _is_text(type_: Any) -> bool:
 
 
 def difference(ours: Any, theirs: Any) -> str | None:
-    """Compare two tables, and say where they first differ."""
+    """Compare two tables, and return a description of the first difference."""
     names = sorted(ours.schema.names)
     if names != sorted(theirs.schema.names):
         return f"columns {names}, not {sorted(theirs.schema.names)}"
@@ -90,7 +90,7 @@ def _sorted(table: Any, order: list[str]) -> list[tuple[Any, ...]]:
 
 
 def _is_whole(value: Any) -> bool:
-    """Whether it is a decimal, as which DuckDB gives sums of integers."""
+    """Return whether the value is a decimal, the type of DuckDB's sums of integers."""
     return value is not None and not isinstance(value, str | float | bool | bytes)
 
 

@@ -1,8 +1,8 @@
-"""One random batch from a table in memory: what each tool takes to pick 4,096 rows.
+"""Random batches from a table in memory: the time of each tool to select 4,096 rows.
 
-Some competitors give bare rows and some give columns with unpacked tokens, which is more work: the table says which.
-Each round times every competitor for a moment, in an order that rotates, on indices that it has not seen. What turns
-indices into the type that a tool wants is not timed.
+Some competitors return bare rows. Others return columns with unpacked tokens, which is more work; the table shows
+which. Each round times every competitor for a moment, in a rotating order, on new indices. The conversion of indices to
+a tool's own type is not timed.
 """
 
 from __future__ import annotations
@@ -30,29 +30,29 @@ Columns: TypeAlias = dict[str, npt.NDArray[Any]]
 
 BATCH = 4096
 ROUNDS = 25
-CALLS = 20  # of one competitor in one round
-WARM_UP = 2  # calls before these, which bring back its code and what the allocator keeps
-MOMENT = 0.25  # seconds after which a slow competitor's turn is over
+CALLS = 20  # calls of one competitor in one round
+WARM_UP = 2  # untimed calls that warm up code and allocator
+MOMENT = 0.25  # seconds after which a slow competitor's turn ends
 REFERENCE = "np.take"
 LANCE_ROWS = 20_000_000
 
 
 @dataclass(frozen=True)
 class Competitor:
-    """One way to pick rows."""
+    """One method of selecting rows."""
 
     name: str
     gives: str
     call: Callable[[Any], Any]
     columns: Callable[[Any], Columns]
-    """What the result is as columns, for the check; not timed."""
+    """Converts the result to columns for the check; not timed."""
     prepare: Callable[[Indices], Any] = lambda indices: indices
     rows: int | None = None
-    """How many rows it has, where it does not have all."""
+    """The number of rows it has, if it does not have all."""
 
 
 def unpack(rows: Rows) -> Columns:
-    """Transpose rows to the columns of a batch, as trainers do with NumPy."""
+    """Transpose rows to the columns of a batch, as training code does with NumPy."""
     shifts = np.arange(60, -1, -4, dtype=np.uint64)
     bits = np.arange(4, dtype=np.uint8)
     return {
@@ -67,7 +67,7 @@ def unpack(rows: Rows) -> Columns:
 
 
 def competitors(steps: a2store.StepTable, folder: Path) -> Iterator[Competitor]:
-    """Set up all that is installed."""
+    """Set up all installed competitors."""
     rows = np.asarray(steps)
     flat = rows.view(np.uint8).reshape(len(rows), steps.stride)
     binary = pa.array(steps.rows_array())
@@ -80,7 +80,7 @@ def competitors(steps: a2store.StepTable, folder: Path) -> Iterator[Competitor]:
         return unpack(np.frombuffer(b"".join(result.to_pylist()), rows.dtype))
 
     yield Competitor("a2store take", "columns", steps.take, lambda batch: dict(batch.to_dict()))
-    take_rows = getattr(steps, "take_rows", None)  # not every version has it
+    take_rows = getattr(steps, "take_rows", None)  # older versions do not have it
     if take_rows is not None:
         yield Competitor("a2store take_rows", "rows", take_rows, unpack)
     yield Competitor(REFERENCE, "rows", lambda indices: np.take(rows, indices), unpack)
@@ -98,11 +98,11 @@ def competitors(steps: a2store.StepTable, folder: Path) -> Iterator[Competitor]:
 
 
 def torch_index_select(rows: Rows) -> Competitor:
-    """Set up PyTorch, on rows as four int64 each, since it has no structured types."""
+    """Set up PyTorch on rows of four int64 each, because it has no structured types."""
     import torch
 
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # that the table is read-only, which nothing here tries to change
+        warnings.simplefilter("ignore")  # PyTorch warns that the table is read-only, but nothing here writes to it
         words = torch.from_numpy(rows.view(np.int64).reshape(len(rows), 4))
     return Competitor(
         "torch.index_select",
@@ -114,7 +114,7 @@ def torch_index_select(rows: Rows) -> Competitor:
 
 
 def lance_take(steps: a2store.StepTable, folder: Path) -> Competitor:
-    """Write the columns of the first rows to a Lance dataset, whose strength is random access on disk."""
+    """Write the columns of the first rows to a Lance dataset, a format for random access on disk."""
     lance = importlib.import_module("lance")
     number = min(len(steps), LANCE_ROWS)
     stream = pa.RecordBatchReader.from_stream(steps)
@@ -152,7 +152,7 @@ def lance_take(steps: a2store.StepTable, folder: Path) -> Competitor:
 
 
 def check(competitor: Competitor, rows: Rows, indices: Indices) -> None:
-    """Compare an answer with the rows themselves."""
+    """Compare an answer with the rows of the table."""
     answer = competitor.columns(competitor.call(competitor.prepare(indices)))
     if competitor.rows is not None:
         indices = indices % competitor.rows

@@ -1,8 +1,8 @@
-"""The archive of a group that has been at it for a while: several engines, both formats, several ingests, compacted.
+"""The archive of a group of engines: five engines, both formats, several ingests, compacted.
 
-It is made once and kept in a cache folder, under a name that tells its size, so any part may be run on it with
-``--archive``. An engine's games lie together within an ingest and scores follow no order, as where engines write to
-folders of their own.
+The archive is created once and kept in a cache folder, under a name with its size. Any part can use it with
+``--archive``. Within an ingest, the games of an engine are contiguous, because each engine writes to its own folder.
+Scores have no order.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ from report import Report, millions, table
 import a2store
 
 CACHE = Path(__file__).resolve().parents[2] / "target" / "side_by_side"
-MIX = 1  # counts changes of what follows, lest an older archive stands for a newer one
+MIX = 1  # increase it after changes below, so that a cached archive of an older mix is not used
 INGESTS = 4
 
 
 @dataclass(frozen=True)
 class Engine:
-    """One engine of the group: how it plays, and its share of the steps."""
+    """An engine of the group: its search depth and its share of the steps."""
 
     name: str
     format: Literal["a2run2", "a2t1"]
     depth: int
     share: float
     steps_per_run: int
-    """About so many; it only serves to guess how many games make up the share."""
+    """Approximate; it only determines the number of games for the share."""
 
 
 ENGINES = (
@@ -41,13 +41,14 @@ ENGINES = (
     Engine("expectimax-2024", "a2t1", 1, 0.20, 1_640),
     Engine("greedy", "a2run2", 0, 0.22, 358),
     Engine("greedy-2024", "a2t1", 0, 0.11, 358),
-    # Its games are long and reach the largest tiles, but each step costs fifty times that of depth 1.
+    # The games of this engine are long and reach the largest tiles, but each step costs fifty times as much as with
+    # depth 1.
     Engine("deep", "a2run2", 2, 0.01, 4_000),
 )
 
 
 def group_archive(report: Report, steps: int, cache: Path = CACHE) -> Path:
-    """Return an archive of at least so many steps, made now unless the cache has it."""
+    """Return an archive of at least this many steps, from the cache if it is there."""
     kept = cache / f"group-{MIX}-{steps}.a2"
     if kept.exists():
         return kept
@@ -59,7 +60,7 @@ def group_archive(report: Report, steps: int, cache: Path = CACHE) -> Path:
 
 
 def _make(report: Report, steps: int, folder: Path) -> Path:
-    """Play, ingest a part at a time, compact, and print what each stage did."""
+    """Play, ingest in parts and compact, and print the rate of each stage."""
     seconds = dict.fromkeys(("simulate", "ingest", "compact"), 0.0)
     archive = a2store.Archive.create(folder / "games.a2")
 
@@ -86,7 +87,7 @@ def _make(report: Report, steps: int, folder: Path) -> Path:
         add(at, ENGINES, steps / INGESTS)
     seed = INGESTS
     while archive.num_steps < steps:
-        # The fast engine makes up for games that were shorter than guessed.
+        # The fast engine fills the gap if games were shorter than estimated.
         add(seed, (ENGINES[2],), max(2 * (steps - archive.num_steps), 0.01 * steps) / ENGINES[2].share)
         seed += 1
 
@@ -98,5 +99,5 @@ def _make(report: Report, steps: int, folder: Path) -> Path:
     for stage, taken in seconds.items():
         report.add("group archive", stage, steps_per_s=archive.num_steps / taken)
         lines.append((stage, f"{archive.num_steps:,}", millions(archive.num_steps / taken)))
-    table(f"an archive of {len(ENGINES)} engines, kept from now on", ("", "steps", "steps/s"), lines)
+    table(f"a new archive of {len(ENGINES)} engines, kept in the cache", ("", "steps", "steps/s"), lines)
     return archive.path

@@ -1,8 +1,8 @@
-"""Saved queries of a2store in DuckDB's words, as one would write them for it.
+"""The saved queries of a2store, written for DuckDB.
 
-Parameters are literals, conditions that a parameter switches off are gone, and what a2store has functions for is done
-in bit operations and comparisons. Values are never NaN here, so only nulls are looked after. DuckDB's bit operators all
-bind alike, hence the brackets; a plain literal as large as a mask would make them work on 128 bits.
+Parameters are literals, and conditions that a parameter would switch off are omitted. a2store's functions become bit
+operations and comparisons. Values are never NaN here, so only nulls are handled. All bit operators of DuckDB have the
+same precedence, hence the parentheses. Masks are cast, because a literal of this size would use 128-bit arithmetic.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def _mask(mask: int) -> str:
 
 
 def _reversed(near: int, inner: int, far: int, outer: int) -> str:
-    """Reverse four fields of ``x``, which lie so far from the place of their mirror image."""
+    """Reverse four fields of ``x``; the arguments are the distances to the mirrored positions, and the masks."""
     return (
         f"((x >> {far}) & {_mask(outer)}) | ((x >> {near}) & {_mask(inner)})"
         f" | ((x & {_mask(inner)}) << {near}) | ((x & {_mask(outer)}) << {far})"
@@ -43,14 +43,14 @@ def _swapped(shift: int, stay: int, up: int, down: int) -> str:
 
 
 def _text(board: str) -> str:
-    """Write a board as text, for the few rows that are shown."""
+    """Return SQL for a board as text, for the few rows that are displayed."""
     cells = [f"{TILES}[(({board} >> {shift}) & 15)::INT + 1]" for shift in range(60, -1, -4)]
     rows = [f"concat_ws(' ', {', '.join(cells[at : at + 4])})" for at in range(0, 16, 4)]
     return f"concat_ws(' / ', {', '.join(rows)})"
 
 
 _IMAGES = [sum(1 << 4 * move + image for move, image in enumerate(images)) for images in IMAGES]
-"""For each symmetry, four bits for each move, of which the one of its image is set."""
+"""For each symmetry, four bits for each move: the bit of the move's image is set."""
 _EIGHT = (
     "b0, columns_flipped(b6) AS b1, rows_flipped(columns_flipped(b0)) AS b2, rows_flipped(b6) AS b3, "
     "columns_flipped(b0) AS b4, rows_flipped(b0) AS b5, b6, rows_flipped(columns_flipped(b6)) AS b7"
@@ -58,22 +58,22 @@ _EIGHT = (
 
 
 def _nearest(percent: int) -> str:
-    """Take a quantile, the nearest of the values; that of ``quantile_disc`` may be one further."""
+    """Return SQL for a quantile by nearest rank; ``quantile_disc`` may return the next value."""
     return f"ordered[1 + ({percent} * (num_runs - 1) + 50) // 100]"
 
 
 def _case(each: str) -> str:
-    """Write a WHEN for each move."""
+    """Return SQL with a WHEN for each move."""
     return " ".join(f"WHEN {each.format(move=move)}" for move in range(4))
 
 
 def _filled(where: str) -> str:
-    """Name some steps with values that compare: the least of all for what is null."""
+    """Return SQL for steps with comparable values: nulls become the smallest value."""
     values = ", ".join(f"coalesce({name}, '-inf'::FLOAT) AS v{at}" for at, name in enumerate(VALUES))
     return f"filled AS (SELECT run_id, step_index, move, {values} FROM steps WHERE {where})"
 
 
-# CASE, as greatest() and least() take two to three times as long.
+# CASE, because greatest() and least() take two to three times as long.
 MACROS = f"""
 CREATE TEMP MACRO columns_flipped(x) AS {_reversed(4, INNER, 12, OUTER)};
 CREATE TEMP MACRO rows_flipped(x) AS {_reversed(16, INNER_ROW, 48, OUTER_ROW)};
@@ -86,7 +86,7 @@ CREATE TEMP MACRO board_text(board) AS {_text("board")};
 
 
 def _positions(columns: str, source: str) -> str:
-    """Select some columns of a source, and of its boards the position and all that makes it."""
+    """Return SQL for columns of a source, with the position of each board and its eight images."""
     eight = ", ".join(f"b{at}" for at in range(8))
     return f"""
 SELECT {columns}, less(least0, least1) AS position, {eight} FROM (
@@ -103,9 +103,9 @@ SELECT {columns}, less(least0, least1) AS position, {eight} FROM (
 
 
 def _plays(columns: str, first_steps: int) -> str:
-    """Select the first steps of runs, with their position and the move as it is there.
+    """Return SQL for the first steps of runs, with their position and the move on it.
 
-    That is the least of its images under the symmetries that lead there, which are several if the board is symmetric.
+    If several symmetries lead to the position, the move is the smallest of its images under them.
     """
     images = " | ".join(f"CASE WHEN position = b{at} THEN {images} ELSE 0 END" for at, images in enumerate(_IMAGES))
     least = " ".join(f"WHEN {1 << move} THEN {move}" for move in range(4))

@@ -1,7 +1,7 @@
-"""Saved queries of a2store in polars' words: functions of the module and of the lazy frames of steps and runs.
+"""The saved queries of a2store, written for polars: functions of the module and the lazy frames of steps and runs.
 
-They are written as one would for its streaming engine, in expressions alone. Where it has no shifts they multiply and
-divide. Values are never NaN here, so only nulls are looked after.
+They use only expressions that its streaming engine supports. Without shift operators, they multiply and divide. Values
+are never NaN here, so only nulls are handled.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def engine_leaderboard(pl: Any, _steps: Any, runs: Any) -> Any:
 
 
 def run_lengths(pl: Any, _steps: Any, runs: Any) -> Any:
-    """Tell quantiles of the runs' lengths."""
+    """Compute quantiles of the runs' lengths."""
     steps = pl.col("num_steps")
     quantiles = {"p10": 0.1, "p25": 0.25, "median": 0.5, "p75": 0.75, "p90": 0.9, "p99": 0.99}
     return (
@@ -94,7 +94,7 @@ def survivorship(pl: Any, _steps: Any, runs: Any) -> Any:
 
 
 def tile_reach(pl: Any, steps: Any, runs: Any) -> Any:
-    """Tell which share of runs reaches each tile, and how soon."""
+    """Compute the share of runs that reach each tile, and the median step."""
     exps = list(range(MIN_TILE, 16))
     tiles = pl.LazyFrame({"exp": exps, "tile": [1 << exp for exp in exps]}, schema={"exp": pl.UInt8, "tile": pl.UInt32})
     reached = (
@@ -141,10 +141,10 @@ def tile_presence(pl: Any, steps: Any, _runs: Any) -> Any:
 
 
 def phase_mix(pl: Any, steps: Any, _runs: Any) -> Any:
-    """Divide steps among phases."""
+    """Compute the share of each phase."""
     number = pl.col("num_steps")
     return (
-        # Groups by codes, named after that, take less time than groups by categories.
+        # Groups by codes, renamed afterwards, take less time than groups by categories.
         steps.group_by(pl.col("engine", "phase").to_physical())
         .agg(num_steps=pl.len())
         .with_columns(pl.col("engine", "phase").cat.to(pl.Categorical))
@@ -160,16 +160,16 @@ def _board_text(pl: Any, board: Any) -> Any:
 
 
 def _shown(pl: Any, steps: Any, few: Any) -> Any:
-    """Look up what is shown of a few steps, which costs less than to carry it through the search for them."""
+    """Look up the displayed columns of a few steps, which costs less than carrying them through the search."""
     columns = ["run_id", "step_index", "engine", "phase", "board", _board_text(pl, pl.col("board")), "move", *VALUES]
     shown = ["run_id", "step_index", "engine", "phase", "board", "move", *VALUES]
     return few.join(steps.select(shown), on=["run_id", "step_index"]).select(*columns, pl.exclude(*shown))
 
 
 def hard_moves(pl: Any, steps: Any, _runs: Any) -> Any:
-    """Find the steps with the least gap between their two best values.
+    """Find the steps with the smallest gap between their two best values.
 
-    Of four, the second is the lesser of the two pairs' best, or the better of the two pairs' other.
+    Of four values in two pairs, the second best is the lesser of the pairs' maxima or the larger of the pairs' minima.
     """
     order = ["ev_gap", "run_id", "step_index"]
     hardest = (
@@ -189,7 +189,7 @@ def hard_moves(pl: Any, steps: Any, _runs: Any) -> Any:
 
 
 def blunders(pl: Any, steps: Any, _runs: Any) -> Any:
-    """Find the steps whose move is worth least, beside the best one."""
+    """Find the steps whose move loses most against the best move."""
     best, move = pl.col("best"), pl.col("move")
     chosen = pl.coalesce(pl.when(move == at).then(pl.col(name)) for at, name in enumerate(VALUES))
     first = pl.coalesce(pl.when(pl.col(name) == best).then(pl.lit(at, pl.UInt8)) for at, name in enumerate(VALUES))
@@ -204,7 +204,7 @@ def blunders(pl: Any, steps: Any, _runs: Any) -> Any:
 
 
 def _with_positions(pl: Any, boards: Any) -> Any:
-    """Add the eight boards that are one position, and the least of them, as ``position``."""
+    """Add the eight symmetric boards, and the smallest of them as ``position``."""
 
     def bits(x: Any, mask: int) -> Any:
         return x & pl.lit(mask, pl.UInt64)
@@ -238,7 +238,7 @@ def _with_positions(pl: Any, boards: Any) -> Any:
 def unique_positions(pl: Any, steps: Any, _runs: Any) -> Any:
     """Count different boards and positions.
 
-    Grouped twice, so that a board is turned once only.
+    Groups twice, so that each board is transformed only once.
     """
     exp = pl.col("max_exp")
     phase = pl.when(exp >= LATE).then(pl.lit("late")).when(exp >= MID).then(pl.lit("mid")).otherwise(pl.lit("early"))
@@ -254,9 +254,9 @@ def unique_positions(pl: Any, steps: Any, _runs: Any) -> Any:
 
 
 def _with_plays(pl: Any, steps: Any, first_steps: int) -> Any:
-    """Keep the first steps of runs, with their position and the move as it is there.
+    """Keep the first steps of runs, with their position and the move on it.
 
-    That is the least of its images under the symmetries that lead there, which are several if the board is symmetric.
+    If several symmetries lead to the position, the move is the smallest of its images under them.
     """
     images = [pl.lit(pl.Series(images, dtype=pl.UInt8)).gather(pl.col("move")) for images in IMAGES]
     leading = (pl.when(pl.col("position") == pl.col(f"b{at}")).then(image) for at, image in enumerate(images))
@@ -270,7 +270,7 @@ def _moves(pl: Any) -> dict[str, Any]:
 
 
 def opening_book(pl: Any, steps: Any, _runs: Any) -> Any:
-    """Count what was played on the most frequent positions."""
+    """Count the moves on the most frequent positions."""
     return (
         _with_plays(pl, steps, 20)
         .group_by("position")
@@ -282,7 +282,7 @@ def opening_book(pl: Any, steps: Any, _runs: Any) -> Any:
 
 
 def engine_agreement(pl: Any, steps: Any, _runs: Any) -> Any:
-    """Tell how often two engines play the same, over the positions that both met."""
+    """Compute how often two engines play the same move, over the positions that both met."""
     positions = (
         _with_plays(pl, steps.filter(pl.col("move").is_not_null()), 100)
         .group_by("engine", "position")
@@ -301,7 +301,7 @@ def engine_agreement(pl: Any, steps: Any, _runs: Any) -> Any:
 
 
 def critic_labels(pl: Any, steps: Any, _runs: Any) -> Any:
-    """Label every step with what its run came to."""
+    """Label every step with the outcome of its run."""
     tile = pl.col("highest_tile")
     labels = {f"reaches_{least}": tile >= least for least in (8192, 16384, 32768)}
     return steps.select("run_id", "step_index", "board", **labels)

@@ -1,7 +1,7 @@
-"""From run files to an archive, beside pyarrow's writer alone; small files; an archive that grows by the hour.
+"""Ingest of run files compared with pyarrow's writer; many small files; an archive with hourly appends.
 
-pyarrow is handed the finished columns in memory and writes them to memory with the archive's own settings, on one
-thread, as its writer does. a2store reads the files, decodes, checks, encodes and writes them, durably, on all cores.
+pyarrow gets the finished columns in memory and writes them to memory with the archive's settings, on one thread.
+a2store reads the files, decodes, checks, encodes and writes them durably, on all cores.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ SMALL_FILES = 100_000
 APPENDS = 2_000
 RUNS_PER_APPEND = 20
 LOOKED_AT = 100
-"""The number of appends that are compared at the beginning and at the end."""
+"""The number of first appends and of last appends to compare."""
 MANY_COMMITS = 10_000
 
 SPLIT = ["board"]
@@ -40,14 +40,14 @@ WITHOUT_STATISTICS = {*SPLIT, *PLAIN, "step_index", "move", "ev_legal", "has_evs
 
 
 def timed(work: Callable[[], Any]) -> float:
-    """Return how many seconds it takes."""
+    """Return the seconds that the work takes."""
     start = time.perf_counter()
     work()
     return time.perf_counter() - start
 
 
 def encode(columns: pa.Table) -> pa.Buffer:
-    """Encode the columns as the archive does, with pyarrow."""
+    """Encode the columns with pyarrow and the archive's settings."""
     out = pa.BufferOutputStream()
     names = columns.column_names
     pq.write_table(
@@ -72,7 +72,7 @@ def encode(columns: pa.Table) -> pa.Buffer:
 
 
 def ingest(runs: Path, archive: Path) -> a2store.Archive:
-    """Make an archive of a folder."""
+    """Create an archive from a folder."""
     shutil.rmtree(archive, ignore_errors=True)
     made = a2store.Archive.create(archive)
     made.ingest(runs, progress=False)
@@ -90,7 +90,7 @@ def rates(report: Report, folder: Path, rounds: int) -> None:
         size = sum(Path(file).stat().st_size for file in archive.files("steps"))
         again = encode(columns)
         if not pq.read_table(pa.BufferReader(again)).equals(columns):
-            raise AssertionError("pyarrow writes other rows")
+            raise AssertionError("pyarrow wrote different rows")
         ours, theirs, known = [], [], []
         for _ in range(rounds):
             ours.append(archive.num_steps / timed(partial(ingest, runs, folder / "games.a2")))
@@ -120,7 +120,7 @@ def rates(report: Report, folder: Path, rounds: int) -> None:
         )
     table(
         f"ingest of {len(columns):,} steps, {rounds} rounds",
-        ("", "a2store", "pyarrow's writer alone", "ratio", "all known already", "bytes/step", "pyarrow's"),
+        ("", "a2store", "pyarrow's writer alone", "ratio", "all duplicates", "bytes/step", "pyarrow's"),
         lines,
     )
 
@@ -167,13 +167,13 @@ def first_queries(report: Report, folder: Path, rounds: int) -> None:
         lines.append((name, *times, f"{with_ / without:.2f}"))
     table(
         f"the first query of a process over {archive.num_steps:,} steps, {size / 1e6:.0f} MB, {rounds} rounds",
-        ("", "ms without checksums", "ms with", "ms the second time", "ratio"),
+        ("", "ms without checksums", "ms with", "ms of the second query", "ratio"),
         lines,
     )
 
 
 def small_files(report: Report, folder: Path) -> None:
-    """Ingest many small files, beside no more than opening and reading them."""
+    """Ingest many small files, and compare with only opening and reading them."""
     runs = folder / "small"
     made = a2store.simulate(runs, runs=SMALL_FILES, seed=6, depth=0, progress=False)
     paths = [str(path) for path in runs.rglob("*.a2run2")]
@@ -198,8 +198,8 @@ print(time.perf_counter() - start)
     report.add("ingest", "small files", seconds=whole, read_seconds_of_one_thread=read, steps_per_s=rate)
     share = read / (os.cpu_count() or 1) / whole
     note(
-        f"{SMALL_FILES:,} files, {made.num_steps:,} steps: {whole:.1f} s, {millions(rate)} steps/s; only to open and "
-        f"read them takes one thread {read:.1f} s, which is {share:.0%} of the ingest's time on all cores"
+        f"{SMALL_FILES:,} files, {made.num_steps:,} steps: {whole:.1f} s, {millions(rate)} steps/s; only opening and "
+        f"reading them takes {read:.1f} s on one thread, which is {share:.0%} of the ingest's time on all cores"
     )
 
 
@@ -209,7 +209,7 @@ def append(archive: Path, batch: list[Path]) -> None:
 
 
 def append_all(report: Report, path: Path, files: list[Path], keeps_open: bool) -> None:
-    """Append to a new archive, with one handle or new ones, and compare the last appends with the first."""
+    """Append to a new archive, with one handle or a new one for each append, and compare last appends with first."""
     archive = a2store.Archive.create(path)
     seconds = []
     for hour in range(APPENDS):
@@ -221,8 +221,8 @@ def append_all(report: Report, path: Path, files: list[Path], keeps_open: bool) 
     name = "an append, one handle" if keeps_open else "an append, opened each time"
     report.add("appends", name, first_s=first, last_s=last, ratio=last / first)
     note(
-        f"{name}: {APPENDS:,} of {RUNS_PER_APPEND} runs, {first * 1e3:.1f} ms each at first and {last * 1e3:.1f} ms at "
-        f"last, ratio {last / first:.2f}"
+        f"{name}: {APPENDS:,} of {RUNS_PER_APPEND} runs, {first * 1e3:.1f} ms each at the start and "
+        f"{last * 1e3:.1f} ms at the end, ratio {last / first:.2f}"
     )
 
 
@@ -243,7 +243,7 @@ def appends(report: Report, folder: Path) -> None:
         size = sum(Path(file).stat().st_size for file in archive.files("steps")) / archive.num_steps
         report.add("appends", when, open_s=opening, query_s=asking, bytes_per_step=size)
         note(
-            f"{when}: {len(archive.files('steps')):,} files, {size:.2f} bytes a step, open {opening * 1e3:.1f} ms, "
+            f"{when}: {len(archive.files('steps')):,} files, {size:.2f} bytes per step, open {opening * 1e3:.1f} ms, "
             f"a filtered query {asking * 1e3:.0f} ms"
         )
 
@@ -256,7 +256,7 @@ def appends(report: Report, folder: Path) -> None:
 
 
 def many_commits(report: Report, folder: Path) -> None:
-    """Open an archive that has had ten thousand commits."""
+    """Open an archive with ten thousand commits."""
     run = folder / "one"
     a2store.simulate(run, runs=1, seed=8, depth=0, progress=False)
     content = next(run.iterdir()).read_bytes()
@@ -265,7 +265,7 @@ def many_commits(report: Report, folder: Path) -> None:
     archive = a2store.Archive.create(path)
     stem = decoded.to_bytes("a2t1")
     for number in range(MANY_COMMITS - 1):
-        # The start time makes each a run of its own; the checksum follows from it.
+        # The start time makes each run different; the checksum is computed from the bytes.
         bytes_ = bytearray(stem)
         bytes_[10:18] = (number + 1).to_bytes(8, "little")
         bytes_[-4:] = crc32c(bytes_[:-4]).to_bytes(4, "little")
@@ -295,7 +295,7 @@ _TABLE = [_entry(value) for value in range(256)]
 
 
 def run(report: Report, rounds: int | None) -> None:
-    """Measure everything on files that are made for it."""
+    """Measure everything on newly created files."""
     with tempfile.TemporaryDirectory(prefix="side_by_side-ingest-") as name:
         folder = Path(name)
         rates(report, folder, rounds or ROUNDS)

@@ -1,4 +1,4 @@
-"""Shuffled epochs as a training loop sees them: rates, waits, the first batch, and what the loop leaves to others."""
+"""Shuffled epochs in a training loop: rates, waits, the first batch, and processor time left for other threads."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from report import Report, median, millions, percentile, status_bytes, table
 import a2store
 
 EPOCHS = 3
-ROUNDS = 3  # of the thread that counts
+ROUNDS = 3  # rounds of the spinning thread
 FIRST_BATCHES = 50
 PEER_BATCHES = 200
 SPIN_SECONDS = 2.0
@@ -36,7 +36,7 @@ def loaders(steps: a2store.StepTable) -> dict[str, a2store.Loader]:
 
 
 def check(steps: a2store.StepTable) -> None:
-    """See that an epoch serves every row once, and that a batch has the columns of its rows."""
+    """Check that an epoch serves every row once, and that a batch has the columns of its rows."""
     rows = np.asarray(steps)
     loader = steps.loader(BATCH, seed=1)
     number, total = 0, np.uint64(0)
@@ -45,8 +45,8 @@ def check(steps: a2store.StepTable) -> None:
             number += len(batch)
             total += np.add.reduce(batch.board)
     if number != len(rows) or total != np.add.reduce(rows["board"]):
-        raise AssertionError("an epoch is not every row once")
-    # Runs are whole and in order here, so a row's place follows from its run and step.
+        raise AssertionError("an epoch did not serve every row exactly once")
+    # Runs are whole and in order here, so run and step determine a row's index.
     batch = next(iter(loader))
     places = np.searchsorted(rows["run_id"], batch.run_id) + batch.step_index
     for name, column in unpack(rows[places]).items():
@@ -54,7 +54,7 @@ def check(steps: a2store.StepTable) -> None:
 
 
 def rates(report: Report, steps: a2store.StepTable) -> None:
-    """Time whole epochs, and one more batch by batch."""
+    """Time whole epochs, and then one epoch batch by batch."""
     seconds: dict[str, list[float]] = {}
     waits: dict[str, list[float]] = {}
     field = loaders(steps)
@@ -82,7 +82,7 @@ def rates(report: Report, steps: a2store.StepTable) -> None:
 
 
 def waits_of(batches: Iterator[Any]) -> list[float]:
-    """Return how long each call of next() took, in microseconds."""
+    """Return the time of each call of next(), in microseconds."""
     times: list[float] = []
     while True:
         start = time.perf_counter_ns()
@@ -94,13 +94,13 @@ def waits_of(batches: Iterator[Any]) -> list[float]:
 
 
 def numpy_batches(rows: np.ndarray[Any, Any], order: np.ndarray[Any, Any]) -> Iterator[dict[str, Any]]:
-    """Serve batches as a short script would."""
+    """Serve batches as a short NumPy script would."""
     for at in range(0, len(order), BATCH):
         yield unpack(np.take(rows, order[at : at + BATCH]))
 
 
 class MapStyle:
-    """Rows as PyTorch's map-style datasets give them."""
+    """A map-style dataset of PyTorch over rows."""
 
     def __init__(self, rows: np.ndarray[Any, Any]) -> None:
         self.rows = rows
@@ -115,15 +115,15 @@ class MapStyle:
 
 
 class BatchWise(MapStyle):
-    """The same with the method by which PyTorch asks for a batch at once."""
+    """The same dataset with PyTorch's method for whole batches."""
 
     def __getitems__(self, indices: list[int]) -> Any:
-        """Return some rows, in one array."""
+        """Return several rows in one array."""
         return np.take(self.rows, indices)
 
 
 def collate(picked: Any) -> dict[str, Any]:
-    """Turn rows to tensors."""
+    """Convert rows to tensors."""
     import torch
 
     rows = np.asarray(picked)
@@ -137,7 +137,7 @@ def collate(picked: Any) -> dict[str, Any]:
 
 
 def peers(report: Report, steps: a2store.StepTable) -> None:
-    """Time the beginning of an epoch as NumPy and PyTorch serve it."""
+    """Time the start of an epoch with NumPy and PyTorch."""
     rows = np.asarray(steps)
     field: dict[str, Callable[[], Iterator[Any]]] = {
         "np.random.permutation, np.take + collate": lambda: numpy_batches(rows, np.random.permutation(len(rows)))
@@ -161,7 +161,7 @@ def peers(report: Report, steps: a2store.StepTable) -> None:
         start = time.perf_counter()
         for _, batch in zip(range(PEER_BATCHES), batches, strict=False):
             served += len(batch["move"])
-        # A table of a single batch has nothing to extrapolate from.
+        # With a single batch, there is nothing to extrapolate from.
         rate = served / (time.perf_counter() - start) if served else first / ready
         del batches
         epoch = ready + (len(rows) - first) / rate
@@ -177,7 +177,7 @@ def peers(report: Report, steps: a2store.StepTable) -> None:
 
 
 def first_batch(report: Report, steps: a2store.StepTable) -> None:
-    """Time how soon a new loader serves, wherever it resumes, beside making an order as others do."""
+    """Time the first batch of a new loader at any position, compared with creating an order in memory."""
     state = steps.loader(BATCH, seed=1).state_dict()
     rng = np.random.default_rng(0)
     middle = max(1, len(steps) - 2 * BATCH)
@@ -211,11 +211,11 @@ def first_batch(report: Report, steps: a2store.StepTable) -> None:
     for name, taken in seconds.items():
         report.add("loader", name, seconds=taken)
         lines.append((f"{name} alone, once", f"{taken * 1e3:,.0f}"))
-    table("loader: from nothing to the first batch", ("", "ms"), lines)
+    table("loader: from creation to the first batch", ("", "ms"), lines)
 
 
 class Spinner:
-    """A Python thread that counts as fast as the interpreter's lock lets it."""
+    """A Python thread that counts as fast as the interpreter's lock allows."""
 
     def __init__(self) -> None:
         self.rate = 0.0
@@ -230,7 +230,7 @@ class Spinner:
         self.rate = count / (time.perf_counter() - start)
 
     def beside(self, work: Callable[[float], int]) -> tuple[float, float]:
-        """Count while the main thread works; return what was counted and what the work did, both a second."""
+        """Count while the main thread works; return the counts and the work done, both per second."""
         self._thread.start()
         start = time.perf_counter()
         done = work(start + SPIN_SECONDS)
@@ -241,7 +241,7 @@ class Spinner:
 
 
 def until(deadline: float, epochs: Callable[[], Iterator[Any]], step: float) -> int:
-    """Take batches until a point in time, with so long a training step after each, and return their number."""
+    """Take batches until a deadline, with a training step of a given duration after each, and return their number."""
     number = 0
     while True:
         for _ in epochs():
@@ -253,7 +253,7 @@ def until(deadline: float, epochs: Callable[[], Iterator[Any]], step: float) -> 
 
 
 def spinning(report: Report, steps: a2store.StepTable, rounds: int) -> None:
-    """Measure what a loop over batches leaves of the interpreter's lock to another thread."""
+    """Measure how much of the interpreter's lock a loop over batches leaves to another thread."""
     rows = np.asarray(steps)
     loader = steps.loader(BATCH, seed=1)
     order = np.random.default_rng(0).integers(0, len(rows), min(len(rows), 2000 * BATCH))
@@ -276,7 +276,7 @@ def spinning(report: Report, steps: a2store.StepTable, rounds: int) -> None:
     undisturbed: dict[str, list[float]] = {name: [] for name in field}
     for _ in range(rounds):
         for name, work in field.items():
-            # Anew each time, since what a core gives varies where machines share it.
+            # Measured again each time, because the speed of a core varies on shared machines.
             alone, _none = Spinner().beside(rest)
             rate, batches = Spinner().beside(work)
             counted[name].append(rate / alone)
@@ -292,32 +292,32 @@ def spinning(report: Report, steps: a2store.StepTable, rounds: int) -> None:
         )
         lines.append((name, f"{left:.2f}", f"{with_spinner:,.0f}", f"{without:,.0f}"))
     table(
-        f"loader: a thread that counts in Python, beside the loop, median of {rounds} rounds",
+        f"loader: a counting Python thread during the loop, median of {rounds} rounds",
         ("", "counts, of alone", "batches/s", "without the thread"),
         lines,
     )
 
 
 def allocations(report: Report, steps: a2store.StepTable) -> None:
-    """See whether memory grows, or is asked for at all, while batches are served."""
+    """Check that memory does not grow, and no new pages are touched, while batches are served."""
     loader = steps.loader(BATCH, seed=1)
-    # Twice a whole epoch's beginning, so that what the end of one and the start of the next need is there as well.
+    # Starts two epochs, so that all memory for the end of one and the start of the next is allocated.
     for _ in range(2):
         for _, _batch in zip(range(200), loader, strict=False):
             pass
-    # The peak so far may be another part's; this makes it the present size again.
+    # Resets the peak, which may come from another part, to the current size.
     Path("/proc/self/clear_refs").write_text("5")
     before, faults = status_bytes("VmHWM"), resource.getrusage(resource.RUSAGE_SELF).ru_minflt
     epochs = until_number(loader, STEADY_BATCHES)
     grown = status_bytes("VmHWM") - before
     faults = resource.getrusage(resource.RUSAGE_SELF).ru_minflt - faults
     report.add("loader", "memory", batches=STEADY_BATCHES, peak_grown_bytes=grown, page_faults=faults, epochs=epochs)
-    print(f"\nloader: in {STEADY_BATCHES:,} batches the peak of memory grew by {grown / 1e6:.2f} MB,", end=" ")
-    print(f"and {faults:,} pages were touched for the first time ({epochs} epochs)")
+    print(f"\nloader: over {STEADY_BATCHES:,} batches peak memory grew by {grown / 1e6:.2f} MB,", end=" ")
+    print(f"with {faults:,} page faults on new pages ({epochs} epochs)")
 
 
 def until_number(loader: a2store.Loader, number: int) -> int:
-    """Take so many batches and return how many epochs they began."""
+    """Take a number of batches and return the number of started epochs."""
     epochs = 0
     while number:
         epochs += 1
@@ -327,7 +327,7 @@ def until_number(loader: a2store.Loader, number: int) -> int:
 
 
 def run(report: Report, steps: a2store.StepTable, rounds: int | None) -> None:
-    """Check the loader and measure all of it."""
+    """Check the loader and run all measurements."""
     check(steps)
     rates(report, steps)
     peers(report, steps)

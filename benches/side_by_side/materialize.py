@@ -1,8 +1,8 @@
 """From an archive's Parquet files to NumPy rows in memory, whole and filtered.
 
-Every competitor reads only the columns that a row needs, in the order of ``(run_id, step_index)``, and ends with the
-same bytes in one array. Each runs in a process of its own, in rounds that rotate: the memory that an earlier one left
-behind would be a gift to the next.
+Every competitor reads only the columns of a row, in the order of ``(run_id, step_index)``, and produces the same bytes
+in one array. Each runs in a new process, in rotating rounds, so that no competitor profits from memory that an earlier
+one has touched.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ PEERS = {"pyarrow": "pyarrow", "DuckDB": "duckdb", "polars": "polars"}
 
 
 def shares(files: list[str]) -> list[Share]:
-    """Cut the files into stretches of whole row groups, each of which holds whole runs."""
+    """Cut the files into shares of whole row groups, each of which holds whole runs."""
     found = []
     for file in files:
         metadata = pq.ParquetFile(file).metadata
@@ -47,7 +47,7 @@ def shares(files: list[str]) -> list[Share]:
 
 
 def do(job: Job) -> dict[str, Any]:
-    """Have a process of its own do the job, and return what it printed."""
+    """Run the job in a new process, and return its output."""
     command = [sys.executable, str(Path(__file__).with_name("peers.py"))]
     done = subprocess.run(command, input=json.dumps(dataclasses.asdict(job)), capture_output=True, text=True)
     if done.returncode != 0:
@@ -59,7 +59,7 @@ def do(job: Job) -> dict[str, Any]:
 
 
 def compare(report: Report, what: str, field: list[str], job: Job, rounds: int) -> None:
-    """Time one question, whoever answers it, and print a table."""
+    """Time one query for all competitors, and print a table."""
     figures: dict[str, list[dict[str, float]]] = {name: [] for name in field}
     answers: dict[str, dict[str, int]] = {}
     for at in range(rounds):
@@ -68,7 +68,7 @@ def compare(report: Report, what: str, field: list[str], job: Job, rounds: int) 
             figures[name].append(result["figures"])
             answer = answers.setdefault(name, result["answer"])
             if name != "memory alone" and at == 0 and answer != answers.setdefault("a2store", answer):
-                raise AssertionError(f"{name} gives other rows: {answer}, not {answers['a2store']}")
+                raise AssertionError(f"{name}: different rows: expected {answers['a2store']}, found {answer}")
 
     scanned, kept = job.num_rows, answers["a2store"]["rows"]
     lines = []
@@ -103,7 +103,7 @@ def compare(report: Report, what: str, field: list[str], job: Job, rounds: int) 
 
 
 def run(report: Report, archive: a2store.Archive, rounds: int | None) -> None:
-    """Compare the whole archive, then a filter that leaves little and one that leaves much."""
+    """Compare the whole archive, a filter that keeps few rows, and a filter that keeps many."""
     installed = [name for name, module in PEERS.items() if importlib.util.find_spec(module) is not None]
     field = ["a2store", *(f"{name}, {manner}" for name in installed for manner in MANNERS)]
     middle = pa.table(archive.sql("SELECT median(max_score) FROM runs")).column(0)[0].as_py()
@@ -112,6 +112,6 @@ def run(report: Report, archive: a2store.Archive, rounds: int | None) -> None:
     for phase in ("mid", "early"):
         what = f"max_score >= {job.min_score} AND phase = '{phase}'"
         compare(report, what, field, dataclasses.replace(job, phase=phase), rounds or ROUNDS)
-    note("again: the same once more in the same process, whose memory is then warm; peak: of the first time")
+    note("again: a second time in the same process, with warm memory; peak: the peak of the first time")
     for name in PEERS.keys() - set(installed):
         note(f"{name} is not installed: skipped")

@@ -1,10 +1,10 @@
-"""One competitor's whole job, from an archive's files to rows in memory, in a process of its own.
+"""The whole job of one competitor, from an archive's files to rows in memory, in a separate process.
 
-``materialize`` starts this file, writes a job to it as JSON and reads what it prints. Only the tool that does the job
-is imported, so that the peak of memory is its own.
+``materialize`` starts this file, writes a job to it as JSON and reads its output. Only the tool for the job is
+imported, so that the peak of memory includes no other tool.
 
-All peers fill an array with room for every step. What a filter leaves unused is never touched and costs nothing, so no
-peer has to count first.
+All peers fill an array with room for every step. Unused memory after a filter is never touched and costs nothing, so no
+peer has to count rows first.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ CHUNK = 131_072
 
 @dataclass(frozen=True)
 class Share:
-    """A stretch of an archive for one thread: some row groups of one file, which are these runs."""
+    """A part of an archive for one thread: some row groups of one file, with the ids of their runs."""
 
     file: str
     row_groups: list[int]
@@ -55,7 +55,7 @@ class Share:
 
 @dataclass(frozen=True)
 class Job:
-    """What to read; no filter if there is no phase."""
+    """The data to read; without a phase there is no filter."""
 
     archive: str
     competitor: str
@@ -66,7 +66,7 @@ class Job:
 
     @property
     def files(self) -> list[str]:
-        """The archive's files of steps, in order."""
+        """The files of the archive's steps, in order."""
         return list(dict.fromkeys(share.file for share in self.shares))
 
     @property
@@ -77,7 +77,7 @@ class Job:
 
 @dataclass(frozen=True)
 class Tool:
-    """How a tool gives its batches, of everything or of one share, and how one of them is written to rows."""
+    """A tool: its batches of the whole archive or of one share, and a function that writes a batch to rows."""
 
     everything: Callable[[Job], Iterator[Any]]
     share: Callable[[Job, Share], Iterator[Any]]
@@ -88,7 +88,7 @@ class Tool:
 
 
 def put_arrow(rows: Rows, batch: Any) -> None:
-    """Write a batch of pyarrow's; 0.0 stands for a null among values, and NaN where all four are null."""
+    """Write a batch of pyarrow: a null among values becomes 0.0, and four nulls become NaN."""
     import pyarrow.compute as pc
 
     for name in INTEGERS:
@@ -96,7 +96,7 @@ def put_arrow(rows: Rows, batch: Any) -> None:
     columns = [batch.column(name) for name in VALUES]
     for at, column in enumerate(columns):
         rows["ev_values"][:, at] = pc.fill_null(column, 0.0).to_numpy(zero_copy_only=False)
-    # On bitmaps this costs next to nothing, and hardly any batch has such rows.
+    # On bitmaps this costs almost nothing, and few batches have such rows.
     if all(column.null_count for column in columns):
         up, down, left, right = (column.is_valid() for column in columns)
         valid = pc.or_(pc.or_(up, down), pc.or_(left, right))
@@ -105,7 +105,7 @@ def put_arrow(rows: Rows, batch: Any) -> None:
 
 
 def pyarrow_tool() -> Tool:
-    """Set up pyarrow, by its datasets: they decode ahead of the loop and skip row groups by their statistics."""
+    """Set up pyarrow with its datasets, which decode ahead of the loop and skip row groups by their statistics."""
     import pyarrow.dataset as ds
 
     def condition(job: Job) -> Any:
@@ -143,9 +143,9 @@ def put_ready(rows: Rows, batch: Any) -> None:
 
 
 def duckdb_tool(in_threads: bool) -> Tool:
-    """Set up DuckDB: it treats the nulls itself, which is faster than doing so batch by batch in Python."""
+    """Set up DuckDB. It handles nulls itself, which is faster than doing it batch by batch in Python."""
     import duckdb
-    import pyarrow  # noqa: F401  # lest the first batch pays for it
+    import pyarrow  # noqa: F401  # so that the first batch does not include the import
 
     none = " AND ".join(f"{name} IS NULL" for name in VALUES)
     columns = ", ".join(
@@ -155,7 +155,7 @@ def duckdb_tool(in_threads: bool) -> Tool:
             for name in VALUES
         ]
     )
-    # With a cursor for each core, threads of DuckDB's own would only get in each other's way.
+    # With one cursor per core, additional threads of DuckDB would slow each other down.
     root = duckdb.connect(config={"threads": 1} if in_threads else {})
 
     def batches(job: Job, files: list[str], runs: tuple[int, int] | None) -> Iterator[Any]:
@@ -165,7 +165,7 @@ def duckdb_tool(in_threads: bool) -> Tool:
         if job.phase is not None:
             conditions.append(f"max_score >= {job.min_score} AND phase = '{job.phase}'")
         where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
-        # A relation streams; what ``execute`` returns would hold the whole result first.
+        # A relation streams; ``execute`` would materialize the whole result first.
         relation = root.cursor().sql(f"SELECT {columns} FROM read_parquet({files!r}){where}")
         yield from relation.to_arrow_reader(CHUNK)
 
@@ -190,7 +190,7 @@ def put_polars(rows: Rows, frame: Any) -> None:
 
 
 def polars_tool() -> Tool:
-    """Set up polars, by its streaming engine."""
+    """Set up polars with its streaming engine."""
     import polars as pl
 
     none = pl.all_horizontal(pl.col(name).is_null() for name in VALUES)
@@ -220,7 +220,7 @@ def polars_tool() -> Tool:
 
 
 def fill(rows: Rows, batches: Iterator[Any], put: Callable[[Rows, Any], None]) -> int:
-    """Write batches one after the other and return how many rows they were."""
+    """Write batches one after the other and return the number of rows."""
     at = 0
     for batch in batches:
         put(rows[at : at + len(batch)], batch)
@@ -229,15 +229,15 @@ def fill(rows: Rows, batches: Iterator[Any], put: Callable[[Rows, Any], None]) -
 
 
 def one_loop(job: Job, tool: Tool) -> Rows:
-    """Do it as most would: the tool uses the threads that it likes, one loop takes its batches."""
+    """Run the job in the simple way: the tool chooses its threads, and one loop takes its batches."""
     rows = np.empty(job.num_rows, DTYPE)
     return rows[: fill(rows, tool.everything(job), tool.put)]
 
 
 def in_threads(job: Job, tool: Tool) -> Rows:
-    """Do it with a thread per core, each of which decodes and writes shares.
+    """Run the job with one thread per core; each thread decodes and writes shares.
 
-    Gaps that a filter leaves are closed after that; the memory that was written to before stays the process's.
+    Gaps that a filter leaves are closed afterwards. Memory that was written before stays allocated.
     """
     rows = np.empty(job.num_rows, DTYPE)
     starts = np.cumsum([0, *(share.num_rows for share in job.shares)]).tolist()
@@ -249,7 +249,7 @@ def in_threads(job: Job, tool: Tool) -> Rows:
         counts = list(pool.map(one, range(len(job.shares))))
     end = 0
     for start, count in zip(starts, counts, strict=False):
-        # In pieces, as NumPy copies what overlaps by way of a second copy.
+        # In pieces, because NumPy copies overlapping ranges through a temporary copy.
         for at in range(0, count if start != end else 0, CHUNK):
             piece = min(CHUNK, count - at)
             rows[end + at : end + at + piece] = rows[start + at : start + at + piece]
@@ -258,7 +258,7 @@ def in_threads(job: Job, tool: Tool) -> Rows:
 
 
 def a2store_job(job: Job) -> Callable[[], Any]:
-    """Set up a2store, from opening the archive on."""
+    """Set up a2store; the work includes opening the archive."""
     import a2store
 
     def work() -> Any:
@@ -276,7 +276,7 @@ def a2store_job(job: Job) -> Callable[[], Any]:
 
 
 def memory_job(job: Job) -> Callable[[], Any]:
-    """Set up what no competitor can do without: memory for the rows, written to once."""
+    """Set up the lower bound for all competitors: memory for the rows, written once."""
 
     def work() -> Any:
         rows = np.empty(job.num_rows, DTYPE)
@@ -287,7 +287,7 @@ def memory_job(job: Job) -> Callable[[], Any]:
 
 
 def set_up(job: Job) -> Callable[[], Any]:
-    """Import what the competitor needs and return its work; to import it is not timed."""
+    """Import the competitor's tool and return its work; the import is not timed."""
     name, _, manner = job.competitor.partition(", ")
     if name == "a2store":
         return a2store_job(job)
@@ -301,16 +301,16 @@ def set_up(job: Job) -> Callable[[], Any]:
 
 
 def times() -> tuple[float, float, float]:
-    """Return the time, and the processor's time spent in programs and in the kernel."""
+    """Return the wall time and the processor times in user mode and in the kernel."""
     usage = resource.getrusage(resource.RUSAGE_SELF)
     return time.perf_counter(), usage.ru_utime, usage.ru_stime
 
 
 def main() -> None:
-    """Do a job twice and print what it cost.
+    """Run a job twice and print its cost.
 
-    The second time the memory is the process's already, or at least the machine's: on some virtual machines the first
-    touch of a page costs more than all the rest.
+    The second time, the memory already belongs to the process, or at least to the machine. On some virtual machines the
+    first touch of a page costs more than everything else.
     """
     values = json.load(sys.stdin)
     job = Job(**{**values, "shares": [Share(**share) for share in values["shares"]]})
@@ -322,7 +322,7 @@ def main() -> None:
     seconds, user, system = (late - early for late, early in zip(after, before, strict=True))
     rows = np.asarray(result)
     if rows.dtype != DTYPE:
-        raise TypeError(f"the table's rows are {rows.dtype}, those of the peers {DTYPE}")
+        raise TypeError(f"rows of the table: expected {DTYPE}, as the peers have, found {rows.dtype}")
     answer = {
         "rows": len(rows),
         "xor": int(np.bitwise_xor.reduce(rows["board"])),

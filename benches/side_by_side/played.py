@@ -1,6 +1,6 @@
-"""Games from Python: steps recorded a second, and steps played a second by policies that think nothing.
+"""Games from Python: the rate of recorded steps, and the rate of steps played by trivial policies.
 
-There is no peer to run beside. What is recorded is read back and compared before it counts.
+There is no peer to compare with. The recorded steps are read back and compared.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def boards_and_moves() -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint8], n
 
 
 def recorded(boards: npt.NDArray[Any], moves: npt.NDArray[np.uint8], batch: int, games: int) -> tuple[float, float]:
-    """Return steps a second until all were pushed, and until all were on disk."""
+    """Return steps per second until all were pushed, and until all were on disk."""
     parts = [(boards[at : at + batch], moves[at : at + batch]) for at in range(0, GAME, batch)]
     with tempfile.TemporaryDirectory(prefix="played-") as folder:
         recorder = selfplay.Recorder(folder, tag="bench")
@@ -60,12 +60,12 @@ def first_legal(_tokens: npt.NDArray[Any], legal: npt.NDArray[np.bool_]) -> Any:
 
 
 def constant(tokens: npt.NDArray[Any], _legal: npt.NDArray[np.bool_]) -> npt.NDArray[np.float32]:
-    """Give the same logits on every board."""
+    """Return the same logits for every board."""
     return np.broadcast_to(np.array([3, 2, 1, 0], np.float32), (len(tokens), 4))
 
 
 def run(report: Report, rounds: int | None) -> None:
-    """Measure both."""
+    """Measure recording and playing."""
     rounds = rounds or ROUNDS
     boards, exps, moves = boards_and_moves()
     lines = []

@@ -1,10 +1,10 @@
-"""SQL over an archive, beside DuckDB and polars on the same Parquet files in the same process.
+"""SQL over an archive, compared with DuckDB and polars on the same Parquet files in the same process.
 
-All have the archive, or a view or a lazy frame of its files, open already, the files in the page cache, and all cores.
-Rows are taken as a stream, batch by batch, and let go; small answers are taken whole, as Arrow. Each answer is checked
-against a2store's before anything is timed, which is also everyone's warm-up. Then rounds rotate.
+Each competitor has opened the archive (a view or a lazy frame of its files), the files are in the page cache, and all
+cores are available. Rows are streamed batch by batch and dropped. Small answers are collected as Arrow tables. Each
+answer is checked against a2store's answer before timing, which also warms up each competitor. Rounds rotate.
 
-a2store gives rows in the order of the archive. The others are set free from it, which is to their advantage.
+a2store returns rows in the order of the archive. The others may return any order, which is an advantage for them.
 """
 
 from __future__ import annotations
@@ -37,18 +37,18 @@ GROUPS: dict[str, Callable[[Facts], Iterator[Question]]] = {
 
 @dataclass(frozen=True)
 class Competitor:
-    """One engine: how it streams rows, and how it gives a small answer."""
+    """One engine: a function that streams rows, and a function that returns a small answer."""
 
     name: str
     rows: Callable[[Question], Iterable[Any]]
     table: Callable[[Question], Any]
     arrow: Callable[[Any], Iterable[Any]] = lambda batch: [batch]
-    """A batch as pyarrow has it, for the check."""
+    """Converts a batch to pyarrow for the check."""
 
 
 @dataclass
 class Figures:
-    """What one competitor did with one question."""
+    """The measurements of one competitor for one question."""
 
     rows: int = 0
     seconds: list[float] = field(default_factory=list)
@@ -68,7 +68,7 @@ def _milliseconds(seconds: float) -> str:
 
 
 def ask(archive: a2store.Archive, question: Question) -> a2store.Query:
-    """Ask a2store."""
+    """Return the query of a question."""
     if question.saved is None:
         return archive.sql(question.sql)
     return archive.query(question.saved, **question.parameters)
@@ -85,7 +85,7 @@ def a2store_competitor(archive: a2store.Archive) -> Competitor:
 
 
 def duckdb_competitor(archive: a2store.Archive) -> Competitor:
-    """Set up DuckDB: footers are kept, and rows may come in any order."""
+    """Set up DuckDB with cached footers and rows in any order."""
     import duckdb
 
     connection = duckdb.connect(config={"threads": cores()})
@@ -94,7 +94,7 @@ def duckdb_competitor(archive: a2store.Archive) -> Competitor:
         connection.execute(f"CREATE VIEW {name} AS SELECT * FROM read_parquet({archive.files(name)!r})")
     connection.execute(MACROS)
 
-    # A relation streams; what ``execute`` returns would hold the whole result first.
+    # A relation streams; ``execute`` would materialize the whole result first.
     return Competitor(
         "DuckDB",
         lambda question: connection.sql(question.sql).to_arrow_reader(),
@@ -103,15 +103,15 @@ def duckdb_competitor(archive: a2store.Archive) -> Competitor:
 
 
 def polars_competitor(archive: a2store.Archive) -> Competitor:
-    """Set up polars: its streaming engine, which decides by itself to filter before it decodes the other columns.
+    """Set up polars with its streaming engine, which filters before it decodes the other columns.
 
-    That is faster here than any other ``parallel`` of ``scan_parquet``, and batches that are not kept are faster than
+    This engine is faster here than any other ``parallel`` of ``scan_parquet``. Dropping batches is faster than
     ``collect``.
     """
     import polars as pl
 
     if pl.thread_pool_size() != cores():
-        raise RuntimeError(f"polars has {pl.thread_pool_size()} threads, the others {cores()}")
+        raise RuntimeError(f"threads of polars: expected {cores()}, as the others have, found {pl.thread_pool_size()}")
     steps, runs = (pl.scan_parquet(archive.files(name)) for name in ("steps", "runs"))
 
     def rows(question: Question) -> Iterable[Any]:
@@ -128,24 +128,24 @@ PEERS = {"DuckDB": ("duckdb", duckdb_competitor), "polars": ("polars", polars_co
 
 
 def first_line(error: Exception) -> str:
-    """Return the kind of an error and the first line of what it says."""
+    """Return the kind of an error and the first line of its message."""
     return f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"
 
 
 def cores() -> int:
-    """Return the number of threads that everyone has."""
+    """Return the number of threads of each competitor."""
     return len(os.sched_getaffinity(0))
 
 
 def take(competitor: Competitor, question: Question) -> int:
-    """Have a question answered, and return how many rows it took."""
+    """Run a question, and return the number of rows."""
     if question.form == "table":
         return len(competitor.table(question))
     return sum(len(batch) for batch in competitor.rows(question))
 
 
 def check(field: list[Competitor], question: Question) -> dict[str, Figures]:
-    """Compare the answers; a competitor that fails says why, and is out."""
+    """Compare the answers; record the error of a competitor that fails, and exclude it."""
     figures = {competitor.name: Figures() for competitor in field}
     first: Any = None
     for competitor in field:
@@ -156,18 +156,18 @@ def check(field: list[Competitor], question: Question) -> dict[str, Figures]:
             else:
                 answer = digest(chain.from_iterable(map(competitor.arrow, competitor.rows(question))))
                 wrong = None if first in (None, answer) else f"{answer}, not {first}"
-        except Exception as error:  # of whatever kind a competitor has
+        except Exception as error:  # any kind of error of a competitor
             figures[competitor.name].failure = first_line(error)
             continue
         if wrong is not None:
-            raise AssertionError(f"{question.name}: {competitor.name} gives {wrong}")
+            raise AssertionError(f"{question.name}: {competitor.name} returned {wrong}")
         first = answer if first is None else first
         figures[competitor.name].rows = len(answer) if question.form == "table" else answer[0]
     return figures
 
 
 def measure(field: list[Competitor], question: Question, rounds: int) -> dict[str, Figures]:
-    """Check a question, then time it in rounds that rotate."""
+    """Check a question, then time it in rotating rounds."""
     figures = check(field, question)
     able = [competitor for competitor in field if figures[competitor.name].failure is None]
     for at in range(rounds):
@@ -180,7 +180,7 @@ def measure(field: list[Competitor], question: Question, rounds: int) -> dict[st
 
 
 def show(report: Report, group: str, measured: dict[str, dict[str, Figures]], names: list[str], rounds: int) -> None:
-    """Print a group's table, and keep its figures."""
+    """Print a group's table, and record its figures."""
     lines, failures, ratios = [], [], []
     for question, figures in measured.items():
         times = {name: median(one.seconds) for name, one in figures.items() if one.seconds}
@@ -201,13 +201,13 @@ def show(report: Report, group: str, measured: dict[str, dict[str, Figures]], na
     table(f"queries, {group}: medians of {rounds} rounds, {cores()} threads each", header, lines)
     if ratios:
         won = sum(ratio >= 1 for ratio in ratios)
-        note(f"ratio: the better peer's time by a2store's; 1 or more in {won} of {len(measured)}")
+        note(f"ratio: the faster peer's time divided by a2store's; 1 or more in {won} of {len(measured)}")
     for failure in failures:
         note(failure)
 
 
 def chosen(archive: a2store.Archive, only: str | None) -> dict[str, list[Question]]:
-    """Make the questions, by group, and keep those whose name, after that of the group, matches."""
+    """Return the questions by group, if "group: name" matches the pattern."""
     facts = Facts.of(archive)
     pattern = re.compile(only or "")
     return {
@@ -217,7 +217,7 @@ def chosen(archive: a2store.Archive, only: str | None) -> dict[str, list[Questio
 
 
 def run(report: Report, archive: a2store.Archive, rounds: int | None, only: str | None = None) -> None:
-    """Ask everyone everything."""
+    """Run all questions with all competitors."""
     rounds = rounds or ROUNDS
     field = [a2store_competitor(archive)]
     for name, (module, make) in PEERS.items():

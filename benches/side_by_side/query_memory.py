@@ -1,8 +1,8 @@
-"""What a2store's queries take of memory under a limit, each in a process of its own.
+"""Memory of a2store's queries under a limit, each in a separate process.
 
-``run`` starts this file, writes a job to it as JSON and reads what it prints. Besides the questions that have peers,
-there are some that would hold most of the archive if they could: they may spill to disk, or end in an error that says
-so, but not take more.
+``run`` starts this file, writes a job to it as JSON and reads its output. Besides the questions with peers, there are
+memory-hungry queries that could hold most of the archive. They may spill to disk or fail with a limit error, but they
+may not use more memory than allowed.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from report import Report, note, status_bytes, table
 
 LIMIT = 512 << 20
 BAR = LIMIT * 3 // 2 + (256 << 20)
-"""What a query may take at most: what it does not account for is its own batches and those on their way."""
+"""The most memory that a query may use. The engine does not count output batches and batches between operators."""
 
 HUNGRY = {
     "everything by board": "SELECT * FROM steps ORDER BY board, run_id, step_index",
@@ -37,12 +37,12 @@ MEBIBYTE = 1 << 20
 
 
 def work(job: dict[str, Any]) -> dict[str, Any]:
-    """Ask one question, take its rows and let them go; return what that took."""
+    """Run one question and drop its rows; return time, rows and peak memory."""
     import a2store
 
     archive = a2store.Archive.open(job["archive"])
     before = status_bytes("VmRSS")
-    # Forgets the peak so far, where the kernel lets a process do so.
+    # Resets the peak, if the kernel allows a process to do so.
     with contextlib.suppress(OSError):
         Path("/proc/self/clear_refs").write_text("5")
     rows, failure = 0, None
@@ -61,7 +61,7 @@ def work(job: dict[str, Any]) -> dict[str, Any]:
 
 
 def do(job: dict[str, Any]) -> dict[str, Any]:
-    """Have a process of its own do the job, and return what it printed; one that dies has no figures."""
+    """Run the job in a new process, and return its output; a process that dies has no figures."""
     done = subprocess.run([sys.executable, __file__], input=json.dumps(job), capture_output=True, text=True)
     if done.returncode != 0:
         last = (done.stderr.strip() or "no message").splitlines()[-1]
@@ -71,8 +71,8 @@ def do(job: dict[str, Any]) -> dict[str, Any]:
 
 
 def run(report: Report, archive: Any, only: str | None = None) -> None:
-    """Ask everything under the limit, and print what it took."""
-    from queries import chosen  # not for the processes that ask
+    """Run all questions under the limit, and print their memory."""
+    from queries import chosen  # here, because the child processes do not need it
 
     jobs: dict[str, dict[str, Any]] = {}
     for group, questions in chosen(archive, only).items():
@@ -98,12 +98,12 @@ def run(report: Report, archive: Any, only: str | None = None) -> None:
         lines.append(
             (name, f"{result['rows']:,}", f"{result['seconds']:.2f}", f"{result['bytes'] / MEBIBYTE:,.0f}", verdict)
         )
-    title = f"memory of queries with a limit of {LIMIT // MEBIBYTE} MiB; at most {BAR // MEBIBYTE} MiB are to be taken"
+    title = f"memory of queries with a limit of {LIMIT // MEBIBYTE} MiB; at most {BAR // MEBIBYTE} MiB are allowed"
     table(title, ("", "rows", "s", "peak MiB", ""), lines)
     for failure in failures:
         note(failure)
     if over:
-        note(f"over the bar: {', '.join(over)}")
+        note(f"above the allowed memory: {', '.join(over)}")
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
-"""What is asked of an archive: filters by what statistics know and by what only the data tells, and whole scans.
+"""Questions about an archive: filters on columns with statistics, filters on other columns, and whole scans.
 
-SQL is the same for a2store and DuckDB unless a2store has the question as a saved query. For polars a question has a
-function of the module and of the lazy frames of ``steps`` and ``runs``, so nothing here needs polars to be installed.
+a2store and DuckDB use the same SQL, unless a2store has a saved query for the question. For polars, a question is a
+function of the module and the lazy frames of ``steps`` and ``runs``, so this file does not import polars.
 """
 
 from __future__ import annotations
@@ -16,26 +16,26 @@ import pyarrow as pa
 import a2store
 
 Frames: TypeAlias = Callable[[Any, Any, Any], Any]
-"""From polars itself and the lazy frames of steps and runs to the lazy frame of the answer."""
+"""From the polars module and the lazy frames of steps and runs to the lazy frame of the answer."""
 
 COLUMNS = ("board", "ev_up", "ev_down", "ev_left", "ev_right", "move", "ev_legal", "run_id", "step_index")
-"""What a row of a training table is made of."""
+"""The columns of a row of a training table."""
 VALUES = COLUMNS[1:5]
 
 
 @dataclass(frozen=True)
 class Question:
-    """One question, in every competitor's words."""
+    """One question, written for each competitor."""
 
     name: str
     form: Literal["rows", "table"]
-    """Rows of steps, taken as a stream and let go, or a table that is small enough to be kept."""
+    """Rows of steps, streamed and dropped, or a small table that is collected."""
     sql: str
     polars: Frames
     saved: str | None = None
-    """The name of the saved query that a2store answers it with; the SQL is then DuckDB's alone."""
+    """The name of a2store's saved query; the SQL is then for DuckDB only."""
     parameters: dict[str, Any] = field(default_factory=dict)
-    """Those of the saved query."""
+    """Parameters of the saved query."""
 
 
 @dataclass(frozen=True)
@@ -49,20 +49,20 @@ class Filter:
 
 @dataclass(frozen=True)
 class Facts:
-    """What the filters are made of: bounds that select known shares of an archive's steps."""
+    """Bounds for the filters, which select known shares of an archive's steps."""
 
     scores: dict[int, int]
-    """By percentage of the steps: the score that the runs of so many reach."""
+    """By percentage of the steps: the minimum score of the runs with the highest scores that make up this share."""
     engine: str | None
-    """One of about a fifth of the steps, or whichever is nearest to that."""
+    """The engine whose share of the steps is nearest to a fifth."""
     tile: int
     """The highest tile that the runs of about a tenth of the steps reach."""
     runs: tuple[int, int]
-    """A hundredth of the runs, by their ids."""
+    """The first and the last id of a hundredth of the runs."""
 
     @classmethod
     def of(cls, archive: a2store.Archive) -> Facts:
-        """Find them."""
+        """Compute the bounds."""
         query = "SELECT run_id, max_score, highest_tile, num_steps, engine FROM runs ORDER BY max_score DESC"
         runs = pa.table(archive.sql(query))
         steps, tiles = runs["num_steps"].to_numpy(), runs["highest_tile"].to_numpy()
@@ -85,17 +85,17 @@ class Facts:
 
 
 def _nearest(shares: dict[Any, float], share: float) -> Any:
-    """Return the key whose share is nearest to the one asked for, None if there is no key."""
+    """Return the key whose share is nearest to the given one, or None if there is no key."""
     return min(shares, key=lambda key: abs(shares[key] - share), default=None)
 
 
 def _quoted(text: str) -> str:
-    """Write a string as SQL does."""
+    """Write a string as a SQL literal."""
     return "'" + text.replace("'", "''") + "'"
 
 
 def _rows(where: Filter) -> Question:
-    """Ask for the rows that a filter leaves, as a training table needs them."""
+    """Return a question for the filtered rows, with the columns of a training table."""
     return Question(
         f"{where.name}: rows",
         "rows",
@@ -105,11 +105,11 @@ def _rows(where: Filter) -> Question:
 
 
 def _sums(where: Filter) -> Question:
-    """Ask for no more than figures of the rows that a filter leaves."""
+    """Return a question for sums over the filtered rows."""
     return Question(
         f"{where.name}: sums",
         "table",
-        # For polars the sum of nothing is 0.
+        # In polars, the sum of no values is 0.
         f"SELECT count(*) AS n, sum(step_index) AS steps, coalesce(sum(ev_up), 0) AS up FROM steps WHERE {where.sql}",
         lambda pl, steps, _runs: steps.filter(where.polars(pl)).select(
             n=pl.len(), steps=pl.col("step_index").cast(pl.UInt64).sum(), up=pl.col("ev_up").cast(pl.Float64).sum()
@@ -118,7 +118,7 @@ def _sums(where: Filter) -> Question:
 
 
 def _count(where: Filter) -> Question:
-    """Ask how many rows a filter leaves."""
+    """Return a question for the number of filtered rows."""
     return Question(
         f"{where.name}: count",
         "table",
@@ -128,7 +128,7 @@ def _count(where: Filter) -> Question:
 
 
 def by_statistics(facts: Facts) -> Iterator[Question]:
-    """Filter by what facts about runs, or statistics of row groups and pages, can answer wholly or nearly."""
+    """Yield filters that columns of runs, or statistics of row groups and pages, answer completely or almost."""
     scores = [
         Filter(
             f"max_score, {percent} %",
@@ -171,7 +171,7 @@ def by_statistics(facts: Facts) -> Iterator[Question]:
 
 
 def by_data(facts: Facts) -> Iterator[Question]:
-    """Filter by what only the data itself tells, and ask about all of it."""
+    """Yield filters that need the data itself, and whole scans."""
     score = facts.scores[10]
     for where in (
         Filter("late", "phase = 'late'", lambda pl: pl.col("phase") == "late"),
@@ -220,7 +220,7 @@ def by_data(facts: Facts) -> Iterator[Question]:
         "steps by phase and move",
         "table",
         "SELECT phase, move, count(*) AS n, avg(step_index) AS step_index FROM steps GROUP BY phase, move",
-        # Groups by codes, named after that, take less time than groups by categories.
+        # Groups by codes, renamed afterwards, take less time than groups by categories.
         lambda pl, steps, _runs: (
             steps.group_by(pl.col("phase").to_physical(), "move")
             .agg(n=pl.len(), step_index=pl.col("step_index").mean())

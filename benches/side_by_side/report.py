@@ -1,4 +1,4 @@
-"""What was measured: printed as tables for a person, kept as figures for a program."""
+"""Reports of measurements: printed as tables, and kept as figures for a program."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TOOLS = ("a2store", "numpy", "pyarrow", "duckdb", "polars", "torch", "pylance")
 
 
 class Report:
-    """Figures by part, competitor and name, in the order in which they were added."""
+    """Figures by part, competitor and name, in insertion order."""
 
     def __init__(self) -> None:
         self.environment: dict[str, str | int] = {
@@ -36,7 +36,7 @@ class Report:
         self.results: dict[str, dict[str, dict[str, float]]] = {}
 
     def show_environment(self) -> None:
-        """Print what the figures are of."""
+        """Print the machine and the versions of the tools."""
         versions = [f"{tool} {self.environment[tool]}" for tool in TOOLS if tool in self.environment]
         memory = int(self.environment["memory_bytes"]) / 2**30
         print(
@@ -45,16 +45,16 @@ class Report:
         print(f"{memory:.0f} GiB\nPython {self.environment['python']}, {', '.join(versions)}")
 
     def add(self, part: str, name: str, **figures: float) -> None:
-        """Keep the figures of a competitor; their names end in their unit."""
+        """Add the figures of a competitor; the name of each figure ends in its unit."""
         self.results.setdefault(part, {}).setdefault(name, {}).update(figures)
 
     def write(self, path: Path) -> None:
-        """Write all of it as JSON."""
+        """Write all figures as JSON."""
         path.write_text(json.dumps({"environment": self.environment, "results": self.results}, indent=2) + "\n")
 
 
 class Meanwhile:
-    """Who else used the cores while a part ran: on a machine that is not quiet, rates are worth less."""
+    """The load by other processes during a part: on a busy machine, rates are less reliable."""
 
     def __init__(self) -> None:
         self._wall = time.perf_counter()
@@ -62,7 +62,7 @@ class Meanwhile:
         self._others, self._stolen = _cores_seconds()
 
     def shares(self) -> tuple[float, float]:
-        """Return the shares of the cores that other processes had, and that the host took, since this was made."""
+        """Return the shares of the cores that other processes used and that the host took, since the creation."""
         cores = (time.perf_counter() - self._wall) * (os.cpu_count() or 1)
         busy, stolen = _cores_seconds()
         others = busy - self._others - (_own_seconds() - self._own)
@@ -70,13 +70,13 @@ class Meanwhile:
 
 
 def _own_seconds() -> float:
-    """Return the processor time of this process and of those that it waited for."""
+    """Return the processor time of this process and of its finished children."""
     times = os.times()
     return times.user + times.system + times.children_user + times.children_system
 
 
 def _cores_seconds() -> tuple[float, float]:
-    """Return for how long all cores together have been busy, and for how long the host gave them to others."""
+    """Return the time that all cores together were busy, and the time that the host gave to other machines."""
     ticks = [int(field) for field in Path("/proc/stat").read_text().splitlines()[0].split()[1:]]
     user, nice, system, _idle, _waiting, interrupts, soft, stolen = ticks[:8]
     second = os.sysconf("SC_CLK_TCK")
@@ -84,7 +84,7 @@ def _cores_seconds() -> tuple[float, float]:
 
 
 def table(title: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Print a table: names to the left, figures to the right."""
+    """Print a table, with names aligned left and figures aligned right."""
     widths = [max(len(row[at]) for row in (header, *rows)) for at in range(len(header))]
     print(f"\n{title}")
     for row in (header, *rows):
@@ -93,12 +93,12 @@ def table(title: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> N
 
 
 def note(text: str) -> None:
-    """Print a line that belongs to the table above it."""
+    """Print a note below the table."""
     print(f"  ({text})", flush=True)
 
 
 def millions(rate: float) -> str:
-    """Return a rate in millions, with three figures."""
+    """Return a rate in millions, with three significant digits."""
     return f"{rate / 1e6:.{2 if rate < 1e7 else 1 if rate < 1e8 else 0}f}M"
 
 
@@ -108,14 +108,14 @@ def median(values: Sequence[float]) -> float:
 
 
 def percentile(values: Sequence[float], percent: float) -> float:
-    """Return the value that so many percent of the others are not above."""
+    """Return a percentile of the values."""
     return float(np.percentile(np.asarray(values), percent))
 
 
 def status_bytes(name: str) -> int:
-    """Return a figure of this process's memory, such as ``VmHWM``, its peak.
+    """Return a memory figure of this process, such as ``VmHWM``, its peak.
 
-    Not ``ru_maxrss``: a child inherits the peak of its parent there, which may have held a whole table.
+    ``ru_maxrss`` would be wrong: a child inherits the peak of its parent, which may have held a whole table.
     """
     for line in Path("/proc/self/status").read_text().splitlines():
         if line.startswith(f"{name}:"):
@@ -124,7 +124,7 @@ def status_bytes(name: str) -> int:
 
 
 def _processor() -> str:
-    """Return the processor's name, which ``platform`` does not know on Linux."""
+    """Return the processor's name, which ``platform`` does not provide on Linux."""
     for line in Path("/proc/cpuinfo").read_text().splitlines():
         if line.startswith("model name"):
             return line.partition(":")[2].strip()

@@ -1,7 +1,6 @@
-"""Formats: packing beside copying, JSON Lines beside Python's own writer, datasets beside NumPy, and opening.
+"""Formats: packing compared with copying, JSON Lines with Python's own writer, datasets with NumPy; opening a pack.
 
-Copies are made by ``cp -r``, and once more with ``sync -f`` after it, since a pack that is there is on the disk as
-well.
+The copies use ``cp -r``, once alone and once followed by ``sync -f``, because a finished pack is synced too.
 """
 
 from __future__ import annotations
@@ -32,21 +31,21 @@ MOVES = ("UP", "DOWN", "LEFT", "RIGHT")
 
 
 def timed(work: Callable[[], Any]) -> float:
-    """Return how many seconds it takes."""
+    """Return the seconds that the work takes."""
     start = time.perf_counter()
     work()
     return time.perf_counter() - start
 
 
 def copy(runs: Path, to: Path, *, sync: bool) -> None:
-    """Copy the folder, to the disk if asked."""
+    """Copy the folder, and sync it if requested."""
     subprocess.run(["cp", "-r", runs, to], check=True)
     if sync:
         subprocess.run(["sync", "-f", to], check=True)
 
 
 def written(text: bytes, path: Path) -> None:
-    """Write what is there already, to the disk."""
+    """Write existing bytes to the disk."""
     with path.open("wb") as out:
         out.write(text)
         out.flush()
@@ -54,7 +53,7 @@ def written(text: bytes, path: Path) -> None:
 
 
 def lines_by_python(pack: a2store.PackReader, runs: int, path: Path) -> int:
-    """Write the steps of the first runs as compact JSON Lines, with ``json.dumps``, and return how many."""
+    """Write the steps of the first runs as compact JSON Lines with ``json.dumps``, and return their number."""
     steps = 0
     with path.open("w") as out:
         for index in range(runs):
@@ -80,7 +79,7 @@ def run(report: Report, rounds: int | None) -> None:
 
 
 def packing(report: Report, folder: Path, steps: int, rounds: int) -> None:
-    """Pack a folder, beside copying it."""
+    """Pack a folder, and compare with copying it."""
     runs, pack = folder / "runs", folder / "games.a2pack"
     command = shutil.which("a2pack", path=os.path.dirname(sys.executable)) or "a2pack"
     work: dict[str, Callable[[], Any]] = {
@@ -96,7 +95,7 @@ def packing(report: Report, folder: Path, steps: int, rounds: int) -> None:
     secs: dict[str, list[float]] = {name: [] for name in work}
     for _ in range(rounds):
         for name, each in work.items():
-            # What stands in the way goes first, and reaches the disk first.
+            # Old output is removed and synced first.
             shutil.rmtree(folder / "copy", ignore_errors=True)
             if name == "a2pack pack":
                 pack.unlink(missing_ok=True)
@@ -179,7 +178,7 @@ def datasets(report: Report, folder: Path, steps: int, rounds: int) -> None:
     with sqlite3.connect(npy / "metadata.db") as database:
         assert database.execute("SELECT sum(num_steps) FROM runs").fetchone() == (steps,)
     assert len(np.load(npy / "steps.npy")) == steps
-    table("runs in one file, on all cores unless it is NumPy", ("", "steps/s"), rows)
+    table("runs in one file; all cores, except for NumPy", ("", "steps/s"), rows)
 
 
 def opening(report: Report, folder: Path, rounds: int) -> None:

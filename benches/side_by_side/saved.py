@@ -1,4 +1,4 @@
-"""The saved queries that are asked, with their parameters; DuckDB and polars answer them in their own words."""
+"""The saved queries with their parameters; DuckDB and polars have their own versions."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ STREAMED = {"critic_labels"}
 
 
 def saved(facts: Facts) -> Iterator[Question]:
-    """Name the saved queries, with what the peers are asked for the same."""
+    """Yield a question for each saved query."""
     score = facts.scores[10]
     yield Question(
         "high_score",

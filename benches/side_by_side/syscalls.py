@@ -1,7 +1,7 @@
-"""What the loader asks of the kernel once it runs, as strace sees it.
+"""System calls of the loader in its steady state, traced with strace.
 
-This file starts itself under strace with an archive as its argument. The loop lies between two calls of stat with paths
-that nothing else asks for.
+This file starts itself under strace with an archive as its argument. The traced loop lies between two calls of stat on
+marker paths.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import a2store
 
 BATCHES = 10_000
 WARM_UP = 500
-ROWS = 5_000_000  # enough: what is asked of the kernel does not depend on the table's size
+ROWS = 5_000_000  # enough, because the system calls do not depend on the table's size
 BEGIN, END = "/side_by_side-begin", "/side_by_side-end"
 
 KINDS = {
@@ -29,7 +29,7 @@ KINDS = {
     "read": {"read", "pread64", "readv", "preadv", "preadv2", "io_uring_enter"},
     "mmap": {"mmap", "mremap", "brk"},
 }
-# A call that another thread interrupts has a second line, which says "resumed" and does not count.
+# A call that another thread interrupts has a second line with "resumed", which does not count.
 CALL = re.compile(r"^\d+ +(\w+)\((.*)")
 PATH = re.compile(r'"([^"]*)"')
 
@@ -47,7 +47,7 @@ def serve(path: str) -> None:
 
 
 def take(loader: a2store.Loader, number: int) -> None:
-    """Take so many batches, over as many epochs as that needs."""
+    """Take a number of batches, over as many epochs as necessary."""
     epoch = 0
     while number:
         epoch += 1
@@ -57,16 +57,16 @@ def take(loader: a2store.Loader, number: int) -> None:
 
 
 def mark(path: str) -> None:
-    """Make a system call that is found again in the trace."""
+    """Make a system call that marks a position in the trace."""
     try:
         os.stat(path)
     except FileNotFoundError:
         return
-    raise RuntimeError(f"{path} is there, which nobody expected")
+    raise RuntimeError(f"{path}: expected no file, found one")
 
 
 def between(trace: Path) -> tuple[collections.Counter[str], collections.Counter[str]]:
-    """Count the system calls between the marks by name, and the paths that were opened."""
+    """Count the system calls between the marks by name, and the opened paths."""
     counts: collections.Counter[str] = collections.Counter()
     paths: collections.Counter[str] = collections.Counter()
     inside = False
@@ -84,10 +84,10 @@ def between(trace: Path) -> tuple[collections.Counter[str], collections.Counter[
 
 
 def run(report: Report, archive: a2store.Archive) -> None:
-    """Trace the loop and print what it asked for."""
+    """Trace the loop and print its system calls."""
     strace = shutil.which("strace")
     if strace is None:
-        print("\nsyscalls: strace is not installed: skipped")
+        print("\nsyscalls: skipped, because strace is not installed")
         return
     with tempfile.TemporaryDirectory(prefix="side_by_side-") as folder:
         trace = Path(folder) / "trace"
@@ -95,7 +95,7 @@ def run(report: Report, archive: a2store.Archive) -> None:
         done = subprocess.run(command, capture_output=True, text=True)
         if done.returncode != 0:
             # A container may forbid tracing, which says nothing about the loader.
-            print(f"\nsyscalls: strace failed: skipped\n{done.stderr.strip()}")
+            print(f"\nsyscalls: skipped, because strace failed\n{done.stderr.strip()}")
             return
         counts, paths = between(trace)
     lines = []

@@ -1,4 +1,4 @@
-"""The command ``a2pack``, as users start it: every subcommand, every option, and what the exit status says."""
+"""The command ``a2pack`` in a child process: every subcommand, every option, and the exit status."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ NUM_RUNS = 23
 
 
 def run(*args: object, status: int = 0) -> subprocess.CompletedProcess[bytes]:
-    """Run the command to its end, which must be with this exit status."""
+    """Run the command to its end and check the exit status."""
     done = subprocess.run([COMMAND, *map(str, args)], capture_output=True, check=False, timeout=HANGS)
     assert done.returncode == status, (done.stdout, done.stderr.decode())
     assert b"panicked" not in done.stderr
@@ -36,7 +36,7 @@ def run(*args: object, status: int = 0) -> subprocess.CompletedProcess[bytes]:
 
 
 def report(*args: object, status: int = 0) -> Any:
-    """The one JSON value that a command prints."""
+    """Return the one JSON value that a command prints."""
     return json.loads(run(*args, "--json", status=status).stdout)
 
 
@@ -47,12 +47,12 @@ def games() -> list[Game]:
 
 @pytest.fixture(scope="module")
 def folder(games: list[Game], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Run files in folders, in the order of the games, with other files between them."""
+    """A folder tree with run files in the order of the games, and other files between them."""
     folder = tmp_path_factory.mktemp("runs") / "in"
     for place, payload in enumerate(packs.payloads_of(games)):
         path = folder / f"{place // 10}" / f"{place:03}"
         path.parent.mkdir(parents=True, exist_ok=True)
-        # Of every fifth the name says nothing.
+        # For every fifth file, the name has no known suffix.
         suffix = ".dat" if place % 5 == 4 else ".bin" if payload.kind == A2T1 else ".a2run2"
         path.with_suffix(suffix).write_bytes(payload.data)
     (folder / "README.md").write_text("no run")
@@ -96,7 +96,7 @@ def test_a_pack_holds_the_files_in_the_order_of_their_names(
     lengths = [len(game) for game in games]
     assert formats.read_pack(out) == (packs.payloads_of(games), nearest(lengths))
     assert {packs.entry(out, place)[0] % align for place in range(NUM_RUNS)} == {0}
-    # Nothing is said between them.
+    # The packed runs are contiguous.
     entries = [packs.entry(out, place) for place in range(NUM_RUNS)]
     gaps = [out.read_bytes()[sum(one) : other[0]] for one, other in pairwise(entries)]
     assert not any(map(any, gaps))
@@ -107,7 +107,7 @@ def test_a_pack_holds_the_files_in_the_order_of_their_names(
 
 
 @pytest.mark.parametrize("compress", ["none", "zstd", "lz4"])
-def test_a_pack_is_compressed_as_told(folder: Path, games: list[Game], tmp_path: Path, compress: str) -> None:
+def test_a_pack_uses_the_given_compression(folder: Path, games: list[Game], tmp_path: Path, compress: str) -> None:
     out = tmp_path / "out.a2pack"
     text = run("pack", "--input", folder, "--output", out, "--align", 8, "--compress", compress, "--workers", 2)
     assert f"{NUM_RUNS} runs packed" in text.stdout.decode()
@@ -115,7 +115,7 @@ def test_a_pack_is_compressed_as_told(folder: Path, games: list[Game], tmp_path:
     assert [run.to_bytes() for run in reader] == [payload.data for payload in packs.payloads_of(games)]
     flags = [formats.ENTRY.unpack_from(out.read_bytes(), 28 + 32 * place)[3] for place in range(NUM_RUNS)]
     number = {"none": formats.NONE, "zstd": formats.ZSTD, "lz4": formats.LZ4}[compress]
-    # What does not get shorter may stay as it is.
+    # A run that does not get shorter may stay uncompressed.
     assert set(flags) <= {number, formats.NONE}
     assert flags.count(number) > NUM_RUNS // 2
     if formats.has_codec(number):
@@ -124,7 +124,7 @@ def test_a_pack_is_compressed_as_told(folder: Path, games: list[Game], tmp_path:
         ]
 
 
-def test_bad_files_are_listed_and_cost_no_other(folder: Path, tmp_path: Path) -> None:
+def test_bad_files_are_listed_and_other_files_are_packed(folder: Path, tmp_path: Path) -> None:
     source = tmp_path / "in"
     source.mkdir()
     good = sorted(folder.rglob("*.a2run2"))[:3]
@@ -185,11 +185,11 @@ def test_validate(pack: Path, damaged: Path, games: list[Game]) -> None:
     text = run("validate", "--packfile", damaged, status=1).stdout.decode()
     assert "run 5" in text
     assert "1 problem" in text
-    # One that is not in the sample is not seen.
+    # A damaged run outside the sample is not found.
     assert report("validate", "--packfile", damaged, "--sample", 1)["sound"]
 
 
-def test_what_cannot_be_opened_is_not_valid(pack: Path, tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_opened_is_not_valid(pack: Path, tmp_path: Path) -> None:
     data = bytearray(pack.read_bytes())
     data[30] ^= 1
     for number, content in enumerate((bytes(data), pack.read_bytes()[:-1], b"", b"A2PACK\0\0" + bytes(100))):
@@ -214,7 +214,7 @@ def test_stats(pack: Path, games: list[Game], tmp_path: Path) -> None:
     assert engines == {name: sum(game.engine == name for game in packed) for name in (None, "plain", "γάμμα", "")}
     text = run("stats", "--packfile", pack).stdout.decode()
     assert all(word in text for word in (str(pack), str(NUM_RUNS), "γάμμα", f"{block.total_steps:,}"))
-    # Without a block they are computed, and what cannot be read is said.
+    # Without a stats block, the statistics are computed, and unreadable runs are reported.
     payloads = packs.payloads_of(games)
     payloads[3] = Payload(b"\xff" * 50, A2RUN2)
     formats.write_pack(tmp_path / "a", payloads)
@@ -249,7 +249,7 @@ def test_inspect(pack: Path, games: list[Game], index: int) -> None:
     assert all(word in text for word in (f"{game.final_board:#018x}", str(game.start_unix_s), "obeyed"))
 
 
-def test_inspect_says_which_rule_is_broken(games: list[Game], tmp_path: Path) -> None:
+def test_inspect_names_the_broken_rule(games: list[Game], tmp_path: Path) -> None:
     game = replace(games[4], boards=(games[4].boards[0] ^ 0xF, *games[4].boards[1:]))
     formats.write_pack(tmp_path / "a", [Payload(oracle.encode_a2run2(game), A2RUN2)])
     assert "step 0" in report("inspect", "--packfile", tmp_path / "a", "--index", 0)["violation"]
@@ -262,7 +262,7 @@ OPTIONS: list[list[object]] = [[], ["--parallel"], ["--workers", 2], ["--no-prog
 
 
 @pytest.mark.parametrize("options", OPTIONS)
-def test_lines_have_the_bytes_of_the_existing_tool(fixtures: Path, tmp_path: Path, options: list[object]) -> None:
+def test_lines_equal_the_output_of_the_existing_tool(fixtures: Path, tmp_path: Path, options: list[object]) -> None:
     two, out = fixtures / "jsonl" / "two.a2pack", tmp_path / "out"
     for shape, name in (([], "runs"), (["--runs-only"], "runs"), (["--by-step"], "steps")):
         done = run("to-jsonl", "--packfile", two, "--output", out, *shape, *options)
@@ -286,7 +286,7 @@ def test_lines_in_each_shape(pack: Path, damaged: Path, tmp_path: Path) -> None:
     assert "run 5" in done.stderr.decode()
 
 
-def test_a_reader_that_has_seen_enough(pack: Path) -> None:
+def test_a_closed_pipe_is_success(pack: Path) -> None:
     command = [str(COMMAND), "to-jsonl", "--packfile", str(pack), "--output", "-", "--by-step"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
         assert process.stdout is not None
@@ -304,7 +304,7 @@ def test_extract(pack: Path, damaged: Path, games: list[Game], tmp_path: Path) -
         assert (tmp_path / "new" / "out" / name).read_bytes() == payloads[place].data
     listed = done.stdout.decode().splitlines()
     assert [Path(line).name for line in listed] == [sorted(written)[number] for number in (2, 0, 1, 0)]
-    # Nothing is overwritten, and nothing written when one cannot be.
+    # No file is overwritten, and if one target exists, nothing is written.
     before = sorted(os.listdir(tmp_path / "new" / "out"))
     run("extract", "--packfile", pack, "--indices", "1,5", "--output", tmp_path / "new" / "out", status=2)
     assert sorted(os.listdir(tmp_path / "new" / "out")) == before

@@ -1,4 +1,4 @@
-"""The files that an append and a refresh open: as many after many commits as after few."""
+"""The number of files that an append and a refresh open does not grow with the number of commits."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def kind(call: Call) -> str:
-    """Return a file's folder and type, without its own name."""
+    """Return a file's folder and suffix, without the stem of its name."""
     path = Path(call.path)
     return f"{path.parent.name}/{re.sub(r'^[^.]*', '', path.name)}" if path.suffix else path.name
 
@@ -77,12 +77,13 @@ def opened(shim: Shim, root: Path, log: Path, work: str, runs: list[Path]) -> li
 
 
 @pytest.mark.parametrize("work", ["append", "refresh"])
-def test_an_open_archive_reads_what_is_new(
+def test_an_open_archive_reads_only_new_files(
     shim: Shim, template: Path, runs: list[Path], tmp_path: Path, work: str
 ) -> None:
     root = copied(template, tmp_path / "games.a2")
     rounds = opened(shim, root, tmp_path / "log", work, runs)
-    # The first ingest has no kept digests. Rounds that write a checkpoint list the log again to remove older ones.
+    # The first ingest has no cached digests. Rounds that write a checkpoint also list the log to remove older
+    # checkpoints.
     usual = rounds[1]
     assert usual.total() >= 2
     with_checkpoint = [i for i, found in enumerate(rounds) if i and found["_log"] > usual["_log"]]
@@ -90,5 +91,5 @@ def test_an_open_archive_reads_what_is_new(
     for i, found in enumerate(rounds[1:], 1):
         if i not in with_checkpoint:
             assert found == usual, f"append {i}: {found}, not {usual}"
-    # No files from before the last commit.
+    # No file from before the last commit is opened.
     assert usual["runs/.parquet"] == usual["_log/.checkpoint.json"] == usual["_log/.digests"] == 0

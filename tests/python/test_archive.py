@@ -1,4 +1,4 @@
-"""Archives as such: creating, opening, versions, and their files in the hands of others."""
+"""Archives: creating and opening, versions, and the files in other tools."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_a_new_archive_is_empty(tmp_path: Path) -> None:
     assert [commit.operation for commit in archive.history()] == ["create"]
 
 
-def test_create_where_one_is(one_run: a2store.Archive) -> None:
+def test_create_over_an_existing_archive(one_run: a2store.Archive) -> None:
     with pytest.raises(a2store.ArchiveExistsError) as caught:
         a2store.Archive.create(one_run.path)
     assert (caught.value.kind, caught.value.path) == ("archive_exists", str(one_run.path))
@@ -34,7 +34,7 @@ def test_create_where_one_is(one_run: a2store.Archive) -> None:
     assert a2store.Archive.open(one_run.path).num_runs == 1
 
 
-def test_open_what_is_none(tmp_path: Path) -> None:
+def test_open_a_folder_that_is_not_an_archive(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError) as missing:
         a2store.Archive.open(tmp_path / "absent.a2")
     assert str(tmp_path / "absent.a2") in str(missing.value.filename)
@@ -129,11 +129,11 @@ def test_history(run_files: list[Path], games: list[Game], tmp_path: Path) -> No
     ]
     times = [datetime.fromisoformat(commit.time) for commit in archive.history()]
     assert times == sorted(times, reverse=True)
-    # The log keeps milliseconds.
+    # The log stores times in milliseconds.
     assert start.timestamp() - 0.001 <= times[-1].timestamp() <= times[0].timestamp() <= datetime.now(UTC).timestamp()
 
 
-def test_files_are_the_tables(archive: a2store.Archive, steps: dict[str, Array]) -> None:
+def test_files_lists_the_files_of_each_table(archive: a2store.Archive, steps: dict[str, Array]) -> None:
     files = archive.files("steps")
     assert files == archive.files()
     assert len(files) == 3
@@ -148,7 +148,7 @@ def test_files_are_the_tables(archive: a2store.Archive, steps: dict[str, Array])
         archive.files("games")  # type: ignore[arg-type]
 
 
-def test_duckdb_reads_the_folder_as_it_lies(archive: a2store.Archive, steps: dict[str, Array]) -> None:
+def test_duckdb_reads_the_folder_directly(archive: a2store.Archive, steps: dict[str, Array]) -> None:
     with duckdb.connect() as connection:
         relation = connection.read_parquet(f"{archive.path}/steps/*.parquet").order("run_id, step_index")
         assert_steps(relation.to_arrow_table(), steps)
@@ -191,7 +191,7 @@ def test_a_changed_commit_is_noticed(one_run: a2store.Archive) -> None:
     assert a2store.Archive.open(one_run.path, version=1).num_runs == 0
 
 
-def test_repr_names_what_it_is(one_run: a2store.Archive) -> None:
+def test_repr_names_the_archive(one_run: a2store.Archive) -> None:
     assert f"version={one_run.version}" in repr(one_run)
     assert "num_runs=1" in repr(one_run)
     assert "board" in repr(one_run.sql("SELECT board FROM steps"))

@@ -1,4 +1,4 @@
-"""Arrow results in other libraries: schemas, streams, casts, and data that outlives whoever exported it."""
+"""Arrow results in other libraries: schemas, streams, casts, and data that outlives its exporter."""
 
 from __future__ import annotations
 
@@ -61,9 +61,7 @@ def test_schemas(archive: a2store.Archive, query: a2store.Query) -> None:
     assert pa.schema(query) == pa.table(query).schema
 
 
-def test_a_query_can_be_read_again_and_again(
-    query: a2store.Query, steps: dict[str, Array], expected_rows: Array
-) -> None:
+def test_a_query_can_be_read_repeatedly(query: a2store.Query, steps: dict[str, Array], expected_rows: Array) -> None:
     names = pa.schema(query).names
     first = pa.table(query)
     assert_steps(first, steps, expected_rows, names)

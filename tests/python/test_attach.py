@@ -1,4 +1,4 @@
-"""Attached columns: each row has the values of its step, whatever the orders of both, or attaching is refused."""
+"""Attached columns: each row has the values of its step for any order of table and array; mismatches are rejected."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def session(games: list[Game], tmp_path: Path) -> Path:
 
 
 def values_by_step(folder: Path) -> dict[tuple[int, int], Array]:
-    """The bits of each step's embedding, by NumPy alone."""
+    """Return the bits of each step's embedding, read by NumPy alone."""
     rows = formats.load_shards(folder, [formats.SESSION_ROW, formats.SESSION_ROW_ACTION])
     keys = zip(rows["run_id"].tolist(), rows["step_idx"].tolist(), strict=True)
     return dict(zip(keys, np.load(folder / NAME), strict=True))
@@ -52,7 +52,7 @@ def attached(folder: Path, **options: Any) -> a2store.StepTable:
 
 
 def shuffled(folder: Path, seed: int) -> None:
-    """Puts the rows of a session, and their embeddings, into another order, by whole steps."""
+    """Permute the rows of a session together with their embeddings."""
     rows, values = np.load(folder / "steps.npy"), np.load(folder / NAME)
     order = np.random.default_rng(seed).permutation(len(rows))
     (folder / "keys").mkdir()
@@ -99,7 +99,7 @@ def test_a_session_as_a_table(session: Path, games: list[Game]) -> None:
 
 @pytest.mark.parametrize("mmap", [True, False])
 @pytest.mark.parametrize("order", ["same", "other"])
-def test_every_way_to_the_column(session: Path, mmap: bool, order: str) -> None:
+def test_every_access_to_the_column(session: Path, mmap: bool, order: str) -> None:
     values = values_by_step(session)
     where: dict[str, Any] = {"mmap": mmap}
     path = session / NAME
@@ -122,7 +122,7 @@ def test_every_way_to_the_column(session: Path, mmap: bool, order: str) -> None:
         assert sum(map(len, batches)) == len(table)
         for batch in batches:
             check(batch)
-    # A loader's state is of the rows: it goes on with the column or without.
+    # A loader's state depends only on the rows, so it fits with and without the column.
     loader = plain.loader(64)
     next(iter(loader))
     table.loader(64).load_state_dict(loader.state_dict())
@@ -134,13 +134,13 @@ def test_every_way_to_the_column(session: Path, mmap: bool, order: str) -> None:
     assert (flat == expected(table.take(range(len(table))), values)).all()
     batch = pa.record_batch(table.take([3]))
     assert batch.schema.field("embedding").metadata == {b"a2store.dtype": b"bfloat16"}
-    # The rows know nothing of it.
+    # The column does not change the rows.
     assert np.asarray(table).dtype == plain.dtype == table.dtype
     table.save(session / "rows.npy", progress=False)
     assert a2store.StepTable.load(session / "rows.npy").attached == []
 
 
-def test_it_crosses_processes(session: Path) -> None:
+def test_an_attached_table_can_be_pickled(session: Path) -> None:
     table = attached(session, mmap=False)
     view = pickle.loads(pickle.dumps(table.filter(run_ids=[1000, 1005])))
     batch = view.take(range(len(view)))
@@ -184,7 +184,7 @@ def test_shards_and_a_sample(games: list[Game], tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("dtype", ["<f2", "<f4", "<f8", "|i1", "<u2"])
-def test_other_types(session: Path, dtype: str) -> None:
+def test_an_array_of_other_types(session: Path, dtype: str) -> None:
     values = np.random.default_rng(1).integers(0, 100, np.load(session / NAME).shape).astype(dtype)
     np.save(session / "other.npy", values)
     batch = a2store.StepTable.from_session(session).attach("other", session / "other.npy").take([7, 2])
@@ -193,7 +193,7 @@ def test_other_types(session: Path, dtype: str) -> None:
     assert (batch.other == values[[7, 2]]).all()
 
 
-def test_what_does_not_match_is_refused(session: Path) -> None:
+def test_mismatches_are_rejected(session: Path) -> None:
     table = a2store.StepTable.from_session(session, progress=False)
     rows, values = np.load(session / "steps.npy"), np.load(session / NAME)
     shape = json.loads((session / "embeddings.json").read_text())
@@ -241,7 +241,7 @@ def test_what_does_not_match_is_refused(session: Path) -> None:
     np.save(session / "steps.npy", games[::-1])
     refused(a2store.ColumnError, f"row 40: expected .* found another board in row {len(rows) - 41} of .*steps")
     np.save(session / "steps.npy", other)
-    # Of a view, only the rows that it shows need values.
+    # For a view, only its own rows need values.
     view = table.filter(run_ids=[1005])
     assert view.attach("embedding", session / NAME).take([3]).embedding.shape == (1, WIDTH)
 

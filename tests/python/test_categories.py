@@ -13,7 +13,7 @@ from oracle import Array
 LABELS = {
     "engine": "engine",
     "phase": "arrow_cast(phase, 'Utf8')",
-    # Neither the first to come nor the last is the first of all.
+    # In ascending order, the first string is neither the first row's nor the last row's.
     "falling": "CAST(9000 - step_index AS VARCHAR)",
     "some": "CASE WHEN step_index % 2 = 0 THEN NULL ELSE concat('é', CAST(move AS VARCHAR)) END",
     "none": "CAST(NULL AS VARCHAR)",
@@ -52,7 +52,8 @@ def test_string_views(archive: a2store.Archive, steps: dict[str, Array]) -> None
     table = query.materialize(extra=["phase"], progress=False)
     names = np.array(table.categories["phase"])
     assert names[np.asarray(table)["phase"]].tolist() == steps["phase"].tolist()
-    # A stream whose data are not of the type that its schema says crashes its reader, so nothing is read before this.
+    # If the data do not match the schema's type, a reader of the stream crashes. So this check comes before other
+    # reads.
     for batch in pa.RecordBatchReader.from_stream(query):
         batch.validate(full=True)
 

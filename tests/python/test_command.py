@@ -1,4 +1,4 @@
-"""The command, as users start it."""
+"""The command ``a2store`` in a child process."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ PARAMS = ["-p", "min=5000", "-p", "p=mid"]
 
 
 def run(*args: object, status: int = 0) -> subprocess.CompletedProcess[bytes]:
-    """Run ``python -m a2store`` to its end, which must be with this exit status."""
+    """Run ``python -m a2store`` to its end and check the exit status."""
     command = [sys.executable, "-m", "a2store", *map(str, args)]
     done = subprocess.run(command, capture_output=True, check=False, timeout=HANGS)
     assert done.returncode == status, done.stderr.decode()
@@ -35,7 +35,7 @@ def run(*args: object, status: int = 0) -> subprocess.CompletedProcess[bytes]:
 
 
 def report(*args: object, status: int = 0) -> Any:
-    """The one JSON value that a command prints."""
+    """Return the one JSON value that a command prints."""
     return json.loads(run(*args, "--json", status=status).stdout)
 
 
@@ -57,7 +57,7 @@ def test_from_games_to_rows(tmp_path: Path) -> None:
     played = report("simulate", "--runs", 6, "--seed", 1, "--fast", "--out", runs)
     assert played["runs"] == 6 == len(list(runs.iterdir()))
     assert played["num_bytes"] == sum(path.stat().st_size for path in runs.iterdir())
-    # As from Python.
+    # The same call from Python.
     again = a2store.simulate(tmp_path / "again", runs=6, seed=1, depth=0, progress=False)
     assert played["num_steps"] == again.num_steps
     for path in runs.iterdir():
@@ -81,7 +81,7 @@ def test_from_games_to_rows(tmp_path: Path) -> None:
     assert (opened.num_runs, opened.num_steps) == (6, played["num_steps"])
 
 
-def test_text_for_people(archive: a2store.Archive) -> None:
+def test_the_default_output_is_readable_text(archive: a2store.Archive) -> None:
     info = run("info", archive.path)
     assert b"alpha" in info.stdout
     assert info.stderr == b""
@@ -186,7 +186,7 @@ def test_phases_of_a_new_archive(run_files: list[Path], tmp_path: Path) -> None:
     assert not (tmp_path / "other.a2").exists()
 
 
-def test_a_reader_that_has_seen_enough(archive: a2store.Archive) -> None:
+def test_a_closed_pipe_is_success(archive: a2store.Archive) -> None:
     command = [sys.executable, "-m", "a2store", "sql", str(archive.path), "SELECT * FROM steps", "--format", "csv"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdout is not None

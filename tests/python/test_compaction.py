@@ -1,4 +1,4 @@
-"""Compaction: fewer files, the same rows, and nobody who reads or writes meanwhile notices."""
+"""Compaction: fewer files with the same rows, without effect on concurrent readers and writers."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from threads import HANGS
 
 APPENDS = 30
 ROW_GROUP = 1 << 19
-"""Rows of a full row group of steps."""
+"""The rows of a full row group of steps."""
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +44,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
 
 @pytest.fixture(scope="module")
 def template(runs: list[Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two runs an hour for thirty hours."""
+    """An archive with two runs per hour for thirty hours."""
     return Path(grow(tmp_path_factory.mktemp("appends") / "games.a2", chunks(runs, 2)).path)
 
 
@@ -55,7 +55,7 @@ def hourly(template: Path, tmp_path: Path) -> a2store.Archive:
 
 @pytest.fixture(scope="module")
 def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Three files whose rows fill more than one row group together."""
+    """An archive of three files whose rows together fill more than one row group."""
     folder = tmp_path_factory.mktemp("large")
     groups = []
     for seed in range(3):
@@ -72,7 +72,7 @@ def sizes(archive: a2store.Archive) -> tuple[int, int]:
 
 
 def assert_runs_are_whole(archive: a2store.Archive) -> None:
-    """No run is split between row groups or files, and ids climb from one to the next."""
+    """Check that no run is split between row groups or files, and that ids ascend."""
     last = -1
     for file in archive.files("steps"):
         reader = pq.ParquetFile(file)
@@ -131,7 +131,7 @@ def test_an_empty_archive_and_one_of_a_single_file(tmp_path: Path, runs: list[Pa
     ("file_rows", "expected"),
     [(1, [40] * 30), (80, [40] * 30), (81, [120] * 10), (120, [120] * 10), (170, [200] * 6), (401, [440, 440, 320])],
 )
-def test_how_large_files_become(hourly: a2store.Archive, file_rows: int, expected: list[int]) -> None:
+def test_compaction_reaches_the_target_size(hourly: a2store.Archive, file_rows: int, expected: list[int]) -> None:
     before = tables(hourly)
     hourly.compact(file_rows=file_rows, progress=False)
     assert_same_tables(tables(hourly), before)
@@ -141,7 +141,7 @@ def test_how_large_files_become(hourly: a2store.Archive, file_rows: int, expecte
 
 
 def test_half_full_files_are_left_alone(tmp_path: Path, runs: list[Path]) -> None:
-    # 200 and 100 steps are at least half of 150; the rest is less.
+    # The groups with 200 and 100 steps are at least half of 150; the others are smaller.
     groups = [runs[:1], runs[1:2], runs[2:12], runs[12:13], runs[13:18], runs[18:19], runs[19:21]]
     archive = grow(tmp_path / "games.a2", groups)
     old = archive.files("steps")
@@ -168,7 +168,7 @@ def test_row_groups_hold_whole_runs(large: Path, tmp_path: Path) -> None:
     assert archive.verify(deep=True, progress=False).problems == []
 
 
-def test_older_versions_stay_as_they_were(hourly: a2store.Archive, runs: list[Path]) -> None:
+def test_older_versions_are_unchanged(hourly: a2store.Archive, runs: list[Path]) -> None:
     path = hourly.path
     kept: dict[int, Tables] = {n: tables(a2store.Archive.open(path, version=n)) for n in (1, 2, 17, 31)}
     files = {n: a2store.Archive.open(path, version=n).files("steps") for n in kept}
@@ -192,7 +192,7 @@ def test_older_versions_stay_as_they_were(hourly: a2store.Archive, runs: list[Pa
     assert_same_tables(kept[35], kept[34])
 
 
-def test_readers_go_on_meanwhile(large: Path, tmp_path: Path) -> None:
+def test_readers_continue_during_compaction(large: Path, tmp_path: Path) -> None:
     archive = a2store.Archive.open(copied(large, tmp_path / "games.a2"))
     reader = a2store.Archive.open(archive.path)
     sql = "SELECT count(*) AS n, sum(step_index) AS s, max(board) AS b FROM steps"
@@ -230,9 +230,9 @@ def test_a_reader_of_a_version_that_expires(hourly: a2store.Archive) -> None:
     before = tables(reader)
     hourly.compact(progress=False)
     assert hourly.expire(older_than=0, grace=0).num_files == 2 * APPENDS
-    # It is told, rather than given fewer rows.
+    # The reader gets an error instead of fewer rows.
     for name in ("runs", "steps"):
-        # Footers may be remembered from before, so that the reader of the stream meets it first.
+        # Footers may be cached, so that the error appears only when the stream is read.
         with pytest.raises((a2store.Error, OSError, pa.ArrowException)) as caught:
             pa.table(reader.sql(f"SELECT * FROM {name}"))
         assert ".parquet" in str(caught.value)
@@ -252,7 +252,7 @@ for number, file in enumerate(sys.argv[2:]):
 """
 
 
-def test_beside_another_process_that_ingests(hourly: a2store.Archive, tmp_path: Path) -> None:
+def test_compaction_during_an_ingest_of_another_process(hourly: a2store.Archive, tmp_path: Path) -> None:
     before = tables(hourly)
     more = short_runs(tmp_path / "more", 90)[60:]
     command = [sys.executable, "-c", WRITER, str(hourly.path), *map(str, more)]
@@ -302,7 +302,7 @@ def damage(data: bytes, at: int, by: int) -> bytes:
 
 
 @pytest.mark.parametrize("table", ["steps", "runs"])
-def test_a_damaged_file_is_refused(hourly: a2store.Archive, table: Table) -> None:
+def test_a_damaged_file_is_rejected(hourly: a2store.Archive, table: Table) -> None:
     path = Path(hourly.files(table)[11])
     good = path.read_bytes()
     there = contents(hourly.path)
@@ -314,7 +314,7 @@ def test_a_damaged_file_is_refused(hourly: a2store.Archive, table: Table) -> Non
         try:
             archive.compact(progress=False)
         except BaseException as error:
-            # A panic is no Exception.
+            # A panic is not a subclass of Exception.
             if not isinstance(error, a2store.DamagedError) or error.path != str(path):
                 compacted.append(f"byte {at}: {type(error).__name__}: {error}")
         else:
@@ -326,7 +326,7 @@ def test_a_damaged_file_is_refused(hourly: a2store.Archive, table: Table) -> Non
     assert contents(hourly.path) == there
 
 
-def test_a_missing_file_is_refused(hourly: a2store.Archive) -> None:
+def test_a_missing_file_is_rejected(hourly: a2store.Archive) -> None:
     path = Path(hourly.files("steps")[3])
     path.unlink()
     there = names(hourly.path)
@@ -348,7 +348,7 @@ except KeyboardInterrupt:
 
 @pytest.mark.parametrize("how", ["command", "python"])
 def test_ctrl_c(hourly: a2store.Archive, shim: Shim, tmp_path: Path, how: str) -> None:
-    """Send the signal in each of several system calls, from the first one that changes something."""
+    """Send the signal in each of several system calls, from the first call that changes something."""
     work = ["-m", "a2store", "compact"] if how == "command" else ["-c", INTERRUPTED]
     there, before = contents(hourly.path), tables(hourly)
     path, log = copied(hourly.path, tmp_path / "interrupted.a2"), tmp_path / "log"
@@ -359,7 +359,7 @@ def test_ctrl_c(hourly: a2store.Archive, shim: Shim, tmp_path: Path, how: str) -
         path = copied(hourly.path, tmp_path / "interrupted.a2")
         done = python(*work, path, environment=shim.environment(path, fault=Fault(at, "SIGINT")))
         if how == "python":
-            # It checks for signals periodically, so the work may end before the check.
+            # The process checks for signals periodically, so the work may end before the check.
             assert (done.returncode, done.stdout, done.stderr) == (0, "interrupted\n", "")
             undone = contents(path) == there
         else:

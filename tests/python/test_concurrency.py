@@ -1,4 +1,4 @@
-"""Many processes at one archive: nothing is lost or there twice, and whoever reads sees one version, whole."""
+"""Concurrent processes on one archive: no run is lost or duplicated, and a reader sees one complete version."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ while count < opens or not os.path.exists(stop):
         (runs,) = pa.table(archive.sql(sql)).to_pylist()
         steps = len(pa.table(archive.sql("SELECT board FROM steps WHERE board > 0")))
     except (a2store.Error, OSError) as error:
-        # Only what has expired since may be gone.
+        # Files may be missing only if they have expired since.
         expired = len(sys.argv) > 5 and ".parquet" in str(error)
         assert expired, error
         continue
@@ -91,7 +91,7 @@ while not os.path.exists(stop):
     if what == "compact":
         archive.compact(file_rows=400, workers=1, progress=False)
     else:
-        # Nobody here reads a version for longer.
+        # No reader in this test reads a version for longer.
         archive.expire(older_than=2.0, grace=60)
     count += 1
     met(archive.version)
@@ -116,7 +116,7 @@ def end(process: subprocess.Popen[str]) -> str:
 
 
 def assert_complete(archive: a2store.Archive, runs: list[Path]) -> None:
-    """Every run once, ids without gaps, versions too, and each commit's numbers those of its rows."""
+    """Check that every run is there once, ids and versions have no gaps, and each commit's totals match its rows."""
     rows = pa.table(archive.sql("SELECT run_id, source, version, num_steps FROM runs")).to_pylist()
     assert [row["run_id"] for row in rows] == list(range(len(runs)))
     assert sorted(row["source"] for row in rows) == sorted(map(str, runs))
@@ -144,7 +144,7 @@ def test_writers_and_readers(runs: list[Path], tmp_path: Path, maintained: bool)
     maintainers = [start(MAINTAINER, path, stop, *some) for some in zip(met[READERS:], works, strict=True)]
     writers = [start(WRITER, path, ",".join(map(str, met)), *some) for some in chunks(runs, APPENDS)]
     try:
-        # Other writers would wait forever for one that failed.
+        # If one writer failed, the others would wait for it forever.
         while any(writer.poll() is None for writer in writers):
             failed = [other for other in (*readers, *maintainers) if other.poll() is not None]
             assert not failed, end(failed[0])
@@ -174,8 +174,8 @@ def test_writers_and_readers(runs: list[Path], tmp_path: Path, maintained: bool)
     assert_complete(archive, runs)
 
 
-def test_the_same_runs_from_everywhere(runs: list[Path], tmp_path: Path) -> None:
-    """Whoever comes first adds a run, and the others find it there."""
+def test_concurrent_ingests_of_the_same_runs(runs: list[Path], tmp_path: Path) -> None:
+    """The first writer adds a run, and the others count it as a duplicate."""
     path = tmp_path / "games.a2"
     a2store.Archive.create(path)
     code = """
@@ -190,7 +190,7 @@ print(sum(archive.ingest(file, workers=1, progress=False).accepted for file in s
     assert_complete(a2store.Archive.open(path), some)
 
 
-def test_processes_that_create_at_once(runs: list[Path], tmp_path: Path) -> None:
+def test_concurrent_creation_by_processes(runs: list[Path], tmp_path: Path) -> None:
     path = tmp_path / "games.a2"
     command = [sys.executable, "-m", "a2store", "ingest"]
     started = [
@@ -223,14 +223,14 @@ def test_threads_of_one_process(runs: list[Path], tmp_path: Path) -> None:
 
 @pytest.fixture
 def locked(runs: list[Path], tmp_path: Path) -> Any:
-    """An archive of two versions with runs, while another process, so to say, is writing to it."""
+    """An archive of two versions with runs. The test holds the lock, like another process that writes."""
     archive = grow(tmp_path / "games.a2", [runs[:1], runs[1:2]])
     with (archive.path / "_log" / ".lock").open("ab") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield archive, lock
 
 
-def test_nobody_waits_who_does_not_want_to(locked: Any, runs: list[Path]) -> None:
+def test_writers_fail_after_their_wait_time(locked: Any, runs: list[Path]) -> None:
     archive, _ = locked
     there = names(archive.path)
     work: list[Callable[[], object]] = [
@@ -248,13 +248,13 @@ def test_nobody_waits_who_does_not_want_to(locked: Any, runs: list[Path]) -> Non
         archive.ingest(runs[2], wait=0.3, progress=False)
     assert time.monotonic() - start >= 0.3
     assert (archive.version, names(archive.path)) == (3, there)
-    # Readers do not ask.
+    # Readers do not take the lock.
     assert a2store.Archive.open(archive.path).sql("SELECT * FROM steps").count() == archive.num_steps
     assert archive.verify(progress=False).problems == []
     assert a2store.repair(archive.path).steps == []
 
 
-def test_what_waits_goes_on(locked: Any, runs: list[Path]) -> None:
+def test_a_waiting_writer_continues_after_the_release(locked: Any, runs: list[Path]) -> None:
     archive, lock = locked
     released = []
 
@@ -269,7 +269,7 @@ def test_what_waits_goes_on(locked: Any, runs: list[Path]) -> None:
     timer.join()
 
 
-def test_the_command_waits_as_it_is_told(locked: Any, runs: list[Path]) -> None:
+def test_the_command_waits_for_the_given_time(locked: Any, runs: list[Path]) -> None:
     archive, _ = locked
     command = [sys.executable, "-m", "a2store"]
     for args in (
@@ -284,7 +284,7 @@ def test_the_command_waits_as_it_is_told(locked: Any, runs: list[Path]) -> None:
         assert "another process is writing to this archive" in done.stderr
 
 
-def test_a_lock_goes_with_its_process(runs: list[Path], tmp_path: Path) -> None:
+def test_a_lock_is_released_when_its_process_ends(runs: list[Path], tmp_path: Path) -> None:
     archive = grow(tmp_path / "games.a2", [runs[:1]])
     code = """
 import fcntl, sys
@@ -340,7 +340,7 @@ def test_forks_while_it_ingests(runs: list[Path], tmp_path: Path) -> None:
 
 
 def test_a_fork_does_not_keep_the_lock(runs: list[Path], tmp_path: Path) -> None:
-    """A child that lives on, forked while its parent was writing, keeps nobody out."""
+    """A child that was forked during a write and survives its parent does not hold the lock."""
     code = """
 import os, signal, sys, threading, time, warnings
 import a2store
@@ -374,7 +374,7 @@ for child in children:
     assert archive.num_runs == 10
 
 
-def test_a_stale_view_goes_on_from_the_newest(runs: list[Path], tmp_path: Path) -> None:
+def test_a_stale_handle_continues_from_the_newest_version(runs: list[Path], tmp_path: Path) -> None:
     archive = grow(tmp_path / "games.a2", [runs[:2], runs[2:4]])
     stale = a2store.Archive.open(archive.path, version=2)
     archive.compact(progress=False)

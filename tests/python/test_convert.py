@@ -1,4 +1,4 @@
-"""From one format to another without an archive: what comes out, what grows, and what an interruption leaves."""
+"""Conversion between formats without an archive: results, appends, and the state after an interruption."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def convert(paths: Any, out: Path, **options: Any) -> a2store.ExportReport:
 
 
 def paths_of(expected: Sequence[Expected], wanted: Callable[[Expected], object]) -> tuple[list[Path], list[Expected]]:
-    """The sources all of whose runs are wanted, in order, and these runs."""
+    """Return the sources whose runs all satisfy the condition, in order, and these runs."""
     unwanted = {run.source for run in expected if not wanted(run)}
     runs = [run for run in expected if run.source not in unwanted]
     assert len(runs) > 10
@@ -49,19 +49,19 @@ def is_whole(run: Expected) -> bool:
 
 
 def is_movable(run: Expected) -> bool:
-    """Whether a dataset has room for it."""
+    """Return whether a dataset can store the run."""
     return None not in run.moves and run.indices == tuple(range(len(run)))
 
 
 def written(run: Expected) -> list[Branches | None]:
-    """The values as they are written: raw ones normalised."""
+    """Return the values in their written form: raw values are normalised."""
     if not run.raw_evs:
         return list(run.branches)
     return [None if step is None or step == (None,) * 4 else normalized(step) for step in run.branches]
 
 
 def close(found: Sequence[Branches | None], wanted: Sequence[Branches | None], bound: float) -> None:
-    """Equal, but for a rounding of normalised values, of which the least and the greatest are exact."""
+    """Check that values are equal up to the rounding of normalised values; the extremes are exact."""
     for step, other in zip(found, wanted, strict=True):
         assert (step is None) == (other is None)
         for one, two in zip(step or (), other or (), strict=True):
@@ -83,7 +83,7 @@ def sound(runs: Iterable[Run | FormatError]) -> list[Run]:
 
 
 def check_dataset(runs: list[Run], expected: Sequence[Expected], *, quantized: bool) -> None:
-    """What a reader of pack.dat or of a dataset finds is what was to be written, the chosen value being 1."""
+    """Check that a reader of pack.dat or a dataset finds the expected runs; chosen branches have the value 1."""
     assert [run.run_id for run in runs] == list(range(len(expected)))
     for found, run in zip(runs, expected, strict=True):
         check_meta(found, run)
@@ -106,7 +106,9 @@ def folder_files(folder: Path) -> list[Path]:
 
 
 @pytest.mark.parametrize("format_name", ["a2t1", "a2run2", "a2pack"])
-def test_whole_games_of_any_format_become_run_files(expected: list[Expected], tmp_path: Path, format_name: str) -> None:
+def test_whole_games_of_any_format_convert_to_run_files(
+    expected: list[Expected], tmp_path: Path, format_name: str
+) -> None:
     paths, runs = paths_of(expected, is_whole)
     assert {run.format for run in runs} == {"a2t1", "a2run2", "macroxue"}
     report = convert(paths, tmp_path / "out", format=format_name, workers=2)
@@ -135,7 +137,7 @@ def test_whole_games_of_any_format_become_run_files(expected: list[Expected], tm
 
 
 @pytest.mark.parametrize("workers", [None, 1, 2])
-def test_all_that_has_moves_becomes_pack_dat_and_datasets(
+def test_runs_with_all_moves_convert_to_pack_dat_and_datasets(
     expected: list[Expected], tmp_path: Path, workers: int | None
 ) -> None:
     paths, runs = paths_of(expected, is_movable)
@@ -182,10 +184,10 @@ def test_lines(expected: list[Expected], tmp_path: Path) -> None:
     assert [line["pre_board"] for line in lines] == [board for run in runs for board in run.boards]
 
 
-def test_run_files_stay_as_they_are_in_packs_and_give_lines_their_names(
+def test_packs_keep_run_files_unchanged_and_lines_have_their_checksums(
     expected: list[Expected], tmp_path: Path
 ) -> None:
-    """A pack holds the original file where there is one, and a line is named by the checksum of the run's file."""
+    """A pack holds the original file if there is one, and a line is named by the checksum of the run's file."""
     played = Games(44).take(9)
     payloads = packs.payloads_of(played)
     formats.write_pack(tmp_path / "a.a2pack", payloads)
@@ -195,8 +197,8 @@ def test_run_files_stay_as_they_are_in_packs_and_give_lines_their_names(
     assert formats.read_pack(tmp_path / "b.a2pack")[0] == payloads
 
 
-def test_formats_lead_back_to_where_they_came_from(fixtures: Path, tmp_path: Path) -> None:
-    """Real files: pack.dat and the dataset of the same runs, written as the existing tools do."""
+def test_conversions_reproduce_real_files(fixtures: Path, tmp_path: Path) -> None:
+    """Real files: pack.dat and the dataset of the same runs, as the existing tools write them."""
     sources = [str(fixtures / "npy"), str(fixtures / "pack.dat")]
     convert(sources[1], tmp_path / "a.dat", format="packdat")
     assert (tmp_path / "a.dat").read_bytes() == (fixtures / "pack.dat").read_bytes()
@@ -249,7 +251,7 @@ GROWING: list[tuple[str, dict[str, Any]]] = [("packdat", {}), ("npy", {}), ("npy
 
 
 @pytest.mark.parametrize(("format_name", "options"), GROWING)
-def test_what_is_appended_comes_behind_what_is_there(
+def test_appended_runs_come_after_existing_runs(
     expected: list[Expected], tmp_path: Path, format_name: str, options: dict[str, Any]
 ) -> None:
     paths, runs = paths_of(expected, lambda run: is_movable(run) and not run.raw_evs)
@@ -259,7 +261,7 @@ def test_what_is_appended_comes_behind_what_is_there(
         report = convert(path, out, format=format_name, append=True, **options)
         assert report.runs == sum(run.source == path for run in runs)
         check_all(out, format_name, [*before, *(run for run in runs if run.source == path)])
-    # As if they had come at once.
+    # The result equals that of a single call.
     convert(paths, tmp_path / "once", format=format_name, **options)
     if format_name == "packdat":
         assert out.read_bytes() == (tmp_path / "once").read_bytes()
@@ -267,7 +269,7 @@ def test_what_is_appended_comes_behind_what_is_there(
 
 
 @pytest.mark.parametrize("format_name", ["packdat", "npy"])
-def test_an_archive_is_appended_likewise(expected: list[Expected], tmp_path: Path, format_name: str) -> None:
+def test_an_archive_is_appended_to_an_export(expected: list[Expected], tmp_path: Path, format_name: str) -> None:
     paths, runs = paths_of(expected, lambda run: is_movable(run) and not run.raw_evs)
     archive = a2store.Archive.create(tmp_path / "games.a2")
     archive.ingest(paths, progress=False)
@@ -279,7 +281,7 @@ def test_an_archive_is_appended_likewise(expected: list[Expected], tmp_path: Pat
 
 
 @pytest.mark.parametrize("format_name", ["packdat", "npy"])
-def test_several_are_merged_into_one(expected: list[Expected], tmp_path: Path, format_name: str) -> None:
+def test_several_files_are_merged_into_one(expected: list[Expected], tmp_path: Path, format_name: str) -> None:
     paths, runs = paths_of(expected, lambda run: run.format in ("packdat", "npy"))
     assert len(paths) > 4
     convert(paths[::-1], tmp_path / "out", format=format_name)
@@ -287,7 +289,7 @@ def test_several_are_merged_into_one(expected: list[Expected], tmp_path: Path, f
 
 
 @pytest.mark.parametrize(("format_name", "options"), GROWING)
-def test_an_append_that_fails_leaves_the_old(
+def test_a_failed_append_leaves_the_old_file(
     expected: list[Expected], tmp_path: Path, format_name: str, options: dict[str, Any]
 ) -> None:
     paths, runs = paths_of(expected, lambda run: run.format in ("packdat", "npy"))
@@ -295,7 +297,7 @@ def test_an_append_that_fails_leaves_the_old(
     home.mkdir()
     convert(paths[0], out, format=format_name, **options)
     before = contents(home)
-    # Between sound ones, so that rows have been written by then.
+    # Between sound files, so that some rows are written before the error.
     (tmp_path / "bad.a2run2").write_bytes(oracle.encode_a2run2(Games(43).take(1)[0])[:-3])
     for _ in range(2):
         with pytest.raises(a2store.DecodeError) as caught:
@@ -307,7 +309,7 @@ def test_an_append_that_fails_leaves_the_old(
 
 
 @pytest.mark.parametrize("format_name", ["a2pack", "packdat", "npy", "jsonl"])
-def test_what_fails_leaves_nothing(expected: list[Expected], tmp_path: Path, format_name: str) -> None:
+def test_a_failed_conversion_leaves_no_files(expected: list[Expected], tmp_path: Path, format_name: str) -> None:
     paths, _ = paths_of(expected, is_whole)
     bad = tmp_path / "bad.bin"
     bad.write_bytes(b"A2T1" + bytes(50))

@@ -1,4 +1,4 @@
-"""What a critic learns from: labels, embeddings, weights, splits, ranks and resumption, against plain NumPy."""
+"""The critic's training data: labels, embeddings, weights, splits, ranks and resumption, compared with plain NumPy."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from games import play
 from oracle import Game
 
 THRESHOLDS = (64, 128, 256)
-"""Tiles that random games reach or not."""
+"""Tiles that some random games reach and others do not."""
 HIGHER = (256, 512)
-"""And games of the built-in player."""
+"""Tiles that some games of the built-in player reach and others do not."""
 
 
 @pytest.fixture(autouse=True)
@@ -47,7 +47,7 @@ def session(request: pytest.FixtureRequest, played: list[Game], tmp_path: Path) 
 
 
 def tiles_by_tokens(played: list[Game]) -> dict[bytes, set[int]]:
-    """The highest tiles of the runs in which each board occurs."""
+    """Return the highest tiles of the runs in which each board occurs."""
     found: dict[bytes, set[int]] = defaultdict(set)
     for game in played:
         for board in game.boards:
@@ -78,7 +78,7 @@ def test_tokens_and_labels_of_a_session(session: Path, played: list[Game]) -> No
 def test_embeddings_of_a_session(session: Path, played: list[Game]) -> None:
     data = CriticData(session, 64, thresholds=THRESHOLDS, use_embeddings=True, seed=1)
     assert data.dim == 3
-    # Each row's numbers count on from those of the row before, as write_session has it: they tell which row it is.
+    # write_session fills the rows with consecutive numbers, so the numbers identify the row.
     written = from_bf16(np.load(session / "embeddings.bf16.npy"))
     tiles = np.repeat([game.highest_tile for game in played], [len(game) for game in played])
     expected = {tuple(row) for row in np.column_stack([written, *(tiles >= t for t in THRESHOLDS)]).tolist()}
@@ -97,7 +97,7 @@ def test_float32_embeddings_of_an_archive(archive: a2store.Archive, tmp_path: Pa
 
     table = archive.sql("SELECT * FROM steps").materialize(progress=False)
     embed_table(table.filter(run_ids=range(30)), encoder, tmp_path, dtype="f32", progress=False)
-    # Other rows of the same games, in another order.
+    # Different rows of the same games, in a different order.
     sql = """
         SELECT run_id, step_index, board, highest_tile FROM steps
         WHERE run_id < 20 AND step_index % 3 = 1 ORDER BY board"""
@@ -114,7 +114,7 @@ def test_float32_embeddings_of_an_archive(archive: a2store.Archive, tmp_path: Pa
 
 
 def test_sources_agree(archive: a2store.Archive) -> None:
-    """An archive, its path, a query and tables give the same rows and labels, one way or another."""
+    """An archive, its path, a query and tables give the same rows and labels."""
     tiles = dict(archive.sql("SELECT run_id, highest_tile FROM runs").to_arrow().to_pandas().to_numpy().tolist())
     assert highest_tiles(archive) == tiles
     query = archive.sql("SELECT * FROM steps")
@@ -146,7 +146,7 @@ def test_labels_are_not_stored(archive: a2store.Archive) -> None:
     assert CriticData(archive, thresholds=THRESHOLDS).table.stride == 32
 
 
-def test_a_threshold_of_all_runs_or_none(archive: a2store.Archive) -> None:
+def test_a_threshold_that_all_runs_or_no_runs_reach(archive: a2store.Archive) -> None:
     data = CriticData(archive, thresholds=(2, 256, 65536))
     assert data.base_rate[0] == 1.0
     assert data.base_rate[2] == 0.0
@@ -164,11 +164,11 @@ def test_split(archive: a2store.Archive) -> None:
     assert train.num_rows + val.num_rows == archive.num_steps
     assert sum(len(labels) for _, labels in val) == val.num_rows
     assert sum(len(labels) for _, labels in train) == train.num_rows // 512 * 512
-    # Weights are of the part.
+    # The weights are those of this part.
     rate = train.base_rate
     np.testing.assert_allclose(train.pos_weight.numpy(), (1 - rate) / rate, rtol=1e-5)
     assert (rate != val.base_rate).any()
-    # What is held out is in order, and as it is.
+    # The held-out part is in order and unchanged.
     boards = torch.cat([tokens for tokens, _ in val])
     np.testing.assert_array_equal(boards.numpy(), val.table.take(np.arange(len(val.table))).tokens)
 
@@ -179,7 +179,7 @@ def test_open_steps(archive: a2store.Archive) -> None:
     expected = [[2 ** int(row.max()) < t for t in data.thresholds] for row in tokens]
     found = data.open_steps()
     np.testing.assert_array_equal(found, expected)
-    # A board that has the tile is of a run that reaches it.
+    # If a board has the tile, its run reaches the tile.
     assert (labels[~found] == 1).all()
     assert set(np.unique(labels[found])) == {0, 1}
 
@@ -197,7 +197,7 @@ def test_max_steps_per_run(archive: a2store.Archive, limit: int) -> None:
         assert (np.diff(index) > 0).all()
         np.testing.assert_array_equal(rows["board"], all_rows["board"][index])
         if n > limit:
-            # One of each stretch.
+            # One step from each interval.
             assert all(k * n // limit <= step < (k + 1) * n // limit for k, step in enumerate(index.tolist()))
     again = CriticData(archive, thresholds=THRESHOLDS, max_steps_per_run=limit, seed=3)
     assert again.state_dict() == data.state_dict()
@@ -206,16 +206,16 @@ def test_max_steps_per_run(archive: a2store.Archive, limit: int) -> None:
     assert same == (limit == 10_000)
 
 
-def test_steps_that_are_taken_do_not_depend_on_other_runs() -> None:
+def test_the_choice_of_steps_does_not_depend_on_other_runs() -> None:
     ids = np.repeat(np.array([5, 1, 9], "u4"), [100, 60, 80])
     rows = spread_rows(ids, 10, 1)
     assert Counter(ids[rows].tolist()) == {5: 10, 1: 10, 9: 10}
     alone = spread_rows(ids[160:], 10, 1)
     np.testing.assert_array_equal(rows[-10:], alone + 160)
-    # Rows of runs that do not lie together.
+    # Rows of two runs, interleaved.
     mixed = np.tile(np.array([4, 2], "u4"), 50)
     assert Counter(mixed[spread_rows(mixed, 5, 1)].tolist()) == {4: 5, 2: 5}
-    # All places within a stretch are equally likely: chi-squared of ten of them, over 2,000 runs.
+    # All positions within an interval are equally likely: chi-squared of ten positions, over 2,000 runs.
     many = np.repeat(np.arange(2000, dtype="u4"), 10)
     place = Counter((spread_rows(many, 1, 0) % 10).tolist())
     assert sum((place[k] - 200) ** 2 / 200 for k in range(10)) < 27.9  # p = 0.001
@@ -277,7 +277,7 @@ def make_again(data: CriticData, state: dict[str, Any]) -> CriticData:
     return data
 
 
-def test_refuses(session: Path, archive: a2store.Archive, tmp_path: Path) -> None:
+def test_rejected_arguments(session: Path, archive: a2store.Archive, tmp_path: Path) -> None:
     for thresholds in ((), (256, 128), (128, 128), (1, 4)):
         with pytest.raises(ValueError, match="thresholds"):
             CriticData(session, thresholds=thresholds)
@@ -304,7 +304,7 @@ def test_refuses(session: Path, archive: a2store.Archive, tmp_path: Path) -> Non
     with sqlite3.connect(session / "metadata.db") as database:
         database.execute("DELETE FROM runs WHERE id = 1003")
     database.close()
-    # Rows of no run are no steps.
+    # Rows of no run do not count as steps.
     assert CriticData(session).num_runs == whole - 1
 
 

@@ -1,4 +1,4 @@
-"""Embeddings of sessions and tables: row by row, resumed, replaced, refused."""
+"""Embeddings of sessions and tables: computed row by row, resumed, replaced and rejected."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ WEIGHTS = np.random.default_rng(0).normal(size=(16, 5)).astype("f4")
 
 
 def linear(tokens: Any) -> Any:
-    """An encoder of NumPy arrays, whose rows do not depend on their batch."""
+    """An encoder of NumPy arrays that computes each row independently of its batch."""
     assert (tokens.dtype, tokens.shape[1:]) == (np.uint8, (16,))
     return np.stack([(row[:, None] * WEIGHTS).sum(0) for row in tokens.astype("f4")])
 
@@ -69,7 +69,7 @@ def test_numpy_encoder(session: Path) -> None:
     assert (found.dtype, report.num_rows, report.dim) == (np.dtype("<u2"), len(expected), 5)
     assert (report.resumed_at, report.remark, report.pooling) == (0, "", "none")
     np.testing.assert_array_equal(found, to_bf16(expected))
-    # PyTorch rounds alike.
+    # PyTorch rounds in the same way.
     rounded = torch.from_numpy(expected).to(torch.bfloat16).view(torch.int16).numpy().view("u2")
     np.testing.assert_array_equal(found, rounded)
     assert json.loads((session / "embeddings.json").read_text()) == {
@@ -81,7 +81,7 @@ def test_numpy_encoder(session: Path) -> None:
         "rows": len(expected),
     }
     assert names(session) == {"embeddings.bf16.npy", "embeddings.json"}
-    # The session reads as before, with embeddings in the documented shape.
+    # The session still reads as before, and the embeddings have the documented shape.
     assert len(formats.read_session(session)) == 12
 
 
@@ -106,7 +106,7 @@ def test_torch_encoder(session: Path, cls: bool, dtype: Any) -> None:
             values = torch.from_numpy(found.view("i2")).view(torch.bfloat16).float()
             torch.testing.assert_close(values, expected, rtol=2**-8, atol=1e-4)
         assert report.pooling == (pooling or "mean")
-    # The description is of one file, and there is no other.
+    # There is one array, and the description belongs to it.
     assert names(session) == {f"embeddings.{dtype}.npy", "embeddings.json"}
 
 
@@ -115,7 +115,7 @@ class StoppedError(Exception):
 
 
 class Failing:
-    """An encoder that stops after some calls, and counts the boards that it saw."""
+    """An encoder that raises an error after some calls, and counts its boards."""
 
     sha = "stated"
 
@@ -137,12 +137,12 @@ def test_resume(session: Path) -> None:
         with pytest.raises(type(error)):
             embed_session(session, Failing(calls, error), batch_size=50, progress=False)
         assert names(session) == {".embeddings.part", ".embeddings.state"}
-    # A process that is killed may leave rows that do not count, and part of one.
+    # A killed process may leave uncounted rows, and part of a row.
     with open(session / ".embeddings.part", "ab") as file:
         file.write(b"\xff" * 100_000)
     encoder = Failing(None)
     report = embed_session(session, encoder, batch_size=50, progress=False)
-    # One call of each is to know the size of what it gives.
+    # The first call of each run only determines the size of the output.
     assert report.resumed_at == 50 * (2 + 3)
     assert encoder.boards == rows - report.resumed_at + 1
     assert report.model_sha == "stated"
@@ -154,11 +154,11 @@ def test_resume(session: Path) -> None:
     assert "nothing was done" in again.remark
 
 
-def test_a_killed_run_leaves_nothing_of_an_older_one(session: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_killed_run_removes_older_embeddings(session: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(StoppedError):
         embed_session(session, Failing(3), batch_size=50, progress=False)
     with monkeypatch.context() as patch:
-        # As SIGKILL does, before rows are counted for the first time.
+        # Like SIGKILL before the rows are counted for the first time.
         patch.setattr("a2store.critic.embed._Job._save", lambda *_: None)
         with pytest.raises(StoppedError):
             embed_session(session, Failing(2), batch_size=50, model_sha="other", progress=False)
@@ -168,7 +168,7 @@ def test_a_killed_run_leaves_nothing_of_an_older_one(session: Path, monkeypatch:
 
 
 @pytest.mark.parametrize("change", ["sha", "dtype", "steps", "rows", "state", "part"])
-def test_starts_over_when_anything_changed(played: list[Game], tmp_path: Path, change: str) -> None:
+def test_embedding_starts_over_after_any_change(played: list[Game], tmp_path: Path, change: str) -> None:
     session = tmp_path / "session"
     formats.write_session(session, played)
     with pytest.raises(StoppedError):
@@ -194,8 +194,8 @@ def test_starts_over_when_anything_changed(played: list[Game], tmp_path: Path, c
     np.testing.assert_array_equal(np.load(report.path), expected if change == "dtype" else to_bf16(expected))
 
 
-def test_never_describes_what_is_not_there(session: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An interruption at any call that changes a name leaves no embeddings.json, or one that fits."""
+def test_the_description_always_matches_the_array(session: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After an interruption at any rename or removal, embeddings.json is absent or matches the array."""
     plain = linear(exps(session))
     embed_session(session, Failing(None), model_sha="1", progress=False)
     real = os.replace
@@ -227,13 +227,13 @@ def test_never_describes_what_is_not_there(session: Path, monkeypatch: pytest.Mo
         embed_session(session, encoder, **options)
         np.testing.assert_array_equal(np.load(session / "embeddings.bf16.npy"), to_bf16(plain * scale))
         assert names(session) == {"embeddings.bf16.npy", "embeddings.json"}
-        # Work whose state is on disk is not done again, but for the call that tells the size of what is given.
+        # Work whose state is on disk is not repeated, except for the call that determines the size of the output.
         assert scale == 2 or encoder.boards == 1
-    # The state, the array and its description.
+    # The three calls write the state, the array and its description.
     assert calls == 3
 
 
-def test_others_are_not_replaced(session: Path) -> None:
+def test_other_embeddings_are_not_replaced(session: Path) -> None:
     embed_session(session, linear, progress=False)
     before = (session / "embeddings.bf16.npy").read_bytes()
     for options in ({"dtype": "f32"}, {"model_sha": "other"}):
@@ -265,13 +265,13 @@ def test_one_process_at_a_time(session: Path) -> None:
         (lambda tokens: np.zeros((len(tokens), min(2, len(tokens)))), "gave 1 numbers a board, and then 2"),
     ],
 )
-def test_what_an_encoder_must_not_return(session: Path, encoder: Callable[[Any], Any], message: str) -> None:
+def test_invalid_outputs_of_an_encoder(session: Path, encoder: Callable[[Any], Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         embed_session(session, encoder, batch_size=64, progress=False)
     assert "embeddings.json" not in names(session)
 
 
-def test_refuses(session: Path, tmp_path: Path) -> None:
+def test_rejected_arguments(session: Path, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="one vector a board"):
         embed_session(session, linear, pooling="mean", progress=False)
     with pytest.raises(ValueError, match="cls needs 17"):
@@ -305,20 +305,20 @@ def test_table(table: a2store.StepTable, archive: a2store.Archive, tmp_path: Pat
         np.testing.assert_array_equal(keys[name], rows[name])
     np.testing.assert_array_equal(np.load(report.path), to_bf16(linear(table.take(np.arange(len(table))).tokens)))
     assert names(out) == {"embeddings.bf16.npy", "embeddings.json", "embeddings.steps.npy"}
-    # Runs of the same ids and lengths, but with other boards, are other games.
+    # Runs with the same ids and lengths but other boards are different games.
     turned = "SELECT run_id, step_index, transform(board, 1) AS board FROM steps"
     table.attach("embedding", report.path, steps=out / "embeddings.steps.npy", progress=False)
     with pytest.raises(a2store.ColumnError, match="found another board"):
         archive.sql(turned).materialize(progress=False).attach(
             "embedding", report.path, steps=out / "embeddings.steps.npy", progress=False
         )
-    # Keys without boards are not what is asked for now.
+    # Keys without boards do not satisfy the request.
     np.save(out / "embeddings.steps.npy", np.load(out / "embeddings.steps.npy")[["run_id", "step_index"]])
     with pytest.raises(FileExistsError, match="or of other steps"):
         embed_table(table, linear, out, batch_size=1000, model_sha=report.model_sha, progress=False)
     embed_table(table, linear, out, batch_size=1000, model_sha=report.model_sha, overwrite=True, progress=False)
     np.testing.assert_array_equal(np.load(out / "embeddings.steps.npy"), keys)
-    # Of other rows they are others, though as many.
+    # Embeddings of other rows are different, even if their number is equal.
     view = table.filter(run_ids=[3])
     embed_table(view, linear, tmp_path / "one", progress=False)
     query = archive.sql("SELECT * FROM steps WHERE run_id = 3")
@@ -356,7 +356,7 @@ def test_transformer_is_deterministic_and_sees_all_cells() -> None:
         assert torch.equal(weight, two.state_dict()[name]), name
     assert not torch.equal(one.cell, BoardTransformer(8, 2, 2, seed=5).cell)
     assert state.shape == torch.get_rng_state().shape
-    # Any cell of any exponent that the rules allow changes every vector.
+    # Every cell, with every legal exponent, affects every vector.
     tokens = torch.zeros(1, 16, dtype=torch.int64)
     base = one(tokens)
     for cell in range(16):
@@ -435,7 +435,7 @@ sys.exit(main(["embed", sys.argv[1], "--encoder", "waiting:encoder", "--batch-si
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_signals_keep_what_is_done(session: Path, number: signal.Signals) -> None:
+def test_signals_keep_finished_work(session: Path, number: signal.Signals) -> None:
     command, pipe = [sys.executable, "-c", WAITING, str(session)], subprocess.PIPE
     with subprocess.Popen(command, stdin=pipe, stderr=pipe, text=True) as process:
         assert process.stderr is not None

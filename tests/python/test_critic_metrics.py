@@ -1,4 +1,4 @@
-"""The critic's metrics against their definitions, pair by pair and row by row."""
+"""The critic's metrics, compared with their definitions, pair by pair and row by row."""
 
 from __future__ import annotations
 
@@ -50,12 +50,12 @@ def test_auc() -> None:
 
 
 def test_auc_of_many_rows() -> None:
-    # The product of the class sizes is beyond 32 bits, and float32 scores have ties.
+    # The product of the class sizes exceeds 32 bits, and float32 scores have ties.
     rng = np.random.default_rng(1)
     labels = np.arange(400_000) % 2 == 0
     scores = (rng.normal(size=len(labels)) + labels).astype("f4")
     found = auc(scores, labels)
-    # Of two normal distributions one standard deviation apart: Phi(1 / sqrt(2)).
+    # For two normal distributions one standard deviation apart: Phi(1 / sqrt(2)).
     assert found == pytest.approx((1 + math.erf(0.5)) / 2, abs=3e-3)
 
 
@@ -136,12 +136,12 @@ def test_bf16_is_the_nearest_with_ties_to_even() -> None:
     assert (found.dtype, found.shape) == (np.dtype("<u2"), values.shape)
     numbers = ~np.isnan(values)
     assert np.isnan(from_bf16(found[~numbers])).all()
-    # In float64 the two candidates, those above and below in magnitude, and the number itself are exact.
+    # In float64 the number and its two candidates (the next smaller and the next larger magnitude) are exact.
     low = (bits[numbers] >> 16).astype("u4")
     exact = np.abs(values[numbers]).astype("f8")
     magnitude = low & 0x7FFF
     down = (magnitude << 16).view("f4").astype("f8")
-    # Beyond the largest number the next one would be 2**128.
+    # The number after the largest one would be 2**128.
     up = np.where(magnitude >= 0x7F7F, 2.0**128, (np.minimum(magnitude + 1, 0x7F7F) << 16).view("f4").astype("f8"))
     with np.errstate(invalid="ignore"):
         takes_up = (up - exact < exact - down) | ((up - exact == exact - down) & (magnitude % 2 == 1))
@@ -150,7 +150,7 @@ def test_bf16_is_the_nearest_with_ties_to_even() -> None:
     np.testing.assert_array_equal(to_bf16(from_bf16(found[numbers])), found[numbers])
 
 
-def test_names_are_there_and_torch_is_not_asked_for() -> None:
+def test_names_are_listed_without_an_import_of_torch() -> None:
     assert set(a2store.critic.__all__) <= set(dir(a2store.critic))
     for name in a2store.critic.__all__:
         assert getattr(a2store.critic, name) is not None

@@ -1,4 +1,4 @@
-"""Training a critic: the configuration, the head, what it learns, and that an interruption changes nothing."""
+"""Training of a critic: configuration, head, results, and resumption after an interruption."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def one_thread() -> None:
 
 
 def values(**changed: Any) -> dict[str, Any]:
-    """A configuration as TOML gives it, with keys such as ``data__val`` changed."""
+    """Return a configuration as TOML gives it, with changes to keys such as ``data__val``."""
     result: dict[str, Any] = {
         "data": {"source": "games.a2", "thresholds": [256, 512], "batch_size": 256, "val": 0.3},
         "model": {"encoder": "one-hot", "hidden": [16], "dropout": 0.1},
@@ -66,7 +66,7 @@ def values(**changed: Any) -> dict[str, Any]:
 
 def test_config_of_the_example_is_complete() -> None:
     config = load_config(EXAMPLE)
-    # A key that is commented out has a value behind it that would do.
+    # Each commented-out key has a valid value.
     text = "".join(line.removeprefix("# ") for line in EXAMPLE.read_text().splitlines(keepends=True)[3:])
     every = tomllib.loads(text)
     every["data"].update(use_embeddings=True, symmetries=False)
@@ -102,12 +102,12 @@ def test_config_of_the_example_is_complete() -> None:
         ({"run__patience": 0}, r"run\.patience: expected 1 or more"),
     ],
 )
-def test_config_refuses(change: dict[str, Any], message: str) -> None:
+def test_config_rejects(change: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=f"^{message}"):
         config_from(values(**change))
 
 
-def test_config_refuses_what_is_missing(tmp_path: Path) -> None:
+def test_config_rejects_missing_keys(tmp_path: Path) -> None:
     for section, key in (("data", "source"), ("run", "out")):
         given = values()
         del given[section][key]
@@ -149,7 +149,7 @@ def test_head_computes_in_float32() -> None:
 
 @pytest.mark.parametrize("weight", [1.0, 19.0, 4.0])
 def test_class_weights_leave_probabilities_calibrated(weight: float) -> None:
-    """A head of a constant input must come to the base rate, whatever the classes weigh."""
+    """A head with a constant input must predict the base rate for any class weights."""
     labels = (torch.arange(1000) % 20 == 0).float()[:, None]
     inputs = torch.zeros(1000, 1)
     head = CriticHead(1, 1, seed=0)
@@ -166,7 +166,7 @@ def test_class_weights_leave_probabilities_calibrated(weight: float) -> None:
     optimizer.step(closure)  # type: ignore[no-untyped-call]
     logits = head(inputs[:1]).detach()
     assert head.probabilities(logits).item() == pytest.approx(0.05, abs=1e-4)
-    # What the weights do to the logits themselves.
+    # The weights shift the logits in this way.
     odds = weight * 0.05 / 0.95
     assert torch.sigmoid(logits).item() == pytest.approx(odds / (1 + odds), abs=1e-3)
 
@@ -208,7 +208,7 @@ def games(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def configured(games: Path, out: Path, **changed: Any) -> Config:
-    # 96 steps of about 20 for each of the some 84 runs that are not held out.
+    # About 84 of the 120 runs are not held out.
     options = {"data__source": str(games), "run__out": str(out), "data__max_steps_per_run": 40, "run__eval_steps": 4}
     return config_from(values(**{**options, **changed}))
 
@@ -248,7 +248,7 @@ def test_beats_the_base_rate(games: Path, tmp_path: Path) -> None:
     best = min(lines, key=lambda line: float(line["val_brier"]))
     assert best["step"] == report.best_step == saved["best_step"]
     assert best["val"] == report.scores
-    # The weights that were kept give these very scores.
+    # The saved weights give the same scores.
     critic = load_critic(tmp_path / "best.pt")
     archive = a2store.Archive.open(games)
     val = CriticData(archive, thresholds=(256, 512), max_steps_per_run=40).split(0.3)[1]
@@ -262,7 +262,7 @@ def test_beats_the_base_rate(games: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("encoder", ["one-hot", "transformer"])
-def test_resumed_as_if_uninterrupted(games: Path, tmp_path: Path, encoder: str) -> None:
+def test_a_resumed_training_equals_an_uninterrupted_one(games: Path, tmp_path: Path, encoder: str) -> None:
     changed: dict[str, Any] = {
         "model__encoder": encoder,
         "model__dim": 8,
@@ -280,7 +280,7 @@ def test_resumed_as_if_uninterrupted(games: Path, tmp_path: Path, encoder: str) 
     assert per_epoch > 10
     out = tmp_path / "parts"
     config = configured(games, out, **changed)
-    # In the middle of an epoch, at a validation, at the end of an epoch, and beside checkpoints.
+    # The stops are in the middle of an epoch, at a validation, at the end of an epoch, and near checkpoints.
     for steps in (3, 4, per_epoch - 7, 2, 5):
         part = fit(config, resume=True, stop_after=steps, quiet=True)
         assert (part.finished, part.signal, part.scores) == (False, None, [])
@@ -292,7 +292,7 @@ def test_resumed_as_if_uninterrupted(games: Path, tmp_path: Path, encoder: str) 
     for name, weight in weights(tmp_path / "whole").items():
         assert torch.equal(weight, weights(out)[name]), name
     assert (out / "encoder.pt").exists() == (encoder == "transformer")
-    # Once more, there is nothing left to do.
+    # A further call has nothing left to do.
     assert fit(config, resume=True, quiet=True).scores == report.scores
     assert results(out) == results(tmp_path / "whole")
 
@@ -301,7 +301,7 @@ def write_toml(path: Path, config: Config) -> Path:
     lines = []
     for section, given in config.to_dict().items():
         lines.append(f"[{section}]")
-        # What TOML and JSON write alike.
+        # For these values, TOML and JSON have the same syntax.
         lines += [f"{name} = {json.dumps(value)}" for name, value in given.items() if value is not None]
     path.write_text("\n".join(lines))
     assert load_config(path) == config
@@ -356,7 +356,7 @@ def test_signals(games: Path, undisturbed: TrainReport, tmp_path: Path, number: 
     assert 25 <= checkpoint["state"]["step"] < undisturbed.step
     if number == signal.SIGKILL:
         assert process.returncode == -signal.SIGKILL
-        # What is written when it is killed may be cut short.
+        # A kill may leave a partial line.
         with open(out / "metrics.jsonl", "ab") as file:
             file.write(b'{"step": 1')
     else:
@@ -394,7 +394,7 @@ def test_session_with_embeddings_trains(games: Path, tmp_path: Path) -> None:
     reached, never = report.scores
     assert reached["skill"] is not None
     assert reached["skill"] > 0.05
-    # What no run reaches is undefined, and the rest as it would be.
+    # For a tile that no run reaches, these metrics are undefined, and the others are computed.
     assert never["auc"] is never["skill"] is never["open_auc"] is None
     assert never["base_rate"] == 0.0
     assert json.loads((tmp_path / "out" / "report.json").read_text())["pos_weight"][1] == 1.0
@@ -405,7 +405,7 @@ def test_session_with_embeddings_trains(games: Path, tmp_path: Path) -> None:
 
 
 def test_a_trained_encoder_embeds(games: Path, tmp_path: Path) -> None:
-    """From tokens to an encoder, from that to embeddings, from those to a probe."""
+    """An encoder trained on tokens computes embeddings, and a probe is trained on these."""
     small: dict[str, Any] = {
         "model__encoder": "transformer",
         "model__dim": 8,
@@ -423,18 +423,18 @@ def test_a_trained_encoder_embeds(games: Path, tmp_path: Path) -> None:
     changed: dict[str, Any] = {"data__use_embeddings": True, "data__embeddings": str(tmp_path / "embedded")}
     report = fit(configured(games, tmp_path / "probe", **changed, model__hidden=[], optim__lr=0.03), quiet=True)
     assert all(score["auc"] is not None and score["auc"] > 0.55 for score in report.scores)
-    # An encoder that is not trained stays as it is.
+    # An encoder that is not trained keeps its weights.
     frozen = {**small, "model__train_encoder": False, "model__weights": str(tmp_path / "tokens" / "encoder.pt")}
     fit(configured(games, tmp_path / "frozen", **frozen, optim__epochs=1), quiet=True)
     after = torch.load(tmp_path / "frozen" / "encoder.pt", weights_only=True)
     assert all(torch.equal(weight, encoder.state_dict()[name]) for name, weight in after.items())
-    # What was trained can be loaded when those weights are gone.
+    # The trained critic loads without the initial weights.
     (tmp_path / "tokens" / "encoder.pt").unlink()
     assert isinstance(load_critic(tmp_path / "frozen" / "best.pt"), TokenCritic)
 
 
 def test_fixture_session_trains(fixtures: Path, tmp_path: Path) -> None:
-    """Four runs, of which only the first reaches 1024: what is held out may have one class alone."""
+    """There are four runs, and only the first reaches 1024, so the held-out part may have only one class."""
     changed: dict[str, Any] = {"data__use_embeddings": True, "data__thresholds": [512, 1024], "data__val": 0.5}
     config = configured(fixtures / "session", tmp_path, **changed, data__max_steps_per_run=None)
     for seed in range(20):
@@ -450,7 +450,7 @@ def test_fixture_session_trains(fixtures: Path, tmp_path: Path) -> None:
     assert report.scores[0]["auc"] is None
 
 
-def test_refuses(games: Path, tmp_path: Path) -> None:
+def test_rejected_arguments(games: Path, tmp_path: Path) -> None:
     config = configured(games, tmp_path / "out", optim__epochs=1)
     fit(config, stop_after=1, quiet=True)
     with pytest.raises(FileExistsError, match="expected resume"):
@@ -458,7 +458,7 @@ def test_refuses(games: Path, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"^optim\.lr: expected 0\.001, as in .*, found 0\.01"):
         fit(configured(games, tmp_path / "out", optim__epochs=1, optim__lr=0.01), resume=True, quiet=True)
     (tmp_path / "out" / "metrics.jsonl").unlink()
-    # One step came before any validation, so nothing is missing.
+    # Training stopped after one step, before the first validation, so an empty file is complete.
     (tmp_path / "out" / "metrics.jsonl").write_bytes(b"")
     fit(config, resume=True, quiet=True)
     (tmp_path / "out" / "metrics.jsonl").write_bytes(b"")

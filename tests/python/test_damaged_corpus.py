@@ -1,4 +1,4 @@
-"""A thousand runs in every format, a hundred of them damaged: each is reported where it is, and none costs another."""
+"""A thousand runs in every format, a hundred of them damaged: ingest reports each damage and adds all other runs."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def rejected(
     return {(Path(error.path), error.run): error for error in ingested[1].errors}
 
 
-def test_nine_hundred_are_accepted_and_each_of_the_hundred_is_named(
+def test_nine_hundred_runs_are_accepted_and_a_hundred_rejections_are_listed(
     ingested: tuple[a2store.Archive, a2store.IngestReport],
     rejected: dict[tuple[Path, int | None], a2store.Rejected],
     corpus: Corpus,
@@ -76,14 +76,14 @@ def test_nine_hundred_are_accepted_and_each_of_the_hundred_is_named(
         assert error.kind in ("decode", "checksum", "header", "io")
         assert len(error.message) > 20
         assert "\n" not in error.message
-        # A log's rows lie beside its meta file; what is said once is not said again.
+        # The message does not repeat the path.
         assert error.path not in error.message
-    # In the order of the ids, which is that of the paths.
+    # Errors come in the order of the paths, which is also the order of the ids.
     places = [(Path(error.path).parts, -1 if error.run is None else error.run) for error in report.errors]
     assert places == sorted(places)
 
 
-def test_none_of_the_nine_hundred_is_lost(
+def test_all_nine_hundred_sound_runs_are_in_the_archive(
     ingested: tuple[a2store.Archive, a2store.IngestReport], corpus: Corpus
 ) -> None:
     archive, _ = ingested
@@ -92,7 +92,7 @@ def test_none_of_the_nine_hundred_is_lost(
         (Path(source), index)
         for source, index in zip(table["source"].to_pylist(), table["source_index"].to_pylist(), strict=True)
     ]
-    # A log is a source of one.
+    # A log holds one run, so the corpus has no index for it.
     places = [(path, None if path.name.endswith((".json", ".json.gz")) else index) for path, index in places]
     games = {(sound.path, sound.run): sound.game for sound in corpus.sound}
     assert set(places) == set(games)
@@ -105,16 +105,16 @@ def test_none_of_the_nine_hundred_is_lost(
         assert tuple(chosen.tolist()) == games[place].moves
 
 
-def test_what_is_left_is_what_each_format_says(
+def test_the_archive_has_every_column_of_the_sound_runs(
     ingested: tuple[a2store.Archive, a2store.IngestReport], corpus: Corpus, folder: Path, tmp_path: Path
 ) -> None:
-    """Every column of every sound run."""
+    """Compare every column of every sound run."""
     assert_archive(ingested[0], sound_runs(corpus, folder))
     assert a2store.verify(ingested[0].path, deep=True, progress=False).problems == []
 
 
 def sound_runs(corpus: Corpus, folder: Path) -> list[Expected]:
-    """What the plain readers say of them, in the order of paths."""
+    """Return the sound runs in the order of paths, as the independent readers read them."""
     indices: dict[Path, list[int]] = {}
     runs: list[Expected] = []
     for sound in corpus.sound:
@@ -128,7 +128,7 @@ def sound_runs(corpus: Corpus, folder: Path) -> list[Expected]:
 
 
 def read_some(path: Path, name: Name, wanted: list[int]) -> list[Expected]:
-    """As ``sources.read``, of the runs that are sound."""
+    """Read the sound runs only, like ``sources.read``."""
     readers: dict[str, Any] = {"packdat": "read_pack_dat", "npy": "read_dataset", "session": "read_session"}
     with pytest.MonkeyPatch.context() as patch:
         if name == "pack":
@@ -142,7 +142,7 @@ def read_some(path: Path, name: Name, wanted: list[int]) -> list[Expected]:
     return [replace(run, source_index=index) for run, index in zip(found, wanted, strict=True)]
 
 
-# Where it is wrong
+# Place of the damage
 
 
 def of_kind(corpus: Corpus, *kinds: str) -> list[Damage]:
@@ -151,7 +151,9 @@ def of_kind(corpus: Corpus, *kinds: str) -> list[Damage]:
     return found
 
 
-def test_where_run_files_are_wrong(rejected: dict[tuple[Path, int | None], a2store.Rejected], corpus: Corpus) -> None:
+def test_errors_name_the_place_in_run_files(
+    rejected: dict[tuple[Path, int | None], a2store.Rejected], corpus: Corpus
+) -> None:
     for entry in of_kind(corpus, *damage.FILE_DAMAGES["a2run2"], *damage.FILE_DAMAGES["a2t1"]):
         error, data = rejected[entry.path, None], entry.path.read_bytes()
         assert error.kind == ("checksum" if entry.kind == "a2t1_checksum" else error.kind), entry
@@ -168,7 +170,7 @@ def test_where_run_files_are_wrong(rejected: dict[tuple[Path, int | None], a2sto
                 assert (error.step, data[error.offset]) == (step, 7)
                 assert error.kind == "decode"
             case "a2run2_truncated":
-                # What is missing is missed where the file ends or a value is cut, or where more steps are announced.
+                # Missing bytes are reported at the end of the file, at a cut value, or as a wrong number of steps.
                 assert error.offset > len(data) - 25 or "number of steps" in error.message
             case "a2run2_trailing_bytes":
                 assert len(data) - 9 < error.offset < len(data)
@@ -176,7 +178,9 @@ def test_where_run_files_are_wrong(rejected: dict[tuple[Path, int | None], a2sto
                 assert error.offset == 0
 
 
-def test_where_packs_are_wrong(rejected: dict[tuple[Path, int | None], a2store.Rejected], corpus: Corpus) -> None:
+def test_errors_name_the_place_in_packs(
+    rejected: dict[tuple[Path, int | None], a2store.Rejected], corpus: Corpus
+) -> None:
     for entry in of_kind(corpus, "a2pack_flipped_byte", "a2pack_kind"):
         error = rejected[entry.path, entry.run]
         assert error.kind == ("checksum" if entry.kind == "a2pack_flipped_byte" else "decode")
@@ -184,14 +188,14 @@ def test_where_packs_are_wrong(rejected: dict[tuple[Path, int | None], a2store.R
         offset, length = packs.entry(entry.path, entry.run)
         in_index = 28 + 32 * entry.run
         assert error.offset is not None
-        # In the run, or where the index speaks of it.
+        # The offset is in the run or in its index entry.
         assert offset <= error.offset < offset + length or in_index <= error.offset < in_index + 32
 
 
-def test_where_rows_are_wrong(
+def test_errors_name_the_offset_of_a_wrong_value(
     rejected: dict[tuple[Path, int | None], a2store.Rejected], corpus: Corpus, folder: Path
 ) -> None:
-    """The offset is that of the wrong value."""
+    """The offset is the offset of the wrong value."""
     wrong: dict[str, Callable[[bytes, int], bool]] = {
         "pack_dat_move_7": lambda data, at: data[at] == 7,
         "dataset_run_id": lambda data, at: data[at : at + 4] == (1_000_000).to_bytes(4, "little"),
@@ -208,7 +212,7 @@ def test_where_rows_are_wrong(
             assert error.step == num_steps // 2
 
 
-def test_an_offset_in_a_shard_comes_with_its_name(
+def test_an_offset_in_a_shard_has_the_name_of_the_shard(
     rejected: dict[tuple[Path, int | None], a2store.Rejected], corpus: Corpus
 ) -> None:
     for entry in of_kind(corpus, "dataset_run_id", "session_exponent_16"):
@@ -217,14 +221,16 @@ def test_an_offset_in_a_shard_comes_with_its_name(
         assert len(named) == 1, str(error)
 
 
-def test_where_logs_are_wrong(rejected: dict[tuple[Path, int | None], a2store.Rejected], corpus: Corpus) -> None:
+def test_errors_name_the_place_in_logs(
+    rejected: dict[tuple[Path, int | None], a2store.Rejected], corpus: Corpus
+) -> None:
     for entry in of_kind(corpus, *damage.CONTAINER_DAMAGES["macroxue"]):
         error = rejected[entry.path, None]
         assert error.kind == "decode"
         if entry.kind == "macroxue_tile_65536":
             (rows,) = entry.path.parent.glob(entry.path.name.split(".")[0] + ".jsonl*")
             lines = logs.read_text(rows).splitlines()
-            # The offset is one in the text, compressed or not.
+            # The offset refers to the uncompressed text.
             assert error.step == len(lines) - 1
             assert error.offset is not None
             assert len("\n".join(lines[:-1])) < error.offset < len("\n".join(lines))
@@ -233,10 +239,10 @@ def test_where_logs_are_wrong(rejected: dict[tuple[Path, int | None], a2store.Re
             assert error.step is not None or error.offset is not None
 
 
-# Other ways to read it
+# Other readers
 
 
-def test_repeated_it_adds_nothing_and_says_the_same(
+def test_a_repeated_ingest_adds_nothing_and_reports_the_same(
     ingested: tuple[a2store.Archive, a2store.IngestReport], corpus: Corpus, folder: Path, tmp_path: Path
 ) -> None:
     archive = a2store.Archive.open(archives.copied(ingested[0].path, tmp_path / "games.a2"))
@@ -245,7 +251,7 @@ def test_repeated_it_adds_nothing_and_says_the_same(
     assert [str(error) for error in report.errors] == [str(error) for error in ingested[1].errors]
     with pytest.raises((a2store.DecodeError, OSError)):
         archive.ingest(folder, on_error="raise", progress=False)
-    # What is mended comes in by itself.
+    # A repaired file is added alone.
     mended = next(entry for entry in corpus.damages if entry.kind == "a2t1_checksum")
     data = mended.path.read_bytes()
     (tmp_path / "mended.bin").write_bytes(data[:-4] + oracle.crc32c(data[:-4]).to_bytes(4, "little"))
@@ -253,7 +259,7 @@ def test_repeated_it_adds_nothing_and_says_the_same(
 
 
 @pytest.mark.parametrize("name", ["packs/mixed.a2pack", "packs/dense.a2pack"])
-def test_a_reader_of_the_packs_gives_all_that_is_sound(corpus: Corpus, folder: Path, name: str) -> None:
+def test_a_pack_reader_returns_all_sound_runs(corpus: Corpus, folder: Path, name: str) -> None:
     path = folder / name
     pack = a2store.PackReader.open(path)
     wrong = {entry.run: entry.kind for entry in corpus.damages if entry.path == path}
@@ -271,7 +277,9 @@ def test_a_reader_of_the_packs_gives_all_that_is_sound(corpus: Corpus, folder: P
     assert len(pack.validate(progress=False)) == 6
 
 
-def test_what_reads_all_or_nothing_names_the_first_damage(corpus: Corpus, folder: Path, tmp_path: Path) -> None:
+def test_operations_without_partial_results_report_the_first_damage(
+    corpus: Corpus, folder: Path, tmp_path: Path
+) -> None:
     kinds: dict[str, Path] = {}
     for entry in corpus.damages:
         kinds.setdefault(entry.kind, entry.path)
@@ -295,10 +303,8 @@ def test_what_reads_all_or_nothing_names_the_first_damage(corpus: Corpus, folder
         a2store.StepTable.from_runs(folder, progress=False)
 
 
-def test_containers_that_are_damaged_as_a_whole_are_reported_once_and_never_panic(
-    folder: Path, corpus: Corpus, tmp_path: Path
-) -> None:
-    """Bytes changed and files cut anywhere: what can be read is, all else is an error of a known kind."""
+def test_a_damaged_container_is_reported_once_without_a_panic(folder: Path, corpus: Corpus, tmp_path: Path) -> None:
+    """Random changes and cuts: readable runs are read, and everything else is an error of a known kind."""
     rng = random.Random(SEED)
     for name in CONTAINERS:
         source = folder / name
@@ -312,7 +318,7 @@ def test_containers_that_are_damaged_as_a_whole_are_reported_once_and_never_pani
             if number % 3 == 0:
                 del data[rng.randrange(len(data)) :]
             else:
-                # Where headers are, or anywhere.
+                # In the header, or anywhere.
                 data[rng.randrange(200) if number % 3 == 1 else rng.randrange(len(data))] ^= 1 << rng.randrange(8)
             victim.write_bytes(data)
             archive = a2store.Archive.create(tmp_path / "games.a2")

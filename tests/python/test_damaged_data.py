@@ -1,4 +1,4 @@
-"""Damaged data files in the hands of queries and of ingest: an exception at worst, never the end of the process."""
+"""Queries and ingest over damaged data files: they may raise an exception, but the process never dies."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ for at in range(0, len(good), max(1, len(good) // positions)):
     works = [query.count, filtered.count, lambda: pa.table(query), lambda: pa.table(filtered)]
     if table == "steps":
         works.append(lambda: query.materialize(progress=False))
-    # Before anything else, so that it is the last that is read if it ends the process.
+    # Printed first, so that the last line is this position if the process dies.
     print(at, flush=True)
     for work in works:
         try:
@@ -58,7 +58,7 @@ for at in range(0, len(good), max(1, len(good) // positions)):
         except (a2store.Error, OSError):
             pass
         except Exception as error:
-            # What Arrow makes of a stream's error.
+            # Arrow's exception for an error in the stream.
             assert type(error).__module__.startswith("pyarrow"), (at, error)
         except BaseException as error:
             raise SystemExit(f"byte {at}: {type(error).__name__}: {error}")
@@ -127,7 +127,7 @@ print("done")
 
 
 @pytest.mark.parametrize("table", ["steps", "runs"])
-def test_a_damaged_footer_is_an_error_and_nothing_else(archive: a2store.Archive, table: Table) -> None:
+def test_a_damaged_footer_raises_an_error_without_a_panic_message(archive: a2store.Archive, table: Table) -> None:
     """Parquet readers panic on some footers. Users only see an exception."""
     args = [str(archive.path), archive.files(table)[0], table, str(10**6 if LONG else 250)]
     done = subprocess.run(
@@ -141,7 +141,7 @@ def test_a_damaged_footer_is_an_error_and_nothing_else(archive: a2store.Archive,
 
 
 def with_schema(data: bytes, old: bytes, new: bytes) -> bytes:
-    """The file with other bytes in the Arrow schema in its footer."""
+    """Return the file with other bytes in the Arrow schema of its footer."""
     assert len(old) == len(new)
     encoded = re.search(rb"[A-Za-z0-9+/]{200,}={0,2}", data[len(data) - 8 - int.from_bytes(data[-8:-4], "little") :])
     assert encoded is not None
@@ -162,7 +162,7 @@ except Exception as error:
 
 
 def test_a_message_with_a_null_byte(archive: a2store.Archive) -> None:
-    """It quotes the name of a column, and goes to whoever reads the Arrow stream as a C string."""
+    """The message quotes a column name, and readers of the Arrow stream get it as a C string."""
     path = Path(archive.files("steps")[0])
     path.write_bytes(with_schema(path.read_bytes(), b"max_score", b"max\0score"))
     command = [sys.executable, "-c", NUL, str(archive.path)]
@@ -173,7 +173,7 @@ def test_a_message_with_a_null_byte(archive: a2store.Archive) -> None:
 
 
 def test_ingest_over_damaged_runs(archive: a2store.Archive, runs: list[Path], tmp_path: Path) -> None:
-    """Whatever it can make of them, it adds no run twice, and what it cannot read it says."""
+    """For any damage, ingest adds no run twice, and reports the files that it cannot read."""
     name = Path(archive.files("runs")[0]).relative_to(archive.path)
     good = (archive.path / name).read_bytes()
     before = contents(archive.path)
@@ -187,7 +187,7 @@ def test_ingest_over_damaged_runs(archive: a2store.Archive, runs: list[Path], tm
         try:
             report = opened.ingest(runs, progress=False)
         except BaseException as error:
-            # A panic is no Exception.
+            # A panic is not a subclass of Exception.
             if not isinstance(error, a2store.DamagedError) or error.path != str(path / name):
                 wrong.append(f"byte {at}: {type(error).__name__}: {error}")
             elif contents(path) != there:
@@ -213,7 +213,7 @@ def test_a_missing_file_is_named(archive: a2store.Archive, runs: list[Path]) -> 
             with pytest.raises(a2store.DamagedError) as caught:
                 opened.ingest(runs, progress=False)
             assert caught.value.path == str(file)
-    # The other table, and the other versions, are as good as ever.
+    # The other table and the other versions still work.
     opened = a2store.Archive.open(archive.path.parent / "steps.a2")
     assert opened.sql("SELECT max_score FROM runs").count() == 6
     assert len(tables(a2store.Archive.open(opened.path, version=2))["steps"]) == 60

@@ -1,4 +1,4 @@
-"""Training in two processes, by DistributedDataParallel: one table, equal steps, each row once, and it learns."""
+"""Training in two processes with DistributedDataParallel: one table, equal steps, each row once, decreasing loss."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ import torch.distributed as dist
 
 SCRIPT = Path(__file__).with_name("ddp_train.py")
 RANKS = 2
-# Far longer than it takes on the slowest machine: about 20 seconds on two slow cores.
+# The test takes about 20 seconds on two slow cores, so this only ends a test that hangs.
 PATIENCE = 600
 
 
 def run_ranks(folder: Path) -> None:
-    """Start the ranks and wait for them, leaving none behind."""
-    # It chooses a free port, and keeps it.
+    """Start the ranks, wait for them, and kill those that remain."""
+    # The store chooses a free port and keeps it.
     store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)  # type: ignore[attr-defined]
     environment = {
         **os.environ,
@@ -28,7 +28,7 @@ def run_ranks(folder: Path) -> None:
         "MASTER_PORT": str(store.port),
         "WORLD_SIZE": str(RANKS),
         "OMP_NUM_THREADS": "1",
-        # The name of this machine need not lead to it.
+        # The machine's name may not resolve to a usable interface.
         "GLOO_SOCKET_IFNAME": "lo",
     }
     logs = [folder / f"rank-{rank}.log" for rank in range(RANKS)]
@@ -40,7 +40,7 @@ def run_ranks(folder: Path) -> None:
                 env = {**environment, "RANK": str(rank)}
                 processes.append(subprocess.Popen(command, env=env, stdout=out, stderr=subprocess.STDOUT))
         end = time.monotonic() + PATIENCE
-        # When one fails, the others wait for it in vain.
+        # If one rank fails, the others would wait for it forever.
         while (codes := [process.poll() for process in processes]) != [0] * RANKS:
             assert not any(codes), "\n".join(log.read_text() for log in logs)
             assert time.monotonic() < end, "\n".join(log.read_text() for log in logs)
@@ -56,12 +56,12 @@ def test_two_ranks_train_one_policy(tmp_path: Path) -> None:
     run_ranks(tmp_path)
     first, second = (json.loads((tmp_path / f"rank-{rank}.json").read_text()) for rank in range(RANKS))
 
-    # One table, which the second rank has from the first, in shared memory.
+    # Both ranks use one table in shared memory, which the first rank created.
     assert first["fingerprint"] == second["fingerprint"]
     assert first["shared"]
     assert second["shared"]
 
-    # Equal steps; each row of each epoch on one rank.
+    # Both ranks take the same number of steps, and each row of an epoch is served on one rank.
     assert first["steps"] == second["steps"]
     assert len(set(first["steps"])) == 1
     assert all(first["complete"])
@@ -70,12 +70,12 @@ def test_two_ranks_train_one_policy(tmp_path: Path) -> None:
         assert ours + theirs == first["train"]
         assert abs(ours - theirs) <= 1
 
-    # One model.
+    # Both ranks have the same model.
     assert first["parameters"] == second["parameters"]
     assert first["losses"][-1] == second["losses"][-1]
 
-    # It knows nothing at first: as little as a choice among legal moves, 1.26 nats. After five epochs it has 0.78 on
-    # games that it never saw, and 0.12 instead of 2.3 for the values.
+    # Before training, the cross entropy is 1.26 nats, like a random legal move. After five epochs it is 0.78 on unseen
+    # games, and the error of the values is 0.12 instead of 2.3.
     assert first["held_out"] > 5000
     assert first["uniform"] > 1.2
     assert first["losses"][0][0] > 1.15

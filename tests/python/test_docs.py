@@ -1,4 +1,4 @@
-"""What the documentation says in tables is what the package says of itself."""
+"""The tables in the documentation equal the package's own descriptions."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ TYPES = {
 
 
 def rows(name: str) -> list[list[str]]:
-    """The cells of a table that stands between comments of that name."""
+    """Return the cells of the table between two marker comments of this name."""
     text = SQL.read_text().split(f"<!-- {name} -->\n")[1].split(f"<!-- /{name} -->")[0]
     lines = text.splitlines()[2:]
     return [[html.unescape(cell.strip()) for cell in line.strip("|").split(" | ")] for line in lines]

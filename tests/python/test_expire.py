@@ -1,4 +1,4 @@
-"""Expiry: old versions go, and with them what no kept version names; everything else stays."""
+"""Expiry removes old versions and the files that no kept version references, and keeps everything else."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
 
 @pytest.fixture(scope="module")
 def template(runs: list[Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Versions 2 to 7 add runs, 8 compacts them, 9 adds another."""
+    """An archive whose versions 2 to 7 add runs, version 8 compacts them, and version 9 adds another."""
     archive = grow(tmp_path_factory.mktemp("template") / "games.a2", chunks(runs[:12], 2))
     archive.compact(progress=False)
     archive.ingest(runs[12], progress=False)
@@ -62,7 +62,7 @@ def contents_of_versions(archive: a2store.Archive, first: int) -> dict[int, Tabl
 
 
 def assert_versions(path: Path, expected: dict[int, Tables]) -> None:
-    """Each of these versions can be read wholly, and no older one can."""
+    """Check that each of these versions can be read completely, and no older one can."""
     for version, content in expected.items():
         assert_same_tables(tables(a2store.Archive.open(path, version=version)), content)
     for version in range(min(expected)):
@@ -71,7 +71,7 @@ def assert_versions(path: Path, expected: dict[int, Tables]) -> None:
 
 
 def without_shortcuts(files: Iterable[str]) -> set[str]:
-    """Without checkpoints and digests, which come and go unmentioned, as they only repeat what others say."""
+    """Return the files without checkpoints and digests, which expiry removes without a report."""
     return {name for name in files if not name.endswith((".checkpoint.json", ".digests"))}
 
 
@@ -89,43 +89,43 @@ def test_nothing_is_old_enough(archive: a2store.Archive) -> None:
 
 
 @pytest.mark.parametrize("older_than", [0, 0.0, timedelta(0)])
-def test_all_but_the_newest(archive: a2store.Archive, older_than: float | timedelta) -> None:
+def test_expire_all_versions_except_the_newest(archive: a2store.Archive, older_than: float | timedelta) -> None:
     last = tables(archive)
     before = contents(archive.path)
     report = archive.expire(older_than=older_than)
-    # The version that says so is another one, with the same rows.
+    # The expiry adds a version with the same rows.
     assert (report.first_version, report.num_versions, archive.version) == (9, 8, 10)
     assert_versions(archive.path, {9: last, 10: last})
     gone = without_shortcuts(before.keys() - names(archive.path))
     data = {name for name in gone if name.endswith(".parquet")}
     assert report.num_files == len(data) == 12
     assert report.num_bytes == sum(len(before[name]) for name in data)
-    # Commits stay, so that no number is ever free again.
+    # Commits stay, so that their version numbers are never reused.
     assert gone == data
     assert sorted(gone) == sorted(report.paths)
     report = archive.expire(older_than=older_than)
     assert (report.first_version, report.num_versions, archive.version) == (10, 1, 11)
 
 
-def test_between_two_commits(runs: list[Path], tmp_path: Path) -> None:
+def test_expire_at_a_time_between_two_commits(runs: list[Path], tmp_path: Path) -> None:
     archive = grow(tmp_path / "games.a2", chunks(runs[:6], 2))
     archive.compact(progress=False)
     archive.ingest(runs[6], progress=False)
     archive.ingest(runs[7], progress=False)
     now = datetime.now(UTC)
     for version in range(1, 8):
-        # One commit a day, the last one a day ago.
+        # One commit per day; the last one is a day old.
         then = (now - timedelta(days=8 - version)).isoformat()
         forge(archive.path, version, lambda fields, then=then: fields.update(time=then))  # type: ignore[misc]
     archive = a2store.Archive.open(archive.path)
     kept = contents_of_versions(archive, 5)
-    # The version that was the newest then is kept: whoever opened the archive at that moment reads it.
+    # The version that was the newest 2.5 days ago is kept, because a reader may have opened the archive at that time.
     report = archive.expire(older_than=timedelta(days=2.5))
     assert (report.first_version, report.num_versions, report.num_files) == (5, 4, 6)
     assert_versions(archive.path, kept | {8: kept[7]})
 
 
-def test_a_dry_run_says_what_would_go(archive: a2store.Archive) -> None:
+def test_a_dry_run_lists_the_files_to_remove(archive: a2store.Archive) -> None:
     (archive.path / "steps" / ".staged-abc.tmp").write_bytes(b"left")
     (archive.path / "runs" / ("0" * 32 + ".parquet")).write_bytes(b"nobody's")
     before = contents(archive.path)
@@ -160,7 +160,7 @@ def test_the_history_remains(archive: a2store.Archive) -> None:
     assert lines(pinned) == before
 
 
-def test_versions_that_are_gone(archive: a2store.Archive) -> None:
+def test_expired_versions(archive: a2store.Archive) -> None:
     archive.expire(**NOW)
     for version in (0, 1, 8, 11, 2**63):
         with pytest.raises(a2store.VersionNotFoundError, match=re.escape("9..=10")) as caught:
@@ -169,7 +169,7 @@ def test_versions_that_are_gone(archive: a2store.Archive) -> None:
         assert f"version {version}" in str(caught.value)
 
 
-def test_leftovers_stay_for_their_grace(archive: a2store.Archive) -> None:
+def test_leftovers_stay_for_their_grace_period(archive: a2store.Archive) -> None:
     stray = "0123456789abcdef" * 2 + ".parquet"
     leftovers = [f"{folder}/.staged-x1.tmp" for folder in ("_log", "runs", "steps")]
     nobodys = [f"{folder}/{stray}" for folder in ("runs", "steps")]
@@ -186,7 +186,7 @@ def test_leftovers_stay_for_their_grace(archive: a2store.Archive) -> None:
     report = archive.expire(older_than=10**9)
     assert (report.num_files, report.num_bytes, report.num_versions) == (2, 10, 0)
     assert sorted(report.paths) == sorted([*leftovers, *nobodys])
-    # What nobody knows is nobody's to remove, and a file of a commit may be as old as it likes.
+    # Files of unknown origin stay, and so do files of a commit, at any age.
     assert names(archive.path) == before | {*others, "steps/.staged-new.tmp"}
     assert archive.version == 9
     report = archive.expire(older_than=10**9, grace=timedelta(0))
@@ -197,7 +197,7 @@ def test_leftovers_stay_for_their_grace(archive: a2store.Archive) -> None:
     assert archive.verify(deep=True, progress=False).problems == []
 
 
-def test_files_from_the_future_stay(archive: a2store.Archive) -> None:
+def test_files_with_a_future_time_are_kept(archive: a2store.Archive) -> None:
     path = archive.path / "steps" / ".staged-future.tmp"
     path.write_bytes(b"clocks differ")
     backdate(path, -DAY)
@@ -220,7 +220,7 @@ def test_any_order_of_work(runs: list[Path], tmp_path: Path, seed: int) -> None:
             older_than = time.time() - datetime.fromisoformat(draw.choice(archive.history()).time).timestamp()
             planned = archive.expire(older_than=older_than, grace=0, dry_run=True)
             report = archive.expire(older_than=older_than, grace=0)
-            # Time goes on between the two.
+            # Time passes between the two calls.
             assert report.first_version >= planned.first_version
             kept = {version: content for version, content in kept.items() if version >= report.first_version}
         kept[archive.version] = tables(archive)
@@ -239,7 +239,7 @@ EXPIRE = "import sys, a2store; a2store.Archive.open(sys.argv[1]).expire(older_th
 
 
 @pytest.mark.parametrize("seed", range(KILLED))
-def test_killed_and_repeated(template: Path, shim: Shim, tmp_path: Path, seed: int) -> None:
+def test_a_killed_expiry_is_repeated(template: Path, shim: Shim, tmp_path: Path, seed: int) -> None:
     path = copied(template, tmp_path / "games.a2")
     last = tables(a2store.Archive.open(path))
     log = tmp_path / "log"
@@ -255,7 +255,7 @@ def test_killed_and_repeated(template: Path, shim: Shim, tmp_path: Path, seed: i
 
 
 def assert_finished(archive: a2store.Archive, last: Tables) -> None:
-    """Nothing is left of what was given up, whether this expiry or the one before it did it."""
+    """Check that nothing of the expired versions is left, no matter which expiry removed it."""
     first = archive.version - 1
     assert_versions(archive.path, {first: last, archive.version: last})
     report = archive.verify(deep=True, progress=False)
@@ -265,7 +265,7 @@ def assert_finished(archive: a2store.Archive, last: Tables) -> None:
     assert len([name for name in names(archive.path) if name.endswith(".parquet")]) == 4
 
 
-def test_interrupted_after_each_removal(template: Path, tmp_path: Path) -> None:
+def test_an_expiry_interrupted_after_each_removal(template: Path, tmp_path: Path) -> None:
     path = copied(template, tmp_path / "whole.a2")
     archive = a2store.Archive.open(path)
     last, before = tables(archive), contents(path)
@@ -278,12 +278,12 @@ def test_interrupted_after_each_removal(template: Path, tmp_path: Path) -> None:
         opened = a2store.Archive.open(cut)
         assert_versions(cut, {9: last, 10: last})
         assert opened.verify(deep=True, progress=False).problems == []
-        # What is left goes, young as it is, since commits had named it.
+        # The remaining files are removed without a grace period, because a commit had named them.
         assert set(opened.expire(older_than=10**9).paths) == set(removed[count:])
         assert_finished(opened, last)
 
 
-def test_work_goes_on_after_expiry(archive: a2store.Archive, runs: list[Path]) -> None:
+def test_the_archive_works_after_expiry(archive: a2store.Archive, runs: list[Path]) -> None:
     archive.expire(**NOW)
     report = archive.ingest(runs[:20], progress=False)
     assert (report.accepted, report.duplicates) == (7, 13)
@@ -295,8 +295,8 @@ def test_work_goes_on_after_expiry(archive: a2store.Archive, runs: list[Path]) -
     assert archive.verify(deep=True, progress=False).problems == []
 
 
-def test_files_that_an_earlier_expiry_kept(runs: list[Path], tmp_path: Path) -> None:
-    """They were given up long ago, and are no interrupted writer's, who would have a day of grace."""
+def test_files_that_an_earlier_expiry_left_are_removed(runs: list[Path], tmp_path: Path) -> None:
+    """They belong to expired versions, not to an interrupted writer, so they have no grace period."""
     archive = grow(tmp_path / "games.a2", chunks(runs[:6], 2))
     assert archive.expire(older_than=0).num_files == 0
     old = {name for name in names(archive.path) if name.endswith(".parquet")}
@@ -310,8 +310,8 @@ def test_files_that_an_earlier_expiry_kept(runs: list[Path], tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("version", [2, 4, 8])
-def test_a_damaged_commit_among_those_given_up(archive: a2store.Archive, version: int) -> None:
-    """A checkpoint has what follows, so the archive goes on; the damage is reported all the same."""
+def test_a_damaged_commit_of_an_expired_version(archive: a2store.Archive, version: int) -> None:
+    """A checkpoint covers the later versions, so the archive still works; the damage is reported too."""
     last = tables(archive)
     path = archive.path / "_log" / f"{version:020}.json"
     path.write_bytes(path.read_bytes()[:-5])

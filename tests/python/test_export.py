@@ -1,4 +1,4 @@
-"""Runs out of an archive in every format: the very bytes, equal content, or a refusal before anything is written."""
+"""Export of runs from an archive in every format: identical bytes, equal content, or an early error."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from trees import Games, Tree, write_tree
 
 @dataclass
 class Kept:
-    """An archive of run files, and their bytes by the ids of their runs."""
+    """An archive of run files, and their bytes by run id."""
 
     archive: a2store.Archive
     files: list[bytes]
@@ -32,16 +32,16 @@ class Kept:
 
 
 def odd_files(games: Games) -> list[bytes]:
-    """Files that are sound, but not as any encoder of today would write them, or with what no column holds."""
+    """Sound files that no current encoder would write, or with data that no column holds."""
     names = [None, "", "γάμμα", "x", "y", "z"]
     plain = [replace(game, engine=name) for game, name in zip(games.take(6), names, strict=True)]
-    # Beyond what a timestamp in milliseconds can say.
+    # Beyond the range of a timestamp in milliseconds.
     files = [oracle.encode_a2run2(replace(game, start_unix_s=LATE - place)) for place, game in enumerate(plain)]
     files += [oracle.encode_a2t1(replace(game, start_unix_s=place)) for place, game in enumerate(plain)]
     for place, game in enumerate(games.take(4)):
         data = oracle.encode_a2run2(game)
         length = len(oracle.varint(len(game)))
-        # The number of steps in up to four bytes more than it needs.
+        # The number of steps takes up to four bytes more than necessary.
         longer = bytearray(data[:length])
         longer[-1] |= 128
         files.append(bytes(longer) + b"\x80" * place + b"\0" + data[length:])
@@ -67,7 +67,7 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> Kept:
     formats.write_pack(folder / "b.a2pack", [*payloads, *odd], align=8)
     files += [payload.data for payload in (*payloads, *odd)]
     archive = a2store.Archive.create(folder / "games.a2")
-    # In two commits, and so two files of each table.
+    # In two commits, so that each table has two files.
     archive.ingest(sorted(folder.glob("*.a2run2")), progress=False)
     report = archive.ingest(folder / "b.a2pack", progress=False)
     assert (archive.num_runs, report.errors) == (len(files), [])
@@ -104,12 +104,12 @@ def names(folder: Path) -> list[str]:
 
 
 def same(one: Game, other: Game) -> bool:
-    """Equal, NaNs included."""
+    """Return whether two games are equal, with NaNs equal to each other."""
     return oracle.encode_a2run2(one) == oracle.encode_a2run2(other)
 
 
 def only(game: Game) -> Game:
-    """The game as A2T1 has it."""
+    """Return the game without the data that A2T1 cannot hold."""
     return replace(game, branches=(None,) * len(game), engine=game.engine or None)
 
 
@@ -117,7 +117,7 @@ def only(game: Game) -> Game:
 
 
 @pytest.mark.parametrize("workers", [None, 1, 2])
-def test_original_gives_back_the_very_bytes(kept: Kept, tmp_path: Path, workers: int | None) -> None:
+def test_original_returns_the_ingested_bytes(kept: Kept, tmp_path: Path, workers: int | None) -> None:
     report = export(kept.archive, tmp_path / "out", workers=workers)
     kinds = {data.startswith(b"A2T1") for data in kept.files}
     assert kinds == {True, False}
@@ -131,7 +131,7 @@ def test_original_gives_back_the_very_bytes(kept: Kept, tmp_path: Path, workers:
     assert report.num_steps == kept.archive.num_steps
 
 
-def test_original_survives_compaction_and_an_archive_made_of_it(kept: Kept, tmp_path: Path) -> None:
+def test_originals_survive_compaction_and_a_second_archive(kept: Kept, tmp_path: Path) -> None:
     archive = a2store.Archive.open(archives.copied(kept.archive.path, tmp_path / "games.a2"))
     archive.compact(progress=False)
     assert export(archive, tmp_path / "one").runs == len(kept.files)
@@ -147,7 +147,7 @@ def test_original_survives_compaction_and_an_archive_made_of_it(kept: Kept, tmp_
 
 
 def converted(kept: Kept, folder: Path) -> list[tuple[bytes, bytes]]:
-    """Each run as a file of either format."""
+    """Return each run as a file of either format."""
     export(kept.archive, folder / "v1", format="a2t1")
     export(kept.archive, folder / "v2", format="a2run2")
     assert len(names(folder / "v1")) == len(names(folder / "v2")) == len(kept.files)
@@ -159,14 +159,14 @@ def converted(kept: Kept, folder: Path) -> list[tuple[bytes, bytes]]:
 
 def test_run_files_of_the_other_format_have_the_same_content(kept: Kept, tmp_path: Path) -> None:
     for pair, data, game in zip(converted(kept, tmp_path), kept.files, kept.games, strict=True):
-        # What is in the format already comes as it came.
+        # A file that is already in the format is exported unchanged.
         assert data in pair
         if game.start_unix_s < 2**60:
             assert same(oracle.decode_a2t1(pair[0]), only(game))
             assert same(oracle.decode_a2run2(pair[1]), game)
 
 
-def test_a_start_that_no_column_holds_is_kept_in_the_other_format(kept: Kept, tmp_path: Path) -> None:
+def test_a_start_time_that_no_column_holds_is_kept_in_the_other_format(kept: Kept, tmp_path: Path) -> None:
     late = [
         (oracle.decode_a2t1(pair[0]), game)
         for pair, game in zip(converted(kept, tmp_path), kept.games, strict=True)
@@ -177,7 +177,7 @@ def test_a_start_that_no_column_holds_is_kept_in_the_other_format(kept: Kept, tm
         assert same(found, only(game))
 
 
-def test_real_files_come_back(fixtures: Path, tmp_path: Path) -> None:
+def test_real_files_are_exported_unchanged(fixtures: Path, tmp_path: Path) -> None:
     paths = sorted(path for path in (fixtures / "runs").iterdir() if path.suffix in (".bin", ".a2run2"))
     for number, source in enumerate((fixtures / "runs", fixtures / "mixed.a2pack")):
         archive, out = a2store.Archive.create(tmp_path / f"{number}.a2"), tmp_path / f"out{number}"
@@ -186,7 +186,7 @@ def test_real_files_come_back(fixtures: Path, tmp_path: Path) -> None:
         assert sorted((out / name).read_bytes() for name in names(out)) == sorted(path.read_bytes() for path in paths)
 
 
-def test_which_runs_in_which_order(kept: Kept, tmp_path: Path) -> None:
+def test_the_query_selects_runs_and_their_order(kept: Kept, tmp_path: Path) -> None:
     queries: dict[str, list[int]] = {
         "SELECT run_id FROM runs WHERE run_id IN (7, 3, 5) ORDER BY run_id DESC": [3, 5, 7],
         "SELECT run_id FROM steps WHERE run_id < 2": [0, 1],
@@ -226,11 +226,11 @@ def test_more_than_a_thousand_files_go_to_folders_of_a_thousand(tmp_path: Path) 
     assert {path.parent for path in (tmp_path / "few").rglob("*.a2run2")} == {tmp_path / "few"}
 
 
-# Files of many runs
+# Formats that hold many runs
 
 
 @pytest.mark.parametrize("options", [{}, {"align": 8}, {"align": 512, "workers": 2}])
-def test_a_pack_holds_the_files_that_came(kept: Kept, tmp_path: Path, options: dict[str, Any]) -> None:
+def test_a_pack_holds_the_original_files(kept: Kept, tmp_path: Path, options: dict[str, Any]) -> None:
     report = export(kept.archive, tmp_path / "out.a2pack", format="a2pack", **options)
     entries, stats = formats.read_pack(tmp_path / "out.a2pack")
     kinds = [A2T1 if data.startswith(b"A2T1") else A2RUN2 for data in kept.files]
@@ -239,7 +239,7 @@ def test_a_pack_holds_the_files_that_came(kept: Kept, tmp_path: Path, options: d
     assert (report.path, report.runs, report.num_files) == (tmp_path / "out.a2pack", len(kept.files), 1)
     align = options.get("align", 4096)
     assert {packs.entry(report.path, place)[0] % align for place in range(len(kept.files))} == {0}
-    # To a folder: under the name that such a file usually has.
+    # If the output is a folder, the file gets its usual name.
     (tmp_path / "folder").mkdir()
     again = export(kept.archive, tmp_path / "folder", format="a2pack", **options)
     assert again.path.parent == tmp_path / "folder"
@@ -247,7 +247,7 @@ def test_a_pack_holds_the_files_that_came(kept: Kept, tmp_path: Path, options: d
 
 
 @pytest.mark.parametrize("compress", ["zstd", "lz4"])
-def test_a_compressed_pack_holds_them_too(kept: Kept, tmp_path: Path, compress: str) -> None:
+def test_a_compressed_pack_holds_the_original_files(kept: Kept, tmp_path: Path, compress: str) -> None:
     export(kept.archive, tmp_path / "out.a2pack", format="a2pack", compress=compress, align=8)
     pack = a2store.PackReader.open(tmp_path / "out.a2pack")
     assert pack.validate(progress=False) == []
@@ -266,7 +266,7 @@ def game_of(run: a2store.Run) -> Game:
     return oracle.decode_a2run2(run.to_bytes("a2run2"))
 
 
-def test_lines_are_those_of_the_existing_tool(tree: Tree, tmp_path: Path) -> None:
+def test_lines_equal_the_output_of_the_existing_tool(tree: Tree, tmp_path: Path) -> None:
     archive = a2store.Archive.create(tmp_path / "games.a2")
     paths = [path for path, name in tree.sources.items() if name in ("run", "pack")]
     archive.ingest(paths, progress=False)
@@ -276,7 +276,7 @@ def test_lines_are_those_of_the_existing_tool(tree: Tree, tmp_path: Path) -> Non
     logs.check_runs_jsonl(tmp_path / "runs.jsonl", [formats.decode_file(data) for data in files])
     export(archive, tmp_path / "steps.jsonl", format="jsonl", by_step=True)
     logs.check_steps_jsonl(tmp_path / "steps.jsonl", files)
-    # As the pack of them has it, compact or not.
+    # The pack of these runs gives the same lines, compact or not.
     export(archive, tmp_path / "a.a2pack", format="a2pack")
     for by_step in (False, True):
         for compact in (False, True):
@@ -287,7 +287,7 @@ def test_lines_are_those_of_the_existing_tool(tree: Tree, tmp_path: Path) -> Non
             assert (tmp_path / name).read_bytes() == (tmp_path / "of-pack").read_bytes(), name
 
 
-# Refusals
+# Rejections
 
 
 def ids_of(archive: a2store.Archive, condition: str) -> list[int]:
@@ -295,7 +295,7 @@ def ids_of(archive: a2store.Archive, condition: str) -> list[int]:
 
 
 @pytest.mark.parametrize("format_name", ["a2t1", "a2run2", "a2pack", "jsonl", "original"])
-def test_a_run_without_a_final_board_is_refused_before_anything_is_written(
+def test_a_run_without_a_final_board_is_rejected_before_anything_is_written(
     mixed: a2store.Archive, tmp_path: Path, format_name: str
 ) -> None:
     whole = ids_of(mixed, "final_board IS NOT NULL AND format IN ('a2t1', 'a2run2')")
@@ -309,7 +309,7 @@ def test_a_run_without_a_final_board_is_refused_before_anything_is_written(
 
 
 @pytest.mark.parametrize("format_name", ["packdat", "npy"])
-def test_a_run_without_all_moves_or_steps_is_refused(mixed: a2store.Archive, tmp_path: Path, format_name: str) -> None:
+def test_a_run_without_all_moves_or_steps_is_rejected(mixed: a2store.Archive, tmp_path: Path, format_name: str) -> None:
     for session in ("boards", "sampled", "sampled-moves"):
         query = f"{ALL} WHERE session LIKE '%={session}' OR format = 'a2run2'"
         with pytest.raises(ValueError, match="expected"):
@@ -320,7 +320,7 @@ def test_a_run_without_all_moves_or_steps_is_refused(mixed: a2store.Archive, tmp
 
 
 @pytest.mark.parametrize("format_name", ["packdat", "npy"])
-def test_a_refusal_names_the_run(mixed: a2store.Archive, tmp_path: Path, format_name: str) -> None:
+def test_a_rejection_names_the_run(mixed: a2store.Archive, tmp_path: Path, format_name: str) -> None:
     run_id = ids_of(mixed, "session LIKE '%=boards'")[1]
     with pytest.raises(ValueError, match=rf"\b{run_id}\b"):
         export(mixed, tmp_path / "out", f"{ALL} WHERE run_id = {run_id} OR format = 'a2run2'", format=format_name)
@@ -336,7 +336,7 @@ def test_a_refusal_names_the_run(mixed: a2store.Archive, tmp_path: Path, format_
     ],
 )
 @pytest.mark.parametrize("format_name", ["original", "a2pack", "packdat", "npy", "jsonl"])
-def test_a_query_that_names_no_runs_is_refused(kept: Kept, tmp_path: Path, format_name: str, query: str) -> None:
+def test_a_query_without_run_ids_is_rejected(kept: Kept, tmp_path: Path, format_name: str, query: str) -> None:
     with pytest.raises(ValueError, match="run_id"):
         export(kept.archive, tmp_path / "out", query, format=format_name)
     assert names(tmp_path) == []
@@ -350,7 +350,9 @@ def test_a_query_that_names_no_runs_is_refused(kept: Kept, tmp_path: Path, forma
         (f"{ALL} WHERE final_board IS NULL", {"format": "a2run2"}),
     ],
 )
-def test_a_refusal_makes_no_folder(mixed: a2store.Archive, tmp_path: Path, query: str, options: dict[str, Any]) -> None:
+def test_a_rejected_export_creates_no_folder(
+    mixed: a2store.Archive, tmp_path: Path, query: str, options: dict[str, Any]
+) -> None:
     with pytest.raises(ValueError, match="expected"):
         export(mixed, tmp_path / "out", query, **options)
     assert list(tmp_path.iterdir()) == []
@@ -391,7 +393,7 @@ def test_no_file_is_replaced(kept: Kept, tmp_path: Path, format_name: str) -> No
         assert after == before
 
 
-def test_a_folder_that_is_not_there(kept: Kept, tmp_path: Path) -> None:
+def test_a_missing_folder(kept: Kept, tmp_path: Path) -> None:
     for format_name in ("a2pack", "packdat", "jsonl"):
         with pytest.raises(FileNotFoundError):
             export(kept.archive, tmp_path / "absent" / "out", format=format_name)

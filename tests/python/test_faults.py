@@ -1,7 +1,7 @@
-"""Ingests that are killed or whose system calls fail, at each call: nothing acknowledged is lost, nothing half there.
+"""Ingests that are killed or whose system calls fail: acknowledged runs are durable, and no run is partial.
 
-Each is repeated undisturbed, must then add exactly what was missing, and what was acknowledged must be durable. The
-short form tries some of the calls, of every class; A2STORE_LONG_TESTS=1 tries each one in every way.
+Each ingest is disturbed at one call, then repeated without a fault, and must add exactly the missing runs. The short
+form tries some of the calls, of every class. A2STORE_LONG_TESTS=1 tries each call in every way.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ ERRORS = {"EIO": "Input/output error", "ENOSPC": "No space left on device"}
 
 @dataclass(frozen=True)
 class Start:
-    """What is there before a process is disturbed."""
+    """The state before a process is disturbed."""
 
     shim: Shim
     inputs: Inputs
@@ -46,7 +46,7 @@ class Start:
     """An archive to copy, None for no archive."""
     held: frozenset[bytes]
     calls: list[Call]
-    """Of the ingest of all inputs when nothing disturbs it."""
+    """The system calls of an undisturbed ingest of all inputs."""
 
     @property
     def version(self) -> int:
@@ -57,7 +57,7 @@ class Start:
         return self.inputs.digests_of(self.inputs.files)
 
     def set_up(self, folder: Path) -> Path:
-        """Make a disk with the archive on it."""
+        """Create a disk with the archive on it."""
         disk = folder / "disk"
         disk.mkdir(parents=True)
         if self.template:
@@ -86,7 +86,7 @@ def start(
 
 
 def sample(calls: list[Call], random: random.Random) -> list[Call]:
-    """All calls, or in the short form the first, the last and others of each class."""
+    """Return all calls; in the short form the first call, the last call and some of each class."""
     if LONG:
         return calls
     chosen = {}
@@ -98,7 +98,7 @@ def sample(calls: list[Call], random: random.Random) -> list[Call]:
 
 
 def disturb(start: Start, scratch: Path, fault: Fault) -> None:
-    """Ingest with a fault, look at what it left, and repeat it without."""
+    """Ingest with a fault, check the state that it left, and repeat the ingest without a fault."""
     folder = scratch / str(fault).replace(" ", "-")
     disk = start.set_up(folder)
     before = Disk(disk)
@@ -131,12 +131,12 @@ def disturb(start: Start, scratch: Path, fault: Fault) -> None:
 
 
 def is_archive(path: Path) -> bool:
-    """Whether anything was published there; what was begun and is not yet an archive need not open."""
+    """Return whether an archive was published there; an unfinished creation need not open."""
     return any((path / "_log").glob("*.json"))
 
 
 def check_end(start: Start, disk: Path, fault: Fault, done: subprocess.CompletedProcess[str]) -> None:
-    """Either it did all that it was asked to do, or it says what went wrong and where."""
+    """Check that the ingest was complete, or that its error has the cause and the place."""
     expect(done.returncode in (0, 1), f"status {done.returncode}: {done.stderr}")
     if done.returncode == 0:
         return
@@ -154,7 +154,7 @@ def check_report(start: Start, done: subprocess.CompletedProcess[str], present: 
 
 
 def check_durable(start: Start, disk: Disk, calls: list[Call], folder: Path) -> None:
-    """After a power failure of which nothing survives that need not, all runs must be there."""
+    """Check that all runs survive a power failure that drops all unsynced data."""
     for call in calls:
         disk.apply(call)
     expect(EXTREMES["everything"].tree(disk) == read_tree(Path(disk.path)), "the shim did not see all calls")
@@ -188,7 +188,7 @@ def test_a_call_fails(start: Start, scratch: Path, tally: Counter[str]) -> None:
         for for_good in (False, True)
     ]
     if not LONG:
-        # Each call in about half of its ways.
+        # Each call fails in about half of the possible ways.
         faults = sorted(random.Random(3).sample(faults, len(faults) // 2), key=str)
     tally["system calls that fail"] += len(faults)
     assert_none(failures(partial(disturb, start, scratch), faults), len(faults))
@@ -209,8 +209,8 @@ def test_writes_that_are_short(start: Start, scratch: Path, tally: Counter[str])
     assert_none(failures(one, faults), len(faults))
 
 
-def test_writes_that_store_something_else(start: Start, scratch: Path, tally: Counter[str]) -> None:
-    """What was read back before it is published shows it."""
+def test_writes_that_store_wrong_bytes(start: Start, scratch: Path, tally: Counter[str]) -> None:
+    """Reading data back before publication detects the change."""
     faults = [Fault(call.number, "flip") for call in start.calls if call.kind == "write"]
 
     def one(fault: Fault) -> None:
@@ -230,7 +230,7 @@ def test_writes_that_store_something_else(start: Start, scratch: Path, tally: Co
     assert_none(failures(one, faults), len(faults))
 
 
-# Ingests one file after another and says which are in.
+# Ingests one file after another and prints the number of acknowledged files.
 ONE_BY_ONE = """
 import sys, a2store
 path, *files = sys.argv[1:]
@@ -265,7 +265,7 @@ def test_killed_at_random(scratch: Path, tmp_path: Path, tally: Counter[str]) ->
             _, present = sound(archive, inputs)
             known = inputs.digests_of(acknowledged)
             assert known <= present
-            # One more can be in than was said.
+            # At most one more run is present than was acknowledged.
             assert len(present - known) <= 1
         a2store.Archive.open(archive).ingest(inputs.files, progress=False)
         assert sound(archive, inputs)[1] == inputs.digests_of(inputs.files)
@@ -277,7 +277,7 @@ def test_killed_at_random(scratch: Path, tmp_path: Path, tally: Counter[str]) ->
 
 @pytest.fixture
 def disk(tmp_path: Path) -> mounts.Namespace:
-    """A folder that a process can mount something on without anyone else seeing it."""
+    """A folder on which a process can mount a file system that no other process sees."""
     namespace = mounts.namespace(tmp_path / "disk")
     if namespace is None:
         pytest.skip(WITHOUT + "no disk can be mounted")
@@ -311,7 +311,7 @@ NAMES = {
     "mkdirat": "mkdir",
     "ftruncate": "truncate",
 }
-"""The classes of system calls, where it is not the call's name."""
+"""The classes of system calls that differ from the call's name."""
 
 
 def test_the_shim_sees_what_strace_sees(start: Start, tmp_path: Path) -> None:
@@ -328,7 +328,7 @@ def test_the_shim_sees_what_strace_sees(start: Start, tmp_path: Path) -> None:
     if "ptrace" in done.stderr:
         pytest.skip(WITHOUT + "nothing can be traced")
     assert done.returncode == 0, done.stderr
-    # Of a file by its path or by a descriptor, which -y follows by its path.
+    # A call names a file by its path or by a descriptor; strace -y prints the descriptor's path.
     pattern = re.compile(rf'(\w+)\((?:.*"|\d+<){re.escape(str(disk.resolve()))}["/>]')
     lines = [line for trace in tmp_path.glob("trace.*") for line in trace.read_text().splitlines()]
     found = Counter(NAMES.get(match[1], match[1]) for line in lines if (match := pattern.match(line)))

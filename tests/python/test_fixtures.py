@@ -1,4 +1,4 @@
-"""Real files of other tools, through every way to read them, against facts from an independent decoder."""
+"""Real files of other tools, read by every reader, compared with facts from an independent decoder."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ NUM_FILES = 31
 
 
 def step_facts(boards: Array, moves: Array, evs: Array, legal: Array, has_evs: Array) -> Facts:
-    """What ``expected.json`` says of a run's steps: illegal moves count as 0.0, steps without values not at all."""
+    """Return a run's facts as in ``expected.json``: illegal moves count as 0.0, steps without values do not count."""
     facts: Facts = {
         "board_crc32c": crc32c(boards.astype("<u8").tobytes()),
         "moves": np.bincount(moves, minlength=4).tolist(),
@@ -37,7 +37,7 @@ def step_facts(boards: Array, moves: Array, evs: Array, legal: Array, has_evs: A
 
 
 def facts_of_rows(rows: Any) -> Facts:
-    """The facts of the rows of one run, a ``pyarrow.Table`` with the columns of ``steps``."""
+    """Return the facts of the rows of one run, a ``pyarrow.Table`` with the columns of ``steps``."""
     evs = np.stack([np.nan_to_num(column(rows, name)) for name in EV_COLUMNS], axis=1)
     names = ("ev_legal", "has_evs")
     return step_facts(column(rows, "board"), column(rows, "move"), evs, *(column(rows, name) for name in names))
@@ -73,12 +73,12 @@ def fixture_archive(paths: list[Path], tmp_path_factory: pytest.TempPathFactory)
 
 @pytest.fixture(scope="module")
 def names(fixture_archive: a2store.Archive) -> dict[int, str]:
-    """The files' names by the ids of their runs."""
+    """Return the files' names by run id."""
     runs = pa.table(fixture_archive.sql("SELECT run_id, source FROM runs")).to_pydict()
     return {run_id: Path(source).name for run_id, source in zip(runs["run_id"], runs["source"], strict=True)}
 
 
-def test_the_files_are_those_that_the_facts_are_about(paths: list[Path], expected: dict[str, Facts]) -> None:
+def test_the_fixture_files_match_the_facts(paths: list[Path], expected: dict[str, Facts]) -> None:
     for path in paths:
         data = path.read_bytes()
         assert (len(data), crc32c(data)) == (expected[path.name]["bytes"], expected[path.name]["file_crc32c"])
@@ -92,7 +92,7 @@ def test_the_oracle_agrees_with_the_facts(paths: list[Path], expected: dict[str,
         facts = step_facts(columns["board"], columns["move"], evs, columns["ev_legal"], columns["has_evs"])
         meta = {"num_steps": len(game)} | {key: getattr(game, key) for key in META[1:]}
         assert {**meta, **facts} == {key: expected[path.name][key] for key in meta | facts}, path.name
-        # The games obey the rules, as the oracle knows them.
+        # The games obey the oracle's rules.
         states = [*game.boards, game.final_board]
         for before, move, after, mask in zip(states, game.moves, states[1:], columns["ev_legal"], strict=False):
             assert mask == oracle.legal_mask(before)
@@ -111,7 +111,7 @@ def test_read_run(paths: list[Path], expected: dict[str, Facts], expected_steps:
         assert found == expected_steps[path.name], path.name
 
 
-def test_runs_come_back_byte_by_byte(paths: list[Path]) -> None:
+def test_runs_encode_to_the_same_bytes(paths: list[Path]) -> None:
     for path in paths:
         data = path.read_bytes()
         assert a2store.read_run(path).to_bytes() == data, path.name
@@ -154,7 +154,7 @@ def test_take(fixture_archive: a2store.Archive, names: dict[int, str], expected_
     run_ids = np.asarray(table)["run_id"]
     found = {}
     for run_id, name in names.items():
-        # Taken from behind and turned around, so that the order of the indices counts.
+        # In reverse order, so that the order of the indices matters.
         batch = table.take(np.flatnonzero(run_ids == run_id)[::-1])
         legal = batch.ev_legal @ np.array([1, 2, 4, 8], "u1")
         columns = (batch.board, batch.move, batch.ev_values, legal, batch["has_evs"])
@@ -164,7 +164,7 @@ def test_take(fixture_archive: a2store.Archive, names: dict[int, str], expected_
     assert found == expected_steps
 
 
-def test_rules_give_the_masks_of_runs_without_values(
+def test_masks_of_runs_without_values_follow_the_rules(
     fixture_archive: a2store.Archive, paths: list[Path], names: dict[int, str]
 ) -> None:
     rows = pa.table(fixture_archive.sql("SELECT run_id, board, ev_legal FROM steps WHERE NOT has_evs"))

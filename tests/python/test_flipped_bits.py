@@ -83,7 +83,9 @@ def flipped(template: Path, folder: Path, table: Table) -> Iterator[tuple[Path, 
 
 
 @pytest.mark.parametrize("table", ["steps", "runs"])
-def test_an_error_that_names_the_file_or_the_right_answer(template: Path, table: Table, tmp_path: Path) -> None:
+def test_a_query_raises_an_error_with_the_file_or_returns_the_right_answer(
+    template: Path, table: Table, tmp_path: Path
+) -> None:
     works: list[tuple[str, Callable[[a2store.Archive], Any]]] = [
         (query, partial(answer, query=query)) for query in QUERIES
     ]

@@ -1,4 +1,4 @@
-"""Structured arrays that NumPy or other tools saved, as tables."""
+"""Structured arrays that NumPy or other tools saved, loaded as tables."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import oracle
 from compare import assert_same, row_keys
 from oracle import Array
 
-# Rows as other tools write them, their floats not aligned.
+# Rows as other tools write them, with unaligned floats.
 PACKED: list[Any] = [
     ("board", "<u8"),
     ("move", "|u1"),
@@ -47,7 +47,7 @@ def load(path: Path, mmap: bool = False) -> a2store.StepTable:
 @pytest.mark.parametrize(
     "names", [NAMES, NAMES[::-1], ["run_id", "board", "ev_values", "step_index", "ev_legal", "move"]]
 )
-def test_fields_at_any_place(packed: Array, table: a2store.StepTable, tmp_path: Path, names: list[str]) -> None:
+def test_fields_in_any_order(packed: Array, table: a2store.StepTable, tmp_path: Path, names: list[str]) -> None:
     dtype = np.dtype([next(field for field in PACKED if field[0] == name) for name in names])
     array = np.empty(len(packed), dtype)
     for name in names:
@@ -63,7 +63,7 @@ def test_fields_at_any_place(packed: Array, table: a2store.StepTable, tmp_path: 
     assert len(found.filter(run_ids=[5])) == (packed["run_id"] == 5).sum()
     with pytest.raises(ValueError, match="mmap"):
         load(path, mmap=True)
-    # What is loaded can be saved, and then be mapped.
+    # A loaded array can be saved, and then be mapped.
     found.save(tmp_path / "own.npy", progress=False)
     again = load(tmp_path / "own.npy", mmap=True)
     assert np.asarray(again).tobytes() == rows.tobytes()
@@ -79,7 +79,7 @@ def test_the_rows_of_a_table(table: a2store.StepTable, tmp_path: Path) -> None:
     assert load(path).fingerprint == load(path, mmap=True).fingerprint
 
 
-def test_the_fingerprint_is_that_of_the_rows(packed: Array, tmp_path: Path) -> None:
+def test_the_fingerprint_depends_only_on_the_rows(packed: Array, tmp_path: Path) -> None:
     reordered = packed[::-1]
     changed = packed.copy()
     changed["step_index"][-1] += 1
@@ -103,7 +103,7 @@ def test_fields_that_are_missing(packed: Array, tmp_path: Path) -> None:
     assert rows["ev_legal"].tolist() == [oracle.legal_mask(board) for board in packed["board"].tolist()]
 
 
-def test_more_fields_become_extra_columns(packed: Array, tmp_path: Path) -> None:
+def test_additional_fields_become_extra_columns(packed: Array, tmp_path: Path) -> None:
     types = ["|b1", "|i1", "<i2", "<i4", "<i8", "|u1", "<u2", "<u4", "<u8", "<f2", "<f4", "<f8"]
     extras: list[Any] = [(f"extra {k}'", dtype) for k, dtype in enumerate(types)]
     array = np.empty(1000, [*extras[:5], *PACKED, *extras[5:]])
@@ -126,7 +126,7 @@ def test_more_fields_become_extra_columns(packed: Array, tmp_path: Path) -> None
         assert_same(batch[name], array[name][999:0:-3], name)
 
 
-def test_what_the_file_does_not_know(packed: Array, tmp_path: Path) -> None:
+def test_facts_that_the_file_does_not_have(packed: Array, tmp_path: Path) -> None:
     found = load(saved(packed, tmp_path / "rows.npy"))
     conditions: list[dict[str, Any]] = [{"min_score": 1}, {"max_score": 1}, {"engine": "alpha"}]
     for options in conditions:
@@ -156,7 +156,7 @@ def test_values_that_do_not_fit(
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_values_that_stand_for_none(packed: Array, table: a2store.StepTable, tmp_path: Path, layout: str) -> None:
+def test_values_that_mean_null(packed: Array, table: a2store.StepTable, tmp_path: Path, layout: str) -> None:
     array = packed.copy() if layout == "packed" else np.array(table)
     array["move"] = 255
     assert_same(np.asarray(load(saved(array, tmp_path / "rows.npy")))["move"], array["move"])
@@ -166,7 +166,7 @@ def with_type(name: str, *dtype: Any) -> list[Any]:
     return [(name, *dtype) if field[0] == name else field for field in PACKED]
 
 
-# What is wrong, and the field that the error must name.
+# An invalid dtype, and the field that the error must name.
 REFUSED: dict[str, tuple[Any, str]] = {
     "no board": (PACKED[1:], "board"),
     "signed board": (with_type("board", "<i8"), "board"),
@@ -187,7 +187,7 @@ REFUSED: dict[str, tuple[Any, str]] = {
     "big-endian extra": ([*PACKED, ("number", ">i4")], "number"),
     "list": ([*PACKED, ("numbers", "<i4", (3,))], "numbers"),
     "nested": ([*PACKED, ("more", [("a", "<i4")])], "more"),
-    # Batches have a column of that name anyway.
+    # Batches already have a column with this name.
     "tokens": ([*PACKED, ("tokens", "|u1")], "tokens"),
     "plain": ("<u8", "<u8"),
 }
@@ -258,7 +258,7 @@ HEADER = "{'descr': [('board', '<u8')], 'fortran_order': False, 'shape': (2,), }
         "\0" * 100,
     ],
 )
-def test_headers_that_say_something_else(tmp_path: Path, header: str) -> None:
+def test_headers_with_unexpected_contents(tmp_path: Path, header: str) -> None:
     path = tmp_path / "other.npy"
     data = bytes(range(16))
 
@@ -298,7 +298,7 @@ def test_names_in_every_encoding(packed: Array, tmp_path: Path, version: tuple[i
 
 
 @pytest.mark.parametrize("version", [(1, 0), (2, 0), (3, 0)], ids=str)
-def test_a_byte_that_is_no_utf8(packed: Array, tmp_path: Path, version: tuple[int, int]) -> None:
+def test_a_header_that_is_not_utf8(packed: Array, tmp_path: Path, version: tuple[int, int]) -> None:
     path = tmp_path / "named.npy"
     array = np.zeros(3, [*PACKED, ("gr?sse", "<u4")])
     with path.open("wb") as file:

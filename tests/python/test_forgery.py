@@ -1,4 +1,4 @@
-"""Forgeries: commits, checkpoints and data files that lie, with checksums that fit. Verification finds the lies."""
+"""Forged commits, checkpoints and data files with correct checksums: verification finds each forgery."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from archives import (
 
 Change = Callable[[Any], Any]
 SCORE = 0x0123456789AB
-"""A maximum whose bytes are nowhere else."""
+"""A maximum whose bytes occur nowhere else in the file."""
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +40,10 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
 
 @pytest.fixture(scope="module")
 def small(runs: list[Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Three versions with runs, of two runs each; the third has one with an original, and one that breaks the rules."""
+    """An archive of three versions with two runs each.
+
+    The third version has a run with an original and a run that breaks the rules.
+    """
     folder = tmp_path_factory.mktemp("small")
     games = short_games(folder / "whole", 8)
     boards = (games[6].boards[0] ^ 0xF, *games[6].boards[1:])
@@ -53,7 +56,7 @@ def small(runs: list[Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def long_log(runs: list[Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """With a checkpoint and digests."""
+    """An archive with a checkpoint and digests."""
     return Path(grow(tmp_path_factory.mktemp("log") / "games.a2", [[run] for run in runs[:17]]).path)
 
 
@@ -95,7 +98,7 @@ def test_forged_commits(
     forge(path, version, change)
     seen = found(path)
     if (version, what) == (4, "first_version"):
-        # No version is kept then, so that nothing precedes this one.
+        # In this case no version is kept, so no version precedes this one.
         assert f"_log/{version:020}.json" in {name for name, _, _ in seen}
     else:
         assert (f"_log/{version:020}.json", None, what) in seen
@@ -121,7 +124,7 @@ def test_forged_facts_about_files(
     assert (name, None, what) in found(path)
 
 
-def test_a_file_that_is_named_twice(small: Path, tmp_path: Path) -> None:
+def test_a_file_that_is_listed_twice(small: Path, tmp_path: Path) -> None:
     path = copied(small, tmp_path / "games.a2")
     forge(path, 4, lambda fields: fields["add"].append(entry(unsealed(commit_path(path, 3)), "runs")))
     assert f"_log/{4:020}.json" in {name for name, _, _ in found(path)}
@@ -143,7 +146,7 @@ FORGED_CHECKPOINTS: dict[str, Callable[[dict[str, Any]], object]] = {
 
 @pytest.mark.parametrize("case", FORGED_CHECKPOINTS)
 def test_forged_checkpoints(long_log: Path, tmp_path: Path, case: str) -> None:
-    """They are not the truth, but whoever reads them takes them for it."""
+    """Checkpoints are not authoritative, but readers rely on them."""
     path = copied(long_log, tmp_path / "games.a2")
     (name,) = [name for name in names(path) if name.endswith("checkpoint.json")]
     fields = unsealed(path / name)
@@ -198,14 +201,14 @@ def without(*rows: int) -> Change:
 
 
 def other_move(table: Any) -> Any:
-    """Another legal move at step 5: the next board does not follow from it."""
+    """Replace the move at step 5 by another legal move, so that the next board does not follow from it."""
     row = table.slice(5, 1).to_pylist()[0]
     legal = [move for move in range(4) if row["ev_legal"] >> move & 1 and move != row["move"]]
     return changed("move", 5, lambda _: legal[0])(table)
 
 
 def other_board(table: Any) -> Any:
-    """Two tiles of the board at step 5 in each other's place; the largest stays the same."""
+    """Swap two tiles of the board at step 5; the largest tile stays the same."""
 
     def exchange(board: int) -> int:
         cells = oracle.cells(board)
@@ -217,13 +220,13 @@ def other_board(table: Any) -> Any:
 
 
 def value(table: Any, row: int) -> tuple[str, float]:
-    """The first value at a step that is there."""
+    """Return the first non-null value at a step."""
     found = table.slice(row, 1).to_pylist()[0]
     name = next(name for name in oracle.EV_COLUMNS if found[name] is not None)
     return name, found[name]
 
 
-# Columns that follow from others, in the first run of version 2, whose id is 0, or of version 3.
+# Derived columns, in the first run of version 2 (id 0) or of version 3.
 STEPS: dict[str, tuple[Change, int | None, str]] = {
     "max_exp": (changed("max_exp", 3, lambda exp: exp + 1), 2, "max_exp"),
     "phase": (changed("phase", 3, lambda phase: "late" if phase != "late" else "mid"), 2, "phase"),
@@ -256,8 +259,8 @@ def test_forged_steps(small: Path, tmp_path: Path, name: str) -> None:
     assert {(file, run_id, what), (runs_file, run_id, what)} & seen, seen
 
 
-def test_a_rewritten_file_is_as_good(small: Path, tmp_path: Path) -> None:
-    """What the forgeries are told by is what they say, not that another program wrote them."""
+def test_a_file_rewritten_by_another_writer_is_valid(small: Path, tmp_path: Path) -> None:
+    """Verification detects wrong content, not a different writer program."""
     path = copied(small, tmp_path / "games.a2")
     for version in (2, 3, 4):
         for table in ("steps", "runs"):
@@ -292,7 +295,7 @@ def test_the_wrong_move_breaks_the_rules(small: Path, tmp_path: Path) -> None:
     assert found(path) == set()
 
 
-# In the runs of version 4: 4 breaks the rules, 5 has its file.
+# In the runs of version 4: run 4 breaks the rules, and run 5 has its original file.
 RUNS: dict[str, tuple[Change, int | None, str, bool]] = {
     "verified": (changed("verified", 1, lambda _: False), 5, "trajectory", True),
     "not verified": (changed("verified", 0, lambda _: True), 4, "trajectory", True),
@@ -348,7 +351,7 @@ def test_columns_of_another_type(small: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize("where", ["footer", "pages"])
 @pytest.mark.parametrize("table", ["steps", "runs"])
 def test_wrong_statistics(small: Path, tmp_path: Path, table: str, where: str) -> None:
-    """The bytes of a maximum, in the footer or in the page index before it, are replaced by those of a smaller one."""
+    """Replace the bytes of a maximum, in the footer or in the page index before it, by those of a smaller value."""
     path = copied(small, tmp_path / "games.a2")
 
     def patch(fields: dict[str, Any]) -> None:
@@ -360,7 +363,7 @@ def test_wrong_statistics(small: Path, tmp_path: Path, table: str, where: str) -
         if where == "footer":
             changed = data[:footer] + data[footer:].replace(old, new)
         else:
-            # The last before the footer; those before are in pages.
+            # The last occurrence before the footer; earlier ones are in pages.
             at = data.rindex(old, 0, footer)
             changed = data[:at] + new + data[at + 8 :]
         assert changed != data

@@ -1,4 +1,4 @@
-"""Inputs and outputs in odd places, of odd shapes, and larger than a row group."""
+"""Unusual inputs and outputs, unusual shapes, and data larger than a row group."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def some(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_row_groups_are_exported_side_by_side(tmp_path: Path) -> None:
+def test_row_groups_are_exported_in_parallel(tmp_path: Path) -> None:
     a2store.simulate(tmp_path / "runs", runs=5_000, seed=1, depth=0, progress=False)
     archive = a2store.Archive.create(tmp_path / "games.a2")
     archive.ingest(tmp_path / "runs", progress=False)
@@ -46,7 +46,7 @@ def test_row_groups_are_exported_side_by_side(tmp_path: Path) -> None:
             assert copy.read_bytes() == file.read_bytes()
 
 
-def test_damaged_archives_are_errors_when_they_are_exported(some: Path, tmp_path: Path) -> None:
+def test_exporting_a_damaged_archive_raises_an_error(some: Path, tmp_path: Path) -> None:
     archive = a2store.Archive.create(tmp_path / "games.a2")
     archive.ingest(some, progress=False)
     (file,) = map(Path, archive.files("steps"))
@@ -69,7 +69,7 @@ def test_damaged_archives_are_errors_when_they_are_exported(some: Path, tmp_path
     assert damaged > 30
 
 
-def test_stored_statistics_that_lie_are_not_believed(some: Path, tmp_path: Path) -> None:
+def test_wrong_stored_statistics_are_not_shown(some: Path, tmp_path: Path) -> None:
     files = [path.read_bytes() for path in sorted(some.iterdir())]
     payloads = [formats.Payload(data, 2) for data in files]
     lie = formats.Stats(len(files), 1 << 45, 1, 2, 1.5, 1, 2, 2)
@@ -82,8 +82,8 @@ def test_stored_statistics_that_lie_are_not_believed(some: Path, tmp_path: Path)
     assert any("stats" in problem for problem in pack.validate(progress=False))
 
 
-def test_what_expands_is_read_a_little_at_a_time(tmp_path: Path) -> None:
-    # Three bytes a step in the file, next to nothing in the pack, twenty-seven in memory.
+def test_compressed_packs_are_decompressed_in_small_parts(tmp_path: Path) -> None:
+    # Three bytes per step in the file, almost nothing in the pack, and twenty-seven in memory.
     steps = 60_000
     count = bytes([steps & 0x7F | 0x80, steps >> 7 & 0x7F | 0x80, steps >> 14])
     run = count + b"\0" + struct.pack("<f", 0) + b"\0\0\0" + count + b"\1\0\0" * steps + b"\1"
@@ -104,7 +104,7 @@ print(re.search(r"VmHWM:\\s+(\\d+) kB", Path("/proc/self/status").read_text())[1
 """
     command = [sys.executable, "-c", code, str(pack), str(tmp_path / "games.a2")]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
-    # All of them at once would be 330 MB, beside the 60 of a process that does nothing.
+    # All runs at once would take 330 MB, in addition to the 60 MB of an idle process.
     assert int(done.stdout) < 330 << 10
 
 
@@ -134,7 +134,7 @@ def test_outputs_never_replace_inputs(some: Path, tmp_path: Path) -> None:
     assert len(a2store.PackReader.open(pack)) == len(before)
 
 
-def test_pipes_among_the_files_are_waited_for_by_nobody(some: Path, tmp_path: Path) -> None:
+def test_pipes_among_the_files_do_not_block(some: Path, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.a2pack")
     with pytest.raises(OSError, match="neither a file nor a folder"):
         a2store.PackReader.open(tmp_path / "pipe.a2pack")
@@ -159,7 +159,7 @@ def test_hidden_folders_and_zeros_hold_no_runs(some: Path, tmp_path: Path) -> No
     assert archive.ingest(tree / ".git", progress=False).accepted == 12, "what is named itself is read"
 
 
-def test_a_session_with_rows_missing_is_not_whole(tmp_path: Path) -> None:
+def test_a_session_with_missing_rows_is_rejected(tmp_path: Path) -> None:
     played = [games.play(Random(seed), 40) for seed in range(3)]
     formats.write_session(tmp_path / "session", played, action=False)
     rows = np.load(tmp_path / "session" / "steps.npy")
@@ -170,7 +170,7 @@ def test_a_session_with_rows_missing_is_not_whole(tmp_path: Path) -> None:
     assert "as runs.steps says" in report.errors[0].message
 
 
-def test_a_dataset_with_gaps_is_refused_by_the_run(some: Path, tmp_path: Path) -> None:
+def test_a_run_with_gaps_in_a_dataset_is_rejected(some: Path, tmp_path: Path) -> None:
     a2store.convert(some, tmp_path / "set", format="npy", progress=False)
     (tmp_path / "set" / "manifest.json").unlink()
     rows = np.load(tmp_path / "set" / "steps.npy")
@@ -180,14 +180,14 @@ def test_a_dataset_with_gaps_is_refused_by_the_run(some: Path, tmp_path: Path) -
     archive = a2store.Archive.create(tmp_path / "games.a2")
     report = archive.ingest(tmp_path / "set", progress=False)
     assert (report.accepted, [error.run for error in report.errors]) == (11, [4])
-    # Rows of another layout are told from no dataset at all.
+    # Rows with an unknown layout raise a header error; they do not count as a missing dataset.
     aligned = np.zeros(3, [("board", "<u8"), ("move", "<i4")])
     np.save(tmp_path / "set" / "steps.npy", aligned)
     report = archive.ingest(tmp_path / "set", progress=False)
     assert [error.kind for error in report.errors] == ["header"]
 
 
-def test_logs_whose_files_come_one_after_the_other_or_under_other_names(tmp_path: Path) -> None:
+def test_logs_whose_files_arrive_separately_or_are_renamed(tmp_path: Path) -> None:
     folder = tmp_path / "logs"
     folder.mkdir()
     meta = logs.write_macroxue(folder, "one", games.play(Random(1), 30, raw=True), 7)
@@ -211,7 +211,7 @@ def test_logs_whose_files_come_one_after_the_other_or_under_other_names(tmp_path
     assert (report.accepted, report.rejected, report.ignored) == (1, 0, 0)
 
 
-def test_names_that_are_no_unicode_are_printed(some: Path, tmp_path: Path) -> None:
+def test_names_that_are_not_unicode_are_printed(some: Path, tmp_path: Path) -> None:
     runs = tmp_path / "runs"
     runs.mkdir()
     (Path(os.fsdecode(os.fsencode(runs) + b"/\xff.a2run2"))).write_bytes(b"no run")
@@ -219,7 +219,7 @@ def test_names_that_are_no_unicode_are_printed(some: Path, tmp_path: Path) -> No
     assert json.loads(done.stdout)["rejected"] == 1
 
 
-def test_workers_are_those_that_were_asked_for(some: Path, tmp_path: Path) -> None:
+def test_the_number_of_workers_is_as_requested(some: Path, tmp_path: Path) -> None:
     a2store.convert(some, tmp_path / "x.a2pack", format="a2pack", progress=False)
     code = """
 import sys
@@ -234,7 +234,9 @@ print(sorted({(task / "comm").read_text().strip() for task in Path("/proc/self/t
     assert "shared" not in done.stdout
 
 
-def test_a_pack_is_the_one_that_was_opened(some: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_open_pack_survives_a_rename_and_a_change_of_directory(
+    some: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     a2store.convert(some, tmp_path / "x.a2pack", format="a2pack", progress=False)
     monkeypatch.chdir(tmp_path)
     pack = a2store.PackReader.open("x.a2pack")
@@ -253,7 +255,7 @@ def test_run_ids_are_whole_numbers(some: Path, tmp_path: Path) -> None:
     assert not (tmp_path / "out").exists()
 
 
-def test_links_and_devices_stay(some: Path, tmp_path: Path) -> None:
+def test_links_and_devices_are_not_replaced(some: Path, tmp_path: Path) -> None:
     a2store.convert(some, tmp_path / "x.a2pack", format="a2pack", progress=False)
     pack = a2store.PackReader.open(tmp_path / "x.a2pack")
     (tmp_path / "file.jsonl").write_text("old")

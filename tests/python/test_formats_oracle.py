@@ -1,4 +1,4 @@
-"""The tests' own readers and writers of containers: against real files of other tools, and against each other."""
+"""The tests' own readers and writers of containers, compared with real files of other tools and with each other."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def simulated() -> list[Game]:
 
 
 def by_boards(games: dict[str, Game]) -> dict[tuple[int, ...], tuple[str, Game]]:
-    """The games with values by their boards: those without are the same games again."""
+    """Return the games with values by their boards; the games without values are the same games."""
     return {game.boards: (name, game) for name, game in games.items() if name.endswith(".a2run2")}
 
 
@@ -87,7 +87,7 @@ def test_packs_hold_the_run_files(
     assert len(entries) == 31
 
 
-def test_packs_are_written_as_the_existing_tool_does(fixtures: Path, tmp_path: Path) -> None:
+def test_packs_equal_the_output_of_the_existing_tool(fixtures: Path, tmp_path: Path) -> None:
     for name in ("mixed.a2pack", "jsonl/two.a2pack"):
         _, stats = formats.read_pack(fixtures / name)
         formats.write_pack(tmp_path / "again.a2pack", payloads_of(fixtures / name), stats=stats)
@@ -99,7 +99,7 @@ def test_jsonl(fixtures: Path, tmp_path: Path) -> None:
     logs.check_runs_jsonl(fixtures / "jsonl" / "two.runs.jsonl", [formats.decode_file(data) for data in payloads])
     logs.check_steps_jsonl(fixtures / "jsonl" / "two.steps.jsonl", payloads)
 
-    # A check that accepts anything checks nothing.
+    # The check itself must be able to fail.
     lines = (fixtures / "jsonl" / "two.steps.jsonl").read_text().splitlines(keepends=True)
     for changed in (lines[:-1], [*lines, lines[-1]], [lines[1], lines[0], *lines[2:]]):
         (tmp_path / "changed.jsonl").write_text("".join(changed))
@@ -136,7 +136,9 @@ def test_pack_dat_and_dataset_hold_the_same_runs(
                 assert abs((one or 0) - (other or 0)) < 1 / 65535
 
 
-def test_datasets_are_written_as_the_existing_tools_do(fixtures: Path, games: dict[str, Game], tmp_path: Path) -> None:
+def test_datasets_equal_the_output_of_the_existing_tools(
+    fixtures: Path, games: dict[str, Game], tmp_path: Path
+) -> None:
     known = by_boards(games)
     ordered = [known[run.boards][1] for run in sound(formats.read_dataset(fixtures / "npy"))]
     formats.write_pack_dat(tmp_path / "pack.dat", ordered)
@@ -159,7 +161,7 @@ def test_session(fixtures: Path, games: dict[str, Game]) -> None:
         assert (run.moves, run.final_board, run.indices) == (None, None, tuple(range(len(game))))
 
 
-# What is written is read
+# Round trips
 
 
 def test_games_obey_the_rules(simulated: list[Game]) -> None:
@@ -244,7 +246,7 @@ def test_macroxue_logs(tmp_path: Path, options: dict[str, Any]) -> None:
         logs.read_macroxue(path)
 
 
-def test_damage_costs_one_run(simulated: list[Game], tmp_path: Path) -> None:
+def test_damage_affects_one_run(simulated: list[Game], tmp_path: Path) -> None:
     payloads = [Payload(oracle.encode_a2run2(game), A2RUN2) for game in simulated]
     formats.write_pack(tmp_path / "a.a2pack", [*payloads[:3], replace(payloads[3], kind=7), *payloads[4:]])
     entries, _ = formats.read_pack(tmp_path / "a.a2pack")
@@ -256,7 +258,7 @@ def test_damage_costs_one_run(simulated: list[Game], tmp_path: Path) -> None:
         formats.read_pack(tmp_path / "a.a2pack")
 
 
-def test_a_corpus_is_damaged_where_it_says(tmp_path: Path) -> None:
+def test_a_corpus_is_damaged_at_the_listed_places(tmp_path: Path) -> None:
     corpus = damage.write(tmp_path, 3)
     found: dict[tuple[Path, int | None], tuple[int, ...] | None] = {}
 

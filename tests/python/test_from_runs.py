@@ -1,4 +1,4 @@
-"""Runs of any format straight into a table: the rows that an archive would give, filtered and numbered."""
+"""Runs of any format loaded directly into a table: the same rows as through an archive, filtered and numbered."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def from_runs(paths: Any, **options: Any) -> a2store.StepTable:
 
 
 def rows_of(runs: Sequence[tuple[int, Expected]], *, one: bool = False) -> dict[str, Array]:
-    """The rows of numbered runs; ``one``: the value of the chosen move is 1."""
+    """Return the rows of numbered runs; with ``one`` the chosen move has the value 1."""
     evs = []
     for _, run in runs:
         for move, step in zip(run.moves, run.branches, strict=True):
@@ -138,12 +138,12 @@ def test_bounds_are_included(tmp_path: Path) -> None:
             from_runs(tmp_path / "a.a2pack", **{option: -1})
 
 
-def test_runs_are_numbered_as_they_are_read(tree: Tree, tmp_path: Path) -> None:
+def test_runs_are_numbered_in_reading_order(tree: Tree, tmp_path: Path) -> None:
     paths = [path for path, name in tree.sources.items() if name in ("pack", "run", "session")]
     order = [paths[3], paths[0], paths[-1], paths[0]]
     table = from_runs([str(path) for path in order])
     runs = [run for path in order for run in sources_of(tree, path)]
-    # One that comes twice counts twice: nothing is looked up.
+    # A run that occurs twice counts twice, because there is no search for duplicates.
     assert_rows(table, rows_of(list(enumerate(runs))))
     pack = next(path for path, name in tree.sources.items() if name == "pack")
     reader = a2store.PackReader.open(pack)
@@ -161,8 +161,10 @@ def sources_of(tree: Tree, path: Path) -> list[Expected]:
     return [run for run in tree.expected() if run.source == path]
 
 
-def test_a_table_knows_its_runs(tree: Tree, expected: list[Expected], tmp_path: Path) -> None:
-    """Scores, engines and phases are there for views, also of a table that was saved."""
+def test_a_table_has_scores_engines_and_phases_of_its_runs(
+    tree: Tree, expected: list[Expected], tmp_path: Path
+) -> None:
+    """Scores, engines and phases are available to views, also for a table that was saved."""
     table = from_runs(tree.root)
     table.save(tmp_path / "rows.npy", progress=False)
     for known in (table, a2store.StepTable.load(tmp_path / "rows.npy", progress=False)):
@@ -200,14 +202,14 @@ def test_a_memory_limit_holds(tree: Tree, expected: list[Expected]) -> None:
             from_runs(tree.root, memory_limit=limit)
         assert caught.value.kind == "memory_limit"
         assert str(limit) in str(caught.value)
-    # What is filtered out takes none.
+    # Runs that are filtered out take no memory.
     few = [run for run in expected if run.max_score >= 300]
     assert 0 < len(few) < len(expected)
     bytes_of_few = 32 * sum(map(len, few))
     assert from_runs(tree.root, min_score=300, memory_limit=bytes_of_few).nbytes == bytes_of_few
 
 
-def test_what_cannot_become_rows(tree: Tree, tmp_path: Path) -> None:
+def test_runs_that_cannot_become_rows(tree: Tree, tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         from_runs(tmp_path / "absent")
     (tmp_path / "notes.md").write_text("no run")
@@ -218,7 +220,7 @@ def test_what_cannot_become_rows(tree: Tree, tmp_path: Path) -> None:
         from_runs(tree.root, workers=0)
     with pytest.raises(TypeError):
         from_runs(7)
-    # A step index beyond 16 bits: of a session, whose rows name theirs.
+    # A step index beyond 16 bits, from a session, whose rows store their index.
     (game,) = Games(53).take(1, steps=40)
     formats.write_session(tmp_path / "session", [game], action=True)
     steps = np.load(tmp_path / "session" / "steps.npy")

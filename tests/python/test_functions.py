@@ -1,4 +1,4 @@
-"""The board functions in SQL, against the rules written out in ``board_rules`` and in ``oracle``."""
+"""The board functions in SQL, compared with the explicit rules in ``board_rules`` and ``oracle``."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from oracle import cells, legal_mask, slide
 # Values
 
 
-def test_the_boards_are_of_every_kind() -> None:
+def test_the_sample_has_boards_of_every_kind() -> None:
     assert len(BOARDS) > 700
     assert {max(cells(board)) for board in BOARDS} >= {0, 1, 3, 15}
     masks = {legal_mask(board) for board in BOARDS}
@@ -74,8 +74,8 @@ def test_functions_of_a_board_and_a_number(archive: a2store.Archive, name: str) 
     assert of_literal.to_pylist() == [function(BOARDS[-1], number) for number in range(count)]
 
 
-def test_the_reward_is_what_the_score_grows_by_when_only_twos_spawn(archive: a2store.Archive) -> None:
-    """The two definitions of the score meet here, as they would not if one of them were wrong."""
+def test_the_reward_is_the_increase_of_the_score_if_only_twos_spawn(archive: a2store.Archive) -> None:
+    """The two definitions of the score agree here; if one were wrong, they would not."""
     grown = "board_score(afterstate(board, move)) - board_score(board)"
     pairs = [(board, move) for board in BOARDS for move in range(4)][:2000]
     source = values(pairs, board="BIGINT UNSIGNED", move="TINYINT UNSIGNED")
@@ -109,7 +109,7 @@ def test_spawn(archive: a2store.Archive) -> None:
 
 
 def test_the_spawned_tiles_of_a_game(archive: a2store.Archive) -> None:
-    """Every step but the last of a run is followed by one that its spawn explains."""
+    """Every step except a run's last is followed by a board that its spawn explains."""
     sql = """SELECT spawn(s.board, s.move, n.board) AS spawned FROM steps s
         JOIN steps n ON n.run_id = s.run_id AND n.step_index = s.step_index + 1"""
     spawned = pa.table(archive.sql(sql))["spawned"].to_pylist()
@@ -127,7 +127,7 @@ def test_transform_move(archive: a2store.Archive) -> None:
     assert found.to_pylist() == [IMAGES[symmetry][move] for move, symmetry in pairs]
 
 
-def test_turning_and_sliding_commute(archive: a2store.Archive) -> None:
+def test_symmetries_and_moves_commute(archive: a2store.Archive) -> None:
     rows = [(board, n % 4, n % 8) for n, board in enumerate(BOARDS)]
     source = values(rows, board="BIGINT UNSIGNED", move="TINYINT UNSIGNED", symmetry="TINYINT UNSIGNED")
     same = """transform(afterstate(board, move), symmetry)
@@ -161,7 +161,7 @@ def test_functions_of_values(archive: a2store.Archive) -> None:
 
 
 def test_values_of_other_types(archive: a2store.Archive) -> None:
-    """Literals are doubles and integers; an EV that is the word NULL has no type of its own."""
+    """Literals are doubles and integers; an EV given as NULL has no type."""
     assert ask(archive, "ev_gap(0.5, NULL, 0.25, 0)", "runs LIMIT 1").to_pylist() == [0.25]
     assert ask(archive, "ev_loss(3, 0.5, NULL, 0.25, 0)", "runs LIMIT 1").to_pylist() == [0.5]
     assert ask(archive, "best_move(NULL, NULL, 1, 1)", "runs LIMIT 1").to_pylist() == [2]
@@ -208,7 +208,7 @@ def test_a_null_argument_gives_null(archive: a2store.Archive) -> None:
 
 
 def test_a_number_out_of_range_in_a_null_row_is_no_error(archive: a2store.Archive) -> None:
-    """What lies under a null is not looked at."""
+    """A value under a null is not evaluated."""
     rows = [(BOARDS[-1], 1, 1), (None, 1, 1), (BOARDS[-1], 77, None)]
     source = values(rows, board="BIGINT UNSIGNED", number="INT", flag="INT")
     hidden = "CASE WHEN flag IS NULL THEN NULL ELSE number END"
@@ -217,7 +217,7 @@ def test_a_number_out_of_range_in_a_null_row_is_no_error(archive: a2store.Archiv
         assert found.to_pylist() == [function(BOARDS[-1], 1), None, None], name
 
 
-def test_literals_and_parameters_give_what_columns_give(archive: a2store.Archive) -> None:
+def test_literals_and_parameters_give_the_same_results_as_columns(archive: a2store.Archive) -> None:
     board = 0x8000_1200_0342_1111
     for name, (function, dtype) in OF_BOARD.items():
         for sql, params in [(f"SELECT {name}({board}) AS v", []), (f"SELECT {name}($1) AS v", [board])]:
@@ -267,7 +267,9 @@ def test_integers_of_any_type(archive: a2store.Archive, dtype: str) -> None:
         ("spawn(board, 1, -9)", "next_board", "-9"),
     ],
 )
-def test_numbers_out_of_range_are_refused_by_name(archive: a2store.Archive, call: str, what: str, found: str) -> None:
+def test_an_out_of_range_number_raises_an_error_with_its_name(
+    archive: a2store.Archive, call: str, what: str, found: str
+) -> None:
     column_call = call.replace(found, f"CAST({found} + run_id - run_id AS BIGINT)")
     for sql in (f"SELECT {call} FROM steps", f"SELECT {column_call} FROM steps"):
         message = refusal(archive, sql)

@@ -1,4 +1,4 @@
-"""The board functions in queries: in all their clauses, beside tables, in other libraries, and against DuckDB."""
+"""The board functions in queries: in all clauses, beside tables, in other libraries, and compared with DuckDB."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from board_rules import canonical_move, smoothness, tile_of, transform, turned
 from compare import column
 from oracle import Array, cells, legal_mask, slide
 
-# In queries
+# Clauses
 
 
 def test_in_every_place_of_a_query(archive: a2store.Archive, steps: dict[str, Array]) -> None:
@@ -44,7 +44,7 @@ def test_rows_keep_their_natural_order(archive: a2store.Archive, steps: dict[str
 
 
 def test_equal_queries_make_equal_tables(archive: a2store.Archive) -> None:
-    """The functions depend on nothing but their arguments, so a table of such a query has a lasting fingerprint."""
+    """The functions depend only on their arguments, so a table of such a query has a stable fingerprint."""
     calls = ", ".join(f"{call} AS {name}" for name, call in CALLS.items() if name not in ("exps", "spawn"))
     query = f"SELECT board, {calls} FROM steps WHERE canonical(board) % 2 = 0"
     first, second = (archive.sql(query).materialize(progress=False).fingerprint for _ in range(2))
@@ -60,11 +60,11 @@ def test_a_column_for_training(archive: a2store.Archive, steps: dict[str, Array]
     assert batch["smooth"].tolist() == [smoothness(board) for board in steps["board"][:100].tolist()]
 
 
-# In other places
+# Lists, structs, joins and other libraries
 
 
 def test_the_list_of_functions(archive: a2store.Archive) -> None:
-    """It has all functions, with their types, and examples that are true."""
+    """The list has all functions, with their types and correct examples."""
     listed = a2store.functions()
     assert sorted(function.name for function in listed) == sorted(CALLS)
     for function in listed:
@@ -102,7 +102,7 @@ def test_parts_of_lists_and_structs(archive: a2store.Archive, steps: dict[str, A
 
 
 def test_nulls_of_steps(archive: a2store.Archive) -> None:
-    """Steps without values have no gap, and steps without a move no afterstate."""
+    """Steps without values have no gap, and steps without a move have no afterstate."""
     sql = """SELECT count(*) AS n, count(ev_gap(ev_up, ev_down, ev_left, ev_right)) AS gaps,
             count(best_move(ev_up, ev_down, ev_left, ev_right)) AS best,
             count(CASE WHEN has_evs AND num_legal(board) > 1 THEN 1 END) AS several, count(ev_up) AS up,
@@ -114,8 +114,8 @@ def test_nulls_of_steps(archive: a2store.Archive) -> None:
     assert row["slid"] == row["others"] < row["n"]
 
 
-def test_joins_and_orders(archive: a2store.Archive) -> None:
-    """Positions that two engines met, up to symmetry, with the clauses that a function may stand in."""
+def test_joins_and_orderings(archive: a2store.Archive) -> None:
+    """Positions that two engines met, up to symmetry, with functions in every clause that allows them."""
     sql = """SELECT canonical(a.board) AS position, max_tile(min(a.board)) AS tile, count(*) AS n
         FROM steps a JOIN steps b ON canonical(a.board) = canonical(b.board) AND a.engine <> b.engine
         WHERE empty_cells(a.board) >= 12 AND a.step_index < 3 AND b.step_index < 3
@@ -152,8 +152,8 @@ def test_other_libraries_read_lists_and_structs(archive: a2store.Archive) -> Non
     assert table["s"].to_pylist() == [None if one is None or one["cell"] is None else one for one in spawned]
 
 
-def test_boards_of_ones_own(archive: a2store.Archive) -> None:
-    """Integers of other types, and text in dictionaries beside them."""
+def test_boards_in_user_tables(archive: a2store.Archive) -> None:
+    """Integers of other types, beside dictionary-encoded text."""
     boards = [0x1111, 0x0123_4567_89AB_CDEF, 1 << 62, None]
     table = pa.table(
         {
@@ -177,11 +177,11 @@ def test_boards_of_ones_own(archive: a2store.Archive) -> None:
         wrong.explain(analyze=True)
 
 
-# Against DuckDB
+# Comparison with DuckDB
 
 
 def assert_as_duckdb(archive: a2store.Archive, where: str) -> int:
-    """Every function of every such step; gives their number."""
+    """Compare every function on every such step; return the number of steps."""
     calls = [*CALLS.values(), *(f"{name}(board, move)" for name in ("afterstate", "reward", "canonical_move"))]
     calls += [f"transform(board, {symmetry})" for symmetry in range(8)]
     calls += ["tile(board, 0)", "tile(board, 15)"]
@@ -197,12 +197,12 @@ def assert_as_duckdb(archive: a2store.Archive, where: str) -> int:
     return len(found)
 
 
-def test_simulated_games_as_duckdb_has_them(archive: a2store.Archive) -> None:
+def test_functions_on_simulated_games_agree_with_duckdb(archive: a2store.Archive) -> None:
     assert assert_as_duckdb(archive, "step_index % 9 = 0") > 2000
 
 
-def test_real_games_as_duckdb_has_them(fixtures: Path, tmp_path: Path) -> None:
-    """Steps without moves and without values are among them."""
+def test_functions_on_real_games_agree_with_duckdb(fixtures: Path, tmp_path: Path) -> None:
+    """The games include steps without moves and without values."""
     archive = a2store.Archive.create(tmp_path / "games.a2")
     archive.ingest(fixtures, progress=False)
     assert archive.sql("SELECT * FROM steps WHERE move IS NULL").count() > 10

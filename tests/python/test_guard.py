@@ -1,4 +1,4 @@
-"""What a statement may not do, tried: refused by name, or stopped by a limit while the process stays small."""
+"""Forbidden statements, tried one by one: each is rejected by name, or stopped by a limit while memory stays small."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ linux = pytest.mark.skipif(sys.platform != "linux", reason="memory is measured o
 
 
 def filled(archive: a2store.Archive, sql: str) -> str:
-    """The statement with the names of files."""
+    """Return the statement with the names of files filled in."""
     path = Path(archive.files()[0])
     folder = Path(archive.path)
     names = {"path": path, "relative": path.relative_to(folder), "folder": folder, "host": folder.parent / "other.csv"}
@@ -34,7 +34,7 @@ def filled(archive: a2store.Archive, sql: str) -> str:
 
 
 @pytest.mark.parametrize("group", REFUSED)
-def test_what_is_refused(archive: a2store.Archive, group: str) -> None:
+def test_rejected_statements(archive: a2store.Archive, group: str) -> None:
     before = sorted(Path(archive.path).parent.rglob("*"))
     for template, word in REFUSED[group]:
         sql = filled(archive, template)
@@ -44,7 +44,7 @@ def test_what_is_refused(archive: a2store.Archive, group: str) -> None:
         assert word.lower() in message.lower(), sql[:200]
         assert "panicked" not in message
         assert len(message) < 1000, sql[:200]
-        # Nothing is told that the statement did not say itself.
+        # The message reveals nothing that the statement did not contain.
         assert str(archive.path) not in message or str(archive.path) in sql
     assert sorted(Path(archive.path).parent.rglob("*")) == before
 
@@ -64,7 +64,7 @@ NEWLINES = [
 
 
 @pytest.mark.parametrize("sql", NEWLINES, ids=range(len(NEWLINES)))
-def test_a_refusal_is_a_short_line(archive: a2store.Archive, sql: str) -> None:
+def test_a_rejection_is_a_short_line(archive: a2store.Archive, sql: str) -> None:
     with pytest.raises(a2store.QueryError) as caught:
         archive.sql(sql)
     assert str(caught.value).isprintable()
@@ -81,7 +81,7 @@ def test_the_longest_statement(archive: a2store.Archive) -> None:
             archive.sql(f"SELECT '{value}y'")
 
 
-def test_refusals_are_errors_of_queries(archive: a2store.Archive) -> None:
+def test_rejections_are_query_errors(archive: a2store.Archive) -> None:
     with pytest.raises(a2store.QueryRefusedError) as caught:
         archive.sql("DROP TABLE steps")
     assert isinstance(caught.value, a2store.QueryError)
@@ -142,7 +142,7 @@ def test_plans_name_no_files(archive: a2store.Archive, tmp_path: Path, form: str
 @pytest.mark.parametrize(
     "form", ["EXPLAIN EXPLAIN", "EXPLAIN ANALYZE FORMAT TREE", "EXPLAIN (COSTS, BUFFERS)", "EXPLAIN QUERY PLAN"]
 )
-def test_other_plans(archive: a2store.Archive, form: str) -> None:
+def test_other_forms_of_explain_are_rejected(archive: a2store.Archive, form: str) -> None:
     with pytest.raises(a2store.QueryError) as caught:
         pa.table(archive.sql(f"{form} SELECT 1"))
     assert "\n" not in str(caught.value)
@@ -156,7 +156,7 @@ def attacker(archive: a2store.Archive, tmp_path_factory: pytest.TempPathFactory)
 
 
 def contained(attacker: Attacker, archive: a2store.Archive, sql: str, **limits: float | None) -> Answer:
-    """What became of a statement, once it is sure that it did no harm."""
+    """Return the outcome of a statement, after checking that it did no harm."""
     answer = attacker.ask(sql, **limits)
     try:
         assert not answer.died, answer.said[-300:]
@@ -169,7 +169,7 @@ def contained(attacker: Attacker, archive: a2store.Archive, sql: str, **limits: 
         assert answer.rests
         assert answer.left == []
     except AssertionError:
-        # The next one shall not suffer from what is left of this one.
+        # A new process, so that leftovers of this statement do not affect the next one.
         attacker.stop()
         raise
     return answer
@@ -187,7 +187,7 @@ def test_results_that_would_be_too_large(attacker: Attacker, archive: a2store.Ar
 
 @linux
 @pytest.mark.parametrize("name", LIMITED)
-def test_queries_that_come_to_a_limit(attacker: Attacker, archive: a2store.Archive, name: str) -> None:
+def test_queries_that_exceed_a_limit(attacker: Attacker, archive: a2store.Archive, name: str) -> None:
     answer = contained(attacker, archive, LIMITED[name])
     assert answer.error == "QueryLimitError"
     assert LIMIT in answer.message
@@ -209,16 +209,16 @@ def test_queries_that_fail(attacker: Attacker, archive: a2store.Archive, name: s
 
 @linux
 @pytest.mark.parametrize("name", DANGEROUS)
-def test_queries_that_the_engine_would_not_bear(attacker: Attacker, archive: a2store.Archive, name: str) -> None:
+def test_queries_that_would_crash_the_engine(attacker: Attacker, archive: a2store.Archive, name: str) -> None:
     answer = contained(attacker, archive, DANGEROUS[name])
     assert answer.error in ("QueryRefusedError", "QueryLimitError")
 
 
 CALL = re.compile(r'\d+ +(?P<name>\w+)\((?:(?:\d+|AT_FDCWD)<(?P<folder>[^>]*)>, )?(?P<path>"[^"]*")?')
 MEASURED = ("/proc/self/status/", "/proc/self/clear_refs/", "/proc/self/task/")
-"""What ``attacker.py`` itself reads."""
+"""Files that ``attacker.py`` itself reads."""
 CORES = ("/proc/self/cgroup/", "/proc/self/mountinfo/", "/sys/fs/cgroup/")
-"""After a limit of time come new threads, and Rust's library looks how many cores they may use."""
+"""After a time limit, new threads start, and Rust's library reads the number of cores that they may use."""
 
 
 @linux
@@ -247,18 +247,18 @@ def test_no_file_or_socket_is_touched(archive: a2store.Archive, tmp_path: Path) 
     touched = set()
     for line in lines[begin + 1 :]:
         call = CALL.match(line)
-        # The rest are the ends of calls that another thread's call came between.
+        # Other lines are the ends of calls that another thread interrupted.
         if call is None:
             assert "resumed>" in line, line
             continue
         path = os.path.join(call["folder"] or "", (call["path"] or "").strip('"')).removesuffix("/")
         touched.add((call["name"], re.sub(r"^/proc/\d+/", "/proc/self/", path)))
     inside = tuple(f"{Path(folder).resolve()}/" for folder in (archive.path, attacker.spill))
-    # The archive's own path is looked at to see where it leads.
+    # The process resolves links in the archive's own path.
     above = {("readlink", str(path)) for path in Path(archive.path).parents} | {("getcwd", "")}
     outside = {call for call in touched if not f"{call[1]}/".startswith(inside)} - above
     assert {call for call in outside if not f"{call[1]}/".startswith((*MEASURED, *CORES))} == set()
     assert any(name.startswith("open") and path.startswith(inside[0]) for name, path in touched)
-    # In the archive nothing is written.
+    # Nothing is written in the archive.
     writes = {name for name, path in touched if path.startswith(inside[0])}
     assert writes <= {"openat", "open", "stat", "newfstatat", "statx", "lstat", "access", "faccessat2", "readlink"}

@@ -1,4 +1,4 @@
-"""Files and handles made to do harm: each is refused by a typed error, and nothing crashes, hangs or takes memory."""
+"""Malicious files and handles: each is rejected with a typed error, without a crash, a hang or large allocations."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ FOOTER = struct.Struct("<QQIIII8s")
 
 @pytest.fixture
 def saved(archive: a2store.Archive, tmp_path: Path) -> Path:
-    """Return the file of a table with a column of strings and one of floats."""
+    """Return the file of a table with a column of strings and a column of floats."""
     query = archive.sql("SELECT *, sqrt(max_score) AS root FROM steps WHERE run_id < 5")
     path = tmp_path / "table.npy"
     query.materialize(extra=["root", "phase"], progress=False).save(path, progress=False)
@@ -31,7 +31,7 @@ def saved(archive: a2store.Archive, tmp_path: Path) -> Path:
 
 
 def crc32c(data: bytes) -> int:
-    """Compute CRC32C bit by bit, eight at a time through a table."""
+    """Compute CRC32C byte by byte, with a table."""
     crc = 0xFFFFFFFF
     for byte in data:
         crc = crc >> 8 ^ TABLE[(crc ^ byte) & 0xFF]
@@ -48,7 +48,7 @@ TABLE = [_entry(value) for value in range(256)]
 
 
 def rewrite(path: Path, change: Callable[[dict[str, Any]], None] | None = None, runs: bytes | None = None) -> None:
-    """Change what the footer says and make its checksum right again."""
+    """Change the contents of the footer and correct its checksum."""
     data = path.read_bytes()
     offset, size, json_len, runs_len, _, _, magic = FOOTER.unpack(data[-FOOTER.size :])
     start = len(data) - FOOTER.size - json_len - runs_len
@@ -62,7 +62,7 @@ def rewrite(path: Path, change: Callable[[dict[str, Any]], None] | None = None, 
     path.write_bytes(data[:start] + text + runs + head + struct.pack("<II8s", crc, 0, magic))
 
 
-def test_a_footer_that_is_written_again_loads(saved: Path) -> None:
+def test_a_rewritten_footer_loads(saved: Path) -> None:
     before = a2store.StepTable.load(saved)
     rewrite(saved)
     after = a2store.StepTable.load(saved)
@@ -96,8 +96,8 @@ def test_footers_that_contradict_themselves(saved: Path, name: str, mmap: bool) 
         a2store.StepTable.load(saved, mmap=mmap)
 
 
-def test_runs_that_are_none(saved: Path) -> None:
-    """Loading does not read them; what needs them says that they are damaged."""
+def test_invalid_runs_in_a_saved_table(saved: Path) -> None:
+    """Loading does not read the runs; an operation that needs them reports the damage."""
     generator = random.Random(1)
     data = saved.read_bytes()
     _, _, _json_len, runs_len, *_ = FOOTER.unpack(data[-FOOTER.size :])
@@ -130,8 +130,8 @@ def test_a_footer_larger_than_memory(saved: Path) -> None:
         a2store.StepTable.load(saved)
 
 
-def test_more_rows_than_numbers_count(tmp_path: Path) -> None:
-    """Their size in bytes wraps around, and so would the memory that is asked for."""
+def test_a_row_count_whose_size_overflows(tmp_path: Path) -> None:
+    """Their size in bytes overflows 64 bits, and so would an unchecked allocation size."""
     header = f"{{'descr': [('board', '|V0')], 'fortran_order': False, 'shape': ({2**59 + 5},), }}"
     for descr in ("('board', '<u8')", "('board', '<u8'), ('x', '|u1')"):
         text = header.replace("('board', '|V0')", descr).encode()
@@ -147,7 +147,7 @@ def test_more_rows_than_numbers_count(tmp_path: Path) -> None:
             a2store.StepTable.load(path)
 
 
-def test_what_is_no_file(tmp_path: Path) -> None:
+def test_special_files_are_rejected(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     for path in (pipe, tmp_path, Path("/dev/zero"), Path("/dev/null")):
@@ -157,7 +157,7 @@ def test_what_is_no_file(tmp_path: Path) -> None:
 
 
 def unsealed(archive: a2store.Archive) -> tuple[int, bytes]:
-    """Return a memory file that a table's was copied to, unsealed, and the handle that leads to it."""
+    """Return an unsealed copy of a table's memory file, and a handle that refers to it."""
     table = archive.sql("SELECT * FROM steps WHERE run_id < 3").materialize(progress=False)
     handle = table.__reduce__()[1][0]
     (length,) = struct.unpack("<I", handle[:4])
@@ -180,7 +180,7 @@ def test_memory_that_may_change(archive: a2store.Archive) -> None:
     os.close(copy)
 
 
-def test_a_saved_view_keeps_the_runs_that_it_shows(archive: a2store.Archive, tmp_path: Path) -> None:
+def test_a_saved_view_keeps_only_its_own_runs(archive: a2store.Archive, tmp_path: Path) -> None:
     table = archive.sql("SELECT * FROM steps").materialize(progress=False)
     first = int(np.asarray(table)["run_id"][0])
     view = table.filter(run_ids=[first])
@@ -197,7 +197,7 @@ def _length(data: bytes) -> None:
 
 
 def test_plain_files_are_attached_without_reading_them(archive: a2store.Archive, tmp_path: Path) -> None:
-    """Whoever attaches takes the fingerprint from the handle; the rows stay what they were."""
+    """A process that attaches takes the fingerprint from the handle; the rows are unchanged."""
     rows = np.asarray(archive.sql("SELECT * FROM steps").materialize(progress=False))
     np.save(tmp_path / "plain.npy", rows)
     table = a2store.StepTable.load(tmp_path / "plain.npy", mmap=True)
@@ -211,7 +211,7 @@ def test_plain_files_are_attached_without_reading_them(archive: a2store.Archive,
 
 
 def test_strata_of_large_integers(archive: a2store.Archive) -> None:
-    """Neighbours that a float cannot tell apart."""
+    """Adjacent integers that a float cannot distinguish."""
     sql = f"SELECT *, CAST({2**53} + move % 2 AS BIGINT) AS large FROM steps"
     table = archive.sql(sql).materialize(extra=["large"], progress=False)
     batch = next(iter(table.loader(400, strata="large", quotas={2**53: 1, 2**53 + 1: 3})))

@@ -1,4 +1,4 @@
-"""Ingest: what is added, what is not, and what the report says of it."""
+"""Ingest: added runs, rejected runs, and the report."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def empty(tmp_path: Path) -> a2store.Archive:
 
 @pytest.fixture
 def with_bad_files(run_files: list[Path], games: list[Game], tmp_path: Path) -> Path:
-    """A folder of two good files and three bad ones, between and around them."""
+    """A folder of two good files, with three bad ones between and around them."""
     folder = tmp_path / "mixed"
     folder.mkdir()
     shutil.copy(run_files[0], folder / "b-good.a2run2")
@@ -63,7 +63,7 @@ def test_repeated_ingest_adds_nothing_and_makes_no_version(
     assert (report.accepted, report.duplicates, report.num_steps) == (0, 20, 0)
     assert (empty.version, len(empty.history())) == (2, 2)
     assert a2store.Archive.open(empty.path).version == 2
-    # Another name and twice in one call: still the same runs.
+    # With another name and twice in one call, it is still the same run.
     copy = empty.path.parent / "copy.a2run2"
     shutil.copy(run_files[0], copy)
     report = empty.ingest([copy, run_files[20], run_files[20]], progress=False)
@@ -73,7 +73,7 @@ def test_repeated_ingest_adds_nothing_and_makes_no_version(
     assert after["run_id"].to_pylist() == list(range(21))
 
 
-def test_runs_that_differ_in_a_bit_are_two(empty: a2store.Archive, games: list[Game], tmp_path: Path) -> None:
+def test_runs_that_differ_in_one_bit_are_different(empty: a2store.Archive, games: list[Game], tmp_path: Path) -> None:
     variants = [
         games[0],
         replace(games[0], engine=None),
@@ -89,7 +89,7 @@ def test_runs_that_differ_in_a_bit_are_two(empty: a2store.Archive, games: list[G
     assert engines == ["alpha", None, "", "alpha", "alpha"]
 
 
-def test_bad_files_are_reported_and_cost_nothing_else(
+def test_bad_files_are_reported_and_other_files_are_added(
     empty: a2store.Archive, with_bad_files: Path, games: list[Game]
 ) -> None:
     report = empty.ingest(with_bad_files, progress=False)
@@ -141,8 +141,8 @@ def test_paths(empty: a2store.Archive, run_files: list[Path], tmp_path: Path) ->
     shutil.copy(run_files[0], nested / "one.a2run2")
     shutil.copy(run_files[20], nested.parent / "two.bin")
     shutil.copy(run_files[1], nested / "one.tmp")
-    # In folders by content, wherever they are, but for files that are being written; what is named itself whatever its
-    # name.
+    # In folders, files are selected by content, at any depth, except files that are still being written. A file given
+    # by its own path may have any name.
     report = empty.ingest(str(tmp_path / "traces"), progress=False)
     assert (report.accepted, report.ignored) == (2, 1)
     assert empty.ingest(nested / "one.tmp", progress=False).accepted == 1
@@ -190,7 +190,7 @@ def test_runs_without_steps(empty: a2store.Archive, games: list[Game], tmp_path:
     assert set(pa.table(empty.sql("SELECT run_id FROM steps"))["run_id"].to_pylist()) == {1}
 
 
-def test_what_does_not_obey_the_rules_is_kept_and_marked(
+def test_runs_that_break_the_rules_are_kept_and_marked(
     empty: a2store.Archive, games: list[Game], tmp_path: Path
 ) -> None:
     boards = (games[0].boards[0] ^ 0xF, *games[0].boards[1:])
@@ -202,11 +202,11 @@ def test_what_does_not_obey_the_rules_is_kept_and_marked(
     assert tuple(found) == boards
 
 
-def test_what_the_columns_cannot_hold_is_kept_as_it_came(
+def test_files_that_the_columns_cannot_reproduce_are_kept(
     empty: a2store.Archive, games: list[Game], tmp_path: Path
 ) -> None:
     late = oracle.encode_a2run2(replace(games[0], start_unix_s=2**64 - 1))
-    # The number of steps in one byte more than it needs.
+    # The number of steps takes one byte more than necessary.
     short = oracle.encode_a2run2(games[1])
     length = len(oracle.varint(len(games[1])))
     assert length == 2
@@ -230,19 +230,19 @@ def test_two_writers_at_once(one_run: a2store.Archive, run_files: list[Path]) ->
     assert one_run.ingest(run_files[1], progress=False).accepted == 1
 
 
-def test_an_ingest_goes_on_from_the_newest_version(one_run: a2store.Archive, run_files: list[Path]) -> None:
+def test_an_ingest_continues_from_the_newest_version(one_run: a2store.Archive, run_files: list[Path]) -> None:
     stale = a2store.Archive.open(one_run.path)
     one_run.ingest(run_files[1], progress=False)
     assert stale.ingest(run_files[:3], progress=False).duplicates == 2
     assert (stale.version, stale.num_runs) == (4, 3)
-    # Nothing new either way, and yet this one sees what the other added.
+    # Nothing is new, but this handle now sees the other handle's runs.
     assert one_run.ingest(run_files[2], progress=False).accepted == 0
     assert (one_run.version, one_run.num_runs) == (4, 3)
     ids = pa.table(one_run.sql("SELECT run_id FROM runs"))["run_id"].to_pylist()
     assert ids == [0, 1, 2]
 
 
-def test_files_that_no_commit_names_do_not_count(one_run: a2store.Archive) -> None:
+def test_unreferenced_files_are_ignored(one_run: a2store.Archive) -> None:
     (file,) = one_run.files("steps")
     shutil.copy(file, one_run.path / "steps" / "stray.parquet")
     again = a2store.Archive.open(one_run.path)

@@ -1,4 +1,4 @@
-"""Memory of an ingest: it depends on the number of workers, not on how much there is to ingest."""
+"""Memory of an ingest depends on the number of workers, not on the size of the input."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import a2store
 
 WORKERS = 2
 BOUND_BYTES = (100 + 50 * WORKERS) << 20
-"""As docs/archive.md has it; names of files and digests of runs are a few megabytes here."""
+"""The bound of docs/archive.md; the names of files and the digests of runs take a few megabytes here."""
 
 SCRIPT = """
 import json, re, sys
@@ -21,14 +21,14 @@ from pathlib import Path
 import a2store
 archive = a2store.Archive.create(sys.argv[2])
 report = archive.ingest(sys.argv[1], workers=int(sys.argv[3]), progress=False)
-# What getrusage tells would include the process that this one was forked from.
+# The peak of getrusage would include the process that this one was forked from.
 peak = int(re.search(r"VmHWM:\\s+(\\d+) kB", Path("/proc/self/status").read_text())[1])
 print(json.dumps({"peak": peak << 10, "num_bytes": report.num_bytes, "runs": report.accepted}))
 """
 
 
 def ingested(runs: Path, archive: Path) -> dict[str, int]:
-    """Ingest in a process of its own, and return its peak memory."""
+    """Ingest in a separate process, and return its peak memory."""
     command = [sys.executable, "-c", SCRIPT, str(runs), str(archive), str(WORKERS)]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     figures: dict[str, int] = json.loads(done.stdout)
@@ -42,12 +42,11 @@ def many_runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_memory_stays_within_its_bound_whatever_the_size(many_runs: Path, tmp_path: Path) -> None:
+def test_memory_does_not_depend_on_the_size_of_the_input(many_runs: Path, tmp_path: Path) -> None:
     folders = sorted(many_runs.iterdir())
     assert len(folders) == 20, "a thousand files in each"
-    # Half of it fills every window and queue. From there on the peak creeps up by what the allocator cannot join again,
-    # some
-    # 20 MiB to its end at about 20 million steps; what grew with the input would grow by 100 MB.
+    # Half of the input fills every window and queue. From there on, fragmentation raises the peak by about 20 MiB up to
+    # 20 million steps. Memory that grew with the input would add 100 MB.
     half = tmp_path / "half"
     half.mkdir()
     for folder in folders[:10]:

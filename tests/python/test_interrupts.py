@@ -20,7 +20,7 @@ from pathlib import Path
 import a2store
 
 def interrupt_once(ready):
-    # Called once the call is certain to wait.
+    # Called when the interrupted call is certain to wait.
     def wait():
         ready()
         os.kill(os.getpid(), signal.SIGINT)
@@ -43,7 +43,7 @@ def pipe(file):
 
 
 def interrupted(work: str, *args: object, environment: dict[str, str] | None = None) -> None:
-    """Run the script and then this work in a separate process, which must end by KeyboardInterrupt."""
+    """Run the script and then this work in a separate process, which must end with KeyboardInterrupt."""
     lines = "\n".join("    " + line for line in work.splitlines())
     code = f"{SCRIPT}\ntry:\n{lines}\nexcept KeyboardInterrupt:\n    print('interrupted')\n"
     command = [sys.executable, "-c", code, *map(str, args)]
@@ -152,7 +152,7 @@ print(mine.version)
 """
 
 
-def test_a_refresh_does_not_take_a_handle_back(path: Path, tmp_path: Path) -> None:
+def test_a_refresh_never_moves_to_an_older_version(path: Path, tmp_path: Path) -> None:
     """Another thread has ingested through the same handle after the refresh read the log."""
     runs = short_runs(tmp_path / "runs", 6)[4:]
     command = [sys.executable, "-c", SCRIPT + MOVED_ON, str(path), *map(str, runs)]

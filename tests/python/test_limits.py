@@ -1,4 +1,4 @@
-"""Limits of queries: what spills and still is right, what ends at a limit, and that the work then ends too."""
+"""Limits of queries: spilling queries return correct results, limits stop queries, and stopped work ends."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SORT = f"{PAIRS} ORDER BY a.board, x, i, y"
 GROUP = f"SELECT board, y, count(*) AS n FROM ({PAIRS}) p GROUP BY board, y"
 JOIN = f"SELECT count(*) AS n FROM ({PAIRS}) p JOIN ({PAIRS}) q USING (board, x, i, y)"
 ENOUGH = 32 * MIB
-"""Bytes in which these fit only with the help of files."""
+"""A memory limit in bytes under which these queries must spill."""
 CROSS = f"SELECT a.board, b.board AS other FROM {ENDLESS}"
 RESULTS: dict[str, Callable[[a2store.Query], object]] = {
     "stream": pa.table,
@@ -38,11 +38,11 @@ RESULTS: dict[str, Callable[[a2store.Query], object]] = {
 
 
 def spilled(query: a2store.Query, folder: Path) -> tuple[Any, int]:
-    """A query's rows, and how many files it had in this folder when the first of them came."""
+    """Return a query's rows, and the number of its files in this folder when the first rows came."""
     reader = pa.RecordBatchReader.from_stream(query)
     first = reader.read_next_batch()
     files = [path for path in folder.rglob("*") if path.is_file()]
-    # They lie in a folder of the query's own.
+    # The files are in the query's own folder.
     assert all(path.parent.parent == folder for path in files)
     return pa.Table.from_batches([first, *reader]), len(files)
 
@@ -93,13 +93,13 @@ def test_groups_that_spill(archive: a2store.Archive, steps: dict[str, Array], sp
     assert np.array_equal(table["n"].to_numpy()[order], np.repeat(counts, archive.num_runs))
 
 
-def test_a_sort_in_the_least_memory(archive: a2store.Archive, spill: Path) -> None:
+def test_a_sort_with_the_smallest_memory_limit(archive: a2store.Archive, spill: Path) -> None:
     query = archive.sql(SORT, memory_limit=32 * MIB, spill_folder=spill)
     for _ in range(3):
         assert len(pa.table(query)) == archive.num_steps * archive.num_runs
 
 
-def test_a_join_that_does_not_fit_says_so(archive: a2store.Archive, spill: Path) -> None:
+def test_a_join_that_exceeds_the_memory_limit(archive: a2store.Archive, spill: Path) -> None:
     query = archive.sql(JOIN, memory_limit=32 * MIB, spill_folder=spill)
     with pytest.raises(a2store.QueryLimitError) as caught:
         query.explain(analyze=True)
@@ -130,14 +130,14 @@ def test_no_temporary_files_are_left(archive: a2store.Archive, spill: Path) -> N
     with pytest.raises((a2store.QueryError, pa.ArrowException)):
         pa.table(archive.sql(SORT, spill_limit=MIB, **small))
     emptied(spill)
-    # After a stream that nobody reads to its end.
+    # After a stream that is not read to its end.
     query = archive.sql(SORT, **small)
     reader = pa.RecordBatchReader.from_stream(query)
     reader.read_next_batch()
     assert [path for path in spill.rglob("*") if path.is_file()]
     del reader, query
     emptied(spill)
-    # Two at once do not disturb each other.
+    # Two concurrent queries do not disturb each other.
     queries = [archive.sql(f"{SORT} OFFSET {offset}", **small) for offset in (0, 1)]
     readers = [pa.RecordBatchReader.from_stream(query) for query in queries]
     firsts = [reader.read_next_batch() for reader in readers]
@@ -154,7 +154,7 @@ def test_the_folder_of_temporary_files(archive: a2store.Archive, tmp_path: Path)
     for folder in (tmp_path / "none" / "such", Path(archive.files()[0])):
         with pytest.raises(OSError, match=re.escape(str(folder))):
             archive.sql("SELECT 1", spill_folder=folder)
-    # It is asked for as soon as there is a query, and not before.
+    # The query creates its folder at the start, and not before.
     assert list(tmp_path.iterdir()) == []
 
 
@@ -176,7 +176,7 @@ def test_rows(archive: a2store.Archive, result: str) -> None:
 def test_rows_of_the_whole_table(archive: a2store.Archive) -> None:
     for sql in ("SELECT board FROM steps", "SELECT board FROM steps ORDER BY board"):
         assert len(pa.table(archive.sql(sql, row_limit=archive.num_steps))) == archive.num_steps
-        # What was within the limit is given.
+        # Rows within the limit are returned before the error.
         reader = pa.RecordBatchReader.from_stream(archive.sql(sql, row_limit=archive.num_steps - 1))
         given: list[int] = []
         with pytest.raises(pa.ArrowException, match="limit of rows"):
@@ -207,7 +207,7 @@ def test_limits_hold_for_tables(archive: a2store.Archive, tmp_path: Path, option
 @pytest.mark.parametrize("seconds", [0, 0.2])
 def test_time(archive: a2store.Archive, result: str, seconds: float) -> None:
     sql = CROSS if seconds and result != "notebook" else f"{CROSS} ORDER BY a.board + b.board + c.board"
-    # With its own memory limit, because earlier queries may still hold the process's memory.
+    # The query has its own memory limit, because earlier queries may still hold the process's memory.
     query = archive.sql(sql, time_limit=seconds, memory_limit=1 << 30)
     with pytest.raises((a2store.QueryLimitError, pa.ArrowException)) as caught:
         RESULTS[result](query)
@@ -216,13 +216,13 @@ def test_time(archive: a2store.Archive, result: str, seconds: float) -> None:
     assert float(allowed) == seconds < float(passed)
 
 
-def test_time_is_that_of_each_result(archive: a2store.Archive) -> None:
+def test_the_time_limit_applies_to_each_result(archive: a2store.Archive) -> None:
     query = archive.sql(CROSS, time_limit=0.1)
     for _ in range(3):
         with pytest.raises(a2store.QueryLimitError) as caught:
             query.explain(analyze=True)
         found(caught, "time")
-    # The time begins with each result, not with the query.
+    # The time starts with each result, not with the query.
     query = archive.sql("SELECT count(*) FROM steps", time_limit=HANGS)
     assert [query.count() for _ in range(3)] == [1, 1, 1]
 
@@ -237,7 +237,7 @@ def test_time_is_that_of_each_result(archive: a2store.Archive) -> None:
         ("time_limit", [-1, -0.001, float("nan"), float("inf"), 1e30]),
     ],
 )
-def test_limits_that_cannot_be(archive: a2store.Archive, name: str, values: list[Any]) -> None:
+def test_invalid_limits(archive: a2store.Archive, name: str, values: list[Any]) -> None:
     for value in values:
         with pytest.raises(ValueError, match=name):
             archive.sql("SELECT 1", **{name: value})
@@ -275,7 +275,7 @@ def test_options_of_the_command(archive: a2store.Archive, option: str, value: st
     assert done.stderr.count("\n") == 1
 
 
-def test_options_of_the_command_that_are_enough(archive: a2store.Archive) -> None:
+def test_sufficient_limits_of_the_command(archive: a2store.Archive) -> None:
     limits = ["--row-limit", 8, "--byte-limit", "64b", "--time-limit", "1h", "--memory-limit", "64MiB"]
     sql = "SELECT board FROM steps LIMIT 8"
     done = run_command("sql", *limits, "--spill-limit", 0, archive.path, sql, "--format", "csv")
@@ -297,7 +297,7 @@ KINDS = {
     "regex": f"SELECT sum(regexp_count(CAST(a.board + b.board AS VARCHAR), '([13]*[57]+)+9?')) AS board FROM {ENDLESS}",
     "unnest": f"SELECT unnest([a.board, b.board, 1, 2, 3, 4, 5, 6, 7, 8, 9]) AS board FROM {ENDLESS}",
 }
-"""They never end by themselves, so one that ends was stopped."""
+"""They never end without help, so one that ended was stopped."""
 STOPPED = """
 import gc, json, os, signal, sys, threading
 from pathlib import Path
@@ -326,7 +326,7 @@ def patiently(call):
         call()
     except pyarrow.ArrowException as error:
         assert "cancelled" in str(error), error
-        # Who reads the stream hears of an error first; then the interpreter meets the signal.
+        # The stream's reader raises an error first; then the interpreter handles the signal.
         for _ in range(9):
             pass
 result = "done"
@@ -346,7 +346,7 @@ except KeyboardInterrupt:
 DROPPED = """
 reader = pyarrow.RecordBatchReader.from_stream(query)
 def is_at_work():
-    # The engine's threads sleep when they are far enough ahead, and each batch that is read wakes them.
+    # The engine's threads sleep when they are far enough ahead. Reading a batch wakes them.
     reader.read_next_batch()
     return any(state[0] == "R" for state in others().values())
 eventually(is_at_work)
@@ -368,7 +368,7 @@ def stopped(archive: a2store.Archive, folder: Path, kind: str, work: str) -> lis
     spill = folder / "spill"
     spill.mkdir(exist_ok=True)
     code = STOPPED.format(work=work)
-    # A sort must spill to files; with the least memory, it never fails.
+    # A sort must spill to files; with the smallest memory limit it never fails.
     args = [archive.path, KINDS[kind], spill, Path(__file__).parent, ENOUGH, kind == "sort"]
     command = [sys.executable, "-c", code, *map(str, args)]
     done = subprocess.run(command, capture_output=True, check=False, timeout=2 * HANGS, text=True)
@@ -384,7 +384,7 @@ def test_ctrl_c_ends_the_work(archive: a2store.Archive, tmp_path: Path, kind: st
 
 @pytest.mark.parametrize("call", CALLS)
 def test_ctrl_c_in_every_call(archive: a2store.Archive, tmp_path: Path, call: str) -> None:
-    # Whose rows need not be made is counted at once.
+    # Counting the rows of a sort needs no sort and would end at once.
     kind = "distinct" if call == "count" else "sort"
     result = stopped(archive, tmp_path, kind, INTERRUPTED.format(call=CALLS[call]))
     assert result == ["interrupted", True, []]
@@ -421,7 +421,7 @@ os._exit(0)
 """
 
 
-def test_a_table_of_no_rows_is_stopped(archive: a2store.Archive, tmp_path: Path) -> None:
+def test_a_query_without_rows_is_stopped(archive: a2store.Archive, tmp_path: Path) -> None:
     """No row ever arrives, so the limit must be checked while the query waits for rows."""
     args = [sys.executable, "-c", NO_ROWS, str(archive.path), str(tmp_path)]
     done = subprocess.run(args, capture_output=True, check=False, timeout=HANGS, text=True)

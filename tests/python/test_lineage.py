@@ -1,4 +1,4 @@
-"""Where each run came from, what each version held, and that shortcuts through the log change neither."""
+"""The source of each run and the contents of each version, with and without checkpoints and digests."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
 
 @pytest.fixture(scope="module")
 def long_log(runs: list[Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run each but for the first of 200 commits, with checkpoints and digests on the way."""
+    """An archive of 200 commits, with one run each except for the first, with checkpoints and digests."""
     return Path(grow(tmp_path_factory.mktemp("log") / "games.a2", chunks(runs[: COMMITS - 1], 1)).path)
 
 
 def lines(archive: a2store.Archive) -> list[tuple[Any, ...]]:
-    """The history, oldest first."""
+    """Return the history, oldest first."""
     return [tuple(getattr(line, name) for name in FACTS + MORE_FACTS) for line in reversed(archive.history())]
 
 
@@ -77,7 +77,7 @@ def test_each_line_of_the_history(runs: list[Path], tmp_path: Path) -> None:
         assert line.operation in repr(line)
 
 
-def test_each_version_is_what_its_ingest_left(runs: list[Path], tmp_path: Path) -> None:
+def test_each_version_has_the_rows_of_its_ingest(runs: list[Path], tmp_path: Path) -> None:
     archive = a2store.Archive.create(tmp_path / "games.a2")
     left: dict[int, Tables] = {1: tables(archive)}
     draw = random.Random(5)
@@ -106,17 +106,17 @@ def test_a_run_joins_its_commit(runs: list[Path], tmp_path: Path) -> None:
     assert [row["source"] for row in rows] == [str(path) for path in runs[:14]]
     for row in rows:
         line = by_version[row["version"]]
-        # The ids that a commit gave out.
+        # Its id is in the range that the commit assigned.
         assert line.next_run_id - line.added_runs <= row["run_id"] < line.next_run_id
         assert abs(row["ingested_at"].timestamp() - datetime.fromisoformat(line.time).timestamp()) < 60
     for version, line in by_version.items():
         assert sum(row["version"] == version for row in rows) == line.added_runs
-    # What is added between two versions, by SQL alone.
+    # A SQL query for the runs added between two versions.
     between = archive.sql("SELECT count(*) AS n FROM runs WHERE version > 2 AND version <= 5")
     assert pa.table(between)["n"].to_pylist() == [9]
 
 
-def test_digests_are_of_the_run_alone(runs: list[Path], tmp_path: Path) -> None:
+def test_digests_depend_only_on_the_run(runs: list[Path], tmp_path: Path) -> None:
     def digests(groups: list[list[Path]], name: str) -> list[bytes]:
         archive = grow(tmp_path / name, groups)
         found: list[bytes] = pa.table(archive.sql("SELECT digest FROM runs"))["digest"].to_pylist()
@@ -166,14 +166,14 @@ def test_without_shortcuts(
     assert [facts(a2store.Archive.open(path, version=version)) for version in versions] == expected
     archive = a2store.Archive.open(path)
     assert_same_tables(tables(archive), whole)
-    # Writers need to know what is there.
+    # A writer needs to know the existing runs.
     report = archive.ingest(runs[: COMMITS + 1], progress=False)
     assert (report.accepted, report.duplicates) == (2, COMMITS - 1)
     assert tables(archive)["runs"]["run_id"].to_pylist() == list(range(COMMITS + 1))
 
 
 def test_shortcuts_of_another_history(long_log: Path, runs: list[Path], tmp_path: Path) -> None:
-    """Files of the same name from an archive that was as long, as a careless copy may leave them."""
+    """Files of the same name from an archive of equal length, which a careless copy may leave."""
     other = grow(tmp_path / "other.a2", chunks(runs[20:], 1))
     assert other.version >= COMMITS
     path = copied(long_log, tmp_path / "games.a2")
@@ -195,12 +195,12 @@ def test_shortcuts_of_another_history(long_log: Path, runs: list[Path], tmp_path
 
 
 def test_shortcuts_of_a_longer_history(long_log: Path, runs: list[Path], tmp_path: Path) -> None:
-    """A log that was put back to an older state, by a backup, with checkpoints that are newer."""
+    """A log that was restored from an older backup, with newer checkpoints."""
     path = copied(long_log, tmp_path / "games.a2")
     newest = max(int(each.name.split(".")[0]) for each in shortcuts(path))
     for version in range(newest, COMMITS + 1):
         (path / "_log" / f"{version:020}.json").unlink()
-    # Whether that was meant nobody can know, but the runs of the commits that are gone must not vanish silently.
+    # The intention is unknown, but the runs of the lost commits must not vanish without an error.
     with pytest.raises(a2store.DamagedError):
         a2store.Archive.open(path)
     for each in shortcuts(path):

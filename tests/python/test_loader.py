@@ -1,4 +1,4 @@
-"""Loaders: every row once an epoch, on any number of ranks, in the epoch's own order."""
+"""Loaders: every row once per epoch, with any number of ranks, in the order of the epoch."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from oracle import Array
 
 @pytest.fixture(scope="module")
 def all_keys(steps: dict[str, Array]) -> Array:
-    """All rows, in the table's order."""
+    """Return all rows, in the table's order."""
     return steps["run_id"].astype("u8") << np.uint64(32) | steps["step_index"]
 
 
@@ -40,7 +40,7 @@ def test_an_epoch_serves_every_row_once(
         assert [len(batch) for batch in batches[:-1]] == [batch_size] * (num_steps - 1)
     last = [len(batches[-1]) for batches in ranks]
     assert max(last) - min(last) <= 1
-    # Step by step the ranks serve what one rank with batches as large as all of theirs would.
+    # In each step, the ranks together serve the same rows as one rank with a batch of the total size.
     alone = list(table.loader(batch_size * world_size, seed=1))
     for step, batch in enumerate(alone):
         assert_same(row_keys(batches[step] for batches in ranks), row_keys([batch]))
@@ -54,10 +54,10 @@ def test_orders(table: a2store.StepTable, all_keys: Array) -> None:
     assert_same(order(1, 0), first)
     assert_same(order(1, 0, 777), first)
     for other in (order(1, 1), order(2, 0), order(2, 1), all_keys):
-        # Two orders that have nothing to do with each other agree in one place on average.
+        # Two unrelated orders agree in one place on average.
         assert (other == first).sum() < 20
         assert_same(np.sort(other), np.sort(first))
-    # Neighbours in the table are neighbours no more.
+    # Neighbours in the table are no longer neighbours.
     positions = np.searchsorted(all_keys, first)
     assert (np.abs(np.diff(positions)) == 1).sum() < 20
     assert abs(np.corrcoef(positions, np.arange(len(positions)))[0, 1]) < 0.05
@@ -67,7 +67,7 @@ def test_set_epoch(table: a2store.StepTable) -> None:
     loader = table.loader(4096, seed=1)
     assert (loader.epoch, loader.batch_size) == (0, 4096)
     first = row_keys(loader)
-    # The epoch stays what it is until it is set.
+    # The epoch does not change until it is set.
     assert_same(row_keys(loader), first)
     loader.set_epoch(3)
     assert loader.epoch == 3
@@ -76,7 +76,7 @@ def test_set_epoch(table: a2store.StepTable) -> None:
     assert_same(row_keys(loader), first)
 
 
-def test_without_shuffling_the_order_is_the_tables(table: a2store.StepTable, all_keys: Array) -> None:
+def test_without_shuffling_the_order_is_the_order_of_the_table(table: a2store.StepTable, all_keys: Array) -> None:
     for epoch in (0, 1):
         assert_same(row_keys(table.loader(999, shuffle=False, seed=epoch, epoch=epoch)), all_keys)
 
@@ -172,7 +172,7 @@ INTEGERS = ["batch_size", "seed", "rank", "world_size", "epoch", "prefetch", "nu
 
 
 @pytest.mark.parametrize("name", INTEGERS)
-def test_integers_as_every_argument(table: a2store.StepTable, name: str) -> None:
+def test_every_argument_accepts_any_integer_type(table: a2store.StepTable, name: str) -> None:
     def loader(value: Any) -> a2store.Loader:
         more = {"replacement": True} if name == "num_samples" else {"world_size": 2} if name == "rank" else {}
         return table.loader(**{**more, name: value})
@@ -212,7 +212,7 @@ def test_integers_of_tables(table: a2store.StepTable) -> None:
 def test_batches_that_are_kept_are_never_overwritten(table: a2store.StepTable, all_keys: Array, prefetch: int) -> None:
     batches = list(table.loader(500, seed=7, prefetch=prefetch))
     copies = [{name: values.copy() for name, values in batch.to_dict().items()} for batch in batches]
-    # Later epochs and loaders use memory that is free, and only that.
+    # Later epochs and loaders reuse only free memory.
     arrays = [batch.board for batch in batches]
     records = [pa.record_batch(batch) for batch in batches[:10]]
     for epoch in range(3):
@@ -239,7 +239,7 @@ def test_an_array_alone_keeps_its_memory(table: a2store.StepTable) -> None:
         assert_same(view, copy)
 
 
-def test_breaking_out_and_beginning_again(table: a2store.StepTable) -> None:
+def test_a_loop_that_breaks_and_starts_again(table: a2store.StepTable) -> None:
     for prefetch in (0, 1, 3):
         loader = table.loader(500, seed=4, prefetch=prefetch)
         whole = row_keys(loader)
@@ -249,7 +249,7 @@ def test_breaking_out_and_beginning_again(table: a2store.StepTable) -> None:
                     assert_same(row_keys([batch]), whole[500 * number : 500 * (number + 1)])
                     break
             gc.collect()
-        # An iterator that is dropped without being asked, and one that is asked after its end.
+        # An iterator that is dropped unused, and an iterator that is used after its end.
         iter(loader)
         batches = iter(loader)
         assert_same(row_keys(batches), whole)

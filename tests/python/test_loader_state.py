@@ -1,4 +1,4 @@
-"""A loader's state: going on where another stood, with other batches and on other ranks."""
+"""A loader's state: resumption with other batch sizes and on other ranks."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from oracle import Array
 
 
 def epoch_keys(loaders: list[a2store.Loader]) -> Array:
-    """The rest of the epoch as all ranks together serve it: step by step, in the order of the ranks."""
+    """Return the rest of the epoch as all ranks together serve it: step by step, in the order of the ranks."""
     return row_keys(batch for step in zip(*loaders, strict=True) for batch in step)
 
 
 @pytest.fixture(scope="module")
 def stream(table: a2store.StepTable) -> Array:
-    """The whole epoch 2 of seed 1."""
+    """Return the whole epoch 2 of seed 1."""
     return row_keys(table.loader(4096, seed=1, epoch=2))
 
 
@@ -39,7 +39,7 @@ def test_the_rest_of_an_epoch_on_another_topology(
     states = [loader.state_dict() for loader in before]
     assert states[0] == states[1]
     assert states[0]["position"] == 5 * 2 * 700
-    # The state goes through JSON, as a checkpoint may have it.
+    # The state goes through JSON, as in a checkpoint.
     state = json.loads(json.dumps(states[0]))
     after = [
         table.loader(batch_size, rank=rank, world_size=world_size, prefetch=prefetch, seed=1, shuffle=shuffle)
@@ -49,16 +49,16 @@ def test_the_rest_of_an_epoch_on_another_topology(
         loader.load_state_dict(state)
         assert loader.epoch == 2
         assert loader.state_dict() == state
-        # As a loop over epochs does on its way.
+        # A training loop over epochs sets it too.
         loader.set_epoch(2)
     assert_same(epoch_keys(after), whole[7000:])
     both = [batch for step in zip(*served, strict=True) for batch in step]
     assert_same(row_keys(both), whole[:7000])
-    # Only the next iteration goes on; the one after it is a whole epoch.
+    # Only the next iteration resumes; the following one is a whole epoch.
     assert_same(epoch_keys(after), whole)
 
 
-def test_the_state_counts_what_was_handed_out(table: a2store.StepTable) -> None:
+def test_the_state_counts_served_batches(table: a2store.StepTable) -> None:
     loader = table.loader(1000, seed=1, prefetch=4)
     assert loader.state_dict()["position"] == 0
     for number, _ in enumerate(loader, start=1):
@@ -128,7 +128,7 @@ def with_extras(archive: a2store.Archive) -> a2store.StepTable:
 
 @pytest.mark.parametrize("order", ORDERS, ids=str)
 @pytest.mark.parametrize(("batch_size", "world_size"), [(500, 1), (97, 3)])
-def test_every_order_goes_on_elsewhere(
+def test_every_order_resumes_on_another_topology(
     with_extras: a2store.StepTable, order: dict[str, Any], batch_size: int, world_size: int
 ) -> None:
     def loaders(batch_size: int, world_size: int, epoch: int) -> list[a2store.Loader]:
@@ -174,7 +174,7 @@ def test_the_order_is_part_of_the_state(with_extras: a2store.StepTable) -> None:
         for state in (state for state, other in zip(states, orders, strict=True) if other is not order):
             with pytest.raises(a2store.StateMismatchError, match="order"):
                 with_extras.loader(**order).load_state_dict(state)
-    # In which order quotas are given makes no difference.
+    # The order of the quotas does not matter.
     reordered = with_extras.loader(strata="phase", quotas={"late": 2, "early": 1})
     assert reordered.state_dict() == states[8]
     # Quotas in the same proportion give the same state.
@@ -227,7 +227,7 @@ def test_a_state_that_does_not_match(table: a2store.StepTable, stream: Array, fi
     with pytest.raises(a2store.StateMismatchError, match=rf"\b{field}\b") as caught:
         loader.load_state_dict({**state, "epoch": 7, "position": 1, field: value})
     assert caught.value.kind == "state_mismatch"
-    # The loader stays as it was.
+    # The loader is unchanged.
     assert loader.state_dict() == state
     assert_same(row_keys(loader), stream)
 
@@ -243,7 +243,7 @@ def test_states_of_other_loaders(
     with pytest.raises(a2store.StateMismatchError, match=r"order.*shuffled.*sequential"):
         table.loader(shuffle=True).load_state_dict(table.loader(shuffle=False).state_dict())
 
-    # An archive of the same run at the same version is another archive, and later the same one is at another version.
+    # A different archive with the same run and version, and then the same archive at another version.
     twin = a2store.Archive.create(tmp_path / "twin.a2")
     twin.ingest(run_files[0], progress=False)
     old, new = (source.sql("SELECT * FROM steps").materialize(progress=False) for source in (one_run, twin))
@@ -272,7 +272,7 @@ FIELDS = [
 
 
 @pytest.mark.parametrize("field", FIELDS)
-def test_what_is_no_state(table: a2store.StepTable, field: str) -> None:
+def test_invalid_states(table: a2store.StepTable, field: str) -> None:
     loader = table.loader()
     state = loader.state_dict()
     assert list(state) == FIELDS
@@ -287,7 +287,7 @@ def test_what_is_no_state(table: a2store.StepTable, field: str) -> None:
 
 @pytest.fixture(scope="module")
 def many_rows(tmp_path_factory: pytest.TempPathFactory) -> a2store.StepTable:
-    """Twice the maximum number of rows of a stored permutation, in two strata of different sizes."""
+    """A table with twice the maximum number of rows of a stored permutation, in two strata of different sizes."""
     path = tmp_path_factory.mktemp("many") / "rows.npy"
     rows = np.zeros(140_000, [("board", "<u8"), ("run_id", "<u4"), ("large", "?"), ("small", "?"), ("weight", "<f4")])
     rows["run_id"], rows["weight"] = np.arange(len(rows)), 1

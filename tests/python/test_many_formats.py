@@ -1,4 +1,4 @@
-"""One call for a folder of everything: every format is told by its content, and the archive has what each one says."""
+"""One ingest of a folder with all formats: each is detected by content, and the archive has the data of each source."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Tree:
 @pytest.fixture(scope="module")
 def expected(tree: Tree) -> list[Expected]:
     expected = tree.expected()
-    # Everything that can differ does.
+    # The runs differ in every property that can differ.
     assert {run.format for run in expected} == {"a2t1", "a2run2", "packdat", "npy", "session", "macroxue"}
     assert {run.verified for run in expected} == {True, False}
     for name in ("npy", "session", "a2run2"):
@@ -58,8 +58,8 @@ def test_the_report_counts_runs_and_files(
     assert archive.version == 2
 
 
-def test_what_is_ignored_is_what_holds_nothing_known(tree: Tree, tmp_path: Path) -> None:
-    """The rows of a log are read with its meta file; what accompanies a dataset or a session is passed over."""
+def test_files_of_unknown_content_are_ignored(tree: Tree, tmp_path: Path) -> None:
+    """The rows of a log are read with its meta file; other files of a dataset or session are skipped."""
     archive = a2store.Archive.create(tmp_path / "games.a2")
     found = {path.name: archive.ingest(path, progress=False).ignored for path in tree.root.iterdir() if path.is_dir()}
     others = Counter(path.relative_to(tree.root).parts[0] for path in tree.others)
@@ -67,16 +67,16 @@ def test_what_is_ignored_is_what_holds_nothing_known(tree: Tree, tmp_path: Path)
     assert (found["notes"], len(found)) == (10, 6)
 
 
-def test_both_tables_have_what_the_files_say(
+def test_both_tables_have_the_data_of_the_files(
     ingested: tuple[a2store.Archive, a2store.IngestReport], expected: list[Expected]
 ) -> None:
     assert_archive(ingested[0], expected)
 
 
-def test_what_sources_do_not_say_is_null(
+def test_unknown_facts_are_null(
     ingested: tuple[a2store.Archive, a2store.IngestReport], expected: list[Expected]
 ) -> None:
-    """Said again by SQL, so that a test which compares nothing would show."""
+    """The same facts in SQL, so that a comparison of nothing would be noticed."""
     archive, _ = ingested
     query = """SELECT format, count(*) AS n, count(final_board) AS boards, count(seed) AS seeds,
         count(session) AS sessions, count(source_index) AS indices, count(start_time) AS starts
@@ -114,7 +114,7 @@ def test_a_second_ingest_adds_nothing(
     ingested: tuple[a2store.Archive, a2store.IngestReport], tree: Tree, expected: list[Expected], tmp_path: Path
 ) -> None:
     archive = a2store.Archive.open(archives.copied(ingested[0].path, tmp_path / "copy.a2"))
-    # Also from another place and in another order.
+    # The same files in another folder and in another order.
     shutil.copytree(tree.root, tmp_path / "elsewhere")
     for paths in ([tree.root], sorted((tmp_path / "elsewhere").iterdir(), reverse=True)):
         report = archive.ingest([path for path in paths if path.name != "notes"], progress=False)
@@ -124,9 +124,7 @@ def test_a_second_ingest_adds_nothing(
     assert len(archive.history()) == 2
 
 
-def test_the_archive_is_sound_and_stays_so_when_it_is_compacted(
-    tree: Tree, expected: list[Expected], tmp_path: Path
-) -> None:
+def test_the_archive_is_sound_before_and_after_compaction(tree: Tree, expected: list[Expected], tmp_path: Path) -> None:
     archive = a2store.Archive.create(tmp_path / "games.a2")
     for path in sorted(tree.root.iterdir()):
         archive.ingest(path, progress=False)
@@ -147,7 +145,7 @@ def test_the_archive_is_sound_and_stays_so_when_it_is_compacted(
         assert a2store.verify(archive.path, deep=deep, progress=False).problems == []
 
 
-def test_a_source_may_be_named_by_any_of_its_files_and_by_several(tree: Tree, tmp_path: Path) -> None:
+def test_a_source_may_be_given_by_any_or_several_of_its_files(tree: Tree, tmp_path: Path) -> None:
     for number, (path, name) in enumerate(tree.sources.items()):
         files = [[path]]
         if name in ("npy", "session"):
@@ -162,8 +160,8 @@ def test_a_source_may_be_named_by_any_of_its_files_and_by_several(tree: Tree, tm
 
 
 @pytest.mark.parametrize("order", [[0, 1], [1, 0]])
-def test_a_log_may_be_named_by_both_of_its_files(tree: Tree, tmp_path: Path, order: list[int]) -> None:
-    """As a shell does that was given ``logs/*``."""
+def test_a_log_may_be_given_by_both_of_its_files(tree: Tree, tmp_path: Path, order: list[int]) -> None:
+    """A shell passes both for ``logs/*``."""
     for number, path in enumerate(path for path, name in tree.sources.items() if name == "macroxue"):
         (rows,) = path.parent.glob(path.name.split(".")[0] + ".jsonl*")
         archive = a2store.Archive.create(tmp_path / f"{number}.a2")
@@ -172,7 +170,7 @@ def test_a_log_may_be_named_by_both_of_its_files(tree: Tree, tmp_path: Path, ord
         assert_archive(archive, sources.read(path, "macroxue"))
 
 
-def test_a_file_that_is_named_itself_must_hold_something(tree: Tree, tmp_path: Path) -> None:
+def test_a_file_given_by_its_path_must_hold_runs(tree: Tree, tmp_path: Path) -> None:
     archive = a2store.Archive.create(tmp_path / "games.a2")
     others = [path for path in tree.others if path.name not in ("manifest.json", "embeddings.json")]
     assert {path.suffix for path in others} >= {".md", ".json", ".npy", ".db"}
@@ -190,8 +188,8 @@ def test_a_file_that_is_named_itself_must_hold_something(tree: Tree, tmp_path: P
     assert archive.version == 1
 
 
-def test_a_run_is_one_whatever_it_came_in(tmp_path: Path) -> None:
-    """Run files and packs say the same of a game; datasets say less, and so something else."""
+def test_a_run_is_a_duplicate_in_any_format_with_the_same_data(tmp_path: Path) -> None:
+    """Run files and packs have the same data of a game. Datasets have less, so their runs are different."""
     (game,) = Games(12).take(1)
     game = replace(game, branches=(None,) * len(game), engine="plain")
     (tmp_path / "a.a2run2").write_bytes(oracle.encode_a2run2(game))

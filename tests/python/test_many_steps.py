@@ -1,6 +1,6 @@
-"""All functions against NumPy and all named queries against DuckDB, over ten million steps.
+"""All functions compared with NumPy, and all named queries with DuckDB, over ten million steps.
 
-Unless all is to be tried, over a hundredth of them.
+The short form uses a hundredth of them.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from saved_cases import CASES, QUERIES, chosen, defaults
 from saved_oracle import EXPECTED
 
 RUNS = 9_500 if LONG else 95
-"""Of each of three engines; a run has about 350 steps."""
+"""Runs of each of three engines; a run has about 350 steps."""
 STEPS = 10_000_000 if LONG else 90_000
 
 
 @pytest.fixture(scope="module")
 def many(tmp_path_factory: pytest.TempPathFactory) -> a2store.Archive:
-    """Runs of two engines, and of none, which have no values."""
+    """An archive with runs of two engines, and runs without an engine, which have no values."""
     folder = tmp_path_factory.mktemp("many")
     options: dict[str, Any] = {"runs": RUNS, "depth": 0, "progress": False}
     a2store.simulate(folder / "runs" / "alpha", seed=11, engine="alpha", **options)
@@ -44,7 +44,7 @@ def many(tmp_path_factory: pytest.TempPathFactory) -> a2store.Archive:
     return archive
 
 
-def test_the_oracle_is_that_of_single_boards() -> None:
+def test_the_numpy_oracle_agrees_with_the_rules_for_single_boards() -> None:
     boards = np.array(BOARDS, "u8")
     for call, result in arrays.functions_of_boards(boards):
         name, numbers = call[:-1].split("(board")
@@ -57,7 +57,7 @@ def test_the_oracle_is_that_of_single_boards() -> None:
 
 
 def batches(archive: a2store.Archive, sql: str) -> Iterator[Any]:
-    """The batches of a query, which must be of all steps but the last of each run, or of all."""
+    """Yield the batches of a query, which must return all steps, or all except the last of each run."""
     num_rows = 0
     for batch in pa.RecordBatchReader.from_stream(archive.sql(sql)):
         num_rows += len(batch)
@@ -66,7 +66,7 @@ def batches(archive: a2store.Archive, sql: str) -> Iterator[Any]:
 
 
 def assert_equal(found: Any, expected: Array, call: str) -> None:
-    """A column and an array, in which a NaN stands for null."""
+    """Compare a column with an array, in which NaN stands for null."""
     array = found.combine_chunks()
     if pa.types.is_fixed_size_list(array.type):
         assert array.null_count == 0, call
@@ -91,7 +91,7 @@ def test_functions_of_boards(many: a2store.Archive) -> None:
 
 
 def test_functions_of_boards_and_moves(many: a2store.Archive) -> None:
-    """With the move of the step itself rather than a literal."""
+    """The move is the step's own move instead of a literal."""
     names = ("afterstate", "reward", "canonical_move")
     calls = [f"{name}(board, move)" for name in names]
     moves_of = {image: symmetry for symmetry in range(8) for image in [tuple(IMAGES[symmetry])]}
@@ -129,7 +129,7 @@ def test_texts_and_phases(many: a2store.Archive) -> None:
 
 
 def test_spawns(many: a2store.Archive) -> None:
-    """Of the moves that were played, and of others, which mostly explain nothing."""
+    """With the moves that were played, and with other moves, which usually explain no spawn."""
     sql = """SELECT s.board AS board, s.move AS move, n.board AS following, spawn(s.board, s.move, n.board) AS played,
             spawn(s.board, s.move ^ 1, n.board) AS other
         FROM steps s JOIN steps n ON n.run_id = s.run_id AND n.step_index = s.step_index + 1"""
@@ -153,7 +153,7 @@ def test_spawns(many: a2store.Archive) -> None:
 
 
 def numpy_functions(connection: duckdb.DuckDBPyConnection) -> None:
-    """Put NumPy in place of the macros that would take hours."""
+    """Replace the macros that would take hours by NumPy functions."""
 
     def canonical(boards: Any) -> Any:
         cells = arrays.exps(boards.to_numpy())
@@ -184,7 +184,7 @@ def test_named_queries(many: a2store.Archive, name: str) -> None:
 
 
 def assert_tables(found: Any, expected: Any, what: str) -> None:
-    """Equal rows in equal order; sums of floats may have been added in any order."""
+    """Compare rows in order; sums of floats may have been added in any order."""
     assert len(found) == len(expected), what
     for name, other in zip(found.column_names, expected.columns, strict=True):
         column = found[name]

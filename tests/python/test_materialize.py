@@ -1,4 +1,4 @@
-"""Queries into tables: extra columns, defaults, values that do not fit, and queries of every kind."""
+"""Queries materialized into tables: extra columns, defaults, values out of range, and queries of every kind."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def test_null_floats_are_nan(archive: a2store.Archive, steps: dict[str, Array]) 
         ("SELECT * FROM steps", ["ev_values"], (ValueError, a2store.ColumnError), ["ev_values"]),
     ],
 )
-def test_extra_columns_that_are_refused(
+def test_rejected_extra_columns(
     archive: a2store.Archive, sql: str, extra: list[str], error: Any, names: list[str]
 ) -> None:
     with pytest.raises(error) as caught:
@@ -116,7 +116,7 @@ def test_extra_columns_that_are_refused(
     assert all(name in str(caught.value) for name in names), str(caught.value)
 
 
-def test_extras_that_are_no_list_of_names(archive: a2store.Archive) -> None:
+def test_extras_must_be_a_list_of_names(archive: a2store.Archive) -> None:
     bad: list[Any] = ["max_exp", [3], 3]
     for extra in bad:
         with pytest.raises(TypeError):
@@ -129,7 +129,7 @@ def test_chosen_ev_one(archive: a2store.Archive, steps: dict[str, Array]) -> Non
     assert_same(np.asarray(materialize(archive, "SELECT * FROM steps", chosen_ev="one"))["ev_values"], evs)
     stored = np.asarray(materialize(archive, "SELECT * FROM steps", chosen_ev="stored"))
     assert not (stored["ev_values"] == 1.0).any()
-    # Without a move none is chosen.
+    # Without a move column, no value is replaced.
     no_move = np.asarray(materialize(archive, "SELECT * EXCEPT (move) FROM steps", chosen_ev="one"))
     assert_same(no_move["ev_values"], oracle.table_evs(steps))
     with pytest.raises(ValueError, match="chosen_ev"):
@@ -150,7 +150,7 @@ def test_defaults_of_missing_columns(archive: a2store.Archive, steps: dict[str, 
     assert_same(some["ev_values"][:, 2], steps["ev_left"])
 
 
-def test_the_rules_masks_of_any_board(archive: a2store.Archive) -> None:
+def test_masks_of_any_board_follow_the_rules(archive: a2store.Archive) -> None:
     boards = [0, 2**64 - 1, 0x1111_1111_1111_1111, 0x1234_2345_3456_4567, 0x1234_4321_1234_4321, 0xF000_0000_0000_000F]
     boards += np.random.default_rng(4).integers(0, 2**64, 2_000, "u8").tolist()
     values = ", ".join(f"({board})" for board in boards)

@@ -24,9 +24,9 @@ from faults.shim import Fault, Shim, python, read_log
 pytest_plugins = ["faults.plugin"]
 
 IMPORTS = {"PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path])}
-"""The environment of a process that imports test modules."""
+"""Environment variables for a process that imports test modules."""
 PHRASES = re.compile(r"panicked|inner writer|presence of|unwrap|RUST_BACKTRACE|Option|Err\(|ParquetError|ArrowError")
-"""Programmers' jargon that messages must not have."""
+"""Technical jargon that messages must not contain."""
 
 
 # Clocks
@@ -137,7 +137,7 @@ except (OSError, a2store.Error) as error:
 
 @pytest.mark.parametrize("maker", MAKERS)
 def test_a_full_disk_is_named(shim: Shim, tmp_path: Path, scratch: Path, maker: str) -> None:
-    """Nothing fits on the disk after a given write. For each write, the message has the path and the system's error."""
+    """The disk is full after a given write. For each write, the message has the path and the system's error."""
     runs, archive = tmp_path / "runs", a2store.Archive.create(tmp_path / "games.a2")
     a2store.simulate(runs, runs=4, depth=0, progress=False)
     for path in sorted(runs.iterdir()):
@@ -160,7 +160,7 @@ def test_a_full_disk_is_named(shim: Shim, tmp_path: Path, scratch: Path, maker: 
     def one(number: int) -> None:
         said = make(scratch / str(number), Fault(number, "ENOSPC", for_good=True))
         if said == "" and maker in ("ingest", "compact"):
-            # Only a checkpoint could not be written, which is optional.
+            # Only a checkpoint could not be written, and checkpoints are optional.
             return
         expect("No space left on device" in said and "Error " in said, f"said {said!r}")
         expect(str(scratch / str(number)) in said, f"said {said}")
@@ -193,7 +193,7 @@ OTHERS = {
 
 
 @pytest.mark.parametrize("name", OTHERS)
-def test_what_is_no_run_is_named(tmp_path: Path, name: str) -> None:
+def test_a_file_that_is_not_a_run_is_named(tmp_path: Path, name: str) -> None:
     content, expected = OTHERS[name]
     path = tmp_path / "in" / name
     path.parent.mkdir()

@@ -51,7 +51,7 @@ def test_the_command_describes_queries(texts: dict[str, str], folder: Path) -> N
         "type": "float64",
         "required": False,
         "default": 0.1,
-        "doc": "the least loss",
+        "doc": "the minimum loss",
     }
     assert run("queries", "blunders").stdout.decode() == one["sql"] == texts["blunders"]
     (own,) = report("queries", "best_of", "--folder", folder)
