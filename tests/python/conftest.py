@@ -6,6 +6,7 @@ Tests that change an archive make their own.
 from __future__ import annotations
 
 import os
+import signal
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,10 @@ pytest_plugins = ["faults.plugin", "object_store.plugin"]
 if "PYTEST_XDIST_WORKER" in os.environ:
     # Otherwise each worker would start as many threads as there are cores. PyTorch reads this when it is imported.
     os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # Shells start background jobs with SIGINT ignored, and the processes that the tests interrupt inherit that.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 FIXTURES = Path(__file__).resolve().parents[3] / "shared" / "fixtures"
 WITHOUT_FIXTURES = "../shared/fixtures is not there"
