@@ -1,6 +1,6 @@
 //! Restriction of a session to what statements may use.
 
-use super::super::rewrites::{CoerceSetOperations, FallibleLast, RewriteIn, fenced_logical};
+use super::super::rewrites::{CoerceSetOperations, FallibleLast, KeepLossyCasts, RewriteIn, fenced_logical};
 use super::super::udf::board_udfs;
 use super::allowed_functions;
 use super::bounded_functions::BoundEnlarging;
@@ -29,6 +29,7 @@ pub(in crate::query) fn configure(state: SessionStateBuilder, phases: Phases) ->
         .with_table_factories(HashMap::new())
         .with_higher_order_functions(Vec::new())
         .with_scalar_functions(scalars)
+        .with_analyzer_rule(Arc::new(KeepLossyCasts))
         .with_analyzer_rule(Arc::new(RewriteIn))
         .with_analyzer_rule(Arc::new(FallibleLast))
         .with_analyzer_rule(Arc::new(BoundEnlarging))

@@ -230,7 +230,7 @@ fn is_regex(op: Operator) -> bool {
 }
 
 /// Returns whether every value of one type can be cast to another.
-fn always_casts(from: &DataType, to: &DataType) -> bool {
+pub(super) fn always_casts(from: &DataType, to: &DataType) -> bool {
     fn plain(dtype: &DataType) -> &DataType {
         if let DataType::Dictionary(_, values) = dtype { plain(values) } else { dtype }
     }

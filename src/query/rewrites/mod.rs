@@ -2,7 +2,8 @@
 //!
 //! They run in this order:
 //!
-//! 1. Analyzer rules resolve what DataFusion's optimizer would get wrong: [`CoerceSetOperations`], [`RewriteIn`] and [`FallibleLast`].
+//! 1. Analyzer rules resolve what DataFusion's optimizer would get wrong: [`CoerceSetOperations`], [`KeepLossyCasts`],
+//!    [`RewriteIn`] and [`FallibleLast`].
 //! 2. DataFusion's logical rules run with fences ([`fenced_logical`]).
 //! 3. Functions rewrite the optimized logical plan: [`group_by_numbers()`], [`guard_fallible`] and [`sort_by_columns()`].
 //! 4. DataFusion's physical rules run with fences ([`fenced_physical`]), together with [`HideGroupUniqueness`] and
@@ -16,6 +17,7 @@
 //! | `fallible_conditions.rs` | conditions that can fail, evaluated last and only for the rows that need them |
 //! | `fenced_rules.rs` | DataFusion's rules that give wrong answers, restricted to correct rewrites |
 //! | `group_by_numbers.rs` | GROUP BY on one number instead of several columns |
+//! | `lossy_casts.rs` | casts that lose values, kept out of comparisons |
 //! | `packed_keys.rs`, `text_numbers.rs` | its encodings: small keys packed into 64 bits, texts as numbers |
 //! | `group_uniqueness.rs` | hiding the uniqueness of GROUP BY keys from the optimizer |
 //! | `set_operations.rs` | common types for `INTERSECT` and `EXCEPT` |
@@ -31,6 +33,7 @@ mod fenced_rules;
 mod group_by_numbers;
 mod group_uniqueness;
 mod in_and_subqueries;
+mod lossy_casts;
 mod packed_keys;
 mod set_operations;
 mod sort_by_columns;
@@ -44,6 +47,7 @@ pub(super) use fenced_rules::{fenced_logical, fenced_physical};
 pub(super) use group_by_numbers::group_by_numbers;
 pub(super) use group_uniqueness::HideGroupUniqueness;
 pub(super) use in_and_subqueries::RewriteIn;
+pub(super) use lossy_casts::KeepLossyCasts;
 pub(super) use set_operations::CoerceSetOperations;
 pub(super) use sort_by_columns::sort_by_columns;
 pub(super) use yield_above_joins::YieldAboveJoins;
