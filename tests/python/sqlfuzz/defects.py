@@ -98,6 +98,21 @@ DEFECTS: list[Defect] = [
         "require unique expression names|duplicate unqualified field name",
     ),
     Defect(
+        "|| of two NULLs without a type",
+        "SELECT c || c AS c FROM (SELECT NULL AS c FROM u WHERE id = 3) AS d",
+        [(None,)],
+        _has("concat"),
+        "Cannot infer common string type for string concat operation Null",
+    ),
+    Defect(
+        "a filter above an outer join without keys to an empty table",
+        "SELECT CASE e.a_u32 WHEN 1 THEN e.a_u16 END AS x, r.run_id AS y, e.id AS z FROM runs AS r LEFT JOIN e ON TRUE "
+        "WHERE (1 <> e.run_id) IS NULL AND r.run_id = 1",
+        [(None, 1, None)],
+        _has("join"),
+        "Input field name .* does not match with the projection expression",
+    ),
+    Defect(
         "ORDER BY of a column whose name the result gives to another",
         "SELECT 1 AS run_id FROM e ORDER BY e.run_id",
         [],
