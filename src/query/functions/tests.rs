@@ -245,7 +245,7 @@ fn cells_and_text_of_a_board() {
 }
 
 #[test]
-fn spawns_are_found_and_nothing_else() {
+fn only_spawns_are_found() {
     let mut random = Xoshiro256PlusPlus::seed_from_u64(3);
     let (mut boards, mut moves, mut nexts, mut expected) = (vec![], vec![], vec![], vec![]);
     for board in self::boards() {
