@@ -38,8 +38,8 @@ impl FileTable {
                 Ok(())
             }
             _ => {
-                let expected = format!("the {} bytes that the query was made over", self.num_bytes);
-                let (path, found) = (self.path.clone(), "a file that was changed since".to_owned());
+                let expected = format!("the file of {} bytes that the query was planned with", self.num_bytes);
+                let (path, found) = (self.path.clone(), "a file that was changed since then".to_owned());
                 Err(ErrorKind::Damaged { path, what: "table", expected, found }.into())
             }
         }

@@ -77,7 +77,12 @@ impl RunIndex {
         let numbers = |i: usize| -> DataFusionResult<ScalarBuffer<u32>> {
             let column: Option<&UInt32Array> = all.column(i).as_primitive_opt::<UInt32Type>();
             let column = column.filter(|column| column.null_count() == 0);
-            Ok(column.ok_or_else(|| exec_datafusion_err!("runs: {} is not whole", RUN_COLUMNS[i]))?.values().clone())
+            Ok(column
+                .ok_or_else(|| {
+                    exec_datafusion_err!("runs: {}: expected a uint32 column without nulls", RUN_COLUMNS[i])
+                })?
+                .values()
+                .clone())
         };
         let (run_ids, num_steps) = (numbers(0)?, numbers(3)?);
         let formats = cast(all.column(RUN_COLUMNS.len()), &DataType::Utf8)?;

@@ -121,8 +121,8 @@ fn provider(table: &UserTable, index: usize, stores: &mut KnownStores) -> Result
                 .map_err(|error| Error::io(folder, std::io::Error::other(error)))?;
             stores.0.push((url.clone(), Arc::new(store)));
             let name = path.file_name().unwrap_or_default().to_string_lossy();
-            let location = StorePath::parse(&name)
-                .map_err(|error| Error::argument("table", "a file name that object stores can have", error))?;
+            let location =
+                StorePath::parse(&name).map_err(|error| Error::argument("table", "a valid object name", error))?;
             // A separate cache, because the archive's cache identifies files by their names only.
             let footers = Arc::new(DefaultCache::new(METADATA_BYTES));
             let (schema, path) = (Arc::clone(schema), path.clone());
@@ -145,7 +145,7 @@ impl ObjectStoreRegistry for KnownStores {
         let asked = url.as_str().trim_end_matches('/');
         match self.0.iter().find(|(known, _)| known == asked) {
             Some((_, store)) => Ok(Arc::clone(store)),
-            None => exec_err!("{url}: a query reads the archive's tables only"),
+            None => exec_err!("{url}: a query only reads the archive's tables"),
         }
     }
 }

@@ -127,7 +127,7 @@ impl QueryStream {
     fn next_batch(&mut self, progress: &dyn Progress) -> Result<Option<RecordBatch>> {
         while self.fetch > 0 {
             if self.is_foreign() {
-                return Err(Error::query("the stream was begun by another process, whose threads it needs"));
+                return Err(Error::query("the stream was started by another process: run the query again in this one"));
             }
             self.start_partitions()?;
             let Some(front) = self.running.front_mut() else {
@@ -181,7 +181,7 @@ impl QueryStream {
         let encoded = |(column, field): (&ArrayRef, &Arc<Field>)| {
             if !is_encoding_of(column.data_type(), field.data_type()) {
                 let (name, expected, found) = (field.name(), field.data_type(), column.data_type());
-                let message = format!("column {name}: the query engine was to give {expected}, and gave {found}");
+                let message = format!("column {name} of the query engine: expected {expected}, found {found}");
                 return Err(ArrowError::ComputeError(message));
             }
             let options = CastOptions { safe: false, ..CastOptions::default() };

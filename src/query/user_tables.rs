@@ -52,7 +52,7 @@ impl UserTable {
     pub fn from_parquet(path: impl AsRef<Path>) -> Result<UserTable> {
         let path = path.as_ref();
         if path.as_os_str().is_empty() {
-            return Err(Error::argument("table", "the path of a Parquet file", "an empty one"));
+            return Err(Error::argument("table", "the path of a Parquet file", "an empty path"));
         }
         let as_io = |source| Error::io(path, source);
         let path = std::path::absolute(path).map_err(as_io)?;
@@ -113,8 +113,8 @@ pub(super) fn check_names(tables: &[(String, UserTable)]) -> Result<()> {
     for (i, (name, _)) in tables.iter().enumerate() {
         let taken = ["runs", "steps"].contains(&name.as_str()) || tables[..i].iter().any(|(other, _)| other == name);
         if name.is_empty() || name.contains('\0') || taken {
-            let found = if taken { format!("{name:?}, which there is already") } else { format!("{name:?}") };
-            return Err(Error::argument("tables", "names of their own", found));
+            let found = if taken { format!("{name:?}, which already exists") } else { format!("{name:?}") };
+            return Err(Error::argument("tables", "unique names", found));
         }
     }
     Ok(())

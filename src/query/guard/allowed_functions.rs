@@ -168,7 +168,7 @@ const OFFERED: &[&str] = &[
 const LEFT_OUT: &[(&[&str], &str)] = &[
     (
         &["repeat", "array_repeat", "list_repeat", "array_resize", "list_resize", "range", "generate_series", "space"],
-        "its result may have any size, whatever its arguments have",
+        "its result may be much larger than its arguments",
     ),
     (
         &[
@@ -184,7 +184,7 @@ const LEFT_OUT: &[(&[&str], &str)] = &[
             "getenv",
             "inet_server_addr",
         ],
-        "a query learns nothing of the files and the machine behind the tables",
+        "a query cannot read about the files and the machine behind the tables",
     ),
     (
         &[
@@ -200,11 +200,11 @@ const LEFT_OUT: &[(&[&str], &str)] = &[
             "load_extension",
             "query_table",
         ],
-        "a query reads registered tables only",
+        "a query only reads the given tables",
     ),
-    (&["cast_to_type", "try_cast_to_type"], "it makes types of any width; CAST has those of SQL"),
-    (&["uuid", "levenshtein"], "it is not offered"),
-    (&["sleep", "pg_sleep", "benchmark"], "a query does not wait"),
+    (&["cast_to_type", "try_cast_to_type"], "it makes types of any width: use CAST"),
+    (&["uuid", "levenshtein"], "it is not supported"),
+    (&["sleep", "pg_sleep", "benchmark"], "a query cannot wait"),
 ];
 
 /// Returns the allowed scalar functions.
@@ -225,17 +225,14 @@ pub(super) fn refusal_of(expr: &Expr) -> Option<Error> {
         Expr::ScalarFunction(function) => {
             let name = function.func.name();
             if ["arrow_cast", "arrow_try_cast"].contains(&name) && !has_narrow_type(&function.args) {
-                let why = "its type must be a literal, and no union, run-end encoding or type of a size that it states";
+                let why = "its type must be a literal, and not a union, run-end encoding or fixed-size type";
                 return Some(Error::refused(format!("the function {name}"), why));
             }
             name
         }
         Expr::Cast(Cast { field, .. }) | Expr::TryCast(TryCast { field, .. }) if is_wide(field.data_type()) => {
             let what = format!("the type {}", field.data_type());
-            return Some(Error::refused(
-                what,
-                format!("expected at most {MAX_FIXED} values in a list of a fixed size"),
-            ));
+            return Some(Error::refused(what, format!("expected at most {MAX_FIXED} values in a fixed-size list")));
         }
         Expr::AggregateFunction(function) if function.func.name().starts_with("approx_percentile_cont") => {
             let centroids = function.params.args.get(2..).unwrap_or_default();
@@ -251,12 +248,12 @@ pub(super) fn refusal_of(expr: &Expr) -> Option<Error> {
         }
         Expr::WindowFunction(window) if ["array_agg", "string_agg"].contains(&window.fun.name()) => {
             let what = format!("the function {} over a window", window.fun.name());
-            return Some(Error::refused(what, "each row would have all rows before it"));
+            return Some(Error::refused(what, "each row would hold all rows before it"));
         }
         Expr::HigherOrderFunction(function) => function.func.name(),
         Expr::ScalarVariable(_, names) => {
             let what = format!("the variable {}", names.join("."));
-            return Some(Error::refused(what, "a query learns nothing of the engine's settings"));
+            return Some(Error::refused(what, "a query cannot read the engine's settings"));
         }
         _ => return None,
     };
@@ -264,7 +261,7 @@ pub(super) fn refusal_of(expr: &Expr) -> Option<Error> {
     if OFFERED.contains(&name) || is_board_function() {
         return None;
     }
-    Some(Error::refused(format!("the function {name}"), why_left_out(name).unwrap_or("it is not offered")))
+    Some(Error::refused(format!("the function {name}"), why_left_out(name).unwrap_or("it is not supported")))
 }
 
 /// The most values of a fixed-size list or bytes of a fixed-size binary. Even each null takes this space.

@@ -52,7 +52,7 @@ fn misplaced(expr: &Expr) -> Option<Error> {
         }
         _ => return None,
     };
-    let why = "the engine evaluates it there only: join with the rows instead, or count them in a scalar subquery";
+    let why = "DataFusion evaluates it only there: use a join, or count rows in a scalar subquery";
     Some(Error::refused(format!("{what} outside WHERE and HAVING"), why))
 }
 
@@ -89,7 +89,7 @@ fn correlated_beyond_joins(expr: &Expr) -> DataFusionResult<Option<Error>> {
         Ok(TreeNodeRecursion::Continue)
     })?;
     Ok(beyond.map(|beyond| {
-        let why = "the engine answers it wrongly: join with the rows of the subquery instead";
+        let why = "DataFusion answers it wrongly: join with the rows of the subquery instead";
         Error::refused(format!("{what} that refers to the outer query and has {beyond}"), why)
     }))
 }

@@ -62,10 +62,13 @@ impl TextDictionary {
     /// Encodes the rows of a dictionary array. If the dictionary has more values than rows, looks up only the
     /// values that rows use.
     fn numbers_of(&self, rows: &DictionaryArray<Int32Type>) -> DataFusionResult<UInt32Array> {
-        let values = rows.values().as_string_opt::<i32>().ok_or_else(|| exec_datafusion_err!("not a text"))?;
+        let values = rows
+            .values()
+            .as_string_opt::<i32>()
+            .ok_or_else(|| exec_datafusion_err!("expected a dictionary of strings"))?;
         let num_texts = self.0.read().unwrap_or_else(PoisonError::into_inner).texts.len();
         if num_texts + values.len() > 1 << BITS {
-            return exec_err!("too many texts to group by: {num_texts}");
+            return exec_err!("GROUP BY: expected at most {} different texts, found {num_texts}", 1_u32 << BITS);
         }
         let number_of = |key: usize| if values.is_valid(key) { Some(self.number_of(values.value(key))) } else { None };
         let keys = rows.keys();
@@ -151,13 +154,13 @@ impl ScalarUDFImpl for ConvertText {
         match (&self.conversion, args.arg_fields) {
             (Conversion::ToNumber, [text]) => Ok(number(text)),
             (Conversion::ToText(like), _) => Ok(Arc::clone(like)),
-            _ => plan_err!("{}: not of one text", self.name()),
+            _ => plan_err!("{}: expected one argument", self.name()),
         }
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> DataFusionResult<ColumnarValue> {
         let arrays = ColumnarValue::values_to_arrays(&args.args)?;
-        let wrong = || exec_datafusion_err!("{}: not of its type", self.name());
+        let wrong = || exec_datafusion_err!("{}: unexpected argument type", self.name());
         let array = arrays.first().ok_or_else(wrong)?;
         let result: ArrayRef = match &self.conversion {
             Conversion::ToNumber => {
