@@ -1,7 +1,7 @@
 //! The tables `runs` and `steps` of an archive as tables of DataFusion.
 //!
-//! A scan of `steps` evaluates run-level filters once per run and reads only the rows of the matching runs. Of the
-//! other filters, it gives the reader those that save decoding.
+//! A scan of `steps` evaluates run-level filters once per run and reads only the rows of the matching runs. It gives
+//! the reader those other filters that save decoding.
 
 use super::errors::external;
 use super::metadata_cache::{self, ArchiveCache};

@@ -1,7 +1,7 @@
-//! Per-process cache of archive metadata: footers, page indexes, and the runs of open versions.
+//! Per-process cache of archive metadata: footers, page indexes, and the run indexes of open versions.
 //!
 //! Data files are immutable, so entries stay valid. When a query opens a version, the cache drops everything that
-//! belongs to no open version: footers of replaced or expired files, and runs of unreferenced versions.
+//! belongs to no open version: footers of replaced or expired files, and run indexes of closed versions.
 
 use super::run_index::RunIndex;
 use crate::archive::{Archive, Snapshot, TableName};
@@ -19,7 +19,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 const MAX_ARCHIVES: usize = 16;
 /// The most versions of one archive whose run indexes are kept.
 const MAX_VERSIONS: usize = 4;
-/// The limit in bytes for footers and page indexes, of one archive and of all archives together. A small file takes
+/// The most bytes of footers and page indexes, for one archive and for all archives together. A small file takes
 /// about 30 KiB, and a file of 16M steps takes 100 KiB.
 pub(super) const METADATA_BYTES: usize = 256 << 20;
 

@@ -1,6 +1,6 @@
 //! SQL over the tables `runs` and `steps` of an archive version, as a stream of record batches.
 //!
-//! The entry point is [`Archive::sql`]. It plans the query, so it reports mistakes at once. The query runs each
+//! The entry point is [`Archive::sql`](crate::Archive::sql). It plans the query, so it reports mistakes at once. The query runs each
 //! time its result is requested.
 //!
 //! Invariant: a query without grouping or join over `steps` returns its rows in the order of `(run_id,
@@ -12,7 +12,7 @@
 //! | `options.rs`, `limits.rs` | user tables and limits; enforcing the limits while a result is delivered |
 //! | `user_tables.rs` | tables that the user adds to a query |
 //! | `guard/` | what a statement may do |
-//! | `functions/`, `udf.rs` | the functions over boards, moves and EVs; the same as DataFusion's functions |
+//! | `functions/`, `udf.rs` | the functions over boards, moves and EVs; their form for DataFusion |
 //! | `saved/` | named queries with parameters: those of the crate, and the user's |
 //! | `session.rs` | the DataFusion session of a query: tables, object stores, settings, rules |
 //! | `archive_table.rs`, `file_table.rs` | the tables `runs` and `steps`; a user's Parquet file as a table |

@@ -132,8 +132,8 @@ impl RunIndex {
         Ok(BooleanBuffer::collect_bool(matching.len(), holds))
     }
 
-    /// Returns the rows of a file that belong to these runs. For runs with every step recorded, returns only
-    /// these steps. Returns `None` if the index does not match the file's runs.
+    /// Returns the rows of a file that belong to these runs, limited to these steps in runs with every step
+    /// recorded. Returns `None` if the index does not match the file's runs.
     pub(super) fn rows_of(
         &self,
         file: &DataFile,
@@ -177,7 +177,7 @@ fn clamp(steps: &Range<u64>, len: usize) -> Range<usize> {
     at_most(steps.start)..at_most(steps.end)
 }
 
-/// Returns the steps that comparisons of `step_index` with numbers leave.
+/// Returns the range of steps that pass all comparisons of `step_index` with numbers.
 pub(super) fn step_range(filters: &[Expr]) -> Range<u64> {
     let mut range = 0..u64::MAX;
     for filter in filters {

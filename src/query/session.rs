@@ -29,7 +29,7 @@ use std::path::Path;
 use std::sync::Arc;
 use url::Url;
 
-/// Returns a session with the tables and limits of an archive and of options.
+/// Returns a session with the tables of the archive, and the tables and limits of the options.
 pub(super) fn context(archive: &Archive, options: &QueryOptions) -> Result<SessionContext> {
     let mut stores = KnownStores(vec![(ARCHIVE_URL.to_owned(), archive.store()?)]);
     let mut user_tables: Vec<(&str, Arc<dyn TableProvider>)> = Vec::new();

@@ -15,7 +15,7 @@ use arrow::compute::cast;
 use arrow::datatypes::{DataType, UInt64Type};
 use std::fmt;
 
-/// An argument of a [`Function`].
+/// An argument of a [`Function`](crate::Function).
 ///
 /// ```
 /// let tile = a2store::functions().iter().find(|function| function.name == "tile").unwrap();
@@ -86,7 +86,7 @@ pub(super) struct Arguments<'a> {
 }
 
 impl<'a> Arguments<'a> {
-    /// Checks that the arrays, as many as there are arguments, have the same length.
+    /// Checks that all arrays have the same length. The caller has checked their number.
     pub(super) fn new(
         function: &'static str,
         arguments: &'static [Argument],

@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 /// DataFusion's scalar functions that statements may call. Their results have at most a few bytes per byte of
 /// their arguments, or `bounded_functions.rs` bounds them.
-const OFFERED: &[&str] = &[
+const ALLOWED: &[&str] = &[
     // core
     "arrow_cast",
     "arrow_try_cast",
@@ -67,7 +67,7 @@ const OFFERED: &[&str] = &[
     "tan",
     "tanh",
     "trunc",
-    // times
+    // dates and times
     "current_date",
     "current_time",
     "date_bin",
@@ -165,7 +165,7 @@ const OFFERED: &[&str] = &[
 ];
 
 /// Functions that other databases or DataFusion have, with the reason why they are excluded.
-const LEFT_OUT: &[(&[&str], &str)] = &[
+const EXCLUDED: &[(&[&str], &str)] = &[
     (
         &["repeat", "array_repeat", "list_repeat", "array_resize", "list_resize", "range", "generate_series", "space"],
         "its result may be much larger than its arguments",
@@ -209,18 +209,18 @@ const LEFT_OUT: &[(&[&str], &str)] = &[
 
 /// Returns the allowed scalar functions.
 pub(super) fn scalar() -> Vec<Arc<ScalarUDF>> {
-    let offered = |function: &Arc<ScalarUDF>| OFFERED.contains(&function.name());
-    SessionStateDefaults::default_scalar_functions().into_iter().filter(offered).collect()
+    let allowed = |function: &Arc<ScalarUDF>| ALLOWED.contains(&function.name());
+    SessionStateDefaults::default_scalar_functions().into_iter().filter(allowed).collect()
 }
 
 /// Returns why a function of this name is excluded.
-pub(super) fn why_left_out(name: &str) -> Option<&'static str> {
-    LEFT_OUT.iter().find(|(names, _)| names.contains(&name)).map(|(_, why)| *why)
+pub(super) fn why_excluded(name: &str) -> Option<&'static str> {
+    EXCLUDED.iter().find(|(names, _)| names.contains(&name)).map(|(_, why)| *why)
 }
 
 /// Returns the error for a forbidden expression of a plan. Operators and syntax become functions too, without a
 /// lookup in the registry.
-pub(super) fn refusal_of(expr: &Expr) -> Option<Error> {
+pub(super) fn rejection_of(expr: &Expr) -> Option<Error> {
     let name = match expr {
         Expr::ScalarFunction(function) => {
             let name = function.func.name();
@@ -258,10 +258,10 @@ pub(super) fn refusal_of(expr: &Expr) -> Option<Error> {
         _ => return None,
     };
     let is_board_function = || functions().iter().any(|function| function.name == name);
-    if OFFERED.contains(&name) || is_board_function() {
+    if ALLOWED.contains(&name) || is_board_function() {
         return None;
     }
-    Some(Error::refused(format!("the function {name}"), why_left_out(name).unwrap_or("it is not supported")))
+    Some(Error::refused(format!("the function {name}"), why_excluded(name).unwrap_or("it is not supported")))
 }
 
 /// The most values of a fixed-size list or bytes of a fixed-size binary. Even each null takes this space.
@@ -277,7 +277,7 @@ fn is_wide(dtype: &DataType) -> bool {
     }
 }
 
-/// Returns whether the target type of `arrow_cast` is a literal without a fixed size, and has nulls.
+/// Returns whether the target type of `arrow_cast` is a literal, and neither of fixed size nor without own nulls.
 fn has_narrow_type(args: &[Expr]) -> bool {
     match args {
         [_, Expr::Literal(ScalarValue::Utf8(Some(name)), _)] => {

@@ -20,7 +20,7 @@ pub(in crate::query) fn check(plan: &LogicalPlan) -> Result<()> {
         node.apply_expressions(|expr| {
             deepest = deepest.max(depth_of(expr)?);
             expr.apply(|expr| {
-                refused = refused.take().or_else(|| allowed_functions::refusal_of(expr));
+                refused = refused.take().or_else(|| allowed_functions::rejection_of(expr));
                 if !is_filter {
                     refused = refused.take().or_else(|| misplaced(expr));
                 }
@@ -39,8 +39,8 @@ pub(in crate::query) fn check(plan: &LogicalPlan) -> Result<()> {
     refused.map_or(Ok(()), Err)
 }
 
-/// Rejects conditions outside WHERE and HAVING that DataFusion evaluates only as joins there, and grouping by
-/// constants.
+/// Rejects IN and EXISTS with subqueries outside WHERE and HAVING, because DataFusion evaluates them only as joins.
+/// Also rejects grouping sets over constants.
 fn misplaced(expr: &Expr) -> Option<Error> {
     let what = match expr {
         Expr::InSubquery(_) => "IN (SELECT …)",
@@ -56,8 +56,8 @@ fn misplaced(expr: &Expr) -> Option<Error> {
     Some(Error::refused(format!("{what} outside WHERE and HAVING"), why))
 }
 
-/// Rejects correlated subqueries that DataFusion answers wrongly. It rewrites each of them to a join. But an
-/// aggregate returns a row even for no input, and windows and limits apply to each outer row
+/// Rejects correlated subqueries that DataFusion answers wrongly, because it rewrites them to joins. A join is not
+/// enough: an aggregate returns a row even for no input, and windows and limits apply to each outer row
 /// (apache/datafusion#25347 and related issues).
 fn correlated_beyond_joins(expr: &Expr) -> DataFusionResult<Option<Error>> {
     let (what, subquery, is_scalar) = match expr {

@@ -108,8 +108,8 @@ fn first_words(text: &str) -> String {
 #[derive(Default)]
 struct Scope<'a> {
     tables: &'a [&'a str],
-    /// The relations in FROM of the statement (`used`) and of each common table expression (`made`). `None` is
-    /// a table.
+    /// The relations in FROM of the statement (`used`) and of each common table expression (`made`). A number is
+    /// a common table expression, and `None` is a table.
     used: Vec<Option<usize>>,
     made: Vec<Vec<Option<usize>>>,
     /// The queries of common table expressions that have not been visited yet, by address.
@@ -279,7 +279,7 @@ impl Visitor for Scope<'_> {
         }
         if let Expr::Function(function) = expr {
             let name = function.name.to_string().to_ascii_lowercase();
-            if let Some(why) = allowed_functions::why_left_out(name.trim_matches('"')) {
+            if let Some(why) = allowed_functions::why_excluded(name.trim_matches('"')) {
                 return refuse(&format!("the function {name}"), why);
             }
         }

@@ -56,7 +56,7 @@ pub(in crate::query) fn fenced_physical(rules: Vec<PhysicalRule>) -> Vec<Physica
     rules.into_iter().map(fenced).collect()
 }
 
-/// `push_down_filter` without the conditions that must stay above an aggregate.
+/// The rule `push_down_filter`, which does not see the conditions that must stay above an aggregate.
 #[derive(Debug)]
 struct AboveAggregates(LogicalRule);
 
@@ -198,8 +198,8 @@ fn fence_names(
     Ok(Transformed::yes(replace_children_if_necessary(plan, inputs)?))
 }
 
-/// Returns the side of a semi join that is not part of its output, if a filter could be matched to a wrong
-/// column there. That is the case if it has a column with the name of an output key that is not the other key.
+/// Returns the side of a semi join that is not part of its output, if a filter may match a wrong column there. This
+/// happens if a column of that side has the name of an output key, but is not the key that the join compares it with.
 fn misled_side(join: &HashJoinExec) -> Option<usize> {
     let (side, other) = match join.join_type() {
         JoinType::LeftSemi => (1, join.right()),
