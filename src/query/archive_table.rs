@@ -97,7 +97,7 @@ impl ArchiveTable {
     }
 
     /// Returns, for each file, the rows of the runs and steps that pass the filters. Returns `None` if filters
-    /// must be evaluated row by row, because the files have other runs than `runs`, or because a filter fails
+    /// must be evaluated row by row. That is so if the files have other runs than `runs`, or if a filter fails
     /// on a run.
     async fn choose_rows(&self, state: &dyn Session, filters: &[Expr]) -> DataFusionResult<Option<Vec<RowsOfFile>>> {
         let (decided, others): (Vec<&Expr>, Vec<&Expr>) = filters.iter().partition(|filter| self.is_decided(filter));

@@ -1,7 +1,7 @@
 //! Per-process cache of archive metadata: footers, page indexes, and the run indexes of open versions.
 //!
 //! Data files are immutable, so entries stay valid. When a query opens a version, the cache drops everything that
-//! belongs to no open version: footers of replaced or expired files, and run indexes of closed versions.
+//! belongs to no open version. These are footers of replaced or expired files, and run indexes of closed versions.
 
 use super::run_index::RunIndex;
 use crate::archive::{Archive, Snapshot, TableName};

@@ -17,14 +17,13 @@ use datafusion::catalog::{MemTable, TableProvider};
 use datafusion::common::{Result as DataFusionResult, exec_err};
 use datafusion::execution::SessionStateBuilder;
 use datafusion::execution::cache::cache_manager::CacheManagerConfig;
-use datafusion::execution::cache::default_cache::DefaultCache;
 use datafusion::execution::object_store::ObjectStoreRegistry;
 use datafusion::execution::runtime_env::RuntimeEnvBuilder;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
 use datafusion::prelude::{SessionConfig, SessionContext};
+use object_store::ObjectStore;
 use object_store::local::LocalFileSystem;
-use object_store::{ObjectStore, path::Path as StorePath};
 use std::path::Path;
 use std::sync::Arc;
 use url::Url;
@@ -114,19 +113,13 @@ fn provider(table: &UserTable, index: usize, stores: &mut KnownStores) -> Result
             }
             Ok(Arc::new(MemTable::try_new(Arc::clone(schema), partitions).map_err(query_error)?))
         }
-        UserTableSource::Parquet { schema, path, num_bytes, modified } => {
+        UserTableSource::Parquet(file) => {
             let url = format!("a2store://table-{index}");
-            let folder = path.parent().unwrap_or(Path::new("/"));
+            let folder = file.path.parent().unwrap_or(Path::new("/"));
             let store = LocalFileSystem::new_with_prefix(folder)
                 .map_err(|error| Error::io(folder, std::io::Error::other(error)))?;
             stores.0.push((url.clone(), Arc::new(store)));
-            let name = path.file_name().unwrap_or_default().to_string_lossy();
-            let location =
-                StorePath::parse(&name).map_err(|error| Error::argument("table", "a valid object name", error))?;
-            // A separate cache, because the archive's cache identifies files by their names only.
-            let footers = Arc::new(DefaultCache::new(METADATA_BYTES));
-            let (schema, path) = (Arc::clone(schema), path.clone());
-            Ok(Arc::new(FileTable { url, schema, path, location, num_bytes: *num_bytes, modified: *modified, footers }))
+            Ok(Arc::new(FileTable::new(file.clone(), url)?))
         }
     }
 }

@@ -1,8 +1,8 @@
 //! Arguments of functions, and the checked conversion of arrays of any numeric type to slices.
 //!
 //! A literal in SQL is an int64, and a column of moves is uint8. A cast between them would turn values out of
-//! range into nulls, or into an error without the names of the function and the argument. So this module
-//! converts them.
+//! range into nulls, or into an error that does not name the function and the argument. So this module converts
+//! them.
 
 use super::loops::map;
 use crate::archive::Phases;

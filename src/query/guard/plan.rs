@@ -56,9 +56,9 @@ fn misplaced(expr: &Expr) -> Option<Error> {
     Some(Error::refused(format!("{what} outside WHERE and HAVING"), why))
 }
 
-/// Rejects correlated subqueries that DataFusion answers wrongly, because it rewrites them to joins. A join is not
-/// enough: an aggregate returns a row even for no input, and windows and limits apply to each outer row
-/// (apache/datafusion#25347 and related issues).
+/// Rejects correlated subqueries that DataFusion answers wrongly, because it rewrites them to joins
+/// (apache/datafusion#25347 and related issues). A join is not enough: an aggregate returns a row even for no input, and
+/// windows and limits apply to each outer row.
 fn correlated_beyond_joins(expr: &Expr) -> DataFusionResult<Option<Error>> {
     let (what, subquery, is_scalar) = match expr {
         Expr::InSubquery(condition) => ("IN (SELECT …)", &condition.subquery, false),

@@ -31,6 +31,7 @@ use std::sync::Arc;
 
 type LogicalRule = Arc<dyn OptimizerRule + Send + Sync>;
 type PhysicalRule = Arc<dyn PhysicalOptimizerRule + Send + Sync>;
+type PhysicalPlan = Arc<dyn ExecutionPlan>;
 
 /// DataFusion's logical rules, with fences.
 pub(in crate::query) fn fenced_logical(rules: Vec<LogicalRule>) -> Vec<LogicalRule> {
@@ -107,7 +108,7 @@ fn has_row_of_nothing(aggregate: &Aggregate) -> bool {
 }
 
 /// Inserts fences into a plan.
-type Fence = fn(Arc<dyn ExecutionPlan>, Purpose) -> DataFusionResult<Transformed<Arc<dyn ExecutionPlan>>>;
+type Fence = fn(PhysicalPlan, Purpose) -> DataFusionResult<Transformed<PhysicalPlan>>;
 
 /// A rule that runs on a plan with fences. The fences are removed afterwards.
 #[derive(Debug)]
@@ -118,11 +119,7 @@ struct Fenced {
 }
 
 impl PhysicalOptimizerRule for Fenced {
-    fn optimize(
-        &self,
-        plan: Arc<dyn ExecutionPlan>,
-        config: &ConfigOptions,
-    ) -> DataFusionResult<Arc<dyn ExecutionPlan>> {
+    fn optimize(&self, plan: PhysicalPlan, config: &ConfigOptions) -> DataFusionResult<PhysicalPlan> {
         let fenced = plan.transform_up(|plan| (self.fence)(plan, self.purpose))?;
         let optimized = self.rule.optimize(fenced.data, config)?;
         if !fenced.transformed {
@@ -146,20 +143,14 @@ impl PhysicalOptimizerRule for Fenced {
     }
 }
 
-fn fence_offset(
-    plan: Arc<dyn ExecutionPlan>,
-    purpose: Purpose,
-) -> DataFusionResult<Transformed<Arc<dyn ExecutionPlan>>> {
+fn fence_offset(plan: PhysicalPlan, purpose: Purpose) -> DataFusionResult<Transformed<PhysicalPlan>> {
     Ok(match plan.downcast_ref::<GlobalLimitExec>().is_some_and(|limit| limit.skip() > 0) {
         true => Transformed::yes(BarrierExec::over(plan, purpose)),
         false => Transformed::no(plan),
     })
 }
 
-fn fence_below_offset(
-    plan: Arc<dyn ExecutionPlan>,
-    purpose: Purpose,
-) -> DataFusionResult<Transformed<Arc<dyn ExecutionPlan>>> {
+fn fence_below_offset(plan: PhysicalPlan, purpose: Purpose) -> DataFusionResult<Transformed<PhysicalPlan>> {
     let is_endless = |limit: &GlobalLimitExec| limit.skip() > 0 && limit.fetch().is_none();
     let Some(limit) = plan.downcast_ref::<GlobalLimitExec>().filter(|limit| is_endless(limit)) else {
         return Ok(Transformed::no(plan));
@@ -169,7 +160,7 @@ fn fence_below_offset(
 }
 
 /// Inserts a fence above the sort that determines the order of a plan's output.
-fn fence_sort(plan: Arc<dyn ExecutionPlan>, purpose: Purpose) -> DataFusionResult<Arc<dyn ExecutionPlan>> {
+fn fence_sort(plan: PhysicalPlan, purpose: Purpose) -> DataFusionResult<PhysicalPlan> {
     if plan.is::<SortExec>() {
         return Ok(BarrierExec::over(plan, purpose));
     }
@@ -182,10 +173,7 @@ fn fence_sort(plan: Arc<dyn ExecutionPlan>, purpose: Purpose) -> DataFusionResul
     }
 }
 
-fn fence_names(
-    plan: Arc<dyn ExecutionPlan>,
-    purpose: Purpose,
-) -> DataFusionResult<Transformed<Arc<dyn ExecutionPlan>>> {
+fn fence_names(plan: PhysicalPlan, purpose: Purpose) -> DataFusionResult<Transformed<PhysicalPlan>> {
     let mut names = HashSet::new();
     if !plan.schema().fields().iter().all(|field| names.insert(field.name().clone())) {
         return Ok(Transformed::yes(BarrierExec::over(plan, purpose)));
@@ -199,7 +187,7 @@ fn fence_names(
 }
 
 /// Returns the side of a semi join that is not part of its output, if a filter may match a wrong column there. This
-/// happens if a column of that side has the name of an output key, but is not the key that the join compares it with.
+/// happens if a column of that side has the name of an output key, but is not the key that it is compared with.
 fn misled_side(join: &HashJoinExec) -> Option<usize> {
     let (side, other) = match join.join_type() {
         JoinType::LeftSemi => (1, join.right()),

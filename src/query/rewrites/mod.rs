@@ -4,7 +4,8 @@
 //!
 //! 1. Analyzer rules rewrite the conditions that DataFusion would evaluate wrongly: [`RewriteIn`] and [`FallibleLast`].
 //! 2. DataFusion's logical rules run with fences ([`fenced_logical`]).
-//! 3. Functions rewrite the optimized logical plan: [`group_by_numbers()`], [`guard_fallible`] and [`sort_by_columns()`].
+//! 3. Functions rewrite the optimized logical plan: [`group_by_numbers()`], [`guard_fallible`] and
+//!    [`sort_by_columns()`].
 //! 4. DataFusion's physical rules run with fences ([`fenced_physical`]), together with [`HideGroupUniqueness`] and
 //!    [`YieldAboveJoins`].
 //!

@@ -34,7 +34,7 @@ struct KeyBits {
 }
 
 impl KeyLayout {
-    /// Assigns bits to as many keys as fit, from the first one on; `None` if fewer than two fit. The iterator
+    /// Assigns bits to as many keys as fit, in order; `None` if fewer than two fit. The iterator
     /// gives each key with its number of bits, or `None` if its type cannot be packed.
     pub(super) fn of(keys: impl Iterator<Item = (FieldRef, Option<u32>)>) -> Option<KeyLayout> {
         let mut end = 0;

@@ -13,15 +13,15 @@ use std::hash::{Hash, Hasher};
 use std::sync::{Arc, PoisonError, RwLock};
 
 /// The column type that is encoded.
-pub(super) fn dictionary() -> DataType {
+pub(super) fn text_type() -> DataType {
     DataType::Dictionary(Box::new(DataType::Int32), Box::new(DataType::Utf8))
 }
 
 /// The bits that a number takes.
-pub(super) const BITS: u32 = i32::BITS - 1;
+pub(super) const NUMBER_BITS: u32 = i32::BITS - 1;
 
 /// The field of a text column's numbers.
-pub(super) fn number(text: &Field) -> FieldRef {
+pub(super) fn number_field(text: &Field) -> FieldRef {
     Arc::new(Field::new(text.name(), DataType::UInt32, text.is_nullable()))
 }
 
@@ -67,8 +67,8 @@ impl TextDictionary {
             .as_string_opt::<i32>()
             .ok_or_else(|| exec_datafusion_err!("expected a dictionary of strings"))?;
         let num_texts = self.0.read().unwrap_or_else(PoisonError::into_inner).texts.len();
-        if num_texts + values.len() > 1 << BITS {
-            return exec_err!("GROUP BY: expected at most {} different texts, found {num_texts}", 1_u32 << BITS);
+        if num_texts + values.len() > 1 << NUMBER_BITS {
+            return exec_err!("GROUP BY: expected at most {} different texts, found {num_texts}", 1_u32 << NUMBER_BITS);
         }
         let number_of = |key: usize| if values.is_valid(key) { Some(self.number_of(values.value(key))) } else { None };
         let keys = rows.keys();
@@ -146,13 +146,13 @@ impl ScalarUDFImpl for ConvertText {
     fn return_type(&self, _: &[DataType]) -> DataFusionResult<DataType> {
         Ok(match &self.conversion {
             Conversion::ToNumber => DataType::UInt32,
-            Conversion::ToText(_) => dictionary(),
+            Conversion::ToText(_) => text_type(),
         })
     }
 
     fn return_field_from_args(&self, args: ReturnFieldArgs<'_>) -> DataFusionResult<FieldRef> {
         match (&self.conversion, args.arg_fields) {
-            (Conversion::ToNumber, [text]) => Ok(number(text)),
+            (Conversion::ToNumber, [text]) => Ok(number_field(text)),
             (Conversion::ToText(like), _) => Ok(Arc::clone(like)),
             _ => plan_err!("{}: expected one argument", self.name()),
         }

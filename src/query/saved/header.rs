@@ -18,7 +18,7 @@ pub(super) fn parse(name: &str, text: &str, path: Option<&Path>) -> Result<Saved
         sql: text.to_owned(),
     };
     read(text, &mut query)
-        .map_err(|Wrong { line, expected, found }| {
+        .map_err(|HeaderError { line, expected, found }| {
             let path = path.map_or_else(|| format!("{name}.sql").into(), Path::to_path_buf);
             let location = Location { path: Some(path), ..Location::default() };
             let found = format!("line {line}: {found}");
@@ -44,7 +44,7 @@ pub(super) fn text<'a>(bytes: &'a [u8], path: &Path) -> Result<&'a str> {
 const OPTIONS: [&str; 8] =
     ["folder", "tables", "memory_limit", "spill_limit", "spill_folder", "row_limit", "byte_limit", "time_limit"];
 
-struct Wrong {
+struct HeaderError {
     line: usize,
     expected: &'static str,
     found: String,
@@ -57,7 +57,7 @@ enum Section {
     Columns,
 }
 
-fn read(text: &str, query: &mut SavedQuery) -> Result<(), Wrong> {
+fn read(text: &str, query: &mut SavedQuery) -> Result<(), HeaderError> {
     let mut section = Section::Purpose;
     let mut num_lines = 0;
     // The indentation of an entry. Lines that are indented deeper continue it.
@@ -65,7 +65,7 @@ fn read(text: &str, query: &mut SavedQuery) -> Result<(), Wrong> {
     for (i, line) in text.lines().enumerate() {
         let Some(comment) = line.strip_prefix("--") else { break };
         num_lines = i + 1;
-        let wrong = |expected, found: &str| Wrong { line: i + 1, expected, found: format!("{found:?}") };
+        let wrong = |expected, found: &str| HeaderError { line: i + 1, expected, found: format!("{found:?}") };
         let (words, depth) = (comment.trim(), comment.len() - comment.trim_start().len());
         match (words, section) {
             ("", _) => {}
@@ -106,7 +106,8 @@ fn read(text: &str, query: &mut SavedQuery) -> Result<(), Wrong> {
             }
         }
     }
-    let missing = |expected| Err(Wrong { line: num_lines + 1, expected, found: "the end of the header".to_owned() });
+    let missing =
+        |expected| Err(HeaderError { line: num_lines + 1, expected, found: "the end of the header".to_owned() });
     if query.purpose.is_empty() {
         return missing("a line with the purpose");
     }
