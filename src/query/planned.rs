@@ -76,7 +76,7 @@ impl Archive {
         self.sql_with(text, params, &QueryOptions::default())
     }
 
-    /// As [`sql`](Archive::sql), with the user's tables and limits.
+    /// Plans a query as [`sql`](Archive::sql) does, with the user's tables and limits.
     ///
     /// ```
     /// # let folder = tempfile::tempdir()?;
@@ -129,7 +129,7 @@ impl Archive {
             let statement = guard::parse(&text, &state.config_options().sql_parser)?;
             guard::check_statement(&statement, &tables)?;
             let plan = state.statement_to_plan(statement).await.map_err(query_error)?;
-            // Here, where the stack is large enough to drop a rejected plan too.
+            // On the runtime's large stack, so that a rejected plan is dropped there too.
             guard::check_plan(&plan)?;
             let plan = analyzed(bind(plan, params)?, &state).map_err(query_error)?;
             let determinism = Determinism::of(&plan).map_err(query_error)?;

@@ -61,7 +61,7 @@ pub(super) fn context(archive: &Archive, options: &QueryOptions) -> Result<Sessi
     Ok(context)
 }
 
-/// DataFusion's physical rules with fences, and two rules of this crate.
+/// Returns DataFusion's physical rules with fences, and two rules of this crate.
 fn physical_rules() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
     let mut rules = fenced_physical(PhysicalOptimizer::default().rules);
     // Before every rule that uses sort orders, but after the rule that expects a GROUP BY directly under a
@@ -72,7 +72,7 @@ fn physical_rules() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
     rules
 }
 
-/// The settings of a session. A memory limit allows one partition per
+/// Returns the settings of a session. A memory limit allows one partition per
 /// [`MIN_MEMORY_BYTES`](QueryOptions::MIN_MEMORY_BYTES), because parallel sorts compete for merge memory, and a
 /// sort with too little memory fails.
 fn config(options: &QueryOptions) -> SessionConfig {

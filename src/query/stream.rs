@@ -80,7 +80,7 @@ impl QueryStream {
         }
     }
 
-    /// The columns of the batches.
+    /// Returns the columns of the batches.
     #[must_use]
     pub fn schema(&self) -> SchemaRef {
         Arc::clone(&self.schema)

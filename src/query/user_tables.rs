@@ -63,7 +63,7 @@ impl UserTable {
         Ok(UserTable(UserTableSource::Parquet(ParquetFile::open(path.as_ref())?)))
     }
 
-    /// The columns.
+    /// Returns the columns.
     #[must_use]
     pub fn schema(&self) -> SchemaRef {
         match &self.0 {

@@ -5,7 +5,7 @@ use super::function::Function;
 use super::returns::Returns;
 use super::{composite, evs, features, kernels};
 
-/// All functions that this crate adds to SQL, in the order of the documentation.
+/// Returns all functions that this crate adds to SQL, in the order of the documentation.
 #[must_use]
 pub fn functions() -> &'static [Function] {
     FUNCTIONS

@@ -33,7 +33,7 @@ type LogicalRule = Arc<dyn OptimizerRule + Send + Sync>;
 type PhysicalRule = Arc<dyn PhysicalOptimizerRule + Send + Sync>;
 type PhysicalPlan = Arc<dyn ExecutionPlan>;
 
-/// DataFusion's logical rules, with fences.
+/// Returns DataFusion's logical rules, with fences.
 pub(in crate::query) fn fenced_logical(rules: Vec<LogicalRule>) -> Vec<LogicalRule> {
     let fenced = |rule: LogicalRule| match rule.name() {
         "push_down_filter" => Arc::new(AboveAggregates(rule)) as LogicalRule,
@@ -42,7 +42,7 @@ pub(in crate::query) fn fenced_logical(rules: Vec<LogicalRule>) -> Vec<LogicalRu
     rules.into_iter().map(fenced).collect()
 }
 
-/// DataFusion's physical rules, with fences.
+/// Returns DataFusion's physical rules, with fences.
 pub(in crate::query) fn fenced_physical(rules: Vec<PhysicalRule>) -> Vec<PhysicalRule> {
     let fenced = |rule: PhysicalRule| match rule.name() {
         name if name.starts_with("FilterPushdown") => {

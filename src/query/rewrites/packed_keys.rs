@@ -79,7 +79,7 @@ pub(super) fn width(data_type: &DataType) -> Option<u32> {
 }
 
 impl KeyBits {
-    /// The bit that marks a null; 0 if the key is not nullable.
+    /// Returns the bit that marks a null; 0 if the key is not nullable.
     fn null_bit(&self) -> u64 {
         if self.field.is_nullable() { 1 << (self.shift + self.bits) } else { 0 }
     }

@@ -86,7 +86,7 @@ fn read(text: &str, query: &mut SavedQuery) -> Result<(), HeaderError> {
             }
             (_, Section::Parameters) => {
                 indent = Some(depth);
-                let expected = "`name type [= default]: description`, of bool, int64, uint64, float64 or string";
+                let expected = "`name type [= default]: description` with type bool, int64, uint64, float64 or string";
                 let parameter = parameter(words).ok_or_else(|| wrong(expected, words))?;
                 if query.parameters.iter().any(|other| other.name == parameter.name) {
                     return Err(wrong("unique names", words));

@@ -4,7 +4,7 @@ use super::*;
 use arrow::compute::cast;
 use arrow::util::display::{ArrayFormatter, FormatOptions};
 
-/// Valid arguments for a function, of its natural types.
+/// Returns valid arguments for a function, of its natural types.
 fn some_arguments(function: &Function, num_rows: usize) -> Vec<ArrayRef> {
     let mut random = Xoshiro256PlusPlus::seed_from_u64(5);
     let of_kind = |argument: &Argument| -> ArrayRef {
