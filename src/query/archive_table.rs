@@ -1,7 +1,7 @@
 //! The tables `runs` and `steps` of an archive as tables of DataFusion.
 //!
-//! A scan of `steps` evaluates run-level filters once per run and reads only the rows of the matching runs. Of the
-//! other filters, it gives the reader those that save decoding.
+//! A scan of `steps` evaluates run-level filters once per run and reads only the rows of the matching runs. It gives
+//! the reader those other filters that save decoding.
 
 use super::errors::external;
 use super::metadata_cache::{self, ArchiveCache};
@@ -97,7 +97,7 @@ impl ArchiveTable {
     }
 
     /// Returns, for each file, the rows of the runs and steps that pass the filters. Returns `None` if filters
-    /// must be evaluated row by row, because the files have other runs than `runs`, or because a filter fails
+    /// must be evaluated row by row. That is so if the files have other runs than `runs`, or if a filter fails
     /// on a run.
     async fn choose_rows(&self, state: &dyn Session, filters: &[Expr]) -> DataFusionResult<Option<Vec<RowsOfFile>>> {
         let (decided, others): (Vec<&Expr>, Vec<&Expr>) = filters.iter().partition(|filter| self.is_decided(filter));

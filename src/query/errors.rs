@@ -15,7 +15,7 @@ pub(crate) fn query_error(error: DataFusionError) -> Error {
             let found = error.find_root().strip_backtrace();
             let found = found.lines().next().unwrap_or_default().to_owned();
             // `Archive::blame` finds out later which file it is.
-            let (path, expected) = (PathBuf::new(), "one that can be read".to_owned());
+            let (path, expected) = (PathBuf::new(), "a readable file".to_owned());
             return ErrorKind::Damaged { path, what: "data file", expected, found }.into();
         }
         DataFusionError::External(own) if own.is::<Error>() => match own.downcast_ref::<Error>().map(Error::kind) {
@@ -49,7 +49,7 @@ pub(super) fn external(error: Error) -> DataFusionError {
     DataFusionError::External(error.into())
 }
 
-/// The error for exhausted memory or spill space. `QueryOptions::explain_limit` adds the allowed number of
+/// Returns the error for exhausted memory or spill space. `QueryOptions::explain_limit` adds the allowed number of
 /// bytes.
 fn exhausted(message: &str) -> Error {
     let found = message.lines().next().unwrap_or_default().trim().to_owned();
@@ -73,7 +73,9 @@ const AFTERWORDS: [&str; 2] = ["\n\nbacktrace:", "\nThis issue was likely caused
 /// Removes the prefixes of layers and the hints for developers from a message.
 fn plain(message: &str) -> String {
     let message = match message.split_once("regex parse error:") {
-        Some((_, shown)) => shown.lines().find(|line| line.starts_with("error: ")).unwrap_or("no regular expression"),
+        Some((_, shown)) => {
+            shown.lines().find(|line| line.starts_with("error: ")).unwrap_or("invalid regular expression")
+        }
         None => AFTERWORDS.iter().fold(message, |rest, word| rest.split_once(word).map_or(rest, |(before, _)| before)),
     };
     // Join all lines into one.
@@ -126,7 +128,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn messages_lose_their_layers() {
+    fn prefixes_of_layers_are_removed() {
         let layers = "Execution error: Function 'f' user-defined coercion failed with: Error during planning: f(x): no. \
                       No function matches the given name and argument types 'f(Utf8)'. Add casts.";
         assert_eq!(plain(layers), "f(x): no");

@@ -12,9 +12,9 @@ impl Query {
     /// Returns the physical plan as text.
     ///
     /// It shows the columns that are read and where filters run. `predicate` is a filter inside the Parquet
-    /// reader, and `pruning_predicate` skips row groups and pages by their statistics. The first line, `filters
-    /// on runs`, appears if a filter is evaluated once per run. The scan then reads only the rows of the
-    /// matching runs.
+    /// reader, and `pruning_predicate` skips row groups and pages by their statistics. If a filter is evaluated
+    /// once per run, the first line is `filters on runs`. The scan then reads only the rows of the matching
+    /// runs.
     ///
     /// With `analyze`, runs the query and adds the metrics and times of each node.
     ///

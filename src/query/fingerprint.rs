@@ -1,7 +1,8 @@
 //! Hashes that identify a query and the user tables that it reads.
 
-use super::user_tables::UserTable;
-use crate::error::Result;
+use super::user_tables::{UserTable, UserTableSource};
+use crate::error::{Error, Result};
+use arrow::row::{RowConverter, SortField};
 use datafusion::common::ParamValues;
 
 /// Hashes a query's text and parameters.
@@ -15,8 +16,7 @@ pub(super) fn of_query(text: &str, params: &ParamValues) -> blake3::Hash {
     }
     let mut hasher = blake3::Hasher::new();
     for part in std::iter::once(text).chain(values.iter().map(String::as_str)) {
-        hasher.update(&(part.len() as u64).to_le_bytes());
-        hasher.update(part.as_bytes());
+        add_part(&mut hasher, part.as_bytes());
     }
     hasher.finalize()
 }
@@ -31,9 +31,38 @@ pub(super) fn with_tables(query: blake3::Hash, tables: &[(String, UserTable)]) -
     let mut tables: Vec<&(String, UserTable)> = tables.iter().collect();
     tables.sort_by_key(|(name, _)| name);
     for (name, table) in tables {
-        hasher.update(&(name.len() as u64).to_le_bytes());
-        hasher.update(name.as_bytes());
-        table.identify(&mut hasher)?;
+        add_part(&mut hasher, name.as_bytes());
+        add_table(&mut hasher, table)?;
     }
     Ok(hasher.finalize())
+}
+
+/// Adds what identifies a table's content: the values of batches, or the path, length and modification time of a file.
+fn add_table(hasher: &mut blake3::Hasher, table: &UserTable) -> Result<()> {
+    match &table.0 {
+        UserTableSource::Batches { schema, batches } => {
+            // Row by row, because neither batch boundaries nor the values under nulls matter.
+            let failed = |error: arrow::error::ArrowError| Error::query(error.to_string());
+            hasher.update(format!("{:?}", schema.fields()).as_bytes());
+            let keys = schema.fields().iter().map(|field| SortField::new(field.data_type().clone())).collect();
+            let converter = RowConverter::new(keys).map_err(failed)?;
+            for batch in batches {
+                for row in &converter.convert_columns(batch.columns()).map_err(failed)? {
+                    add_part(hasher, row.data());
+                }
+            }
+        }
+        UserTableSource::Parquet(file) => {
+            hasher.update(file.path.as_os_str().as_encoded_bytes());
+            hasher.update(&file.num_bytes.to_le_bytes());
+            hasher.update(&file.modified.to_le_bytes());
+        }
+    }
+    Ok(())
+}
+
+/// Adds bytes with their length, so that different sequences of parts have different hashes.
+fn add_part(hasher: &mut blake3::Hasher, part: &[u8]) {
+    hasher.update(&(part.len() as u64).to_le_bytes());
+    hasher.update(part);
 }

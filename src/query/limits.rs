@@ -1,4 +1,4 @@
-//! QueryLimits on the rows, bytes and time of a result, enforced while it is delivered.
+//! Limits on the rows, bytes and time of a result, enforced while it is delivered.
 
 use super::errors::query_error;
 use super::options::QueryOptions;

@@ -1,7 +1,7 @@
-//! Per-process cache of archive metadata: footers, page indexes, and the runs of open versions.
+//! Per-process cache of archive metadata: footers, page indexes, and the run indexes of open versions.
 //!
 //! Data files are immutable, so entries stay valid. When a query opens a version, the cache drops everything that
-//! belongs to no open version: footers of replaced or expired files, and runs of unreferenced versions.
+//! belongs to no open version. These are footers of replaced or expired files, and run indexes of closed versions.
 
 use super::run_index::RunIndex;
 use crate::archive::{Archive, Snapshot, TableName};
@@ -19,7 +19,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 const MAX_ARCHIVES: usize = 16;
 /// The most versions of one archive whose run indexes are kept.
 const MAX_VERSIONS: usize = 4;
-/// The limit in bytes for footers and page indexes, of one archive and of all archives together. A small file takes
+/// The most bytes of footers and page indexes, for one archive and for all archives together. A small file takes
 /// about 30 KiB, and a file of 16M steps takes 100 KiB.
 pub(super) const METADATA_BYTES: usize = 256 << 20;
 
@@ -68,13 +68,13 @@ pub(super) fn of_archive(archive: &Archive) -> Result<Arc<ArchiveCache>> {
     };
     let cached = Arc::clone(&known.cached);
     all.insert(0, known);
-    forget_oldest(&mut all, METADATA_BYTES);
+    drop_oldest(&mut all, METADATA_BYTES);
     Ok(cached)
 }
 
 /// Drops the least recently used archives until their number and the bytes of their footers are within the
 /// limits.
-fn forget_oldest(all: &mut Vec<CacheEntry>, max_bytes: usize) {
+fn drop_oldest(all: &mut Vec<CacheEntry>, max_bytes: usize) {
     let mut num_bytes = 0;
     let fits = |known: &&CacheEntry| {
         num_bytes += known.cached.metadata.memory_used();
@@ -144,7 +144,7 @@ mod tests {
     }
 
     /// Runs a query that reads the footers of both tables and the run index.
-    fn ask(archive: &Archive) {
+    fn run_query(archive: &Archive) {
         let query = archive.sql("SELECT board FROM steps WHERE max_score > 1", no_params()).unwrap();
         assert_eq!(query.count().unwrap(), archive.num_steps());
     }
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_open_versions_name_stays() {
+    fn metadata_of_closed_versions_is_dropped() {
         let folder = tempfile::tempdir().unwrap();
         let mut writer = Archive::create(folder.path().join("games.a2"), Phases::default()).unwrap();
         grow(&mut writer, folder.path(), 0);
@@ -166,7 +166,7 @@ mod tests {
             let now = ExpireOptions { older_than: Duration::ZERO, ..Default::default() };
             writer.expire(&now, &()).unwrap();
             reader.refresh().unwrap();
-            ask(&reader);
+            run_query(&reader);
             // One file of each table.
             assert_eq!((cached.metadata.len(), num_indexes(&cached)), (2, 1), "after {seed} rounds");
         }
@@ -177,26 +177,26 @@ mod tests {
         grow(&mut reader, folder.path(), 6);
         reader.compact(&CompactOptions::default(), &()).unwrap();
         drop(older);
-        ask(&reader);
+        run_query(&reader);
         assert_eq!((cached.metadata.len(), num_indexes(&cached)), (4, 2));
         drop(query);
         grow(&mut reader, folder.path(), 7);
-        ask(&reader);
+        run_query(&reader);
         assert_eq!((cached.metadata.len(), num_indexes(&cached)), (4, 1), "two files of each table");
         // The same version, opened again.
         let used = cached.metadata.memory_used();
-        ask(&Archive::open(reader.path()).unwrap());
+        run_query(&Archive::open(reader.path()).unwrap());
         assert_eq!((cached.metadata.len(), cached.metadata.memory_used(), num_indexes(&cached)), (4, used, 1));
     }
 
     #[test]
-    fn archives_used_longest_ago_are_forgotten_first() {
+    fn least_recently_used_archives_are_dropped_first() {
         let folder = tempfile::tempdir().unwrap();
         let mut all = Vec::new();
         for seed in 0..3 {
             let mut archive = Archive::create(folder.path().join(format!("{seed}.a2")), Phases::default()).unwrap();
             grow(&mut archive, folder.path(), seed);
-            ask(&archive);
+            run_query(&archive);
             let (place, id) = (archive.path().to_path_buf(), archive.id().to_owned());
             let cached = of_archive(&archive).unwrap();
             all.insert(0, CacheEntry { place, id, checksums: true, cached });
@@ -204,12 +204,12 @@ mod tests {
         let used: Vec<usize> = all.iter().map(|known| known.cached.metadata.memory_used()).collect();
         assert!(used.iter().all(|&num_bytes| num_bytes > 1000), "{used:?}");
         let newest = all[0].id.clone();
-        forget_oldest(&mut all, used.iter().sum());
+        drop_oldest(&mut all, used.iter().sum());
         assert_eq!(all.len(), 3);
-        forget_oldest(&mut all, used.iter().sum::<usize>() - 1);
+        drop_oldest(&mut all, used.iter().sum::<usize>() - 1);
         assert_eq!(all.len(), 2);
         // The archive in use is never dropped.
-        forget_oldest(&mut all, 0);
+        drop_oldest(&mut all, 0);
         assert_eq!((all.len(), &all[0].id), (1, &newest));
     }
 }

@@ -1,7 +1,7 @@
 //! SQL over the tables `runs` and `steps` of an archive version, as a stream of record batches.
 //!
-//! The entry point is [`Archive::sql`]. It plans the query, so it reports mistakes at once. The query runs each
-//! time its result is requested.
+//! The entry point is [`Archive::sql`](crate::Archive::sql). It plans the query, so it reports mistakes at once. The
+//! query runs each time its result is requested.
 //!
 //! Invariant: a query without grouping or join over `steps` returns its rows in the order of `(run_id,
 //! step_index)`, on any number of threads, without sorting.
@@ -12,7 +12,7 @@
 //! | `options.rs`, `limits.rs` | user tables and limits; enforcing the limits while a result is delivered |
 //! | `user_tables.rs` | tables that the user adds to a query |
 //! | `guard/` | what a statement may do |
-//! | `functions/`, `udf.rs` | the functions over boards, moves and EVs; the same as DataFusion's functions |
+//! | `functions/`, `udf.rs` | the functions over boards, moves and EVs; their form for DataFusion |
 //! | `saved/` | named queries with parameters: those of the crate, and the user's |
 //! | `session.rs` | the DataFusion session of a query: tables, object stores, settings, rules |
 //! | `archive_table.rs`, `file_table.rs` | the tables `runs` and `steps`; a user's Parquet file as a table |
@@ -21,12 +21,14 @@
 //! | `rewrites/` | plan rewrites, and workarounds for DataFusion's own |
 //! | `determinism.rs`, `fingerprint.rs` | whether text and data determine a result; hashes that identify a query |
 //! | `order.rs` | plans that keep the natural order, and sorts that make the order of others definite |
-//! | `stream.rs` | running a plan: partitions in order, with bounded buffers, cancelled by dropping |
+//! | `stream.rs`, `partition.rs` | running a plan: partitions in order, with bounded buffers, cancelled by dropping |
+//! | `conform.rs` | converting batches to the schema of a result |
 //! | `explain.rs`, `plan_text.rs` | EXPLAIN; plans as text without file names |
 //! | `preview.rs` | the first rows of a result, as a table |
 //! | `errors.rs` | DataFusion's errors as errors of this crate |
 
 mod archive_table;
+mod conform;
 mod determinism;
 mod errors;
 mod explain;
@@ -38,6 +40,7 @@ mod limits;
 mod metadata_cache;
 mod options;
 mod order;
+mod partition;
 mod plan_text;
 mod planned;
 mod preview;
@@ -66,6 +69,6 @@ pub(crate) use errors::query_error;
 pub(crate) use functions::build_tables;
 pub(crate) use limits::QueryLimits;
 pub(crate) use order::Execution;
+pub(crate) use partition::Partition;
 #[cfg(feature = "python")]
 pub(crate) use stream::ArrowReader;
-pub(crate) use stream::Partition;

@@ -79,13 +79,13 @@ impl QueryOptions {
         self
     }
 
-    /// The most bytes that operators may hold at once.
+    /// Returns the most bytes that operators may hold at once.
     #[must_use]
     pub fn memory_bytes(&self) -> u64 {
         self.memory_limit.unwrap_or_else(|| default_pool().map_or(u64::MAX, |pool| pool.num_bytes))
     }
 
-    /// The most bytes that spill files may have.
+    /// Returns the most bytes that spill files may have.
     #[must_use]
     pub fn spill_bytes(&self) -> u64 {
         self.spill_limit.unwrap_or(Self::DEFAULT_SPILL_BYTES)
@@ -137,7 +137,7 @@ struct DefaultPool {
     pool: Arc<dyn MemoryPool>,
 }
 
-/// The memory pool that all queries without a memory limit share.
+/// Returns the memory pool that all queries without a memory limit share.
 fn default_pool() -> Result<&'static DefaultPool> {
     static POOL: PerProcess<DefaultPool> = PerProcess::new();
     POOL.get_or_make(|| {

@@ -49,7 +49,7 @@ impl Execution {
 pub(super) enum ResultOrder {
     /// Any rows that SQL allows.
     Any,
-    /// The same rows in the same order each time, unless the query's determinism makes that impossible.
+    /// The same rows in the same order each time, unless the query is volatile.
     Definite(Determinism),
 }
 

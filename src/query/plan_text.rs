@@ -2,7 +2,7 @@
 
 /// Replaces the file list of each scan by its number of partitions.
 pub(super) fn without_files(plan: &str) -> String {
-    // This marker comes from the engine: text of the statement never precedes it in a line.
+    // DataFusion begins a line with this marker, so no text of the statement precedes it.
     const FILES: &str = "DataSourceExec: file_groups={";
     let mut text = String::with_capacity(plan.len());
     let mut rest = plan;

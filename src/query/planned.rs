@@ -12,7 +12,7 @@ use crate::clock;
 use crate::error::{Error, Result};
 use crate::progress::Progress;
 use crate::runtime::block_on_unless;
-use arrow::array::AsArray;
+use arrow::array::{AsArray, RecordBatch};
 use arrow::datatypes::{DataType, Int64Type, Schema, SchemaRef};
 use datafusion::common::{ParamValues, Result as DataFusionResult};
 use datafusion::execution::SessionState;
@@ -76,7 +76,7 @@ impl Archive {
         self.sql_with(text, params, &QueryOptions::default())
     }
 
-    /// As [`sql`](Archive::sql), with the user's tables and limits.
+    /// Plans a query as [`sql`](Archive::sql) does, with the user's tables and limits.
     ///
     /// ```
     /// # let folder = tempfile::tempdir()?;
@@ -129,7 +129,7 @@ impl Archive {
             let statement = guard::parse(&text, &state.config_options().sql_parser)?;
             guard::check_statement(&statement, &tables)?;
             let plan = state.statement_to_plan(statement).await.map_err(query_error)?;
-            // Here, where the stack is large enough to drop a rejected plan too.
+            // On the runtime's large stack, so that a rejected plan is dropped there too.
             guard::check_plan(&plan)?;
             let plan = analyzed(bind(plan, params)?, &state).map_err(query_error)?;
             let determinism = Determinism::of(&plan).map_err(query_error)?;
@@ -192,28 +192,32 @@ impl Query {
     }
 
     pub(crate) fn count_unless_cancelled(&self, progress: &dyn Progress) -> Result<u64> {
-        if let LogicalPlan::Explain(_) | LogicalPlan::Analyze(_) = self.plan {
+        if self.is_explain() {
             // SQL cannot count the rows of an EXPLAIN.
-            let mut stream = self.stream_unless_cancelled(progress)?;
-            let mut total = 0;
-            while let Some(batch) = stream.next_unless_cancelled(progress)? {
-                total += batch.num_rows() as u64;
-            }
-            return Ok(total);
+            return self.sum_of_batches(progress, |batch| batch.num_rows() as u64);
         }
         let count = datafusion::functions_aggregate::expr_fn::count(datafusion::logical_expr::lit(1_i64));
         let plan = LogicalPlanBuilder::from(self.plan.clone())
             .aggregate(Vec::<Expr>::new(), [count])
             .and_then(LogicalPlanBuilder::build)
             .map_err(query_error)?;
-        let count = Query { plan, ..self.clone() };
-        let mut total = 0;
-        let mut stream = count.stream_unless_cancelled(progress)?;
-        while let Some(batch) = stream.next_unless_cancelled(progress)? {
+        Query { plan, ..self.clone() }.sum_of_batches(progress, |batch| {
             let counts = batch.column(0).as_primitive_opt::<Int64Type>();
-            total += counts.map_or(0, |counts| counts.values().iter().sum::<i64>());
+            counts.map_or(0, |counts| counts.values().iter().sum::<i64>().unsigned_abs())
+        })
+    }
+
+    fn sum_of_batches(&self, progress: &dyn Progress, value: impl Fn(&RecordBatch) -> u64) -> Result<u64> {
+        let mut stream = self.stream_unless_cancelled(progress)?;
+        let mut total = 0;
+        while let Some(batch) = stream.next_unless_cancelled(progress)? {
+            total += value(&batch);
         }
-        Ok(total.unsigned_abs())
+        Ok(total)
+    }
+
+    fn is_explain(&self) -> bool {
+        matches!(self.plan, LogicalPlan::Explain(_) | LogicalPlan::Analyze(_))
     }
 
     /// Returns a query for the same rows with only these columns, so that no other column is read.
@@ -254,8 +258,7 @@ impl Query {
     }
 
     pub(crate) fn stream_of(&self, execution: Execution, limits: Arc<QueryLimits>) -> QueryStream {
-        let is_plan = matches!(self.plan, LogicalPlan::Explain(_) | LogicalPlan::Analyze(_));
-        QueryStream::new(self.archive.clone(), self.schema(), execution, limits, is_plan)
+        QueryStream::new(self.archive.clone(), self.schema(), execution, limits, self.is_explain())
     }
 
     /// Returns the session for planning. A forked child makes its own, because threads that do not exist in the

@@ -77,7 +77,12 @@ impl RunIndex {
         let numbers = |i: usize| -> DataFusionResult<ScalarBuffer<u32>> {
             let column: Option<&UInt32Array> = all.column(i).as_primitive_opt::<UInt32Type>();
             let column = column.filter(|column| column.null_count() == 0);
-            Ok(column.ok_or_else(|| exec_datafusion_err!("runs: {} is not whole", RUN_COLUMNS[i]))?.values().clone())
+            Ok(column
+                .ok_or_else(|| {
+                    exec_datafusion_err!("runs: {}: expected a uint32 column without nulls", RUN_COLUMNS[i])
+                })?
+                .values()
+                .clone())
         };
         let (run_ids, num_steps) = (numbers(0)?, numbers(3)?);
         let formats = cast(all.column(RUN_COLUMNS.len()), &DataType::Utf8)?;
@@ -127,8 +132,8 @@ impl RunIndex {
         Ok(BooleanBuffer::collect_bool(matching.len(), holds))
     }
 
-    /// Returns the rows of a file that belong to these runs. For runs with every step recorded, returns only
-    /// these steps. Returns `None` if the index does not match the file's runs.
+    /// Returns the rows of a file that belong to these runs, limited to these steps in runs with every step
+    /// recorded. Returns `None` if the index does not match the file's runs.
     pub(super) fn rows_of(
         &self,
         file: &DataFile,
@@ -172,7 +177,7 @@ fn clamp(steps: &Range<u64>, len: usize) -> Range<usize> {
     at_most(steps.start)..at_most(steps.end)
 }
 
-/// Returns the steps that comparisons of `step_index` with numbers leave.
+/// Returns the range of steps that pass all comparisons of `step_index` with numbers.
 pub(super) fn step_range(filters: &[Expr]) -> Range<u64> {
     let mut range = 0..u64::MAX;
     for filter in filters {

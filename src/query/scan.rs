@@ -127,13 +127,13 @@ impl ParquetScan {
     }
 }
 
-/// An archive's file for DataFusion.
+/// Returns an archive's file as DataFusion describes files.
 pub(super) fn archive_file(file: &DataFile) -> DataFusionResult<PartitionedFile> {
     let location = StorePath::parse(&file.path).map_err(|error| DataFusionError::External(error.into()))?;
     Ok(immutable_file(location, file.num_bytes))
 }
 
-/// A file that never changes. A fixed modification time makes its metadata cacheable.
+/// Describes a file that never changes. A fixed modification time makes its metadata cacheable.
 pub(super) fn immutable_file(location: StorePath, num_bytes: u64) -> PartitionedFile {
     let last_modified = chrono::DateTime::UNIX_EPOCH;
     PartitionedFile::new_from_meta(ObjectMeta { location, last_modified, size: num_bytes, e_tag: None, version: None })

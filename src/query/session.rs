@@ -17,19 +17,18 @@ use datafusion::catalog::{MemTable, TableProvider};
 use datafusion::common::{Result as DataFusionResult, exec_err};
 use datafusion::execution::SessionStateBuilder;
 use datafusion::execution::cache::cache_manager::CacheManagerConfig;
-use datafusion::execution::cache::default_cache::DefaultCache;
 use datafusion::execution::object_store::ObjectStoreRegistry;
 use datafusion::execution::runtime_env::RuntimeEnvBuilder;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
 use datafusion::prelude::{SessionConfig, SessionContext};
+use object_store::ObjectStore;
 use object_store::local::LocalFileSystem;
-use object_store::{ObjectStore, path::Path as StorePath};
 use std::path::Path;
 use std::sync::Arc;
 use url::Url;
 
-/// Returns a session with the tables and limits of an archive and of options.
+/// Returns a session with the tables of the archive, and the tables and limits of the options.
 pub(super) fn context(archive: &Archive, options: &QueryOptions) -> Result<SessionContext> {
     let mut stores = KnownStores(vec![(ARCHIVE_URL.to_owned(), archive.store()?)]);
     let mut user_tables: Vec<(&str, Arc<dyn TableProvider>)> = Vec::new();
@@ -62,7 +61,7 @@ pub(super) fn context(archive: &Archive, options: &QueryOptions) -> Result<Sessi
     Ok(context)
 }
 
-/// DataFusion's physical rules with fences, and two rules of this crate.
+/// Returns DataFusion's physical rules with fences, and two rules of this crate.
 fn physical_rules() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
     let mut rules = fenced_physical(PhysicalOptimizer::default().rules);
     // Before every rule that uses sort orders, but after the rule that expects a GROUP BY directly under a
@@ -73,7 +72,7 @@ fn physical_rules() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
     rules
 }
 
-/// The settings of a session. A memory limit allows one partition per
+/// Returns the settings of a session. A memory limit allows one partition per
 /// [`MIN_MEMORY_BYTES`](QueryOptions::MIN_MEMORY_BYTES), because parallel sorts compete for merge memory, and a
 /// sort with too little memory fails.
 fn config(options: &QueryOptions) -> SessionConfig {
@@ -114,19 +113,13 @@ fn provider(table: &UserTable, index: usize, stores: &mut KnownStores) -> Result
             }
             Ok(Arc::new(MemTable::try_new(Arc::clone(schema), partitions).map_err(query_error)?))
         }
-        UserTableSource::Parquet { schema, path, num_bytes, modified } => {
+        UserTableSource::Parquet(file) => {
             let url = format!("a2store://table-{index}");
-            let folder = path.parent().unwrap_or(Path::new("/"));
+            let folder = file.path.parent().unwrap_or(Path::new("/"));
             let store = LocalFileSystem::new_with_prefix(folder)
                 .map_err(|error| Error::io(folder, std::io::Error::other(error)))?;
             stores.0.push((url.clone(), Arc::new(store)));
-            let name = path.file_name().unwrap_or_default().to_string_lossy();
-            let location = StorePath::parse(&name)
-                .map_err(|error| Error::argument("table", "a file name that object stores can have", error))?;
-            // A separate cache, because the archive's cache identifies files by their names only.
-            let footers = Arc::new(DefaultCache::new(METADATA_BYTES));
-            let (schema, path) = (Arc::clone(schema), path.clone());
-            Ok(Arc::new(FileTable { url, schema, path, location, num_bytes: *num_bytes, modified: *modified, footers }))
+            Ok(Arc::new(FileTable::new(file.clone(), url)?))
         }
     }
 }
@@ -145,7 +138,7 @@ impl ObjectStoreRegistry for KnownStores {
         let asked = url.as_str().trim_end_matches('/');
         match self.0.iter().find(|(known, _)| known == asked) {
             Some((_, store)) => Ok(Arc::clone(store)),
-            None => exec_err!("{url}: a query reads the archive's tables only"),
+            None => exec_err!("{url}: a query only reads the archive's tables"),
         }
     }
 }

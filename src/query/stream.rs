@@ -1,27 +1,26 @@
 //! Execution of a plan: partitions run ahead in parallel with bounded buffers, and dropping the stream stops
 //! them.
 
+use super::conform::conform;
 use super::errors::query_error;
 use super::limits::QueryLimits;
 use super::order::Execution;
+use super::partition::{PartitionMessage, ended_early, send_batches};
 use super::plan_text::without_files;
 use crate::archive::Archive;
 use crate::error::{Error, Result};
 use crate::progress::Progress;
 use crate::runtime::{PERIOD, Threads, block_for, runtime};
-use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, StringArray};
-use arrow::compute::{CastOptions, cast_with_options};
-use arrow::datatypes::{DataType, Field, SchemaRef};
+use arrow::array::{AsArray, RecordBatch, StringArray};
+use arrow::datatypes::{DataType, SchemaRef};
 use arrow::error::ArrowError;
-use datafusion::common::DataFusionError;
 use datafusion::execution::TaskContext;
-use datafusion::physical_plan::{ExecutionPlan, execute_stream};
-use futures::StreamExt;
+use datafusion::physical_plan::ExecutionPlan;
 use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
 use tokio::sync::mpsc;
-use tokio::task::{JoinHandle, JoinSet};
+use tokio::task::JoinSet;
 
 /// The batches of a query's result, delivered as they are made.
 ///
@@ -42,15 +41,7 @@ pub struct QueryStream {
     fetch: usize,
     limits: Arc<QueryLimits>,
     /// Whether the rows are the text of an EXPLAIN, which names files.
-    is_plan: bool,
-}
-
-/// A message of a partition's task: batches, then the end. A channel closed before the end means that the task
-/// died.
-enum PartitionMessage {
-    Batch(RecordBatch),
-    Failed(DataFusionError),
-    End,
+    is_explain: bool,
 }
 
 /// The most buffered batches of a partition. A whole row group fits, so that the next partitions stay busy
@@ -63,7 +54,7 @@ impl QueryStream {
         schema: SchemaRef,
         execution: Execution,
         limits: Arc<QueryLimits>,
-        is_plan: bool,
+        is_explain: bool,
     ) -> Self {
         let (plan, context, in_order, skip, fetch) = match execution {
             Execution::InOrder { plan, context, skip, fetch, max_rows } => {
@@ -85,11 +76,11 @@ impl QueryStream {
             skip,
             fetch,
             limits,
-            is_plan,
+            is_explain,
         }
     }
 
-    /// The columns of the batches.
+    /// Returns the columns of the batches.
     #[must_use]
     pub fn schema(&self) -> SchemaRef {
         Arc::clone(&self.schema)
@@ -127,7 +118,7 @@ impl QueryStream {
     fn next_batch(&mut self, progress: &dyn Progress) -> Result<Option<RecordBatch>> {
         while self.fetch > 0 {
             if self.is_foreign() {
-                return Err(Error::query("the stream was begun by another process, whose threads it needs"));
+                return Err(Error::query("the stream was started by another process: run the query again in this one"));
             }
             self.start_partitions()?;
             let Some(front) = self.running.front_mut() else {
@@ -164,35 +155,10 @@ impl QueryStream {
         Ok(None)
     }
 
-    /// Converts a batch to the types of the schema. Consumers behind a C interface would not notice other
-    /// types.
-    ///
-    /// Only the encoding of a column may change here, never a value. The schema comes from the analyzed plan.
+    /// Converts a batch to the schema, and removes file names from an EXPLAIN.
     fn conform(&self, batch: RecordBatch) -> Result<RecordBatch> {
-        let fields = self.schema.fields();
-        let batch =
-            if self.is_plan { plan_without_files(&batch).map_err(|error| query_error(error.into()))? } else { batch };
-        let fits = |(column, field): (&ArrayRef, &Arc<Field>)| {
-            column.data_type() == field.data_type() && !has_null_words(column)
-        };
-        if batch.columns().iter().zip(fields).all(fits) {
-            return Ok(batch);
-        }
-        let encoded = |(column, field): (&ArrayRef, &Arc<Field>)| {
-            if !is_encoding_of(column.data_type(), field.data_type()) {
-                let (name, expected, found) = (field.name(), field.data_type(), column.data_type());
-                let message = format!("column {name}: the query engine was to give {expected}, and gave {found}");
-                return Err(ArrowError::ComputeError(message));
-            }
-            let options = CastOptions { safe: false, ..CastOptions::default() };
-            match has_null_words(column) {
-                true => cast_with_options(&plain_words(column)?, field.data_type(), &options),
-                false => cast_with_options(column, field.data_type(), &options),
-            }
-        };
-        let columns = batch.columns().iter().zip(fields).map(encoded).collect::<Result<Vec<_>, _>>();
-        let batch = columns.and_then(|columns| RecordBatch::try_new(self.schema(), columns));
-        batch.map_err(|error| query_error(error.into()))
+        let batch = if self.is_explain { plan_without_files(&batch) } else { Ok(batch) };
+        batch.and_then(|batch| conform(batch, &self.schema)).map_err(|error| query_error(error.into()))
     }
 
     /// Returns whether the stream was started by another process, from which this one was forked.
@@ -212,96 +178,10 @@ impl QueryStream {
     }
 }
 
-/// Returns whether values of these types differ only in their encoding.
-fn is_encoding_of(one: &DataType, other: &DataType) -> bool {
-    fn plain(dtype: &DataType) -> &DataType {
-        match dtype {
-            DataType::Dictionary(_, words) => plain(words),
-            DataType::LargeUtf8 | DataType::Utf8View => &DataType::Utf8,
-            DataType::LargeBinary | DataType::BinaryView => &DataType::Binary,
-            other => other,
-        }
-    }
-    let (one, other) = (plain(one), plain(other));
-    match (one, other) {
-        (DataType::Null, _) => true,
-        (DataType::List(a) | DataType::LargeList(a), DataType::List(b) | DataType::LargeList(b)) => {
-            is_encoding_of(a.data_type(), b.data_type())
-        }
-        (DataType::FixedSizeList(a, len), DataType::FixedSizeList(b, other_len)) => {
-            len == other_len && is_encoding_of(a.data_type(), b.data_type())
-        }
-        (DataType::Struct(a), DataType::Struct(b)) => {
-            a.len() == b.len() && a.iter().zip(b).all(|(a, b)| is_encoding_of(a.data_type(), b.data_type()))
-        }
-        (one, other) => one.equals_datatype(other),
-    }
-}
-
-/// Returns whether a dictionary stores a null as a value instead of a missing key. DataFusion does so where a
-/// file lacks the column, and pyarrow cannot concatenate such dictionaries.
-fn has_null_words(column: &ArrayRef) -> bool {
-    column.as_any_dictionary_opt().is_some_and(|dictionary| dictionary.values().null_count() > 0)
-}
-
-fn plain_words(column: &ArrayRef) -> Result<ArrayRef, ArrowError> {
-    match column.as_any_dictionary_opt() {
-        Some(dictionary) => arrow::compute::cast(column, dictionary.values().data_type()),
-        None => Ok(Arc::clone(column)),
-    }
-}
-
 impl Drop for QueryStream {
     fn drop(&mut self) {
         self.stop();
     }
-}
-
-/// The batches of one partition, made on the runtime's threads. Dropping it stops the work.
-pub(crate) struct Partition {
-    receiver: mpsc::Receiver<PartitionMessage>,
-    task: JoinHandle<()>,
-    threads: Threads,
-}
-
-impl Partition {
-    /// The most buffered batches.
-    const AHEAD: usize = 8;
-
-    pub(crate) fn start(
-        plan: &Arc<dyn ExecutionPlan>,
-        context: &Arc<TaskContext>,
-        partition: usize,
-    ) -> Result<Partition> {
-        let (sender, receiver) = mpsc::channel(Self::AHEAD);
-        let threads = runtime()?;
-        let task = threads.spawn(send_batches(Arc::clone(plan), Arc::clone(context), Some(partition), sender));
-        Ok(Partition { receiver, task, threads })
-    }
-
-    /// Returns the next batch. Stops with the error of `check`, which it calls while it waits.
-    pub(crate) fn next(&mut self, check: impl Fn() -> Result<()>) -> Result<Option<RecordBatch>> {
-        loop {
-            check().inspect_err(|_| self.threads.retire())?;
-            match block_for(PERIOD, self.receiver.recv()) {
-                None => {}
-                Some(Some(PartitionMessage::Batch(batch))) => return Ok(Some(batch)),
-                Some(Some(PartitionMessage::End)) => return Ok(None),
-                Some(Some(PartitionMessage::Failed(error))) => return Err(query_error(error)),
-                Some(None) => return Err(ended_early()),
-            }
-        }
-    }
-}
-
-impl Drop for Partition {
-    fn drop(&mut self) {
-        self.task.abort();
-    }
-}
-
-fn ended_early() -> Error {
-    Error::query("the query engine failed: a worker ended early")
 }
 
 /// Removes file names from the rows of an EXPLAIN, whose last column is the plan's text.
@@ -313,32 +193,6 @@ fn plan_without_files(batch: &RecordBatch) -> Result<RecordBatch, ArrowError> {
         *last = arrow::compute::cast(&texts, last.data_type())?;
     }
     RecordBatch::try_new(batch.schema(), columns)
-}
-
-async fn send_batches(
-    plan: Arc<dyn ExecutionPlan>,
-    context: Arc<TaskContext>,
-    partition: Option<usize>,
-    sender: mpsc::Sender<PartitionMessage>,
-) {
-    let stream = match partition {
-        Some(partition) => plan.execute(partition, context),
-        None => execute_stream(plan, context),
-    };
-    let mut stream = match stream {
-        Ok(stream) => stream,
-        Err(error) => {
-            let _ = sender.send(PartitionMessage::Failed(error)).await;
-            return;
-        }
-    };
-    while let Some(batch) = stream.next().await {
-        let message = batch.map_or_else(PartitionMessage::Failed, PartitionMessage::Batch);
-        if sender.send(message).await.is_err() {
-            return;
-        }
-    }
-    let _ = sender.send(PartitionMessage::End).await;
 }
 
 impl Iterator for QueryStream {

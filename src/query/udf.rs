@@ -10,7 +10,7 @@ use datafusion::logical_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDF, Sca
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
-/// All board functions, for an archive with these phases.
+/// Returns all board functions, for an archive with these phases.
 pub(super) fn board_udfs(phases: Phases) -> impl Iterator<Item = Arc<ScalarUDF>> {
     functions().iter().map(move |function| {
         let signature = Signature::user_defined(Volatility::Immutable);

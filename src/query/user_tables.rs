@@ -3,10 +3,10 @@
 use crate::error::{Error, ErrorKind, Result};
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
-use arrow::row::{RowConverter, SortField};
 use parquet::arrow::arrow_reader::ArrowReaderMetadata;
 use std::fs::File;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::UNIX_EPOCH;
 
 /// A table that a query can join with `runs` and `steps`; see
@@ -28,7 +28,17 @@ pub struct UserTable(pub(super) UserTableSource);
 #[derive(Clone, Debug)]
 pub(super) enum UserTableSource {
     Batches { schema: SchemaRef, batches: Vec<RecordBatch> },
-    Parquet { schema: SchemaRef, path: PathBuf, num_bytes: u64, modified: u128 },
+    Parquet(ParquetFile),
+}
+
+/// A Parquet file, with the length and modification time that it had when the table was made.
+#[derive(Clone, Debug)]
+pub(super) struct ParquetFile {
+    pub(super) schema: SchemaRef,
+    pub(super) path: PathBuf,
+    pub(super) num_bytes: u64,
+    /// In nanoseconds since the Unix epoch; 0 if unknown.
+    pub(super) modified: u128,
 }
 
 impl UserTable {
@@ -50,9 +60,23 @@ impl UserTable {
     /// # Errors
     /// [`ErrorKind::Io`], and [`ErrorKind::Decode`] if the file is not Parquet.
     pub fn from_parquet(path: impl AsRef<Path>) -> Result<UserTable> {
-        let path = path.as_ref();
+        Ok(UserTable(UserTableSource::Parquet(ParquetFile::open(path.as_ref())?)))
+    }
+
+    /// Returns the columns.
+    #[must_use]
+    pub fn schema(&self) -> SchemaRef {
+        match &self.0 {
+            UserTableSource::Batches { schema, .. } => Arc::clone(schema),
+            UserTableSource::Parquet(file) => Arc::clone(&file.schema),
+        }
+    }
+}
+
+impl ParquetFile {
+    fn open(path: &Path) -> Result<ParquetFile> {
         if path.as_os_str().is_empty() {
-            return Err(Error::argument("table", "the path of a Parquet file", "an empty one"));
+            return Err(Error::argument("table", "the path of a Parquet file", "an empty path"));
         }
         let as_io = |source| Error::io(path, source);
         let path = std::path::absolute(path).map_err(as_io)?;
@@ -69,42 +93,18 @@ impl UserTable {
         let modified = meta.modified().ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
         let modified = modified.map_or(0, |since| since.as_nanos());
         let schema = metadata.schema().clone();
-        Ok(UserTable(UserTableSource::Parquet { schema, path, num_bytes: meta.len(), modified }))
+        Ok(ParquetFile { schema, path, num_bytes: meta.len(), modified })
     }
 
-    /// The columns.
-    #[must_use]
-    pub fn schema(&self) -> SchemaRef {
-        match &self.0 {
-            UserTableSource::Batches { schema, .. } | UserTableSource::Parquet { schema, .. } => schema.clone(),
+    /// Checks that the file has not changed since the table was made.
+    pub(super) fn check_unchanged(&self) -> Result<()> {
+        let now = ParquetFile::open(&self.path)?;
+        if (now.num_bytes, now.modified) == (self.num_bytes, self.modified) {
+            return Ok(());
         }
-    }
-
-    /// Hashes what identifies the content: the values of batches, or the path, length and modification time of
-    /// a file.
-    pub(super) fn identify(&self, hasher: &mut blake3::Hasher) -> Result<()> {
-        match &self.0 {
-            UserTableSource::Batches { schema, batches } => {
-                // Row by row, because neither batch boundaries nor the values under nulls matter.
-                let failed = |error: arrow::error::ArrowError| Error::query(error.to_string());
-                hasher.update(format!("{:?}", schema.fields()).as_bytes());
-                let keys = schema.fields().iter().map(|field| SortField::new(field.data_type().clone())).collect();
-                let converter = RowConverter::new(keys).map_err(failed)?;
-                for batch in batches {
-                    for row in &converter.convert_columns(batch.columns()).map_err(failed)? {
-                        hasher.update(&(row.data().len() as u64).to_le_bytes());
-                        hasher.update(row.data());
-                    }
-                }
-                Ok(())
-            }
-            UserTableSource::Parquet { path, num_bytes, modified, .. } => {
-                hasher.update(path.as_os_str().as_encoded_bytes());
-                hasher.update(&num_bytes.to_le_bytes());
-                hasher.update(&modified.to_le_bytes());
-                Ok(())
-            }
-        }
+        let expected = format!("the file of {} bytes that the query was planned with", self.num_bytes);
+        let (path, found) = (self.path.clone(), "a file that was changed since then".to_owned());
+        Err(ErrorKind::Damaged { path, what: "table", expected, found }.into())
     }
 }
 
@@ -113,8 +113,8 @@ pub(super) fn check_names(tables: &[(String, UserTable)]) -> Result<()> {
     for (i, (name, _)) in tables.iter().enumerate() {
         let taken = ["runs", "steps"].contains(&name.as_str()) || tables[..i].iter().any(|(other, _)| other == name);
         if name.is_empty() || name.contains('\0') || taken {
-            let found = if taken { format!("{name:?}, which there is already") } else { format!("{name:?}") };
-            return Err(Error::argument("tables", "names of their own", found));
+            let found = if taken { format!("{name:?}, which already exists") } else { format!("{name:?}") };
+            return Err(Error::argument("tables", "unique names", found));
         }
     }
     Ok(())

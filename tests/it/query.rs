@@ -13,7 +13,7 @@ fn column<T: arrow::datatypes::ArrowPrimitiveType>(batches: &[RecordBatch], name
 }
 
 #[track_caller]
-fn refused(archive: &Archive, sql: &str, params: impl Into<ParamValues>, message: &str) {
+fn assert_rejected(archive: &Archive, sql: &str, params: impl Into<ParamValues>, message: &str) {
     let error = archive.sql(sql, params).map(|_| ()).unwrap_err();
     let sql = &sql[..sql.len().min(200)];
     assert!(matches!(error.kind(), ErrorKind::Query { .. } | ErrorKind::QueryRefused { .. }), "{sql}: {error}");
@@ -21,7 +21,7 @@ fn refused(archive: &Archive, sql: &str, params: impl Into<ParamValues>, message
 }
 
 #[test]
-fn steps_are_those_of_the_run_files_in_order() {
+fn steps_equal_the_run_files_in_order() {
     let games = Games::new();
     let sources = rows(&games.archive, "SELECT source FROM runs ORDER BY run_id");
     let sources: Vec<String> = sources
@@ -49,7 +49,7 @@ fn steps_are_those_of_the_run_files_in_order() {
 }
 
 #[test]
-fn a_filter_keeps_the_order_and_the_rows_that_match() {
+fn filters_return_the_matching_rows_in_order() {
     let games = Games::new();
     let sql = "SELECT run_id, step_index, max_score, phase, engine FROM steps \
                WHERE max_score >= $1 AND engine = $2 AND phase = $3";
@@ -60,7 +60,7 @@ fn a_filter_keeps_the_order_and_the_rows_that_match() {
         column::<UInt32Type>(&found, "run_id").into_iter().zip(column::<UInt32Type>(&found, "step_index")).collect();
     assert!(!keys.is_empty() && keys.is_sorted());
 
-    // The same by hand, over all rows.
+    // A naive loop over all rows gives the same.
     let all =
         rows(&games.archive, "SELECT run_id, step_index, max_score, max_exp, coalesce(engine, '') AS e FROM steps");
     let mut expected = Vec::new();
@@ -69,7 +69,7 @@ fn a_filter_keeps_the_order_and_the_rows_that_match() {
         let max_exp = batch.column(3).as_primitive::<UInt8Type>().values();
         let engine = arrow::compute::cast(batch.column(4), &arrow::datatypes::DataType::Utf8).unwrap();
         for row in 0..batch.num_rows() {
-            // `Games` has mid from 64 and late from 256.
+            // In `Games`, the phase `mid` begins at tile 64 and `late` at 256.
             let mid = (6..8).contains(&max_exp[row]);
             if score[row] >= 2_000 && mid && engine.as_string::<i32>().value(row) == "beta" {
                 let id = |i: usize| batch.column(i).as_primitive::<UInt32Type>().value(row);
@@ -88,7 +88,7 @@ fn filters_by_score_engine_and_phase_run_inside_the_reader() {
     let params = vec![("min", ScalarValue::from(100_i64)), ("engine", "beta".into()), ("phase", "late".into())];
     let plan = games.archive.sql(sql, params).unwrap().explain(false).unwrap();
     assert!(!plan.contains("FilterExec"), "{plan}");
-    // What is the same at all steps of a run is decided once a run.
+    // Run-level filters are evaluated once per run.
     let (by_run, plan) = plan.split_once('\n').unwrap();
     for part in ["filters on runs: ", "max_score >= ", "engine = "] {
         assert!(by_run.contains(part), "{part}: {by_run}");
@@ -110,16 +110,16 @@ fn parameters_are_bound_and_must_match() {
     let archive = &games.archive;
     let by_name = archive.sql("SELECT * FROM runs WHERE engine = $e", vec![("e", ScalarValue::from("beta"))]).unwrap();
     assert_eq!(by_name.count().unwrap(), 8);
-    // Text is a value, never a part of the statement.
+    // A text parameter is a value, never a part of the statement.
     let pasted = vec![ScalarValue::from("beta' OR 'a' = 'a")];
     assert_eq!(archive.sql("SELECT * FROM runs WHERE engine = $1", pasted).unwrap().count().unwrap(), 0);
-    refused(archive, "SELECT * FROM runs WHERE engine = $e", no_params(), "no value for the parameters $e");
+    assert_rejected(archive, "SELECT * FROM runs WHERE engine = $e", no_params(), "no value for the parameters $e");
     let other = vec![("x", ScalarValue::from(1_i64))];
-    refused(archive, "SELECT * FROM runs", other, "the query has no parameters $x");
+    assert_rejected(archive, "SELECT * FROM runs", other, "the query has no parameters $x");
 }
 
 #[test]
-fn only_one_statement_that_reads_the_two_tables_is_run() {
+fn only_one_statement_over_known_tables_is_accepted() {
     let archive = &Games::new().archive;
     for (sql, message) in [
         ("DROP TABLE steps", "refused: DROP TABLE"),
@@ -136,17 +136,17 @@ fn only_one_statement_that_reads_the_two_tables_is_run() {
         ("SELEC 1", "selec"),
         ("", ""),
     ] {
-        refused(archive, sql, no_params(), message);
+        assert_rejected(archive, sql, no_params(), message);
     }
 }
 
 #[test]
-fn long_expressions_do_not_end_the_process() {
+fn long_expressions_are_rejected() {
     let games = Games::new();
     let sum = |terms: usize| format!("SELECT {} AS x", vec!["1"; terms].join(" + "));
     assert_eq!(rows(&games.archive, &sum(400)).len(), 1);
-    refused(&games.archive, &sum(3000), no_params(), "expressions are nested more than 500 deep");
-    refused(&games.archive, &sum(100_000), no_params(), "bytes, expected at most 65536");
+    assert_rejected(&games.archive, &sum(3000), no_params(), "expressions are nested more than 500 deep");
+    assert_rejected(&games.archive, &sum(100_000), no_params(), "bytes, expected at most 65536");
     let list: Vec<String> = (0..2_000).map(|i| i.to_string()).collect();
     let in_list = format!("SELECT * FROM runs WHERE run_id IN ({})", list.join(", "));
     assert_eq!(games.archive.sql(&in_list, no_params()).unwrap().count().unwrap(), 24);
@@ -174,12 +174,12 @@ fn a_damaged_data_file_is_an_error() {
             assert!(matches!(gone.kind(), ErrorKind::Damaged { path: of, .. } if of == path), "{gone}");
             assert!(gone.to_string().contains("may have expired"), "{gone}");
         }
-        // The replacement has the same length.
+        // A damaged file of the same length.
         std::fs::write(path, vec![0; good.len()]).unwrap();
         let compared = error(true);
         assert!(matches!(compared.kind(), ErrorKind::Damaged { path: of, .. } if of == path), "{compared}");
         assert!(compared.to_string().contains("CRC32C of the file"), "{compared}");
-        // Without checksums the error describes the damage and how to find the file.
+        // Without checksums, the error describes the damage and how to find the file.
         let read = error(false);
         assert!(matches!(read.kind(), ErrorKind::Damaged { .. }), "{read}");
         assert!(read.to_string().contains("`verify` names it"), "{read}");
@@ -188,7 +188,7 @@ fn a_damaged_data_file_is_an_error() {
 }
 
 #[test]
-fn limit_and_offset_without_an_order_take_the_first_rows() {
+fn limit_and_offset_without_order_by_take_the_first_rows() {
     let games = Games::new();
     let all = rows(&games.archive, "SELECT run_id, step_index FROM steps");
     let all: Vec<(u32, u32)> =
@@ -205,7 +205,7 @@ fn limit_and_offset_without_an_order_take_the_first_rows() {
 }
 
 #[test]
-fn ordering_by_the_natural_order_sorts_nothing() {
+fn order_by_the_natural_order_needs_no_sort() {
     let games = Games::new();
     let query = games.archive.sql("SELECT board FROM steps ORDER BY run_id, step_index", no_params()).unwrap();
     let plan = query.explain(false).unwrap();
@@ -239,7 +239,7 @@ fn a_failing_expression_is_an_error_and_ends_the_stream() {
 }
 
 #[test]
-fn a_stream_outlives_its_query_and_can_be_left_early() {
+fn a_stream_outlives_its_query_and_can_be_dropped_early() {
     let games = Games::new();
     let mut stream = {
         let query = games.archive.clone().sql("SELECT * FROM steps", no_params()).unwrap();
@@ -251,7 +251,7 @@ fn a_stream_outlives_its_query_and_can_be_left_early() {
 }
 
 #[test]
-fn an_explanation_is_a_result_like_any_other() {
+fn explain_returns_rows() {
     let games = Games::new();
     let query = games.archive.sql("EXPLAIN SELECT * FROM steps WHERE move = 1", no_params()).unwrap();
     let rows: usize = query.stream().unwrap().map(|batch| batch.unwrap().num_rows()).sum();

@@ -86,7 +86,7 @@ def test_rejections_are_query_errors(archive: a2store.Archive) -> None:
         archive.sql("DROP TABLE steps")
     assert isinstance(caught.value, a2store.QueryError)
     assert caught.value.kind == "query_refused"
-    assert str(caught.value) == "refused: DROP TABLE: a query reads: expected one SELECT, WITH, VALUES or EXPLAIN"
+    assert str(caught.value) == "refused: DROP TABLE: a query only reads: expected one SELECT, WITH, VALUES or EXPLAIN"
 
 
 @pytest.mark.parametrize(

@@ -143,7 +143,7 @@ def test_a_stream_stays_with_its_process(archive: a2store.Archive) -> None:
     args = [sys.executable, "-c", BEGUN, str(archive.path), str(int(HANGS / 2))]
     done = subprocess.run(args, capture_output=True, check=False, timeout=HANGS, text=True)
     said, parent = done.stdout.splitlines()
-    assert "the stream was begun by another process" in said
+    assert "the stream was started by another process" in said
     assert (parent, done.stderr, done.returncode) == ("0 True", "", 0)
 
 

@@ -238,5 +238,5 @@ def test_limits_and_tables_are_options(made: a2store.Archive, tmp_path: Path) ->
         "-- Columns:", "-- Parameters:\n--   row_limit uint64 = 1: what calls have themselves\n--\n-- Columns:"
     )
     (tmp_path / "labelled.sql").write_text(taken + sql, encoding="utf-8")
-    with pytest.raises(a2store.DecodeError, match=r"labelled\.sql.*another name than an option"):
+    with pytest.raises(a2store.DecodeError, match=r"labelled\.sql.*a name that is not an option"):
         made.query("labelled", folder=tmp_path, row_limit=1)

@@ -310,7 +310,7 @@ def test_case_of_names(archive: a2store.Archive) -> None:
 
 @pytest.mark.parametrize("name", ["runs", "steps", "", "\0", "a\0b"])
 def test_names_that_cannot_be(archive: a2store.Archive, name: str) -> None:
-    with pytest.raises(ValueError, match="tables: expected names of their own"):
+    with pytest.raises(ValueError, match="tables: expected unique names"):
         archive.sql("SELECT 1", tables={name: LABELS})
 
 
@@ -455,8 +455,8 @@ def test_the_command(archive: a2store.Archive, file: Path, expected: list[tuple[
     [
         ("labels", "NAME=FILE"),
         ("runs={file}", "runs"),
-        ("={file}", "names of their own"),
-        ("labels=", "an empty one"),
+        ("={file}", "unique names"),
+        ("labels=", "an empty path"),
         ("labels={file}.absent", "absent"),
         ("other={file}", "labels"),
     ],

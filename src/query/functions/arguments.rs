@@ -1,8 +1,8 @@
 //! Arguments of functions, and the checked conversion of arrays of any numeric type to slices.
 //!
 //! A literal in SQL is an int64, and a column of moves is uint8. A cast between them would turn values out of
-//! range into nulls, or into an error without the names of the function and the argument. So this module
-//! converts them.
+//! range into nulls, or into an error that does not name the function and the argument. So this module converts
+//! them.
 
 use super::loops::map;
 use crate::archive::Phases;
@@ -15,7 +15,7 @@ use arrow::compute::cast;
 use arrow::datatypes::{DataType, UInt64Type};
 use std::fmt;
 
-/// An argument of a [`Function`].
+/// An argument of a [`Function`](crate::Function).
 ///
 /// ```
 /// let tile = a2store::functions().iter().find(|function| function.name == "tile").unwrap();
@@ -86,7 +86,7 @@ pub(super) struct Arguments<'a> {
 }
 
 impl<'a> Arguments<'a> {
-    /// Checks that the arrays, as many as there are arguments, have the same length.
+    /// Checks that all arrays have the same length. The caller has checked their number.
     pub(super) fn new(
         function: &'static str,
         arguments: &'static [Argument],

@@ -95,7 +95,10 @@ impl TextBuilder {
     fn finish(self, nulls: Option<NullBuffer>) -> Result<ArrayRef> {
         if i32::try_from(self.bytes.len()).is_err() {
             let (rows, bytes) = (self.ends.len() - 1, self.bytes.len());
-            return Err(Error::query(format!("{rows} texts of {bytes} bytes, expected at most {} bytes", i32::MAX)));
+            return Err(Error::query(format!(
+                "{rows} rows of text: expected at most {} bytes, found {bytes}",
+                i32::MAX
+            )));
         }
         let offsets = OffsetBuffer::new(self.ends.iter().map(|&end| end as i32).collect());
         Ok(Arc::new(StringArray::try_new(offsets, self.bytes.into(), nulls).map_err(arrow_error)?))

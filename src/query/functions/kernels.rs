@@ -204,8 +204,8 @@ fn filled(board: u64) -> u64 {
 /// The lowest bit of each cell.
 const EACH: u64 = 0x1111_1111_1111_1111;
 
-/// Returns, for each move, the cells that show with one neighbor that the move changes the board; 0 if the move
-/// is illegal. Unlike lookup tables, this needs no cache and runs on several boards at once.
+/// Returns, for each move, the cells where a tile merges with a neighbor or slides into an empty cell; 0 if the move is
+/// illegal. Unlike lookup tables, this needs no cache and runs on several boards at once.
 #[inline(always)]
 fn changes(board: u64) -> [u64; 4] {
     /// The cells with a neighbor to the right, and those with a neighbor below.

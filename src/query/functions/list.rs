@@ -5,7 +5,7 @@ use super::function::Function;
 use super::returns::Returns;
 use super::{composite, evs, features, kernels};
 
-/// All functions that this crate adds to SQL, in the order of the documentation.
+/// Returns all functions that this crate adds to SQL, in the order of the documentation.
 #[must_use]
 pub fn functions() -> &'static [Function] {
     FUNCTIONS
@@ -47,7 +47,7 @@ static FUNCTIONS: &[Function] = &[
     Function {
         name: "max_tile",
         arguments: &[BOARD],
-        doc: "The largest tile, 0 for the empty board.",
+        doc: "The largest tile; 0 for the empty board.",
         example: ("max_tile(1306927023419491499)", "2048"),
         returns: Returns::UInt32,
         kernel: kernels::max_tile,
@@ -71,8 +71,8 @@ static FUNCTIONS: &[Function] = &[
     Function {
         name: "board_score",
         arguments: &[BOARD],
-        doc: "The sum of (k - 1) * 2^k over the tiles 2^k: the score of a game that led here, had every spawned \
-            tile been a 2.",
+        doc: "The sum of (k - 1) * 2^k over the tiles 2^k. It is the score of a game that led to this board, \
+            if every spawned tile was a 2.",
         example: ("board_score(1306927023419491499)", "30672"),
         returns: Returns::UInt64,
         kernel: kernels::board_score,
@@ -96,7 +96,7 @@ static FUNCTIONS: &[Function] = &[
     Function {
         name: "afterstate",
         arguments: &[BOARD, MOVE],
-        doc: "The board after sliding, before a tile spawns; the board itself where the move is illegal.",
+        doc: "The board after sliding, before a tile spawns; the board itself if the move is illegal.",
         example: ("afterstate(1306927023419491499, 2)", "1382644943205911216"),
         returns: Returns::UInt64,
         kernel: kernels::afterstate,
@@ -104,7 +104,7 @@ static FUNCTIONS: &[Function] = &[
     Function {
         name: "reward",
         arguments: &[BOARD, MOVE],
-        doc: "The sum of the tiles that the merges of a move make; 0 where it is illegal.",
+        doc: "The sum of the tiles that a move creates by merging; 0 if the move is illegal.",
         example: ("reward(1306927023419491499, 2)", "24"),
         returns: Returns::UInt32,
         kernel: kernels::reward,
@@ -112,8 +112,8 @@ static FUNCTIONS: &[Function] = &[
     Function {
         name: "spawn",
         arguments: &[BOARD, MOVE, NEXT_BOARD],
-        doc: "The cell and the tile that spawned between a move and the next board; NULL where the move is \
-            illegal, or the next board is not the afterstate with one 2 or 4 more.",
+        doc: "The cell and the tile that spawned between a move and the next board. NULL if the move is \
+            illegal, or if the next board is not the afterstate plus one 2 or 4.",
         example: ("spawn(1306927023419491499, 2, 1382926418182621872)", "{cell: 3, tile: 2}"),
         returns: Returns::Spawn,
         kernel: composite::spawn,
@@ -129,8 +129,8 @@ static FUNCTIONS: &[Function] = &[
     Function {
         name: "transform",
         arguments: &[BOARD, SYMMETRY],
-        doc: "The board under a symmetry: 0 as it is, 1 to 3 quarter turns clockwise, 4 left and right swapped, 5 \
-            top and bottom swapped, 6 mirrored in the main diagonal, 7 in the other one.",
+        doc: "The board under a symmetry: 0 is the identity, 1 to 3 are quarter turns clockwise, 4 swaps \
+            left and right, 5 swaps top and bottom, 6 mirrors at the main diagonal, 7 at the other one.",
         example: ("transform(1306927023419491499, 1)", "81419053539964739"),
         returns: Returns::UInt64,
         kernel: kernels::transform,
@@ -138,7 +138,7 @@ static FUNCTIONS: &[Function] = &[
     Function {
         name: "transform_move",
         arguments: &[MOVE, SYMMETRY],
-        doc: "Where a move points after a symmetry, 0..=3: transform(afterstate(b, m), s) = \
+        doc: "The direction of a move after a symmetry, 0..=3: transform(afterstate(b, m), s) = \
             afterstate(transform(b, s), transform_move(m, s)).",
         example: ("transform_move(2, 1)", "0"),
         returns: Returns::UInt8,
@@ -147,7 +147,8 @@ static FUNCTIONS: &[Function] = &[
     Function {
         name: "canonical",
         arguments: &[BOARD],
-        doc: "The smallest of the eight symmetric boards: the same for positions that differ only by a symmetry.",
+        doc: "The smallest of the eight symmetric boards. It is the same for positions that differ only by a \
+            symmetry.",
         example: ("canonical(1306927023419491499)", "81419053539964739"),
         returns: Returns::UInt64,
         kernel: kernels::canonical,
@@ -155,7 +156,7 @@ static FUNCTIONS: &[Function] = &[
     Function {
         name: "canonical_symmetry",
         arguments: &[BOARD],
-        doc: "The first of the eight symmetries that makes a board canonical, 0..=7.",
+        doc: "The first of the eight symmetries that makes the board canonical, 0..=7.",
         example: ("canonical_symmetry(1306927023419491499)", "1"),
         returns: Returns::UInt8,
         kernel: kernels::canonical_symmetry,
@@ -163,8 +164,8 @@ static FUNCTIONS: &[Function] = &[
     Function {
         name: "canonical_move",
         arguments: &[BOARD, MOVE],
-        doc: "Where a move points on the canonical board, 0..=3; of a board that several symmetries make canonical, the \
-            smallest of those: the same for moves that differ only by a symmetry.",
+        doc: "The direction of a move on the canonical board, 0..=3; the smallest one if several symmetries \
+            make the board canonical. It is the same for moves that differ only by a symmetry.",
         example: ("canonical_move(1306927023419491499, 2)", "0"),
         returns: Returns::UInt8,
         kernel: kernels::canonical_move,
@@ -172,7 +173,7 @@ static FUNCTIONS: &[Function] = &[
     Function {
         name: "board_text",
         arguments: &[BOARD],
-        doc: "The tiles as text: cells divided by spaces, rows by slashes, an empty cell is a dot.",
+        doc: "The tiles as text: spaces between cells, slashes between rows, and a dot for an empty cell.",
         example: ("board_text(1306927023419491499)", "2 4 4 8 / 4 8 8 16 / 2 4 16 128 / . 16 1024 2048"),
         returns: Returns::Text,
         kernel: composite::board_text,
@@ -180,8 +181,9 @@ static FUNCTIONS: &[Function] = &[
     Function {
         name: "monotonicity",
         arguments: &[BOARD],
-        doc: "How far rows and columns are from being sorted, at most 0: along each axis the sum of the steps, in \
-            exponents, against the way that has fewer. As monotonicity2 of ov3y/2048-AI.",
+        doc: "How far rows and columns are from being sorted: 0 if they are sorted, else negative. For each \
+            axis, the rises and the falls of exponents are summed, and the smaller sum is subtracted. As \
+            monotonicity2 of ov3y/2048-AI.",
         example: ("monotonicity(1306927023419491499)", "-3"),
         returns: Returns::Int32,
         kernel: features::monotonicity,
@@ -189,8 +191,8 @@ static FUNCTIONS: &[Function] = &[
     Function {
         name: "smoothness",
         arguments: &[BOARD],
-        doc: "How much tiles differ from the next ones to the right and below, over empty cells, at most 0: minus \
-            the sum of the differences of exponents. As smoothness of ov3y/2048-AI.",
+        doc: "How much exponents of neighboring tiles differ, across empty cells: 0 if they are equal, else \
+            minus the sum of the differences. As smoothness of ov3y/2048-AI.",
         example: ("smoothness(1306927023419491499)", "-39"),
         returns: Returns::Int32,
         kernel: features::smoothness,
@@ -198,8 +200,8 @@ static FUNCTIONS: &[Function] = &[
     Function {
         name: "ev_gap",
         arguments: &[UP, DOWN, LEFT, RIGHT],
-        doc: "By how much the best EV is above the second best, at least 0; NULL where fewer than two are neither \
-            NULL nor NaN.",
+        doc: "The best EV minus the second best, at least 0. NULL unless at least two EVs are neither NULL \
+            nor NaN.",
         example: ("ev_gap(NULL, 1.5, 4.0, 3.25)", "0.75"),
         returns: Returns::Float32,
         kernel: evs::ev_gap,
@@ -207,7 +209,7 @@ static FUNCTIONS: &[Function] = &[
     Function {
         name: "ev_loss",
         arguments: &[MOVE, UP, DOWN, LEFT, RIGHT],
-        doc: "By how much the best EV is above that of the move, at least 0; NULL where the move's is NULL or NaN.",
+        doc: "The best EV minus the EV of the move, at least 0. NULL if the EV of the move is NULL or NaN.",
         example: ("ev_loss(1, NULL, 1.5, 4.0, 3.25)", "2.5"),
         returns: Returns::Float32,
         kernel: evs::ev_loss,
@@ -215,7 +217,8 @@ static FUNCTIONS: &[Function] = &[
     Function {
         name: "best_move",
         arguments: &[UP, DOWN, LEFT, RIGHT],
-        doc: "The move of the largest EV, the first of equal ones, 0..=3; NULL where every EV is NULL or NaN.",
+        doc: "The move with the largest EV, 0..=3; the first one if several are equal. NULL if every EV is \
+            NULL or NaN.",
         example: ("best_move(NULL, 1.5, 4.0, 4.0)", "2"),
         returns: Returns::UInt8,
         kernel: evs::best_move,
@@ -223,7 +226,7 @@ static FUNCTIONS: &[Function] = &[
     Function {
         name: "phase_of",
         arguments: &[MAX_EXP],
-        doc: "The phase of a board whose largest exponent is given, as in the archive's column phase: early, mid \
+        doc: "The phase of a board with this largest exponent, as in the archive's column phase: early, mid \
             or late.",
         example: ("phase_of(1)", "early"),
         returns: Returns::Text,

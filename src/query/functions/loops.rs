@@ -10,7 +10,7 @@ pub(super) fn map<T: Copy, U: Copy + Default>(values: &[T], f: impl Fn(T) -> U) 
     zip(values, &vec![(); values.len()], |value, ()| f(value))
 }
 
-/// As [`map`], with wide registers for arithmetic.
+/// Runs [`map`] with wide registers, for arithmetic.
 #[inline(always)]
 pub(super) fn map_wide<T: Copy, U: Copy + Default>(values: &[T], f: impl Fn(T) -> U) -> Vec<U> {
     zip_wide(values, &vec![(); values.len()], |value, ()| f(value))
@@ -27,7 +27,7 @@ pub(super) fn zip<A: Copy, B: Copy, U: Copy + Default>(a: &[A], b: &[B], f: impl
     results
 }
 
-/// As [`zip`], with wide registers for arithmetic.
+/// Runs [`zip`] with wide registers, for arithmetic.
 #[inline(always)]
 pub(super) fn zip_wide<A: Copy, B: Copy, U: Copy + Default>(a: &[A], b: &[B], f: impl Fn(A, B) -> U) -> Vec<U> {
     wide(|| zip(a, b, f))

@@ -37,7 +37,7 @@ pub(super) fn exps_field() -> Arc<Field> {
     Arc::new(Field::new("item", DataType::UInt8, false))
 }
 
-/// The fields of a spawn. They are nullable, because a reader that extracts a field may ignore the nulls of the
+/// Returns the fields of a spawn. They are nullable, because a reader that extracts a field may ignore the nulls of the
 /// struct.
 pub(super) fn spawn_fields() -> Fields {
     Fields::from(vec![Field::new("cell", DataType::UInt8, true), Field::new("tile", DataType::UInt32, true)])

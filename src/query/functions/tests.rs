@@ -33,7 +33,7 @@ fn board_of(cells: Cells) -> u64 {
     cells.iter().fold(0, |board, &exp| board << 4 | u64::from(exp))
 }
 
-/// Edge cases, then boards of every density with few and with many kinds of tiles.
+/// Returns edge cases, then boards of every density with few and with many kinds of tiles.
 fn boards() -> Vec<u64> {
     let mut boards = vec![0, u64::MAX, 1, 1 << 63, u64::MAX - 1, 0xf000_0000_0000_000f, 0x1234_5678_9abc_def0];
     boards.extend((0..16).map(|exp| exp * 0x1111_1111_1111_1111));
@@ -120,14 +120,14 @@ fn turned(cells: Cells, symmetry: u8) -> Cells {
     out
 }
 
-/// The cells of each row, then of each column.
+/// Returns the cells of each row, then of each column.
 fn lines() -> impl Iterator<Item = [usize; 4]> {
     let row = |i: usize| std::array::from_fn(|k| i * 4 + k);
     let column = |i: usize| std::array::from_fn(|k| k * 4 + i);
     (0..4).map(row).chain((0..4).map(column))
 }
 
-/// The algorithm of `monotonicity2`, cell after cell.
+/// Computes `monotonicity2` as its source does, cell after cell.
 fn monotonicity(cells: Cells) -> i32 {
     let mut totals = [0_i32; 4];
     for (index, line) in lines().enumerate() {
@@ -245,7 +245,7 @@ fn cells_and_text_of_a_board() {
 }
 
 #[test]
-fn spawns_are_found_and_nothing_else() {
+fn only_spawns_are_found() {
     let mut random = Xoshiro256PlusPlus::seed_from_u64(3);
     let (mut boards, mut moves, mut nexts, mut expected) = (vec![], vec![], vec![], vec![]);
     for board in self::boards() {

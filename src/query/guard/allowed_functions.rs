@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 /// DataFusion's scalar functions that statements may call. Their results have at most a few bytes per byte of
 /// their arguments, or `bounded_functions.rs` bounds them.
-const OFFERED: &[&str] = &[
+const ALLOWED: &[&str] = &[
     // core
     "arrow_cast",
     "arrow_try_cast",
@@ -67,7 +67,7 @@ const OFFERED: &[&str] = &[
     "tan",
     "tanh",
     "trunc",
-    // times
+    // dates and times
     "current_date",
     "current_time",
     "date_bin",
@@ -165,10 +165,10 @@ const OFFERED: &[&str] = &[
 ];
 
 /// Functions that other databases or DataFusion have, with the reason why they are excluded.
-const LEFT_OUT: &[(&[&str], &str)] = &[
+const EXCLUDED: &[(&[&str], &str)] = &[
     (
         &["repeat", "array_repeat", "list_repeat", "array_resize", "list_resize", "range", "generate_series", "space"],
-        "its result may have any size, whatever its arguments have",
+        "its result may be much larger than its arguments",
     ),
     (
         &[
@@ -184,7 +184,7 @@ const LEFT_OUT: &[(&[&str], &str)] = &[
             "getenv",
             "inet_server_addr",
         ],
-        "a query learns nothing of the files and the machine behind the tables",
+        "a query cannot read about the files and the machine behind the tables",
     ),
     (
         &[
@@ -200,42 +200,39 @@ const LEFT_OUT: &[(&[&str], &str)] = &[
             "load_extension",
             "query_table",
         ],
-        "a query reads registered tables only",
+        "a query only reads the given tables",
     ),
-    (&["cast_to_type", "try_cast_to_type"], "it makes types of any width; CAST has those of SQL"),
-    (&["uuid", "levenshtein"], "it is not offered"),
-    (&["sleep", "pg_sleep", "benchmark"], "a query does not wait"),
+    (&["cast_to_type", "try_cast_to_type"], "it makes types of any width: use CAST"),
+    (&["uuid", "levenshtein"], "it is not supported"),
+    (&["sleep", "pg_sleep", "benchmark"], "a query cannot wait"),
 ];
 
 /// Returns the allowed scalar functions.
 pub(super) fn scalar() -> Vec<Arc<ScalarUDF>> {
-    let offered = |function: &Arc<ScalarUDF>| OFFERED.contains(&function.name());
-    SessionStateDefaults::default_scalar_functions().into_iter().filter(offered).collect()
+    let allowed = |function: &Arc<ScalarUDF>| ALLOWED.contains(&function.name());
+    SessionStateDefaults::default_scalar_functions().into_iter().filter(allowed).collect()
 }
 
 /// Returns why a function of this name is excluded.
-pub(super) fn why_left_out(name: &str) -> Option<&'static str> {
-    LEFT_OUT.iter().find(|(names, _)| names.contains(&name)).map(|(_, why)| *why)
+pub(super) fn why_excluded(name: &str) -> Option<&'static str> {
+    EXCLUDED.iter().find(|(names, _)| names.contains(&name)).map(|(_, why)| *why)
 }
 
 /// Returns the error for a forbidden expression of a plan. Operators and syntax become functions too, without a
 /// lookup in the registry.
-pub(super) fn refusal_of(expr: &Expr) -> Option<Error> {
+pub(super) fn rejection_of(expr: &Expr) -> Option<Error> {
     let name = match expr {
         Expr::ScalarFunction(function) => {
             let name = function.func.name();
             if ["arrow_cast", "arrow_try_cast"].contains(&name) && !has_narrow_type(&function.args) {
-                let why = "its type must be a literal, and no union, run-end encoding or type of a size that it states";
+                let why = "its type must be a literal, and not a union, run-end encoding or fixed-size type";
                 return Some(Error::refused(format!("the function {name}"), why));
             }
             name
         }
         Expr::Cast(Cast { field, .. }) | Expr::TryCast(TryCast { field, .. }) if is_wide(field.data_type()) => {
             let what = format!("the type {}", field.data_type());
-            return Some(Error::refused(
-                what,
-                format!("expected at most {MAX_FIXED} values in a list of a fixed size"),
-            ));
+            return Some(Error::refused(what, format!("expected at most {MAX_FIXED} values in a fixed-size list")));
         }
         Expr::AggregateFunction(function) if function.func.name().starts_with("approx_percentile_cont") => {
             let centroids = function.params.args.get(2..).unwrap_or_default();
@@ -251,20 +248,20 @@ pub(super) fn refusal_of(expr: &Expr) -> Option<Error> {
         }
         Expr::WindowFunction(window) if ["array_agg", "string_agg"].contains(&window.fun.name()) => {
             let what = format!("the function {} over a window", window.fun.name());
-            return Some(Error::refused(what, "each row would have all rows before it"));
+            return Some(Error::refused(what, "each row would hold all rows before it"));
         }
         Expr::HigherOrderFunction(function) => function.func.name(),
         Expr::ScalarVariable(_, names) => {
             let what = format!("the variable {}", names.join("."));
-            return Some(Error::refused(what, "a query learns nothing of the engine's settings"));
+            return Some(Error::refused(what, "a query cannot read the engine's settings"));
         }
         _ => return None,
     };
     let is_board_function = || functions().iter().any(|function| function.name == name);
-    if OFFERED.contains(&name) || is_board_function() {
+    if ALLOWED.contains(&name) || is_board_function() {
         return None;
     }
-    Some(Error::refused(format!("the function {name}"), why_left_out(name).unwrap_or("it is not offered")))
+    Some(Error::refused(format!("the function {name}"), why_excluded(name).unwrap_or("it is not supported")))
 }
 
 /// The most values of a fixed-size list or bytes of a fixed-size binary. Even each null takes this space.
@@ -280,7 +277,7 @@ fn is_wide(dtype: &DataType) -> bool {
     }
 }
 
-/// Returns whether the target type of `arrow_cast` is a literal without a fixed size, and has nulls.
+/// Returns whether the target type of `arrow_cast` is a literal, and neither of fixed size nor without own nulls.
 fn has_narrow_type(args: &[Expr]) -> bool {
     match args {
         [_, Expr::Literal(ScalarValue::Utf8(Some(name)), _)] => {

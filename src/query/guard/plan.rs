@@ -20,7 +20,7 @@ pub(in crate::query) fn check(plan: &LogicalPlan) -> Result<()> {
         node.apply_expressions(|expr| {
             deepest = deepest.max(depth_of(expr)?);
             expr.apply(|expr| {
-                refused = refused.take().or_else(|| allowed_functions::refusal_of(expr));
+                refused = refused.take().or_else(|| allowed_functions::rejection_of(expr));
                 if !is_filter {
                     refused = refused.take().or_else(|| misplaced(expr));
                 }
@@ -39,8 +39,8 @@ pub(in crate::query) fn check(plan: &LogicalPlan) -> Result<()> {
     refused.map_or(Ok(()), Err)
 }
 
-/// Rejects conditions outside WHERE and HAVING that DataFusion evaluates only as joins there, and grouping by
-/// constants.
+/// Rejects IN and EXISTS with subqueries outside WHERE and HAVING, because DataFusion evaluates them only as joins.
+/// Also rejects grouping sets over constants.
 fn misplaced(expr: &Expr) -> Option<Error> {
     let what = match expr {
         Expr::InSubquery(_) => "IN (SELECT …)",
@@ -52,13 +52,13 @@ fn misplaced(expr: &Expr) -> Option<Error> {
         }
         _ => return None,
     };
-    let why = "the engine evaluates it there only: join with the rows instead, or count them in a scalar subquery";
+    let why = "DataFusion evaluates it only there: use a join, or count rows in a scalar subquery";
     Some(Error::refused(format!("{what} outside WHERE and HAVING"), why))
 }
 
-/// Rejects correlated subqueries that DataFusion answers wrongly. It rewrites each of them to a join. But an
-/// aggregate returns a row even for no input, and windows and limits apply to each outer row
-/// (apache/datafusion#25347 and related issues).
+/// Rejects correlated subqueries that DataFusion answers wrongly, because it rewrites them to joins
+/// (apache/datafusion#25347 and related issues). A join is not enough: an aggregate returns a row even for no input, and
+/// windows and limits apply to each outer row.
 fn correlated_beyond_joins(expr: &Expr) -> DataFusionResult<Option<Error>> {
     let (what, subquery, is_scalar) = match expr {
         Expr::InSubquery(condition) => ("IN (SELECT …)", &condition.subquery, false),
@@ -89,7 +89,7 @@ fn correlated_beyond_joins(expr: &Expr) -> DataFusionResult<Option<Error>> {
         Ok(TreeNodeRecursion::Continue)
     })?;
     Ok(beyond.map(|beyond| {
-        let why = "the engine answers it wrongly: join with the rows of the subquery instead";
+        let why = "DataFusion answers it wrongly: join with the rows of the subquery instead";
         Error::refused(format!("{what} that refers to the outer query and has {beyond}"), why)
     }))
 }

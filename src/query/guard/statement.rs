@@ -36,7 +36,7 @@ pub(in crate::query) fn check_length(text: &str) -> Result<()> {
     let lower = text.to_ascii_lowercase();
     let nested = ["[]", "array<", "struct<", "map<"].iter().map(|part| lower.matches(part).count()).sum::<usize>();
     if nested > MAX_NESTED_TYPES {
-        let why = format!("it names {nested} types of other types, expected at most {MAX_NESTED_TYPES}");
+        let why = format!("it has {nested} nested types, expected at most {MAX_NESTED_TYPES}");
         return Err(Error::refused("the statement", why));
     }
     Ok(())
@@ -44,14 +44,14 @@ pub(in crate::query) fn check_length(text: &str) -> Result<()> {
 
 /// Parses a text of one statement.
 pub(in crate::query) fn parse(text: &str, options: &SqlParserOptions) -> Result<Parsed> {
-    let dialect = dialect_from_str(options.dialect).ok_or_else(|| Error::query("no such dialect"))?;
+    let dialect = dialect_from_str(options.dialect).ok_or_else(|| Error::query("unknown SQL dialect"))?;
     let parser = DFParserBuilder::new(text).with_dialect(dialect.as_ref());
     let parser = parser.with_recursion_limit(options.recursion_limit.get()).build();
     let mut statements = parser.and_then(|mut parser| parser.parse_statements()).map_err(query_error)?;
     match (statements.pop_front(), statements.len()) {
         (Some(statement), 0) => Ok(statement),
         (None, _) => Err(Error::query("no statement: expected one SELECT, WITH, VALUES or EXPLAIN")),
-        (Some(_), more) => Err(Error::refused(format!("{} statements", more + 1), "a query is one")),
+        (Some(_), more) => Err(Error::refused(format!("{} statements", more + 1), "expected one statement")),
     }
 }
 
@@ -75,13 +75,16 @@ pub(in crate::query) fn check(parsed: &Parsed, tables: &[&str]) -> Result<()> {
     let num_tables = scope.num_tables();
     if num_tables > MAX_TABLES {
         let what = format!("a statement over {num_tables} tables");
-        return Err(Error::refused(what, format!("expected at most {MAX_TABLES}, WITH written out")));
+        return Err(Error::refused(
+            what,
+            format!("expected at most {MAX_TABLES}, with common table expressions expanded"),
+        ));
     }
     Ok(())
 }
 
 fn not_a_query(what: &str) -> Error {
-    Error::refused(what, "a query reads: expected one SELECT, WITH, VALUES or EXPLAIN")
+    Error::refused(what, "a query only reads: expected one SELECT, WITH, VALUES or EXPLAIN")
 }
 
 /// Shortens a part of a statement and replaces control characters, so that an error message can show it.
@@ -105,8 +108,8 @@ fn first_words(text: &str) -> String {
 #[derive(Default)]
 struct Scope<'a> {
     tables: &'a [&'a str],
-    /// The relations in FROM of the statement (`used`) and of each common table expression (`made`). `None` is
-    /// a table.
+    /// The relations in FROM of the statement (`used`) and of each common table expression (`made`). A number is
+    /// a common table expression, and `None` is a table.
     used: Vec<Option<usize>>,
     made: Vec<Vec<Option<usize>>>,
     /// The queries of common table expressions that have not been visited yet, by address.
@@ -164,7 +167,7 @@ impl Visitor for Scope<'_> {
     fn pre_visit_statement(&mut self, statement: &Statement) -> ControlFlow<Box<Error>> {
         match statement {
             Statement::Query(_) => ControlFlow::Continue(()),
-            other => refuse(&first_words(&other.to_string()), "a query reads and changes nothing"),
+            other => refuse(&first_words(&other.to_string()), "a query only reads"),
         }
     }
 
@@ -186,7 +189,7 @@ impl Visitor for Scope<'_> {
             self.names.push((query, names));
         }
         if let Some(name) = ambiguous_order(query) {
-            let why = "a column of the result and one that GROUP BY casts have this name: give the result's another";
+            let why = "a result column and a column that GROUP BY casts have this name: rename the result column";
             return refuse(&format!("ORDER BY {name}"), why);
         }
         if let Some(operator) = multiset_operation(&query.body) {
@@ -194,13 +197,13 @@ impl Visitor for Scope<'_> {
             return refuse(&format!("{operator} ALL"), why);
         }
         if !query.locks.is_empty() {
-            return refuse("FOR UPDATE", "a query changes nothing, so it locks nothing");
+            return refuse("FOR UPDATE", "a query only reads, so it needs no locks");
         }
         if query.settings.is_some() {
-            return refuse("SETTINGS", "a query does not configure the engine");
+            return refuse("SETTINGS", "a query cannot configure the engine");
         }
         if query.format_clause.is_some() || query.for_clause.is_some() {
-            return refuse("FORMAT", "results are Arrow");
+            return refuse("FORMAT", "results are always Arrow");
         }
         ControlFlow::Continue(())
     }
@@ -217,7 +220,7 @@ impl Visitor for Scope<'_> {
             return refuse("the statement", &format!("it has more than {MAX_SELECTS} SELECTs"));
         }
         match &select.into {
-            Some(into) => refuse(&into.to_string(), "a query changes nothing"),
+            Some(into) => refuse(&into.to_string(), "a query only reads"),
             None => ControlFlow::Continue(()),
         }
     }
@@ -226,23 +229,23 @@ impl Visitor for Scope<'_> {
         match table {
             TableFactor::Table { name, args, sample, version, .. } => {
                 if args.is_some() {
-                    return refuse(&format!("the table function {name}"), "tables are read, not made");
+                    return refuse(&format!("the table function {name}"), "a query only reads the given tables");
                 }
                 if sample.is_some() {
-                    return refuse("TABLESAMPLE", "it is not supported; compare random() with a share");
+                    return refuse("TABLESAMPLE", "it is not supported: use a condition such as random() < 0.1");
                 }
                 if version.is_some() {
-                    return refuse("a table's version", "open the archive at that version");
+                    return refuse("a table's version", "open the archive at that version instead");
                 }
                 self.use_relation(name)
             }
             TableFactor::Derived { sample: Some(_), .. } => {
-                refuse("TABLESAMPLE", "it is not supported; compare random() with a share")
+                refuse("TABLESAMPLE", "it is not supported: use a condition such as random() < 0.1")
             }
             TableFactor::Derived { .. } | TableFactor::NestedJoin { .. } | TableFactor::UNNEST { .. } => {
                 ControlFlow::Continue(())
             }
-            other => refuse(&first_words(&other.to_string()), "tables are read, not made"),
+            other => refuse(&first_words(&other.to_string()), "a query only reads the given tables"),
         }
     }
 
@@ -260,7 +263,7 @@ impl Visitor for Scope<'_> {
         match expr {
             // The parser takes everything that follows as the right operand.
             Expr::IsDistinctFrom(_, right) | Expr::IsNotDistinctFrom(_, right) if is_and_or(right) => {
-                return refuse("IS DISTINCT FROM beside AND or OR", "it must stand in brackets");
+                return refuse("IS DISTINCT FROM beside AND or OR", "put it in parentheses");
             }
             Expr::Cube(columns) if columns.len() > MAX_CUBE => {
                 return refuse("CUBE", &format!("it has {} columns, expected at most {MAX_CUBE}", columns.len()));
@@ -276,11 +279,11 @@ impl Visitor for Scope<'_> {
             _ => None,
         };
         if let Some(name) = variable.filter(|name| name.value.starts_with('@')) {
-            return refuse(&format!("the variable {name}"), "a query learns nothing of the engine's settings");
+            return refuse(&format!("the variable {name}"), "a query cannot read the engine's settings");
         }
         if let Expr::Function(function) = expr {
             let name = function.name.to_string().to_ascii_lowercase();
-            if let Some(why) = allowed_functions::why_left_out(name.trim_matches('"')) {
+            if let Some(why) = allowed_functions::why_excluded(name.trim_matches('"')) {
                 return refuse(&format!("the function {name}"), why);
             }
         }
@@ -310,7 +313,7 @@ impl Scope<'_> {
         // A name that is not in lower case needs quotes.
         let as_written = |name: &&str| if *name == name.to_lowercase() { (*name).into() } else { format!("{name:?}") };
         let names: Vec<String> = self.tables.iter().map(as_written).collect();
-        format!("a query reads the archive's tables and those given with it: {}", names.join(", "))
+        format!("a query only reads these tables: {}", names.join(", "))
     }
 }
 

@@ -14,7 +14,7 @@ use datafusion::physical_plan::{
 use std::fmt;
 use std::sync::Arc;
 
-/// Returns its input unchanged. Its purpose says what the optimizer must not do across it.
+/// A node that returns its input unchanged. Its [`Purpose`] says what the optimizer must not do across it.
 #[derive(Debug)]
 pub(in crate::query) struct BarrierExec {
     input: Arc<dyn ExecutionPlan>,
@@ -27,18 +27,18 @@ pub(in crate::query) struct BarrierExec {
 /// The optimization that a node blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::query) enum Purpose {
-    /// Blocks filter pushdown: filters above the node stay there.
+    /// Blocks filter pushdown: filters above the node stay there and run on whole batches.
     BlockFilters,
-    /// Hides that the rows of a GROUP BY are unique by their keys.
+    /// Hides that the keys of a GROUP BY are unique, so that the optimizer keeps sorts above the node.
     HideUniqueness,
     /// Blocks filter pushdown where columns share a name, because DataFusion matches filters to columns by
     /// name.
     BlockNamedFilters,
-    /// Blocks sort pushdown: sorts above the node stay there.
+    /// Blocks sort pushdown: sorts above the node stay there, instead of moving below a LIMIT with OFFSET.
     BlockSorts,
-    /// Requires a single, sorted partition, so that DataFusion keeps the sort below it.
+    /// Requires a single partition in the sort order of its input, so that the optimizer keeps the sort below.
     RequireOrder,
-    /// Hides the sort order and the constant columns of its input.
+    /// Hides the sort order and the constant columns of its input, so that the optimizer keeps sorts above the node.
     HideOrder,
 }
 

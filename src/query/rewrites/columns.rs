@@ -1,4 +1,4 @@
-//! Input columns of a plan node, expressions that keep their names, and new unique names.
+//! Columns of plan nodes: the inputs of a node, expressions that keep their names, and new unique names.
 
 use datafusion::common::tree_node::{Transformed, TreeNodeRecursion};
 use datafusion::common::{DFSchema, Result as DataFusionResult};

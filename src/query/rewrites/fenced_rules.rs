@@ -33,8 +33,9 @@ use std::sync::Arc;
 
 type LogicalRule = Arc<dyn OptimizerRule + Send + Sync>;
 type PhysicalRule = Arc<dyn PhysicalOptimizerRule + Send + Sync>;
+type PhysicalPlan = Arc<dyn ExecutionPlan>;
 
-/// DataFusion's logical rules, with fences.
+/// Returns DataFusion's logical rules, with fences.
 pub(in crate::query) fn fenced_logical(rules: Vec<LogicalRule>) -> Vec<LogicalRule> {
     let fenced = |rule: LogicalRule| match rule.name() {
         "push_down_filter" => Arc::new(AboveAggregates(rule)) as LogicalRule,
@@ -43,7 +44,7 @@ pub(in crate::query) fn fenced_logical(rules: Vec<LogicalRule>) -> Vec<LogicalRu
     rules.into_iter().map(fenced).collect()
 }
 
-/// DataFusion's physical rules, with fences.
+/// Returns DataFusion's physical rules, with fences.
 pub(in crate::query) fn fenced_physical(rules: Vec<PhysicalRule>) -> Vec<PhysicalRule> {
     let fenced = |rule: PhysicalRule| match rule.name() {
         name if name.starts_with("FilterPushdown") => {
@@ -58,7 +59,7 @@ pub(in crate::query) fn fenced_physical(rules: Vec<PhysicalRule>) -> Vec<Physica
     rules.into_iter().map(fenced).collect()
 }
 
-/// `push_down_filter` without the conditions that must stay above an aggregate.
+/// The rule `push_down_filter`, which does not see the conditions that must stay above an aggregate.
 #[derive(Debug)]
 struct AboveAggregates(LogicalRule);
 
@@ -109,7 +110,7 @@ fn has_row_of_nothing(aggregate: &Aggregate) -> bool {
 }
 
 /// Inserts fences into a plan.
-type Fence = fn(Arc<dyn ExecutionPlan>, Purpose) -> DataFusionResult<Transformed<Arc<dyn ExecutionPlan>>>;
+type Fence = fn(PhysicalPlan, Purpose) -> DataFusionResult<Transformed<PhysicalPlan>>;
 
 /// A rule that runs on a plan with fences. The fences are removed afterwards.
 #[derive(Debug)]
@@ -120,11 +121,7 @@ struct Fenced {
 }
 
 impl PhysicalOptimizerRule for Fenced {
-    fn optimize(
-        &self,
-        plan: Arc<dyn ExecutionPlan>,
-        config: &ConfigOptions,
-    ) -> DataFusionResult<Arc<dyn ExecutionPlan>> {
+    fn optimize(&self, plan: PhysicalPlan, config: &ConfigOptions) -> DataFusionResult<PhysicalPlan> {
         let fenced = plan.transform_up(|plan| (self.fence)(plan, self.purpose))?;
         let optimized = self.rule.optimize(fenced.data, config)?;
         if !fenced.transformed {
@@ -148,10 +145,7 @@ impl PhysicalOptimizerRule for Fenced {
     }
 }
 
-fn fence_offset_and_union(
-    plan: Arc<dyn ExecutionPlan>,
-    purpose: Purpose,
-) -> DataFusionResult<Transformed<Arc<dyn ExecutionPlan>>> {
+fn fence_offset_and_union(plan: PhysicalPlan, purpose: Purpose) -> DataFusionResult<Transformed<PhysicalPlan>> {
     let has_offset = plan.downcast_ref::<GlobalLimitExec>().is_some_and(|limit| limit.skip() > 0);
     Ok(match has_offset || is_union_of_equal_columns(&plan) {
         true => Transformed::yes(BarrierExec::over(plan, purpose)),
@@ -161,15 +155,12 @@ fn fence_offset_and_union(
 
 /// Returns whether a plan is a union with an input in which a column equals a constant or another column. DataFusion then
 /// sorts that input by fewer keys and does not recognize the order of the union.
-fn is_union_of_equal_columns(plan: &Arc<dyn ExecutionPlan>) -> bool {
-    let has_equal = |input: &Arc<dyn ExecutionPlan>| !input.equivalence_properties().eq_group().is_empty();
+fn is_union_of_equal_columns(plan: &PhysicalPlan) -> bool {
+    let has_equal = |input: &PhysicalPlan| !input.equivalence_properties().eq_group().is_empty();
     plan.is::<UnionExec>() && plan.children().into_iter().any(has_equal)
 }
 
-fn fence_below_offset(
-    plan: Arc<dyn ExecutionPlan>,
-    purpose: Purpose,
-) -> DataFusionResult<Transformed<Arc<dyn ExecutionPlan>>> {
+fn fence_below_offset(plan: PhysicalPlan, purpose: Purpose) -> DataFusionResult<Transformed<PhysicalPlan>> {
     let is_endless = |limit: &GlobalLimitExec| limit.skip() > 0 && limit.fetch().is_none();
     let Some(limit) = plan.downcast_ref::<GlobalLimitExec>().filter(|limit| is_endless(limit)) else {
         return Ok(Transformed::no(plan));
@@ -179,7 +170,7 @@ fn fence_below_offset(
 }
 
 /// Inserts a fence above the sort that determines the order of a plan's output.
-fn fence_sort(plan: Arc<dyn ExecutionPlan>, purpose: Purpose) -> DataFusionResult<Arc<dyn ExecutionPlan>> {
+fn fence_sort(plan: PhysicalPlan, purpose: Purpose) -> DataFusionResult<PhysicalPlan> {
     if plan.is::<SortExec>() {
         return Ok(BarrierExec::over(plan, purpose));
     }
@@ -192,10 +183,7 @@ fn fence_sort(plan: Arc<dyn ExecutionPlan>, purpose: Purpose) -> DataFusionResul
     }
 }
 
-fn fence_names(
-    plan: Arc<dyn ExecutionPlan>,
-    purpose: Purpose,
-) -> DataFusionResult<Transformed<Arc<dyn ExecutionPlan>>> {
+fn fence_names(plan: PhysicalPlan, purpose: Purpose) -> DataFusionResult<Transformed<PhysicalPlan>> {
     let mut names = HashSet::new();
     if !plan.schema().fields().iter().all(|field| names.insert(field.name().clone())) {
         return Ok(Transformed::yes(BarrierExec::over(plan, purpose)));
@@ -208,8 +196,8 @@ fn fence_names(
     Ok(Transformed::yes(replace_children_if_necessary(plan, inputs)?))
 }
 
-/// Returns the side of a semi join that is not part of its output, if a filter could be matched to a wrong
-/// column there. That is the case if it has a column with the name of an output key that is not the other key.
+/// Returns the side of a semi join that is not part of its output, if a filter may match a wrong column there. This
+/// happens if a column of that side has the name of an output key, but is not the key that it is compared with.
 fn misled_side(join: &HashJoinExec) -> Option<usize> {
     let (side, other) = match join.join_type() {
         JoinType::LeftSemi => (1, join.right()),

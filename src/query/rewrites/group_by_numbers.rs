@@ -90,11 +90,11 @@ impl GroupKeys {
         let has_sets = aggregate.group_expr.iter().any(|expr| matches!(expr, Expr::GroupingSet(_)));
         let keys: &[Expr] = if has_sets { &[] } else { &aggregate.group_expr };
         let fields: Vec<&FieldRef> = aggregate.schema.fields().iter().take(keys.len()).collect();
-        let is_text: Vec<bool> = fields.iter().map(|field| *field.data_type() == text_numbers::dictionary()).collect();
+        let is_text: Vec<bool> = fields.iter().map(|field| *field.data_type() == text_numbers::text_type()).collect();
         let texts = is_text.contains(&true).then(Arc::default);
         let number = |(field, is_text): (&&FieldRef, &bool)| {
             if *is_text {
-                (text_numbers::number(field), Some(text_numbers::BITS))
+                (text_numbers::number_field(field), Some(text_numbers::NUMBER_BITS))
             } else {
                 ((*field).clone(), packed_keys::width(field.data_type()))
             }

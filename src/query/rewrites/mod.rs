@@ -2,10 +2,11 @@
 //!
 //! They run in this order:
 //!
-//! 1. Analyzer rules resolve what DataFusion's optimizer would get wrong: [`CoerceSetOperations`], [`KeepLossyCasts`],
+//! 1. Analyzer rules rewrite what DataFusion would evaluate wrongly: [`CoerceSetOperations`], [`KeepLossyCasts`],
 //!    [`RewriteIn`] and [`FallibleLast`].
 //! 2. DataFusion's logical rules run with fences ([`fenced_logical`]).
-//! 3. Functions rewrite the optimized logical plan: [`group_by_numbers()`], [`guard_fallible`] and [`sort_by_columns()`].
+//! 3. Functions rewrite the optimized logical plan: [`group_by_numbers()`], [`guard_fallible`] and
+//!    [`sort_by_columns()`].
 //! 4. DataFusion's physical rules run with fences ([`fenced_physical`]), together with [`HideGroupUniqueness`] and
 //!    [`YieldAboveJoins`].
 //!
@@ -24,7 +25,7 @@
 //! | `sort_by_columns.rs` | sort keys as columns instead of expressions |
 //! | `yield_above_joins.rs` | yielding above joins, so that a stopped query ends |
 //! | `barrier.rs` | the plan node that blocks an optimization across it |
-//! | `columns.rs` | input columns of a node; column names that stay, and new unique names |
+//! | `columns.rs` | input columns of a node; keeping the names of columns, and making unique ones |
 
 mod barrier;
 mod columns;

@@ -34,7 +34,7 @@ struct KeyBits {
 }
 
 impl KeyLayout {
-    /// Assigns bits to as many keys as fit, from the first one on; `None` if fewer than two fit. The iterator
+    /// Assigns bits to as many keys as fit, in order; `None` if fewer than two fit. The iterator
     /// gives each key with its number of bits, or `None` if its type cannot be packed.
     pub(super) fn of(keys: impl Iterator<Item = (FieldRef, Option<u32>)>) -> Option<KeyLayout> {
         let mut end = 0;
@@ -79,7 +79,7 @@ pub(super) fn width(data_type: &DataType) -> Option<u32> {
 }
 
 impl KeyBits {
-    /// The bit that marks a null; 0 if the key is not nullable.
+    /// Returns the bit that marks a null; 0 if the key is not nullable.
     fn null_bit(&self) -> u64 {
         if self.field.is_nullable() { 1 << (self.shift + self.bits) } else { 0 }
     }
@@ -87,11 +87,18 @@ impl KeyBits {
     /// Packs a key into the numbers of the rows.
     fn add(&self, key: &dyn Array, numbers: &mut [u64]) -> DataFusionResult<()> {
         if key.data_type() != self.field.data_type() || key.len() != numbers.len() {
-            return exec_err!("{}: not of its type", self.field.name());
+            return exec_err!(
+                "{}: expected {} rows of {}, found {} rows of {}",
+                self.field.name(),
+                numbers.len(),
+                self.field.data_type(),
+                key.len(),
+                key.data_type()
+            );
         }
         if key.null_count() > 0 && !self.field.is_nullable() {
             return exec_err!(
-                "GROUP BY {}: null in an expression that the plan takes for never null",
+                "GROUP BY {}: found a null in an expression that is not nullable in the plan",
                 self.field.name()
             );
         }
@@ -107,7 +114,7 @@ impl KeyBits {
             DataType::Int32 => self.add_primitive::<Int32Type>(key, numbers, |value| u64::from(value as u32)),
             DataType::Date32 => self.add_primitive::<Date32Type>(key, numbers, |value| u64::from(value as u32)),
             DataType::UInt32 => self.add_primitive::<UInt32Type>(key, numbers, u64::from),
-            _ => return exec_err!("{}: not of a type that is packed", self.field.name()),
+            _ => return exec_err!("{}: type {} cannot be packed", self.field.name(), self.field.data_type()),
         }
         Ok(())
     }
@@ -153,7 +160,7 @@ impl KeyBits {
             DataType::Int32 => primitive::<Int32Type>(values().map(|value| value as i32), nulls),
             DataType::Date32 => primitive::<Date32Type>(values().map(|value| value as i32), nulls),
             DataType::UInt32 => primitive::<UInt32Type>(values().map(|value| value as u32), nulls),
-            _ => return exec_err!("{}: not of a type that is packed", self.field.name()),
+            _ => return exec_err!("{}: type {} cannot be packed", self.field.name(), self.field.data_type()),
         })
     }
 }
@@ -189,7 +196,7 @@ impl ScalarUDFImpl for PackKeys {
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> DataFusionResult<ColumnarValue> {
         let mut numbers = vec![0; args.number_rows];
         if args.args.len() != self.keys.len() {
-            return exec_err!("{}: not of its keys", self.name());
+            return exec_err!("{}: expected {} arguments, found {}", self.name(), self.keys.len(), args.args.len());
         }
         for (place, key) in self.keys.iter().zip(&args.args) {
             place.add(&key.to_array(args.number_rows)?, &mut numbers)?;
@@ -207,7 +214,7 @@ struct UnpackKey {
 
 impl UnpackKey {
     fn place(&self) -> DataFusionResult<&KeyBits> {
-        self.place.as_ref().ok_or_else(|| exec_datafusion_err!("{}: no such key", self.name()))
+        self.place.as_ref().ok_or_else(|| exec_datafusion_err!("{}: the key is not packed", self.name()))
     }
 }
 
@@ -231,7 +238,8 @@ impl ScalarUDFImpl for UnpackKey {
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> DataFusionResult<ColumnarValue> {
         let numbers = args.args.first().map(|number| number.to_array(args.number_rows)).transpose()?;
         let numbers = numbers.as_ref().and_then(|numbers| numbers.as_primitive_opt::<UInt64Type>());
-        let keys = self.place()?.take(numbers.ok_or_else(|| exec_datafusion_err!("{}: not a number", self.name()))?)?;
+        let keys =
+            self.place()?.take(numbers.ok_or_else(|| exec_datafusion_err!("{}: expected a uint64", self.name()))?)?;
         match args.args.first() {
             Some(ColumnarValue::Scalar(_)) => Ok(ColumnarValue::Scalar(ScalarValue::try_from_array(&keys, 0)?)),
             _ => Ok(ColumnarValue::Array(keys)),
@@ -253,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn what_fits_is_packed() {
+    fn keys_that_fit_are_packed() {
         let (byte, word) = (field(DataType::UInt8, true), field(DataType::UInt32, false));
         let wide = field(DataType::UInt64, false);
         let has = |keys: &[FieldRef]| layout(keys).map(|layout| (0..keys.len()).map(|key| layout.has(key)).collect());
@@ -266,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_come_back() {
+    fn packed_keys_unpack_unchanged() {
         let keys: Vec<ArrayRef> = vec![
             Arc::new(UInt8Array::from(vec![Some(255), None, Some(0), Some(7)])),
             Arc::new(Int16Array::from(vec![-1, i16::MIN, 0, i16::MAX])),
@@ -287,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn what_lies_under_a_null_does_not_matter() {
+    fn values_under_nulls_have_no_effect() {
         let key = |values: Vec<u8>| UInt8Array::new(values.into(), Some(vec![true, false].into()));
         let layout = layout(&[field(DataType::UInt8, true), field(DataType::UInt8, false)]).expect("17 bits");
         let number = |values| {

@@ -1,8 +1,8 @@
 //! Sorting by columns instead of by expressions.
 //!
-//! DataFusion's final plan check rejects some of DataFusion's own plans. Their sort keys are certain
-//! expressions, such as comparisons of a CASE (`ORDER BY coalesce(move, 2) > 2`, `PARTITION BY CASE … END <
-//! x`). So a projection first turns the keys into columns.
+//! DataFusion's final plan check rejects some of DataFusion's own plans, as in apache/datafusion#20194. Their sort keys
+//! are certain expressions, such as comparisons of a CASE: `ORDER BY coalesce(move, 2) > 2` and
+//! `PARTITION BY CASE … END < x`. So a projection first turns the keys into columns.
 
 use super::columns::UniqueNames;
 use datafusion::common::tree_node::Transformed;

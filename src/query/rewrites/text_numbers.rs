@@ -12,16 +12,16 @@ use std::collections::HashMap;
 use std::hash::{Hash, Hasher};
 use std::sync::{Arc, PoisonError, RwLock};
 
-/// The column type that is encoded.
-pub(super) fn dictionary() -> DataType {
+/// Returns the column type that is encoded.
+pub(super) fn text_type() -> DataType {
     DataType::Dictionary(Box::new(DataType::Int32), Box::new(DataType::Utf8))
 }
 
 /// The bits that a number takes.
-pub(super) const BITS: u32 = i32::BITS - 1;
+pub(super) const NUMBER_BITS: u32 = i32::BITS - 1;
 
-/// The field of a text column's numbers.
-pub(super) fn number(text: &Field) -> FieldRef {
+/// Returns the field of a text column's numbers.
+pub(super) fn number_field(text: &Field) -> FieldRef {
     Arc::new(Field::new(text.name(), DataType::UInt32, text.is_nullable()))
 }
 
@@ -38,12 +38,12 @@ struct DictionaryEntries {
 impl TextDictionary {
     /// Returns the function that encodes texts as numbers.
     pub(super) fn to_numbers(self: &Arc<TextDictionary>) -> impl ScalarUDFImpl + use<> {
-        ConvertText::new(Conversion::ToNumber, self)
+        ConvertText::new(TextConversion::ToNumber, self)
     }
 
     /// Returns the function that decodes numbers to texts, as a column like `like`.
     pub(super) fn to_texts(self: &Arc<TextDictionary>, like: &FieldRef) -> impl ScalarUDFImpl + use<> {
-        ConvertText::new(Conversion::ToText(Arc::clone(like)), self)
+        ConvertText::new(TextConversion::ToText(Arc::clone(like)), self)
     }
 
     fn number_of(&self, text: &str) -> u32 {
@@ -62,10 +62,13 @@ impl TextDictionary {
     /// Encodes the rows of a dictionary array. If the dictionary has more values than rows, looks up only the
     /// values that rows use.
     fn numbers_of(&self, rows: &DictionaryArray<Int32Type>) -> DataFusionResult<UInt32Array> {
-        let values = rows.values().as_string_opt::<i32>().ok_or_else(|| exec_datafusion_err!("not a text"))?;
+        let values = rows
+            .values()
+            .as_string_opt::<i32>()
+            .ok_or_else(|| exec_datafusion_err!("expected a dictionary of strings"))?;
         let num_texts = self.0.read().unwrap_or_else(PoisonError::into_inner).texts.len();
-        if num_texts + values.len() > 1 << BITS {
-            return exec_err!("too many texts to group by: {num_texts}");
+        if num_texts + values.len() > 1 << NUMBER_BITS {
+            return exec_err!("GROUP BY: expected at most {} different texts, found {num_texts}", 1_u32 << NUMBER_BITS);
         }
         let number_of = |key: usize| if values.is_valid(key) { Some(self.number_of(values.value(key))) } else { None };
         let keys = rows.keys();
@@ -95,7 +98,7 @@ impl TextDictionary {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-enum Conversion {
+enum TextConversion {
     ToNumber,
     ToText(FieldRef),
 }
@@ -103,13 +106,13 @@ enum Conversion {
 /// The function that encodes a text as a number, or decodes it.
 #[derive(Debug)]
 struct ConvertText {
-    conversion: Conversion,
+    conversion: TextConversion,
     texts: Arc<TextDictionary>,
     signature: Signature,
 }
 
 impl ConvertText {
-    fn new(conversion: Conversion, texts: &Arc<TextDictionary>) -> ConvertText {
+    fn new(conversion: TextConversion, texts: &Arc<TextDictionary>) -> ConvertText {
         ConvertText { conversion, texts: Arc::clone(texts), signature: Signature::any(1, Volatility::Immutable) }
     }
 }
@@ -131,8 +134,8 @@ impl Hash for ConvertText {
 impl ScalarUDFImpl for ConvertText {
     fn name(&self) -> &'static str {
         match &self.conversion {
-            Conversion::ToNumber => "number_of_text",
-            Conversion::ToText(_) => "text_of_number",
+            TextConversion::ToNumber => "number_of_text",
+            TextConversion::ToText(_) => "text_of_number",
         }
     }
 
@@ -142,28 +145,28 @@ impl ScalarUDFImpl for ConvertText {
 
     fn return_type(&self, _: &[DataType]) -> DataFusionResult<DataType> {
         Ok(match &self.conversion {
-            Conversion::ToNumber => DataType::UInt32,
-            Conversion::ToText(_) => dictionary(),
+            TextConversion::ToNumber => DataType::UInt32,
+            TextConversion::ToText(_) => text_type(),
         })
     }
 
     fn return_field_from_args(&self, args: ReturnFieldArgs<'_>) -> DataFusionResult<FieldRef> {
         match (&self.conversion, args.arg_fields) {
-            (Conversion::ToNumber, [text]) => Ok(number(text)),
-            (Conversion::ToText(like), _) => Ok(Arc::clone(like)),
-            _ => plan_err!("{}: not of one text", self.name()),
+            (TextConversion::ToNumber, [text]) => Ok(number_field(text)),
+            (TextConversion::ToText(like), _) => Ok(Arc::clone(like)),
+            _ => plan_err!("{}: expected one argument", self.name()),
         }
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> DataFusionResult<ColumnarValue> {
         let arrays = ColumnarValue::values_to_arrays(&args.args)?;
-        let wrong = || exec_datafusion_err!("{}: not of its type", self.name());
+        let wrong = || exec_datafusion_err!("{}: unexpected argument type", self.name());
         let array = arrays.first().ok_or_else(wrong)?;
         let result: ArrayRef = match &self.conversion {
-            Conversion::ToNumber => {
+            TextConversion::ToNumber => {
                 Arc::new(self.texts.numbers_of(array.as_dictionary_opt::<Int32Type>().ok_or_else(wrong)?)?)
             }
-            Conversion::ToText(_) => {
+            TextConversion::ToText(_) => {
                 Arc::new(self.texts.texts_of(array.as_primitive_opt::<UInt32Type>().ok_or_else(wrong)?)?)
             }
         };

@@ -14,6 +14,7 @@ use datafusion::physical_plan::joins::{CrossJoinExec, HashJoinExec, NestedLoopJo
 use datafusion::physical_plan::unnest::UnnestExec;
 use std::sync::Arc;
 
+/// Inserts a yielding node above each join and each UNNEST.
 #[derive(Debug)]
 pub(in crate::query) struct YieldAboveJoins;
 

@@ -18,11 +18,11 @@ pub(super) fn parse(name: &str, text: &str, path: Option<&Path>) -> Result<Saved
         sql: text.to_owned(),
     };
     read(text, &mut query)
-        .map_err(|Wrong { line, expected, found }| {
+        .map_err(|HeaderError { line, expected, found }| {
             let path = path.map_or_else(|| format!("{name}.sql").into(), Path::to_path_buf);
             let location = Location { path: Some(path), ..Location::default() };
             let found = format!("line {line}: {found}");
-            ErrorKind::Header { location, what: "head of a query", expected: expected.to_owned(), found }.into()
+            ErrorKind::Header { location, what: "header of a query", expected: expected.to_owned(), found }.into()
         })
         .map(|()| query)
 }
@@ -44,7 +44,7 @@ pub(super) fn text<'a>(bytes: &'a [u8], path: &Path) -> Result<&'a str> {
 const OPTIONS: [&str; 8] =
     ["folder", "tables", "memory_limit", "spill_limit", "spill_folder", "row_limit", "byte_limit", "time_limit"];
 
-struct Wrong {
+struct HeaderError {
     line: usize,
     expected: &'static str,
     found: String,
@@ -57,7 +57,7 @@ enum Section {
     Columns,
 }
 
-fn read(text: &str, query: &mut SavedQuery) -> Result<(), Wrong> {
+fn read(text: &str, query: &mut SavedQuery) -> Result<(), HeaderError> {
     let mut section = Section::Purpose;
     let mut num_lines = 0;
     // The indentation of an entry. Lines that are indented deeper continue it.
@@ -65,7 +65,7 @@ fn read(text: &str, query: &mut SavedQuery) -> Result<(), Wrong> {
     for (i, line) in text.lines().enumerate() {
         let Some(comment) = line.strip_prefix("--") else { break };
         num_lines = i + 1;
-        let wrong = |expected, found: &str| Wrong { line: i + 1, expected, found: format!("{found:?}") };
+        let wrong = |expected, found: &str| HeaderError { line: i + 1, expected, found: format!("{found:?}") };
         let (words, depth) = (comment.trim(), comment.len() - comment.trim_start().len());
         match (words, section) {
             ("", _) => {}
@@ -86,13 +86,13 @@ fn read(text: &str, query: &mut SavedQuery) -> Result<(), Wrong> {
             }
             (_, Section::Parameters) => {
                 indent = Some(depth);
-                let expected = "`name type [= default]: description`, of bool, int64, uint64, float64 or string";
+                let expected = "`name type [= default]: description` with type bool, int64, uint64, float64 or string";
                 let parameter = parameter(words).ok_or_else(|| wrong(expected, words))?;
                 if query.parameters.iter().any(|other| other.name == parameter.name) {
-                    return Err(wrong("names of their own", words));
+                    return Err(wrong("unique names", words));
                 }
                 if OPTIONS.contains(&parameter.name.as_str()) {
-                    return Err(wrong("another name than an option of every query has", words));
+                    return Err(wrong("a name that is not an option of queries", words));
                 }
                 query.parameters.push(parameter);
             }
@@ -100,18 +100,19 @@ fn read(text: &str, query: &mut SavedQuery) -> Result<(), Wrong> {
                 indent = Some(depth);
                 let column = column(words).ok_or_else(|| wrong("`name type: description`", words))?;
                 if query.columns.iter().any(|other| other.name == column.name) {
-                    return Err(wrong("names of their own", words));
+                    return Err(wrong("unique names", words));
                 }
                 query.columns.push(column);
             }
         }
     }
-    let missing = |expected| Err(Wrong { line: num_lines + 1, expected, found: "the end of the head".to_owned() });
+    let missing =
+        |expected| Err(HeaderError { line: num_lines + 1, expected, found: "the end of the header".to_owned() });
     if query.purpose.is_empty() {
-        return missing("a line that says what it is for");
+        return missing("a line with the purpose");
     }
     if query.columns.is_empty() {
-        return missing("`-- Columns:` and a line for each");
+        return missing("`-- Columns:` and a line for each column");
     }
     Ok(())
 }
@@ -189,7 +190,7 @@ mod tests {
                          -- Columns:\n--   run_id uint32: the run\n--   s struct<a: uint8, b: utf8>: both\nSELECT 1";
 
     #[test]
-    fn a_whole_head() {
+    fn a_complete_header_is_parsed() {
         let query = parse("name", WHOLE, None).unwrap();
         assert_eq!(query.purpose, "What it is for.");
         let found: Vec<_> = query.parameters.iter().map(|p| (&*p.name, p.dtype, p.default.clone(), &*p.doc)).collect();
@@ -208,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said_with_its_line() {
+    fn errors_name_the_line() {
         for (text, line) in [
             ("SELECT 1", 1),
             ("-- For.\nSELECT 1", 2),

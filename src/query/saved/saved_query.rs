@@ -94,7 +94,7 @@ impl SavedQuery {
         unknown.sort();
         let names: Vec<&str> = self.parameters.iter().map(|parameter| parameter.name.as_str()).collect();
         let there_are = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
-        Err(Error::query(format!("{}: no parameter {}; there are: {there_are}", self.name, unknown.join(", "))))
+        Err(Error::query(format!("{}: unknown parameters {}: expected {there_are}", self.name, unknown.join(", "))))
     }
 }
 

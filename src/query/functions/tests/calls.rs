@@ -4,7 +4,7 @@ use super::*;
 use arrow::compute::cast;
 use arrow::util::display::{ArrayFormatter, FormatOptions};
 
-/// Valid arguments for a function, of its natural types.
+/// Returns valid arguments for a function, of its natural types.
 fn some_arguments(function: &Function, num_rows: usize) -> Vec<ArrayRef> {
     let mut random = Xoshiro256PlusPlus::seed_from_u64(5);
     let of_kind = |argument: &Argument| -> ArrayRef {
@@ -29,7 +29,7 @@ fn text(array: &ArrayRef) -> Vec<String> {
 /// Compares every function on sliced arrays that have nulls over invalid values with itself on arrays without
 /// nulls.
 #[test]
-fn nulls_and_what_lies_under_them_do_no_harm() {
+fn values_under_nulls_have_no_effect() {
     for function in functions() {
         let arguments = some_arguments(function, 200);
         let plain = text(&function.call(&arguments, Phases::default()).unwrap());
@@ -75,7 +75,7 @@ fn nulls_and_what_lies_under_them_do_no_harm() {
 }
 
 #[test]
-fn every_type_that_holds_the_values_is_taken() {
+fn every_type_that_holds_the_values_is_accepted() {
     use DataType::{Float16, Float32, Float64, Int8, Int16, Int32, Int64, UInt8, UInt16, UInt32, UInt64};
     for function in functions() {
         // Boards with tiles only in the last cells fit every type.
@@ -107,7 +107,7 @@ fn every_type_that_holds_the_values_is_taken() {
 }
 
 #[test]
-fn no_rows_make_no_rows() {
+fn zero_rows_give_zero_rows() {
     for function in functions() {
         let found = function.call(&some_arguments(function, 0), Phases::default()).unwrap();
         assert_eq!((found.len(), found.data_type()), (0, &function.return_type()));
@@ -115,7 +115,7 @@ fn no_rows_make_no_rows() {
 }
 
 #[test]
-fn what_an_argument_does_not_take_is_named() {
+fn errors_name_the_invalid_argument() {
     let int64 = |value: i64| array_of::<Int64Type>([value]);
     let message = |name, arguments: &[ArrayRef]| call(name, arguments).unwrap_err().to_string();
     let board = uint64([u64::MAX]);
@@ -153,7 +153,7 @@ fn literal(text: &str) -> ArrayRef {
 }
 
 #[test]
-fn examples_are_true() {
+fn documented_examples_hold() {
     for function in functions() {
         let (call, expected) = function.example;
         let literals =

@@ -1,0 +1,95 @@
+//! Execution of one partition of a plan, on the runtime's threads.
+
+use super::errors::query_error;
+use crate::error::{Error, Result};
+use crate::runtime::{PERIOD, Threads, block_for, runtime};
+use arrow::array::RecordBatch;
+use datafusion::common::DataFusionError;
+use datafusion::execution::TaskContext;
+use datafusion::physical_plan::{ExecutionPlan, execute_stream};
+use futures::StreamExt;
+use std::sync::Arc;
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+
+/// The batches of one partition, made on the runtime's threads. Dropping it stops the work.
+pub(crate) struct Partition {
+    receiver: mpsc::Receiver<PartitionMessage>,
+    task: JoinHandle<()>,
+    threads: Threads,
+}
+
+impl Partition {
+    /// The most buffered batches.
+    const AHEAD: usize = 8;
+
+    pub(crate) fn start(
+        plan: &Arc<dyn ExecutionPlan>,
+        context: &Arc<TaskContext>,
+        partition: usize,
+    ) -> Result<Partition> {
+        let (sender, receiver) = mpsc::channel(Self::AHEAD);
+        let threads = runtime()?;
+        let task = threads.spawn(send_batches(Arc::clone(plan), Arc::clone(context), Some(partition), sender));
+        Ok(Partition { receiver, task, threads })
+    }
+
+    /// Returns the next batch. Stops with the error of `check`, which it calls while it waits.
+    pub(crate) fn next(&mut self, check: impl Fn() -> Result<()>) -> Result<Option<RecordBatch>> {
+        loop {
+            check().inspect_err(|_| self.threads.retire())?;
+            match block_for(PERIOD, self.receiver.recv()) {
+                None => {}
+                Some(Some(PartitionMessage::Batch(batch))) => return Ok(Some(batch)),
+                Some(Some(PartitionMessage::End)) => return Ok(None),
+                Some(Some(PartitionMessage::Failed(error))) => return Err(query_error(error)),
+                Some(None) => return Err(ended_early()),
+            }
+        }
+    }
+}
+
+impl Drop for Partition {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// Runs a partition, or all partitions merged into one stream, and sends its batches.
+pub(super) async fn send_batches(
+    plan: Arc<dyn ExecutionPlan>,
+    context: Arc<TaskContext>,
+    partition: Option<usize>,
+    sender: mpsc::Sender<PartitionMessage>,
+) {
+    let stream = match partition {
+        Some(partition) => plan.execute(partition, context),
+        None => execute_stream(plan, context),
+    };
+    let mut stream = match stream {
+        Ok(stream) => stream,
+        Err(error) => {
+            let _ = sender.send(PartitionMessage::Failed(error)).await;
+            return;
+        }
+    };
+    while let Some(batch) = stream.next().await {
+        let message = batch.map_or_else(PartitionMessage::Failed, PartitionMessage::Batch);
+        if sender.send(message).await.is_err() {
+            return;
+        }
+    }
+    let _ = sender.send(PartitionMessage::End).await;
+}
+
+/// A message of a partition's task: batches, then the end. A channel closed before the end means that the task
+/// died.
+pub(super) enum PartitionMessage {
+    Batch(RecordBatch),
+    Failed(DataFusionError),
+    End,
+}
+
+pub(super) fn ended_early() -> Error {
+    Error::query("the query engine failed: a worker ended early")
+}
