@@ -1,10 +1,11 @@
 //! The chain of commits from version 1 on, with lost commits rebuilt from a checkpoint.
 //!
-//! A sound checkpoint has a line of the history for each version up to its own, and the files of its own version. That
-//! is enough to rebuild a damaged or missing commit before it. The commit's numbers are in its line. Its files are
-//! those that no other commit added or removed. A rebuilt commit keeps the checksum that the next commit expects
-//! (`Commit::stands_for`), so all other commits stay unchanged. The chain ends before a lost commit that no checkpoint
-//! covers.
+//! A sound checkpoint has one history line for each version up to its own version, and the files of its own
+//! version. These are enough to rebuild a damaged or missing commit before it. The history line has the
+//! commit's numbers. The commit's files are those that no other commit added or removed.
+//!
+//! A rebuilt commit keeps the checksum that the next commit expects (`Commit::stands_for`), so all other
+//! commits stay unchanged. The chain ends before a lost commit that no checkpoint covers.
 
 use super::TableName;
 use super::checkpoint::{Checkpoint, Names};
@@ -22,11 +23,11 @@ pub(super) struct Chain {
     pub(super) links: Vec<Link>,
     /// The version of the checkpoint that lost commits were rebuilt from; 0 = no checkpoint.
     pub(super) anchor: u64,
-    /// The commit files outside the chain, with their content where it is readable.
+    /// The commit files outside the chain, with their content if it is readable.
     pub(super) rest: BTreeMap<u64, Result<(Commit, String)>>,
-    /// Files of the log that a repair replaced but, because it was interrupted, did not set aside.
+    /// Files of the log that a repair replaced but did not set aside, because it was interrupted.
     pub(super) leftovers: BTreeSet<String>,
-    /// The error that kept a checkpoint from being read, unless it was damage: the checkpoint may cover lost commits.
+    /// The error of an unreadable checkpoint that is not damaged. Such a checkpoint may cover lost commits.
     pub(super) unread: Option<Error>,
 }
 
@@ -42,7 +43,8 @@ pub(super) struct Link {
 type Commits = BTreeMap<u64, Result<(Commit, String)>>;
 
 impl Chain {
-    /// Reads every commit. A commit that cannot be read for a reason other than damage has its error here as well.
+    /// Reads every commit. If a commit cannot be read for a reason other than damage, its entry holds that
+    /// error too.
     pub(super) fn read(storage: &Storage, log: &Log, names: &Names) -> Result<Chain> {
         let (mut commits, leftovers) = read_commits(storage, names)?;
         let mut unread = None;
@@ -101,12 +103,12 @@ impl Chain {
         Ok(Chain { links, anchor, rest: commits, leftovers, unread })
     }
 
-    /// The last version of the chain; 0 if the chain is empty.
+    /// Returns the last version of the chain; 0 if the chain is empty.
     pub(super) fn version(&self) -> u64 {
         self.links.len() as u64
     }
 
-    /// The contents of the archive at each version, in order.
+    /// Calls `each` with the contents of the archive at each version, in order. Returns the last contents.
     pub(super) fn replay(&self, mut each: impl FnMut(&Link, &Snapshot)) -> Option<Snapshot> {
         let mut state: Option<Snapshot> = None;
         for link in &self.links {
@@ -125,7 +127,7 @@ impl Chain {
     }
 }
 
-/// Every commit, and the names of the log files that a commit replaces.
+/// Returns every commit, and the names of the log files that a commit replaces.
 fn read_commits(storage: &Storage, names: &Names) -> Result<(Commits, BTreeSet<String>)> {
     let files = storage.read_all(names.commits.iter().copied().map(commit_path).collect())?;
     let mut commits = Commits::new();
@@ -161,7 +163,7 @@ fn read_commits(storage: &Storage, names: &Names) -> Result<(Commits, BTreeSet<S
     Ok((commits, leftovers))
 }
 
-/// The newest sound checkpoint of these commits.
+/// Returns the newest sound checkpoint that belongs to these commits.
 fn anchor(
     storage: &Storage,
     names: &Names,
@@ -186,8 +188,8 @@ fn unless_damaged<T>(read: Result<T>) -> Result<Option<T>> {
     }
 }
 
-/// Whether a checkpoint belongs to the same archive as these commits: its history names their transactions. Commits
-/// that do not follow on those before them are not compared.
+/// Returns whether a checkpoint belongs to the same archive as these commits: its history names their
+/// transactions. Ignores commits that do not follow on the commit before them.
 fn is_of(checkpoint: &Snapshot, commits: &Commits) -> bool {
     let newest = &checkpoint.newest;
     let history = &checkpoint.history;
@@ -219,10 +221,10 @@ struct Rebuilder<'a> {
     storage: &'a Storage,
     /// The contents of the archive at the checkpoint's version.
     anchor: &'a Snapshot,
-    /// The paths that sound commits up to it added, and those that they removed.
+    /// The paths that sound commits up to the checkpoint added, and those that they removed.
     added: HashSet<String>,
     removed: HashSet<String>,
-    /// The paths of its files.
+    /// The paths of the checkpoint's files.
     kept: HashSet<&'a str>,
 }
 
@@ -239,8 +241,8 @@ impl<'a> Rebuilder<'a> {
         Ok(Rebuilder { storage, anchor, added, removed, kept })
     }
 
-    /// Rebuilds a version's commit from the versions before it: the commit, the checksum by which the next commit names
-    /// it, its file.
+    /// Rebuilds a version's commit from the versions before it. Returns the commit, the checksum by which the
+    /// next commit names it, and the bytes of its file.
     fn rebuild(&self, number: u64, before: Option<&Snapshot>, later: &Commits) -> Result<(Commit, String, Vec<u8>)> {
         let newest = &self.anchor.newest;
         let following =
@@ -299,8 +301,8 @@ impl<'a> Rebuilder<'a> {
         Ok((commit, known.unwrap_or_default(), bytes))
     }
 
-    /// The files that a lost commit added: files of the checkpoint that no other commit added, and files that were
-    /// removed before the checkpoint but still exist.
+    /// Returns the files that a lost commit added: files of the checkpoint that no other commit added, and
+    /// existing files that were removed before the checkpoint.
     fn added_by(&self, line: &CommitInfo) -> Result<Vec<DataFile>> {
         let files = self.anchor.files.iter().filter(|file| !self.added.contains(&file.path));
         let mut files: Vec<DataFile> = files.filter(|file| self.version_of(file) == line.version).cloned().collect();
@@ -326,7 +328,8 @@ impl<'a> Rebuilder<'a> {
         Ok(files)
     }
 
-    /// The files that a lost commit removed: earlier files that the checkpoint lacks and that no sound commit removed.
+    /// Returns the files that a lost commit removed: earlier files that the checkpoint lacks and that no sound
+    /// commit removed.
     fn removed_by(&self, line: &CommitInfo, before: Option<&Snapshot>) -> Vec<String> {
         let Some(before) = before.filter(|_| line.removed_files > 0) else { return Vec::new() };
         let before = before.clone().sort();
@@ -335,7 +338,8 @@ impl<'a> Rebuilder<'a> {
         gone.map(|file| file.path.clone()).collect()
     }
 
-    /// The version that added a file: the version of the transaction in its name, or else the version of its last run.
+    /// Returns the version that added a file: the version of the transaction in its name, or else the version
+    /// of its last run.
     fn version_of(&self, file: &DataFile) -> u64 {
         let history = &self.anchor.history;
         let name = file.path.rsplit('/').next().unwrap_or_default();
@@ -345,13 +349,13 @@ impl<'a> Rebuilder<'a> {
     }
 }
 
-/// A readable commit that the checkpoint's history names.
+/// Returns a commit if it is readable and the checkpoint's history names it.
 fn own<'c>(anchor: &Snapshot, number: u64, commit: &'c Result<(Commit, String)>) -> Option<&'c (Commit, String)> {
     let line = anchor.history.get((number as usize).checked_sub(1)?)?;
     commit.as_ref().ok().filter(|(commit, _)| commit.txn == line.txn)
 }
 
-/// Whether a data file's name contains the transaction's id.
+/// Returns whether a data file's name contains the transaction's id.
 fn is_named_for(name: &str, txn: &str) -> bool {
     let stem = name.strip_suffix(".parquet").filter(|stem| stem.len() == 32);
     matches!((stem.and_then(|stem| stem.get(16..)), txn.get(..16)), (Some(half), Some(txn)) if half == txn)

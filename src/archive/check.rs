@@ -1,4 +1,4 @@
-//! What is wrong with one data file: its bytes, its footer, its rows.
+//! Checks of one data file: its bytes, its footer and its rows.
 
 use super::TableName;
 use super::commit::DataFile;
@@ -18,7 +18,7 @@ use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions};
 use parquet::file::metadata::PageIndexPolicy;
 use std::fs::File;
 
-/// Collects what is wrong with a file.
+/// The problems found in one file.
 pub(super) struct Findings<'a> {
     file: &'a DataFile,
     pub(super) problems: Vec<Problem>,
@@ -41,10 +41,10 @@ impl Findings<'_> {
     }
 }
 
-/// Checks a file against its commit and its footer against its rows, and hands on the rows, whole row groups in today's
-/// schema.
+/// Compares a file with its commit and its footer with its rows. Passes each row group to `rows`, in the
+/// current schema.
 ///
-/// A file whose bytes are not those that were written is looked at no further: its rows could say anything.
+/// Stops at a wrong length or checksum, because the rows of such a file mean nothing.
 pub(super) fn check_file(
     storage: &Storage,
     file: &DataFile,
@@ -103,7 +103,7 @@ impl Footer {
                 Ok(found) => {
                     findings.add(format!("type of column {}", field.name()), field.data_type(), found.data_type());
                 }
-                // What an older schema lacks is nullable in today's.
+                // A nullable column may be missing from a file of an older schema.
                 Err(_) if field.is_nullable() => {}
                 Err(_) => findings.add("columns", field.name(), "none of that name"),
             }
@@ -149,7 +149,8 @@ impl Footer {
         Ok(())
     }
 
-    /// That minima and maxima of row groups and of pages enclose the values, and that nulls were counted.
+    /// Checks the statistics of a row group and of its pages: the bounds enclose all values, and the counts of
+    /// nulls are right.
     fn check_statistics(
         &self,
         index: usize,
@@ -160,7 +161,7 @@ impl Footer {
         let parquet_schema = footer.file_metadata().schema_descr();
         let group = footer.row_group(index);
         for (field, column) in self.metadata.schema().fields().iter().zip(batch.columns()) {
-            // NaN has no place in an order, so nobody may rely on bounds of floating-point numbers.
+            // Bounds of floating-point columns are not usable, because NaN has no place in the order.
             if matches!(field.data_type(), DataType::Float32) {
                 continue;
             }
@@ -189,7 +190,7 @@ impl Footer {
     }
 }
 
-/// What statistics say of consecutive parts of a column.
+/// The statistics of consecutive parts of a column.
 struct Bounds {
     mins: ArrayRef,
     maxes: ArrayRef,
@@ -234,7 +235,8 @@ impl Bounds {
 
 type Compare = fn(&dyn arrow::array::Datum, &dyn arrow::array::Datum) -> Result<arrow::array::BooleanArray, ArrowError>;
 
-/// That rows are in the order of run ids, and steps of a run in theirs; that none is missing is checked with the run.
+/// Checks that run ids ascend, and that the step indices of each run ascend. The check of each run finds
+/// missing steps.
 fn check_order(table: TableName, batch: &RecordBatch, last_row: &mut Option<(u32, u32)>, findings: &mut Findings<'_>) {
     let ids = batch.column(0).as_primitive::<UInt32Type>().values();
     let steps = (table == TableName::Steps).then(|| batch.column(1).as_primitive::<UInt32Type>().values());
@@ -243,7 +245,7 @@ fn check_order(table: TableName, batch: &RecordBatch, last_row: &mut Option<(u32
         let follows = match *last_row {
             None => true,
             Some((last_id, last_step)) if table == TableName::Steps && run_id == last_id => {
-                // A row group holds whole runs, so none goes on in the next.
+                // A row group holds whole runs, so no run continues in the next one.
                 step > last_step && row > 0
             }
             Some((last_id, _)) => run_id > last_id,

@@ -1,7 +1,7 @@
-//! Small files → files of full size, row for row.
+//! Compaction: merging small data files into files of full size.
 //!
-//! Neighbours in the order of run ids are rewritten together, with row groups of full size. Before the commit, old and
-//! new files are read side by side and must agree in every row.
+//! Files that are neighbours in the order of run ids are merged, with row groups of full size. Before the
+//! commit, old and new files are read side by side and compared row by row.
 
 use super::TableName;
 use super::commit::{DataFile, Operation, damaged};
@@ -19,15 +19,15 @@ use arrow::compute::concat_batches;
 use rayon::prelude::*;
 use std::time::Duration;
 
-/// How to compact.
+/// Options of [`Archive::compact`](super::Archive::compact).
 #[derive(Clone, Debug)]
 pub struct CompactOptions {
-    /// Rows from which a file is full; one with half of them is left alone.
+    /// The number of rows from which a file is full. A file with at least half as many rows is left alone.
     pub file_rows: u64,
-    /// Threads; `None` = one per core.
+    /// The number of threads; `None` = one per core.
     pub workers: Option<usize>,
-    /// How long to wait while another process of this machine writes to the archive, before
-    /// [`ErrorKind::Conflict`](crate::ErrorKind::Conflict).
+    /// The longest wait for another process of this machine that writes to the archive. Then the call fails
+    /// with [`ErrorKind::Conflict`](crate::ErrorKind::Conflict).
     pub wait: Duration,
 }
 
@@ -37,19 +37,19 @@ impl Default for CompactOptions {
     }
 }
 
-/// What a compaction did.
+/// The result of a compaction.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CompactReport {
-    /// Files of the archive before.
+    /// The number of files before.
     pub files_before: u64,
-    /// Files of the archive since.
+    /// The number of files after.
     pub files_after: u64,
-    /// Their bytes before.
+    /// The total size of the files before.
     pub bytes_before: u64,
-    /// Their bytes since.
+    /// The total size of the files after.
     pub bytes_after: u64,
-    /// Rows that were rewritten, of both tables.
+    /// The number of rewritten rows, of both tables together.
     pub num_rows: u64,
 }
 
@@ -73,7 +73,7 @@ pub(super) fn compact(
             return Ok((None, report));
         }
         let mut commit = snapshot.next(Operation::Compact);
-        // Once to rewrite, once to compare.
+        // Each row is rewritten once and compared once.
         progress.begin("compact", Unit::Rows, 2 * report.num_rows);
         let output = Output { storage, txn: &commit.txn, file_rows: u64::MAX };
         let rewritten = threads.install(|| rewrite(&output, &groups, progress));
@@ -88,7 +88,7 @@ pub(super) fn compact(
         Ok((Some(commit), report))
     })?;
     if outcome.committed {
-        // The list of files is short again; the commit is safe, so this may fail.
+        // The list of files is short again. A failure is harmless, because the commit is already durable.
         write_checkpoint(storage, &outcome.snapshot).ok();
     }
     Ok((outcome.value, outcome.snapshot))
@@ -98,7 +98,8 @@ fn sizes(files: &[DataFile]) -> (u64, u64) {
     (files.len() as u64, files.iter().map(|file| file.num_bytes).sum())
 }
 
-/// Neighbouring files that together make one. A file that is half full is not worth rewriting again and again.
+/// Returns groups of neighbouring files, each to be merged into one file. A file that is at least half full
+/// stays: it is not worth rewriting again.
 fn plan(snapshot: &Snapshot, table: TableName, file_rows: u64) -> Vec<Vec<&DataFile>> {
     let mut groups: Vec<Vec<&DataFile>> = vec![Vec::new()];
     let mut rows = 0;
@@ -117,7 +118,8 @@ fn plan(snapshot: &Snapshot, table: TableName, file_rows: u64) -> Vec<Vec<&DataF
     groups
 }
 
-/// Writes each group as one file, and makes sure that it has the same rows: files to add, and paths to remove.
+/// Writes each group as one file and checks that it has the same rows. Returns the files to add and the paths
+/// to remove.
 fn rewrite(
     output: &Output<'_>,
     groups: &[Vec<&DataFile>],
@@ -147,7 +149,8 @@ fn rewrite_group(output: &Output<'_>, group: &[&DataFile], progress: &dyn Progre
     Ok(file)
 }
 
-/// Row groups of full size from those of several files. Row groups hold whole runs, and so do several together.
+/// Encodes the rows of several files as row groups of full size. Small row groups hold whole runs, so the
+/// merged ones do too.
 fn copy(
     storage: &Storage,
     table: TableName,
@@ -166,7 +169,7 @@ fn copy(
     Ok(())
 }
 
-/// The next rows, enough for a row group.
+/// Returns enough rows for the next row group; `None` at the end.
 fn gather(source: &mut RowGroups<'_>, progress: &dyn Progress) -> Result<Option<RecordBatch>> {
     let mut batches = Vec::new();
     let mut num_rows = 0;
@@ -183,7 +186,7 @@ fn gather(source: &mut RowGroups<'_>, progress: &dyn Progress) -> Result<Option<
     joined.map(Some).map_err(super::schema::arrow_error)
 }
 
-/// That one file has the rows of several.
+/// Checks that one file has the same rows as several others together.
 fn compare(storage: &Storage, old: &[&DataFile], new: &DataFile, progress: &dyn Progress) -> Result<()> {
     let differs =
         |expected: &str, found: &str| Err(damaged(&storage.path(&new.path), "rewritten rows", expected, found));

@@ -1,4 +1,4 @@
-//! A run of an ingest, from a file of its own or from one of many → a run that is ready to be written.
+//! Decoding of the runs of an ingest, from run files and from files of many runs.
 
 use super::discover::{Part, Source};
 use super::known::Known;
@@ -13,23 +13,23 @@ use std::fs::File;
 use std::io::Read;
 use std::sync::Arc;
 
-/// A longer name is not an engine's; A2T1 has no room for one either.
+/// The longest engine name. A2T1 cannot hold a longer one either.
 const MAX_ENGINE_BYTES: usize = u16::MAX as usize;
 
-/// What a source turned out to be.
+/// The result of reading a source.
 pub(super) enum Outcome<T> {
     Value(T),
-    /// No run file, whatever its name says, but a file of many runs.
+    /// A file of many runs under the name of a run file.
     Container(ContainerKind),
 }
 
-/// A run and what the archive says of it beside its content.
+/// A run, with the archive's facts about it.
 pub(super) struct DecodedRun {
     pub(super) run: Run,
     pub(super) info: RunInfo,
 }
 
-/// Reads a run for an archive. `None`: it is one of those that are known.
+/// Reads a run for an archive. Returns `None` if the run is known.
 pub(super) fn decode_source(source: &mut Source, known: &Known) -> Result<Outcome<Option<Box<DecodedRun>>>> {
     let of_run = |run: Run, source: &Source| {
         let digest = digest(&run)?;
@@ -45,10 +45,10 @@ pub(super) fn decode_source(source: &mut Source, known: &Known) -> Result<Outcom
     read(source, |bytes, source| decode_file(bytes, source, known), of_run)
 }
 
-/// A run, and its file if it came as one and that is asked for.
+/// A run, with the bytes of its run file if it has one and the caller asked for it.
 pub(super) type RunAndFile = (Run, Option<(RunFormat, Vec<u8>)>);
 
-/// Reads a run alone.
+/// Reads a run without an archive.
 pub(super) fn decode_alone(source: &mut Source, with_file: bool) -> Result<Outcome<RunAndFile>> {
     let of_file = |bytes: Cow<'_, [u8]>, source: &Source| {
         let (run, format) = decode_run(&bytes).map_err(|error| in_source(error, source))?;
@@ -57,7 +57,7 @@ pub(super) fn decode_alone(source: &mut Source, with_file: bool) -> Result<Outco
     read(source, of_file, |run, _| Ok((run, None)))
 }
 
-/// Reads a source, and makes something of the bytes of its file or of its run.
+/// Reads a source and converts it: `of_file` the bytes of a run file, `of_run` a run of a file of many.
 fn read<T>(
     source: &mut Source,
     of_file: impl Fn(Cow<'_, [u8]>, &Source) -> Result<T>,
@@ -90,14 +90,14 @@ fn read_file<T>(source: &Source, of_file: impl Fn(Cow<'_, [u8]>, &Source) -> Res
     } else {
         of_file(Cow::Owned(bytes), source)
     };
-    // What is no run may be another thing under the name of one.
+    // A file under the name of a run file may hold many runs.
     value.map(Outcome::Value).or_else(|error| match ContainerKind::of(&prefix) {
         Some(kind) => Ok(Outcome::Container(kind)),
         None => Err(error),
     })
 }
 
-/// An error about the bytes of a run as one about the file that they are in.
+/// Adds the place of the run to an error, if the run is one of many in a file.
 fn in_source(error: Error, source: &Source) -> Error {
     match &source.part {
         Part::Of { index, runs } => error.in_run(*index as u64, runs.source.offset(*index)),
@@ -119,7 +119,7 @@ fn decode_file(bytes: Cow<'_, [u8]>, source: &Source, known: &Known) -> Result<O
         RunFormat::A2run2 => *blake3::hash(&encoded).as_bytes(),
         _ => digest(&run)?,
     };
-    // Whatever the columns cannot give back byte by byte is kept as it came.
+    // The original file is kept if the columns cannot reproduce it byte by byte.
     let restorable = same && start_time_fits(run.meta().start_unix_s);
     let original = (!restorable).then(|| bytes.into_owned());
     finish(run, digest, SourceFormat::File(format), original, source).map(Some)
@@ -160,8 +160,10 @@ fn finish(
     Ok(Box::new(DecodedRun { run, info }))
 }
 
-/// What makes two runs one. Of a whole game with normalised values, or none, the hash of its canonical form, a2run2; of any
-/// other run, which a2run2 has no room for, the hash of all that it has.
+/// Returns the digest by which two runs are equal.
+///
+/// For a whole game with normalised values, or without values, this is the hash of its canonical form, a2run2.
+/// The format a2run2 cannot hold other runs, so their digest is a hash of all their parts.
 pub(super) fn digest(run: &Run) -> Result<[u8; 32]> {
     let meta = run.meta();
     if run.missing().is_none() && !meta.raw_evs {

@@ -82,7 +82,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 use storage::Storage;
 
-/// One of the two tables of an archive.
+/// A table of an archive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum TableName {
@@ -94,8 +94,9 @@ pub enum TableName {
 
 /// A growing collection of runs, seen at one version.
 ///
-/// An `Archive` is a cheap, immutable view: what others commit does not change it until [`refresh`](Archive::refresh)
-/// is called, and its own [`ingest`](Archive::ingest) moves it to the version it made. Clones see the same version.
+/// An `Archive` is an immutable view that is cheap to clone; clones show the same version. Commits of others
+/// stay invisible until [`refresh`](Archive::refresh). An [`ingest`](Archive::ingest) moves the view to the
+/// version that it commits.
 ///
 /// ```
 /// # let folder = tempfile::tempdir()?;
@@ -112,19 +113,21 @@ pub enum TableName {
 pub struct Archive {
     storage: Storage,
     snapshot: Arc<Snapshot>,
-    /// Shared by clones.
+    /// The digests that the last ingest left for the next; shared by clones.
     kept: Arc<KeptDigests>,
-    /// Whether data files are compared with their commits before they are first read.
+    /// Whether each data file is compared with its commit before its first use.
     checksums: bool,
 }
 
 impl Archive {
-    /// Creates an archive in a new or empty folder, or under a URL (`s3://bucket/games.a2`, `gs://…`, `az://…`), with its
-    /// phase thresholds, which stay as they are for good.
+    /// Creates an archive in a new or empty folder, or under a URL (`s3://bucket/games.a2`, `gs://…`,
+    /// `az://…`).
+    ///
+    /// The phase thresholds of an archive never change.
     ///
     /// # Errors
-    /// [`ErrorKind::ArchiveExists`] when there is one, [`ErrorKind::Argument`] for thresholds that are not tiles in
-    /// order and for a folder with other files, [`ErrorKind::Io`].
+    /// [`ErrorKind::ArchiveExists`] if the folder holds an archive. [`ErrorKind::Argument`] if the thresholds
+    /// are not tiles in ascending order, or if the folder holds other files. [`ErrorKind::Io`].
     pub fn create(location: impl AsRef<Path>, phases: Phases) -> Result<Archive> {
         Archive::create_unless_cancelled(location, phases, &())
     }
@@ -163,18 +166,19 @@ impl Archive {
     /// Opens an archive at its newest version.
     ///
     /// # Errors
-    /// [`ErrorKind::NotAnArchive`], [`ErrorKind::Damaged`] when a commit does not fit its checksum or the one before
-    /// it, [`ErrorKind::SchemaVersion`] when a newer a2store wrote it, [`ErrorKind::Io`].
+    /// [`ErrorKind::NotAnArchive`]. [`ErrorKind::Damaged`] if a commit does not match its checksum or its
+    /// parent. [`ErrorKind::SchemaVersion`] if a newer a2store wrote the archive. [`ErrorKind::Io`].
     pub fn open(location: impl AsRef<Path>) -> Result<Archive> {
         let storage = Storage::new(location.as_ref())?;
         let snapshot = Log::new(&storage).replay(None)?;
         Ok(Archive::new(storage, snapshot))
     }
 
-    /// Opens an archive as it was at an earlier version, 1 being the empty one.
+    /// Opens an archive at an earlier version; version 1 is the empty archive.
     ///
     /// # Errors
-    /// As [`open`](Archive::open), and [`ErrorKind::VersionNotFound`], also for versions that have expired.
+    /// As [`open`](Archive::open), and [`ErrorKind::VersionNotFound`] if the version does not exist or has
+    /// expired.
     pub fn open_at(location: impl AsRef<Path>, version: u64) -> Result<Archive> {
         let storage = Storage::new(location.as_ref())?;
         let snapshot = Log::new(&storage).replay(Some(version))?;
@@ -188,10 +192,12 @@ impl Archive {
 
     /// Returns the same view with checksums on or off.
     ///
-    /// If on, queries and exports compare the length and CRC32C of each data file with its commit. They do so before
-    /// the first use of the file in a process, and read the whole file for it. If off, a flipped bit in a data file can
-    /// change an answer. By default, files of a folder are compared, and files of an object store are not: that would
-    /// fetch whole files where a query needs some ranges.
+    /// If on, queries and exports compare the length and CRC32C of each data file with its commit before its
+    /// first use in a process. This reads the whole file. If off, a flipped bit in a data file can change an
+    /// answer.
+    ///
+    /// By default, checksums are on for a folder and off for an object store, where they would download whole
+    /// files for queries that need only some ranges.
     ///
     /// ```
     /// # let folder = tempfile::tempdir()?;
@@ -208,7 +214,7 @@ impl Archive {
         self
     }
 
-    /// Whether data files are compared with their commits before they are first read.
+    /// Returns whether each data file is compared with its commit before its first use.
     #[must_use]
     pub fn has_checksums(&self) -> bool {
         self.checksums
@@ -223,29 +229,30 @@ impl Archive {
         Ok(())
     }
 
-    /// As [`refresh`](Archive::refresh), and makes the newest version durable.
+    /// Moves to the newest version, and makes it durable.
     pub(crate) fn refresh_durable(&mut self) -> Result<()> {
         self.snapshot = Log::new(&self.storage).replay_durable(Some(&self.snapshot))?.into();
         Ok(())
     }
 
-    /// The ids of a session's runs within the session.
+    /// Returns the ids that a session's runs have within the session.
     pub(crate) fn source_ids(&self, session: &str) -> Result<BTreeSet<u64>> {
         known::source_ids(&self.storage, &self.snapshot, session, 0)
     }
 
-    /// Reads run files, and folders of them with all their subfolders, and commits what is new as one version.
+    /// Reads run files and folders, with all their subfolders, and commits the new runs as one version.
     ///
-    /// A run that the archive already holds, known by the digest of its content, is skipped; a file that does not
-    /// decode is reported and never costs another. Run ids follow the order of the paths, whatever the number of
-    /// workers. When nothing is new, nothing is committed. Interrupted at any point and repeated, it ends in the same
+    /// Skips each run whose content the archive already holds, compared by digest. Reports each file that does
+    /// not decode, and reads on. Run ids follow the order of the paths and do not depend on the number of
+    /// workers. If no run is new, nothing is committed. An interrupted ingest that is repeated ends in the same
     /// archive.
     ///
     /// # Errors
-    /// [`ErrorKind::Io`] for a path that is not there and for what the file system refuses, [`ErrorKind::Conflict`] when
-    /// another process goes on writing, [`ErrorKind::Cancelled`]; with [`OnError::Raise`] also the first bad file's. In
-    /// each case the archive is as it was. [`ErrorKind::Unconfirmed`] when the commit was written but not confirmed:
-    /// repeat the call.
+    /// [`ErrorKind::Io`] if a path does not exist or the file system fails. [`ErrorKind::Conflict`] if another process
+    /// keeps writing. [`ErrorKind::Cancelled`]. With [`OnError::Raise`], also the error of the first bad file.
+    /// After each of these errors the archive is unchanged.
+    ///
+    /// [`ErrorKind::Unconfirmed`] if the commit was written but not confirmed: repeat the call.
     pub fn ingest<P: AsRef<Path>>(
         &mut self,
         paths: impl IntoIterator<Item = P>,
@@ -255,8 +262,9 @@ impl Archive {
         self.ingest_files(paths, None, options, progress)
     }
 
-    /// As [`ingest`](Archive::ingest), without reading again what is as it was when `seen` was given before: for whoever
-    /// looks at the same folders again and again. About 150 bytes of memory a file.
+    /// Ingests like [`ingest`](Archive::ingest), but skips the files in `seen` that have not changed since.
+    ///
+    /// This suits repeated calls on the same folders. `seen` takes about 150 bytes of memory per file.
     ///
     /// # Errors
     /// As [`ingest`](Archive::ingest).
@@ -281,8 +289,10 @@ impl Archive {
         self.ingest_input(Input::Paths(&paths), seen, options, progress)
     }
 
-    /// Adds runs of a recording, like [`ingest`](Archive::ingest), but decides by id instead of content: adds all runs
-    /// whose session and id are new. This view must not show any of them.
+    /// Ingests the runs of a recording. Compares ids instead of content: a run is new if its session and id are
+    /// new.
+    ///
+    /// This view must not show any of the recording's runs.
     pub(crate) fn ingest_recorded(
         &mut self,
         runs: &Arc<Container>,
@@ -306,12 +316,14 @@ impl Archive {
         Ok(report)
     }
 
-    /// Rewrites small data files, as hourly appends leave them, as files of full size, in a commit of its own: the rows,
-    /// their order and their ids stay the same. Nothing is removed: older versions keep their files until
-    /// [`expire`](Archive::expire) drops them.
+    /// Merges small data files, such as those of hourly ingests, into files of full size, and commits the
+    /// result.
+    ///
+    /// The rows, their order and their ids stay the same. No file is removed: older versions need the small
+    /// files until [`expire`](Archive::expire) drops these versions.
     ///
     /// # Errors
-    /// [`ErrorKind::Damaged`] for a file that cannot be read back, [`ErrorKind::Conflict`], [`ErrorKind::Cancelled`],
+    /// [`ErrorKind::Damaged`] if a file cannot be read back. [`ErrorKind::Conflict`], [`ErrorKind::Cancelled`],
     /// [`ErrorKind::Io`], [`ErrorKind::Unconfirmed`].
     pub fn compact(&mut self, options: &CompactOptions, progress: &dyn Progress) -> Result<CompactReport> {
         let (report, snapshot) = compact::compact(&self.storage, options, progress)?;
@@ -319,28 +331,25 @@ impl Archive {
         Ok(report)
     }
 
-    /// Gives up versions that were replaced long ago, and removes the data files that no kept version names. Their
-    /// commits stay in the log.
-    ///
-    /// # Errors
-    /// [`ErrorKind::Conflict`], [`ErrorKind::Cancelled`], [`ErrorKind::Io`], [`ErrorKind::Unconfirmed`].
+    /// Drops versions that were replaced long ago, and removes the data files that no remaining version needs.
+    /// The commits stay in the log.
     pub fn expire(&mut self, options: &ExpireOptions, progress: &dyn Progress) -> Result<ExpireReport> {
         let (report, snapshot) = expire::expire(&self.storage, options, progress)?;
         self.snapshot = snapshot.into();
         Ok(report)
     }
 
-    /// Looks for everything that is wrong with an archive, damage that keeps it from being opened included.
+    /// Checks an archive and reports every problem, including damage that keeps the archive from being opened.
     ///
-    /// Every commit, the chain that they form, and of every file that a kept version names: its presence, length,
-    /// checksum, footer, numbers of rows, ids, statistics, and what `runs` and `steps` say of each other. With
-    /// [`VerifyOptions::deep`] also every run: that its digest is that of its columns, and whether its moves obey the
-    /// rules as `runs.verified` says.
+    /// Checks every commit and the chain of commits. Of each data file of a version that has not expired,
+    /// checks the presence, length, checksum, footer, number of rows, ids and statistics. Compares the tables
+    /// `runs` and `steps` with each other. With [`VerifyOptions::deep`], also rebuilds every run from its
+    /// columns and compares its digest, and checks its moves against `runs.verified`.
     ///
     /// # Errors
-    /// [`ErrorKind::NotAnArchive`], [`ErrorKind::Cancelled`], [`ErrorKind::Io`] for a place that cannot be read, and
-    /// [`ErrorKind::Conflict`] when other processes repeatedly replace and expire the newest version meanwhile.
-    /// Problems of the archive are in the report.
+    /// [`ErrorKind::NotAnArchive`], [`ErrorKind::Cancelled`]. [`ErrorKind::Io`] if the location cannot be read.
+    /// [`ErrorKind::Conflict`] if other processes repeatedly replace and expire the newest version during the
+    /// check. Problems of the archive are no error: the report lists them.
     pub fn verify(
         location: impl AsRef<Path>,
         options: &VerifyOptions,
@@ -351,16 +360,16 @@ impl Archive {
 
     /// Repairs an archive with damaged or missing commits. With `dry_run`, only returns the planned changes.
     ///
-    /// A lost commit that a checkpoint covers is rebuilt. Otherwise the archive continues from the last sound version,
-    /// with the runs of all sound commits after it.
+    /// Rebuilds each lost commit that a checkpoint covers. If no checkpoint covers it, the archive continues
+    /// from the last sound version, with the runs of all sound commits after it.
     ///
-    /// No data is removed: replaced files are set aside under another name. While such files exist, unreferenced data
-    /// files are kept too. The runs of lost commits can be ingested again; their old ids are not reused. An interrupted
-    /// repair that is repeated ends in the same archive.
+    /// Removes no data: replaced files are set aside under another name. While such files exist, unreferenced
+    /// data files are kept too. The runs of lost commits can be ingested again; their old ids are not reused.
+    /// An interrupted repair that is repeated ends in the same archive.
     ///
     /// # Errors
-    /// [`ErrorKind::NotAnArchive`], [`ErrorKind::Damaged`] when no version can be determined, [`ErrorKind::Conflict`],
-    /// [`ErrorKind::Io`].
+    /// [`ErrorKind::NotAnArchive`]. [`ErrorKind::Damaged`] if no version can be determined.
+    /// [`ErrorKind::Conflict`], [`ErrorKind::Io`].
     pub fn repair(location: impl AsRef<Path>, dry_run: bool) -> Result<RepairReport> {
         Archive::repair_unless_cancelled(location, dry_run, &())
     }
@@ -373,67 +382,68 @@ impl Archive {
         repair::repair(&Storage::new(location.as_ref())?, dry_run, progress)
     }
 
-    /// The archive's folder, absolute, or its URL.
+    /// Returns the archive's absolute folder, or its URL.
     #[must_use]
     pub fn path(&self) -> &Path {
         self.storage.root()
     }
 
-    /// The version that this view shows; the empty archive is version 1.
+    /// Returns the version that this view shows; the empty archive is version 1.
     #[must_use]
     pub fn version(&self) -> u64 {
         self.snapshot.newest().version
     }
 
-    /// The number of runs.
+    /// Returns the number of runs.
     #[must_use]
     pub fn num_runs(&self) -> u64 {
         self.snapshot.newest().num_runs
     }
 
-    /// The number of steps.
+    /// Returns the number of steps.
     #[must_use]
     pub fn num_steps(&self) -> u64 {
         self.snapshot.newest().num_steps
     }
 
-    /// The phase thresholds.
+    /// Returns the phase thresholds.
     #[must_use]
     pub fn phases(&self) -> Phases {
         self.snapshot.newest().phases
     }
 
-    /// A name that no other archive has, 32 hexadecimal digits.
+    /// Returns the archive's unique id, 32 hexadecimal digits.
     #[must_use]
     pub fn id(&self) -> &str {
         &self.snapshot.newest().archive_id
     }
 
-    /// The columns of a table.
+    /// Returns the columns of a table.
     #[must_use]
     pub fn schema(&self, table: TableName) -> SchemaRef {
         table_schema(table)
     }
 
-    /// The commits up to this version, newest first, those of versions that have expired included.
+    /// Returns the commits up to this version, newest first, including those of expired versions.
     #[must_use]
     pub fn history(&self) -> Vec<CommitInfo> {
         self.snapshot.history.iter().rev().cloned().collect()
     }
 
-    /// The absolute paths, or the URLs, of a table's Parquet files at this version, in the order of their run ids.
+    /// Returns the absolute paths or URLs of a table's Parquet files at this version, in the order of their run
+    /// ids.
     #[must_use]
     pub fn files(&self, table: TableName) -> Vec<PathBuf> {
         self.snapshot.files(table).map(|file| self.storage.path(&file.path)).collect()
     }
 
-    /// The size of a table's files, in bytes.
+    /// Returns the size of a table's files, in bytes.
     #[must_use]
     pub fn num_bytes(&self, table: TableName) -> u64 {
         self.snapshot.files(table).map(|file| file.num_bytes).sum()
     }
 
-    /// The files that must be compared with their commits before they are read.
+    /// Returns the files that must still be compared with their commits before they are read.
     pub(crate) fn unchecked<'a>(&self, files: impl IntoIterator<Item = &'a DataFile>) -> Result<Vec<&'a DataFile>> {
         let mut unchecked = Vec::new();
         for file in files {
@@ -444,7 +454,7 @@ impl Archive {
         Ok(unchecked)
     }
 
-    /// Compares a file with its commit, unless it was compared before or checksums are off.
+    /// Compares a file with its commit, unless this process has done so before or checksums are off.
     pub(crate) fn check_file(&self, file: &DataFile) -> Result<()> {
         if !self.checksums {
             return Ok(());
@@ -457,7 +467,8 @@ impl Archive {
         })
     }
 
-    /// Names the file in an error about one that could not be read, as far as lengths tell.
+    /// Adds a file name to an error about unreadable data: the first file that is missing or has the wrong
+    /// length.
     pub(crate) fn blame(&self, error: Error) -> Error {
         match error.into_kind() {
             ErrorKind::Damaged { path, what, expected, found } if path.as_os_str().is_empty() => {
@@ -472,7 +483,8 @@ impl Archive {
         }
     }
 
-    /// The first data file of this version that is not there, or not of its length.
+    /// Returns the first data file of this version that is missing or has the wrong length: its path, expected,
+    /// found.
     fn unfit_file(&self) -> Option<(PathBuf, String, String)> {
         TableName::ALL.into_iter().find_map(|table| {
             let entries = self.storage.list(table.name()).ok()?.unwrap_or_default();
@@ -490,7 +502,7 @@ impl Archive {
         })
     }
 
-    /// The text of errors about a missing data file of this version.
+    /// Returns the words of an error about a missing data file.
     fn absent(&self) -> String {
         format!("no file; version {} may have expired", self.version())
     }
@@ -499,7 +511,7 @@ impl Archive {
         &self.snapshot
     }
 
-    /// What its data files are read through; the root is the archive.
+    /// Returns the store through which data files are read; its root is the archive.
     pub(crate) fn store(&self) -> Result<Arc<dyn ObjectStore>> {
         self.storage.store()
     }
@@ -517,10 +529,10 @@ impl fmt::Debug for Archive {
 }
 
 impl TableName {
-    /// Both tables.
+    /// All tables.
     pub const ALL: [TableName; 2] = [TableName::Runs, TableName::Steps];
 
-    /// `"runs"` or `"steps"`.
+    /// Returns `"runs"` or `"steps"`.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -547,7 +559,7 @@ impl FromStr for TableName {
     }
 }
 
-/// Refuses a folder of other things. One that holds an archive, or the beginnings of one, is left to the log.
+/// Rejects a folder that holds other files. Accepts the folders of an archive: the log decides about these.
 fn check_empty(root: &Path) -> Result<()> {
     let entries = match std::fs::read_dir(root) {
         Ok(entries) => entries,
