@@ -1,4 +1,5 @@
-//! Which runs an ingest reads, in which order: those of run files, and those of files and folders of many.
+//! Discovery: the runs that an ingest reads, in order. They come from run files, and from files and folders of
+//! many runs.
 
 use crate::error::{Error, Result};
 use crate::format::{
@@ -15,33 +16,33 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::SystemTime;
 
-/// A run to read.
+/// A run to be read.
 pub(super) struct Source {
     /// The file, or the folder of a dataset or session.
     pub(super) path: PathBuf,
-    /// What it takes of its file.
+    /// The number of bytes that the run takes in its file.
     pub(super) num_bytes: u64,
     pub(super) part: Part,
-    /// The file that has been read when this run has.
+    /// The file, if this is its last run.
     pub(super) last_of: Option<FileState>,
 }
 
-/// Where in its file a run is.
+/// The place of a run in its file.
 pub(super) enum Part {
-    /// It is the file.
+    /// The run is the whole file.
     File,
-    /// One of many.
+    /// The run is one of many.
     Of { runs: Arc<Container>, index: usize },
-    /// Nowhere: what was to hold runs cannot be read.
+    /// The file of the run cannot be read.
     Failed(Option<Error>),
 }
 
-/// What to ingest.
+/// The input of an ingest.
 #[derive(Clone, Copy)]
 pub(super) enum Input<'a> {
-    /// Files and folders, whatever their formats.
+    /// Files and folders in any format.
     Paths(&'a [PathBuf]),
-    /// Runs of a recording. None of them was in the archive when it had given out `since` run ids.
+    /// Runs of a recording. The archive held none of them when it had assigned `since` run ids.
     Recorded { runs: &'a Arc<Container>, since: u64 },
 }
 
@@ -53,7 +54,7 @@ impl<'a> Input<'a> {
         }
     }
 
-    /// Tells how much there is to read, while it is being read.
+    /// Reports the total number of bytes to `progress`, while they are being read.
     pub(super) fn measure(self, seen: Option<&Seen>, progress: &dyn Progress, done: &AtomicBool) {
         match self {
             Input::Paths(paths) => measure(paths, seen, progress, done),
@@ -69,40 +70,40 @@ impl<'a> Input<'a> {
     }
 }
 
-/// The runs in paths and in the folders among them, in order, found as they are asked for: no more names are in memory than
-/// those of one folder and of the folders above it.
+/// The runs in paths and in the folders among them, in order.
 ///
-/// What a folder holds and cannot be looked at, such as a link that leads nowhere, is a source too: reading it says why.
+/// Runs are found on demand: memory holds only the names of one folder and of the folders above it. An entry of
+/// a folder that cannot be read, such as a broken link, is a source too: reading it returns the error.
 pub(super) struct Sources<'a> {
     candidates: Candidates<'a>,
     seen: Option<&'a Seen>,
-    /// What comes before all other candidates, the next at the end.
+    /// Sources that come before all candidates. The last element is next.
     pending: Vec<Pending>,
-    /// What consists of several files, and has been opened by one of them.
+    /// Runs of several files that were opened through one of these files.
     wholes: HashSet<PathBuf>,
-    /// The rows that logs in the folder asked for last name.
+    /// A folder, and the names of the row files that the logs in it name.
     logs: Option<(PathBuf, HashSet<OsString>)>,
-    /// Files of such folders, and files of no runs, which nobody reads by themselves.
+    /// Files that need not be read: other files of runs in `wholes`, and files without runs.
     pub(super) passed: Vec<FileState>,
-    /// Files passed over so far because they hold nothing that is known.
+    /// The number of files skipped so far because their content is unknown.
     pub(super) ignored: u64,
-    /// Files passed over so far because they are as they were when they were read last.
+    /// The number of files skipped so far because they have not changed since they were last read.
     pub(super) unchanged: u64,
 }
 
 enum Pending {
     Source(Source),
-    /// The runs of a file from an index on.
+    /// The runs of a file, from an index on.
     Runs(FileState, Arc<Container>, usize),
-    /// A file that turned out not to be what its name says.
+    /// A file whose content does not match its name.
     Renamed(FileState, ContainerKind),
 }
 
-/// Files that were read before, as they were then: for whoever looks at the same folder again and again.
+/// Files that were read before, with their size and time of change. Repeated ingests of a folder skip them.
 #[derive(Debug, Default)]
 pub(super) struct Seen(HashMap<PathBuf, (u64, Option<SystemTime>)>);
 
-/// A file as it was when it was found.
+/// A file with its size and time of change at discovery.
 #[derive(Clone)]
 pub(super) struct FileState {
     path: PathBuf,
@@ -121,7 +122,7 @@ impl Seen {
 }
 
 impl Source {
-    /// The run's index, if it is one of many.
+    /// Returns the run's index, if it is one of many.
     pub(super) fn index(&self) -> Option<usize> {
         match self.part {
             Part::Of { index, .. } => Some(index),
@@ -135,14 +136,14 @@ impl Source {
 }
 
 impl<'a> Sources<'a> {
-    /// Fails for a path that is not there.
+    /// Returns the runs in `paths`. Fails if a path does not exist.
     pub(super) fn new(paths: &'a [PathBuf], seen: Option<&'a Seen>) -> Result<Sources<'a>> {
         let candidates = Candidates::new(paths)?;
         let (pending, wholes, passed) = (Vec::new(), HashSet::new(), Vec::new());
         Ok(Sources { candidates, seen, pending, wholes, logs: None, passed, ignored: 0, unchanged: 0 })
     }
 
-    /// The runs of a pack.
+    /// Returns the runs of a pack.
     pub(super) fn of_pack(pack: PackReader) -> Sources<'a> {
         let (path, num_bytes) = (pack.path().unwrap_or(Path::new("")).to_path_buf(), pack.num_bytes());
         let format = SourceFormat::File(RunFormat::A2run2);
@@ -152,7 +153,7 @@ impl<'a> Sources<'a> {
         )
     }
 
-    /// Runs that are open already, of about so many bytes.
+    /// Returns runs that are open already, of about `num_bytes` bytes together.
     pub(super) fn of_many(runs: Arc<Container>, num_bytes: u64) -> Sources<'a> {
         let file = FileState { path: runs.path.clone(), num_bytes, modified: None };
         let pending = vec![Pending::Runs(file, runs, 0)];
@@ -161,22 +162,21 @@ impl<'a> Sources<'a> {
         Sources { candidates, seen: None, pending, wholes, logs: None, passed, ignored: 0, unchanged: 0 }
     }
 
-    /// The next runs, of about so many bytes together and at least one.
+    /// Returns the next runs, of about `num_bytes` bytes together; at least one, unless there are no more.
     pub(super) fn window(&mut self, num_bytes: u64, progress: &dyn Progress) -> Result<Vec<Source>> {
         let mut window = Vec::new();
         let mut sum = 0;
         while sum < num_bytes
             && let Some(source) = self.next(progress)?
         {
-            // An open and a close cost as much as some bytes.
+            // Opening and closing a file costs about as much as reading 4 KiB.
             sum += source.num_bytes + 4096;
             window.push(source);
         }
         Ok(window)
     }
 
-    /// Takes back sources that were not used, to give them out again: first the runs of the file that was taken for a run
-    /// file, then the others.
+    /// Puts unused sources back into the queue. The runs of the renamed file come first, then the others.
     pub(super) fn put_back(&mut self, renamed: Source, kind: ContainerKind, rest: Vec<Source>) {
         self.pending.extend(rest.into_iter().rev().map(Pending::Source));
         if let Some(file) = renamed.last_of {
@@ -231,7 +231,7 @@ impl<'a> Sources<'a> {
         }
     }
 
-    /// Whether a meta file of another name names these rows.
+    /// Returns whether a meta file of another name names these rows.
     fn is_named_by_a_log(&mut self, rows: &Path) -> bool {
         let (Some(folder), Some(name)) = (rows.parent(), rows.file_name()) else { return false };
         if self.logs.as_ref().is_none_or(|(of, _)| of != folder) {
@@ -240,18 +240,19 @@ impl<'a> Sources<'a> {
         self.logs.as_ref().is_some_and(|(_, names)| names.contains(name))
     }
 
-    /// Whether what consists of several files has been opened already, by one of the others.
+    /// Returns whether these runs of several files were opened before, through another of the files. Marks them
+    /// as opened.
     fn is_done(&mut self, whole: &Path) -> bool {
         !self.wholes.insert(whole.canonicalize().unwrap_or_else(|_| whole.to_path_buf()))
     }
 
-    /// Puts the runs of a file of many next.
+    /// Queues the runs of a file of many as the next ones.
     fn open(&mut self, file: FileState, kind: ContainerKind, named: bool, progress: &dyn Progress) {
         let opened = match open_container(&file.path, kind, progress) {
             Ok(Opened::Folder(folder)) if self.is_done(&folder) => return self.passed.push(file),
             Ok(Opened::Folder(folder)) => open_folder(&folder),
-            // The file by which it is opened lies in the same folder, and comes by itself. Who looks again and again may have
-            // seen that before this one was there.
+            // The main file lies in the same folder and opens this one. In repeated ingests it may have been
+            // read before this file existed.
             Ok(Opened::Part(_)) if !named && self.seen.is_none() => return self.passed.push(file),
             Ok(Opened::Part(whole)) if self.is_done(&whole) => return self.passed.push(file),
             Ok(Opened::Part(whole)) => match open_container(&whole, ContainerKind::MacroxueMeta, progress) {
@@ -288,12 +289,12 @@ impl<'a> Sources<'a> {
     }
 }
 
-/// Tells `progress` how many bytes there will be to read, while the reading goes on already.
+/// Reports the total number of bytes to `progress`, while they are being read. Stops once `done` is set.
 pub(super) fn measure(paths: &[PathBuf], seen: Option<&Seen>, progress: &dyn Progress, done: &AtomicBool) {
     let Ok(mut candidates) = Candidates::new(paths) else { return };
     let mut sum = 0;
     while !done.load(Ordering::Relaxed) {
-        // What is wrong with a folder is said by whoever reads it.
+        // The reading thread reports errors of folders.
         let Ok(Some(Candidate { file, content, named, .. })) = candidates.next(progress) else { break };
         if (named || content != Content::Other) && !seen.is_some_and(|seen| seen.has(&file)) {
             sum += file.num_bytes;
@@ -309,9 +310,9 @@ pub(super) fn measure(paths: &[PathBuf], seen: Option<&Seen>, progress: &dyn Pro
 struct Candidate {
     file: FileState,
     content: Content,
-    /// Whether it was named itself, so that it must hold something.
+    /// Whether the caller named this file. Such a file must hold runs.
     named: bool,
-    /// Why it cannot be looked at.
+    /// The error that keeps the file from being read.
     problem: Option<Error>,
 }
 
@@ -351,7 +352,7 @@ fn look_at(found: FoundFile) -> Candidate {
     let content = if found.unfinished {
         Content::Other
     } else if found.is_named_as_run() || found.problem.is_some() || !is_file {
-        // Whether its content agrees is seen when it is read.
+        // The content is checked when the file is read.
         Content::Run
     } else {
         content_of(&found.path)
@@ -362,8 +363,10 @@ fn look_at(found: FoundFile) -> Candidate {
     Candidate { file, content, named: found.named, problem: found.problem }
 }
 
-/// The type of a file by its first bytes. An unreadable file counts as a run, so that reading it reports the error,
-/// unless it was a recorder's file that was removed.
+/// Returns the type of a file by its first bytes.
+///
+/// An unreadable file counts as a run, so that reading it reports the error. A recorder's file that was removed
+/// is ignored.
 fn content_of(path: &Path) -> Content {
     let mut prefix = Vec::with_capacity(PREFIX_LEN);
     match File::open(path).and_then(|file| file.take(PREFIX_LEN as u64).read_to_end(&mut prefix)) {

@@ -1,4 +1,4 @@
-//! Runs from files and folders, decoded a window at a time.
+//! Runs of files and folders, decoded in parallel and returned in order.
 
 use super::decode::{Outcome, RunAndFile, decode_alone};
 use super::discover::{Part, Source, Sources, measure};
@@ -10,10 +10,10 @@ use rayon::prelude::*;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Input bytes per thread in a window.
+/// The number of input bytes per thread that are decoded at once.
 const WINDOW_BYTES: u64 = 4 << 20;
 
-/// Decodes the next sources on all threads; none if there are no more.
+/// Decodes the next sources on all threads. Returns none at the end.
 pub(super) fn decode<T: Send>(
     sources: &mut Sources<'_>,
     window_bytes: u64,
@@ -36,7 +36,7 @@ pub(super) fn decode<T: Send>(
                 Ok(Outcome::Value(value)) => decoded.push((source, Ok(value))),
                 Err(error) => decoded.push((source, Err(error))),
                 Ok(Outcome::Container(kind)) => {
-                    // Its runs come in its place, so what was read after it has to wait.
+                    // The runs of this file come next, so the sources after it are read again later.
                     let rest: Vec<Source> = outcomes.by_ref().map(unread).collect();
                     progress.expect(source.num_bytes + rest.iter().map(|source| source.num_bytes).sum::<u64>());
                     sources.put_back(source, kind, rest);
@@ -49,7 +49,7 @@ pub(super) fn decode<T: Send>(
     }
 }
 
-/// A source as it was before it was read.
+/// Resets a source to its state before it was read.
 fn unread<T>((mut source, outcome): (Source, Result<T>)) -> Source {
     if let (Part::Failed(reason), Err(error)) = (&mut source.part, outcome) {
         *reason = Some(error);
@@ -57,18 +57,20 @@ fn unread<T>((mut source, outcome): (Source, Result<T>)) -> Source {
     source
 }
 
-/// Where runs are read from.
+/// The place from which runs are read.
 pub(crate) enum RunsOf<'a> {
-    /// Files and folders, whatever their formats.
+    /// Files and folders in any format.
     Paths(&'a [PathBuf]),
-    /// A pack that is open.
+    /// An open pack.
     Pack(&'a PackReader),
 }
 
-/// Reads runs and hands them on in order, each with its index in its source of many, and with its file if asked.
+/// Reads runs and passes each to `take`, in order.
+///
+/// `take` gets the run's index if the run is one of many, and the run's file if `with_files` is set.
 ///
 /// # Errors
-/// The first of a run or of a file, and those of `take`.
+/// The first error of a run, of a file or of `take`.
 pub(crate) fn each_run(
     runs: &RunsOf<'_>,
     workers: Option<usize>,

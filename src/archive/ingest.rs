@@ -1,6 +1,6 @@
-//! Files → runs → Parquet, in parallel, as one commit.
+//! Ingest: adding runs of files to an archive, in parallel, as one commit.
 //!
-//! `pipeline.rs` does the work; here is what it is asked and what it answers, and that it becomes one commit.
+//! This file has the options, the report and the commit. `pipeline.rs` does the work.
 
 use super::commit::Operation;
 use super::digests::KeptDigests;
@@ -16,13 +16,13 @@ use crate::workers::pool;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// How to ingest.
+/// Options of [`Archive::ingest`](super::Archive::ingest).
 #[derive(Clone, Debug)]
 pub struct IngestOptions {
-    /// Threads; `None` = one per core.
+    /// The number of threads; `None` = one per core.
     pub workers: Option<usize>,
-    /// How long to wait while another process of this machine writes to the archive, before
-    /// [`ErrorKind::Conflict`](crate::ErrorKind::Conflict).
+    /// The longest wait for another process of this machine that writes to the archive. Then the call fails
+    /// with [`ErrorKind::Conflict`](crate::ErrorKind::Conflict).
     pub wait: Duration,
     /// What to do with a file that does not decode.
     pub on_error: OnError,
@@ -34,50 +34,51 @@ impl Default for IngestOptions {
     }
 }
 
-/// What to do with a file that does not decode.
+/// The reaction to a file that does not decode.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnError {
-    /// List it in the report and go on.
+    /// Lists the file in the report and continues.
     #[default]
     Report,
-    /// Stop, and add nothing at all.
+    /// Stops and adds nothing.
     Raise,
 }
 
-/// What an ingest did.
+/// The result of an ingest.
 #[derive(Debug, Default)]
 #[non_exhaustive]
 pub struct IngestReport {
-    /// Runs that were added.
+    /// The number of runs added.
     pub accepted: u64,
-    /// Runs that the archive, or the input itself, already held.
+    /// The number of runs skipped because the archive or the earlier input holds them.
     pub duplicates: u64,
-    /// Runs, and files as a whole, that could not be read; each is one of `errors`.
+    /// The number of runs and whole files that could not be read. Each has an entry in `errors`.
     pub rejected: u64,
-    /// Files in folders that hold nothing known.
+    /// The number of files in folders whose content is unknown.
     pub ignored: u64,
-    /// Files that were not read again because they are as they were the last time; only for [`SeenFiles`].
+    /// The number of files skipped because they have not changed since the last ingest; only for [`SeenFiles`].
     pub unchanged: u64,
-    /// Steps that were added.
+    /// The number of steps added.
     pub num_steps: u64,
-    /// Bytes of the files that were read.
+    /// The number of bytes read.
     pub num_bytes: u64,
     /// The runs and files that could not be read, in order.
     pub errors: Vec<Rejected>,
 }
 
-/// A run that could not be read, or a whole file.
+/// A run or a whole file that could not be read.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Rejected {
     /// The file, or the folder of a dataset or session.
     pub path: PathBuf,
-    /// Why.
+    /// The reason.
     pub error: Error,
 }
 
 impl Rejected {
-    /// Why, in one line without the path; where it is one of several files that is wrong, with its name.
+    /// Returns the reason in one line, without the path. If one file of a folder is bad, the line begins with
+    /// its name.
     #[must_use]
     pub fn message(&self) -> String {
         let name = self.error.path().filter(|path| *path != self.path).and_then(Path::file_name);
@@ -88,11 +89,12 @@ impl Rejected {
     }
 }
 
-/// The files that [`Archive::ingest_unseen`](super::Archive::ingest_unseen) has read, by path, size and time of change.
+/// The files that [`Archive::ingest_unseen`](super::Archive::ingest_unseen) has read, by path, size and time of
+/// change.
 #[derive(Debug, Default)]
 pub struct SeenFiles(Seen);
 
-/// Ingests into an archive; `base` is the version that was read last.
+/// Ingests into an archive. `base` is the version that the caller has read.
 pub(super) fn ingest(
     storage: &Storage,
     base: &Snapshot,
@@ -102,11 +104,11 @@ pub(super) fn ingest(
     seen: Option<&mut SeenFiles>,
     progress: &dyn Progress,
 ) -> Result<(IngestReport, Snapshot)> {
-    // Says what is not there before anything is waited for.
+    // Reports a missing path before it waits for the lock.
     input.sources(None)?;
     let before = seen.as_deref().map(|seen| &seen.0);
     if before.is_some() {
-        // Whoever looks every minute keeps nobody waiting when there is nothing new.
+        // If no file is new, it takes no lock, so frequent calls never block other writers.
         let mut sources = input.sources(before)?;
         if sources.window(1, progress)?.is_empty() {
             let (ignored, unchanged, passed) = (sources.ignored, sources.unchanged, sources.passed);

@@ -1,4 +1,5 @@
-//! Decides which runs an ingest adds: runs of files with new content, and runs of a recording with new ids.
+//! The decision which runs an ingest adds: runs of files with new content, and runs of a recording with new
+//! ids.
 
 use super::TableName;
 use super::digests::{Digests, KeptDigests};
@@ -12,10 +13,10 @@ use arrow::array::AsArray;
 use arrow::datatypes::UInt64Type;
 use std::collections::BTreeSet;
 
-/// The known runs of an archive.
+/// The runs that an archive holds.
 pub(super) struct Known {
     digests: Digests,
-    /// The ids of a recording's runs among them: recordings compare ids only.
+    /// The ids of the recording's runs in the archive. `None` if runs are compared by content.
     ids: Option<BTreeSet<u64>>,
 }
 
@@ -36,12 +37,12 @@ impl Known {
         Ok(Known { digests: Digests::of(storage, log, snapshot, kept)?, ids })
     }
 
-    /// Whether a run can be skipped early, because its digest is known.
+    /// Returns whether a run can be skipped early, because its digest is known.
     pub(super) fn has(&self, digest: &[u8; 32]) -> bool {
         self.ids.is_none() && self.digests.contains(digest)
     }
 
-    /// Adds a run; returns whether it was new.
+    /// Adds a run and returns whether it was new.
     pub(super) fn insert(&mut self, run: &RunInfo) -> bool {
         let is_new_content = self.digests.insert(&run.digest);
         match (&mut self.ids, run.source_id) {
@@ -59,7 +60,7 @@ impl Known {
     }
 }
 
-/// The source ids of a session's runs, among the runs that the archive got after it had given out `since` run ids.
+/// Returns the source ids of a session's runs. Looks only at files with run ids from `since` on.
 pub(super) fn source_ids(storage: &Storage, snapshot: &Snapshot, session: &str, since: u64) -> Result<BTreeSet<u64>> {
     let mut ids = BTreeSet::new();
     for file in snapshot.files(TableName::Runs).filter(|file| u64::from(file.last_run_id) >= since) {

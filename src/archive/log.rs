@@ -1,8 +1,11 @@
-//! The commit log: what an archive held at each of its versions.
+//! The commit log: the contents of an archive at each version.
 //!
-//! Version `n` is the file `_log/<n in 20 digits>.json`; `commit.rs` has its form. A commit is published by put-if-absent
-//! of the next number, so of two writers one wins and the other knows. A version's files are those that commits up to it
-//! added and none removed since; a checkpoint (`checkpoint.rs`) saves the reader from going back to the first.
+//! Version `n` is the file `_log/<n in 20 digits>.json`, in the format of `commit.rs`. A writer publishes a
+//! commit by creating the file of the next number, which fails if the file exists. So of two concurrent writers
+//! one succeeds, and the other learns that it lost.
+//!
+//! A version holds the files that commits up to it added and did not remove. With a checkpoint
+//! (`checkpoint.rs`), a reader need not read the log from the beginning.
 
 use super::TableName;
 use super::checkpoint::{Checkpoint, Names};
@@ -15,14 +18,14 @@ use std::collections::HashSet;
 use std::ops::RangeInclusive;
 use std::path::Path;
 
-/// What an archive holds at one version.
+/// The contents of an archive at one version.
 #[derive(Clone, Debug)]
 pub(crate) struct Snapshot {
     pub(super) newest: Commit,
     pub(super) newest_crc: String,
-    /// By their first run ids, tables mixed.
+    /// The files of both tables, in the order of their first run ids.
     pub(super) files: Vec<DataFile>,
-    /// A line for each commit up to the newest, those given up included.
+    /// One line for each commit up to the newest, including those of expired versions.
     pub(super) history: Vec<CommitInfo>,
     /// The newest checkpoint at the time of reading, or the checkpoint that was read; 0 = none.
     pub(super) checkpoint: u64,
@@ -36,11 +39,11 @@ pub(super) struct Log {
     storage: Storage,
 }
 
-/// How often the log is listed again when files vanish between listing and reading, as they do when versions expire.
+/// The maximum number of listings when files vanish between listing and reading, because versions expire.
 const ATTEMPTS: usize = 5;
 
-/// The maximum number of commits that are read instead of a later checkpoint: about the usual maximum after a
-/// checkpoint.
+/// The maximum number of commits that are read instead of a later checkpoint. Usually at most about as many
+/// follow a checkpoint.
 const MAX_COMMITS: u64 = 256;
 
 impl Snapshot {
@@ -48,22 +51,22 @@ impl Snapshot {
         &self.newest
     }
 
-    /// The checksum of the newest commit, which through its parents is that of all.
+    /// Returns the checksum of the newest commit. Through the parents it covers all commits.
     pub(crate) fn crc(&self) -> &str {
         &self.newest_crc
     }
 
-    /// A table's files in the order of their run ids.
+    /// Returns a table's files in the order of their run ids.
     pub(crate) fn files(&self, table: TableName) -> impl Iterator<Item = &DataFile> {
         self.files.iter().filter(move |file| file.table == table)
     }
 
-    /// The commit that would follow.
+    /// Returns a commit of the next version, without changes.
     pub(super) fn next(&self, operation: Operation) -> Commit {
         self.newest.next(&self.newest_crc, operation)
     }
 
-    /// The snapshot of an archive's first commit.
+    /// Returns the snapshot of an archive's first commit.
     pub(super) fn first(commit: Commit, crc: String) -> Snapshot {
         let (files, history) = (Vec::new(), Vec::new());
         let mut snapshot =
@@ -72,7 +75,7 @@ impl Snapshot {
         snapshot
     }
 
-    /// Moves on by one commit; files are in order once all are applied and [`sort`](Self::sort) was called.
+    /// Applies the next commit. The files are unordered until [`sort`](Self::sort) is called.
     pub(super) fn apply(&mut self, mut commit: Commit, crc: String) {
         self.history.push(commit.info());
         if !commit.remove.is_empty() {
@@ -99,10 +102,12 @@ impl Log {
         Log { storage: storage.clone() }
     }
 
-    /// Publishes a commit. `None`: another commit has its number, and this one never took place.
+    /// Publishes a commit and returns the new contents. Returns `None` if another commit has the same number:
+    /// then this one was not published.
     ///
-    /// An error means that it did not take place either, except for [`ErrorKind::Unconfirmed`]: then it may have, and
-    /// whoever asks the log later will know.
+    /// # Errors
+    /// After [`ErrorKind::Unconfirmed`], the commit may have been published; the log shows it later. After any
+    /// other error, it was not published.
     pub(super) fn append(&self, snapshot: Option<Snapshot>, commit: &Commit) -> Result<Option<Snapshot>> {
         let path = commit_path(commit.version);
         let unconfirmed = |error: Error| -> Error {
@@ -111,8 +116,8 @@ impl Log {
         };
         let bytes = commit.to_bytes()?;
         let outcome = self.storage.put_new(&path, bytes.clone());
-        // Whatever the answer was, the log has the truth; one that names the commit as taken may be the answer to a
-        // repeated request whose first answer was lost.
+        // The log decides, not the answer. An answer that the name is taken may belong to a repeated request
+        // whose first answer was lost.
         let standing = match self.storage.read(&path) {
             Ok(standing) => standing,
             Err(error) => return Err(unconfirmed(outcome.err().unwrap_or(error))),
@@ -142,18 +147,19 @@ impl Log {
                 let found = if standing.is_some() { "another commit" } else { "no file" };
                 Err(damaged(&self.storage.path(&path), "commit", "the one that was just published", found))
             }
-            // What an object store shows, it keeps: only its answer was lost. In a folder the name stands, but perhaps not
-            // for long.
+            // An object store keeps what it shows: only its answer was lost. In a folder the name may still
+            // vanish in a crash.
             Err(error) if ours && self.storage.is_local() => Err(unconfirmed(error)),
             Err(_) if ours => committed(),
             Err(_) if standing.is_some() => Ok(None),
-            // A request that went far away may still arrive.
+            // A request to an object store may still arrive.
             Err(error) if !self.storage.is_local() => Err(unconfirmed(error)),
             Err(error) => Err(error),
         }
     }
 
-    /// What the archive holds at its newest version, made durable: a writer builds on nothing that could still be lost.
+    /// Returns the contents of the archive at its newest version, and makes that version durable, so that a
+    /// writer can build on it.
     pub(super) fn replay_durable(&self, base: Option<&Snapshot>) -> Result<Snapshot> {
         let snapshot = self.replay_from(base)?;
         self.storage.sync(&commit_path(snapshot.newest.version))?;
@@ -161,10 +167,10 @@ impl Log {
         Ok(snapshot)
     }
 
-    /// The contents of the archive at its newest version. If `base` is an earlier version of this log, reads only the
-    /// commits from `base` on.
+    /// Returns the contents of the archive at its newest version. If `base` is an earlier version of this log,
+    /// reads only the commits from `base` on.
     ///
-    /// Anything unexpected is left to [`replay`](Self::replay), which reports it.
+    /// In any unexpected case calls [`replay`](Self::replay), which reports it.
     pub(super) fn replay_from(&self, base: Option<&Snapshot>) -> Result<Snapshot> {
         match base.map(|base| self.try_replay_from(base)) {
             Some(Ok(Some(snapshot))) => Ok(snapshot),
@@ -172,8 +178,8 @@ impl Log {
         }
     }
 
-    /// Returns `None` if the log does not lead from `base` to its newest version, or if a checkpoint is the shorter
-    /// way.
+    /// Returns `None` if the log does not lead from `base` to its newest version, or if a checkpoint is the
+    /// shorter way.
     fn try_replay_from(&self, base: &Snapshot) -> Result<Option<Snapshot>> {
         let names = self.names()?;
         let (first, checkpoint) = (base.newest.version, names.checkpoints.last().copied().unwrap_or(0));
@@ -185,7 +191,7 @@ impl Log {
             return Ok(None);
         }
         let mut snapshot = base.clone();
-        // The distance from the newest checkpoint to the next.
+        // The distance to the next checkpoint counts from the newest one.
         snapshot.checkpoint = snapshot.checkpoint.max(checkpoint);
         snapshot.digests = names.newest_digests(newest);
         let paths = (first..=newest).map(commit_path).collect();
@@ -205,7 +211,7 @@ impl Log {
         Ok(Some(snapshot.sort()))
     }
 
-    /// What the archive holds at a version, or at the newest.
+    /// Returns the contents of the archive at a version, or at the newest.
     pub(super) fn replay(&self, version: Option<u64>) -> Result<Snapshot> {
         let mut attempt = 1;
         loop {
@@ -217,7 +223,7 @@ impl Log {
         }
     }
 
-    /// `None`: files vanished since they were listed.
+    /// Returns `None` if files have vanished since they were listed.
     fn try_replay(&self, version: Option<u64>) -> Result<Option<Snapshot>> {
         let names = self.names()?;
         let newest = names.newest_commit().ok_or_else(|| self.missing())?;
@@ -229,8 +235,8 @@ impl Log {
         }
         let target = version.unwrap_or(newest);
         if let Some(version) = version {
-            // What was given up still stands in the log, but its files may be gone. If the newest commit is damaged,
-            // nothing that it gave up was removed yet.
+            // The commits of expired versions are still in the log, but their files may be gone. If the newest
+            // commit is damaged, no file of the versions that it dropped has been removed yet.
             let oldest = self.commit(newest).map_or(1, |(commit, _)| commit.first_version);
             if !(oldest..=newest).contains(&version) {
                 let path = self.storage.root().to_path_buf();
@@ -240,7 +246,7 @@ impl Log {
         let mut snapshot = self.base(&names, target)?;
         let first = snapshot.as_ref().map_or(1, |snapshot| snapshot.newest.version + 1);
         if first > target && target == newest {
-            // Its checkpoint has all of it, but damage to the newest commit is not to go unseen.
+            // The checkpoint has the whole version. The newest commit is read only to report damage to it.
             self.commit(target).map_err(|error| self.hint(error, target, newest))?;
         }
         if let Some(missing) = names.first_missing(first, target) {
@@ -262,7 +268,7 @@ impl Log {
         Ok(snapshot.map(|snapshot| Snapshot { digests, ..snapshot.sort() }))
     }
 
-    /// The newest usable checkpoint up to a version. A damaged one is passed over: it holds nothing of its own.
+    /// Returns the newest usable checkpoint up to a version. Skips damaged ones: they only repeat commits.
     fn base(&self, names: &Names, target: u64) -> Result<Option<Snapshot>> {
         for &version in names.checkpoints.iter().rev().filter(|&&version| version <= target) {
             if let Ok(Some(checkpoint)) = Checkpoint::read(&self.storage, version)
@@ -274,22 +280,23 @@ impl Log {
         Ok(None)
     }
 
-    /// Whether the next commit names this version by this checksum, if the next commit is readable.
+    /// Returns whether the next commit names this version by this checksum. Returns true if the version's commit is
+    /// missing or damaged.
     pub(super) fn has_crc(&self, version: u64, crc: &str) -> Result<bool> {
         let path = commit_path(version);
         let Some(bytes) = self.storage.read(&path)? else { return Ok(true) };
-        // A damaged commit says nothing against the checkpoint that was made when it was whole.
+        // Damage to the commit does not affect a checkpoint that was made before.
         Ok(Commit::from_bytes(&bytes, &self.storage.path(&path)).map_or(true, |(_, found)| found == crc))
     }
 
-    /// A version's commit, and the checksum by which the next commit names it.
+    /// Returns a version's commit, and the checksum by which the next commit names it.
     pub(super) fn commit(&self, version: u64) -> Result<(Commit, String)> {
         let path = commit_path(version);
         let bytes = self.storage.read(&path)?.ok_or_else(|| self.gone(version, "a commit"))?;
         Commit::from_bytes(&bytes, &self.storage.path(&path))
     }
 
-    /// The commits of a range of versions, each as far as it can be read.
+    /// Returns the commits of a range of versions, or the error of each unreadable one.
     pub(super) fn commits(&self, versions: RangeInclusive<u64>) -> Result<Vec<Result<Commit>>> {
         let numbers: Vec<u64> = versions.collect();
         let files = self.storage.read_all(numbers.iter().copied().map(commit_path).collect())?;
@@ -300,8 +307,8 @@ impl Log {
         Ok(numbers.into_iter().zip(files).map(parse).collect())
     }
 
-    /// The files of the log, listed again if one seems to be missing. A listing is not atomic, so it can have a later
-    /// file without the earlier one.
+    /// Lists the files of the log, and lists them again if one seems to be missing. A listing is not atomic: it
+    /// can hold a later file without the earlier one.
     pub(super) fn settled_names(&self) -> Result<Names> {
         let mut names = self.names()?;
         for _ in 1..ATTEMPTS {
@@ -313,7 +320,7 @@ impl Log {
         Ok(names)
     }
 
-    /// The files of the log.
+    /// Lists the files of the log.
     pub(super) fn names(&self) -> Result<Names> {
         match self.storage.names(Log::FOLDER)? {
             Some(names) => Ok(Names::new(&names)),
@@ -326,7 +333,7 @@ impl Log {
         }
     }
 
-    /// Says of damage at the end of the log what can be done.
+    /// Adds a hint to an error about damage to the newest commit.
     fn hint(&self, error: Error, number: u64, newest: u64) -> Error {
         match error.into_kind() {
             ErrorKind::Damaged { path, what, expected, found } if number == newest && number > 1 => {
@@ -348,12 +355,12 @@ impl Log {
     }
 }
 
-/// Whether a file that was to be there was not.
+/// Returns whether the error is about a missing file.
 fn is_gone(error: &Error) -> bool {
     matches!(error.kind(), ErrorKind::Damaged { found, .. } if found == "no file")
 }
 
-/// That a commit has its place in the chain.
+/// Checks that a commit has its place in the chain.
 pub(super) fn check_link(commit: &Commit, number: u64, parent: Option<String>, path: &Path) -> Result<()> {
     if commit.version != number {
         return Err(damaged(path, "version", number.to_string(), commit.version.to_string()));
@@ -365,12 +372,12 @@ pub(super) fn check_link(commit: &Commit, number: u64, parent: Option<String>, p
     Ok(())
 }
 
-/// The file of a version's commit.
+/// Returns the file name of a version's commit.
 pub(super) fn commit_path(version: u64) -> String {
     format!("{}/{version:020}.json", Log::FOLDER)
 }
 
-/// The version that a file of the log is named for.
+/// Returns the version in the name of a log file.
 pub(super) fn version_of(name: &str, suffix: &str) -> Option<u64> {
     let digits = name.strip_suffix(suffix).filter(|digits| digits.len() == 20)?;
     digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| digits.parse().ok())?

@@ -1,4 +1,4 @@
-//! Encoded row groups → published files, on a thread of its own.
+//! A writer thread for data files: it takes encoded row groups and publishes files.
 
 use super::TableName;
 use super::commit::DataFile;
@@ -8,24 +8,25 @@ use crate::error::{Error, Result};
 use crate::progress::{Progress, check};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
-/// Row groups that may wait for the thread that writes.
+/// The number of row groups that may wait for the writer thread.
 const QUEUE: usize = 2;
 
-/// The files of a transaction.
+/// The data files of one transaction.
 pub(super) struct Output<'a> {
     pub(super) storage: &'a Storage,
     pub(super) txn: &'a str,
-    /// Rows from which a file is full.
+    /// The number of rows from which a file is full.
     pub(super) file_rows: u64,
 }
 
-/// What the writing thread is sent. If it is sent no `End`, the work has failed and nothing is to remain.
+/// A message to the writer thread. If the channel closes without `End`, the work has failed, and all files are
+/// removed.
 enum Message {
     RowGroup(TableName, EncodedRowGroup),
     End,
 }
 
-/// Where the work sends what it has encoded.
+/// The sending end of the channel to the writer thread.
 pub(super) struct Sender(SyncSender<Message>);
 
 impl Sender {
@@ -34,13 +35,13 @@ impl Sender {
     }
 }
 
-/// The writer's own error is the cause, and is what the caller is told.
+/// Returns the error of a closed channel. The caller gets the writer's own error instead.
 fn closed() -> Error {
     Error::from(std::io::Error::other("the thread that writes has ended"))
 }
 
 impl Output<'_> {
-    /// Writes what `work` sends, while it works. When anything fails, nothing remains.
+    /// Writes the row groups that `work` sends, while `work` runs. If anything fails, removes all files.
     pub(super) fn write<T>(
         &self,
         progress: &dyn Progress,
@@ -54,7 +55,7 @@ impl Output<'_> {
             let sender = Sender(sender);
             let worked = work(&sender);
             if worked.is_ok() {
-                // Nobody listens if writing has failed, which is seen below.
+                // This fails if the writer thread has failed, which `written` shows.
                 let _ = sender.0.send(Message::End);
             }
             drop(sender);
@@ -64,7 +65,7 @@ impl Output<'_> {
         match outcome {
             Ok(value) => Ok((value, files)),
             Err(error) => {
-                // No commit was attempted, so these are nobody's; what cannot be removed is left to `expire`.
+                // No commit names these files. `expire` removes those that cannot be removed here.
                 files.iter().for_each(|file| drop(self.storage.remove(&file.path)));
                 Err(error)
             }
@@ -72,7 +73,7 @@ impl Output<'_> {
     }
 }
 
-/// The files that are being written, and those that are.
+/// The unfinished and the finished files.
 struct Open<'a> {
     output: &'a Output<'a>,
     files: &'a mut Vec<DataFile>,

@@ -1,15 +1,15 @@
-//! Ingesting as a pipeline: reading and decoding, encoding, and writing at once.
+//! The ingest pipeline: it reads and decodes, encodes, and writes at the same time.
 //!
-//! Files come in windows of a few megabytes a thread. While the runs of one window are encoded, the next window is read
-//! and decoded, and a thread of its own writes what was encoded before:
+//! Input is processed in windows of a few megabytes per thread. While the runs of one window are encoded, the
+//! next window is read and decoded, and the writer thread writes the window before:
 //!
 //! ```text
 //!   discover ─▶ decode ─▶ accept (ids in the order of paths) ─▶ encode row groups ─▶ write, sync, verify, publish
 //!               window n+1                                      window n             window n-1
 //! ```
 //!
-//! Memory holds two windows, the row groups under way, a row group of `runs`, and a digest of each run: it depends on
-//! the number of threads and hardly on the size of the input (docs/archive.md has the figures).
+//! Memory holds two windows, the unwritten row groups, one row group of `runs` and a digest of each run. It
+//! depends on the number of threads and hardly on the size of the input; docs/archive.md has the figures.
 
 use super::TableName;
 use super::commit::{Commit, DataFile};
@@ -29,29 +29,30 @@ use rayon::ThreadPool;
 use rayon::prelude::*;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Input bytes per thread in a window: about one row group of steps with branches.
+/// The number of input bytes per thread in a window: about one row group of steps with branches.
 const WINDOW_BYTES: u64 = 12 << 20;
-/// Rows of `runs` in a row group, unless their text and files are more than so many bytes.
+/// The number of rows from which a row group of `runs` is full. It is also full from `ROW_GROUP_RUNS_BYTES`
+/// bytes of text and files on.
 const ROW_GROUP_RUNS: usize = 1 << 14;
 const ROW_GROUP_RUNS_BYTES: usize = 16 << 20;
 
-/// What to ingest, and for which commit.
+/// The input of an ingest, and the commit that it makes.
 pub(super) struct Pipeline<'a> {
     pub(super) storage: &'a Storage,
     pub(super) commit: &'a Commit,
     pub(super) on_error: OnError,
     pub(super) input: Input<'a>,
-    /// Files to pass over unless they changed.
+    /// The files to skip unless they have changed.
     pub(super) seen: Option<&'a Seen>,
 }
 
-/// What was ingested.
+/// The result of a pipeline.
 pub(super) struct Done {
     pub(super) report: IngestReport,
-    /// All runs of the archive, existing and new.
+    /// All runs of the archive, including the new ones.
     pub(super) known: Known,
     pub(super) next_run_id: u64,
-    /// Published, and named by no commit yet.
+    /// Published files that no commit names yet.
     pub(super) files: Vec<DataFile>,
     /// The files that were read, if `seen` was given.
     pub(super) read: Vec<FileState>,
@@ -83,10 +84,10 @@ struct Job<'a> {
     runs: RowGroupEncoder,
     ingested_at_ms: i64,
     done: Done,
-    /// Runs whose steps are encoded already.
+    /// Runs whose steps are encoded.
     rows: Vec<RunRow>,
     rows_bytes: usize,
-    /// Runs that wait for their row group to fill.
+    /// Runs of the next, unfinished row group.
     pending: Vec<IngestedRun>,
     pending_steps: usize,
 }
@@ -147,7 +148,7 @@ impl<'a> Job<'a> {
         Ok(self.done)
     }
 
-    /// Encodes the rows of `runs` that have come together.
+    /// Encodes the collected rows of `runs` and sends them to the writer.
     fn send_rows(&mut self, progress: &dyn Progress) -> Result<()> {
         if self.rows.is_empty() {
             return Ok(());
@@ -157,7 +158,8 @@ impl<'a> Job<'a> {
         self.sender.send(TableName::Runs, self.runs.encode(&batch, progress)?)
     }
 
-    /// Gives the new among decoded runs their ids, and takes out the row groups that are full, or all at the end.
+    /// Assigns ids to the new runs among decoded ones. Returns the full row groups, and at the end also the
+    /// last one.
     fn accept(&mut self, decoded: Vec<DecodedSource>, last: bool) -> Result<Vec<Vec<IngestedRun>>> {
         let mut groups = Vec::new();
         for (source, outcome) in decoded {
@@ -184,7 +186,7 @@ impl<'a> Job<'a> {
                     report.errors.push(Rejected { path: source.path.clone(), error });
                 }
             }
-            // What the system refused to read may be readable the next time.
+            // A file that the system could not read may be readable the next time.
             if self.pipeline.seen.is_some() && !refused {
                 self.done.read.extend(source.last_of);
             }
@@ -203,7 +205,7 @@ impl<'a> Job<'a> {
         self.pending_steps = 0;
     }
 
-    /// Encodes row groups in parallel; a group whose runs have no steps gives none.
+    /// Encodes row groups in parallel. A group whose runs have no steps is left out.
     fn encode(&self, groups: &[Vec<IngestedRun>], progress: &dyn Progress) -> Result<Vec<EncodedRowGroup>> {
         groups
             .par_iter()
@@ -216,7 +218,7 @@ impl<'a> Job<'a> {
     }
 }
 
-/// Runs, a few at a time: their columns are to fit in a processor's cache.
+/// Splits runs into parts whose columns fit in a processor's cache.
 fn parts(runs: &[IngestedRun]) -> impl Iterator<Item = &[IngestedRun]> {
     const PART_STEPS: usize = 1 << 14;
     let mut rest = runs;

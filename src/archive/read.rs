@@ -1,4 +1,4 @@
-//! Reading data files back: for what an archive already knows, for rewriting and for checking.
+//! Reading of data files: single columns, whole row groups, and footers.
 
 use super::TableName;
 use super::commit::{DataFile, damaged};
@@ -23,7 +23,8 @@ use std::io::{BufReader, Read};
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
-/// A data file, open for reading. What lies far away is fetched as a whole, to a file that goes when it is closed.
+/// Opens a data file. A file of an object store is downloaded to a temporary file, which vanishes when it is
+/// closed.
 pub(super) fn open(storage: &Storage, file: &DataFile) -> Result<File> {
     match storage.open(&file.path)? {
         Some(open) => Ok(open),
@@ -34,8 +35,8 @@ pub(super) fn open(storage: &Storage, file: &DataFile) -> Result<File> {
     }
 }
 
-/// A data file whose bytes were found to be those that its commit names: what is read from it goes on to be written
-/// elsewhere, or decides about what is written.
+/// Opens a data file after comparing its length and checksum with its commit. Needed if its content is written
+/// elsewhere, or decides what is written.
 pub(super) fn open_sound(storage: &Storage, file: &DataFile) -> Result<File> {
     let opened = open(storage, file)?;
     let path = || storage.path(&file.path);
@@ -50,7 +51,7 @@ pub(super) fn open_sound(storage: &Storage, file: &DataFile) -> Result<File> {
     Ok(opened)
 }
 
-/// The Parquet reader of a file, once its footer was found to be one.
+/// Returns a Parquet reader of a file, after checking the checksum and the footer.
 fn reader(storage: &Storage, file: &DataFile) -> Result<ParquetRecordBatchReaderBuilder<File>> {
     let open = open_sound(storage, file)?;
     ParquetRecordBatchReaderBuilder::try_new(open).map_err(|error| not_parquet(storage, file, error))
@@ -86,7 +87,7 @@ pub(super) fn not_parquet(storage: &Storage, file: &DataFile, error: impl std::f
     damaged(&storage.path(&file.path), "Parquet", "what the commit's checksum covers", error.to_string())
 }
 
-/// A data file of which row groups are read one at a time, in today's schema.
+/// An open data file whose row groups are read one at a time, in the current schema.
 pub(super) struct OpenFile<'a> {
     storage: &'a Storage,
     file: &'a DataFile,
@@ -95,7 +96,7 @@ pub(super) struct OpenFile<'a> {
 }
 
 impl<'a> OpenFile<'a> {
-    /// Opens a file whose rows are checked otherwise.
+    /// Opens a file without checking its checksum. The caller checks the rows by other means.
     pub(super) fn new(storage: &'a Storage, file: &'a DataFile) -> Result<OpenFile<'a>> {
         OpenFile::of(storage, file, open(storage, file)?)
     }
@@ -114,7 +115,7 @@ impl<'a> OpenFile<'a> {
         self.metadata.metadata().num_row_groups()
     }
 
-    /// The first and the last run id of a row group, if its statistics say.
+    /// Returns the first and last run id of a row group, if its statistics have them.
     pub(super) fn run_ids(&self, index: usize) -> Option<(u32, u32)> {
         group_run_ids(self.metadata.metadata().row_groups().get(index)?)
     }
@@ -128,7 +129,8 @@ impl<'a> OpenFile<'a> {
     }
 }
 
-/// A file that several threads read at once: each at places of its own, where clones of a `File` share one.
+/// A file that several threads can read at once, each at its own offset. Clones of a `File` would share one
+/// offset.
 #[derive(Clone)]
 pub(super) struct SharedFile(Arc<File>);
 
@@ -138,7 +140,7 @@ impl SharedFile {
     }
 }
 
-/// Reads on from a place.
+/// A reader from an offset on.
 pub(super) struct ReadAt {
     file: SharedFile,
     offset: u64,
@@ -176,12 +178,12 @@ impl ChunkReader for SharedFile {
     }
 }
 
-/// Does what may panic on damaged data as an error.
+/// Converts a panic of the Parquet reader on damaged data into an error.
 pub(super) fn guarded<T>(work: impl FnOnce() -> Result<T, ArrowError>) -> Result<T, ArrowError> {
     catch_panic(work).unwrap_or_else(|| Err(ArrowError::ParquetError("the reader panicked".into())))
 }
 
-/// The row groups of files, one after the other, in today's schema.
+/// The row groups of several files, one after the other, in the current schema.
 pub(super) struct RowGroups<'a> {
     storage: &'a Storage,
     files: std::slice::Iter<'a, &'a DataFile>,
@@ -210,7 +212,7 @@ impl<'a> RowGroups<'a> {
     }
 }
 
-/// A whole row group as one batch.
+/// Reads a whole row group as one batch.
 pub(super) fn read_row_group(
     file: SharedFile,
     metadata: ArrowReaderMetadata,
@@ -225,7 +227,7 @@ pub(super) fn read_row_group(
     concat_batches(&schema, &reader.collect::<Result<Vec<_>, _>>()?)
 }
 
-/// A batch of an older schema in a newer one: what it lacks is null.
+/// Converts a batch of an older schema to a newer one. Missing columns are null.
 pub(super) fn conform(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch, ArrowError> {
     let columns = schema.fields().iter().map(|field| match batch.column_by_name(field.name()) {
         Some(column) => Ok(Arc::clone(column)),
@@ -235,8 +237,8 @@ pub(super) fn conform(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordB
     RecordBatch::try_new(Arc::clone(schema), columns.collect::<Result<_, _>>()?)
 }
 
-/// The first and the last run id of a file of an archive, as its footer has them; `None` when the file has no rows or
-/// belongs to another program. Reads only the footer.
+/// Returns the first and last run id in the footer of an archive's file. Returns `None` if the file has no rows
+/// or belongs to another program. Reads only the footer.
 pub(super) fn run_ids(storage: &Storage, path: &str, num_bytes: u64) -> Result<Option<(u32, u32)>> {
     const FOOTER_BYTES: u64 = 64 << 10;
     let mut len = FOOTER_BYTES;
@@ -268,7 +270,8 @@ fn own_run_ids(metadata: &ParquetMetaData) -> Option<(u32, u32)> {
     metadata.row_groups().iter().filter_map(group_run_ids).reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)))
 }
 
-/// The entry that a commit would have for an existing data file; `None` if the file is missing or damaged.
+/// Returns the entry that a commit would have for an existing data file; `None` if the file is missing or
+/// damaged.
 pub(super) fn measure(storage: &Storage, table: TableName, path: &str) -> Result<Option<DataFile>> {
     let Some(open) = storage.open(path)? else { return Ok(None) };
     let (crc, num_bytes) = checksum(&open).map_err(|source| Error::io(storage.path(path), source))?;
@@ -290,7 +293,7 @@ pub(super) fn measure(storage: &Storage, table: TableName, path: &str) -> Result
 
 fn group_run_ids(group: &RowGroupMetaData) -> Option<(u32, u32)> {
     match group.columns().first()?.statistics()? {
-        // Parquet has no unsigned integers below the logical level.
+        // Parquet stores an unsigned integer as a signed one with a logical type.
         Statistics::Int32(statistics) => {
             Some((statistics.min_opt()?.cast_unsigned(), statistics.max_opt()?.cast_unsigned()))
         }
