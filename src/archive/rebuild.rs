@@ -1,4 +1,4 @@
-//! Rows of `steps` and of `runs` → the runs that they came from.
+//! Rows of `runs` and `steps` as typed columns, and the runs that they describe.
 
 use super::schema::Phases;
 use crate::board::{Board, Move};
@@ -14,7 +14,7 @@ use arrow::datatypes::{
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Rows of `steps` in today's schema, as typed columns.
+/// Rows of `steps` in the current schema, as typed columns.
 pub(super) struct StepRows<'a> {
     pub(super) run_id: &'a [u32],
     step_index: &'a [u32],
@@ -41,22 +41,22 @@ pub(super) struct RunFacts {
     pub(super) num_steps: u32,
     pub(super) final_board: Option<Board>,
     pub(super) verified: bool,
-    /// Whether the file itself is kept, for what columns cannot give back.
+    /// Whether the archive keeps the original file, because the columns cannot reproduce it.
     pub(super) has_original: bool,
     pub(super) version: Option<u64>,
-    /// What it was read from.
+    /// The file or folder that the run was read from.
     pub(super) source: String,
-    /// The session that the run was played in, and the run's id there.
+    /// The session that the run was played in. `source_id` is the run's id there.
     pub(super) session: Option<String>,
     pub(super) source_id: Option<u64>,
     pub(super) game_steps: Option<u32>,
     pub(super) session_info: Option<Arc<str>>,
 }
 
-/// A row of `runs`, and the run's file where it was kept.
+/// A row of `runs`, and the run's original file if the archive keeps it.
 pub(super) type FactsAndOriginal<'a> = (RunFacts, Option<&'a [u8]>);
 
-/// A dictionary of text.
+/// A dictionary column of text.
 struct Words<'a> {
     keys: &'a DictionaryArray<Int32Type>,
     values: &'a StringArray,
@@ -68,7 +68,8 @@ impl<'a> Words<'a> {
     }
 }
 
-/// The columns of a batch by their names. The batch has the table's schema, so that only a mistake here can miss one.
+/// Access to the columns of a batch by name. The batch has the table's schema, so a missing column is a
+/// programming error.
 struct Columns<'a>(&'a RecordBatch);
 
 impl<'a> Columns<'a> {
@@ -117,7 +118,7 @@ impl<'a> StepRows<'a> {
         })
     }
 
-    /// The rows of each run, one range after the other.
+    /// Returns the range of rows of each run.
     pub(super) fn runs(&self) -> impl Iterator<Item = Range<usize>> {
         self.run_id.chunk_by(|a, b| a == b).scan(0, |start, run| {
             let range = *start..*start + run.len();
@@ -126,7 +127,8 @@ impl<'a> StepRows<'a> {
         })
     }
 
-    /// What is wrong with the columns of a run that repeat or derive from others: name, expected, found.
+    /// Checks the columns of a run that repeat or derive from others. Returns the name, the expected and the
+    /// found value of each problem.
     pub(super) fn check_derived(
         &self,
         rows: Range<usize>,
@@ -157,7 +159,7 @@ impl<'a> StepRows<'a> {
                 expect("engine", &name(facts.meta.engine.as_deref()), &name(self.engine.get(first)));
             }
         }
-        // Of files of older versions it is not known which runs they hold.
+        // For files of older versions, the format of their runs is not known.
         let sampled = facts.is_none_or(|facts| SourceFormat::may_be_sampled(&facts.format));
         let is_gap = |(place, &index): (usize, &u32)| place as u32 != index;
         if !sampled && let Some(gap) = self.step_index[rows.clone()].iter().enumerate().position(is_gap) {
@@ -197,7 +199,7 @@ impl<'a> StepRows<'a> {
         wrong
     }
 
-    /// The run that these rows are of.
+    /// Builds the run of these rows.
     pub(super) fn run(&self, rows: Range<usize>, meta: RunMeta, final_board: Option<Board>) -> Result<Run> {
         let mut steps = Run::builder(rows.len());
         for row in rows {
@@ -223,7 +225,7 @@ impl<'a> StepRows<'a> {
     }
 }
 
-/// The rows of a batch of `runs` in today's schema, each with its original file if it has one.
+/// Returns the rows of a batch of `runs` in the current schema, each with its original file if it has one.
 pub(super) fn run_facts(batch: &RecordBatch) -> Result<Vec<FactsAndOriginal<'_>>> {
     let columns = Columns(batch);
     let run_id = columns.numbers::<UInt32Type>("run_id")?;
@@ -247,7 +249,7 @@ pub(super) fn run_facts(batch: &RecordBatch) -> Result<Vec<FactsAndOriginal<'_>>
     let game_steps = columns.column("game_steps")?.as_primitive_opt::<UInt32Type>();
     let game_steps = game_steps.ok_or_else(|| mistyped("game_steps"))?;
     let session_info = columns.words("session_info")?;
-    // One for all runs of a session, as it may be long.
+    // Shared by all runs of a session, as it may be long.
     let infos: Vec<Arc<str>> = session_info.values.iter().map(|info| info.unwrap_or_default().into()).collect();
     let row = |row: usize| {
         let original = original.is_valid(row).then(|| original.value(row));
@@ -282,7 +284,7 @@ pub(super) fn run_facts(batch: &RecordBatch) -> Result<Vec<FactsAndOriginal<'_>>
 }
 
 impl RunFacts {
-    /// The format that the run came in; `None` if no version so far has known it.
+    /// Returns the format of the run's source; `None` if no version up to this one has known it.
     pub(super) fn source_format(&self) -> Option<SourceFormat> {
         SourceFormat::ALL.into_iter().find(|format| format.name() == self.format)
     }

@@ -32,36 +32,36 @@ use bytes::Bytes;
 use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
 
-/// What the names of files that were set aside contain.
+/// The part of a file name that marks files set aside.
 pub(super) const ASIDE: &str = ".damaged";
 
-/// One step of a repair.
+/// A step of a repair.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Repair {
     /// The file, relative to the archive.
     pub path: String,
-    /// What happens to it.
+    /// The change to the file.
     pub action: String,
-    /// Why.
+    /// The reason for the change.
     pub reason: String,
 }
 
-/// What a repair did, or would do.
+/// The result of a repair or of a dry run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RepairReport {
-    /// The last sound version, from which the archive goes on.
+    /// The last sound version, from which the archive continues.
     pub version: u64,
-    /// In their order; none if nothing is damaged that a repair could mend.
+    /// The steps in order. Empty if the archive has no damage that a repair can fix.
     pub steps: Vec<Repair>,
-    /// Whether the steps were taken.
+    /// Whether the steps were carried out.
     pub done: bool,
 }
 
 pub(super) fn repair(storage: &Storage, dry_run: bool, progress: &dyn Progress) -> Result<RepairReport> {
     let log = Log::new(storage);
-    // What is no archive is not to get a lock.
+    // A folder that is not an archive must not get a lock file.
     let names = log.names()?;
     if names.commits.is_empty() && names.checkpoints.is_empty() {
         log.replay(None)?;
@@ -124,19 +124,20 @@ pub(super) fn repair(storage: &Storage, dry_run: bool, progress: &dyn Progress) 
     if !dry_run {
         // From here on the repair cannot be cancelled.
         check(progress)?;
-        // Runs even without steps: an interrupted repair may have done the last step without making it durable.
+        // Runs even without steps, because an interrupted repair may have done the last step without making it
+        // durable.
         plan.carry_out(&sound)?;
     }
     let done = !dry_run && !plan.steps.is_empty();
     Ok(RepairReport { version, steps: plan.steps, done })
 }
 
-/// Whether a file of the log is a commit, not a checkpoint.
+/// Returns whether a file of the log is a commit, not a checkpoint.
 fn is_commit(path: &str) -> bool {
     path.bytes().filter(|&byte| byte == b'.').count() == 1 && path.ends_with(".json")
 }
 
-/// An error other than damage: a repair cannot fix a newer schema or an I/O error.
+/// Returns an error other than damage. A repair cannot fix a newer schema or an I/O error.
 fn unreadable(chain: &mut Chain) -> Option<Error> {
     if chain.unread.is_some() {
         return chain.unread.take();
@@ -156,7 +157,7 @@ fn unreadable(chain: &mut Chain) -> Option<Error> {
 struct Plan<'a> {
     storage: &'a Storage,
     steps: Vec<Repair>,
-    /// Files that lose their name, in this order: each with its new name and its content.
+    /// Files that lose their name, in this order. Each has its new name and its content.
     aside: Vec<(String, Aside, Bytes)>,
     /// Commits to publish, in this order.
     publish: Vec<(String, Vec<u8>)>,
@@ -198,7 +199,7 @@ impl Plan<'_> {
         Ok(())
     }
 
-    /// A new name that is free or already has the same content, and the content.
+    /// Returns the content of a file, and a new name that is free or already has the same content.
     fn aside_of(&self, path: &str) -> Result<Option<(Aside, Bytes)>> {
         let Some(bytes) = self.storage.read(path)? else { return Ok(None) };
         let mut name = format!("{path}{ASIDE}");
@@ -251,7 +252,7 @@ impl Plan<'_> {
     }
 }
 
-/// Checkpoints and digests. They only repeat commits and data files, so bad ones are set aside.
+/// Checkpoints and digests, with the reasons to set some aside. All only repeat commits and data files.
 struct Shortcuts<'a> {
     storage: &'a Storage,
     names: &'a Names,
@@ -299,7 +300,7 @@ impl<'a> Shortcuts<'a> {
         }
     }
 
-    /// Digests of lost runs would keep these runs from being ingested again.
+    /// Sets aside all digests, because digests of lost runs would keep these runs from being ingested again.
     fn drop_digests(&mut self) {
         for &version in &self.names.digests {
             self.bad.entry(Digests::path(version)).or_insert_with(|| "some of its runs are lost".into());
@@ -310,14 +311,14 @@ impl<'a> Shortcuts<'a> {
 /// The commit that continues the last sound version with all known changes of later versions.
 struct Successor {
     commit: Commit,
-    /// The number of runs that it adds to the last sound version.
+    /// The number of runs that the commit adds to the last sound version.
     taken_over: u64,
-    /// Whether it lacks runs of the last sound version.
+    /// Whether the commit lacks runs of the last sound version.
     loses_runs: bool,
 }
 
 impl Successor {
-    /// Returns `None` if nothing after the last sound version could be lost.
+    /// Plans the commit. Returns `None` if nothing after the last sound version can have been lost.
     fn plan(storage: &Storage, names: &Names, chain: &Chain, sound: &Snapshot) -> Result<Option<Successor>> {
         let version = chain.version();
         let shortcuts = names.checkpoints.iter().map(|&of| (of, Checkpoint::path(of)));
@@ -378,7 +379,7 @@ impl std::fmt::Display for Successor {
     }
 }
 
-/// The existing data files, with their lengths.
+/// The existing data files, with their lengths in bytes.
 struct DataFiles(BTreeMap<String, u64>);
 
 impl DataFiles {
@@ -394,13 +395,14 @@ impl DataFiles {
         Ok(DataFiles(files))
     }
 
-    /// An id above all ids that any file shows. Commits give the ids of the files that they name.
+    /// Returns an id above the ids of all existing files. Reads the ids of files that no commit names from
+    /// their footers.
     fn next_run_id(&self, storage: &Storage, named: &HashSet<&str>, known: u64) -> Result<u64> {
         let mut next = known;
         for (path, &num_bytes) in self.0.iter().filter(|(path, _)| !named.contains(path.as_str())) {
             match run_ids(storage, path, num_bytes) {
                 Ok(ids) => next = ids.map_or(next, |(_, last)| next.max(u64::from(last) + 1)),
-                // A damaged file, or a file of another program, has no ids that a reader could have seen.
+                // A damaged file, or a file of another program, has no ids that a reader could have used.
                 Err(error) if matches!(error.kind(), ErrorKind::Damaged { .. }) => {}
                 Err(error) => return Err(error),
             }

@@ -1,7 +1,8 @@
-//! The columns of `runs` and `steps`: what every reader of the Parquet files meets.
+//! The columns of the tables `runs` and `steps`, for all readers of the Parquet files.
 //!
-//! `steps` repeats what filters need of the run (`max_score`, `highest_tile`, `num_steps`, `engine`), so that no tool
-//! has to join; run-length and dictionary encoding make the repetition free.
+//! `steps` repeats columns of the run that filters often need: `max_score`, `highest_tile`, `num_steps` and
+//! `engine`. So no reader has to join the tables. Run-length and dictionary encoding store the repetition in
+//! almost no space.
 
 use super::TableName;
 use crate::board::Board;
@@ -19,13 +20,13 @@ use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock};
 
-/// The version of the schema below and of the commit log. Readers refuse a newer one and read every older one, whose
-/// missing columns are null; docs/archive.md has the rule and what each version changed.
+/// The version of the schema and of the commit log. Readers reject a newer version. They read all older
+/// versions, with null for missing columns. docs/archive.md has the rule and the changes of each version.
 pub(super) const SCHEMA_VERSION: u32 = 4;
-/// The key in the metadata of Parquet files under which it stands.
+/// The key of the schema version in the metadata of a Parquet file.
 pub(super) const SCHEMA_VERSION_KEY: &str = "a2store.schema_version";
 
-/// The tiles from which a step counts as of the middle and of the late game, by the largest tile on its board.
+/// The tiles at which the middle and the late game begin. The largest tile on the board decides.
 ///
 /// ```
 /// use a2store::{Phase, Phases};
@@ -35,18 +36,18 @@ pub(super) const SCHEMA_VERSION_KEY: &str = "a2store.schema_version";
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Phases {
-    /// The smallest tile of `mid`; below it is `early`.
+    /// The smallest tile of `mid`. Smaller tiles are `early`.
     pub mid: u32,
     /// The smallest tile of `late`.
     pub late: u32,
 }
 
-/// The part of a game that a step belongs to.
+/// The phase of a game that a step belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Phase {
     /// Below the threshold of [`Phases::mid`].
     Early,
-    /// From [`Phases::mid`] on.
+    /// From [`Phases::mid`] on, below [`Phases::late`].
     Mid,
     /// From [`Phases::late`] on.
     Late,
@@ -59,7 +60,7 @@ impl Default for Phases {
 }
 
 impl Phases {
-    /// The phase of a board whose largest exponent is `max_exp`.
+    /// Returns the phase of a board whose largest exponent is `max_exp`.
     #[must_use]
     pub fn of_max_exp(self, max_exp: u8) -> Phase {
         let tile = 1u32 << max_exp;
@@ -83,44 +84,44 @@ impl Phases {
 }
 
 impl Phase {
-    /// The phases in order.
+    /// All phases, in order.
     pub const ALL: [Phase; 3] = [Phase::Early, Phase::Mid, Phase::Late];
 
-    /// `"early"`, `"mid"` or `"late"`.
+    /// Returns `"early"`, `"mid"` or `"late"`.
     #[must_use]
     pub const fn name(self) -> &'static str {
         ["early", "mid", "late"][self as usize]
     }
 }
 
-/// A run on its way into the archive, with what the archive says of it beside its content.
+/// A run to be written, with its id and the archive's facts about it.
 pub(super) struct IngestedRun {
     pub(super) run_id: u32,
     pub(super) run: Run,
     pub(super) info: RunInfo,
 }
 
-/// What `runs` has beside a run's content.
+/// The columns of `runs` that are not part of a run's content.
 pub(super) struct RunInfo {
     pub(super) digest: [u8; 32],
     pub(super) format: SourceFormat,
     pub(super) source: String,
-    /// The run's place in a source of many.
+    /// The run's index in a source of many.
     pub(super) source_index: Option<u64>,
-    /// The session that it was played in.
+    /// The session that the run was played in.
     pub(super) session: Option<Arc<str>>,
-    /// Its id there.
+    /// The run's id in its source.
     pub(super) source_id: Option<u64>,
-    /// The steps of the whole game, where the source says so.
+    /// The number of steps of the whole game, if the source has it.
     pub(super) game_steps: Option<u32>,
-    /// What the session says of itself, as JSON.
+    /// The session's description of itself, as JSON.
     pub(super) session_info: Option<Arc<str>>,
     pub(super) verified: bool,
-    /// The file itself, when encoding the run would not give it back.
+    /// The original file, if encoding the run would not reproduce it.
     pub(super) original: Option<Vec<u8>>,
 }
 
-/// A row of `runs`: what remains of a run once its steps are written.
+/// A row of `runs`: the part of a run that remains after its steps are written.
 pub(super) struct RunRow {
     run_id: u32,
     info: RunInfo,
@@ -143,7 +144,7 @@ impl From<IngestedRun> for RunRow {
 }
 
 impl RunRow {
-    /// What it has in text and files, about.
+    /// Returns the approximate size of the row's texts and files.
     pub(super) fn num_bytes(&self) -> usize {
         let engine = self.meta.engine.as_ref().map_or(0, String::len);
         let original = self.info.original.as_ref().map_or(0, Vec::len);
@@ -151,7 +152,7 @@ impl RunRow {
     }
 }
 
-/// The schema of a table, as its Parquet files carry it.
+/// Returns the schema of a table, as in its Parquet files.
 pub(crate) fn table_schema(table: TableName) -> SchemaRef {
     static RUNS: LazyLock<SchemaRef> = LazyLock::new(|| Schema::new(run_fields()).into());
     static STEPS: LazyLock<SchemaRef> = LazyLock::new(|| Schema::new(step_fields()).into());
@@ -189,7 +190,7 @@ fn run_fields() -> Vec<Field> {
         Field::new("original", DataType::Binary, true),
         // Since schema version 2.
         Field::new("version", DataType::UInt64, true),
-        // Since schema version 3, with which `final_board` and `steps.move` became nullable.
+        // Since schema version 3, which also made `final_board` and `steps.move` nullable.
         Field::new("source_index", DataType::UInt64, true),
         Field::new("raw_evs", DataType::Boolean, true),
         // Since schema version 4.
@@ -220,7 +221,7 @@ fn step_fields() -> Vec<Field> {
     ]
 }
 
-/// Whether the columns of `runs` can hold this start time: they keep milliseconds in 63 bits.
+/// Returns whether the column `start_time` can hold this time, as milliseconds in 63 bits.
 pub(super) fn start_time_fits(start_unix_s: u64) -> bool {
     start_millis(start_unix_s).is_some() || start_unix_s == 0
 }
@@ -229,7 +230,7 @@ fn start_millis(start_unix_s: u64) -> Option<i64> {
     i64::try_from(start_unix_s).ok()?.checked_mul(1000).filter(|&millis| millis != 0)
 }
 
-/// Rows of `runs`, as the commit of a version adds them.
+/// Returns rows of `runs`. `version` is the version that adds them.
 pub(super) fn runs_batch(rows: &[RunRow], ingested_at_ms: i64, version: u64) -> Result<RecordBatch> {
     let mut digest = FixedSizeBinaryBuilder::with_capacity(rows.len(), 32);
     let mut format = StringDictionaryBuilder::<Int32Type>::new();
@@ -288,14 +289,14 @@ pub(super) fn runs_batch(rows: &[RunRow], ingested_at_ms: i64, version: u64) -> 
     RecordBatch::try_new(table_schema(TableName::Runs), columns).map_err(arrow_error)
 }
 
-/// The steps of runs, in order.
+/// Returns the steps of runs, in order.
 pub(super) fn steps_batch(runs: &[IngestedRun], phases: Phases) -> Result<RecordBatch> {
     let columns = StepColumns::of(runs, phases)?;
     RecordBatch::try_new(table_schema(TableName::Steps), columns).map_err(arrow_error)
 }
 
-/// The columns of `steps`, one function each. Loops run over slices, since of adapted iterators the compiler makes single
-/// steps.
+/// A builder of the columns of `steps`, one function per column. Its loops run over slices, because the
+/// compiler vectorizes these and not chained iterators.
 struct StepColumns<'a> {
     runs: &'a [IngestedRun],
     num_rows: usize,
@@ -340,14 +341,14 @@ impl StepColumns<'_> {
         ])
     }
 
-    /// What runs have as columns of their own, one after the other.
+    /// Returns a column that runs have in memory, one run after the other.
     fn joined<T: Copy>(&self, values: impl Fn(&Run) -> &[T]) -> Vec<T> {
         let mut column = Vec::with_capacity(self.num_rows);
         self.runs.iter().for_each(|ingested| column.extend_from_slice(values(&ingested.run)));
         column
     }
 
-    /// Which moves are known; `None` if all are.
+    /// Returns which moves are known; `None` if all are.
     fn known_moves(&self) -> Option<NullBuffer> {
         if self.runs.iter().all(|ingested| ingested.run.unknown_moves().is_empty()) {
             return None;
@@ -363,7 +364,7 @@ impl StepColumns<'_> {
         Some(NullBuffer::from(known))
     }
 
-    /// A value of each run, once for each of its steps.
+    /// Returns a value of each run, repeated for each of its steps.
     fn repeat<T: Copy>(&self, value: impl Fn(&IngestedRun) -> T) -> Vec<T> {
         let mut column = Vec::with_capacity(self.num_rows);
         for ingested in self.runs {
@@ -376,7 +377,8 @@ impl StepColumns<'_> {
         Arc::new(UInt32Array::from(self.repeat(value)))
     }
 
-    /// The values of the four branches; null where a branch is illegal or a step has none.
+    /// Returns the values of the four branches. A value is null if the branch is illegal or the step has no
+    /// values.
     fn evs(&self, legal: &[u8], has_evs: &[bool]) -> [ArrayRef; 4] {
         if !has_evs.contains(&true) {
             return std::array::from_fn(|_| new_null_array(&DataType::Float32, self.num_rows));
@@ -432,7 +434,8 @@ fn phases_array(keys: Vec<i32>) -> Result<DictionaryArray<Int32Type>> {
     DictionaryArray::try_new(Int32Array::from(keys), Arc::new(names)).map_err(arrow_error)
 }
 
-/// The arrays are built to fit, so this is for what cannot be foreseen, such as more text than Arrow's offsets hold.
+/// Converts an error of Arrow. It occurs only in unforeseen cases, such as more text than Arrow's offsets can
+/// address.
 pub(super) fn arrow_error(error: arrow::error::ArrowError) -> Error {
     Error::from(std::io::Error::other(error))
 }

@@ -1,10 +1,11 @@
-//! Remembers the data files that this process has compared with their commits, so that each file is compared once.
+//! A memory of the data files that this process has compared with their commits, so that each file is compared
+//! once.
 //!
-//! Parquet files of an archive have no page checksums, so a flipped bit in a page may decode to other values. A commit
-//! has the CRC32C of every file that it adds.
+//! Parquet files of an archive have no page checksums, so a flipped bit in a page may decode to other values. A
+//! commit has the CRC32C of every file that it adds.
 //!
-//! Invariant: this process read each remembered file to its end and found the length and checksum of its commit. Since
-//! then, the file system has recorded no change of the file.
+//! Invariant: this process has read each remembered file to its end, and found the length and checksum of its
+//! commit. Since then, the file system has recorded no change of the file.
 
 use super::commit::DataFile;
 use super::read::open_sound;
@@ -14,13 +15,14 @@ use crate::process::PerProcess;
 use std::collections::HashSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// The maximum number of remembered files, in at most 9 MiB. At the limit, all are forgotten and compared again.
+/// The maximum number of remembered files, in at most 9 MiB. At the limit, all are forgotten and compared
+/// again.
 const MAX_FILES: usize = 1 << 18;
 
-/// Identifies a file by its place, its entry in the commit and its last change.
+/// A key of a file: the hash of its path, its entry in the commit and its last change.
 type Key = [u8; 16];
 
-/// Whether this process has compared the file with its commit since the last change of the file.
+/// Returns whether this process has compared the file with its commit since the last change of the file.
 pub(super) fn is_sound(storage: &Storage, file: &DataFile) -> Result<bool> {
     Ok(known()?.contains(&key(storage, file)))
 }
@@ -28,9 +30,10 @@ pub(super) fn is_sound(storage: &Storage, file: &DataFile) -> Result<bool> {
 /// Compares a file with its commit, unless this process has done so since the last change of the file.
 ///
 /// # Errors
-/// [`ErrorKind::Damaged`](crate::ErrorKind::Damaged) with the file's name; [`ErrorKind::Io`](crate::ErrorKind::Io).
+/// [`ErrorKind::Damaged`](crate::ErrorKind::Damaged) with the file's name.
+/// [`ErrorKind::Io`](crate::ErrorKind::Io).
 pub(super) fn check_once(storage: &Storage, file: &DataFile) -> Result<()> {
-    // Taken first, so that a change during the read is not missed.
+    // Computed before the read, so that a change during the read is noticed.
     let key = key(storage, file);
     if known()?.contains(&key) {
         return Ok(());

@@ -1,8 +1,8 @@
-//! Where an archive lies: a folder of this machine, or a prefix of an object store.
+//! The storage of an archive: a folder of this machine, or a prefix of an object store.
 //!
-//! What the rest of an archive needs of either is small: read a file, list a folder, publish a file under a name that
-//! nobody has, remove one. Folders publish by [`Staged`]; object stores by a conditional put. Paths are relative to the
-//! archive, with `/` between their parts.
+//! An archive needs few operations: read a file, list a folder, publish a file under a free name, and remove a
+//! file. In a folder, [`Staged`] publishes files; an object store uses a conditional put. Paths are relative to
+//! the archive, with `/` as separator.
 
 use super::commit::damaged;
 use super::remote::Remote;
@@ -21,10 +21,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-/// The place of an archive.
+/// The location of an archive.
 #[derive(Clone, Debug)]
 pub(super) struct Storage {
-    /// The folder, absolute, or the URL.
+    /// The absolute folder, or the URL.
     root: PathBuf,
     remote: Option<Remote>,
 }
@@ -38,7 +38,7 @@ pub(super) struct Entry {
 }
 
 impl Storage {
-    /// The place that a path or URL names. Nothing is looked at yet.
+    /// Returns the location that a path or URL names, without accessing it.
     pub(super) fn new(location: &Path) -> Result<Storage> {
         let url = location.to_str().filter(|text| text.contains("://"));
         if let Some(text) = url.filter(|text| !text.starts_with("file://")) {
@@ -56,12 +56,12 @@ impl Storage {
         Ok(Storage { root, remote: None })
     }
 
-    /// The folder, absolute, or the URL.
+    /// Returns the absolute folder, or the URL.
     pub(super) fn root(&self) -> &Path {
         &self.root
     }
 
-    /// The absolute path or the URL of one of the archive's files.
+    /// Returns the absolute path or the URL of a file in the archive.
     pub(super) fn path(&self, path: &str) -> PathBuf {
         match &self.remote {
             None => self.root.join(path),
@@ -69,12 +69,12 @@ impl Storage {
         }
     }
 
-    /// Whether writers on this machine can keep each other out by a lock.
+    /// Returns whether the archive is a folder. Only there can a lock exclude other writers of this machine.
     pub(super) fn is_local(&self) -> bool {
         self.remote.is_none()
     }
 
-    /// What readers of data files go through; its root is the archive.
+    /// Returns the store through which queries read data files; its root is the archive.
     pub(super) fn store(&self) -> Result<Arc<dyn ObjectStore>> {
         match &self.remote {
             Some(remote) => remote.store(),
@@ -85,7 +85,7 @@ impl Storage {
         }
     }
 
-    /// Makes the folders of a new archive.
+    /// Creates the folders of a new archive.
     pub(super) fn create_folders<'a>(&self, folders: impl IntoIterator<Item = &'a str>) -> Result<()> {
         if self.remote.is_some() {
             return Ok(());
@@ -94,7 +94,7 @@ impl Storage {
         folders.into_iter().try_for_each(|folder| publish::create_folder(&self.root.join(folder)))
     }
 
-    /// A small file's content; `None` where there is none.
+    /// Reads a small file; returns `None` if there is no file.
     pub(super) fn read(&self, path: &str) -> Result<Option<Bytes>> {
         match &self.remote {
             Some(remote) => remote.read(path),
@@ -106,7 +106,7 @@ impl Storage {
         }
     }
 
-    /// A data file, open for reading; `None` where there is none.
+    /// Opens a data file for reading; returns `None` if there is no file. Downloads a file of an object store.
     pub(super) fn open(&self, path: &str) -> Result<Option<File>> {
         match &self.remote {
             Some(remote) => remote.fetch(path),
@@ -118,14 +118,15 @@ impl Storage {
         }
     }
 
-    /// Numbers that change with the file. For an object store they are constant, because its files never change.
+    /// Returns numbers that change with the file. They are constant in an object store, where files never
+    /// change.
     pub(super) fn last_change(&self, path: &str) -> [i64; 4] {
         let metadata = self.remote.is_none().then(|| std::fs::metadata(self.root.join(path)).ok()).flatten();
         let times = |file: std::fs::Metadata| [file.mtime(), file.mtime_nsec(), file.ctime(), file.ctime_nsec()];
         metadata.map_or([0; 4], times)
     }
 
-    /// As [`read`](Self::read) for many files, which a remote place answers side by side.
+    /// Reads many files, like [`read`](Self::read). An object store gets concurrent requests.
     pub(super) fn read_all(&self, paths: Vec<String>) -> Result<Vec<Result<Option<Bytes>>>> {
         match &self.remote {
             Some(remote) => remote.read_all(paths),
@@ -133,7 +134,7 @@ impl Storage {
         }
     }
 
-    /// The last bytes of a data file, at most `len`; `None` if there is no file.
+    /// Returns the last bytes of a data file, at most `len`; `None` if there is no file.
     pub(super) fn read_end(&self, path: &str, len: u64) -> Result<Option<Bytes>> {
         if let Some(remote) = &self.remote {
             return remote.read_end(path, len);
@@ -149,7 +150,7 @@ impl Storage {
         read().map(Some).map_err(|source| Error::io(self.path(path), source))
     }
 
-    /// The files in a folder, in no order; `None` where there is no such folder.
+    /// Lists the files in a folder, in no particular order; returns `None` if there is no such folder.
     pub(super) fn list(&self, folder: &str) -> Result<Option<Vec<Entry>>> {
         match &self.remote {
             Some(remote) => remote.list(folder).map(Some),
@@ -157,7 +158,8 @@ impl Storage {
         }
     }
 
-    /// The names of the files in a folder, in no order; `None` where there is no such folder.
+    /// Lists the names of the files in a folder, in no particular order; returns `None` if there is no such
+    /// folder.
     pub(super) fn names(&self, folder: &str) -> Result<Option<Vec<String>>> {
         let entries = match &self.remote {
             Some(remote) => Some(remote.list(folder)?),
@@ -166,7 +168,7 @@ impl Storage {
         Ok(entries.map(|entries| entries.into_iter().map(|entry| entry.name).collect()))
     }
 
-    /// Publishes a small file, unless its name is taken. After an error it may be there all the same.
+    /// Publishes a small file, unless its name is taken. After an error, the file may exist nevertheless.
     pub(super) fn put_new(&self, path: &str, bytes: Vec<u8>) -> Result<Published> {
         if let Some(remote) = &self.remote {
             return remote.put_new(path, bytes);
@@ -175,7 +177,7 @@ impl Storage {
         self.staged(&name, &bytes)?.publish(&name)
     }
 
-    /// A small file that is to stand under a name, read back.
+    /// Stages a small file and compares it with `bytes`.
     fn staged(&self, name: &Path, bytes: &[u8]) -> Result<Staged> {
         let mut staged = Staged::new(name.parent().unwrap_or(&self.root))?;
         let as_io = |source| Error::io(name, source);
@@ -189,7 +191,7 @@ impl Storage {
         Ok(staged)
     }
 
-    /// Begins a data file of a folder: beside its final name, or in the system's folder for temporary files.
+    /// Begins a data file: in its folder, or for an object store in the system's temporary folder.
     pub(super) fn stage(&self, folder: &str) -> Result<Staged> {
         match &self.remote {
             Some(_) => Staged::new(&std::env::temp_dir()),
@@ -197,7 +199,7 @@ impl Storage {
         }
     }
 
-    /// Publishes a data file under a name that is new.
+    /// Publishes a data file under a free name.
     pub(super) fn publish(&self, staged: Staged, path: &str, progress: &dyn Progress) -> Result<()> {
         if let Some(remote) = &self.remote {
             return remote.upload(staged.path(), path, progress);
@@ -209,7 +211,7 @@ impl Storage {
         }
     }
 
-    /// Removes a file; that it is gone already is no error.
+    /// Removes a file; a missing file is no error.
     pub(super) fn remove(&self, path: &str) -> Result<()> {
         match &self.remote {
             Some(remote) => remote.remove(path),
@@ -220,7 +222,7 @@ impl Storage {
         }
     }
 
-    /// Gives a file a second name, in place of no other.
+    /// Gives a file a second name, which must be free.
     pub(super) fn copy(&self, path: &str, new: &str) -> Result<()> {
         if let Some(remote) = &self.remote {
             return remote.copy(path, new);
@@ -230,7 +232,7 @@ impl Storage {
         publish::sync_parent(&to)
     }
 
-    /// Writes a small file in place of another, in one step.
+    /// Replaces a small file in one step.
     pub(super) fn replace(&self, path: &str, bytes: Vec<u8>) -> Result<()> {
         if let Some(remote) = &self.remote {
             return remote.replace(path, bytes);
@@ -239,7 +241,7 @@ impl Storage {
         self.staged(&name, &bytes)?.replace(&name)
     }
 
-    /// Makes durable what stands under a path: the content of a file, the names in a folder.
+    /// Makes a path durable: the content of a file, or the names in a folder.
     pub(super) fn sync(&self, path: &str) -> Result<()> {
         match self.remote {
             Some(_) => Ok(()),
@@ -247,9 +249,11 @@ impl Storage {
         }
     }
 
-    /// Keeps other writers of this machine out until it is dropped, or until the process dies.
+    /// Excludes other writers of this machine until the lock is dropped or the process dies. Waits up to `wait`
+    /// for them.
     ///
-    /// Waits so long for them. Other machines are kept out by put-if-absent alone, as are all writers of an object store.
+    /// Returns `None` for an object store. Its writers, and writers on other machines, are excluded only by
+    /// put-if-absent.
     pub(super) fn lock(&self, path: &str, wait: Duration, progress: &dyn Progress) -> Result<Option<Lock>> {
         if self.remote.is_some() {
             return Ok(None);
@@ -278,17 +282,17 @@ impl Storage {
     }
 }
 
-/// Keeps other writers of this machine out until it is dropped.
+/// An exclusive lock among the writers of this machine.
 pub(super) struct Lock(File);
 
 impl Drop for Lock {
     fn drop(&mut self) {
-        // A process that was forked meanwhile has the file open as well, so closing it would not be enough.
+        // A process that was forked meanwhile has the file open too, so closing the file would not unlock it.
         self.0.unlock().ok();
     }
 }
 
-/// Ever longer pauses, of random length so that writers who met do not meet again.
+/// A sequence of pauses that grow. Their random lengths keep writers from colliding again.
 pub(super) struct Backoff {
     next: Duration,
     longest: Duration,
@@ -311,7 +315,7 @@ impl Backoff {
     }
 }
 
-/// The files of a folder; without their metadata, which cost a call each, sizes are 0.
+/// Lists the files of a folder. Metadata cost a system call per file; without them, all sizes are 0.
 fn list_folder(folder: &Path, with_metadata: bool) -> Result<Option<Vec<Entry>>> {
     let as_io = |source| Error::io(folder, source);
     let entries = match std::fs::read_dir(folder) {

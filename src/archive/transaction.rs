@@ -1,4 +1,4 @@
-//! One change to an archive: alone on this machine, tried again when a writer elsewhere was faster.
+//! Transactions: one change to an archive under a lock, retried if a writer on another machine commits first.
 
 use super::checkpoint::{self, Checkpoint};
 use super::commit::Commit;
@@ -9,28 +9,29 @@ use crate::error::{ErrorKind, Result};
 use crate::progress::{Progress, check};
 use std::time::Duration;
 
-/// How long writers wait for others of their machine, unless told otherwise.
+/// The default for the longest wait for other writers of this machine.
 pub(super) const DEFAULT_WAIT: Duration = Duration::from_secs(600);
 
-/// How a transaction ended.
+/// The result of a transaction.
 pub(super) struct Outcome<T> {
-    /// What the archive holds now.
+    /// The contents of the archive after the transaction.
     pub(super) snapshot: Snapshot,
-    /// What the last attempt gave.
+    /// The value that the last attempt returned.
     pub(super) value: T,
-    /// Whether there was anything to commit.
+    /// Whether a commit was published.
     pub(super) committed: bool,
-    /// Other writers of this machine wait until this is dropped.
+    /// The lock among the writers of this machine.
     pub(super) lock: Option<Lock>,
 }
 
-/// Attempts that lose to other writers before this one gives up. Each pause is longer than the one before.
+/// The number of attempts. The pause after each lost attempt is longer than the one before.
 const ATTEMPTS: usize = 40;
 
-/// Makes a commit from what the archive holds, and again from what it holds then if another was published first.
+/// Builds a commit on the newest version and publishes it. If another writer commits first, tries again on its
+/// version.
 ///
-/// The data files that a losing commit names are removed: no other can name them, as their names are the transaction's
-/// own.
+/// The data files of a losing commit are removed. No other commit can name them, because their names contain
+/// the id of the transaction.
 pub(super) fn transact<T>(
     storage: &Storage,
     wait: Duration,
@@ -40,7 +41,7 @@ pub(super) fn transact<T>(
     transact_from(storage, None, wait, progress, attempt)
 }
 
-/// As [`transact`], but reuses the content of `base`, an earlier version.
+/// Runs a transaction like [`transact`], but reads only the commits after `base`, an earlier version.
 pub(super) fn transact_from<T>(
     storage: &Storage,
     base: Option<&Snapshot>,
@@ -49,7 +50,7 @@ pub(super) fn transact_from<T>(
     mut attempt: impl FnMut(&Log, &Snapshot) -> Result<(Option<Commit>, T)>,
 ) -> Result<Outcome<T>> {
     let log = Log::new(storage);
-    // What is no archive is not to get a lock.
+    // A folder that is not an archive must not get a lock file.
     if storage.is_local() && !storage.path(Log::FOLDER).is_dir() {
         log.names()?;
     }
@@ -77,15 +78,16 @@ pub(super) fn transact_from<T>(
     Err(ErrorKind::Conflict { path: storage.root().to_path_buf(), what }.into())
 }
 
-/// Removes the data files of a commit that certainly never took place. What cannot be removed is left to `expire`.
+/// Removes the data files of a commit that was certainly not published. `expire` removes those that cannot be
+/// removed here.
 fn discard(storage: &Storage, commit: &Commit) {
     for file in &commit.add {
         storage.remove(&file.path).ok();
     }
 }
 
-/// Writes a checkpoint and digests when they are due. Errors are ignored: the commit is already durable, and these
-/// files only make later reads faster.
+/// Writes a checkpoint and digests if they are due. Ignores errors, because the commit is already durable and
+/// these files only make later reads faster.
 pub(super) fn checkpoint(storage: &Storage, snapshot: &Snapshot, digests: &Digests) {
     let due = (checkpoint::is_due(snapshot), checkpoint::are_digests_due(snapshot, digests));
     write(storage, snapshot, due.0, Some(digests).filter(|_| due.1)).ok();

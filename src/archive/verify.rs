@@ -1,4 +1,4 @@
-//! Everything that is wrong with an archive: its log, its files, and what the tables say of each other.
+//! Verification of an archive: its log, its data files, and the consistency of its tables.
 
 use super::TableName;
 use super::chain::Chain;
@@ -20,51 +20,51 @@ use serde::Serialize;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Mutex, PoisonError};
 
-/// How closely to look.
+/// Options of [`Archive::verify`](super::Archive::verify).
 #[derive(Clone, Debug, Default)]
 pub struct VerifyOptions {
-    /// Also rebuilds every run from its columns: its digest, and every transition against the rules.
+    /// Also rebuilds every run from its columns, and checks its digest and its moves.
     pub deep: bool,
-    /// Threads; `None` = one per core.
+    /// The number of threads; `None` = one per core.
     pub workers: Option<usize>,
 }
 
-/// Something that is wrong with an archive.
+/// A problem of an archive.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Problem {
     /// The file, relative to the archive.
     pub path: String,
-    /// The run, where one is to blame.
+    /// The run with the problem, if it affects one run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub run_id: Option<u32>,
-    /// What about it.
+    /// The part of the file or run that is wrong.
     pub what: String,
-    /// What the rest of the archive demands.
+    /// The value that the rest of the archive requires.
     pub expected: String,
-    /// What was found.
+    /// The value that was found.
     pub found: String,
 }
 
-/// What was looked at, and what was wrong.
+/// The result of a verification.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct VerifyReport {
-    /// Everything that is wrong, by file. Empty: the archive is sound.
+    /// All problems, in the order in which they were found. Empty if the archive is sound.
     pub problems: Vec<Problem>,
-    /// The newest version that could be read; 0 if none could.
+    /// The newest readable version; 0 if no version is readable.
     pub version: u64,
-    /// Commits that were read.
+    /// The number of commits in the log.
     pub num_commits: u64,
-    /// Data files that were read, those of older versions included.
+    /// The number of data files checked, including those of older versions.
     pub num_files: u64,
-    /// Bytes of them.
+    /// The total size of these files.
     pub num_bytes: u64,
-    /// Runs of the newest version.
+    /// The number of runs in the newest version.
     pub num_runs: u64,
-    /// Steps of the newest version.
+    /// The number of steps in the newest version.
     pub num_steps: u64,
-    /// Data files that no kept version names; they do no harm, and `expire` removes them.
+    /// The number of unreferenced data files. They are harmless, and `expire` removes them.
     pub unnamed_files: u64,
 }
 
@@ -121,8 +121,8 @@ pub(super) fn verify(storage: &Storage, options: &VerifyOptions, progress: &dyn 
             true => HashSet::new(),
             false => expired(storage, &log, &files)?,
         };
-        // Files that `expire` removed meanwhile are not reported. The newest version only loses files if a compaction
-        // replaced them as well. Its tables were then not compared with each other.
+        // Files that `expire` removed meanwhile are not reported. The newest version loses files only if a
+        // compaction also replaced them. Then its tables have not been compared with each other.
         if newest.iter().flat_map(|newest| &newest.files).all(|file| !gone.contains(&file.path)) {
             report.problems.retain(|problem| !gone.contains(&problem.path));
             return Ok(report);
@@ -132,20 +132,20 @@ pub(super) fn verify(storage: &Storage, options: &VerifyOptions, progress: &dyn 
     Err(ErrorKind::Conflict { path: storage.root().to_path_buf(), what }.into())
 }
 
-/// The given files that no kept version names any more.
+/// Returns those of the given files that no remaining version names any more.
 fn expired(storage: &Storage, log: &Log, files: &BTreeMap<String, DataFile>) -> Result<HashSet<String>> {
     let chain = Chain::read(storage, log, &log.settled_names()?)?;
     let kept = kept_files(&chain);
     Ok(files.keys().filter(|path| !kept.contains_key(*path)).cloned().collect())
 }
 
-/// The files that a kept version names, and the files that commits outside the chain name.
+/// Returns the files that the remaining versions name, and the files that commits outside the chain name.
 fn kept_files(chain: &Chain) -> BTreeMap<String, DataFile> {
     let first_version = chain.links.last().map_or(1, |link| link.commit.first_version);
     let mut files: BTreeMap<String, DataFile> = BTreeMap::new();
     let archive_id = chain.links.last().map(|link| &link.commit.archive_id);
     let rest = chain.rest.values().flatten().map(|(commit, _)| commit);
-    // A commit of another archive names files that are elsewhere.
+    // The files of another archive's commit are elsewhere.
     let rest = rest.filter(|commit| archive_id.is_none_or(|archive_id| commit.archive_id == *archive_id));
     for commit in chain.links.iter().map(|link| &link.commit).chain(rest) {
         if commit.version <= first_version {
@@ -168,8 +168,8 @@ impl Verifier<'_> {
         self.report.problems.push(problem);
     }
 
-    /// Checks every commit and checkpoint. Finds the newest version that can be determined, and all files that a kept
-    /// version names.
+    /// Checks every commit and checkpoint. Returns the newest version that can be determined, and the files of
+    /// all remaining versions.
     fn commits(&mut self, log: &Log, names: &Names) -> Result<(Option<Snapshot>, BTreeMap<String, DataFile>)> {
         let chain = Chain::read(self.storage, log, names)?;
         self.report.num_commits = names.commits.len() as u64;
@@ -183,8 +183,8 @@ impl Verifier<'_> {
             let wrong = sums.add(&path, &link.commit);
             problems.extend(link.rebuilt.iter().map(|(error, _)| Problem::of_error(&path, error)));
             let is_stand_in = link.rebuilt.is_some() || link.commit.stands_for.is_some();
-            // A rebuilt commit may lack files. They are not reported for the sound commits after it, nor for the commit
-            // itself once its version was given up.
+            // A rebuilt commit may lack files. These are not reported for the sound commits after it. If its
+            // version has expired, they are not reported for the commit itself either.
             if is_stand_in && link.rebuilt.is_none() && version >= first_version || !is_stand_in && !incomplete {
                 problems.extend(wrong.iter().cloned());
             }
@@ -198,7 +198,7 @@ impl Verifier<'_> {
         Ok((newest, kept_files(&chain)))
     }
 
-    /// Reports problems after the end of the chain.
+    /// Returns the problems after the end of the chain.
     fn rest(&self, log: &Log, chain: &Chain, names: &Names) -> Vec<Problem> {
         let mut problems: Vec<Problem> = Vec::new();
         let mut before = (chain.version(), chain.links.last().map(|link| link.crc.clone()));
@@ -217,7 +217,7 @@ impl Verifier<'_> {
                 Ok((commit, crc)) => {
                     let parent = before.1.or_else(|| commit.parent.clone().filter(|_| number > 1));
                     let link = check_link(commit, number, parent, &self.storage.path(&path));
-                    // A commit that does not follow is one problem: the commits after it are not compared with it.
+                    // A commit that breaks the chain is one problem: the next commits are not compared with it.
                     before = (number.max(before.0), link.is_ok().then(|| crc.clone()));
                     problems.extend(link.err().map(|error| Problem::of_error(&path, &error)));
                 }
@@ -239,7 +239,7 @@ impl Verifier<'_> {
         problems
     }
 
-    /// That a checkpoint says what the commits say.
+    /// Checks that a checkpoint agrees with the commits.
     fn checkpoint(&self, chain: &Chain, version: u64, state: Option<&Snapshot>) -> Option<Problem> {
         let path = Checkpoint::path(version);
         if chain.leftovers.contains(&path) {
@@ -256,7 +256,8 @@ impl Verifier<'_> {
         }
     }
 
-    /// Checks every file, and for the newest version that `runs` and `steps` agree; the digests of its runs.
+    /// Checks every data file, and whether `runs` and `steps` of the newest version agree. Returns the rows of
+    /// its `runs`.
     fn files(
         &mut self,
         newest: Option<&Snapshot>,
@@ -330,7 +331,7 @@ impl Verifier<'_> {
                             findings.add_for_run(run_id, "trajectory", expected, found);
                         }
                         let found = digest(&run)?;
-                        // What the columns cannot give back is checked against the file that is kept.
+                        // Such a run was compared through its original file.
                         if found != facts.digest && !facts.has_original {
                             findings.add_for_run(run_id, "digest", hex(&facts.digest), hex(&found));
                         }
@@ -354,7 +355,7 @@ impl Verifier<'_> {
         Ok(facts)
     }
 
-    /// What the newest version says as a whole.
+    /// Checks the newest version as a whole: ids, digests, version numbers and totals.
     fn tables(&mut self, newest: &Snapshot, facts: &HashMap<u32, RunFacts>, seen: &HashMap<u32, u64>) {
         let path = commit_path(newest.newest.version);
         let file_of = |table, run_id: u32| {
@@ -371,7 +372,7 @@ impl Verifier<'_> {
                 }
             }
         }
-        // Recorded games may be equal; each has an id in its recording.
+        // Recorded games may have equal content. Each has an id in its recording.
         type Identity<'a> = (&'a [u8; 32], Option<(&'a str, u64)>);
         let mut by_identity: HashMap<Identity<'_>, u32> = HashMap::new();
         let mut ids: Vec<&u32> = facts.keys().collect();
@@ -417,7 +418,7 @@ impl Verifier<'_> {
         self.report.problems.extend(problems);
     }
 
-    /// Checks the files of digests, which repeat what `runs` says.
+    /// Checks the files of digests, which repeat the digests in `runs`.
     fn digests(&mut self, names: &Names, newest: Option<&Snapshot>, known: &HashMap<u32, RunFacts>) -> Result<()> {
         for &version in &names.digests {
             let path = Digests::path(version);
@@ -453,10 +454,10 @@ impl Verifier<'_> {
     }
 }
 
-/// The running totals of the commits so far.
+/// The running totals of the commits.
 #[derive(Default)]
 struct Sums {
-    /// The first commit and the previous one.
+    /// The first and the previous commit.
     first: Option<Commit>,
     last: Option<Commit>,
     num_rows: HashMap<TableName, i128>,
@@ -465,7 +466,7 @@ struct Sums {
 }
 
 impl Sums {
-    /// Adds a commit and returns the problems of its running totals. They are compared with the files that were added
+    /// Adds a commit and returns the problems of its totals. Compares the totals with the files that were added
     /// and removed, so that one wrong commit does not make later ones look wrong.
     fn add(&mut self, path: &str, commit: &Commit) -> Vec<Problem> {
         let mut problems = Vec::new();
