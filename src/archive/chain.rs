@@ -1,8 +1,8 @@
 //! The chain of commits from version 1 on, with lost commits rebuilt from a checkpoint.
 //!
-//! A sound checkpoint has one history line for each version up to its own version, and the files of its own
-//! version. These are enough to rebuild a damaged or missing commit before it. The history line has the
-//! commit's numbers. The commit's files are those that no other commit added or removed.
+//! A sound checkpoint of version n has one history line for each version up to n, and the files of version n. These
+//! are enough to rebuild a damaged or missing commit before it. The history line has the commit's numbers. The
+//! commit's files are those that no other commit added or removed.
 //!
 //! A rebuilt commit keeps the checksum that the next commit expects (`Commit::stands_for`), so all other
 //! commits stay unchanged. The chain ends before a lost commit that no checkpoint covers.

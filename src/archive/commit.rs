@@ -131,7 +131,7 @@ fn one() -> u64 {
     1
 }
 
-#[allow(clippy::trivially_copy_pass_by_ref)] // What serde asks for.
+#[allow(clippy::trivially_copy_pass_by_ref)] // serde passes a reference.
 fn is_one(version: &u64) -> bool {
     *version == 1
 }
