@@ -1,19 +1,20 @@
-//! Commits: the changes of one version, as a JSON file with a checksum.
+//! Commits: the changes of one version, as a JSON file with a checksum (`sealed_json.rs`).
 //!
 //! ```text
 //! {"version":2,"parent":"5a0c37ee", … ,"add":[{"table":"steps","path":"steps/4c….parquet", …}],"crc32c":"91e00b7d"}⏎
 //!                                                                                          └─ the trailer ─┘
 //! ```
 //!
-//! The trailer is the last 24 bytes: `,"crc32c":"<8 digits>"}` and a newline. It holds the CRC32C of all bytes
-//! before it. So a file is valid JSON, and can be checked without parsing it. `parent` is the checksum in the
-//! trailer of the commit before, so the log is a chain. The first commit has no parent.
+//! `parent` is the checksum in the trailer of the commit before, so the log is a chain. The first commit has no parent.
 
-use super::TableName;
-use super::schema::{Phases, SCHEMA_VERSION};
+use super::data_file::DataFile;
+use super::phases::Phases;
+use super::problem::damaged;
+use super::schema::SCHEMA_VERSION;
+use super::sealed_json::{Sealed, seal, unseal};
+use super::table_name::TableName;
 use crate::clock;
-use crate::error::{Error, ErrorKind, Result};
-use serde::de::DeserializeOwned;
+use crate::error::Result;
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 
@@ -42,7 +43,7 @@ pub struct CommitInfo {
     pub version: u64,
     /// The time of the commit in UTC, in the format of RFC 3339.
     pub time: String,
-    /// What the commit did.
+    /// The kind of change.
     pub operation: Operation,
     /// The unique id of the commit, 32 hexadecimal digits.
     pub txn: String,
@@ -60,20 +61,6 @@ pub struct CommitInfo {
     pub added_files: u64,
     /// The number of files removed from the version. Earlier versions still have them.
     pub removed_files: u64,
-}
-
-/// A Parquet file of the archive.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct DataFile {
-    pub(crate) table: TableName,
-    /// The path relative to the archive, with `/` as separator.
-    pub(crate) path: String,
-    pub(crate) num_rows: u64,
-    pub(crate) num_bytes: u64,
-    /// The checksum of the whole file, eight hexadecimal digits.
-    pub(crate) crc32c: String,
-    pub(crate) first_run_id: u32,
-    pub(crate) last_run_id: u32,
 }
 
 /// A version's commit, without its trailer.
@@ -243,73 +230,14 @@ impl Commit {
     }
 }
 
-/// Encodes a value as JSON with a trailer.
-pub(super) fn seal(value: &impl Serialize) -> Result<Vec<u8>> {
-    let mut bytes = serde_json::to_vec(value).map_err(|error| Error::from(std::io::Error::other(error)))?;
-    // The object's closing brace belongs to the trailer.
-    bytes.pop();
-    let crc = crc32c::crc32c(&bytes);
-    bytes.extend_from_slice(format!(",\"crc32c\":\"{crc:08x}\"}}\n").as_bytes());
-    Ok(bytes)
-}
-
-/// Checks the bytes before a trailer against its checksum, and returns the checksum.
-pub(super) fn check_seal(bytes: &[u8], path: &Path) -> Result<String> {
-    const TRAILER_LEN: usize = r#","crc32c":"00000000"}"#.len() + 1;
-    let crc = bytes.len().checked_sub(TRAILER_LEN).and_then(|len| {
-        let (body, trailer) = bytes.split_at(len);
-        let digits = trailer.strip_prefix(b",\"crc32c\":\"")?.strip_suffix(b"\"}\n")?;
-        Some((body, std::str::from_utf8(digits).ok()?))
-    });
-    let Some((body, stored)) = crc else {
-        let found = format!("{} bytes without one", bytes.len());
-        return Err(damaged(path, "end of the commit", "its checksum", found));
-    };
-    let found = format!("{:08x}", crc32c::crc32c(body));
-    if stored != found {
-        return Err(damaged(path, "CRC32C of the commit", stored, found));
-    }
-    Ok(found)
-}
-
-/// The content of a log file with a trailer.
-pub(super) trait Sealed: DeserializeOwned {
-    fn schema_version(&self) -> u32;
-}
-
 impl Sealed for Commit {
     fn schema_version(&self) -> u32 {
         self.schema_version
     }
 }
 
-/// Checks and parses JSON with a trailer. Also returns the trailer's checksum.
-pub(super) fn unseal<T: Sealed>(bytes: &[u8], path: &Path) -> Result<(T, String)> {
-    #[derive(Deserialize)]
-    struct Header {
-        schema_version: u32,
-    }
-    let crc = check_seal(bytes, path)?;
-    let parse_error = |error: serde_json::Error| damaged(path, "commit", "its fields", error.to_string());
-    let parsed = serde_json::from_slice::<T>(bytes);
-    let found = match &parsed {
-        Ok(value) => value.schema_version(),
-        // A newer version may have changed all other fields.
-        Err(_) => serde_json::from_slice::<Header>(bytes).map_err(parse_error)?.schema_version,
-    };
-    if found > SCHEMA_VERSION {
-        return Err(ErrorKind::SchemaVersion { path: path.to_path_buf(), supported: SCHEMA_VERSION, found }.into());
-    }
-    Ok((parsed.map_err(parse_error)?, crc))
-}
-
-/// Returns an error about a file that contradicts the rest of the archive.
-pub(super) fn damaged(path: &Path, what: &'static str, expected: impl Into<String>, found: impl Into<String>) -> Error {
-    ErrorKind::Damaged { path: path.to_path_buf(), what, expected: expected.into(), found: found.into() }.into()
-}
-
 /// Returns 128 random bits in hexadecimal.
-pub(super) fn random_id() -> String {
+fn random_id() -> String {
     let mut bytes = [0; 16];
     // Only a system without a random generator fails here. The clock then makes the id unique.
     if getrandom::fill(&mut bytes).is_err() {

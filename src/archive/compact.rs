@@ -3,14 +3,18 @@
 //! Files that are neighbours in the order of run ids are merged, with row groups of full size. Before the
 //! commit, old and new files are read side by side and compared row by row.
 
-use super::TableName;
-use super::commit::{DataFile, Operation, damaged};
-use super::log::Snapshot;
-use super::output::{Output, Sender};
-use super::read::RowGroups;
+use super::checkpoint_writer::write_checkpoint;
+use super::commit::Operation;
+use super::data_file::DataFile;
+use super::parquet_reader::RowGroups;
+use super::parquet_writer::{FILE_STEPS, ROW_GROUP_STEPS, RowGroupEncoder};
+use super::problem::damaged;
+use super::schema::arrow_error;
+use super::snapshot::Snapshot;
 use super::storage::Storage;
-use super::transaction::{DEFAULT_WAIT, transact, write_checkpoint};
-use super::writer::{FILE_STEPS, ROW_GROUP_STEPS, RowGroupEncoder};
+use super::table_name::TableName;
+use super::transaction::{DEFAULT_WAIT, transact};
+use super::writer_thread::{RowGroupSender, TransactionFiles};
 use crate::error::{Error, Result};
 use crate::progress::{Progress, Unit, check};
 use crate::workers::pool;
@@ -75,7 +79,7 @@ pub(super) fn compact(
         let mut commit = snapshot.next(Operation::Compact);
         // Each row is rewritten once and compared once.
         progress.begin("compact", Unit::Rows, 2 * report.num_rows);
-        let output = Output { storage, txn: &commit.txn, file_rows: u64::MAX };
+        let output = TransactionFiles { storage, txn: &commit.txn, file_rows: u64::MAX };
         let rewritten = threads.install(|| rewrite(&output, &groups, progress));
         progress.end();
         let (add, remove) = rewritten?;
@@ -121,7 +125,7 @@ fn plan(snapshot: &Snapshot, table: TableName, file_rows: u64) -> Vec<Vec<&DataF
 /// Writes each group as one file and checks that it has the same rows. Returns the files to add and the paths
 /// to remove.
 fn rewrite(
-    output: &Output<'_>,
+    output: &TransactionFiles<'_>,
     groups: &[Vec<&DataFile>],
     progress: &dyn Progress,
 ) -> Result<(Vec<DataFile>, Vec<String>)> {
@@ -139,7 +143,7 @@ fn rewrite(
     Ok((added, groups.iter().flatten().map(|file| file.path.clone()).collect()))
 }
 
-fn rewrite_group(output: &Output<'_>, group: &[&DataFile], progress: &dyn Progress) -> Result<DataFile> {
+fn rewrite_group(output: &TransactionFiles<'_>, group: &[&DataFile], progress: &dyn Progress) -> Result<DataFile> {
     let table = group[0].table;
     let (_, files) = output.write(progress, |sender| copy(output.storage, table, group, sender, progress))?;
     let [file] = <[DataFile; 1]>::try_from(files)
@@ -155,7 +159,7 @@ fn copy(
     storage: &Storage,
     table: TableName,
     files: &[&DataFile],
-    sender: &Sender,
+    sender: &RowGroupSender,
     progress: &dyn Progress,
 ) -> Result<()> {
     let encoder = RowGroupEncoder::new(table)?;
@@ -183,7 +187,7 @@ fn gather(source: &mut RowGroups<'_>, progress: &dyn Progress) -> Result<Option<
     }
     let Some(first) = batches.first() else { return Ok(None) };
     let joined = concat_batches(&first.schema(), &batches);
-    joined.map(Some).map_err(super::schema::arrow_error)
+    joined.map(Some).map_err(arrow_error)
 }
 
 /// Checks that one file has the same rows as several others together.
@@ -222,7 +226,7 @@ fn compare(storage: &Storage, old: &[&DataFile], new: &DataFile, progress: &dyn 
 mod tests {
     use super::*;
     use crate::archive::commit::Commit;
-    use crate::archive::schema::Phases;
+    use crate::archive::phases::Phases;
 
     fn planned(rows: &[u64], file_rows: u64) -> Vec<Vec<u64>> {
         let mut commit = Commit::first(Phases::default());
@@ -252,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn neighbours_are_joined_and_full_files_left_alone() {
+    fn neighbours_are_merged_and_full_files_are_left_alone() {
         assert_eq!(planned(&[], 10), Vec::<Vec<u64>>::new());
         assert_eq!(planned(&[1], 10), Vec::<Vec<u64>>::new());
         assert_eq!(planned(&[1, 2, 3], 10), [[1, 2, 3]]);

@@ -1,8 +1,9 @@
 //! Decoding of the runs of an ingest, from run files and from files of many runs.
 
-use super::discover::{Part, Source};
-use super::known::Known;
-use super::schema::{RunInfo, start_time_fits};
+use super::known_runs::KnownRuns;
+use super::run_digest::run_digest;
+use super::run_sources::{RunSource, SourcePart};
+use super::runs_batch::{RunInfo, start_time_fits};
 use crate::error::{Error, Result};
 use crate::format::{
     ContainerKind, MAX_RUN_BYTES, PREFIX_LEN, RunFormat, SourceFacts, SourceFormat, SourceRun, decode_run, encode_run,
@@ -17,7 +18,7 @@ use std::sync::Arc;
 const MAX_ENGINE_BYTES: usize = u16::MAX as usize;
 
 /// The result of reading a source.
-pub(super) enum Outcome<T> {
+pub(super) enum DecodeOutcome<T> {
     Value(T),
     /// A file of many runs under the name of a run file.
     Container(ContainerKind),
@@ -30,10 +31,13 @@ pub(super) struct DecodedRun {
 }
 
 /// Reads a run for an archive. Returns `None` if the run is known.
-pub(super) fn decode_source(source: &mut Source, known: &Known) -> Result<Outcome<Option<Box<DecodedRun>>>> {
-    let of_run = |run: Run, source: &Source| {
-        let digest = digest(&run)?;
-        let (Part::Of { runs, index }, false) = (&source.part, known.has(&digest)) else {
+pub(super) fn decode_source(
+    source: &mut RunSource,
+    known: &KnownRuns,
+) -> Result<DecodeOutcome<Option<Box<DecodedRun>>>> {
+    let of_run = |run: Run, source: &RunSource| {
+        let digest = run_digest(&run)?;
+        let (SourcePart::Of { runs, index }, false) = (&source.part, known.has(&digest)) else {
             return Ok(None);
         };
         if !start_time_fits(run.meta().start_unix_s) {
@@ -49,8 +53,8 @@ pub(super) fn decode_source(source: &mut Source, known: &Known) -> Result<Outcom
 pub(super) type RunAndFile = (Run, Option<(RunFormat, Vec<u8>)>);
 
 /// Reads a run without an archive.
-pub(super) fn decode_alone(source: &mut Source, with_file: bool) -> Result<Outcome<RunAndFile>> {
-    let of_file = |bytes: Cow<'_, [u8]>, source: &Source| {
+pub(super) fn decode_alone(source: &mut RunSource, with_file: bool) -> Result<DecodeOutcome<RunAndFile>> {
+    let of_file = |bytes: Cow<'_, [u8]>, source: &RunSource| {
         let (run, format) = decode_run(&bytes).map_err(|error| in_source(error, source))?;
         Ok((run, with_file.then(|| (format, bytes.into_owned()))))
     };
@@ -59,28 +63,31 @@ pub(super) fn decode_alone(source: &mut Source, with_file: bool) -> Result<Outco
 
 /// Reads a source and converts it: `of_file` the bytes of a run file, `of_run` a run of a file of many.
 fn read<T>(
-    source: &mut Source,
-    of_file: impl Fn(Cow<'_, [u8]>, &Source) -> Result<T>,
-    of_run: impl Fn(Run, &Source) -> Result<T>,
-) -> Result<Outcome<T>> {
+    source: &mut RunSource,
+    of_file: impl Fn(Cow<'_, [u8]>, &RunSource) -> Result<T>,
+    of_run: impl Fn(Run, &RunSource) -> Result<T>,
+) -> Result<DecodeOutcome<T>> {
     let path = source.path.clone();
     let read = match &mut source.part {
-        Part::File => read_file(source, of_file),
-        Part::Failed(error) => {
+        SourcePart::File => read_file(source, of_file),
+        SourcePart::Failed(error) => {
             Err(error.take().unwrap_or_else(|| std::io::Error::other("a file that cannot be read").into()))
         }
-        Part::Of { runs, index } => {
+        SourcePart::Of { runs, index } => {
             let (runs, index) = (Arc::clone(runs), *index);
             runs.source.read(index).and_then(|run| match run {
-                SourceRun::File(bytes) => of_file(bytes, source).map(Outcome::Value),
-                SourceRun::Run(run) => of_run(run, source).map(Outcome::Value),
+                SourceRun::File(bytes) => of_file(bytes, source).map(DecodeOutcome::Value),
+                SourceRun::Run(run) => of_run(run, source).map(DecodeOutcome::Value),
             })
         }
     };
     read.map_err(|error| error.with_path(&path))
 }
 
-fn read_file<T>(source: &Source, of_file: impl Fn(Cow<'_, [u8]>, &Source) -> Result<T>) -> Result<Outcome<T>> {
+fn read_file<T>(
+    source: &RunSource,
+    of_file: impl Fn(Cow<'_, [u8]>, &RunSource) -> Result<T>,
+) -> Result<DecodeOutcome<T>> {
     let mut bytes = Vec::with_capacity(source.num_bytes.min(MAX_RUN_BYTES) as usize + 1);
     File::open(&source.path).and_then(|file| file.take(MAX_RUN_BYTES + 1).read_to_end(&mut bytes))?;
     let prefix = bytes.get(..PREFIX_LEN).unwrap_or(&bytes).to_vec();
@@ -91,22 +98,22 @@ fn read_file<T>(source: &Source, of_file: impl Fn(Cow<'_, [u8]>, &Source) -> Res
         of_file(Cow::Owned(bytes), source)
     };
     // A file under the name of a run file may hold many runs.
-    value.map(Outcome::Value).or_else(|error| match ContainerKind::of(&prefix) {
-        Some(kind) => Ok(Outcome::Container(kind)),
+    value.map(DecodeOutcome::Value).or_else(|error| match ContainerKind::of(&prefix) {
+        Some(kind) => Ok(DecodeOutcome::Container(kind)),
         None => Err(error),
     })
 }
 
 /// Adds the place of the run to an error, if the run is one of many in a file.
-fn in_source(error: Error, source: &Source) -> Error {
+fn in_source(error: Error, source: &RunSource) -> Error {
     match &source.part {
-        Part::Of { index, runs } => error.in_run(*index as u64, runs.source.offset(*index)),
+        SourcePart::Of { index, runs } => error.in_run(*index as u64, runs.source.offset(*index)),
         _ => error,
     }
 }
 
 /// Decodes the bytes of a run file.
-fn decode_file(bytes: Cow<'_, [u8]>, source: &Source, known: &Known) -> Result<Option<Box<DecodedRun>>> {
+fn decode_file(bytes: Cow<'_, [u8]>, source: &RunSource, known: &KnownRuns) -> Result<Option<Box<DecodedRun>>> {
     let hash = *blake3::hash(&bytes).as_bytes();
     if known.has(&hash) {
         return Ok(None);
@@ -117,7 +124,7 @@ fn decode_file(bytes: Cow<'_, [u8]>, source: &Source, known: &Known) -> Result<O
     let digest = match format {
         RunFormat::A2run2 if same => hash,
         RunFormat::A2run2 => *blake3::hash(&encoded).as_bytes(),
-        _ => digest(&run)?,
+        _ => run_digest(&run)?,
     };
     // The original file is kept if the columns cannot reproduce it byte by byte.
     let restorable = same && start_time_fits(run.meta().start_unix_s);
@@ -130,7 +137,7 @@ fn finish(
     digest: [u8; 32],
     format: SourceFormat,
     original: Option<Vec<u8>>,
-    source: &Source,
+    source: &RunSource,
 ) -> Result<Box<DecodedRun>> {
     let engine_len = run.meta().engine.as_ref().map_or(0, String::len);
     if engine_len > MAX_ENGINE_BYTES {
@@ -139,7 +146,7 @@ fn finish(
         return Err(in_source(error, source));
     }
     let (source_index, session, session_info, facts) = match &source.part {
-        Part::Of { runs, index, .. } => {
+        SourcePart::Of { runs, index, .. } => {
             let facts = runs.source.facts(*index);
             (Some(*index as u64), runs.session.clone(), runs.session_info.clone(), facts)
         }
@@ -158,41 +165,4 @@ fn finish(
         original,
     };
     Ok(Box::new(DecodedRun { run, info }))
-}
-
-/// Returns the digest by which two runs are equal.
-///
-/// For a whole game with normalised values, or without values, this is the hash of its canonical form, a2run2.
-/// The format a2run2 cannot hold other runs, so their digest is a hash of all their parts.
-pub(super) fn digest(run: &Run) -> Result<[u8; 32]> {
-    let meta = run.meta();
-    if run.missing().is_none() && !meta.raw_evs {
-        return Ok(*blake3::hash(&encode_run(run, RunFormat::A2run2)?).as_bytes());
-    }
-    let engine = meta.engine.as_deref().unwrap_or_default();
-    let mut bytes = Vec::with_capacity(128 + engine.len() + 30 * run.num_steps());
-    for option in [
-        run.final_board().map(|board| board.0),
-        meta.seed,
-        meta.engine.as_ref().map(|engine| engine.len() as u64),
-        Some(u64::from(meta.raw_evs)),
-        Some(meta.start_unix_s),
-        Some(u64::from(meta.elapsed_s.to_bits())),
-        Some(meta.max_score),
-        Some(u64::from(meta.highest_tile)),
-        Some(run.num_steps() as u64),
-    ] {
-        bytes.push(u8::from(option.is_some()));
-        bytes.extend(option.unwrap_or_default().to_le_bytes());
-    }
-    bytes.extend(engine.as_bytes());
-    for step in (0..run.num_steps()).map_while(|place| run.step(place)) {
-        bytes.extend(step.index.to_le_bytes());
-        bytes.extend(step.board.0.to_le_bytes());
-        bytes.push(step.chosen.map_or(u8::MAX, |chosen| chosen as u8));
-        bytes.push(step.branches.map_or(u8::MAX, |branches| branches.legal));
-        let values = step.branches.map_or([0.0; 4], |branches| branches.values);
-        bytes.extend(values.iter().flat_map(|value| value.to_le_bytes()));
-    }
-    Ok(blake3::derive_key("a2store 2026 run that is not a whole game", &bytes))
 }

@@ -8,12 +8,14 @@
 //! last one is the CRC32C of all bytes before it. `commit_crc` is the checksum in the trailer of version `n`.
 //! The digests of later runs are read from the files of `runs`.
 
-use super::TableName;
-use super::checkpoint::Names;
-use super::commit::{Operation, damaged};
-use super::log::{Log, Snapshot};
-use super::read::{not_parquet, read_columns};
+use super::commit::Operation;
+use super::log::Log;
+use super::log_names::{LogNames, digests_path};
+use super::parquet_reader::{not_parquet, read_columns};
+use super::problem::damaged;
+use super::snapshot::Snapshot;
 use super::storage::Storage;
+use super::table_name::TableName;
 use crate::error::Result;
 use arrow::array::AsArray;
 use std::collections::HashSet;
@@ -94,12 +96,6 @@ impl KeptDigests {
 }
 
 impl Digests {
-    pub(super) const SUFFIX: &str = ".digests";
-
-    pub(super) fn path(version: u64) -> String {
-        format!("{}/{version:020}{}", Log::FOLDER, Digests::SUFFIX)
-    }
-
     /// Returns the digests of a version's runs. Uses the kept digests, or else the newest usable file of
     /// digests. Reads the digests of newer runs from `runs`.
     pub(super) fn of(storage: &Storage, log: &Log, snapshot: &Snapshot, kept: &KeptDigests) -> Result<Digests> {
@@ -118,7 +114,7 @@ impl Digests {
         Ok(digests)
     }
 
-    fn read_newest(storage: &Storage, log: &Log, names: &Names, snapshot: &Snapshot) -> Result<(Digests, u64)> {
+    fn read_newest(storage: &Storage, log: &Log, names: &LogNames, snapshot: &Snapshot) -> Result<(Digests, u64)> {
         for &version in names.digests.iter().rev().filter(|&&version| version <= snapshot.newest.version) {
             // A damaged file of digests is skipped: it only repeats `runs`.
             if let Ok(Some((digests, next_run_id, commit_crc))) = Digests::read(storage, version)
@@ -142,13 +138,13 @@ impl Digests {
         bytes.extend_from_slice(&commit_crc.to_le_bytes());
         bytes.extend(sorted.iter().flat_map(|digest| digest.to_le_bytes()));
         bytes.extend_from_slice(&crc32c::crc32c(&bytes).to_le_bytes());
-        storage.put_new(&Digests::path(snapshot.newest.version), bytes).map(|_| ())
+        storage.put_new(&digests_path(snapshot.newest.version), bytes).map(|_| ())
     }
 
     /// Reads a version's file of digests; returns `None` if there is no such file. Also returns the run ids
     /// that it covers, and the checksum by which the next commit names the version.
     pub(super) fn read(storage: &Storage, version: u64) -> Result<Option<(Digests, u64, String)>> {
-        let path = Digests::path(version);
+        let path = digests_path(version);
         let Some(bytes) = storage.read(&path)? else { return Ok(None) };
         Digests::from_bytes(&bytes, &storage.path(&path)).map(Some)
     }

@@ -6,12 +6,15 @@
 //! The commits themselves stay, so that no version number becomes free again. Otherwise a writer that was
 //! suspended for long could publish a commit under an old number, which no reader would see.
 
-use super::TableName;
+use super::checkpoint_writer::write_checkpoint;
 use super::commit::{CommitInfo, Operation};
-use super::log::{Log, Snapshot};
-use super::repair::ASIDE;
-use super::storage::{Entry, Storage};
-use super::transaction::{DEFAULT_WAIT, Outcome, transact, write_checkpoint};
+use super::listing::ListedFile;
+use super::log::Log;
+use super::log_names::{ASIDE, LOG_FOLDER};
+use super::snapshot::Snapshot;
+use super::storage::Storage;
+use super::table_name::TableName;
+use super::transaction::{DEFAULT_WAIT, TransactionOutcome, transact};
 use crate::error::Result;
 use crate::progress::{Progress, check};
 use crate::publish::Staged;
@@ -26,9 +29,9 @@ pub struct ExpireOptions {
     pub older_than: Duration,
     /// The age below which unreferenced files are kept, counted from their last change.
     ///
-    /// Interrupted writers leave such files, but they may also belong to a writer elsewhere that has not
-    /// committed yet. While the log holds commits that a repair has set aside (`_log/*.damaged*`), all
-    /// unreferenced files are kept, because they may hold the only data of these commits.
+    /// Interrupted writers leave such files, but they may also belong to a writer elsewhere that has not committed yet.
+    /// All unreferenced files are kept while the log holds commits that a repair has set aside (`_log/*.damaged*`). They
+    /// may hold the only data of these commits.
     pub grace: Duration,
     /// Only reports what would be removed.
     pub dry_run: bool,
@@ -91,7 +94,7 @@ pub(super) fn expire(
         Ok((Some(commit), report))
     })?;
     // The lock is held until the end.
-    let Outcome { snapshot, value: mut report, committed, lock } = outcome;
+    let TransactionOutcome { snapshot, value: mut report, committed, lock } = outcome;
     if committed {
         // A checkpoint makes the remaining versions readable without the commits of the expired ones. A failure
         // is harmless, because these commits stay.
@@ -133,9 +136,9 @@ impl Sweep<'_> {
         for commit in self.log.commits(report.first_version + 1..=snapshot.newest.version)? {
             kept.extend(commit?.add.into_iter().map(|file| file.path));
         }
-        // Read only if there is an unreferenced file.
+        // The expired commits are read only if an unreferenced file exists.
         let mut given_up: Option<HashSet<String>> = None;
-        let log = self.storage.list(Log::FOLDER)?.unwrap_or_default();
+        let log = self.storage.list(LOG_FOLDER)?.unwrap_or_default();
         let repaired = log.iter().any(|entry| entry.name.contains(ASIDE));
         for table in TableName::ALL {
             for entry in self.storage.list(table.name())?.unwrap_or_default() {
@@ -158,17 +161,17 @@ impl Sweep<'_> {
             }
         }
         let leftovers = log.iter().filter(|entry| self.is_leftover(entry));
-        report.paths.extend(leftovers.map(|entry| format!("{}/{}", Log::FOLDER, entry.name)));
+        report.paths.extend(leftovers.map(|entry| format!("{}/{}", LOG_FOLDER, entry.name)));
         Ok(())
     }
 
     /// Returns whether the file is an old temporary file of a writer.
-    fn is_leftover(&self, entry: &Entry) -> bool {
+    fn is_leftover(&self, entry: &ListedFile) -> bool {
         let (prefix, suffix) = Staged::AFFIXES;
         entry.name.starts_with(prefix) && entry.name.ends_with(suffix) && self.is_old(entry)
     }
 
-    fn is_old(&self, entry: &Entry) -> bool {
+    fn is_old(&self, entry: &ListedFile) -> bool {
         self.now.duration_since(entry.modified).is_ok_and(|age| age >= self.options.grace)
     }
 }

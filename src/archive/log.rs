@@ -7,31 +7,18 @@
 //! A version holds the files that commits up to it added and did not remove. With a checkpoint
 //! (`checkpoint.rs`), a reader need not read the log from the beginning.
 
-use super::TableName;
-use super::checkpoint::{Checkpoint, Names};
-use super::commit::{Commit, CommitInfo, DataFile, Operation, check_seal, damaged};
+use super::checkpoint::Checkpoint;
+use super::commit::Commit;
+use super::log_names::{LOG_FOLDER, LogNames, commit_path};
+use super::problem::damaged;
+use super::sealed_json::check_seal;
+use super::snapshot::Snapshot;
 use super::storage::Storage;
 use crate::error::{Error, ErrorKind, Result};
 use crate::publish::Published;
 use bytes::Bytes;
-use std::collections::HashSet;
 use std::ops::RangeInclusive;
 use std::path::Path;
-
-/// The contents of an archive at one version.
-#[derive(Clone, Debug)]
-pub(crate) struct Snapshot {
-    pub(super) newest: Commit,
-    pub(super) newest_crc: String,
-    /// The files of both tables, in the order of their first run ids.
-    pub(super) files: Vec<DataFile>,
-    /// One line for each commit up to the newest, including those of expired versions.
-    pub(super) history: Vec<CommitInfo>,
-    /// The newest checkpoint at the time of reading, or the checkpoint that was read; 0 = none.
-    pub(super) checkpoint: u64,
-    /// The newest digests at the time of reading; 0 = none.
-    pub(super) digests: u64,
-}
 
 /// The log of an archive.
 #[derive(Clone, Debug)]
@@ -46,58 +33,7 @@ const ATTEMPTS: usize = 5;
 /// follow a checkpoint.
 const MAX_COMMITS: u64 = 256;
 
-impl Snapshot {
-    pub(crate) fn newest(&self) -> &Commit {
-        &self.newest
-    }
-
-    /// Returns the checksum of the newest commit. Through the parents it covers all commits.
-    pub(crate) fn crc(&self) -> &str {
-        &self.newest_crc
-    }
-
-    /// Returns a table's files in the order of their run ids.
-    pub(crate) fn files(&self, table: TableName) -> impl Iterator<Item = &DataFile> {
-        self.files.iter().filter(move |file| file.table == table)
-    }
-
-    /// Returns a commit of the next version, without changes.
-    pub(super) fn next(&self, operation: Operation) -> Commit {
-        self.newest.next(&self.newest_crc, operation)
-    }
-
-    /// Returns the snapshot of an archive's first commit.
-    pub(super) fn first(commit: Commit, crc: String) -> Snapshot {
-        let (files, history) = (Vec::new(), Vec::new());
-        let mut snapshot =
-            Snapshot { newest: commit.clone(), newest_crc: crc.clone(), files, history, checkpoint: 0, digests: 0 };
-        snapshot.apply(commit, crc);
-        snapshot
-    }
-
-    /// Applies the next commit. The files are unordered until [`sort`](Self::sort) is called.
-    pub(super) fn apply(&mut self, mut commit: Commit, crc: String) {
-        self.history.push(commit.info());
-        if !commit.remove.is_empty() {
-            let gone: HashSet<&str> = commit.remove.iter().map(String::as_str).collect();
-            self.files.retain(|file| !gone.contains(file.path.as_str()));
-        }
-        self.files.append(&mut commit.add);
-        (commit.remove, commit.replaces) = (Vec::new(), Vec::new());
-        (commit.stands_for, commit.line) = (None, None);
-        (self.newest, self.newest_crc) = (commit, crc);
-    }
-
-    pub(super) fn sort(mut self) -> Snapshot {
-        self.files.sort_by_key(|file| file.first_run_id);
-        self
-    }
-}
-
 impl Log {
-    pub(super) const FOLDER: &str = "_log";
-    pub(super) const LOCK: &str = "_log/.lock";
-
     pub(super) fn new(storage: &Storage) -> Log {
         Log { storage: storage.clone() }
     }
@@ -132,13 +68,7 @@ impl Log {
         };
         let committed = || {
             let crc = check_seal(&bytes, &self.storage.path(&path))?;
-            Ok(Some(match snapshot {
-                Some(mut snapshot) => {
-                    snapshot.apply(commit.clone(), crc);
-                    snapshot.sort()
-                }
-                None => Snapshot::first(commit.clone(), crc),
-            }))
+            Ok(Some(Snapshot::after(snapshot, commit.clone(), crc).sort()))
         };
         match outcome {
             Ok(_) if ours => committed(),
@@ -163,7 +93,7 @@ impl Log {
     pub(super) fn replay_durable(&self, base: Option<&Snapshot>) -> Result<Snapshot> {
         let snapshot = self.replay_from(base)?;
         self.storage.sync(&commit_path(snapshot.newest.version))?;
-        self.storage.sync(Log::FOLDER)?;
+        self.storage.sync(LOG_FOLDER)?;
         Ok(snapshot)
     }
 
@@ -259,17 +189,14 @@ impl Log {
             let (commit, crc) = Commit::from_bytes(&bytes, &path).map_err(|error| self.hint(error, number, newest))?;
             let parent = snapshot.as_ref().map(|snapshot| snapshot.newest_crc.clone());
             check_link(&commit, number, parent, &path).map_err(|error| self.hint(error, number, newest))?;
-            match &mut snapshot {
-                Some(snapshot) => snapshot.apply(commit, crc),
-                None => snapshot = Some(Snapshot::first(commit, crc)),
-            }
+            snapshot = Some(Snapshot::after(snapshot.take(), commit, crc));
         }
         let digests = names.newest_digests(target);
         Ok(snapshot.map(|snapshot| Snapshot { digests, ..snapshot.sort() }))
     }
 
     /// Returns the newest usable checkpoint up to a version. Skips damaged ones: they only repeat commits.
-    fn base(&self, names: &Names, target: u64) -> Result<Option<Snapshot>> {
+    fn base(&self, names: &LogNames, target: u64) -> Result<Option<Snapshot>> {
         for &version in names.checkpoints.iter().rev().filter(|&&version| version <= target) {
             if let Ok(Some(checkpoint)) = Checkpoint::read(&self.storage, version)
                 && self.has_crc(version, checkpoint.crc())?
@@ -309,7 +236,7 @@ impl Log {
 
     /// Lists the files of the log, and lists them again if one seems to be missing. A listing is not atomic: it
     /// can hold a later file without the earlier one.
-    pub(super) fn settled_names(&self) -> Result<Names> {
+    pub(super) fn settled_names(&self) -> Result<LogNames> {
         let mut names = self.names()?;
         for _ in 1..ATTEMPTS {
             if names.is_complete() {
@@ -321,9 +248,9 @@ impl Log {
     }
 
     /// Lists the files of the log.
-    pub(super) fn names(&self) -> Result<Names> {
-        match self.storage.names(Log::FOLDER)? {
-            Some(names) => Ok(Names::new(&names)),
+    pub(super) fn names(&self) -> Result<LogNames> {
+        match self.storage.names(LOG_FOLDER)? {
+            Some(names) => Ok(LogNames::new(&names)),
             None if !self.storage.is_local() || self.storage.root().is_dir() => Err(self.missing()),
             None => {
                 let root = self.storage.root();
@@ -370,15 +297,4 @@ pub(super) fn check_link(commit: &Commit, number: u64, parent: Option<String>, p
         return Err(damaged(path, "CRC32C of the commit before", name(parent), name(commit.parent.clone())));
     }
     Ok(())
-}
-
-/// Returns the file name of a version's commit.
-pub(super) fn commit_path(version: u64) -> String {
-    format!("{}/{version:020}.json", Log::FOLDER)
-}
-
-/// Returns the version in the name of a log file.
-pub(super) fn version_of(name: &str, suffix: &str) -> Option<u64> {
-    let digits = name.strip_suffix(suffix).filter(|digits| digits.len() == 20)?;
-    digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| digits.parse().ok())?
 }

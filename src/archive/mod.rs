@@ -1,577 +1,106 @@
-//! Runs → Parquet: a folder of immutable data files, and a log that says which of them count.
+//! Archives: runs in Parquet files, and a log of commits that names these files.
 //!
 //! ```text
 //! games.a2/
-//!   _log/00000000000000000001.json   one file per commit, checksummed and chained to the one before
+//!   _log/00000000000000000001.json   one file per commit, with a checksum and the checksum of the commit before
 //!   runs/<hash>.parquet              one row per run
-//!   steps/<hash>.parquet             one row per step, runs whole and in order
+//!   steps/<hash>.parquet             one row per step; each row group holds whole runs
 //! ```
 //!
-//! Entry point is [`Archive`]. The log is the only truth: a data file that no commit names does not exist, so an
-//! interrupted write leaves the archive as it was. A commit appears whole or not at all, and nothing in an archive is
-//! ever changed after it was published.
+//! The entry point is [`Archive`].
+//!
+//! Invariants: a data file that no commit names is ignored, so an interrupted write leaves the archive unchanged. A
+//! commit becomes visible as a whole or not at all. A published file never changes; only a repair replaces commits.
 //!
 //! | file | owns |
 //! | --- | --- |
-//! | `schema.rs` | the columns of `runs` and `steps`, phases, and Arrow arrays of runs |
-//! | `storage.rs`, `remote.rs` | where an archive lies: a folder, an object store |
-//! | `commit.rs`, `log.rs`, `checkpoint.rs` | what a commit says, what a version holds, and how that is known quickly |
-//! | `transaction.rs` | one change: locked, committed, tried again |
-//! | `writer.rs`, `output.rs`, `read.rs` | Parquet files: encodings, row groups, checksums; writing and reading them back |
-//! | `sound.rs` | the files that this process has compared with their commits |
-//! | `ingest.rs`, `pipeline.rs`, `discover.rs`, `decode.rs`, `known.rs`, `digests.rs` | files → runs → Parquet; which runs are new |
-//! | `stored.rs`, `feed.rs` | original runs, read from an archive; runs read from files without an archive |
+//! | `archive.rs` | the type [`Archive`] |
+//! | `table_name.rs`, `phases.rs`, `problem.rs` | shared types: names of tables, phases of a game, problems of an archive |
+//! | `schema.rs`, `runs_batch.rs`, `steps_batch.rs` | the columns of the tables; runs → rows |
+//! | `typed_rows.rs`, `read_runs.rs` | rows → runs, and whole runs with their original files |
+//! | `storage.rs`, `remote.rs`, `listing.rs`, `lock.rs` | folders and object stores, their listings, the lock among writers |
+//! | `commit.rs`, `data_file.rs`, `sealed_json.rs`, `log_names.rs` | the format of commits, and the names of log files |
+//! | `log.rs`, `snapshot.rs` | publishing and replaying commits; the contents of a version |
+//! | `checkpoint.rs`, `digests.rs`, `checkpoint_writer.rs` | contents and run digests of a version in one file each |
+//! | `transaction.rs` | one change: lock, commit, retry |
+//! | `parquet_writer.rs`, `writer_thread.rs` | encodings and row groups; the thread that writes files |
+//! | `parquet_reader.rs`, `parquet_footer.rs`, `parquet_input.rs` | reading columns, row groups and footers |
+//! | `checked_files.rs` | the comparison of data files with their commits before their first use |
+//! | `ingest.rs`, `ingest_report.rs`, `pipeline.rs` | ingest: the commit, options and report, the stages in parallel |
+//! | `candidate_files.rs`, `run_sources.rs`, `decode.rs`, `parallel_decode.rs` | files → runs, also without an archive |
+//! | `known_runs.rs`, `run_digest.rs` | which runs are new |
 //! | `compact.rs`, `expire.rs` | merging small files; removing old versions and unreferenced files |
-//! | `chain.rs` | the chain of commits, with lost ones rebuilt from a checkpoint |
-//! | `verify.rs`, `check.rs`, `rebuild.rs`, `repair.rs` | what is wrong with an archive, and what can be done |
+//! | `chain.rs`, `lost_commits.rs` | the chain of commits, with lost ones rebuilt from a checkpoint |
+//! | `verify.rs`, `verify_log.rs`, `verify_file.rs`, `verify_tables.rs`, `verify_derived.rs` | finding problems |
+//! | `repair.rs`, `repair_plan.rs`, `repair_successor.rs` | repairing damaged or missing commits |
 
+#[allow(clippy::module_inception)] // Named after its type.
+mod archive;
+mod candidate_files;
 mod chain;
-mod check;
+mod checked_files;
 mod checkpoint;
+mod checkpoint_writer;
 mod commit;
 mod compact;
+mod data_file;
 mod decode;
 mod digests;
-mod discover;
 mod expire;
-mod feed;
 mod ingest;
-mod known;
+mod ingest_report;
+mod known_runs;
+mod listing;
+mod lock;
 mod log;
-mod output;
+mod log_names;
+mod lost_commits;
+mod parallel_decode;
+mod parquet_footer;
+mod parquet_input;
+mod parquet_reader;
+mod parquet_writer;
+mod phases;
 mod pipeline;
-mod read;
-mod rebuild;
+mod problem;
+mod read_runs;
 mod remote;
 mod repair;
+mod repair_plan;
+mod repair_successor;
+mod run_digest;
+mod run_sources;
+mod runs_batch;
 mod schema;
-mod sound;
+mod sealed_json;
+mod snapshot;
+mod steps_batch;
 mod storage;
-mod stored;
+mod table_name;
 mod transaction;
+mod typed_rows;
 mod verify;
-mod writer;
+mod verify_derived;
+mod verify_file;
+mod verify_log;
+mod verify_tables;
+mod writer_thread;
 
+pub use archive::Archive;
+pub use candidate_files::SeenFiles;
 pub use commit::{CommitInfo, Operation};
 pub use compact::{CompactOptions, CompactReport};
 pub use expire::{ExpireOptions, ExpireReport};
-pub use ingest::{IngestOptions, IngestReport, OnError, Rejected, SeenFiles};
-pub use repair::{Repair, RepairReport};
-pub use schema::{Phase, Phases};
-pub use verify::{Problem, VerifyOptions, VerifyReport};
+pub use ingest_report::{IngestOptions, IngestReport, OnError, Rejected};
+pub use phases::{Phase, Phases};
+pub use problem::Problem;
+pub use repair::RepairReport;
+pub use repair_plan::Repair;
+pub use table_name::TableName;
+pub use verify::{VerifyOptions, VerifyReport};
 
-pub(crate) use commit::DataFile;
-pub(crate) use feed::{RunsOf, each_run};
-pub(crate) use log::Snapshot;
+pub(crate) use data_file::DataFile;
+pub(crate) use parallel_decode::{RunsOf, each_run};
+pub(crate) use read_runs::{StoredMeta, StoredRun};
 pub(crate) use schema::table_schema;
-pub(crate) use stored::{StoredMeta, StoredRun};
-
-use crate::error::{Error, ErrorKind, Result};
-use crate::format::Container;
-use crate::progress::{Progress, check};
-use arrow::datatypes::SchemaRef;
-use commit::Commit;
-use digests::KeptDigests;
-use discover::Input;
-use log::Log;
-use object_store::ObjectStore;
-use std::collections::{BTreeSet, HashMap};
-use std::fmt;
-use std::path::{Path, PathBuf};
-use std::str::FromStr;
-use std::sync::Arc;
-use storage::Storage;
-
-/// A table of an archive.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum TableName {
-    /// One row per run.
-    Runs,
-    /// One row per step.
-    Steps,
-}
-
-/// A growing collection of runs, seen at one version.
-///
-/// An `Archive` is an immutable view that is cheap to clone; clones show the same version. Commits of others
-/// stay invisible until [`refresh`](Archive::refresh). An [`ingest`](Archive::ingest) moves the view to the
-/// version that it commits.
-///
-/// ```
-/// # let folder = tempfile::tempdir()?;
-/// # let path = folder.path().join("games.a2");
-/// use a2store::{Archive, IngestOptions, Phases};
-/// let mut archive = Archive::create(&path, Phases::default())?;
-/// # let runs = folder.path().join("runs");
-/// # a2store::simulate(&runs, &a2store::SimulateOptions { runs: 2, ..Default::default() }, &())?;
-/// let report = archive.ingest([&runs], &IngestOptions::default(), &())?;
-/// assert_eq!((report.accepted, archive.num_runs(), archive.version()), (2, 2, 2));
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
-#[derive(Clone)]
-pub struct Archive {
-    storage: Storage,
-    snapshot: Arc<Snapshot>,
-    /// The digests that the last ingest left for the next; shared by clones.
-    kept: Arc<KeptDigests>,
-    /// Whether each data file is compared with its commit before its first use.
-    checksums: bool,
-}
-
-impl Archive {
-    /// Creates an archive in a new or empty folder, or under a URL (`s3://bucket/games.a2`, `gs://…`,
-    /// `az://…`).
-    ///
-    /// The phase thresholds of an archive never change.
-    ///
-    /// # Errors
-    /// [`ErrorKind::ArchiveExists`] if the folder holds an archive. [`ErrorKind::Argument`] if the thresholds
-    /// are not tiles in ascending order, or if the folder holds other files. [`ErrorKind::Io`].
-    pub fn create(location: impl AsRef<Path>, phases: Phases) -> Result<Archive> {
-        Archive::create_unless_cancelled(location, phases, &())
-    }
-
-    pub(crate) fn create_unless_cancelled(
-        location: impl AsRef<Path>,
-        phases: Phases,
-        progress: &dyn Progress,
-    ) -> Result<Archive> {
-        phases.check()?;
-        let storage = Storage::new(location.as_ref())?;
-        if storage.is_local() {
-            check_empty(storage.root())?;
-        }
-        let exists = || Err(ErrorKind::ArchiveExists { path: storage.root().to_path_buf() }.into());
-        storage.create_folders([Log::FOLDER, "runs", "steps"])?;
-        let log = Log::new(&storage);
-        let names = log.names()?;
-        if names.newest_commit().is_some() {
-            return exists();
-        }
-        for table in TableName::ALL {
-            let names = storage.names(table.name())?.unwrap_or_default();
-            if let Some(name) = names.iter().find(|name| name.ends_with(".parquet")) {
-                let expected = "no data files where there is no commit";
-                return Err(commit::damaged(&storage.path(Log::FOLDER), "log", expected, format!("{table}/{name}")));
-            }
-        }
-        check(progress)?;
-        match log.append(None, &Commit::first(phases))? {
-            Some(snapshot) => Ok(Archive::new(storage, snapshot)),
-            None => exists(),
-        }
-    }
-
-    /// Opens an archive at its newest version.
-    ///
-    /// # Errors
-    /// [`ErrorKind::NotAnArchive`]. [`ErrorKind::Damaged`] if a commit does not match its checksum or its
-    /// parent. [`ErrorKind::SchemaVersion`] if a newer a2store wrote the archive. [`ErrorKind::Io`].
-    pub fn open(location: impl AsRef<Path>) -> Result<Archive> {
-        let storage = Storage::new(location.as_ref())?;
-        let snapshot = Log::new(&storage).replay(None)?;
-        Ok(Archive::new(storage, snapshot))
-    }
-
-    /// Opens an archive at an earlier version; version 1 is the empty archive.
-    ///
-    /// # Errors
-    /// As [`open`](Archive::open), and [`ErrorKind::VersionNotFound`] if the version does not exist or has
-    /// expired.
-    pub fn open_at(location: impl AsRef<Path>, version: u64) -> Result<Archive> {
-        let storage = Storage::new(location.as_ref())?;
-        let snapshot = Log::new(&storage).replay(Some(version))?;
-        Ok(Archive::new(storage, snapshot))
-    }
-
-    fn new(storage: Storage, snapshot: Snapshot) -> Archive {
-        let checksums = storage.is_local();
-        Archive { storage, snapshot: snapshot.into(), kept: Arc::default(), checksums }
-    }
-
-    /// Returns the same view with checksums on or off.
-    ///
-    /// If on, queries and exports compare the length and CRC32C of each data file with its commit before its
-    /// first use in a process. This reads the whole file. If off, a flipped bit in a data file can change an
-    /// answer.
-    ///
-    /// By default, checksums are on for a folder and off for an object store, where they would download whole
-    /// files for queries that need only some ranges.
-    ///
-    /// ```
-    /// # let folder = tempfile::tempdir()?;
-    /// # let path = folder.path().join("games.a2");
-    /// use a2store::{Archive, Phases};
-    /// let archive = Archive::create(&path, Phases::default())?;
-    /// assert!(archive.has_checksums());
-    /// assert!(!archive.with_checksums(false).has_checksums());
-    /// # Ok::<(), a2store::Error>(())
-    /// ```
-    #[must_use]
-    pub fn with_checksums(mut self, checksums: bool) -> Archive {
-        self.checksums = checksums;
-        self
-    }
-
-    /// Returns whether each data file is compared with its commit before its first use.
-    #[must_use]
-    pub fn has_checksums(&self) -> bool {
-        self.checksums
-    }
-
-    /// Moves to the newest version.
-    ///
-    /// # Errors
-    /// As [`open`](Archive::open).
-    pub fn refresh(&mut self) -> Result<()> {
-        self.snapshot = Log::new(&self.storage).replay_from(Some(&self.snapshot))?.into();
-        Ok(())
-    }
-
-    /// Moves to the newest version, and makes it durable.
-    pub(crate) fn refresh_durable(&mut self) -> Result<()> {
-        self.snapshot = Log::new(&self.storage).replay_durable(Some(&self.snapshot))?.into();
-        Ok(())
-    }
-
-    /// Returns the ids that a session's runs have within the session.
-    pub(crate) fn source_ids(&self, session: &str) -> Result<BTreeSet<u64>> {
-        known::source_ids(&self.storage, &self.snapshot, session, 0)
-    }
-
-    /// Reads run files and folders, with all their subfolders, and commits the new runs as one version.
-    ///
-    /// Skips each run whose content the archive already holds, compared by digest. Reports each file that does
-    /// not decode, and reads on. Run ids follow the order of the paths and do not depend on the number of
-    /// workers. If no run is new, nothing is committed. An interrupted ingest that is repeated ends in the same
-    /// archive.
-    ///
-    /// # Errors
-    /// [`ErrorKind::Io`] if a path does not exist or the file system fails. [`ErrorKind::Conflict`] if another process
-    /// keeps writing. [`ErrorKind::Cancelled`]. With [`OnError::Raise`], also the error of the first bad file.
-    /// After each of these errors the archive is unchanged.
-    ///
-    /// [`ErrorKind::Unconfirmed`] if the commit was written but not confirmed: repeat the call.
-    pub fn ingest<P: AsRef<Path>>(
-        &mut self,
-        paths: impl IntoIterator<Item = P>,
-        options: &IngestOptions,
-        progress: &dyn Progress,
-    ) -> Result<IngestReport> {
-        self.ingest_files(paths, None, options, progress)
-    }
-
-    /// Ingests like [`ingest`](Archive::ingest), but skips the files in `seen` that have not changed since.
-    ///
-    /// This suits repeated calls on the same folders. `seen` takes about 150 bytes of memory per file.
-    ///
-    /// # Errors
-    /// As [`ingest`](Archive::ingest).
-    pub fn ingest_unseen<P: AsRef<Path>>(
-        &mut self,
-        paths: impl IntoIterator<Item = P>,
-        seen: &mut SeenFiles,
-        options: &IngestOptions,
-        progress: &dyn Progress,
-    ) -> Result<IngestReport> {
-        self.ingest_files(paths, Some(seen), options, progress)
-    }
-
-    fn ingest_files<P: AsRef<Path>>(
-        &mut self,
-        paths: impl IntoIterator<Item = P>,
-        seen: Option<&mut SeenFiles>,
-        options: &IngestOptions,
-        progress: &dyn Progress,
-    ) -> Result<IngestReport> {
-        let paths: Vec<PathBuf> = paths.into_iter().map(|path| path.as_ref().to_path_buf()).collect();
-        self.ingest_input(Input::Paths(&paths), seen, options, progress)
-    }
-
-    /// Ingests the runs of a recording. Compares ids instead of content: a run is new if its session and id are
-    /// new.
-    ///
-    /// This view must not show any of the recording's runs.
-    pub(crate) fn ingest_recorded(
-        &mut self,
-        runs: &Arc<Container>,
-        options: &IngestOptions,
-        progress: &dyn Progress,
-    ) -> Result<IngestReport> {
-        let since = self.snapshot.newest().next_run_id;
-        self.ingest_input(Input::Recorded { runs, since }, None, options, progress)
-    }
-
-    fn ingest_input(
-        &mut self,
-        input: Input<'_>,
-        seen: Option<&mut SeenFiles>,
-        options: &IngestOptions,
-        progress: &dyn Progress,
-    ) -> Result<IngestReport> {
-        let (report, snapshot) =
-            ingest::ingest(&self.storage, &self.snapshot, &self.kept, input, options, seen, progress)?;
-        self.snapshot = snapshot.into();
-        Ok(report)
-    }
-
-    /// Merges small data files, such as those of hourly ingests, into files of full size, and commits the
-    /// result.
-    ///
-    /// The rows, their order and their ids stay the same. No file is removed: older versions need the small
-    /// files until [`expire`](Archive::expire) drops these versions.
-    ///
-    /// # Errors
-    /// [`ErrorKind::Damaged`] if a file cannot be read back. [`ErrorKind::Conflict`], [`ErrorKind::Cancelled`],
-    /// [`ErrorKind::Io`], [`ErrorKind::Unconfirmed`].
-    pub fn compact(&mut self, options: &CompactOptions, progress: &dyn Progress) -> Result<CompactReport> {
-        let (report, snapshot) = compact::compact(&self.storage, options, progress)?;
-        self.snapshot = snapshot.into();
-        Ok(report)
-    }
-
-    /// Drops versions that were replaced long ago, and removes the data files that no remaining version needs.
-    /// The commits stay in the log.
-    pub fn expire(&mut self, options: &ExpireOptions, progress: &dyn Progress) -> Result<ExpireReport> {
-        let (report, snapshot) = expire::expire(&self.storage, options, progress)?;
-        self.snapshot = snapshot.into();
-        Ok(report)
-    }
-
-    /// Checks an archive and reports every problem, including damage that keeps the archive from being opened.
-    ///
-    /// Checks every commit and the chain of commits. Of each data file of a version that has not expired,
-    /// checks the presence, length, checksum, footer, number of rows, ids and statistics. Compares the tables
-    /// `runs` and `steps` with each other. With [`VerifyOptions::deep`], also rebuilds every run from its
-    /// columns and compares its digest, and checks its moves against `runs.verified`.
-    ///
-    /// # Errors
-    /// [`ErrorKind::NotAnArchive`], [`ErrorKind::Cancelled`]. [`ErrorKind::Io`] if the location cannot be read.
-    /// [`ErrorKind::Conflict`] if other processes repeatedly replace and expire the newest version during the
-    /// check. Problems of the archive are no error: the report lists them.
-    pub fn verify(
-        location: impl AsRef<Path>,
-        options: &VerifyOptions,
-        progress: &dyn Progress,
-    ) -> Result<VerifyReport> {
-        verify::verify(&Storage::new(location.as_ref())?, options, progress)
-    }
-
-    /// Repairs an archive with damaged or missing commits. With `dry_run`, only returns the planned changes.
-    ///
-    /// Rebuilds each lost commit that a checkpoint covers. If no checkpoint covers it, the archive continues
-    /// from the last sound version, with the runs of all sound commits after it.
-    ///
-    /// Removes no data: replaced files are set aside under another name. While such files exist, unreferenced
-    /// data files are kept too. The runs of lost commits can be ingested again; their old ids are not reused.
-    /// An interrupted repair that is repeated ends in the same archive.
-    ///
-    /// # Errors
-    /// [`ErrorKind::NotAnArchive`]. [`ErrorKind::Damaged`] if no version can be determined.
-    /// [`ErrorKind::Conflict`], [`ErrorKind::Io`].
-    pub fn repair(location: impl AsRef<Path>, dry_run: bool) -> Result<RepairReport> {
-        Archive::repair_unless_cancelled(location, dry_run, &())
-    }
-
-    pub(crate) fn repair_unless_cancelled(
-        location: impl AsRef<Path>,
-        dry_run: bool,
-        progress: &dyn Progress,
-    ) -> Result<RepairReport> {
-        repair::repair(&Storage::new(location.as_ref())?, dry_run, progress)
-    }
-
-    /// Returns the archive's absolute folder, or its URL.
-    #[must_use]
-    pub fn path(&self) -> &Path {
-        self.storage.root()
-    }
-
-    /// Returns the version that this view shows; the empty archive is version 1.
-    #[must_use]
-    pub fn version(&self) -> u64 {
-        self.snapshot.newest().version
-    }
-
-    /// Returns the number of runs.
-    #[must_use]
-    pub fn num_runs(&self) -> u64 {
-        self.snapshot.newest().num_runs
-    }
-
-    /// Returns the number of steps.
-    #[must_use]
-    pub fn num_steps(&self) -> u64 {
-        self.snapshot.newest().num_steps
-    }
-
-    /// Returns the phase thresholds.
-    #[must_use]
-    pub fn phases(&self) -> Phases {
-        self.snapshot.newest().phases
-    }
-
-    /// Returns the archive's unique id, 32 hexadecimal digits.
-    #[must_use]
-    pub fn id(&self) -> &str {
-        &self.snapshot.newest().archive_id
-    }
-
-    /// Returns the columns of a table.
-    #[must_use]
-    pub fn schema(&self, table: TableName) -> SchemaRef {
-        table_schema(table)
-    }
-
-    /// Returns the commits up to this version, newest first, including those of expired versions.
-    #[must_use]
-    pub fn history(&self) -> Vec<CommitInfo> {
-        self.snapshot.history.iter().rev().cloned().collect()
-    }
-
-    /// Returns the absolute paths or URLs of a table's Parquet files at this version, in the order of their run
-    /// ids.
-    #[must_use]
-    pub fn files(&self, table: TableName) -> Vec<PathBuf> {
-        self.snapshot.files(table).map(|file| self.storage.path(&file.path)).collect()
-    }
-
-    /// Returns the size of a table's files, in bytes.
-    #[must_use]
-    pub fn num_bytes(&self, table: TableName) -> u64 {
-        self.snapshot.files(table).map(|file| file.num_bytes).sum()
-    }
-
-    /// Returns the files that must still be compared with their commits before they are read.
-    pub(crate) fn unchecked<'a>(&self, files: impl IntoIterator<Item = &'a DataFile>) -> Result<Vec<&'a DataFile>> {
-        let mut unchecked = Vec::new();
-        for file in files {
-            if self.checksums && !sound::is_sound(&self.storage, file)? {
-                unchecked.push(file);
-            }
-        }
-        Ok(unchecked)
-    }
-
-    /// Compares a file with its commit, unless this process has done so before or checksums are off.
-    pub(crate) fn check_file(&self, file: &DataFile) -> Result<()> {
-        if !self.checksums {
-            return Ok(());
-        }
-        sound::check_once(&self.storage, file).map_err(|error| match error.into_kind() {
-            ErrorKind::Damaged { path, what, expected, found } if found == "no file" => {
-                ErrorKind::Damaged { path, what, expected, found: self.absent() }.into()
-            }
-            kind => kind.into(),
-        })
-    }
-
-    /// Adds a file name to an error about unreadable data: the first file that is missing or has the wrong
-    /// length.
-    pub(crate) fn blame(&self, error: Error) -> Error {
-        match error.into_kind() {
-            ErrorKind::Damaged { path, what, expected, found } if path.as_os_str().is_empty() => {
-                let unfit = self.unfit_file().unwrap_or_else(|| {
-                    let found = format!("{found}; `verify` names it");
-                    (self.path().to_path_buf(), expected, found)
-                });
-                let (path, expected, found) = unfit;
-                ErrorKind::Damaged { path, what, expected, found }.into()
-            }
-            kind => kind.into(),
-        }
-    }
-
-    /// Returns the first data file of this version that is missing or has the wrong length: its path, expected,
-    /// found.
-    fn unfit_file(&self) -> Option<(PathBuf, String, String)> {
-        TableName::ALL.into_iter().find_map(|table| {
-            let entries = self.storage.list(table.name()).ok()?.unwrap_or_default();
-            let lengths: HashMap<&str, u64> =
-                entries.iter().map(|entry| (entry.name.as_str(), entry.num_bytes)).collect();
-            self.snapshot.files(table).find_map(|file| {
-                let name = file.path.rsplit('/').next().unwrap_or_default();
-                let found = match lengths.get(name) {
-                    Some(&num_bytes) if num_bytes == file.num_bytes => return None,
-                    Some(num_bytes) => format!("{num_bytes} bytes"),
-                    None => self.absent(),
-                };
-                Some((self.storage.path(&file.path), format!("{} bytes", file.num_bytes), found))
-            })
-        })
-    }
-
-    /// Returns the words of an error about a missing data file.
-    fn absent(&self) -> String {
-        format!("no file; version {} may have expired", self.version())
-    }
-
-    pub(crate) fn snapshot(&self) -> &Arc<Snapshot> {
-        &self.snapshot
-    }
-
-    /// Returns the store through which data files are read; its root is the archive.
-    pub(crate) fn store(&self) -> Result<Arc<dyn ObjectStore>> {
-        self.storage.store()
-    }
-}
-
-impl fmt::Debug for Archive {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Archive")
-            .field("path", &self.path())
-            .field("version", &self.version())
-            .field("num_runs", &self.num_runs())
-            .field("num_steps", &self.num_steps())
-            .finish()
-    }
-}
-
-impl TableName {
-    /// All tables.
-    pub const ALL: [TableName; 2] = [TableName::Runs, TableName::Steps];
-
-    /// Returns `"runs"` or `"steps"`.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            TableName::Runs => "runs",
-            TableName::Steps => "steps",
-        }
-    }
-}
-
-impl fmt::Display for TableName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
-    }
-}
-
-impl FromStr for TableName {
-    type Err = Error;
-
-    fn from_str(name: &str) -> Result<TableName> {
-        TableName::ALL
-            .into_iter()
-            .find(|table| table.name() == name)
-            .ok_or_else(|| Error::argument("table", "runs or steps", name))
-    }
-}
-
-/// Rejects a folder that holds other files. Accepts the folders of an archive: the log decides about these.
-fn check_empty(root: &Path) -> Result<()> {
-    let entries = match std::fs::read_dir(root) {
-        Ok(entries) => entries,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
-        Err(source) => return Err(Error::io(root, source)),
-    };
-    for entry in entries {
-        let name = entry.map_err(|source| Error::io(root, source))?.file_name();
-        if ![Log::FOLDER, "runs", "steps"].iter().any(|own| name == *own) {
-            let found = format!("{} with {} in it", root.display(), name.display());
-            return Err(Error::argument("path", "a new or empty folder", found));
-        }
-    }
-    Ok(())
-}
+pub(crate) use snapshot::Snapshot;

@@ -1,8 +1,9 @@
-//! Archives on S3, Google Cloud Storage and Azure: the operations of [`super::storage`] as requests.
+//! Archives on S3, Google Cloud Storage and Azure: the operations of `storage.rs` as requests.
 //!
 //! Credentials and endpoints are read from the environment variables of each service (`AWS_ACCESS_KEY_ID`,
 //! `AWS_ENDPOINT_URL`, `GOOGLE_APPLICATION_CREDENTIALS`, `AZURE_STORAGE_ACCOUNT_NAME`, …).
 
+use super::listing::ListedFile;
 use crate::clock;
 use crate::error::{Error, Result};
 use crate::progress::{Progress, check};
@@ -143,12 +144,12 @@ impl Remote {
         Ok(Some(copy))
     }
 
-    pub(super) fn list(&self, folder: &str) -> Result<Vec<super::storage::Entry>> {
+    pub(super) fn list(&self, folder: &str) -> Result<Vec<ListedFile>> {
         self.request(folder, |store, folder| async move {
             let objects: Vec<_> = store.list(Some(&folder)).try_collect().await?;
             let entries = objects.into_iter().filter_map(|object| {
                 let name = object.location.filename()?.to_owned();
-                Some(super::storage::Entry { name, num_bytes: object.size, modified: object.last_modified.into() })
+                Some(ListedFile { name, num_bytes: object.size, modified: object.last_modified.into() })
             });
             Ok(entries.collect())
         })

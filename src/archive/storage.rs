@@ -4,22 +4,22 @@
 //! file. In a folder, [`Staged`] publishes files; an object store uses a conditional put. Paths are relative to
 //! the archive, with `/` as separator.
 
-use super::commit::damaged;
+use super::listing::{ListedFile, list_folder};
+use super::lock::Lock;
+use super::problem::damaged;
 use super::remote::Remote;
-use crate::error::{Error, ErrorKind, Result};
-use crate::progress::{Progress, check};
+use crate::error::{Error, Result};
+use crate::progress::Progress;
 use crate::publish::{self, Published, Staged};
 use bytes::Bytes;
 use object_store::ObjectStore;
 use object_store::local::LocalFileSystem;
-use rand_xoshiro::Xoshiro256PlusPlus;
-use rand_xoshiro::rand_core::{Rng, SeedableRng};
-use std::fs::{File, TryLockError};
+use std::fs::File;
 use std::io::{self, Read, Seek, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::Duration;
 
 /// The location of an archive.
 #[derive(Clone, Debug)]
@@ -27,14 +27,6 @@ pub(super) struct Storage {
     /// The absolute folder, or the URL.
     root: PathBuf,
     remote: Option<Remote>,
-}
-
-/// A file in a folder of an archive.
-#[derive(Clone, Debug)]
-pub(super) struct Entry {
-    pub(super) name: String,
-    pub(super) num_bytes: u64,
-    pub(super) modified: SystemTime,
 }
 
 impl Storage {
@@ -151,7 +143,7 @@ impl Storage {
     }
 
     /// Lists the files in a folder, in no particular order; returns `None` if there is no such folder.
-    pub(super) fn list(&self, folder: &str) -> Result<Option<Vec<Entry>>> {
+    pub(super) fn list(&self, folder: &str) -> Result<Option<Vec<ListedFile>>> {
         match &self.remote {
             Some(remote) => remote.list(folder).map(Some),
             None => list_folder(&self.root.join(folder), true),
@@ -249,95 +241,15 @@ impl Storage {
         }
     }
 
-    /// Excludes other writers of this machine until the lock is dropped or the process dies. Waits up to `wait`
-    /// for them.
+    /// Excludes other writers of this machine until the lock is dropped or the process dies. Waits up to `wait` for
+    /// them.
     ///
     /// Returns `None` for an object store. Its writers, and writers on other machines, are excluded only by
     /// put-if-absent.
     pub(super) fn lock(&self, path: &str, wait: Duration, progress: &dyn Progress) -> Result<Option<Lock>> {
-        if self.remote.is_some() {
-            return Ok(None);
-        }
-        let path = self.root.join(path);
-        let file = File::options().create(true).append(true).open(&path).map_err(|source| Error::io(&path, source))?;
-        let start = Instant::now();
-        let mut backoff = Backoff::new(Duration::from_millis(2), Duration::from_millis(50));
-        loop {
-            match file.try_lock() {
-                Ok(()) => return Ok(Some(Lock(file))),
-                Err(TryLockError::WouldBlock) if start.elapsed() < wait => {
-                    check(progress)?;
-                    backoff.sleep();
-                }
-                Err(TryLockError::WouldBlock) => {
-                    let what = match wait.as_secs_f64() {
-                        0.0 => "another process is writing to this archive".into(),
-                        secs => format!("another process is writing to this archive, after {secs:.1} s of waiting"),
-                    };
-                    return Err(ErrorKind::Conflict { path: self.root.clone(), what }.into());
-                }
-                Err(TryLockError::Error(source)) => return Err(Error::io(&path, source)),
-            }
+        match self.remote {
+            Some(_) => Ok(None),
+            None => Lock::acquire(&self.root, &self.root.join(path), wait, progress).map(Some),
         }
     }
-}
-
-/// An exclusive lock among the writers of this machine.
-pub(super) struct Lock(File);
-
-impl Drop for Lock {
-    fn drop(&mut self) {
-        // A process that was forked meanwhile has the file open too, so closing the file would not unlock it.
-        self.0.unlock().ok();
-    }
-}
-
-/// A sequence of pauses that grow. Their random lengths keep writers from colliding again.
-pub(super) struct Backoff {
-    next: Duration,
-    longest: Duration,
-    random: Xoshiro256PlusPlus,
-}
-
-impl Backoff {
-    pub(super) fn new(first: Duration, longest: Duration) -> Backoff {
-        let mut seed = [0; 8];
-        if getrandom::fill(&mut seed).is_err() {
-            seed = (u64::from(std::process::id()) << 32).to_le_bytes();
-        }
-        Backoff { next: first, longest, random: Xoshiro256PlusPlus::seed_from_u64(u64::from_le_bytes(seed)) }
-    }
-
-    pub(super) fn sleep(&mut self) {
-        let share = 0.5 + (self.random.next_u32() as f64 / f64::from(u32::MAX)) / 2.0;
-        std::thread::sleep(self.next.mul_f64(share));
-        self.next = (self.next * 2).min(self.longest);
-    }
-}
-
-/// Lists the files of a folder. Metadata cost a system call per file; without them, all sizes are 0.
-fn list_folder(folder: &Path, with_metadata: bool) -> Result<Option<Vec<Entry>>> {
-    let as_io = |source| Error::io(folder, source);
-    let entries = match std::fs::read_dir(folder) {
-        Ok(entries) => entries,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(source) => return Err(as_io(source)),
-    };
-    let mut files = Vec::new();
-    for entry in entries {
-        let entry = entry.map_err(as_io)?;
-        let Ok(name) = entry.file_name().into_string() else { continue };
-        let (mut num_bytes, mut modified) = (0, SystemTime::UNIX_EPOCH);
-        if with_metadata {
-            let metadata = match entry.metadata() {
-                Ok(metadata) if metadata.is_file() => metadata,
-                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(as_io(error)),
-                _ => continue,
-            };
-            num_bytes = metadata.len();
-            modified = metadata.modified().map_err(as_io)?;
-        }
-        files.push(Entry { name, num_bytes, modified });
-    }
-    Ok(Some(files))
 }

@@ -1,10 +1,11 @@
 //! Transactions: one change to an archive under a lock, retried if a writer on another machine commits first.
 
-use super::checkpoint::{self, Checkpoint};
 use super::commit::Commit;
-use super::digests::Digests;
-use super::log::{Log, Snapshot};
-use super::storage::{Backoff, Lock, Storage};
+use super::lock::{Backoff, Lock};
+use super::log::Log;
+use super::log_names::{LOG_FOLDER, LOG_LOCK};
+use super::snapshot::Snapshot;
+use super::storage::Storage;
 use crate::error::{ErrorKind, Result};
 use crate::progress::{Progress, check};
 use std::time::Duration;
@@ -13,7 +14,7 @@ use std::time::Duration;
 pub(super) const DEFAULT_WAIT: Duration = Duration::from_secs(600);
 
 /// The result of a transaction.
-pub(super) struct Outcome<T> {
+pub(super) struct TransactionOutcome<T> {
     /// The contents of the archive after the transaction.
     pub(super) snapshot: Snapshot,
     /// The value that the last attempt returned.
@@ -37,7 +38,7 @@ pub(super) fn transact<T>(
     wait: Duration,
     progress: &dyn Progress,
     attempt: impl FnMut(&Log, &Snapshot) -> Result<(Option<Commit>, T)>,
-) -> Result<Outcome<T>> {
+) -> Result<TransactionOutcome<T>> {
     transact_from(storage, None, wait, progress, attempt)
 }
 
@@ -48,27 +49,27 @@ pub(super) fn transact_from<T>(
     wait: Duration,
     progress: &dyn Progress,
     mut attempt: impl FnMut(&Log, &Snapshot) -> Result<(Option<Commit>, T)>,
-) -> Result<Outcome<T>> {
+) -> Result<TransactionOutcome<T>> {
     let log = Log::new(storage);
     // A folder that is not an archive must not get a lock file.
-    if storage.is_local() && !storage.path(Log::FOLDER).is_dir() {
+    if storage.is_local() && !storage.path(LOG_FOLDER).is_dir() {
         log.names()?;
     }
     let mut backoff = Backoff::new(Duration::from_millis(10), Duration::from_secs(2));
     for _ in 0..ATTEMPTS {
         check(progress)?;
-        let lock = storage.lock(Log::LOCK, wait, progress)?;
+        let lock = storage.lock(LOG_LOCK, wait, progress)?;
         let snapshot = log.replay_durable(base)?;
         let (commit, value) = attempt(&log, &snapshot)?;
         let Some(commit) = commit else {
-            return Ok(Outcome { snapshot, value, committed: false, lock });
+            return Ok(TransactionOutcome { snapshot, value, committed: false, lock });
         };
         if let Err(error) = check(progress) {
             discard(storage, &commit);
             return Err(error);
         }
         if let Some(snapshot) = log.append(Some(snapshot), &commit)? {
-            return Ok(Outcome { snapshot, value, committed: true, lock });
+            return Ok(TransactionOutcome { snapshot, value, committed: true, lock });
         }
         drop(lock);
         discard(storage, &commit);
@@ -83,29 +84,5 @@ pub(super) fn transact_from<T>(
 fn discard(storage: &Storage, commit: &Commit) {
     for file in &commit.add {
         storage.remove(&file.path).ok();
-    }
-}
-
-/// Writes a checkpoint and digests if they are due. Ignores errors, because the commit is already durable and
-/// these files only make later reads faster.
-pub(super) fn checkpoint(storage: &Storage, snapshot: &Snapshot, digests: &Digests) {
-    let due = (checkpoint::is_due(snapshot), checkpoint::are_digests_due(snapshot, digests));
-    write(storage, snapshot, due.0, Some(digests).filter(|_| due.1)).ok();
-}
-
-pub(super) fn write_checkpoint(storage: &Storage, snapshot: &Snapshot) -> Result<()> {
-    write(storage, snapshot, true, None)
-}
-
-fn write(storage: &Storage, snapshot: &Snapshot, is_checkpoint: bool, digests: Option<&Digests>) -> Result<()> {
-    if let Some(digests) = digests {
-        digests.write(storage, snapshot)?;
-    }
-    if is_checkpoint {
-        Checkpoint::write(storage, snapshot)?;
-    }
-    match is_checkpoint || digests.is_some() {
-        true => checkpoint::prune(storage, &Log::new(storage)),
-        false => Ok(()),
     }
 }

@@ -1,9 +1,9 @@
 //! A writer thread for data files: it takes encoded row groups and publishes files.
 
-use super::TableName;
-use super::commit::DataFile;
+use super::data_file::DataFile;
+use super::parquet_writer::{EncodedRowGroup, TableWriter};
 use super::storage::Storage;
-use super::writer::{EncodedRowGroup, TableWriter};
+use super::table_name::TableName;
 use crate::error::{Error, Result};
 use crate::progress::{Progress, check};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -12,7 +12,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 const QUEUE: usize = 2;
 
 /// The data files of one transaction.
-pub(super) struct Output<'a> {
+pub(super) struct TransactionFiles<'a> {
     pub(super) storage: &'a Storage,
     pub(super) txn: &'a str,
     /// The number of rows from which a file is full.
@@ -21,17 +21,17 @@ pub(super) struct Output<'a> {
 
 /// A message to the writer thread. If the channel closes without `End`, the work has failed, and all files are
 /// removed.
-enum Message {
+enum WriterMessage {
     RowGroup(TableName, EncodedRowGroup),
     End,
 }
 
 /// The sending end of the channel to the writer thread.
-pub(super) struct Sender(SyncSender<Message>);
+pub(super) struct RowGroupSender(SyncSender<WriterMessage>);
 
-impl Sender {
+impl RowGroupSender {
     pub(super) fn send(&self, table: TableName, group: EncodedRowGroup) -> Result<()> {
-        self.0.send(Message::RowGroup(table, group)).map_err(|_| closed())
+        self.0.send(WriterMessage::RowGroup(table, group)).map_err(|_| closed())
     }
 }
 
@@ -40,23 +40,23 @@ fn closed() -> Error {
     Error::from(std::io::Error::other("the thread that writes has ended"))
 }
 
-impl Output<'_> {
+impl TransactionFiles<'_> {
     /// Writes the row groups that `work` sends, while `work` runs. If anything fails, removes all files.
     pub(super) fn write<T>(
         &self,
         progress: &dyn Progress,
-        work: impl FnOnce(&Sender) -> Result<T>,
+        work: impl FnOnce(&RowGroupSender) -> Result<T>,
     ) -> Result<(T, Vec<DataFile>)> {
         let mut files = Vec::new();
         let outcome = std::thread::scope(|scope| {
             let (sender, receiver) = sync_channel(QUEUE);
-            let mut open = Open { output: self, files: &mut files, steps: None, runs: None };
+            let mut open = OpenFiles { transaction: self, files: &mut files, steps: None, runs: None };
             let writing = scope.spawn(move || open.receive(&receiver, progress));
-            let sender = Sender(sender);
+            let sender = RowGroupSender(sender);
             let worked = work(&sender);
             if worked.is_ok() {
                 // This fails if the writer thread has failed, which `written` shows.
-                let _ = sender.0.send(Message::End);
+                let _ = sender.0.send(WriterMessage::End);
             }
             drop(sender);
             let written = writing.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
@@ -74,22 +74,22 @@ impl Output<'_> {
 }
 
 /// The unfinished and the finished files.
-struct Open<'a> {
-    output: &'a Output<'a>,
+struct OpenFiles<'a> {
+    transaction: &'a TransactionFiles<'a>,
     files: &'a mut Vec<DataFile>,
     steps: Option<TableWriter>,
     runs: Option<TableWriter>,
 }
 
-impl Open<'_> {
-    fn receive(&mut self, receiver: &Receiver<Message>, progress: &dyn Progress) -> Result<()> {
+impl OpenFiles<'_> {
+    fn receive(&mut self, receiver: &Receiver<WriterMessage>, progress: &dyn Progress) -> Result<()> {
         loop {
             match receiver.recv() {
-                Ok(Message::RowGroup(table, group)) => {
+                Ok(WriterMessage::RowGroup(table, group)) => {
                     check(progress)?;
                     self.append(table, group, progress)?;
                 }
-                Ok(Message::End) => break,
+                Ok(WriterMessage::End) => break,
                 Err(_) => return Ok(()),
             }
         }
@@ -106,10 +106,10 @@ impl Open<'_> {
         };
         let mut writer = match slot.take() {
             Some(writer) => writer,
-            None => TableWriter::new(self.output.storage, table, self.output.txn)?,
+            None => TableWriter::new(self.transaction.storage, table, self.transaction.txn)?,
         };
         writer.append(group)?;
-        if writer.num_rows() >= self.output.file_rows {
+        if writer.num_rows() >= self.transaction.file_rows {
             self.files.extend(writer.finish(progress)?);
         } else {
             *slot = Some(writer);

@@ -1,10 +1,11 @@
 //! Reading of whole runs and their original files from an archive.
 
-use super::commit::damaged;
-use super::decode::digest;
-use super::read::OpenFile;
-use super::rebuild::{RunFacts, StepRows, run_facts};
-use super::{Archive, TableName};
+use super::archive::Archive;
+use super::parquet_reader::OpenDataFile;
+use super::problem::damaged;
+use super::run_digest::run_digest;
+use super::table_name::TableName;
+use super::typed_rows::{RunFacts, StepRows, run_facts};
 use crate::board::Board;
 use crate::error::{Error, Result};
 use crate::format::{RunFormat, SourceFormat, decode_run, encode_run};
@@ -62,11 +63,10 @@ impl Archive {
     /// Reads runs, converts each with `make` on all threads, and passes the results to `sink` in the order of
     /// ids.
     ///
-    /// `run_ids` must ascend. Memory holds one row group per thread. Compares each run's digest with its
-    /// columns.
+    /// `run_ids` must ascend; unknown ids are skipped. Memory holds one row group per thread. Compares the digest of
+    /// each run that has steps.
     ///
     /// # Errors
-    /// [`ErrorKind::Argument`](crate::ErrorKind::Argument) if the archive does not have one of the runs,
     /// [`ErrorKind::Damaged`](crate::ErrorKind::Damaged), and errors of the callbacks.
     pub(crate) fn read_runs<T: Send>(
         &self,
@@ -131,17 +131,18 @@ impl Archive {
         }
     }
 
-    /// Calls `each` for the row groups of a table that may hold these runs, in order.
-    fn each_group(
-        &self,
+    /// Calls `each` for the row groups of a table that may hold these runs, in order. Opens one file after the other,
+    /// because the number of open files is limited.
+    fn each_group<'a>(
+        &'a self,
         table: TableName,
         run_ids: &[u32],
-        each: &mut dyn FnMut(&OpenFile<'_>, usize) -> Result<()>,
+        each: &mut dyn FnMut(&Arc<OpenDataFile<'a>>, usize) -> Result<()>,
     ) -> Result<()> {
         for file in self.snapshot.files(table) {
             if any_in(run_ids, file.first_run_id..=file.last_run_id) {
                 self.check_file(file)?;
-                let open = OpenFile::new(&self.storage, file)?;
+                let open = Arc::new(OpenDataFile::new(&self.storage, file)?);
                 for index in 0..open.num_row_groups() {
                     if open.run_ids(index).is_none_or(|(first, last)| any_in(run_ids, first..=last)) {
                         each(&open, index)?;
@@ -181,9 +182,10 @@ impl Archive {
             rest.next();
             Ok(())
         };
-        let mut read = |window: &mut Vec<(Arc<OpenFile<'_>>, usize)>, sink: &mut dyn FnMut(u32, T) -> Result<()>| {
+        let mut read = |window: &mut Vec<(Arc<OpenDataFile<'_>>, usize)>,
+                        sink: &mut dyn FnMut(u32, T) -> Result<()>| {
             check(progress)?;
-            let runs_of = |(file, index): (Arc<OpenFile<'_>>, usize)| self.runs_of(&file, index, known, make);
+            let runs_of = |(file, index): (Arc<OpenDataFile<'_>>, usize)| self.runs_of(&file, index, known, make);
             let made: Vec<Vec<(u32, T)>> = window.par_drain(..).map(runs_of).collect::<Result<_>>()?;
             for (run_id, value) in made.into_iter().flatten() {
                 without_rows(Some(run_id), sink)?;
@@ -192,23 +194,14 @@ impl Archive {
             }
             Ok::<_, Error>(())
         };
-        // Opens one file after the other, because the number of open files is limited.
         let mut window = Vec::new();
-        for file in self.snapshot.files(TableName::Steps) {
-            if !any_in(run_ids, file.first_run_id..=file.last_run_id) {
-                continue;
+        self.each_group(TableName::Steps, run_ids, &mut |file, index| {
+            window.push((Arc::clone(file), index));
+            match window.len() == rayon::current_num_threads() {
+                true => read(&mut window, sink),
+                false => Ok(()),
             }
-            self.check_file(file)?;
-            let file = Arc::new(OpenFile::new(&self.storage, file)?);
-            for index in 0..file.num_row_groups() {
-                if file.run_ids(index).is_none_or(|(first, last)| any_in(run_ids, first..=last)) {
-                    window.push((Arc::clone(&file), index));
-                }
-                if window.len() == rayon::current_num_threads() {
-                    read(&mut window, sink)?;
-                }
-            }
-        }
+        })?;
         read(&mut window, sink)?;
         without_rows(None, sink)
     }
@@ -216,7 +209,7 @@ impl Archive {
     /// Converts the wanted runs in a row group of `steps`.
     fn runs_of<T>(
         &self,
-        file: &OpenFile<'_>,
+        file: &OpenDataFile<'_>,
         index: usize,
         known: &HashMap<u32, (RunFacts, Option<Vec<u8>>)>,
         make: &impl Fn(StoredRun) -> Result<T>,
@@ -234,7 +227,7 @@ impl Archive {
                 None => rows.run(range, facts.meta.clone(), facts.final_board),
             };
             let run = run.map_err(|error| damaged(&path, what, "a run", error.message()))?;
-            if digest(&run)? != facts.digest {
+            if run_digest(&run)? != facts.digest {
                 let expected = format!("the digest of run {} in `runs`", facts.run_id);
                 return Err(damaged(&path, what, expected, "another"));
             }

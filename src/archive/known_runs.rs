@@ -1,40 +1,41 @@
 //! The decision which runs an ingest adds: runs of files with new content, and runs of a recording with new
 //! ids.
 
-use super::TableName;
 use super::digests::{Digests, KeptDigests};
-use super::discover::Input;
-use super::log::{Log, Snapshot};
-use super::read::{not_parquet, read_columns};
-use super::schema::RunInfo;
+use super::log::Log;
+use super::parquet_reader::{not_parquet, read_columns};
+use super::run_sources::IngestInput;
+use super::runs_batch::RunInfo;
+use super::snapshot::Snapshot;
 use super::storage::Storage;
+use super::table_name::TableName;
 use crate::error::Result;
 use arrow::array::AsArray;
 use arrow::datatypes::UInt64Type;
 use std::collections::BTreeSet;
 
 /// The runs that an archive holds.
-pub(super) struct Known {
+pub(super) struct KnownRuns {
     digests: Digests,
     /// The ids of the recording's runs in the archive. `None` if runs are compared by content.
     ids: Option<BTreeSet<u64>>,
 }
 
-impl Known {
+impl KnownRuns {
     pub(super) fn of(
         storage: &Storage,
         log: &Log,
         snapshot: &Snapshot,
-        input: Input<'_>,
+        input: IngestInput<'_>,
         kept: &KeptDigests,
-    ) -> Result<Known> {
+    ) -> Result<KnownRuns> {
         let ids = match input {
-            Input::Paths(_) => None,
-            Input::Recorded { runs, since } => {
+            IngestInput::Paths(_) => None,
+            IngestInput::Recorded { runs, since } => {
                 Some(source_ids(storage, snapshot, runs.session.as_deref().unwrap_or_default(), since)?)
             }
         };
-        Ok(Known { digests: Digests::of(storage, log, snapshot, kept)?, ids })
+        Ok(KnownRuns { digests: Digests::of(storage, log, snapshot, kept)?, ids })
     }
 
     /// Returns whether a run can be skipped early, because its digest is known.

@@ -10,10 +10,11 @@
 //! All pages are compressed with zstd. Row groups hold whole runs. docs/design.md has the alternatives that
 //! were measured.
 
-use super::TableName;
-use super::commit::{DataFile, damaged};
+use super::data_file::{DataFile, checksum};
+use super::problem::damaged;
 use super::schema::{SCHEMA_VERSION, SCHEMA_VERSION_KEY, arrow_error, table_schema};
 use super::storage::Storage;
+use super::table_name::TableName;
 use crate::error::{Error, Result};
 use crate::progress::{Progress, check};
 use crate::publish::Staged;
@@ -28,8 +29,7 @@ use parquet::file::properties::{EnabledStatistics, WriterProperties, WriterVersi
 use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::types::ColumnPath;
 use rayon::prelude::*;
-use std::fs::File;
-use std::io::{self, Read, Seek, Write};
+use std::io::{self, Write};
 use std::path::Path;
 
 /// The number of rows from which a row group of `steps` is full. Readers process row groups in parallel, and
@@ -148,25 +148,6 @@ fn verify_staged(staged: &Staged, file: &DataFile) -> Result<()> {
         return Err(damaged(staged.path(), "number of rows", file.num_rows.to_string(), num_rows.to_string()));
     }
     Ok(())
-}
-
-/// Returns the CRC32C and the length of a file.
-pub(super) fn checksum(mut file: &File) -> io::Result<(u32, u64)> {
-    file.rewind()?;
-    // Small files get a small buffer.
-    let mut buffer = vec![0; file.metadata()?.len().saturating_add(1).min(1 << 20) as usize];
-    let (mut crc, mut num_bytes) = (0, 0);
-    loop {
-        match file.read(&mut buffer) {
-            Ok(0) => return Ok((crc, num_bytes)),
-            Ok(read) => {
-                crc = crc32c::crc32c_append(crc, &buffer[..read]);
-                num_bytes += read as u64;
-            }
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
 }
 
 impl RowGroupEncoder {

@@ -1,7 +1,8 @@
 //! Runs of files and folders, decoded in parallel and returned in order.
 
-use super::decode::{Outcome, RunAndFile, decode_alone};
-use super::discover::{Part, Source, Sources, measure};
+use super::candidate_files::measure;
+use super::decode::{DecodeOutcome, RunAndFile, decode_alone};
+use super::run_sources::{RunSource, RunSources, SourcePart};
 use crate::error::Result;
 use crate::format::PackReader;
 use crate::progress::{Progress, Unit, check};
@@ -14,30 +15,30 @@ use std::sync::atomic::{AtomicBool, Ordering};
 const WINDOW_BYTES: u64 = 4 << 20;
 
 /// Decodes the next sources on all threads. Returns none at the end.
-pub(super) fn decode<T: Send>(
-    sources: &mut Sources<'_>,
+pub(super) fn decode_next<T: Send>(
+    sources: &mut RunSources<'_>,
     window_bytes: u64,
     progress: &dyn Progress,
-    decode_one: impl Fn(&mut Source) -> Result<Outcome<T>> + Sync,
-) -> Result<Vec<(Source, Result<T>)>> {
+    decode_one: impl Fn(&mut RunSource) -> Result<DecodeOutcome<T>> + Sync,
+) -> Result<Vec<(RunSource, Result<T>)>> {
     loop {
         let window = sources.window(window_bytes, progress)?;
         let last = window.is_empty();
-        let outcome_of = |mut source: Source| {
+        let outcome_of = |mut source: RunSource| {
             let outcome = check(progress).and_then(|()| decode_one(&mut source));
             progress.advance(source.num_bytes);
             (source, outcome)
         };
-        let outcomes: Vec<(Source, Result<Outcome<T>>)> = window.into_par_iter().map(outcome_of).collect();
+        let outcomes: Vec<(RunSource, Result<DecodeOutcome<T>>)> = window.into_par_iter().map(outcome_of).collect();
         let mut decoded = Vec::with_capacity(outcomes.len());
         let mut outcomes = outcomes.into_iter();
         while let Some((source, outcome)) = outcomes.next() {
             match outcome {
-                Ok(Outcome::Value(value)) => decoded.push((source, Ok(value))),
+                Ok(DecodeOutcome::Value(value)) => decoded.push((source, Ok(value))),
                 Err(error) => decoded.push((source, Err(error))),
-                Ok(Outcome::Container(kind)) => {
+                Ok(DecodeOutcome::Container(kind)) => {
                     // The runs of this file come next, so the sources after it are read again later.
-                    let rest: Vec<Source> = outcomes.by_ref().map(unread).collect();
+                    let rest: Vec<RunSource> = outcomes.by_ref().map(unread).collect();
                     progress.expect(source.num_bytes + rest.iter().map(|source| source.num_bytes).sum::<u64>());
                     sources.put_back(source, kind, rest);
                 }
@@ -50,8 +51,8 @@ pub(super) fn decode<T: Send>(
 }
 
 /// Resets a source to its state before it was read.
-fn unread<T>((mut source, outcome): (Source, Result<T>)) -> Source {
-    if let (Part::Failed(reason), Err(error)) = (&mut source.part, outcome) {
+fn unread<T>((mut source, outcome): (RunSource, Result<T>)) -> RunSource {
+    if let (SourcePart::Failed(reason), Err(error)) = (&mut source.part, outcome) {
         *reason = Some(error);
     }
     source
@@ -79,8 +80,8 @@ pub(crate) fn each_run(
     mut take: impl FnMut(Option<usize>, RunAndFile) -> Result<()> + Send,
 ) -> Result<()> {
     let mut sources = match runs {
-        RunsOf::Paths(paths) => Sources::new(paths, None)?,
-        RunsOf::Pack(pack) => Sources::of_pack((*pack).clone()),
+        RunsOf::Paths(paths) => RunSources::new(paths, None)?,
+        RunsOf::Pack(pack) => RunSources::of_pack((*pack).clone()),
     };
     let threads = pool("read", workers)?;
     let finished = AtomicBool::new(false);
@@ -93,8 +94,8 @@ pub(crate) fn each_run(
         let window_bytes = WINDOW_BYTES * threads.current_num_threads() as u64;
         let outcome = threads.install(|| {
             loop {
-                let decode_one = |source: &mut Source| decode_alone(source, with_files);
-                let decoded = decode(&mut sources, window_bytes, progress, decode_one)?;
+                let decode_one = |source: &mut RunSource| decode_alone(source, with_files);
+                let decoded = decode_next(&mut sources, window_bytes, progress, decode_one)?;
                 if decoded.is_empty() {
                     return Ok(());
                 }

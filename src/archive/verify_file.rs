@@ -1,12 +1,12 @@
 //! Checks of one data file: its bytes, its footer and its rows.
 
-use super::TableName;
-use super::commit::DataFile;
-use super::read::{SharedFile, conform, guarded, open, read_row_group};
+use super::data_file::{DataFile, checksum};
+use super::parquet_input::{SharedFile, guarded};
+use super::parquet_reader::{conform, open, read_row_group};
+use super::problem::Problem;
 use super::schema::table_schema;
 use super::storage::Storage;
-use super::verify::Problem;
-use super::writer::checksum;
+use super::table_name::TableName;
 use crate::error::Result;
 use crate::progress::{Progress, check};
 use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, Scalar};
@@ -19,12 +19,12 @@ use parquet::file::metadata::PageIndexPolicy;
 use std::fs::File;
 
 /// The problems found in one file.
-pub(super) struct Findings<'a> {
+pub(super) struct FileFindings<'a> {
     file: &'a DataFile,
     pub(super) problems: Vec<Problem>,
 }
 
-impl Findings<'_> {
+impl FileFindings<'_> {
     pub(super) fn add(&mut self, what: impl Into<String>, expected: impl ToString, found: impl ToString) {
         self.problems.push(Problem::new(&self.file.path, what, expected, found));
     }
@@ -49,9 +49,9 @@ pub(super) fn check_file(
     storage: &Storage,
     file: &DataFile,
     progress: &dyn Progress,
-    rows: &mut dyn FnMut(&RecordBatch, &mut Findings<'_>) -> Result<()>,
+    rows: &mut dyn FnMut(&RecordBatch, &mut FileFindings<'_>) -> Result<()>,
 ) -> Result<Vec<Problem>> {
-    let mut findings = Findings { file, problems: Vec::new() };
+    let mut findings = FileFindings { file, problems: Vec::new() };
     let opened = match open(storage, file) {
         Ok(opened) => opened,
         Err(error) => {
@@ -70,7 +70,7 @@ pub(super) fn check_file(
         Err(error) => findings.add("data file", "bytes", error),
     }
     if findings.problems.is_empty() {
-        match Footer::load(&opened) {
+        match ParquetFooter::load(&opened) {
             Ok(footer) => footer.check(&opened, progress, rows, &mut findings)?,
             Err(error) => findings.add("footer", "Parquet", error),
         }
@@ -78,22 +78,22 @@ pub(super) fn check_file(
     Ok(findings.problems)
 }
 
-struct Footer {
+struct ParquetFooter {
     metadata: ArrowReaderMetadata,
 }
 
-impl Footer {
-    fn load(file: &File) -> Result<Footer, ArrowError> {
+impl ParquetFooter {
+    fn load(file: &File) -> Result<ParquetFooter, ArrowError> {
         let options = ArrowReaderOptions::new().with_page_index_policy(PageIndexPolicy::Required);
-        Ok(Footer { metadata: guarded(|| Ok(ArrowReaderMetadata::load(file, options)?))? })
+        Ok(ParquetFooter { metadata: guarded(|| Ok(ArrowReaderMetadata::load(file, options)?))? })
     }
 
     fn check(
         &self,
         opened: &File,
         progress: &dyn Progress,
-        rows: &mut dyn FnMut(&RecordBatch, &mut Findings<'_>) -> Result<()>,
-        findings: &mut Findings<'_>,
+        rows: &mut dyn FnMut(&RecordBatch, &mut FileFindings<'_>) -> Result<()>,
+        findings: &mut FileFindings<'_>,
     ) -> Result<()> {
         let file = findings.file;
         let schema = table_schema(file.table);
@@ -120,7 +120,7 @@ impl Footer {
         let mut first_run_id = None;
         for index in 0..footer.num_row_groups() {
             check(progress)?;
-            let batch = SharedFile::new(opened).map_err(ArrowError::from).and_then(|opened| {
+            let batch = opened.try_clone().map(SharedFile::new).map_err(ArrowError::from).and_then(|opened| {
                 let batch = guarded(|| read_row_group(opened, self.metadata.clone(), index))?;
                 self.check_statistics(index, &batch, findings)?;
                 conform(&batch, &schema)
@@ -155,7 +155,7 @@ impl Footer {
         &self,
         index: usize,
         batch: &RecordBatch,
-        findings: &mut Findings<'_>,
+        findings: &mut FileFindings<'_>,
     ) -> Result<(), ArrowError> {
         let footer = self.metadata.metadata();
         let parquet_schema = footer.file_metadata().schema_descr();
@@ -199,7 +199,13 @@ struct Bounds {
 }
 
 impl Bounds {
-    fn check(&self, part: &str, name: &str, column: &ArrayRef, findings: &mut Findings<'_>) -> Result<(), ArrowError> {
+    fn check(
+        &self,
+        part: &str,
+        name: &str,
+        column: &ArrayRef,
+        findings: &mut FileFindings<'_>,
+    ) -> Result<(), ArrowError> {
         let total: usize = self.lens.iter().sum();
         if self.lens.len() > 1 && total != column.len() {
             findings.add(format!("rows of the pages of {name}"), column.len(), total);
@@ -237,7 +243,12 @@ type Compare = fn(&dyn arrow::array::Datum, &dyn arrow::array::Datum) -> Result<
 
 /// Checks that run ids ascend, and that the step indices of each run ascend. The check of each run finds
 /// missing steps.
-fn check_order(table: TableName, batch: &RecordBatch, last_row: &mut Option<(u32, u32)>, findings: &mut Findings<'_>) {
+fn check_order(
+    table: TableName,
+    batch: &RecordBatch,
+    last_row: &mut Option<(u32, u32)>,
+    findings: &mut FileFindings<'_>,
+) {
     let ids = batch.column(0).as_primitive::<UInt32Type>().values();
     let steps = (table == TableName::Steps).then(|| batch.column(1).as_primitive::<UInt32Type>().values());
     for (row, &run_id) in ids.iter().enumerate() {
