@@ -89,7 +89,7 @@ impl Archive {
         for table in TableName::ALL {
             let names = storage.names(table.name())?.unwrap_or_default();
             if let Some(name) = names.iter().find(|name| name.ends_with(".parquet")) {
-                let expected = "no data files where there is no commit";
+                let expected = "no data files without a commit";
                 return Err(damaged(&storage.path(LOG_FOLDER), "log", expected, format!("{table}/{name}")));
             }
         }
@@ -133,8 +133,8 @@ impl Archive {
     /// first use in a process. This reads the whole file. If off, a flipped bit in a data file can change an
     /// answer.
     ///
-    /// By default, checksums are on for a folder and off for an object store. There they would download whole files for
-    /// queries that need only some ranges.
+    /// By default, checksums are on for a folder and off for an object store. There they would download whole
+    /// files for queries that need only some ranges.
     ///
     /// ```
     /// # let folder = tempfile::tempdir()?;
@@ -185,9 +185,9 @@ impl Archive {
     /// archive.
     ///
     /// # Errors
-    /// [`ErrorKind::Io`] if a path does not exist or the file system fails. [`ErrorKind::Conflict`] if another process
-    /// keeps writing. [`ErrorKind::Cancelled`]. With [`OnError::Raise`], also the error of the first bad file.
-    /// After each of these errors the archive is unchanged.
+    /// [`ErrorKind::Io`] if a path does not exist or the file system fails. [`ErrorKind::Conflict`] if another
+    /// process keeps writing. [`ErrorKind::Cancelled`]. With [`OnError::Raise`](super::OnError::Raise), also
+    /// the error of the first bad file. After each of these errors the archive is unchanged.
     ///
     /// [`ErrorKind::Unconfirmed`] if the commit was written but not confirmed: repeat the call.
     pub fn ingest<P: AsRef<Path>>(

@@ -10,7 +10,8 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::SystemTime;
 
-/// The files that [`Archive::ingest_unseen`](super::Archive::ingest_unseen) has read, by path, size and time of change.
+/// The files that [`Archive::ingest_unseen`](super::Archive::ingest_unseen) has read, by path, size and time of
+/// change.
 #[derive(Debug, Default)]
 pub struct SeenFiles(HashMap<PathBuf, (u64, Option<SystemTime>)>);
 

@@ -1,4 +1,5 @@
-//! The chain of commits from version 1 on. It ends before a lost commit that cannot be rebuilt (`lost_commits.rs`).
+//! The chain of commits from version 1 on. It ends before a lost commit that cannot be rebuilt
+//! (`lost_commits.rs`).
 
 use super::commit::{Commit, Replaced};
 use super::log::{Log, check_link};

@@ -1,10 +1,10 @@
 //! The check of data files before their first use: each process compares a file with its commit once.
 //!
-//! Parquet files of an archive have no page checksums, so a flipped bit in a page may decode to other values. A commit
-//! has the CRC32C of every file that it adds.
+//! Parquet files of an archive have no page checksums, so a flipped bit in a page may decode to other values. A
+//! commit has the CRC32C of every file that it adds.
 //!
-//! Invariant: this process has read each remembered file to its end, and found the length and checksum of its commit.
-//! Since then, the file system has recorded no change of the file.
+//! Invariant: this process has read each remembered file to its end, and found the length and checksum of its
+//! commit. Since then, the file system has recorded no change of the file.
 
 use super::archive::Archive;
 use super::data_file::DataFile;
@@ -55,7 +55,7 @@ impl Archive {
         match error.into_kind() {
             ErrorKind::Damaged { path, what, expected, found } if path.as_os_str().is_empty() => {
                 let unfit = self.unfit_file().unwrap_or_else(|| {
-                    let found = format!("{found}; `verify` names it");
+                    let found = format!("{found}; `verify` names the file");
                     (self.path().to_path_buf(), expected, found)
                 });
                 let (path, expected, found) = unfit;

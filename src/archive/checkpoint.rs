@@ -1,7 +1,9 @@
-//! Checkpoints: the contents of one version in one file, so that readers need not read every commit since the first.
+//! Checkpoints: the contents of one version in one file, so that readers need not read every commit since the
+//! first.
 //!
-//! `_log/<n>.checkpoint.json` holds version `n`'s commit, its files and one line for each earlier commit. It has the same
-//! trailer as a commit. `_log/<n>.digests` lists the runs of version `n` for writers (`digests.rs`).
+//! `_log/<n>.checkpoint.json` holds version `n`'s commit, its files and one line for each earlier commit. It
+//! has the same trailer as a commit. `_log/<n>.digests` lists the runs of version `n` for writers
+//! (`digests.rs`).
 //!
 //! Both only repeat commits and data files, and can be deleted at any time. The two newest of each are kept.
 

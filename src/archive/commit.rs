@@ -5,7 +5,8 @@
 //!                                                                                          └─ the trailer ─┘
 //! ```
 //!
-//! `parent` is the checksum in the trailer of the commit before, so the log is a chain. The first commit has no parent.
+//! `parent` is the checksum in the trailer of the commit before, so the log is a chain. The first commit has no
+//! parent.
 
 use super::data_file::DataFile;
 use super::phases::Phases;

@@ -209,15 +209,15 @@ fn compare(storage: &Storage, old: &[&DataFile], new: &DataFile, progress: &dyn 
                 let len = a.num_rows().min(b.num_rows());
                 let equal = a.columns().par_iter().zip(b.columns()).all(|(a, b)| a.slice(0, len) == b.slice(0, len));
                 if !equal {
-                    return differs("those of the files before", "others");
+                    return differs("the rows of the old files", "other rows");
                 }
                 progress.advance(len as u64);
                 let rest =
                     |batch: RecordBatch| (batch.num_rows() > len).then(|| batch.slice(len, batch.num_rows() - len));
                 (left, right) = (rest(a), rest(b));
             }
-            (Some(_), None) => return differs("as many as before", "fewer"),
-            (None, Some(_)) => return differs("as many as before", "more"),
+            (Some(_), None) => return differs("as many rows as before", "fewer"),
+            (None, Some(_)) => return differs("as many rows as before", "more"),
         }
     }
 }

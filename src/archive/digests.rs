@@ -106,7 +106,7 @@ impl Digests {
         for file in snapshot.files(TableName::Runs).filter(|file| u64::from(file.last_run_id) >= next_run_id) {
             read_columns(storage, file, &["digest"], |batch| {
                 let column = batch.column(0).as_fixed_size_binary_opt().filter(|column| column.value_length() == 32);
-                let column = column.ok_or_else(|| not_parquet(storage, file, "digests of another type"))?;
+                let column = column.ok_or_else(|| not_parquet(storage, file, "a digest column of another type"))?;
                 digests.0.extend(column.iter().flatten().map(short));
                 Ok(())
             })?;
@@ -151,7 +151,7 @@ impl Digests {
 
     fn from_bytes(bytes: &[u8], path: &Path) -> Result<(Digests, u64, String)> {
         let parsed = Digests::parse(bytes);
-        parsed.ok_or_else(|| damaged(path, "digests", "a header and a checksum that fit them", "others"))
+        parsed.ok_or_else(|| damaged(path, "digests", "a valid header and checksum", "invalid ones"))
     }
 
     fn parse(bytes: &[u8]) -> Option<(Digests, u64, String)> {

@@ -29,9 +29,9 @@ pub struct ExpireOptions {
     pub older_than: Duration,
     /// The age below which unreferenced files are kept, counted from their last change.
     ///
-    /// Interrupted writers leave such files, but they may also belong to a writer elsewhere that has not committed yet.
-    /// All unreferenced files are kept while the log holds commits that a repair has set aside (`_log/*.damaged*`). They
-    /// may hold the only data of these commits.
+    /// Interrupted writers leave such files, but they may also belong to a writer elsewhere that has not
+    /// committed yet. All unreferenced files are kept while the log holds commits that a repair has set aside
+    /// (`_log/*.damaged*`). They may hold the only data of these commits.
     pub grace: Duration,
     /// Only reports what would be removed.
     pub dry_run: bool,

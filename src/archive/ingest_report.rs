@@ -45,7 +45,8 @@ pub struct IngestReport {
     pub rejected: u64,
     /// The number of files in folders whose content is unknown.
     pub ignored: u64,
-    /// The number of files skipped because they have not changed since the last ingest; only for [`SeenFiles`].
+    /// The number of files skipped because they have not changed since the last ingest. Only
+    /// [`Archive::ingest_unseen`](super::Archive::ingest_unseen) skips such files.
     pub unchanged: u64,
     /// The number of steps added.
     pub num_steps: u64,

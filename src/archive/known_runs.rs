@@ -69,7 +69,7 @@ pub(super) fn source_ids(storage: &Storage, snapshot: &Snapshot, session: &str, 
             let sessions = batch.column(0).as_string_opt::<i32>();
             let numbers = batch.column(1).as_primitive_opt::<UInt64Type>();
             let (Some(sessions), Some(numbers)) = (sessions, numbers) else {
-                return Err(not_parquet(storage, file, "sessions or ids of another type"));
+                return Err(not_parquet(storage, file, "a column of sessions or ids of another type"));
             };
             let own = sessions.iter().zip(numbers).filter(|(found, _)| *found == Some(session));
             ids.extend(own.filter_map(|(_, id)| id));

@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 pub(super) struct Lock(File);
 
 impl Lock {
-    /// Locks a file that is created if it does not exist. Waits up to `wait` for other processes. `archive` is the
-    /// folder in errors.
+    /// Locks a file that is created if it does not exist. Waits up to `wait` for other processes. `archive` is
+    /// the folder in errors.
     pub(super) fn acquire(archive: &Path, path: &Path, wait: Duration, progress: &dyn Progress) -> Result<Lock> {
         let file = File::options().create(true).append(true).open(path).map_err(|source| Error::io(path, source))?;
         let start = Instant::now();

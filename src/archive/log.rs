@@ -75,7 +75,7 @@ impl Log {
             Ok(Published::Taken) => Ok(None),
             Ok(Published::New) => {
                 let found = if standing.is_some() { "another commit" } else { "no file" };
-                Err(damaged(&self.storage.path(&path), "commit", "the one that was just published", found))
+                Err(damaged(&self.storage.path(&path), "commit", "the commit just published", found))
             }
             // An object store keeps what it shows: only its answer was lost. In a folder the name may still
             // vanish in a crash.
@@ -180,11 +180,11 @@ impl Log {
             self.commit(target).map_err(|error| self.hint(error, target, newest))?;
         }
         if let Some(missing) = names.first_missing(first, target) {
-            return Err(self.gone(missing, "a commit between others"));
+            return Err(self.gone(missing, "a commit, because later ones exist"));
         }
         let paths = (first..=target).map(commit_path).collect();
         for (number, bytes) in (first..=target).zip(self.storage.read_all(paths)?) {
-            let bytes = bytes?.ok_or_else(|| self.gone(number, "a commit between others"))?;
+            let bytes = bytes?.ok_or_else(|| self.gone(number, "a commit, because later ones exist"))?;
             let path = self.storage.path(&commit_path(number));
             let (commit, crc) = Commit::from_bytes(&bytes, &path).map_err(|error| self.hint(error, number, newest))?;
             let parent = snapshot.as_ref().map(|snapshot| snapshot.newest_crc.clone());
@@ -207,8 +207,8 @@ impl Log {
         Ok(None)
     }
 
-    /// Returns whether the next commit names this version by this checksum. Returns true if the version's commit is
-    /// missing or damaged.
+    /// Returns whether the next commit names this version by this checksum. Returns true if the version's
+    /// commit is missing or damaged.
     pub(super) fn has_crc(&self, version: u64, crc: &str) -> Result<bool> {
         let path = commit_path(version);
         let Some(bytes) = self.storage.read(&path)? else { return Ok(true) };
@@ -265,7 +265,7 @@ impl Log {
         match error.into_kind() {
             ErrorKind::Damaged { path, what, expected, found } if number == newest && number > 1 => {
                 let found =
-                    format!("{found}; version {} can still be opened, and `repair` goes on from it", number - 1);
+                    format!("{found}; version {} can still be opened, and `repair` continues from it", number - 1);
                 ErrorKind::Damaged { path, what, expected, found }.into()
             }
             kind => kind.into(),

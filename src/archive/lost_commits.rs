@@ -1,11 +1,11 @@
 //! Lost commits, rebuilt from a checkpoint.
 //!
-//! A sound checkpoint of version n has one history line for each version up to n, and the files of version n. These
-//! are enough to rebuild a damaged or missing commit before it. The history line has the commit's numbers. The
-//! commit's files are those that no other commit added or removed.
+//! A sound checkpoint of version n has one history line for each version up to n, and the files of version n.
+//! These are enough to rebuild a damaged or missing commit before it. The history line has the commit's
+//! numbers. The commit's files are those that no other commit added or removed.
 //!
-//! A rebuilt commit keeps the checksum that the next commit expects (`Commit::stands_for`), so all other commits stay
-//! unchanged.
+//! A rebuilt commit keeps the checksum that the next commit expects (`Commit::stands_for`), so all other
+//! commits stay unchanged.
 
 use super::checkpoint::Checkpoint;
 use super::commit::{Commit, CommitInfo, Operation};

@@ -9,25 +9,29 @@
 //!
 //! The entry point is [`Archive`].
 //!
-//! Invariants: a data file that no commit names is ignored, so an interrupted write leaves the archive unchanged. A
-//! commit becomes visible as a whole or not at all. A published file never changes; only a repair replaces commits.
+//! Invariants: a data file that no commit names is ignored, so an interrupted write leaves the archive
+//! unchanged. A commit becomes visible as a whole or not at all. A published file never changes; only a repair
+//! replaces commits.
 //!
 //! | file | owns |
 //! | --- | --- |
 //! | `archive.rs` | the type [`Archive`] |
-//! | `table_name.rs`, `phases.rs`, `problem.rs` | shared types: names of tables, phases of a game, problems of an archive |
+//! | `table_name.rs`, `phases.rs`, `problem.rs` | names of tables, phases of a game, problems of an archive |
 //! | `schema.rs`, `runs_batch.rs`, `steps_batch.rs` | the columns of the tables; runs → rows |
 //! | `typed_rows.rs`, `read_runs.rs` | rows → runs, and whole runs with their original files |
-//! | `storage.rs`, `remote.rs`, `listing.rs`, `lock.rs` | folders and object stores, their listings, the lock among writers |
-//! | `commit.rs`, `data_file.rs`, `sealed_json.rs`, `log_names.rs` | the format of commits, and the names of log files |
+//! | `storage.rs`, `remote.rs`, `listing.rs` | files in a folder or in an object store |
+//! | `lock.rs` | the lock among writers of one machine, and pauses between attempts |
+//! | `commit.rs`, `data_file.rs`, `sealed_json.rs` | the format of commits |
+//! | `log_names.rs` | the names of the files in the log |
 //! | `log.rs`, `snapshot.rs` | publishing and replaying commits; the contents of a version |
 //! | `checkpoint.rs`, `digests.rs`, `checkpoint_writer.rs` | contents and run digests of a version in one file each |
 //! | `transaction.rs` | one change: lock, commit, retry |
 //! | `parquet_writer.rs`, `writer_thread.rs` | encodings and row groups; the thread that writes files |
 //! | `parquet_reader.rs`, `parquet_footer.rs`, `parquet_input.rs` | reading columns, row groups and footers |
 //! | `checked_files.rs` | the comparison of data files with their commits before their first use |
-//! | `ingest.rs`, `ingest_report.rs`, `pipeline.rs` | ingest: the commit, options and report, the stages in parallel |
-//! | `candidate_files.rs`, `run_sources.rs`, `decode.rs`, `parallel_decode.rs` | files → runs, also without an archive |
+//! | `ingest.rs`, `ingest_report.rs`, `pipeline.rs` | ingest: the commit, the report, the parallel stages |
+//! | `candidate_files.rs`, `run_sources.rs` | the runs in files and folders |
+//! | `decode.rs`, `parallel_decode.rs` | decoding these runs, also without an archive |
 //! | `known_runs.rs`, `run_digest.rs` | which runs are new |
 //! | `compact.rs`, `expire.rs` | merging small files; removing old versions and unreferenced files |
 //! | `chain.rs`, `lost_commits.rs` | the chain of commits, with lost ones rebuilt from a checkpoint |

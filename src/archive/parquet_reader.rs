@@ -28,8 +28,8 @@ pub(super) fn open(storage: &Storage, file: &DataFile) -> Result<File> {
     }
 }
 
-/// Opens a data file after comparing its length and checksum with its commit. Callers need this if they copy the content,
-/// or if it decides what they write.
+/// Opens a data file after comparing its length and checksum with its commit. Callers need this if they copy
+/// the content, or if it decides what they write.
 pub(super) fn open_sound(storage: &Storage, file: &DataFile) -> Result<File> {
     let opened = open(storage, file)?;
     let path = || storage.path(&file.path);
@@ -77,7 +77,7 @@ pub(super) fn read_columns(
 }
 
 pub(super) fn not_parquet(storage: &Storage, file: &DataFile, error: impl std::fmt::Display) -> Error {
-    damaged(&storage.path(&file.path), "Parquet", "what the commit's checksum covers", error.to_string())
+    damaged(&storage.path(&file.path), "Parquet", "readable data", error.to_string())
 }
 
 /// An open data file whose row groups are read one at a time, in the current schema.

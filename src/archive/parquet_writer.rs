@@ -139,7 +139,7 @@ fn verify_staged(staged: &Staged, file: &DataFile) -> Result<()> {
     if (num_bytes, &found) != (file.num_bytes, &file.crc32c) {
         let (expected, found) =
             (format!("{} bytes, {}", file.num_bytes, file.crc32c), format!("{num_bytes} bytes, {found}"));
-        return Err(damaged(staged.path(), "what was written", expected, found));
+        return Err(damaged(staged.path(), "written file", expected, found));
     }
     let metadata = ParquetMetaDataReader::new().parse_and_finish(staged.file());
     let metadata = metadata.map_err(|error| parquet_error(error).with_path(staged.path()))?;

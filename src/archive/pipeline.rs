@@ -1,7 +1,7 @@
 //! The ingest pipeline: it reads and decodes, encodes, and writes at the same time.
 //!
-//! The input is processed in windows of a few megabytes per thread. While the runs of one window are encoded, the
-//! next window is read and decoded, and the writer thread writes the window before:
+//! The input is processed in windows of a few megabytes per thread. While the runs of one window are encoded,
+//! the next window is read and decoded, and the writer thread writes the window before:
 //!
 //! ```text
 //!   discover ─▶ decode ─▶ accept (ids in the order of paths) ─▶ encode row groups ─▶ write, sync, verify, publish

@@ -32,7 +32,7 @@ impl Problem {
     pub(super) fn of_error(path: &str, error: &Error) -> Problem {
         match error.kind() {
             ErrorKind::Damaged { what, expected, found, .. } => Problem::new(path, *what, expected, found),
-            _ => Problem::new(path, "file", "one that can be read", error.message()),
+            _ => Problem::new(path, "file", "a readable file", error.message()),
         }
     }
 }

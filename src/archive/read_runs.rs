@@ -63,8 +63,8 @@ impl Archive {
     /// Reads runs, converts each with `make` on all threads, and passes the results to `sink` in the order of
     /// ids.
     ///
-    /// `run_ids` must ascend; unknown ids are skipped. Memory holds one row group per thread. Compares the digest of
-    /// each run that has steps.
+    /// `run_ids` must ascend; unknown ids are skipped. Memory holds one row group per thread. Compares the
+    /// digest of each run that has steps.
     ///
     /// # Errors
     /// [`ErrorKind::Damaged`](crate::ErrorKind::Damaged), and errors of the callbacks.
@@ -131,8 +131,8 @@ impl Archive {
         }
     }
 
-    /// Calls `each` for the row groups of a table that may hold these runs, in order. Opens one file after the other,
-    /// because the number of open files is limited.
+    /// Calls `each` for the row groups of a table that may hold these runs, in order. Opens one file after the
+    /// other, because the number of open files is limited.
     fn each_group<'a>(
         &'a self,
         table: TableName,
@@ -220,7 +220,7 @@ impl Archive {
         for range in rows.runs() {
             let Some((facts, original)) = known.get(&rows.run_id[range.start]) else { continue };
             let path = self.storage.path(&file.file().path);
-            let what = "run that its rows make";
+            let what = "run built from its rows";
             let run = match original {
                 // The columns cannot reproduce this run.
                 Some(bytes) => decode_run(bytes).map(|(run, _)| run),
@@ -229,7 +229,7 @@ impl Archive {
             let run = run.map_err(|error| damaged(&path, what, "a run", error.message()))?;
             if run_digest(&run)? != facts.digest {
                 let expected = format!("the digest of run {} in `runs`", facts.run_id);
-                return Err(damaged(&path, what, expected, "another"));
+                return Err(damaged(&path, what, expected, "another digest"));
             }
             made.push((facts.run_id, make(stored(run, facts, original.as_ref()))?));
         }

@@ -1,21 +1,23 @@
 //! Repairing archives with damaged or missing commits.
 //!
-//! A lost commit that a checkpoint covers is rebuilt (`lost_commits.rs`), and the rebuilt commit replaces it. All other
-//! commits stay unchanged.
+//! A lost commit that a checkpoint covers is rebuilt (`lost_commits.rs`), and the rebuilt commit replaces it.
+//! All other commits stay unchanged.
 //!
-//! If no checkpoint covers a lost commit, the archive continues from the version before it. A new commit replaces the
-//! lost one, and adds everything that the sound commits after it added. Its next run id is above every id in any data
-//! file, so no id is given out twice. The later commits are then set aside as `_log/<n>.json.damaged`.
+//! If no checkpoint covers a lost commit, the archive continues from the version before it. A new commit
+//! replaces the lost one, and adds everything that the sound commits after it added. Its next run id is above
+//! every id in any data file, so no id is given out twice. The later commits are then set aside as
+//! `_log/<n>.json.damaged`.
 //!
-//! After each step the archive either shows the damage or is repaired, and the next repair can continue from there:
+//! After each step the archive either shows the damage or is repaired, and the next repair can continue from
+//! there:
 //!
 //! 1. Each file that will be replaced gets a second name (`.damaged`). It keeps its first name.
-//! 2. The new commit is published durably, in one step. It lists the files that it replaces (`Commit::replaces`), so
-//!    the next repair sets them aside and ignores their content. The oldest of these commits does not follow the new
-//!    one, so the archive still shows the damage.
+//! 2. The new commit is published durably, in one step. It lists the files that it replaces
+//!    (`Commit::replaces`), so the next repair sets them aside and ignores their content. The oldest of these
+//!    commits does not follow the new one, so the archive still shows the damage.
 //! 3. Rebuilt commits are published, each in one step. Every repair rebuilds the same commits.
-//! 4. The replaced files are set aside: checkpoints first, then commits, the newest first. When the oldest commit is
-//!    gone, the archive is repaired.
+//! 4. The replaced files are set aside: checkpoints first, then commits, the newest first. When the oldest
+//!    commit is gone, the archive is repaired.
 
 use super::chain::Chain;
 use super::checkpoint::Checkpoint;
@@ -77,13 +79,13 @@ pub(super) fn repair(storage: &Storage, dry_run: bool, progress: &dyn Progress) 
     let goes_on = successor.as_ref().map(|successor| successor.to_string());
     for (&number, commit) in chain.rest.iter().rev() {
         let reason = match commit {
-            Ok(_) => "it follows on damage; the files that it added are taken over".into(),
+            Ok(_) => "it follows a damaged version; its added files are taken over".into(),
             Err(error) => error.message(),
         };
         plan.set_aside(commit_path(number), reason, goes_on.as_deref().filter(|_| number == version + 1))?;
     }
     for path in &chain.leftovers {
-        plan.set_aside(path.clone(), "an earlier repair has replaced it".into(), None)?;
+        plan.set_aside(path.clone(), "an earlier repair replaced it".into(), None)?;
     }
     for link in &chain.links {
         if let Some((error, bytes)) = &link.rebuilt {
@@ -174,13 +176,13 @@ impl<'a> Shortcuts<'a> {
             && let Some(part) = checkpoint.difference(&state.clone().sort())
         {
             self.bad
-                .insert(checkpoint_path(version), format!("{part}: expected what the commits say, found other values"));
+                .insert(checkpoint_path(version), format!("{part}: expected the values of the commits, found others"));
         }
         if self.names.digests.binary_search(&version).is_ok()
             && let Ok(Some((_, next_run_id, crc))) = Digests::read(self.storage, version)
             && (next_run_id, &crc) != (state.newest.next_run_id, &state.newest_crc)
         {
-            self.bad.insert(digests_path(version), "it is of another commit".into());
+            self.bad.insert(digests_path(version), "it belongs to another commit".into());
         }
     }
 

@@ -114,7 +114,8 @@ impl<'a> RepairPlan<'a> {
             if !aside.is_there {
                 self.storage.copy(path, &aside.name)?;
             }
-            // Removes only the file that was read: a concurrent repair, and a writer after it, may have replaced it.
+            // Removes only the file that was read: a concurrent repair, and a writer after it, may have
+            // replaced it.
             if self.storage.read(path)?.is_some_and(|found| found == *bytes) {
                 self.storage.remove(path)?;
             }

@@ -84,7 +84,7 @@ impl Successor {
 impl fmt::Display for Successor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (version, runs) = (self.commit.version - 1, self.taken_over);
-        write!(f, "a commit that goes on from version {version}, with {runs} runs that could be taken over")
+        write!(f, "a commit that continues from version {version} and takes over {runs} runs")
     }
 }
 

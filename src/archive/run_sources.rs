@@ -1,4 +1,5 @@
-//! Discovery: the runs that an ingest reads, in order. They come from run files, and from files and folders of many runs.
+//! Discovery: the runs that an ingest reads, in order. They come from run files, and from files and folders of
+//! many runs.
 
 use super::candidate_files::{CandidateFile, CandidateFiles, FileState, SeenFiles, measure};
 use crate::error::{Error, Result};

@@ -1,7 +1,8 @@
 //! The columns of the tables `runs` and `steps`, for all readers of the Parquet files.
 //!
-//! `steps` repeats columns of the run that filters often need: `max_score`, `highest_tile`, `num_steps` and `engine`. So
-//! no reader has to join the tables. Run-length and dictionary encoding store the repetition in almost no space.
+//! `steps` repeats columns of the run that filters often need: `max_score`, `highest_tile`, `num_steps` and
+//! `engine`. So no reader has to join the tables. Run-length and dictionary encoding store the repetition in
+//! almost no space.
 
 use super::table_name::TableName;
 use crate::error::Error;

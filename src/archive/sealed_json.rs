@@ -1,7 +1,7 @@
 //! JSON with a checksum: the form of the commits and checkpoints in the log.
 //!
-//! The trailer is the last 24 bytes of a file: `,"crc32c":"<8 digits>"}` and a newline. It holds the CRC32C of all bytes
-//! before it. So a file is valid JSON, and can be checked without parsing it.
+//! The trailer is the last 24 bytes of a file: `,"crc32c":"<8 digits>"}` and a newline. It holds the CRC32C of
+//! all bytes before it. So a file is valid JSON, and can be checked without parsing it.
 
 use super::problem::damaged;
 use super::schema::SCHEMA_VERSION;
@@ -29,8 +29,8 @@ pub(super) fn check_seal(bytes: &[u8], path: &Path) -> Result<String> {
         Some((body, std::str::from_utf8(digits).ok()?))
     });
     let Some((body, stored)) = crc else {
-        let found = format!("{} bytes without one", bytes.len());
-        return Err(damaged(path, "end of the commit", "its checksum", found));
+        let found = format!("{} bytes without a checksum", bytes.len());
+        return Err(damaged(path, "end of the file", "a checksum", found));
     };
     let found = format!("{:08x}", crc32c::crc32c(body));
     if stored != found {

@@ -40,8 +40,8 @@ impl Snapshot {
         self.newest.next(&self.newest_crc, operation)
     }
 
-    /// Returns the contents after the next commit. `before` is `None` for an archive's first commit. The files are
-    /// unordered until [`sort`](Self::sort) is called.
+    /// Returns the contents after the next commit. `before` is `None` for an archive's first commit. The files
+    /// are unordered until [`sort`](Self::sort) is called.
     pub(super) fn after(before: Option<Snapshot>, commit: Commit, crc: String) -> Snapshot {
         let empty = || Snapshot {
             newest: commit.clone(),

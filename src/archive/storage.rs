@@ -178,7 +178,7 @@ impl Storage {
         let mut file = staged.file();
         file.rewind().and_then(|()| file.read_to_end(&mut found)).map_err(as_io)?;
         if found != bytes {
-            return Err(damaged(name, "what was written", "the same bytes", "others"));
+            return Err(damaged(name, "written file", "the same bytes", "other bytes"));
         }
         Ok(staged)
     }
@@ -241,8 +241,8 @@ impl Storage {
         }
     }
 
-    /// Excludes other writers of this machine until the lock is dropped or the process dies. Waits up to `wait` for
-    /// them.
+    /// Excludes other writers of this machine until the lock is dropped or the process dies. Waits up to `wait`
+    /// for them.
     ///
     /// Returns `None` for an object store. Its writers, and writers on other machines, are excluded only by
     /// put-if-absent.

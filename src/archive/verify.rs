@@ -75,8 +75,8 @@ pub(super) fn verify(storage: &Storage, options: &VerifyOptions, progress: &dyn 
             true => HashSet::new(),
             false => expired(storage, &log, &files)?,
         };
-        // Files that `expire` removed meanwhile are not reported. The newest version loses files only if a compaction
-        // also replaced them. Then its tables have not been compared with each other.
+        // Files that `expire` removed meanwhile are not reported. The newest version loses files only if a
+        // compaction also replaced them. Then its tables have not been compared with each other.
         if newest.into_iter().flat_map(|newest| &newest.files).all(|file| !gone.contains(&file.path)) {
             problems.retain(|problem| !gone.contains(&problem.path));
             let commit = newest.map(|newest| &newest.newest);
@@ -124,7 +124,7 @@ fn check_digests(
                 // The runs of a version that cannot be determined are not compared.
                 if !beyond && (missing > 0 || digests.len() != expected.len()) {
                     let found = format!("{} digests, {missing} missing", digests.len());
-                    let expected = format!("{}, those of the runs", expected.len());
+                    let expected = format!("the {} digests of the runs", expected.len());
                     problems.push(Problem::new(&path, "digests", expected, found));
                 }
             }

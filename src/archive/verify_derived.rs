@@ -53,7 +53,7 @@ impl StepRows<'_> {
                 && self.highest_tile[row] == self.highest_tile[first]
                 && self.engine.get(row) == self.engine.get(first);
             if !constant {
-                wrong.push(("columns of the run", "the same at every step".into(), at(&"others")));
+                wrong.push(("columns of the run", "equal values at every step".into(), at(&"other values")));
             }
             let max_exp = Board(self.board[row]).max_exp();
             if self.max_exp[row] != max_exp {

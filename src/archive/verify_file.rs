@@ -105,7 +105,7 @@ impl ParquetFooter {
                 }
                 // A nullable column may be missing from a file of an older schema.
                 Err(_) if field.is_nullable() => {}
-                Err(_) => findings.add("columns", field.name(), "none of that name"),
+                Err(_) => findings.add("columns", field.name(), "no such column"),
             }
         }
         let footer = self.metadata.metadata();
@@ -271,7 +271,7 @@ fn check_order(
             findings.add_for_run(
                 run_id,
                 "order of rows",
-                "run ids that climb, and whole runs with steps that climb",
+                "ascending run ids, and whole runs with ascending steps",
                 found,
             );
         }

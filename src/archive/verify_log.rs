@@ -64,7 +64,7 @@ fn check_rest(storage: &Storage, log: &Log, chain: &Chain, names: &LogNames) -> 
         }
         if number > before.0 + 1 {
             let (first, found) = (before.0 + 1, format!("none of {} to {}", before.0 + 1, number - 1));
-            problems.push(Problem::new(&commit_path(first), "commits", "one of every version", found));
+            problems.push(Problem::new(&commit_path(first), "commits", "one for every version", found));
             before.1 = None;
         }
         match commit {
@@ -88,7 +88,12 @@ fn check_rest(storage: &Storage, log: &Log, chain: &Chain, names: &LogNames) -> 
         problems.push(Problem::of_error(&commit_path(version), &log.gone(version, "the commit of its checkpoint")));
     }
     for path in &chain.leftovers {
-        problems.push(Problem::new(path, "file", "none: a repair replaced it", "one; `repair` goes on"));
+        problems.push(Problem::new(
+            path,
+            "file",
+            "no file, because a repair replaced it",
+            "a file; `repair` sets it aside",
+        ));
     }
     problems
 }
@@ -102,7 +107,7 @@ fn check_checkpoint(storage: &Storage, chain: &Chain, version: u64, state: Optio
     match Checkpoint::read(storage, version) {
         Ok(Some(checkpoint)) => {
             let part = checkpoint.difference(&state?.clone().sort())?;
-            Some(Problem::new(&path, part, "as the commits have it", "other values"))
+            Some(Problem::new(&path, part, "the values of the commits", "others"))
         }
         // The file was pruned after the listing.
         Ok(None) => None,
@@ -151,14 +156,14 @@ impl RunningTotals {
         for removed in &commit.remove {
             match self.files.remove(removed) {
                 Some((table, num_rows)) => *self.num_rows.entry(table).or_default() -= num_rows,
-                None => expect("removed file", &"one that was there", removed),
+                None => expect("removed file", &"an existing file", removed),
             }
         }
         for file in &commit.add {
             let num_rows = i128::from(file.num_rows);
             *self.num_rows.entry(file.table).or_default() += num_rows;
             if self.files.insert(file.path.clone(), (file.table, num_rows)).is_some() {
-                expect("added file", &"a new one", &file.path);
+                expect("added file", &"a new file", &file.path);
             }
         }
         let rows = |table| self.num_rows.get(&table).copied().unwrap_or_default();

@@ -42,8 +42,8 @@ impl<'a> TablesVerifier<'a> {
         TablesVerifier { storage, deep, newest, files, current, progress }
     }
 
-    /// Checks every data file, and whether `runs` and `steps` of the newest version agree. Adds to `problems`. Returns
-    /// the rows of the newest version's `runs`.
+    /// Checks every data file, and whether `runs` and `steps` of the newest version agree. Adds to `problems`.
+    /// Returns the rows of the newest version's `runs`.
     pub(super) fn verify(&self, problems: &mut Vec<Problem>) -> Result<HashMap<u32, RunFacts>> {
         let facts: Mutex<HashMap<u32, RunFacts>> = Mutex::default();
         self.check_files(TableName::Runs, |file| self.check_runs(file, &facts), problems)?;
@@ -86,7 +86,7 @@ impl<'a> TablesVerifier<'a> {
                     findings.add_for_run(run.run_id, "digest of the original", expected, found);
                 }
                 if run.source_format().is_none() {
-                    findings.add_for_run(run.run_id, "format", "one that is known", &run.format);
+                    findings.add_for_run(run.run_id, "format", "a known format", &run.format);
                 }
                 if is_current {
                     facts.lock().unwrap_or_else(PoisonError::into_inner).insert(run.run_id, run);
@@ -96,8 +96,8 @@ impl<'a> TablesVerifier<'a> {
         })
     }
 
-    /// Checks a file of `steps`. If it is of the newest version, compares it with `facts` and counts the places of each
-    /// run in `seen`.
+    /// Checks a file of `steps`. If it is of the newest version, compares it with `facts` and counts the places
+    /// of each run in `seen`.
     fn check_steps(
         &self,
         file: &DataFile,
@@ -128,7 +128,7 @@ impl<'a> TablesVerifier<'a> {
                     let violation = run.verify().err();
                     if violation.is_none() != facts.verified {
                         let found = violation.map_or("none".into(), |violation| violation.to_string());
-                        let expected = if facts.verified { "a game by the rules" } else { "a violation of the rules" };
+                        let expected = if facts.verified { "a valid game" } else { "a violation of the rules" };
                         findings.add_for_run(run_id, "trajectory", expected, found);
                     }
                     let found = run_digest(&run)?;
@@ -183,10 +183,10 @@ fn check_version(newest: &Snapshot, facts: &HashMap<u32, RunFacts>, seen: &HashM
         let recorded = run.session.as_deref().zip(run.source_id);
         if let Some(other) = by_identity.insert((&run.digest, recorded), *run_id) {
             let expected = match recorded {
-                Some((session, id)) => format!("one that no other run with id {id} in {session} has"),
-                None => "one that no other run has".into(),
+                Some((session, id)) => format!("a digest that no other run with id {id} in {session} has"),
+                None => "a digest that no other run has".into(),
             };
-            add("digest", expected, format!("that of run {other}"));
+            add("digest", expected, format!("the digest of run {other}"));
         }
         if u64::from(*run_id) >= newest.newest.next_run_id {
             add("run id", format!("below {}", newest.newest.next_run_id), run_id.to_string());
