@@ -13,7 +13,7 @@ use super::log_names::LOG_FOLDER;
 use super::phases::Phases;
 use super::problem::damaged;
 use super::repair::{self, RepairReport};
-use super::run_sources::IngestInput;
+use super::run_discovery::IngestInput;
 use super::schema::table_schema;
 use super::snapshot::Snapshot;
 use super::storage::Storage;

@@ -2,7 +2,7 @@
 
 use super::known_runs::KnownRuns;
 use super::run_digest::run_digest;
-use super::run_sources::{RunSource, SourcePart};
+use super::run_discovery::{DiscoveredRun, RunPlace};
 use super::runs_batch::{RunInfo, start_time_fits};
 use crate::error::{Error, Result};
 use crate::format::{
@@ -17,7 +17,7 @@ use std::sync::Arc;
 /// The longest engine name. A2T1 cannot hold a longer one either.
 const MAX_ENGINE_BYTES: usize = u16::MAX as usize;
 
-/// The result of reading a source.
+/// The result of reading a discovered run.
 pub(super) enum DecodeOutcome<T> {
     Value(T),
     /// A file of many runs under the name of a run file.
@@ -32,12 +32,12 @@ pub(super) struct DecodedRun {
 
 /// Reads a run for an archive. Returns `None` if the run is known.
 pub(super) fn decode_source(
-    source: &mut RunSource,
+    source: &mut DiscoveredRun,
     known: &KnownRuns,
 ) -> Result<DecodeOutcome<Option<Box<DecodedRun>>>> {
-    let of_run = |run: Run, source: &RunSource| {
+    let of_run = |run: Run, source: &DiscoveredRun| {
         let digest = run_digest(&run)?;
-        let (SourcePart::Of { runs, index }, false) = (&source.part, known.has(&digest)) else {
+        let (RunPlace::Of { runs, index }, false) = (&source.place, known.has(&digest)) else {
             return Ok(None);
         };
         if !start_time_fits(run.meta().start_unix_s) {
@@ -53,27 +53,27 @@ pub(super) fn decode_source(
 pub(super) type RunAndFile = (Run, Option<(RunFormat, Vec<u8>)>);
 
 /// Reads a run without an archive.
-pub(super) fn decode_alone(source: &mut RunSource, with_file: bool) -> Result<DecodeOutcome<RunAndFile>> {
-    let of_file = |bytes: Cow<'_, [u8]>, source: &RunSource| {
+pub(super) fn decode_alone(source: &mut DiscoveredRun, with_file: bool) -> Result<DecodeOutcome<RunAndFile>> {
+    let of_file = |bytes: Cow<'_, [u8]>, source: &DiscoveredRun| {
         let (run, format) = decode_run(&bytes).map_err(|error| in_source(error, source))?;
         Ok((run, with_file.then(|| (format, bytes.into_owned()))))
     };
     read(source, of_file, |run, _| Ok((run, None)))
 }
 
-/// Reads a source and converts it: `of_file` the bytes of a run file, `of_run` a run of a file of many.
+/// Reads a run and converts it: `of_file` the bytes of a run file, `of_run` a run of a file of many.
 fn read<T>(
-    source: &mut RunSource,
-    of_file: impl Fn(Cow<'_, [u8]>, &RunSource) -> Result<T>,
-    of_run: impl Fn(Run, &RunSource) -> Result<T>,
+    source: &mut DiscoveredRun,
+    of_file: impl Fn(Cow<'_, [u8]>, &DiscoveredRun) -> Result<T>,
+    of_run: impl Fn(Run, &DiscoveredRun) -> Result<T>,
 ) -> Result<DecodeOutcome<T>> {
     let path = source.path.clone();
-    let read = match &mut source.part {
-        SourcePart::File => read_file(source, of_file),
-        SourcePart::Failed(error) => {
+    let read = match &mut source.place {
+        RunPlace::File => read_file(source, of_file),
+        RunPlace::Failed(error) => {
             Err(error.take().unwrap_or_else(|| std::io::Error::other("a file that cannot be read").into()))
         }
-        SourcePart::Of { runs, index } => {
+        RunPlace::Of { runs, index } => {
             let (runs, index) = (Arc::clone(runs), *index);
             runs.source.read(index).and_then(|run| match run {
                 SourceRun::File(bytes) => of_file(bytes, source).map(DecodeOutcome::Value),
@@ -85,8 +85,8 @@ fn read<T>(
 }
 
 fn read_file<T>(
-    source: &RunSource,
-    of_file: impl Fn(Cow<'_, [u8]>, &RunSource) -> Result<T>,
+    source: &DiscoveredRun,
+    of_file: impl Fn(Cow<'_, [u8]>, &DiscoveredRun) -> Result<T>,
 ) -> Result<DecodeOutcome<T>> {
     let mut bytes = Vec::with_capacity(source.num_bytes.min(MAX_RUN_BYTES) as usize + 1);
     File::open(&source.path).and_then(|file| file.take(MAX_RUN_BYTES + 1).read_to_end(&mut bytes))?;
@@ -105,15 +105,15 @@ fn read_file<T>(
 }
 
 /// Adds the place of the run to an error, if the run is one of many in a file.
-fn in_source(error: Error, source: &RunSource) -> Error {
-    match &source.part {
-        SourcePart::Of { index, runs } => error.in_run(*index as u64, runs.source.offset(*index)),
+fn in_source(error: Error, source: &DiscoveredRun) -> Error {
+    match &source.place {
+        RunPlace::Of { index, runs } => error.in_run(*index as u64, runs.source.offset(*index)),
         _ => error,
     }
 }
 
 /// Decodes the bytes of a run file.
-fn decode_file(bytes: Cow<'_, [u8]>, source: &RunSource, known: &KnownRuns) -> Result<Option<Box<DecodedRun>>> {
+fn decode_file(bytes: Cow<'_, [u8]>, source: &DiscoveredRun, known: &KnownRuns) -> Result<Option<Box<DecodedRun>>> {
     let hash = *blake3::hash(&bytes).as_bytes();
     if known.has(&hash) {
         return Ok(None);
@@ -137,7 +137,7 @@ fn finish(
     digest: [u8; 32],
     format: SourceFormat,
     original: Option<Vec<u8>>,
-    source: &RunSource,
+    source: &DiscoveredRun,
 ) -> Result<Box<DecodedRun>> {
     let engine_len = run.meta().engine.as_ref().map_or(0, String::len);
     if engine_len > MAX_ENGINE_BYTES {
@@ -145,8 +145,8 @@ fn finish(
         let error = Error::decode(0, "engine", expected, format_args!("{engine_len} bytes"));
         return Err(in_source(error, source));
     }
-    let (source_index, session, session_info, facts) = match &source.part {
-        SourcePart::Of { runs, index, .. } => {
+    let (source_index, session, session_info, facts) = match &source.place {
+        RunPlace::Of { runs, index, .. } => {
             let facts = runs.source.facts(*index);
             (Some(*index as u64), runs.session.clone(), runs.session_info.clone(), facts)
         }

@@ -8,7 +8,7 @@ use super::ingest_report::{IngestOptions, IngestReport};
 use super::known_runs::KnownRuns;
 use super::log::Log;
 use super::pipeline::{Ingested, Pipeline};
-use super::run_sources::IngestInput;
+use super::run_discovery::IngestInput;
 use super::snapshot::Snapshot;
 use super::storage::Storage;
 use super::transaction::transact_from;

@@ -4,7 +4,7 @@
 use super::digests::{Digests, KeptDigests};
 use super::log::Log;
 use super::parquet_reader::{not_parquet, read_columns};
-use super::run_sources::IngestInput;
+use super::run_discovery::IngestInput;
 use super::runs_batch::RunInfo;
 use super::snapshot::Snapshot;
 use super::storage::Storage;

@@ -30,7 +30,7 @@
 //! | `parquet_reader.rs`, `parquet_footer.rs`, `parquet_input.rs` | reading columns, row groups and footers |
 //! | `checked_files.rs` | the comparison of data files with their commits before their first use |
 //! | `ingest.rs`, `ingest_report.rs`, `pipeline.rs` | ingest: the commit, the report, the parallel stages |
-//! | `candidate_files.rs`, `run_sources.rs` | the runs in files and folders |
+//! | `candidate_files.rs`, `run_discovery.rs` | the runs in files and folders |
 //! | `decode.rs`, `parallel_decode.rs` | decoding these runs, also without an archive |
 //! | `known_runs.rs`, `run_digest.rs` | which runs are new |
 //! | `compact.rs`, `expire.rs` | merging small files; removing old versions and unreferenced files |
@@ -73,7 +73,7 @@ mod repair;
 mod repair_plan;
 mod repair_successor;
 mod run_digest;
-mod run_sources;
+mod run_discovery;
 mod runs_batch;
 mod schema;
 mod sealed_json;

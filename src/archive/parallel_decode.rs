@@ -2,7 +2,7 @@
 
 use super::candidate_files::measure;
 use super::decode::{DecodeOutcome, RunAndFile, decode_alone};
-use super::run_sources::{RunSource, RunSources, SourcePart};
+use super::run_discovery::{DiscoveredRun, RunDiscovery, RunPlace};
 use crate::error::Result;
 use crate::format::PackReader;
 use crate::progress::{Progress, Unit, check};
@@ -14,22 +14,22 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// The number of input bytes per thread that are decoded at once.
 const WINDOW_BYTES: u64 = 4 << 20;
 
-/// Decodes the next sources on all threads. Returns none at the end.
+/// Decodes the next runs on all threads. Returns none at the end.
 pub(super) fn decode_next<T: Send>(
-    sources: &mut RunSources<'_>,
+    sources: &mut RunDiscovery<'_>,
     window_bytes: u64,
     progress: &dyn Progress,
-    decode_one: impl Fn(&mut RunSource) -> Result<DecodeOutcome<T>> + Sync,
-) -> Result<Vec<(RunSource, Result<T>)>> {
+    decode_one: impl Fn(&mut DiscoveredRun) -> Result<DecodeOutcome<T>> + Sync,
+) -> Result<Vec<(DiscoveredRun, Result<T>)>> {
     loop {
         let window = sources.window(window_bytes, progress)?;
         let last = window.is_empty();
-        let outcome_of = |mut source: RunSource| {
+        let outcome_of = |mut source: DiscoveredRun| {
             let outcome = check(progress).and_then(|()| decode_one(&mut source));
             progress.advance(source.num_bytes);
             (source, outcome)
         };
-        let outcomes: Vec<(RunSource, Result<DecodeOutcome<T>>)> = window.into_par_iter().map(outcome_of).collect();
+        let outcomes: Vec<(DiscoveredRun, Result<DecodeOutcome<T>>)> = window.into_par_iter().map(outcome_of).collect();
         let mut decoded = Vec::with_capacity(outcomes.len());
         let mut outcomes = outcomes.into_iter();
         while let Some((source, outcome)) = outcomes.next() {
@@ -37,8 +37,8 @@ pub(super) fn decode_next<T: Send>(
                 Ok(DecodeOutcome::Value(value)) => decoded.push((source, Ok(value))),
                 Err(error) => decoded.push((source, Err(error))),
                 Ok(DecodeOutcome::Container(kind)) => {
-                    // The runs of this file come next, so the sources after it are read again later.
-                    let rest: Vec<RunSource> = outcomes.by_ref().map(unread).collect();
+                    // The runs of this file come next, so the runs after it are read again later.
+                    let rest: Vec<DiscoveredRun> = outcomes.by_ref().map(unread).collect();
                     progress.expect(source.num_bytes + rest.iter().map(|source| source.num_bytes).sum::<u64>());
                     sources.put_back(source, kind, rest);
                 }
@@ -50,9 +50,9 @@ pub(super) fn decode_next<T: Send>(
     }
 }
 
-/// Resets a source to its state before it was read.
-fn unread<T>((mut source, outcome): (RunSource, Result<T>)) -> RunSource {
-    if let (SourcePart::Failed(reason), Err(error)) = (&mut source.part, outcome) {
+/// Resets a run to its state before it was read.
+fn unread<T>((mut source, outcome): (DiscoveredRun, Result<T>)) -> DiscoveredRun {
+    if let (RunPlace::Failed(reason), Err(error)) = (&mut source.place, outcome) {
         *reason = Some(error);
     }
     source
@@ -80,8 +80,8 @@ pub(crate) fn each_run(
     mut take: impl FnMut(Option<usize>, RunAndFile) -> Result<()> + Send,
 ) -> Result<()> {
     let mut sources = match runs {
-        RunsOf::Paths(paths) => RunSources::new(paths, None)?,
-        RunsOf::Pack(pack) => RunSources::of_pack((*pack).clone()),
+        RunsOf::Paths(paths) => RunDiscovery::new(paths, None)?,
+        RunsOf::Pack(pack) => RunDiscovery::of_pack((*pack).clone()),
     };
     let threads = pool("read", workers)?;
     let finished = AtomicBool::new(false);
@@ -94,7 +94,7 @@ pub(crate) fn each_run(
         let window_bytes = WINDOW_BYTES * threads.current_num_threads() as u64;
         let outcome = threads.install(|| {
             loop {
-                let decode_one = |source: &mut RunSource| decode_alone(source, with_files);
+                let decode_one = |source: &mut DiscoveredRun| decode_alone(source, with_files);
                 let decoded = decode_next(&mut sources, window_bytes, progress, decode_one)?;
                 if decoded.is_empty() {
                     return Ok(());

@@ -19,7 +19,7 @@ use super::ingest_report::{IngestReport, OnError, Rejected};
 use super::known_runs::KnownRuns;
 use super::parallel_decode::decode_next;
 use super::parquet_writer::{EncodedRowGroup, FILE_STEPS, ROW_GROUP_STEPS, RowGroupEncoder};
-use super::run_sources::{IngestInput, RunSource, RunSources};
+use super::run_discovery::{DiscoveredRun, IngestInput, RunDiscovery};
 use super::runs_batch::{IngestedRun, RunRow, runs_batch};
 use super::steps_batch::steps_batch;
 use super::storage::Storage;
@@ -96,7 +96,7 @@ struct IngestJob<'a> {
     pending_steps: usize,
 }
 
-type DecodedSource = (RunSource, Result<Option<Box<DecodedRun>>>);
+type DecodedSource = (DiscoveredRun, Result<Option<Box<DecodedRun>>>);
 
 impl<'a> IngestJob<'a> {
     fn new(pipeline: &'a Pipeline<'a>, known: KnownRuns, sender: &'a RowGroupSender) -> Result<IngestJob<'a>> {
@@ -121,9 +121,9 @@ impl<'a> IngestJob<'a> {
         })
     }
 
-    fn run(mut self, sources: &mut RunSources<'_>, progress: &dyn Progress) -> Result<Ingested> {
+    fn run(mut self, sources: &mut RunDiscovery<'_>, progress: &dyn Progress) -> Result<Ingested> {
         let window_bytes = WINDOW_BYTES * rayon::current_num_threads() as u64;
-        let next_window = |known: &KnownRuns, sources: &mut RunSources<'_>| {
+        let next_window = |known: &KnownRuns, sources: &mut RunDiscovery<'_>| {
             decode_next(sources, window_bytes, progress, |source| decode_source(source, known))
         };
         let mut decoded = next_window(&self.ingested.known, sources)?;

@@ -1,4 +1,4 @@
-//! Discovery: the runs that an ingest reads, in order. They come from run files, and from files and folders of
+//! Discovery of the runs that an ingest reads, in order. They come from run files, and from files and folders of
 //! many runs.
 
 use super::candidate_files::{CandidateFile, CandidateFiles, FileState, SeenFiles, measure};
@@ -15,18 +15,18 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 /// A run to be read.
-pub(super) struct RunSource {
+pub(super) struct DiscoveredRun {
     /// The file, or the folder of a dataset or session.
     pub(super) path: PathBuf,
     /// The number of bytes that the run takes in its file.
     pub(super) num_bytes: u64,
-    pub(super) part: SourcePart,
+    pub(super) place: RunPlace,
     /// The file, if this is its last run.
     pub(super) last_of: Option<FileState>,
 }
 
 /// The place of a run in its file.
-pub(super) enum SourcePart {
+pub(super) enum RunPlace {
     /// The run is the whole file.
     File,
     /// The run is one of many.
@@ -45,10 +45,10 @@ pub(super) enum IngestInput<'a> {
 }
 
 impl<'a> IngestInput<'a> {
-    pub(super) fn sources(self, seen: Option<&'a SeenFiles>) -> Result<RunSources<'a>> {
+    pub(super) fn sources(self, seen: Option<&'a SeenFiles>) -> Result<RunDiscovery<'a>> {
         match self {
-            IngestInput::Paths(paths) => RunSources::new(paths, seen),
-            IngestInput::Recorded { runs, .. } => Ok(RunSources::of_many(Arc::clone(runs), self.num_bytes())),
+            IngestInput::Paths(paths) => RunDiscovery::new(paths, seen),
+            IngestInput::Recorded { runs, .. } => Ok(RunDiscovery::of_many(Arc::clone(runs), self.num_bytes())),
         }
     }
 
@@ -73,12 +73,12 @@ impl<'a> IngestInput<'a> {
 /// The runs in paths and in the folders among them, in order.
 ///
 /// Runs are found on demand: memory holds only the names of one folder and of the folders above it. An entry of
-/// a folder that cannot be read, such as a broken link, is a source too: reading it returns the error.
-pub(super) struct RunSources<'a> {
+/// a folder that cannot be read, such as a broken link, counts as a run too: reading it returns the error.
+pub(super) struct RunDiscovery<'a> {
     candidates: CandidateFiles<'a>,
     seen: Option<&'a SeenFiles>,
-    /// Sources that come before all candidates. The last element is next.
-    pending: Vec<PendingSource>,
+    /// Runs that come before all candidates. The last element is next.
+    pending: Vec<PendingRuns>,
     /// Runs of several files that were opened through one of these files.
     wholes: HashSet<PathBuf>,
     /// A folder, and the names of the row files that the logs in it name.
@@ -91,63 +91,63 @@ pub(super) struct RunSources<'a> {
     pub(super) unchanged: u64,
 }
 
-enum PendingSource {
-    Source(RunSource),
+enum PendingRuns {
+    Source(DiscoveredRun),
     /// The runs of a file, from an index on.
     Runs(FileState, Arc<Container>, usize),
     /// A file whose content does not match its name.
     Renamed(FileState, ContainerKind),
 }
 
-impl PendingSource {
-    fn failed(file: FileState, error: Error) -> PendingSource {
-        PendingSource::Source(RunSource::file(file, SourcePart::Failed(Some(error))))
+impl PendingRuns {
+    fn failed(file: FileState, error: Error) -> PendingRuns {
+        PendingRuns::Source(DiscoveredRun::file(file, RunPlace::Failed(Some(error))))
     }
 }
 
-impl RunSource {
+impl DiscoveredRun {
     /// Returns the run's index, if it is one of many.
     pub(super) fn index(&self) -> Option<usize> {
-        match self.part {
-            SourcePart::Of { index, .. } => Some(index),
+        match self.place {
+            RunPlace::Of { index, .. } => Some(index),
             _ => None,
         }
     }
 
-    fn file(file: FileState, part: SourcePart) -> RunSource {
-        RunSource { path: file.path.clone(), num_bytes: file.num_bytes, part, last_of: Some(file) }
+    fn file(file: FileState, place: RunPlace) -> DiscoveredRun {
+        DiscoveredRun { path: file.path.clone(), num_bytes: file.num_bytes, place, last_of: Some(file) }
     }
 }
 
-impl<'a> RunSources<'a> {
+impl<'a> RunDiscovery<'a> {
     /// Returns the runs in `paths`. Fails if a path does not exist.
-    pub(super) fn new(paths: &'a [PathBuf], seen: Option<&'a SeenFiles>) -> Result<RunSources<'a>> {
+    pub(super) fn new(paths: &'a [PathBuf], seen: Option<&'a SeenFiles>) -> Result<RunDiscovery<'a>> {
         let candidates = CandidateFiles::new(paths)?;
         let (pending, wholes, passed) = (Vec::new(), HashSet::new(), Vec::new());
-        Ok(RunSources { candidates, seen, pending, wholes, logs: None, passed, ignored: 0, unchanged: 0 })
+        Ok(RunDiscovery { candidates, seen, pending, wholes, logs: None, passed, ignored: 0, unchanged: 0 })
     }
 
     /// Returns the runs of a pack.
-    pub(super) fn of_pack(pack: PackReader) -> RunSources<'a> {
+    pub(super) fn of_pack(pack: PackReader) -> RunDiscovery<'a> {
         let (path, num_bytes) = (pack.path().unwrap_or(Path::new("")).to_path_buf(), pack.num_bytes());
         let format = SourceFormat::File(RunFormat::A2run2);
-        RunSources::of_many(
+        RunDiscovery::of_many(
             Container { source: Box::new(pack), path, format, session: None, session_info: None }.into(),
             num_bytes,
         )
     }
 
     /// Returns runs that are open already, of about `num_bytes` bytes together.
-    pub(super) fn of_many(runs: Arc<Container>, num_bytes: u64) -> RunSources<'a> {
+    pub(super) fn of_many(runs: Arc<Container>, num_bytes: u64) -> RunDiscovery<'a> {
         let file = FileState { path: runs.path.clone(), num_bytes, modified: None };
-        let pending = vec![PendingSource::Runs(file, runs, 0)];
+        let pending = vec![PendingRuns::Runs(file, runs, 0)];
         let candidates = CandidateFiles::none();
         let (wholes, passed) = (HashSet::new(), Vec::new());
-        RunSources { candidates, seen: None, pending, wholes, logs: None, passed, ignored: 0, unchanged: 0 }
+        RunDiscovery { candidates, seen: None, pending, wholes, logs: None, passed, ignored: 0, unchanged: 0 }
     }
 
     /// Returns the next runs, of about `num_bytes` bytes together; at least one, unless there are no more.
-    pub(super) fn window(&mut self, num_bytes: u64, progress: &dyn Progress) -> Result<Vec<RunSource>> {
+    pub(super) fn window(&mut self, num_bytes: u64, progress: &dyn Progress) -> Result<Vec<DiscoveredRun>> {
         let mut window = Vec::new();
         let mut sum = 0;
         while sum < num_bytes
@@ -160,20 +160,20 @@ impl<'a> RunSources<'a> {
         Ok(window)
     }
 
-    /// Puts unused sources back, to be returned next. The runs of the renamed file come first, then the others.
-    pub(super) fn put_back(&mut self, renamed: RunSource, kind: ContainerKind, rest: Vec<RunSource>) {
-        self.pending.extend(rest.into_iter().rev().map(PendingSource::Source));
+    /// Puts unused runs back, to be returned next. The runs of the renamed file come first, then the others.
+    pub(super) fn put_back(&mut self, renamed: DiscoveredRun, kind: ContainerKind, rest: Vec<DiscoveredRun>) {
+        self.pending.extend(rest.into_iter().rev().map(PendingRuns::Source));
         if let Some(file) = renamed.last_of {
-            self.pending.push(PendingSource::Renamed(file, kind));
+            self.pending.push(PendingRuns::Renamed(file, kind));
         }
     }
 
-    fn next(&mut self, progress: &dyn Progress) -> Result<Option<RunSource>> {
+    fn next(&mut self, progress: &dyn Progress) -> Result<Option<DiscoveredRun>> {
         loop {
             check(progress)?;
             match self.pending.pop() {
-                Some(PendingSource::Source(source)) => return Ok(Some(source)),
-                Some(PendingSource::Runs(file, runs, index)) => {
+                Some(PendingRuns::Source(source)) => return Ok(Some(source)),
+                Some(PendingRuns::Runs(file, runs, index)) => {
                     let num_runs = runs.source.num_runs();
                     let last = index + 1 >= num_runs;
                     if index >= num_runs {
@@ -181,19 +181,19 @@ impl<'a> RunSources<'a> {
                         continue;
                     }
                     if runs.source.is_absent(index) {
-                        self.pending.push(PendingSource::Runs(file, runs, index + 1));
+                        self.pending.push(PendingRuns::Runs(file, runs, index + 1));
                         continue;
                     }
                     let path = runs.path.clone();
                     let num_bytes = runs.source.num_bytes(index);
-                    let part = SourcePart::Of { runs: Arc::clone(&runs), index };
+                    let place = RunPlace::Of { runs: Arc::clone(&runs), index };
                     let last_of = last.then(|| file.clone());
                     if !last {
-                        self.pending.push(PendingSource::Runs(file, runs, index + 1));
+                        self.pending.push(PendingRuns::Runs(file, runs, index + 1));
                     }
-                    return Ok(Some(RunSource { path, num_bytes, part, last_of }));
+                    return Ok(Some(DiscoveredRun { path, num_bytes, place, last_of }));
                 }
-                Some(PendingSource::Renamed(file, kind)) => self.open(file, kind, true, progress),
+                Some(PendingRuns::Renamed(file, kind)) => self.open(file, kind, true, progress),
                 None => {
                     let Some(CandidateFile { file, content, named, problem }) = self.candidates.next(progress)? else {
                         return Ok(None);
@@ -203,12 +203,12 @@ impl<'a> RunSources<'a> {
                         continue;
                     }
                     if problem.is_some() {
-                        return Ok(Some(RunSource::file(file, SourcePart::Failed(problem))));
+                        return Ok(Some(DiscoveredRun::file(file, RunPlace::Failed(problem))));
                     }
                     match content {
                         Content::Container(kind) => self.open(file, kind, named, progress),
                         Content::Other if !named => self.ignored += 1,
-                        Content::Run | Content::Other => return Ok(Some(RunSource::file(file, SourcePart::File))),
+                        Content::Run | Content::Other => return Ok(Some(DiscoveredRun::file(file, RunPlace::File))),
                     }
                 }
             }
@@ -259,16 +259,16 @@ impl<'a> RunSources<'a> {
             Err(error) => Err(error),
         };
         match opened {
-            Ok(Some(container)) => self.pending.push(PendingSource::Runs(file, Arc::new(container), 0)),
+            Ok(Some(container)) => self.pending.push(PendingRuns::Runs(file, Arc::new(container), 0)),
             Ok(None) if named => {
                 let error = Error::decode(0, "content", "runs in a known format", "none").with_path(&file.path);
-                self.pending.push(PendingSource::failed(file, error));
+                self.pending.push(PendingRuns::failed(file, error));
             }
             Ok(None) => {
                 self.ignored += 1;
                 self.passed.push(file);
             }
-            Err(error) => self.pending.push(PendingSource::failed(file, error)),
+            Err(error) => self.pending.push(PendingRuns::failed(file, error)),
         }
     }
 }
