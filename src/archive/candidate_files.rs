@@ -61,7 +61,7 @@ pub(super) struct CandidateFile {
     pub(super) problem: Option<Error>,
 }
 
-/// The files among paths and in the folders among them, in order.
+/// The given files and the files in the given folders, in order.
 pub(super) struct CandidateFiles<'a> {
     paths: &'a [PathBuf],
     walk: Option<Box<dyn Iterator<Item = Result<FoundFile>> + Send>>,

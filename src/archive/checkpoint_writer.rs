@@ -41,8 +41,9 @@ fn is_due(snapshot: &Snapshot) -> bool {
     version - snapshot.checkpoint >= (version / 16).clamp(16, 256)
 }
 
-/// Decides like [`is_due`], but for digests. Without digests, a writer reads a file of `runs` for each later
-/// commit, which takes longer than the commit itself. Digests take at most 64 KiB per commit.
+/// Returns whether enough commits follow the last digests that new digests save time. Without digests, a writer
+/// reads a file of `runs` for each later commit, which takes longer than the commit itself. Digests take at
+/// most 64 KiB per commit.
 fn are_digests_due(snapshot: &Snapshot, digests: &Digests) -> bool {
     snapshot.newest.version - snapshot.digests >= (digests.len() as u64 / 4096).clamp(16, 256)
 }

@@ -20,7 +20,7 @@ const MAX_ENGINE_BYTES: usize = u16::MAX as usize;
 /// The result of reading a discovered run.
 pub(super) enum DecodeOutcome<T> {
     Value(T),
-    /// A file of many runs under the name of a run file.
+    /// A container of runs under the name of a run file.
     Container(ContainerKind),
 }
 
@@ -61,7 +61,7 @@ pub(super) fn decode_alone(source: &mut DiscoveredRun, with_file: bool) -> Resul
     read(source, of_file, |run, _| Ok((run, None)))
 }
 
-/// Reads a run and converts it: `of_file` the bytes of a run file, `of_run` a run of a file of many.
+/// Reads a run and converts it: `of_file` the bytes of a run file, `of_run` a run of a container.
 fn read<T>(
     source: &mut DiscoveredRun,
     of_file: impl Fn(Cow<'_, [u8]>, &DiscoveredRun) -> Result<T>,
@@ -97,14 +97,14 @@ fn read_file<T>(
     } else {
         of_file(Cow::Owned(bytes), source)
     };
-    // A file under the name of a run file may hold many runs.
+    // A file under the name of a run file may be a container.
     value.map(DecodeOutcome::Value).or_else(|error| match ContainerKind::of(&prefix) {
         Some(kind) => Ok(DecodeOutcome::Container(kind)),
         None => Err(error),
     })
 }
 
-/// Adds the place of the run to an error, if the run is one of many in a file.
+/// Adds the place of the run to an error, if the run is in a container.
 fn in_source(error: Error, source: &DiscoveredRun) -> Error {
     match &source.place {
         RunPlace::Of { index, runs } => error.in_run(*index as u64, runs.source.offset(*index)),

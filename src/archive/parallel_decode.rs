@@ -68,7 +68,7 @@ pub(crate) enum RunsOf<'a> {
 
 /// Reads runs and passes each to `take`, in order.
 ///
-/// `take` gets the run's index if the run is one of many, and the run's file if `with_files` is set.
+/// `take` gets the run's index in its container, if it has one, and the run's file if `with_files` is set.
 ///
 /// # Errors
 /// The first error of a run, of a file or of `take`.

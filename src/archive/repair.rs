@@ -5,7 +5,7 @@
 //!
 //! If no checkpoint covers a lost commit, the archive continues from the version before it. A new commit
 //! replaces the lost one, and adds everything that the sound commits after it added. Its next run id is above
-//! every id in any data file, so no id is given out twice. The later commits are then set aside as
+//! every id in any data file, so no id is assigned twice. The later commits are then set aside as
 //! `_log/<n>.json.damaged`.
 //!
 //! After each step the archive either shows the damage or is repaired, and the next repair can continue from
@@ -140,7 +140,7 @@ fn unreadable(chain: &mut Chain) -> Option<Error> {
     chain.rest.remove(&number)?.err()
 }
 
-/// Checkpoints and digests, with the reasons to set some aside. All only repeat commits and data files.
+/// Checkpoints and digests, with the reasons to set some aside. They only repeat commits and data files.
 struct Shortcuts<'a> {
     storage: &'a Storage,
     names: &'a LogNames,

@@ -4,7 +4,7 @@ use crate::error::Result;
 use crate::format::{RunFormat, encode_run};
 use crate::run::Run;
 
-/// Returns the digest by which two runs are equal.
+/// Returns the digest of a run. Runs with equal digests are duplicates.
 ///
 /// For a whole game with normalised values, or without values, this is the hash of its canonical form, a2run2.
 /// The format a2run2 cannot hold other runs, so their digest is a hash of all their parts.

@@ -29,7 +29,7 @@ pub(super) struct DiscoveredRun {
 pub(super) enum RunPlace {
     /// The run is the whole file.
     File,
-    /// The run is one of many.
+    /// The run is one of several in a container.
     Of { runs: Arc<Container>, index: usize },
     /// The file of the run cannot be read.
     Failed(Option<Error>),
@@ -70,7 +70,7 @@ impl<'a> IngestInput<'a> {
     }
 }
 
-/// The runs in paths and in the folders among them, in order.
+/// The runs of the given files and folders, in order.
 ///
 /// Runs are found on demand: memory holds only the names of one folder and of the folders above it. An entry of
 /// a folder that cannot be read, such as a broken link, counts as a run too: reading it returns the error.
@@ -106,7 +106,7 @@ impl PendingRuns {
 }
 
 impl DiscoveredRun {
-    /// Returns the run's index, if it is one of many.
+    /// Returns the run's index in its container, if it has one.
     pub(super) fn index(&self) -> Option<usize> {
         match self.place {
             RunPlace::Of { index, .. } => Some(index),
@@ -215,7 +215,7 @@ impl<'a> RunDiscovery<'a> {
         }
     }
 
-    /// Returns whether a meta file of another name names these rows.
+    /// Returns whether a log in the same folder names this file of rows.
     fn is_named_by_a_log(&mut self, rows: &Path) -> bool {
         let (Some(folder), Some(name)) = (rows.parent(), rows.file_name()) else { return false };
         if self.logs.as_ref().is_none_or(|(of, _)| of != folder) {
@@ -230,7 +230,7 @@ impl<'a> RunDiscovery<'a> {
         !self.wholes.insert(whole.canonicalize().unwrap_or_else(|_| whole.to_path_buf()))
     }
 
-    /// Makes the runs of a file of many the next ones.
+    /// Makes the runs of a container the next ones.
     fn open(&mut self, file: FileState, kind: ContainerKind, named: bool, progress: &dyn Progress) {
         let opened = match open_container(&file.path, kind, progress) {
             Ok(Opened::Folder(folder)) if self.is_done(&folder) => return self.passed.push(file),

@@ -25,7 +25,7 @@ pub(super) struct RunInfo {
     pub(super) digest: [u8; 32],
     pub(super) format: SourceFormat,
     pub(super) source: String,
-    /// The run's index in a source of many.
+    /// The run's index in its source, if the source holds several runs.
     pub(super) source_index: Option<u64>,
     /// The session that the run was played in.
     pub(super) session: Option<Arc<str>>,

@@ -75,7 +75,7 @@ impl StepsBatchBuilder<'_> {
         column
     }
 
-    /// Returns which moves are known; `None` if all are.
+    /// Returns a bitmap of the known moves; `None` if all are known.
     fn known_moves(&self) -> Option<NullBuffer> {
         if self.runs.iter().all(|ingested| ingested.run.unknown_moves().is_empty()) {
             return None;
