@@ -1,20 +1,15 @@
-//! The chain of commits from version 1 on, with lost commits rebuilt from a checkpoint.
-//!
-//! A sound checkpoint has a line of the history for each version up to its own, and the files of its own version. That
-//! is enough to rebuild a damaged or missing commit before it. The commit's numbers are in its line. Its files are
-//! those that no other commit added or removed. A rebuilt commit keeps the checksum that the next commit expects
-//! (`Commit::stands_for`), so all other commits stay unchanged. The chain ends before a lost commit that no checkpoint
-//! covers.
+//! The chain of commits from version 1 on. It ends before a lost commit that cannot be rebuilt
+//! (`lost_commits.rs`).
 
-use super::TableName;
-use super::checkpoint::{Checkpoint, Names};
-use super::commit::{Commit, CommitInfo, DataFile, Operation, Replaced, check_seal};
-use super::digests::Digests;
-use super::log::{Log, Snapshot, check_link, commit_path};
-use super::read::measure;
+use super::commit::{Commit, Replaced};
+use super::log::{Log, check_link};
+use super::log_names::{LogNames, checkpoint_path, commit_path, digests_path};
+use super::lost_commits::{CommitRebuilder, Commits, newest_sound_checkpoint};
+use super::problem::damaged;
+use super::snapshot::Snapshot;
 use super::storage::Storage;
-use crate::error::{Error, ErrorKind, Result};
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use crate::error::{Error, Result};
+use std::collections::{BTreeSet, HashSet};
 
 /// The readable and rebuilt commits of an archive.
 pub(super) struct Chain {
@@ -22,11 +17,11 @@ pub(super) struct Chain {
     pub(super) links: Vec<Link>,
     /// The version of the checkpoint that lost commits were rebuilt from; 0 = no checkpoint.
     pub(super) anchor: u64,
-    /// The commit files outside the chain, with their content where it is readable.
-    pub(super) rest: BTreeMap<u64, Result<(Commit, String)>>,
-    /// Files of the log that a repair replaced but, because it was interrupted, did not set aside.
+    /// The commit files outside the chain, with their content if it is readable.
+    pub(super) rest: Commits,
+    /// Files of the log that a repair replaced but did not set aside, because it was interrupted.
     pub(super) leftovers: BTreeSet<String>,
-    /// The error that kept a checkpoint from being read, unless it was damage: the checkpoint may cover lost commits.
+    /// The error of an unreadable checkpoint that is not damaged. Such a checkpoint may cover lost commits.
     pub(super) unread: Option<Error>,
 }
 
@@ -39,19 +34,18 @@ pub(super) struct Link {
     pub(super) rebuilt: Option<(Error, Vec<u8>)>,
 }
 
-type Commits = BTreeMap<u64, Result<(Commit, String)>>;
-
 impl Chain {
-    /// Reads every commit. A commit that cannot be read for a reason other than damage has its error here as well.
-    pub(super) fn read(storage: &Storage, log: &Log, names: &Names) -> Result<Chain> {
+    /// Reads every commit. If a commit cannot be read for a reason other than damage, its entry holds that
+    /// error too.
+    pub(super) fn read(storage: &Storage, log: &Log, names: &LogNames) -> Result<Chain> {
         let (mut commits, leftovers) = read_commits(storage, names)?;
         let mut unread = None;
-        let anchor = anchor(storage, names, &commits, &leftovers).unwrap_or_else(|error| {
+        let anchor = newest_sound_checkpoint(storage, names, &commits, &leftovers).unwrap_or_else(|error| {
             unread = Some(error);
             None
         });
         let rebuilder = match &anchor {
-            Some(anchor) => Some(Rebuilder::new(storage, anchor, &commits)?),
+            Some(anchor) => Some(CommitRebuilder::new(storage, anchor, &commits)?),
             None => None,
         };
         let mut links: Vec<Link> = Vec::new();
@@ -66,7 +60,7 @@ impl Chain {
                         Ok(()) if number > 1 || commit.archive_id == *archive_id => Ok((commit, crc)),
                         Ok(()) => {
                             let (expected, found) = (archive_id.clone(), commit.archive_id.clone());
-                            Err((super::commit::damaged(&path, "archive_id", expected, found), Some((commit, crc))))
+                            Err((damaged(&path, "archive_id", expected, found), Some((commit, crc))))
                         }
                         Err(error) => Err((error, Some((commit, crc)))),
                     }
@@ -88,36 +82,23 @@ impl Chain {
                     break;
                 }
             };
-            state = Some(match state.take() {
-                Some(mut state) => {
-                    state.apply(link.commit.clone(), link.crc.clone());
-                    state
-                }
-                None => Snapshot::first(link.commit.clone(), link.crc.clone()),
-            });
+            state = Some(Snapshot::after(state.take(), link.commit.clone(), link.crc.clone()));
             links.push(link);
         }
         let anchor = anchor.map_or(0, |anchor| anchor.newest.version);
         Ok(Chain { links, anchor, rest: commits, leftovers, unread })
     }
 
-    /// The last version of the chain; 0 if the chain is empty.
+    /// Returns the last version of the chain; 0 if the chain is empty.
     pub(super) fn version(&self) -> u64 {
         self.links.len() as u64
     }
 
-    /// The contents of the archive at each version, in order.
+    /// Calls `each` with the contents of the archive at each version, in order. Returns the last contents.
     pub(super) fn replay(&self, mut each: impl FnMut(&Link, &Snapshot)) -> Option<Snapshot> {
         let mut state: Option<Snapshot> = None;
         for link in &self.links {
-            let (commit, crc) = (link.commit.clone(), link.crc.clone());
-            let now = match state.take() {
-                Some(mut state) => {
-                    state.apply(commit, crc);
-                    state
-                }
-                None => Snapshot::first(commit, crc),
-            };
+            let now = Snapshot::after(state.take(), link.commit.clone(), link.crc.clone());
             each(link, &now);
             state = Some(now);
         }
@@ -125,8 +106,8 @@ impl Chain {
     }
 }
 
-/// Every commit, and the names of the log files that a commit replaces.
-fn read_commits(storage: &Storage, names: &Names) -> Result<(Commits, BTreeSet<String>)> {
+/// Returns every commit, and the names of the log files that a commit replaces.
+fn read_commits(storage: &Storage, names: &LogNames) -> Result<(Commits, BTreeSet<String>)> {
     let files = storage.read_all(names.commits.iter().copied().map(commit_path).collect())?;
     let mut commits = Commits::new();
     let mut contents: Vec<Replaced> = Vec::new();
@@ -147,8 +128,8 @@ fn read_commits(storage: &Storage, names: &Names) -> Result<(Commits, BTreeSet<S
         }
         commits.insert(number, read);
     }
-    let shortcuts = names.checkpoints.iter().map(|&version| Checkpoint::path(version));
-    for path in shortcuts.chain(names.digests.iter().map(|&version| Digests::path(version))) {
+    let shortcuts = names.checkpoints.iter().map(|&version| checkpoint_path(version));
+    for path in shortcuts.chain(names.digests.iter().map(|&version| digests_path(version))) {
         if replaced.iter().any(|file| file.path == path)
             && let Some(bytes) = storage.read(&path)?
         {
@@ -159,200 +140,4 @@ fn read_commits(storage: &Storage, names: &Names) -> Result<(Commits, BTreeSet<S
     let leftovers: BTreeSet<String> = contents.into_iter().map(|file| file.path).collect();
     commits.retain(|&number, _| !leftovers.contains(&commit_path(number)));
     Ok((commits, leftovers))
-}
-
-/// The newest sound checkpoint of these commits.
-fn anchor(
-    storage: &Storage,
-    names: &Names,
-    commits: &Commits,
-    leftovers: &BTreeSet<String>,
-) -> Result<Option<Snapshot>> {
-    for &version in names.checkpoints.iter().rev().filter(|&&version| !leftovers.contains(&Checkpoint::path(version))) {
-        let checkpoint = unless_damaged(Checkpoint::read(storage, version))?.flatten().map(Checkpoint::into_snapshot);
-        if let Some(checkpoint) = checkpoint.filter(|checkpoint| is_of(checkpoint, commits)) {
-            return Ok(Some(checkpoint));
-        }
-    }
-    Ok(None)
-}
-
-/// Returns `None` for damage. An I/O error and a newer schema are not damage.
-fn unless_damaged<T>(read: Result<T>) -> Result<Option<T>> {
-    match read {
-        Ok(value) => Ok(Some(value)),
-        Err(error) if matches!(error.kind(), ErrorKind::Damaged { .. }) => Ok(None),
-        Err(error) => Err(error),
-    }
-}
-
-/// Whether a checkpoint belongs to the same archive as these commits: its history names their transactions. Commits
-/// that do not follow on those before them are not compared.
-fn is_of(checkpoint: &Snapshot, commits: &Commits) -> bool {
-    let newest = &checkpoint.newest;
-    let history = &checkpoint.history;
-    let complete = history.len() as u64 == newest.version
-        && history.iter().zip(1..).all(|(line, version)| line.version == version)
-        && history.last().is_some_and(|line| line.txn == newest.txn);
-    let mut readable = commits.values().flatten().peekable();
-    let mut known = readable.peek().is_none();
-    let fits = complete
-        && commits.range(1..=newest.version).all(|(&number, commit)| {
-            let Ok((commit, crc)) = commit else { return true };
-            if history.get(number as usize - 1).is_some_and(|line| line.txn == commit.txn) {
-                known = true;
-                return number != newest.version || *crc == checkpoint.newest_crc;
-            }
-            let follows = match number {
-                1 => commit.archive_id == newest.archive_id,
-                _ => commits
-                    .get(&(number - 1))
-                    .and_then(|before| before.as_ref().ok())
-                    .is_some_and(|(_, crc)| commit.parent.as_ref() == Some(crc)),
-            };
-            !follows
-        });
-    fits && known
-}
-
-struct Rebuilder<'a> {
-    storage: &'a Storage,
-    /// The contents of the archive at the checkpoint's version.
-    anchor: &'a Snapshot,
-    /// The paths that sound commits up to it added, and those that they removed.
-    added: HashSet<String>,
-    removed: HashSet<String>,
-    /// The paths of its files.
-    kept: HashSet<&'a str>,
-}
-
-impl<'a> Rebuilder<'a> {
-    fn new(storage: &'a Storage, anchor: &'a Snapshot, commits: &Commits) -> Result<Rebuilder<'a>> {
-        let (mut added, mut removed) = (HashSet::new(), HashSet::new());
-        for (number, commit) in commits.range(1..=anchor.newest.version) {
-            if let Some((commit, _)) = own(anchor, *number, commit) {
-                added.extend(commit.add.iter().map(|file| file.path.clone()));
-                removed.extend(commit.remove.iter().cloned());
-            }
-        }
-        let kept = anchor.files.iter().map(|file| file.path.as_str()).collect();
-        Ok(Rebuilder { storage, anchor, added, removed, kept })
-    }
-
-    /// Rebuilds a version's commit from the versions before it: the commit, the checksum by which the next commit names
-    /// it, its file.
-    fn rebuild(&self, number: u64, before: Option<&Snapshot>, later: &Commits) -> Result<(Commit, String, Vec<u8>)> {
-        let newest = &self.anchor.newest;
-        let following =
-            (number < newest.version).then(|| own(self.anchor, number + 1, later.get(&(number + 1))?)).flatten();
-        let line = &self.anchor.history[number as usize - 1];
-        let at_checkpoint = number == newest.version;
-        let first_version = match (before, following) {
-            _ if at_checkpoint => newest.first_version,
-            (_, Some((next, _))) if line.operation == Operation::Expire => next.first_version,
-            (Some(before), _) => before.newest.first_version,
-            (None, _) => 1,
-        };
-        let mut commit = Commit {
-            version: number,
-            parent: before.map(|before| before.newest_crc.clone()),
-            txn: line.txn.clone(),
-            time: line.time.clone(),
-            operation: line.operation,
-            first_version: first_version.clamp(1, number),
-            next_run_id: line.next_run_id,
-            num_runs: line.num_runs,
-            num_steps: line.num_steps,
-            add: self.added_by(line)?,
-            remove: self.removed_by(line, before),
-            stands_for: None,
-            line: None,
-            replaces: Vec::new(),
-            ..newest.clone()
-        };
-        commit.line = Some(line.clone()).filter(|line| *line != commit.info());
-        // The checksum by which other commits know it.
-        let known = match following {
-            _ if at_checkpoint => Some(self.anchor.newest_crc.clone()),
-            Some((next, _)) => next.parent.clone(),
-            None => {
-                let checkpoint = unless_damaged(Checkpoint::read(self.storage, number))?.flatten();
-                checkpoint.map(|checkpoint| checkpoint.crc().to_owned())
-            }
-        };
-        let versions = [Some(newest), following.map(|(next, _)| next), before.map(|before| &before.newest)];
-        let versions: BTreeSet<u32> = versions.into_iter().flatten().map(|commit| commit.schema_version).collect();
-        let mut sealed = None;
-        for schema_version in versions.into_iter().rev() {
-            commit.schema_version = schema_version;
-            let bytes = commit.to_bytes()?;
-            let crc = check_seal(&bytes, &self.storage.path(&commit_path(number)))?;
-            if known.as_ref().is_none_or(|known| *known == crc) {
-                // The bytes equal those of the lost file.
-                return Ok((commit, crc, bytes));
-            }
-            sealed.get_or_insert(schema_version);
-        }
-        commit.schema_version = sealed.unwrap_or(newest.schema_version);
-        commit.stands_for.clone_from(&known);
-        let bytes = commit.to_bytes()?;
-        Ok((commit, known.unwrap_or_default(), bytes))
-    }
-
-    /// The files that a lost commit added: files of the checkpoint that no other commit added, and files that were
-    /// removed before the checkpoint but still exist.
-    fn added_by(&self, line: &CommitInfo) -> Result<Vec<DataFile>> {
-        let files = self.anchor.files.iter().filter(|file| !self.added.contains(&file.path));
-        let mut files: Vec<DataFile> = files.filter(|file| self.version_of(file) == line.version).cloned().collect();
-        let is_complete = files.len() as u64 == line.added_files;
-        for table in TableName::ALL.into_iter().filter(|_| !is_complete) {
-            for name in self.storage.names(table.name())?.unwrap_or_default() {
-                let path = format!("{table}/{name}");
-                if is_named_for(&name, &line.txn)
-                    && !self.kept.contains(path.as_str())
-                    && !self.added.contains(&path)
-                    && let Some(file) = measure(self.storage, table, &path)?
-                {
-                    files.push(file);
-                }
-            }
-        }
-        // In the order in which the operation adds them.
-        files.sort_by_key(|file| match line.operation {
-            Operation::Compact => (file.table == TableName::Steps, file.first_run_id),
-            Operation::Repair => (false, file.first_run_id),
-            _ => (file.table == TableName::Runs, file.first_run_id),
-        });
-        Ok(files)
-    }
-
-    /// The files that a lost commit removed: earlier files that the checkpoint lacks and that no sound commit removed.
-    fn removed_by(&self, line: &CommitInfo, before: Option<&Snapshot>) -> Vec<String> {
-        let Some(before) = before.filter(|_| line.removed_files > 0) else { return Vec::new() };
-        let before = before.clone().sort();
-        let files = TableName::ALL.into_iter().flat_map(|table| before.files(table));
-        let gone = files.filter(|file| !self.kept.contains(file.path.as_str()) && !self.removed.contains(&file.path));
-        gone.map(|file| file.path.clone()).collect()
-    }
-
-    /// The version that added a file: the version of the transaction in its name, or else the version of its last run.
-    fn version_of(&self, file: &DataFile) -> u64 {
-        let history = &self.anchor.history;
-        let name = file.path.rsplit('/').next().unwrap_or_default();
-        let named = history.iter().find(|line| is_named_for(name, &line.txn));
-        let given = || history.iter().find(|line| line.next_run_id > u64::from(file.last_run_id));
-        named.or_else(given).map_or(0, |line| line.version)
-    }
-}
-
-/// A readable commit that the checkpoint's history names.
-fn own<'c>(anchor: &Snapshot, number: u64, commit: &'c Result<(Commit, String)>) -> Option<&'c (Commit, String)> {
-    let line = anchor.history.get((number as usize).checked_sub(1)?)?;
-    commit.as_ref().ok().filter(|(commit, _)| commit.txn == line.txn)
-}
-
-/// Whether a data file's name contains the transaction's id.
-fn is_named_for(name: &str, txn: &str) -> bool {
-    let stem = name.strip_suffix(".parquet").filter(|stem| stem.len() == 32);
-    matches!((stem.and_then(|stem| stem.get(16..)), txn.get(..16)), (Some(half), Some(txn)) if half == txn)
 }

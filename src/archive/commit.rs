@@ -1,82 +1,70 @@
-//! Commits: one version's change to an archive, as a JSON file that carries its own checksum.
+//! Commits: the changes of one version, as a JSON file with a checksum (`sealed_json.rs`).
 //!
 //! ```text
 //! {"version":2,"parent":"5a0c37ee", … ,"add":[{"table":"steps","path":"steps/4c….parquet", …}],"crc32c":"91e00b7d"}⏎
 //!                                                                                          └─ the trailer ─┘
 //! ```
 //!
-//! The trailer is the last 24 bytes: `,"crc32c":"<8 digits>"}` and a newline. Its number is the CRC32C of every byte
-//! before the trailer, so a file is valid JSON and can be checked without parsing it. `parent` is the trailer's number
-//! of the commit before, absent in the first: the log is a chain.
+//! `parent` is the checksum in the trailer of the commit before, so the log is a chain. The first commit has no
+//! parent.
 
-use super::TableName;
-use super::schema::{Phases, SCHEMA_VERSION};
+use super::data_file::DataFile;
+use super::phases::Phases;
+use super::problem::damaged;
+use super::schema::SCHEMA_VERSION;
+use super::sealed_json::{Sealed, seal, unseal};
+use super::table_name::TableName;
 use crate::clock;
-use crate::error::{Error, ErrorKind, Result};
-use serde::de::DeserializeOwned;
+use crate::error::Result;
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 
-/// What a commit did.
+/// The kind of change that a commit makes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum Operation {
-    /// Made the archive.
+    /// Created the archive.
     Create,
     /// Added runs.
     Ingest,
-    /// Rewrote small files as larger ones; the rows are the same.
+    /// Merged small files into larger ones; the rows are the same.
     Compact,
-    /// Gave up old versions, so that their files could go.
+    /// Dropped old versions, so that their files can be removed.
     Expire,
-    /// Followed on a version whose successor was damaged.
+    /// Continued from a version whose successor was damaged.
     Repair,
 }
 
-/// One line of [`Archive::history`](super::Archive::history).
+/// A line of [`Archive::history`](super::Archive::history).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct CommitInfo {
-    /// The version that it made.
+    /// The version that the commit made.
     pub version: u64,
-    /// When, in UTC, as in RFC 3339.
+    /// The time of the commit in UTC, in the format of RFC 3339.
     pub time: String,
-    /// What it did.
+    /// The kind of change.
     pub operation: Operation,
-    /// Names this commit among all, 32 hexadecimal digits.
+    /// The unique id of the commit, 32 hexadecimal digits.
     pub txn: String,
-    /// Runs that it added: those with the ids `next_run_id - added_runs .. next_run_id`.
+    /// The number of runs added. Their ids are `next_run_id - added_runs .. next_run_id`.
     pub added_runs: u64,
-    /// Steps that it added.
+    /// The number of steps added.
     pub added_steps: u64,
-    /// Ids below were given out by then.
+    /// The first run id that is not assigned after this commit.
     pub next_run_id: u64,
-    /// Runs in the archive since.
+    /// The number of runs in the archive after this commit.
     pub num_runs: u64,
-    /// Steps in the archive since.
+    /// The number of steps in the archive after this commit.
     pub num_steps: u64,
-    /// Files that it added.
+    /// The number of files added.
     pub added_files: u64,
-    /// Files that are not of this version any more.
+    /// The number of files removed from the version. Earlier versions still have them.
     pub removed_files: u64,
 }
 
-/// A Parquet file of the archive.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct DataFile {
-    pub(crate) table: TableName,
-    /// Relative to the archive, with `/` between its parts.
-    pub(crate) path: String,
-    pub(crate) num_rows: u64,
-    pub(crate) num_bytes: u64,
-    /// Of the whole file, eight hexadecimal digits.
-    pub(crate) crc32c: String,
-    pub(crate) first_run_id: u32,
-    pub(crate) last_run_id: u32,
-}
-
-/// One version's commit, without its trailer.
+/// A version's commit, without its trailer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Commit {
     pub(crate) version: u64,
@@ -84,15 +72,15 @@ pub(crate) struct Commit {
     pub(crate) parent: Option<String>,
     pub(crate) schema_version: u32,
     pub(crate) archive_id: String,
-    /// Names this commit among all: a writer that is not told whether it succeeded looks for it.
+    /// The unique id of the commit. A writer whose answer was lost searches the log for it.
     pub(crate) txn: String,
     pub(crate) time: String,
     pub(crate) operation: Operation,
     pub(crate) phases: Phases,
-    /// Versions below were given up.
+    /// The oldest version that has not expired.
     #[serde(default = "one", skip_serializing_if = "is_one")]
     pub(crate) first_version: u64,
-    /// Ids below were given out.
+    /// The first run id that is not assigned.
     pub(crate) next_run_id: u64,
     pub(crate) num_runs: u64,
     pub(crate) num_steps: u64,
@@ -100,22 +88,22 @@ pub(crate) struct Commit {
     pub(crate) add: Vec<DataFile>,
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub(crate) remove: Vec<String>,
-    /// The checksum of the commit that this one replaces; the next version names it. Absent if the rebuilt commit has
-    /// the same checksum.
+    /// The checksum of the lost commit that this rebuilt commit replaces; the next version names it. Absent if
+    /// both checksums are equal.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub(crate) stands_for: Option<String>,
     /// The history line of a rebuilt commit, if some of its files are lost.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub(crate) line: Option<CommitInfo>,
-    /// Files of the log that this commit replaces. A repair sets them aside once this commit is durable.
+    /// The log files that this commit replaces. A repair sets them aside once this commit is durable.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub(crate) replaces: Vec<Replaced>,
 }
 
-/// A file of the log that a repair replaces, identified by its content: another file may later get the same name.
+/// A log file that a repair replaces, identified by its content. Another file may get the same name later.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) struct Replaced {
-    /// Relative to the archive.
+    /// The path relative to the archive.
     pub(crate) path: String,
     /// The hash of its content, 64 hexadecimal digits.
     pub(crate) blake3: String,
@@ -131,13 +119,13 @@ fn one() -> u64 {
     1
 }
 
-#[allow(clippy::trivially_copy_pass_by_ref)] // What serde asks for.
+#[allow(clippy::trivially_copy_pass_by_ref)] // serde passes a reference.
 fn is_one(version: &u64) -> bool {
     *version == 1
 }
 
 impl Operation {
-    /// `"create"`, `"ingest"`, `"compact"`, `"expire"` or `"repair"`.
+    /// Returns `"create"`, `"ingest"`, `"compact"`, `"expire"` or `"repair"`.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -173,7 +161,7 @@ impl Commit {
         }
     }
 
-    /// The commit that would follow.
+    /// Returns a commit of the next version, without changes. `crc` is the checksum of this commit.
     pub(super) fn next(&self, crc: &str, operation: Operation) -> Commit {
         Commit {
             version: self.version + 1,
@@ -191,12 +179,12 @@ impl Commit {
         }
     }
 
-    /// Its line in the history.
+    /// Returns the commit's line in the history.
     pub(super) fn info(&self) -> CommitInfo {
         if let Some(line) = &self.line {
             return line.clone();
         }
-        // Compaction writes rows that were there before.
+        // Compaction adds no rows: it rewrites existing ones.
         let added = |table| match self.operation {
             Operation::Compact => 0,
             _ => self.add.iter().filter(|file| file.table == table).map(|file| file.num_rows).sum(),
@@ -221,7 +209,7 @@ impl Commit {
     }
 
     /// Checks a commit's file and parses it. Also returns the checksum by which the next commit names it: the
-    /// trailer's, or that in `stands_for`.
+    /// checksum in the trailer, or the one in `stands_for`.
     pub(super) fn from_bytes(bytes: &[u8], path: &Path) -> Result<(Commit, String)> {
         let (commit, crc): (Commit, _) = unseal(bytes, path)?;
         commit.check(path)?;
@@ -229,7 +217,7 @@ impl Commit {
         Ok((commit, crc))
     }
 
-    /// That its numbers are in their ranges.
+    /// Checks that the numbers are in their ranges.
     pub(super) fn check(&self, path: &Path) -> Result<()> {
         const MAX_IDS: u64 = 1 << 32;
         if self.next_run_id > MAX_IDS {
@@ -243,75 +231,16 @@ impl Commit {
     }
 }
 
-/// A value as JSON with a trailer.
-pub(super) fn seal(value: &impl Serialize) -> Result<Vec<u8>> {
-    let mut bytes = serde_json::to_vec(value).map_err(|error| Error::from(std::io::Error::other(error)))?;
-    // The object's closing brace belongs to the trailer.
-    bytes.pop();
-    let crc = crc32c::crc32c(&bytes);
-    bytes.extend_from_slice(format!(",\"crc32c\":\"{crc:08x}\"}}\n").as_bytes());
-    Ok(bytes)
-}
-
-/// The number in a trailer, once it fits the bytes before it.
-pub(super) fn check_seal(bytes: &[u8], path: &Path) -> Result<String> {
-    const TRAILER_LEN: usize = r#","crc32c":"00000000"}"#.len() + 1;
-    let crc = bytes.len().checked_sub(TRAILER_LEN).and_then(|len| {
-        let (body, trailer) = bytes.split_at(len);
-        let digits = trailer.strip_prefix(b",\"crc32c\":\"")?.strip_suffix(b"\"}\n")?;
-        Some((body, std::str::from_utf8(digits).ok()?))
-    });
-    let Some((body, stored)) = crc else {
-        let found = format!("{} bytes without one", bytes.len());
-        return Err(damaged(path, "end of the commit", "its checksum", found));
-    };
-    let found = format!("{:08x}", crc32c::crc32c(body));
-    if stored != found {
-        return Err(damaged(path, "CRC32C of the commit", stored, found));
-    }
-    Ok(found)
-}
-
-/// The content of a log file.
-pub(super) trait Sealed: DeserializeOwned {
-    fn schema_version(&self) -> u32;
-}
-
 impl Sealed for Commit {
     fn schema_version(&self) -> u32 {
         self.schema_version
     }
 }
 
-/// A value from JSON with a trailer, and the trailer's number.
-pub(super) fn unseal<T: Sealed>(bytes: &[u8], path: &Path) -> Result<(T, String)> {
-    #[derive(Deserialize)]
-    struct Header {
-        schema_version: u32,
-    }
-    let crc = check_seal(bytes, path)?;
-    let parse_error = |error: serde_json::Error| damaged(path, "commit", "its fields", error.to_string());
-    let parsed = serde_json::from_slice::<T>(bytes);
-    let found = match &parsed {
-        Ok(value) => value.schema_version(),
-        // A newer version may have changed all other fields.
-        Err(_) => serde_json::from_slice::<Header>(bytes).map_err(parse_error)?.schema_version,
-    };
-    if found > SCHEMA_VERSION {
-        return Err(ErrorKind::SchemaVersion { path: path.to_path_buf(), supported: SCHEMA_VERSION, found }.into());
-    }
-    Ok((parsed.map_err(parse_error)?, crc))
-}
-
-/// An error about a file that contradicts the rest of the archive.
-pub(super) fn damaged(path: &Path, what: &'static str, expected: impl Into<String>, found: impl Into<String>) -> Error {
-    ErrorKind::Damaged { path: path.to_path_buf(), what, expected: expected.into(), found: found.into() }.into()
-}
-
-/// 128 random bits in hexadecimal.
-pub(super) fn random_id() -> String {
+/// Returns 128 random bits in hexadecimal.
+fn random_id() -> String {
     let mut bytes = [0; 16];
-    // The system's generator fails only where there is none; the clock still tells writers apart there.
+    // Only a system without a random generator fails here. The clock then makes the id unique.
     if getrandom::fill(&mut bytes).is_err() {
         bytes = clock::now().timestamp_nanos_opt().map_or(i128::from(std::process::id()), i128::from).to_le_bytes();
     }

@@ -1,16 +1,20 @@
-//! Small files → files of full size, row for row.
+//! Compaction: merging small data files into files of full size.
 //!
-//! Neighbours in the order of run ids are rewritten together, with row groups of full size. Before the commit, old and
-//! new files are read side by side and must agree in every row.
+//! Files that are neighbours in the order of run ids are merged, with row groups of full size. Before the
+//! commit, old and new files are read side by side and compared row by row.
 
-use super::TableName;
-use super::commit::{DataFile, Operation, damaged};
-use super::log::Snapshot;
-use super::output::{Output, Sender};
-use super::read::RowGroups;
+use super::checkpoint_writer::write_checkpoint;
+use super::commit::Operation;
+use super::data_file::DataFile;
+use super::parquet_reader::RowGroups;
+use super::parquet_writer::{FILE_STEPS, ROW_GROUP_STEPS, RowGroupEncoder};
+use super::problem::damaged;
+use super::schema::arrow_error;
+use super::snapshot::Snapshot;
 use super::storage::Storage;
-use super::transaction::{DEFAULT_WAIT, transact, write_checkpoint};
-use super::writer::{FILE_STEPS, ROW_GROUP_STEPS, RowGroupEncoder};
+use super::table_name::TableName;
+use super::transaction::{DEFAULT_WAIT, transact};
+use super::writer_thread::{RowGroupSender, TransactionFiles};
 use crate::error::{Error, Result};
 use crate::progress::{Progress, Unit, check};
 use crate::workers::pool;
@@ -19,15 +23,15 @@ use arrow::compute::concat_batches;
 use rayon::prelude::*;
 use std::time::Duration;
 
-/// How to compact.
+/// Options of [`Archive::compact`](super::Archive::compact).
 #[derive(Clone, Debug)]
 pub struct CompactOptions {
-    /// Rows from which a file is full; one with half of them is left alone.
+    /// The number of rows from which a file is full. A file with at least half as many rows is left alone.
     pub file_rows: u64,
-    /// Threads; `None` = one per core.
+    /// The number of threads; `None` = one per core.
     pub workers: Option<usize>,
-    /// How long to wait while another process of this machine writes to the archive, before
-    /// [`ErrorKind::Conflict`](crate::ErrorKind::Conflict).
+    /// The longest wait for another process of this machine that writes to the archive. Then the call fails
+    /// with [`ErrorKind::Conflict`](crate::ErrorKind::Conflict).
     pub wait: Duration,
 }
 
@@ -37,19 +41,19 @@ impl Default for CompactOptions {
     }
 }
 
-/// What a compaction did.
+/// The result of a compaction.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CompactReport {
-    /// Files of the archive before.
+    /// The number of files before.
     pub files_before: u64,
-    /// Files of the archive since.
+    /// The number of files after.
     pub files_after: u64,
-    /// Their bytes before.
+    /// The total size of the files before.
     pub bytes_before: u64,
-    /// Their bytes since.
+    /// The total size of the files after.
     pub bytes_after: u64,
-    /// Rows that were rewritten, of both tables.
+    /// The number of rewritten rows, of both tables together.
     pub num_rows: u64,
 }
 
@@ -73,9 +77,9 @@ pub(super) fn compact(
             return Ok((None, report));
         }
         let mut commit = snapshot.next(Operation::Compact);
-        // Once to rewrite, once to compare.
+        // Each row is rewritten once and compared once.
         progress.begin("compact", Unit::Rows, 2 * report.num_rows);
-        let output = Output { storage, txn: &commit.txn, file_rows: u64::MAX };
+        let output = TransactionFiles { storage, txn: &commit.txn, file_rows: u64::MAX };
         let rewritten = threads.install(|| rewrite(&output, &groups, progress));
         progress.end();
         let (add, remove) = rewritten?;
@@ -88,7 +92,7 @@ pub(super) fn compact(
         Ok((Some(commit), report))
     })?;
     if outcome.committed {
-        // The list of files is short again; the commit is safe, so this may fail.
+        // The list of files is short again. A failure is harmless, because the commit is already durable.
         write_checkpoint(storage, &outcome.snapshot).ok();
     }
     Ok((outcome.value, outcome.snapshot))
@@ -98,7 +102,8 @@ fn sizes(files: &[DataFile]) -> (u64, u64) {
     (files.len() as u64, files.iter().map(|file| file.num_bytes).sum())
 }
 
-/// Neighbouring files that together make one. A file that is half full is not worth rewriting again and again.
+/// Returns groups of neighbouring files, each to be merged into one file. A file that is at least half full
+/// stays: it is not worth rewriting again.
 fn plan(snapshot: &Snapshot, table: TableName, file_rows: u64) -> Vec<Vec<&DataFile>> {
     let mut groups: Vec<Vec<&DataFile>> = vec![Vec::new()];
     let mut rows = 0;
@@ -117,9 +122,10 @@ fn plan(snapshot: &Snapshot, table: TableName, file_rows: u64) -> Vec<Vec<&DataF
     groups
 }
 
-/// Writes each group as one file, and makes sure that it has the same rows: files to add, and paths to remove.
+/// Writes each group as one file and checks that it has the same rows. Returns the files to add and the paths
+/// to remove.
 fn rewrite(
-    output: &Output<'_>,
+    output: &TransactionFiles<'_>,
     groups: &[Vec<&DataFile>],
     progress: &dyn Progress,
 ) -> Result<(Vec<DataFile>, Vec<String>)> {
@@ -137,7 +143,7 @@ fn rewrite(
     Ok((added, groups.iter().flatten().map(|file| file.path.clone()).collect()))
 }
 
-fn rewrite_group(output: &Output<'_>, group: &[&DataFile], progress: &dyn Progress) -> Result<DataFile> {
+fn rewrite_group(output: &TransactionFiles<'_>, group: &[&DataFile], progress: &dyn Progress) -> Result<DataFile> {
     let table = group[0].table;
     let (_, files) = output.write(progress, |sender| copy(output.storage, table, group, sender, progress))?;
     let [file] = <[DataFile; 1]>::try_from(files)
@@ -147,12 +153,13 @@ fn rewrite_group(output: &Output<'_>, group: &[&DataFile], progress: &dyn Progre
     Ok(file)
 }
 
-/// Row groups of full size from those of several files. Row groups hold whole runs, and so do several together.
+/// Encodes the rows of several files as row groups of full size. Small row groups hold whole runs, so the
+/// merged ones do too.
 fn copy(
     storage: &Storage,
     table: TableName,
     files: &[&DataFile],
-    sender: &Sender,
+    sender: &RowGroupSender,
     progress: &dyn Progress,
 ) -> Result<()> {
     let encoder = RowGroupEncoder::new(table)?;
@@ -166,7 +173,7 @@ fn copy(
     Ok(())
 }
 
-/// The next rows, enough for a row group.
+/// Returns enough rows for the next row group; `None` at the end.
 fn gather(source: &mut RowGroups<'_>, progress: &dyn Progress) -> Result<Option<RecordBatch>> {
     let mut batches = Vec::new();
     let mut num_rows = 0;
@@ -180,10 +187,10 @@ fn gather(source: &mut RowGroups<'_>, progress: &dyn Progress) -> Result<Option<
     }
     let Some(first) = batches.first() else { return Ok(None) };
     let joined = concat_batches(&first.schema(), &batches);
-    joined.map(Some).map_err(super::schema::arrow_error)
+    joined.map(Some).map_err(arrow_error)
 }
 
-/// That one file has the rows of several.
+/// Checks that one file has the same rows as several others together.
 fn compare(storage: &Storage, old: &[&DataFile], new: &DataFile, progress: &dyn Progress) -> Result<()> {
     let differs =
         |expected: &str, found: &str| Err(damaged(&storage.path(&new.path), "rewritten rows", expected, found));
@@ -202,15 +209,15 @@ fn compare(storage: &Storage, old: &[&DataFile], new: &DataFile, progress: &dyn 
                 let len = a.num_rows().min(b.num_rows());
                 let equal = a.columns().par_iter().zip(b.columns()).all(|(a, b)| a.slice(0, len) == b.slice(0, len));
                 if !equal {
-                    return differs("those of the files before", "others");
+                    return differs("the rows of the old files", "other rows");
                 }
                 progress.advance(len as u64);
                 let rest =
                     |batch: RecordBatch| (batch.num_rows() > len).then(|| batch.slice(len, batch.num_rows() - len));
                 (left, right) = (rest(a), rest(b));
             }
-            (Some(_), None) => return differs("as many as before", "fewer"),
-            (None, Some(_)) => return differs("as many as before", "more"),
+            (Some(_), None) => return differs("as many rows as before", "fewer"),
+            (None, Some(_)) => return differs("as many rows as before", "more"),
         }
     }
 }
@@ -219,7 +226,7 @@ fn compare(storage: &Storage, old: &[&DataFile], new: &DataFile, progress: &dyn 
 mod tests {
     use super::*;
     use crate::archive::commit::Commit;
-    use crate::archive::schema::Phases;
+    use crate::archive::phases::Phases;
 
     fn planned(rows: &[u64], file_rows: u64) -> Vec<Vec<u64>> {
         let mut commit = Commit::first(Phases::default());
@@ -249,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn neighbours_are_joined_and_full_files_left_alone() {
+    fn neighbours_are_merged_and_full_files_are_left_alone() {
         assert_eq!(planned(&[], 10), Vec::<Vec<u64>>::new());
         assert_eq!(planned(&[1], 10), Vec::<Vec<u64>>::new());
         assert_eq!(planned(&[1, 2, 3], 10), [[1, 2, 3]]);

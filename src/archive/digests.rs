@@ -1,19 +1,21 @@
-//! The runs that an archive holds, by the first half of their digests.
+//! The digests of an archive's runs, for finding duplicates. Only the first half of each digest is kept.
 //!
 //! ```text
 //! | magic "A2DIGEST" (8) | next_run_id u64 | count u64 | commit_crc u32 | digests, 16 bytes each, ascending | crc32c u32 |
 //! ```
 //!
-//! `_log/<n>.digests` has those of the runs below `next_run_id`, little-endian as the rest; the last number is the CRC32C
-//! of all bytes before it, and `commit_crc` the one in the trailer of version `n`. Runs with later ids are read from the
-//! files of `runs`.
+//! `_log/<n>.digests` holds the digests of the runs below `next_run_id`. All numbers are little-endian. The
+//! last one is the CRC32C of all bytes before it. `commit_crc` is the checksum in the trailer of version `n`.
+//! The digests of later runs are read from the files of `runs`.
 
-use super::TableName;
-use super::checkpoint::Names;
-use super::commit::{Operation, damaged};
-use super::log::{Log, Snapshot};
-use super::read::{not_parquet, read_columns};
+use super::commit::Operation;
+use super::log::Log;
+use super::log_names::{LogNames, digests_path};
+use super::parquet_reader::{not_parquet, read_columns};
+use super::problem::damaged;
+use super::snapshot::Snapshot;
 use super::storage::Storage;
+use super::table_name::TableName;
 use crate::error::Result;
 use arrow::array::AsArray;
 use std::collections::HashSet;
@@ -24,11 +26,11 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 const MAGIC: &[u8; 8] = b"A2DIGEST";
 const HEADER_LEN: usize = 28;
 
-/// Which runs there are. 17 to 34 bytes of memory a run.
+/// The set of digests. It takes 17 to 34 bytes of memory per run.
 #[derive(Default)]
 pub(super) struct Digests(HashSet<u128, BuildHasherDefault<AsItIs>>);
 
-/// Digests are random already.
+/// A hasher that returns the first bytes of its input: digests are random already.
 #[derive(Default)]
 struct AsItIs(u64);
 
@@ -47,7 +49,7 @@ impl Hasher for AsItIs {
     }
 }
 
-/// The digests of one version's runs, which one ingest keeps for the next.
+/// The digests of one version's runs, kept by one ingest for the next.
 #[derive(Default)]
 pub(super) struct KeptDigests(Mutex<Option<Kept>>);
 
@@ -59,15 +61,15 @@ struct Kept {
 }
 
 impl KeptDigests {
-    /// The maximum number of runs whose digests are kept: 68 MiB. In a larger archive, each ingest reads the digests
-    /// again.
+    /// The largest number of runs whose digests are kept, in at most 68 MiB. In a larger archive, each ingest
+    /// reads the digests again.
     const MAX_RUNS: usize = 1 << 21;
 
-    /// Takes the kept digests and the run ids that they cover, if they are of this version of the archive or an earlier
-    /// one.
+    /// Takes the kept digests and the run ids that they cover, if they belong to this version of the archive or
+    /// an earlier one.
     fn take(&self, log: &Log, snapshot: &Snapshot) -> Result<Option<(Digests, u64)>> {
         let Some(kept) = self.slot().take() else { return Ok(None) };
-        // A repair may have lost runs, which can be ingested again.
+        // A repair may have lost runs. These can be ingested again.
         let mut since = snapshot.history.iter().filter(|info| info.version >= kept.version);
         if since.any(|info| info.operation == Operation::Repair) {
             return Ok(None);
@@ -94,14 +96,8 @@ impl KeptDigests {
 }
 
 impl Digests {
-    pub(super) const SUFFIX: &str = ".digests";
-
-    pub(super) fn path(version: u64) -> String {
-        format!("{}/{version:020}{}", Log::FOLDER, Digests::SUFFIX)
-    }
-
-    /// The digests of a version's runs: the kept digests, or else the newest usable file of digests. Digests of newer
-    /// runs come from `runs`.
+    /// Returns the digests of a version's runs. Uses the kept digests, or else the newest usable file of
+    /// digests. Reads the digests of newer runs from `runs`.
     pub(super) fn of(storage: &Storage, log: &Log, snapshot: &Snapshot, kept: &KeptDigests) -> Result<Digests> {
         let (mut digests, next_run_id) = match kept.take(log, snapshot)? {
             Some(kept) => kept,
@@ -110,7 +106,7 @@ impl Digests {
         for file in snapshot.files(TableName::Runs).filter(|file| u64::from(file.last_run_id) >= next_run_id) {
             read_columns(storage, file, &["digest"], |batch| {
                 let column = batch.column(0).as_fixed_size_binary_opt().filter(|column| column.value_length() == 32);
-                let column = column.ok_or_else(|| not_parquet(storage, file, "digests of another type"))?;
+                let column = column.ok_or_else(|| not_parquet(storage, file, "a digest column of another type"))?;
                 digests.0.extend(column.iter().flatten().map(short));
                 Ok(())
             })?;
@@ -118,9 +114,9 @@ impl Digests {
         Ok(digests)
     }
 
-    fn read_newest(storage: &Storage, log: &Log, names: &Names, snapshot: &Snapshot) -> Result<(Digests, u64)> {
+    fn read_newest(storage: &Storage, log: &Log, names: &LogNames, snapshot: &Snapshot) -> Result<(Digests, u64)> {
         for &version in names.digests.iter().rev().filter(|&&version| version <= snapshot.newest.version) {
-            // A damaged file of digests holds nothing of its own, so it is passed over.
+            // A damaged file of digests is skipped: it only repeats `runs`.
             if let Ok(Some((digests, next_run_id, commit_crc))) = Digests::read(storage, version)
                 && log.has_crc(version, &commit_crc)?
             {
@@ -142,20 +138,20 @@ impl Digests {
         bytes.extend_from_slice(&commit_crc.to_le_bytes());
         bytes.extend(sorted.iter().flat_map(|digest| digest.to_le_bytes()));
         bytes.extend_from_slice(&crc32c::crc32c(&bytes).to_le_bytes());
-        storage.put_new(&Digests::path(snapshot.newest.version), bytes).map(|_| ())
+        storage.put_new(&digests_path(snapshot.newest.version), bytes).map(|_| ())
     }
 
-    /// The digests of a version, the run ids that they cover, and the checksum by which the next commit names the
-    /// version; `None` if there is no such file.
+    /// Reads a version's file of digests; returns `None` if there is no such file. Also returns the run ids
+    /// that it covers, and the checksum by which the next commit names the version.
     pub(super) fn read(storage: &Storage, version: u64) -> Result<Option<(Digests, u64, String)>> {
-        let path = Digests::path(version);
+        let path = digests_path(version);
         let Some(bytes) = storage.read(&path)? else { return Ok(None) };
         Digests::from_bytes(&bytes, &storage.path(&path)).map(Some)
     }
 
     fn from_bytes(bytes: &[u8], path: &Path) -> Result<(Digests, u64, String)> {
         let parsed = Digests::parse(bytes);
-        parsed.ok_or_else(|| damaged(path, "digests", "a header and a checksum that fit them", "others"))
+        parsed.ok_or_else(|| damaged(path, "digests", "a valid header and checksum", "invalid ones"))
     }
 
     fn parse(bytes: &[u8]) -> Option<(Digests, u64, String)> {
@@ -172,7 +168,7 @@ impl Digests {
         fits.then(|| (digests(), number(8), format!("{commit_crc:08x}")))
     }
 
-    /// Whether it was not among them; it is now.
+    /// Adds a digest and returns whether it was new.
     pub(super) fn insert(&mut self, digest: &[u8; 32]) -> bool {
         self.0.insert(short(digest))
     }
@@ -186,7 +182,8 @@ impl Digests {
     }
 }
 
-/// The first 16 bytes: no two of any number of runs that fit in an archive share them by chance.
+/// Returns the first 16 bytes of a digest. The runs of one archive are too few for two of them to be equal by
+/// chance.
 fn short(digest: impl AsRef<[u8]>) -> u128 {
     let digest = digest.as_ref();
     u128::from_le_bytes(std::array::from_fn(|i| digest.get(i).copied().unwrap_or_default()))

@@ -1,15 +1,20 @@
-//! Giving up old versions, and removing what no kept version names.
+//! Expiry: dropping old versions, and removing the files that no remaining version needs.
 //!
-//! First a commit gives the versions up, then their files go. Interrupted anywhere, the next `expire` goes on. The commits
-//! themselves stay: a number that was once taken must never be free again, or a writer who was away for long could
-//! publish under it what nobody would ever see.
+//! First a commit drops the versions, then their files are removed. An interrupted `expire` is continued by the
+//! next one.
+//!
+//! The commits themselves stay, so that no version number becomes free again. Otherwise a writer that was
+//! suspended for long could publish a commit under an old number, which no reader would see.
 
-use super::TableName;
+use super::checkpoint_writer::write_checkpoint;
 use super::commit::{CommitInfo, Operation};
-use super::log::{Log, Snapshot};
-use super::repair::ASIDE;
-use super::storage::{Entry, Storage};
-use super::transaction::{DEFAULT_WAIT, Outcome, transact, write_checkpoint};
+use super::listing::ListedFile;
+use super::log::Log;
+use super::log_names::{ASIDE, LOG_FOLDER};
+use super::snapshot::Snapshot;
+use super::storage::Storage;
+use super::table_name::TableName;
+use super::transaction::{DEFAULT_WAIT, TransactionOutcome, transact};
 use crate::error::Result;
 use crate::progress::{Progress, check};
 use crate::publish::Staged;
@@ -17,43 +22,45 @@ use chrono::DateTime;
 use std::collections::HashSet;
 use std::time::{Duration, SystemTime};
 
-/// What to give up.
+/// Options of [`Archive::expire`](super::Archive::expire).
 #[derive(Clone, Debug)]
 pub struct ExpireOptions {
-    /// Versions that were replaced by newer ones longer ago than this. The newest is always kept.
+    /// Versions that were replaced longer ago than this expire. The newest version never expires.
     pub older_than: Duration,
-    /// Files that no commit names, as interrupted writers leave them, stay for so long after they were last changed: they
-    /// may belong to a writer elsewhere that has yet to commit. While a repair has set commits aside
-    /// (`_log/*.damaged*`), such files stay in any case, as they may be all that is left of these.
+    /// The age below which unreferenced files are kept, counted from their last change.
+    ///
+    /// Interrupted writers leave such files, but they may also belong to a writer elsewhere that has not
+    /// committed yet. All unreferenced files are kept while the log holds commits that a repair has set aside
+    /// (`_log/*.damaged*`). They may hold the only data of these commits.
     pub grace: Duration,
-    /// Only say what would go.
+    /// Only reports what would be removed.
     pub dry_run: bool,
-    /// How long to wait while another process of this machine writes to the archive, before
-    /// [`ErrorKind::Conflict`](crate::ErrorKind::Conflict).
+    /// The longest wait for another process of this machine that writes to the archive. Then the call fails
+    /// with [`ErrorKind::Conflict`](crate::ErrorKind::Conflict).
     pub wait: Duration,
 }
 
 impl Default for ExpireOptions {
-    /// Thirty days, and one day of grace.
+    /// Returns thirty days for `older_than`, and one day for `grace`.
     fn default() -> Self {
         const DAY: Duration = Duration::from_secs(24 * 60 * 60);
         ExpireOptions { older_than: 30 * DAY, grace: DAY, dry_run: false, wait: DEFAULT_WAIT }
     }
 }
 
-/// What was given up, or would be.
+/// The result of an expiry or of a dry run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ExpireReport {
-    /// The oldest version that can be opened since.
+    /// The oldest version that can still be opened.
     pub first_version: u64,
-    /// Versions that cannot be opened any more.
+    /// The number of versions that expired.
     pub num_versions: u64,
-    /// Data files that were removed.
+    /// The number of removed data files.
     pub num_files: u64,
-    /// Their bytes.
+    /// The total size of the removed data files.
     pub num_bytes: u64,
-    /// Everything that was removed, relative to the archive: data files, and leftovers of interrupted writers.
+    /// All removed files, relative to the archive: data files, and temporary files of interrupted writers.
     pub paths: Vec<String>,
 }
 
@@ -71,7 +78,7 @@ pub(super) fn expire(
     };
     let sweep = Sweep { storage, log: &log, options, now };
     if options.dry_run {
-        // Changes nothing, so it neither waits for others nor keeps them out.
+        // A dry run changes nothing, so it needs no lock.
         let snapshot = log.replay(None)?;
         let mut report = report_of(&snapshot);
         sweep.find(&snapshot, &mut report, progress)?;
@@ -87,9 +94,10 @@ pub(super) fn expire(
         Ok((Some(commit), report))
     })?;
     // The lock is held until the end.
-    let Outcome { snapshot, value: mut report, committed, lock } = outcome;
+    let TransactionOutcome { snapshot, value: mut report, committed, lock } = outcome;
     if committed {
-        // Reading what is kept is not to depend on commits of what is not; this may fail, as they stay all the same.
+        // A checkpoint makes the remaining versions readable without the commits of the expired ones. A failure
+        // is harmless, because these commits stay.
         write_checkpoint(storage, &snapshot).ok();
     }
     sweep.find(&snapshot, &mut report, progress)?;
@@ -101,14 +109,14 @@ pub(super) fn expire(
     Ok((report, snapshot))
 }
 
-/// The oldest version that was still the newest when the time to keep began.
+/// Returns the oldest version that was still the newest at `now - older_than`.
 fn first_kept(snapshot: &Snapshot, now: SystemTime, older_than: Duration) -> u64 {
     let first_version = snapshot.newest.first_version;
     let Some(cutoff) = now.checked_sub(older_than) else { return first_version };
     let made_before = |commit: &&CommitInfo| {
         DateTime::parse_from_rfc3339(&commit.time).is_ok_and(|time| SystemTime::from(time) <= cutoff)
     };
-    // A version is replaced when the next is made; one of them was the newest at the cutoff.
+    // A version is replaced when the next one is made, so one version was the newest at the cutoff.
     let newest_then = snapshot.history.iter().rev().find(made_before);
     newest_then.map_or(first_version, |commit| commit.version.max(first_version))
 }
@@ -121,16 +129,16 @@ struct Sweep<'a> {
 }
 
 impl Sweep<'_> {
-    /// Adds to a report what can go.
+    /// Adds to a report all files that can be removed.
     fn find(&self, snapshot: &Snapshot, report: &mut ExpireReport, progress: &dyn Progress) -> Result<()> {
         let first = self.log.replay(Some(report.first_version))?;
         let mut kept: HashSet<String> = first.files.into_iter().map(|file| file.path).collect();
         for commit in self.log.commits(report.first_version + 1..=snapshot.newest.version)? {
             kept.extend(commit?.add.into_iter().map(|file| file.path));
         }
-        // Read only if somebody has to know.
+        // The expired commits are read only if an unreferenced file exists.
         let mut given_up: Option<HashSet<String>> = None;
-        let log = self.storage.list(Log::FOLDER)?.unwrap_or_default();
+        let log = self.storage.list(LOG_FOLDER)?.unwrap_or_default();
         let repaired = log.iter().any(|entry| entry.name.contains(ASIDE));
         for table in TableName::ALL {
             for entry in self.storage.list(table.name())?.unwrap_or_default() {
@@ -138,7 +146,7 @@ impl Sweep<'_> {
                 let path = format!("{table}/{}", entry.name);
                 if entry.name.ends_with(".parquet") && !kept.contains(&path) {
                     let given_up = given_up.get_or_insert_with(|| {
-                        // A damaged commit that was given up says nothing: age decides about its files.
+                        // If such a commit is damaged, the age of its files decides.
                         let commits = self.log.commits(1..=report.first_version).into_iter().flatten().flatten();
                         commits.flat_map(|commit| commit.add).map(|file| file.path).collect()
                     });
@@ -153,17 +161,17 @@ impl Sweep<'_> {
             }
         }
         let leftovers = log.iter().filter(|entry| self.is_leftover(entry));
-        report.paths.extend(leftovers.map(|entry| format!("{}/{}", Log::FOLDER, entry.name)));
+        report.paths.extend(leftovers.map(|entry| format!("{}/{}", LOG_FOLDER, entry.name)));
         Ok(())
     }
 
-    /// Whether it was staged by a writer that has not touched it for long.
-    fn is_leftover(&self, entry: &Entry) -> bool {
+    /// Returns whether the file is an old temporary file of a writer.
+    fn is_leftover(&self, entry: &ListedFile) -> bool {
         let (prefix, suffix) = Staged::AFFIXES;
         entry.name.starts_with(prefix) && entry.name.ends_with(suffix) && self.is_old(entry)
     }
 
-    fn is_old(&self, entry: &Entry) -> bool {
+    fn is_old(&self, entry: &ListedFile) -> bool {
         self.now.duration_since(entry.modified).is_ok_and(|age| age >= self.options.grace)
     }
 }

@@ -1,34 +1,24 @@
-//! The commit log: what an archive held at each of its versions.
+//! The commit log: the contents of an archive at each version.
 //!
-//! Version `n` is the file `_log/<n in 20 digits>.json`; `commit.rs` has its form. A commit is published by put-if-absent
-//! of the next number, so of two writers one wins and the other knows. A version's files are those that commits up to it
-//! added and none removed since; a checkpoint (`checkpoint.rs`) saves the reader from going back to the first.
+//! Version `n` is the file `_log/<n in 20 digits>.json`, in the format of `commit.rs`. A writer publishes a
+//! commit by creating the file of the next number, which fails if the file exists. So of two concurrent writers
+//! one succeeds, and the other learns that it lost.
+//!
+//! A version holds the files that commits up to it added and did not remove. With a checkpoint
+//! (`checkpoint.rs`), a reader need not read the log from the beginning.
 
-use super::TableName;
-use super::checkpoint::{Checkpoint, Names};
-use super::commit::{Commit, CommitInfo, DataFile, Operation, check_seal, damaged};
+use super::checkpoint::Checkpoint;
+use super::commit::Commit;
+use super::log_names::{LOG_FOLDER, LogNames, commit_path};
+use super::problem::damaged;
+use super::sealed_json::check_seal;
+use super::snapshot::Snapshot;
 use super::storage::Storage;
 use crate::error::{Error, ErrorKind, Result};
 use crate::publish::Published;
 use bytes::Bytes;
-use std::collections::HashSet;
 use std::ops::RangeInclusive;
 use std::path::Path;
-
-/// What an archive holds at one version.
-#[derive(Clone, Debug)]
-pub(crate) struct Snapshot {
-    pub(super) newest: Commit,
-    pub(super) newest_crc: String,
-    /// By their first run ids, tables mixed.
-    pub(super) files: Vec<DataFile>,
-    /// A line for each commit up to the newest, those given up included.
-    pub(super) history: Vec<CommitInfo>,
-    /// The newest checkpoint at the time of reading, or the checkpoint that was read; 0 = none.
-    pub(super) checkpoint: u64,
-    /// The newest digests at the time of reading; 0 = none.
-    pub(super) digests: u64,
-}
 
 /// The log of an archive.
 #[derive(Clone, Debug)]
@@ -36,73 +26,24 @@ pub(super) struct Log {
     storage: Storage,
 }
 
-/// How often the log is listed again when files vanish between listing and reading, as they do when versions expire.
+/// The maximum number of listings when files vanish between listing and reading, because versions expire.
 const ATTEMPTS: usize = 5;
 
-/// The maximum number of commits that are read instead of a later checkpoint: about the usual maximum after a
-/// checkpoint.
+/// The maximum number of commits that are read instead of a later checkpoint. Usually at most about as many
+/// follow a checkpoint.
 const MAX_COMMITS: u64 = 256;
 
-impl Snapshot {
-    pub(crate) fn newest(&self) -> &Commit {
-        &self.newest
-    }
-
-    /// The checksum of the newest commit, which through its parents is that of all.
-    pub(crate) fn crc(&self) -> &str {
-        &self.newest_crc
-    }
-
-    /// A table's files in the order of their run ids.
-    pub(crate) fn files(&self, table: TableName) -> impl Iterator<Item = &DataFile> {
-        self.files.iter().filter(move |file| file.table == table)
-    }
-
-    /// The commit that would follow.
-    pub(super) fn next(&self, operation: Operation) -> Commit {
-        self.newest.next(&self.newest_crc, operation)
-    }
-
-    /// The snapshot of an archive's first commit.
-    pub(super) fn first(commit: Commit, crc: String) -> Snapshot {
-        let (files, history) = (Vec::new(), Vec::new());
-        let mut snapshot =
-            Snapshot { newest: commit.clone(), newest_crc: crc.clone(), files, history, checkpoint: 0, digests: 0 };
-        snapshot.apply(commit, crc);
-        snapshot
-    }
-
-    /// Moves on by one commit; files are in order once all are applied and [`sort`](Self::sort) was called.
-    pub(super) fn apply(&mut self, mut commit: Commit, crc: String) {
-        self.history.push(commit.info());
-        if !commit.remove.is_empty() {
-            let gone: HashSet<&str> = commit.remove.iter().map(String::as_str).collect();
-            self.files.retain(|file| !gone.contains(file.path.as_str()));
-        }
-        self.files.append(&mut commit.add);
-        (commit.remove, commit.replaces) = (Vec::new(), Vec::new());
-        (commit.stands_for, commit.line) = (None, None);
-        (self.newest, self.newest_crc) = (commit, crc);
-    }
-
-    pub(super) fn sort(mut self) -> Snapshot {
-        self.files.sort_by_key(|file| file.first_run_id);
-        self
-    }
-}
-
 impl Log {
-    pub(super) const FOLDER: &str = "_log";
-    pub(super) const LOCK: &str = "_log/.lock";
-
     pub(super) fn new(storage: &Storage) -> Log {
         Log { storage: storage.clone() }
     }
 
-    /// Publishes a commit. `None`: another commit has its number, and this one never took place.
+    /// Publishes a commit and returns the new contents. Returns `None` if another commit has the same number:
+    /// then this one was not published.
     ///
-    /// An error means that it did not take place either, except for [`ErrorKind::Unconfirmed`]: then it may have, and
-    /// whoever asks the log later will know.
+    /// # Errors
+    /// After [`ErrorKind::Unconfirmed`], the commit may have been published; the log shows it later. After any
+    /// other error, it was not published.
     pub(super) fn append(&self, snapshot: Option<Snapshot>, commit: &Commit) -> Result<Option<Snapshot>> {
         let path = commit_path(commit.version);
         let unconfirmed = |error: Error| -> Error {
@@ -111,8 +52,8 @@ impl Log {
         };
         let bytes = commit.to_bytes()?;
         let outcome = self.storage.put_new(&path, bytes.clone());
-        // Whatever the answer was, the log has the truth; one that names the commit as taken may be the answer to a
-        // repeated request whose first answer was lost.
+        // The log decides, not the answer. An answer that the name is taken may belong to a repeated request
+        // whose first answer was lost.
         let standing = match self.storage.read(&path) {
             Ok(standing) => standing,
             Err(error) => return Err(unconfirmed(outcome.err().unwrap_or(error))),
@@ -127,44 +68,39 @@ impl Log {
         };
         let committed = || {
             let crc = check_seal(&bytes, &self.storage.path(&path))?;
-            Ok(Some(match snapshot {
-                Some(mut snapshot) => {
-                    snapshot.apply(commit.clone(), crc);
-                    snapshot.sort()
-                }
-                None => Snapshot::first(commit.clone(), crc),
-            }))
+            Ok(Some(Snapshot::after(snapshot, commit.clone(), crc).sort()))
         };
         match outcome {
             Ok(_) if ours => committed(),
             Ok(Published::Taken) => Ok(None),
             Ok(Published::New) => {
                 let found = if standing.is_some() { "another commit" } else { "no file" };
-                Err(damaged(&self.storage.path(&path), "commit", "the one that was just published", found))
+                Err(damaged(&self.storage.path(&path), "commit", "the commit just published", found))
             }
-            // What an object store shows, it keeps: only its answer was lost. In a folder the name stands, but perhaps not
-            // for long.
+            // An object store keeps what it shows: only its answer was lost. In a folder the name may still
+            // vanish in a crash.
             Err(error) if ours && self.storage.is_local() => Err(unconfirmed(error)),
             Err(_) if ours => committed(),
             Err(_) if standing.is_some() => Ok(None),
-            // A request that went far away may still arrive.
+            // A request to an object store may still arrive.
             Err(error) if !self.storage.is_local() => Err(unconfirmed(error)),
             Err(error) => Err(error),
         }
     }
 
-    /// What the archive holds at its newest version, made durable: a writer builds on nothing that could still be lost.
+    /// Returns the contents of the archive at its newest version, and makes that version durable, so that a
+    /// writer can build on it.
     pub(super) fn replay_durable(&self, base: Option<&Snapshot>) -> Result<Snapshot> {
         let snapshot = self.replay_from(base)?;
         self.storage.sync(&commit_path(snapshot.newest.version))?;
-        self.storage.sync(Log::FOLDER)?;
+        self.storage.sync(LOG_FOLDER)?;
         Ok(snapshot)
     }
 
-    /// The contents of the archive at its newest version. If `base` is an earlier version of this log, reads only the
-    /// commits from `base` on.
+    /// Returns the contents of the archive at its newest version. If `base` is an earlier version of this log,
+    /// reads only the commits from `base` on.
     ///
-    /// Anything unexpected is left to [`replay`](Self::replay), which reports it.
+    /// In any unexpected case calls [`replay`](Self::replay), which reports it.
     pub(super) fn replay_from(&self, base: Option<&Snapshot>) -> Result<Snapshot> {
         match base.map(|base| self.try_replay_from(base)) {
             Some(Ok(Some(snapshot))) => Ok(snapshot),
@@ -172,8 +108,8 @@ impl Log {
         }
     }
 
-    /// Returns `None` if the log does not lead from `base` to its newest version, or if a checkpoint is the shorter
-    /// way.
+    /// Returns `None` if the log does not lead from `base` to its newest version, or if a checkpoint is the
+    /// shorter way.
     fn try_replay_from(&self, base: &Snapshot) -> Result<Option<Snapshot>> {
         let names = self.names()?;
         let (first, checkpoint) = (base.newest.version, names.checkpoints.last().copied().unwrap_or(0));
@@ -185,7 +121,7 @@ impl Log {
             return Ok(None);
         }
         let mut snapshot = base.clone();
-        // The distance from the newest checkpoint to the next.
+        // The distance to the next checkpoint counts from the newest one.
         snapshot.checkpoint = snapshot.checkpoint.max(checkpoint);
         snapshot.digests = names.newest_digests(newest);
         let paths = (first..=newest).map(commit_path).collect();
@@ -205,7 +141,7 @@ impl Log {
         Ok(Some(snapshot.sort()))
     }
 
-    /// What the archive holds at a version, or at the newest.
+    /// Returns the contents of the archive at a version, or at the newest.
     pub(super) fn replay(&self, version: Option<u64>) -> Result<Snapshot> {
         let mut attempt = 1;
         loop {
@@ -217,7 +153,7 @@ impl Log {
         }
     }
 
-    /// `None`: files vanished since they were listed.
+    /// Returns `None` if files have vanished since they were listed.
     fn try_replay(&self, version: Option<u64>) -> Result<Option<Snapshot>> {
         let names = self.names()?;
         let newest = names.newest_commit().ok_or_else(|| self.missing())?;
@@ -229,8 +165,8 @@ impl Log {
         }
         let target = version.unwrap_or(newest);
         if let Some(version) = version {
-            // What was given up still stands in the log, but its files may be gone. If the newest commit is damaged,
-            // nothing that it gave up was removed yet.
+            // The commits of expired versions are still in the log, but their files may be gone. If the newest
+            // commit is damaged, no file of the versions that it dropped has been removed yet.
             let oldest = self.commit(newest).map_or(1, |(commit, _)| commit.first_version);
             if !(oldest..=newest).contains(&version) {
                 let path = self.storage.root().to_path_buf();
@@ -240,30 +176,27 @@ impl Log {
         let mut snapshot = self.base(&names, target)?;
         let first = snapshot.as_ref().map_or(1, |snapshot| snapshot.newest.version + 1);
         if first > target && target == newest {
-            // Its checkpoint has all of it, but damage to the newest commit is not to go unseen.
+            // The checkpoint has the whole version. The newest commit is read only to report damage to it.
             self.commit(target).map_err(|error| self.hint(error, target, newest))?;
         }
         if let Some(missing) = names.first_missing(first, target) {
-            return Err(self.gone(missing, "a commit between others"));
+            return Err(self.gone(missing, "a commit, because later ones exist"));
         }
         let paths = (first..=target).map(commit_path).collect();
         for (number, bytes) in (first..=target).zip(self.storage.read_all(paths)?) {
-            let bytes = bytes?.ok_or_else(|| self.gone(number, "a commit between others"))?;
+            let bytes = bytes?.ok_or_else(|| self.gone(number, "a commit, because later ones exist"))?;
             let path = self.storage.path(&commit_path(number));
             let (commit, crc) = Commit::from_bytes(&bytes, &path).map_err(|error| self.hint(error, number, newest))?;
             let parent = snapshot.as_ref().map(|snapshot| snapshot.newest_crc.clone());
             check_link(&commit, number, parent, &path).map_err(|error| self.hint(error, number, newest))?;
-            match &mut snapshot {
-                Some(snapshot) => snapshot.apply(commit, crc),
-                None => snapshot = Some(Snapshot::first(commit, crc)),
-            }
+            snapshot = Some(Snapshot::after(snapshot.take(), commit, crc));
         }
         let digests = names.newest_digests(target);
         Ok(snapshot.map(|snapshot| Snapshot { digests, ..snapshot.sort() }))
     }
 
-    /// The newest usable checkpoint up to a version. A damaged one is passed over: it holds nothing of its own.
-    fn base(&self, names: &Names, target: u64) -> Result<Option<Snapshot>> {
+    /// Returns the newest usable checkpoint up to a version. Skips damaged ones: they only repeat commits.
+    fn base(&self, names: &LogNames, target: u64) -> Result<Option<Snapshot>> {
         for &version in names.checkpoints.iter().rev().filter(|&&version| version <= target) {
             if let Ok(Some(checkpoint)) = Checkpoint::read(&self.storage, version)
                 && self.has_crc(version, checkpoint.crc())?
@@ -274,22 +207,23 @@ impl Log {
         Ok(None)
     }
 
-    /// Whether the next commit names this version by this checksum, if the next commit is readable.
+    /// Returns whether the next commit names this version by this checksum. Returns true if the version's
+    /// commit is missing or damaged.
     pub(super) fn has_crc(&self, version: u64, crc: &str) -> Result<bool> {
         let path = commit_path(version);
         let Some(bytes) = self.storage.read(&path)? else { return Ok(true) };
-        // A damaged commit says nothing against the checkpoint that was made when it was whole.
+        // Damage to the commit does not affect a checkpoint that was made before.
         Ok(Commit::from_bytes(&bytes, &self.storage.path(&path)).map_or(true, |(_, found)| found == crc))
     }
 
-    /// A version's commit, and the checksum by which the next commit names it.
+    /// Returns a version's commit, and the checksum by which the next commit names it.
     pub(super) fn commit(&self, version: u64) -> Result<(Commit, String)> {
         let path = commit_path(version);
         let bytes = self.storage.read(&path)?.ok_or_else(|| self.gone(version, "a commit"))?;
         Commit::from_bytes(&bytes, &self.storage.path(&path))
     }
 
-    /// The commits of a range of versions, each as far as it can be read.
+    /// Returns the commits of a range of versions, or the error of each unreadable one.
     pub(super) fn commits(&self, versions: RangeInclusive<u64>) -> Result<Vec<Result<Commit>>> {
         let numbers: Vec<u64> = versions.collect();
         let files = self.storage.read_all(numbers.iter().copied().map(commit_path).collect())?;
@@ -300,9 +234,9 @@ impl Log {
         Ok(numbers.into_iter().zip(files).map(parse).collect())
     }
 
-    /// The files of the log, listed again if one seems to be missing. A listing is not atomic, so it can have a later
-    /// file without the earlier one.
-    pub(super) fn settled_names(&self) -> Result<Names> {
+    /// Lists the files of the log, and lists them again if one seems to be missing. A listing is not atomic: it
+    /// can hold a later file without the earlier one.
+    pub(super) fn settled_names(&self) -> Result<LogNames> {
         let mut names = self.names()?;
         for _ in 1..ATTEMPTS {
             if names.is_complete() {
@@ -313,10 +247,10 @@ impl Log {
         Ok(names)
     }
 
-    /// The files of the log.
-    pub(super) fn names(&self) -> Result<Names> {
-        match self.storage.names(Log::FOLDER)? {
-            Some(names) => Ok(Names::new(&names)),
+    /// Lists the files of the log.
+    pub(super) fn names(&self) -> Result<LogNames> {
+        match self.storage.names(LOG_FOLDER)? {
+            Some(names) => Ok(LogNames::new(&names)),
             None if !self.storage.is_local() || self.storage.root().is_dir() => Err(self.missing()),
             None => {
                 let root = self.storage.root();
@@ -326,12 +260,12 @@ impl Log {
         }
     }
 
-    /// Says of damage at the end of the log what can be done.
+    /// Adds a hint to an error about damage to the newest commit.
     fn hint(&self, error: Error, number: u64, newest: u64) -> Error {
         match error.into_kind() {
             ErrorKind::Damaged { path, what, expected, found } if number == newest && number > 1 => {
                 let found =
-                    format!("{found}; version {} can still be opened, and `repair` goes on from it", number - 1);
+                    format!("{found}; version {} can still be opened, and `repair` continues from it", number - 1);
                 ErrorKind::Damaged { path, what, expected, found }.into()
             }
             kind => kind.into(),
@@ -348,12 +282,12 @@ impl Log {
     }
 }
 
-/// Whether a file that was to be there was not.
+/// Returns whether the error is about a missing file.
 fn is_gone(error: &Error) -> bool {
     matches!(error.kind(), ErrorKind::Damaged { found, .. } if found == "no file")
 }
 
-/// That a commit has its place in the chain.
+/// Checks that a commit has its place in the chain.
 pub(super) fn check_link(commit: &Commit, number: u64, parent: Option<String>, path: &Path) -> Result<()> {
     if commit.version != number {
         return Err(damaged(path, "version", number.to_string(), commit.version.to_string()));
@@ -363,15 +297,4 @@ pub(super) fn check_link(commit: &Commit, number: u64, parent: Option<String>, p
         return Err(damaged(path, "CRC32C of the commit before", name(parent), name(commit.parent.clone())));
     }
     Ok(())
-}
-
-/// The file of a version's commit.
-pub(super) fn commit_path(version: u64) -> String {
-    format!("{}/{version:020}.json", Log::FOLDER)
-}
-
-/// The version that a file of the log is named for.
-pub(super) fn version_of(name: &str, suffix: &str) -> Option<u64> {
-    let digits = name.strip_suffix(suffix).filter(|digits| digits.len() == 20)?;
-    digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| digits.parse().ok())?
 }

@@ -1,27 +1,30 @@
-//! Ingesting as a pipeline: reading and decoding, encoding, and writing at once.
+//! The ingest pipeline: it reads and decodes, encodes, and writes at the same time.
 //!
-//! Files come in windows of a few megabytes a thread. While the runs of one window are encoded, the next window is read
-//! and decoded, and a thread of its own writes what was encoded before:
+//! The input is processed in windows of a few megabytes per thread. While the runs of one window are encoded,
+//! the next window is read and decoded, and the writer thread writes the window before:
 //!
 //! ```text
 //!   discover ─▶ decode ─▶ accept (ids in the order of paths) ─▶ encode row groups ─▶ write, sync, verify, publish
 //!               window n+1                                      window n             window n-1
 //! ```
 //!
-//! Memory holds two windows, the row groups under way, a row group of `runs`, and a digest of each run: it depends on
-//! the number of threads and hardly on the size of the input (docs/archive.md has the figures).
+//! Memory holds two windows, the unwritten row groups, one row group of `runs` and a digest of each run. It
+//! depends on the number of threads and hardly on the size of the input; docs/archive.md has the figures.
 
-use super::TableName;
-use super::commit::{Commit, DataFile};
+use super::candidate_files::{FileState, SeenFiles};
+use super::commit::Commit;
+use super::data_file::DataFile;
 use super::decode::{DecodedRun, decode_source};
-use super::discover::{FileState, Input, Seen, Source, Sources};
-use super::feed::decode;
-use super::ingest::{IngestReport, OnError, Rejected};
-use super::known::Known;
-use super::output::{Output, Sender};
-use super::schema::{IngestedRun, RunRow, runs_batch, steps_batch};
+use super::ingest_report::{IngestReport, OnError, Rejected};
+use super::known_runs::KnownRuns;
+use super::parallel_decode::decode_next;
+use super::parquet_writer::{EncodedRowGroup, FILE_STEPS, ROW_GROUP_STEPS, RowGroupEncoder};
+use super::run_discovery::{DiscoveredRun, IngestInput, RunDiscovery};
+use super::runs_batch::{IngestedRun, RunRow, runs_batch};
+use super::steps_batch::steps_batch;
 use super::storage::Storage;
-use super::writer::{EncodedRowGroup, FILE_STEPS, ROW_GROUP_STEPS, RowGroupEncoder};
+use super::table_name::TableName;
+use super::writer_thread::{RowGroupSender, TransactionFiles};
 use crate::clock;
 use crate::error::{Error, ErrorKind, Result};
 use crate::progress::{Progress, Unit, check};
@@ -29,80 +32,88 @@ use rayon::ThreadPool;
 use rayon::prelude::*;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Input bytes per thread in a window: about one row group of steps with branches.
+/// The number of input bytes per thread in a window: about one row group of steps with branches.
 const WINDOW_BYTES: u64 = 12 << 20;
-/// Rows of `runs` in a row group, unless their text and files are more than so many bytes.
+/// The number of rows from which a row group of `runs` is full. It is also full from `ROW_GROUP_RUNS_BYTES`
+/// bytes of text and files on.
 const ROW_GROUP_RUNS: usize = 1 << 14;
 const ROW_GROUP_RUNS_BYTES: usize = 16 << 20;
 
-/// What to ingest, and for which commit.
+/// The input of an ingest, and the commit that it makes.
 pub(super) struct Pipeline<'a> {
     pub(super) storage: &'a Storage,
     pub(super) commit: &'a Commit,
     pub(super) on_error: OnError,
-    pub(super) input: Input<'a>,
-    /// Files to pass over unless they changed.
-    pub(super) seen: Option<&'a Seen>,
+    pub(super) input: IngestInput<'a>,
+    /// The files to skip unless they have changed.
+    pub(super) seen: Option<&'a SeenFiles>,
 }
 
-/// What was ingested.
-pub(super) struct Done {
+/// The result of a pipeline.
+pub(super) struct Ingested {
     pub(super) report: IngestReport,
-    /// All runs of the archive, existing and new.
-    pub(super) known: Known,
+    /// All runs of the archive, including the new ones.
+    pub(super) known: KnownRuns,
     pub(super) next_run_id: u64,
-    /// Published, and named by no commit yet.
+    /// Published files that no commit names yet.
     pub(super) files: Vec<DataFile>,
     /// The files that were read, if `seen` was given.
     pub(super) read: Vec<FileState>,
 }
 
 impl Pipeline<'_> {
-    pub(super) fn run(&self, pool: &ThreadPool, known: Known, progress: &dyn Progress) -> Result<Done> {
+    pub(super) fn run(&self, pool: &ThreadPool, known: KnownRuns, progress: &dyn Progress) -> Result<Ingested> {
         let mut sources = self.input.sources(self.seen)?;
-        let output = Output { storage: self.storage, txn: &self.commit.txn, file_rows: FILE_STEPS };
+        let output = TransactionFiles { storage: self.storage, txn: &self.commit.txn, file_rows: FILE_STEPS };
         let finished = AtomicBool::new(false);
         progress.begin("ingest", Unit::Bytes, 0);
         let outcome = std::thread::scope(|scope| {
             scope.spawn(|| self.input.measure(self.seen, progress, &finished));
-            let outcome = output
-                .write(progress, |sender| pool.install(|| Job::new(self, known, sender)?.run(&mut sources, progress)));
+            let outcome = output.write(progress, |sender| {
+                pool.install(|| IngestJob::new(self, known, sender)?.run(&mut sources, progress))
+            });
             finished.store(true, Ordering::Relaxed);
             outcome
         });
         progress.end();
-        let (done, files) = outcome?;
-        Ok(Done { files, ..done })
+        let (ingested, files) = outcome?;
+        Ok(Ingested { files, ..ingested })
     }
 }
 
-struct Job<'a> {
+struct IngestJob<'a> {
     pipeline: &'a Pipeline<'a>,
-    sender: &'a Sender,
+    sender: &'a RowGroupSender,
     steps: RowGroupEncoder,
     runs: RowGroupEncoder,
     ingested_at_ms: i64,
-    done: Done,
-    /// Runs whose steps are encoded already.
+    ingested: Ingested,
+    /// Runs whose steps are encoded.
     rows: Vec<RunRow>,
     rows_bytes: usize,
-    /// Runs that wait for their row group to fill.
+    /// Runs of the next, unfinished row group.
     pending: Vec<IngestedRun>,
     pending_steps: usize,
 }
 
-type DecodedSource = (Source, Result<Option<Box<DecodedRun>>>);
+type DecodedSource = (DiscoveredRun, Result<Option<Box<DecodedRun>>>);
 
-impl<'a> Job<'a> {
-    fn new(pipeline: &'a Pipeline<'a>, known: Known, sender: &'a Sender) -> Result<Job<'a>> {
+impl<'a> IngestJob<'a> {
+    fn new(pipeline: &'a Pipeline<'a>, known: KnownRuns, sender: &'a RowGroupSender) -> Result<IngestJob<'a>> {
         let next_run_id = pipeline.commit.next_run_id;
-        Ok(Job {
+        Ok(IngestJob {
             pipeline,
             sender,
             steps: RowGroupEncoder::new(TableName::Steps)?,
             runs: RowGroupEncoder::new(TableName::Runs)?,
             ingested_at_ms: clock::now().timestamp_millis(),
-            done: Done { report: IngestReport::default(), known, next_run_id, files: Vec::new(), read: Vec::new() },
+            ingested: Ingested {
+                report: IngestReport::default(),
+                known,
+                next_run_id,
+                files: Vec::new(),
+                read: Vec::new(),
+            },
             rows: Vec::new(),
             rows_bytes: 0,
             pending: Vec::new(),
@@ -110,18 +121,18 @@ impl<'a> Job<'a> {
         })
     }
 
-    fn run(mut self, sources: &mut Sources<'_>, progress: &dyn Progress) -> Result<Done> {
+    fn run(mut self, sources: &mut RunDiscovery<'_>, progress: &dyn Progress) -> Result<Ingested> {
         let window_bytes = WINDOW_BYTES * rayon::current_num_threads() as u64;
-        let next_window = |known: &Known, sources: &mut Sources<'_>| {
-            decode(sources, window_bytes, progress, |source| decode_source(source, known))
+        let next_window = |known: &KnownRuns, sources: &mut RunDiscovery<'_>| {
+            decode_next(sources, window_bytes, progress, |source| decode_source(source, known))
         };
-        let mut decoded = next_window(&self.done.known, sources)?;
+        let mut decoded = next_window(&self.ingested.known, sources)?;
         loop {
             check(progress)?;
             let last = decoded.is_empty();
             let groups = self.accept(decoded, last)?;
             let (encoded, next) =
-                rayon::join(|| self.encode(&groups, progress), || next_window(&self.done.known, sources));
+                rayon::join(|| self.encode(&groups, progress), || next_window(&self.ingested.known, sources));
             for group in encoded? {
                 self.sender.send(TableName::Steps, group)?;
             }
@@ -140,14 +151,14 @@ impl<'a> Job<'a> {
             decoded = next?;
         }
         check(progress)?;
-        (self.done.report.ignored, self.done.report.unchanged) = (sources.ignored, sources.unchanged);
+        (self.ingested.report.ignored, self.ingested.report.unchanged) = (sources.ignored, sources.unchanged);
         if self.pipeline.seen.is_some() {
-            self.done.read.append(&mut sources.passed);
+            self.ingested.read.append(&mut sources.passed);
         }
-        Ok(self.done)
+        Ok(self.ingested)
     }
 
-    /// Encodes the rows of `runs` that have come together.
+    /// Encodes the collected rows of `runs` and sends them to the writer.
     fn send_rows(&mut self, progress: &dyn Progress) -> Result<()> {
         if self.rows.is_empty() {
             return Ok(());
@@ -157,20 +168,21 @@ impl<'a> Job<'a> {
         self.sender.send(TableName::Runs, self.runs.encode(&batch, progress)?)
     }
 
-    /// Gives the new among decoded runs their ids, and takes out the row groups that are full, or all at the end.
+    /// Assigns ids to the new runs among decoded ones. Returns the full row groups, and at the end also the
+    /// last one.
     fn accept(&mut self, decoded: Vec<DecodedSource>, last: bool) -> Result<Vec<Vec<IngestedRun>>> {
         let mut groups = Vec::new();
         for (source, outcome) in decoded {
-            let report = &mut self.done.report;
+            let report = &mut self.ingested.report;
             report.num_bytes += source.num_bytes;
             let refused = outcome.as_ref().is_err_and(|error| matches!(error.kind(), ErrorKind::Io { .. }));
             match outcome {
-                Ok(Some(decoded)) if self.done.known.insert(&decoded.info) => {
+                Ok(Some(decoded)) if self.ingested.known.insert(&decoded.info) => {
                     let DecodedRun { run, info } = *decoded;
-                    let run_id = u32::try_from(self.done.next_run_id).map_err(|_| {
-                        Error::argument("runs", "at most 4294967296 in an archive", self.done.next_run_id)
+                    let run_id = u32::try_from(self.ingested.next_run_id).map_err(|_| {
+                        Error::argument("runs", "at most 4294967296 in an archive", self.ingested.next_run_id)
                     })?;
-                    self.done.next_run_id += 1;
+                    self.ingested.next_run_id += 1;
                     report.accepted += 1;
                     report.num_steps += run.num_steps() as u64;
                     self.pending_steps += run.num_steps();
@@ -184,9 +196,9 @@ impl<'a> Job<'a> {
                     report.errors.push(Rejected { path: source.path.clone(), error });
                 }
             }
-            // What the system refused to read may be readable the next time.
+            // A file that the system could not read may be readable the next time.
             if self.pipeline.seen.is_some() && !refused {
-                self.done.read.extend(source.last_of);
+                self.ingested.read.extend(source.last_of);
             }
             if self.pending_steps >= ROW_GROUP_STEPS {
                 self.cut(&mut groups);
@@ -203,7 +215,7 @@ impl<'a> Job<'a> {
         self.pending_steps = 0;
     }
 
-    /// Encodes row groups in parallel; a group whose runs have no steps gives none.
+    /// Encodes row groups in parallel. A group whose runs have no steps is left out.
     fn encode(&self, groups: &[Vec<IngestedRun>], progress: &dyn Progress) -> Result<Vec<EncodedRowGroup>> {
         groups
             .par_iter()
@@ -216,7 +228,7 @@ impl<'a> Job<'a> {
     }
 }
 
-/// Runs, a few at a time: their columns are to fit in a processor's cache.
+/// Splits runs into parts whose columns fit in a processor's cache.
 fn parts(runs: &[IngestedRun]) -> impl Iterator<Item = &[IngestedRun]> {
     const PART_STEPS: usize = 1 << 14;
     let mut rest = runs;

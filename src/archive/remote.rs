@@ -1,8 +1,9 @@
-//! An archive on S3, Google Cloud Storage or Azure: the operations of [`super::storage`] as requests.
+//! Archives on S3, Google Cloud Storage and Azure: the operations of `storage.rs` as requests.
 //!
-//! What credentials and endpoints there are is read from the environment, as the tools of each service do
-//! (`AWS_ACCESS_KEY_ID`, `AWS_ENDPOINT_URL`, `GOOGLE_APPLICATION_CREDENTIALS`, `AZURE_STORAGE_ACCOUNT_NAME`, …).
+//! Credentials and endpoints are read from the environment variables of each service (`AWS_ACCESS_KEY_ID`,
+//! `AWS_ENDPOINT_URL`, `GOOGLE_APPLICATION_CREDENTIALS`, `AZURE_STORAGE_ACCOUNT_NAME`, …).
 
+use super::listing::ListedFile;
 use crate::clock;
 use crate::error::{Error, Result};
 use crate::progress::{Progress, check};
@@ -24,9 +25,9 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use url::Url;
 
-/// Requests that are under way at once.
+/// The maximum number of concurrent requests.
 const CONCURRENCY: usize = 32;
-/// Bytes of a part of an upload; S3 allows 10,000 parts.
+/// The number of bytes in a part of an upload. S3 allows 10,000 parts.
 const PART_BYTES: usize = 16 << 20;
 
 /// A prefix of an object store.
@@ -36,7 +37,7 @@ pub(super) struct Remote {
     connection: Arc<Mutex<Option<Connection>>>,
 }
 
-/// Connections belong to the process that made them, so a fork makes its own.
+/// A connection of one process. A forked child makes a new one.
 struct Connection {
     process: u32,
     store: Arc<dyn ObjectStore>,
@@ -60,7 +61,7 @@ impl Remote {
         &self.url
     }
 
-    /// The store whose root is the archive.
+    /// Returns the store whose root is the archive.
     pub(super) fn store(&self) -> Result<Arc<dyn ObjectStore>> {
         // Requests are signed with the current time.
         clock::check()?;
@@ -76,7 +77,7 @@ impl Remote {
         }
     }
 
-    /// Runs requests on the runtime's threads; errors carry the URL of `path`.
+    /// Runs requests on the threads of the runtime. Errors carry the URL of `path`.
     fn request<T, F>(&self, path: &str, requests: impl FnOnce(Arc<dyn ObjectStore>, StorePath) -> F) -> Result<T>
     where
         T: Send + 'static,
@@ -91,7 +92,7 @@ impl Remote {
         self.request(path, read)
     }
 
-    /// The last bytes of a file, at most `len`; `None` if there is no file.
+    /// Returns the last bytes of a file, at most `len`; `None` if there is no file.
     pub(super) fn read_end(&self, path: &str, len: u64) -> Result<Option<Bytes>> {
         self.request(path, move |store, path| async move {
             let options = GetOptions { range: Some(GetRange::Suffix(len)), ..GetOptions::default() };
@@ -116,7 +117,7 @@ impl Remote {
         block_on(all)
     }
 
-    /// A copy of a file, nameless on this machine; `None` where there is none.
+    /// Downloads a file to a temporary file without a name; returns `None` if there is no file.
     pub(super) fn fetch(&self, path: &str) -> Result<Option<File>> {
         let as_io = |source| Error::io(std::env::temp_dir(), source);
         let mut copy = tempfile::tempfile().map_err(as_io)?;
@@ -143,12 +144,12 @@ impl Remote {
         Ok(Some(copy))
     }
 
-    pub(super) fn list(&self, folder: &str) -> Result<Vec<super::storage::Entry>> {
+    pub(super) fn list(&self, folder: &str) -> Result<Vec<ListedFile>> {
         self.request(folder, |store, folder| async move {
             let objects: Vec<_> = store.list(Some(&folder)).try_collect().await?;
             let entries = objects.into_iter().filter_map(|object| {
                 let name = object.location.filename()?.to_owned();
-                Some(super::storage::Entry { name, num_bytes: object.size, modified: object.last_modified.into() })
+                Some(ListedFile { name, num_bytes: object.size, modified: object.last_modified.into() })
             });
             Ok(entries.collect())
         })
@@ -164,7 +165,7 @@ impl Remote {
         })
     }
 
-    /// Copies a file of this machine to the store, in parts, and checks what the store says of its length.
+    /// Uploads a local file in parts, and checks its length in the store.
     pub(super) fn upload(&self, from: &Path, path: &str, progress: &dyn Progress) -> Result<()> {
         let mut file = File::open(from).map_err(|source| Error::io(from, source))?;
         let length = file.metadata().map_err(|source| Error::io(from, source))?.len();
@@ -253,7 +254,7 @@ fn build(scheme: &ObjectStoreScheme, url: &str) -> Result<Option<Arc<dyn ObjectS
     use object_store::azure::MicrosoftAzureBuilder;
     use object_store::gcp::GoogleCloudStorageBuilder;
     use object_store::{BackoffConfig, RetryConfig};
-    // How long a request is repeated that the service does not answer.
+    // The longest time for which an unanswered request is retried.
     let retry_timeout = std::time::Duration::from_secs(30);
     let retry = RetryConfig { backoff: BackoffConfig::default(), max_retries: 10, retry_timeout };
     Ok(match scheme {

@@ -1,73 +1,75 @@
-//! One change to an archive: alone on this machine, tried again when a writer elsewhere was faster.
+//! Transactions: one change to an archive under a lock, retried if a writer on another machine commits first.
 
-use super::checkpoint::{self, Checkpoint};
 use super::commit::Commit;
-use super::digests::Digests;
-use super::log::{Log, Snapshot};
-use super::storage::{Backoff, Lock, Storage};
+use super::lock::{Backoff, Lock};
+use super::log::Log;
+use super::log_names::{LOG_FOLDER, LOG_LOCK};
+use super::snapshot::Snapshot;
+use super::storage::Storage;
 use crate::error::{ErrorKind, Result};
 use crate::progress::{Progress, check};
 use std::time::Duration;
 
-/// How long writers wait for others of their machine, unless told otherwise.
+/// The default for the longest wait for other writers of this machine.
 pub(super) const DEFAULT_WAIT: Duration = Duration::from_secs(600);
 
-/// How a transaction ended.
-pub(super) struct Outcome<T> {
-    /// What the archive holds now.
+/// The result of a transaction.
+pub(super) struct TransactionOutcome<T> {
+    /// The contents of the archive after the transaction.
     pub(super) snapshot: Snapshot,
-    /// What the last attempt gave.
+    /// The value that the last attempt returned.
     pub(super) value: T,
-    /// Whether there was anything to commit.
+    /// Whether a commit was published.
     pub(super) committed: bool,
-    /// Other writers of this machine wait until this is dropped.
+    /// The lock among the writers of this machine.
     pub(super) lock: Option<Lock>,
 }
 
-/// Attempts that lose to other writers before this one gives up. Each pause is longer than the one before.
+/// The number of attempts. The pause after each lost attempt is longer than the one before.
 const ATTEMPTS: usize = 40;
 
-/// Makes a commit from what the archive holds, and again from what it holds then if another was published first.
+/// Builds a commit on the newest version and publishes it. If another writer commits first, tries again on its
+/// version.
 ///
-/// The data files that a losing commit names are removed: no other can name them, as their names are the transaction's
-/// own.
+/// The data files of a losing commit are removed. No other commit can name them, because their names contain
+/// the id of the transaction.
 pub(super) fn transact<T>(
     storage: &Storage,
     wait: Duration,
     progress: &dyn Progress,
     attempt: impl FnMut(&Log, &Snapshot) -> Result<(Option<Commit>, T)>,
-) -> Result<Outcome<T>> {
+) -> Result<TransactionOutcome<T>> {
     transact_from(storage, None, wait, progress, attempt)
 }
 
-/// As [`transact`], but reuses the content of `base`, an earlier version.
+/// Runs a transaction like [`transact`], but reads only the commits after `base`, an earlier version.
 pub(super) fn transact_from<T>(
     storage: &Storage,
     base: Option<&Snapshot>,
     wait: Duration,
     progress: &dyn Progress,
     mut attempt: impl FnMut(&Log, &Snapshot) -> Result<(Option<Commit>, T)>,
-) -> Result<Outcome<T>> {
+) -> Result<TransactionOutcome<T>> {
     let log = Log::new(storage);
-    // What is no archive is not to get a lock.
-    if storage.is_local() && !storage.path(Log::FOLDER).is_dir() {
+    // A folder that is not an archive must not get a lock file.
+    if storage.is_local() && !storage.path(LOG_FOLDER).is_dir() {
         log.names()?;
     }
     let mut backoff = Backoff::new(Duration::from_millis(10), Duration::from_secs(2));
     for _ in 0..ATTEMPTS {
         check(progress)?;
-        let lock = storage.lock(Log::LOCK, wait, progress)?;
+        let lock = storage.lock(LOG_LOCK, wait, progress)?;
         let snapshot = log.replay_durable(base)?;
         let (commit, value) = attempt(&log, &snapshot)?;
         let Some(commit) = commit else {
-            return Ok(Outcome { snapshot, value, committed: false, lock });
+            return Ok(TransactionOutcome { snapshot, value, committed: false, lock });
         };
         if let Err(error) = check(progress) {
             discard(storage, &commit);
             return Err(error);
         }
         if let Some(snapshot) = log.append(Some(snapshot), &commit)? {
-            return Ok(Outcome { snapshot, value, committed: true, lock });
+            return Ok(TransactionOutcome { snapshot, value, committed: true, lock });
         }
         drop(lock);
         discard(storage, &commit);
@@ -77,33 +79,10 @@ pub(super) fn transact_from<T>(
     Err(ErrorKind::Conflict { path: storage.root().to_path_buf(), what }.into())
 }
 
-/// Removes the data files of a commit that certainly never took place. What cannot be removed is left to `expire`.
+/// Removes the data files of a commit that was certainly not published. `expire` removes those that cannot be
+/// removed here.
 fn discard(storage: &Storage, commit: &Commit) {
     for file in &commit.add {
         storage.remove(&file.path).ok();
-    }
-}
-
-/// Writes a checkpoint and digests when they are due. Errors are ignored: the commit is already durable, and these
-/// files only make later reads faster.
-pub(super) fn checkpoint(storage: &Storage, snapshot: &Snapshot, digests: &Digests) {
-    let due = (checkpoint::is_due(snapshot), checkpoint::are_digests_due(snapshot, digests));
-    write(storage, snapshot, due.0, Some(digests).filter(|_| due.1)).ok();
-}
-
-pub(super) fn write_checkpoint(storage: &Storage, snapshot: &Snapshot) -> Result<()> {
-    write(storage, snapshot, true, None)
-}
-
-fn write(storage: &Storage, snapshot: &Snapshot, is_checkpoint: bool, digests: Option<&Digests>) -> Result<()> {
-    if let Some(digests) = digests {
-        digests.write(storage, snapshot)?;
-    }
-    if is_checkpoint {
-        Checkpoint::write(storage, snapshot)?;
-    }
-    match is_checkpoint || digests.is_some() {
-        true => checkpoint::prune(storage, &Log::new(storage)),
-        false => Ok(()),
     }
 }

@@ -31,7 +31,7 @@ fn an_archive_is_created_once() {
 fn an_archive_is_not_created_among_other_files() {
     let folder = tempfile::tempdir().unwrap();
     let error = Archive::create(folder.path(), Phases::default()).map(|_| ());
-    assert!(error.is_ok(), "an empty folder will do");
+    assert!(error.is_ok(), "an empty folder is accepted");
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("thesis.tex"), "").unwrap();
     let error = Archive::create(folder.path(), Phases::default()).unwrap_err();
@@ -48,7 +48,7 @@ fn phases_must_be_tiles_in_order() {
 }
 
 #[test]
-fn what_is_no_archive_is_said_to_be_none() {
+fn other_folders_are_not_archives() {
     let folder = tempfile::tempdir().unwrap();
     assert!(matches!(open_error(folder.path()).kind(), ErrorKind::NotAnArchive { .. }));
     fs::create_dir(folder.path().join("_log")).unwrap();
@@ -87,7 +87,7 @@ fn every_version_stays_readable() {
 }
 
 #[test]
-fn bad_files_are_reported_and_cost_no_other() {
+fn bad_files_are_reported_and_good_ones_are_ingested() {
     let folder = tempfile::tempdir().unwrap();
     let runs = write_runs(folder.path());
     fs::write(runs.join("alpha/bad.a2run2"), [1, 0, 0, 0, 0, 0, 0, 0, 0, 1, 17, 4, 0, 33]).unwrap();
@@ -114,7 +114,7 @@ fn bad_files_are_reported_and_cost_no_other() {
 
 #[test]
 #[cfg(unix)]
-fn a_link_that_leads_nowhere_costs_no_other_file() {
+fn broken_links_are_reported_and_good_files_are_ingested() {
     let folder = tempfile::tempdir().unwrap();
     let runs = write_runs(folder.path());
     std::os::unix::fs::symlink("/nowhere", runs.join("alpha/broken.bin")).unwrap();
@@ -126,7 +126,7 @@ fn a_link_that_leads_nowhere_costs_no_other_file() {
 }
 
 #[test]
-fn a_run_is_known_by_its_content_whatever_its_file() {
+fn a_copy_of_a_run_file_is_a_duplicate() {
     let Games { folder, mut archive } = Games::new();
     let copy = folder.path().join("copy.a2run2");
     fs::copy(folder.path().join("runs/alpha/run-00003.a2run2"), &copy).unwrap();
@@ -135,7 +135,7 @@ fn a_run_is_known_by_its_content_whatever_its_file() {
 }
 
 #[test]
-fn run_ids_follow_the_paths_whatever_the_workers() {
+fn run_ids_do_not_depend_on_the_number_of_workers() {
     let folder = tempfile::tempdir().unwrap();
     let runs = write_runs(folder.path());
     let contents: Vec<Vec<u8>> = [1, 2, 5]
@@ -151,7 +151,7 @@ fn run_ids_follow_the_paths_whatever_the_workers() {
 }
 
 #[test]
-fn damage_to_the_log_is_found() {
+fn damage_to_the_log_is_detected() {
     let Games { folder: _folder, archive } = Games::new();
     let path = log_file(&archive, 2);
     let good = fs::read(&path).unwrap();
@@ -181,7 +181,7 @@ fn a_commit_of_another_archive_breaks_the_chain() {
 }
 
 #[test]
-fn a_commit_of_a_newer_schema_is_refused() {
+fn a_commit_of_a_newer_schema_is_rejected() {
     let Games { folder: _folder, archive } = Games::new();
     let path = log_file(&archive, 2);
     let text = fs::read_to_string(&path).unwrap().replace("\"schema_version\":4", "\"schema_version\":9");
@@ -192,7 +192,7 @@ fn a_commit_of_a_newer_schema_is_refused() {
 }
 
 #[test]
-fn data_files_are_those_of_their_checksums() {
+fn data_files_match_their_checksums() {
     let Games { folder: _folder, archive } = Games::new();
     let commit: serde_json::Value = serde_json::from_slice(&fs::read(log_file(&archive, 2)).unwrap()).unwrap();
     let files = commit["add"].as_array().unwrap();
@@ -223,13 +223,13 @@ fn one_process_writes_at_a_time() {
         }
     });
     archive.ingest([folder.path().join("runs")], &IngestOptions::default(), &()).unwrap();
-    assert!(released.load(Ordering::SeqCst), "it waits until the lock is released");
+    assert!(released.load(Ordering::SeqCst), "ingest must wait for the lock");
     releasing.join().unwrap();
     archive.ingest([folder.path().join("runs")], &IngestOptions::default(), &()).unwrap();
 }
 
 #[test]
-fn a_cancelled_ingest_leaves_the_archive_as_it_was() {
+fn a_cancelled_ingest_leaves_the_archive_unchanged() {
     struct Stop;
     impl a2store::Progress for Stop {
         fn begin(&self, _: &'static str, _: a2store::Unit, _: u64) {}
@@ -249,9 +249,9 @@ fn a_cancelled_ingest_leaves_the_archive_as_it_was() {
 }
 
 #[test]
-fn what_the_columns_cannot_give_back_is_kept_as_it_came() {
+fn files_that_columns_cannot_reproduce_are_kept() {
     let folder = tempfile::tempdir().unwrap();
-    // A start time beyond any calendar, and a number of steps in more bytes than it needs.
+    // A start time beyond any calendar, and a number of steps encoded in too many bytes.
     let far = a2store::RunMeta { start_unix_s: u64::MAX, ..Default::default() };
     let far = a2store::Run::builder(0).finish(far, a2store::Board(17)).unwrap();
     let far = a2store::encode_run(&far, a2store::RunFormat::A2run2).unwrap();

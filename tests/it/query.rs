@@ -182,7 +182,7 @@ fn a_damaged_data_file_is_an_error() {
         // Without checksums, the error describes the damage and how to find the file.
         let read = error(false);
         assert!(matches!(read.kind(), ErrorKind::Damaged { .. }), "{read}");
-        assert!(read.to_string().contains("`verify` names it"), "{read}");
+        assert!(read.to_string().contains("`verify` names the file"), "{read}");
         std::fs::write(path, &good).unwrap();
     }
 }

@@ -56,7 +56,7 @@ def test_a_lost_newest_commit_does_not_lock_out_the_older_ones(archive: a2store.
 def test_no_archive_is_made_on_top_of_what_is_left_of_one(archive: a2store.Archive, runs: list[Path]) -> None:
     for path in archive.path.glob("_log/*"):
         path.unlink()
-    with pytest.raises(a2store.DamagedError, match="no data files where there is no commit"):
+    with pytest.raises(a2store.DamagedError, match="no data files without a commit"):
         a2store.Archive.create(archive.path)
     command = [sys.executable, "-m", "a2store", "ingest", str(runs[20]), str(archive.path)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -1,6 +1,5 @@
-//! Rows of `steps` and of `runs` → the runs that they came from.
+//! Rows of `runs` and `steps` as typed columns, and the runs that they describe.
 
-use super::schema::Phases;
 use crate::board::{Board, Move};
 use crate::error::{Error, Result};
 use crate::format::SourceFormat;
@@ -14,21 +13,21 @@ use arrow::datatypes::{
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Rows of `steps` in today's schema, as typed columns.
+/// Rows of `steps` in the current schema, as typed columns.
 pub(super) struct StepRows<'a> {
     pub(super) run_id: &'a [u32],
-    step_index: &'a [u32],
-    board: &'a [u64],
-    moves: &'a UInt8Array,
-    legal: &'a [u8],
-    evs: [&'a Float32Array; 4],
-    has_evs: &'a BooleanArray,
-    max_exp: &'a [u8],
-    phase: Words<'a>,
-    max_score: &'a [u64],
-    highest_tile: &'a [u32],
-    num_steps: &'a [u32],
-    engine: Words<'a>,
+    pub(super) step_index: &'a [u32],
+    pub(super) board: &'a [u64],
+    pub(super) moves: &'a UInt8Array,
+    pub(super) legal: &'a [u8],
+    pub(super) evs: [&'a Float32Array; 4],
+    pub(super) has_evs: &'a BooleanArray,
+    pub(super) max_exp: &'a [u8],
+    pub(super) phase: Words<'a>,
+    pub(super) max_score: &'a [u64],
+    pub(super) highest_tile: &'a [u32],
+    pub(super) num_steps: &'a [u32],
+    pub(super) engine: Words<'a>,
 }
 
 /// A row of `runs`.
@@ -41,37 +40,39 @@ pub(super) struct RunFacts {
     pub(super) num_steps: u32,
     pub(super) final_board: Option<Board>,
     pub(super) verified: bool,
-    /// Whether the file itself is kept, for what columns cannot give back.
+    /// Whether the archive keeps the original file, because the columns cannot reproduce it.
     pub(super) has_original: bool,
     pub(super) version: Option<u64>,
-    /// What it was read from.
+    /// The file or folder that the run was read from.
     pub(super) source: String,
-    /// The session that the run was played in, and the run's id there.
+    /// The session that the run was played in. `source_id` is the run's id there.
     pub(super) session: Option<String>,
     pub(super) source_id: Option<u64>,
     pub(super) game_steps: Option<u32>,
     pub(super) session_info: Option<Arc<str>>,
 }
 
-/// A row of `runs`, and the run's file where it was kept.
+/// A row of `runs`, and the run's original file if the archive keeps it.
 pub(super) type FactsAndOriginal<'a> = (RunFacts, Option<&'a [u8]>);
 
-/// A dictionary of text.
-struct Words<'a> {
+/// A dictionary column of text.
+pub(super) struct Words<'a> {
     keys: &'a DictionaryArray<Int32Type>,
     values: &'a StringArray,
 }
 
 impl<'a> Words<'a> {
-    fn get(&self, row: usize) -> Option<&'a str> {
+    /// Returns the text of a row; `None` for null.
+    pub(super) fn get(&self, row: usize) -> Option<&'a str> {
         self.keys.key(row).map(|key| self.values.value(key))
     }
 }
 
-/// The columns of a batch by their names. The batch has the table's schema, so that only a mistake here can miss one.
-struct Columns<'a>(&'a RecordBatch);
+/// Access to the columns of a batch by name. The batch has the table's schema, so a missing column is a
+/// programming error.
+struct TypedColumns<'a>(&'a RecordBatch);
 
-impl<'a> Columns<'a> {
+impl<'a> TypedColumns<'a> {
     fn column(&self, name: &str) -> Result<&'a dyn Array> {
         let column = self.0.column_by_name(name);
         column.map(|column| column.as_ref()).ok_or_else(|| mistyped(name))
@@ -93,12 +94,12 @@ impl<'a> Columns<'a> {
 }
 
 fn mistyped(name: &str) -> Error {
-    Error::from(std::io::Error::other(format!("column {name} is not of its type")))
+    Error::from(std::io::Error::other(format!("column {name} is missing or has the wrong type")))
 }
 
 impl<'a> StepRows<'a> {
     pub(super) fn new(batch: &'a RecordBatch) -> Result<StepRows<'a>> {
-        let columns = Columns(batch);
+        let columns = TypedColumns(batch);
         let ev = |name: &str| columns.column(name)?.as_primitive_opt::<Float32Type>().ok_or_else(|| mistyped(name));
         Ok(StepRows {
             run_id: columns.numbers::<UInt32Type>("run_id")?,
@@ -117,7 +118,7 @@ impl<'a> StepRows<'a> {
         })
     }
 
-    /// The rows of each run, one range after the other.
+    /// Returns the range of rows of each run.
     pub(super) fn runs(&self) -> impl Iterator<Item = Range<usize>> {
         self.run_id.chunk_by(|a, b| a == b).scan(0, |start, run| {
             let range = *start..*start + run.len();
@@ -126,78 +127,7 @@ impl<'a> StepRows<'a> {
         })
     }
 
-    /// What is wrong with the columns of a run that repeat or derive from others: name, expected, found.
-    pub(super) fn check_derived(
-        &self,
-        rows: Range<usize>,
-        facts: Option<&RunFacts>,
-        phases: Phases,
-    ) -> Vec<(&'static str, String, String)> {
-        let mut wrong = Vec::new();
-        let mut expect = |name, expected: &dyn ToString, found: &dyn ToString| {
-            wrong.push((name, expected.to_string(), found.to_string()));
-        };
-        let first = rows.start;
-        if let Some(facts) = facts {
-            let counted = rows.len() as u32;
-            if counted != facts.num_steps {
-                expect("number of steps", &facts.num_steps, &counted);
-            }
-            if self.num_steps[first] != facts.num_steps {
-                expect("num_steps", &facts.num_steps, &self.num_steps[first]);
-            }
-            if self.max_score[first] != facts.meta.max_score {
-                expect("max_score", &facts.meta.max_score, &self.max_score[first]);
-            }
-            if self.highest_tile[first] != facts.meta.highest_tile {
-                expect("highest_tile", &facts.meta.highest_tile, &self.highest_tile[first]);
-            }
-            if self.engine.get(first) != facts.meta.engine.as_deref() {
-                let name = |engine: Option<&str>| engine.unwrap_or("null").to_owned();
-                expect("engine", &name(facts.meta.engine.as_deref()), &name(self.engine.get(first)));
-            }
-        }
-        // Of files of older versions it is not known which runs they hold.
-        let sampled = facts.is_none_or(|facts| SourceFormat::may_be_sampled(&facts.format));
-        let is_gap = |(place, &index): (usize, &u32)| place as u32 != index;
-        if !sampled && let Some(gap) = self.step_index[rows.clone()].iter().enumerate().position(is_gap) {
-            expect("step_index", &gap, &self.step_index[first + gap]);
-        }
-        for row in rows {
-            let at = |what: &dyn ToString| format!("{} at step {}", what.to_string(), self.step_index[row]);
-            let constant = self.num_steps[row] == self.num_steps[first]
-                && self.max_score[row] == self.max_score[first]
-                && self.highest_tile[row] == self.highest_tile[first]
-                && self.engine.get(row) == self.engine.get(first);
-            if !constant {
-                wrong.push(("columns of the run", "the same at every step".into(), at(&"others")));
-            }
-            let max_exp = Board(self.board[row]).max_exp();
-            if self.max_exp[row] != max_exp {
-                wrong.push(("max_exp", max_exp.to_string(), at(&self.max_exp[row])));
-            }
-            let phase = phases.of_max_exp(max_exp).name();
-            if self.phase.get(row) != Some(phase) {
-                wrong.push(("phase", phase.into(), at(&self.phase.get(row).unwrap_or("null"))));
-            }
-            let has_evs = self.has_evs.value(row);
-            let valid =
-                (0..4).filter(|&branch| self.evs[branch].is_valid(row)).fold(0, |mask, branch| mask | 1 << branch);
-            let expected = if has_evs { self.legal[row] } else { 0 };
-            if valid != expected {
-                wrong.push(("values that are not null", format!("{expected:04b}"), at(&format!("{valid:04b}"))));
-            }
-            if self.moves.is_valid(row) && self.moves.value(row) > 3 {
-                wrong.push(("move", "0..=3".into(), at(&self.moves.value(row))));
-            }
-            if wrong.len() > 8 {
-                break;
-            }
-        }
-        wrong
-    }
-
-    /// The run that these rows are of.
+    /// Builds the run of these rows.
     pub(super) fn run(&self, rows: Range<usize>, meta: RunMeta, final_board: Option<Board>) -> Result<Run> {
         let mut steps = Run::builder(rows.len());
         for row in rows {
@@ -223,9 +153,9 @@ impl<'a> StepRows<'a> {
     }
 }
 
-/// The rows of a batch of `runs` in today's schema, each with its original file if it has one.
+/// Returns the rows of a batch of `runs` in the current schema, each with its original file if it has one.
 pub(super) fn run_facts(batch: &RecordBatch) -> Result<Vec<FactsAndOriginal<'_>>> {
-    let columns = Columns(batch);
+    let columns = TypedColumns(batch);
     let run_id = columns.numbers::<UInt32Type>("run_id")?;
     let digest = columns.column("digest")?.as_fixed_size_binary_opt().ok_or_else(|| mistyped("digest"))?;
     let (format, engine) = (columns.words("format")?, columns.words("engine")?);
@@ -247,7 +177,7 @@ pub(super) fn run_facts(batch: &RecordBatch) -> Result<Vec<FactsAndOriginal<'_>>
     let game_steps = columns.column("game_steps")?.as_primitive_opt::<UInt32Type>();
     let game_steps = game_steps.ok_or_else(|| mistyped("game_steps"))?;
     let session_info = columns.words("session_info")?;
-    // One for all runs of a session, as it may be long.
+    // Shared by all runs of a session, as it may be long.
     let infos: Vec<Arc<str>> = session_info.values.iter().map(|info| info.unwrap_or_default().into()).collect();
     let row = |row: usize| {
         let original = original.is_valid(row).then(|| original.value(row));
@@ -282,7 +212,7 @@ pub(super) fn run_facts(batch: &RecordBatch) -> Result<Vec<FactsAndOriginal<'_>>
 }
 
 impl RunFacts {
-    /// The format that the run came in; `None` if no version so far has known it.
+    /// Returns the format of the run's source; `None` if no version up to this one has known it.
     pub(super) fn source_format(&self) -> Option<SourceFormat> {
         SourceFormat::ALL.into_iter().find(|format| format.name() == self.format)
     }

@@ -1,47 +1,49 @@
-//! Decides which runs an ingest adds: runs of files with new content, and runs of a recording with new ids.
+//! The decision which runs an ingest adds: runs of files with new content, and runs of a recording with new
+//! ids.
 
-use super::TableName;
 use super::digests::{Digests, KeptDigests};
-use super::discover::Input;
-use super::log::{Log, Snapshot};
-use super::read::{not_parquet, read_columns};
-use super::schema::RunInfo;
+use super::log::Log;
+use super::parquet_reader::{not_parquet, read_columns};
+use super::run_discovery::IngestInput;
+use super::runs_batch::RunInfo;
+use super::snapshot::Snapshot;
 use super::storage::Storage;
+use super::table_name::TableName;
 use crate::error::Result;
 use arrow::array::AsArray;
 use arrow::datatypes::UInt64Type;
 use std::collections::BTreeSet;
 
-/// The known runs of an archive.
-pub(super) struct Known {
+/// The runs that an archive holds.
+pub(super) struct KnownRuns {
     digests: Digests,
-    /// The ids of a recording's runs among them: recordings compare ids only.
+    /// The ids of the recording's runs in the archive. `None` if runs are compared by content.
     ids: Option<BTreeSet<u64>>,
 }
 
-impl Known {
+impl KnownRuns {
     pub(super) fn of(
         storage: &Storage,
         log: &Log,
         snapshot: &Snapshot,
-        input: Input<'_>,
+        input: IngestInput<'_>,
         kept: &KeptDigests,
-    ) -> Result<Known> {
+    ) -> Result<KnownRuns> {
         let ids = match input {
-            Input::Paths(_) => None,
-            Input::Recorded { runs, since } => {
+            IngestInput::Paths(_) => None,
+            IngestInput::Recorded { runs, since } => {
                 Some(source_ids(storage, snapshot, runs.session.as_deref().unwrap_or_default(), since)?)
             }
         };
-        Ok(Known { digests: Digests::of(storage, log, snapshot, kept)?, ids })
+        Ok(KnownRuns { digests: Digests::of(storage, log, snapshot, kept)?, ids })
     }
 
-    /// Whether a run can be skipped early, because its digest is known.
+    /// Returns whether a run can be skipped early, because its digest is known.
     pub(super) fn has(&self, digest: &[u8; 32]) -> bool {
         self.ids.is_none() && self.digests.contains(digest)
     }
 
-    /// Adds a run; returns whether it was new.
+    /// Adds a run and returns whether it was new.
     pub(super) fn insert(&mut self, run: &RunInfo) -> bool {
         let is_new_content = self.digests.insert(&run.digest);
         match (&mut self.ids, run.source_id) {
@@ -59,7 +61,7 @@ impl Known {
     }
 }
 
-/// The source ids of a session's runs, among the runs that the archive got after it had given out `since` run ids.
+/// Returns the source ids of a session's runs. Looks only at files with run ids from `since` on.
 pub(super) fn source_ids(storage: &Storage, snapshot: &Snapshot, session: &str, since: u64) -> Result<BTreeSet<u64>> {
     let mut ids = BTreeSet::new();
     for file in snapshot.files(TableName::Runs).filter(|file| u64::from(file.last_run_id) >= since) {
@@ -67,7 +69,7 @@ pub(super) fn source_ids(storage: &Storage, snapshot: &Snapshot, session: &str, 
             let sessions = batch.column(0).as_string_opt::<i32>();
             let numbers = batch.column(1).as_primitive_opt::<UInt64Type>();
             let (Some(sessions), Some(numbers)) = (sessions, numbers) else {
-                return Err(not_parquet(storage, file, "sessions or ids of another type"));
+                return Err(not_parquet(storage, file, "a column of sessions or ids of another type"));
             };
             let own = sessions.iter().zip(numbers).filter(|(found, _)| *found == Some(session));
             ids.extend(own.filter_map(|(_, id)| id));

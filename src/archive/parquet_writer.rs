@@ -1,14 +1,20 @@
-//! Parquet files as an archive writes them.
+//! The Parquet writer: encodings, row groups and files.
 //!
-//! The encodings follow the data: boards have high-entropy low bytes and shared high ones, so their bytes are split into
-//! streams; ids climb by small steps, so they are stored as differences; expected values are plain, since some of them
-//! recur whole; everything else repeats, so it goes through a dictionary. zstd on top. Row groups hold whole runs.
-//! docs/design.md has what was tried.
+//! Each column has the encoding that suits its data:
+//!
+//! - Boards have random low bytes and similar high bytes, so their bytes are split into streams.
+//! - Ids ascend in small steps, so their differences are stored.
+//! - Expected values are stored plain, because some of them recur as a whole.
+//! - All other columns repeat values and use a dictionary.
+//!
+//! All pages are compressed with zstd. Row groups hold whole runs. docs/design.md has the alternatives that
+//! were measured.
 
-use super::TableName;
-use super::commit::{DataFile, damaged};
+use super::data_file::{DataFile, checksum};
+use super::problem::damaged;
 use super::schema::{SCHEMA_VERSION, SCHEMA_VERSION_KEY, arrow_error, table_schema};
 use super::storage::Storage;
+use super::table_name::TableName;
 use crate::error::{Error, Result};
 use crate::progress::{Progress, check};
 use crate::publish::Staged;
@@ -23,21 +29,21 @@ use parquet::file::properties::{EnabledStatistics, WriterProperties, WriterVersi
 use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::types::ColumnPath;
 use rayon::prelude::*;
-use std::fs::File;
-use std::io::{self, Read, Seek, Write};
+use std::io::{self, Write};
 use std::path::Path;
 
-/// Rows of `steps` from which a row group is full. Readers work on row groups in parallel and hold one in memory.
+/// The number of rows from which a row group of `steps` is full. Readers process row groups in parallel, and
+/// each thread holds one in memory.
 pub(super) const ROW_GROUP_STEPS: usize = 1 << 19;
-/// Rows of `steps` from which a file is full.
+/// The number of rows from which a file of `steps` is full.
 pub(super) const FILE_STEPS: u64 = 1 << 24;
 
-/// Boards gain most from a higher level.
+/// The zstd level of boards, which profit most from a higher level.
 const BOARD_ZSTD_LEVEL: i32 = 3;
-/// Bytes between which what was written is made durable, so that little is left to wait for at the end.
+/// The number of written bytes after which a file is synced, so that the last sync is short.
 const SYNC_BYTES: u64 = 64 << 20;
 
-/// A Parquet file of one table that is being written.
+/// An unfinished Parquet file of one table.
 pub(super) struct TableWriter {
     storage: Storage,
     table: TableName,
@@ -48,10 +54,10 @@ pub(super) struct TableWriter {
     run_ids: Option<(u32, u32)>,
 }
 
-/// Turns batches into the column chunks of a row group, on any thread.
+/// An encoder that turns batches into the column chunks of a row group, on any thread.
 pub(super) struct RowGroupEncoder(ArrowRowGroupWriterFactory);
 
-/// A row group that is encoded and not yet in a file.
+/// An encoded row group that is not yet in a file.
 pub(super) struct EncodedRowGroup {
     chunks: Vec<ArrowColumnChunk>,
     num_rows: u64,
@@ -97,13 +103,13 @@ impl TableWriter {
         Ok(())
     }
 
-    /// Ends the file, reads it back, and publishes it under a name that no other transaction gives. No commit names it
-    /// yet.
+    /// Finishes the file, reads it back, and publishes it under a name that no other transaction uses. No
+    /// commit names it yet.
     pub(super) fn finish(mut self, progress: &dyn Progress) -> Result<Option<DataFile>> {
         let Some((first_run_id, last_run_id)) = self.run_ids else {
             return Ok(None);
         };
-        // `into_inner` finishes the file too, but it hides the system's error in a text.
+        // `into_inner` would finish the file too, but it turns the system's error into text.
         self.writer.finish().map_err(|error| parquet_error(error).with_path(self.path()))?;
         let Summed { staged, num_bytes, crc, hash } = std::mem::take(self.writer.inner_mut());
         let Some(staged) = staged else { return Ok(None) };
@@ -124,7 +130,8 @@ impl TableWriter {
     }
 }
 
-/// Reads a file back before it gets its name: it has the bytes that were written, and a footer that counts the rows.
+/// Reads a file back before it is published. Checks its bytes against the checksum, and the number of rows in
+/// its footer.
 fn verify_staged(staged: &Staged, file: &DataFile) -> Result<()> {
     let as_io = |source| Error::io(staged.path(), source);
     let (crc, num_bytes) = checksum(staged.file()).map_err(as_io)?;
@@ -132,7 +139,7 @@ fn verify_staged(staged: &Staged, file: &DataFile) -> Result<()> {
     if (num_bytes, &found) != (file.num_bytes, &file.crc32c) {
         let (expected, found) =
             (format!("{} bytes, {}", file.num_bytes, file.crc32c), format!("{num_bytes} bytes, {found}"));
-        return Err(damaged(staged.path(), "what was written", expected, found));
+        return Err(damaged(staged.path(), "written file", expected, found));
     }
     let metadata = ParquetMetaDataReader::new().parse_and_finish(staged.file());
     let metadata = metadata.map_err(|error| parquet_error(error).with_path(staged.path()))?;
@@ -143,37 +150,18 @@ fn verify_staged(staged: &Staged, file: &DataFile) -> Result<()> {
     Ok(())
 }
 
-/// The CRC32C of a file and its length.
-pub(super) fn checksum(mut file: &File) -> io::Result<(u32, u64)> {
-    file.rewind()?;
-    // Most files of an archive that grows by the hour are small.
-    let mut buffer = vec![0; file.metadata()?.len().saturating_add(1).min(1 << 20) as usize];
-    let (mut crc, mut num_bytes) = (0, 0);
-    loop {
-        match file.read(&mut buffer) {
-            Ok(0) => return Ok((crc, num_bytes)),
-            Ok(read) => {
-                crc = crc32c::crc32c_append(crc, &buffer[..read]);
-                num_bytes += read as u64;
-            }
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
-}
-
 impl RowGroupEncoder {
     pub(super) fn new(table: TableName) -> Result<RowGroupEncoder> {
         Ok(serialized_writer(table, io::sink())?.1)
     }
 
-    /// Encodes rows that begin with a column `run_id`, ascending; there must be at least one.
+    /// Encodes at least one row. The first column must be `run_id`, ascending.
     pub(super) fn encode(&self, batch: &RecordBatch, progress: &dyn Progress) -> Result<EncodedRowGroup> {
         self.encode_parts([Ok(batch.clone())], progress)
     }
 
-    /// As [`encode`](Self::encode), of rows that come in parts: a part that fits in a processor's cache is encoded before
-    /// the next is made. The columns are encoded in parallel.
+    /// Encodes rows that come in parts, like [`encode`](Self::encode). Each part is encoded before the next is
+    /// made, so that it stays in a processor's cache. The columns are encoded in parallel.
     pub(super) fn encode_parts(
         &self,
         parts: impl IntoIterator<Item = Result<RecordBatch>>,
@@ -245,18 +233,18 @@ fn properties(table: TableName) -> Result<WriterProperties> {
         let level = ZstdLevel::try_new(BOARD_ZSTD_LEVEL).map_err(parquet_error)?;
         properties = properties.set_column_compression(ColumnPath::from(column), Compression::ZSTD(level));
     }
-    // Every page has all moves and masks, boards as good as random and values between 0 and 1: no filter is pruned by the
-    // smallest of them, and to find it costs a tenth of an ingest.
+    // Statistics of these columns help no filter: every page has all moves and masks, almost random boards, and
+    // values between 0 and 1. Computing them would take a tenth of the time of an ingest.
     for &column in split.iter().chain(plain).chain(&["step_index", "move", "ev_legal", "has_evs"]) {
         properties = properties.set_column_statistics_enabled(ColumnPath::from(column), EnabledStatistics::None);
     }
     Ok(properties.build())
 }
 
-/// A file, and the length, CRC32C and hash of its content so far.
+/// A staged file, with the length, CRC32C and hash of the bytes written so far.
 #[derive(Default)]
 struct Summed {
-    /// `None` once the file was taken.
+    /// `None` after the file was taken.
     staged: Option<Staged>,
     num_bytes: u64,
     crc: u32,

@@ -1,10 +1,11 @@
-//! Runs as an archive holds them → the runs that came in, and their very files.
+//! Reading of whole runs and their original files from an archive.
 
-use super::commit::damaged;
-use super::decode::digest;
-use super::read::OpenFile;
-use super::rebuild::{RunFacts, StepRows, run_facts};
-use super::{Archive, TableName};
+use super::archive::Archive;
+use super::parquet_reader::OpenDataFile;
+use super::problem::damaged;
+use super::run_digest::run_digest;
+use super::table_name::TableName;
+use super::typed_rows::{RunFacts, StepRows, run_facts};
 use crate::board::Board;
 use crate::error::{Error, Result};
 use crate::format::{RunFormat, SourceFormat, decode_run, encode_run};
@@ -17,12 +18,12 @@ use std::collections::HashMap;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
-/// A run as it came in.
+/// A run in the form in which it was ingested.
 #[derive(Debug)]
 pub(crate) struct StoredRun {
     pub(crate) run_id: u32,
     pub(crate) run: Run,
-    /// Its id in its source, and the steps of the whole game, as that has them.
+    /// The run's id and the number of steps of the whole game, both from its source.
     pub(crate) source_id: Option<u64>,
     pub(crate) game_steps: Option<u32>,
     format: RunFormat,
@@ -30,23 +31,25 @@ pub(crate) struct StoredRun {
     original: Option<Vec<u8>>,
 }
 
-/// What is known of a run before its steps are read.
+/// The facts about a run that are available without its steps.
 pub(crate) struct StoredMeta {
     pub(crate) run_id: u32,
     pub(crate) format: Option<SourceFormat>,
     pub(crate) final_board: Option<Board>,
     pub(crate) engine: Option<String>,
-    /// What it was read from, its id there, and what the session says of itself.
+    /// The file or folder that the run was read from. `source_id` is its id there, `session_info` the session's
+    /// description.
     pub(crate) source: String,
     pub(crate) source_id: Option<u64>,
     pub(crate) session_info: Option<Arc<str>>,
 }
 
 impl StoredRun {
-    /// The bytes of the run file that this run came from; `None` if it came from no run file.
+    /// Returns the bytes of the run file that this run came from; `None` if it came from another kind of
+    /// source.
     ///
     /// # Errors
-    /// Those of encoding, which a run that was decoded does not meet.
+    /// Errors of the encoder. A run that was decoded causes none.
     pub(crate) fn original(&self) -> Result<Option<(RunFormat, Cow<'_, [u8]>)>> {
         match &self.original {
             _ if !self.is_file => Ok(None),
@@ -57,13 +60,14 @@ impl StoredRun {
 }
 
 impl Archive {
-    /// Reads runs back, makes something of each on all cores, and hands that on in the order of ids.
+    /// Reads runs, converts each with `make` on all threads, and passes the results to `sink` in the order of
+    /// ids.
     ///
-    /// `run_ids` ascend. Memory holds one row group a thread. Each run's digest is compared with that of its columns.
+    /// `run_ids` must ascend; unknown ids are skipped. Memory holds one row group per thread. Compares the
+    /// digest of each run that has steps.
     ///
     /// # Errors
-    /// [`ErrorKind::Argument`](crate::ErrorKind::Argument) for a run that the archive does not have,
-    /// [`ErrorKind::Damaged`](crate::ErrorKind::Damaged), and those of the callbacks.
+    /// [`ErrorKind::Damaged`](crate::ErrorKind::Damaged), and errors of the callbacks.
     pub(crate) fn read_runs<T: Send>(
         &self,
         run_ids: &[u32],
@@ -92,10 +96,11 @@ impl Archive {
         outcome
     }
 
-    /// Shows what is known of runs before they are read, in the order of ids, which ascend.
+    /// Calls `examine` for each run, in the order of ids, without reading steps. `run_ids` must ascend.
     ///
     /// # Errors
-    /// [`ErrorKind::Argument`](crate::ErrorKind::Argument) for a run that the archive does not have, and those of `examine`.
+    /// [`ErrorKind::Argument`](crate::ErrorKind::Argument) if the archive does not have one of the runs, and
+    /// errors of `examine`.
     pub(crate) fn examine_runs(
         &self,
         run_ids: &[u32],
@@ -126,17 +131,18 @@ impl Archive {
         }
     }
 
-    /// Visits the row groups of a table that may have these runs, in order.
-    fn each_group(
-        &self,
+    /// Calls `each` for the row groups of a table that may hold these runs, in order. Opens one file after the
+    /// other, because the number of open files is limited.
+    fn each_group<'a>(
+        &'a self,
         table: TableName,
         run_ids: &[u32],
-        each: &mut dyn FnMut(&OpenFile<'_>, usize) -> Result<()>,
+        each: &mut dyn FnMut(&Arc<OpenDataFile<'a>>, usize) -> Result<()>,
     ) -> Result<()> {
         for file in self.snapshot.files(table) {
             if any_in(run_ids, file.first_run_id..=file.last_run_id) {
                 self.check_file(file)?;
-                let open = OpenFile::new(&self.storage, file)?;
+                let open = Arc::new(OpenDataFile::new(&self.storage, file)?);
                 for index in 0..open.num_row_groups() {
                     if open.run_ids(index).is_none_or(|(first, last)| any_in(run_ids, first..=last)) {
                         each(&open, index)?;
@@ -147,7 +153,7 @@ impl Archive {
         Ok(())
     }
 
-    /// The runs of one row group of `runs`.
+    /// Reads and converts the runs of one row group of `runs`.
     fn read_group<T: Send>(
         &self,
         run_ids: &[u32],
@@ -157,7 +163,7 @@ impl Archive {
         sink: &mut (impl FnMut(u32, T) -> Result<()> + Send),
     ) -> Result<()> {
         let mut rest = run_ids.iter().copied().peekable();
-        // A run without steps has no rows, and comes when its turn does.
+        // A run without steps has no rows in `steps`, so it is inserted between the others.
         let mut without_rows = |next: Option<u32>, sink: &mut dyn FnMut(u32, T) -> Result<()>| {
             while let Some(run_id) = rest.next_if(|&run_id| Some(run_id) != next) {
                 let Some((facts, original)) = known.get(&run_id) else { break };
@@ -176,9 +182,10 @@ impl Archive {
             rest.next();
             Ok(())
         };
-        let mut read = |window: &mut Vec<(Arc<OpenFile<'_>>, usize)>, sink: &mut dyn FnMut(u32, T) -> Result<()>| {
+        let mut read = |window: &mut Vec<(Arc<OpenDataFile<'_>>, usize)>,
+                        sink: &mut dyn FnMut(u32, T) -> Result<()>| {
             check(progress)?;
-            let runs_of = |(file, index): (Arc<OpenFile<'_>>, usize)| self.runs_of(&file, index, known, make);
+            let runs_of = |(file, index): (Arc<OpenDataFile<'_>>, usize)| self.runs_of(&file, index, known, make);
             let made: Vec<Vec<(u32, T)>> = window.par_drain(..).map(runs_of).collect::<Result<_>>()?;
             for (run_id, value) in made.into_iter().flatten() {
                 without_rows(Some(run_id), sink)?;
@@ -187,31 +194,22 @@ impl Archive {
             }
             Ok::<_, Error>(())
         };
-        // Files are opened when their turn comes: there may be more of them than may be open.
         let mut window = Vec::new();
-        for file in self.snapshot.files(TableName::Steps) {
-            if !any_in(run_ids, file.first_run_id..=file.last_run_id) {
-                continue;
+        self.each_group(TableName::Steps, run_ids, &mut |file, index| {
+            window.push((Arc::clone(file), index));
+            match window.len() == rayon::current_num_threads() {
+                true => read(&mut window, sink),
+                false => Ok(()),
             }
-            self.check_file(file)?;
-            let file = Arc::new(OpenFile::new(&self.storage, file)?);
-            for index in 0..file.num_row_groups() {
-                if file.run_ids(index).is_none_or(|(first, last)| any_in(run_ids, first..=last)) {
-                    window.push((Arc::clone(&file), index));
-                }
-                if window.len() == rayon::current_num_threads() {
-                    read(&mut window, sink)?;
-                }
-            }
-        }
+        })?;
         read(&mut window, sink)?;
         without_rows(None, sink)
     }
 
-    /// What is made of the wanted runs in a row group of `steps`.
+    /// Converts the wanted runs in a row group of `steps`.
     fn runs_of<T>(
         &self,
-        file: &OpenFile<'_>,
+        file: &OpenDataFile<'_>,
         index: usize,
         known: &HashMap<u32, (RunFacts, Option<Vec<u8>>)>,
         make: &impl Fn(StoredRun) -> Result<T>,
@@ -222,16 +220,16 @@ impl Archive {
         for range in rows.runs() {
             let Some((facts, original)) = known.get(&rows.run_id[range.start]) else { continue };
             let path = self.storage.path(&file.file().path);
-            let what = "run that its rows make";
+            let what = "run built from its rows";
             let run = match original {
-                // Columns do not give back all of such a run.
+                // The columns cannot reproduce this run.
                 Some(bytes) => decode_run(bytes).map(|(run, _)| run),
                 None => rows.run(range, facts.meta.clone(), facts.final_board),
             };
             let run = run.map_err(|error| damaged(&path, what, "a run", error.message()))?;
-            if digest(&run)? != facts.digest {
+            if run_digest(&run)? != facts.digest {
                 let expected = format!("the digest of run {} in `runs`", facts.run_id);
-                return Err(damaged(&path, what, expected, "another"));
+                return Err(damaged(&path, what, expected, "another digest"));
             }
             made.push((facts.run_id, make(stored(run, facts, original.as_ref()))?));
         }
@@ -248,7 +246,7 @@ fn stored(run: Run, facts: &RunFacts, original: Option<&Vec<u8>>) -> StoredRun {
     StoredRun { run_id: facts.run_id, run, source_id, game_steps, format, is_file, original: original.cloned() }
 }
 
-/// Whether some of the ids, which ascend, are in a range.
+/// Returns whether one of the ascending ids is in a range.
 fn any_in(run_ids: &[u32], range: RangeInclusive<u32>) -> bool {
     let at = run_ids.partition_point(|run_id| run_id < range.start());
     run_ids.get(at).is_some_and(|run_id| range.contains(run_id))

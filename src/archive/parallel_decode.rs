@@ -1,7 +1,8 @@
-//! Runs from files and folders, decoded a window at a time.
+//! Runs of files and folders, decoded in parallel and returned in order.
 
-use super::decode::{Outcome, RunAndFile, decode_alone};
-use super::discover::{Part, Source, Sources, measure};
+use super::candidate_files::measure;
+use super::decode::{DecodeOutcome, RunAndFile, decode_alone};
+use super::run_discovery::{DiscoveredRun, RunDiscovery, RunPlace};
 use crate::error::Result;
 use crate::format::PackReader;
 use crate::progress::{Progress, Unit, check};
@@ -10,34 +11,34 @@ use rayon::prelude::*;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Input bytes per thread in a window.
+/// The number of input bytes per thread that are decoded at once.
 const WINDOW_BYTES: u64 = 4 << 20;
 
-/// Decodes the next sources on all threads; none if there are no more.
-pub(super) fn decode<T: Send>(
-    sources: &mut Sources<'_>,
+/// Decodes the next runs on all threads. Returns none at the end.
+pub(super) fn decode_next<T: Send>(
+    sources: &mut RunDiscovery<'_>,
     window_bytes: u64,
     progress: &dyn Progress,
-    decode_one: impl Fn(&mut Source) -> Result<Outcome<T>> + Sync,
-) -> Result<Vec<(Source, Result<T>)>> {
+    decode_one: impl Fn(&mut DiscoveredRun) -> Result<DecodeOutcome<T>> + Sync,
+) -> Result<Vec<(DiscoveredRun, Result<T>)>> {
     loop {
         let window = sources.window(window_bytes, progress)?;
         let last = window.is_empty();
-        let outcome_of = |mut source: Source| {
+        let outcome_of = |mut source: DiscoveredRun| {
             let outcome = check(progress).and_then(|()| decode_one(&mut source));
             progress.advance(source.num_bytes);
             (source, outcome)
         };
-        let outcomes: Vec<(Source, Result<Outcome<T>>)> = window.into_par_iter().map(outcome_of).collect();
+        let outcomes: Vec<(DiscoveredRun, Result<DecodeOutcome<T>>)> = window.into_par_iter().map(outcome_of).collect();
         let mut decoded = Vec::with_capacity(outcomes.len());
         let mut outcomes = outcomes.into_iter();
         while let Some((source, outcome)) = outcomes.next() {
             match outcome {
-                Ok(Outcome::Value(value)) => decoded.push((source, Ok(value))),
+                Ok(DecodeOutcome::Value(value)) => decoded.push((source, Ok(value))),
                 Err(error) => decoded.push((source, Err(error))),
-                Ok(Outcome::Container(kind)) => {
-                    // Its runs come in its place, so what was read after it has to wait.
-                    let rest: Vec<Source> = outcomes.by_ref().map(unread).collect();
+                Ok(DecodeOutcome::Container(kind)) => {
+                    // The runs of this file come next, so the runs after it are read again later.
+                    let rest: Vec<DiscoveredRun> = outcomes.by_ref().map(unread).collect();
                     progress.expect(source.num_bytes + rest.iter().map(|source| source.num_bytes).sum::<u64>());
                     sources.put_back(source, kind, rest);
                 }
@@ -49,26 +50,28 @@ pub(super) fn decode<T: Send>(
     }
 }
 
-/// A source as it was before it was read.
-fn unread<T>((mut source, outcome): (Source, Result<T>)) -> Source {
-    if let (Part::Failed(reason), Err(error)) = (&mut source.part, outcome) {
+/// Resets a run to its state before it was read.
+fn unread<T>((mut source, outcome): (DiscoveredRun, Result<T>)) -> DiscoveredRun {
+    if let (RunPlace::Failed(reason), Err(error)) = (&mut source.place, outcome) {
         *reason = Some(error);
     }
     source
 }
 
-/// Where runs are read from.
+/// The place from which runs are read.
 pub(crate) enum RunsOf<'a> {
-    /// Files and folders, whatever their formats.
+    /// Files and folders in any format.
     Paths(&'a [PathBuf]),
-    /// A pack that is open.
+    /// An open pack.
     Pack(&'a PackReader),
 }
 
-/// Reads runs and hands them on in order, each with its index in its source of many, and with its file if asked.
+/// Reads runs and passes each to `take`, in order.
+///
+/// `take` gets the run's index in its container, if it has one, and the run's file if `with_files` is set.
 ///
 /// # Errors
-/// The first of a run or of a file, and those of `take`.
+/// The first error of a run, of a file or of `take`.
 pub(crate) fn each_run(
     runs: &RunsOf<'_>,
     workers: Option<usize>,
@@ -77,8 +80,8 @@ pub(crate) fn each_run(
     mut take: impl FnMut(Option<usize>, RunAndFile) -> Result<()> + Send,
 ) -> Result<()> {
     let mut sources = match runs {
-        RunsOf::Paths(paths) => Sources::new(paths, None)?,
-        RunsOf::Pack(pack) => Sources::of_pack((*pack).clone()),
+        RunsOf::Paths(paths) => RunDiscovery::new(paths, None)?,
+        RunsOf::Pack(pack) => RunDiscovery::of_pack((*pack).clone()),
     };
     let threads = pool("read", workers)?;
     let finished = AtomicBool::new(false);
@@ -91,8 +94,8 @@ pub(crate) fn each_run(
         let window_bytes = WINDOW_BYTES * threads.current_num_threads() as u64;
         let outcome = threads.install(|| {
             loop {
-                let decode_one = |source: &mut Source| decode_alone(source, with_files);
-                let decoded = decode(&mut sources, window_bytes, progress, decode_one)?;
+                let decode_one = |source: &mut DiscoveredRun| decode_alone(source, with_files);
+                let decoded = decode_next(&mut sources, window_bytes, progress, decode_one)?;
                 if decoded.is_empty() {
                     return Ok(());
                 }

@@ -1,12 +1,12 @@
-//! What is wrong with one data file: its bytes, its footer, its rows.
+//! Checks of one data file: its bytes, its footer and its rows.
 
-use super::TableName;
-use super::commit::DataFile;
-use super::read::{SharedFile, conform, guarded, open, read_row_group};
+use super::data_file::{DataFile, checksum};
+use super::parquet_input::{SharedFile, guarded};
+use super::parquet_reader::{conform, open, read_row_group};
+use super::problem::Problem;
 use super::schema::table_schema;
 use super::storage::Storage;
-use super::verify::Problem;
-use super::writer::checksum;
+use super::table_name::TableName;
 use crate::error::Result;
 use crate::progress::{Progress, check};
 use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, Scalar};
@@ -18,13 +18,13 @@ use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions};
 use parquet::file::metadata::PageIndexPolicy;
 use std::fs::File;
 
-/// Collects what is wrong with a file.
-pub(super) struct Findings<'a> {
+/// The problems found in one file.
+pub(super) struct FileFindings<'a> {
     file: &'a DataFile,
     pub(super) problems: Vec<Problem>,
 }
 
-impl Findings<'_> {
+impl FileFindings<'_> {
     pub(super) fn add(&mut self, what: impl Into<String>, expected: impl ToString, found: impl ToString) {
         self.problems.push(Problem::new(&self.file.path, what, expected, found));
     }
@@ -41,17 +41,17 @@ impl Findings<'_> {
     }
 }
 
-/// Checks a file against its commit and its footer against its rows, and hands on the rows, whole row groups in today's
-/// schema.
+/// Compares a file with its commit and its footer with its rows. Passes each row group to `rows`, in the
+/// current schema.
 ///
-/// A file whose bytes are not those that were written is looked at no further: its rows could say anything.
+/// Stops at a wrong length or checksum, because the rows of such a file mean nothing.
 pub(super) fn check_file(
     storage: &Storage,
     file: &DataFile,
     progress: &dyn Progress,
-    rows: &mut dyn FnMut(&RecordBatch, &mut Findings<'_>) -> Result<()>,
+    rows: &mut dyn FnMut(&RecordBatch, &mut FileFindings<'_>) -> Result<()>,
 ) -> Result<Vec<Problem>> {
-    let mut findings = Findings { file, problems: Vec::new() };
+    let mut findings = FileFindings { file, problems: Vec::new() };
     let opened = match open(storage, file) {
         Ok(opened) => opened,
         Err(error) => {
@@ -70,7 +70,7 @@ pub(super) fn check_file(
         Err(error) => findings.add("data file", "bytes", error),
     }
     if findings.problems.is_empty() {
-        match Footer::load(&opened) {
+        match ParquetFooter::load(&opened) {
             Ok(footer) => footer.check(&opened, progress, rows, &mut findings)?,
             Err(error) => findings.add("footer", "Parquet", error),
         }
@@ -78,22 +78,22 @@ pub(super) fn check_file(
     Ok(findings.problems)
 }
 
-struct Footer {
+struct ParquetFooter {
     metadata: ArrowReaderMetadata,
 }
 
-impl Footer {
-    fn load(file: &File) -> Result<Footer, ArrowError> {
+impl ParquetFooter {
+    fn load(file: &File) -> Result<ParquetFooter, ArrowError> {
         let options = ArrowReaderOptions::new().with_page_index_policy(PageIndexPolicy::Required);
-        Ok(Footer { metadata: guarded(|| Ok(ArrowReaderMetadata::load(file, options)?))? })
+        Ok(ParquetFooter { metadata: guarded(|| Ok(ArrowReaderMetadata::load(file, options)?))? })
     }
 
     fn check(
         &self,
         opened: &File,
         progress: &dyn Progress,
-        rows: &mut dyn FnMut(&RecordBatch, &mut Findings<'_>) -> Result<()>,
-        findings: &mut Findings<'_>,
+        rows: &mut dyn FnMut(&RecordBatch, &mut FileFindings<'_>) -> Result<()>,
+        findings: &mut FileFindings<'_>,
     ) -> Result<()> {
         let file = findings.file;
         let schema = table_schema(file.table);
@@ -103,9 +103,9 @@ impl Footer {
                 Ok(found) => {
                     findings.add(format!("type of column {}", field.name()), field.data_type(), found.data_type());
                 }
-                // What an older schema lacks is nullable in today's.
+                // A nullable column may be missing from a file of an older schema.
                 Err(_) if field.is_nullable() => {}
-                Err(_) => findings.add("columns", field.name(), "none of that name"),
+                Err(_) => findings.add("columns", field.name(), "no such column"),
             }
         }
         let footer = self.metadata.metadata();
@@ -120,7 +120,7 @@ impl Footer {
         let mut first_run_id = None;
         for index in 0..footer.num_row_groups() {
             check(progress)?;
-            let batch = SharedFile::new(opened).map_err(ArrowError::from).and_then(|opened| {
+            let batch = opened.try_clone().map(SharedFile::new).map_err(ArrowError::from).and_then(|opened| {
                 let batch = guarded(|| read_row_group(opened, self.metadata.clone(), index))?;
                 self.check_statistics(index, &batch, findings)?;
                 conform(&batch, &schema)
@@ -149,18 +149,19 @@ impl Footer {
         Ok(())
     }
 
-    /// That minima and maxima of row groups and of pages enclose the values, and that nulls were counted.
+    /// Checks the statistics of a row group and of its pages: the bounds enclose all values, and the counts of
+    /// nulls are right.
     fn check_statistics(
         &self,
         index: usize,
         batch: &RecordBatch,
-        findings: &mut Findings<'_>,
+        findings: &mut FileFindings<'_>,
     ) -> Result<(), ArrowError> {
         let footer = self.metadata.metadata();
         let parquet_schema = footer.file_metadata().schema_descr();
         let group = footer.row_group(index);
         for (field, column) in self.metadata.schema().fields().iter().zip(batch.columns()) {
-            // NaN has no place in an order, so nobody may rely on bounds of floating-point numbers.
+            // Bounds of floating-point columns are not usable, because NaN has no place in the order.
             if matches!(field.data_type(), DataType::Float32) {
                 continue;
             }
@@ -189,7 +190,7 @@ impl Footer {
     }
 }
 
-/// What statistics say of consecutive parts of a column.
+/// The statistics of consecutive parts of a column.
 struct Bounds {
     mins: ArrayRef,
     maxes: ArrayRef,
@@ -198,7 +199,13 @@ struct Bounds {
 }
 
 impl Bounds {
-    fn check(&self, part: &str, name: &str, column: &ArrayRef, findings: &mut Findings<'_>) -> Result<(), ArrowError> {
+    fn check(
+        &self,
+        part: &str,
+        name: &str,
+        column: &ArrayRef,
+        findings: &mut FileFindings<'_>,
+    ) -> Result<(), ArrowError> {
         let total: usize = self.lens.iter().sum();
         if self.lens.len() > 1 && total != column.len() {
             findings.add(format!("rows of the pages of {name}"), column.len(), total);
@@ -234,8 +241,14 @@ impl Bounds {
 
 type Compare = fn(&dyn arrow::array::Datum, &dyn arrow::array::Datum) -> Result<arrow::array::BooleanArray, ArrowError>;
 
-/// That rows are in the order of run ids, and steps of a run in theirs; that none is missing is checked with the run.
-fn check_order(table: TableName, batch: &RecordBatch, last_row: &mut Option<(u32, u32)>, findings: &mut Findings<'_>) {
+/// Checks that run ids ascend, and that the step indices of each run ascend. The check of each run finds
+/// missing steps.
+fn check_order(
+    table: TableName,
+    batch: &RecordBatch,
+    last_row: &mut Option<(u32, u32)>,
+    findings: &mut FileFindings<'_>,
+) {
     let ids = batch.column(0).as_primitive::<UInt32Type>().values();
     let steps = (table == TableName::Steps).then(|| batch.column(1).as_primitive::<UInt32Type>().values());
     for (row, &run_id) in ids.iter().enumerate() {
@@ -243,7 +256,7 @@ fn check_order(table: TableName, batch: &RecordBatch, last_row: &mut Option<(u32
         let follows = match *last_row {
             None => true,
             Some((last_id, last_step)) if table == TableName::Steps && run_id == last_id => {
-                // A row group holds whole runs, so none goes on in the next.
+                // A row group holds whole runs, so no run continues in the next one.
                 step > last_step && row > 0
             }
             Some((last_id, _)) => run_id > last_id,
@@ -258,7 +271,7 @@ fn check_order(table: TableName, batch: &RecordBatch, last_row: &mut Option<(u32
             findings.add_for_run(
                 run_id,
                 "order of rows",
-                "run ids that climb, and whole runs with steps that climb",
+                "ascending run ids, and whole runs with ascending steps",
                 found,
             );
         }

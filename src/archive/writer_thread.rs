@@ -1,61 +1,62 @@
-//! Encoded row groups → published files, on a thread of its own.
+//! A writer thread for data files: it takes encoded row groups and publishes files.
 
-use super::TableName;
-use super::commit::DataFile;
+use super::data_file::DataFile;
+use super::parquet_writer::{EncodedRowGroup, TableWriter};
 use super::storage::Storage;
-use super::writer::{EncodedRowGroup, TableWriter};
+use super::table_name::TableName;
 use crate::error::{Error, Result};
 use crate::progress::{Progress, check};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
-/// Row groups that may wait for the thread that writes.
+/// The number of row groups that may wait for the writer thread.
 const QUEUE: usize = 2;
 
-/// The files of a transaction.
-pub(super) struct Output<'a> {
+/// The data files of one transaction.
+pub(super) struct TransactionFiles<'a> {
     pub(super) storage: &'a Storage,
     pub(super) txn: &'a str,
-    /// Rows from which a file is full.
+    /// The number of rows from which a file is full.
     pub(super) file_rows: u64,
 }
 
-/// What the writing thread is sent. If it is sent no `End`, the work has failed and nothing is to remain.
-enum Message {
+/// A message to the writer thread. If the channel closes without `End`, the work has failed, and all files are
+/// removed.
+enum WriterMessage {
     RowGroup(TableName, EncodedRowGroup),
     End,
 }
 
-/// Where the work sends what it has encoded.
-pub(super) struct Sender(SyncSender<Message>);
+/// The sending end of the channel to the writer thread.
+pub(super) struct RowGroupSender(SyncSender<WriterMessage>);
 
-impl Sender {
+impl RowGroupSender {
     pub(super) fn send(&self, table: TableName, group: EncodedRowGroup) -> Result<()> {
-        self.0.send(Message::RowGroup(table, group)).map_err(|_| closed())
+        self.0.send(WriterMessage::RowGroup(table, group)).map_err(|_| closed())
     }
 }
 
-/// The writer's own error is the cause, and is what the caller is told.
+/// Returns the error of a closed channel. The caller gets the writer's own error instead.
 fn closed() -> Error {
-    Error::from(std::io::Error::other("the thread that writes has ended"))
+    Error::from(std::io::Error::other("the writer thread has ended"))
 }
 
-impl Output<'_> {
-    /// Writes what `work` sends, while it works. When anything fails, nothing remains.
+impl TransactionFiles<'_> {
+    /// Writes the row groups that `work` sends, while `work` runs. If anything fails, removes all files.
     pub(super) fn write<T>(
         &self,
         progress: &dyn Progress,
-        work: impl FnOnce(&Sender) -> Result<T>,
+        work: impl FnOnce(&RowGroupSender) -> Result<T>,
     ) -> Result<(T, Vec<DataFile>)> {
         let mut files = Vec::new();
         let outcome = std::thread::scope(|scope| {
             let (sender, receiver) = sync_channel(QUEUE);
-            let mut open = Open { output: self, files: &mut files, steps: None, runs: None };
+            let mut open = OpenFiles { transaction: self, files: &mut files, steps: None, runs: None };
             let writing = scope.spawn(move || open.receive(&receiver, progress));
-            let sender = Sender(sender);
+            let sender = RowGroupSender(sender);
             let worked = work(&sender);
             if worked.is_ok() {
-                // Nobody listens if writing has failed, which is seen below.
-                let _ = sender.0.send(Message::End);
+                // This fails if the writer thread has failed, which `written` shows.
+                let _ = sender.0.send(WriterMessage::End);
             }
             drop(sender);
             let written = writing.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
@@ -64,7 +65,7 @@ impl Output<'_> {
         match outcome {
             Ok(value) => Ok((value, files)),
             Err(error) => {
-                // No commit was attempted, so these are nobody's; what cannot be removed is left to `expire`.
+                // No commit names these files. `expire` removes those that cannot be removed here.
                 files.iter().for_each(|file| drop(self.storage.remove(&file.path)));
                 Err(error)
             }
@@ -72,23 +73,23 @@ impl Output<'_> {
     }
 }
 
-/// The files that are being written, and those that are.
-struct Open<'a> {
-    output: &'a Output<'a>,
+/// The unfinished and the finished files.
+struct OpenFiles<'a> {
+    transaction: &'a TransactionFiles<'a>,
     files: &'a mut Vec<DataFile>,
     steps: Option<TableWriter>,
     runs: Option<TableWriter>,
 }
 
-impl Open<'_> {
-    fn receive(&mut self, receiver: &Receiver<Message>, progress: &dyn Progress) -> Result<()> {
+impl OpenFiles<'_> {
+    fn receive(&mut self, receiver: &Receiver<WriterMessage>, progress: &dyn Progress) -> Result<()> {
         loop {
             match receiver.recv() {
-                Ok(Message::RowGroup(table, group)) => {
+                Ok(WriterMessage::RowGroup(table, group)) => {
                     check(progress)?;
                     self.append(table, group, progress)?;
                 }
-                Ok(Message::End) => break,
+                Ok(WriterMessage::End) => break,
                 Err(_) => return Ok(()),
             }
         }
@@ -105,10 +106,10 @@ impl Open<'_> {
         };
         let mut writer = match slot.take() {
             Some(writer) => writer,
-            None => TableWriter::new(self.output.storage, table, self.output.txn)?,
+            None => TableWriter::new(self.transaction.storage, table, self.transaction.txn)?,
         };
         writer.append(group)?;
-        if writer.num_rows() >= self.output.file_rows {
+        if writer.num_rows() >= self.transaction.file_rows {
             self.files.extend(writer.finish(progress)?);
         } else {
             *slot = Some(writer);

@@ -1,0 +1,422 @@
+//! The type [`Archive`]: creating and opening, the operations, and the facts of a version.
+
+use super::candidate_files::SeenFiles;
+use super::commit::{Commit, CommitInfo};
+use super::compact::{self, CompactOptions, CompactReport};
+use super::digests::KeptDigests;
+use super::expire::{self, ExpireOptions, ExpireReport};
+use super::ingest;
+use super::ingest_report::{IngestOptions, IngestReport};
+use super::known_runs;
+use super::log::Log;
+use super::log_names::LOG_FOLDER;
+use super::phases::Phases;
+use super::problem::damaged;
+use super::repair::{self, RepairReport};
+use super::run_discovery::IngestInput;
+use super::schema::table_schema;
+use super::snapshot::Snapshot;
+use super::storage::Storage;
+use super::table_name::TableName;
+use super::verify::{self, VerifyOptions, VerifyReport};
+use crate::error::{Error, ErrorKind, Result};
+use crate::format::Container;
+use crate::progress::{Progress, check};
+use arrow::datatypes::SchemaRef;
+use object_store::ObjectStore;
+use std::collections::BTreeSet;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// A growing collection of runs, seen at one version.
+///
+/// An `Archive` is an immutable view that is cheap to clone; clones show the same version. Commits of others
+/// stay invisible until [`refresh`](Archive::refresh). An [`ingest`](Archive::ingest) moves the view to the
+/// version that it commits.
+///
+/// ```
+/// # let folder = tempfile::tempdir()?;
+/// # let path = folder.path().join("games.a2");
+/// use a2store::{Archive, IngestOptions, Phases};
+/// let mut archive = Archive::create(&path, Phases::default())?;
+/// # let runs = folder.path().join("runs");
+/// # a2store::simulate(&runs, &a2store::SimulateOptions { runs: 2, ..Default::default() }, &())?;
+/// let report = archive.ingest([&runs], &IngestOptions::default(), &())?;
+/// assert_eq!((report.accepted, archive.num_runs(), archive.version()), (2, 2, 2));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone)]
+pub struct Archive {
+    pub(super) storage: Storage,
+    pub(super) snapshot: Arc<Snapshot>,
+    /// The digests that the last ingest left for the next; shared by clones.
+    kept: Arc<KeptDigests>,
+    /// Whether each data file is compared with its commit before its first use.
+    pub(super) checksums: bool,
+}
+
+impl Archive {
+    /// Creates an archive in a new or empty folder, or under a URL (`s3://bucket/games.a2`, `gs://…`,
+    /// `az://…`).
+    ///
+    /// The phase thresholds of an archive never change.
+    ///
+    /// # Errors
+    /// [`ErrorKind::ArchiveExists`] if the folder holds an archive. [`ErrorKind::Argument`] if the thresholds
+    /// are not tiles in ascending order, or if the folder holds other files. [`ErrorKind::Io`].
+    pub fn create(location: impl AsRef<Path>, phases: Phases) -> Result<Archive> {
+        Archive::create_unless_cancelled(location, phases, &())
+    }
+
+    pub(crate) fn create_unless_cancelled(
+        location: impl AsRef<Path>,
+        phases: Phases,
+        progress: &dyn Progress,
+    ) -> Result<Archive> {
+        phases.check()?;
+        let storage = Storage::new(location.as_ref())?;
+        if storage.is_local() {
+            check_empty(storage.root())?;
+        }
+        let exists = || Err(ErrorKind::ArchiveExists { path: storage.root().to_path_buf() }.into());
+        storage.create_folders([LOG_FOLDER, "runs", "steps"])?;
+        let log = Log::new(&storage);
+        let names = log.names()?;
+        if names.newest_commit().is_some() {
+            return exists();
+        }
+        for table in TableName::ALL {
+            let names = storage.names(table.name())?.unwrap_or_default();
+            if let Some(name) = names.iter().find(|name| name.ends_with(".parquet")) {
+                let expected = "no data files without a commit";
+                return Err(damaged(&storage.path(LOG_FOLDER), "log", expected, format!("{table}/{name}")));
+            }
+        }
+        check(progress)?;
+        match log.append(None, &Commit::first(phases))? {
+            Some(snapshot) => Ok(Archive::new(storage, snapshot)),
+            None => exists(),
+        }
+    }
+
+    /// Opens an archive at its newest version.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotAnArchive`]. [`ErrorKind::Damaged`] if a commit does not match its checksum or its
+    /// parent. [`ErrorKind::SchemaVersion`] if a newer a2store wrote the archive. [`ErrorKind::Io`].
+    pub fn open(location: impl AsRef<Path>) -> Result<Archive> {
+        let storage = Storage::new(location.as_ref())?;
+        let snapshot = Log::new(&storage).replay(None)?;
+        Ok(Archive::new(storage, snapshot))
+    }
+
+    /// Opens an archive at an earlier version; version 1 is the empty archive.
+    ///
+    /// # Errors
+    /// As [`open`](Archive::open), and [`ErrorKind::VersionNotFound`] if the version does not exist or has
+    /// expired.
+    pub fn open_at(location: impl AsRef<Path>, version: u64) -> Result<Archive> {
+        let storage = Storage::new(location.as_ref())?;
+        let snapshot = Log::new(&storage).replay(Some(version))?;
+        Ok(Archive::new(storage, snapshot))
+    }
+
+    fn new(storage: Storage, snapshot: Snapshot) -> Archive {
+        let checksums = storage.is_local();
+        Archive { storage, snapshot: snapshot.into(), kept: Arc::default(), checksums }
+    }
+
+    /// Returns the same view with checksums on or off.
+    ///
+    /// If on, queries and exports compare the length and CRC32C of each data file with its commit before its
+    /// first use in a process. This reads the whole file. If off, a flipped bit in a data file can change an
+    /// answer.
+    ///
+    /// By default, checksums are on for a folder and off for an object store. There they would download whole
+    /// files for queries that need only some ranges.
+    ///
+    /// ```
+    /// # let folder = tempfile::tempdir()?;
+    /// # let path = folder.path().join("games.a2");
+    /// use a2store::{Archive, Phases};
+    /// let archive = Archive::create(&path, Phases::default())?;
+    /// assert!(archive.has_checksums());
+    /// assert!(!archive.with_checksums(false).has_checksums());
+    /// # Ok::<(), a2store::Error>(())
+    /// ```
+    #[must_use]
+    pub fn with_checksums(mut self, checksums: bool) -> Archive {
+        self.checksums = checksums;
+        self
+    }
+
+    /// Returns whether each data file is compared with its commit before its first use.
+    #[must_use]
+    pub fn has_checksums(&self) -> bool {
+        self.checksums
+    }
+
+    /// Moves to the newest version.
+    ///
+    /// # Errors
+    /// As [`open`](Archive::open).
+    pub fn refresh(&mut self) -> Result<()> {
+        self.snapshot = Log::new(&self.storage).replay_from(Some(&self.snapshot))?.into();
+        Ok(())
+    }
+
+    /// Moves to the newest version, and makes it durable.
+    pub(crate) fn refresh_durable(&mut self) -> Result<()> {
+        self.snapshot = Log::new(&self.storage).replay_durable(Some(&self.snapshot))?.into();
+        Ok(())
+    }
+
+    /// Returns the ids that a session's runs have within the session.
+    pub(crate) fn source_ids(&self, session: &str) -> Result<BTreeSet<u64>> {
+        known_runs::source_ids(&self.storage, &self.snapshot, session, 0)
+    }
+
+    /// Reads run files and folders, with all their subfolders, and commits the new runs as one version.
+    ///
+    /// Skips each run whose content the archive already holds, compared by digest. Reports each file that does
+    /// not decode, and reads on. Run ids follow the order of the paths and do not depend on the number of
+    /// workers. If no run is new, nothing is committed. An interrupted ingest that is repeated ends in the same
+    /// archive.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Io`] if a path does not exist or the file system fails. [`ErrorKind::Conflict`] if another
+    /// process keeps writing. [`ErrorKind::Cancelled`]. With [`OnError::Raise`](super::OnError::Raise), also
+    /// the error of the first bad file. After each of these errors the archive is unchanged.
+    ///
+    /// [`ErrorKind::Unconfirmed`] if the commit was written but not confirmed: repeat the call.
+    pub fn ingest<P: AsRef<Path>>(
+        &mut self,
+        paths: impl IntoIterator<Item = P>,
+        options: &IngestOptions,
+        progress: &dyn Progress,
+    ) -> Result<IngestReport> {
+        self.ingest_files(paths, None, options, progress)
+    }
+
+    /// Ingests like [`ingest`](Archive::ingest), but skips the files in `seen` that have not changed since.
+    ///
+    /// This suits repeated calls on the same folders. `seen` takes about 150 bytes of memory per file.
+    ///
+    /// # Errors
+    /// As [`ingest`](Archive::ingest).
+    pub fn ingest_unseen<P: AsRef<Path>>(
+        &mut self,
+        paths: impl IntoIterator<Item = P>,
+        seen: &mut SeenFiles,
+        options: &IngestOptions,
+        progress: &dyn Progress,
+    ) -> Result<IngestReport> {
+        self.ingest_files(paths, Some(seen), options, progress)
+    }
+
+    fn ingest_files<P: AsRef<Path>>(
+        &mut self,
+        paths: impl IntoIterator<Item = P>,
+        seen: Option<&mut SeenFiles>,
+        options: &IngestOptions,
+        progress: &dyn Progress,
+    ) -> Result<IngestReport> {
+        let paths: Vec<PathBuf> = paths.into_iter().map(|path| path.as_ref().to_path_buf()).collect();
+        self.ingest_input(IngestInput::Paths(&paths), seen, options, progress)
+    }
+
+    /// Ingests the runs of a recording. Compares ids instead of content: a run is new if its session and id are
+    /// new.
+    ///
+    /// This view must not show any of the recording's runs.
+    pub(crate) fn ingest_recorded(
+        &mut self,
+        runs: &Arc<Container>,
+        options: &IngestOptions,
+        progress: &dyn Progress,
+    ) -> Result<IngestReport> {
+        let since = self.snapshot.newest().next_run_id;
+        self.ingest_input(IngestInput::Recorded { runs, since }, None, options, progress)
+    }
+
+    fn ingest_input(
+        &mut self,
+        input: IngestInput<'_>,
+        seen: Option<&mut SeenFiles>,
+        options: &IngestOptions,
+        progress: &dyn Progress,
+    ) -> Result<IngestReport> {
+        let (report, snapshot) =
+            ingest::ingest(&self.storage, &self.snapshot, &self.kept, input, options, seen, progress)?;
+        self.snapshot = snapshot.into();
+        Ok(report)
+    }
+
+    /// Merges small data files, such as those of hourly ingests, into files of full size, and commits the
+    /// result.
+    ///
+    /// The rows, their order and their ids stay the same. No file is removed: older versions need the small
+    /// files until [`expire`](Archive::expire) drops these versions.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Damaged`] if a file cannot be read back. [`ErrorKind::Conflict`], [`ErrorKind::Cancelled`],
+    /// [`ErrorKind::Io`], [`ErrorKind::Unconfirmed`].
+    pub fn compact(&mut self, options: &CompactOptions, progress: &dyn Progress) -> Result<CompactReport> {
+        let (report, snapshot) = compact::compact(&self.storage, options, progress)?;
+        self.snapshot = snapshot.into();
+        Ok(report)
+    }
+
+    /// Drops versions that were replaced long ago, and removes the data files that no remaining version needs.
+    /// The commits stay in the log.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Conflict`], [`ErrorKind::Cancelled`], [`ErrorKind::Io`], [`ErrorKind::Unconfirmed`].
+    pub fn expire(&mut self, options: &ExpireOptions, progress: &dyn Progress) -> Result<ExpireReport> {
+        let (report, snapshot) = expire::expire(&self.storage, options, progress)?;
+        self.snapshot = snapshot.into();
+        Ok(report)
+    }
+
+    /// Checks an archive and reports every problem, including damage that keeps the archive from being opened.
+    ///
+    /// Checks every commit and the chain of commits. Of each data file of a version that has not expired,
+    /// checks the presence, length, checksum, footer, number of rows, ids and statistics. Compares the tables
+    /// `runs` and `steps` with each other. With [`VerifyOptions::deep`], also rebuilds every run from its
+    /// columns and compares its digest, and checks its moves against `runs.verified`.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotAnArchive`], [`ErrorKind::Cancelled`]. [`ErrorKind::Io`] if the location cannot be read.
+    /// [`ErrorKind::Conflict`] if other processes repeatedly replace and expire the newest version during the
+    /// check. Problems of the archive are no error: the report lists them.
+    pub fn verify(
+        location: impl AsRef<Path>,
+        options: &VerifyOptions,
+        progress: &dyn Progress,
+    ) -> Result<VerifyReport> {
+        verify::verify(&Storage::new(location.as_ref())?, options, progress)
+    }
+
+    /// Repairs an archive with damaged or missing commits. With `dry_run`, only returns the planned changes.
+    ///
+    /// Rebuilds each lost commit that a checkpoint covers. If no checkpoint covers it, the archive continues
+    /// from the last sound version, with the runs of all sound commits after it.
+    ///
+    /// Removes no data: replaced files are set aside under another name. While such files exist, unreferenced
+    /// data files are kept too. The runs of lost commits can be ingested again; their old ids are not reused.
+    /// An interrupted repair that is repeated ends in the same archive.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotAnArchive`]. [`ErrorKind::Damaged`] if no version can be determined.
+    /// [`ErrorKind::Conflict`], [`ErrorKind::Io`].
+    pub fn repair(location: impl AsRef<Path>, dry_run: bool) -> Result<RepairReport> {
+        Archive::repair_unless_cancelled(location, dry_run, &())
+    }
+
+    pub(crate) fn repair_unless_cancelled(
+        location: impl AsRef<Path>,
+        dry_run: bool,
+        progress: &dyn Progress,
+    ) -> Result<RepairReport> {
+        repair::repair(&Storage::new(location.as_ref())?, dry_run, progress)
+    }
+
+    /// Returns the archive's absolute folder, or its URL.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        self.storage.root()
+    }
+
+    /// Returns the version that this view shows; the empty archive is version 1.
+    #[must_use]
+    pub fn version(&self) -> u64 {
+        self.snapshot.newest().version
+    }
+
+    /// Returns the number of runs.
+    #[must_use]
+    pub fn num_runs(&self) -> u64 {
+        self.snapshot.newest().num_runs
+    }
+
+    /// Returns the number of steps.
+    #[must_use]
+    pub fn num_steps(&self) -> u64 {
+        self.snapshot.newest().num_steps
+    }
+
+    /// Returns the phase thresholds.
+    #[must_use]
+    pub fn phases(&self) -> Phases {
+        self.snapshot.newest().phases
+    }
+
+    /// Returns the archive's unique id, 32 hexadecimal digits.
+    #[must_use]
+    pub fn id(&self) -> &str {
+        &self.snapshot.newest().archive_id
+    }
+
+    /// Returns the columns of a table.
+    #[must_use]
+    pub fn schema(&self, table: TableName) -> SchemaRef {
+        table_schema(table)
+    }
+
+    /// Returns the commits up to this version, newest first, including those of expired versions.
+    #[must_use]
+    pub fn history(&self) -> Vec<CommitInfo> {
+        self.snapshot.history.iter().rev().cloned().collect()
+    }
+
+    /// Returns the absolute paths or URLs of a table's Parquet files at this version, in the order of their run
+    /// ids.
+    #[must_use]
+    pub fn files(&self, table: TableName) -> Vec<PathBuf> {
+        self.snapshot.files(table).map(|file| self.storage.path(&file.path)).collect()
+    }
+
+    /// Returns the size of a table's files, in bytes.
+    #[must_use]
+    pub fn num_bytes(&self, table: TableName) -> u64 {
+        self.snapshot.files(table).map(|file| file.num_bytes).sum()
+    }
+
+    pub(crate) fn snapshot(&self) -> &Arc<Snapshot> {
+        &self.snapshot
+    }
+
+    /// Returns the store through which data files are read; its root is the archive.
+    pub(crate) fn store(&self) -> Result<Arc<dyn ObjectStore>> {
+        self.storage.store()
+    }
+}
+
+impl fmt::Debug for Archive {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Archive")
+            .field("path", &self.path())
+            .field("version", &self.version())
+            .field("num_runs", &self.num_runs())
+            .field("num_steps", &self.num_steps())
+            .finish()
+    }
+}
+
+/// Rejects a folder that holds other files. Accepts the folders of an archive: the log decides about these.
+fn check_empty(root: &Path) -> Result<()> {
+    let entries = match std::fs::read_dir(root) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+        Err(source) => return Err(Error::io(root, source)),
+    };
+    for entry in entries {
+        let name = entry.map_err(|source| Error::io(root, source))?.file_name();
+        if ![LOG_FOLDER, "runs", "steps"].iter().any(|own| name == *own) {
+            let found = format!("{} with {} in it", root.display(), name.display());
+            return Err(Error::argument("path", "a new or empty folder", found));
+        }
+    }
+    Ok(())
+}

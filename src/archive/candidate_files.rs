@@ -1,0 +1,128 @@
+//! The files of an ingest that may hold runs, and the files that earlier ingests have read.
+
+use crate::error::{Error, Result};
+use crate::format::{Content, FoundFile, PREFIX_LEN, files_in, has_ended};
+use crate::progress::{Progress, check};
+use std::collections::HashMap;
+use std::fs::{File, Metadata};
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::SystemTime;
+
+/// The files that [`Archive::ingest_unseen`](super::Archive::ingest_unseen) has read, by path, size and time of
+/// change.
+#[derive(Debug, Default)]
+pub struct SeenFiles(HashMap<PathBuf, (u64, Option<SystemTime>)>);
+
+impl SeenFiles {
+    /// Returns whether a file is unchanged since it was read.
+    pub(super) fn has(&self, file: &FileState) -> bool {
+        self.0.get(&file.path) == Some(&(file.num_bytes, file.modified))
+    }
+
+    pub(super) fn add(&mut self, file: FileState) {
+        self.0.insert(file.path, (file.num_bytes, file.modified));
+    }
+}
+
+/// A file with its size and time of change at discovery.
+#[derive(Clone)]
+pub(super) struct FileState {
+    pub(super) path: PathBuf,
+    pub(super) num_bytes: u64,
+    pub(super) modified: Option<SystemTime>,
+}
+
+/// Reports the total number of bytes to `progress`, while they are being read. Stops once `done` is set.
+pub(super) fn measure(paths: &[PathBuf], seen: Option<&SeenFiles>, progress: &dyn Progress, done: &AtomicBool) {
+    let Ok(mut candidates) = CandidateFiles::new(paths) else { return };
+    let mut sum = 0;
+    while !done.load(Ordering::Relaxed) {
+        // The reading thread reports errors of folders.
+        let Ok(Some(CandidateFile { file, content, named, .. })) = candidates.next(progress) else { break };
+        if (named || content != Content::Other) && !seen.is_some_and(|seen| seen.has(&file)) {
+            sum += file.num_bytes;
+        }
+        if sum >= 1 << 20 {
+            progress.expect(std::mem::take(&mut sum));
+        }
+    }
+    progress.expect(sum);
+}
+
+/// A file that may hold runs.
+pub(super) struct CandidateFile {
+    pub(super) file: FileState,
+    pub(super) content: Content,
+    /// Whether the caller named this file. Such a file must hold runs.
+    pub(super) named: bool,
+    /// The error that keeps the file from being read.
+    pub(super) problem: Option<Error>,
+}
+
+/// The given files and the files in the given folders, in order.
+pub(super) struct CandidateFiles<'a> {
+    paths: &'a [PathBuf],
+    walk: Option<Box<dyn Iterator<Item = Result<FoundFile>> + Send>>,
+}
+
+impl<'a> CandidateFiles<'a> {
+    /// Returns a sequence without files.
+    pub(super) fn none() -> CandidateFiles<'a> {
+        CandidateFiles { paths: &[], walk: None }
+    }
+
+    /// Returns the files of `paths`. Fails if a path does not exist.
+    pub(super) fn new(paths: &'a [PathBuf]) -> Result<CandidateFiles<'a>> {
+        for path in paths {
+            std::fs::metadata(path).map_err(|source| Error::io(path, source))?;
+        }
+        Ok(CandidateFiles { paths, walk: None })
+    }
+
+    pub(super) fn next(&mut self, progress: &dyn Progress) -> Result<Option<CandidateFile>> {
+        loop {
+            check(progress)?;
+            let Some(walk) = &mut self.walk else {
+                let Some((first, rest)) = self.paths.split_first() else { return Ok(None) };
+                self.paths = rest;
+                self.walk = Some(Box::new(files_in(first)));
+                continue;
+            };
+            match walk.next() {
+                None => self.walk = None,
+                Some(found) => return found.map(|found| Some(look_at(found))),
+            }
+        }
+    }
+}
+
+fn look_at(found: FoundFile) -> CandidateFile {
+    let is_file = found.metadata.as_ref().is_none_or(Metadata::is_file);
+    let content = if found.unfinished {
+        Content::Other
+    } else if found.is_named_as_run() || found.problem.is_some() || !is_file {
+        // The content is checked when the file is read.
+        Content::Run
+    } else {
+        content_of(&found.path)
+    };
+    let num_bytes = found.num_bytes();
+    let modified = found.metadata.and_then(|metadata| metadata.modified().ok());
+    let file = FileState { path: found.path, num_bytes, modified };
+    CandidateFile { file, content, named: found.named, problem: found.problem }
+}
+
+/// Returns the type of a file by its first bytes.
+///
+/// An unreadable file counts as a run, so that reading it reports the error. A recorder's file that was removed
+/// is ignored.
+fn content_of(path: &Path) -> Content {
+    let mut prefix = Vec::with_capacity(PREFIX_LEN);
+    match File::open(path).and_then(|file| file.take(PREFIX_LEN as u64).read_to_end(&mut prefix)) {
+        Ok(_) => Content::of(&prefix),
+        Err(_) if has_ended(path) => Content::Other,
+        Err(_) => Content::Run,
+    }
+}

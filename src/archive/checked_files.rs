@@ -1,0 +1,135 @@
+//! The check of data files before their first use: each process compares a file with its commit once.
+//!
+//! Parquet files of an archive have no page checksums, so a flipped bit in a page may decode to other values. A
+//! commit has the CRC32C of every file that it adds.
+//!
+//! Invariant: this process has read each remembered file to its end, and found the length and checksum of its
+//! commit. Since then, the file system has recorded no change of the file.
+
+use super::archive::Archive;
+use super::data_file::DataFile;
+use super::parquet_reader::open_sound;
+use super::storage::Storage;
+use super::table_name::TableName;
+use crate::error::{Error, ErrorKind, Result};
+use crate::process::PerProcess;
+use std::collections::{HashMap, HashSet};
+use std::path::PathBuf;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// The maximum number of remembered files, in at most 9 MiB. At the limit, all are forgotten and compared
+/// again.
+const MAX_FILES: usize = 1 << 18;
+
+/// A key of a file: the hash of its path, its entry in the commit and its last change.
+type FileKey = [u8; 16];
+
+impl Archive {
+    /// Returns the files that must still be compared with their commits before they are read.
+    pub(crate) fn unchecked<'a>(&self, files: impl IntoIterator<Item = &'a DataFile>) -> Result<Vec<&'a DataFile>> {
+        let mut unchecked = Vec::new();
+        for file in files {
+            if self.checksums && !is_checked(&self.storage, file)? {
+                unchecked.push(file);
+            }
+        }
+        Ok(unchecked)
+    }
+
+    /// Compares a file with its commit, unless this process has done so before or checksums are off.
+    pub(crate) fn check_file(&self, file: &DataFile) -> Result<()> {
+        if !self.checksums {
+            return Ok(());
+        }
+        check_once(&self.storage, file).map_err(|error| match error.into_kind() {
+            ErrorKind::Damaged { path, what, expected, found } if found == "no file" => {
+                ErrorKind::Damaged { path, what, expected, found: self.absent() }.into()
+            }
+            kind => kind.into(),
+        })
+    }
+
+    /// Adds a file name to an error about unreadable data: the first file that is missing or has the wrong
+    /// length.
+    pub(crate) fn blame(&self, error: Error) -> Error {
+        match error.into_kind() {
+            ErrorKind::Damaged { path, what, expected, found } if path.as_os_str().is_empty() => {
+                let unfit = self.unfit_file().unwrap_or_else(|| {
+                    let found = format!("{found}; `verify` names the file");
+                    (self.path().to_path_buf(), expected, found)
+                });
+                let (path, expected, found) = unfit;
+                ErrorKind::Damaged { path, what, expected, found }.into()
+            }
+            kind => kind.into(),
+        }
+    }
+
+    /// Returns the first data file of this version that is missing or has the wrong length: its path, expected,
+    /// found.
+    fn unfit_file(&self) -> Option<(PathBuf, String, String)> {
+        TableName::ALL.into_iter().find_map(|table| {
+            let entries = self.storage.list(table.name()).ok()?.unwrap_or_default();
+            let lengths: HashMap<&str, u64> =
+                entries.iter().map(|entry| (entry.name.as_str(), entry.num_bytes)).collect();
+            self.snapshot.files(table).find_map(|file| {
+                let name = file.path.rsplit('/').next().unwrap_or_default();
+                let found = match lengths.get(name) {
+                    Some(&num_bytes) if num_bytes == file.num_bytes => return None,
+                    Some(num_bytes) => format!("{num_bytes} bytes"),
+                    None => self.absent(),
+                };
+                Some((self.storage.path(&file.path), format!("{} bytes", file.num_bytes), found))
+            })
+        })
+    }
+
+    /// Returns the words of an error about a missing data file.
+    fn absent(&self) -> String {
+        format!("no file; version {} may have expired", self.version())
+    }
+}
+
+/// Returns whether this process has compared the file with its commit since the last change of the file.
+fn is_checked(storage: &Storage, file: &DataFile) -> Result<bool> {
+    Ok(known()?.contains(&key(storage, file)))
+}
+
+/// Compares a file with its commit, unless this process has done so since the last change of the file.
+///
+/// # Errors
+/// [`ErrorKind::Damaged`](crate::ErrorKind::Damaged) with the file's name.
+/// [`ErrorKind::Io`](crate::ErrorKind::Io).
+fn check_once(storage: &Storage, file: &DataFile) -> Result<()> {
+    // Computed before the read, so that a change during the read is noticed.
+    let key = key(storage, file);
+    if known()?.contains(&key) {
+        return Ok(());
+    }
+    open_sound(storage, file)?;
+    let mut known = known()?;
+    if known.len() >= MAX_FILES {
+        known.clear();
+    }
+    known.insert(key);
+    Ok(())
+}
+
+fn known() -> Result<MutexGuard<'static, HashSet<FileKey>>> {
+    static KNOWN: PerProcess<Mutex<HashSet<FileKey>>> = PerProcess::new();
+    Ok(KNOWN.get_or_make(|| Ok(Mutex::default()))?.lock().unwrap_or_else(PoisonError::into_inner))
+}
+
+fn key(storage: &Storage, file: &DataFile) -> FileKey {
+    let mut hasher = blake3::Hasher::new();
+    for part in [storage.root().as_os_str().as_encoded_bytes(), file.path.as_bytes(), file.crc32c.as_bytes()] {
+        hasher.update(&(part.len() as u64).to_le_bytes());
+        hasher.update(part);
+    }
+    hasher.update(&file.num_bytes.to_le_bytes());
+    for number in storage.last_change(&file.path) {
+        hasher.update(&number.to_le_bytes());
+    }
+    let hash = hasher.finalize();
+    std::array::from_fn(|i| hash.as_bytes()[i])
+}

@@ -1,0 +1,39 @@
+//! The entry of a Parquet file in a commit, and the checksum of its content.
+
+use super::table_name::TableName;
+use serde::{Deserialize, Serialize};
+use std::fs::File;
+use std::io::{self, Read, Seek};
+
+/// A Parquet file of the archive.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct DataFile {
+    pub(crate) table: TableName,
+    /// The path relative to the archive, with `/` as separator.
+    pub(crate) path: String,
+    pub(crate) num_rows: u64,
+    pub(crate) num_bytes: u64,
+    /// The checksum of the whole file, eight hexadecimal digits.
+    pub(crate) crc32c: String,
+    pub(crate) first_run_id: u32,
+    pub(crate) last_run_id: u32,
+}
+
+/// Returns the CRC32C and the length of a file.
+pub(super) fn checksum(mut file: &File) -> io::Result<(u32, u64)> {
+    file.rewind()?;
+    // Small files get a small buffer.
+    let mut buffer = vec![0; file.metadata()?.len().saturating_add(1).min(1 << 20) as usize];
+    let (mut crc, mut num_bytes) = (0, 0);
+    loop {
+        match file.read(&mut buffer) {
+            Ok(0) => return Ok((crc, num_bytes)),
+            Ok(read) => {
+                crc = crc32c::crc32c_append(crc, &buffer[..read]);
+                num_bytes += read as u64;
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+}

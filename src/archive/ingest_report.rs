@@ -1,0 +1,80 @@
+//! The options and the report of an ingest.
+
+use super::transaction::DEFAULT_WAIT;
+use crate::error::Error;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Options of [`Archive::ingest`](super::Archive::ingest).
+#[derive(Clone, Debug)]
+pub struct IngestOptions {
+    /// The number of threads; `None` = one per core.
+    pub workers: Option<usize>,
+    /// The longest wait for another process of this machine that writes to the archive. Then the call fails
+    /// with [`ErrorKind::Conflict`](crate::ErrorKind::Conflict).
+    pub wait: Duration,
+    /// The reaction to a file that does not decode.
+    pub on_error: OnError,
+}
+
+impl Default for IngestOptions {
+    fn default() -> Self {
+        IngestOptions { workers: None, wait: DEFAULT_WAIT, on_error: OnError::default() }
+    }
+}
+
+/// The reaction to a file that does not decode.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OnError {
+    /// Lists the file in the report and continues.
+    #[default]
+    Report,
+    /// Stops and adds nothing.
+    Raise,
+}
+
+/// The result of an ingest.
+#[derive(Debug, Default)]
+#[non_exhaustive]
+pub struct IngestReport {
+    /// The number of runs added.
+    pub accepted: u64,
+    /// The number of runs skipped because the archive or the earlier input holds them.
+    pub duplicates: u64,
+    /// The number of runs and whole files that could not be read. Each has an entry in `errors`.
+    pub rejected: u64,
+    /// The number of files in folders whose content is unknown.
+    pub ignored: u64,
+    /// The number of files skipped because they have not changed since the last ingest. Only
+    /// [`Archive::ingest_unseen`](super::Archive::ingest_unseen) skips such files.
+    pub unchanged: u64,
+    /// The number of steps added.
+    pub num_steps: u64,
+    /// The number of bytes read.
+    pub num_bytes: u64,
+    /// The runs and files that could not be read, in order.
+    pub errors: Vec<Rejected>,
+}
+
+/// A run or a whole file that could not be read.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Rejected {
+    /// The file, or the folder of a dataset or session.
+    pub path: PathBuf,
+    /// The reason.
+    pub error: Error,
+}
+
+impl Rejected {
+    /// Returns the reason in one line, without the path. If one file of a folder is bad, the line begins with
+    /// its name.
+    #[must_use]
+    pub fn message(&self) -> String {
+        let name = self.error.path().filter(|path| *path != self.path).and_then(Path::file_name);
+        match name {
+            Some(name) => format!("{}: {}", name.to_string_lossy(), self.error.message()),
+            None => self.error.message(),
+        }
+    }
+}

@@ -1,0 +1,69 @@
+//! The lock among the writers of one machine, and the pauses between attempts.
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::progress::{Progress, check};
+use rand_xoshiro::Xoshiro256PlusPlus;
+use rand_xoshiro::rand_core::{Rng, SeedableRng};
+use std::fs::{File, TryLockError};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// An exclusive lock among the writers of this machine.
+pub(super) struct Lock(File);
+
+impl Lock {
+    /// Locks a file that is created if it does not exist. Waits up to `wait` for other processes. `archive` is
+    /// the folder in errors.
+    pub(super) fn acquire(archive: &Path, path: &Path, wait: Duration, progress: &dyn Progress) -> Result<Lock> {
+        let file = File::options().create(true).append(true).open(path).map_err(|source| Error::io(path, source))?;
+        let start = Instant::now();
+        let mut backoff = Backoff::new(Duration::from_millis(2), Duration::from_millis(50));
+        loop {
+            match file.try_lock() {
+                Ok(()) => return Ok(Lock(file)),
+                Err(TryLockError::WouldBlock) if start.elapsed() < wait => {
+                    check(progress)?;
+                    backoff.sleep();
+                }
+                Err(TryLockError::WouldBlock) => {
+                    let what = match wait.as_secs_f64() {
+                        0.0 => "another process is writing to this archive".into(),
+                        secs => format!("another process is writing to this archive, after {secs:.1} s of waiting"),
+                    };
+                    return Err(ErrorKind::Conflict { path: archive.to_path_buf(), what }.into());
+                }
+                Err(TryLockError::Error(source)) => return Err(Error::io(path, source)),
+            }
+        }
+    }
+}
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        // A process that was forked meanwhile has the file open too, so closing the file would not unlock it.
+        self.0.unlock().ok();
+    }
+}
+
+/// A sequence of pauses that grow. Their random lengths keep writers from colliding again.
+pub(super) struct Backoff {
+    next: Duration,
+    longest: Duration,
+    random: Xoshiro256PlusPlus,
+}
+
+impl Backoff {
+    pub(super) fn new(first: Duration, longest: Duration) -> Backoff {
+        let mut seed = [0; 8];
+        if getrandom::fill(&mut seed).is_err() {
+            seed = (u64::from(std::process::id()) << 32).to_le_bytes();
+        }
+        Backoff { next: first, longest, random: Xoshiro256PlusPlus::seed_from_u64(u64::from_le_bytes(seed)) }
+    }
+
+    pub(super) fn sleep(&mut self) {
+        let share = 0.5 + (self.random.next_u32() as f64 / f64::from(u32::MAX)) / 2.0;
+        std::thread::sleep(self.next.mul_f64(share));
+        self.next = (self.next * 2).min(self.longest);
+    }
+}

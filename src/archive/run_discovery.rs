@@ -1,0 +1,274 @@
+//! Discovery of the runs that an ingest reads, in order. They come from run files, and from files and folders of
+//! many runs.
+
+use super::candidate_files::{CandidateFile, CandidateFiles, FileState, SeenFiles, measure};
+use crate::error::{Error, Result};
+use crate::format::{
+    Container, ContainerKind, Content, Opened, PackReader, RunFormat, SourceFormat, open_container, open_folder,
+    rows_named_in,
+};
+use crate::progress::{Progress, check};
+use std::collections::HashSet;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+/// A run to be read.
+pub(super) struct DiscoveredRun {
+    /// The file, or the folder of a dataset or session.
+    pub(super) path: PathBuf,
+    /// The number of bytes that the run takes in its file.
+    pub(super) num_bytes: u64,
+    pub(super) place: RunPlace,
+    /// The file, if this is its last run.
+    pub(super) last_of: Option<FileState>,
+}
+
+/// The place of a run in its file.
+pub(super) enum RunPlace {
+    /// The run is the whole file.
+    File,
+    /// The run is one of several in a container.
+    Of { runs: Arc<Container>, index: usize },
+    /// The file of the run cannot be read.
+    Failed(Option<Error>),
+}
+
+/// The input of an ingest.
+#[derive(Clone, Copy)]
+pub(super) enum IngestInput<'a> {
+    /// Files and folders in any format.
+    Paths(&'a [PathBuf]),
+    /// Runs of a recording. The archive held none of them when it had assigned `since` run ids.
+    Recorded { runs: &'a Arc<Container>, since: u64 },
+}
+
+impl<'a> IngestInput<'a> {
+    pub(super) fn sources(self, seen: Option<&'a SeenFiles>) -> Result<RunDiscovery<'a>> {
+        match self {
+            IngestInput::Paths(paths) => RunDiscovery::new(paths, seen),
+            IngestInput::Recorded { runs, .. } => Ok(RunDiscovery::of_many(Arc::clone(runs), self.num_bytes())),
+        }
+    }
+
+    /// Reports the total number of bytes to `progress`, while they are being read.
+    pub(super) fn measure(self, seen: Option<&SeenFiles>, progress: &dyn Progress, done: &AtomicBool) {
+        match self {
+            IngestInput::Paths(paths) => measure(paths, seen, progress, done),
+            IngestInput::Recorded { .. } => progress.expect(self.num_bytes()),
+        }
+    }
+
+    fn num_bytes(self) -> u64 {
+        match self {
+            IngestInput::Paths(_) => 0,
+            IngestInput::Recorded { runs, .. } => {
+                (0..runs.source.num_runs()).map(|index| runs.source.num_bytes(index)).sum()
+            }
+        }
+    }
+}
+
+/// The runs of the given files and folders, in order.
+///
+/// Runs are found on demand: memory holds only the names of one folder and of the folders above it. An entry of
+/// a folder that cannot be read, such as a broken link, counts as a run too: reading it returns the error.
+pub(super) struct RunDiscovery<'a> {
+    candidates: CandidateFiles<'a>,
+    seen: Option<&'a SeenFiles>,
+    /// Runs that come before all candidates. The last element is next.
+    pending: Vec<PendingRuns>,
+    /// Runs of several files that were opened through one of these files.
+    wholes: HashSet<PathBuf>,
+    /// A folder, and the names of the row files that the logs in it name.
+    logs: Option<(PathBuf, HashSet<OsString>)>,
+    /// Files that need not be read: other files of runs in `wholes`, and files without runs.
+    pub(super) passed: Vec<FileState>,
+    /// The number of files skipped so far because their content is unknown.
+    pub(super) ignored: u64,
+    /// The number of files skipped so far because they have not changed since they were last read.
+    pub(super) unchanged: u64,
+}
+
+enum PendingRuns {
+    Source(DiscoveredRun),
+    /// The runs of a file, from an index on.
+    Runs(FileState, Arc<Container>, usize),
+    /// A file whose content does not match its name.
+    Renamed(FileState, ContainerKind),
+}
+
+impl PendingRuns {
+    fn failed(file: FileState, error: Error) -> PendingRuns {
+        PendingRuns::Source(DiscoveredRun::file(file, RunPlace::Failed(Some(error))))
+    }
+}
+
+impl DiscoveredRun {
+    /// Returns the run's index in its container, if it has one.
+    pub(super) fn index(&self) -> Option<usize> {
+        match self.place {
+            RunPlace::Of { index, .. } => Some(index),
+            _ => None,
+        }
+    }
+
+    fn file(file: FileState, place: RunPlace) -> DiscoveredRun {
+        DiscoveredRun { path: file.path.clone(), num_bytes: file.num_bytes, place, last_of: Some(file) }
+    }
+}
+
+impl<'a> RunDiscovery<'a> {
+    /// Returns the runs in `paths`. Fails if a path does not exist.
+    pub(super) fn new(paths: &'a [PathBuf], seen: Option<&'a SeenFiles>) -> Result<RunDiscovery<'a>> {
+        let candidates = CandidateFiles::new(paths)?;
+        let (pending, wholes, passed) = (Vec::new(), HashSet::new(), Vec::new());
+        Ok(RunDiscovery { candidates, seen, pending, wholes, logs: None, passed, ignored: 0, unchanged: 0 })
+    }
+
+    /// Returns the runs of a pack.
+    pub(super) fn of_pack(pack: PackReader) -> RunDiscovery<'a> {
+        let (path, num_bytes) = (pack.path().unwrap_or(Path::new("")).to_path_buf(), pack.num_bytes());
+        let format = SourceFormat::File(RunFormat::A2run2);
+        RunDiscovery::of_many(
+            Container { source: Box::new(pack), path, format, session: None, session_info: None }.into(),
+            num_bytes,
+        )
+    }
+
+    /// Returns runs that are open already, of about `num_bytes` bytes together.
+    pub(super) fn of_many(runs: Arc<Container>, num_bytes: u64) -> RunDiscovery<'a> {
+        let file = FileState { path: runs.path.clone(), num_bytes, modified: None };
+        let pending = vec![PendingRuns::Runs(file, runs, 0)];
+        let candidates = CandidateFiles::none();
+        let (wholes, passed) = (HashSet::new(), Vec::new());
+        RunDiscovery { candidates, seen: None, pending, wholes, logs: None, passed, ignored: 0, unchanged: 0 }
+    }
+
+    /// Returns the next runs, of about `num_bytes` bytes together; at least one, unless there are no more.
+    pub(super) fn window(&mut self, num_bytes: u64, progress: &dyn Progress) -> Result<Vec<DiscoveredRun>> {
+        let mut window = Vec::new();
+        let mut sum = 0;
+        while sum < num_bytes
+            && let Some(source) = self.next(progress)?
+        {
+            // Opening and closing a file costs about as much as reading 4 KiB.
+            sum += source.num_bytes + 4096;
+            window.push(source);
+        }
+        Ok(window)
+    }
+
+    /// Puts unused runs back, to be returned next. The runs of the renamed file come first, then the others.
+    pub(super) fn put_back(&mut self, renamed: DiscoveredRun, kind: ContainerKind, rest: Vec<DiscoveredRun>) {
+        self.pending.extend(rest.into_iter().rev().map(PendingRuns::Source));
+        if let Some(file) = renamed.last_of {
+            self.pending.push(PendingRuns::Renamed(file, kind));
+        }
+    }
+
+    fn next(&mut self, progress: &dyn Progress) -> Result<Option<DiscoveredRun>> {
+        loop {
+            check(progress)?;
+            match self.pending.pop() {
+                Some(PendingRuns::Source(source)) => return Ok(Some(source)),
+                Some(PendingRuns::Runs(file, runs, index)) => {
+                    let num_runs = runs.source.num_runs();
+                    let last = index + 1 >= num_runs;
+                    if index >= num_runs {
+                        self.passed.push(file);
+                        continue;
+                    }
+                    if runs.source.is_absent(index) {
+                        self.pending.push(PendingRuns::Runs(file, runs, index + 1));
+                        continue;
+                    }
+                    let path = runs.path.clone();
+                    let num_bytes = runs.source.num_bytes(index);
+                    let place = RunPlace::Of { runs: Arc::clone(&runs), index };
+                    let last_of = last.then(|| file.clone());
+                    if !last {
+                        self.pending.push(PendingRuns::Runs(file, runs, index + 1));
+                    }
+                    return Ok(Some(DiscoveredRun { path, num_bytes, place, last_of }));
+                }
+                Some(PendingRuns::Renamed(file, kind)) => self.open(file, kind, true, progress),
+                None => {
+                    let Some(CandidateFile { file, content, named, problem }) = self.candidates.next(progress)? else {
+                        return Ok(None);
+                    };
+                    if self.seen.is_some_and(|seen| seen.has(&file)) {
+                        self.unchanged += 1;
+                        continue;
+                    }
+                    if problem.is_some() {
+                        return Ok(Some(DiscoveredRun::file(file, RunPlace::Failed(problem))));
+                    }
+                    match content {
+                        Content::Container(kind) => self.open(file, kind, named, progress),
+                        Content::Other if !named => self.ignored += 1,
+                        Content::Run | Content::Other => return Ok(Some(DiscoveredRun::file(file, RunPlace::File))),
+                    }
+                }
+            }
+        }
+    }
+
+    /// Returns whether a log in the same folder names this file of rows.
+    fn is_named_by_a_log(&mut self, rows: &Path) -> bool {
+        let (Some(folder), Some(name)) = (rows.parent(), rows.file_name()) else { return false };
+        if self.logs.as_ref().is_none_or(|(of, _)| of != folder) {
+            self.logs = Some((folder.to_path_buf(), rows_named_in(folder)));
+        }
+        self.logs.as_ref().is_some_and(|(_, names)| names.contains(name))
+    }
+
+    /// Returns whether these runs of several files were opened before, through another of the files. Marks them
+    /// as opened.
+    fn is_done(&mut self, whole: &Path) -> bool {
+        !self.wholes.insert(whole.canonicalize().unwrap_or_else(|_| whole.to_path_buf()))
+    }
+
+    /// Makes the runs of a container the next ones.
+    fn open(&mut self, file: FileState, kind: ContainerKind, named: bool, progress: &dyn Progress) {
+        let opened = match open_container(&file.path, kind, progress) {
+            Ok(Opened::Folder(folder)) if self.is_done(&folder) => return self.passed.push(file),
+            Ok(Opened::Folder(folder)) => open_folder(&folder),
+            // The main file lies in the same folder and opens this one. In repeated ingests it may have been
+            // read before this file existed.
+            Ok(Opened::Part(_)) if !named && self.seen.is_none() => return self.passed.push(file),
+            Ok(Opened::Part(whole)) if self.is_done(&whole) => return self.passed.push(file),
+            Ok(Opened::Part(whole)) => match open_container(&whole, ContainerKind::MacroxueMeta, progress) {
+                Ok(Opened::Container(container)) => Ok(Some(*container)),
+                Ok(_) => Ok(None),
+                Err(error) => Err(error),
+            },
+            Ok(Opened::Container(_))
+                if (named || self.seen.is_some())
+                    && kind == ContainerKind::MacroxueMeta
+                    && self.is_done(&file.path) =>
+            {
+                return self.passed.push(file);
+            }
+            Ok(Opened::Container(container)) => Ok(Some(*container)),
+            Err(_) if !named && kind == ContainerKind::MacroxueRows && self.is_named_by_a_log(&file.path) => {
+                return self.passed.push(file);
+            }
+            Ok(Opened::Nothing) => Ok(None),
+            Err(error) => Err(error),
+        };
+        match opened {
+            Ok(Some(container)) => self.pending.push(PendingRuns::Runs(file, Arc::new(container), 0)),
+            Ok(None) if named => {
+                let error = Error::decode(0, "content", "runs in a known format", "none").with_path(&file.path);
+                self.pending.push(PendingRuns::failed(file, error));
+            }
+            Ok(None) => {
+                self.ignored += 1;
+                self.passed.push(file);
+            }
+            Err(error) => self.pending.push(PendingRuns::failed(file, error)),
+        }
+    }
+}

@@ -1,0 +1,162 @@
+//! The steps of runs as rows of the table `steps`.
+
+use super::phases::{Phase, Phases};
+use super::runs_batch::IngestedRun;
+use super::schema::{arrow_error, table_schema};
+use super::table_name::TableName;
+use crate::board::{Board, Move};
+use crate::error::Result;
+use crate::run::Run;
+use arrow::array::{
+    ArrayRef, BooleanArray, DictionaryArray, Float32Array, Int32Array, Int32Builder, RecordBatch, StringArray,
+    UInt8Array, UInt32Array, UInt64Array, new_null_array,
+};
+use arrow::buffer::{BooleanBuffer, NullBuffer, ScalarBuffer};
+use arrow::datatypes::{DataType, Int32Type};
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// Returns the steps of runs, in order.
+pub(super) fn steps_batch(runs: &[IngestedRun], phases: Phases) -> Result<RecordBatch> {
+    let columns = StepsBatchBuilder::of(runs, phases)?;
+    RecordBatch::try_new(table_schema(TableName::Steps), columns).map_err(arrow_error)
+}
+
+/// A builder of the columns of `steps`, one function per column. Its loops run over slices, because the
+/// compiler vectorizes these and not chained iterators.
+struct StepsBatchBuilder<'a> {
+    runs: &'a [IngestedRun],
+    num_rows: usize,
+}
+
+impl StepsBatchBuilder<'_> {
+    fn of(runs: &[IngestedRun], phases: Phases) -> Result<Vec<ArrayRef>> {
+        let num_rows = runs.iter().map(|ingested| ingested.run.num_steps()).sum();
+        let columns = StepsBatchBuilder { runs, num_rows };
+        let boards: Vec<u64> = columns.joined(|run| bytemuck::cast_slice(run.boards()));
+        let max_exp: Vec<u8> = boards.iter().map(|&board| Board(board).max_exp()).collect();
+        let phase_of: [i32; 16] = std::array::from_fn(|exp| phases.of_max_exp(exp as u8) as i32);
+        let phase: Vec<i32> = max_exp.iter().map(|&exp| phase_of[usize::from(exp & 15)]).collect();
+        let legal: Vec<u8> = columns.joined(Run::ev_legal);
+        let has_evs: Vec<bool> = columns.joined(Run::has_evs);
+        let moves: Vec<u8> = columns.joined(|run| Move::as_bytes(run.moves()));
+        let mut step_index: Vec<u32> = Vec::with_capacity(num_rows);
+        for ingested in runs {
+            match ingested.run.step_indices() {
+                None => step_index.extend(0..ingested.run.num_steps() as u32),
+                Some(indices) => step_index.extend_from_slice(indices),
+            }
+        }
+        let [up, down, left, right] = columns.evs(&legal, &has_evs);
+        Ok(vec![
+            columns.repeated(|ingested| ingested.run_id),
+            Arc::new(UInt32Array::from(step_index)),
+            Arc::new(UInt64Array::from(boards)),
+            Arc::new(UInt8Array::new(moves.into(), columns.known_moves())),
+            Arc::new(UInt8Array::from(legal)),
+            up,
+            down,
+            left,
+            right,
+            Arc::new(BooleanArray::from(has_evs)),
+            Arc::new(UInt8Array::from(max_exp)),
+            Arc::new(phases_array(phase)?),
+            Arc::new(UInt64Array::from(columns.repeat(|ingested| ingested.run.meta().max_score))),
+            columns.repeated(|ingested| ingested.run.meta().highest_tile),
+            columns.repeated(|ingested| ingested.run.num_steps() as u32),
+            Arc::new(columns.engines()?),
+        ])
+    }
+
+    /// Returns a column that runs have in memory, one run after the other.
+    fn joined<T: Copy>(&self, values: impl Fn(&Run) -> &[T]) -> Vec<T> {
+        let mut column = Vec::with_capacity(self.num_rows);
+        self.runs.iter().for_each(|ingested| column.extend_from_slice(values(&ingested.run)));
+        column
+    }
+
+    /// Returns a bitmap of the known moves; `None` if all are known.
+    fn known_moves(&self) -> Option<NullBuffer> {
+        if self.runs.iter().all(|ingested| ingested.run.unknown_moves().is_empty()) {
+            return None;
+        }
+        let mut known = vec![true; self.num_rows];
+        let mut start = 0;
+        for ingested in self.runs {
+            for &step in ingested.run.unknown_moves() {
+                known[start + step as usize] = false;
+            }
+            start += ingested.run.num_steps();
+        }
+        Some(NullBuffer::from(known))
+    }
+
+    /// Returns a value of each run, repeated for each of its steps.
+    fn repeat<T: Copy>(&self, value: impl Fn(&IngestedRun) -> T) -> Vec<T> {
+        let mut column = Vec::with_capacity(self.num_rows);
+        for ingested in self.runs {
+            column.resize(column.len() + ingested.run.num_steps(), value(ingested));
+        }
+        column
+    }
+
+    fn repeated(&self, value: impl Fn(&IngestedRun) -> u32) -> ArrayRef {
+        Arc::new(UInt32Array::from(self.repeat(value)))
+    }
+
+    /// Returns the values of the four branches. A value is null if the branch is illegal or the step has no
+    /// values.
+    fn evs(&self, legal: &[u8], has_evs: &[bool]) -> [ArrayRef; 4] {
+        if !has_evs.contains(&true) {
+            return std::array::from_fn(|_| new_null_array(&DataType::Float32, self.num_rows));
+        }
+        let mut values: [Vec<f32>; 4] = std::array::from_fn(|_| vec![0.0; self.num_rows]);
+        let mut start = 0;
+        for ingested in self.runs {
+            let rows = ingested.run.ev_values();
+            for (branch, column) in values.iter_mut().enumerate() {
+                let column = &mut column[start..start + rows.len()];
+                for i in 0..column.len() {
+                    column[i] = rows[i][branch];
+                }
+            }
+            start += rows.len();
+        }
+        let masks: Vec<u8> =
+            legal.iter().zip(has_evs).map(|(&legal, &has)| legal & u8::from(has).wrapping_neg()).collect();
+        let mut branch = 0;
+        values.map(|values| {
+            let bit = 1_u8 << branch;
+            branch += 1;
+            let valid = BooleanBuffer::collect_bool(masks.len(), |row| masks[row] & bit != 0);
+            Arc::new(Float32Array::new(ScalarBuffer::from(values), Some(NullBuffer::new(valid)))) as ArrayRef
+        })
+    }
+
+    fn engines(&self) -> Result<DictionaryArray<Int32Type>> {
+        let mut names: Vec<&str> = Vec::new();
+        let mut indices: HashMap<&str, i32> = HashMap::new();
+        let mut keys = Int32Builder::with_capacity(self.num_rows);
+        for ingested in self.runs {
+            let num_steps = ingested.run.num_steps();
+            if num_steps == 0 {
+                continue;
+            }
+            let Some(engine) = ingested.run.meta().engine.as_deref() else {
+                keys.append_nulls(num_steps);
+                continue;
+            };
+            let key = *indices.entry(engine).or_insert_with(|| {
+                names.push(engine);
+                names.len() as i32 - 1
+            });
+            keys.append_value_n(key, num_steps);
+        }
+        DictionaryArray::try_new(keys.finish(), Arc::new(StringArray::from(names))).map_err(arrow_error)
+    }
+}
+
+fn phases_array(keys: Vec<i32>) -> Result<DictionaryArray<Int32Type>> {
+    let names = StringArray::from(Phase::ALL.map(Phase::name).to_vec());
+    DictionaryArray::try_new(Int32Array::from(keys), Arc::new(names)).map_err(arrow_error)
+}

@@ -1,0 +1,220 @@
+//! The verification of the data files, and whether `runs` and `steps` agree.
+
+use super::commit::Operation;
+use super::data_file::DataFile;
+use super::log_names::commit_path;
+use super::phases::Phases;
+use super::problem::Problem;
+use super::run_digest::run_digest;
+use super::snapshot::Snapshot;
+use super::storage::Storage;
+use super::table_name::TableName;
+use super::typed_rows::{RunFacts, StepRows, run_facts};
+use super::verify_file::check_file;
+use crate::error::Result;
+use crate::format::decode_run;
+use crate::progress::{Progress, check};
+use rayon::prelude::*;
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::{Mutex, PoisonError};
+
+/// A verifier of the data files of an archive.
+pub(super) struct TablesVerifier<'a> {
+    storage: &'a Storage,
+    /// Whether to rebuild every run.
+    deep: bool,
+    newest: Option<&'a Snapshot>,
+    files: &'a BTreeMap<String, DataFile>,
+    /// The paths of the newest version's files.
+    current: HashSet<&'a str>,
+    progress: &'a dyn Progress,
+}
+
+impl<'a> TablesVerifier<'a> {
+    pub(super) fn new(
+        storage: &'a Storage,
+        deep: bool,
+        newest: Option<&'a Snapshot>,
+        files: &'a BTreeMap<String, DataFile>,
+        progress: &'a dyn Progress,
+    ) -> TablesVerifier<'a> {
+        let current = newest.into_iter().flat_map(|newest| &newest.files).map(|file| file.path.as_str()).collect();
+        TablesVerifier { storage, deep, newest, files, current, progress }
+    }
+
+    /// Checks every data file, and whether `runs` and `steps` of the newest version agree. Adds to `problems`.
+    /// Returns the rows of the newest version's `runs`.
+    pub(super) fn verify(&self, problems: &mut Vec<Problem>) -> Result<HashMap<u32, RunFacts>> {
+        let facts: Mutex<HashMap<u32, RunFacts>> = Mutex::default();
+        self.check_files(TableName::Runs, |file| self.check_runs(file, &facts), problems)?;
+        let facts = facts.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let seen: Mutex<HashMap<u32, u64>> = Mutex::default();
+        self.check_files(TableName::Steps, |file| self.check_steps(file, &facts, &seen), problems)?;
+        let seen = seen.into_inner().unwrap_or_else(PoisonError::into_inner);
+        if let Some(newest) = self.newest {
+            problems.extend(check_version(newest, &facts, &seen));
+        }
+        Ok(facts)
+    }
+
+    /// Checks the files of a table in parallel.
+    fn check_files(
+        &self,
+        table: TableName,
+        check: impl Fn(&DataFile) -> Result<Vec<Problem>> + Sync,
+        problems: &mut Vec<Problem>,
+    ) -> Result<()> {
+        let files: Vec<&DataFile> = self.files.values().filter(|file| file.table == table).collect();
+        let check_one = |file: &DataFile| {
+            let found = check(file);
+            self.progress.advance(file.num_bytes);
+            found
+        };
+        let found: Vec<Vec<Problem>> = files.into_par_iter().map(check_one).collect::<Result<_>>()?;
+        problems.extend(found.into_iter().flatten());
+        Ok(())
+    }
+
+    /// Checks a file of `runs`. Adds its rows to `facts` if it is of the newest version.
+    fn check_runs(&self, file: &DataFile, facts: &Mutex<HashMap<u32, RunFacts>>) -> Result<Vec<Problem>> {
+        let is_current = self.current.contains(file.path.as_str());
+        check_file(self.storage, file, self.progress, &mut |batch, findings| {
+            for (run, original) in run_facts(batch)? {
+                if let Some((expected, found)) =
+                    original.filter(|_| self.deep).and_then(|it| original_differs(&run, it))
+                {
+                    findings.add_for_run(run.run_id, "digest of the original", expected, found);
+                }
+                if run.source_format().is_none() {
+                    findings.add_for_run(run.run_id, "format", "a known format", &run.format);
+                }
+                if is_current {
+                    facts.lock().unwrap_or_else(PoisonError::into_inner).insert(run.run_id, run);
+                }
+            }
+            Ok(())
+        })
+    }
+
+    /// Checks a file of `steps`. If it is of the newest version, compares it with `facts` and counts the places
+    /// of each run in `seen`.
+    fn check_steps(
+        &self,
+        file: &DataFile,
+        facts: &HashMap<u32, RunFacts>,
+        seen: &Mutex<HashMap<u32, u64>>,
+    ) -> Result<Vec<Problem>> {
+        let phases = self.newest.map_or_else(Phases::default, |newest| newest.newest.phases);
+        let is_current = self.current.contains(file.path.as_str());
+        check_file(self.storage, file, self.progress, &mut |batch, findings| {
+            let rows = StepRows::new(batch)?;
+            for run in rows.runs() {
+                let run_id = rows.run_id[run.start];
+                let run_facts = facts.get(&run_id).filter(|_| is_current);
+                if is_current {
+                    *seen.lock().unwrap_or_else(PoisonError::into_inner).entry(run_id).or_default() += 1;
+                    if run_facts.is_none() {
+                        findings.add_for_run(run_id, "run", "a row of `runs`", "none");
+                    }
+                }
+                let wrong = rows.check_derived(run.clone(), run_facts, phases);
+                let damaged = !wrong.is_empty();
+                for (what, expected, found) in wrong {
+                    findings.add_for_run(run_id, what, expected, found);
+                }
+                if let (true, false, Some(facts)) = (self.deep, damaged, run_facts) {
+                    check(self.progress)?;
+                    let run = rows.run(run, facts.meta.clone(), facts.final_board)?;
+                    let violation = run.verify().err();
+                    if violation.is_none() != facts.verified {
+                        let found = violation.map_or("none".into(), |violation| violation.to_string());
+                        let expected = if facts.verified { "a valid game" } else { "a violation of the rules" };
+                        findings.add_for_run(run_id, "trajectory", expected, found);
+                    }
+                    let found = run_digest(&run)?;
+                    // Such a run was compared through its original file.
+                    if found != facts.digest && !facts.has_original {
+                        findings.add_for_run(run_id, "digest", hex(&facts.digest), hex(&found));
+                    }
+                }
+            }
+            Ok(())
+        })
+    }
+}
+
+/// Compares a run with its original file. Returns what was expected and found if they differ.
+fn original_differs(facts: &RunFacts, original: &[u8]) -> Option<(String, String)> {
+    match decode_run(original).and_then(|(run, _)| run_digest(&run)) {
+        Ok(found) if found == facts.digest => None,
+        Ok(found) => Some((hex(&facts.digest), hex(&found))),
+        Err(error) => Some(("a run".into(), error.message())),
+    }
+}
+
+/// Checks the newest version as a whole: ids, digests, version numbers and totals.
+fn check_version(newest: &Snapshot, facts: &HashMap<u32, RunFacts>, seen: &HashMap<u32, u64>) -> Vec<Problem> {
+    let path = commit_path(newest.newest.version);
+    let file_of = |table, run_id: u32| {
+        let has = |file: &&DataFile| (file.first_run_id..=file.last_run_id).contains(&run_id);
+        newest.files(table).find(has).map_or_else(|| path.clone(), |file| file.path.clone())
+    };
+    let mut problems = Vec::new();
+    for table in TableName::ALL {
+        let files: Vec<&DataFile> = newest.files(table).collect();
+        for pair in files.windows(2) {
+            if pair[0].last_run_id >= pair[1].first_run_id {
+                let expected = format!("above {}", pair[0].last_run_id);
+                problems.push(Problem::new(&pair[1].path, "first run id", expected, pair[1].first_run_id));
+            }
+        }
+    }
+    // Recorded games may have equal content. Each has an id in its recording.
+    type Identity<'a> = (&'a [u8; 32], Option<(&'a str, u64)>);
+    let mut by_identity: HashMap<Identity<'_>, u32> = HashMap::new();
+    let mut ids: Vec<&u32> = facts.keys().collect();
+    ids.sort_unstable();
+    for run_id in ids {
+        let run = &facts[run_id];
+        let mut add = |what: &str, expected: String, found: String| {
+            let problem = Problem::new(&file_of(TableName::Runs, *run_id), what, expected, found);
+            problems.push(Problem { run_id: Some(*run_id), ..problem });
+        };
+        let recorded = run.session.as_deref().zip(run.source_id);
+        if let Some(other) = by_identity.insert((&run.digest, recorded), *run_id) {
+            let expected = match recorded {
+                Some((session, id)) => format!("a digest that no other run with id {id} in {session} has"),
+                None => "a digest that no other run has".into(),
+            };
+            add("digest", expected, format!("the digest of run {other}"));
+        }
+        if u64::from(*run_id) >= newest.newest.next_run_id {
+            add("run id", format!("below {}", newest.newest.next_run_id), run_id.to_string());
+        }
+        let expected = u64::from(run.num_steps > 0);
+        let found = seen.get(run_id).copied().unwrap_or_default();
+        if expected != found {
+            add("steps of the run", format!("in {expected} places"), format!("in {found}"));
+        }
+        let at = newest.history.partition_point(|commit| commit.next_run_id <= u64::from(*run_id));
+        // A repair takes over runs that other commits added.
+        if let (Some(version), Some(commit)) = (run.version, newest.history.get(at))
+            && version != commit.version
+            && commit.operation != Operation::Repair
+        {
+            add("version", commit.version.to_string(), version.to_string());
+        }
+    }
+    if facts.len() as u64 != newest.newest.num_runs {
+        problems.push(Problem::new(&path, "number of runs", newest.newest.num_runs, facts.len()));
+    }
+    let num_steps: u64 = newest.files(TableName::Steps).map(|file| file.num_rows).sum();
+    if num_steps != newest.newest.num_steps {
+        problems.push(Problem::new(&path, "number of steps", newest.newest.num_steps, num_steps));
+    }
+    problems
+}
+
+fn hex(digest: &[u8]) -> String {
+    digest.iter().map(|byte| format!("{byte:02x}")).collect()
+}
