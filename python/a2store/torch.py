@@ -323,7 +323,9 @@ class StepLoader(IterableDataset[_Tensors]):
         worker = get_worker_info()
         if worker is not None:
             if self._pin_memory or self._on_cuda:
-                raise ValueError("pin_memory and device: expected none in a worker; its DataLoader has pin_memory")
+                raise ValueError(
+                    "pin_memory and device: expected none in a worker; use the pin_memory of its DataLoader"
+                )
             epoch = int(self._announced)
             if epoch != self._heard:
                 self._heard = epoch

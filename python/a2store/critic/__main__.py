@@ -77,7 +77,7 @@ def _embed(options: argparse.Namespace) -> int:
     encoder = load_encoder(options.encoder)
     if options.weights is not None:
         if not is_torch_module(encoder):
-            raise ValueError("weights: expected none for an encoder that is no torch module")
+            raise ValueError("weights: expected none for an encoder that is not a torch module")
         from .model import load_weights
 
         load_weights(encoder, options.weights)  # type: ignore[arg-type]

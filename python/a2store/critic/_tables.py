@@ -60,13 +60,13 @@ def embeddings_meta(folder: Path) -> dict[str, Any]:
     try:
         meta = json.loads(path.read_bytes())
     except FileNotFoundError:
-        raise ValueError(f"{path}: is not there; python -m a2store.critic embed makes it") from None
+        raise ValueError(f"{path}: not found; create it with python -m a2store.critic embed") from None
     except ValueError as error:
         raise ValueError(f"{path}: expected JSON, {error}") from None
     if not isinstance(meta, dict) or meta.get("dtype_bits") not in ("bf16", "f32"):
         raise ValueError(f"{path}: expected dtype_bits bf16 or f32")
     if not isinstance(meta.get("D"), int):
-        raise ValueError(f"{path}: expected D, the numbers of an embedding, found {meta.get('D')}")
+        raise ValueError(f"{path}: expected D, the dimension of an embedding, found {meta.get('D')}")
     return meta
 
 

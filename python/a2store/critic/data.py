@@ -96,7 +96,7 @@ class CriticData:
             found = list(thresholds)
             raise ValueError(f"thresholds: expected tiles of 2 or more in ascending order, found {found}")
         if use_embeddings and symmetries:
-            raise ValueError("symmetries: expected none with embeddings, which are of the boards as they are")
+            raise ValueError("symmetries: expected False with embeddings, which describe the original boards")
         if isinstance(source, str | os.PathLike):
             source = _opened(source)
         folder = source if isinstance(source, Path) else None
@@ -110,7 +110,7 @@ class CriticData:
         if use_embeddings:
             place = folder if embeddings is None else Path(embeddings)
             if place is None:
-                raise ValueError("embeddings: expected the folder that they are in, as the source is no session")
+                raise ValueError("embeddings: expected a folder, because the source is not a session")
             meta = embeddings_meta(place)
             self.dim = int(meta["D"])
             self.inputs = {"kind": "embeddings", **{name: meta.get(name) for name in _OF_ENCODER}}
@@ -243,7 +243,7 @@ class _Runs:
         found, counts = np.unique(ids.astype(np.int64), return_counts=True)
         unknown = np.setdiff1d(found, self.ids)
         if len(unknown):
-            raise ValueError(f"highest_tile: not known of {len(unknown):,} runs, such as run {unknown[0]}")
+            raise ValueError(f"highest_tile: unknown for {len(unknown):,} runs, such as run {unknown[0]}")
         steps = np.zeros(len(self.ids), np.int64)
         steps[np.searchsorted(self.ids, found)] = counts
         return steps
@@ -280,7 +280,7 @@ def _table(source: Path | Archive | Query | StepTable, tiles: Mapping[int, int] 
 def _tiles_of(table: StepTable) -> dict[int, int]:
     """Return the highest tile of each run, from the rows."""
     if "highest_tile" not in (table.dtype.names or ()):
-        raise ValueError("highest_tile: expected it as an extra column of the table, or by run as an argument")
+        raise ValueError("highest_tile: expected an extra column of the table, or the argument highest_tile")
     tiles: dict[int, int] = {}
     for batch in table.loader(1 << 18, shuffle=False, columns=["run_id", "highest_tile"]):
         pairs = np.unique(np.stack([batch.run_id, batch["highest_tile"]], 1).astype(np.int64), axis=0)

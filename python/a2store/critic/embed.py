@@ -168,8 +168,8 @@ class _Job:
             else:
                 if self.meta_path.exists() and not self.options.overwrite:
                     raise FileExistsError(
-                        f"{self.meta_path}: is of another encoder, pooling, type or number of rows, or of other steps, "
-                        "and not to be replaced"
+                        f"{self.meta_path}: belongs to another encoder, pooling, type or number of rows, or to other "
+                        "steps; overwrite would replace it"
                     )
                 if done and self._part_bytes() < len(self.header) + done * self.row_bytes:
                     done, crc, remark = 0, 0, "starting over: rows of an earlier run are missing"

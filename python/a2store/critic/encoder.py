@@ -146,7 +146,7 @@ class Runner:
             self._device = device or ("cuda" if cuda else "cpu")
             encoder.to(self._device).eval()  # type: ignore[attr-defined]
         elif device not in (None, "cpu"):
-            raise ValueError(f"device: expected none for an encoder that is no torch module, found {device!r}")
+            raise ValueError(f"device: expected none for an encoder that is not a torch module, found {device!r}")
 
     def __call__(self, tokens: npt.NDArray[np.uint8]) -> tuple[npt.NDArray[Any], str]:
         """Return the vectors (B, D) of tokens (B, 16), uint16 bit patterns or float32, and the pooling used.

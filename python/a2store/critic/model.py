@@ -58,7 +58,7 @@ def load_weights(module: nn.Module, path: str | os.PathLike[str]) -> None:
         raise
     except Exception as error:
         # torch.load raises many types of exceptions for files that torch.save did not write.
-        raise ValueError(f"{path}: no weights of {type(module).__name__}: {error}") from None
+        raise ValueError(f"{path}: not the weights of {type(module).__name__}: {error}") from None
 
 
 def _encoder(model: Model) -> nn.Module:

@@ -85,7 +85,7 @@ def fit(config: Config, *, resume: bool = False, stop_after: int | None = None, 
     saved: dict[str, Any] | None = None
     if checkpoint.exists():
         if not resume:
-            raise FileExistsError(f"{checkpoint}: is there; expected resume, or another run.out")
+            raise FileExistsError(f"{checkpoint}: already exists; expected resume, or another run.out")
         saved = torch.load(checkpoint, map_location="cpu", weights_only=True)
         _compare(saved["config"], config.to_dict(), checkpoint)
     if config.run.threads is not None:
@@ -380,7 +380,7 @@ class _Trainer:
         self.loss_sum.fill_(self.state.loss_sum)
         metrics = self.out / METRICS
         if metrics.stat().st_size < self.state.metrics_bytes:
-            raise ValueError(f"{metrics}: expected {self.state.metrics_bytes} bytes or more, of before the checkpoint")
+            raise ValueError(f"{metrics}: expected {self.state.metrics_bytes} bytes or more, as the checkpoint states")
         os.truncate(metrics, self.state.metrics_bytes)
         self._log(f"resumed at step {self.state.step:,} of {self.num_steps:,}")
 

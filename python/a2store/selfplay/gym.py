@@ -89,7 +89,7 @@ class GymVectorEnv(gymnasium.vector.VectorEnv[Observations, npt.NDArray[Any], np
         mask = None if options is None else options.get("reset_mask")
         if mask is not None:
             if seed is not None:
-                raise ValueError("seed: expected none with a reset_mask, as it is for all games")
+                raise ValueError("seed: expected none with a reset_mask, because a seed applies to all games")
             self._check_mask(mask)
         if seed is not None or not self._is_seeded:
             super().reset(seed=seed)
