@@ -6,7 +6,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use std::sync::{Mutex, PoisonError};
 
-/// Serves shuffled batches of a table.
+/// A loader that serves shuffled batches of a table.
 #[pyclass(frozen, name = "Loader", module = "a2store")]
 pub(super) struct PyLoader {
     loader: Loader,
@@ -116,7 +116,7 @@ impl PyLoader {
     }
 }
 
-/// The order that the options of Python's loader ask for.
+/// Returns the sampling that the options of `StepTable.loader` select.
 pub(super) fn sampling(
     shuffle: bool,
     replacement: bool,
@@ -130,7 +130,7 @@ pub(super) fn sampling(
         ("weights", weights.is_some()),
         ("strata", strata.is_some()),
         ("window", window.is_some()),
-        // Weights are drawn with replacement anyway.
+        // Weighted rows are always drawn with replacement.
         ("replacement", replacement && weights.is_none()),
     ];
     let asked: Vec<&str> = asked.into_iter().filter(|(_, asked)| *asked).map(|(name, _)| name).collect();
@@ -153,7 +153,7 @@ pub(super) fn sampling(
     })
 }
 
-/// A stratum's name, which may be a string, a number, a boolean or `None`, and its share.
+/// Returns a stratum's name and its share. The name may be a string, a number, a boolean or `None`.
 fn quota((stratum, share): (Bound<'_, PyAny>, Bound<'_, PyAny>)) -> PyResult<(String, f64)> {
     let name = if stratum.is_none() {
         "null".to_owned()
@@ -171,7 +171,7 @@ fn quota((stratum, share): (Bound<'_, PyAny>, Bound<'_, PyAny>)) -> PyResult<(St
     }
 }
 
-/// The batches of one epoch.
+/// An iterator over the batches of one epoch.
 #[pyclass(frozen, name = "BatchIterator", module = "a2store")]
 pub(super) struct PyBatchIterator {
     batches: Mutex<Option<Batches>>,

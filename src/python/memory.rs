@@ -1,4 +1,4 @@
-//! Rust's memory as NumPy arrays, without a copy, through the buffer protocol.
+//! Rust's memory as NumPy arrays without a copy, through the buffer protocol.
 
 use crate::table::{Batch, ElementType, StepTable};
 use pyo3::exceptions::PyBufferError;
@@ -8,14 +8,14 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyByteArray, PyType};
 use std::ffi::c_int;
 
-/// Memory that a batch or a table owns. Arrays made from it keep it, and so its owner, alive.
+/// Memory of a batch or a table. Arrays made from it keep it, and so its owner, alive.
 #[pyclass(frozen, name = "_Memory", module = "a2store")]
 pub(super) struct Memory(Owner);
 
 enum Owner {
-    /// Writable: whoever took the batch has it for himself.
+    /// Writable: the batch belongs to the caller alone.
     Batch(Batch),
-    /// Read-only, as the mapping is.
+    /// Read-only, like the mapping.
     Table(StepTable),
     /// Writable: copies of rows.
     Rows(Vec<u64>),
@@ -38,6 +38,8 @@ impl Memory {
 #[pymethods]
 #[allow(unsafe_code)]
 impl Memory {
+    /// Fills a buffer view.
+    ///
     /// # Safety
     /// Called by the interpreter alone, with a view that it may fill.
     #[allow(clippy::needless_pass_by_value)] // The shape that pyo3 asks for.
@@ -51,23 +53,23 @@ impl Memory {
             Owner::Rows(rows) => (rows.as_ptr().cast(), size_of_val(rows.as_slice()), 0),
         };
         let len = isize::try_from(len).map_err(|_| PyBufferError::new_err("memory too large"))?;
-        // SAFETY: the interpreter passes a valid view. The memory lives as long as `slf`, to which the view takes a
-        // reference, and does not move: a batch's memory is behind an `Arc`, which its pool does not fill again while
-        // the clone in `slf` lives, copied rows are behind a `Vec` that never grows and that Rust never looks at again,
-        // and a table's is a mapping, declared read-only. What Python writes to a batch goes
-        // through the allocation's own pointer; Rust reads it only to make Arrow data, with the interpreter attached.
+        // SAFETY: the interpreter passes a valid view. The view takes a reference to `slf`, so the memory outlives the
+        // view, and the memory does not move. A batch's memory is behind an `Arc`; its pool does not refill it while
+        // the clone in `slf` lives. Copied rows are behind a `Vec` that never grows and that Rust does not access
+        // again. A table's memory is a mapping, declared read-only. Python writes to a batch through the allocation's
+        // own pointer; Rust reads the batch only to make Arrow data, with the interpreter attached.
         let status =
             unsafe { ffi::PyBuffer_FillInfo(view, slf.as_ptr(), pointer.cast_mut().cast(), len, read_only, flags) };
         if status == 0 { Ok(()) } else { Err(PyErr::fetch(slf.py())) }
     }
 }
 
-/// NumPy's name of a type.
+/// Returns NumPy's name of a type.
 pub(super) fn numpy_name(dtype: ElementType) -> &'static str {
     dtype.numpy()
 }
 
-/// `numpy.ndarray(shape, dtype, buffer, offset)`.
+/// Calls `numpy.ndarray(shape, dtype, buffer, offset)`.
 pub(super) fn array<'py>(
     buffer: &Bound<'py, PyAny>,
     dtype: impl IntoPyObject<'py>,
@@ -82,7 +84,7 @@ pub(super) fn array<'py>(
     }
 }
 
-/// An array of its own, of a copy of the values.
+/// Returns a new array with a copy of the values.
 pub(super) fn copied_array<'py, T: bytemuck::NoUninit>(
     py: Python<'py>,
     values: &[T],

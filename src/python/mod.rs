@@ -1,6 +1,7 @@
-//! `import a2store`: thin classes over the crate, one file per class.
+//! The Python package `a2store`: thin classes over the crate.
 //!
-//! Whatever takes time runs without the interpreter's lock, and on Ctrl-C stops within a fraction of a second.
+//! Entry point: the module function `_a2store`. Invariant: long operations run without the interpreter's lock, and
+//! Ctrl-C stops them within a fraction of a second.
 
 mod archive;
 mod arrow;
@@ -27,7 +28,7 @@ use pyo3::prelude::*;
 /// The extension module; `python/a2store/__init__.py` re-exports it.
 #[pymodule]
 fn _a2store(module: &Bound<'_, PyModule>) -> PyResult<()> {
-    // A child that is forked while another thread builds them would wait for them for ever.
+    // A child that is forked while another thread builds these tables would wait for them forever.
     crate::board::build_tables();
     TableName::ALL.into_iter().for_each(|table| drop(table_schema(table)));
     crate::query::build_tables();
@@ -85,8 +86,8 @@ fn _a2store(module: &Bound<'_, PyModule>) -> PyResult<()> {
     Ok(())
 }
 
-/// Runs the command `a2store` or `a2pack` with these arguments, the first being its name, and returns its exit status.
-/// `program` starts the first of them once more, in a process of its own.
+/// Runs the command `a2store` or `a2pack` and returns its exit status. `args` starts with the command's name.
+/// `program` is the arguments that start the first program again, in a separate process.
 #[cfg(feature = "cli")]
 #[pyfunction]
 #[pyo3(name = "_run_command")]

@@ -16,7 +16,7 @@ use pyo3::types::PyDict;
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
-/// A pack of run files.
+/// A reader of a pack of run files.
 #[pyclass(frozen, name = "PackReader", module = "a2store")]
 pub(super) struct PyPackReader {
     pack: PackReader,
@@ -24,11 +24,11 @@ pub(super) struct PyPackReader {
     checksums: bool,
 }
 
-/// What a pack holds.
+/// Statistics of a pack.
 #[pyclass(frozen, name = "PackStats", module = "a2store")]
 pub(super) struct PyPackStats(PackStats);
 
-/// What became JSON Lines.
+/// A summary of a conversion to JSON Lines.
 #[pyclass(frozen, get_all, name = "JsonlReport", module = "a2store")]
 pub(super) struct PyJsonlReport {
     num_runs: u64,
@@ -37,17 +37,17 @@ pub(super) struct PyJsonlReport {
     errors: Vec<String>,
 }
 
-/// Runs of a pack, in order.
+/// An iterator over runs of a pack, in order.
 #[pyclass(frozen, name = "PackIterator", module = "a2store")]
 pub(super) struct PyPackIterator {
     pack: PackReader,
-    /// The runs that come; `None` = all of them.
+    /// The indices of the runs; `None` means all.
     places: Option<Vec<usize>>,
-    /// The iterator, and how many it has given.
+    /// The inner iterator, and the number of runs that it has returned.
     runs: Mutex<(PackIter<'static>, usize)>,
 }
 
-/// Runs of a pack, some at a time.
+/// An iterator over lists of runs of a pack.
 #[pyclass(frozen, name = "PackBatchIterator", module = "a2store")]
 pub(super) struct PyPackBatchIterator {
     pack: PackReader,
@@ -57,7 +57,7 @@ pub(super) struct PyPackBatchIterator {
     next: Mutex<u64>,
 }
 
-/// Steps of a pack, some at a time.
+/// An iterator over batches of steps of a pack.
 #[pyclass(frozen, name = "PackStepIterator", module = "a2store")]
 pub(super) struct PyPackStepIterator {
     table: StepTable,
@@ -66,9 +66,9 @@ pub(super) struct PyPackStepIterator {
     next: Mutex<u64>,
 }
 
-/// Which of many come, and in which order.
+/// A selection of indices, with their order.
 struct Order {
-    /// `None` = all of them.
+    /// The selected indices; `None` means all.
     chosen: Option<Vec<u64>>,
     len: u64,
     permutation: Option<Permutation>,
@@ -95,7 +95,7 @@ impl Order {
         }
     }
 
-    /// The next so many; none at the end.
+    /// Takes the next `len` indices; none at the end.
     fn take(&self, next: &Mutex<u64>, len: u64) -> Vec<u64> {
         let mut next = next.lock().unwrap_or_else(PoisonError::into_inner);
         let end = self.len.min(next.saturating_add(len));
@@ -112,7 +112,7 @@ fn random_seed() -> Result<u64> {
 }
 
 impl PyPackReader {
-    /// A run's place, counted from the end if it is negative.
+    /// Returns a run's index; a negative one counts from the end.
     fn place(&self, index: i64) -> PyResult<usize> {
         let len = self.pack.len();
         let place = if index < 0 { index.checked_add_unsigned(len as u64) } else { Some(index) };
@@ -124,7 +124,7 @@ impl PyPackReader {
         pyrun(&self.pack, index, run)
     }
 
-    /// The rows of all runs.
+    /// Reads the rows of all runs.
     fn table(&self, py: Python<'_>, workers: Option<usize>) -> PyResult<StepTable> {
         let options = FromRunsOptions { workers, ..FromRunsOptions::default() };
         interruptible(py, Some(false), |progress| StepTable::from_pack(&self.pack, &options, progress))
@@ -145,7 +145,7 @@ impl PyPackReader {
     #[pyo3(signature = (path, checksums=true))]
     #[allow(clippy::needless_pass_by_value)] // The shape that pyo3 asks for.
     fn open(py: Python<'_>, path: PathBuf, checksums: bool) -> PyResult<PyPackReader> {
-        // Whoever unpickles it may be elsewhere.
+        // The process that unpickles the reader may have another working folder.
         let path = std::path::absolute(&path)?;
         let pack = py.detach(|| PackReader::open(&path))?.with_checksums(checksums);
         Ok(PyPackReader { pack, path, checksums })
@@ -164,7 +164,7 @@ impl PyPackReader {
         self.path.clone()
     }
 
-    /// A pack is opened again in the process that unpickles it.
+    /// Pickles the path and the options; unpickling opens the pack again.
     fn __reduce__<'py>(slf: &Bound<'py, Self>) -> PyResult<(Bound<'py, PyAny>, (PathBuf, bool))> {
         let path = slf.get().path.clone();
         Ok((slf.get_type().getattr("open")?, (path, slf.get().checksums)))
@@ -253,7 +253,7 @@ impl PyPackReader {
         Ok(PyStepTable::new(self.table(py, workers)?))
     }
 
-    /// Indices of runs or of steps, divided in two by chance.
+    /// Splits the indices of runs or of steps at random.
     #[pyo3(signature = (unit="run", *, test_pct=None, test_size=None, seed=0))]
     fn split<'py>(
         &self,
@@ -338,10 +338,10 @@ fn positive(batch_size: u64) -> PyResult<u64> {
     }
 }
 
-/// Runs between two looks at whether to stop.
+/// The number of runs between two checks for cancellation.
 const BATCH_RUNS: usize = 512;
 
-/// Decodes runs on the threads that all such work shares, or on their own.
+/// Decodes runs on the shared threads, or on `workers` threads of a separate pool.
 fn decode_all(
     pack: &PackReader,
     places: &[usize],

@@ -1,4 +1,4 @@
-//! Games played with a policy of Python's, or stepped by it.
+//! Games that are played with a Python policy, or stepped by Python.
 
 use super::interrupt::interruptible;
 use super::memory::{array, copied_array};
@@ -43,9 +43,9 @@ impl PyPlayer {
         Ok(PyPlayer { depth, workers })
     }
 
-    /// The moves it makes on boards, as a policy answers them; 0 where none is legal.
+    /// Returns the player's moves on boards, as a policy does; 0 where no move is legal.
     #[pyo3(signature = (tokens, legal=None))]
-    #[allow(clippy::needless_pass_by_value)] // What policies get.
+    #[allow(clippy::needless_pass_by_value)] // The signature of policies.
     fn __call__<'py>(
         &self,
         py: Python<'py>,
@@ -76,7 +76,7 @@ impl PyPlayer {
     }
 }
 
-/// What was played.
+/// The result of playing games.
 #[pyclass(frozen, name = "PlayResult", module = "a2store.selfplay")]
 pub(super) struct PyPlayResult {
     report: PlayReport,
@@ -141,7 +141,7 @@ impl PyPlayResult {
 
     #[getter]
     fn steps_per_second(&self) -> f64 {
-        // Of no steps in no time, 0.
+        // The maximum avoids a division by zero.
         self.report.num_steps as f64 / self.seconds().max(1e-9)
     }
 
@@ -159,7 +159,7 @@ impl PyPlayResult {
     }
 }
 
-/// Plays games; `a2store.selfplay.play` says how. `tokens` is of the type that the policy gets.
+/// Plays games, for `a2store.selfplay.play`. `tokens` is the type of the policy's boards.
 #[pyfunction]
 #[pyo3(name = "_play")]
 #[allow(clippy::too_many_arguments, clippy::needless_pass_by_value)] // The signature is Python's.
@@ -194,7 +194,7 @@ pub(super) fn play(
         let policy = policy.clone().unbind();
         let bar = if progress == Some(false) { ProgressBar::hidden() } else { ProgressBar::for_terminal() };
         let bar: &dyn Progress = &bar;
-        // The interpreter is let go while games are stepped.
+        // The interpreter is detached while games are stepped.
         py.detach(|| {
             play_with(|positions| Python::attach(|py| ask(policy.bind(py), wide, positions)), &options, recorder, bar)
         })?
@@ -202,10 +202,10 @@ pub(super) fn play(
     Ok(PyPlayResult { report })
 }
 
-/// Asks a policy about boards, in arrays of its own that it may keep.
+/// Calls a policy with boards, in new arrays that it may keep.
 fn ask(policy: &Bound<'_, PyAny>, wide: bool, positions: Positions<'_>) -> PyResult<Choices> {
     let py = policy.py();
-    // A policy that is not written in Python never looks for signals.
+    // A policy that is not written in Python never checks for signals.
     py.check_signals()?;
     let tokens = tokens_of(py, positions.boards, wide)?;
     let legal = legal_of(py, positions.legal)?;
@@ -223,7 +223,7 @@ fn ask(policy: &Bound<'_, PyAny>, wide: bool, positions: Positions<'_>) -> PyRes
     }
 }
 
-/// An array of what a policy answered: NumPy's, PyTorch's on any device, or what NumPy makes one of.
+/// Returns a policy's answer as a NumPy array. It may be an array, a PyTorch tensor on any device, or any array-like.
 fn array_of<'py>(answer: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     static NDARRAY: PyOnceLock<Py<PyType>> = PyOnceLock::new();
     let py = answer.py();
@@ -232,7 +232,7 @@ fn array_of<'py>(answer: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     }
     if answer.hasattr("detach")? && answer.hasattr("is_floating_point")? {
         let tensor = answer.call_method0("detach")?.call_method0("cpu")?;
-        // NumPy does not know all of PyTorch's types of floats.
+        // NumPy does not support all floating-point types of PyTorch.
         let is_float = tensor.call_method0("is_floating_point")?.is_truthy()?;
         let tensor = if is_float { tensor.call_method0("float")? } else { tensor };
         return tensor.call_method0("numpy");
@@ -244,7 +244,7 @@ fn type_and_shape(array: &Bound<'_, PyAny>) -> PyResult<(String, Vec<usize>)> {
     Ok((array.getattr("dtype")?.getattr("kind")?.extract()?, array.getattr("shape")?.extract()?))
 }
 
-/// The values of an array, as a type of NumPy's that is Rust's too.
+/// Returns the values of an array, converted to a type that NumPy and Rust share.
 fn values<T: Element>(array: &Bound<'_, PyAny>, dtype: &str) -> PyResult<Vec<T>> {
     static CONTIGUOUS: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
     let py = array.py();
@@ -276,7 +276,7 @@ fn legal_of<'py>(py: Python<'py>, masks: &[u8]) -> PyResult<Bound<'py, PyAny>> {
     array(bytes.as_any(), "|b1", 0, (masks.len(), Some(4)))
 }
 
-/// Games side by side.
+/// A vector of games.
 #[pyclass(name = "VectorEnv", module = "a2store.selfplay")]
 pub(super) struct PyVectorEnv {
     env: VectorEnv,
@@ -371,7 +371,7 @@ impl PyVectorEnv {
         Ok((copied_array(py, &rewards, "=u4", None)?, copied_array(py, &self.over_bytes(), "|b1", None)?))
     }
 
-    /// Begins the next games where a mask is true, or where games are over.
+    /// Begins the next games in the slots that a mask selects, or whose game is over.
     #[pyo3(signature = (mask=None))]
     fn restart(&mut self, mask: Option<&Bound<'_, PyAny>>) -> PyResult<usize> {
         let mask = match mask {
@@ -391,7 +391,7 @@ impl PyVectorEnv {
         Ok(slots.len())
     }
 
-    /// Begins anew with the first games of a seed.
+    /// Begins the first games of a seed again.
     #[pyo3(signature = (seed=None))]
     fn reset(&mut self, seed: Option<u64>) {
         self.env.reset(seed.unwrap_or(self.env.seed()));

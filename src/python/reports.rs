@@ -1,4 +1,4 @@
-//! What operations on an archive report.
+//! Reports of operations on an archive.
 
 use crate::archive::{
     CommitInfo, CompactReport, ExpireReport, IngestReport, Problem, Repair, RepairReport, VerifyReport,
@@ -7,7 +7,7 @@ use crate::export::ExportReport;
 use pyo3::prelude::*;
 use std::path::PathBuf;
 
-/// One line of an archive's history.
+/// One commit in an archive's history.
 #[pyclass(frozen, get_all, name = "CommitInfo", module = "a2store")]
 pub(super) struct PyCommitInfo {
     version: u64,
@@ -49,7 +49,7 @@ impl PyCommitInfo {
     }
 }
 
-/// What was exported.
+/// A summary of an export.
 #[pyclass(frozen, get_all, name = "ExportReport", module = "a2store")]
 pub(super) struct PyExportReport {
     path: PathBuf,
@@ -73,7 +73,7 @@ impl PyExportReport {
     }
 }
 
-/// What a compaction did.
+/// A summary of a compaction.
 #[pyclass(frozen, get_all, name = "CompactReport", module = "a2store")]
 pub(super) struct PyCompactReport {
     files_before: u64,
@@ -103,7 +103,7 @@ impl PyCompactReport {
     }
 }
 
-/// What was given up.
+/// A summary of expired versions and removed files.
 #[pyclass(frozen, get_all, name = "ExpireReport", module = "a2store")]
 pub(super) struct PyExpireReport {
     first_version: u64,
@@ -133,7 +133,7 @@ impl PyExpireReport {
     }
 }
 
-/// What was looked at, and what was wrong.
+/// The result of a verification.
 #[pyclass(frozen, get_all, name = "VerifyReport", module = "a2store")]
 pub(super) struct PyVerifyReport {
     problems: Vec<PyProblem>,
@@ -172,7 +172,7 @@ impl PyVerifyReport {
     }
 }
 
-/// Something that is wrong with an archive.
+/// A problem in an archive.
 #[pyclass(frozen, get_all, skip_from_py_object, name = "Problem", module = "a2store")]
 #[derive(Clone)]
 pub(super) struct PyProblem {
@@ -203,7 +203,7 @@ impl PyProblem {
     }
 }
 
-/// What a repair did, or would do.
+/// A summary of what a repair did, or would do.
 #[pyclass(frozen, get_all, name = "RepairReport", module = "a2store")]
 pub(super) struct PyRepairReport {
     version: u64,
@@ -250,7 +250,7 @@ impl PyRepair {
     }
 }
 
-/// What an ingest did.
+/// A summary of an ingest.
 #[pyclass(frozen, get_all, name = "IngestReport", module = "a2store")]
 pub(super) struct PyIngestReport {
     accepted: u64,
@@ -262,7 +262,7 @@ pub(super) struct PyIngestReport {
     errors: Vec<Py<PyRejected>>,
 }
 
-/// A file that did not decode.
+/// A run or a file that an ingest rejected.
 #[pyclass(frozen, get_all, name = "Rejected", module = "a2store")]
 pub(super) struct PyRejected {
     path: String,

@@ -21,7 +21,7 @@ use pyo3_arrow::error::PyArrowResult;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// A query's rows in memory.
+/// A table of rows in memory or in a file.
 #[pyclass(frozen, name = "StepTable", module = "a2store")]
 pub(super) struct PyStepTable {
     table: StepTable,
@@ -55,7 +55,7 @@ impl PyStepTable {
         self.table.fingerprint().to_string()
     }
 
-    /// NumPy's structured type of a row.
+    /// Returns NumPy's structured type of a row.
     #[getter]
     fn dtype<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         if let Some(dtype) = self.dtype.get(py) {
@@ -128,7 +128,7 @@ impl PyStepTable {
         Ok(PyBatch::new(batch))
     }
 
-    /// The rows at indices as a structured array.
+    /// Returns the rows at `indices` as a structured array.
     fn take_rows<'py>(&self, py: Python<'py>, indices: &Bound<'_, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         let indices = row_indices(py, indices, self.table.num_rows())?;
         self.copied_rows(py, indices.len(), |rows, progress| {
@@ -259,19 +259,19 @@ impl PyStepTable {
         Ok(PyStepTable::new(table))
     }
 
-    /// The names of the attached columns.
+    /// Returns the names of the attached columns.
     #[getter]
     fn attached(&self) -> Vec<&str> {
         self.table.attached().iter().map(AttachedColumn::name).collect()
     }
 
-    /// Whether this shows some rows of a table.
+    /// Returns whether this is a view.
     #[getter]
     fn is_view(&self) -> bool {
         self.table.is_view()
     }
 
-    /// What the codes of the extra columns of strings stand for.
+    /// Returns the strings of the codes in extra columns, by column.
     #[getter]
     fn categories<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let categories = PyDict::new(py);
@@ -283,7 +283,7 @@ impl PyStepTable {
         Ok(categories)
     }
 
-    /// A handle by which another process of this machine has the same table, without a copy.
+    /// Returns a handle with which another process on this machine gets the same table without a copy.
     fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyAny>, (Bound<'py, PyBytes>,))> {
         let handle = py.detach(|| self.table.handle())?;
         let attach = py.import("a2store._a2store")?.getattr("_attach")?;
@@ -343,7 +343,7 @@ impl PyStepTable {
 }
 
 impl PyStepTable {
-    /// A structured array of the given number of rows, which `copy` fills.
+    /// Returns a new structured array of `num_rows` rows, filled by `copy`.
     fn copied_rows<'py>(
         &self,
         py: Python<'py>,
@@ -361,7 +361,7 @@ impl PyStepTable {
     }
 }
 
-/// The table that a handle leads to.
+/// Returns the table of a handle.
 #[pyfunction]
 #[pyo3(name = "_attach")]
 pub(super) fn attach(py: Python<'_>, handle: &Bound<'_, PyBytes>) -> PyResult<PyStepTable> {
@@ -369,7 +369,7 @@ pub(super) fn attach(py: Python<'_>, handle: &Bound<'_, PyBytes>) -> PyResult<Py
     Ok(PyStepTable::new(py.detach(|| StepTable::from_handle(&handle))?))
 }
 
-/// One name, or several.
+/// Extracts one name or several.
 fn names(value: &Bound<'_, PyAny>) -> PyResult<Vec<String>> {
     match value.cast::<PyString>() {
         Ok(name) => Ok(vec![name.extract()?]),
@@ -395,13 +395,13 @@ fn run_ids_from(py: Python<'_>, ids: &Bound<'_, PyAny>) -> PyResult<Vec<u64>> {
     Ok(out)
 }
 
-/// Any one-dimensional sequence of integers as indices.
+/// Converts a one-dimensional sequence of integers to indices.
 pub(super) fn row_indices(py: Python<'_>, indices: &Bound<'_, PyAny>, len: u64) -> PyResult<Vec<u64>> {
     let to_rows = |indices: Vec<i64>| match indices.iter().find(|&&index| index < 0) {
         Some(&index) => Err(out_of_bounds(index.into(), len)),
         None => Ok(bytemuck::cast_vec(indices)),
     };
-    // NumPy's default integers are read where they lie.
+    // Arrays of 64-bit integers are read without a conversion.
     if let Some(indices) = words::<i64>(py, indices) {
         return to_rows(indices?);
     }
@@ -421,7 +421,7 @@ pub(super) fn row_indices(py: Python<'_>, indices: &Bound<'_, PyAny>, len: u64) 
         "u" => words::<u64>(py, &array.call_method1("astype", ("uint64",))?).unwrap_or_else(other),
         "i" => words::<i64>(py, &array.call_method1("astype", ("int64",))?).map_or_else(other, |found| to_rows(found?)),
         _ if array.len()? == 0 => Ok(Vec::new()),
-        // NumPy has no type for some integers, or for all of them together. They are still integers, and out of bounds.
+        // NumPy has no type for some integers, or for their mixture. They are still integers, and out of bounds.
         "O" | "f" => {
             let mut first_outside = None;
             for index in indices.try_iter()? {
@@ -451,10 +451,10 @@ fn exact_integer(value: &Bound<'_, PyAny>) -> Option<PyResult<i128>> {
     }
 }
 
-/// The elements of a buffer of this type and one dimension, if it is one.
+/// Returns the elements of a one-dimensional buffer of this type.
 fn words<T: Element + Default>(py: Python<'_>, buffer: &Bound<'_, PyAny>) -> Option<PyResult<Vec<T>>> {
     let buffer = PyBuffer::<T>::get(buffer).ok().filter(|buffer| buffer.dimensions() == 1)?;
-    // Of the other byte order.
+    // A buffer in the other byte order.
     if buffer.format().to_bytes().starts_with(b">") || buffer.format().to_bytes().starts_with(b"!") {
         return None;
     }
