@@ -1,4 +1,4 @@
-"""Archives in states that no a2store left them in, and inputs that no engine writes."""
+"""Archives in states that a2store never produces, and inputs that no engine writes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def runs(tmp_path: Path) -> list[Path]:
 
 @pytest.fixture
 def archive(tmp_path: Path, runs: list[Path]) -> a2store.Archive:
-    """An archive of 18 commits, the 16th of which has a checkpoint."""
+    """An archive of 18 commits, with a checkpoint at the 16th."""
     made = a2store.Archive.create(tmp_path / "games.a2")
     for run in runs[:17]:
         made.ingest(run, progress=False)
@@ -97,7 +97,7 @@ def test_an_impossible_next_id_is_damage(archive: a2store.Archive) -> None:
 
 
 def test_files_that_are_kept_whole_do_not_pile_up_in_memory(tmp_path: Path, runs: list[Path]) -> None:
-    """Start times beyond any calendar, so that each file is kept as it came."""
+    """The start times are beyond any calendar, so each original file is stored."""
     game = oracle.decode(runs[0].read_bytes())
     long = replace(
         game,

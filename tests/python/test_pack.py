@@ -1,4 +1,4 @@
-"""Packs from Python: what a reader gives, by index and in order, and what it says of damage."""
+"""Packs from Python: runs by index and in order, and errors of damaged packs."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def pack(path: Path) -> a2store.PackReader:
 
 @pytest.fixture
 def damaged(path: Path, tmp_path: Path) -> Path:
-    """The pack with a wrong byte in run 5 and in run 30, of the two kinds."""
+    """The pack with a wrong byte in run 5 and in run 30, one in each format."""
     copy = tmp_path / "damaged.a2pack"
     copy.write_bytes(path.read_bytes())
     for index, kind in ((5, A2T1), (30, A2RUN2)):
@@ -125,7 +125,7 @@ def test_batches_of_indices_come_in_their_order(pack: a2store.PackReader, games:
 
 def test_iteration_is_in_order_and_begins_anew(pack: a2store.PackReader) -> None:
     assert places(pack) == places(pack.iter()) == places(pack) == list(range(NUM_RUNS))
-    # Two at once, neither of which takes from the other; and an end that stays one.
+    # Two independent iterators, each of which stays at its end.
     one, other = pack.iter(), iter(pack)
     assert iter(one) is one
     assert places([next(one), next(other), next(one), next(other)]) == [0, 0, 1, 1]
@@ -150,7 +150,7 @@ def test_indices_out_of_range(pack: a2store.PackReader, index: int) -> None:
             method(index)
     with pytest.raises(IndexError):
         pack.decode_batch([0, index])
-    # At once, before the runs whose turn is earlier.
+    # The error comes at once, before any run is decoded.
     with pytest.raises(IndexError):
         pack.iter_indices([0, index])
     with pytest.raises(IndexError):
@@ -229,7 +229,7 @@ def test_damage_that_the_checksum_covers_up_is_found_while_decoding(games: list[
         offset, length = packs.entry(path, index)
         error = caught.value
         assert (error.path, error.run) == (str(path), index)
-        # What is missing is missed at the end.
+        # The missing bytes are noticed at the end.
         assert error.offset is not None
         assert offset <= error.offset <= offset + length
         if index == 3:
@@ -256,7 +256,7 @@ def test_checksums_can_be_left_alone(games: list[Game], tmp_path: Path) -> None:
     path = tmp_path / "a.a2pack"
     game = next(index for index, game in enumerate(games) if len(game) > 9 and packs.kind_of(index) == A2RUN2)
     packs.write(path, games)
-    # The lowest bit of the final board: the last byte of the last varint has higher ones.
+    # The lowest bit of the final board. The last byte of its last varint has higher bits.
     offset, length = packs.entry(path, game)
     last = oracle.varint(games[game].final_board)
     packs.flip(path, offset + length - len(last))
@@ -267,7 +267,7 @@ def test_checksums_can_be_left_alone(games: list[Game], tmp_path: Path) -> None:
     with pytest.raises(a2store.DecodeError) as caught:
         a2store.PackReader.open(path).decode(game)
     assert caught.value.kind == "checksum"
-    # A2T1 has one of its own.
+    # A2T1 has a checksum inside the run.
     with pytest.raises(a2store.DecodeError) as caught:
         pack.decode(2)
     assert caught.value.kind == "checksum"
@@ -305,7 +305,7 @@ def test_a_pack_that_ends_early_is_refused(games: list[Game], tmp_path: Path) ->
 
 
 def test_an_index_that_lies_is_refused(games: list[Game], tmp_path: Path) -> None:
-    """With checksums that fit: entries beyond the data, in the index, and over each other."""
+    """The checksums are correct, but entries lie beyond the data, inside the index, or overlap."""
     path = tmp_path / "a.a2pack"
     packs.write(path, games[:6])
     data = path.read_bytes()

@@ -1,4 +1,4 @@
-"""Batches of a pack's runs and steps, shuffled and split: every one once, in an order that a seed decides."""
+"""Batches of a pack's runs and steps, shuffled and split: each one once, in an order that the seed determines."""
 
 from __future__ import annotations
 
@@ -84,15 +84,15 @@ def test_the_order_of_runs_depends_on_the_seed_alone(pack: a2store.PackReader) -
     seeds = [0, 1, 6, 2**63, 2**64 - 1]
     orders = [tuple(order_of(pack, shuffle=True, seed=seed)) for seed in seeds]
     assert len({*orders, tuple(order)}) == len(seeds) + 1
-    # Neighbours are torn apart, not only the whole turned around.
+    # Neighbours are separated, so the order is not only reversed.
     assert sum(abs(a - b) == 1 for a, b in pairwise(order)) < NUM_RUNS // 4
 
 
 def test_without_a_seed_each_order_is_another(pack: a2store.PackReader) -> None:
-    # Of 53! orders no two are ever the same.
+    # With 53! orders, two are never equal.
     orders = {tuple(order_of(pack, shuffle=True)) for _ in range(4)}
     assert len(orders) == 4
-    # One that is not shuffled has no use for it.
+    # An unshuffled iterator ignores the seed.
     assert order_of(pack, seed=9) == order_of(pack) == list(range(NUM_RUNS))
 
 
@@ -226,7 +226,7 @@ def test_a_split_is_disjoint_complete_and_decided_by_the_seed(
     if size > 3:
         others = [pack.split(unit, **options, seed=seed)[1].tolist() for seed in (0, 4, 2**64 - 1)]
         assert len({tuple(part) for part in [*others, test.tolist()]}) == 4
-        # Drawn, not cut off at one end.
+        # The split is random, not a cut at one end.
         assert test.min() < total // 2 < test.max()
 
 

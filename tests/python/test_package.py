@@ -1,4 +1,4 @@
-"""The package as such: its names, its errors, its types."""
+"""The package: its names, its errors, its types."""
 
 from __future__ import annotations
 

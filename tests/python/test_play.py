@@ -1,4 +1,4 @@
-"""Games that a policy plays: the same whatever the batches, by the rules, recorded as played; and what is refused."""
+"""Games with a policy: independent of the batches, valid, recorded exactly; and rejected arguments."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def first_legal(tokens: Array, legal: Array) -> Array:
 
 
 def mixed(tokens: Array, legal: Array) -> Array:
-    """Logits that follow from the board, and differ between boards and moves."""
+    """Logits that depend on the board, and differ between boards and moves."""
     boards = tokens.astype(np.uint64) @ (np.uint64(31) ** np.arange(16, dtype=np.uint64))
     return (boards[:, None] * np.array([3, 5, 7, 11], np.uint64) % np.uint64(97)).astype(np.float32) / 32
 
@@ -41,7 +41,7 @@ def same(a: PlayResult, b: PlayResult) -> bool:
 
 
 class Watcher:
-    """A policy that keeps what it was asked and what it answered."""
+    """A policy that stores its inputs and its answers."""
 
     def __init__(self, policy: Policy) -> None:
         self.policy = policy
@@ -76,7 +76,7 @@ def test_every_step_obeys_the_rules() -> None:
 
 
 def earned(before: list[int], after: list[int]) -> int:
-    """What merges earned, of the exponents before and after them: each takes two tiles and leaves their sum."""
+    """Return the score of a move from the exponents before and after: a merge replaces two tiles by their sum."""
     made = pairs = 0
     for exp in range(1, 15):
         pairs = (before.count(exp) + pairs - after.count(exp)) // 2
@@ -91,7 +91,7 @@ def test_games_do_not_depend_on_the_batches(temperature: float) -> None:
     assert len(set(whole.final_boards.tolist())) == 60
     for batch_size in [1, 7, 1024]:
         assert same(whole, play(mixed, 60, batch_size, seed=3, temperature=temperature, **QUIET))
-    # Fewer games are the first of more, and another seed has others.
+    # A shorter play is a prefix of a longer one, and another seed gives other games.
     assert play(mixed, 20, 8, seed=3, temperature=temperature, **QUIET).scores.tolist() == whole.scores[:20].tolist()
     assert not same(whole, play(mixed, 60, 60, seed=4, temperature=temperature, **QUIET))
 
@@ -161,13 +161,13 @@ def test_moves_are_drawn_by_the_softmax_of_legal_logits() -> None:
         asked.append((tokens, legal))
         return np.tile(logits, (len(tokens), 1))
 
-    # The first steps of many games: the moves show in the boards that follow.
+    # The first steps of many games; the moves follow from the next boards.
     play(policy, 4000, 4000, max_steps=2, temperature=0.5, **QUIET)
     (before, legal), (after, _) = asked
     for old, allowed, new in zip(before.tolist(), legal, after.tolist(), strict=True):
         board, following = packed(old), packed(new)
         leads = [allowed[move] and spawns(slide(board, move), following) for move in range(4)]
-        # Where two moves may have led there, neither is counted.
+        # If two moves may have led there, neither is counted.
         if sum(leads) == 1 and allowed.all():
             counts[leads.index(True)] += 1
     assert counts.sum() > 1000
@@ -288,7 +288,7 @@ def test_the_player_plays_what_simulate_plays(tmp_path: Path) -> None:
     assert result.final_boards.tolist() == [run.final_board for run in runs]
     assert result.num_steps.tolist() == [len(run) for run in runs]
     assert same(result, play(Player(0, workers=1), 6, seed=8, **QUIET))
-    # As a policy like any other it makes the same moves.
+    # Used as an ordinary policy, the player makes the same moves.
     player = Player(depth=0)
     listed: Any = [[0] * 14 + [1, 1]]
     assert player(listed).tolist() == player(np.array(listed)).tolist()
@@ -402,7 +402,7 @@ def test_a_module_is_asked_in_eval_mode_and_left_as_it_was() -> None:
     play(net, 20, 8, **QUIET)
     assert net.seen == {(False, True, torch.int64)}
     assert (net.training, net.dropout.training, net.frozen.training) == (True, True, False)
-    # Quarters add up alike in any order.
+    # Sums of quarters are exact in any order.
     with torch.no_grad():
         net.embedding.weight.copy_((net.embedding.weight * 4).round() / 4)
     table = net.embedding.weight.detach().numpy()
@@ -418,7 +418,7 @@ def test_tensors_of_any_float_are_answers() -> None:
     torch = pytest.importorskip("torch")
 
     def answer(dtype: Any) -> Policy:
-        # Quarters below 8 are exact in all of them.
+        # Quarters below 8 are exact in all these types.
         return lambda tokens, legal: torch.from_numpy(np.floor(mixed(tokens, legal) * 4) / 4).to(dtype).requires_grad_()
 
     expected = play(lambda tokens, legal: np.floor(mixed(tokens, legal) * 4) / 4, 20, **QUIET)

@@ -1,4 +1,4 @@
-"""SQL over an archive, against DuckDB on the same files and against the oracle's columns."""
+"""SQL over an archive, compared with DuckDB on the same files and with the oracle's columns."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def filtered(steps: dict[str, Array], minimum: int = 5_000, engine: str = "alpha
 
 
 def duckdb_rows(archive: a2store.Archive, sql: str, params: Iterable[Any] = ()) -> list[tuple[Any, ...]]:
-    """The rows of a query in DuckDB, where ``steps`` and ``runs`` are the archive's Parquet files."""
+    """Return a query's rows in DuckDB, with the archive's Parquet files as ``steps`` and ``runs``."""
     with duckdb.connect() as connection:
         for table in ("steps", "runs"):
             connection.read_parquet(archive.files(table)).create_view(table)
@@ -226,13 +226,13 @@ def test_explain_shows_where_filters_are_applied(archive: a2store.Archive) -> No
         assert name in predicate
         assert name in pruning
         assert name not in by_run
-    # Nothing is left to filter above the reader.
+    # No filter is left above the reader.
     assert "FilterExec" not in plan
-    # A filter that keeps every fourth row here and there stays above it.
+    # A filter that keeps every fourth row at scattered places stays above the reader.
     plan = archive.sql("SELECT board FROM steps WHERE move = 2").explain()
     assert "FilterExec: move" in plan
     assert "predicate" not in plan
-    # One that hardly any row passes does not.
+    # A filter that hardly any row passes is pushed down.
     plan = archive.sql("SELECT move FROM steps WHERE board = 5").explain()
     assert "FilterExec" not in plan
     assert "predicate=board" in plan

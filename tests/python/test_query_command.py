@@ -128,7 +128,7 @@ def test_the_command_lists_functions() -> None:
 
 
 def test_the_command_asks_with_tables(made: a2store.Archive, folder: Path, tmp_path: Path) -> None:
-    """A named query can join with a table of one's own."""
+    """A named query can join with a user table."""
     table = tmp_path / "chosen runs.parquet"
     pq.write_table(pa.table({"run_id": pa.array([3, 5], "uint32")}), table)
     head = "-- Chosen.\n-- Columns:\n--   run_id uint32: the run\n"

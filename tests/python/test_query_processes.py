@@ -1,4 +1,4 @@
-"""Queries in many threads, and in children of processes that run some."""
+"""Queries in many threads, and in children of processes that run queries."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_threads_share_a_query(archive: a2store.Archive, options: dict[str, Any]
         same = 0
         for turn in range(turns):
             at = (number + turn) % len(queries)
-            # Half of the time one that was made here.
+            # Half of the queries are made in this thread.
             query = queries[at] if turn % 2 else archive.sql(QUERIES[at], **options)
             same += plain(pa.table(query)).equals(expected[at])
             same += query.count() == len(expected[at])
@@ -47,7 +47,7 @@ def test_threads_share_a_query(archive: a2store.Archive, options: dict[str, Any]
 
 
 def test_a_query_that_ends_disturbs_no_other(archive: a2store.Archive) -> None:
-    """Ends by limits of time retire the threads that other queries run on."""
+    """Ending at a time limit retires the threads that other queries run on."""
     expected = pa.table(archive.sql(SORTED))
     endless = archive.sql(f"SELECT a.board + b.board AS x FROM {ENDLESS} ORDER BY x", time_limit=0.05)
 

@@ -1,4 +1,4 @@
-"""Recorded games: what is on disk, by NumPy and SQLite alone; limits, sampling, archives, errors."""
+"""Recorded games: files read by NumPy and SQLite alone; limits, sampling, archives, errors."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ RUNS = "SELECT id, seed, steps, max_score, highest_tile FROM runs ORDER BY id"
 
 
 def game(seed: int) -> tuple[Steps, int]:
-    """A short game that follows the rules, by the slow ones: boards with moves, and the final board."""
+    """Return a short game by the slow rules: boards with moves, and the final board."""
     rng = random.Random(seed)
     board, steps = 0x0000_1000_0010_0000, []
     for _ in range(rng.randrange(3, 60)):
@@ -55,7 +55,7 @@ GAMES = [game(seed) for seed in range(40)]
 
 
 def record(recorder: Recorder, which: range = range(40), final: bool = True) -> None:
-    """Record games by every way of pushing."""
+    """Record games with every way to push steps."""
     for seed in which:
         steps, last = GAMES[seed]
         recorded = recorder.begin(seed=seed)
@@ -147,7 +147,7 @@ def test_rotations(tmp_path: Path) -> None:
             record(recorder, range(seed, seed + 1))
             if seed % 10 == 9:
                 assert recorder.rotate() == seed + 1 == recorder.stats().durable
-                # What is written is a session by itself.
+                # The written files are a valid session.
                 assert len(formats.query(recorder.folder / "metadata.db", RUNS)) == seed + 1
                 assert len(rows_of(recorder.folder)) == sum(len(steps) for steps, _ in GAMES[: seed + 1])
     report = recorder.close()
@@ -203,7 +203,7 @@ def test_limits(tmp_path: Path, limit: dict[str, int], name: str) -> None:
             record_on(recorder)
         assert recorder.is_full == name
         ended = recorder.stats().ended
-    # They end a session, and no game.
+    # A limit ends a session, but no game.
     assert len(formats.query(recorder.folder / "metadata.db", RUNS)) == ended <= 40
     if name == "games":
         assert ended == 5
@@ -302,10 +302,10 @@ def test_equal_games_are_all_kept(shim: Shim, tmp_path: Path) -> None:
     assert len(formats.query(session / "metadata.db", RUNS)) == 200
     archive.compact(progress=False)
     assert (archive.num_runs, archive.verify(deep=True, progress=False).problems) == (200, [])
-    # Other archives have them once, because there they are runs of files.
+    # Other archives store them once, because there they are runs from files.
     other = a2store.Archive.create(tmp_path / "other.a2")
     assert (other.ingest(files, progress=False).accepted, other.num_runs) == (1, 1)
-    # A checkpoint lists their digest once, and is sound.
+    # A checkpoint lists their digest once, and is valid.
     for _ in range(18):
         with Recorder(tmp_path, tag="v1", sink=archive) as recorder:
             recorder_script.begin_one(recorder, 7).end(recorder_script.LAST)
@@ -384,7 +384,7 @@ os._exit(1)
         assert (left.runs, left.from_journal, left.lost_runs, left.error) == (25, 15, 0, None)
     archive.refresh()
     assert sorted(pa.table(archive.sql("SELECT seed FROM runs"))["seed"].to_pylist()) == list(range(25))
-    # They are of the engine that played them.
+    # The engine that played the games is stored.
     assert archive.sql("SELECT seed FROM runs WHERE engine = 'first'").count() == 25
     with Recorder(tmp_path, tag="v1", sink=archive) as recorder:
         assert recorder.unfinished == []

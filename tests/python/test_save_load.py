@@ -1,4 +1,4 @@
-"""Tables in files: what NumPy and ``load`` read is what was saved, and anything else is refused by name."""
+"""Tables in files: NumPy and ``load`` read what was saved, and invalid files raise precise errors."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from oracle import Array
 
 EXTRAS = ["has_evs", "max_score", "engine", "phase"]
 START = 4096
-"""Where the rows of a saved table begin."""
+"""The position of the first row in a saved table."""
 REFUSALS = (a2store.Error, OSError, ValueError)
 
 
@@ -35,7 +35,7 @@ def save(table: a2store.StepTable, path: Path) -> Path:
 
 
 def assert_rows(found: Array, expected: Array) -> None:
-    """Equal fields of equal type at equal offsets, in whatever order they are named."""
+    """Check that equal fields have equal types and offsets, in any order of their names."""
     assert (dict(found.dtype.fields or {}), found.itemsize) == (dict(expected.dtype.fields or {}), expected.itemsize)
     for name in expected.dtype.names or ():
         assert_same(found[name], expected[name], name)
@@ -134,7 +134,7 @@ def test_saving_replaces_at_once(table: a2store.StepTable, tmp_path: Path) -> No
     mapped = load(path, mmap=True)
     rows = np.asarray(mapped)
     view = mapped.filter(phase="late")
-    # In place of the file that its own rows are mapped from.
+    # The table is mapped from the file that it replaces.
     save(view, path)
     assert_rows(rows, np.asarray(table))
     assert_rows(np.asarray(view), np.asarray(table.filter(phase="late")))
@@ -201,18 +201,18 @@ def test_memory_limit(table: a2store.StepTable, tmp_path: Path) -> None:
     assert len(a2store.StepTable.load(path, memory_limit=0, mmap=True)) == len(table)
 
 
-# Cut and changed files.
+# Truncated and changed files
 
 
 @pytest.fixture(scope="module")
 def small(archive: a2store.Archive, tmp_path_factory: pytest.TempPathFactory) -> tuple[a2store.StepTable, bytes]:
-    """A table of a few rows, and its file."""
+    """A table of a few rows, and the bytes of its file."""
     table = archive.sql("SELECT * FROM steps LIMIT 50").materialize(extra=EXTRAS, progress=False)
     return table, save(table, tmp_path_factory.mktemp("small") / "table.npy").read_bytes()
 
 
 def refused(path: Path, mmap: bool) -> bool:
-    """Whether a file is refused by name."""
+    """Return whether loading a file raises an error of the package."""
     try:
         load(path, mmap)
     except REFUSALS as error:
@@ -250,7 +250,7 @@ def test_a_bit_that_is_flipped(small: tuple[a2store.StepTable, bytes], tmp_path:
         (tmp_path / "flipped.npy").write_bytes(changed)
         if refused(tmp_path / "flipped.npy", mmap):
             continue
-        # What nobody reads may change: the minor version, the space at the end of the header.
+        # Unused bytes may change: the minor version, and the padding at the end of the header.
         found = load(tmp_path / "flipped.npy", mmap)
         if found.fingerprint != table.fingerprint or np.asarray(found).tobytes() != np.asarray(table).tobytes():
             accepted.append(place)

@@ -1,4 +1,4 @@
-"""Asking for named queries: names, values of parameters, and folders of one's own with whatever is wrong in them."""
+"""Named queries: names, parameter values, and user folders with invalid files."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def test_values_that_fit_their_types(made: a2store.Archive) -> None:
     ],
 )
 def test_bins_of_no_width(made: a2store.Archive, name: str, width: int) -> None:
-    """Or of one that no run could fill."""
+    """A width of 0, or one with more bins than any run could fill, is rejected."""
     with pytest.raises(a2store.QueryError):
         made.query(name, width=width).count()
     assert made.query(name, width=max(1, width - 1)).count() > 0
@@ -128,7 +128,7 @@ def test_a_folder_of_ones_own(made: a2store.Archive, folder: Path) -> None:
     expected = [row for row in rows(made.sql("SELECT * FROM runs")) if row["engine"] == "alpha"]
     expected = sorted((row for row in expected if row["max_score"] >= 300), key=lambda row: -row["max_score"])
     assert [row["max_score"] for row in mine] == [row["max_score"] for row in expected] != []
-    # The folder is in place of the shipped queries, not beside them.
+    # The folder replaces the built-in queries.
     with pytest.raises(ValueError, match="found high_score"):
         made.query("high_score", folder=folder)
 
@@ -153,7 +153,7 @@ GOOD = MINE.splitlines()
 
 
 def edited(line: int, *instead: str) -> str:
-    """The good query with other lines in place of one, counted from 1."""
+    """Return the valid query with other lines instead of one, counted from 1."""
     return "\n".join([*GOOD[: line - 1], *instead, *GOOD[line:]]) + "\n"
 
 
@@ -175,7 +175,7 @@ MALFORMED = {
     "column_without_type": (edited(14, "--   max_score: its score"), 14),
     "unknown_section": (edited(4, "-- Arguments:"), 4),
 }
-"""What is wrong with a head, and the line that is to be named."""
+"""The defects of a header, and the line that the error names."""
 
 
 @pytest.mark.parametrize("name", MALFORMED)

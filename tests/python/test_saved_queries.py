@@ -1,4 +1,4 @@
-"""The named queries that come with the package: their heads, and their rows against DuckDB's on the same files."""
+"""The built-in named queries: their headers, and their rows compared with DuckDB's on the same files."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from saved_oracle import EXPECTED
 
 @dataclass(frozen=True)
 class Asked:
-    """An archive, DuckDB on its files, and an engine that it has."""
+    """An archive, DuckDB on its files, and one of its engines."""
 
     archive: a2store.Archive
     connection: duckdb.DuckDBPyConnection
@@ -101,7 +101,7 @@ def test_the_package_has_the_queries_of_the_folder(texts: dict[str, str]) -> Non
 
 
 def type_name(dtype: Any) -> str:
-    """A type as headers write it."""
+    """Return the name of a type as headers write it."""
     if pa.types.is_dictionary(dtype):
         dtype = dtype.value_type
     return {"float": "float32", "double": "float64", "large_string": "string"}.get(str(dtype), str(dtype))
@@ -126,7 +126,7 @@ def test_rows_are_duckdbs(asked: Asked, texts: dict[str, str], name: str) -> Non
         expected = duck.fetch(asked.connection, EXPECTED[name], **defaults(texts[name]) | params)
         assert_rows(found, expected)
         num_rows.append(len(found))
-    # Parameters make a difference, and something was compared.
+    # Parameters change the result, and rows were compared.
     assert max(num_rows) > 2
     assert len(set(num_rows)) > 1 or name in ("run_lengths", "phase_mix", "unique_positions", "engine_leaderboard")
 
@@ -178,7 +178,7 @@ def test_shares_and_numbers_add_up(asked: Asked) -> None:
 
 
 def test_high_score_is_a_plain_filter(archive: a2store.Archive, steps: dict[str, Array]) -> None:
-    """It finds the rows by their runs, filters the rest in the Parquet reader, and keeps the natural order."""
+    """It selects rows by run, filters the rest in the Parquet reader, and keeps the natural order."""
     plan = archive.query("high_score", min_score=5000, engine="alpha", phase="mid").explain()
     where = "max_score >= 5000 AND engine = 'alpha' AND phase = 'mid'"
     assert plan == archive.sql(f"SELECT * FROM steps WHERE {where}").explain()
@@ -208,7 +208,7 @@ def test_critic_labels_become_columns_of_a_table(archive: a2store.Archive, steps
 
 
 def test_an_engine_agrees_with_itself(run_files: list[Path], tmp_path: Path) -> None:
-    """The same games under two names: only where a position was met twice, and played differently, do they differ."""
+    """The same games have two engine names. They differ only at positions met twice and played differently."""
     for number, path in enumerate(run_files[:10]):
         game = oracle.decode(path.read_bytes())
         for engine in ("one", "two"):

@@ -1,4 +1,4 @@
-"""A session that is ingested into an archive and exported again is the session that it was."""
+"""A session that is ingested into an archive and exported again is unchanged."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def assert_same_metadata(one: Path, other: Path) -> None:
 
 
 def normalized(row: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The row, with statements of SQL whatever their blanks."""
+    """Return the row, with normalized whitespace in SQL statements."""
     return tuple("".join(value.split()) if str(value).startswith("CREATE") else value for value in row)
 
 
@@ -68,7 +68,7 @@ def test_a_session_comes_back(games: list[Game], tmp_path: Path, action: bool, s
     session = tmp_path / "2026_model=test"
     formats.write_session(session, games, action=action, sample_rate=sample_rate, first_id=first_id)
     with sqlite3.connect(session / "metadata.db") as database:
-        # Text that no writer of JSON would give back, NULL among it.
+        # Text that no JSON writer would reproduce, and NULL.
         odd = [("odd", '{"b" : 1,\n "a": 1.50}'), ("text", "no JSON"), ("none", None), ("γ", '"\\u03b3"')]
         database.executemany("INSERT INTO session VALUES(?,?)", odd)
         database.execute("UPDATE runs SET seed = NULL WHERE id = ?", (first_id + 1,))
@@ -76,7 +76,7 @@ def test_a_session_comes_back(games: list[Game], tmp_path: Path, action: bool, s
     database.close()
     archive = ingested(tmp_path, session)
     assert_same_session(export(archive, tmp_path / "out"), session)
-    # Compaction, and another archive, keep it.
+    # Compaction and another archive preserve it.
     archive.compact(progress=False)
     assert_same_session(export(archive, tmp_path / "compacted"), session)
     again = ingested(tmp_path / "again", tmp_path / "compacted")
@@ -113,7 +113,7 @@ def test_runs_of_several_sessions_get_ids_of_their_own(games: list[Game], tmp_pa
     assert [row[0] for row in formats.query(out / "metadata.db", RUNS)] == ids
     assert formats.query(out / "metadata.db", SESSION) == [("model", '{"tag":"test"}')]
     rows = np.load(out / "steps.npy")
-    # Neither had moves to begin with.
+    # Neither session had moves.
     assert rows.dtype == formats.SESSION_ROW
     assert np.unique(rows["run_id"]).tolist() == ids
     assert_same_session(export(archive, tmp_path / "b again", "session = 'b'"), tmp_path / "b")

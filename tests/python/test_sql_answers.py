@@ -220,7 +220,7 @@ def test_many_conditions_that_can_fail(with_empty_game: a2store.Archive) -> None
 
 
 def test_chance_is_asked_once(archive: a2store.Archive) -> None:
-    """About half of 20,000 rows are left, and not a quarter: fewer than two fifths have a chance below 1e-100."""
+    """About half of 20,000 rows are left. If each row were drawn twice, a quarter would be left."""
     both, either = "random() < 0.5 AND 100 / (step_index + 1) >= 0", "random() < 0.5 OR 100 / (step_index + 1) < 0"
     for condition in (both, either, f"NOT ({either})"):
         for select in (f"count(*) FROM steps WHERE {condition}", f"sum(CASE WHEN {condition} THEN 1 END) FROM steps"):

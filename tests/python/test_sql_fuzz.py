@@ -90,7 +90,7 @@ PARTS = [
 
 @pytest.mark.parametrize("defect", DEFECTS, ids=lambda defect: defect.what)
 def test_a_known_defect_is_still_there(engine: Engine, defect: Defect) -> None:
-    """If this fails, remove the entry of ``sqlfuzz/defects.py`` whose example is answered rightly."""
+    """If this fails, remove the defect whose example is answered rightly from ``sqlfuzz/defects.py``."""
     assert engine.duck(defect.example) == defect.expected
     if defect.message:
         with pytest.raises(NoAnswerError) as caught:

@@ -1,4 +1,4 @@
-"""Tables: the layout of rows, and every way to get at them."""
+"""Tables: the layout of rows, and every way to access them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from oracle import Array
 
 @pytest.fixture(scope="module")
 def expected(steps: dict[str, Array]) -> dict[str, Array]:
-    """The table's fields."""
+    """The expected fields of the table."""
     return {
         "board": steps["board"],
         "ev_values": oracle.table_evs(steps),
@@ -117,7 +117,7 @@ def test_columns(table: a2store.StepTable, expected: dict[str, Array]) -> None:
         np.array([200, 1], "u1"),
         np.arange(1000, dtype="i8")[::-3],
         np.random.default_rng(1).integers(0, 20_000, 10_000),
-        # As many as several threads share.
+        # Enough rows for several threads.
         np.random.default_rng(1).integers(0, 20_000, 150_001),
         [np.uint16(3), np.uint16(65_535 % 20_000)],
     ],
@@ -138,7 +138,7 @@ def test_take_rows(table: a2store.StepTable, indices: Any) -> None:
     rows = table.take_rows(indices)
     assert (rows.dtype, rows.shape) == (table.dtype, (len(indices),))
     assert rows.tobytes() == np.asarray(table)[np.asarray(indices, "i8")].tobytes()
-    # They are the caller's own.
+    # The caller owns the array.
     rows["move"] = 77
     assert (np.asarray(table)["move"] < 4).all()
     assert rows.tobytes() != table.take_rows(indices).tobytes() or len(rows) == 0

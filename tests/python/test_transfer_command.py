@@ -1,4 +1,4 @@
-"""The commands ``a2store export`` and ``a2store convert``, and ``ingest`` of every format, as users start them."""
+"""The commands ``a2store export`` and ``a2store convert``, and ``ingest`` of every format."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ NUM_RUNS = 18
 
 @dataclass
 class Kept:
-    """An archive of run files, and the pack that they came from."""
+    """An archive of run files, and the pack from which they came."""
 
     archive: Path
     pack: Path
@@ -49,18 +49,18 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Tree:
 
 
 def run(*args: object, status: int = 0) -> tuple[str, str]:
-    """Run ``python -m a2store`` to its end: what it printed, and what it said."""
+    """Run ``python -m a2store`` to its end; return standard output and standard error."""
     done = archives.run_command(*args, status=status)
     return done.stdout, done.stderr
 
 
 def report(*args: object) -> Any:
-    """The one JSON value that a command prints."""
+    """Return the JSON value that a command prints."""
     return json.loads(run(*args, "--json")[0])
 
 
 def check(path: Path, format_name: str, games: Sequence[Game], files: Sequence[bytes]) -> None:
-    """What was written holds these runs."""
+    """Check that the output holds these runs."""
     if format_name in ("original", "a2t1", "a2run2"):
         found = [file.read_bytes() for file in sorted(path.rglob("run-*"), key=lambda path: path.name)]
         if format_name == "original":
@@ -98,7 +98,7 @@ def test_where_says_which_runs(kept: Kept, tmp_path: Path) -> None:
     conditions = {
         "engine = 'plain'": [place for place, game in enumerate(kept.games) if game.engine == "plain"],
         "max_score >= 100 OR run_id = 0": [place for place, score in enumerate(scores) if score >= 100 or place == 0],
-        # No comment swallows what follows.
+        # A comment must not swallow the text after it.
         "run_id = 3 -- the third": [3],
         "false": [],
     }

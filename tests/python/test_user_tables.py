@@ -1,4 +1,4 @@
-"""Tables of one's own beside ``steps`` and ``runs``: from every library, from Parquet files, and from the command."""
+"""User tables beside ``steps`` and ``runs``: from every library, from Parquet files, and from the command."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_libraries(archive: a2store.Archive, expected: list[tuple[Any, ...]], fo
 
 
 def test_a_reader_is_read_once(archive: a2store.Archive, expected: list[tuple[Any, ...]]) -> None:
-    """Its rows are kept, so that the query can run as often as any other."""
+    """Its rows are kept, so that the query can run several times."""
     reader = LABELS.to_reader()
     query = archive.sql(COUNT, tables={"labels": reader})
     assert rows(query) == expected
@@ -105,7 +105,7 @@ def test_duckdb(archive: a2store.Archive, expected: list[tuple[Any, ...]]) -> No
 
 
 def test_another_query(archive: a2store.Archive, one_run: a2store.Archive) -> None:
-    """Of the same archive, or of another, with which it can be compared so."""
+    """A query over the same archive, or over another one, can be a table."""
     best = archive.sql("SELECT run_id, max_score FROM runs ORDER BY max_score DESC LIMIT 3")
     sql = "SELECT DISTINCT run_id, s.max_score FROM steps s JOIN best USING (run_id) ORDER BY s.max_score DESC"
     assert rows(archive.sql(sql, tables={"best": best})) == rows(best)
@@ -201,7 +201,7 @@ def test_folders_whose_names_urls_escape(
 def test_a_relative_path(
     archive: a2store.Archive, file: Path, expected: list[tuple[Any, ...]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It stays the same file when the process goes elsewhere before the query runs."""
+    """The path keeps its meaning when the working folder changes before the query runs."""
     monkeypatch.chdir(file.parent)
     query = archive.sql(COUNT, tables={"labels": file.name})
     monkeypatch.chdir("/")
@@ -209,14 +209,14 @@ def test_a_relative_path(
 
 
 def numbered(path: Path, first: int) -> Path:
-    """A file of three ids; all such files are of one size."""
+    """Write a file of three ids; all such files have the same size."""
     path.parent.mkdir(exist_ok=True)
     pq.write_table(pa.table({"run_id": pa.array(range(first, first + 3), "uint32")}), path, compression="none")
     return path
 
 
 def test_files_of_one_name_in_two_folders(archive: a2store.Archive, tmp_path: Path) -> None:
-    """What is remembered of one does not pass for the other, whose statistics tell of other rows."""
+    """Cached metadata of one file must not be used for the other, whose rows have other statistics."""
     first, second = numbered(tmp_path / "a" / "ids", 1), numbered(tmp_path / "b" / "ids", 41)
     assert first.stat().st_size == second.stat().st_size
     for path, least in ((first, 1), (second, 41)):
@@ -261,7 +261,7 @@ def test_files_that_are_no_parquet(archive: a2store.Archive, tmp_path: Path, dat
 
 
 def test_a_file_that_goes_or_is_damaged(archive: a2store.Archive, file: Path) -> None:
-    """An error says so, whichever way the query runs; the archive is as it was."""
+    """Each way to run the query raises an error, and the archive is unchanged."""
     query = archive.sql(COUNT, tables={"labels": file})
     good = file.read_bytes()
     file.write_bytes(good[:4] + bytes(64) + good[68:])
@@ -297,7 +297,7 @@ def test_any_name_that_is_quoted(archive: a2store.Archive, name: str) -> None:
 
 
 def test_case_of_names(archive: a2store.Archive) -> None:
-    """As everywhere in SQL: a name without quotes is lower case."""
+    """As usual in SQL, a name without quotes is lower case."""
     assert rows(archive.sql("SELECT count(*) FROM Labels", tables={"labels": LABELS})) == [(8,)]
     assert rows(archive.sql('SELECT count(*) FROM "Labels"', tables={"Labels": LABELS})) == [(8,)]
     with pytest.raises(a2store.QueryError, match="Labels"):
@@ -320,7 +320,7 @@ def test_tables_that_were_not_given(archive: a2store.Archive, file: Path) -> Non
             archive.sql(sql)
         with pytest.raises(a2store.QueryError):
             archive.sql(sql, tables={"others": LABELS})
-    # One that is given and not used does no harm.
+    # An unused table is allowed.
     assert archive.sql("SELECT * FROM runs", tables={"labels": LABELS, "file": file}).count() == archive.num_runs
 
 

@@ -1,4 +1,4 @@
-"""Verification: what is sound has no problems, and no damage, wherever it is, goes unseen."""
+"""Verification: an intact archive has no problems, and no damage at any place is missed."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from archives import (
 from faults.checks import LONG
 
 VERSIONS = 18
-"""So many that there are checkpoints and digests."""
+"""Enough commits for checkpoints and digests."""
 POSITIONS = 300
 
 
@@ -40,13 +40,13 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
 
 @pytest.fixture(scope="module")
 def small(runs: list[Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Three versions with runs, of two runs each."""
+    """Three versions with two runs each."""
     return Path(grow(tmp_path_factory.mktemp("small") / "games.a2", [runs[:2], runs[2:4], runs[4:6]]).path)
 
 
 @pytest.fixture(scope="module")
 def odd(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run by the rules, one that breaks them, one whose file the columns cannot give back, one without steps."""
+    """A valid run, one that breaks the rules, one whose file the columns cannot reproduce, and one without steps."""
     folder = tmp_path_factory.mktemp("odd")
     games = short_games(folder / "whole", 8)
     boards = (games[1].boards[0] ^ 0xF, *games[1].boards[1:])
@@ -57,7 +57,7 @@ def odd(tmp_path_factory: pytest.TempPathFactory) -> Path:
         oracle.encode_a2run2(replace(games[3], boards=(), moves=(), branches=())),
         oracle.encode_a2t1(games[4]),
     ]
-    # The number of steps in one byte more than it needs.
+    # The number of steps takes one byte more than necessary.
     data.append(bytes([data[0][0] | 128, 0]) + oracle.encode_a2run2(games[5])[1:])
     for index, run in enumerate(data):
         (folder / f"{index}.{'bin' if run.startswith(b'A2T1') else 'a2run2'}").write_bytes(run)
@@ -69,7 +69,7 @@ def odd(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def long_log(runs: list[Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """With a checkpoint and digests."""
+    """An archive with a checkpoint and digests."""
     archive = grow(tmp_path_factory.mktemp("log") / "games.a2", [[run] for run in runs[: VERSIONS - 1]])
     assert any(name.endswith(".digests") for name in names(archive.path))
     assert any(name.endswith(".checkpoint.json") for name in names(archive.path))
@@ -93,7 +93,7 @@ def data_files(path: Path, table: Table) -> list[str]:
     return [Path(file).relative_to(path).as_posix() for file in files]
 
 
-# What is sound
+# Intact archives
 
 
 def archives(kind: str, small: Path, odd: Path, long_log: Path, runs: list[Path], target: Path) -> a2store.Archive:
@@ -156,11 +156,11 @@ def test_what_is_no_archive(tmp_path: Path) -> None:
     assert caught.value.kind == "not_an_archive"
 
 
-# One byte
+# Single bytes
 
 
 def every_byte(path: Path, name: str, positions: int) -> Iterable[int]:
-    """Flip a bit of each byte of a file, or of a sample that has its beginning and its end; the positions."""
+    """Flip a bit in each byte of a file, or of a sample with both ends; yield the positions."""
     file = path / name
     good = file.read_bytes()
     step = 1 if LONG else max(1, len(good) // positions)
@@ -235,7 +235,7 @@ def test_all_damage_is_listed(small: Path, tmp_path: Path) -> None:
         data = (path / name).read_bytes()
         (path / name).write_bytes(data[:100] + b"!" + data[101:])
     (path / steps[1]).unlink()
-    # As long as the commit that names it cannot be read, a file is nobody's.
+    # While the commit that references a file cannot be read, the file counts as unreferenced.
     assert paths(path) >= damaged - {run_files[1]}
     (path / commit).write_bytes((small / commit).read_bytes())
     assert paths(path) >= damaged - {commit} | {steps[1]}
@@ -245,7 +245,7 @@ def test_missing_files(small: Path, tmp_path: Path) -> None:
     for name in sorted(names(small)):
         path = copied(small, tmp_path / "games.a2")
         (path / name).unlink()
-        # That the newest commit is gone, without a checkpoint of it, nobody can know.
+        # A missing newest commit without a checkpoint cannot be detected.
         newest = name == f"_log/{4:020}.json"
         assert (name in paths(path)) is not newest
         if newest:
