@@ -76,7 +76,7 @@ def assert_whole(url: str, expected: a2store.Archive) -> a2store.Archive:
     return archive
 
 
-def test_the_same_as_in_a_folder(
+def test_an_object_store_equals_a_folder(
     url: str, archive: a2store.Archive, run_folders: list[Path], table: a2store.StepTable
 ) -> None:
     made = a2store.Archive.create(url, phases=PHASES)
@@ -96,7 +96,7 @@ def test_the_same_as_in_a_folder(
     assert_whole(url, archive)
 
 
-def test_others_read_the_files(
+def test_other_readers_read_the_files(
     url: str, run_folders: list[Path], archive: a2store.Archive, steps: Steps, filesystem: Any
 ) -> None:
     made = a2store.Archive.create(url, phases=PHASES)
@@ -166,7 +166,7 @@ def test_ctrl_c_while_an_export_is_planned(
     assert not (tmp_path / "out.jsonl").exists()
 
 
-def test_create_where_one_is(url: str, few: Few) -> None:
+def test_creating_an_existing_archive(url: str, few: Few) -> None:
     a2store.Archive.create(url).ingest(few[0], progress=False)
     with pytest.raises(a2store.ArchiveExistsError) as caught:
         a2store.Archive.create(url)
@@ -174,7 +174,7 @@ def test_create_where_one_is(url: str, few: Few) -> None:
     assert a2store.Archive.open(url).num_runs == 6
 
 
-def test_open_what_is_none(url: str, filesystem: Any) -> None:
+def test_opening_a_url_without_an_archive(url: str, filesystem: Any) -> None:
     with filesystem.open_output_stream(f"{url.removeprefix('s3://')}/notes.txt") as stream:
         stream.write(b"no archive")
     for nothing in (url, url + "/deeper"):
@@ -184,7 +184,7 @@ def test_open_what_is_none(url: str, filesystem: Any) -> None:
         assert not isinstance(caught.value, a2store.ArchiveExistsError)
 
 
-def test_of_many_who_create_one_does(url: str) -> None:
+def test_one_of_several_concurrent_creations_succeeds(url: str) -> None:
     printed = race(*[(CREATE, url)] * 8)
     assert sorted(printed) == ["created"] + ["there is one"] * 7
     assert a2store.Archive.open(url).version == 1
@@ -275,7 +275,7 @@ def test_a_file_of_several_parts(url: str, through: Through, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("writers", [2, 8])
-def test_writers_side_by_side(
+def test_concurrent_writers(
     url: str, archive: a2store.Archive, run_files: list[Path], tmp_path: Path, writers: int
 ) -> None:
     folders = split(run_files, tmp_path, 16)
@@ -287,7 +287,7 @@ def test_writers_side_by_side(
     assert assert_whole(url, archive).version == 17
 
 
-def test_writers_who_add_the_same(url: str, archive: a2store.Archive, run_folders: list[Path]) -> None:
+def test_concurrent_writers_of_the_same_runs(url: str, archive: a2store.Archive, run_folders: list[Path]) -> None:
     a2store.Archive.create(url, phases=PHASES)
     added = race(*[(WRITE, url, *run_folders[number:], *run_folders[:number]) for number in (0, 1, 2)])
     assert sum(map(int, added)) == 60
@@ -327,7 +327,7 @@ def test_a_writer_that_is_killed(url: str, through: Through, few: Few, performed
 
 @pytest.mark.parametrize("performed", [False, True], ids=["dropped", "performed"])
 @pytest.mark.parametrize("end", ["500", "503", "close", "reset"])
-def test_an_answer_that_is_lost(url: str, through: Through, few: Few, end: End, performed: bool) -> None:
+def test_a_lost_response(url: str, through: Through, few: Few, end: End, performed: bool) -> None:
     files, expected = few
     a2store.Archive.create(url, phases=PHASES)
     proxy = through(once("PUT .*/_log/0*2.json", Fault(end, performed)))
@@ -342,7 +342,7 @@ def test_an_answer_that_is_lost(url: str, through: Through, few: Few, end: End, 
 
 
 @pytest.mark.parametrize("end", ["500", "close", "reset"])
-def test_an_archive_that_is_created_without_an_answer(url: str, through: Through, end: End) -> None:
+def test_a_lost_response_to_a_creation(url: str, through: Through, end: End) -> None:
     proxy = through(once("PUT .*/_log/0*1.json", Fault(end)))
     assert a2store.Archive.create(url).version == 1
     assert proxy.made == [Fault(end)]
@@ -350,7 +350,7 @@ def test_an_archive_that_is_created_without_an_answer(url: str, through: Through
         a2store.Archive.create(url)
 
 
-def test_a_commit_that_is_lost_to_another_writer(url: str, through: Through, few: Few) -> None:
+def test_a_commit_that_another_writer_made_first(url: str, through: Through, few: Few) -> None:
     files, expected = few
     a2store.Archive.create(url, phases=PHASES)
     direct = a2store.Archive.open(url)
@@ -371,7 +371,7 @@ def test_a_commit_that_is_lost_to_another_writer(url: str, through: Through, few
     assert_whole(url, expected)
 
 
-def test_a_store_that_fails_now_and_then(
+def test_a_store_with_intermittent_failures(
     url: str, through: Through, archive: a2store.Archive, run_files: list[Path], tmp_path: Path
 ) -> None:
     generator = random.Random(2048)
@@ -397,7 +397,7 @@ def test_a_store_that_fails_now_and_then(
 
 @pytest.mark.parametrize("wrong", ["key", "endpoint", "bucket"])
 @pytest.mark.parametrize("name", ["open", "create"])
-def test_a_place_that_cannot_be_reached(url: str, monkeypatch: pytest.MonkeyPatch, wrong: str, name: str) -> None:
+def test_an_unreachable_store(url: str, monkeypatch: pytest.MonkeyPatch, wrong: str, name: str) -> None:
     if wrong == "key":
         monkeypatch.setenv("AWS_ACCESS_KEY_ID", "somebody")
     elif wrong == "endpoint":

@@ -109,7 +109,7 @@ def test_files_are_in_the_order_of_their_ids(archive: a2store.Archive, expected:
         assert found.combine_chunks().equals(expected[table].combine_chunks())
 
 
-def test_types_come_with_the_files(archive: a2store.Archive) -> None:
+def test_the_files_have_the_documented_types(archive: a2store.Archive) -> None:
     for table in TABLES:
         schema = pa.schema(archive.schema(table))
         for file in archive.files(table):
@@ -126,7 +126,7 @@ def test_types_come_with_the_files(archive: a2store.Archive) -> None:
     assert (types["final_board"], types["version"], types["verified"]) == ("UBIGINT", "UBIGINT", "BOOLEAN")
 
 
-def test_a_join_by_others(archive: a2store.Archive) -> None:
+def test_other_engines_join_the_tables(archive: a2store.Archive) -> None:
     sql = """
         SELECT runs.engine, runs.version, count(*) AS n, max(steps.max_score) AS best
         FROM steps JOIN runs USING (run_id) GROUP BY ALL ORDER BY ALL
@@ -200,7 +200,7 @@ def test_pages_are_small_enough_to_skip(archive: a2store.Archive) -> None:
                 assert count >= num_rows // PAGE // 2, (name, num_rows, count)
 
 
-def test_rows_are_said_to_be_sorted(archive: a2store.Archive) -> None:
+def test_the_files_declare_their_sort_order(archive: a2store.Archive) -> None:
     expected: list[tuple[Table, list[int]]] = [("steps", [0, 1]), ("runs", [0])]
     for table, columns in expected:
         for file in archive.files(table):

@@ -37,7 +37,9 @@ QUERIES = [
 
 @pytest.mark.parametrize("sql", QUERIES)
 @pytest.mark.parametrize("extra", [[], EXTRAS], ids=",".join)
-def test_a_file_holds_what_memory_would(archive: a2store.Archive, tmp_path: Path, sql: str, extra: list[str]) -> None:
+def test_a_table_in_a_file_equals_one_in_memory(
+    archive: a2store.Archive, tmp_path: Path, sql: str, extra: list[str]
+) -> None:
     query = archive.sql(sql)
     expected = query.materialize(extra=extra, progress=False)
     path = tmp_path / "table.npy"
@@ -68,7 +70,7 @@ def test_strings_in_a_file(archive: a2store.Archive, steps: dict[str, Array], tm
     assert np.load(tmp_path / "table.npy")["label"].tolist() == codes
 
 
-def test_the_file_is_replaced_when_it_is_whole(archive: a2store.Archive, tmp_path: Path) -> None:
+def test_the_file_is_replaced_only_when_complete(archive: a2store.Archive, tmp_path: Path) -> None:
     path = tmp_path / "table.npy"
     first = archive.sql(STEPS).materialize(path=path, progress=False)
     rows, content = np.asarray(first).copy(), path.read_bytes()
@@ -97,7 +99,7 @@ def test_the_file_is_replaced_when_it_is_whole(archive: a2store.Archive, tmp_pat
 
 
 @pytest.mark.parametrize("place", ["missing/table.npy", "file/table.npy", "folder", "/proc/table.npy"])
-def test_places_where_no_file_can_be(archive: a2store.Archive, tmp_path: Path, place: str) -> None:
+def test_invalid_places_for_a_file(archive: a2store.Archive, tmp_path: Path, place: str) -> None:
     (tmp_path / "file").write_text("a file")
     (tmp_path / "folder").mkdir()
     with pytest.raises(OSError, match=r"missing|file|folder|proc"):

@@ -52,7 +52,7 @@ def damaged(path: Path, tmp_path: Path) -> Path:
     return copy
 
 
-def test_every_run_is_what_was_packed(pack: a2store.PackReader, games: list[Game], path: Path) -> None:
+def test_every_run_equals_the_packed_one(pack: a2store.PackReader, games: list[Game], path: Path) -> None:
     assert (len(pack), pack.path) == (NUM_RUNS, path)
     assert str(NUM_RUNS) in repr(pack)
     for index, game in enumerate(games):
@@ -112,7 +112,7 @@ def test_an_empty_pack(tmp_path: Path) -> None:
             pack.decode(index)
 
 
-def test_batches_of_indices_come_in_their_order(pack: a2store.PackReader, games: list[Game]) -> None:
+def test_batches_of_indices_keep_the_order(pack: a2store.PackReader, games: list[Game]) -> None:
     indices = [3, 0, 40, 3, -1, 17, -41, 3]
     expected = [index % NUM_RUNS for index in indices]
     for runs in (pack.decode_batch(indices), list(pack.iter_indices(indices)), pack.decode_batch(iter(indices))):
@@ -123,7 +123,7 @@ def test_batches_of_indices_come_in_their_order(pack: a2store.PackReader, games:
     assert list(pack.iter_indices([])) == pack.decode_batch([]) == []
 
 
-def test_iteration_is_in_order_and_begins_anew(pack: a2store.PackReader) -> None:
+def test_each_iteration_starts_at_the_beginning(pack: a2store.PackReader) -> None:
     assert places(pack) == places(pack.iter()) == places(pack) == list(range(NUM_RUNS))
     # Two independent iterators, each of which stays at its end.
     one, other = pack.iter(), iter(pack)
@@ -176,7 +176,7 @@ def check_error(error: a2store.DecodeError, path: Path, run: int, kind: str) -> 
     assert "\n" not in str(error)
 
 
-def test_a_damaged_run_raises_when_its_turn_comes_and_costs_no_other(damaged: Path) -> None:
+def test_a_damaged_run_raises_in_order_and_affects_no_other(damaged: Path) -> None:
     pack = a2store.PackReader.open(damaged)
     assert (len(pack), pack.kind(5), pack.kind(30)) == (NUM_RUNS, "v1", "v2")
     order = random.Random(2).sample(range(NUM_RUNS), NUM_RUNS)
@@ -191,7 +191,7 @@ def test_a_damaged_run_raises_when_its_turn_comes_and_costs_no_other(damaged: Pa
         assert next(iterator, None) is None
 
 
-def test_every_way_to_a_damaged_run_says_where_it_is(damaged: Path) -> None:
+def test_every_access_to_a_damaged_run_reports_its_location(damaged: Path) -> None:
     pack = a2store.PackReader.open(damaged)
     ways: list[tuple[Callable[[], object], int]] = [
         (lambda: pack.decode(5), 5),
@@ -212,7 +212,7 @@ def test_every_way_to_a_damaged_run_says_where_it_is(damaged: Path) -> None:
     assert all(str(damaged) in problem for problem in problems)
 
 
-def test_damage_that_the_checksum_covers_up_is_found_while_decoding(games: list[Game], tmp_path: Path) -> None:
+def test_damage_with_a_correct_checksum_is_found_while_decoding(games: list[Game], tmp_path: Path) -> None:
     path = tmp_path / "a.a2pack"
     payloads = packs.payloads_of(games)
     wrong_move = replace(games[3], moves=(*games[3].moves[:-1], 9))
@@ -238,7 +238,7 @@ def test_damage_that_the_checksum_covers_up_is_found_while_decoding(games: list[
     assert len(pack.validate(progress=False)) == 5
 
 
-def test_a_kind_that_nobody_knows_costs_one_run(games: list[Game], tmp_path: Path) -> None:
+def test_an_unknown_kind_affects_one_run(games: list[Game], tmp_path: Path) -> None:
     path = tmp_path / "a.a2pack"
     payloads = packs.payloads_of(games)
     payloads[7] = replace(payloads[7], kind=7)
@@ -252,7 +252,7 @@ def test_a_kind_that_nobody_knows_costs_one_run(games: list[Game], tmp_path: Pat
     assert places(pack.decode_batch(others)) == others
 
 
-def test_checksums_can_be_left_alone(games: list[Game], tmp_path: Path) -> None:
+def test_checksums_can_be_skipped(games: list[Game], tmp_path: Path) -> None:
     path = tmp_path / "a.a2pack"
     game = next(index for index, game in enumerate(games) if len(game) > 9 and packs.kind_of(index) == A2RUN2)
     packs.write(path, games)
@@ -293,7 +293,7 @@ def test_every_byte_of_header_index_and_footer_counts(games: list[Game], tmp_pat
     assert kinds == {"header", "checksum"}
 
 
-def test_a_pack_that_ends_early_is_refused(games: list[Game], tmp_path: Path) -> None:
+def test_a_truncated_pack_is_rejected(games: list[Game], tmp_path: Path) -> None:
     path = tmp_path / "a.a2pack"
     packs.write(path, games[:4])
     data = path.read_bytes()
@@ -304,7 +304,7 @@ def test_a_pack_that_ends_early_is_refused(games: list[Game], tmp_path: Path) ->
         assert caught.value.kind in ("header", "checksum"), length
 
 
-def test_an_index_that_lies_is_refused(games: list[Game], tmp_path: Path) -> None:
+def test_a_wrong_pack_index_is_rejected(games: list[Game], tmp_path: Path) -> None:
     """The checksums are correct, but entries lie beyond the data, inside the index, or overlap."""
     path = tmp_path / "a.a2pack"
     packs.write(path, games[:6])
@@ -328,7 +328,7 @@ def test_an_index_that_lies_is_refused(games: list[Game], tmp_path: Path) -> Non
         assert caught.value.kind == "header", change
 
 
-def test_what_is_no_file_and_no_pack(run_files: list[Path], tmp_path: Path) -> None:
+def test_missing_files_and_files_that_are_not_packs(run_files: list[Path], tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError) as caught:
         a2store.PackReader.open(tmp_path / "absent.a2pack")
     assert caught.value.filename == str(tmp_path / "absent.a2pack")

@@ -66,7 +66,7 @@ def test_bytes_of_the_existing_tool(fixtures: Path, tmp_path: Path, by_step: boo
     assert report.num_bytes == expected.stat().st_size
 
 
-def test_lines_say_what_the_runs_say(
+def test_lines_equal_the_runs(
     pack: a2store.PackReader, payloads: list[Payload], games: list[Game], tmp_path: Path
 ) -> None:
     files: dict[bool, set[bytes]] = {False: set(), True: set()}
@@ -118,7 +118,7 @@ def test_compact_runs_name_their_engine(
     assert {line["engine"] for line in found} == {None, "plain", "γάμμα", ""}
 
 
-def test_duckdb_reads_compact_lines_as_they_are(pack: a2store.PackReader, games: list[Game], tmp_path: Path) -> None:
+def test_duckdb_reads_compact_lines_directly(pack: a2store.PackReader, games: list[Game], tmp_path: Path) -> None:
     """Boards are read as integers, even if some have the highest bit set; as UBIGINT on request."""
     high = replace(games[2], boards=tuple(board | 15 << 60 for board in games[2].boards))
     for name, some in {"low": games, "high": [*games[:2], high, *games[3:]], "only": [high]}.items():
@@ -159,7 +159,7 @@ def test_pyarrow_reads_compact_lines_with_a_schema(pack: a2store.PackReader, gam
 # The file
 
 
-def test_damaged_runs_are_left_out_and_the_others_keep_their_numbers(
+def test_damaged_runs_are_skipped_and_the_others_keep_their_numbers(
     payloads: list[Payload], games: list[Game], tmp_path: Path
 ) -> None:
     path, out = tmp_path / "a.a2pack", tmp_path / "out"
@@ -179,7 +179,7 @@ def test_damaged_runs_are_left_out_and_the_others_keep_their_numbers(
         assert (len(found), report.num_bytes) == (report.num_steps, out.stat().st_size)
 
 
-def test_the_file_appears_whole_in_place_of_another(pack: a2store.PackReader, tmp_path: Path) -> None:
+def test_the_file_is_replaced_atomically(pack: a2store.PackReader, tmp_path: Path) -> None:
     out = tmp_path / "out.jsonl"
     out.write_text("old")
     pack.to_jsonl(str(out), progress=False)
@@ -208,7 +208,7 @@ def test_lines_go_through_a_pipe(pack: a2store.PackReader, tmp_path: Path) -> No
     assert len(pack) == NUM_RUNS
 
 
-def test_numbers_that_json_has_no_room_for_are_null_in_the_compact_shape(games: list[Game], tmp_path: Path) -> None:
+def test_numbers_outside_json_are_null_in_the_compact_form(games: list[Game], tmp_path: Path) -> None:
     values = (float("nan"), float("inf"), -0.0, None)
     game = replace(games[0], boards=games[2].boards[:1], moves=(2,), branches=(values,), elapsed_s=float("nan"))
     formats.write_pack(tmp_path / "a.a2pack", packs.payloads_of([game]))

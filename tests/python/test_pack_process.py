@@ -50,7 +50,7 @@ def block(stats: a2store.PackStats) -> formats.Stats:
 
 
 @pytest.mark.parametrize("count", [3, 4, 10, 11, NUM_RUNS])
-def test_statistics_are_those_of_numpy(games: list[Game], tmp_path: Path, count: int) -> None:
+def test_statistics_equal_numpys(games: list[Game], tmp_path: Path, count: int) -> None:
     packs.write(tmp_path / "a.a2pack", games[:count], stats=False)
     stats = a2store.PackReader.open(tmp_path / "a.a2pack").stats(progress=False)
     lengths = [len(game) for game in games[:count]]
@@ -72,7 +72,7 @@ def test_statistics_of_tiles_and_engines(pack: a2store.PackReader, games: list[G
     assert block(pack.stats(progress=False)) == block(stats)
 
 
-def test_statistics_that_the_runs_do_not_agree_with_are_not_believed(games: list[Game], tmp_path: Path) -> None:
+def test_statistics_that_contradict_the_runs_are_not_used(games: list[Game], tmp_path: Path) -> None:
     stored = formats.Stats(7, 70, 1, 20, 10.5, 9, 19, 20)
     formats.write_pack(tmp_path / "a.a2pack", packs.payloads_of(games), stats=stored)
     pack = a2store.PackReader.open(tmp_path / "a.a2pack")
@@ -219,7 +219,7 @@ def test_a_reader_works_in_another_process(pack: a2store.PackReader, tmp_path: P
 
 
 @forks
-def test_an_iterator_goes_on_in_a_forked_child(pack: a2store.PackReader) -> None:
+def test_an_iterator_continues_in_a_forked_child(pack: a2store.PackReader) -> None:
     """The iterator has decoded ahead when its process forks; then both processes return the rest."""
     iterator = pack.iter()
     assert places([next(iterator), next(iterator)]) == [0, 1]

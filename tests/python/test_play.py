@@ -109,7 +109,7 @@ def test_batches_are_full_until_games_run_out() -> None:
     assert len(play(first_legal, 0, **QUIET)) == 0
 
 
-def test_arrays_are_the_policys_own() -> None:
+def test_a_policy_owns_its_arrays() -> None:
     kept: list[tuple[Array, Array, Array]] = []
 
     def policy(tokens: Array, legal: Array) -> Array:
@@ -141,7 +141,7 @@ def test_arrays_are_the_policys_own() -> None:
         lambda tokens, legal: np.repeat(np.where(legal, mixed(tokens, legal), -1).argmax(axis=1), 2)[::2],
     ],
 )
-def test_answers_may_have_many_types(answer: Policy) -> None:
+def test_a_policy_may_return_many_types(answer: Policy) -> None:
     assert same(play(answer, 20, 8, **QUIET), play(mixed, 20, 8, **QUIET))
 
 
@@ -152,7 +152,7 @@ def test_illegal_moves_are_never_made_by_logits() -> None:
         assert result.terminated.all()
 
 
-def test_moves_are_drawn_by_the_softmax_of_legal_logits() -> None:
+def test_moves_are_drawn_from_the_softmax_of_legal_logits() -> None:
     counts = np.zeros(4)
     logits = np.log(np.array([1.0, 2.0, 3.0, 4.0], np.float32))
     asked: list[tuple[Array, Array]] = []
@@ -194,7 +194,7 @@ def test_moves_are_drawn_by_the_softmax_of_legal_logits() -> None:
     ],
 )
 @pytest.mark.parametrize("asked_before", [0, 20])
-def test_wrong_answers_are_refused(
+def test_wrong_answers_are_rejected(
     change: Callable[[Array], Any], error: type[Exception], message: str, asked_before: int
 ) -> None:
     asked = 0
@@ -209,7 +209,7 @@ def test_wrong_answers_are_refused(
         play(policy, 6, 6, **QUIET)
 
 
-def test_an_illegal_move_is_named_with_its_row_and_board() -> None:
+def test_an_illegal_move_is_reported_with_its_row_and_board() -> None:
     asked: list[Array] = []
 
     def policy(tokens: Array, legal: Array) -> Array:
@@ -232,7 +232,7 @@ def test_an_illegal_move_is_named_with_its_row_and_board() -> None:
     assert str(caught.value).endswith(f"which does not change {text}")
 
 
-def test_errors_of_the_policy_come_through() -> None:
+def test_errors_of_the_policy_are_raised_unchanged() -> None:
     class MineError(Exception):
         pass
 
@@ -257,7 +257,7 @@ def test_errors_of_the_policy_come_through() -> None:
         ({"temperature": 1.0}, "policy: expected logits"),
     ],
 )
-def test_wrong_options_are_refused(options: dict[str, Any], message: str) -> None:
+def test_wrong_options_are_rejected(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         play(first_legal, 3, **QUIET, **options)
 
@@ -269,7 +269,7 @@ def test_a_policy_is_callable() -> None:
         Player(4)
 
 
-def test_games_are_cut_at_the_most_steps() -> None:
+def test_games_are_truncated_at_max_steps() -> None:
     whole = play(mixed, 40, seed=2, **QUIET)
     most = int(np.median(whole.num_steps))
     cut = play(mixed, 40, seed=2, max_steps=most, **QUIET)
@@ -307,7 +307,7 @@ def recorded(recorder: Recorder, folder: Path) -> Any:
 
 
 @pytest.mark.parametrize("policy", [mixed, Player(0)])
-def test_what_is_recorded_is_what_was_played(policy: Any, tmp_path: Path) -> None:
+def test_recorded_games_equal_the_played_ones(policy: Any, tmp_path: Path) -> None:
     recorder = Recorder(tmp_path / "sessions", tag="mixed", engine="mixed")
     result = play(policy, 30, 8, seed=1, recorder=recorder, **QUIET)
     assert result.stopped is None
@@ -322,7 +322,7 @@ def test_what_is_recorded_is_what_was_played(policy: Any, tmp_path: Path) -> Non
             assert spawns(slide(int(first["board"]), int(first["move"])), int(second["board"]))
 
 
-def test_a_full_recorder_ends_the_playing(tmp_path: Path) -> None:
+def test_a_full_recorder_ends_play(tmp_path: Path) -> None:
     with Recorder(tmp_path / "sessions", tag="few", max_games=10) as recorder:
         result = play(mixed, 50, 4, recorder=recorder, **QUIET)
         assert (len(result), result.stopped) == (10, "games")
@@ -333,7 +333,7 @@ def test_a_full_recorder_ends_the_playing(tmp_path: Path) -> None:
         assert (len(again), again.stopped) == (0, "games")
 
 
-def test_games_under_way_are_abandoned_on_an_error(tmp_path: Path) -> None:
+def test_running_games_are_abandoned_on_an_error(tmp_path: Path) -> None:
     asked = 0
 
     def policy(tokens: Array, legal: Array) -> Array:
@@ -381,7 +381,7 @@ play({policy}, 10**9, 64, progress=False)
 # PyTorch
 
 
-def test_a_module_is_asked_in_eval_mode_and_left_as_it_was() -> None:
+def test_a_module_runs_in_eval_mode_and_its_mode_is_restored() -> None:
     torch = pytest.importorskip("torch")
 
     class Net(torch.nn.Module):  # type: ignore[misc, name-defined]
@@ -414,7 +414,7 @@ def test_a_module_is_asked_in_eval_mode_and_left_as_it_was() -> None:
     assert (net.training, net.frozen.training) == (True, False)
 
 
-def test_tensors_of_any_float_are_answers() -> None:
+def test_a_policy_may_return_tensors_of_any_float_type() -> None:
     torch = pytest.importorskip("torch")
 
     def answer(dtype: Any) -> Policy:

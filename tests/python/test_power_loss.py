@@ -217,14 +217,14 @@ def found_in(cases: Iterator[State], one: Callable[[State], None]) -> tuple[list
     return found, count
 
 
-def test_the_power_fails(undisturbed: History, inputs: Inputs, scratch: Path, tally: Counter[str]) -> None:
+def test_power_failures(undisturbed: History, inputs: Inputs, scratch: Path, tally: Counter[str]) -> None:
     one = partial(check, undisturbed.final_contents(), inputs, scratch)
     found, count = found_in(distinct(undisturbed, UNDISTURBED, SEED), one)
     tally["states after a power failure"] += count
     assert_none(found, count)
 
 
-def test_the_power_fails_after_other_faults(
+def test_power_failures_after_other_faults(
     shim: Shim, inputs: Inputs, scratch: Path, tmp_path: Path, tally: Counter[str]
 ) -> None:
     def tried(number: int) -> tuple[list[str], int]:
@@ -258,7 +258,7 @@ def test_folders_above_the_archive(shim: Shim, inputs: Inputs, scratch: Path, tm
     [r"/(steps|runs)/[^/]+", r"/_log/[^/]+", r"/_log", r"/(steps|runs)", rf"/{ARCHIVE}"],
     ids=["data", "commits", "the folder of commits", "the folders of data", "the archive's folder"],
 )
-def test_what_is_not_synced_is_missed(undisturbed: History, inputs: Inputs, scratch: Path, forgotten: str) -> None:
+def test_a_missing_sync_is_detected(undisturbed: History, inputs: Inputs, scratch: Path, forgotten: str) -> None:
     pattern = re.compile(rf".*/{ARCHIVE}{forgotten}" if ARCHIVE not in forgotten else f".*{forgotten}")
 
     def without(call: Call) -> Call:

@@ -102,7 +102,7 @@ def test_queries_work_after_ctrl_c(archive: a2store.Archive, tmp_path: Path) -> 
     assert python(code, archive.path, tmp_path) == "interrupted\n"
 
 
-def test_a_signal_handler_of_ones_own(archive: a2store.Archive, tmp_path: Path) -> None:
+def test_a_user_signal_handler(archive: a2store.Archive, tmp_path: Path) -> None:
     setup = f"""
 class Stop(Exception): pass
 def stop(number, frame): raise Stop("enough")
@@ -148,7 +148,7 @@ print("same")
 
 
 @pytest.mark.skipif(sys.version_info >= (3, 12), reason="Python itself warns of forks beside threads")
-def test_a_forked_child_works_on(archive: a2store.Archive) -> None:
+def test_a_forked_child_can_continue(archive: a2store.Archive) -> None:
     assert python(FORKED, archive.path) == "same\n"
 
 

@@ -46,7 +46,7 @@ def test_threads_share_a_query(archive: a2store.Archive, options: dict[str, Any]
         assert list(pool.map(work, range(8))) == [2 * turns] * 8
 
 
-def test_a_query_that_ends_disturbs_no_other(archive: a2store.Archive) -> None:
+def test_the_end_of_a_query_disturbs_no_other(archive: a2store.Archive) -> None:
     """Ending at a time limit retires the threads that other queries run on."""
     expected = pa.table(archive.sql(SORTED))
     endless = archive.sql(f"SELECT a.board + b.board AS x FROM {ENDLESS} ORDER BY x", time_limit=0.05)
@@ -178,7 +178,7 @@ if __name__ == "__main__":
 
 
 @pytest.mark.parametrize("method", ["spawn", "forkserver"])
-def test_children_of_other_kinds(archive: a2store.Archive, tmp_path: Path, method: str) -> None:
+def test_children_of_other_start_methods(archive: a2store.Archive, tmp_path: Path, method: str) -> None:
     script = tmp_path / "started.py"
     script.write_text(STARTED)
     args = [sys.executable, str(script), str(archive.path), SORTED, method, "20"]

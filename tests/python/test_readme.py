@@ -39,7 +39,7 @@ def test_python_and_shell_blocks_run(tmp_path: Path) -> None:
     assert pq.read_table(tmp_path / "best.parquet").num_rows > 0
 
 
-def test_links_lead_somewhere() -> None:
+def test_links_have_targets() -> None:
     links = re.findall(r"\]\((?!https?:)([^)#]+)\)", README.read_text())
     assert len(links) >= 6
     for link in links:

@@ -88,7 +88,7 @@ def rows_of(folder: Path) -> Any:
     return np.concatenate([np.load(shard) for shard in shards])
 
 
-def test_a_session_is_what_the_format_says(tmp_path: Path) -> None:
+def test_a_session_follows_the_documented_format(tmp_path: Path) -> None:
     with Recorder(
         tmp_path, tag="v1", engine="greedy", model_hash="ab", config_hash="cd", meta={"note": [1, None]}
     ) as recorder:
@@ -171,7 +171,7 @@ def test_many_threads(tmp_path: Path, journal: bool) -> None:
         assert own["action"].tolist() == [move for _, move in GAMES[seed][0]]
 
 
-def test_games_that_are_given_up(tmp_path: Path) -> None:
+def test_abandoned_games(tmp_path: Path) -> None:
     with Recorder(tmp_path, tag="v1") as recorder:
         record(recorder, range(2))
         given_up, dropped = recorder.begin(seed=90), recorder.begin(seed=91)
@@ -179,7 +179,7 @@ def test_games_that_are_given_up(tmp_path: Path) -> None:
             recorded.push(1, 2)
         given_up.abandon()
         del dropped, recorded
-        with pytest.raises(ValueError, match="over"):
+        with pytest.raises(ValueError, match="has ended"):
             given_up.push(1, 2)
         late = recorder.begin()
         late.push(1, 2)
@@ -203,7 +203,7 @@ def test_limits(tmp_path: Path, limit: dict[str, int], name: str) -> None:
             record_on(recorder)
         assert recorder.is_full == name
         ended = recorder.stats().ended
-    # A limit ends a session, but no game.
+    # A limit ends the recording, but not the running games.
     assert len(formats.query(recorder.folder / "metadata.db", RUNS)) == ended <= 40
     if name == "games":
         assert ended == 5
@@ -315,7 +315,7 @@ def test_equal_games_are_all_kept(shim: Shim, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("journal", [False, True])
-def test_what_is_being_recorded_can_be_read(tmp_path: Path, journal: bool) -> None:
+def test_a_running_session_can_be_read(tmp_path: Path, journal: bool) -> None:
     """Ingest ignores a recorder's own files, in a session and beside it."""
     root = tmp_path / "selfplay"
     archive = a2store.Archive.create(tmp_path / "recorded.a2")
@@ -344,7 +344,7 @@ def test_what_is_being_recorded_can_be_read(tmp_path: Path, journal: bool) -> No
             shutil.rmtree(tmp_path / "none.a2")
 
 
-def test_a_shard_that_was_set_aside_is_no_session(tmp_path: Path) -> None:
+def test_a_shard_that_was_set_aside_is_ignored(tmp_path: Path) -> None:
     with Recorder(tmp_path, tag="v1") as recorder:
         record(recorder, range(5))
     shutil.copy(recorder.folder / "steps-000001.npy", recorder.folder / "unrecorded-000002.npy")
@@ -352,7 +352,7 @@ def test_a_shard_that_was_set_aside_is_no_session(tmp_path: Path) -> None:
     assert (report.accepted, report.rejected, report.ignored) == (5, 0, 1)
 
 
-def test_what_a_dead_recorder_of_an_archive_leaves(tmp_path: Path) -> None:
+def test_recovery_of_a_crashed_recorder_into_an_archive(tmp_path: Path) -> None:
     archive = a2store.Archive.create(tmp_path / "games.a2")
     code = f"""
 import os, sys
@@ -392,7 +392,7 @@ os._exit(1)
             Recorder(tmp_path, tag="v1", sink=archive)
 
 
-def test_what_is_lost_is_warned_of(tmp_path: Path) -> None:
+def test_lost_games_cause_a_warning(tmp_path: Path) -> None:
     code = f"""
 import os, sys
 sys.path.insert(0, {str(Path(__file__).parent)!r})
@@ -406,7 +406,7 @@ live = recorder.begin()
 os._exit(1)
 """
     run_child(code, status=1)
-    said = "3 games are kept, 4 that had ended and 1 under way are lost"
+    said = "3 games are kept; 4 ended and 1 running games are lost"
     with pytest.warns(RuntimeWarning, match=said), Recorder(tmp_path, tag="v2") as recorder:
         (left,) = recorder.unfinished
     steps = sum(len(GAMES[seed][0]) for seed in range(3, 7))
@@ -429,13 +429,13 @@ def run_child(code: str, status: int = 0) -> None:
     ],
     ids=str,
 )  # fmt: skip
-def test_options_that_cannot_be(tmp_path: Path, options: dict[str, Any]) -> None:
+def test_invalid_options(tmp_path: Path, options: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=r"expected .*|.*NaN.*"):
         Recorder(tmp_path, **{"tag": "v1", **options})
     assert list(tmp_path.iterdir()) == []
 
 
-def test_steps_that_cannot_be(tmp_path: Path) -> None:
+def test_invalid_steps(tmp_path: Path) -> None:
     boards, moves = np.zeros(3, np.uint64), np.zeros(3, np.uint8)
     with Recorder(tmp_path, tag="v1") as recorder:
         recorded = recorder.begin()
@@ -465,6 +465,6 @@ def test_steps_that_cannot_be(tmp_path: Path) -> None:
     assert len(rows_of(recorder.folder)) == 3
 
 
-def test_the_module_names_what_it_has() -> None:
+def test_the_module_lists_its_names() -> None:
     assert {"Recorder", "play", "Player", "VectorEnv", "recover"} <= set(selfplay.__all__)
     assert all(hasattr(selfplay, name) for name in selfplay.__all__)

@@ -25,10 +25,10 @@ import recorder_child
 from a2store.selfplay import Recorder
 from faults.checks import LONG
 
-pytestmark = pytest.mark.filterwarnings("ignore:.*its recorder died:RuntimeWarning")
+pytestmark = pytest.mark.filterwarnings("ignore:.*the recorder crashed:RuntimeWarning")
 
 KILLS = 50 if LONG else 12
-"""The number of kills with a journal, and without one."""
+"""The number of kills of each kind: with a journal, and without one."""
 SEED = 2048
 
 
@@ -146,7 +146,7 @@ def check(folder: Path, promised: Promised, *, recovered: bool) -> Held:
 
 
 @pytest.mark.parametrize("journal", [False, True], ids=["plain", "journal"])
-def test_what_was_promised_survives_any_kill(tmp_path: Path, journal: bool) -> None:
+def test_promised_games_survive_any_kill(tmp_path: Path, journal: bool) -> None:
     rng = random.Random(SEED + journal)
     root, sessions = tmp_path / "selfplay", dict[Path, Promised]()
     told: dict[str, list[int]] = {}

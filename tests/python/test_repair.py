@@ -150,7 +150,7 @@ def test_two_damaged_commits(path: Path, runs: list[Path]) -> None:
     assert run_ids(archive) == [0, 1, 2, 3, 8, 9, 10, 11]
 
 
-def test_damage_with_sound_commits_after_it(path: Path, runs: list[Path]) -> None:
+def test_damage_before_intact_commits(path: Path, runs: list[Path]) -> None:
     bad = spoil(commit_path(path, 3), DAMAGES["flipped"])
     sound = {version: commit_path(path, version).read_bytes() for version in (4, 5)}
     for version in (None, 3, 4, 5):
@@ -195,7 +195,7 @@ def test_a_missing_commit_in_the_middle(path: Path, runs: list[Path]) -> None:
     assert run_ids(archive) == [0, 1, *range(4, 10)]
 
 
-def test_a_commit_that_does_not_follow(path: Path, tmp_path: Path, runs: list[Path]) -> None:
+def test_a_commit_from_another_history(path: Path, tmp_path: Path, runs: list[Path]) -> None:
     other = grow(tmp_path / "other.a2", chunks(runs[10:18], 2))
     shutil.copy(commit_path(other.path, NEWEST), commit_path(path, NEWEST))
     with pytest.raises(a2store.DamagedError, match="version 4 can still be opened"):
@@ -225,7 +225,7 @@ def test_interrupted_and_repeated(path: Path, runs: list[Path], linked: list[int
     assert run_ids(archive) == [0, 1, 2, 3, 8, 9, 10, 11]
 
 
-def test_damaged_twice(path: Path, runs: list[Path]) -> None:
+def test_a_version_damaged_twice(path: Path, runs: list[Path]) -> None:
     """The file that the first repair set aside stays, even if the same version is damaged again."""
     first = spoil(commit_path(path, NEWEST), DAMAGES["torn"])
     a2store.repair(path, dry_run=False)
@@ -243,7 +243,7 @@ def test_damaged_twice(path: Path, runs: list[Path]) -> None:
     assert archive.verify(deep=True, progress=False).problems == []
 
 
-def test_the_files_of_lost_commits_stay_as_long_as_these(path: Path, runs: list[Path]) -> None:
+def test_files_of_lost_commits_stay_as_long_as_the_damaged_commits(path: Path, runs: list[Path]) -> None:
     spoil(commit_path(path, NEWEST), DAMAGES["torn"])
     a2store.repair(path, dry_run=False)
     archive = a2store.Archive.open(path)
@@ -252,7 +252,7 @@ def test_the_files_of_lost_commits_stay_as_long_as_these(path: Path, runs: list[
     assert archive.expire(older_than=10**9).num_files == 0
     assert archive.expire(older_than=10**9, grace=0).num_files == 2
     archive.ingest(runs[:8], progress=False)
-    # No commit references these files any more.
+    # The ids 6 and 7 stay unused, although no file records them any more.
     assert run_ids(archive) == [*range(6), 8, 9]
 
 
@@ -268,7 +268,7 @@ def test_nothing_is_damaged(path: Path, long_log: Path) -> None:
 
 @pytest.mark.parametrize("name", ["16.checkpoint.json", "16.digests", "18.checkpoint.json"])
 @damages
-def test_damage_to_what_saves_reading(
+def test_damage_to_checkpoints_and_digests(
     long_log: Path, tmp_path: Path, runs: list[Path], name: str, damage: Callable[[bytes], bytes]
 ) -> None:
     path = copied(long_log, tmp_path / "games.a2")
@@ -340,7 +340,7 @@ def test_a_newer_schema_is_not_damage(path: Path) -> None:
     assert contents(path) == before
 
 
-def test_what_is_no_archive(tmp_path: Path) -> None:
+def test_a_folder_without_an_archive(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         a2store.repair(tmp_path / "absent")
     (tmp_path / "plain").mkdir()

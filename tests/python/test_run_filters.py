@@ -116,7 +116,7 @@ def test_conditions_together(shaped: a2store.Archive, seed: int) -> None:
         assert table.take([len(expected) - 1]).board.tolist() == [expected[-1][2]]
 
 
-def test_names_of_numbers_are_of_no_column(shaped: a2store.Archive) -> None:
+def test_numeric_names_match_no_column(shaped: a2store.Archive) -> None:
     name = '"number of keys 1"'
     top = f"""
         SELECT min({name}), max({name}) FROM (
@@ -132,7 +132,7 @@ def test_names_of_numbers_are_of_no_column(shaped: a2store.Archive) -> None:
 
 
 @pytest.mark.parametrize("keys", ["max_exp", "max_exp, move", "phase", "phase, engine", "run_id"])
-def test_a_few_different_rows_are_found_early(shaped: a2store.Archive, keys: str) -> None:
+def test_distinct_with_a_limit_stops_early(shaped: a2store.Archive, keys: str) -> None:
     query = shaped.sql(f"SELECT DISTINCT {keys} FROM steps LIMIT 2")
     plan = query.explain()
     assert plan.count("lim=[2]") == plan.count("AggregateExec") > 0
@@ -156,7 +156,7 @@ BINS = "SELECT max_exp, move, count(*) AS n FROM steps GROUP BY max_exp, move"
         "ORDER BY s, max_exp, n, step_index",
     ],
 )
-def test_groups_keep_all_of_an_order(shaped: a2store.Archive, sql: str) -> None:
+def test_packed_group_keys_keep_the_order(shaped: a2store.Archive, sql: str) -> None:
     assert rows(shaped.sql(sql)) == duckdb_rows(shaped, sql)
 
 
@@ -201,7 +201,7 @@ def test_groups_by_text(shaped: a2store.Archive, sql: str) -> None:
     assert rows(shaped.sql(sql)) == duckdb_rows(shaped, sql)
 
 
-def test_runs_that_are_samples_keep_their_own_indices(fixtures: Path, tmp_path: Path) -> None:
+def test_sampled_runs_keep_their_step_indices(fixtures: Path, tmp_path: Path) -> None:
     """A bound on ``step_index`` must not be used as a position among the stored rows."""
     archive = a2store.Archive.create(tmp_path / "games.a2")
     archive.ingest(fixtures, progress=False)
@@ -213,7 +213,7 @@ def test_runs_that_are_samples_keep_their_own_indices(fixtures: Path, tmp_path: 
         assert rows(archive.sql(f"SELECT {COLUMNS} FROM steps WHERE {condition}")) == expected
 
 
-def test_what_is_kept_between_queries_is_of_its_version(run_files: list[Path], tmp_path: Path) -> None:
+def test_cached_metadata_belongs_to_its_version(run_files: list[Path], tmp_path: Path) -> None:
     path = tmp_path / "games.a2"
     archive = a2store.Archive.create(path)
     for i in range(1, 6):

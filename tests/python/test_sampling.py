@@ -107,7 +107,7 @@ def test_weights(
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_weights_that_cannot_be_drawn_by(table: a2store.StepTable, name: str) -> None:
+def test_invalid_weights(table: a2store.StepTable, name: str) -> None:
     with pytest.raises(a2store.ColumnError, match=f"{name}.*{BAD[name][1]}"):
         table.loader(weights=name)
 
@@ -142,7 +142,7 @@ def test_weights_that_cannot_be_drawn_by(table: a2store.StepTable, name: str) ->
         ({"num_samples": 2**63, "replacement": True}, "num_samples"),
     ],
 )
-def test_options_that_are_refused(table: a2store.StepTable, options: Any, message: str) -> None:
+def test_invalid_options_are_rejected(table: a2store.StepTable, options: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         table.loader(**options)
 
@@ -240,7 +240,7 @@ SAME: list[tuple[str, list[Any]]] = [
 
 
 @pytest.mark.parametrize(("column", "spellings"), SAME, ids=[f"{column}-{same}" for column, same in SAME])
-def test_equal_orders_take_each_others_states(
+def test_equal_orders_accept_each_others_states(
     table: a2store.StepTable, all_keys: Array, column: str, spellings: list[Any]
 ) -> None:
     loaders = [table.loader(700, strata=column, quotas=quotas, seed=4) for quotas in spellings]

@@ -100,7 +100,7 @@ def test_every_option_reaches_the_query(archive: a2store.Archive) -> None:
         assert sandboxed(*args).stdout == run_command("sql", *args).stdout
 
 
-def test_tables_of_ones_own(archive: a2store.Archive, tmp_path: Path) -> None:
+def test_user_tables(archive: a2store.Archive, tmp_path: Path) -> None:
     folders = [tmp_path / "a", tmp_path / "b c"]
     for number, folder in enumerate(folders):
         folder.mkdir()
@@ -120,7 +120,7 @@ LIMITS = ["--memory-limit", "512MiB", "--time-limit", "2s", "--spill-limit", "64
 
 
 @pytest.mark.parametrize("name", ESCAPES)
-def test_what_nothing_else_contains(archive: a2store.Archive, tmp_path: Path, name: str) -> None:
+def test_statements_that_only_the_sandbox_contains(archive: a2store.Archive, tmp_path: Path, name: str) -> None:
     """Statements that would harm a process with other work; see ``test_guard.py``."""
     sql, _ = ESCAPES[name]
     args = command("sql", "--sandbox", *LIMITS, "-o", tmp_path / "rows", archive.path, sql)
@@ -137,7 +137,7 @@ def test_what_nothing_else_contains(archive: a2store.Archive, tmp_path: Path, na
     assert archive.sql("SELECT * FROM runs").count() == archive.num_runs
 
 
-def test_its_own_errors_are_as_ever(archive: a2store.Archive, tmp_path: Path) -> None:
+def test_ordinary_errors_are_unchanged(archive: a2store.Archive, tmp_path: Path) -> None:
     file = tmp_path / "rows"
     file.write_text("old")
     for args in (
@@ -175,7 +175,7 @@ def test_memory(archive: a2store.Archive, tmp_path: Path) -> None:
     assert not file.exists()
 
 
-def test_a_query_that_eats_memory(archive: a2store.Archive) -> None:
+def test_a_query_that_exceeds_the_memory_limit(archive: a2store.Archive) -> None:
     """The engine may stop within the limits; otherwise the process is killed."""
     limits = ["--memory-limit", "512MiB", "--spill-limit", "64MiB", *FOREVER]
     args = command("sql", "--sandbox", *limits, archive.path, HUNGRY)
@@ -195,7 +195,7 @@ def test_disk(archive: a2store.Archive, tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["rows", "temporary"]
 
 
-def test_a_death_of_its_own(endless: tuple[subprocess.Popen[str], int]) -> None:
+def test_a_killed_process_is_reported(endless: tuple[subprocess.Popen[str], int]) -> None:
     process, child = endless
     os.kill(child, signal.SIGSEGV)
     assert process.communicate(timeout=HANGS) == ("", "a2store: the query process ended by signal 11 (SIGSEGV)\n")
@@ -203,7 +203,7 @@ def test_a_death_of_its_own(endless: tuple[subprocess.Popen[str], int]) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_being_asked_to_stop(endless: tuple[subprocess.Popen[str], int], number: signal.Signals) -> None:
+def test_a_termination_signal_is_handled(endless: tuple[subprocess.Popen[str], int], number: signal.Signals) -> None:
     process, child = endless
     process.send_signal(number)
     assert process.communicate(timeout=HANGS) == ("", "a2store: cancelled\n")
@@ -211,7 +211,7 @@ def test_being_asked_to_stop(endless: tuple[subprocess.Popen[str], int], number:
     assert not is_alive(child)
 
 
-def test_it_dies_with_its_parent(endless: tuple[subprocess.Popen[str], int], temporary: Path) -> None:
+def test_the_process_dies_with_its_parent(endless: tuple[subprocess.Popen[str], int], temporary: Path) -> None:
     process, child = endless
     process.kill()
     eventually(lambda: not is_alive(child))
@@ -220,7 +220,7 @@ def test_it_dies_with_its_parent(endless: tuple[subprocess.Popen[str], int], tem
         folder.rmdir()
 
 
-def test_what_it_is_left_with(endless: tuple[subprocess.Popen[str], int], temporary: Path) -> None:
+def test_the_rights_of_the_sandboxed_process(endless: tuple[subprocess.Popen[str], int], temporary: Path) -> None:
     _, child = endless
     proc = Path(f"/proc/{child}")
     environment = dict(entry.split("=", 1) for entry in (proc / "environ").read_text().split("\0") if entry)
@@ -243,7 +243,7 @@ def test_what_it_is_left_with(endless: tuple[subprocess.Popen[str], int], tempor
     assert marked > 1
 
 
-def test_a_reader_that_has_seen_enough(archive: a2store.Archive) -> None:
+def test_a_reader_that_closes_the_pipe(archive: a2store.Archive) -> None:
     args = command("sql", "--sandbox", *FOREVER, archive.path, LONG, "--format", "csv")
     with subprocess.Popen(args, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdout is not None

@@ -49,7 +49,7 @@ def asked(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         yield Asked(archive, connection, engine)
 
 
-def test_the_archives_hold_all_that_queries_tell_apart(asked: Asked) -> None:
+def test_the_archives_have_all_cases_of_the_queries(asked: Asked) -> None:
     def number(sql: str) -> int:
         ((n,),) = asked.connection.execute(f"SELECT count(*) FROM {sql}").fetchall()
         return int(n)
@@ -108,7 +108,7 @@ def type_name(dtype: Any) -> str:
 
 
 @pytest.mark.parametrize("name", EXPECTED)
-def test_columns_are_those_of_the_header(asked: Asked, texts: dict[str, str], name: str) -> None:
+def test_columns_match_the_header(asked: Asked, texts: dict[str, str], name: str) -> None:
     query = asked.archive.query(name, folder=QUERIES)
     planned, delivered = pa.schema(query.schema), pa.table(query).schema
     assert planned == delivered
@@ -117,7 +117,7 @@ def test_columns_are_those_of_the_header(asked: Asked, texts: dict[str, str], na
 
 
 @pytest.mark.parametrize("name", EXPECTED)
-def test_rows_are_duckdbs(asked: Asked, texts: dict[str, str], name: str) -> None:
+def test_rows_equal_duckdbs(asked: Asked, texts: dict[str, str], name: str) -> None:
     num_rows = []
     for case in [{}, *CASES[name]]:
         params = chosen(case, asked.engine)
@@ -132,7 +132,7 @@ def test_rows_are_duckdbs(asked: Asked, texts: dict[str, str], name: str) -> Non
 
 
 @pytest.mark.parametrize("name", EXPECTED)
-def test_no_rows_are_no_trouble(tmp_path: Path, name: str) -> None:
+def test_queries_of_an_empty_archive(tmp_path: Path, name: str) -> None:
     empty = a2store.Archive.create(tmp_path / "empty.a2")
     query = empty.query(name, folder=QUERIES)
     table = pa.table(query)
@@ -141,14 +141,14 @@ def test_no_rows_are_no_trouble(tmp_path: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", EXPECTED)
-def test_rows_come_in_a_definite_order(asked: Asked, name: str) -> None:
+def test_rows_have_a_defined_order(asked: Asked, name: str) -> None:
     query = asked.archive.query(name, folder=QUERIES, **chosen(CASES[name][0], asked.engine))
     first = plain(pa.table(query))
     for _ in range(3):
         assert plain(pa.table(query)).equals(first)
 
 
-def test_shares_and_numbers_add_up(asked: Asked) -> None:
+def test_shares_and_counts_add_up(asked: Asked) -> None:
     archive = asked.archive
     num_runs = archive.num_runs
     assert sum(row["num_runs"] for row in rows(archive.query("engine_leaderboard"))) == num_runs
@@ -207,8 +207,8 @@ def test_critic_labels_become_columns_of_a_table(archive: a2store.Archive, steps
     assert batch.step_index.tolist() == steps["step_index"].tolist()
 
 
-def test_an_engine_agrees_with_itself(run_files: list[Path], tmp_path: Path) -> None:
-    """The same games have two engine names. They differ only at positions met twice and played differently."""
+def test_agreement_of_an_engine_with_itself(run_files: list[Path], tmp_path: Path) -> None:
+    """The same games have two engine names. They disagree only where a position occurred twice with different moves."""
     for number, path in enumerate(run_files[:10]):
         game = oracle.decode(path.read_bytes())
         for engine in ("one", "two"):

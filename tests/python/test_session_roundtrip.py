@@ -56,7 +56,7 @@ def normalized(row: tuple[Any, ...]) -> tuple[Any, ...]:
     return tuple("".join(value.split()) if str(value).startswith("CREATE") else value for value in row)
 
 
-def test_the_fixture_comes_back(fixtures: Path, tmp_path: Path) -> None:
+def test_the_fixture_round_trips(fixtures: Path, tmp_path: Path) -> None:
     archive = ingested(tmp_path, fixtures / "session")
     assert_same_session(export(archive, tmp_path / "out"), fixtures / "session")
 
@@ -64,7 +64,9 @@ def test_the_fixture_comes_back(fixtures: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize("action", [False, True])
 @pytest.mark.parametrize("sample_rate", [1, 7])
 @pytest.mark.parametrize("first_id", [0, 1000, 2**40])
-def test_a_session_comes_back(games: list[Game], tmp_path: Path, action: bool, sample_rate: int, first_id: int) -> None:
+def test_a_session_round_trips(
+    games: list[Game], tmp_path: Path, action: bool, sample_rate: int, first_id: int
+) -> None:
     session = tmp_path / "2026_model=test"
     formats.write_session(session, games, action=action, sample_rate=sample_rate, first_id=first_id)
     with sqlite3.connect(session / "metadata.db") as database:
@@ -104,7 +106,7 @@ def test_shards_and_a_part_of_a_session(games: list[Game], tmp_path: Path) -> No
     assert formats.query(out / "metadata.db", SESSION) == formats.query(session / "metadata.db", SESSION)
 
 
-def test_runs_of_several_sessions_get_ids_of_their_own(games: list[Game], tmp_path: Path) -> None:
+def test_runs_of_several_sessions_get_new_ids(games: list[Game], tmp_path: Path) -> None:
     formats.write_session(tmp_path / "a", games[:3], first_id=7)
     formats.write_session(tmp_path / "b", games[3:], first_id=7)
     archive = ingested(tmp_path, tmp_path / "a", tmp_path / "b")
@@ -133,7 +135,7 @@ def test_whole_games_become_a_session_with_moves(tmp_path: Path) -> None:
         export(archive, out)
 
 
-def test_what_an_older_archive_lacks_is_made_up(tmp_path: Path) -> None:
+def test_missing_metadata_of_an_older_archive_is_filled_in(tmp_path: Path) -> None:
     golden = sorted(archives.GOLDEN.glob("schema-3.a2"))[0]
     archive = a2store.Archive.open(archives.copied(golden, tmp_path / "games.a2"))
     runs = pa.table(archive.sql("SELECT source_id, game_steps, session_info FROM runs"))

@@ -76,7 +76,7 @@ def test_a_handle_is_small(own: a2store.StepTable, archive: a2store.Archive) -> 
     assert digest(pickle.loads(pickle.dumps(empty))) == digest(empty)
 
 
-def test_arrays_stay_when_the_table_moves(own: a2store.StepTable) -> None:
+def test_arrays_stay_valid_when_the_table_moves(own: a2store.StepTable) -> None:
     rows = np.asarray(own)
     before = rows.copy()
     batches = iter(own.loader(700, seed=3, prefetch=2))
@@ -95,7 +95,9 @@ def test_arrays_stay_when_the_table_moves(own: a2store.StepTable) -> None:
     assert attached.tobytes() == rows.tobytes()
 
 
-def test_a_table_in_a_file_goes_by_its_path(own: a2store.StepTable, archive: a2store.Archive, tmp_path: Path) -> None:
+def test_a_table_in_a_file_is_pickled_by_its_path(
+    own: a2store.StepTable, archive: a2store.Archive, tmp_path: Path
+) -> None:
     path = tmp_path / "table.npy"
     own.save(path, progress=False)
     mapped = a2store.StepTable.load(path, mmap=True)
@@ -133,7 +135,7 @@ def test_a_file_that_was_replaced_before_pickling(own: a2store.StepTable, tmp_pa
 
 
 @pytest.mark.parametrize("handle", [b"", b"\0\0\0\0", b"\xff\xff\xff\xff{}", b"\2\0\0\0{}", bytes(100)])
-def test_what_is_no_handle(handle: bytes) -> None:
+def test_bytes_that_are_not_a_handle(handle: bytes) -> None:
     from a2store._a2store import _attach
 
     with pytest.raises(a2store.DecodeError, match="handle"):
@@ -156,7 +158,7 @@ def test_a_changed_handle(own: a2store.StepTable) -> None:
     assert accepted < len(handle) / 3
 
 
-def test_a_number_that_another_file_has_by_now(archive: a2store.Archive) -> None:
+def test_a_reused_file_descriptor_is_rejected(archive: a2store.Archive) -> None:
     handle = pickle.dumps(archive.sql("SELECT * FROM steps").materialize(progress=False))
     pid = str(os.getpid())
     gc.collect()

@@ -119,7 +119,7 @@ def limited(folder: Path, work: str, more: int) -> str:
         "next(iter(table.loader(1_500_000, prefetch=2)))",
     ],
 )
-def test_no_memory_for_one_thing(many: Path, ask: str) -> None:
+def test_a_failed_allocation_raises_memory_error(many: Path, ask: str) -> None:
     work = f"""
 indices = np.arange({ROWS})[::-1].copy()
 view = table.split(0.4)[0]
@@ -135,7 +135,7 @@ except MemoryError as error:
 
 
 @pytest.mark.parametrize("prefetch", [0, 2])
-def test_an_epoch_goes_on_when_there_is_memory_again(many: Path, prefetch: int) -> None:
+def test_an_epoch_continues_after_a_failed_allocation(many: Path, prefetch: int) -> None:
     # Kept batches use up the memory. After their release, the epoch continues with the batch that failed.
     work = f"""
 loader = table.loader(100_000, prefetch={prefetch}, seed=3, columns=["run_id", "step_index", "ev_values"])
@@ -237,7 +237,7 @@ def test_a_signal_stops_one_batch(many: Path, work: str) -> None:
     assert pending(many, f"print(was_stopped({work}))") == "True\n"
 
 
-def test_an_interrupted_batch_comes_again(many: Path) -> None:
+def test_an_interrupted_batch_is_returned_again(many: Path) -> None:
     work = """
 options = {"seed": 5, "columns": ["run_id", "step_index"], "prefetch": 0}
 loader = table.loader(1_500_000, **options)
@@ -255,7 +255,7 @@ print((found == expected).all(), loader.state_dict()["position"])
     "order", [{}, {"window": 5000}, {"replacement": True}, {"weights": "weight"}, {"strata": "stratum"}], ids=str
 )
 @pytest.mark.parametrize("prefetch", [0, 2])
-def test_pieces_of_a_batch_make_the_same_batch(many: Path, order: dict[str, Any], prefetch: int) -> None:
+def test_a_batch_made_in_pieces_is_the_same(many: Path, order: dict[str, Any], prefetch: int) -> None:
     table = a2store.StepTable.load(many / "rows.npy", mmap=True)
     view = table.filter(run_ids=range(0, 2000, 3))
     for rows in (table, view):

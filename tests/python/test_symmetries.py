@@ -83,7 +83,7 @@ def chosen(symmetric: Columns, original: Columns) -> Array:
     return which(symmetric, original)
 
 
-def test_the_oracle_knows_the_eight_symmetries(original: Columns) -> None:
+def test_the_oracle_has_the_eight_symmetries(original: Columns) -> None:
     assert len({tuple(turned(np.arange(16).reshape(4, 4), k).ravel()) for k in range(8)}) == 8
     # Sliding and turning commute, which ties moves to boards.
     for board in oracle.tokens(np.unique(original["board"])[::500]):
@@ -95,7 +95,7 @@ def test_the_oracle_knows_the_eight_symmetries(original: Columns) -> None:
                 assert oracle.cells(oracle.slide(new, IMAGES[symmetry][move])) == expected
 
 
-def test_every_row_is_turned_by_one_symmetry(symmetric: Columns, original: Columns, chosen: Array) -> None:
+def test_every_row_is_transformed_by_one_symmetry(symmetric: Columns, original: Columns, chosen: Array) -> None:
     assert chosen.any(1).all()
     # Several symmetries explain a row only if the row is the same under them.
     unchanged = which({name: original[name] for name in ("tokens", "move", "ev_values", "ev_legal")}, original)
@@ -135,7 +135,7 @@ def test_all_symmetries_are_equally_likely(table: a2store.StepTable, chosen: Arr
         ({"batch_size": 1000, "window": 2000}, 1),
     ],
 )
-def test_seed_epoch_and_row_say_which(
+def test_seed_epoch_and_row_determine_the_symmetry(
     table: a2store.StepTable, symmetric: Columns, options: Any, world_size: int
 ) -> None:
     ranks = range(world_size)
@@ -147,7 +147,7 @@ def test_seed_epoch_and_row_say_which(
 
 # Batches larger than the table, which several threads fill.
 @pytest.mark.parametrize(("batch_size", "num_samples"), [(5_000, 20_000), (150_000, 300_000)])
-def test_a_row_that_is_drawn_often_is_turned_alike(
+def test_a_repeated_row_has_one_symmetry_per_epoch(
     table: a2store.StepTable, original: Columns, symmetric: Columns, batch_size: int, num_samples: int
 ) -> None:
     options: dict[str, Any] = {"seed": 1, "symmetries": True, "replacement": True, "num_samples": num_samples}
@@ -177,7 +177,7 @@ def test_other_seeds_and_epochs(table: a2store.StepTable, symmetric: Columns, ch
     other = served([table.loader(1000, symmetries=True, **options)])
     assert_same(key(other), key(symmetric))
     same = (other["tokens"] == symmetric["tokens"]).all(1)[chosen.sum(1) == 1]
-    # One in eight by chance, and boards that are their own mirror image.
+    # About one in eight by chance, plus boards that are their own mirror image.
     assert 0.1 < same.mean() < 0.15
 
 
@@ -197,20 +197,20 @@ def test_wide_tokens(table: a2store.StepTable, symmetric: Columns, tokens: Any) 
     assert_same(found["move"], symmetric["move"])
 
 
-def test_no_move_stays_none(archive: a2store.Archive, original: Columns) -> None:
+def test_a_missing_move_stays_missing(archive: a2store.Archive, original: Columns) -> None:
     table = archive.sql("SELECT * EXCEPT (move) FROM steps").materialize(progress=False)
     found = served([table.loader(1000, seed=1, symmetries=True)])
     assert set(found["move"].tolist()) == {255}
     assert which(found, {**original, "move": found["move"]}).any(1).all()
 
 
-def test_without_symmetries_nothing_is_turned(table: a2store.StepTable, original: Columns) -> None:
+def test_without_symmetries_rows_are_unchanged(table: a2store.StepTable, original: Columns) -> None:
     found = served([table.loader(1000, seed=1)])
     for name, values in original.items():
         assert_same(found[name], values, name)
 
 
-def test_the_state_knows_of_symmetries(table: a2store.StepTable) -> None:
+def test_the_state_includes_symmetries(table: a2store.StepTable) -> None:
     loaders = [table.loader(1000, seed=1, symmetries=symmetries) for symmetries in (False, True)]
     assert [loader.state_dict()["symmetries"] for loader in loaders] == [False, True]
     for loader, other in (loaders, reversed(loaders)):

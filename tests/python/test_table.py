@@ -180,7 +180,7 @@ def test_take_of_negative_and_huge_indices(table: a2store.StepTable) -> None:
 @pytest.mark.parametrize(
     "indices", [[0.0], np.array([1.5]), ["0"], [None], np.array([True, False]), [1, 2.0], [True], [2**64, True]]
 )
-def test_take_of_what_is_no_integer(table: a2store.StepTable, indices: Any) -> None:
+def test_take_of_non_integers(table: a2store.StepTable, indices: Any) -> None:
     for take in (table.take, table.take_rows):
         with pytest.raises(TypeError):
             take(indices)
@@ -252,7 +252,7 @@ def test_many_rows_keep_their_order(large: a2store.Archive, where: str, order: s
     assert again.fingerprint == table.fingerprint
 
 
-def test_the_fingerprint_names_data_and_order(one_run: a2store.Archive, run_files: list[Path]) -> None:
+def test_the_fingerprint_identifies_data_and_order(one_run: a2store.Archive, run_files: list[Path]) -> None:
     def fingerprint(sql: str, params: Any = None, **options: Any) -> str:
         return one_run.sql(sql, params).materialize(progress=False, **options).fingerprint
 

@@ -116,7 +116,7 @@ def test_state(table: a2store.StepTable) -> None:
         StepLoader(table, 777, seed=2).load_state_dict(state)
 
 
-def test_a_step_of_training(table: a2store.StepTable) -> None:
+def test_a_training_step(table: a2store.StepTable) -> None:
     torch.manual_seed(0)
     model = torch.nn.Sequential(torch.nn.Embedding(16, 4), torch.nn.Flatten(), torch.nn.Linear(64, 4))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
@@ -198,7 +198,7 @@ def test_dataset_options(rich: a2store.StepTable, tokens: Any, columns: Any) -> 
     assert_same_tensors(StepDataset.collate(again.__getitems__(rows)), expected)
 
 
-def test_dataset_refuses(rich: a2store.StepTable) -> None:
+def test_dataset_rejects_invalid_arguments(rich: a2store.StepTable) -> None:
     with pytest.raises(ValueError, match="columns: expected tokens, move"):
         StepDataset(rich, columns=["tokens", "nothing"])
     with pytest.raises(ValueError, match="tokens: expected uint8, int32 or int64"):
@@ -258,7 +258,7 @@ def assert_shared(tensors: Tensors, batch: a2store.Batch) -> None:
             assert tensor.data_ptr() == batch[name].__array_interface__["data"][0], name
 
 
-def test_a_batch_of_a_dataset_is_one_gather(rich: a2store.StepTable) -> None:
+def test_a_dataset_gathers_a_batch_at_once(rich: a2store.StepTable) -> None:
     watched: Any = Watched(rich)
     rows = some_rows(rich, 1000)
     found: list[Tensors] = []
@@ -340,7 +340,7 @@ def assert_same_keys(found: Iterable[Tensors], expected: Iterable[torch.Tensor])
     "workers", [0, pytest.param(1, marks=forks), pytest.param(2, marks=forks), pytest.param(3, marks=forks)]
 )
 @pytest.mark.parametrize("drop_last", [False, True])
-def test_each_row_once_whatever_the_workers(table: a2store.StepTable, workers: int, drop_last: bool) -> None:
+def test_each_row_once_with_any_number_of_workers(table: a2store.StepTable, workers: int, drop_last: bool) -> None:
     every = np.sort(row_keys(table.loader(4096)).astype("i8"))
     for batch_size, world_size in [(1000, 1), (len(table) // 10 - 1, 1), (len(table) // 7, 2), (len(table), 3)]:
         ranks: list[list[torch.Tensor]] = []
@@ -363,7 +363,7 @@ def test_each_row_once_whatever_the_workers(table: a2store.StepTable, workers: i
 
 @forks
 @pytest.mark.parametrize("persistent", [False, True])
-def test_workers_hear_of_epochs_and_states(table: a2store.StepTable, persistent: bool) -> None:
+def test_workers_follow_epochs_and_states(table: a2store.StepTable, persistent: bool) -> None:
     whole = {epoch: keys(StepLoader(table, 1000, seed=5, epoch=epoch)) for epoch in range(4)}
     loader = StepLoader(table, 1000, seed=5, epoch=1)
     for _ in islice(loader, 2):
@@ -379,7 +379,7 @@ def test_workers_hear_of_epochs_and_states(table: a2store.StepTable, persistent:
 
 
 @forks
-def test_workers_that_cannot_copy_to_devices(table: a2store.StepTable) -> None:
+def test_workers_reject_devices(table: a2store.StepTable) -> None:
     wrong: list[dict[str, Any]] = [{"pin_memory": True}, {"device": "cuda"}]
     for options in wrong:
         loader = StepLoader(table, 1000, **options)
@@ -401,7 +401,7 @@ def stateful() -> Any:
 @workers_0_2
 @pytest.mark.parametrize("served", [0, 1, 4, 9, "all but one"])
 @without_warning
-def test_a_stateful_data_loader_goes_on(stateful: Any, table: a2store.StepTable, workers: int, served: Any) -> None:
+def test_a_stateful_data_loader_resumes(stateful: Any, table: a2store.StepTable, workers: int, served: Any) -> None:
 
     def make(epoch: int) -> tuple[StepLoader, Any]:
         loader = StepLoader(table, 1000, seed=1, epoch=epoch, columns=["run_id", "step_index"])
@@ -451,7 +451,7 @@ def test_a_stateful_data_loader_at_the_end_of_an_epoch(stateful: Any, table: a2s
 
 @forks
 @without_warning
-def test_a_stateful_data_loader_with_workers_that_stay(stateful: Any, table: a2store.StepTable) -> None:
+def test_a_stateful_data_loader_with_persistent_workers(stateful: Any, table: a2store.StepTable) -> None:
     whole = {epoch: keys(StepLoader(table, 1000, seed=1, epoch=epoch)) for epoch in (4, 5)}
 
     def make() -> tuple[StepLoader, Any]:
@@ -495,7 +495,7 @@ def test_an_iteration_resumes_once_and_at_once(table: a2store.StepTable) -> None
     assert loader.state_dict()["position"] == 0
 
 
-def test_states_are_those_of_the_loader_below(table: a2store.StepTable) -> None:
+def test_states_equal_those_of_the_inner_loader(table: a2store.StepTable) -> None:
     ours, theirs = StepLoader(table, 700, seed=1), table.loader(700, seed=1)
     for count, _ in enumerate(zip(ours, theirs, strict=True), 1):
         assert ours.state_dict() == theirs.state_dict()
@@ -675,7 +675,7 @@ class Streams:
         monkeypatch.setattr(torch.Tensor, "record_stream", lambda tensor, stream: self.log.append("record"))
 
 
-def test_copies_go_one_batch_ahead(table: a2store.StepTable, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_copies_run_one_batch_ahead(table: a2store.StepTable, monkeypatch: pytest.MonkeyPatch) -> None:
     table = table.filter(run_ids=[0, 1, 2])
     expected = list(StepLoader(table, 100, seed=1))
     streams = Streams(monkeypatch)

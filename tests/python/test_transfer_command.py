@@ -93,7 +93,7 @@ def test_export_and_convert_write_every_format(kept: Kept, tmp_path: Path, forma
         check(tmp_path / "converted", format_name, kept.games, kept.files)
 
 
-def test_where_says_which_runs(kept: Kept, tmp_path: Path) -> None:
+def test_where_selects_the_runs(kept: Kept, tmp_path: Path) -> None:
     scores = [game.max_score for game in kept.games]
     conditions = {
         "engine = 'plain'": [place for place, game in enumerate(kept.games) if game.engine == "plain"],
@@ -112,7 +112,7 @@ def test_where_says_which_runs(kept: Kept, tmp_path: Path) -> None:
         assert [path.read_bytes() for path in found] == [kept.files[place] for place in ids]
 
 
-def test_an_older_version_is_exported(kept: Kept, tmp_path: Path) -> None:
+def test_export_of_an_older_version(kept: Kept, tmp_path: Path) -> None:
     archive = a2store.Archive.open(archives.copied(kept.archive, tmp_path / "games.a2"))
     archive.ingest(kept.pack, progress=False)
     formats.write_pack(tmp_path / "more.a2pack", packs.payloads_of(packs.make_games(73, 4)[2:]))
@@ -164,7 +164,7 @@ def test_append_and_merge(kept: Kept, tmp_path: Path, format_name: str) -> None:
 
 
 @pytest.mark.parametrize("format_name", ["original", "a2pack", "packdat", "npy", "jsonl"])
-def test_what_is_there_is_not_replaced_and_another_name_mends_it(kept: Kept, tmp_path: Path, format_name: str) -> None:
+def test_an_existing_file_is_not_replaced_and_another_name_works(kept: Kept, tmp_path: Path, format_name: str) -> None:
     args = ("export", kept.archive, "--format", format_name, "--out", tmp_path / "out")
     run(*args)
     before = archives.contents(tmp_path)

@@ -48,7 +48,7 @@ def test_steps_obey_the_rules() -> None:
         assert (env.num_steps == steps).all()
         assert [packed(tokens) for tokens in env.tokens().tolist()] == env.boards.tolist()
         assert (env.tokens("int64") == env.tokens()).all()
-        # Games restart only at every other step, so that finished games are stepped too.
+        # Some restarts are skipped, so that finished games are stepped too.
         if begun % 2 == 0 or random.random() < 0.5:
             num_over = int(now_over.sum())
             assert env.restart() == num_over
@@ -58,7 +58,7 @@ def test_steps_obey_the_rules() -> None:
     assert begun > 30
 
 
-def test_games_are_those_of_play() -> None:
+def test_games_equal_those_of_play() -> None:
     result = play(lambda tokens, legal: legal.argmax(axis=1), 12, 5, seed=7, progress=False)
     env = VectorEnv(12, seed=7)
     while not env.over.all():
@@ -82,10 +82,10 @@ def test_resets_and_masks() -> None:
     assert env.boards.tolist() == VectorEnv(9, seed=2).boards.tolist()[:6]
 
 
-def test_what_is_wrong_is_refused_and_steps_nothing() -> None:
+def test_invalid_moves_are_rejected_before_any_step() -> None:
     env = VectorEnv(3, seed=1)
     legal = env.legal()
-    # One of the first boards has a tile at an edge, so moves towards that edge may be illegal.
+    # Restarts until a first board has an illegal move.
     while legal.all():
         env.restart(np.ones(3, bool))
         legal = env.legal()
@@ -219,7 +219,7 @@ def test_the_next_game_begins_in_the_same_step(gym_env: Any) -> None:
             assert (observations[row] == last[row]).all()
 
 
-def test_games_begin_when_told_to(gym_env: Any) -> None:
+def test_games_begin_at_a_reset_with_a_mask(gym_env: Any) -> None:
     env = gym_env(4, autoreset_mode="Disabled")
     _, infos = env.reset(seed=0)
     done = np.zeros(4, bool)

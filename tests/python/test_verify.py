@@ -118,7 +118,7 @@ def archives(kind: str, small: Path, odd: Path, long_log: Path, runs: list[Path]
 
 @pytest.mark.parametrize("deep", [False, True])
 @pytest.mark.parametrize("kind", ["empty", "small", "odd", "long", "golden", "compacted", "expired", "grown golden"])
-def test_what_is_sound_has_no_problems(
+def test_an_intact_archive_has_no_problems(
     kind: str, deep: bool, small: Path, odd: Path, long_log: Path, runs: list[Path], tmp_path: Path
 ) -> None:
     archive = archives(kind, small, odd, long_log, runs, tmp_path / "games.a2")
@@ -139,7 +139,7 @@ def test_what_is_sound_has_no_problems(
     assert contents(archive.path) == before
 
 
-def test_files_that_nobody_names_are_counted(small: Path, tmp_path: Path) -> None:
+def test_unreferenced_files_are_counted(small: Path, tmp_path: Path) -> None:
     path = copied(small, tmp_path / "games.a2")
     (path / "steps" / ("0" * 32 + ".parquet")).write_bytes(b"an interrupted writer's")
     (path / "runs" / ".staged-1.tmp").write_bytes(b"another's")
@@ -147,7 +147,7 @@ def test_files_that_nobody_names_are_counted(small: Path, tmp_path: Path) -> Non
     assert (report.problems, report.unnamed_files) == ([], 1)
 
 
-def test_what_is_no_archive(tmp_path: Path) -> None:
+def test_a_folder_without_an_archive(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         a2store.verify(tmp_path / "absent")
     (tmp_path / "plain").mkdir()
@@ -196,7 +196,7 @@ def test_each_byte_of_a_data_file(small: Path, tmp_path: Path, table: Table) -> 
 
 
 @pytest.mark.parametrize("suffix", ["checkpoint.json", "digests"])
-def test_each_byte_of_what_saves_reading(long_log: Path, tmp_path: Path, suffix: str) -> None:
+def test_each_byte_of_checkpoints_and_digests(long_log: Path, tmp_path: Path, suffix: str) -> None:
     path = copied(long_log, tmp_path / "games.a2")
     (name,) = [name for name in names(path) if name.endswith(suffix)]
     assert_every_flip_is_found(path, name, POSITIONS // 5)
@@ -253,7 +253,7 @@ def test_missing_files(small: Path, tmp_path: Path) -> None:
             assert (report.version, report.unnamed_files) == (3, 2)
 
 
-def test_a_missing_newest_commit_whose_checkpoint_is_there(long_log: Path, tmp_path: Path) -> None:
+def test_a_missing_newest_commit_with_a_checkpoint(long_log: Path, tmp_path: Path) -> None:
     path = copied(long_log, tmp_path / "games.a2")
     (checkpoint,) = [name for name in names(path) if name.endswith("checkpoint.json")]
     version = int(Path(checkpoint).name.split(".")[0])
@@ -263,7 +263,7 @@ def test_a_missing_newest_commit_whose_checkpoint_is_there(long_log: Path, tmp_p
 
 
 @pytest.mark.parametrize("table", ["steps", "runs"])
-def test_files_in_each_others_place(small: Path, tmp_path: Path, table: Table) -> None:
+def test_swapped_files(small: Path, tmp_path: Path, table: Table) -> None:
     path = copied(small, tmp_path / "games.a2")
     first, second, _ = data_files(path, table)
     (path / first).rename(path / "aside")

@@ -132,7 +132,7 @@ FILTERS: list[tuple[dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("options", "where"), FILTERS, ids=[str(options) for options, _ in FILTERS])
-def test_a_filter_is_a_where(
+def test_a_filter_equals_a_where_clause(
     archive: a2store.Archive, table: a2store.StepTable, steps: dict[str, Array], options: dict[str, Any], where: str
 ) -> None:
     low, high = np.quantile(steps["max_score"], [0.3, 0.8], method="nearest").tolist()
@@ -188,7 +188,9 @@ def test_a_view_of_a_view(archive: a2store.Archive, table: a2store.StepTable) ->
         ({"run_ids": 1}, TypeError, None),
     ],
 )
-def test_conditions_that_are_refused(table: a2store.StepTable, options: Any, error: Any, message: str | None) -> None:
+def test_invalid_conditions_are_rejected(
+    table: a2store.StepTable, options: Any, error: Any, message: str | None
+) -> None:
     with pytest.raises(error, match=message):
         table.filter(**options)
 
@@ -255,7 +257,7 @@ def test_a_split_stays_when_the_archive_grows(run_folders: list[Path], tmp_path:
     assert 5 < len(before) < 35
 
 
-def test_which_runs_are_held_out_never_changes(table: a2store.StepTable) -> None:
+def test_the_held_out_runs_never_change(table: a2store.StepTable) -> None:
     # Otherwise the next release could hold out a run on which a model was trained. BLAKE3's reference implementation
     # gives
     # this list.

@@ -114,7 +114,7 @@ def assert_tidy(path: Path) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_what_appears_is_added(files: list[Path], inbox: Path, watching: Watching, number: int) -> None:
+def test_new_files_are_added(files: list[Path], inbox: Path, watching: Watching, number: int) -> None:
     appear(files[0], inbox)
     with watching(inbox) as watcher:
         watcher.wait_for(1)
@@ -137,7 +137,7 @@ def test_what_appears_is_added(files: list[Path], inbox: Path, watching: Watchin
     assert_tidy(archive.path)
 
 
-def test_files_that_stay_as_they_are_are_not_read_again(files: list[Path], inbox: Path, watching: Watching) -> None:
+def test_unchanged_files_are_not_read_again(files: list[Path], inbox: Path, watching: Watching) -> None:
     for file in files[:6]:
         appear(file, inbox)
     sizes = [path.stat().st_size for path in sorted(inbox.iterdir())]
@@ -183,13 +183,13 @@ def test_a_file_that_grows(files: list[Path], inbox: Path, watching: Watching) -
         assert len([report for report in watcher.reports() if report["rejected"]]) == 1
         path.write_bytes(data)
         watcher.wait_for(1)
-        # The file was listed, as after every ingest of a file that does not decode.
+        # The exit status and the error output still report the file.
         assert watcher.stop() == 1
         assert str(path) in watcher.err.read_text()
     assert_tidy(watcher.archive)
 
 
-def test_beside_another_writer(files: list[Path], inbox: Path, watching: Watching, tmp_path: Path) -> None:
+def test_watching_beside_another_writer(files: list[Path], inbox: Path, watching: Watching, tmp_path: Path) -> None:
     archive = grow(tmp_path / "games.a2", [files[:2]])
     for file in files[:4]:
         appear(file, inbox)
@@ -239,7 +239,7 @@ def middle(calls: list[Call]) -> int:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_stopped_while_it_ingests(
+def test_stopped_during_an_ingest(
     files: list[Path], shim: Shim, watching: Watching, tmp_path: Path, number: signal.Signals
 ) -> None:
     runs = files[0].parent
