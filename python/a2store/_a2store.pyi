@@ -111,9 +111,9 @@ class Error(Exception):
     """The base class of a2store's own exceptions.
 
     The message is one line: the file, the place in it, what was expected and what was found. Some failures raise
-    Python's own exceptions, which lack the attributes below: ``ValueError`` or ``TypeError`` for wrong arguments,
-    ``IndexError`` for a missing row, ``OSError`` for a failed system call, ``MemoryError`` for a failed allocation, and
-    ``KeyboardInterrupt`` for Ctrl-C.
+    Python's own exceptions, which lack the attributes below. These are ``ValueError`` or ``TypeError`` for wrong
+    arguments, ``IndexError`` for a missing row, ``OSError`` for a failed system call, ``MemoryError`` for a failed
+    allocation, and ``KeyboardInterrupt`` for Ctrl-C.
     """
 
     kind: (
@@ -259,8 +259,8 @@ class Run:
 
         - ``format``: the format; ``None`` = the format of the source. ``"a2t1"`` omits the values of moves.
 
-        Raises ``ValueError`` for another format. In A2T1 it also raises ``ValueError`` for an engine name of more than
-        65,535 bytes.
+        Raises ``ValueError`` for an unknown format. In A2T1 it also raises ``ValueError`` for an engine name of more
+        than 65,535 bytes.
         """
 
     def save(self, path: _Path, format: _RunFormat | None = None) -> None:  # noqa: A002
@@ -732,9 +732,9 @@ class Recorder:
         """
 
     def rotate(self) -> int:
-        """Write all ended games, wait until they are durable, and return their number.
+        """Write all ended games, wait until they are durable, and return the number of durable games.
 
-        Exactly the games with an id below this number are durable.
+        These are the games with an id below this number.
         """
 
     def close(self) -> RecorderReport:
@@ -955,7 +955,7 @@ class Player:
         - ``depth``: the search depth in spawns, 0 to 3. Each level takes about fifty times longer.
         - ``workers``: threads to play with; ``None`` = one per core.
 
-        Raises ``ValueError`` for another depth.
+        Raises ``ValueError`` for a depth out of range.
         """
 
     @property
@@ -1199,7 +1199,7 @@ class Archive:
         - ``progress``: ``False`` = no progress bar; otherwise a bar is shown if standard error is a terminal.
         - ``on_error``: the effect of a file that cannot be read or decoded. ``"report"`` lists it in the report and
           continues; ``"raise"`` raises its error and adds nothing.
-        - ``wait``: the time to wait for another process on this machine that writes to the archive, in seconds or as a
+        - ``wait``: how long to wait while another process on this machine writes to the archive, in seconds or as a
           ``timedelta``; ``None`` = ten minutes.
 
         Raises ``FileNotFoundError`` for a missing path, ``ConflictError`` if another writer holds the archive for
@@ -1242,7 +1242,7 @@ class Archive:
         dry_run: bool = False,
         wait: _Duration | None = None,
     ) -> ExpireReport:
-        """Expire versions that were replaced long ago, and remove the data files that only they use.
+        """Expire versions that were replaced long ago, and remove the data files that no kept version references.
 
         Commits are kept, so ``history`` lists all of them. The newest version is always kept. A reader that still uses
         an expired version will find its files missing.
@@ -1296,7 +1296,7 @@ class Archive:
     def schema(self, table: _TableName = "steps") -> ArrowSchema:
         """Return the schema of a table, which is the same at every version.
 
-        Raises ``ValueError`` for another table.
+        Raises ``ValueError`` for an unknown table.
 
         >>> pyarrow.schema(archive.schema("runs"))
         """
@@ -1309,7 +1309,7 @@ class Archive:
 
         The files never change, and together they hold exactly the table's rows. For an empty table the list is empty.
 
-        Raises ``ValueError`` for another table.
+        Raises ``ValueError`` for an unknown table.
 
         >>> duckdb.read_parquet(archive.files("steps")).aggregate("count(*)")
         """
@@ -1990,8 +1990,8 @@ class StepTable:
     ``filter`` and ``split`` return views, which support every operation of a table. A view shares the table's memory.
     An operation that needs all rows of a view in one piece copies them.
 
-    A pickled table is a handle. A process of the same user on the same machine can unpickle it and gets the same rows
-    without a copy; so ``multiprocessing`` can pass tables as arguments. The first pickling moves a table into shared
+    A pickled table is a handle. A process of the same user on the same machine can unpickle it, and gets the same rows
+    without a copy. So ``multiprocessing`` can pass tables as arguments. The first pickling moves a table into shared
     memory, at about the speed of a copy; existing arrays over it stay valid. The handle of a view takes 16 bytes per
     range of rows.
 
@@ -2092,7 +2092,7 @@ class StepTable:
           ``phases``.
         - ``run_ids``: the ids of the runs, in any order.
 
-        Raises ``ValueError`` for another phase, for ids outside ``0..2**32``, and for scores or engines if the rows
+        Raises ``ValueError`` for an unknown phase, for ids outside ``0..2**32``, and for scores or engines if the rows
         come from a file without metadata of runs. Raises ``TypeError`` for values of another type. Raises
         ``QueryError``, ``DamagedError`` or ``OSError`` if the archive's runs can no longer be read.
 
@@ -2108,7 +2108,7 @@ class StepTable:
         - ``val``: the approximate share of held-out runs, in ``0..=1``.
         - ``seed``: the seed of the split, in ``0..2**64``.
 
-        Raises ``ValueError`` for another share.
+        Raises ``ValueError`` for a share out of range.
 
         >>> train, val = table.split(0.05)
         """
@@ -2240,7 +2240,7 @@ class StepTable:
 
         A structured array of the same length holds the keys: the integers ``run_id`` and ``step_idx`` or
         ``step_index``. The array may have more steps than the table, in any order. If the orders are equal, the mapping
-        takes no memory; otherwise it takes 4 bytes per row of the table, or 8 for arrays of 2**32 rows and more. If the
+        takes no memory. Otherwise it takes 4 bytes per row of the table, or 8 for arrays of 2**32 rows and more. If the
         keys include boards, as ``board`` or ``exps``, these must equal the table's boards.
 
         The type is a little-endian float or integer, or bfloat16. An array is bfloat16 if it is ``<u2`` and the JSON
@@ -2300,7 +2300,7 @@ class StepTable:
         """Return a loader, which serves the rows in batches.
 
         One of ``shuffle``, ``window``, ``replacement``, ``weights`` and ``strata`` determines the rows of an epoch and
-        their order. With ``shuffle`` and ``window`` an epoch has every row once.
+        their order. Without ``replacement``, ``weights`` and ``strata``, an epoch has every row once.
 
         - ``batch_size``: rows per batch and rank, in ``1..=2**28``.
         - ``shuffle``: ``True`` = a different random order in each epoch; ``False`` = the table's order.
@@ -2484,9 +2484,9 @@ class Loader:
         state.
 
         - ``version``: int, the version of the dict and of the orders, 3. - ``archive_version``, ``archive``, ``query``,
-          ``view``: an int and three strs, the parts of the table's fingerprint: the archive's version; the archive at
-          that version; the query with its parameters and options; and the filters and splits of a view, or ``""`` for a
-          whole table.
+          ``view``: an int and three strs, the parts of the table's fingerprint. They cover the archive's version, the
+          archive at that version, the query with its parameters and options, and the filters and splits of a view.
+          ``view`` is ``""`` for a whole table.
         - ``num_rows``, ``num_samples``: ints, the rows of the table and of an epoch.
         - ``order``: str, the rows of an epoch and their order, such as ``"shuffled"`` or ``"weighted by age"``. Equal
           orders have equal names: quotas of 2 and 4 have the same name as quotas of 1 and 2.

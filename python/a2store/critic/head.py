@@ -15,9 +15,9 @@ class CriticHead(nn.Module):
 
     It is a linear probe or a small MLP, and computes in float32 for any input, also within ``torch.autocast``.
 
-    With class weights, ``BCEWithLogitsLoss(pos_weight=w)``, logits are too high by log(w), because the loss treats the
-    data as if it had w times the positive rows (Elkan 2001). ``probabilities`` corrects this with the weights in the
-    buffer ``pos_weight``. The training code must fill that buffer.
+    Training with class weights, ``BCEWithLogitsLoss(pos_weight=w)``, treats the data as if it had w times the positive
+    rows. So logits are too high by log(w) (Elkan 2001). ``probabilities`` corrects this with the weights in the buffer
+    ``pos_weight``. The training code must fill that buffer.
     """
 
     pos_weight: torch.Tensor

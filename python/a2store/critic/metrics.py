@@ -47,8 +47,8 @@ def auc(scores: npt.ArrayLike, labels: npt.ArrayLike) -> float | None:
     """Return the area under the ROC curve, the probability that a positive row outscores a negative one.
 
     A tie counts half. AUC = (R - P (P + 1) / 2) / (P N), where R is the sum of the ranks of the P positive rows among
-    all P + N rows, and ties have their mean rank (Mann and Whitney 1947; Hanley and McNeil 1982). The result is
-    ``None`` if P or N is 0.
+    all P + N rows. Ties have their mean rank (Mann and Whitney 1947; Hanley and McNeil 1982). The result is ``None`` if
+    P or N is 0.
     """
     values, positive = np.asarray(scores), np.asarray(labels, bool)
     num_positive = int(positive.sum())

@@ -10,8 +10,8 @@ Files in the folder ``run.out``:
 - ``learning-curve.png``, ``reliability.png``: the plots.
 
 Files are replaced atomically. A checkpoint stores the length of ``metrics.jsonl``; lines that a killed run wrote later
-are removed and written again. A resumed run writes the same bits as an uninterrupted one, if device, number of threads
-and versions are equal and the device's kernels are deterministic.
+are removed and written again. A resumed run writes the same bits as an uninterrupted one. This requires equal devices,
+numbers of threads and versions, and deterministic kernels.
 """
 
 from __future__ import annotations
