@@ -2483,10 +2483,10 @@ class Loader:
         The state is a dict of at most 512 bytes as JSON. After the same number of batches, all ranks have the same
         state.
 
-        - ``version``: int, the version of the dict and of the orders, 3. - ``archive_version``, ``archive``, ``query``,
-          ``view``: an int and three strs, the parts of the table's fingerprint. They cover the archive's version, the
-          archive at that version, the query with its parameters and options, and the filters and splits of a view.
-          ``view`` is ``""`` for a whole table.
+        - ``version``: int, the version of the dict and of the orders, 3.
+        - ``archive_version``, ``archive``, ``query``, ``view``: an int and three strs, the parts of the table's
+          fingerprint. They cover the archive's version, the archive at that version, the query with its parameters and
+          options, and the filters and splits of a view. ``view`` is ``""`` for a whole table.
         - ``num_rows``, ``num_samples``: ints, the rows of the table and of an epoch.
         - ``order``: str, the rows of an epoch and their order, such as ``"shuffled"`` or ``"weighted by age"``. Equal
           orders have equal names: quotas of 2 and 4 have the same name as quotas of 1 and 2.
