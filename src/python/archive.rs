@@ -1,10 +1,12 @@
+//! Archives, `a2store.Archive`, and functions over archives and runs.
+
 use super::arrow::ArrowSchema;
 use super::interrupt::{abandonable, interruptible};
 use super::query::PyQuery;
 use super::reports::{
     PyCommitInfo, PyCompactReport, PyExpireReport, PyExportReport, PyIngestReport, PyRepairReport, PyVerifyReport,
 };
-use super::sql::{Limits, named_params};
+use super::sql::{LimitArguments, named_params};
 use super::values::{params as bound_params, paths_from};
 use crate::archive::{
     Archive, CompactOptions, ExpireOptions, IngestOptions, OnError, Phases, TableName, VerifyOptions,
@@ -245,7 +247,9 @@ impl PyArchive {
         let path = self.lock().path().to_path_buf();
         // A pathlib.Path would merge the two slashes of a URL.
         match path.to_str().filter(|path| path.contains("://")) {
-            Some(url) => Err(PyValueError::new_err(format!("path: {url} is no folder; its URL is in `location`"))),
+            Some(url) => Err(PyValueError::new_err(format!(
+                "path: expected an archive in a folder, found {url}; use `location`"
+            ))),
             None => Ok(path),
         }
     }
@@ -309,7 +313,7 @@ impl PyArchive {
         time_limit: Option<f64>,
     ) -> PyResult<PyQuery> {
         let params = bound_params(params)?;
-        let limits = Limits { memory_limit, spill_limit, spill_folder, row_limit, byte_limit, time_limit };
+        let limits = LimitArguments { memory_limit, spill_limit, spill_folder, row_limit, byte_limit, time_limit };
         let options = limits.options(tables)?;
         let archive = self.archive();
         let planned =
@@ -337,7 +341,7 @@ impl PyArchive {
         params: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<PyQuery> {
         let params = named_params(params)?;
-        let limits = Limits { memory_limit, spill_limit, spill_folder, row_limit, byte_limit, time_limit };
+        let limits = LimitArguments { memory_limit, spill_limit, spill_folder, row_limit, byte_limit, time_limit };
         let options = limits.options(tables)?;
         let archive = self.archive();
         let planned = interruptible(py, Some(false), |progress| {

@@ -1,5 +1,8 @@
+//! Batches of rows, `a2store.Batch`.
+
 use super::arrow::batch_capsules;
-use super::memory::{Memory, array, numpy_name};
+use super::memory::Memory;
+use super::numpy::array;
 use crate::table::{Batch, ElementType};
 use pyo3::exceptions::{PyAttributeError, PyKeyError};
 use pyo3::prelude::*;
@@ -27,7 +30,7 @@ impl PyBatch {
         let memory = self.memory.get_or_try_init(py, || Py::new(py, Memory::of_batch(self.batch.clone())))?;
         let columns = (column.values_per_row > 1).then_some(column.values_per_row);
         let shape = (self.batch.num_rows(), columns);
-        array(memory.bind(py).as_any(), numpy_name(column.dtype), range.start, shape).map(Some)
+        array(memory.bind(py).as_any(), column.dtype.numpy(), range.start, shape).map(Some)
     }
 
     fn find<'py>(&self, py: Python<'py>, name: &str) -> PyResult<Option<Bound<'py, PyAny>>> {

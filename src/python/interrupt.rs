@@ -29,9 +29,9 @@ pub(super) fn interruptible<T: Send>(
             let (sender, receiver) = channel();
             let worker = scope.spawn(move || sender.send(work(progress)));
             let signal = match wait(&receiver) {
-                Ended::With(outcome) => return outcome.map_err(PyErr::from),
-                Ended::Panicked => None,
-                Ended::Signalled(signal) => Some(signal),
+                WaitEnd::With(outcome) => return outcome.map_err(PyErr::from),
+                WaitEnd::Panicked => None,
+                WaitEnd::Signalled(signal) => Some(signal),
             };
             cancelled.store(true, Ordering::Relaxed);
             match worker.join() {
@@ -55,12 +55,12 @@ pub(super) fn abandonable<T: Send + 'static>(
     py.detach(move || {
         let worker = std::thread::spawn(move || sender.send(work(&Cancellable::new(&bar, &is_cancelled))));
         match wait(&receiver) {
-            Ended::With(outcome) => outcome.map_err(PyErr::from),
-            Ended::Signalled(signal) => {
+            WaitEnd::With(outcome) => outcome.map_err(PyErr::from),
+            WaitEnd::Signalled(signal) => {
                 cancelled.store(true, Ordering::Relaxed);
                 Err(signal)
             }
-            Ended::Panicked => match worker.join() {
+            WaitEnd::Panicked => match worker.join() {
                 Err(panic) => std::panic::resume_unwind(panic),
                 Ok(_) => Err(ended_silently()),
             },
@@ -69,21 +69,21 @@ pub(super) fn abandonable<T: Send + 'static>(
 }
 
 /// The reason why waiting for work ended.
-enum Ended<T> {
+enum WaitEnd<T> {
     With(Result<T>),
     Signalled(PyErr),
     Panicked,
 }
 
 /// Waits for a result of the work, or for a signal.
-fn wait<T>(receiver: &Receiver<Result<T>>) -> Ended<T> {
+fn wait<T>(receiver: &Receiver<Result<T>>) -> WaitEnd<T> {
     loop {
         match receiver.recv_timeout(PERIOD) {
-            Ok(outcome) => return Ended::With(outcome),
-            Err(RecvTimeoutError::Disconnected) => return Ended::Panicked,
+            Ok(outcome) => return WaitEnd::With(outcome),
+            Err(RecvTimeoutError::Disconnected) => return WaitEnd::Panicked,
             Err(RecvTimeoutError::Timeout) => {
                 if let Err(signal) = Python::attach(|py| py.check_signals()) {
-                    return Ended::Signalled(signal);
+                    return WaitEnd::Signalled(signal);
                 }
             }
         }
@@ -92,7 +92,7 @@ fn wait<T>(receiver: &Receiver<Result<T>>) -> Ended<T> {
 
 /// Returns the error of an unreachable case: the worker sends its result before it ends.
 fn ended_silently() -> PyErr {
-    PyRuntimeError::new_err("the thread that worked ended without a result")
+    PyRuntimeError::new_err("the worker thread ended without a result")
 }
 
 fn bar(progress: Option<bool>) -> ProgressBar {

@@ -1,3 +1,5 @@
+//! The loader of batches, `a2store.Loader`.
+
 use super::batch::PyBatch;
 use super::interrupt::checking;
 use crate::loader::{Batches, Loader, LoaderState, Sampling};
@@ -79,7 +81,7 @@ impl PyLoader {
             let value = state.get_item(name)?.ok_or_else(|| missing(name))?;
             value
                 .extract()
-                .map_err(|_| PyValueError::new_err(format!("loader state: {name}: of another type: {value}")))
+                .map_err(|_| PyValueError::new_err(format!("loader state: {name}: unexpected type: {value}")))
         }
         fn missing(name: &str) -> PyErr {
             PyValueError::new_err(format!("loader state: {name}: missing"))
@@ -138,7 +140,7 @@ pub(super) fn sampling(
         return Err(PyValueError::new_err(format!("loader: {} cannot be combined", asked.join(" and "))));
     }
     if quotas.is_some() && strata.is_none() {
-        return Err(PyValueError::new_err("loader: quotas: expected strata with them, found none"));
+        return Err(PyValueError::new_err("loader: quotas: expected strata too, found none"));
     }
     Ok(match (weights, strata, window) {
         (Some(column), ..) => Sampling::Weighted { column },
@@ -185,7 +187,7 @@ impl PyBatchIterator {
 
     fn __next__(&self, py: Python<'_>) -> PyResult<Option<PyBatch>> {
         if self.batches.is_poisoned() {
-            return Err(PyRuntimeError::new_err("the loader failed before"));
+            return Err(PyRuntimeError::new_err("the loader has failed; create a new one"));
         }
         let next = checking(py, |progress| {
             let mut batches = self.batches.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,11 +1,9 @@
-//! Rust's memory as NumPy arrays without a copy, through the buffer protocol.
+//! Rust's memory for NumPy arrays without a copy, through the buffer protocol.
 
-use crate::table::{Batch, ElementType, StepTable};
+use crate::table::{Batch, StepTable};
 use pyo3::exceptions::PyBufferError;
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyByteArray, PyType};
 use std::ffi::c_int;
 
 /// Memory of a batch or a table. Arrays made from it keep it, and so its owner, alive.
@@ -47,7 +45,8 @@ impl Memory {
         let (pointer, len, read_only) = match &slf.get().0 {
             Owner::Batch(batch) => (batch.as_ptr(), batch.bytes().len(), 0),
             Owner::Table(table) => {
-                let rows = table.rows().ok_or_else(|| PyBufferError::new_err("the rows of a view lie apart"))?;
+                let rows =
+                    table.rows().ok_or_else(|| PyBufferError::new_err("the rows of a view are not contiguous"))?;
                 (rows.as_ptr(), rows.len(), 1)
             }
             Owner::Rows(rows) => (rows.as_ptr().cast(), size_of_val(rows.as_slice()), 0),
@@ -62,35 +61,4 @@ impl Memory {
             unsafe { ffi::PyBuffer_FillInfo(view, slf.as_ptr(), pointer.cast_mut().cast(), len, read_only, flags) };
         if status == 0 { Ok(()) } else { Err(PyErr::fetch(slf.py())) }
     }
-}
-
-/// Returns NumPy's name of a type.
-pub(super) fn numpy_name(dtype: ElementType) -> &'static str {
-    dtype.numpy()
-}
-
-/// Calls `numpy.ndarray(shape, dtype, buffer, offset)`.
-pub(super) fn array<'py>(
-    buffer: &Bound<'py, PyAny>,
-    dtype: impl IntoPyObject<'py>,
-    offset: usize,
-    shape: (usize, Option<usize>),
-) -> PyResult<Bound<'py, PyAny>> {
-    static NDARRAY: PyOnceLock<Py<PyType>> = PyOnceLock::new();
-    let ndarray = NDARRAY.import(buffer.py(), "numpy", "ndarray")?;
-    match shape {
-        (rows, Some(columns)) => ndarray.call1(((rows, columns), dtype, buffer, offset)),
-        (rows, None) => ndarray.call1(((rows,), dtype, buffer, offset)),
-    }
-}
-
-/// Returns a new array with a copy of the values.
-pub(super) fn copied_array<'py, T: bytemuck::NoUninit>(
-    py: Python<'py>,
-    values: &[T],
-    dtype: &str,
-    columns: Option<usize>,
-) -> PyResult<Bound<'py, PyAny>> {
-    let bytes = PyByteArray::new(py, bytemuck::cast_slice(values));
-    array(bytes.as_any(), dtype, 0, (values.len() / columns.unwrap_or(1), columns))
 }

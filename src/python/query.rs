@@ -1,3 +1,5 @@
+//! Planned queries, `a2store.Query`.
+
 use super::arrow::{ArrowSchema, stream_capsule};
 use super::interrupt::{Signals, interruptible};
 use super::table::PyStepTable;

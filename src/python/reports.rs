@@ -85,13 +85,8 @@ pub(super) struct PyCompactReport {
 
 impl From<CompactReport> for PyCompactReport {
     fn from(report: CompactReport) -> PyCompactReport {
-        PyCompactReport {
-            files_before: report.files_before,
-            files_after: report.files_after,
-            bytes_before: report.bytes_before,
-            bytes_after: report.bytes_after,
-            num_rows: report.num_rows,
-        }
+        let CompactReport { files_before, files_after, bytes_before, bytes_after, num_rows, .. } = report;
+        PyCompactReport { files_before, files_after, bytes_before, bytes_after, num_rows }
     }
 }
 
@@ -115,13 +110,8 @@ pub(super) struct PyExpireReport {
 
 impl From<ExpireReport> for PyExpireReport {
     fn from(report: ExpireReport) -> PyExpireReport {
-        PyExpireReport {
-            first_version: report.first_version,
-            num_versions: report.num_versions,
-            num_files: report.num_files,
-            num_bytes: report.num_bytes,
-            paths: report.paths,
-        }
+        let ExpireReport { first_version, num_versions, num_files, num_bytes, paths, .. } = report;
+        PyExpireReport { first_version, num_versions, num_files, num_bytes, paths }
     }
 }
 
@@ -185,13 +175,8 @@ pub(super) struct PyProblem {
 
 impl From<Problem> for PyProblem {
     fn from(report: Problem) -> PyProblem {
-        PyProblem {
-            path: report.path,
-            run_id: report.run_id,
-            what: report.what,
-            expected: report.expected,
-            found: report.found,
-        }
+        let Problem { path, run_id, what, expected, found, .. } = report;
+        PyProblem { path, run_id, what, expected, found }
     }
 }
 

@@ -1,4 +1,6 @@
-use super::memory::copied_array;
+//! Runs and their metadata, `a2store.Run`.
+
+use super::numpy::copied_array;
 use crate::error::Error;
 use crate::format::{RunFormat, decode_run, encode_run, read_run as read_run_file};
 use crate::run::Run;

@@ -1,3 +1,5 @@
+//! Simulated games, `a2store.simulate`.
+
 use super::interrupt::interruptible;
 use crate::selfplay::{SimulateOptions, simulate as simulate_runs};
 use pyo3::prelude::*;

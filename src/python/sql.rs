@@ -15,7 +15,7 @@ use std::time::Duration;
 
 /// Keyword arguments of `Archive.sql` that limit a query.
 #[derive(Default)]
-pub(super) struct Limits {
+pub(super) struct LimitArguments {
     pub(super) memory_limit: Option<i128>,
     pub(super) spill_limit: Option<i128>,
     pub(super) spill_folder: Option<PathBuf>,
@@ -24,9 +24,9 @@ pub(super) struct Limits {
     pub(super) time_limit: Option<f64>,
 }
 
-impl Limits {
+impl LimitArguments {
     pub(super) fn options(self, tables: Option<&Bound<'_, PyDict>>) -> PyResult<QueryOptions> {
-        let Limits { memory_limit, spill_limit, spill_folder, row_limit, byte_limit, time_limit } = self;
+        let LimitArguments { memory_limit, spill_limit, spill_folder, row_limit, byte_limit, time_limit } = self;
         let whole = |name: &'static str, value: Option<i128>| {
             let fits = |value| {
                 u64::try_from(value).map_err(|_| PyErr::from(Error::argument(name, format!("0..={}", u64::MAX), value)))

@@ -1,13 +1,14 @@
-//! Conversion of boards, moves and values of steps from Python.
+//! Conversion of boards, moves and values of steps to and from NumPy arrays.
 
+use super::numpy::{array, contiguous};
 use crate::board::{Board, Move};
 use crate::error::Error;
 use crate::run::Branches;
+use crate::selfplay::{write_legal, write_tokens};
 use pyo3::buffer::{Element, PyBuffer, ReadOnlyCell};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
-use pyo3::types::PyInt;
+use pyo3::types::{PyByteArray, PyInt};
 
 /// Converts a board from its bits, or from sixteen exponents.
 pub(super) fn board_from(board: &Bound<'_, PyAny>) -> PyResult<Board> {
@@ -147,7 +148,7 @@ impl Moves {
             }
         }
         let array = array.call_method1("astype", ("u1",))?;
-        let refuse = || PyValueError::new_err(format!("moves: expected an array of shape ({len},), as boards has"));
+        let refuse = || PyValueError::new_err(format!("moves: expected an array of shape ({len},), like boards"));
         buffer(&array, &shape).map(Moves).ok_or_else(refuse)
     }
 
@@ -172,7 +173,7 @@ pub(super) fn floats(evs: &Bound<'_, PyAny>, len: usize) -> PyResult<PyBuffer<f3
     if let Some(buffer) = buffer(evs, &shape) {
         return Ok(buffer);
     }
-    let refuse = || PyValueError::new_err(format!("evs: expected an array of shape ({len}, 4), as boards has rows"));
+    let refuse = || PyValueError::new_err(format!("evs: expected an array of shape ({len}, 4), one row per board"));
     buffer(&contiguous(evs, Some("f4"))?, &shape).ok_or_else(refuse)
 }
 
@@ -187,14 +188,7 @@ fn buffer<T: Element>(array: &Bound<'_, PyAny>, shape: &[Option<usize>]) -> Opti
 }
 
 pub(super) fn cells<'a, T: Element>(py: Python<'a>, buffer: &'a PyBuffer<T>) -> PyResult<&'a [ReadOnlyCell<T>]> {
-    buffer.as_slice(py).ok_or_else(|| PyValueError::new_err("expected an array whose elements lie in order"))
-}
-
-/// Calls `numpy.ascontiguousarray(array, dtype)`.
-fn contiguous<'py>(array: &Bound<'py, PyAny>, dtype: Option<&str>) -> PyResult<Bound<'py, PyAny>> {
-    static FUNCTION: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
-    let function = FUNCTION.import(array.py(), "numpy", "ascontiguousarray")?;
-    function.call1((array, dtype))
+    buffer.as_slice(py).ok_or_else(|| PyValueError::new_err("expected a C-contiguous array"))
 }
 
 /// Converts an array to another type, if no value changes.
@@ -205,4 +199,30 @@ fn exact<'py>(array: &Bound<'py, PyAny>, dtype: &str) -> PyResult<Bound<'py, PyA
         return Ok(other);
     }
     Err(PyValueError::new_err("boards: expected integers that a board, or an exponent, can hold"))
+}
+
+/// Returns the exponents of boards as a new array, (n, 16) uint8, or int64 if `wide`.
+pub(super) fn tokens_array<'py>(py: Python<'py>, boards: &[Board], wide: bool) -> PyResult<Bound<'py, PyAny>> {
+    let size = if wide { 8 } else { 1 };
+    let bytes = PyByteArray::new_with(py, 16 * size * boards.len(), |bytes| {
+        if wide {
+            let cells = boards.iter().flat_map(|board| board.exps());
+            for (bytes, exp) in bytes.chunks_exact_mut(8).zip(cells) {
+                bytes.copy_from_slice(&i64::from(exp).to_ne_bytes());
+            }
+        } else {
+            write_tokens(boards, bytemuck::cast_slice_mut(bytes));
+        }
+        Ok(())
+    })?;
+    array(bytes.as_any(), if wide { "=i8" } else { "|u1" }, 0, (boards.len(), Some(16)))
+}
+
+/// Returns legality masks as a new array, (n, 4) bool.
+pub(super) fn legal_array<'py>(py: Python<'py>, masks: &[u8]) -> PyResult<Bound<'py, PyAny>> {
+    let bytes = PyByteArray::new_with(py, 4 * masks.len(), |bytes| {
+        write_legal(masks, bytemuck::cast_slice_mut(bytes));
+        Ok(())
+    })?;
+    array(bytes.as_any(), "|b1", 0, (masks.len(), Some(4)))
 }

@@ -86,10 +86,10 @@ fn warn(py: Python<'_>, unfinished: &[Unfinished]) -> PyResult<()> {
         let text = match &left.recovered {
             Ok(found) if found.lost_runs == 0 && found.live == 0 => continue,
             Ok(found) => format!(
-                "{folder}: its recorder died: {} games are kept, {} that had ended and {} under way are lost",
+                "{folder}: the recorder crashed: {} games are kept; {} ended and {} running games are lost",
                 found.runs, found.lost_runs, found.live
             ),
-            Err(error) => format!("{folder}: its recorder died, and it stays as it is: {error}"),
+            Err(error) => format!("{folder}: the recorder crashed, and its recovery failed: {error}"),
         };
         let text = CString::new(text.replace('\0', " "))?;
         PyErr::warn(py, &py.get_type::<PyRuntimeWarning>(), &text, 1)?;
@@ -297,7 +297,7 @@ impl PyGame {
 }
 
 fn open<'a>(game: &'a mut MutexGuard<'_, Option<Game>>) -> PyResult<&'a mut Game> {
-    game.as_mut().ok_or_else(|| PyValueError::new_err("game: expected one that is under way, found one that is over"))
+    game.as_mut().ok_or_else(|| PyValueError::new_err("game: expected a running game, found one that has ended"))
 }
 
 /// Rejects integers outside 64 bits, which JSON would convert to floats.
