@@ -277,7 +277,7 @@ class Run:
         Every move must be legal. Every board must be the previous one after its move, plus one spawned 2 or 4. Every
         legality mask must match the rules.
 
-        Returns a description of the first violation, with its step, or ``None`` if there is none.
+        Returns a description of the first violation, with its step, or ``None`` for a valid run.
         """
 
 @final
@@ -1849,7 +1849,7 @@ class Query:
 
     Each read of the result runs the query again. Any Arrow stream consumer can read a query (``__arrow_c_stream__``).
     It receives batches as they are computed, so the result need not fit in memory. If the query fails while it runs,
-    the consumer raises an exception of its own type.
+    the consumer raises its own exception.
 
     A query that only filters, selects and computes on rows of one table keeps the table's order; ``steps`` is ordered
     by ``(run_id, step_index)``. Other queries follow their ORDER BY, or have no defined order.

@@ -17,7 +17,7 @@ def legal_moves(boards: Array) -> Array:
 
 
 def drawn(random: np.random.Generator, legal: Array) -> Array:
-    """Return a random legal move for each row; 0 if there is none."""
+    """Return a random legal move for each row; 0 if no move is legal."""
     moves: Array = np.where(legal, random.random(legal.shape), -1).argmax(axis=1)
     return moves
 

@@ -101,7 +101,7 @@ def calibration(probabilities: npt.ArrayLike, labels: npt.ArrayLike, bins: int =
 def ece(table: Sequence[Bin]) -> float | None:
     """Return the expected calibration error: the mean over rows of |mean probability - positive rate| in their bin.
 
-    The definition is that of Naeini, Cooper and Hauskrecht 2015. The result is ``None`` without rows.
+    Naeini, Cooper and Hauskrecht 2015 define it. The result is ``None`` without rows.
     """
     rows = sum(part["count"] for part in table)
     gaps = (

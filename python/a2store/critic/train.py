@@ -73,7 +73,7 @@ def fit(config: Config, *, resume: bool = False, stop_after: int | None = None, 
     In the main thread, the first SIGINT or SIGTERM ends training after the current step, with a checkpoint. A second
     one ends it at once.
 
-    resume: ``True`` = continue from the checkpoint in ``run.out``, or begin if there is none.
+    resume: ``True`` = continue from the checkpoint in ``run.out`` if it exists, else begin.
     stop_after: stop after this many steps of this call, with a checkpoint.
     quiet: ``True`` = write nothing to standard error.
 

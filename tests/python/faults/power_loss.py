@@ -1,6 +1,6 @@
 """The possible contents of a disk after a power failure, given the system calls that were made on it.
 
-The model promises only what POSIX promises, which is less than any file system:
+The model guarantees only what POSIX guarantees, which is less than any file system guarantees:
 
 * Writes to a file are durable after a sync of that file. Before that, each write may be on the disk completely, in
   some sectors, up to some byte, as zeros, or not at all.

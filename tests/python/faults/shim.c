@@ -37,7 +37,7 @@
 
 #define PUBLIC __attribute__((visibility("default")))
 
-/* The order is that of CLASSES in shim.py. */
+/* In the order of CLASSES in shim.py. */
 enum class { OPEN, READ, WRITE, SYNC, LINK, RENAME, UNLINK, MKDIR, TRUNCATE };
 enum kind { NOTHING, KILL_BEFORE, KILL_AFTER, KILL_MIDWRITE, FAIL, FAIL_AFTER, SHORT, FLIP, SIGNAL, STOP };
 
