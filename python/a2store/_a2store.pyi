@@ -1725,10 +1725,10 @@ def verify(
 def repair(path: _Path, *, dry_run: bool = True) -> RepairReport:
     """Repair an archive with damaged or missing commits.
 
-    A lost commit that a checkpoint covers is rebuilt. Otherwise the archive continues from the last sound version, with
-    the runs of all sound commits after it. No data is removed: replaced files are renamed to ``_log/*.damaged``. While
-    such files exist, ``expire`` keeps unreferenced data files. You can ingest the runs of lost commits again; their old
-    ids are not reused. An interrupted repair can be repeated and ends in the same archive.
+    A lost commit that a checkpoint covers is rebuilt. Otherwise the archive continues from the last intact version,
+    with the runs of all intact commits after it. No data is removed: replaced files are renamed to ``_log/*.damaged``.
+    While such files exist, ``expire`` keeps unreferenced data files. You can ingest the runs of lost commits again;
+    their old ids are not reused. An interrupted repair can be repeated and ends in the same archive.
 
     - ``path``: the archive's folder or URL.
     - ``dry_run``: ``True`` = only report the steps.

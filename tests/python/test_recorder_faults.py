@@ -105,7 +105,7 @@ class Start:
         return sorted((disk / ROOT).glob("*_model=killed"))
 
     def held(self, disk: Path) -> list[dict[int, int]]:
-        """Return the seeds of each recording, by id. All contents must be sound."""
+        """Return the seeds of each recording, by id. All contents must be valid."""
         if self.into_archive:
             archive = a2store.Archive.open(disk / ARCHIVE)
             expect(archive.verify(deep=True, progress=False).problems == [], "verify found problems")

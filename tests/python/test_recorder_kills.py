@@ -112,7 +112,7 @@ class Said:
 
 
 def record_and_kill(root: Path, seed: int, journal: bool, durable: int) -> Said:
-    """Let a process record until ``durable`` games are durable, and some later games are under way."""
+    """Let a process record until ``durable`` games are durable and some later games are running."""
     command = [sys.executable, recorder_child.__file__, str(root), str(seed), str(int(journal))]
     said = root.with_name(f"said-{seed}.txt")
     # The output goes to a file, because a full pipe would block the process.

@@ -1,8 +1,8 @@
 """Repairs, expiries and compactions that are killed or fail at each system call, then checked and repeated.
 
 After an interrupted repair the archive either shows the damage or is repaired. The next repair gives the same archive
-as an uninterrupted one: no sound run is lost, and no run id is given out twice. The short form kills a repair at every
-call that changes something, and disturbs some other calls; A2STORE_LONG_TESTS=1 tries each call in every way.
+as an uninterrupted one: no intact run is lost, and no run id is reused. The short form kills a repair at every call
+that changes something, and disturbs some other calls; A2STORE_LONG_TESTS=1 tries each call in every way.
 """
 
 from __future__ import annotations

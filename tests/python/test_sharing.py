@@ -301,8 +301,8 @@ def test_all_processes_have_one_copy(large: tuple[Path, int, int], tmp_path: Pat
         assert len(held) == 1
         assert all(memory_files(process.process.pid) == held for process in processes)
 
-        # After its owner has ended, the table cannot be unpickled anew. Processes that have it keep it and can pickle
-        # it.
+        # After its owner has ended, no new process can unpickle the table. Processes that have it keep it and can
+        # pickle it.
         pid = owner.process.pid
         owner.kill()
         with pytest.raises(OSError, match=str(pid)):
