@@ -1,4 +1,4 @@
-"""``python -m a2store`` is the command ``a2store``."""
+"""The command ``a2store``, run as ``python -m a2store``."""
 
 import sys
 

@@ -1,14 +1,17 @@
-"""The extension module behind ``a2store``, which re-exports all public names here.
+"""The extension module of ``a2store``, which re-exports all public names.
 
-Conventions: a board is a uint64 of sixteen 4-bit exponents, cell 0 (top left) in the highest four bits, row by row; 0
-is an empty cell and ``k`` the tile ``2**k``. The four moves are always in the order up, down, left, right (UDLR),
-numbered 0 to 3. A legality mask has bit 0 for up to bit 3 for right. Ranges are half-open: ``0..n`` excludes ``n``.
+Conventions:
 
-An integer that is negative, or larger than its argument can hold, raises ``OverflowError``. Anything that is not an
-integer raises ``TypeError``; NumPy's integers are integers. Sequences of integers have their own rules, and reject
-bools. An operation on files and folders that the system rejects raises ``OSError`` or its subclass, such as
-``FileNotFoundError``, with ``filename`` set. A failed allocation for batches, tables, orders or weights raises
-``MemoryError``.
+- A board is a uint64 of sixteen 4-bit exponents, row by row; cell 0 (top left) has the highest four bits.
+- Exponent 0 is an empty cell; exponent ``k`` is the tile ``2**k``.
+- The four moves are in the order up, down, left, right (UDLR), numbered 0 to 3.
+- Bits 0 to 3 of a legality mask are up, down, left and right.
+- Ranges are half-open: ``0..n`` excludes ``n``. Ranges written ``0..=n`` include ``n``.
+
+A negative integer, or one that is too large for its argument, raises ``OverflowError``. A value that is not an integer
+raises ``TypeError``; NumPy integers are accepted. Sequences of integers reject bools. A failed operation on a file or
+folder raises ``OSError`` or a subclass, such as ``FileNotFoundError``, with ``filename`` set. A failed allocation for
+batches, tables, orders or weights raises ``MemoryError``.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -100,16 +103,17 @@ _Duration: TypeAlias = float | timedelta
 _Param: TypeAlias = bool | int | float | str | bytes | date | time | np.generic | None
 
 __version__: str
-"""The version of the package, that of the Rust crate."""
+"""The version of the package, equal to the version of the Rust crate."""
 
 # Errors
 
 class Error(Exception):
-    """What goes wrong in a2store itself, where Python has no exception of its own for it.
+    """The base class of a2store's own exceptions.
 
-    The message is one line: the file, the place in it, what was expected and what was found. Wrong arguments raise
-    ``ValueError`` or ``TypeError``, a missing row ``IndexError``, a failed system call ``OSError``, a failed allocation
-    ``MemoryError``, and Ctrl-C ``KeyboardInterrupt``. These exceptions do not have the attributes below.
+    The message is one line: the file, the place in it, what was expected and what was found. Some failures raise
+    Python's own exceptions, which lack the attributes below. These are ``ValueError`` or ``TypeError`` for wrong
+    arguments, ``IndexError`` for a missing row, ``OSError`` for a failed system call, ``MemoryError`` for a failed
+    allocation, and ``KeyboardInterrupt`` for Ctrl-C.
     """
 
     kind: (
@@ -133,70 +137,73 @@ class Error(Exception):
         ]
         | None
     )
-    """A short name of what went wrong, finer than the exception's class in places."""
+    """A short name of the failure. It is sometimes more specific than the class."""
     path: str | None
-    """The file or folder that the error is about, where there is one."""
+    """The file or folder with the failure, if there is one."""
     run: int | None
-    """The run's index in a file of many, from 0, where the error is about one."""
+    """The index of the run in a file of several runs, from 0, if the failure is in one run."""
     offset: int | None
-    """Where in the input it is, in bytes from its start, where that is known."""
+    """The position of the failure in the input, in bytes from its start, if known."""
     step: int | None
-    """The step of the run that it is in, from 0, where that is known."""
+    """The step of the run with the failure, from 0, if known."""
 
 class ArchiveError(Error):
-    """A folder that cannot be used as an archive: none is there, or a newer a2store wrote it."""
+    """The folder cannot be used as an archive: it holds none, or a newer a2store wrote it."""
 
 class ArchiveExistsError(ArchiveError):
-    """``Archive.create`` where an archive already is."""
+    """``Archive.create`` found an archive that already exists."""
 
 class ConflictError(ArchiveError):
-    """Another writer held the archive for longer than was waited; trying again may succeed."""
+    """Another writer held the archive for longer than ``wait``; a retry may succeed."""
 
 class DamagedError(ArchiveError):
-    """A file of an archive, or of a table, that contradicts its checksum or what else is known of it."""
+    """A file of an archive or of a table contradicts its checksum or other metadata."""
 
 class VersionNotFoundError(ArchiveError):
-    """A version that the archive does not have, or not any more."""
+    """The archive does not have the requested version, or it has expired."""
 
 class UnconfirmedError(ArchiveError):
-    """A commit that was written, but not confirmed by the disk or the object store: it may stand or not.
+    """A commit was written, but the disk or the object store did not confirm it, so it may or may not exist.
 
-    Repeating the operation tells, and does nothing twice.
+    Repeat the operation to find out: it is idempotent.
     """
 
 class DecodeError(Error):
-    """Bytes that are no run or table: ``kind`` is ``"checksum"`` when only the checksum is wrong, else ``"decode"``."""
+    """Bytes are not a valid run or table.
+
+    ``kind`` is ``"checksum"`` if only the checksum is wrong, else ``"decode"``.
+    """
 
 class QueryError(Error):
-    """SQL that does not parse or plan, parameters that do not match it, or a failure while it ran."""
+    """SQL does not parse or plan, parameters do not match it, or the query failed while it ran."""
 
 class QueryRefusedError(QueryError):
-    """SQL that asks for more than reading the tables it was given; the message names the part and says why."""
+    """SQL does more than read the given tables; the message names the rejected part and the reason."""
 
 class QueryLimitError(QueryError):
-    """A query that came to a limit of rows, bytes, time, memory or temporary files; the message says which."""
+    """A query exceeded a limit of rows, bytes, time, memory or temporary files; the message says which one."""
 
 class ColumnError(Error):
-    """A column that a ``StepTable`` cannot hold: missing, of another type, or with a value that does not fit."""
+    """A ``StepTable`` cannot hold a column: it is missing, of another type, or has a value that does not fit."""
 
 class MemoryLimitError(Error):
-    """A table that would be larger than its memory limit."""
+    """A table would exceed its memory limit."""
 
 class RecorderLimitError(Error):
-    """A recorder came to one of its limits, and takes no more."""
+    """A recorder reached one of its limits and accepts no more data."""
 
 class StateMismatchError(Error):
-    """A loader's state that belongs to other rows or another order."""
+    """A loader's state belongs to other rows or to another order."""
 
 # Runs
 
 def read_run(path_or_bytes: _Path | bytes) -> Run:
-    """Decode one run, from a file or from the bytes of one.
+    """Decode one run from a file or from the bytes of a run file.
 
-    The format, A2T1 or a2run2, is known by the content, never by the file's name.
+    The content determines the format, A2T1 or a2run2; the file's name does not.
 
-    Raises ``DecodeError`` with the byte offset and, among the steps, the step; ``OSError`` when the file cannot be
-    read.
+    Raises ``DecodeError`` for an invalid run, with the byte offset and, inside the steps, the step. Raises ``OSError``
+    if the file cannot be read.
 
     >>> run = a2store.read_run("runs/run-00000.a2run2")
     >>> run.boards[0], run.moves[0], run.meta.max_score
@@ -204,14 +211,15 @@ def read_run(path_or_bytes: _Path | bytes) -> Run:
 
 @final
 class Run:
-    """One decoded game, in columns with one entry per step.
+    """One decoded game, as columns with one entry per step.
 
-    Each property makes a new, writable array; changing it does not change the run. ``len(run)`` is the number of steps.
+    Each property returns a new, writable array, and a change to it does not change the run. ``len(run)`` is the number
+    of steps.
     """
 
     @property
     def meta(self) -> RunMeta:
-        """What the file says of the run as a whole."""
+        """The metadata of the run file."""
 
     @property
     def boards(self) -> npt.NDArray[np.uint64]:
@@ -225,14 +233,14 @@ class Run:
     def ev_values(self) -> npt.NDArray[np.float32]:
         """The engine's expected value of each move: shape (steps, 4), float32, in the order UDLR.
 
-        An illegal move has 0.0, and a step without values four NaNs.
+        An illegal move has 0.0. A step without values has four NaNs.
         """
 
     @property
     def ev_legal(self) -> npt.NDArray[np.bool_]:
         """Which moves are legal: shape (steps, 4), bool, in the order UDLR.
 
-        As the engine says, or by the rules of the game for a step without values.
+        The engine reports the legal moves. For a step without values they follow from the rules of the game.
         """
 
     @property
@@ -241,24 +249,24 @@ class Run:
 
     @property
     def final_board(self) -> int | None:
-        """The board after the last move; every run file has it."""
+        """The board after the last move; every run file has one."""
 
     def __len__(self) -> int:
         """Return the number of steps."""
 
     def to_bytes(self, format: _RunFormat | None = None) -> bytes:  # noqa: A002
-        """Encode the run as the bytes of a file.
+        """Encode the run as the bytes of a run file.
 
-        - ``format``: the format; ``None`` = the one that it was read from. ``"a2t1"`` has no room for the values of
-          moves, which are left out.
+        - ``format``: the format; ``None`` = the format of the source. ``"a2t1"`` omits the values of moves.
 
-        Raises ``ValueError`` for another format, and for an engine's name above the 65,535 bytes of A2T1.
+        Raises ``ValueError`` for an unknown format. In A2T1 it also raises ``ValueError`` for an engine name of more
+        than 65,535 bytes.
         """
 
     def save(self, path: _Path, format: _RunFormat | None = None) -> None:  # noqa: A002
-        """Write the run to a file, in place of one that is there.
+        """Write the run to a file; replace an existing file.
 
-        - ``format``: as in ``to_bytes``; the file's name has no part in it.
+        - ``format``: as in ``to_bytes``; the file's name does not matter.
 
         Raises ``ValueError`` as ``to_bytes`` does, and ``OSError``.
         """
@@ -266,15 +274,15 @@ class Run:
     def verify(self) -> str | None:
         """Check the run against the rules of the game.
 
-        Every move must be legal, every board the one before it, slid, with one 2 or 4 spawned, and every legality mask
-        that of the rules.
+        Every move must be legal. Every board must be the previous one after its move, plus one spawned 2 or 4. Every
+        legality mask must match the rules.
 
-        Returns the first violation in words, with its step, or ``None`` when there is none.
+        Returns a description of the first violation, with its step, or ``None`` for a valid run.
         """
 
 @final
 class RunMeta:
-    """What a run's file says of the run as a whole, in the engine's own words: nothing is checked against the steps."""
+    """The metadata of a run file, as the engine wrote it. It is not checked against the steps."""
 
     @property
     def num_steps(self) -> int:
@@ -282,11 +290,11 @@ class RunMeta:
 
     @property
     def start_unix_s(self) -> int:
-        """When the game began, in seconds since 1970 UTC; 0 = unknown."""
+        """The time at which the game began, in seconds since 1970 UTC; 0 = unknown."""
 
     @property
     def elapsed_s(self) -> float:
-        """How long the game took, in seconds."""
+        """The duration of the game, in seconds."""
 
     @property
     def max_score(self) -> int:
@@ -298,19 +306,19 @@ class RunMeta:
 
     @property
     def engine(self) -> str | None:
-        """The engine's name; ``None`` = the file has none, which in a2run2 is different from an empty one."""
+        """The engine's name; ``None`` = the file has none. In a2run2, ``None`` differs from an empty name."""
 
     @property
     def seed(self) -> int | None:
-        """The seed that the game was played with; run files have none."""
+        """The seed of the game. Run files do not store one."""
 
     @property
     def raw_evs(self) -> bool:
-        """Whether the values are the engine's own numbers rather than normalised to [0, 1); not in run files."""
+        """Whether the values are the engine's raw numbers, not normalised to [0, 1). Run files do not store this."""
 
     @property
     def format(self) -> _RunFormat:
-        """The format that the run was read from."""
+        """The format from which the run was read."""
 
 def convert(
     paths: _Path | Iterable[_Path],
@@ -326,44 +334,45 @@ def convert(
     workers: int | None = None,
     progress: bool | None = None,
 ) -> ExportReport:
-    """Read runs of any format and write them in another, in the order in which they are read, without an archive.
+    """Read runs of any format and write them in another, without an archive, in the order in which they are read.
 
-    - ``paths``: run files, packs, pack.dat files, datasets, sessions and logs, and folders of them, told by their
-      content.
-    - ``out``: a folder for run files, ``"npy"`` and ``"session"``; else the file, or a folder for a file of
-      the usual name.
-    - ``append``: ``"packdat"`` and ``"npy"``: add to what is there, if anything is, whole or not at all. Together with
-      several ``paths`` this merges.
+    - ``paths``: run files, packs, pack.dat files, datasets, sessions, logs, or folders of them. The content determines
+      the format.
+    - ``out``: a folder for run files, ``"npy"`` and ``"session"``. For other formats, the file, or a folder in which a
+      file of the usual name is created.
+    - ``append``: add to an existing ``"packdat"`` or ``"npy"``, atomically. With several ``paths`` this merges them.
     - the others: as in ``Archive.export_runs``.
 
-    Raises ``DecodeError`` or ``OSError`` for the first run that cannot be read; ``FileExistsError`` for a file that is
-    there already; ``ValueError`` for a run that the format has no room for; ``KeyboardInterrupt`` on Ctrl-C. Files of
-    many runs appear whole or not at all.
+    Raises ``DecodeError`` or ``OSError`` for the first run that cannot be read, ``FileExistsError`` for a file that
+    already exists, and ``KeyboardInterrupt`` on Ctrl-C. Raises ``ValueError`` for a run that the format cannot store.
+    Files of several runs are written atomically.
 
     >>> a2store.convert(["a/pack.dat", "b/pack.dat"], "all.dat", format="packdat")
     """
 
 @final
 class PackReader:
-    """The run files in an ``.a2pack``, which is mapped into memory: any of them is a constant time away.
+    """A reader of the run files in an ``.a2pack``, which it maps into memory.
 
-    ``len(pack)`` is the number of runs, ``pack[i]`` is ``pack.decode(i)``, and ``for run in pack`` gives all of them in
-    order, decoded ahead in parallel. A reader may be used from several threads, survives ``fork``, and pickles as its
-    path. The file must not be changed while it is open.
+    Access to any run takes constant time. ``len(pack)`` is the number of runs, and ``pack[i]`` is ``pack.decode(i)``.
+    ``for run in pack`` returns all runs in order and decodes ahead in parallel. A reader may be shared between threads,
+    survives ``fork``, and pickles as its path. The file must not change while it is open.
     """
 
     @staticmethod
     def open(path: _Path, checksums: bool = True) -> PackReader:
-        """Open a pack. Header, index and footer are checked, the runs are not: 100,000 of them take milliseconds.
+        """Open a pack, and check its header, index and footer, but not its runs.
 
-        - ``checksums``: whether reading a run compares its checksum; ``False`` is for passes over what ``validate`` has
-          seen.
+        Opening a pack of 100,000 runs takes milliseconds.
 
-        Raises ``DecodeError`` (``kind`` is ``"header"`` or ``"checksum"``), and ``OSError``.
+        - ``checksums``: whether to compare the checksum of each run that is read. ``False`` suits packs that
+          ``validate`` has checked.
+
+        Raises ``DecodeError``, whose ``kind`` is ``"header"`` or ``"checksum"``, and ``OSError``.
         """
 
     def __len__(self) -> int:
-        """Return the number of runs, damaged ones included."""
+        """Return the number of runs, including damaged ones."""
 
     def __getitem__(self, index: int, /) -> Run:
         """Return ``decode(index)``."""
@@ -373,36 +382,36 @@ class PackReader:
 
     @property
     def path(self) -> Path:
-        """The file."""
+        """The path of the file."""
 
     def kind(self, index: int) -> Literal["v1", "v2"]:
-        """Return the format of a run, from the index: ``"v1"`` is A2T1, ``"v2"`` a2run2.
+        """Return the format of a run according to the index: ``"v1"`` is A2T1, ``"v2"`` is a2run2.
 
         Raises ``IndexError``.
         """
 
     def decode(self, index: int) -> Run:
-        """Return a run; a negative index counts from the end.
+        """Decode and return a run. A negative index counts from the end.
 
-        Raises ``IndexError``; ``DecodeError``, with path, run and offset, for a damaged run.
+        Raises ``IndexError``. Raises ``DecodeError``, with path, run and offset, for a damaged run.
         """
 
     def decode_batch(self, indices: Iterable[int]) -> list[Run]:
-        """Return runs in the order of their indices, decoded in parallel.
+        """Decode runs in parallel and return them in the order of ``indices``.
 
         Raises as ``decode`` does, for the first damaged run.
         """
 
     def iter(self) -> PackIterator:
-        """Return an iterator over all runs in order, which decodes ahead in parallel, some megabytes at a time.
+        """Return an iterator over all runs in order; it decodes some megabytes ahead in parallel.
 
-        A damaged run raises ``DecodeError`` when its turn comes; the next call goes on after it.
+        At a damaged run it raises ``DecodeError``; the next call continues with the following run.
         """
 
     def iter_indices(self, indices: Iterable[int]) -> PackIterator:
-        """Return an iterator over runs in the order of their indices, as ``iter`` does for all.
+        """Return an iterator like ``iter``, over the runs at ``indices``, in that order.
 
-        Raises ``IndexError`` at once for an index that is none.
+        Raises ``IndexError`` at once for an index that is out of bounds.
         """
 
     def iter_batches(
@@ -414,14 +423,15 @@ class PackReader:
         *,
         indices: Iterable[int] | None = None,
     ) -> PackBatchIterator:
-        """Return an iterator over lists of ``batch_size`` runs, the last of which may be shorter.
+        """Return an iterator over lists of ``batch_size`` runs; the last list may be shorter.
 
-        - ``shuffle``: whether the runs come in an order that depends on ``seed``, and on nothing else.
-        - ``seed``: 0 to 2**64 - 1; ``None`` = another each time.
-        - ``workers``: threads to decode with; ``None`` = those that all readers share, one per core.
-        - ``indices``: the runs to give, such as one half of ``split``; ``None`` = all.
+        - ``shuffle``: whether to shuffle the runs. The order depends on ``seed`` alone.
+        - ``seed``: in ``0..2**64``; ``None`` = a new seed each time.
+        - ``workers``: threads to decode with; ``None`` = a pool shared by all readers, one thread per core.
+        - ``indices``: the indices of the runs, such as one half of ``split``; ``None`` = all.
 
-        Raises ``ValueError``, and ``IndexError`` for an index that is none; the iterator ``DecodeError``.
+        Raises ``ValueError``, and ``IndexError`` for an index that is out of bounds. The iterator raises
+        ``DecodeError``.
         """
 
     def iter_step_batches(
@@ -433,20 +443,20 @@ class PackReader:
         *,
         indices: Sequence[int] | npt.NDArray[np.integer[Any]] | None = None,
     ) -> PackStepIterator:
-        """Return an iterator over batches of steps. All steps are read into memory first, 32 bytes each.
+        """Return an iterator over batches of steps; first it reads all steps into memory, 32 bytes each.
 
-        A row's ``run_id`` is the run's index in the pack. For training, ``to_table().loader(…)`` does more.
+        A row's ``run_id`` is the index of the run in the pack. For training, ``to_table().loader(…)`` offers more.
 
-        - ``batch_size``: rows in a batch, the last of which may have fewer.
+        - ``batch_size``: rows per batch; the last batch may have fewer.
         - ``shuffle``, ``seed``: as in ``iter_batches``, over all steps.
         - ``workers``: threads to read with; ``None`` = one per core.
-        - ``indices``: the steps to give, counted through all runs; ``None`` = all.
+        - ``indices``: the steps to return, numbered through all runs; ``None`` = all.
 
-        Raises ``DecodeError`` for a damaged run, ``MemoryLimitError``, and as ``iter_batches`` does.
+        Raises ``DecodeError`` for a damaged run, and ``MemoryLimitError``. Otherwise raises as ``iter_batches`` does.
         """
 
     def to_table(self, *, workers: int | None = None) -> StepTable:
-        """Return the steps of all runs as a table; ``run_id`` is the run's index in the pack.
+        """Return the steps of all runs as a table. A row's ``run_id`` is the index of the run in the pack.
 
         Raises as ``StepTable.from_runs`` does.
         """
@@ -459,12 +469,12 @@ class PackReader:
         test_size: int | None = None,
         seed: int = 0,
     ) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint64]]:
-        """Return the indices of all runs, or of all steps, divided in two by chance: (train, test), each ascending.
+        """Split the indices of all runs, or of all steps, at random; return (train, test), each in ascending order.
 
-        - ``unit``: what is counted; held-out runs keep neighbouring steps on one side.
-        - ``test_pct``: how much is held out, in percent, 0 to 100, rounded to the nearest whole number.
-        - ``test_size``: or how many.
-        - ``seed``: equal seeds give equal halves.
+        - ``unit``: whether to split runs or steps. ``"run"`` keeps all steps of a run on one side.
+        - ``test_pct``: the size of the test part in percent, 0 to 100, rounded to the nearest whole number.
+        - ``test_size``: the size of the test part as a number, instead of ``test_pct``.
+        - ``seed``: equal seeds give equal splits.
 
         Raises ``ValueError``.
         """
@@ -479,22 +489,22 @@ class PackReader:
         *,
         compact: bool = False,
     ) -> JsonlReport:
-        """Write the runs as JSON Lines, a run or a step a line, in order, in bounded memory.
+        """Write the runs in order as JSON Lines, with one line per run or per step, in bounded memory.
 
-        docs/formats.md has the keys. A damaged run is left out and reported. The file appears whole or not at all, in
-        place of another of that name.
+        docs/formats.md lists the keys. A damaged run is skipped and reported. The file is written atomically and
+        replaces an existing one.
 
-        - ``parallel``: ``False`` = on one thread.
-        - ``by_step``: a line for each step.
+        - ``parallel``: ``False`` = use one thread.
+        - ``by_step``: ``True`` = one line per step.
         - ``workers``: threads; ``None`` = one per core.
-        - ``progress``: ``False`` = no progress bar; else there is one where standard error is a terminal.
-        - ``compact``: boards as uint64 and four values or nulls instead of lists of cells and of objects.
+        - ``progress``: ``False`` = no progress bar; otherwise a bar is shown if standard error is a terminal.
+        - ``compact``: boards as uint64, and four values or nulls, instead of lists of cells and of objects.
 
         Raises ``OSError``, ``ValueError``, ``KeyboardInterrupt``.
         """
 
     def stats(self, *, progress: bool | None = None) -> PackStats:
-        """Return statistics, from the pack where it has them, else computed in parallel, once.
+        """Return statistics. They are read from the pack if it has them, else computed in parallel once.
 
         Raises ``KeyboardInterrupt`` on Ctrl-C.
         """
@@ -502,9 +512,9 @@ class PackReader:
     def validate(
         self, *, sample: int | None = None, workers: int | None = None, progress: bool | None = None
     ) -> list[str]:
-        """Return all that is wrong with the pack: every run is decoded, every checksum compared.
+        """Decode every run, compare every checksum, and return a list of all problems.
 
-        - ``sample``: look at so many runs only, evenly spread.
+        - ``sample``: check only this number of runs, evenly spread.
         - ``workers``, ``progress``: as in ``to_jsonl``.
 
         Raises ``KeyboardInterrupt`` on Ctrl-C.
@@ -514,7 +524,7 @@ class PackReader:
 
 @final
 class PackStats:
-    """What a pack holds. Lengths are numbers of steps, percentiles the nearest among them."""
+    """Statistics of a pack. Lengths are numbers of steps; a percentile is the length at the nearest rank."""
 
     @property
     def count(self) -> int:
@@ -550,46 +560,46 @@ class PackStats:
 
     @property
     def unreadable(self) -> int:
-        """The number of runs whose beginning cannot be read; they are not in what follows."""
+        """The number of runs whose header cannot be read. ``highest_tiles`` and ``engines`` exclude them."""
 
     @property
     def highest_tiles(self) -> dict[int, int]:
-        """How many runs have this highest tile, by tile."""
+        """The number of runs by highest tile."""
 
     @property
     def engines(self) -> dict[str | None, int]:
-        """How many runs each engine has, the most first."""
+        """The number of runs by engine, in descending order of the number."""
 
 @final
 class JsonlReport:
-    """What became JSON Lines."""
+    """A summary of what ``PackReader.to_jsonl`` wrote."""
 
     @property
     def num_runs(self) -> int:
-        """The number of runs that were written."""
+        """The number of runs written."""
 
     @property
     def num_steps(self) -> int:
-        """The number of their steps."""
+        """The number of steps of those runs."""
 
     @property
     def num_bytes(self) -> int:
-        """The size of what was written, in bytes."""
+        """The number of bytes written."""
 
     @property
     def errors(self) -> list[str]:
-        """The runs that could not be read, and why."""
+        """One message for each run that could not be read."""
 
 @final
 class PackIterator:
-    """Runs of a pack."""
+    """An iterator over runs of a pack."""
 
     def __iter__(self) -> PackIterator: ...
     def __next__(self) -> Run: ...
 
 @final
 class PackBatchIterator:
-    """Lists of runs of a pack. ``len`` is the number of all of them, given or not."""
+    """An iterator over lists of runs of a pack. ``len`` is the total number of lists; it never decreases."""
 
     def __iter__(self) -> PackBatchIterator: ...
     def __len__(self) -> int: ...
@@ -597,7 +607,7 @@ class PackBatchIterator:
 
 @final
 class PackStepIterator:
-    """Batches of steps of a pack. ``len`` is the number of all of them, given or not."""
+    """An iterator over batches of steps of a pack. ``len`` is the total number of batches; it never decreases."""
 
     def __iter__(self) -> PackStepIterator: ...
     def __len__(self) -> int: ...
@@ -614,27 +624,27 @@ def simulate(
     workers: int | None = None,
     progress: bool | None = None,
 ) -> SimulateReport:
-    """Play seeded games with the built-in player and write each to a run file of its own.
+    """Play seeded games with the built-in player and write each game to its own run file.
 
-    The files depend on the options alone, whatever the number of workers. They are called ``run-00000.a2run2``, or
-    ``.bin`` in A2T1, and so on; above 10,000 runs they go into subfolders of a thousand.
+    The files depend on the options alone, not on the number of workers. The first file is ``run-00000.a2run2``, or
+    ``run-00000.bin`` in A2T1. If there are more than 10,000 runs, they go into subfolders of 1,000 files.
 
-    - ``out``: the folder, made if it is not there.
+    - ``out``: the folder, created if it is missing.
     - ``runs``: the number of games.
-    - ``seed``: what the games follow from, in ``0..2**64``.
-    - ``format``: the files' format. ``"a2t1"`` has no room for the player's values of moves.
-    - ``depth``: how many spawns the player looks ahead, 0 to 3. Each costs about fifty times more than the one before.
-    - ``engine``: the engine's name in the files; ``None`` = one that tells the depth.
+    - ``seed``: the seed of all games, in ``0..2**64``.
+    - ``format``: the format of the files. ``"a2t1"`` omits the player's values of moves.
+    - ``depth``: the search depth of the player in spawns, 0 to 3. Each level takes about fifty times longer.
+    - ``engine``: the engine's name in the files; ``None`` = a name that includes the depth.
     - ``workers``: threads to play with; ``None`` = one per core.
-    - ``progress``: ``False`` = no progress bar; else there is one where standard error is a terminal.
+    - ``progress``: ``False`` = no progress bar; otherwise a bar is shown if standard error is a terminal.
 
-    Raises ``FileExistsError`` where a file is already there, since none is overwritten; ``ValueError`` for options
-    outside their range; ``KeyboardInterrupt`` on Ctrl-C. Games that were over by then stay.
+    Raises ``FileExistsError`` for a file that already exists; nothing is overwritten. Raises ``ValueError`` for an
+    option out of range. Raises ``KeyboardInterrupt`` on Ctrl-C; the files of finished games stay.
     """
 
 @final
 class SimulateReport:
-    """What ``simulate`` wrote."""
+    """A summary of what ``simulate`` wrote."""
 
     @property
     def runs(self) -> int:
@@ -642,25 +652,25 @@ class SimulateReport:
 
     @property
     def num_steps(self) -> int:
-        """The number of steps in them."""
+        """The number of steps in the files."""
 
     @property
     def num_bytes(self) -> int:
-        """Their size in bytes."""
+        """The size of the files in bytes."""
 
 # Recording games
 
 @final
 class Recorder:
-    """Records games while they are played, many at once and from any number of threads.
+    """A recorder of games while they are played, many at once and from any number of threads.
 
-    Each game is kept in memory until it ends. Games that ended are written together, in *rotations*: to a session
-    ``<time>_model=<tag>`` in a folder, which is whole at any moment, or straight into an archive. Nobody who pushes
-    waits for a rotation while there is memory left.
+    Each game stays in memory until it ends. A *rotation* writes all ended games at once: to an archive, or to a session
+    ``<time>_model=<tag>`` in a folder. The session is consistent at any moment. A push waits for a rotation only if
+    the memory is used up.
 
-    A process that dies loses the games that no rotation had written, or with ``journal=True`` only those that had not
-    ended. The next recorder in the same folder makes what it left whole, tells of it in ``unfinished``, and warns
-    (``RuntimeWarning``) of what is lost. One into an archive looks after those of its own tag and archive.
+    A crash loses unwritten games; ``journal=True`` protects ended ones. The next recorder in the same folder recovers
+    what the crashed one left, lists it in ``unfinished``, and issues a ``RuntimeWarning`` about lost games. A recorder
+    with a ``sink`` recovers only recordings with the same tag and archive.
 
     >>> with selfplay.Recorder("selfplay", tag="v1") as recorder:
     ...     game = recorder.begin(seed=7)
@@ -689,57 +699,64 @@ class Recorder:
         journal: bool = False,
         with_action: bool = True,
     ) -> Recorder:
-        """Begin a recording.
+        """Start a recording.
 
-        - ``root``: the folder of sessions, made if it is not there. With ``sink`` it has the journal, in a folder of
-          its own.
-        - ``tag``: the model's name: letters, digits and ``._+-``.
-        - ``engine``, ``model_hash``, ``config_hash``, ``meta``: more to say of the session, ``meta`` as JSON by key.
-        - ``sink``: an archive that receives the games instead, with values and final boards; ``refresh`` shows them.
-          Every finished game is a run, even if it equals another: ``session`` and ``source_id`` tell them apart. A
-          rotation takes the memory of an ingest, beside ``max_ram_mb``.
-        - ``max_games``, ``max_steps``, ``max_wall_ms``: once one is reached no game begins; those under way go on, so
-          that a session holds whole games. Steps that are kept count.
-        - ``max_ram_mb``: millions of bytes for steps that are not written yet, at least 16; pushes wait where they are
-          used up. ``None`` = half of what the machine has to give.
-        - ``max_disk_mb``: millions of bytes on disk; a game that would exceed them is refused when it ends.
-        - ``sample_rate``: one step of so many is kept, from the first on.
-        - ``rotate_steps``, ``rotate_secs``: when to write: when so many steps wait, or so many seconds have passed.
-          Besides, when two fifths of the memory are used.
-        - ``journal``: whether a game is durable as soon as ``end`` returns, at the price of writing it twice.
-        - ``with_action``: whether a session keeps the moves. Each step must come with one then.
+        - ``root``: the folder of sessions, created if it is missing. With ``sink``, the journal gets its own folder in
+          it.
+        - ``tag``: the model's name; letters, digits and ``._+-`` are allowed.
+        - ``engine``, ``model_hash``, ``config_hash``, ``meta``: further metadata of the session. ``meta`` maps keys to
+          JSON values.
+        - ``sink``: an archive that stores the games, with values and final boards, instead of a session. ``refresh``
+          shows them. Every ended game becomes a run, even if it equals another: ``session`` and ``source_id`` identify
+          it. A rotation needs the memory of an ingest in addition to ``max_ram_mb``.
+        - ``max_games``, ``max_steps``, ``max_wall_ms``: limits for new games. Once a limit is reached, no game can
+          begin, but running games continue, so a session holds whole games. ``max_steps`` counts kept steps.
+        - ``max_ram_mb``: memory for unwritten steps in millions of bytes, at least 16. Pushes wait if it is used up.
+          ``None`` = half of the available memory.
+        - ``max_disk_mb``: disk space in millions of bytes. A game that would exceed it is rejected when it ends.
+        - ``sample_rate``: keep one step out of this many, starting with the first.
+        - ``rotate_steps``, ``rotate_secs``: rotate after this many unwritten steps, or after this many seconds. A
+          rotation also starts when two fifths of the memory are used.
+        - ``journal``: whether a game is durable as soon as ``end`` returns. Each game is then written twice.
+        - ``with_action``: whether a session keeps the moves. If so, every step needs a move.
 
-        Raises ``ValueError`` for options outside their range; ``OSError``; ``ConflictError`` when a recorder into an
-        archive is at work under the same tag.
+        Raises ``ValueError`` for an option out of range, and ``OSError``. Raises ``ConflictError`` if another recorder
+        writes to the archive under the same tag.
         """
 
     def begin(self, seed: int | None = None) -> Game:
         """Begin a game.
 
-        Raises ``RecorderLimitError`` when a limit is reached, see ``is_full``; ``ValueError`` when the recorder is
-        closed; ``OSError``, once, when a rotation failed, which is tried again and has lost nothing.
+        Raises ``RecorderLimitError`` if a limit is reached (see ``is_full``), and ``ValueError`` if the recorder is
+        closed. Raises ``OSError`` once after a failed rotation. Such a rotation loses nothing and is retried.
         """
 
     def rotate(self) -> int:
-        """Write all games that ended, wait until they are durable, and return how many are: all whose id is below."""
+        """Write all ended games, wait until they are durable, and return the number of durable games.
+
+        These are the games with an id below this number.
+        """
 
     def close(self) -> RecorderReport:
-        """Write what is left and end the recording. Games under way are lost. May be called again."""
+        """Write the remaining ended games and end the recording.
+
+        Running games are lost. Further calls are allowed.
+        """
 
     @property
     def is_full(self) -> str | None:
-        """The limit because of which no game can begin: "games", "steps", "ram", "wall" or "disk"."""
+        """The limit that was reached: ``"games"``, ``"steps"``, ``"ram"``, ``"wall"`` or ``"disk"``; else ``None``."""
 
     @property
     def folder(self) -> Path:
-        """The session's folder, or that of the journal."""
+        """The folder of the session or, with a ``sink``, of the journal."""
 
     @property
     def unfinished(self) -> list[Unfinished]:
-        """The recordings that were found unfinished when this one began, and what became of them."""
+        """The unfinished recordings that this recorder found at its start, with the result of their recovery."""
 
     def stats(self) -> RecorderStats:
-        """Return how far it is."""
+        """Return the current statistics."""
 
     def __enter__(self) -> Recorder: ...
     def __exit__(self, *_exception: object) -> None:
@@ -747,244 +764,255 @@ class Recorder:
 
 @final
 class Game:
-    """A game that is being recorded, by one thread at a time. One that is dropped before its end is abandoned."""
+    """A game that is being recorded. One thread at a time may use it.
+
+    A game that is deleted before its end is abandoned.
+    """
 
     def push(self, board: int | Sequence[int], move: int | None = None, ev: Sequence[float] | None = None) -> None:
         """Add a step.
 
-        - ``board``: before the move: a packed board, or its sixteen exponents.
-        - ``move``: 0 to 3, UDLR.
-        - ``ev``: the values of the four moves, which an archive keeps and a session does not; those of illegal ones do
-          not count, and four NaNs are none.
+        - ``board``: the board before the move: a packed board, or its sixteen exponents.
+        - ``move``: 0 to 3 in the order UDLR.
+        - ``ev``: the values of the four moves; four NaNs mean no values. Values of illegal moves are ignored. An
+          archive keeps the values; a session does not.
 
-        Raises ``ValueError`` for what is no board or move, and without a move where moves are kept;
-        ``RecorderLimitError`` when games under way alone take all memory.
+        Raises ``ValueError`` for an invalid board or move, and for a missing move if moves are kept. Raises
+        ``RecorderLimitError`` if running games alone use all memory.
         """
 
     def push_batch(
         self, boards: npt.NDArray[Any], moves: npt.NDArray[Any] | None = None, evs: npt.NDArray[Any] | None = None
     ) -> None:
-        """Add steps, or none of them.
+        """Add steps. If one of them is invalid, none is added.
 
-        - ``boards``: (n,) uint64, or (n, 16) exponents.
-        - ``moves``: (n,) integers.
-        - ``evs``: (n, 4) float32.
+        - ``boards``: shape (n,) uint64, or shape (n, 16) exponents.
+        - ``moves``: shape (n,), integers.
+        - ``evs``: shape (n, 4), float32.
 
-        Raises as ``push``.
+        Raises as ``push`` does.
         """
 
     def end(self, final_board: int | Sequence[int] | None = None) -> int:
-        """End the game, with the board after its last move where that is known, and return its id in the session.
+        """End the game and return its id in the session.
 
-        Raises ``RecorderLimitError`` when it would exceed ``max_disk_mb``, and ``ValueError`` when the recorder is
-        closed: then it is not kept. ``OSError`` when the journal cannot be written: then it is kept, and durable only
-        with the next rotation.
+        - ``final_board``: the board after the last move, if known.
+
+        The game is not kept if this raises ``RecorderLimitError`` (it would exceed ``max_disk_mb``) or ``ValueError``
+        (the recorder is closed). It is kept if this raises ``OSError`` (the journal cannot be written), but it is
+        durable only after the next rotation.
         """
 
     def abandon(self) -> None:
-        """Give the game up: nothing of it is kept."""
+        """Abandon the game. None of its steps is kept."""
 
     def __len__(self) -> int:
-        """Return the number of steps so far, those that are not kept included."""
+        """Return the number of pushed steps, including steps that are not kept."""
 
 @final
 class RecorderStats:
-    """How far a recorder is."""
+    """The current statistics of a recorder."""
 
     @property
     def begun(self) -> int:
-        """Games that were begun."""
+        """The number of games that began."""
 
     @property
     def live(self) -> int:
-        """Games under way."""
+        """The number of running games."""
 
     @property
     def ended(self) -> int:
-        """Games that ended and are kept."""
+        """The number of games that ended and are kept."""
 
     @property
     def abandoned(self) -> int:
-        """Games that were given up, or refused at their end."""
+        """The number of games that were abandoned, or rejected at their end."""
 
     @property
     def refused(self) -> int:
-        """Games that were refused at their end."""
+        """The number of games that were rejected at their end."""
 
     @property
     def steps(self) -> int:
-        """Steps that are kept, of games that ended."""
+        """The number of kept steps in ended games."""
 
     @property
     def durable(self) -> int:
-        """Games that are written: those whose id is below this number."""
+        """The number of durable games: the games with an id below this number."""
 
     @property
     def rotations(self) -> int:
-        """Rotations so far."""
+        """The number of rotations so far."""
 
     @property
     def disk_bytes(self) -> int:
-        """Bytes on disk."""
+        """The bytes on disk, including those that the next rotation may need temporarily."""
 
     @property
     def ram_bytes(self) -> int:
-        """Bytes of steps in memory."""
+        """The bytes of steps in memory."""
 
     @property
     def failure(self) -> str | None:
-        """What went wrong with the last rotation, which is tried again."""
+        """The error of the last rotation, if it failed; the rotation is retried."""
 
 @final
 class RecorderReport:
-    """What was recorded."""
+    """A summary of a recording."""
 
     @property
     def folder(self) -> Path:
-        """The session's folder, or that of the journal."""
+        """The folder of the session or, with a ``sink``, of the journal."""
 
     @property
     def runs(self) -> int:
-        """Games that are written."""
+        """The number of written games."""
 
     @property
     def steps(self) -> int:
-        """Their steps that are kept."""
+        """The number of kept steps in those games."""
 
     @property
     def rotations(self) -> int:
-        """Rotations."""
+        """The number of rotations."""
 
     @property
     def abandoned(self) -> int:
-        """Games that were given up, or refused at their end."""
+        """The number of games that were abandoned, or rejected at their end."""
 
     @property
     def refused(self) -> int:
-        """Games that were refused at their end."""
+        """The number of games that were rejected at their end."""
 
     @property
     def live(self) -> int:
-        """Games that were under way, and are lost."""
+        """The number of games that were running at the end and are lost."""
 
     @property
     def num_bytes(self) -> int:
-        """Bytes on disk."""
+        """The number of bytes on disk."""
 
     @property
     def elapsed_s(self) -> float:
-        """Seconds that it took."""
+        """The duration of the recording, in seconds."""
 
 @final
 class Unfinished:
-    """A recording whose recorder did not close it, and what became of it."""
+    """A recording that was not closed by its recorder, with the result of its recovery."""
 
     @property
     def folder(self) -> Path:
-        """Its folder."""
+        """The folder of the recording."""
 
     @property
     def runs(self) -> int:
-        """Games that were written."""
+        """The number of written games."""
 
     @property
     def from_journal(self) -> int:
-        """Games among them that only the journal had."""
+        """The number of those games that only the journal had."""
 
     @property
     def lost_runs(self) -> int:
-        """Games that ended and are lost. After a power failure there may be more."""
+        """The number of ended games that are lost. After a power failure, the true number may be higher."""
 
     @property
     def lost_steps(self) -> int:
-        """Steps that are lost with them, of a session."""
+        """The number of steps lost with those games, for a session."""
 
     @property
     def live(self) -> int:
-        """Games that were under way, and are lost."""
+        """The number of games that were running and are lost."""
 
     @property
     def error(self) -> str | None:
-        """Why it stays as it is, if it does."""
+        """The reason why the recovery failed, or ``None``."""
 
 def recover(folder: _Path, sink: Archive | None = None) -> Unfinished:
-    """Make a session whole whose recorder died, and tell what became of it. Does nothing where nothing is to be done.
+    """Recover the session of a crashed recorder and return the result.
 
-    - ``folder``: the session, or the folder of a recording into an archive, which is then given as ``sink``.
+    It does nothing if the session is complete.
 
-    Raises ``ConflictError`` when a recorder is at work there; ``OSError``; ``Error`` when something is damaged.
+    - ``folder``: the session or, with ``sink``, the folder of the journal.
+    - ``sink``: the archive that the recording writes to, if any.
+
+    Raises ``ConflictError`` if a recorder still uses the folder, ``OSError``, and ``Error`` for damaged files.
     """
 
 # Games played with a policy
 
 @final
 class Player:
-    """The built-in player, as a policy for ``a2store.selfplay.play``.
+    """The built-in player, a policy for ``a2store.selfplay.play``.
 
-    It is also a policy like any other: called with tokens (B, 16) it returns moves (B,) uint8, 0 where none is legal.
+    Called with tokens of shape (B, 16), it returns moves of shape (B,), uint8. A move is 0 if no move is legal.
     """
 
     def __new__(cls, depth: int = 1, *, workers: int | None = None) -> Player:
-        """Make a player.
+        """Create a player.
 
-        - ``depth``: how many spawns it looks ahead, 0 to 3. Each costs about fifty times more than the one before.
+        - ``depth``: the search depth in spawns, 0 to 3. Each level takes about fifty times longer.
         - ``workers``: threads to play with; ``None`` = one per core.
 
-        Raises ``ValueError`` for another depth.
+        Raises ``ValueError`` for a depth out of range.
         """
 
     @property
     def depth(self) -> int:
-        """How many spawns it looks ahead."""
+        """The search depth in spawns."""
 
     @property
     def workers(self) -> int | None:
-        """The number of its threads, if that was given."""
+        """The number of threads, or ``None`` for one per core."""
 
     def __call__(self, tokens: npt.NDArray[Any], legal: npt.NDArray[np.bool_] | None = None) -> npt.NDArray[np.uint8]:
-        """Return its moves on boards."""
+        """Return the player's moves for boards: shape (B,), uint8."""
 
 @final
 class PlayResult:
-    """What ``a2store.selfplay.play`` played. The arrays have a row for each game, in the order of their numbers."""
+    """The result of ``a2store.selfplay.play``.
+
+    The arrays have one row per finished game, in the order of the games' numbers.
+    """
 
     def __len__(self) -> int:
-        """Return the number of games that were played to their end."""
+        """Return the number of finished games."""
 
     @property
     def games(self) -> npt.NDArray[np.uint64]:
-        """Their numbers: all from 0 unless ``stopped``."""
+        """The numbers of the games: ``0..len`` unless ``stopped``."""
 
     @property
     def scores(self) -> npt.NDArray[np.int64]:
-        """What the merges earned.
+        """The score of each game: the sum over its merges.
 
-        An archive's ``max_score``, which follows from the final board, exceeds it by 4 for each 4 that spawned.
+        The ``max_score`` of an archive is derived from the final board. It is higher by 4 for each spawned 4.
         """
 
     @property
     def highest_tiles(self) -> npt.NDArray[np.int64]:
-        """The largest tile of each final board: 2048, not 11."""
+        """The largest tile of each final board, such as 2048 (not its exponent 11)."""
 
     @property
     def num_steps(self) -> npt.NDArray[np.int64]:
-        """The number of steps."""
+        """The number of steps of each game."""
 
     @property
     def final_boards(self) -> npt.NDArray[np.uint64]:
-        """The boards after the last steps."""
+        """The board after the last step of each game."""
 
     @property
     def terminated(self) -> npt.NDArray[np.bool_]:
-        """Whether no move was left; false of a game that came to ``max_steps``."""
+        """Whether the game ended without a legal move; false for a game that was truncated at ``max_steps``."""
 
     @property
     def total_steps(self) -> int:
-        """All steps that were made, those of games that were given up included."""
+        """The number of steps made, including the steps of abandoned games."""
 
     @property
     def seconds(self) -> float:
-        """How long it took, the policy's time included."""
+        """The duration in seconds, including the policy's time."""
 
     @property
     def steps_per_second(self) -> float:
@@ -992,14 +1020,14 @@ class PlayResult:
 
     @property
     def stopped(self) -> str | None:
-        """The recorder's limit because of which not all games were played: ``"games"``, ``"disk"`` and so on."""
+        """The recorder's limit that stopped play early, such as ``"games"`` or ``"disk"``; else ``None``."""
 
 @final
 class VectorEnv:
-    """Games side by side, one in each slot, in which the caller moves.
+    """A vector of games, one per slot, in which the caller chooses the moves.
 
-    A game follows from the seed, its number and the moves made in it. A slot whose game is over stays as it is,
-    whatever move is made there, until ``restart`` begins the next game in it. All arrays are copies.
+    A game depends on the seed, its number and the moves made in it. A slot whose game is over ignores moves until
+    ``restart`` begins the next game in it. All returned arrays are copies.
 
     >>> env = VectorEnv(1024, seed=1)
     >>> while True:
@@ -1010,7 +1038,7 @@ class VectorEnv:
     def __new__(cls, num_envs: int, seed: int = 0) -> VectorEnv:
         """Begin the first games of a seed.
 
-        Raises ``ValueError`` for no games, or above 2**24.
+        Raises ``ValueError`` unless ``num_envs`` is in ``1..=2**24``.
         """
 
     def __len__(self) -> int:
@@ -1022,54 +1050,60 @@ class VectorEnv:
 
     @property
     def seed(self) -> int:
-        """What the games follow from."""
+        """The seed of all games."""
 
     def tokens(self, dtype: Literal["uint8", "int64"] = "uint8") -> npt.NDArray[Any]:
-        """Return the boards' exponents row by row: (n, 16)."""
+        """Return the exponents of the boards, row by row: shape (n, 16)."""
 
     def legal(self) -> npt.NDArray[np.bool_]:
-        """Return whether up, down, left and right are legal: (n, 4). None is where the game is over."""
+        """Return whether up, down, left and right are legal: shape (n, 4), bool. All are false if the game is over."""
 
     @property
     def boards(self) -> npt.NDArray[np.uint64]:
-        """The boards."""
+        """The boards: shape (n,), uint64."""
 
     @property
     def over(self) -> npt.NDArray[np.bool_]:
-        """Whether the game in each slot is over."""
+        """Whether the game in each slot is over: shape (n,), bool."""
 
     @property
     def games(self) -> npt.NDArray[np.uint64]:
-        """The number of the game in each slot. They are numbered in the order in which they begin."""
+        """The number of the game in each slot: shape (n,), uint64. Games are numbered in the order of their start."""
 
     @property
     def scores(self) -> npt.NDArray[np.int64]:
-        """What the merges of each game earned so far."""
+        """The score of each game so far, the sum over its merges: shape (n,), int64."""
 
     @property
     def num_steps(self) -> npt.NDArray[np.int64]:
-        """The number of steps of each game so far."""
+        """The number of steps of each game so far: shape (n,), int64."""
 
     def step(
         self, moves: _Indices, *, illegal: Literal["raise", "ignore"] = "raise"
     ) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.bool_]]:
-        """Make a move in each game that is not over; return what each earned, and whether it is over now.
+        """Make a move in each game that is not over; return (rewards, over).
 
-        - ``moves``: (n,) integers, 0 to 3.
-        - ``illegal``: what a move does that does not change its board: raise, and no game is stepped; or nothing.
+        The rewards are the scores of the moves, and ``over`` says which games are now over. Both have shape (n,).
 
-        Raises ``ValueError`` for an illegal move, with its row and board, and for more or fewer moves than slots;
-        ``TypeError`` when they are not integers of one dimension.
+        - ``moves``: shape (n,), integers, 0 to 3.
+        - ``illegal``: the effect of a move that does not change its board. ``"raise"`` raises before any game is
+          stepped; ``"ignore"`` ignores the move.
+
+        Raises ``ValueError`` for an illegal move, with its row and board, and for a wrong number of moves. Raises
+        ``TypeError`` unless the moves are one-dimensional integers.
         """
 
     def restart(self, mask: npt.NDArray[np.bool_] | None = None) -> int:
-        """Begin the next games where a mask is true, over or not; ``None`` = where games are over.
+        """Begin the next games in some slots and return their number.
 
-        Returns how many began. Raises ``ValueError`` for a mask of another shape or type.
+        - ``mask``: shape (n,), bool: true for the slots to restart, even if their game is not over. ``None`` = the
+          slots whose game is over.
+
+        Raises ``ValueError`` for a mask of another shape or type.
         """
 
     def reset(self, seed: int | None = None) -> None:
-        """Begin anew with the first games of a seed; ``None`` = the same seed."""
+        """Begin the first games of a seed again; ``None`` = the current seed."""
 
 def _play(
     policy: Any,
@@ -1082,17 +1116,17 @@ def _play(
     temperature: float,
     progress: bool | None,
 ) -> PlayResult:
-    """Play games, for ``a2store.selfplay.play``."""
+    """Play games; the implementation of ``a2store.selfplay.play``."""
 
 # Archive
 
 @final
 class Archive:
-    """A growing collection of runs in a folder, or under the URL of an object store, seen at one version.
+    """A growing collection of runs in a folder or an object store, seen at one version.
 
-    The folder holds Parquet files, which any tool may read, and a log of commits that says which of them count. What
-    others commit is not seen until ``refresh``; ``ingest`` moves to the version that it makes. Make one with
-    ``Archive.create`` or ``Archive.open``. Threads may share it.
+    The folder holds Parquet files, which any tool may read, and a log of commits, which says which files are valid.
+    Commits of other writers become visible with ``refresh``. ``ingest`` moves to the version that it commits. To get an
+    archive, call ``Archive.create`` or ``Archive.open``. Threads may share it.
 
     >>> archive = a2store.Archive.create("games.a2")
     >>> archive.ingest("runs/").accepted
@@ -1103,16 +1137,16 @@ class Archive:
     def create(cls, path: _Path, *, phases: dict[str, int] | None = None) -> Self:
         """Create an empty archive, at version 1.
 
-        - ``path``: the archive's folder, made if it is not there, or a URL: ``s3://bucket/games.a2``, ``gs://...``,
-          ``az://...``. Credentials and endpoints are taken from the environment, as each service's tools do:
-          ``AWS_ACCESS_KEY_ID``, ``AWS_ENDPOINT_URL``, ``GOOGLE_APPLICATION_CREDENTIALS``,
-          ``AZURE_STORAGE_ACCOUNT_NAME`` and so on.
-        - ``phases``: the smallest tile of the phase ``"mid"`` and of the phase ``"late"``, by the largest tile on the
-          board; below ``"mid"`` a step is ``early``. The default is ``{"mid": 1024, "late": 4096}``, for either one
-          that is left out too. An archive keeps its phases for good.
+        - ``path``: the archive's folder, created if it is missing, or a URL: ``s3://bucket/games.a2``, ``gs://...``,
+          ``az://...``. Credentials and endpoints come from the usual environment variables of each service, such as
+          ``AWS_ACCESS_KEY_ID``, ``AWS_ENDPOINT_URL``, ``GOOGLE_APPLICATION_CREDENTIALS`` and
+          ``AZURE_STORAGE_ACCOUNT_NAME``.
+        - ``phases``: the smallest tiles of the phases ``"mid"`` and ``"late"``. The largest tile on the board
+          determines the phase of a step; below ``"mid"`` it is ``early``. The defaults are ``{"mid": 1024, "late":
+          4096}``. The phases of an archive never change.
 
-        Raises ``ArchiveExistsError`` when there already is one; ``ValueError`` unless both are tiles (2, 4, ..., 32768)
-        with mid below late; ``OSError``; ``KeyboardInterrupt`` on Ctrl-C.
+        Raises ``ArchiveExistsError`` if there already is an archive. Raises ``ValueError`` unless both phases are tiles
+        (2, 4, ..., 32768) and mid is below late. Also raises ``OSError``, and ``KeyboardInterrupt`` on Ctrl-C.
 
         >>> archive = a2store.Archive.create("games.a2", phases={"mid": 2048, "late": 8192})
         """
@@ -1122,21 +1156,21 @@ class Archive:
         """Open an archive.
 
         - ``path``: the archive's folder or URL, as in ``create``.
-        - ``version``: the version to see, from 1, which is the empty archive; ``None`` = the newest.
-        - ``checksums``: whether queries and exports compare each data file with the checksum in its commit, the first
-          time that this process reads the file. If off, a flipped bit in a data file can change an answer. ``None`` =
-          on for a folder; off for a URL, because it would fetch whole files.
+        - ``version``: the version to open, from 1 (the empty archive); ``None`` = the newest.
+        - ``checksums``: whether queries and exports verify the checksum of each data file when this process first reads
+          it. If off, a flipped bit in a data file can change an answer. ``None`` = on for a folder and off for a URL,
+          because the check downloads whole files.
 
-        Raises ``FileNotFoundError`` when there is no such folder; ``ArchiveError`` when it holds no archive, or one
-        that a newer a2store wrote; ``VersionNotFoundError``; ``DamagedError`` when a commit does not fit its checksum
-        or the one before it; ``KeyboardInterrupt`` on Ctrl-C.
+        Raises ``FileNotFoundError`` if the folder does not exist, ``ArchiveError`` if it holds no archive or a newer
+        a2store wrote it, and ``VersionNotFoundError``. Raises ``DamagedError`` if a commit contradicts its checksum or
+        the previous commit, and ``KeyboardInterrupt`` on Ctrl-C.
         """
 
     def refresh(self) -> None:
-        """Move to the newest version, also from an older one that was asked for.
+        """Move to the newest version, even from an older version that was opened on purpose.
 
-        If another thread has moved to a later version meanwhile, the archive stays at that version. Raises as ``open``
-        does; the archive then stays at its version.
+        If another thread moves to a later version at the same time, that version stays. Raises as ``open`` does; the
+        version then does not change.
         """
 
     def ingest(
@@ -1148,29 +1182,30 @@ class Archive:
         on_error: Literal["report", "raise"] = "report",
         wait: _Duration | None = None,
     ) -> IngestReport:
-        """Add the runs of files, and of those in folders with all their subfolders, as one commit.
+        """Add the runs of files and folders, including all subfolders, as one commit.
 
-        Run files, packs, pack.dat files, NumPy datasets, self-play sessions and Macroxue logs are told by their
-        content. In folders, files that hold nothing known are passed over, and so are those whose names begin with a
-        dot or end in ``.tmp``; files named ``*.a2run2``, ``*.bin`` and ``*.a2t1`` are expected to hold runs.
-        docs/formats.md says what each format has and lacks. A run that the archive already holds, known by its content,
-        is skipped. Run ids follow the order of the paths, and in folders that of the names. When nothing is new,
-        nothing is committed. Either way this archive then shows the newest version. Interrupted at any moment and
-        repeated, it ends in the same archive. Memory does not depend on the size of the input: about 100 MB, some 50 MB
-        a worker, and up to 34 bytes a run of the archive.
+        The content determines a file's format: run files, packs, pack.dat files, NumPy datasets, self-play sessions and
+        Macroxue logs. docs/formats.md lists what each format stores. In folders, files of unknown content are skipped,
+        and so are files whose names begin with a dot or end in ``.tmp``. Files named ``*.a2run2``, ``*.bin`` and
+        ``*.a2t1`` must hold runs.
+
+        A run whose content is already in the archive is skipped. Run ids follow the order of the paths and, in folders,
+        of the names. If nothing is new, nothing is committed. In either case the archive moves to the newest version.
+        An interrupted ingest can be repeated and ends in the same archive. Memory does not depend on the size of the
+        input: it takes about 100 MB, about 50 MB per worker, and up to 34 bytes per run in the archive.
 
         - ``paths``: a file or folder, or several.
         - ``workers``: threads to decode and encode with, 1 to 1024; ``None`` = one per core.
-        - ``progress``: ``False`` = no progress bar; else there is one where standard error is a terminal.
-        - ``on_error``: what a file that does not decode, or cannot be read, does. ``"report"`` lists it in the report
-          and goes on, ``"raise"`` raises its error and adds nothing at all.
-        - ``wait``: how long to wait for another process of this machine that is writing to the archive, in seconds or
-          as a ``timedelta``; ``None`` = ten minutes.
+        - ``progress``: ``False`` = no progress bar; otherwise a bar is shown if standard error is a terminal.
+        - ``on_error``: the effect of a file that cannot be read or decoded. ``"report"`` lists it in the report and
+          continues; ``"raise"`` raises its error and adds nothing.
+        - ``wait``: how long to wait while another process on this machine writes to the archive, in seconds or as a
+          ``timedelta``; ``None`` = ten minutes.
 
-        Raises ``FileNotFoundError`` for a path that is not there; ``ConflictError`` when another goes on writing;
-        ``UnconfirmedError``; ``KeyboardInterrupt`` on Ctrl-C; with ``on_error="raise"`` also ``DecodeError`` or
-        ``OSError`` for the first bad file. The archive is then as it was, except that after ``UnconfirmedError`` only
-        repeating the call tells.
+        Raises ``FileNotFoundError`` for a missing path, ``ConflictError`` if another writer holds the archive for
+        longer than ``wait``, and ``KeyboardInterrupt`` on Ctrl-C. With ``on_error="raise"`` it also raises
+        ``DecodeError`` or ``OSError`` for the first bad file. The archive is then unchanged. After ``UnconfirmedError``
+        the commit may or may not exist; repeat the call to find out.
 
         >>> report = archive.ingest(["runs/", "more/run-00007.a2run2"])
         >>> for rejected in report.errors:
@@ -1185,17 +1220,18 @@ class Archive:
         progress: bool | None = None,
         wait: _Duration | None = None,
     ) -> CompactReport:
-        """Rewrite small data files, as hourly appends leave them, as files of full size, in a commit of its own.
+        """Rewrite small data files as full-size ones, in a new commit.
 
-        Rows, their order and their ids stay the same; the new files are compared with the old ones row by row before
-        they are committed. Readers and writers may be at work. Nothing is removed: older versions keep their files
+        Rows, their order and their ids stay the same. Before the commit, the new files are compared with the old ones
+        row by row. Readers and writers may work at the same time. No file is removed: older versions keep their files
         until ``expire``.
 
-        - ``file_rows``: rows from which a file is full; ``None`` = 16,777,216. A file with half of them is left alone.
+        - ``file_rows``: the number of rows of a full file; ``None`` = 16,777,216. Files at least half full stay as they
+          are.
         - ``workers``, ``progress``, ``wait``: as in ``ingest``.
 
-        Raises ``DamagedError`` for a file that cannot be read back, and as ``ingest`` does. The archive is then as it
-        was.
+        Raises ``DamagedError`` for a file that cannot be read back. Otherwise raises as ``ingest`` does. The archive is
+        then unchanged.
         """
 
     def expire(
@@ -1206,44 +1242,44 @@ class Archive:
         dry_run: bool = False,
         wait: _Duration | None = None,
     ) -> ExpireReport:
-        """Give up versions that were replaced long ago, and remove the data files that no kept version names.
+        """Expire versions that were replaced long ago, and remove the data files that no kept version references.
 
-        Commits stay, so ``history`` has them all. The newest version is always kept. Whoever still reads a version
-        that is given up will miss its files.
+        Commits are kept, so ``history`` lists all of them. The newest version is always kept. A reader that still uses
+        an expired version will find its files missing.
 
-        - ``older_than``: versions that were replaced longer ago than this go, in seconds or as a ``timedelta``;
+        - ``older_than``: expire versions that were replaced longer ago than this, in seconds or as a ``timedelta``;
           ``None`` = 30 days.
-        - ``grace``: how long files that no commit names stay after they were last changed. Interrupted writers leave
-          such files, but they may also be another machine's, which has yet to commit. ``None`` = one day. While a
-          repair has set commits aside (``_log/*.damaged``), these files stay in any case.
-        - ``dry_run``: only report what would go.
+        - ``grace``: how long an unreferenced file is kept after its last change; ``None`` = one day. Such a file may be
+          the leftover of an interrupted writer, or belong to another machine that has not committed yet. While files
+          that a repair set aside (``_log/*.damaged``) exist, unreferenced files are always kept.
+        - ``dry_run``: ``True`` = only report what would be removed.
         - ``wait``: as in ``ingest``.
 
-        Raises ``ValueError`` for negative durations, and as ``ingest`` does.
+        Raises ``ValueError`` for a negative duration. Otherwise raises as ``ingest`` does.
 
         >>> archive.expire(older_than=timedelta(days=7)).num_bytes
         """
 
     def verify(self, *, deep: bool = False, workers: int | None = None, progress: bool | None = None) -> VerifyReport:
-        """Look for everything that is wrong with the archive, at its newest and all other kept versions.
+        """Check the archive for problems, at its newest version and all other kept versions.
 
-        As ``a2store.verify(archive.location, ...)``.
+        Equivalent to ``a2store.verify(archive.location, ...)``.
         """
 
     @property
     def location(self) -> str:
-        """The archive's folder, absolute, or its URL."""
+        """The archive's absolute folder, or its URL."""
 
     @property
     def path(self) -> Path:
-        """The archive's folder, absolute.
+        """The archive's absolute folder.
 
-        Raises ``ValueError`` for an archive on an object store, which has a ``location`` only.
+        Raises ``ValueError`` for an archive on an object store; use ``location`` there.
         """
 
     @property
     def version(self) -> int:
-        """The version that is seen; the empty archive is version 1."""
+        """The version of this view; the empty archive is version 1."""
 
     @property
     def num_runs(self) -> int:
@@ -1255,25 +1291,25 @@ class Archive:
 
     @property
     def phases(self) -> dict[str, int]:
-        """The smallest tile of the phases ``"mid"`` and ``"late"``; see ``create``."""
+        """The smallest tiles of the phases ``"mid"`` and ``"late"``; see ``create``."""
 
     def schema(self, table: _TableName = "steps") -> ArrowSchema:
-        """Return the columns of a table, the same at every version.
+        """Return the schema of a table, which is the same at every version.
 
-        Raises ``ValueError`` for another table.
+        Raises ``ValueError`` for an unknown table.
 
         >>> pyarrow.schema(archive.schema("runs"))
         """
 
     def history(self) -> list[CommitInfo]:
-        """Return the commits up to this version, the newest first, those of versions that have expired included."""
+        """Return the commits up to this version, newest first, including those of expired versions."""
 
     def files(self, table: _TableName = "steps") -> list[str]:
         """Return the absolute paths, or URLs, of a table's Parquet files at this version, in order of their run ids.
 
-        They never change, and together hold exactly the table's rows. The list is empty while the table is.
+        The files never change, and together they hold exactly the table's rows. For an empty table the list is empty.
 
-        Raises ``ValueError`` for another table.
+        Raises ``ValueError`` for an unknown table.
 
         >>> duckdb.read_parquet(archive.files("steps")).aggregate("count(*)")
         """
@@ -1293,27 +1329,28 @@ class Archive:
     ) -> Query:
         """Plan a query over the tables ``runs`` and ``steps`` at this version.
 
-        The dialect is DataFusion's, with functions over boards (``a2store.functions()``). One SELECT, WITH, VALUES or
-        EXPLAIN is allowed, and nothing but these tables can be read; docs/sql.md says what else is refused. The query
-        is planned here, so that mistakes show at once, and runs when its result is asked for.
+        The dialect is DataFusion's, with additional functions over boards (see ``a2store.functions()``). One SELECT,
+        WITH, VALUES or EXPLAIN statement is allowed, and it can read only these tables and ``tables``. docs/sql.md
+        lists what else is rejected. This call plans the query, so mistakes raise at once. The query runs when its
+        result is read.
 
-        - ``query``: the text, with ``$name``, or ``$1``, ``$2``, ..., where parameters stand.
-        - ``params``: their values, a dict for names, else a sequence; all of them and no others. Values are bound,
-          never pasted into the text. They may be None, bool, int in ``-2**63..2**64``, float, str, bytes, NumPy scalars
+        - ``query``: the SQL text, with parameters as ``$name``, or as ``$1``, ``$2``, ....
+        - ``params``: the values of all parameters: a dict for names, else a sequence. Values are bound, never
+          interpolated into the text. They may be None, bool, int in ``-2**63..2**64``, float, str, bytes, NumPy scalars
           of these, dates and times.
-        - ``tables``: tables of your own by name, to join with: whatever speaks the Arrow C interface (pyarrow, polars,
-          pandas, DuckDB, another query), which is kept in memory, or the path of a Parquet file.
-        - ``memory_limit``: bytes that the query's operators may hold at once, at least 32 MiB; sorts and groups go to
-          temporary files before they fail. ``None`` = half of the machine's memory, for all queries together.
-        - ``spill_limit``, ``spill_folder``: bytes of such files, ``None`` = 64 GiB, and where they lie, in a folder of
-          their own that goes with the query.
-        - ``row_limit``, ``byte_limit``: rows and bytes that the result may have.
-        - ``time_limit``: seconds from the beginning of the result to its end.
+        - ``tables``: your own tables by name, for joins. A value is an object with the Arrow C interface (pyarrow,
+          polars, pandas, DuckDB, another query), which is kept in memory, or the path of a Parquet file.
+        - ``memory_limit``: bytes that the query's operators may hold at once, at least 32 MiB. Sorts and groups spill
+          to temporary files before they fail. ``None`` = half of the machine's memory, shared by all queries.
+        - ``spill_limit``: the most bytes of temporary files; ``None`` = 64 GiB.
+        - ``spill_folder``: the folder of temporary files. Each query removes its own subfolder.
+        - ``row_limit``, ``byte_limit``: the most rows and bytes in the result.
+        - ``time_limit``: the most seconds from the start of the result to its end.
 
-        Raises ``QueryRefusedError`` for text that is not such a query, ``QueryError`` for text that does not parse or
-        plan, and for parameters that do not match it; ``TypeError`` for a value or a table of another type;
-        ``ValueError`` for a name or a limit that cannot be; ``OSError`` and ``DecodeError`` for files. At a limit the
-        result raises ``QueryLimitError``.
+        Raises ``QueryRefusedError`` for a statement that is not allowed. Raises ``QueryError`` for text that does not
+        parse or plan, and for parameters that do not match it. Raises ``TypeError`` for a value or table of another
+        type, and ``ValueError`` for an invalid name or limit. Raises ``OSError`` and ``DecodeError`` for files.
+        Exceeding a limit raises ``QueryLimitError`` while the result is read.
 
         >>> archive.sql("SELECT * FROM steps WHERE max_score >= $min AND phase = 'late'", {"min": 20_000})
         >>> archive.sql("SELECT run_id, max_score FROM runs ORDER BY max_score DESC LIMIT $1", [10])
@@ -1335,17 +1372,17 @@ class Archive:
         time_limit: float | None = None,
         **params: _Param,
     ) -> Query:
-        """Plan a named query: one of ``a2store.queries()``.
+        """Plan a named query from ``a2store.queries()``.
 
-        - ``name``: its name.
-        - ``folder``: a folder of ``.sql`` files of your own, in place of those that come with a2store.
+        - ``name``: the query's name.
+        - ``folder``: a folder of your own ``.sql`` files to use instead of the built-in queries.
         - ``tables``, ``memory_limit``, ``spill_limit``, ``spill_folder``, ``row_limit``, ``byte_limit``,
-          ``time_limit``: as in ``sql``. No parameter has one of these names.
-        - ``params``: values of its parameters; those not given have their defaults.
+          ``time_limit``: as in ``sql``. No query parameter has one of these names.
+        - ``params``: the values of the query's parameters; omitted ones have their defaults.
 
-        Raises ``ValueError`` for a name that is not there, with those that are, and for a limit that cannot be;
-        ``QueryError`` for a parameter that is missing, unknown or of another type; ``DecodeError`` for a file whose
-        head does not say what it must. At a limit the result raises ``QueryLimitError``.
+        Raises ``ValueError`` for an unknown name, listing the known ones, and for an invalid limit. Raises
+        ``QueryError`` for a parameter that is missing, unknown or of another type. Raises ``DecodeError`` for a file
+        with an invalid header. Exceeding a limit raises ``QueryLimitError`` while the result is read.
 
         >>> archive.query("high_score", min_score=20_000).materialize()
         >>> archive.query("unique_positions", memory_limit=512 << 20).to_arrow()
@@ -1367,134 +1404,137 @@ class Archive:
         workers: int | None = None,
         progress: bool | None = None,
     ) -> ExportReport:
-        """Write the runs that a query names, in the order of their ids, as files of any format.
+        """Write the runs that a query selects, in the order of their ids, as files of any format.
 
-        ``"original"`` gives back the very bytes of run files, each in the format it came in. Run files are named by id,
-        ``out/run-00000042.a2run2``, a thousand to a folder if there are more. What a format has no room for is left out
-        as docs/formats.md says, but a run without a final board is refused where a whole game is needed. No file is
-        replaced.
+        ``"original"`` restores the exact bytes of ingested run files. Run files are named by id, as in
+        ``out/run-00000042.a2run2``; if there are more than 1,000, they go into subfolders of 1,000 files. Data that a
+        format cannot store is omitted, as docs/formats.md lists. If the format requires whole games, a run without a
+        final board is rejected. No file is overwritten.
 
         - ``query``: SQL whose result has a column ``run_id``.
-        - ``out``: a folder for run files and for ``"npy"``; else the file, or a folder for a file of the usual name.
+        - ``out``: a folder for run files and for ``"npy"``. For other formats, the file, or a folder in which a file of
+          the usual name is created.
         - ``format``: ``"original"``, ``"a2t1"``, ``"a2run2"``, ``"a2pack"``, ``"packdat"``, ``"npy"``,
           ``"session"`` or ``"jsonl"``.
         - ``params``: as in ``sql``.
-        - ``by_step``, ``compact``: ``"jsonl"``: a line for each step; the shape that DuckDB reads as it is.
-        - ``compress``, ``align``: ``"a2pack"``: how runs are stored, and at multiples of how many bytes, 8 to 4096.
-        - ``shard_rows``: ``"npy"`` and ``"session"``: rows to a file; ``None`` = all in one.
-        - ``append``: ``"packdat"`` and ``"npy"``: add to what is there.
+        - ``by_step``: for ``"jsonl"``: ``True`` = one line per step.
+        - ``compact``: for ``"jsonl"``: ``True`` = flat values that DuckDB reads without conversion.
+        - ``compress``: for ``"a2pack"``: the compression of runs.
+        - ``align``: for ``"a2pack"``: the alignment of runs in bytes, 8 to 4096.
+        - ``shard_rows``: for ``"npy"`` and ``"session"``: rows per file; ``None`` = one file.
+        - ``append``: for ``"packdat"`` and ``"npy"``: ``True`` = add to existing files.
         - ``workers``: threads; ``None`` = one per core.
-        - ``progress``: ``False`` = no progress bar; else there is one where standard error is a terminal.
+        - ``progress``: ``False`` = no progress bar; otherwise a bar is shown if standard error is a terminal.
 
-        Raises ``QueryError``; ``ValueError`` for a query without ``run_id`` and a run that the format has no room for,
-        before anything is written; ``FileExistsError``; ``DamagedError``; ``KeyboardInterrupt`` on Ctrl-C.
+        Before it writes anything, it raises ``QueryError``, or ``ValueError`` for a query without ``run_id`` or a run
+        that the format cannot store. Raises ``FileExistsError``, ``DamagedError``, and ``KeyboardInterrupt`` on Ctrl-C.
 
         >>> archive.export_runs("SELECT run_id FROM runs WHERE max_score >= 50000", "best.a2pack", format="a2pack")
         """
 
 @final
 class ExportReport:
-    """What was exported."""
+    """A summary of an export."""
 
     @property
     def path(self) -> Path:
-        """The file that was written, or the folder."""
+        """The written file or folder."""
 
     @property
     def runs(self) -> int:
-        """The number of runs."""
+        """The number of written runs."""
 
     @property
     def num_steps(self) -> int:
-        """The number of their steps."""
+        """The number of steps of those runs."""
 
     @property
     def num_files(self) -> int:
-        """The number of run files, or 1."""
+        """The number of run files; 1 for formats with several runs per file."""
 
 @final
 class CommitInfo:
-    """One line of an archive's history."""
+    """One commit in an archive's history."""
 
     @property
     def version(self) -> int:
-        """The version that the commit made."""
+        """The version that the commit created."""
 
     @property
     def time(self) -> str:
-        """When it was made, in UTC as in RFC 3339: ``2026-01-31T12:00:00.000Z``."""
+        """The time of the commit in UTC, as in RFC 3339: ``2026-01-31T12:00:00.000Z``."""
 
     @property
     def operation(self) -> Literal["create", "ingest", "compact", "expire", "repair"]:
-        """What it did."""
+        """The operation that made the commit."""
 
     @property
     def txn(self) -> str:
-        """What names this commit among all: 32 hexadecimal digits."""
+        """The unique id of the commit: 32 hexadecimal digits."""
 
     @property
     def added_runs(self) -> int:
-        """The number of runs that it added: those with the ids ``next_run_id - added_runs .. next_run_id``."""
+        """The number of added runs. Their ids are ``next_run_id - added_runs .. next_run_id``."""
 
     @property
     def added_steps(self) -> int:
-        """The number of steps that it added."""
+        """The number of added steps."""
 
     @property
     def next_run_id(self) -> int:
-        """Ids below this one had been given out after it."""
+        """The first run id that was unused after the commit."""
 
     @property
     def added_files(self) -> int:
-        """The number of data files that it added."""
+        """The number of added data files."""
 
     @property
     def removed_files(self) -> int:
-        """The number of data files that later versions do not have any more."""
+        """The number of data files that the commit removed from the archive's list."""
 
     @property
     def num_runs(self) -> int:
-        """The number of runs in the archive after it."""
+        """The number of runs in the archive after the commit."""
 
     @property
     def num_steps(self) -> int:
-        """The number of steps in the archive after it."""
+        """The number of steps in the archive after the commit."""
 
 @final
 class IngestReport:
-    """What an ingest did."""
+    """A summary of an ingest."""
 
     @property
     def accepted(self) -> int:
-        """The number of runs that were added."""
+        """The number of added runs."""
 
     @property
     def duplicates(self) -> int:
-        """The number of runs that the archive, or the input itself, already held."""
+        """The number of skipped runs, which were already in the archive or occurred earlier in the input."""
 
     @property
     def rejected(self) -> int:
-        """The number of runs, and of whole files, that could not be read; each is one of ``errors``."""
+        """The number of runs, and of whole files, that could not be read. Each is listed in ``errors``."""
 
     @property
     def ignored(self) -> int:
-        """The number of files in folders that hold nothing known."""
+        """The number of files in folders that were skipped because their content is unknown."""
 
     @property
     def num_steps(self) -> int:
-        """The number of steps that were added."""
+        """The number of added steps."""
 
     @property
     def num_bytes(self) -> int:
-        """The size of the files that were read, in bytes."""
+        """The size of the input files, in bytes."""
 
     @property
     def errors(self) -> list[Rejected]:
-        """The runs and files that did not decode or could not be read, in the order of the paths."""
+        """The runs and files that could not be read or decoded, in the order of the paths."""
 
 @final
 class Rejected:
-    """A run, or a whole file, that an ingest could not take, and why."""
+    """A run, or a whole file, that an ingest rejected, with the reason."""
 
     @property
     def path(self) -> str:
@@ -1502,95 +1542,95 @@ class Rejected:
 
     @property
     def offset(self) -> int | None:
-        """Where in the file it is wrong, in bytes from its start, where that is known."""
+        """The position of the failure in the file, in bytes from its start, if known."""
 
     @property
     def run(self) -> int | None:
-        """Which of the file's runs is wrong, from 0; ``None`` = the file as a whole, or the only run in it."""
+        """The index of the rejected run in its file, from 0; ``None`` = the whole file, or the only run in it."""
 
     @property
     def step(self) -> int | None:
-        """The step of the run that is wrong, from 0, where that is known."""
+        """The step of the run with the failure, from 0, if known."""
 
     @property
     def kind(self) -> str:
-        """A short name of what is wrong: ``"decode"``, ``"checksum"``, ``"header"`` or ``"io"``."""
+        """A short name of the failure: ``"decode"``, ``"checksum"``, ``"header"`` or ``"io"``."""
 
     @property
     def message(self) -> str:
-        """What is wrong and where, in one line, without the path."""
+        """The failure and its place, in one line, without the path."""
 
 @final
 class CompactReport:
-    """What a compaction did."""
+    """A summary of a compaction."""
 
     @property
     def files_before(self) -> int:
-        """The number of data files before."""
+        """The number of data files before the compaction."""
 
     @property
     def files_after(self) -> int:
-        """The number of data files since."""
+        """The number of data files after the compaction."""
 
     @property
     def bytes_before(self) -> int:
-        """Their size before, in bytes."""
+        """The size of the data files before the compaction, in bytes."""
 
     @property
     def bytes_after(self) -> int:
-        """Their size since, in bytes."""
+        """The size of the data files after the compaction, in bytes."""
 
     @property
     def num_rows(self) -> int:
-        """The number of rows that were rewritten, of both tables."""
+        """The number of rewritten rows in both tables."""
 
 @final
 class ExpireReport:
-    """What was given up and removed, or would be."""
+    """A summary of what ``expire`` removed or, with ``dry_run``, would remove."""
 
     @property
     def first_version(self) -> int:
-        """The oldest version that can be opened since."""
+        """The oldest version that can still be opened."""
 
     @property
     def num_versions(self) -> int:
-        """The number of versions that cannot be opened any more."""
+        """The number of versions that expired."""
 
     @property
     def num_files(self) -> int:
-        """The number of data files that were removed."""
+        """The number of removed data files."""
 
     @property
     def num_bytes(self) -> int:
-        """Their size in bytes."""
+        """The size of the removed data files in bytes."""
 
     @property
     def paths(self) -> list[str]:
-        """All that was removed, relative to the archive: data files and leftovers of interrupted writers."""
+        """The removed files, relative to the archive: data files and leftovers of interrupted writers."""
 
 @final
 class VerifyReport:
-    """What was looked at, and what was wrong."""
+    """The result of ``verify``."""
 
     @property
     def problems(self) -> list[Problem]:
-        """All that is wrong; empty = the archive is sound."""
+        """The problems found; empty if the archive is intact."""
 
     @property
     def version(self) -> int:
-        """The newest version, 0 when it cannot be read."""
+        """The newest version, or 0 if it cannot be read."""
 
     @property
     def num_commits(self) -> int:
-        """The number of commits that were read."""
+        """The number of commits read."""
 
     @property
     def num_files(self) -> int:
-        """The number of data files that were read, those of older versions included."""
+        """The number of data files read, including files of older versions."""
 
     @property
     def num_bytes(self) -> int:
-        """Their size in bytes."""
+        """The size of the data files read, in bytes."""
 
     @property
     def num_runs(self) -> int:
@@ -1602,11 +1642,11 @@ class VerifyReport:
 
     @property
     def unnamed_files(self) -> int:
-        """The number of data files that no kept version names; they do no harm, and ``expire`` removes them."""
+        """The number of data files that no kept version references. They are harmless, and ``expire`` removes them."""
 
 @final
 class Problem:
-    """Something that is wrong with an archive."""
+    """A problem in an archive."""
 
     @property
     def path(self) -> str:
@@ -1614,35 +1654,35 @@ class Problem:
 
     @property
     def run_id(self) -> int | None:
-        """The run, where one is to blame."""
+        """The run with the problem, if it concerns one run."""
 
     @property
     def what(self) -> str:
-        """What about it is wrong."""
+        """The property that is wrong."""
 
     @property
     def expected(self) -> str:
-        """What the rest of the archive demands."""
+        """The value that the rest of the archive requires."""
 
     @property
     def found(self) -> str:
-        """What was found."""
+        """The value that was found."""
 
 @final
 class RepairReport:
-    """What a repair did, or would do."""
+    """A summary of what a repair did or, with ``dry_run``, would do."""
 
     @property
     def version(self) -> int:
-        """The last sound version, from which the archive goes on."""
+        """The last intact version, from which the archive continues."""
 
     @property
     def steps(self) -> list[Repair]:
-        """The steps in their order; empty when there is nothing to repair."""
+        """The steps of the repair, in order; empty if there is nothing to repair."""
 
     @property
     def done(self) -> bool:
-        """Whether the steps were taken."""
+        """Whether the steps were carried out."""
 
 @final
 class Repair:
@@ -1654,28 +1694,29 @@ class Repair:
 
     @property
     def action(self) -> str:
-        """What happens to it."""
+        """The action on the file."""
 
     @property
     def reason(self) -> str:
-        """Why."""
+        """The reason for the action."""
 
 def verify(
     path: _Path, *, deep: bool = False, workers: int | None = None, progress: bool | None = None
 ) -> VerifyReport:
-    """Look for everything that is wrong with an archive, damage that keeps it from being opened included.
+    """Check an archive for problems, even one that is too damaged to open.
 
-    Every commit and the chain that they form; of every file that a kept version names its presence, length, checksum,
-    footer, rows, ids and statistics; and what the tables say of each other. Nothing that is wrong raises: it is listed.
+    It checks every commit and the chain of commits. For every file of a kept version it checks presence, length,
+    checksum, footer, rows, ids and statistics. It also checks that the tables agree. A problem never raises; it is
+    listed in the report.
 
     - ``path``: the archive's folder or URL.
-    - ``deep``: also rebuild every run from its columns: its digest, and whether its moves obey the rules, as
-      ``runs.verified`` says.
+    - ``deep``: also rebuild every run from its columns, and check its digest and whether its moves obey the rules, as
+      ``runs.verified`` states.
     - ``workers``: threads; ``None`` = one per core.
-    - ``progress``: ``False`` = no progress bar; else there is one where standard error is a terminal.
+    - ``progress``: ``False`` = no progress bar; otherwise a bar is shown if standard error is a terminal.
 
-    Raises ``ArchiveError`` where there is no archive; ``ConflictError`` when other processes repeatedly replace and
-    expire the newest version meanwhile; ``OSError``; ``KeyboardInterrupt``.
+    Raises ``ArchiveError`` if there is no archive. Raises ``ConflictError`` if other processes keep replacing and
+    expiring the newest version during the check. Also raises ``OSError``, and ``KeyboardInterrupt`` on Ctrl-C.
 
     >>> for problem in a2store.verify("games.a2", deep=True).problems:
     ...     print(problem.path, problem.what, problem.expected, problem.found)
@@ -1684,24 +1725,24 @@ def verify(
 def repair(path: _Path, *, dry_run: bool = True) -> RepairReport:
     """Repair an archive with damaged or missing commits.
 
-    A lost commit that a checkpoint covers is rebuilt. Otherwise the archive continues from the last sound version, with
-    the runs of all sound commits after it. No data is removed: replaced files are renamed to ``_log/*.damaged``. While
-    such files exist, ``expire`` keeps unreferenced data files. You can ingest the runs of lost commits again; their old
-    ids are not reused. An interrupted repair that is repeated ends in the same archive.
+    A lost commit that a checkpoint covers is rebuilt. Otherwise the archive continues from the last intact version,
+    with the runs of all intact commits after it. No data is removed: replaced files are renamed to ``_log/*.damaged``.
+    While such files exist, ``expire`` keeps unreferenced data files. You can ingest the runs of lost commits again;
+    their old ids are not reused. An interrupted repair can be repeated and ends in the same archive.
 
     - ``path``: the archive's folder or URL.
-    - ``dry_run``: only say what would be done.
+    - ``dry_run``: ``True`` = only report the steps.
 
-    Raises ``DamagedError`` when no version can be read; ``ArchiveError`` where there is no archive, or a newer a2store
-    wrote it; ``ConflictError``; ``OSError``; ``KeyboardInterrupt`` on Ctrl-C.
+    Raises ``DamagedError`` if no version can be read, and ``ArchiveError`` if there is no archive or a newer a2store
+    wrote it. Also raises ``ConflictError``, ``OSError``, and ``KeyboardInterrupt`` on Ctrl-C.
     """
 
 # Query
 
 def queries(folder: _Path | None = None) -> list[SavedQuery]:
-    """Return the named queries that come with a2store, or those in the ``.sql`` files of a folder, by name.
+    """Return the built-in named queries, or those in the ``.sql`` files of a folder, sorted by name.
 
-    Raises ``DecodeError`` with file and line for a file whose head does not say what it must; ``OSError``.
+    Raises ``DecodeError``, with file and line, for a file with an invalid header, and ``OSError``.
 
     >>> for query in a2store.queries():
     ...     print(query.name, query.purpose)
@@ -1709,27 +1750,27 @@ def queries(folder: _Path | None = None) -> list[SavedQuery]:
 
 @final
 class SavedQuery:
-    """A named query: a file of SQL whose head says what it takes and gives. ``Archive.query`` runs it."""
+    """A named query: an SQL file whose header declares its parameters and columns. ``Archive.query`` runs it."""
 
     @property
     def name(self) -> str:
-        """The file's name without ``.sql``."""
+        """The name of the file without ``.sql``."""
 
     @property
     def purpose(self) -> str:
-        """What it is for."""
+        """The purpose of the query, as its header states it."""
 
     @property
     def parameters(self) -> tuple[SavedParameter, ...]:
-        """What it takes."""
+        """The parameters of the query."""
 
     @property
     def columns(self) -> tuple[SavedColumn, ...]:
-        """What it gives."""
+        """The columns of the result."""
 
     @property
     def sql(self) -> str:
-        """The whole file."""
+        """The text of the whole file."""
 
 @final
 class SavedParameter:
@@ -1737,23 +1778,23 @@ class SavedParameter:
 
     @property
     def name(self) -> str:
-        """Its name."""
+        """The name of the parameter."""
 
     @property
     def type(self) -> Literal["bool", "int64", "uint64", "float64", "string"]:
-        """Its type; a value of another is refused."""
+        """The type of the parameter. A value of another type is rejected."""
 
     @property
     def default(self) -> bool | int | float | str | None:
-        """Its value when none is given; see ``required``."""
+        """The default value; see ``required``."""
 
     @property
     def required(self) -> bool:
-        """Whether it must be given."""
+        """Whether the parameter has no default."""
 
     @property
     def doc(self) -> str:
-        """What it is."""
+        """The description of the parameter."""
 
 @final
 class SavedColumn:
@@ -1761,18 +1802,18 @@ class SavedColumn:
 
     @property
     def name(self) -> str:
-        """Its name."""
+        """The name of the column."""
 
     @property
     def type(self) -> str:
-        """Its Arrow type; ``"string"`` for dictionaries of strings too."""
+        """The Arrow type of the column. Dictionaries of strings are ``"string"`` too."""
 
     @property
     def doc(self) -> str:
-        """What it is."""
+        """The description of the column."""
 
 def functions() -> list[SqlFunction]:
-    """Return the functions over boards, moves and values that SQL has beside the engine's own.
+    """Return a2store's own SQL functions over boards, moves and values.
 
     >>> for function in a2store.functions():
     ...     print(function.signature, function.doc)
@@ -1780,15 +1821,15 @@ def functions() -> list[SqlFunction]:
 
 @final
 class SqlFunction:
-    """A function over boards, moves or values of moves."""
+    """An SQL function over boards, moves or values of moves."""
 
     @property
     def name(self) -> str:
-        """Its name."""
+        """The name of the function."""
 
     @property
     def signature(self) -> str:
-        """The call, such as ``"tile(board, cell)"``."""
+        """The form of a call, such as ``"tile(board, cell)"``."""
 
     @property
     def returns(self) -> str:
@@ -1796,7 +1837,7 @@ class SqlFunction:
 
     @property
     def doc(self) -> str:
-        """What it returns, and in which range."""
+        """The description of the result, with its range."""
 
     @property
     def example(self) -> tuple[str, str]:
@@ -1806,12 +1847,12 @@ class SqlFunction:
 class Query:
     """A planned query over one version of an archive.
 
-    Nothing runs until the result is asked for, and each time it is asked for the query runs anew. Whatever reads Arrow
-    streams reads a query (``__arrow_c_stream__``), batch by batch as they are made, so that the result need not fit in
-    memory. A failure while the query runs is then raised by the reader, in an exception of its own.
+    Each read of the result runs the query again. Any Arrow stream consumer can read a query (``__arrow_c_stream__``).
+    It receives batches as they are computed, so the result need not fit in memory. If the query fails while it runs,
+    the consumer raises its own exception.
 
-    A query that only filters, selects and computes on rows of one table gives them in the order of the table, ``steps``
-    by ``(run_id, step_index)``; any other has the order of its ORDER BY, or none in particular.
+    A query that only filters, selects and computes on rows of one table keeps the table's order; ``steps`` is ordered
+    by ``(run_id, step_index)``. Other queries follow their ORDER BY, or have no defined order.
 
     >>> query = archive.sql("SELECT board, move FROM steps WHERE phase = 'late'")
     >>> pyarrow.table(query)
@@ -1821,21 +1862,21 @@ class Query:
 
     @property
     def schema(self) -> ArrowSchema:
-        """The columns of the result."""
+        """The schema of the result."""
 
     def count(self) -> int:
-        """Run the query for the number of its rows alone.
+        """Run the query and return only its number of rows.
 
         Raises ``QueryError``.
         """
 
     def explain(self, *, analyze: bool = False) -> str:
-        """Return the plan as text: which columns are read, and where filters are applied.
+        """Return the plan as text; it shows which columns are read and where filters are applied.
 
-        The first line, if there is such a filter, has the filters that are decided once a run, so that only the steps
-        of those runs are read; ``predicate`` is what the Parquet reader filters by.
+        The first line lists run-level filters, if there are any. They are evaluated once per run, and only the steps of
+        matching runs are read. ``predicate`` is the filter of the Parquet reader.
 
-        - ``analyze``: run the query, discard its rows, and add what each part did and how long it took.
+        - ``analyze``: run the query, discard its rows, and add what each operator did and how long it took.
 
         Raises ``QueryError``.
         """
@@ -1843,25 +1884,31 @@ class Query:
     def show(self, max_rows: int = 20) -> None:
         """Print the first rows as a table.
 
-        - ``max_rows``: how many; the query is stopped once they are there.
+        - ``max_rows``: the number of rows; the query stops once it has produced them.
 
         Raises ``QueryError``.
         """
 
     def _repr_html_(self) -> str:
-        """Return the first ten rows as an HTML table: what a notebook shows."""
+        """Return the first ten rows as an HTML table, which notebooks display."""
 
     def to_arrow(self) -> Any:
-        """Run the query into a ``pyarrow.Table``.
+        """Run the query and return a ``pyarrow.Table``.
 
-        Raises ``ImportError`` where pyarrow is not installed, and what pyarrow makes of a failure of the query.
+        Raises ``ImportError`` if pyarrow is not installed. If the query fails, pyarrow raises its own exception.
         """
 
     def to_pandas(self) -> Any:
-        """Run the query into a ``pandas.DataFrame``, by way of pyarrow; raises as ``to_arrow``."""
+        """Run the query and return a ``pandas.DataFrame``, by way of pyarrow.
+
+        Raises as ``to_arrow`` does.
+        """
 
     def to_polars(self) -> Any:
-        """Run the query into a ``polars.DataFrame``; raises as ``to_arrow``."""
+        """Run the query and return a ``polars.DataFrame``.
+
+        Raises as ``to_arrow`` does.
+        """
 
     def materialize(
         self,
@@ -1872,37 +1919,37 @@ class Query:
         path: _Path | None = None,
         progress: bool | None = None,
     ) -> StepTable:
-        """Run the query into a table in memory, or in a file, 32 bytes a row without extra columns.
+        """Run the query and store its rows in a table in memory or in a file.
 
-        These columns of the result are taken by name; all others are left out. A column of another numeric type is
-        cast, and a value outside the range of the type is an error:
+        A row takes 32 bytes plus the extra columns. These columns of the result are used, by name; all others are
+        ignored. Other numeric types are cast, and a value outside the range of the type raises:
 
-        - ``board``, uint64: must be there.
-        - ``move``, uint8: 0 to 3; 255 where it is null, or not in the result.
-        - ``ev_up``, ``ev_down``, ``ev_left``, ``ev_right``, float32: 0.0 where one is null, or not in the result; four
-          NaNs where all are.
-        - ``ev_legal``, uint8: a legality mask; that of the rules where it is null, or not in the result.
-        - ``run_id``, uint32, and ``step_index``, at most 65,535: 0 when they are not in the result.
+        - ``board``, uint64: required.
+        - ``move``, uint8: 0 to 3; 255 if it is null or missing.
+        - ``ev_up``, ``ev_down``, ``ev_left``, ``ev_right``, float32: 0.0 if one is null or missing; four NaNs if all
+          are.
+        - ``ev_legal``, uint8: a legality mask; derived from the rules if it is null or missing.
+        - ``run_id``, uint32, and ``step_index``, at most 65,535: 0 if they are missing.
 
-        Rows are in the order of the query's ORDER BY, or else of ``(run_id, step_index)``, whatever the number of
-        threads. Rows that an ORDER BY leaves equal are in that order too.
+        Rows are in the order of the query's ORDER BY, then of ``(run_id, step_index)``. The number of threads does not
+        affect the order.
 
-        - ``extra``: further columns of the result to append to each row, of bools, integers, floats or strings. Numbers
-          keep their type; a null is NaN among floats and an error among others. Of strings and dictionaries of strings,
-          at most 32,767 different ones, rows have codes: int16, the string's place in ``table.categories``, -1 = null.
-          The default is none.
-        - ``chosen_ev``: what stands as the value of the chosen move, for steps that have values. ``"stored"`` = the
-          archive's value, ``"one"`` = exactly 1.0.
-        - ``memory_limit``: the most bytes that the rows may take in memory; ``None`` = the memory that the system has
-          available. Rows in a file have no limit.
-        - ``path``: a file for the rows, of the kind that ``StepTable.save`` writes, from which they are then mapped. It
-          may be larger than memory, and appears, in place of one of that name, when it is whole and on disk.
-        - ``progress``: ``False`` = no progress bar; else there is one where standard error is a terminal.
+        - ``extra``: further columns of the result to append to each row: bools, integers, floats or strings; by default
+          none. Numbers keep their type; a null becomes NaN in floats and raises in other types. Strings, and
+          dictionaries of strings, become int16 codes: the string's index in ``table.categories``, -1 = null. A column
+          may have at most 32,767 different strings.
+        - ``chosen_ev``: the value of the chosen move, in steps that have values. ``"stored"`` = the archive's value,
+          ``"one"`` = exactly 1.0.
+        - ``memory_limit``: the most bytes of rows in memory; ``None`` = the memory that the system has available. It
+          does not apply to rows in a file.
+        - ``path``: a file for the rows, which is then mapped; it may be larger than memory. ``StepTable.load`` can read
+          it. It is written atomically, is durable, and replaces an existing file.
+        - ``progress``: ``False`` = no progress bar; otherwise a bar is shown if standard error is a terminal.
 
-        Raises ``ColumnError`` for a column that is missing, of another type, or with a value that does not fit, with
-        the row; ``MemoryLimitError``; ``QueryError``; ``ValueError`` for options outside their range, and for an extra
-        column that is named twice or that a row has anyway; ``OSError`` where the file cannot be written;
-        ``KeyboardInterrupt`` on Ctrl-C. None of them leaves a file behind.
+        Raises ``ColumnError``, with the row, for a column that is missing, of another type, or has a value that does
+        not fit. Raises ``ValueError`` for an option out of range, and for an extra column that is named twice or
+        already part of a row. Raises ``MemoryLimitError``, ``QueryError``, ``OSError`` if the file cannot be written,
+        and ``KeyboardInterrupt`` on Ctrl-C. After an exception no file is left behind.
 
         >>> table = archive.sql("SELECT * FROM steps WHERE has_evs").materialize(extra=["max_score"], chosen_ev="one")
         >>> table.take([0, 1])["max_score"]
@@ -1916,7 +1963,7 @@ class Query:
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         """Run the query and return its result as an ``arrow_array_stream`` capsule.
 
-        - ``requested_schema``: an ``arrow_schema`` capsule of the types to cast the columns to, as far as it goes.
+        - ``requested_schema``: an ``arrow_schema`` capsule; columns are cast to its types where possible.
 
         Raises ``QueryError``.
         """
@@ -1925,9 +1972,9 @@ class Query:
 
 @final
 class StepTable:
-    """A query's rows, one after the other in one read-only mapping of memory or of a file; or a view of some of them.
+    """A table of fixed-size rows, in one read-only mapping of memory or of a file; or a view of some of its rows.
 
-    A row has these fields, then the extra columns, the widest first, and is padded to a multiple of 8 bytes:
+    A row has these fields, then the extra columns, widest first, and padding to a multiple of 8 bytes:
 
     - ``board``: uint64, at byte 0.
     - ``ev_values``: four float32 in the order UDLR, at byte 8; 0.0 where illegal, four NaNs for a step without values.
@@ -1936,20 +1983,21 @@ class StepTable:
     - ``move``: uint8, 0 to 3 in the order UDLR, 255 = none, at byte 30.
     - ``ev_legal``: uint8, a legality mask, at byte 31.
 
-    ``numpy.asarray(table)`` shares its memory, as does ``rows_array``; ``pyarrow.table(table)`` and other readers of
-    ``__arrow_c_stream__`` get columns, which are copies. ``len(table)`` is the number of rows. Make one with
+    ``numpy.asarray(table)`` and ``rows_array`` share the table's memory. ``pyarrow.table(table)`` and other consumers
+    of ``__arrow_c_stream__`` get copies, as columns. ``len(table)`` is the number of rows. To get a table, call
     ``Query.materialize``, ``StepTable.load``, ``StepTable.from_runs`` or ``StepTable.from_session``.
 
-    ``filter`` and ``split`` give views, which do all that a table does. They share its memory; only what asks for all
-    their rows in one piece gets a copy of them.
+    ``filter`` and ``split`` return views, which support every operation of a table. A view shares the table's memory.
+    An operation that needs all rows of a view in one piece copies them.
 
-    A table can be pickled, as ``multiprocessing`` does with arguments: what is pickled is a handle, and the process
-    that unpickles it, of the same user on the same machine, has the same rows without a copy. The first time, a table
-    in memory moves into memory that processes can share, in place and at about the speed of a copy; arrays made of it
-    before stay valid. The handle is good as long as the process that made it has the table, or, for a table in a file,
-    as long as the file stays as it is; after that unpickling raises ``OSError`` or ``DamagedError``. A process that has
-    the table keeps it whatever becomes of the others, and when the last one ends its memory is free. Of a view the
-    handle has its stretches of rows, 16 bytes each.
+    A pickled table is a handle. A process of the same user on the same machine can unpickle it, and gets the same rows
+    without a copy. So ``multiprocessing`` can pass tables as arguments. The first pickling moves a table into shared
+    memory, at about the speed of a copy; existing arrays over it stay valid. The handle of a view takes 16 bytes per
+    range of rows.
+
+    A handle is valid while the process that pickled it keeps the table, or while the table's file is unchanged. Later,
+    unpickling raises ``OSError`` or ``DamagedError``. A process that has unpickled the table keeps it, even after other
+    processes end. The memory is freed when the last of them ends.
 
     >>> table = archive.sql("SELECT * FROM steps").materialize()
     >>> numpy.asarray(table)["ev_values"].mean(axis=0)
@@ -1968,58 +2016,60 @@ class StepTable:
 
     @property
     def dtype(self) -> np.dtype[np.void]:
-        """NumPy's structured type of a row, with the fields' offsets and ``itemsize == stride``."""
+        """The structured NumPy type of a row, with the offsets of the fields and ``itemsize == stride``."""
 
     @property
     def fingerprint(self) -> str:
-        """The name of the data and its order, 32 hexadecimal digits.
+        """A hash of the data and its order, as 32 hexadecimal digits.
 
         Tables with the same fingerprint have the same rows in the same order. It is a hash of the archive and its
         version, the query's text and parameters, the options ``extra`` and ``chosen_ev``, and the filters and splits
         of a view. If a query does not determine its rows (window functions, sums of floats, ``random()``), the hash
-        covers the rows instead of the text. A saved table keeps its fingerprint when it is loaded. A table from a
-        file of another program has a hash of its rows.
+        covers the rows instead of the text. A saved table keeps its fingerprint when it is loaded. The fingerprint of a
+        file from another program is a hash of its rows.
         """
 
     @property
     def is_view(self) -> bool:
-        """Whether this is a view, as ``filter`` and ``split`` give them."""
+        """Whether this is a view, such as ``filter`` and ``split`` return."""
 
     @property
     def categories(self) -> dict[str, list[str]]:
-        """The strings that the codes of extra columns stand for, by column: in ascending order, by their UTF-8 bytes.
+        """The strings of the codes in extra columns, by column, in ascending order of their UTF-8 bytes.
 
-        The code of ``categories[name][k]`` is ``k``. Columns of numbers are not in it.
+        The code of ``categories[name][k]`` is ``k``. Columns of numbers are not included.
 
         >>> table.filter(run_ids=[7]).take([0])["engine"] == table.categories["engine"].index("expectimax")
         """
 
     def take(self, indices: _Indices) -> Batch:
-        """Return the rows at some indices as columns, in that order and as often as they stand there.
+        """Return the rows at ``indices`` as columns, in that order, with repetitions.
 
-        - ``indices``: a one-dimensional sequence or array of integers in ``0..len(table)``. Negative ones do not count
-          from the end.
+        - ``indices``: a one-dimensional sequence or array of integers in ``0..len(table)``. Negative indices are
+          rejected.
 
-        Raises ``IndexError`` with the first index that is out of bounds; ``TypeError`` when they are not integers;
-        ``ValueError`` when they do not have one dimension; ``MemoryError``; ``KeyboardInterrupt`` on Ctrl-C, also in
-        the middle of a long copy.
+        Raises ``IndexError`` with the first index that is out of bounds. Raises ``TypeError`` unless the indices are
+        integers, and ``ValueError`` unless they have one dimension. Raises ``MemoryError``, and ``KeyboardInterrupt``
+        on Ctrl-C, even in the middle of a long copy.
 
         >>> table.take([5, 0, 5]).tokens.shape
         (3, 16)
         """
 
     def take_rows(self, indices: _Indices) -> npt.NDArray[np.void]:
-        """Return the rows at some indices as they are, in that order and as often as they stand there.
+        """Return the rows at ``indices`` as a structured array, in that order, with repetitions.
+
+        The array is new and writable: shape (indices,), of type ``table.dtype``.
 
         - ``indices``: as for ``take``.
 
-        Returns a new, writable structured array: shape (indices,), of type ``table.dtype``. Raises as ``take`` does.
+        Raises as ``take`` does.
         """
 
     def rows_array(self) -> ArrowArray:
         """Return the rows as an Arrow array of ``FixedSizeBinary(stride)``.
 
-        It shares the table's memory; that of a view is a copy.
+        The array shares the table's memory. For a view it is a copy.
         """
 
     def filter(
@@ -2031,35 +2081,34 @@ class StepTable:
         phase: _Phase | Sequence[_Phase] | None = None,
         run_ids: _Indices | None = None,
     ) -> StepTable:
-        """Return a view of the rows that meet every condition, in the same order.
+        """Return a view of the rows that meet all conditions, in the same order.
 
-        It costs one pass over the table and 16 bytes for each stretch of rows. The scores and engines of the runs are
-        read from the archive, at the table's version, when they are first asked for; a file that ``save`` wrote has
-        them.
+        This costs one pass over the table and 16 bytes per range of rows. The first use of scores or engines reads them
+        from the archive, at the table's version. A file that ``save`` wrote contains them.
 
-        - ``min_score``, ``max_score``: the lowest and the highest ``max_score`` of a run, both included.
-        - ``engine``: the run's engine, or one of several. No row of a run without an engine meets it.
-        - ``phase``: the phase of the game, or one of several, by the largest tile on the board and the archive's
+        - ``min_score``, ``max_score``: bounds of the run's ``max_score``, both inclusive.
+        - ``engine``: the run's engine, or several allowed ones. Runs without an engine never match.
+        - ``phase``: the phase of the game, or several. It depends on the largest tile on the board and the archive's
           ``phases``.
-        - ``run_ids``: the runs' ids, in any order.
+        - ``run_ids``: the ids of the runs, in any order.
 
-        Raises ``ValueError`` for another phase, for ids outside ``0..2**32``, and for scores and engines where the rows
-        came from a file that knows nothing of its runs; ``TypeError`` for values of another type; ``QueryError``,
-        ``DamagedError`` or ``OSError`` when the archive's runs can no longer be read.
+        Raises ``ValueError`` for an unknown phase, for ids outside ``0..2**32``, and for scores or engines if the rows
+        come from a file without metadata of runs. Raises ``TypeError`` for values of another type. Raises
+        ``QueryError``, ``DamagedError`` or ``OSError`` if the archive's runs can no longer be read.
 
         >>> late = table.filter(min_score=20_000, engine=["expectimax", "greedy"], phase="late")
         """
 
     def split(self, val: float = 0.1, *, seed: int = 0) -> tuple[StepTable, StepTable]:
-        """Return two views, ``(train, val)``: disjoint by run, and together all rows.
+        """Split the rows by run into two disjoint views, ``(train, val)``, and return them.
 
-        Whether a run is held out follows from its id and the seed alone. So it stays where it is when the archive
-        grows, and no run leaves ``val`` when its share does. To split a view again, take another seed.
+        A run's id and the seed alone determine whether the run is held out. So a run keeps its side when the archive
+        grows, and a run in ``val`` stays there when ``val`` grows. Use another seed to split a view again.
 
-        - ``val``: about the share of the runs that are held out, in ``0..=1``.
-        - ``seed``: what the choice follows from, in ``0..2**64``.
+        - ``val``: the approximate share of held-out runs, in ``0..=1``.
+        - ``seed``: the seed of the split, in ``0..2**64``.
 
-        Raises ``ValueError`` for another share.
+        Raises ``ValueError`` for a share out of range.
 
         >>> train, val = table.split(0.05)
         """
@@ -2067,44 +2116,42 @@ class StepTable:
     def save(self, path: _Path, *, progress: bool | None = None) -> None:
         """Write the rows to a ``.npy`` file, which ``numpy.load`` opens as a structured array.
 
-        What ``load`` needs beside them stands behind the rows, where NumPy does not look: the fingerprint, categories
-        and checksums, and score and engine of each run. Of a view, the rows that it shows are written. The file appears
-        when it is whole and on disk; one that was there before is replaced, and stays what it was for whoever has it
-        mapped.
+        The metadata for ``load`` follows the rows, where NumPy ignores it: the fingerprint, the categories, checksums,
+        and the score and engine of each run. For a view, only its rows are written. The file is written atomically, is
+        durable, and replaces an existing file. A process that has mapped the old file keeps the old content.
 
         - ``path``: the file.
-        - ``progress``: ``False`` = no progress bar; else there is one where standard error is a terminal.
+        - ``progress``: ``False`` = no progress bar; otherwise a bar is shown if standard error is a terminal.
 
-        Raises ``OSError``; ``ValueError`` for names of extra columns that NumPy's header cannot hold, which are those
-        that are not ASCII; ``KeyboardInterrupt`` on Ctrl-C. None of them leaves a file behind.
+        Raises ``OSError``, and ``KeyboardInterrupt`` on Ctrl-C. Raises ``ValueError`` for a non-ASCII name of an extra
+        column, which NumPy's header cannot hold. After an exception no file is left behind.
         """
 
     @staticmethod
     def load(
         path: _Path, *, mmap: bool = False, memory_limit: int | None = None, progress: bool | None = None
     ) -> StepTable:
-        """Return the table of a ``.npy`` file: one that ``save`` wrote, or any with the fields of a row.
+        """Return the table of a ``.npy`` file, written by ``save`` or by another program.
 
-        A table that was saved comes back as it was, fingerprint included, so that a loader's state of before goes on.
+        A saved table keeps its fingerprint, so the saved state of a loader still fits it. NumPy's header formats 1.0,
+        2.0 and 3.0 are supported.
 
-        Headers of NumPy's formats 1.0, 2.0 and 3.0 are supported, each in its encoding.
-
-        Any other structured array of one dimension will do that has a field ``board``, and of ``move``, ``ev_legal``,
-        ``ev_values``, ``run_id`` and ``step_index`` what it has, by name and of the types above, at any places. What is
-        missing is as in ``Query.materialize``; further fields of one number or bool become extra columns. Its phases
-        begin at 1024 and 4096.
+        Any other one-dimensional structured array works if it has a field ``board``. It may have the other fields of a
+        row, with the same names and types, in any order: ``move``, ``ev_legal``, ``ev_values``, ``run_id`` and
+        ``step_index``. Missing fields have the values that ``Query.materialize`` gives to missing columns. Further
+        fields of one number or bool become extra columns. The phases begin at 1024 and 4096.
 
         - ``path``: the file.
         - ``mmap``: ``True`` = map the file, so that processes share its pages and it may be larger than memory. It must
-          then lie as ``save`` writes it, and not change while it is mapped; the rows' checksum is not compared.
-          ``False`` = read it.
-        - ``memory_limit``: the most bytes that the rows may take when they are read; ``None`` = the memory that the
-          system has available.
-        - ``progress``: ``False`` = no progress bar; else there is one where standard error is a terminal.
+          have the layout that ``save`` writes, and must not change while it is mapped. The checksum of the rows is not
+          checked. ``False`` = read the file.
+        - ``memory_limit``: the most bytes of rows that are read; ``None`` = the memory that the system has available.
+        - ``progress``: ``False`` = no progress bar; otherwise a bar is shown if standard error is a terminal.
 
-        Raises ``DecodeError`` and ``DamagedError`` for a file that is no such thing, was cut short or changed;
-        ``ColumnError`` for a field that is missing, of another type, or with a value that does not fit; ``ValueError``
-        for a file that cannot be mapped; ``MemoryLimitError``; ``OSError``; ``KeyboardInterrupt`` on Ctrl-C.
+        Raises ``DecodeError`` or ``DamagedError`` for a file that is invalid, truncated or changed. Raises
+        ``ColumnError`` for a field that is missing, of another type, or has a value that does not fit. Raises
+        ``ValueError`` for a file that cannot be mapped. Raises ``MemoryLimitError``, ``OSError``, and
+        ``KeyboardInterrupt`` on Ctrl-C.
 
         >>> table.save("late.npy")
         >>> table = a2store.StepTable.load("late.npy", mmap=True)
@@ -2124,22 +2171,22 @@ class StepTable:
         workers: int | None = None,
         progress: bool | None = None,
     ) -> StepTable:
-        """Read runs of any format straight into a table, without an archive.
+        """Read runs of any format into a table, without an archive.
 
-        A row's ``run_id`` is the run's place among all that were read, from 0, wanted or not: for a single pack, its
-        index there. Phases begin at 1024 and 4096.
+        A row's ``run_id`` is the index of the run among all runs read, from 0. Runs that the options exclude count too,
+        so for a single pack it is the index in the pack. The phases begin at 1024 and 4096.
 
-        - ``paths``: what ``Archive.ingest`` takes, in the same order.
-        - ``min_score``, ``max_score``: only runs of such scores, bounds included.
-        - ``min_steps``, ``max_steps``: only runs of so many steps, bounds included.
-        - ``engine``: only runs of this engine.
+        - ``paths``: files and folders, as for ``Archive.ingest``, in the same order.
+        - ``min_score``, ``max_score``: bounds of the score of a run, both inclusive.
+        - ``min_steps``, ``max_steps``: bounds of the number of steps of a run, both inclusive.
+        - ``engine``: the engine of the runs; ``None`` = any.
         - ``chosen_ev``: the value of the chosen move, as in ``Query.materialize``.
-        - ``memory_limit``: the most bytes that the rows may take; ``None`` = the memory that the system has available.
+        - ``memory_limit``: the most bytes of rows; ``None`` = the memory that the system has available.
         - ``workers``: threads; ``None`` = one per core.
-        - ``progress``: ``False`` = no progress bar; else there is one where standard error is a terminal.
+        - ``progress``: ``False`` = no progress bar; otherwise a bar is shown if standard error is a terminal.
 
-        Raises ``DecodeError`` or ``OSError`` for the first run that cannot be read; ``ValueError`` for a run of more
-        than 65,536 steps; ``MemoryLimitError``; ``KeyboardInterrupt`` on Ctrl-C.
+        Raises ``DecodeError`` or ``OSError`` for the first run that cannot be read, and ``ValueError`` for a run of
+        more than 65,536 steps. Raises ``MemoryLimitError``, and ``KeyboardInterrupt`` on Ctrl-C.
 
         >>> table = a2store.StepTable.from_runs("pack.dat", min_score=20_000)
         """
@@ -2154,23 +2201,22 @@ class StepTable:
         workers: int | None = None,
         progress: bool | None = None,
     ) -> StepTable:
-        """Read a self-play session straight into a table whose rows keep the session's run ids.
+        """Read a self-play session into a table that keeps the session's run ids.
 
-        Rows are in the order of ``run_id`` and ``step_index``. Their values are NaN. A move that the session does not
-        say is derived where the rules leave one, and 255 elsewhere. ``filter`` knows scores and the engine of the runs,
-        which is the ``tag`` of the session's ``model``; phases begin at 1024 and 4096.
+        Rows are in the order of ``run_id`` and ``step_index``, and their values are NaN. If the session does not store
+        a move, it is derived from the boards; if the rules allow several moves, it is 255. ``filter`` supports scores
+        and engines; a run's engine is the ``tag`` of the session's ``model``. The phases begin at 1024 and 4096.
 
         - ``path``: the session's folder, or a file in it.
         - ``run_ids``: the ids of the runs; ``None`` = all.
-        - ``extra``: extra columns of what the session says of a row's run: ``max_score`` (uint64), ``highest_tile``
-          (uint32).
-        - ``memory_limit``: the most bytes that the rows may take; ``None`` = the memory that the system has available.
+        - ``extra``: extra columns with metadata of the run: ``max_score`` (uint64), ``highest_tile`` (uint32).
+        - ``memory_limit``: the most bytes of rows; ``None`` = the memory that the system has available.
         - ``workers``: threads; ``None`` = one per core.
-        - ``progress``: ``False`` = no progress bar; else there is one where standard error is a terminal.
+        - ``progress``: ``False`` = no progress bar; otherwise a bar is shown if standard error is a terminal.
 
-        Raises ``DecodeError`` or ``OSError`` for a session that cannot be read; ``ValueError`` for an id that the
-        session does not have, run ids above 2**32 - 1, and step indices above 65,535; ``MemoryLimitError``;
-        ``KeyboardInterrupt`` on Ctrl-C.
+        Raises ``DecodeError`` or ``OSError`` for a session that cannot be read. Raises ``ValueError`` for an id that is
+        not in the session, for run ids above 2**32 - 1, and for step indices above 65,535. Raises ``MemoryLimitError``,
+        and ``KeyboardInterrupt`` on Ctrl-C.
 
         >>> table = a2store.StepTable.from_session("selfplay/1").attach("embedding", "selfplay/1/embeddings.bf16.npy")
         """
@@ -2185,39 +2231,41 @@ class StepTable:
         memory_limit: int | None = None,
         progress: bool | None = None,
     ) -> StepTable:
-        """Return this table with one more column, of a ``.npy`` array of shape (rows, D) beside its rows.
+        """Return this table with an attached column: the rows of a ``.npy`` array of shape (rows, D), one per step.
 
-        Batches, ``take`` and Arrow data of the table that is returned have the column ``name``: shape (n, D), the
-        values of each row's step. So have its views, its loaders, and its copies in other processes. Rows stay what
-        they were: ``numpy.asarray``, ``take_rows``, ``dtype``, ``fingerprint``, the states of loaders, and what
-        ``save`` writes know nothing of the column; after ``load`` attach it again.
+        Batches, ``take`` and Arrow data of the returned table have the column ``name`` of shape (n, D). So do its
+        views, its loaders, and its copies in other processes. The rows themselves do not change: ``numpy.asarray``,
+        ``take_rows``, ``dtype``, ``fingerprint``, the states of loaders and ``save`` omit the column. Attach it again
+        after ``load``.
 
-        Which step a row of the array is of is said by the integers ``run_id`` and ``step_idx`` or ``step_index`` of a
-        structured array of as many rows. The array may have more steps than the table, in any order. Where it has
-        the table's order this takes no memory, elsewhere 4 bytes a row of the table, or 8 for arrays of 2**32 rows
-        and more. Where it has boards too, ``board`` or ``exps``, those of the table must be the same.
+        A structured array of the same length holds the keys: the integers ``run_id`` and ``step_idx`` or
+        ``step_index``. The array may have more steps than the table, in any order. If the orders are equal, the mapping
+        takes no memory. Otherwise it takes 4 bytes per row of the table, or 8 for arrays of 2**32 rows and more. If the
+        keys include boards, as ``board`` or ``exps``, these must equal the table's boards.
 
-        The type is a little-endian float or integer, or bfloat16: ``<u2`` where a JSON object beside the array,
-        ``embeddings.json`` for ``embeddings.bf16.npy``, has ``bf16`` as ``dtype_bits`` or ``dtype``. What it says of
-        ``D`` and the type must hold. NumPy gets the bits of bfloat16 as uint16, Arrow too, with ``a2store.dtype`` in
-        the field's metadata; ``a2store.torch`` makes ``torch.bfloat16`` of them.
+        The type is a little-endian float or integer, or bfloat16. An array is bfloat16 if it is ``<u2`` and the JSON
+        object beside it has ``bf16`` as ``dtype_bits`` or ``dtype``. For ``embeddings.bf16.npy`` that file is
+        ``embeddings.json``. Its ``D`` and type must match the array. NumPy and Arrow get the bits of bfloat16 as
+        uint16; in Arrow, the field's metadata has ``a2store.dtype``. ``a2store.torch`` converts them to
+        ``torch.bfloat16``.
 
-        - ``name``: a name that no column has.
+        - ``name``: the name of the new column.
         - ``path``: the array.
-        - ``steps``: the file of the keys, or a folder of ``steps.npy`` or its shards; ``None`` = the array's folder.
-        - ``mmap``: ``True`` = map the array, which may be larger than memory and must not change meanwhile; the system
-          reads its pages when a row is first gathered. ``False`` = read it now. A process that unpickles the table
-          maps it in either case, and aligns it again.
-        - ``memory_limit``: the most bytes that it may take when it is read; ``None`` = the memory that the system has
+        - ``steps``: the file of the keys, or a folder with ``steps.npy`` or its shards; ``None`` = the array's folder.
+        - ``mmap``: ``True`` = map the array, which may be larger than memory and must not change. The system reads its
+          pages when a row is first gathered. ``False`` = read it now. A process that unpickles the table maps the
+          array in either case, and matches the keys again.
+        - ``memory_limit``: the most bytes of an array that is read; ``None`` = the memory that the system has
           available.
-        - ``progress``: ``False`` = no progress bar; else there is one where standard error is a terminal.
+        - ``progress``: ``False`` = no progress bar; otherwise a bar is shown if standard error is a terminal.
 
-        ``loader(symmetries=True)`` refuses attached columns, which belong to the board as it was; name others with
-        ``columns``.
+        ``loader(symmetries=True)`` rejects attached columns, because they describe the original board. Use ``columns``
+        to leave them out.
 
-        Raises ``ColumnError`` for a row whose step the array does not have, and for a step that the keys have twice;
-        ``DecodeError`` for files that are no such arrays, differ in their number of rows, or contradict the JSON;
-        ``ValueError`` for a name that is taken; ``MemoryLimitError``; ``OSError``; ``KeyboardInterrupt`` on Ctrl-C.
+        Raises ``ColumnError`` if a row's step is not in the array, and if the keys have a step twice. Raises
+        ``DecodeError`` for files of another kind, with different numbers of rows, or that contradict the JSON. Raises
+        ``ValueError`` if the name is taken. Raises ``MemoryLimitError``, ``OSError``, and ``KeyboardInterrupt`` on
+        Ctrl-C.
 
         >>> table = table.attach("embedding", "selfplay/1/embeddings.bf16.npy")
         >>> table.take([0]).embedding.shape
@@ -2226,7 +2274,7 @@ class StepTable:
 
     @property
     def attached(self) -> list[str]:
-        """The names of the attached columns, in the order in which they were attached."""
+        """The names of the attached columns, in order of attachment."""
 
     def loader(
         self,
@@ -2249,49 +2297,47 @@ class StepTable:
         num_samples: int | None = None,
         window: int | None = None,
     ) -> Loader:
-        """Return a loader, which serves the rows in batches: every row once an epoch, unless rows are drawn.
+        """Return a loader, which serves the rows in batches.
 
-        Which rows an epoch has, and in what order, is said by one of ``shuffle``, ``window``, ``replacement``,
-        ``weights`` and ``strata``.
+        One of ``shuffle``, ``window``, ``replacement``, ``weights`` and ``strata`` determines the rows of an epoch and
+        their order. Without ``replacement``, ``weights`` and ``strata``, an epoch has every row once.
 
         - ``batch_size``: rows per batch and rank, in ``1..=2**28``.
-        - ``shuffle``: ``True`` = each epoch has an order of its own, ``False`` = all have the table's.
-        - ``seed``: what the orders and the symmetries follow from, in ``0..2**64``; equal seeds and epochs give equal
-          orders on every machine.
-        - ``epoch``: the epoch to begin with.
-        - ``drop_last``: leave out the rows at the end of an epoch that do not fill a batch on every rank. Otherwise the
-          ranks divide them evenly, and the last batch is smaller.
-        - ``rank``: this process's number, in ``0..world_size``.
-        - ``world_size``: the number of processes that share the rows. All take the same number of batches, and none the
-          same row.
+        - ``shuffle``: ``True`` = a different random order in each epoch; ``False`` = the table's order.
+        - ``seed``: the seed of the orders and the symmetries, in ``0..2**64``. Equal seeds and epochs give equal orders
+          on every machine.
+        - ``epoch``: the first epoch.
+        - ``drop_last``: ``True`` = omit the last rows of an epoch that do not fill a batch on every rank. ``False`` =
+          the ranks divide these rows evenly, and the last batch is smaller.
+        - ``rank``: the number of this process, in ``0..world_size``.
+        - ``world_size``: the number of processes that share the rows. All ranks get the same number of batches, and no
+          two get the same row.
         - ``tokens``: the type of ``Batch.tokens``.
-        - ``symmetries``: ``True`` = turn each row by one of the board's eight symmetries: board, tokens, move, values
-          and mask alike, and no extra column. Which one follows from seed, epoch and the row's index, so that each
-          epoch has another. Not together with attached columns.
-        - ``columns``: the names of the columns that batches have, in that order; ``None`` = all, extra and
-          attached ones too.
-        - ``prefetch``: batches that are made ahead, by a thread of their own, at most 4,096; 0 = each is made when it
-          is asked for.
-        - ``replacement``: ``True`` = draw each row of the stream by itself, all rows being equally likely.
-        - ``weights``: an extra column of finite numbers of at least 0, in proportion to which rows are drawn, by
-          themselves and so with replacement. Takes 8 bytes a row, and two passes over the table when the loader is
-          made.
-        - ``strata``: an extra column whose values, at most 4,096 different ones, are strata. Up to any place of the
-          stream each stratum has had its quota, to within one row; within a stratum rows come in shuffled order, each
-          once before any is repeated. Takes 4 bytes a row, 6 in strata of fewer than 65,536, and a pass over the table
-          when the loader is made.
-        - ``quotas``: the strata that are served, by value (a string of ``categories``, a number, a bool, ``None`` =
-          null), and their shares in proportion to each other's, at least 0 and of a finite sum; ``None`` = equal ones.
-          Shares that are not whole numbers are rounded to 1/65,536 of their sum.
-        - ``num_samples``: the rows of an epoch over all ranks, in ``0..=2**62``, where rows may come more than once, as
-          with the three options before; ``None`` = as many as the table has.
-        - ``window``: shuffle about so many rows at a time, at least 1, for tables that are mapped from a file and
-          larger than memory. A window is 256 blocks of ``2**k`` rows from random places, as many as fit the number;
-          each block is read once an epoch and in one piece. Two windows of rows should fit memory.
+        - ``symmetries``: ``True`` = transform each row by one of the board's eight symmetries: board, tokens, move,
+          values and mask, but not the extra columns. The seed, the epoch and the row's index determine the symmetry. It
+          cannot be combined with attached columns.
+        - ``columns``: the names of the columns in a batch, in order; ``None`` = all, including extra and attached ones.
+        - ``prefetch``: the number of batches that a background thread prepares ahead, at most 4,096; 0 = each batch is
+          prepared on demand.
+        - ``replacement``: ``True`` = draw rows uniformly with replacement.
+        - ``weights``: an extra column of finite weights of at least 0; rows are drawn with replacement, in proportion
+          to them. The loader takes 8 bytes per row, and two passes over the table when it is created.
+        - ``strata``: an extra column whose values are the strata, at most 4,096 different ones. In any prefix of the
+          stream each stratum has its quota, to within one row. Within a stratum the order is shuffled, and no row
+          repeats before all others have occurred. The loader takes 4 bytes per row (6 in strata of fewer than 65,536
+          rows), and one pass over the table when it is created.
+        - ``quotas``: the relative shares of the strata to serve, by value: a string of ``categories``, a number, a
+          bool, or ``None`` for null. Shares are at least 0 and have a finite sum; fractional shares are rounded to
+          1/65,536 of it. ``None`` = equal shares.
+        - ``num_samples``: the rows of an epoch over all ranks, in ``0..=2**62``, with ``replacement``, ``weights`` or
+          ``strata``; ``None`` = the number of rows in the table.
+        - ``window``: the approximate number of rows to shuffle at a time, at least 1, for mapped tables larger than
+          memory. A window is 256 blocks of ``2**k`` rows from random places, with the largest ``k`` that fits. Each
+          block is read once per epoch, in one piece. Two windows of rows should fit in memory.
 
-        Raises ``ValueError`` for options outside their range or that exclude each other; ``ColumnError`` for invalid
-        weights, with the row, and for too many strata; ``TypeError`` for quotas that are not numbers; ``MemoryError``
-        for weights and strata.
+        Raises ``ValueError`` for an option out of range, and for options that exclude each other. Raises
+        ``ColumnError`` for an invalid weight, with the row, and for too many strata. Raises ``TypeError`` for a quota
+        that is not a number, and ``MemoryError`` for weights and strata.
 
         >>> loader = table.loader(batch_size=1024, seed=1, tokens="int64", columns=["tokens", "move"])
         >>> for epoch in range(3):
@@ -2302,63 +2348,63 @@ class StepTable:
         """
 
     def __reduce__(self) -> tuple[Callable[[bytes], StepTable], tuple[bytes]]:
-        """Return a handle, for ``pickle``: below 1 KiB for a whole table in memory.
+        """Return a handle for ``pickle``; for a whole table in memory it is smaller than 1 KiB.
 
-        Raises ``OSError`` where the system has no memory that processes can share so, as outside of Linux.
+        Raises ``OSError`` if the system has no suitable shared memory, as outside Linux.
         """
 
     def __array__(self, dtype: npt.DTypeLike | None = None, *, copy: bool | None = None) -> npt.NDArray[Any]:
         """Return the rows as a structured array: shape (rows,), of type ``table.dtype``.
 
-        It shares the table's memory and is read-only, unless a copy is asked for or another dtype needs one. Of a view
-        it is a copy.
+        The array shares the table's memory and is read-only, unless ``copy`` or another dtype requires a copy. For a
+        view it is a copy.
 
-        Raises ``ValueError`` when a copy is needed and ruled out.
+        Raises ``ValueError`` if a copy is required and ``copy`` is ``False``.
         """
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         """Return the rows as columns, in an ``arrow_array_stream`` capsule.
 
-        They are transposed 65,536 rows at a time, as the reader takes them: the fields of a row, ``ev_values`` as a
-        fixed-size list of four and ``ev_legal`` as a mask, then the extra columns, those of strings as dictionaries.
-        Only these have nulls.
+        Rows are transposed in chunks of 65,536, on demand. The columns are the fields of a row, then the extra columns.
+        ``ev_values`` is a fixed-size list of four, and ``ev_legal`` is a mask. Columns of strings are dictionaries;
+        only these have nulls.
 
-        - ``requested_schema``: an ``arrow_schema`` capsule of the types to cast the columns to, as far as it goes.
+        - ``requested_schema``: an ``arrow_schema`` capsule; columns are cast to its types where possible.
         """
 
 @final
 class Batch:
-    """Rows of a table as columns, in NumPy arrays that share the batch's memory.
+    """A batch of rows as columns, in NumPy arrays that share the batch's memory.
 
-    Each column is an attribute, ``batch.tokens``, and an item, ``batch["tokens"]``; so are the extra columns, by their
-    names, but for one that has the name of a method. A column that the loader was not asked for raises
-    ``AttributeError`` or ``KeyError``. ``len(batch)`` is the number of rows, n below.
+    Each column is an attribute, ``batch.tokens``, and an item, ``batch["tokens"]``. So are the extra columns, but a
+    column named like a method is only an item. A column that the loader does not serve raises ``AttributeError`` or
+    ``KeyError``. ``len(batch)`` is the number of rows, called n below.
 
-    The arrays are writable and belong to whoever took the batch: no later batch is written to their memory while one of
-    them exists. ``pyarrow.record_batch(batch)`` shares the memory too, but for columns of bools, which are copied.
+    The arrays are writable. The loader does not reuse their memory while one of them exists.
+    ``pyarrow.record_batch(batch)`` shares the memory too, except for columns of bools, which it copies.
 
-    An extra column of strings has their codes: shape (n,), int16, -1 = null; ``table.categories`` has the strings. An
-    attached column has the shape (n, D), or (n,) where D is 1.
+    An extra column of strings has codes: shape (n,), int16, -1 = null; ``table.categories`` has the strings. An
+    attached column has the shape (n, D), or (n,) if D is 1.
     """
 
     tokens: npt.NDArray[np.uint8 | np.int32 | np.int64]
-    """The boards' exponents, 0 to 15: shape (n, 16), row by row from the top left; uint8, int32 or int64."""
+    """The exponents of the boards, 0 to 15: shape (n, 16), row by row from the top left; uint8, int32 or int64."""
     move: npt.NDArray[np.uint8]
     """The chosen move: shape (n,), uint8, 0 to 3 in the order UDLR, 255 = none."""
     ev_values: npt.NDArray[np.float32]
-    """The value of each move: shape (n, 4), float32, in the order UDLR; 0.0 where illegal, four NaNs for none."""
+    """The value of each move: shape (n, 4), float32, in the order UDLR; 0.0 if illegal, four NaNs if unknown."""
     ev_legal: npt.NDArray[np.bool_]
     """Which moves are legal: shape (n, 4), bool, in the order UDLR."""
     run_id: npt.NDArray[np.uint32]
     """The run's id in the archive: shape (n,), uint32."""
     step_index: npt.NDArray[np.uint16]
-    """The step's place in its run, from 0: shape (n,), uint16."""
+    """The step's index in its run, from 0: shape (n,), uint16."""
     board: npt.NDArray[np.uint64]
     """The board before the move: shape (n,), uint64."""
 
     @property
     def bfloat16_columns(self) -> list[str]:
-        """The names of the columns whose uint16 are the bits of bfloat16, which NumPy does not have."""
+        """The names of the bfloat16 columns, whose bits are stored as uint16 because NumPy lacks bfloat16."""
 
     def __len__(self) -> int:
         """Return the number of rows."""
@@ -2370,98 +2416,99 @@ class Batch:
         """Return all columns by name, in order."""
 
     def __getitem__(self, name: str, /) -> npt.NDArray[Any]:
-        """Return the column of that name.
+        """Return the column of this name.
 
-        Raises ``KeyError`` when there is none.
+        Raises ``KeyError`` if there is no such column.
         """
 
     def __contains__(self, name: str, /) -> bool:
-        """Return whether there is a column of that name."""
+        """Return whether there is a column of this name."""
 
     def __getattribute__(self, name: str, /) -> npt.NDArray[Any]:
-        """Return the column of that name; one that is called like a method is an item only.
+        """Return the column of this name; a column named like a method is only an item.
 
-        Raises ``AttributeError`` when there is none.
+        Raises ``AttributeError`` if there is no such column.
         """
 
     def __arrow_c_array__(self, requested_schema: object | None = None) -> tuple[object, object]:
-        """Return the batch as capsules, ``arrow_schema`` and ``arrow_array``, of a struct of its columns.
+        """Return the batch as a struct of its columns, in the capsules ``arrow_schema`` and ``arrow_array``.
 
-        ``tokens``, ``ev_values`` and ``ev_legal`` are fixed-size lists, and columns of strings dictionaries, the only
-        ones that have nulls.
+        ``tokens``, ``ev_values`` and ``ev_legal`` are fixed-size lists. Columns of strings are dictionaries; only these
+        have nulls.
 
-        - ``requested_schema``: an ``arrow_schema`` capsule of the types to cast the columns to, as far as it goes.
+        - ``requested_schema``: an ``arrow_schema`` capsule; columns are cast to its types where possible.
         """
 
 # Loader
 
 @final
 class Loader:
-    """Serves a table's rows in batches, one epoch per iteration.
+    """A loader that serves a table's rows in batches, one epoch per iteration.
 
-    All ranks read one stream of rows: each step takes the next ``world_size * batch_size`` of them, and every rank its
-    part. The batches are made ahead by a thread, so the loop rarely waits. Take one iteration of a loader at a time.
-    ``len(loader)`` is the number of batches of a whole epoch. Make one with ``StepTable.loader``.
+    All ranks share one stream of rows. Each step takes the next ``world_size * batch_size`` rows, and every rank gets
+    its part of them. A thread prepares batches ahead, so the loop rarely waits. Run one iteration of a loader at a
+    time. ``len(loader)`` is the number of batches in a whole epoch. To get a loader, call ``StepTable.loader``.
 
-    Ctrl-C stops a batch in the middle, and a failed allocation raises ``MemoryError``. In both cases the next call
-    returns the same batch, and the loader's position does not change.
+    Ctrl-C can interrupt a batch, and a failed allocation raises ``MemoryError``. In both cases the next call returns
+    the same batch, and the loader's position does not change.
     """
 
     def __len__(self) -> int:
-        """Return the number of batches of a whole epoch on this rank, the same on each."""
+        """Return the number of batches in a whole epoch, which is the same on each rank."""
 
     def __iter__(self) -> BatchIterator:
-        """Serve the epoch from its beginning or, once, from the position of a loaded state.
+        """Return an iterator over the epoch, from its beginning or, once, from the position of a loaded state.
 
-        Raises ``MemoryError`` when there is no memory for one batch.
+        Raises ``MemoryError`` if there is no memory for one batch.
         """
 
     @property
     def epoch(self) -> int:
-        """The epoch that an iteration serves."""
+        """The epoch that the next iteration serves."""
 
     @property
     def batch_size(self) -> int:
         """The number of rows per batch and rank."""
 
     def set_epoch(self, epoch: int) -> None:
-        """Turn to an epoch, and so to its order.
+        """Set the epoch, which determines the order.
 
-        The epoch does not change by itself. Turning to the current one keeps the position of a state that was just
-        loaded, so a loop over epochs goes on where the state stood.
+        The epoch does not advance by itself. If ``epoch`` is the current one, the position of a loaded state is kept,
+        so a loop over epochs continues at that position.
         """
 
     def state_dict(self) -> dict[str, Any]:
-        """Return where the loader stands: after the batches that were handed out, whatever was made ahead.
+        """Return the loader's position after the batches returned so far; prefetched batches do not count.
 
-        It is a dict that takes at most 512 bytes as JSON. Every rank has the same after the same number of batches.
+        The state is a dict of at most 512 bytes as JSON. After the same number of batches, all ranks have the same
+        state.
 
         - ``version``: int, the version of the dict and of the orders, 3.
-        - ``archive_version``, ``archive``, ``query``, ``view``: int and three strs, the parts of the table's
-          fingerprint: the archive's version, the archive itself at that version, the query with its parameters and
-          options, and the filters and splits of a view, ``""`` for a whole table.
+        - ``archive_version``, ``archive``, ``query``, ``view``: an int and three strs, the parts of the table's
+          fingerprint. They cover the archive's version, the archive at that version, the query with its parameters and
+          options, and the filters and splits of a view. ``view`` is ``""`` for a whole table.
         - ``num_rows``, ``num_samples``: ints, the rows of the table and of an epoch.
-        - ``order``: str, which rows an epoch has and in what order, such as ``"shuffled"`` or ``"weighted by age"``.
-          Equal orders have equal names: quotas of 2 and 4 have the same name as quotas of 1 and 2.
+        - ``order``: str, the rows of an epoch and their order, such as ``"shuffled"`` or ``"weighted by age"``. Equal
+          orders have equal names: quotas of 2 and 4 have the same name as quotas of 1 and 2.
         - ``seed``, ``symmetries``: int and bool, the options.
         - ``epoch``: int.
-        - ``position``: int, the rows of the epoch that all ranks together have been given, in ``0..=num_samples``.
+        - ``position``: int, the rows of the epoch already served to all ranks, in ``0..=num_samples``.
         """
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on where a state stood: the next iteration begins there, in the state's epoch.
+        """Restore a position: the next iteration begins there, in the state's epoch.
 
-        Table, order, ``num_samples``, ``seed`` and ``symmetries`` must be those of the loader that made the state.
-        Batch size, rank, number of ranks, columns and tokens may differ. After a state from the end of an epoch the
-        next iteration serves nothing, and the one after it a whole epoch.
+        Table, order, ``num_samples``, ``seed`` and ``symmetries`` must equal those of the loader that made the state.
+        Batch size, rank, number of ranks, columns and tokens may differ. If the state is at the end of an epoch, the
+        next iteration has no batches, and the one after it serves a whole epoch.
 
-        A state of version 2 can be loaded if its order is unchanged and the options are spelled as they were. These
+        A state of version 2 can be loaded if its order is unchanged and the options are spelled as before. These
         orders are unchanged: ``shuffle=False``, ``replacement``, ``weights``, and ``shuffle`` and ``strata`` of at
         least 65,536 rows in each served stratum. All other orders have changed, because small permutations are computed
         differently.
 
-        Raises ``StateMismatchError`` for a state of other rows or another order, with the name of the field that
-        differs, and ``ValueError`` for what is not a state. The loader then stays as it was.
+        Raises ``StateMismatchError``, with the name of the differing field, for a state of other rows or another order.
+        Raises ``ValueError`` for an invalid state. The loader is then unchanged.
 
         >>> state = loader.state_dict()
         >>> loader = table.loader(batch_size=2048, seed=1)
@@ -2474,38 +2521,38 @@ class Loader:
 
 @final
 class BatchIterator:
-    """The batches of one epoch, or of the rest of one."""
+    """An iterator over the batches of one epoch, or of its rest."""
 
     def __iter__(self) -> Self:
-        """Return itself."""
+        """Return the iterator itself."""
 
     def __next__(self) -> Batch:
-        """Return the next batch; release the interpreter's lock while waiting.
+        """Return the next batch. The interpreter's lock is released while waiting.
 
         Raises ``MemoryError``, and ``KeyboardInterrupt`` on Ctrl-C.
         """
 
     def __length_hint__(self) -> int:
-        """Return the number of batches that are left."""
+        """Return the number of remaining batches."""
 
 # Arrow
 
 @final
 class ArrowArray:
-    """An Arrow array, for ``pyarrow.array`` and any other reader of ``__arrow_c_array__``."""
+    """An Arrow array for ``pyarrow.array`` and any other consumer of ``__arrow_c_array__``."""
 
     def __len__(self) -> int:
         """Return the number of values."""
 
     def __arrow_c_array__(self, requested_schema: object | None = None) -> tuple[object, object]:
-        """Return the array as capsules, ``arrow_schema`` and ``arrow_array``.
+        """Return the array in the capsules ``arrow_schema`` and ``arrow_array``.
 
-        - ``requested_schema``: an ``arrow_schema`` capsule of the type to cast the values to, where it differs.
+        - ``requested_schema``: an ``arrow_schema`` capsule; the values are cast to its type if it differs.
         """
 
 @final
 class ArrowSchema:
-    """An Arrow schema, for ``pyarrow.schema`` and any other reader of ``__arrow_c_schema__``.
+    """An Arrow schema for ``pyarrow.schema`` and any other consumer of ``__arrow_c_schema__``.
 
     ``len(schema)`` is the number of columns.
     """
@@ -2521,18 +2568,17 @@ class ArrowSchema:
         """Return the schema as an ``arrow_schema`` capsule."""
 
 def _attach(handle: bytes) -> StepTable:
-    """Return the table that a handle leads to, which is what unpickling calls.
+    """Return the table of a handle; unpickling calls this.
 
-    Raises ``OSError`` when the process that made the handle, or the file, is gone; ``DamagedError`` when something else
-    is in its place; ``DecodeError`` for other bytes.
+    Raises ``OSError`` if the file, or the process that made the handle, is gone. Raises ``DamagedError`` if a different
+    file or memory is in its place, and ``DecodeError`` for other bytes.
     """
 
 def _run_command(args: Sequence[_Path], program: Sequence[_Path]) -> int:
-    """Run the command ``a2store`` or ``a2pack`` with these arguments, the first being its name.
+    """Run the command ``a2store`` or ``a2pack`` with these arguments and return its exit status.
 
-    ``program`` are the arguments that start the first of them once more, in a process of its own.
+    The status is 0 for success, 1 for a problem in the data, and 2 for wrong usage.
 
-    Returns its exit status.
-
-    0 = done, 1 = something was wrong with the data, 2 = wrong usage.
+    - ``args``: the command's name, then its arguments.
+    - ``program``: the arguments that start the first program again, in a separate process.
     """

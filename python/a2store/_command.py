@@ -1,4 +1,4 @@
-"""The command ``a2store``, as the wheel installs it."""
+"""The commands ``a2store`` and ``a2pack``, as the wheel installs them."""
 
 import signal
 import sys
@@ -12,15 +12,15 @@ def main() -> int:
 
 
 def pack() -> int:
-    """Run the command ``a2pack`` likewise."""
+    """Run the command ``a2pack`` with this process's arguments and return its exit status."""
     return run("a2pack")
 
 
 def run(name: str) -> int:
-    """Run the command of this name."""
-    # Nothing here needs Python's own handler, and without it Ctrl-C ends the command at once.
+    """Run the command of this name and return its exit status."""
+    # No code here needs Python's own handler, and without it Ctrl-C ends the command at once.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
-    # Without -P a module of that name in the working folder would come first.
+    # Without -P, a module named a2store in the working folder would take precedence.
     again = [sys.executable, "-P", "-m", "a2store"] if sys.executable else []
     return _run_command([name, *sys.argv[1:]], again)
 

@@ -1,13 +1,20 @@
 """A table's rows as PyTorch tensors.
 
-``StepLoader`` serves shuffled batches and is what training loops want; ``StepDataset`` gives rows by their index, for
-samplers of one's own.
+``StepLoader`` serves shuffled batches for training loops. ``StepDataset`` returns rows by index, for custom samplers.
 
-Both give dicts of tensors, of the columns that a ``Batch`` has, in its order: ``tokens`` (B, 16) int64, or as asked
-for; ``move`` (B,) uint8; ``ev_values`` (B, 4) float32; ``ev_legal`` (B, 4) bool; ``run_id`` (B,) int64; ``step_index``
-(B,) int32; ``board`` (B,) int64, the bits of the uint64; and the extra columns in their own types, but uint16 as int32,
-uint32 as int64, and uint64 as int64 of the same bits. A column of strings has its codes, int16. Attached columns are
-(B, D), and those of bfloat16, which NumPy does not have, are ``torch.bfloat16``.
+Both return dicts of tensors, with the columns of a ``Batch`` in the same order:
+
+- ``tokens``: (B, 16), int64 or the requested type.
+- ``move``: (B,), uint8.
+- ``ev_values``: (B, 4), float32.
+- ``ev_legal``: (B, 4), bool.
+- ``run_id``: (B,), int64.
+- ``step_index``: (B,), int32.
+- ``board``: (B,), int64, the bits of the uint64.
+
+Extra columns keep their types, except that uint16 becomes int32, uint32 becomes int64, and uint64 becomes int64 with
+the same bits. A column of strings has int16 codes. Attached columns are (B, D). A bfloat16 column, which NumPy lacks,
+is ``torch.bfloat16``.
 """
 
 from __future__ import annotations
@@ -28,7 +35,7 @@ __all__ = ["StepDataset", "StepLoader"]
 
 _Tensors: TypeAlias = dict[str, torch.Tensor]
 
-# PyTorch has few unsigned types that it can compute with, so these columns keep their values in the next larger type.
+# PyTorch supports little arithmetic on unsigned types, so these columns are widened to the next signed type.
 _WIDENED: dict[np.dtype[Any], np.dtype[Any]] = {
     np.dtype("uint16"): np.dtype("int32"),
     np.dtype("uint32"): np.dtype("int64"),
@@ -44,7 +51,7 @@ def _tensor(array: npt.NDArray[Any], is_bfloat16: bool = False) -> torch.Tensor:
         array = array.astype(_WIDENED[dtype])
     elif dtype == _UINT64:
         array = array.view(_INT64)
-    # The tensor shares the batch's memory, which is not used again before the tensor is gone.
+    # The tensor shares the batch's memory, which is not reused while the tensor exists.
     return torch.from_numpy(array)
 
 
@@ -54,17 +61,17 @@ def _tensors(batch: Batch) -> _Tensors:
 
 
 class _Parcel(_Tensors):
-    """A batch as a worker of a ``DataLoader`` hands it on: it goes to the other process as one piece of shared memory.
+    """A batch in a ``DataLoader`` worker, pickled as one piece of shared memory.
 
-    Tensor by tensor, each would have a piece of its own, and passing on that many costs more than making the batch.
+    One piece per tensor would cost more to pass on than the batch costs to make.
     """
 
     def __copy__(self) -> _Parcel:
-        # As DataLoader's default_convert does: it must stay what it is.
+        # DataLoader's default_convert calls this. The copy must stay a _Parcel.
         return _Parcel(self)
 
     def __reduce__(self) -> tuple[Callable[..., _Tensors], tuple[object, ...]]:
-        # Columns begin at cache lines, as they do in a batch.
+        # Columns begin at cache lines, as in a batch.
         sizes = [-(-tensor.nbytes // 64) * 64 for tensor in self.values()]
         starts = [sum(sizes[:k]) for k in range(len(sizes))]
         memory: torch.Tensor = torch.empty(sum(sizes), dtype=torch.uint8).share_memory_()  # type: ignore[no-untyped-call]
@@ -84,17 +91,17 @@ def _part(memory: torch.Tensor, dtype: torch.dtype, shape: torch.Size, start: in
 
 
 class StepDataset(Dataset[_Tensors]):
-    """A table's rows by their index, as a map-style dataset.
+    """A map-style dataset over a table's rows.
 
-    A row is a dict of tensors without the dimension B: ``tokens`` (16,), ``move`` (), and so on. In a ``DataLoader``
-    the rows of a batch are gathered at once. The default ``collate_fn`` then takes them apart and stacks them again,
-    which costs far more than the gathering; ``StepDataset.collate`` leaves them as they are:
+    A row is a dict of tensors without the dimension B: ``tokens`` (16,), ``move`` (), and so on. A ``DataLoader``
+    gathers the rows of a batch at once. The default ``collate_fn`` then takes them apart and stacks them again, which
+    costs far more than gathering. ``StepDataset.collate`` avoids that:
 
     >>> dataset = StepDataset(table)
     >>> DataLoader(dataset, batch_size=4096, sampler=sampler, collate_fn=StepDataset.collate)
 
-    Workers of any start method share the table's memory. For plain shuffling ``StepLoader`` is faster, as it needs
-    neither a list of indices nor workers.
+    Workers share the table's memory, with any start method. For plain shuffling ``StepLoader`` is faster, because it
+    needs neither a list of indices nor workers.
     """
 
     def __init__(
@@ -103,16 +110,16 @@ class StepDataset(Dataset[_Tensors]):
         tokens: Literal["uint8", "int32", "int64"] = "int64",
         columns: Sequence[str] | None = None,
     ) -> None:
-        """Make a dataset of a table, or of a view.
+        """Create a dataset of a table or a view.
 
         table: the rows.
         tokens: the type of ``tokens``; ``torch.nn.Embedding`` takes ``int32`` and ``int64``.
-        columns: the names of the columns, in that order; ``None`` = all.
+        columns: the names of the columns, in order; ``None`` = all.
 
         Raises ``ValueError`` for another type or column.
         """
         columns = None if columns is None else list(columns)
-        # A loader refuses what is wrong, and names what would be right.
+        # A loader checks the arguments; its errors list the valid values.
         table.loader(tokens=tokens, columns=columns)
         self._table = table
         self._tokens = tokens
@@ -123,22 +130,22 @@ class StepDataset(Dataset[_Tensors]):
         return len(self._table)
 
     def __getitem__(self, row: int) -> _Tensors:
-        """Return a row; negative indices count from the end.
+        """Return a row. A negative index counts from the end.
 
         Raises ``IndexError`` for an index out of bounds.
         """
         return {name: column[0] for name, column in self._take([index(row)]).items()}
 
     def __getitems__(self, rows: Sequence[int]) -> _Rows:
-        """Return the rows at some indices, as ``DataLoader`` asks for the rows of a batch.
+        """Return the rows at some indices; ``DataLoader`` calls this for a batch.
 
-        What is returned is a sequence of rows; ``StepDataset.collate`` makes the batch's dict of tensors of it.
+        The result is a sequence of rows, from which ``StepDataset.collate`` makes the batch.
         """
         return _Rows(self._take(rows))
 
     @staticmethod
     def collate(rows: Sequence[_Tensors]) -> _Tensors:
-        """Return the batch that ``__getitems__`` gathered; other rows, of whatever dataset, are stacked."""
+        """Return the batch of rows from ``__getitems__``; stack the rows of any other dataset."""
         if isinstance(rows, _Rows):
             return rows.columns if get_worker_info() is None else _Parcel(rows.columns)
         batch: _Tensors = default_collate(list(rows))
@@ -148,25 +155,25 @@ class StepDataset(Dataset[_Tensors]):
         indices = np.asarray(rows)
         if indices.dtype.kind == "i" and indices.size and indices.min() < 0:
             from_end = indices + len(self)
-            # What is still negative is reported as it was asked for.
+            # An index that is still negative is reported unchanged.
             indices = np.where((indices < 0) & (from_end >= 0), from_end, indices)
         batch = self._table.take(indices)
         arrays, bfloat16 = batch.to_dict(), batch.bfloat16_columns
-        # By NumPy, as PyTorch would call on several threads for it, and wait for the last one.
+        # NumPy converts, because PyTorch would start several threads for it and wait for all of them.
         arrays["tokens"] = arrays["tokens"].astype(self._tokens, copy=False)
         names = arrays if self._columns is None else self._columns
         return {name: _tensor(arrays[name], name in bfloat16) for name in names}
 
 
 class _Rows(Sequence[_Tensors]):
-    """Rows that lie side by side in columns."""
+    """Rows that are stored as columns."""
 
     def __init__(self, columns: _Tensors) -> None:
         self.columns = columns
         self._rows: list[_Tensors] | None = None
 
     def _all(self) -> list[_Tensors]:
-        # The default collate_fn goes through the rows once for each column.
+        # The default collate_fn iterates over the rows once per column.
         if self._rows is None:
             by_row = zip(*(column.unbind() for column in self.columns.values()), strict=True)
             self._rows = [dict(zip(self.columns, values, strict=True)) for values in by_row]
@@ -187,9 +194,9 @@ class _Rows(Sequence[_Tensors]):
 
 
 class StepLoader(IterableDataset[_Tensors]):
-    """Serves a table's rows in batches, as dicts of tensors, one epoch per iteration.
+    """A loader that serves a table's rows in batches, as dicts of tensors, one epoch per iteration.
 
-    By itself it is fastest: a thread makes the batches ahead, and the tensors share their memory.
+    Used directly it is fastest: a thread prepares the batches ahead, and the tensors share their memory.
 
     >>> loader = StepLoader(table, batch_size=4096, symmetries=True)
     >>> for epoch in range(3):
@@ -197,18 +204,18 @@ class StepLoader(IterableDataset[_Tensors]):
     ...     for batch in loader:
     ...         model(batch["tokens"])
 
-    Where a ``DataLoader`` is wanted, it is a dataset of whole batches: ``DataLoader(loader, batch_size=None)``. Of n
-    workers each makes every n-th batch, so that the ``DataLoader`` serves the same batches in the same order as without
-    any. ``set_epoch`` reaches the workers, persistent ones too. They share the table's memory, but each batch is copied
-    from process to process.
+    A ``DataLoader`` can use it as a dataset of whole batches: ``DataLoader(loader, batch_size=None)``. Each of n
+    workers makes every n-th batch, so the ``DataLoader`` serves the same batches in the same order as without workers.
+    ``set_epoch`` reaches the workers, even persistent ones. Workers share the table's memory, but each batch is copied
+    between processes.
 
-    In distributed training there is no sampler to set up: ranks take equally many batches, and each row is on one of
-    them. Where ``torch.distributed`` is initialised when the loader is made, it knows the rank and their number. The
-    last batch of an epoch is shorter, and empty on some ranks when there are fewer rows left than ranks; dividing a sum
-    of losses by ``batch_size``, instead of taking their mean, gives every row the same weight and an empty batch none.
+    Distributed training needs no sampler: all ranks get the same number of batches, and each row goes to one rank. If
+    ``torch.distributed`` is initialised when the loader is created, it provides the rank and the world size. The last
+    batch of an epoch is shorter. It is empty on some ranks if fewer rows than ranks are left. To weight all rows
+    equally, divide the sum of the losses by ``batch_size`` instead of taking the mean.
 
-    Loaders can be pickled, with the table's handle, the options and where they stand: a copy's next iteration begins
-    where the loader's own would.
+    Loaders can be pickled, with the table's handle, the options and the position. A copy's next iteration begins at the
+    loader's position.
     """
 
     def __init__(
@@ -235,16 +242,16 @@ class StepLoader(IterableDataset[_Tensors]):
         pin_memory: bool = False,
         device: torch.device | str | None = None,
     ) -> None:
-        """Make a loader of a table, or of a view.
+        """Create a loader of a table or a view.
 
         The options are those of ``StepTable.loader``, except for these:
 
-        rank, world_size: ``None`` = those of ``torch.distributed``'s default group where it is initialised, else 0 and
-            1. Both or none; rows that every rank is to have take 0 and 1.
-        tokens: ``int64`` by default, which is what ``torch.nn.Embedding`` takes everywhere.
-        pin_memory: copy each batch into page-locked memory, where CUDA is available.
-        device: where the tensors go. Those of a CUDA device are always copied by way of page-locked memory, on a stream
-            of their own and one batch ahead, so that a batch is copied while the one before it is in use.
+        rank, world_size: ``None`` = the rank and size of the default group of ``torch.distributed`` if it is
+            initialised, else 0 and 1. Give both or none. To serve all rows on every rank, give 0 and 1.
+        tokens: ``int64`` by default, which ``torch.nn.Embedding`` takes everywhere.
+        pin_memory: ``True`` = copy each batch into page-locked memory, if CUDA is available.
+        device: the device of the tensors. Batches for a CUDA device are copied by way of page-locked memory, on a
+            separate stream and one batch ahead. So the copy of a batch overlaps with the use of the previous one.
 
         Raises ``ValueError`` and others as ``StepTable.loader`` does.
         """
@@ -279,19 +286,19 @@ class StepLoader(IterableDataset[_Tensors]):
         self._loader: Loader | None = None
         self._loader_in_worker = False
         self._epoch = index(epoch)
-        # In rows of the epoch that all ranks together have been given: where the next iteration begins, and where the
-        # newest one stands. The loader below stands elsewhere: where it makes batches ahead, or in a worker jumps to.
+        # Both count rows of the epoch over all ranks: the start of the next iteration, and the position of the newest
+        # one. The position of the loader below differs: it prefetches batches and, in a worker, jumps between them.
         self._resume = self._position = 0
         self._generation = 0
-        # Each worker of a DataLoader has a copy of this. A persistent one keeps it, and hears by way of shared memory
-        # of the epoch that was turned to outside.
+        # Each worker of a DataLoader has a copy of this object. Shared memory tells persistent workers the epoch that
+        # the parent process has set.
         self._announced: torch.Tensor = torch.zeros((), dtype=torch.int64).share_memory_()  # type: ignore[no-untyped-call]
         self._heard = 0
         self.set_epoch(epoch)
 
     @property
     def epoch(self) -> int:
-        """The epoch that an iteration serves."""
+        """The epoch that the next iteration serves."""
         return self._epoch
 
     @property
@@ -301,22 +308,24 @@ class StepLoader(IterableDataset[_Tensors]):
         return batch_size
 
     def __len__(self) -> int:
-        """Return the number of batches of a whole epoch on this rank: of all its workers, where there are some."""
+        """Return the number of batches in a whole epoch on this rank, over all its workers."""
         return len(self._engine())
 
     def __iter__(self) -> Iterator[_Tensors]:
-        """Serve the epoch: from its beginning, or, once, from where a loaded state stood.
+        """Return an iterator over the epoch, from its beginning or, once, from the position of a loaded state.
 
-        In a worker of a ``DataLoader``, serve the worker's batches of it.
+        In a worker of a ``DataLoader``, it serves only the worker's batches.
 
-        Raises ``ValueError`` there, when the loader was given ``pin_memory`` or a CUDA device.
+        Raises ``ValueError`` in a worker if the loader has ``pin_memory`` or a CUDA device.
         """
-        # No generator, which would begin only when the first batch is asked for: until then a state that was loaded
-        # would stay to be resumed from, and another iteration would begin there too.
+        # This is not a generator, because a generator would start only with the first batch. Until then the loaded
+        # state would stay in effect, and another iteration would begin there too.
         worker = get_worker_info()
         if worker is not None:
             if self._pin_memory or self._on_cuda:
-                raise ValueError("pin_memory and device: expected none in a worker; its DataLoader has pin_memory")
+                raise ValueError(
+                    "pin_memory and device: expected none in a worker; use the pin_memory of its DataLoader"
+                )
             epoch = int(self._announced)
             if epoch != self._heard:
                 self._heard = epoch
@@ -335,8 +344,8 @@ class StepLoader(IterableDataset[_Tensors]):
             batches = iter(loader)
         else:
             first = start + worker.id * step
-            # A worker stands where all of them would, had they all served as many batches. So its own state leads it to
-            # its next batch, and one from outside of workers leads each to its first.
+            # A worker's position is the one after the same number of batches on every worker. So its own state leads
+            # to its next batch, and a state from outside the workers leads each worker to its first.
             step *= worker.num_workers
             batches = _jumping(loader, state, range(first, end, step))
 
@@ -349,16 +358,16 @@ class StepLoader(IterableDataset[_Tensors]):
         return serve()
 
     def set_epoch(self, epoch: int) -> None:
-        """Turn to an epoch, and so to its order.
+        """Set the epoch, which determines the order.
 
-        The epoch does not change by itself. Turning to the current one keeps the position of a state that was just
-        loaded, so a loop over epochs goes on where the state stood.
+        The epoch does not advance by itself. If ``epoch`` is the current one, the position of a loaded state is kept,
+        so a loop over epochs continues at that position.
         """
         epoch = index(epoch)
-        # Workers hear of it through a signed integer.
+        # The epoch reaches the workers as a signed integer.
         if epoch >= 2**63:
             raise ValueError(f"epoch: expected 0..={2**63 - 1}, found {epoch}")
-        # Refuses what is no epoch.
+        # This rejects an invalid epoch.
         self._engine().set_epoch(epoch)
         self._turn_to(epoch)
         if get_worker_info() is None:
@@ -366,21 +375,21 @@ class StepLoader(IterableDataset[_Tensors]):
             self._heard = epoch
 
     def state_dict(self) -> dict[str, Any]:
-        """Return where the loader stands: after the batches that were handed out, whatever was made or copied ahead.
+        """Return the loader's position after the batches returned so far; batches made or copied ahead do not count.
 
-        It is a state as ``Loader.state_dict`` gives it, and either loader takes the other's. A ``DataLoader`` with
-        workers does not move the loader that it was made of; ``torchdata``'s ``StatefulDataLoader`` asks each worker's
-        copy for its state, and gives it back.
+        The state has the format of ``Loader.state_dict``, and each loader accepts the other's. A ``DataLoader`` with
+        workers does not advance the loader that it was given. ``StatefulDataLoader`` of ``torchdata`` saves and
+        restores the state of each worker's copy.
         """
         return {**self._engine().state_dict(), "epoch": self._epoch, "position": self._position}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on where a state stood; see ``Loader.load_state_dict``.
+        """Restore a position; see ``Loader.load_state_dict``.
 
-        Batch size, rank and number of ranks, tokens, columns, device and workers may differ from those of the loader
-        that made the state. A ``StatefulDataLoader`` has a state of its own, to which batch size, number of ranks and
-        number of workers must stay the same. Without workers it hands this one on only when its next iteration begins,
-        and so after ``set_epoch``: one from the end of an epoch then leads to that epoch's order once more.
+        Batch size, rank, world size, tokens, columns, device and workers may differ from those of the loader that made
+        the state. The state of a ``StatefulDataLoader`` requires the same batch size, world size and number of workers.
+        Without workers, a ``StatefulDataLoader`` loads this state only when its next iteration begins, after
+        ``set_epoch``. A state from the end of an epoch then repeats that epoch's order.
         """
         self._engine().load_state_dict(state)
         self._jump(state["epoch"], state["position"])
@@ -390,7 +399,7 @@ class StepLoader(IterableDataset[_Tensors]):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        # It still is where multiprocessing passed it on, and no longer where it was written to bytes.
+        # The tensor is still shared if multiprocessing passed it on, but not if it was pickled to bytes.
         self._announced.share_memory_()  # type: ignore[no-untyped-call]
 
     @property
@@ -398,10 +407,10 @@ class StepLoader(IterableDataset[_Tensors]):
         return self._device is not None and self._device.type == "cuda"
 
     def _engine(self) -> Loader:
-        """Return the loader that makes the batches: one that makes none ahead in a worker, where it jumps."""
+        """Return the loader that makes the batches. A worker does not prefetch, because it jumps between batches."""
         in_worker = get_worker_info() is not None
         if self._loader is None or self._loader_in_worker != in_worker:
-            # A CUDA device widens tokens better, and has an eighth to copy.
+            # A CUDA device widens tokens faster, and the copy is an eighth of the size.
             tokens: Literal["uint8", "int32", "int64"] = "uint8" if self._on_cuda else self._tokens
             prefetch = 0 if in_worker else self._prefetch
             self._loader = self._table.loader(tokens=tokens, prefetch=prefetch, **self._options)
@@ -419,7 +428,7 @@ class StepLoader(IterableDataset[_Tensors]):
         self._generation += 1
 
     def _placed(self, batches: Iterable[_Tensors]) -> Iterable[_Tensors]:
-        """Return the batches where they are wanted."""
+        """Return the batches in the requested memory or on the requested device."""
         if self._device is not None and self._on_cuda:
             widened = {"tokens": getattr(torch, self._tokens)}
             return _copied_ahead(batches, self._device, widened)
@@ -437,7 +446,7 @@ def _distributed_rank() -> tuple[int, int]:
 
 
 def _jumping(loader: Loader, state: dict[str, Any], positions: Iterable[int]) -> Iterator[Batch]:
-    """Serve the batches at some positions, as far as there are any."""
+    """Serve the batches at some positions, up to the end of the epoch."""
     for position in positions:
         loader.load_state_dict({**state, "position": position})
         yield from islice(loader, 1)
@@ -451,14 +460,15 @@ def _each(batches: Iterable[_Tensors], change: Callable[[torch.Tensor], torch.Te
 def _copied_ahead(
     batches: Iterable[_Tensors], device: torch.device, widened: dict[str, torch.dtype]
 ) -> Iterator[_Tensors]:
-    """Copy batches to a CUDA device on a stream beside the current one, each while the one before it is in use."""
+    """Copy batches to a CUDA device on a separate stream; each copy overlaps with the use of the previous batch."""
     stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
 
     def copy(batch: _Tensors) -> _Tensors:
         copied = {}
         with torch.cuda.stream(stream):
             for name, tensor in batch.items():
-                # The page-locked memory may go as soon as the copy has begun: PyTorch keeps it until the copy is done.
+                # The page-locked tensor may be dropped once the copy has begun: PyTorch keeps its memory until the copy
+                # ends.
                 tensor = tensor.pin_memory().to(device, non_blocking=True)
                 copied[name] = tensor.to(widened.get(name, tensor.dtype))
         return copied
@@ -468,10 +478,10 @@ def _copied_ahead(
     while ahead:
         (ready,) = ahead
         current = torch.cuda.current_stream(device)
-        # This comes before the next copy is queued, or the consumer would wait for that one too.
+        # This comes before the next copy is queued; otherwise the consumer would wait for that copy too.
         current.wait_stream(stream)
         for tensor in ready.values():
-            # The memory belongs to the other stream, which must not use it again before this one is done with it.
+            # The memory belongs to the copy stream, which must not reuse it before the current stream has finished.
             tensor.record_stream(current)
         ahead = [copy(batch) for batch in islice(remaining, 1)]
         yield ready

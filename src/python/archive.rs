@@ -1,10 +1,12 @@
+//! Archives, `a2store.Archive`, and functions over archives and runs.
+
 use super::arrow::ArrowSchema;
 use super::interrupt::{abandonable, interruptible};
 use super::query::PyQuery;
 use super::reports::{
     PyCommitInfo, PyCompactReport, PyExpireReport, PyExportReport, PyIngestReport, PyRepairReport, PyVerifyReport,
 };
-use super::sql::{Limits, named_params};
+use super::sql::{LimitArguments, named_params};
 use super::values::{params as bound_params, paths_from};
 use crate::archive::{
     Archive, CompactOptions, ExpireOptions, IngestOptions, OnError, Phases, TableName, VerifyOptions,
@@ -32,7 +34,7 @@ impl PyArchive {
     }
 
     fn lock(&self) -> MutexGuard<'_, Archive> {
-        // Held for an instant at a time, and never while Python's lock is waited for.
+        // Held only briefly, and never while waiting for the interpreter's lock.
         self.archive.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -40,7 +42,7 @@ impl PyArchive {
         self.lock().clone()
     }
 
-    /// Does something that may make a new version, and moves to it.
+    /// Does work that may make a new version, and moves to that version.
     fn change<T: Send>(
         &self,
         py: Python<'_>,
@@ -54,7 +56,7 @@ impl PyArchive {
         Ok(value)
     }
 
-    /// Replaces `before` with `archive`, unless another thread has moved to a later version meanwhile.
+    /// Replaces `before` with `archive`, unless another thread has moved to a later version.
     fn move_on(&self, before: &Archive, archive: Archive) {
         let mut current = self.lock();
         // After a repair the newest version can have a lower number.
@@ -115,7 +117,7 @@ pub(super) fn convert(
     Ok(report.into())
 }
 
-/// A number of seconds or a `datetime.timedelta`.
+/// Converts a number of seconds or a `datetime.timedelta`.
 fn duration(name: &'static str, value: Option<&Bound<'_, PyAny>>, default: Duration) -> PyResult<Duration> {
     let Some(value) = value else { return Ok(default) };
     let secs: f64 = match value.call_method0("total_seconds") {
@@ -243,9 +245,11 @@ impl PyArchive {
     #[getter]
     fn path(&self) -> PyResult<PathBuf> {
         let path = self.lock().path().to_path_buf();
-        // A pathlib.Path would make one slash of the two in a URL.
+        // A pathlib.Path would merge the two slashes of a URL.
         match path.to_str().filter(|path| path.contains("://")) {
-            Some(url) => Err(PyValueError::new_err(format!("path: {url} is no folder; its URL is in `location`"))),
+            Some(url) => Err(PyValueError::new_err(format!(
+                "path: expected an archive in a folder, found {url}; use `location`"
+            ))),
             None => Ok(path),
         }
     }
@@ -309,7 +313,7 @@ impl PyArchive {
         time_limit: Option<f64>,
     ) -> PyResult<PyQuery> {
         let params = bound_params(params)?;
-        let limits = Limits { memory_limit, spill_limit, spill_folder, row_limit, byte_limit, time_limit };
+        let limits = LimitArguments { memory_limit, spill_limit, spill_folder, row_limit, byte_limit, time_limit };
         let options = limits.options(tables)?;
         let archive = self.archive();
         let planned =
@@ -337,7 +341,7 @@ impl PyArchive {
         params: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<PyQuery> {
         let params = named_params(params)?;
-        let limits = Limits { memory_limit, spill_limit, spill_folder, row_limit, byte_limit, time_limit };
+        let limits = LimitArguments { memory_limit, spill_limit, spill_folder, row_limit, byte_limit, time_limit };
         let options = limits.options(tables)?;
         let archive = self.archive();
         let planned = interruptible(py, Some(false), |progress| {

@@ -1,4 +1,4 @@
-//! Arrow data for whoever speaks the PyCapsule interface.
+//! Arrow data for consumers of the PyCapsule interface.
 
 use arrow::array::{Array, ArrayRef, RecordBatchReader, StructArray};
 use arrow::datatypes::{DataType, Field, SchemaRef};
@@ -43,7 +43,7 @@ pub(super) struct ArrowSchema {
 
 #[pymethods]
 impl ArrowSchema {
-    /// The columns' names, in order.
+    /// Returns the names of the columns, in order.
     #[getter]
     fn names(&self) -> Vec<&str> {
         self.schema.fields().iter().map(|field| field.name().as_str()).collect()
@@ -64,7 +64,7 @@ impl ArrowSchema {
     }
 }
 
-/// A reader as a stream capsule.
+/// Returns a reader as a stream capsule.
 pub(super) fn stream_capsule<'py>(
     py: Python<'py>,
     reader: impl RecordBatchReader + Send + 'static,
@@ -75,7 +75,7 @@ pub(super) fn stream_capsule<'py>(
     to_stream_pycapsule(py, Box::new(ArrayIterator::new(batches, field)), requested_schema)
 }
 
-/// A record batch as the pair of capsules of its struct.
+/// Returns a record batch as the pair of capsules of its struct.
 pub(super) fn batch_capsules<'py>(
     py: Python<'py>,
     batch: arrow::array::RecordBatch,

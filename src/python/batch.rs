@@ -1,5 +1,8 @@
+//! Batches of rows, `a2store.Batch`.
+
 use super::arrow::batch_capsules;
-use super::memory::{Memory, array, numpy_name};
+use super::memory::Memory;
+use super::numpy::array;
 use crate::table::{Batch, ElementType};
 use pyo3::exceptions::{PyAttributeError, PyKeyError};
 use pyo3::prelude::*;
@@ -7,7 +10,7 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyCapsule, PyDict, PyIterator, PyList, PyTuple};
 use pyo3_arrow::error::PyArrowResult;
 
-/// Rows of a table as columns.
+/// A batch of rows as columns.
 #[pyclass(frozen, name = "Batch", module = "a2store")]
 pub(super) struct PyBatch {
     batch: Batch,
@@ -19,7 +22,7 @@ impl PyBatch {
         PyBatch { batch, memory: PyOnceLock::new() }
     }
 
-    /// The column at an index, as a view of the batch's memory.
+    /// Returns the column at an index, as a view of the batch's memory.
     fn array<'py>(&self, py: Python<'py>, index: usize) -> PyResult<Option<Bound<'py, PyAny>>> {
         let (Some(column), Some(range)) = (self.batch.columns().nth(index), self.batch.range(index)) else {
             return Ok(None);
@@ -27,7 +30,7 @@ impl PyBatch {
         let memory = self.memory.get_or_try_init(py, || Py::new(py, Memory::of_batch(self.batch.clone())))?;
         let columns = (column.values_per_row > 1).then_some(column.values_per_row);
         let shape = (self.batch.num_rows(), columns);
-        array(memory.bind(py).as_any(), numpy_name(column.dtype), range.start, shape).map(Some)
+        array(memory.bind(py).as_any(), column.dtype.numpy(), range.start, shape).map(Some)
     }
 
     fn find<'py>(&self, py: Python<'py>, name: &str) -> PyResult<Option<Bound<'py, PyAny>>> {
@@ -44,7 +47,7 @@ impl PyBatch {
         self.batch.num_rows()
     }
 
-    /// The names of the columns.
+    /// Returns the names of the columns.
     fn keys(&self) -> Vec<String> {
         self.batch.columns().map(|column| column.name.to_owned()).collect()
     }
@@ -58,7 +61,7 @@ impl PyBatch {
     }
 
     fn __getattr__<'py>(&self, py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyAny>> {
-        // Every column is an attribute, extra columns too.
+        // Every column is an attribute, including the extra columns.
         self.find(py, name)?.ok_or_else(|| PyAttributeError::new_err(format!("the batch has no column {name:?}")))
     }
 
@@ -66,7 +69,7 @@ impl PyBatch {
         PyList::new(py, self.keys())?.try_iter()
     }
 
-    /// All columns by name.
+    /// Returns all columns by name.
     fn to_dict<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let dict = PyDict::new(py);
         for (index, column) in self.batch.columns().enumerate() {
@@ -75,7 +78,7 @@ impl PyBatch {
         Ok(dict)
     }
 
-    /// The names of the columns whose uint16 are the bits of bfloat16.
+    /// Returns the names of the bfloat16 columns, whose bits are stored as uint16.
     #[getter]
     fn bfloat16_columns(&self) -> Vec<&str> {
         let columns = self.batch.columns().filter(|column| column.dtype == ElementType::BFloat16);

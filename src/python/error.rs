@@ -1,4 +1,4 @@
-//! The crate's errors as Python's exceptions: its own where it has one, else subclasses of `a2store.Error`.
+//! Conversion of the crate's errors to Python's own exceptions where they exist, else to subclasses of `a2store.Error`.
 
 use crate::error::{Error, ErrorKind};
 use pyo3::create_exception;
@@ -43,7 +43,7 @@ pub(super) fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
         exception.setattr("__name__", name)?;
         exception.setattr("__qualname__", name)?;
         if name == "Error" {
-            // What only some errors know is None on the others.
+            // These attributes are None on exceptions that do not set them.
             for attribute in ["kind", "path", "run", "offset", "step"] {
                 exception.setattr(attribute, py.None())?;
             }
@@ -86,7 +86,7 @@ impl From<Error> for PyErr {
         let location = error.location();
         Python::attach(|py| {
             let value = exception.value(py);
-            // An exception that cannot take an attribute still tells its message.
+            // An exception whose attributes cannot be set still has its message.
             let _ = value.setattr("kind", error.kind_name());
             let _ = value.setattr("path", error.path().map(|path| path.to_string_lossy().into_owned()));
             let _ = value.setattr("run", location.and_then(|location| location.run));
@@ -97,9 +97,9 @@ impl From<Error> for PyErr {
     }
 }
 
-/// `OSError` or its subclass for the number, with the file's name.
+/// Returns `OSError`, or its subclass for the error number, with the file's name.
 fn io_error(source: &std::io::Error, error: &Error) -> PyErr {
-    // What was found before the system was asked has the system's number too, by which Python knows it.
+    // Errors that were found without a system call get the number of the equivalent system error.
     let number = source.raw_os_error().or(match source.kind() {
         std::io::ErrorKind::AlreadyExists => Some(libc::EEXIST),
         std::io::ErrorKind::NotFound => Some(libc::ENOENT),
@@ -108,7 +108,7 @@ fn io_error(source: &std::io::Error, error: &Error) -> PyErr {
     });
     match (number, error.path()) {
         (Some(number), Some(path)) => {
-            // `OSError(errno, text, filename)` makes itself a `FileNotFoundError` and so on.
+            // `OSError(errno, text, filename)` creates the subclass for the number, such as `FileNotFoundError`.
             let text = source.to_string();
             let text = text.split(" (os error").next().unwrap_or_default().to_owned();
             PyOSError::new_err((number, text, path.to_string_lossy().into_owned()))

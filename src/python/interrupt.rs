@@ -1,4 +1,4 @@
-//! Long work that Ctrl-C can stop.
+//! Long operations that Ctrl-C can stop.
 
 use crate::error::Result;
 use crate::progress::{Cancellable, Progress, ProgressBar, Unit};
@@ -9,13 +9,13 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-/// How often a signal is looked for.
+/// The time between two checks for signals.
 const PERIOD: Duration = Duration::from_millis(50);
 
 /// Runs `work` on another thread while this one checks for signals. After a signal, cancels the work, waits for its
 /// end, and raises the signal handler's exception.
 ///
-/// `progress`: whether to draw a bar; `None` = where standard error is a terminal.
+/// `progress`: whether to draw a bar; `None` draws one if standard error is a terminal.
 pub(super) fn interruptible<T: Send>(
     py: Python<'_>,
     progress: Option<bool>,
@@ -29,9 +29,9 @@ pub(super) fn interruptible<T: Send>(
             let (sender, receiver) = channel();
             let worker = scope.spawn(move || sender.send(work(progress)));
             let signal = match wait(&receiver) {
-                Ended::With(outcome) => return outcome.map_err(PyErr::from),
-                Ended::Panicked => None,
-                Ended::Signalled(signal) => Some(signal),
+                WaitEnd::With(outcome) => return outcome.map_err(PyErr::from),
+                WaitEnd::Panicked => None,
+                WaitEnd::Signalled(signal) => Some(signal),
             };
             cancelled.store(true, Ordering::Relaxed);
             match worker.join() {
@@ -42,8 +42,8 @@ pub(super) fn interruptible<T: Send>(
     })
 }
 
-/// As [`interruptible`], for work that changes nothing once it is cancelled. After a signal its end is not awaited,
-/// because it may hang in a file system or network call.
+/// Runs `work` like [`interruptible`], but after a signal does not wait for its end, because it may hang in a file
+/// system or network call. Cancelled work must change nothing.
 pub(super) fn abandonable<T: Send + 'static>(
     py: Python<'_>,
     progress: Option<bool>,
@@ -55,12 +55,12 @@ pub(super) fn abandonable<T: Send + 'static>(
     py.detach(move || {
         let worker = std::thread::spawn(move || sender.send(work(&Cancellable::new(&bar, &is_cancelled))));
         match wait(&receiver) {
-            Ended::With(outcome) => outcome.map_err(PyErr::from),
-            Ended::Signalled(signal) => {
+            WaitEnd::With(outcome) => outcome.map_err(PyErr::from),
+            WaitEnd::Signalled(signal) => {
                 cancelled.store(true, Ordering::Relaxed);
                 Err(signal)
             }
-            Ended::Panicked => match worker.join() {
+            WaitEnd::Panicked => match worker.join() {
                 Err(panic) => std::panic::resume_unwind(panic),
                 Ok(_) => Err(ended_silently()),
             },
@@ -69,38 +69,38 @@ pub(super) fn abandonable<T: Send + 'static>(
 }
 
 /// The reason why waiting for work ended.
-enum Ended<T> {
+enum WaitEnd<T> {
     With(Result<T>),
     Signalled(PyErr),
     Panicked,
 }
 
 /// Waits for a result of the work, or for a signal.
-fn wait<T>(receiver: &Receiver<Result<T>>) -> Ended<T> {
+fn wait<T>(receiver: &Receiver<Result<T>>) -> WaitEnd<T> {
     loop {
         match receiver.recv_timeout(PERIOD) {
-            Ok(outcome) => return Ended::With(outcome),
-            Err(RecvTimeoutError::Disconnected) => return Ended::Panicked,
+            Ok(outcome) => return WaitEnd::With(outcome),
+            Err(RecvTimeoutError::Disconnected) => return WaitEnd::Panicked,
             Err(RecvTimeoutError::Timeout) => {
                 if let Err(signal) = Python::attach(|py| py.check_signals()) {
-                    return Ended::Signalled(signal);
+                    return WaitEnd::Signalled(signal);
                 }
             }
         }
     }
 }
 
-/// Unreachable: the worker sends its result before it ends.
+/// Returns the error of an unreachable case: the worker sends its result before it ends.
 fn ended_silently() -> PyErr {
-    PyRuntimeError::new_err("the thread that worked ended without a result")
+    PyRuntimeError::new_err("the worker thread ended without a result")
 }
 
 fn bar(progress: Option<bool>) -> ProgressBar {
     if progress == Some(false) { ProgressBar::hidden() } else { ProgressBar::for_terminal() }
 }
 
-/// Runs `work` on this thread. The thread checks for signals whenever the work checks for cancellation. After a signal,
-/// the work stops and the signal handler's exception is raised. Costs nothing until the work checks.
+/// Runs `work` on this thread, and checks for signals whenever the work checks for cancellation. After a signal, the
+/// work stops and the signal handler's exception is raised. Costs nothing until the work checks.
 pub(super) fn checking<T: Send>(py: Python<'_>, work: impl FnOnce(&dyn Progress) -> Result<T> + Send) -> PyResult<T> {
     let signals = KeptSignal::default();
     let outcome = py.detach(|| work(&signals));
@@ -108,7 +108,7 @@ pub(super) fn checking<T: Send>(py: Python<'_>, work: impl FnOnce(&dyn Progress)
     signal.map_or_else(|| outcome.map_err(PyErr::from), Err)
 }
 
-/// Keeps the exception of the first signal.
+/// A progress listener that stores the exception of the first signal.
 #[derive(Default)]
 struct KeptSignal(Mutex<Option<PyErr>>);
 
@@ -126,8 +126,8 @@ impl Progress for KeptSignal {
     }
 }
 
-/// Stops a stream that foreign code reads. The signal is raised again, for the interpreter to meet once that code, which
-/// only hears of an error, has returned.
+/// A progress listener that stops a stream when a signal arrives. The code that reads the stream sees only an error. So
+/// the signal is raised again, and the interpreter handles it after that code has returned.
 pub(super) struct Signals;
 
 impl Progress for Signals {
@@ -138,10 +138,9 @@ impl Progress for Signals {
     #[allow(unsafe_code)]
     fn is_cancelled(&self) -> bool {
         use pyo3::ffi::{PyErr_CheckSignals, PyErr_Clear, PyErr_SetInterrupt, PyGILState_Ensure, PyGILState_Release};
-        // Not through PyO3, which counts by itself whether this thread is attached: code of others, called from a frame of
-        // PyO3's, may have let go of the interpreter before it reads.
-        // SAFETY: between the first and the last call this thread is attached, whoever else has been, and no references
-        // are held.
+        // Not through PyO3, which keeps its own count of attachments. Foreign code, called from a frame of PyO3, may
+        // have released the interpreter before it reads. SAFETY: between the first and the last call this thread is
+        // attached, even if it was not before, and no references are held.
         unsafe {
             let state = PyGILState_Ensure();
             let signalled = PyErr_CheckSignals() != 0;

@@ -1,3 +1,5 @@
+//! The loader of batches, `a2store.Loader`.
+
 use super::batch::PyBatch;
 use super::interrupt::checking;
 use crate::loader::{Batches, Loader, LoaderState, Sampling};
@@ -6,7 +8,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use std::sync::{Mutex, PoisonError};
 
-/// Serves shuffled batches of a table.
+/// A loader that serves shuffled batches of a table.
 #[pyclass(frozen, name = "Loader", module = "a2store")]
 pub(super) struct PyLoader {
     loader: Loader,
@@ -79,7 +81,7 @@ impl PyLoader {
             let value = state.get_item(name)?.ok_or_else(|| missing(name))?;
             value
                 .extract()
-                .map_err(|_| PyValueError::new_err(format!("loader state: {name}: of another type: {value}")))
+                .map_err(|_| PyValueError::new_err(format!("loader state: {name}: unexpected type: {value}")))
         }
         fn missing(name: &str) -> PyErr {
             PyValueError::new_err(format!("loader state: {name}: missing"))
@@ -116,7 +118,7 @@ impl PyLoader {
     }
 }
 
-/// The order that the options of Python's loader ask for.
+/// Returns the sampling that the options of `StepTable.loader` select.
 pub(super) fn sampling(
     shuffle: bool,
     replacement: bool,
@@ -130,7 +132,7 @@ pub(super) fn sampling(
         ("weights", weights.is_some()),
         ("strata", strata.is_some()),
         ("window", window.is_some()),
-        // Weights are drawn with replacement anyway.
+        // Weighted rows are always drawn with replacement.
         ("replacement", replacement && weights.is_none()),
     ];
     let asked: Vec<&str> = asked.into_iter().filter(|(_, asked)| *asked).map(|(name, _)| name).collect();
@@ -138,7 +140,7 @@ pub(super) fn sampling(
         return Err(PyValueError::new_err(format!("loader: {} cannot be combined", asked.join(" and "))));
     }
     if quotas.is_some() && strata.is_none() {
-        return Err(PyValueError::new_err("loader: quotas: expected strata with them, found none"));
+        return Err(PyValueError::new_err("loader: quotas: expected strata too, found none"));
     }
     Ok(match (weights, strata, window) {
         (Some(column), ..) => Sampling::Weighted { column },
@@ -153,7 +155,7 @@ pub(super) fn sampling(
     })
 }
 
-/// A stratum's name, which may be a string, a number, a boolean or `None`, and its share.
+/// Returns a stratum's name and its share. The name may be a string, a number, a boolean or `None`.
 fn quota((stratum, share): (Bound<'_, PyAny>, Bound<'_, PyAny>)) -> PyResult<(String, f64)> {
     let name = if stratum.is_none() {
         "null".to_owned()
@@ -171,7 +173,7 @@ fn quota((stratum, share): (Bound<'_, PyAny>, Bound<'_, PyAny>)) -> PyResult<(St
     }
 }
 
-/// The batches of one epoch.
+/// An iterator over the batches of one epoch.
 #[pyclass(frozen, name = "BatchIterator", module = "a2store")]
 pub(super) struct PyBatchIterator {
     batches: Mutex<Option<Batches>>,
@@ -185,7 +187,7 @@ impl PyBatchIterator {
 
     fn __next__(&self, py: Python<'_>) -> PyResult<Option<PyBatch>> {
         if self.batches.is_poisoned() {
-            return Err(PyRuntimeError::new_err("the loader failed before"));
+            return Err(PyRuntimeError::new_err("the loader has failed; create a new one"));
         }
         let next = checking(py, |progress| {
             let mut batches = self.batches.lock().unwrap_or_else(PoisonError::into_inner);

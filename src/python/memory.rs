@@ -1,21 +1,19 @@
-//! Rust's memory as NumPy arrays, without a copy, through the buffer protocol.
+//! Rust's memory for NumPy arrays without a copy, through the buffer protocol.
 
-use crate::table::{Batch, ElementType, StepTable};
+use crate::table::{Batch, StepTable};
 use pyo3::exceptions::PyBufferError;
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyByteArray, PyType};
 use std::ffi::c_int;
 
-/// Memory that a batch or a table owns. Arrays made from it keep it, and so its owner, alive.
+/// Memory of a batch or a table. Arrays made from it keep it, and so its owner, alive.
 #[pyclass(frozen, name = "_Memory", module = "a2store")]
 pub(super) struct Memory(Owner);
 
 enum Owner {
-    /// Writable: whoever took the batch has it for himself.
+    /// Writable: the batch belongs to the caller alone.
     Batch(Batch),
-    /// Read-only, as the mapping is.
+    /// Read-only, like the mapping.
     Table(StepTable),
     /// Writable: copies of rows.
     Rows(Vec<u64>),
@@ -38,6 +36,8 @@ impl Memory {
 #[pymethods]
 #[allow(unsafe_code)]
 impl Memory {
+    /// Fills a buffer view.
+    ///
     /// # Safety
     /// Called by the interpreter alone, with a view that it may fill.
     #[allow(clippy::needless_pass_by_value)] // The shape that pyo3 asks for.
@@ -45,50 +45,20 @@ impl Memory {
         let (pointer, len, read_only) = match &slf.get().0 {
             Owner::Batch(batch) => (batch.as_ptr(), batch.bytes().len(), 0),
             Owner::Table(table) => {
-                let rows = table.rows().ok_or_else(|| PyBufferError::new_err("the rows of a view lie apart"))?;
+                let rows =
+                    table.rows().ok_or_else(|| PyBufferError::new_err("the rows of a view are not contiguous"))?;
                 (rows.as_ptr(), rows.len(), 1)
             }
             Owner::Rows(rows) => (rows.as_ptr().cast(), size_of_val(rows.as_slice()), 0),
         };
         let len = isize::try_from(len).map_err(|_| PyBufferError::new_err("memory too large"))?;
-        // SAFETY: the interpreter passes a valid view. The memory lives as long as `slf`, to which the view takes a
-        // reference, and does not move: a batch's memory is behind an `Arc`, which its pool does not fill again while
-        // the clone in `slf` lives, copied rows are behind a `Vec` that never grows and that Rust never looks at again,
-        // and a table's is a mapping, declared read-only. What Python writes to a batch goes
-        // through the allocation's own pointer; Rust reads it only to make Arrow data, with the interpreter attached.
+        // SAFETY: the interpreter passes a valid view. The view takes a reference to `slf`, so the memory outlives the
+        // view, and the memory does not move. A batch's memory is behind an `Arc`; its pool does not refill it while
+        // the clone in `slf` lives. Copied rows are behind a `Vec` that never grows and that Rust does not access
+        // again. A table's memory is a mapping, declared read-only. Python writes to a batch through the allocation's
+        // own pointer; Rust reads the batch only to make Arrow data, with the interpreter attached.
         let status =
             unsafe { ffi::PyBuffer_FillInfo(view, slf.as_ptr(), pointer.cast_mut().cast(), len, read_only, flags) };
         if status == 0 { Ok(()) } else { Err(PyErr::fetch(slf.py())) }
     }
-}
-
-/// NumPy's name of a type.
-pub(super) fn numpy_name(dtype: ElementType) -> &'static str {
-    dtype.numpy()
-}
-
-/// `numpy.ndarray(shape, dtype, buffer, offset)`.
-pub(super) fn array<'py>(
-    buffer: &Bound<'py, PyAny>,
-    dtype: impl IntoPyObject<'py>,
-    offset: usize,
-    shape: (usize, Option<usize>),
-) -> PyResult<Bound<'py, PyAny>> {
-    static NDARRAY: PyOnceLock<Py<PyType>> = PyOnceLock::new();
-    let ndarray = NDARRAY.import(buffer.py(), "numpy", "ndarray")?;
-    match shape {
-        (rows, Some(columns)) => ndarray.call1(((rows, columns), dtype, buffer, offset)),
-        (rows, None) => ndarray.call1(((rows,), dtype, buffer, offset)),
-    }
-}
-
-/// An array of its own, of a copy of the values.
-pub(super) fn copied_array<'py, T: bytemuck::NoUninit>(
-    py: Python<'py>,
-    values: &[T],
-    dtype: &str,
-    columns: Option<usize>,
-) -> PyResult<Bound<'py, PyAny>> {
-    let bytes = PyByteArray::new(py, bytemuck::cast_slice(values));
-    array(bytes.as_any(), dtype, 0, (values.len() / columns.unwrap_or(1), columns))
 }

@@ -1,20 +1,25 @@
-//! `import a2store`: thin classes over the crate, one file per class.
+//! The Python package `a2store`: thin classes over the crate.
 //!
-//! Whatever takes time runs without the interpreter's lock, and on Ctrl-C stops within a fraction of a second.
+//! Entry point: the module function `_a2store`. Invariant: long operations run without the interpreter's lock, and
+//! Ctrl-C stops them within a fraction of a second.
 
 mod archive;
 mod arrow;
 mod batch;
+mod env;
 mod error;
+mod indices;
 mod interrupt;
 mod loader;
 mod memory;
+mod numpy;
 mod pack;
+mod pack_iterators;
 mod play;
 mod query;
+mod recorder;
 mod reports;
 mod run;
-mod selfplay;
 mod simulate;
 mod sql;
 mod steps;
@@ -27,7 +32,7 @@ use pyo3::prelude::*;
 /// The extension module; `python/a2store/__init__.py` re-exports it.
 #[pymodule]
 fn _a2store(module: &Bound<'_, PyModule>) -> PyResult<()> {
-    // A child that is forked while another thread builds them would wait for them for ever.
+    // A child that is forked while another thread builds these tables would wait for them forever.
     crate::board::build_tables();
     TableName::ALL.into_iter().for_each(|table| drop(table_schema(table)));
     crate::query::build_tables();
@@ -48,23 +53,25 @@ fn _a2store(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<arrow::ArrowArray>()?;
     module.add_class::<arrow::ArrowSchema>()?;
     module.add_class::<batch::PyBatch>()?;
+    module.add_class::<env::PyVectorEnv>()?;
     module.add_class::<loader::PyBatchIterator>()?;
     module.add_class::<loader::PyLoader>()?;
     module.add_class::<pack::PyJsonlReport>()?;
-    module.add_class::<pack::PyPackBatchIterator>()?;
-    module.add_class::<pack::PyPackIterator>()?;
+    module.add_class::<pack_iterators::PyPackBatchIterator>()?;
+    module.add_class::<pack_iterators::PyPackIterator>()?;
     module.add_class::<pack::PyPackReader>()?;
     module.add_class::<pack::PyPackStats>()?;
-    module.add_class::<pack::PyPackStepIterator>()?;
-    play::add_to(module)?;
+    module.add_class::<pack_iterators::PyPackStepIterator>()?;
+    module.add_class::<play::PyPlayResult>()?;
+    module.add_class::<play::PyPlayer>()?;
     module.add_class::<query::PyQuery>()?;
     module.add_class::<run::PyRun>()?;
     module.add_class::<run::PyRunMeta>()?;
-    module.add_class::<selfplay::PyGame>()?;
-    module.add_class::<selfplay::PyRecorder>()?;
-    module.add_class::<selfplay::PyRecorderReport>()?;
-    module.add_class::<selfplay::PyRecorderStats>()?;
-    module.add_class::<selfplay::PyUnfinished>()?;
+    module.add_class::<recorder::PyGame>()?;
+    module.add_class::<recorder::PyRecorder>()?;
+    module.add_class::<recorder::PyRecorderReport>()?;
+    module.add_class::<recorder::PyRecorderStats>()?;
+    module.add_class::<recorder::PyUnfinished>()?;
     module.add_class::<simulate::PySimulateReport>()?;
     module.add_class::<sql::PySavedColumn>()?;
     module.add_class::<sql::PySavedParameter>()?;
@@ -74,8 +81,9 @@ fn _a2store(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(sql::queries, module)?)?;
     module.add_function(wrap_pyfunction!(sql::sql_functions, module)?)?;
     module.add_function(wrap_pyfunction!(table::attach, module)?)?;
+    module.add_function(wrap_pyfunction!(play::play, module)?)?;
     module.add_function(wrap_pyfunction!(run::read_run, module)?)?;
-    module.add_function(wrap_pyfunction!(selfplay::recover, module)?)?;
+    module.add_function(wrap_pyfunction!(recorder::recover, module)?)?;
     module.add_function(wrap_pyfunction!(simulate::simulate, module)?)?;
     module.add_function(wrap_pyfunction!(archive::convert, module)?)?;
     module.add_function(wrap_pyfunction!(archive::verify, module)?)?;
@@ -85,8 +93,8 @@ fn _a2store(module: &Bound<'_, PyModule>) -> PyResult<()> {
     Ok(())
 }
 
-/// Runs the command `a2store` or `a2pack` with these arguments, the first being its name, and returns its exit status.
-/// `program` starts the first of them once more, in a process of its own.
+/// Runs the command `a2store` or `a2pack` and returns its exit status. `args` starts with the command's name.
+/// `program` is the arguments that start the first program again, in a separate process.
 #[cfg(feature = "cli")]
 #[pyfunction]
 #[pyo3(name = "_run_command")]

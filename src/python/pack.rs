@@ -1,22 +1,23 @@
-use super::batch::PyBatch;
-use super::interrupt::{Signals, interruptible};
-use super::memory::copied_array;
+//! The reader of packs, `a2store.PackReader`.
+
+use super::indices::row_indices;
+use super::interrupt::interruptible;
+use super::numpy::copied_array;
+use super::pack_iterators::{BATCH_RUNS, PyPackBatchIterator, PyPackIterator, PyPackStepIterator, decode_all, pyrun};
 use super::run::PyRun;
-use super::table::{PyStepTable, row_indices};
-use crate::error::{Error, ErrorKind, Result};
-use crate::format::{JsonlOptions, JsonlReport, PackIter, PackReader, PackStats, RunKind, ValidateOptions};
+use super::table::PyStepTable;
+use crate::error::{Error, ErrorKind};
+use crate::format::{JsonlOptions, JsonlReport, PackReader, PackStats, RunKind, ValidateOptions};
 use crate::loader::Permutation;
-use crate::progress::{Progress, check};
+use crate::progress::Progress;
 use crate::run::Run;
 use crate::table::{FromRunsOptions, StepTable};
-use crate::workers;
 use pyo3::exceptions::{PyIndexError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use std::path::PathBuf;
-use std::sync::{Mutex, PoisonError};
 
-/// A pack of run files.
+/// A reader of a pack of run files.
 #[pyclass(frozen, name = "PackReader", module = "a2store")]
 pub(super) struct PyPackReader {
     pack: PackReader,
@@ -24,11 +25,11 @@ pub(super) struct PyPackReader {
     checksums: bool,
 }
 
-/// What a pack holds.
+/// Statistics of a pack.
 #[pyclass(frozen, name = "PackStats", module = "a2store")]
 pub(super) struct PyPackStats(PackStats);
 
-/// What became JSON Lines.
+/// A summary of a conversion to JSON Lines.
 #[pyclass(frozen, get_all, name = "JsonlReport", module = "a2store")]
 pub(super) struct PyJsonlReport {
     num_runs: u64,
@@ -37,82 +38,8 @@ pub(super) struct PyJsonlReport {
     errors: Vec<String>,
 }
 
-/// Runs of a pack, in order.
-#[pyclass(frozen, name = "PackIterator", module = "a2store")]
-pub(super) struct PyPackIterator {
-    pack: PackReader,
-    /// The runs that come; `None` = all of them.
-    places: Option<Vec<usize>>,
-    /// The iterator, and how many it has given.
-    runs: Mutex<(PackIter<'static>, usize)>,
-}
-
-/// Runs of a pack, some at a time.
-#[pyclass(frozen, name = "PackBatchIterator", module = "a2store")]
-pub(super) struct PyPackBatchIterator {
-    pack: PackReader,
-    order: Order,
-    batch_size: u64,
-    workers: Option<usize>,
-    next: Mutex<u64>,
-}
-
-/// Steps of a pack, some at a time.
-#[pyclass(frozen, name = "PackStepIterator", module = "a2store")]
-pub(super) struct PyPackStepIterator {
-    table: StepTable,
-    order: Order,
-    batch_size: u64,
-    next: Mutex<u64>,
-}
-
-/// Which of many come, and in which order.
-struct Order {
-    /// `None` = all of them.
-    chosen: Option<Vec<u64>>,
-    len: u64,
-    permutation: Option<Permutation>,
-}
-
-impl Order {
-    fn new(total: u64, chosen: Option<Vec<u64>>, shuffle: bool, seed: Option<u64>) -> Result<Order> {
-        let len = chosen.as_ref().map_or(total, |chosen| chosen.len() as u64);
-        let permutation = match shuffle {
-            true => Some(Permutation::new(len, seed.map_or_else(random_seed, Ok)?, 0)?),
-            false => None,
-        };
-        Ok(Order { chosen, len, permutation })
-    }
-
-    fn get(&self, position: u64) -> Option<u64> {
-        let place = match &self.permutation {
-            Some(permutation) => permutation.get(position)?,
-            None => position,
-        };
-        match &self.chosen {
-            Some(chosen) => chosen.get(usize::try_from(place).ok()?).copied(),
-            None => (place < self.len).then_some(place),
-        }
-    }
-
-    /// The next so many; none at the end.
-    fn take(&self, next: &Mutex<u64>, len: u64) -> Vec<u64> {
-        let mut next = next.lock().unwrap_or_else(PoisonError::into_inner);
-        let end = self.len.min(next.saturating_add(len));
-        let taken = (*next..end).filter_map(|position| self.get(position)).collect();
-        *next = end;
-        taken
-    }
-}
-
-fn random_seed() -> Result<u64> {
-    let mut seed = [0; 8];
-    getrandom::fill(&mut seed).map_err(|error| Error::from(std::io::Error::other(error)))?;
-    Ok(u64::from_le_bytes(seed))
-}
-
 impl PyPackReader {
-    /// A run's place, counted from the end if it is negative.
+    /// Returns a run's index; a negative one counts from the end.
     fn place(&self, index: i64) -> PyResult<usize> {
         let len = self.pack.len();
         let place = if index < 0 { index.checked_add_unsigned(len as u64) } else { Some(index) };
@@ -124,7 +51,7 @@ impl PyPackReader {
         pyrun(&self.pack, index, run)
     }
 
-    /// The rows of all runs.
+    /// Reads the rows of all runs.
     fn table(&self, py: Python<'_>, workers: Option<usize>) -> PyResult<StepTable> {
         let options = FromRunsOptions { workers, ..FromRunsOptions::default() };
         interruptible(py, Some(false), |progress| StepTable::from_pack(&self.pack, &options, progress))
@@ -135,17 +62,13 @@ impl PyPackReader {
     }
 }
 
-fn pyrun(pack: &PackReader, index: usize, run: Run) -> PyRun {
-    PyRun::new(run, pack.kind(index).map_or(RunKind::V2, |kind| kind).format())
-}
-
 #[pymethods]
 impl PyPackReader {
     #[staticmethod]
     #[pyo3(signature = (path, checksums=true))]
     #[allow(clippy::needless_pass_by_value)] // The shape that pyo3 asks for.
     fn open(py: Python<'_>, path: PathBuf, checksums: bool) -> PyResult<PyPackReader> {
-        // Whoever unpickles it may be elsewhere.
+        // The process that unpickles the reader may have another working folder.
         let path = std::path::absolute(&path)?;
         let pack = py.detach(|| PackReader::open(&path))?.with_checksums(checksums);
         Ok(PyPackReader { pack, path, checksums })
@@ -164,7 +87,7 @@ impl PyPackReader {
         self.path.clone()
     }
 
-    /// A pack is opened again in the process that unpickles it.
+    /// Pickles the path and the options; unpickling opens the pack again.
     fn __reduce__<'py>(slf: &Bound<'py, Self>) -> PyResult<(Bound<'py, PyAny>, (PathBuf, bool))> {
         let path = slf.get().path.clone();
         Ok((slf.get_type().getattr("open")?, (path, slf.get().checksums)))
@@ -201,13 +124,11 @@ impl PyPackReader {
     }
 
     fn iter(&self) -> PyPackIterator {
-        PyPackIterator { pack: self.pack.clone(), places: None, runs: Mutex::new((self.pack.iter(), 0)) }
+        PyPackIterator::new(&self.pack, None)
     }
 
     fn iter_indices(&self, indices: &Bound<'_, PyAny>) -> PyResult<PyPackIterator> {
-        let places = self.places(indices)?;
-        let runs = Mutex::new((self.pack.iter_indices(places.clone()), 0));
-        Ok(PyPackIterator { pack: self.pack.clone(), places: Some(places), runs })
+        Ok(PyPackIterator::new(&self.pack, Some(self.places(indices)?)))
     }
 
     #[pyo3(signature = (batch_size, shuffle=false, seed=None, workers=None, *, indices=None))]
@@ -220,11 +141,8 @@ impl PyPackReader {
         indices: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<PyPackBatchIterator> {
         let batch_size = positive(batch_size)?;
-        workers::check(workers)?;
         let chosen = indices.map(|indices| self.places(indices)).transpose()?;
-        let chosen = chosen.map(|places| places.into_iter().map(|place| place as u64).collect());
-        let order = Order::new(self.pack.len() as u64, chosen, shuffle, seed)?;
-        Ok(PyPackBatchIterator { pack: self.pack.clone(), order, batch_size, workers, next: Mutex::new(0) })
+        Ok(PyPackBatchIterator::new(&self.pack, batch_size, chosen, shuffle, seed, workers)?)
     }
 
     #[pyo3(signature = (batch_size, shuffle=false, seed=None, workers=None, *, indices=None))]
@@ -244,8 +162,7 @@ impl PyPackReader {
             let error = Error::from(ErrorKind::IndexOutOfBounds { index: index.into(), len: table.num_rows() });
             return Err(error.into());
         }
-        let order = Order::new(table.num_rows(), chosen, shuffle, seed)?;
-        Ok(PyPackStepIterator { table, order, batch_size, next: Mutex::new(0) })
+        Ok(PyPackStepIterator::new(table, batch_size, chosen, shuffle, seed)?)
     }
 
     #[pyo3(signature = (*, workers=None))]
@@ -253,7 +170,7 @@ impl PyPackReader {
         Ok(PyStepTable::new(self.table(py, workers)?))
     }
 
-    /// Indices of runs or of steps, divided in two by chance.
+    /// Splits the indices of runs or of steps at random.
     #[pyo3(signature = (unit="run", *, test_pct=None, test_size=None, seed=0))]
     fn split<'py>(
         &self,
@@ -275,7 +192,7 @@ impl PyPackReader {
             (None, Some(size)) => {
                 return Err(Error::argument("test_size", format!("at most {total}"), size).into());
             }
-            _ => return Err(PyValueError::new_err("split: expected test_pct or test_size, one of the two")),
+            _ => return Err(PyValueError::new_err("split: expected exactly one of test_pct and test_size")),
         };
         let (train, test) = py.detach(|| {
             let permutation = Permutation::new(total, seed, 0)?;
@@ -326,6 +243,7 @@ impl PyPackReader {
 }
 
 impl PyPackReader {
+    /// Returns the indices of runs; negative ones count from the end.
     fn places(&self, indices: &Bound<'_, PyAny>) -> PyResult<Vec<usize>> {
         indices.try_iter()?.map(|index| self.place(index?.extract()?)).collect()
     }
@@ -335,93 +253,6 @@ fn positive(batch_size: u64) -> PyResult<u64> {
     match batch_size {
         0 => Err(Error::argument("batch_size", "at least 1", 0).into()),
         size => Ok(size),
-    }
-}
-
-/// Runs between two looks at whether to stop.
-const BATCH_RUNS: usize = 512;
-
-/// Decodes runs on the threads that all such work shares, or on their own.
-fn decode_all(
-    pack: &PackReader,
-    places: &[usize],
-    workers: Option<usize>,
-    progress: &dyn Progress,
-) -> Result<Vec<Run>> {
-    let decode = || {
-        let mut runs = Vec::with_capacity(places.len());
-        for places in places.chunks(BATCH_RUNS) {
-            check(progress)?;
-            for run in pack.decode_batch_auto_v2(places) {
-                runs.push(run?);
-            }
-        }
-        Ok(runs)
-    };
-    match workers {
-        None => decode(),
-        Some(_) => workers::pool("pack", workers)?.install(decode),
-    }
-}
-
-#[pymethods]
-impl PyPackIterator {
-    fn __iter__(slf: PyRef<'_, Self>) -> PyRef<'_, Self> {
-        slf
-    }
-
-    fn __next__(&self, py: Python<'_>) -> PyResult<Option<PyRun>> {
-        let next = py.detach(|| {
-            let mut runs = self.runs.lock().unwrap_or_else(PoisonError::into_inner);
-            let next = runs.0.next();
-            runs.1 += 1;
-            next.map(|run| (runs.1 - 1, run))
-        });
-        let Some((position, run)) = next else { return Ok(None) };
-        let place = self.places.as_ref().map_or(Some(position), |places| places.get(position).copied());
-        Ok(Some(pyrun(&self.pack, place.unwrap_or(position), run?)))
-    }
-}
-
-#[pymethods]
-impl PyPackBatchIterator {
-    fn __iter__(slf: PyRef<'_, Self>) -> PyRef<'_, Self> {
-        slf
-    }
-
-    fn __len__(&self) -> usize {
-        self.order.len.div_ceil(self.batch_size) as usize
-    }
-
-    fn __next__(&self, py: Python<'_>) -> PyResult<Option<Vec<PyRun>>> {
-        let decoded = py.detach(|| {
-            let places: Vec<usize> =
-                self.order.take(&self.next, self.batch_size).into_iter().map(|place| place as usize).collect();
-            let runs = decode_all(&self.pack, &places, self.workers, &Signals)?;
-            Ok::<_, Error>((places, runs))
-        })?;
-        let (places, runs) = decoded;
-        let runs: Vec<PyRun> = places.iter().zip(runs).map(|(&place, run)| pyrun(&self.pack, place, run)).collect();
-        Ok((!runs.is_empty()).then_some(runs))
-    }
-}
-
-#[pymethods]
-impl PyPackStepIterator {
-    fn __iter__(slf: PyRef<'_, Self>) -> PyRef<'_, Self> {
-        slf
-    }
-
-    fn __len__(&self) -> usize {
-        self.order.len.div_ceil(self.batch_size) as usize
-    }
-
-    fn __next__(&self, py: Python<'_>) -> PyResult<Option<PyBatch>> {
-        let batch = py.detach(|| {
-            let rows = self.order.take(&self.next, self.batch_size);
-            if rows.is_empty() { Ok(None) } else { self.table.take(&rows).map(Some) }
-        })?;
-        Ok(batch.map(PyBatch::new))
     }
 }
 

@@ -1,27 +1,15 @@
-//! Games played with a policy of Python's, or stepped by it.
+//! Games that are played with a Python policy.
 
 use super::interrupt::interruptible;
-use super::memory::{array, copied_array};
-use super::selfplay::PyRecorder;
+use super::numpy::{as_array, copied_array, type_and_shape, values};
+use super::recorder::PyRecorder;
+use super::steps::{legal_array, tokens_array};
 use crate::board::Board;
 use crate::error::Error;
 use crate::progress::{Progress, ProgressBar};
-use crate::selfplay::{
-    Choices, IllegalMoves, PlayOptions, PlayReport, Player, Positions, VectorEnv, play as play_with, play_games,
-    to_moves, write_legal, write_tokens,
-};
-use pyo3::buffer::{Element, PyBuffer};
-use pyo3::exceptions::{PyTypeError, PyValueError};
+use crate::selfplay::{Choices, PlayOptions, PlayReport, Player, Positions, play as play_with, play_games};
+use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyAnyMethods, PyByteArray, PyType};
-
-pub(super) fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
-    module.add_class::<PyPlayer>()?;
-    module.add_class::<PyPlayResult>()?;
-    module.add_class::<PyVectorEnv>()?;
-    module.add_function(wrap_pyfunction!(play, module)?)
-}
 
 /// The built-in player.
 #[pyclass(frozen, name = "Player", module = "a2store.selfplay")]
@@ -43,9 +31,9 @@ impl PyPlayer {
         Ok(PyPlayer { depth, workers })
     }
 
-    /// The moves it makes on boards, as a policy answers them; 0 where none is legal.
+    /// Returns the player's moves on boards, as a policy does; 0 where no move is legal.
     #[pyo3(signature = (tokens, legal=None))]
-    #[allow(clippy::needless_pass_by_value)] // What policies get.
+    #[allow(clippy::needless_pass_by_value)] // The signature of policies.
     fn __call__<'py>(
         &self,
         py: Python<'py>,
@@ -53,7 +41,7 @@ impl PyPlayer {
         legal: Option<Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let _ = legal;
-        let tokens = &array_of(tokens)?;
+        let tokens = &as_array(tokens)?;
         let (dtype, shape) = type_and_shape(tokens)?;
         if !matches!((dtype.as_str(), shape.as_slice()), ("i" | "u", [_, 16])) {
             return Err(PyTypeError::new_err("tokens: expected integers of shape (B, 16)"));
@@ -76,7 +64,7 @@ impl PyPlayer {
     }
 }
 
-/// What was played.
+/// The result of playing games.
 #[pyclass(frozen, name = "PlayResult", module = "a2store.selfplay")]
 pub(super) struct PyPlayResult {
     report: PlayReport,
@@ -141,7 +129,7 @@ impl PyPlayResult {
 
     #[getter]
     fn steps_per_second(&self) -> f64 {
-        // Of no steps in no time, 0.
+        // The maximum avoids a division by zero.
         self.report.num_steps as f64 / self.seconds().max(1e-9)
     }
 
@@ -159,7 +147,7 @@ impl PyPlayResult {
     }
 }
 
-/// Plays games; `a2store.selfplay.play` says how. `tokens` is of the type that the policy gets.
+/// Plays games, for `a2store.selfplay.play`. `tokens` is the type of the policy's boards.
 #[pyfunction]
 #[pyo3(name = "_play")]
 #[allow(clippy::too_many_arguments, clippy::needless_pass_by_value)] // The signature is Python's.
@@ -194,7 +182,7 @@ pub(super) fn play(
         let policy = policy.clone().unbind();
         let bar = if progress == Some(false) { ProgressBar::hidden() } else { ProgressBar::for_terminal() };
         let bar: &dyn Progress = &bar;
-        // The interpreter is let go while games are stepped.
+        // The interpreter is detached while games are stepped.
         py.detach(|| {
             play_with(|positions| Python::attach(|py| ask(policy.bind(py), wide, positions)), &options, recorder, bar)
         })?
@@ -202,14 +190,14 @@ pub(super) fn play(
     Ok(PyPlayResult { report })
 }
 
-/// Asks a policy about boards, in arrays of its own that it may keep.
+/// Calls a policy with boards, in new arrays that it may keep.
 fn ask(policy: &Bound<'_, PyAny>, wide: bool, positions: Positions<'_>) -> PyResult<Choices> {
     let py = policy.py();
-    // A policy that is not written in Python never looks for signals.
+    // A policy that is not written in Python never checks for signals.
     py.check_signals()?;
-    let tokens = tokens_of(py, positions.boards, wide)?;
-    let legal = legal_of(py, positions.legal)?;
-    let answer = array_of(&policy.call1((tokens, legal))?)?;
+    let tokens = tokens_array(py, positions.boards, wide)?;
+    let legal = legal_array(py, positions.legal)?;
+    let answer = as_array(&policy.call1((tokens, legal))?)?;
     let (kind, shape) = type_and_shape(&answer)?;
     match (kind.as_str(), shape.as_slice()) {
         ("i" | "u", [_]) => Ok(Choices::Moves(values(&answer, "int64")?)),
@@ -220,190 +208,5 @@ fn ask(policy: &Bound<'_, PyAny>, wide: bool, positions: Positions<'_>) -> PyRes
             let expected = format!("moves, integers of shape ({rows},), or logits, floats of shape ({rows}, 4)");
             Err(PyTypeError::new_err(format!("policy: expected {expected}, found {found}")))
         }
-    }
-}
-
-/// An array of what a policy answered: NumPy's, PyTorch's on any device, or what NumPy makes one of.
-fn array_of<'py>(answer: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-    static NDARRAY: PyOnceLock<Py<PyType>> = PyOnceLock::new();
-    let py = answer.py();
-    if answer.is_exact_instance(NDARRAY.import(py, "numpy", "ndarray")?) {
-        return Ok(answer.clone());
-    }
-    if answer.hasattr("detach")? && answer.hasattr("is_floating_point")? {
-        let tensor = answer.call_method0("detach")?.call_method0("cpu")?;
-        // NumPy does not know all of PyTorch's types of floats.
-        let is_float = tensor.call_method0("is_floating_point")?.is_truthy()?;
-        let tensor = if is_float { tensor.call_method0("float")? } else { tensor };
-        return tensor.call_method0("numpy");
-    }
-    py.import("numpy")?.call_method1("asarray", (answer,))
-}
-
-fn type_and_shape(array: &Bound<'_, PyAny>) -> PyResult<(String, Vec<usize>)> {
-    Ok((array.getattr("dtype")?.getattr("kind")?.extract()?, array.getattr("shape")?.extract()?))
-}
-
-/// The values of an array, as a type of NumPy's that is Rust's too.
-fn values<T: Element>(array: &Bound<'_, PyAny>, dtype: &str) -> PyResult<Vec<T>> {
-    static CONTIGUOUS: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
-    let py = array.py();
-    let array = CONTIGUOUS.import(py, "numpy", "ascontiguousarray")?.call1((array, dtype))?;
-    PyBuffer::<T>::get(&array)?.to_vec(py)
-}
-
-fn tokens_of<'py>(py: Python<'py>, boards: &[Board], wide: bool) -> PyResult<Bound<'py, PyAny>> {
-    let size = if wide { 8 } else { 1 };
-    let bytes = PyByteArray::new_with(py, 16 * size * boards.len(), |bytes| {
-        if wide {
-            let cells = boards.iter().flat_map(|board| board.exps());
-            for (bytes, exp) in bytes.chunks_exact_mut(8).zip(cells) {
-                bytes.copy_from_slice(&i64::from(exp).to_ne_bytes());
-            }
-        } else {
-            write_tokens(boards, bytemuck::cast_slice_mut(bytes));
-        }
-        Ok(())
-    })?;
-    array(bytes.as_any(), if wide { "=i8" } else { "|u1" }, 0, (boards.len(), Some(16)))
-}
-
-fn legal_of<'py>(py: Python<'py>, masks: &[u8]) -> PyResult<Bound<'py, PyAny>> {
-    let bytes = PyByteArray::new_with(py, 4 * masks.len(), |bytes| {
-        write_legal(masks, bytemuck::cast_slice_mut(bytes));
-        Ok(())
-    })?;
-    array(bytes.as_any(), "|b1", 0, (masks.len(), Some(4)))
-}
-
-/// Games side by side.
-#[pyclass(name = "VectorEnv", module = "a2store.selfplay")]
-pub(super) struct PyVectorEnv {
-    env: VectorEnv,
-}
-
-#[pymethods]
-impl PyVectorEnv {
-    #[new]
-    #[pyo3(signature = (num_envs, seed=0))]
-    fn new(py: Python<'_>, num_envs: usize, seed: u64) -> PyResult<PyVectorEnv> {
-        Ok(PyVectorEnv { env: py.detach(|| VectorEnv::new(num_envs, seed))? })
-    }
-
-    fn __len__(&self) -> usize {
-        self.env.len()
-    }
-
-    #[getter]
-    fn num_envs(&self) -> usize {
-        self.env.len()
-    }
-
-    #[getter]
-    fn seed(&self) -> u64 {
-        self.env.seed()
-    }
-
-    #[pyo3(signature = (dtype="uint8"))]
-    fn tokens<'py>(&self, py: Python<'py>, dtype: &str) -> PyResult<Bound<'py, PyAny>> {
-        match dtype {
-            "uint8" => tokens_of(py, self.env.boards(), false),
-            "int64" => tokens_of(py, self.env.boards(), true),
-            _ => Err(Error::argument("dtype", "\"uint8\" or \"int64\"", format!("{dtype:?}")).into()),
-        }
-    }
-
-    fn legal<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        legal_of(py, self.env.legal_moves())
-    }
-
-    #[getter]
-    fn boards<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        copied_array(py, bytemuck::cast_slice::<_, u64>(self.env.boards()), "=u8", None)
-    }
-
-    #[getter]
-    fn over<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        copied_array(py, &self.over_bytes(), "|b1", None)
-    }
-
-    #[getter]
-    fn games<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        copied_array(py, &self.env.numbers().collect::<Vec<_>>(), "=u8", None)
-    }
-
-    #[getter]
-    fn scores<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        copied_array(py, &self.env.scores().map(i64::from).collect::<Vec<_>>(), "=i8", None)
-    }
-
-    #[getter]
-    fn num_steps<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        copied_array(py, &self.env.num_steps().map(i64::from).collect::<Vec<_>>(), "=i8", None)
-    }
-
-    /// Makes a move in each game that is not over.
-    #[pyo3(signature = (moves, *, illegal="raise"))]
-    fn step<'py>(
-        &mut self,
-        py: Python<'py>,
-        moves: &Bound<'py, PyAny>,
-        illegal: &str,
-    ) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyAny>)> {
-        let illegal = match illegal {
-            "raise" => IllegalMoves::Refused,
-            "ignore" => IllegalMoves::Ignored,
-            _ => return Err(Error::argument("illegal", "\"raise\" or \"ignore\"", format!("{illegal:?}")).into()),
-        };
-        let moves = array_of(moves)?;
-        let (kind, shape) = type_and_shape(&moves)?;
-        if !matches!((kind.as_str(), shape.as_slice()), ("i" | "u", [_])) {
-            let found = format!("{} of shape {}", moves.getattr("dtype")?, moves.getattr("shape")?);
-            return Err(PyTypeError::new_err(format!("moves: expected integers of one dimension, found {found}")));
-        }
-        let numbers = values(&moves, "int64")?;
-        let env = &mut self.env;
-        let rewards = py.detach(|| {
-            let (mut moves, mut rewards) = (Vec::with_capacity(numbers.len()), vec![0; env.len()]);
-            to_moves(&numbers, &mut moves)?;
-            env.step(&moves, illegal, &mut rewards).map(|()| rewards)
-        })?;
-        Ok((copied_array(py, &rewards, "=u4", None)?, copied_array(py, &self.over_bytes(), "|b1", None)?))
-    }
-
-    /// Begins the next games where a mask is true, or where games are over.
-    #[pyo3(signature = (mask=None))]
-    fn restart(&mut self, mask: Option<&Bound<'_, PyAny>>) -> PyResult<usize> {
-        let mask = match mask {
-            None => self.over_bytes(),
-            Some(mask) => {
-                let (kind, shape) = type_and_shape(mask)?;
-                if kind != "b" || shape != [self.env.len()] {
-                    let expected = format!("bools of shape ({},)", self.env.len());
-                    return Err(PyValueError::new_err(format!("mask: expected {expected}, found shape {shape:?}")));
-                }
-                values::<u8>(mask, "uint8")?
-            }
-        };
-        let slots = mask.iter().enumerate().filter(|&(_, &is_set)| is_set != 0);
-        let slots: Vec<usize> = slots.map(|(slot, _)| slot).collect();
-        slots.iter().for_each(|&slot| self.env.restart(slot));
-        Ok(slots.len())
-    }
-
-    /// Begins anew with the first games of a seed.
-    #[pyo3(signature = (seed=None))]
-    fn reset(&mut self, seed: Option<u64>) {
-        self.env.reset(seed.unwrap_or(self.env.seed()));
-    }
-
-    fn __repr__(&self) -> String {
-        format!("VectorEnv(num_envs={}, seed={})", self.env.len(), self.env.seed())
-    }
-}
-
-impl PyVectorEnv {
-    fn over_bytes(&self) -> Vec<u8> {
-        self.env.legal_moves().iter().map(|&legal| u8::from(legal == 0)).collect()
     }
 }

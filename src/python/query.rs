@@ -1,3 +1,5 @@
+//! Planned queries, `a2store.Query`.
+
 use super::arrow::{ArrowSchema, stream_capsule};
 use super::interrupt::{Signals, interruptible};
 use super::table::PyStepTable;
@@ -10,13 +12,13 @@ use pyo3_arrow::error::PyArrowResult;
 use pyo3_arrow::ffi::to_schema_pycapsule;
 use std::path::PathBuf;
 
-/// A planned query; nothing runs until its result is asked for.
+/// A planned query, which runs when its result is read.
 #[pyclass(frozen, name = "Query", module = "a2store")]
 pub(super) struct PyQuery {
     query: Query,
 }
 
-/// Rows that a notebook shows of a query.
+/// The number of rows that a notebook shows.
 const NOTEBOOK_ROWS: usize = 10;
 
 impl PyQuery {
@@ -110,7 +112,8 @@ impl PyQuery {
     }
 }
 
-/// What a signal raises, if it was for one that a stream ended: whoever read the stream has only heard of an error.
+/// Returns the exception of a pending signal, or else `error`. A signal that ends a stream reaches its reader only as
+/// an error.
 fn signal_or(py: Python<'_>, error: PyErr) -> PyErr {
     match py.check_signals() {
         Err(signal) => {
@@ -121,7 +124,7 @@ fn signal_or(py: Python<'_>, error: PyErr) -> PyErr {
     }
 }
 
-/// A package that a method is of no use without.
+/// Imports a package that a method requires.
 fn needed<'py>(py: Python<'py>, package: &str, method: &str) -> PyResult<Bound<'py, PyModule>> {
     py.import(package).map_err(|error| match error.is_instance_of::<PyImportError>(py) {
         true => {

@@ -1,4 +1,4 @@
-//! What operations on an archive report.
+//! Reports of operations on an archive.
 
 use crate::archive::{
     CommitInfo, CompactReport, ExpireReport, IngestReport, Problem, Repair, RepairReport, VerifyReport,
@@ -7,7 +7,7 @@ use crate::export::ExportReport;
 use pyo3::prelude::*;
 use std::path::PathBuf;
 
-/// One line of an archive's history.
+/// One commit in an archive's history.
 #[pyclass(frozen, get_all, name = "CommitInfo", module = "a2store")]
 pub(super) struct PyCommitInfo {
     version: u64,
@@ -49,7 +49,7 @@ impl PyCommitInfo {
     }
 }
 
-/// What was exported.
+/// A summary of an export.
 #[pyclass(frozen, get_all, name = "ExportReport", module = "a2store")]
 pub(super) struct PyExportReport {
     path: PathBuf,
@@ -73,7 +73,7 @@ impl PyExportReport {
     }
 }
 
-/// What a compaction did.
+/// A summary of a compaction.
 #[pyclass(frozen, get_all, name = "CompactReport", module = "a2store")]
 pub(super) struct PyCompactReport {
     files_before: u64,
@@ -85,13 +85,8 @@ pub(super) struct PyCompactReport {
 
 impl From<CompactReport> for PyCompactReport {
     fn from(report: CompactReport) -> PyCompactReport {
-        PyCompactReport {
-            files_before: report.files_before,
-            files_after: report.files_after,
-            bytes_before: report.bytes_before,
-            bytes_after: report.bytes_after,
-            num_rows: report.num_rows,
-        }
+        let CompactReport { files_before, files_after, bytes_before, bytes_after, num_rows, .. } = report;
+        PyCompactReport { files_before, files_after, bytes_before, bytes_after, num_rows }
     }
 }
 
@@ -103,7 +98,7 @@ impl PyCompactReport {
     }
 }
 
-/// What was given up.
+/// A summary of expired versions and removed files.
 #[pyclass(frozen, get_all, name = "ExpireReport", module = "a2store")]
 pub(super) struct PyExpireReport {
     first_version: u64,
@@ -115,13 +110,8 @@ pub(super) struct PyExpireReport {
 
 impl From<ExpireReport> for PyExpireReport {
     fn from(report: ExpireReport) -> PyExpireReport {
-        PyExpireReport {
-            first_version: report.first_version,
-            num_versions: report.num_versions,
-            num_files: report.num_files,
-            num_bytes: report.num_bytes,
-            paths: report.paths,
-        }
+        let ExpireReport { first_version, num_versions, num_files, num_bytes, paths, .. } = report;
+        PyExpireReport { first_version, num_versions, num_files, num_bytes, paths }
     }
 }
 
@@ -133,7 +123,7 @@ impl PyExpireReport {
     }
 }
 
-/// What was looked at, and what was wrong.
+/// The result of a verification.
 #[pyclass(frozen, get_all, name = "VerifyReport", module = "a2store")]
 pub(super) struct PyVerifyReport {
     problems: Vec<PyProblem>,
@@ -172,7 +162,7 @@ impl PyVerifyReport {
     }
 }
 
-/// Something that is wrong with an archive.
+/// A problem in an archive.
 #[pyclass(frozen, get_all, skip_from_py_object, name = "Problem", module = "a2store")]
 #[derive(Clone)]
 pub(super) struct PyProblem {
@@ -185,13 +175,8 @@ pub(super) struct PyProblem {
 
 impl From<Problem> for PyProblem {
     fn from(report: Problem) -> PyProblem {
-        PyProblem {
-            path: report.path,
-            run_id: report.run_id,
-            what: report.what,
-            expected: report.expected,
-            found: report.found,
-        }
+        let Problem { path, run_id, what, expected, found, .. } = report;
+        PyProblem { path, run_id, what, expected, found }
     }
 }
 
@@ -203,7 +188,7 @@ impl PyProblem {
     }
 }
 
-/// What a repair did, or would do.
+/// A summary of what a repair did, or would do.
 #[pyclass(frozen, get_all, name = "RepairReport", module = "a2store")]
 pub(super) struct PyRepairReport {
     version: u64,
@@ -250,7 +235,7 @@ impl PyRepair {
     }
 }
 
-/// What an ingest did.
+/// A summary of an ingest.
 #[pyclass(frozen, get_all, name = "IngestReport", module = "a2store")]
 pub(super) struct PyIngestReport {
     accepted: u64,
@@ -262,7 +247,7 @@ pub(super) struct PyIngestReport {
     errors: Vec<Py<PyRejected>>,
 }
 
-/// A file that did not decode.
+/// A run or a file that an ingest rejected.
 #[pyclass(frozen, get_all, name = "Rejected", module = "a2store")]
 pub(super) struct PyRejected {
     path: String,

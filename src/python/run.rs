@@ -1,4 +1,6 @@
-use super::memory::copied_array;
+//! Runs and their metadata, `a2store.Run`.
+
+use super::numpy::copied_array;
 use crate::error::Error;
 use crate::format::{RunFormat, decode_run, encode_run, read_run as read_run_file};
 use crate::run::Run;
@@ -13,7 +15,7 @@ pub(super) struct PyRun {
     format: RunFormat,
 }
 
-/// What a run's file says of the run as a whole.
+/// The metadata of a run file.
 #[pyclass(frozen, get_all, name = "RunMeta", module = "a2store")]
 pub(super) struct PyRunMeta {
     num_steps: usize,
@@ -27,7 +29,7 @@ pub(super) struct PyRunMeta {
     format: &'static str,
 }
 
-/// Decodes one run, from a file or from the bytes of one.
+/// Decodes one run from a file or from the bytes of a run file.
 #[pyfunction]
 pub(super) fn read_run(py: Python<'_>, path_or_bytes: &Bound<'_, PyAny>) -> PyResult<PyRun> {
     let (run, format) = if let Ok(bytes) = path_or_bytes.cast::<PyBytes>() {
@@ -114,7 +116,7 @@ impl PyRun {
     }
 
     #[pyo3(signature = (path, format=None))]
-    #[allow(clippy::needless_pass_by_value)] // Python hands it over.
+    #[allow(clippy::needless_pass_by_value)] // The shape that pyo3 asks for.
     fn save(&self, path: PathBuf, format: Option<&str>) -> PyResult<()> {
         let bytes = self.encode(format)?;
         Ok(std::fs::write(&path, bytes).map_err(|source| Error::io(&path, source))?)

@@ -1,9 +1,11 @@
+//! Simulated games, `a2store.simulate`.
+
 use super::interrupt::interruptible;
 use crate::selfplay::{SimulateOptions, simulate as simulate_runs};
 use pyo3::prelude::*;
 use std::path::PathBuf;
 
-/// What was simulated.
+/// A summary of a simulation.
 #[pyclass(frozen, get_all, name = "SimulateReport", module = "a2store")]
 pub(super) struct PySimulateReport {
     runs: u64,
@@ -18,7 +20,7 @@ impl PySimulateReport {
     }
 }
 
-/// Plays seeded games and writes each to a run file of its own.
+/// Plays seeded games and writes each game to its own run file.
 #[pyfunction]
 #[pyo3(signature = (out, *, runs=100, seed=0, format="a2run2", depth=1, engine=None, workers=None, progress=None))]
 #[allow(clippy::too_many_arguments, clippy::needless_pass_by_value)] // The signature is Python's.

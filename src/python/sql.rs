@@ -1,4 +1,4 @@
-//! What SQL takes from Python and tells of itself: limits, tables, named queries, functions.
+//! Arguments of queries from Python, and descriptions of named queries and SQL functions.
 
 use super::values::scalar;
 use crate::error::Error;
@@ -15,7 +15,7 @@ use std::time::Duration;
 
 /// Keyword arguments of `Archive.sql` that limit a query.
 #[derive(Default)]
-pub(super) struct Limits {
+pub(super) struct LimitArguments {
     pub(super) memory_limit: Option<i128>,
     pub(super) spill_limit: Option<i128>,
     pub(super) spill_folder: Option<PathBuf>,
@@ -24,9 +24,9 @@ pub(super) struct Limits {
     pub(super) time_limit: Option<f64>,
 }
 
-impl Limits {
+impl LimitArguments {
     pub(super) fn options(self, tables: Option<&Bound<'_, PyDict>>) -> PyResult<QueryOptions> {
-        let Limits { memory_limit, spill_limit, spill_folder, row_limit, byte_limit, time_limit } = self;
+        let LimitArguments { memory_limit, spill_limit, spill_folder, row_limit, byte_limit, time_limit } = self;
         let whole = |name: &'static str, value: Option<i128>| {
             let fits = |value| {
                 u64::try_from(value).map_err(|_| PyErr::from(Error::argument(name, format!("0..={}", u64::MAX), value)))
@@ -58,7 +58,7 @@ impl Limits {
     }
 }
 
-/// A table of the user's: a Parquet file, or whatever speaks the Arrow C interface.
+/// Converts a user table: a Parquet file, or an object with the Arrow C interface.
 fn user_table(name: &str, table: &Bound<'_, PyAny>) -> PyResult<UserTable> {
     if table.is_instance_of::<PyString>() || table.hasattr("__fspath__")? {
         return Ok(UserTable::from_parquet(table.extract::<PathBuf>()?)?);
@@ -84,7 +84,7 @@ fn wrong_table(name: &str, error: &PyErr) -> PyErr {
     PyTypeError::new_err(format!("tables: {name}: expected a table: {error}"))
 }
 
-/// A named query: a file of SQL whose head says what it takes and gives.
+/// A named query: an SQL file whose header declares its parameters and columns.
 #[pyclass(frozen, get_all, name = "SavedQuery", module = "a2store")]
 pub(super) struct PySavedQuery {
     name: String,
@@ -171,7 +171,7 @@ impl PySavedColumn {
     }
 }
 
-/// The named queries that come with the package, or those of a folder.
+/// Returns the built-in named queries, or those of a folder.
 #[pyfunction]
 #[pyo3(signature = (folder=None))]
 pub(super) fn queries(py: Python<'_>, folder: Option<PathBuf>) -> PyResult<Vec<PySavedQuery>> {
@@ -182,13 +182,13 @@ pub(super) fn queries(py: Python<'_>, folder: Option<PathBuf>) -> PyResult<Vec<P
     queries.into_iter().map(|query| PySavedQuery::new(py, query)).collect()
 }
 
-/// Values for the parameters of a named query.
+/// Converts the values of a named query's parameters.
 pub(super) fn named_params(params: Option<&Bound<'_, PyDict>>) -> PyResult<HashMap<String, ScalarValue>> {
     let value = |(name, value): (Bound<'_, PyAny>, Bound<'_, PyAny>)| Ok((name.extract()?, scalar(&value)?));
     params.into_iter().flatten().map(value).collect()
 }
 
-/// A function over boards that SQL has.
+/// An SQL function over boards, moves or values.
 #[pyclass(frozen, get_all, name = "SqlFunction", module = "a2store")]
 pub(super) struct PySqlFunction {
     name: &'static str,
@@ -212,7 +212,7 @@ impl PySqlFunction {
     }
 }
 
-/// The functions over boards, moves and values that SQL has.
+/// Returns the crate's SQL functions over boards, moves and values.
 #[pyfunction]
 #[pyo3(name = "functions")]
 pub(super) fn sql_functions() -> Vec<PySqlFunction> {

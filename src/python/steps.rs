@@ -1,15 +1,16 @@
-//! Boards, moves and values of steps, as Python has them.
+//! Conversion of boards, moves and values of steps to and from NumPy arrays.
 
+use super::numpy::{array, contiguous};
 use crate::board::{Board, Move};
 use crate::error::Error;
 use crate::run::Branches;
+use crate::selfplay::{write_legal, write_tokens};
 use pyo3::buffer::{Element, PyBuffer, ReadOnlyCell};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
-use pyo3::types::PyInt;
+use pyo3::types::{PyByteArray, PyInt};
 
-/// A board of its bits, or of sixteen exponents.
+/// Converts a board from its bits, or from sixteen exponents.
 pub(super) fn board_from(board: &Bound<'_, PyAny>) -> PyResult<Board> {
     if board.is_instance_of::<PyInt>() {
         return Ok(Board(board.extract()?));
@@ -17,14 +18,14 @@ pub(super) fn board_from(board: &Bound<'_, PyAny>) -> PyResult<Board> {
     if let Ok(exps) = board.extract::<[u8; 16]>() {
         return Ok(Board::from_exps(exps)?);
     }
-    // NumPy's integers are none of Python's own.
+    // NumPy's integers are not instances of Python's int.
     board
         .extract::<u64>()
         .map(Board)
         .map_err(|_| PyTypeError::new_err("board: expected an int of 64 bits, or sixteen exponents of 0..=15"))
 }
 
-/// A move of its number; 255 is none.
+/// Converts a move from its number; 255 means none.
 pub(super) fn move_from(index: u8) -> PyResult<Option<Move>> {
     match Move::from_index(index) {
         None if index != u8::MAX => Err(Error::argument("move", "0..=3, or 255 for none", index).into()),
@@ -32,7 +33,7 @@ pub(super) fn move_from(index: u8) -> PyResult<Option<Move>> {
     }
 }
 
-/// The values with the mask of the rules; four NaNs are none.
+/// Returns the values with the legality mask of the rules; four NaNs mean none.
 pub(super) fn branches(board: Board, values: [f32; 4]) -> Option<Branches> {
     let is_none = values.iter().all(|value| value.is_nan());
     (!is_none).then(|| Branches { values, legal: board.legal_moves() })
@@ -139,7 +140,7 @@ impl Moves {
         if !["i", "u"].contains(&dtype.getattr("kind")?.extract::<String>()?.as_str()) {
             return Err(PyTypeError::new_err(format!("moves: expected integers, found {dtype}")));
         }
-        // -1 is none, as 255 is; what does not fit a byte is no move either.
+        // -1 and 255 mean none. Any other value that does not fit a byte is not a move.
         let (least, most) = (array.call_method0("min"), array.call_method0("max"));
         for extreme in [least, most].into_iter().flatten() {
             if !(-1..=255).contains(&extreme.extract::<i128>()?) {
@@ -147,7 +148,7 @@ impl Moves {
             }
         }
         let array = array.call_method1("astype", ("u1",))?;
-        let refuse = || PyValueError::new_err(format!("moves: expected an array of shape ({len},), as boards has"));
+        let refuse = || PyValueError::new_err(format!("moves: expected an array of shape ({len},), like boards"));
         buffer(&array, &shape).map(Moves).ok_or_else(refuse)
     }
 
@@ -172,11 +173,11 @@ pub(super) fn floats(evs: &Bound<'_, PyAny>, len: usize) -> PyResult<PyBuffer<f3
     if let Some(buffer) = buffer(evs, &shape) {
         return Ok(buffer);
     }
-    let refuse = || PyValueError::new_err(format!("evs: expected an array of shape ({len}, 4), as boards has rows"));
+    let refuse = || PyValueError::new_err(format!("evs: expected an array of shape ({len}, 4), one row per board"));
     buffer(&contiguous(evs, Some("f4"))?, &shape).ok_or_else(refuse)
 }
 
-/// The memory of an array of this type and shape, whose elements lie in order.
+/// Returns the memory of a C-contiguous array with this type and shape.
 fn buffer<T: Element>(array: &Bound<'_, PyAny>, shape: &[Option<usize>]) -> Option<PyBuffer<T>> {
     let buffer = PyBuffer::<T>::get(array).ok()?;
     let format = buffer.format().to_bytes();
@@ -187,17 +188,10 @@ fn buffer<T: Element>(array: &Bound<'_, PyAny>, shape: &[Option<usize>]) -> Opti
 }
 
 pub(super) fn cells<'a, T: Element>(py: Python<'a>, buffer: &'a PyBuffer<T>) -> PyResult<&'a [ReadOnlyCell<T>]> {
-    buffer.as_slice(py).ok_or_else(|| PyValueError::new_err("expected an array whose elements lie in order"))
+    buffer.as_slice(py).ok_or_else(|| PyValueError::new_err("expected a C-contiguous array"))
 }
 
-/// `numpy.ascontiguousarray(array, dtype)`.
-fn contiguous<'py>(array: &Bound<'py, PyAny>, dtype: Option<&str>) -> PyResult<Bound<'py, PyAny>> {
-    static FUNCTION: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
-    let function = FUNCTION.import(array.py(), "numpy", "ascontiguousarray")?;
-    function.call1((array, dtype))
-}
-
-/// The array in another type, if that changes no value.
+/// Converts an array to another type, if no value changes.
 fn exact<'py>(array: &Bound<'py, PyAny>, dtype: &str) -> PyResult<Bound<'py, PyAny>> {
     let other = array.call_method1("astype", (dtype,))?;
     let is_same: bool = other.call_method1("__eq__", (array,))?.call_method0("all")?.extract()?;
@@ -205,4 +199,30 @@ fn exact<'py>(array: &Bound<'py, PyAny>, dtype: &str) -> PyResult<Bound<'py, PyA
         return Ok(other);
     }
     Err(PyValueError::new_err("boards: expected integers that a board, or an exponent, can hold"))
+}
+
+/// Returns the exponents of boards as a new array, (n, 16) uint8, or int64 if `wide`.
+pub(super) fn tokens_array<'py>(py: Python<'py>, boards: &[Board], wide: bool) -> PyResult<Bound<'py, PyAny>> {
+    let size = if wide { 8 } else { 1 };
+    let bytes = PyByteArray::new_with(py, 16 * size * boards.len(), |bytes| {
+        if wide {
+            let cells = boards.iter().flat_map(|board| board.exps());
+            for (bytes, exp) in bytes.chunks_exact_mut(8).zip(cells) {
+                bytes.copy_from_slice(&i64::from(exp).to_ne_bytes());
+            }
+        } else {
+            write_tokens(boards, bytemuck::cast_slice_mut(bytes));
+        }
+        Ok(())
+    })?;
+    array(bytes.as_any(), if wide { "=i8" } else { "|u1" }, 0, (boards.len(), Some(16)))
+}
+
+/// Returns legality masks as a new array, (n, 4) bool.
+pub(super) fn legal_array<'py>(py: Python<'py>, masks: &[u8]) -> PyResult<Bound<'py, PyAny>> {
+    let bytes = PyByteArray::new_with(py, 4 * masks.len(), |bytes| {
+        write_legal(masks, bytemuck::cast_slice_mut(bytes));
+        Ok(())
+    })?;
+    array(bytes.as_any(), "|b1", 0, (masks.len(), Some(4)))
 }

@@ -1,27 +1,29 @@
+//! The table of steps, `a2store.StepTable`.
+
 use super::arrow::{ArrowArray, stream_capsule};
 use super::batch::PyBatch;
+use super::indices::{row_indices, run_ids_from};
 use super::interrupt::{checking, interruptible};
 use super::loader::{PyLoader, sampling};
-use super::memory::{Memory, array};
+use super::memory::Memory;
+use super::numpy::array;
 use super::values::paths_from;
 use crate::archive::Phase;
-use crate::error::{Error, ErrorKind};
 use crate::loader::LoaderOptions;
-use crate::machine::{filled, reserve};
+use crate::machine::filled;
 use crate::progress::Progress;
 use crate::table::{
     AttachOptions, AttachedColumn, FromRunsOptions, FromSessionOptions, LoadOptions, RowFilter, StepTable, TableHandle,
 };
-use pyo3::buffer::{Element, PyBuffer};
-use pyo3::exceptions::{PyOverflowError, PyTypeError, PyValueError};
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyBool, PyBytes, PyCapsule, PyDict, PyString};
+use pyo3::types::{PyBytes, PyCapsule, PyDict, PyString};
 use pyo3_arrow::error::PyArrowResult;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// A query's rows in memory.
+/// A table of rows in memory or in a file.
 #[pyclass(frozen, name = "StepTable", module = "a2store")]
 pub(super) struct PyStepTable {
     table: StepTable,
@@ -55,7 +57,7 @@ impl PyStepTable {
         self.table.fingerprint().to_string()
     }
 
-    /// NumPy's structured type of a row.
+    /// Returns NumPy's structured type of a row.
     #[getter]
     fn dtype<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         if let Some(dtype) = self.dtype.get(py) {
@@ -86,7 +88,9 @@ impl PyStepTable {
     ) -> PyResult<Bound<'py, PyAny>> {
         if self.table.is_view() {
             if copy == Some(false) {
-                return Err(PyValueError::new_err("the rows of a view lie apart, and an array of them needs a copy"));
+                return Err(PyValueError::new_err(
+                    "copy: expected None or True, because the rows of a view are not contiguous",
+                ));
             }
             let len = self.table.num_rows() as usize;
             let rows = self.copied_rows(py, len, |rows, progress| self.table.copy_all_rows(rows, progress))?;
@@ -100,7 +104,7 @@ impl PyStepTable {
         match (dtype, copy) {
             (Some(dtype), _) if !rows.getattr("dtype")?.eq(&dtype)? => {
                 if copy == Some(false) {
-                    return Err(PyValueError::new_err("another dtype needs a copy of the table"));
+                    return Err(PyValueError::new_err("copy: expected None or True with another dtype, found False"));
                 }
                 rows.call_method1("astype", (dtype,))
             }
@@ -128,7 +132,7 @@ impl PyStepTable {
         Ok(PyBatch::new(batch))
     }
 
-    /// The rows at indices as a structured array.
+    /// Returns the rows at `indices` as a structured array.
     fn take_rows<'py>(&self, py: Python<'py>, indices: &Bound<'_, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         let indices = row_indices(py, indices, self.table.num_rows())?;
         self.copied_rows(py, indices.len(), |rows, progress| {
@@ -259,19 +263,19 @@ impl PyStepTable {
         Ok(PyStepTable::new(table))
     }
 
-    /// The names of the attached columns.
+    /// Returns the names of the attached columns.
     #[getter]
     fn attached(&self) -> Vec<&str> {
         self.table.attached().iter().map(AttachedColumn::name).collect()
     }
 
-    /// Whether this shows some rows of a table.
+    /// Returns whether this is a view.
     #[getter]
     fn is_view(&self) -> bool {
         self.table.is_view()
     }
 
-    /// What the codes of the extra columns of strings stand for.
+    /// Returns the strings of the codes in extra columns, by column.
     #[getter]
     fn categories<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let categories = PyDict::new(py);
@@ -283,7 +287,7 @@ impl PyStepTable {
         Ok(categories)
     }
 
-    /// A handle by which another process of this machine has the same table, without a copy.
+    /// Returns a handle with which another process on this machine gets the same table without a copy.
     fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyAny>, (Bound<'py, PyBytes>,))> {
         let handle = py.detach(|| self.table.handle())?;
         let attach = py.import("a2store._a2store")?.getattr("_attach")?;
@@ -343,7 +347,7 @@ impl PyStepTable {
 }
 
 impl PyStepTable {
-    /// A structured array of the given number of rows, which `copy` fills.
+    /// Returns a new structured array of `num_rows` rows, filled by `copy`.
     fn copied_rows<'py>(
         &self,
         py: Python<'py>,
@@ -361,7 +365,7 @@ impl PyStepTable {
     }
 }
 
-/// The table that a handle leads to.
+/// Returns the table of a handle.
 #[pyfunction]
 #[pyo3(name = "_attach")]
 pub(super) fn attach(py: Python<'_>, handle: &Bound<'_, PyBytes>) -> PyResult<PyStepTable> {
@@ -369,100 +373,10 @@ pub(super) fn attach(py: Python<'_>, handle: &Bound<'_, PyBytes>) -> PyResult<Py
     Ok(PyStepTable::new(py.detach(|| StepTable::from_handle(&handle))?))
 }
 
-/// One name, or several.
+/// Extracts one name or several.
 fn names(value: &Bound<'_, PyAny>) -> PyResult<Vec<String>> {
     match value.cast::<PyString>() {
         Ok(name) => Ok(vec![name.extract()?]),
         Err(_) => value.try_iter()?.map(|name| name?.extract()).collect(),
     }
-}
-
-/// Converts any iterable of integers to run ids.
-fn run_ids_from(py: Python<'_>, ids: &Bound<'_, PyAny>) -> PyResult<Vec<u64>> {
-    if let Some(ids) = words::<u64>(py, ids) {
-        return ids;
-    }
-    let mut out = Vec::new();
-    for id in ids.try_iter()? {
-        let id = id?;
-        let integer = exact_integer(&id)
-            .ok_or_else(|| PyTypeError::new_err(format!("run_ids: expected integers, found {id}")))?;
-        let refuse = |_| PyValueError::new_err(format!("run_ids: expected 0..=4294967295, found {id}"));
-        let id = integer.ok().and_then(|id| u64::try_from(id).ok()).ok_or(()).map_err(refuse)?;
-        reserve(&mut out, 1)?;
-        out.push(id);
-    }
-    Ok(out)
-}
-
-/// Any one-dimensional sequence of integers as indices.
-pub(super) fn row_indices(py: Python<'_>, indices: &Bound<'_, PyAny>, len: u64) -> PyResult<Vec<u64>> {
-    let to_rows = |indices: Vec<i64>| match indices.iter().find(|&&index| index < 0) {
-        Some(&index) => Err(out_of_bounds(index.into(), len)),
-        None => Ok(bytemuck::cast_vec(indices)),
-    };
-    // NumPy's default integers are read where they lie.
-    if let Some(indices) = words::<i64>(py, indices) {
-        return to_rows(indices?);
-    }
-    if let Some(indices) = words::<u64>(py, indices) {
-        return indices;
-    }
-    let array = py.import("numpy")?.call_method1("asarray", (indices,))?;
-    if array.getattr("ndim")?.extract::<usize>()? != 1 {
-        return Err(PyValueError::new_err("indices: expected one dimension"));
-    }
-    let kind: String = array.getattr("dtype")?.getattr("kind")?.extract()?;
-    let other = || {
-        let dtype = array.getattr("dtype")?;
-        Err(PyTypeError::new_err(format!("indices: expected integers, found {dtype}")))
-    };
-    match kind.as_str() {
-        "u" => words::<u64>(py, &array.call_method1("astype", ("uint64",))?).unwrap_or_else(other),
-        "i" => words::<i64>(py, &array.call_method1("astype", ("int64",))?).map_or_else(other, |found| to_rows(found?)),
-        _ if array.len()? == 0 => Ok(Vec::new()),
-        // NumPy has no type for some integers, or for all of them together. They are still integers, and out of bounds.
-        "O" | "f" => {
-            let mut first_outside = None;
-            for index in indices.try_iter()? {
-                match exact_integer(&index?) {
-                    None => return other(),
-                    Some(Ok(index)) if (0..i128::from(len)).contains(&index) => {}
-                    Some(index) => {
-                        first_outside.get_or_insert(index.unwrap_or(i128::MAX));
-                    }
-                }
-            }
-            first_outside.map_or_else(other, |index| Err(out_of_bounds(index, len)))
-        }
-        _ => other(),
-    }
-}
-
-/// An integer of Python or NumPy; an error if it takes more than 127 bits, and `None` for anything else. A bool, which
-/// is an integer in Python, is rejected because it would be part of a mask.
-fn exact_integer(value: &Bound<'_, PyAny>) -> Option<PyResult<i128>> {
-    if value.is_instance_of::<PyBool>() {
-        return None;
-    }
-    match value.extract::<i128>() {
-        Err(error) if !error.is_instance_of::<PyOverflowError>(value.py()) => None,
-        integer => Some(integer),
-    }
-}
-
-/// The elements of a buffer of this type and one dimension, if it is one.
-fn words<T: Element + Default>(py: Python<'_>, buffer: &Bound<'_, PyAny>) -> Option<PyResult<Vec<T>>> {
-    let buffer = PyBuffer::<T>::get(buffer).ok().filter(|buffer| buffer.dimensions() == 1)?;
-    // Of the other byte order.
-    if buffer.format().to_bytes().starts_with(b">") || buffer.format().to_bytes().starts_with(b"!") {
-        return None;
-    }
-    // An array with stride 0 can have more elements than memory can hold.
-    let words = filled(buffer.item_count(), T::default()).map_err(PyErr::from);
-    Some(words.and_then(|mut words| buffer.copy_to_slice(py, &mut words).map(|()| words)))
-}
-
-fn out_of_bounds(index: i128, len: u64) -> PyErr {
-    Error::from(ErrorKind::IndexOutOfBounds { index, len }).into()
 }

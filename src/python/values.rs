@@ -1,4 +1,4 @@
-//! Python values as parameters of a query.
+//! Conversion of Python values to query parameters and paths.
 
 use crate::query::{ParamValues, ScalarValue, no_params};
 use pyo3::exceptions::{PyTypeError, PyValueError};
@@ -7,7 +7,7 @@ use pyo3::types::{PyBool, PyBytes, PyFloat, PyInt, PyMapping, PySet, PyString};
 use std::collections::HashMap;
 use std::path::PathBuf;
 
-/// A dict for `$name`, a sequence for `$1`, `$2`, ….
+/// Converts a dict to `$name` parameters, and a sequence to `$1`, `$2`, ….
 pub(super) fn params(params: Option<&Bound<'_, PyAny>>) -> PyResult<ParamValues> {
     let Some(params) = params else {
         return Ok(no_params());
@@ -21,7 +21,7 @@ pub(super) fn params(params: Option<&Bound<'_, PyAny>>) -> PyResult<ParamValues>
         return Ok(values.into());
     }
     if params.is_instance_of::<PyString>() || params.is_instance_of::<PyBytes>() || params.is_instance_of::<PySet>() {
-        // A set has no order, and a text is not meant as its letters.
+        // A set has no order, and a string is not meant as a sequence of letters.
         let found = params.get_type().name()?;
         return Err(PyTypeError::new_err(format!("params: expected a dict or a sequence of values, found {found}")));
     }
@@ -29,7 +29,7 @@ pub(super) fn params(params: Option<&Bound<'_, PyAny>>) -> PyResult<ParamValues>
     Ok(values.into())
 }
 
-/// A value of a parameter.
+/// Converts the value of a parameter.
 pub(super) fn scalar(value: &Bound<'_, PyAny>) -> PyResult<ScalarValue> {
     if value.is_none() {
         return Ok(ScalarValue::Null);
@@ -56,7 +56,7 @@ pub(super) fn scalar(value: &Bound<'_, PyAny>) -> PyResult<ScalarValue> {
     if let Ok(bytes) = value.cast::<PyBytes>() {
         return Ok(ScalarValue::Binary(Some(bytes.as_bytes().to_vec())));
     }
-    // NumPy's scalars are none of Python's own types but give one.
+    // NumPy's scalars are not instances of Python's types, but `item` converts them.
     if value.hasattr("item")? && value.hasattr("dtype")? {
         let own = value.call_method0("item")?;
         if !own.get_type().is(value.get_type()) {
@@ -64,14 +64,14 @@ pub(super) fn scalar(value: &Bound<'_, PyAny>) -> PyResult<ScalarValue> {
         }
     }
     if value.hasattr("isoformat")? {
-        // Dates and times compare as the engine reads their text.
+        // The engine parses the text when it compares dates and times.
         return Ok(ScalarValue::from(value.call_method0("isoformat")?.extract::<String>()?.as_str()));
     }
     let name = value.get_type().name()?;
     Err(PyTypeError::new_err(format!("params: expected None, bool, int, float, str, bytes or a date, found {name}")))
 }
 
-/// One path, or any iterable of them.
+/// Extracts one path, or any iterable of paths.
 pub(super) fn paths_from(paths: &Bound<'_, PyAny>) -> PyResult<Vec<PathBuf>> {
     if paths.is_instance_of::<PyString>() || paths.hasattr("__fspath__")? {
         return Ok(vec![paths.extract()?]);

@@ -1,4 +1,4 @@
-"""Inputs that the tests share: simulated runs of several engines, an archive of them, and what it must hold.
+"""Inputs shared by the tests: simulated runs of several engines, an archive of them, and its expected content.
 
 Tests that change an archive make their own.
 """
@@ -39,7 +39,7 @@ Steps = dict[str, Array]
 
 @pytest.fixture(scope="session")
 def fixtures() -> Path:
-    """The folder of real files, which a clone of the repository alone does not have."""
+    """The folder of real files, which is not part of the repository."""
     if not FIXTURES.is_dir():
         pytest.skip(WITHOUT_FIXTURES)
     return FIXTURES
@@ -53,7 +53,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 
 def varied(game: Game, index: int) -> Game:
-    """The game with what the simulator never writes: times, some steps without values, sometimes no engine."""
+    """Return the game with data that the simulator never writes: times, steps without values, sometimes no engine."""
     branches = tuple(None if step % 10 == 3 else values for step, values in enumerate(game.branches))
     engine = None if index % 5 == 4 else "γάμμα"
     return replace(game, branches=branches, engine=engine, start_unix_s=1_700_000_000 + index, elapsed_s=index / 8)
@@ -61,7 +61,7 @@ def varied(game: Game, index: int) -> Game:
 
 @pytest.fixture(scope="session")
 def run_folders(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    """A folder of run files for each of three engines: a2run2, A2T1, and a2run2 written by the oracle."""
+    """Three folders of run files, one per engine: a2run2, A2T1, and a2run2 written by the oracle."""
     root = tmp_path_factory.mktemp("runs")
     options: dict[str, Any] = {"runs": RUNS_PER_ENGINE, "depth": 0, "progress": False}
     a2store.simulate(root / "alpha", seed=1, engine="alpha", **options)
@@ -89,7 +89,7 @@ def games(run_files: list[Path]) -> list[Game]:
 
 @pytest.fixture(scope="session")
 def archive(run_folders: list[Path], tmp_path_factory: pytest.TempPathFactory) -> a2store.Archive:
-    """All runs, in one commit and so one file of steps per engine."""
+    """All runs, in one commit per engine and so one file of steps per engine."""
     archive = a2store.Archive.create(tmp_path_factory.mktemp("archive") / "games.a2", phases=PHASES)
     for folder in run_folders:
         archive.ingest(folder, progress=False)
@@ -98,9 +98,9 @@ def archive(run_folders: list[Path], tmp_path_factory: pytest.TempPathFactory) -
 
 @pytest.fixture(scope="session")
 def steps(games: list[Game]) -> Steps:
-    """What the archive's ``steps`` must hold."""
+    """The expected content of the archive's ``steps``."""
     columns = oracle.step_columns(games, (PHASES["mid"], PHASES["late"]))
-    # Every kind of step must be there, or the tests that filter by it see nothing.
+    # Every kind of step must occur, or the tests that filter by it test nothing.
     assert set(columns["phase"]) == {"early", "mid", "late"}
     assert set(columns["engine"]) == {"alpha", "beta", "γάμμα", None}
     assert set(columns["has_evs"]) == {True, False}

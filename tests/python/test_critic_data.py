@@ -288,7 +288,7 @@ def test_rejected_arguments(session: Path, archive: a2store.Archive, tmp_path: P
     table = archive.sql("SELECT * FROM steps").materialize(progress=False)
     with pytest.raises(ValueError, match="extra column"):
         CriticData(table)
-    with pytest.raises(ValueError, match="not known of 59 runs, such as run 1"):
+    with pytest.raises(ValueError, match="unknown for 59 runs, such as run 1"):
         CriticData(table, highest_tile={0: 512})
     twice = archive.sql(
         "SELECT *, CAST(step_index AS INT) AS highest_tile FROM (SELECT run_id, step_index, board FROM steps)"

@@ -407,7 +407,7 @@ def test_command(played: list[Game], tmp_path: Path, capsys: pytest.CaptureFixtu
     assert (status, json.loads(out)["model_sha"]) == (0, encoder_sha(BoardTransformer(seed=9)))
     torch.save({"a": 1}, tmp_path / "weights.pt")
     status, out, err = run("--weights", str(tmp_path / "weights.pt"))
-    assert (status, out, "no weights of BoardTransformer" in err) == (1, "", True)
+    assert (status, out, "not the weights of BoardTransformer" in err) == (1, "", True)
     small[1] = str(session / "none")
     assert run()[0] == 1
 

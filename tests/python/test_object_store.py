@@ -1,4 +1,4 @@
-"""Archives on an object store: all that a folder can do, many writers at once, and requests whose answers are lost."""
+"""Archives on an object store: the operations of a folder, concurrent writers, and requests whose answers are lost."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def few(run_files: list[Path], tmp_path_factory: pytest.TempPathFactory) -> Few:
 
 
 def split(files: list[Path], folder: Path, count: int) -> list[Path]:
-    """So many folders with a share of the files each."""
+    """Divide the files among ``count`` folders."""
     folders = [folder / f"{number:02}" for number in range(count)]
     for number, part in enumerate(folders):
         part.mkdir()
@@ -62,7 +62,7 @@ def assert_equal(found: Any, expected: Any, but: Set[str] = frozenset()) -> None
 
 
 def assert_whole(url: str, expected: a2store.Archive) -> a2store.Archive:
-    """The archive holds the runs of the other, each once, its versions have no gap, and nothing is wrong with it."""
+    """Check that the archive is intact, has no gap in its versions, and holds each run of ``expected`` once."""
     archive = a2store.Archive.open(url)
     runs = rows(archive, "SELECT run_id, digest FROM runs ORDER BY run_id")
     assert runs["run_id"].to_pylist() == list(range(archive.num_runs))
@@ -76,7 +76,7 @@ def assert_whole(url: str, expected: a2store.Archive) -> a2store.Archive:
     return archive
 
 
-def test_the_same_as_in_a_folder(
+def test_an_object_store_equals_a_folder(
     url: str, archive: a2store.Archive, run_folders: list[Path], table: a2store.StepTable
 ) -> None:
     made = a2store.Archive.create(url, phases=PHASES)
@@ -96,7 +96,7 @@ def test_the_same_as_in_a_folder(
     assert_whole(url, archive)
 
 
-def test_others_read_the_files(
+def test_other_readers_read_the_files(
     url: str, run_folders: list[Path], archive: a2store.Archive, steps: Steps, filesystem: Any
 ) -> None:
     made = a2store.Archive.create(url, phases=PHASES)
@@ -117,7 +117,7 @@ def test_a_flipped_bit(url: str, few: Few, filesystem: Any) -> None:
     expected = rows(made, query)
     with filesystem.open_input_file(file.removeprefix("s3://")) as opened:
         data = bytearray(opened.read())
-    # The bit is in a column that the query does not read.
+    # The query does not read the column with the bit.
     data[40] ^= 1
     with filesystem.open_output_stream(file.removeprefix("s3://")) as opened:
         opened.write(bytes(data))
@@ -142,7 +142,7 @@ except KeyboardInterrupt:
 def test_ctrl_c_while_an_export_is_planned(
     url: str, through: Through, few: Few, tmp_path: Path, checksums: bool
 ) -> None:
-    """Planning reads the footers of data files, and the store does not respond."""
+    """The store does not respond while planning reads the footers of data files."""
     a2store.Archive.create(url).ingest(few[0], progress=False)
     asked, released = threading.Event(), threading.Event()
 
@@ -166,7 +166,7 @@ def test_ctrl_c_while_an_export_is_planned(
     assert not (tmp_path / "out.jsonl").exists()
 
 
-def test_create_where_one_is(url: str, few: Few) -> None:
+def test_creating_an_existing_archive(url: str, few: Few) -> None:
     a2store.Archive.create(url).ingest(few[0], progress=False)
     with pytest.raises(a2store.ArchiveExistsError) as caught:
         a2store.Archive.create(url)
@@ -174,7 +174,7 @@ def test_create_where_one_is(url: str, few: Few) -> None:
     assert a2store.Archive.open(url).num_runs == 6
 
 
-def test_open_what_is_none(url: str, filesystem: Any) -> None:
+def test_opening_a_url_without_an_archive(url: str, filesystem: Any) -> None:
     with filesystem.open_output_stream(f"{url.removeprefix('s3://')}/notes.txt") as stream:
         stream.write(b"no archive")
     for nothing in (url, url + "/deeper"):
@@ -184,7 +184,7 @@ def test_open_what_is_none(url: str, filesystem: Any) -> None:
         assert not isinstance(caught.value, a2store.ArchiveExistsError)
 
 
-def test_of_many_who_create_one_does(url: str) -> None:
+def test_one_of_several_concurrent_creations_succeeds(url: str) -> None:
     printed = race(*[(CREATE, url)] * 8)
     assert sorted(printed) == ["created"] + ["there is one"] * 7
     assert a2store.Archive.open(url).version == 1
@@ -275,7 +275,7 @@ def test_a_file_of_several_parts(url: str, through: Through, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("writers", [2, 8])
-def test_writers_side_by_side(
+def test_concurrent_writers(
     url: str, archive: a2store.Archive, run_files: list[Path], tmp_path: Path, writers: int
 ) -> None:
     folders = split(run_files, tmp_path, 16)
@@ -283,11 +283,11 @@ def test_writers_side_by_side(
     *added, seen = race(*[(WRITE, url, *folders[number::writers]) for number in range(writers)], (READ, url, 60))
     assert sum(map(int, added)) == 60
     assert int(seen) > 1
-    # Each of their ingests is one commit.
+    # Each ingest of a writer is one commit.
     assert assert_whole(url, archive).version == 17
 
 
-def test_writers_who_add_the_same(url: str, archive: a2store.Archive, run_folders: list[Path]) -> None:
+def test_concurrent_writers_of_the_same_runs(url: str, archive: a2store.Archive, run_folders: list[Path]) -> None:
     a2store.Archive.create(url, phases=PHASES)
     added = race(*[(WRITE, url, *run_folders[number:], *run_folders[:number]) for number in (0, 1, 2)])
     assert sum(map(int, added)) == 60
@@ -327,12 +327,12 @@ def test_a_writer_that_is_killed(url: str, through: Through, few: Few, performed
 
 @pytest.mark.parametrize("performed", [False, True], ids=["dropped", "performed"])
 @pytest.mark.parametrize("end", ["500", "503", "close", "reset"])
-def test_an_answer_that_is_lost(url: str, through: Through, few: Few, end: End, performed: bool) -> None:
+def test_a_lost_response(url: str, through: Through, few: Few, end: End, performed: bool) -> None:
     files, expected = few
     a2store.Archive.create(url, phases=PHASES)
     proxy = through(once("PUT .*/_log/0*2.json", Fault(end, performed)))
     accepted = 0
-    # The log says whether the commit is there; if it is not, it could still be on its way.
+    # The log shows whether the commit exists; if not, it could still arrive.
     with nullcontext() if performed else suppress(a2store.Error):
         accepted = a2store.Archive.open(url).ingest(files, progress=False).accepted
     assert proxy.made == [Fault(end, performed)]
@@ -342,7 +342,7 @@ def test_an_answer_that_is_lost(url: str, through: Through, few: Few, end: End, 
 
 
 @pytest.mark.parametrize("end", ["500", "close", "reset"])
-def test_an_archive_that_is_created_without_an_answer(url: str, through: Through, end: End) -> None:
+def test_a_lost_response_to_a_creation(url: str, through: Through, end: End) -> None:
     proxy = through(once("PUT .*/_log/0*1.json", Fault(end)))
     assert a2store.Archive.create(url).version == 1
     assert proxy.made == [Fault(end)]
@@ -350,7 +350,7 @@ def test_an_archive_that_is_created_without_an_answer(url: str, through: Through
         a2store.Archive.create(url)
 
 
-def test_a_commit_that_is_lost_to_another_writer(url: str, through: Through, few: Few) -> None:
+def test_a_commit_that_another_writer_made_first(url: str, through: Through, few: Few) -> None:
     files, expected = few
     a2store.Archive.create(url, phases=PHASES)
     direct = a2store.Archive.open(url)
@@ -359,7 +359,7 @@ def test_a_commit_that_is_lost_to_another_writer(url: str, through: Through, few
     def overtake(request: str) -> Fault | None:
         fault = refused(request)
         if fault:
-            # While this one waits to try again.
+            # This happens while the first writer waits to retry.
             assert direct.ingest(files[:2], progress=False).accepted == 2
         return fault
 
@@ -371,7 +371,7 @@ def test_a_commit_that_is_lost_to_another_writer(url: str, through: Through, few
     assert_whole(url, expected)
 
 
-def test_a_store_that_fails_now_and_then(
+def test_a_store_with_intermittent_failures(
     url: str, through: Through, archive: a2store.Archive, run_files: list[Path], tmp_path: Path
 ) -> None:
     generator = random.Random(2048)
@@ -397,7 +397,7 @@ def test_a_store_that_fails_now_and_then(
 
 @pytest.mark.parametrize("wrong", ["key", "endpoint", "bucket"])
 @pytest.mark.parametrize("name", ["open", "create"])
-def test_a_place_that_cannot_be_reached(url: str, monkeypatch: pytest.MonkeyPatch, wrong: str, name: str) -> None:
+def test_an_unreachable_store(url: str, monkeypatch: pytest.MonkeyPatch, wrong: str, name: str) -> None:
     if wrong == "key":
         monkeypatch.setenv("AWS_ACCESS_KEY_ID", "somebody")
     elif wrong == "endpoint":
@@ -412,7 +412,7 @@ def test_a_place_that_cannot_be_reached(url: str, monkeypatch: pytest.MonkeyPatc
 
 
 def grown(url: str, files: list[Path]) -> list[int]:
-    """Make an archive with a commit for each file; return the ids of its runs."""
+    """Make an archive with a commit per file; return the ids of its runs."""
     archive = a2store.Archive.create(url, phases=PHASES)
     for file in files:
         archive.ingest(file, progress=False)
@@ -433,7 +433,7 @@ REPAIR = "import sys, a2store; a2store.repair(sys.argv[1], dry_run=False)"
 
 @pytest.mark.parametrize("performed", [False, True], ids=["before", "after"])
 def test_a_repair_that_is_killed(url: str, through: Through, few: Few, filesystem: Any, performed: bool) -> None:
-    """Kill a repair at each request that changes something, and repeat it: no sound run and no run id is lost."""
+    """Kill a repair at each request that changes something, and repeat it: no intact run and no run id is lost."""
     files = few[0][:4]
     kills = 0
     while True:

@@ -1,4 +1,4 @@
-"""Archives in states that no a2store left them in, and inputs that no engine writes."""
+"""Archives in states that a2store never produces, and inputs that no engine writes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def runs(tmp_path: Path) -> list[Path]:
 
 @pytest.fixture
 def archive(tmp_path: Path, runs: list[Path]) -> a2store.Archive:
-    """An archive of 18 commits, the 16th of which has a checkpoint."""
+    """An archive of 18 commits, with a checkpoint at the 16th."""
     made = a2store.Archive.create(tmp_path / "games.a2")
     for run in runs[:17]:
         made.ingest(run, progress=False)
@@ -37,7 +37,7 @@ def commit(archive: a2store.Archive, version: int) -> Path:
     return archive.path / "_log" / f"{version:020}.json"
 
 
-def test_a_lost_newest_commit_does_not_lock_out_the_older_ones(archive: a2store.Archive) -> None:
+def test_a_lost_newest_commit_leaves_older_versions_readable(archive: a2store.Archive) -> None:
     version = int(min(archive.path.glob("_log/*.checkpoint.json")).name[:20])
     for later in range(version, archive.version + 1):
         commit(archive, later).unlink()
@@ -53,7 +53,7 @@ def test_a_lost_newest_commit_does_not_lock_out_the_older_ones(archive: a2store.
     assert again.verify(deep=True, progress=False).problems == []
 
 
-def test_no_archive_is_made_on_top_of_what_is_left_of_one(archive: a2store.Archive, runs: list[Path]) -> None:
+def test_no_archive_is_created_over_the_remains_of_one(archive: a2store.Archive, runs: list[Path]) -> None:
     for path in archive.path.glob("_log/*"):
         path.unlink()
     with pytest.raises(a2store.DamagedError, match="no data files without a commit"):
@@ -77,7 +77,7 @@ def test_a_stray_number_in_the_log(archive: a2store.Archive, number: int) -> Non
     assert (again.num_runs, again.verify(progress=False).problems) == (17, [])
 
 
-def test_ids_of_foreign_files_are_nobodys(archive: a2store.Archive, runs: list[Path]) -> None:
+def test_ids_of_unreferenced_files_are_ignored(archive: a2store.Archive, runs: list[Path]) -> None:
     pq.write_table(pa.table({"run_id": pa.array([-1], pa.int32())}), archive.path / "steps" / "foreign.parquet")
     last = commit(archive, archive.version)
     last.write_bytes(last.read_bytes()[:-7])
@@ -87,7 +87,7 @@ def test_ids_of_foreign_files_are_nobodys(archive: a2store.Archive, runs: list[P
     assert again.history()[0].next_run_id == 17 + 8
 
 
-def test_an_impossible_next_id_is_damage(archive: a2store.Archive) -> None:
+def test_an_impossible_next_run_id_is_damage(archive: a2store.Archive) -> None:
     last = commit(archive, archive.version)
     text = re.sub(r'"next_run_id":\d+', f'"next_run_id":{2**63}', last.read_text())
     body = text[: text.rindex(',"crc32c"')]
@@ -96,8 +96,8 @@ def test_an_impossible_next_id_is_damage(archive: a2store.Archive) -> None:
         a2store.Archive.open(archive.path)
 
 
-def test_files_that_are_kept_whole_do_not_pile_up_in_memory(tmp_path: Path, runs: list[Path]) -> None:
-    """Start times beyond any calendar, so that each file is kept as it came."""
+def test_stored_original_files_do_not_accumulate_in_memory(tmp_path: Path, runs: list[Path]) -> None:
+    """The start times are beyond any calendar, so each original file is stored."""
     game = oracle.decode(runs[0].read_bytes())
     long = replace(
         game,

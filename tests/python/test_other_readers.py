@@ -1,4 +1,4 @@
-"""The Parquet files in the hands of others: the same rows, the same types, and what lets a filter skip most of them."""
+"""The Parquet files in other readers: equal rows, equal types, and statistics that let a filter skip most of them."""
 
 from __future__ import annotations
 
@@ -23,23 +23,23 @@ ENGINES = ("alpha", "beta", "gamma")
 RUNS_PER_ENGINE = 800
 SHORT = 12
 PAGE = 20_000
-"""Rows of a full page."""
+"""The number of rows in a full page."""
 
 WITHOUT_STATISTICS = {
     "steps": {"board", *EV_COLUMNS, "step_index", "move", "ev_legal", "has_evs"},
     "runs": {"digest", "final_board", "original"},
 }
-"""Columns that no filter could be pruned by."""
-# Text is read into dictionaries, whatever wrote it.
+"""Columns on which no filter can prune."""
+# The reader decodes text into dictionaries for any writer.
 WITH_DICTIONARIES = {"steps": {"phase", "engine"}, "runs": {"format", "engine", "session_info"}}
 TABLES: tuple[Table, ...] = ("steps", "runs")
 
 
 @pytest.fixture(scope="module")
 def archive(tmp_path_factory: pytest.TempPathFactory) -> a2store.Archive:
-    """Three engines, one ingest each, that are two row groups since; then a few short runs in a file of their own.
+    """Three engines, ingested one by one and compacted into two row groups; then a few short runs in a separate file.
 
-    Nothing is left that no version names, so that a glob finds what the newest holds.
+    No unreferenced file is left, so a glob finds exactly the files of the newest version.
     """
     folder = tmp_path_factory.mktemp("others")
     for seed, engine in enumerate(ENGINES):
@@ -109,7 +109,7 @@ def test_files_are_in_the_order_of_their_ids(archive: a2store.Archive, expected:
         assert found.combine_chunks().equals(expected[table].combine_chunks())
 
 
-def test_types_come_with_the_files(archive: a2store.Archive) -> None:
+def test_the_files_have_the_documented_types(archive: a2store.Archive) -> None:
     for table in TABLES:
         schema = pa.schema(archive.schema(table))
         for file in archive.files(table):
@@ -126,7 +126,7 @@ def test_types_come_with_the_files(archive: a2store.Archive) -> None:
     assert (types["final_board"], types["version"], types["verified"]) == ("UBIGINT", "UBIGINT", "BOOLEAN")
 
 
-def test_a_join_by_others(archive: a2store.Archive) -> None:
+def test_other_engines_join_the_tables(archive: a2store.Archive) -> None:
     sql = """
         SELECT runs.engine, runs.version, count(*) AS n, max(steps.max_score) AS best
         FROM steps JOIN runs USING (run_id) GROUP BY ALL ORDER BY ALL
@@ -139,7 +139,7 @@ def test_a_join_by_others(archive: a2store.Archive) -> None:
     assert rows == [tuple(row.values()) for row in plain(ours).to_pylist()]
 
 
-# What is in a file beside its rows
+# Metadata of a file
 
 
 @pytest.mark.parametrize("table", TABLES)
@@ -174,10 +174,10 @@ def check_statistics(statistics: Any, values: Any, name: str) -> None:
         return
     bounds = pc.min_max(values).as_py()
     if name == "elapsed_s":
-        # Zeros of both signs are within.
+        # The bounds include zeros of both signs.
         assert statistics.min <= bounds["min"] <= bounds["max"] <= statistics.max
     elif name == "source":
-        # Long paths are cut after 64 bytes: the minimum is rounded down, the maximum up.
+        # Long paths are truncated to 64 bytes: the minimum is rounded down, the maximum up.
         assert statistics.min == bounds["min"][:64]
         assert statistics.max >= bounds["max"]
         assert statistics.max[:63] == bounds["max"][:63]
@@ -200,7 +200,7 @@ def test_pages_are_small_enough_to_skip(archive: a2store.Archive) -> None:
                 assert count >= num_rows // PAGE // 2, (name, num_rows, count)
 
 
-def test_rows_are_said_to_be_sorted(archive: a2store.Archive) -> None:
+def test_the_files_declare_their_sort_order(archive: a2store.Archive) -> None:
     expected: list[tuple[Table, list[int]]] = [("steps", [0, 1]), ("runs", [0])]
     for table, columns in expected:
         for file in archive.files(table):
@@ -211,11 +211,11 @@ def test_rows_are_said_to_be_sorted(archive: a2store.Archive) -> None:
                 assert not any(each.descending for each in sorting)
 
 
-# What is not read
+# Skipped data
 
 
 def duckdb_work(archive: a2store.Archive, where: str) -> tuple[int, dict[str, Any]]:
-    """The number of rows that a filter leaves, and what DuckDB says of the work."""
+    """Return the number of rows that a filter selects, and DuckDB's metrics of the scan."""
     sql = f"SELECT count(*), sum(board) FROM read_parquet('{glob(archive, 'steps')}') WHERE {where}"
     with duckdb.connect() as connection:
         row = connection.execute(sql).fetchone()
@@ -234,7 +234,7 @@ FILTERS = {
     "phase": ("phase = 'late'", 2),
     "length": ("num_steps = 20", 1),
 }
-"""Filters of ``steps``, and how many of the three row groups can have rows that pass."""
+"""Filters of ``steps``, and the number of the three row groups that can contain matching rows."""
 
 
 @pytest.mark.parametrize("name", FILTERS)
@@ -250,7 +250,7 @@ def test_row_groups_are_skipped(archive: a2store.Archive, expected: Tables, name
 
 
 def metrics(archive: a2store.Archive, where: str) -> dict[str, tuple[int, int]]:
-    """What our own scan pruned: how much there was to look at, and how much of it remained."""
+    """Return what our own scan pruned: for each metric, the total and the number that remained."""
     plan = archive.sql(f"SELECT board FROM steps WHERE {where}").explain(analyze=True)
     (scan,) = [line for line in plan.splitlines() if "DataSourceExec" in line]
     found = {}
@@ -268,7 +268,7 @@ def number(text: str) -> int:
 def test_our_own_scan_skips_row_groups(archive: a2store.Archive, name: str) -> None:
     where, groups = FILTERS[name]
     found = metrics(archive, where)
-    # Files whose footers rule them out are not opened to look at their row groups.
+    # Files excluded by their footers are not opened to check their row groups.
     _, matched = found["row_groups_pruned_statistics"]
     assert matched <= groups
 

@@ -1,4 +1,4 @@
-"""Tables that need not fit memory: materialized into a file, mapped from it, shuffled within windows."""
+"""Tables larger than memory: materialized into a file, mapped from it, shuffled within windows."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from test_process import INTERRUPTED, NEVER, ROWS, python
 from threads import HANGS
 
 EXTRAS = ["max_score", "engine", "label", "has_evs"]
-# The strings come in another order than theirs, so that all codes change at the end.
+# The strings do not arrive in sorted order, so all codes change at the end.
 LABEL = "CASE WHEN step_index % 5 = 0 THEN NULL ELSE CAST(9000 - step_index AS VARCHAR) END AS label"
 STEPS = f"SELECT *, {LABEL} FROM steps"
 QUERIES = [
@@ -37,11 +37,13 @@ QUERIES = [
 
 @pytest.mark.parametrize("sql", QUERIES)
 @pytest.mark.parametrize("extra", [[], EXTRAS], ids=",".join)
-def test_a_file_holds_what_memory_would(archive: a2store.Archive, tmp_path: Path, sql: str, extra: list[str]) -> None:
+def test_a_table_in_a_file_equals_one_in_memory(
+    archive: a2store.Archive, tmp_path: Path, sql: str, extra: list[str]
+) -> None:
     query = archive.sql(sql)
     expected = query.materialize(extra=extra, progress=False)
     path = tmp_path / "table.npy"
-    # No limit on memory holds for a file.
+    # A limit on memory does not apply to a file.
     found = query.materialize(extra=extra, path=path, memory_limit=1, progress=False)
     tables = [found, a2store.StepTable.load(path), a2store.StepTable.load(path, mmap=True)]
     for table in tables:
@@ -68,7 +70,7 @@ def test_strings_in_a_file(archive: a2store.Archive, steps: dict[str, Array], tm
     assert np.load(tmp_path / "table.npy")["label"].tolist() == codes
 
 
-def test_the_file_is_replaced_when_it_is_whole(archive: a2store.Archive, tmp_path: Path) -> None:
+def test_the_file_is_replaced_only_when_complete(archive: a2store.Archive, tmp_path: Path) -> None:
     path = tmp_path / "table.npy"
     first = archive.sql(STEPS).materialize(path=path, progress=False)
     rows, content = np.asarray(first).copy(), path.read_bytes()
@@ -97,7 +99,7 @@ def test_the_file_is_replaced_when_it_is_whole(archive: a2store.Archive, tmp_pat
 
 
 @pytest.mark.parametrize("place", ["missing/table.npy", "file/table.npy", "folder", "/proc/table.npy"])
-def test_places_where_no_file_can_be(archive: a2store.Archive, tmp_path: Path, place: str) -> None:
+def test_invalid_places_for_a_file(archive: a2store.Archive, tmp_path: Path, place: str) -> None:
     (tmp_path / "file").write_text("a file")
     (tmp_path / "folder").mkdir()
     with pytest.raises(OSError, match=r"missing|file|folder|proc"):
@@ -115,7 +117,7 @@ def test_ctrl_c_leaves_no_file(archive: a2store.Archive, tmp_path: Path, sql: st
     assert python(code, archive.path, tmp_path / "folder") == "interrupted\n"
 
 
-# Writes the table by both ways to a disk, or under a limit, that has no room for it, and then again to where there is.
+# Writes the table in both ways to a disk, or under a limit, without enough room, and then again with enough room.
 FULL = """
 import os, sys
 import a2store
@@ -137,7 +139,7 @@ EFBIG, ENOSPC = 27, 28
 
 
 def test_a_full_disk(archive: a2store.Archive, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    # In a namespace of its own, so that nobody else sees the disk.
+    # A separate namespace, so that no other process sees the disk.
     mount = f"mount -t tmpfs -o size=256k none '{tmp_path}'"
     unshare = [shutil.which("unshare") or "unshare", "--mount", "sh", "-c"]
     possible = shutil.which("unshare") and subprocess.run([*unshare, mount], capture_output=True, check=False)
@@ -174,7 +176,7 @@ def test_windows_over_a_file(archive: a2store.Archive, tmp_path: Path, window: i
                 at = np.searchsorted(keys, row_keys([batch]))
                 for name in ("board", "move", "ev_values", "label"):
                     assert_same(batch[name], rows[name][at], name)
-            # Pages that were given back are read again.
+            # Released pages are read again.
             assert np.asarray(table)["board"].tobytes() == rows["board"].tobytes()
 
 

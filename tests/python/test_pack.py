@@ -1,4 +1,4 @@
-"""Packs from Python: what a reader gives, by index and in order, and what it says of damage."""
+"""Packs from Python: runs by index and in order, and errors of damaged packs."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def pack(path: Path) -> a2store.PackReader:
 
 @pytest.fixture
 def damaged(path: Path, tmp_path: Path) -> Path:
-    """The pack with a wrong byte in run 5 and in run 30, of the two kinds."""
+    """The pack with a wrong byte in run 5 and in run 30, one in each format."""
     copy = tmp_path / "damaged.a2pack"
     copy.write_bytes(path.read_bytes())
     for index, kind in ((5, A2T1), (30, A2RUN2)):
@@ -52,7 +52,7 @@ def damaged(path: Path, tmp_path: Path) -> Path:
     return copy
 
 
-def test_every_run_is_what_was_packed(pack: a2store.PackReader, games: list[Game], path: Path) -> None:
+def test_every_run_equals_the_packed_one(pack: a2store.PackReader, games: list[Game], path: Path) -> None:
     assert (len(pack), pack.path) == (NUM_RUNS, path)
     assert str(NUM_RUNS) in repr(pack)
     for index, game in enumerate(games):
@@ -112,7 +112,7 @@ def test_an_empty_pack(tmp_path: Path) -> None:
             pack.decode(index)
 
 
-def test_batches_of_indices_come_in_their_order(pack: a2store.PackReader, games: list[Game]) -> None:
+def test_batches_of_indices_keep_the_order(pack: a2store.PackReader, games: list[Game]) -> None:
     indices = [3, 0, 40, 3, -1, 17, -41, 3]
     expected = [index % NUM_RUNS for index in indices]
     for runs in (pack.decode_batch(indices), list(pack.iter_indices(indices)), pack.decode_batch(iter(indices))):
@@ -123,9 +123,9 @@ def test_batches_of_indices_come_in_their_order(pack: a2store.PackReader, games:
     assert list(pack.iter_indices([])) == pack.decode_batch([]) == []
 
 
-def test_iteration_is_in_order_and_begins_anew(pack: a2store.PackReader) -> None:
+def test_each_iteration_starts_at_the_beginning(pack: a2store.PackReader) -> None:
     assert places(pack) == places(pack.iter()) == places(pack) == list(range(NUM_RUNS))
-    # Two at once, neither of which takes from the other; and an end that stays one.
+    # Two independent iterators, each of which stays at its end.
     one, other = pack.iter(), iter(pack)
     assert iter(one) is one
     assert places([next(one), next(other), next(one), next(other)]) == [0, 0, 1, 1]
@@ -150,7 +150,7 @@ def test_indices_out_of_range(pack: a2store.PackReader, index: int) -> None:
             method(index)
     with pytest.raises(IndexError):
         pack.decode_batch([0, index])
-    # At once, before the runs whose turn is earlier.
+    # The error comes at once, before any run is decoded.
     with pytest.raises(IndexError):
         pack.iter_indices([0, index])
     with pytest.raises(IndexError):
@@ -176,7 +176,7 @@ def check_error(error: a2store.DecodeError, path: Path, run: int, kind: str) -> 
     assert "\n" not in str(error)
 
 
-def test_a_damaged_run_raises_when_its_turn_comes_and_costs_no_other(damaged: Path) -> None:
+def test_a_damaged_run_raises_in_order_and_affects_no_other(damaged: Path) -> None:
     pack = a2store.PackReader.open(damaged)
     assert (len(pack), pack.kind(5), pack.kind(30)) == (NUM_RUNS, "v1", "v2")
     order = random.Random(2).sample(range(NUM_RUNS), NUM_RUNS)
@@ -191,7 +191,7 @@ def test_a_damaged_run_raises_when_its_turn_comes_and_costs_no_other(damaged: Pa
         assert next(iterator, None) is None
 
 
-def test_every_way_to_a_damaged_run_says_where_it_is(damaged: Path) -> None:
+def test_every_access_to_a_damaged_run_reports_its_location(damaged: Path) -> None:
     pack = a2store.PackReader.open(damaged)
     ways: list[tuple[Callable[[], object], int]] = [
         (lambda: pack.decode(5), 5),
@@ -212,7 +212,7 @@ def test_every_way_to_a_damaged_run_says_where_it_is(damaged: Path) -> None:
     assert all(str(damaged) in problem for problem in problems)
 
 
-def test_damage_that_the_checksum_covers_up_is_found_while_decoding(games: list[Game], tmp_path: Path) -> None:
+def test_damage_with_a_correct_checksum_is_found_while_decoding(games: list[Game], tmp_path: Path) -> None:
     path = tmp_path / "a.a2pack"
     payloads = packs.payloads_of(games)
     wrong_move = replace(games[3], moves=(*games[3].moves[:-1], 9))
@@ -229,7 +229,7 @@ def test_damage_that_the_checksum_covers_up_is_found_while_decoding(games: list[
         offset, length = packs.entry(path, index)
         error = caught.value
         assert (error.path, error.run) == (str(path), index)
-        # What is missing is missed at the end.
+        # The missing bytes are noticed at the end.
         assert error.offset is not None
         assert offset <= error.offset <= offset + length
         if index == 3:
@@ -238,7 +238,7 @@ def test_damage_that_the_checksum_covers_up_is_found_while_decoding(games: list[
     assert len(pack.validate(progress=False)) == 5
 
 
-def test_a_kind_that_nobody_knows_costs_one_run(games: list[Game], tmp_path: Path) -> None:
+def test_an_unknown_kind_affects_one_run(games: list[Game], tmp_path: Path) -> None:
     path = tmp_path / "a.a2pack"
     payloads = packs.payloads_of(games)
     payloads[7] = replace(payloads[7], kind=7)
@@ -252,11 +252,11 @@ def test_a_kind_that_nobody_knows_costs_one_run(games: list[Game], tmp_path: Pat
     assert places(pack.decode_batch(others)) == others
 
 
-def test_checksums_can_be_left_alone(games: list[Game], tmp_path: Path) -> None:
+def test_checksums_can_be_skipped(games: list[Game], tmp_path: Path) -> None:
     path = tmp_path / "a.a2pack"
     game = next(index for index, game in enumerate(games) if len(game) > 9 and packs.kind_of(index) == A2RUN2)
     packs.write(path, games)
-    # The lowest bit of the final board: the last byte of the last varint has higher ones.
+    # The lowest bit of the final board. The last byte of its last varint has higher bits.
     offset, length = packs.entry(path, game)
     last = oracle.varint(games[game].final_board)
     packs.flip(path, offset + length - len(last))
@@ -267,7 +267,7 @@ def test_checksums_can_be_left_alone(games: list[Game], tmp_path: Path) -> None:
     with pytest.raises(a2store.DecodeError) as caught:
         a2store.PackReader.open(path).decode(game)
     assert caught.value.kind == "checksum"
-    # A2T1 has one of its own.
+    # A2T1 has a checksum inside the run.
     with pytest.raises(a2store.DecodeError) as caught:
         pack.decode(2)
     assert caught.value.kind == "checksum"
@@ -293,7 +293,7 @@ def test_every_byte_of_header_index_and_footer_counts(games: list[Game], tmp_pat
     assert kinds == {"header", "checksum"}
 
 
-def test_a_pack_that_ends_early_is_refused(games: list[Game], tmp_path: Path) -> None:
+def test_a_truncated_pack_is_rejected(games: list[Game], tmp_path: Path) -> None:
     path = tmp_path / "a.a2pack"
     packs.write(path, games[:4])
     data = path.read_bytes()
@@ -304,8 +304,8 @@ def test_a_pack_that_ends_early_is_refused(games: list[Game], tmp_path: Path) ->
         assert caught.value.kind in ("header", "checksum"), length
 
 
-def test_an_index_that_lies_is_refused(games: list[Game], tmp_path: Path) -> None:
-    """With checksums that fit: entries beyond the data, in the index, and over each other."""
+def test_a_wrong_pack_index_is_rejected(games: list[Game], tmp_path: Path) -> None:
+    """The checksums are correct, but entries lie beyond the data, inside the index, or overlap."""
     path = tmp_path / "a.a2pack"
     packs.write(path, games[:6])
     data = path.read_bytes()
@@ -328,7 +328,7 @@ def test_an_index_that_lies_is_refused(games: list[Game], tmp_path: Path) -> Non
         assert caught.value.kind == "header", change
 
 
-def test_what_is_no_file_and_no_pack(run_files: list[Path], tmp_path: Path) -> None:
+def test_missing_files_and_files_that_are_not_packs(run_files: list[Path], tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError) as caught:
         a2store.PackReader.open(tmp_path / "absent.a2pack")
     assert caught.value.filename == str(tmp_path / "absent.a2pack")

@@ -1,4 +1,4 @@
-"""Batches of a pack's runs and steps, shuffled and split: every one once, in an order that a seed decides."""
+"""Batches of a pack's runs and steps, shuffled and split: each one once, in an order that the seed determines."""
 
 from __future__ import annotations
 
@@ -84,15 +84,15 @@ def test_the_order_of_runs_depends_on_the_seed_alone(pack: a2store.PackReader) -
     seeds = [0, 1, 6, 2**63, 2**64 - 1]
     orders = [tuple(order_of(pack, shuffle=True, seed=seed)) for seed in seeds]
     assert len({*orders, tuple(order)}) == len(seeds) + 1
-    # Neighbours are torn apart, not only the whole turned around.
+    # Neighbours are separated, so the order is not only reversed.
     assert sum(abs(a - b) == 1 for a, b in pairwise(order)) < NUM_RUNS // 4
 
 
-def test_without_a_seed_each_order_is_another(pack: a2store.PackReader) -> None:
-    # Of 53! orders no two are ever the same.
+def test_without_a_seed_orders_differ(pack: a2store.PackReader) -> None:
+    # With 53! orders, two are never equal.
     orders = {tuple(order_of(pack, shuffle=True)) for _ in range(4)}
     assert len(orders) == 4
-    # One that is not shuffled has no use for it.
+    # An unshuffled iterator ignores the seed.
     assert order_of(pack, seed=9) == order_of(pack) == list(range(NUM_RUNS))
 
 
@@ -128,7 +128,7 @@ def test_bad_arguments_of_batches(pack: a2store.PackReader, method: str) -> None
 
 @pytest.mark.parametrize("index", [10**6, -(10**6)])
 @pytest.mark.parametrize("method", ["iter_batches", "iter_step_batches"])
-def test_an_index_that_is_none_is_refused_at_once(pack: a2store.PackReader, method: str, index: int) -> None:
+def test_an_invalid_index_is_rejected_at_once(pack: a2store.PackReader, method: str, index: int) -> None:
     with pytest.raises(IndexError):
         getattr(pack, method)(4, indices=[0, index])
 
@@ -154,7 +154,7 @@ def test_batches_of_steps_are_the_rows_of_the_oracle(
     assert first.tokens[7].tolist() == [int(first.board[7]) >> shift & 15 for shift in range(60, -1, -4)]
 
 
-def test_shuffled_steps_come_once_each_in_an_order_that_the_seed_decides(
+def test_shuffled_steps_occur_once_in_an_order_determined_by_the_seed(
     pack: a2store.PackReader, expected: dict[str, Array]
 ) -> None:
     keys = expected["run_id"].astype("u8") << np.uint64(32) | expected["step_index"]
@@ -209,7 +209,7 @@ def test_a_table_of_a_pack_is_served_like_any_other(pack: a2store.PackReader, ex
 
 @pytest.mark.parametrize("unit", ["run", "step"])
 @pytest.mark.parametrize("options", [{"test_pct": 20}, {"test_pct": 33.3}, {"test_size": 9}, {"test_pct": 0.1}])
-def test_a_split_is_disjoint_complete_and_decided_by_the_seed(
+def test_a_split_is_disjoint_complete_and_determined_by_the_seed(
     pack: a2store.PackReader, expected: dict[str, Array], unit: Any, options: dict[str, Any]
 ) -> None:
     total = NUM_RUNS if unit == "run" else len(expected["board"])
@@ -226,11 +226,11 @@ def test_a_split_is_disjoint_complete_and_decided_by_the_seed(
     if size > 3:
         others = [pack.split(unit, **options, seed=seed)[1].tolist() for seed in (0, 4, 2**64 - 1)]
         assert len({tuple(part) for part in [*others, test.tolist()]}) == 4
-        # Drawn, not cut off at one end.
+        # The split is random, not a cut at one end.
         assert test.min() < total // 2 < test.max()
 
 
-def test_splits_of_everything_and_nothing(pack: a2store.PackReader, tmp_path: Path) -> None:
+def test_splits_of_0_and_100_percent(pack: a2store.PackReader, tmp_path: Path) -> None:
     assert [len(part) for part in pack.split(test_pct=0)] == [NUM_RUNS, 0]
     assert [len(part) for part in pack.split(test_pct=100)] == [0, NUM_RUNS]
     assert [len(part) for part in pack.split(test_size=0)] == [NUM_RUNS, 0]
@@ -253,7 +253,7 @@ def test_splits_of_everything_and_nothing(pack: a2store.PackReader, tmp_path: Pa
         {"unit": "game", "test_pct": 10},
     ],
 )
-def test_bad_splits(pack: a2store.PackReader, options: dict[str, Any]) -> None:
+def test_invalid_splits(pack: a2store.PackReader, options: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="expected"):
         pack.split(**options)
     with pytest.raises(OverflowError):

@@ -1,4 +1,4 @@
-"""Packs as JSON Lines: the bytes of the existing tool, and a shape that DuckDB and pyarrow read as it is."""
+"""Packs as JSON Lines: the bytes of the existing tool, and a compact form for DuckDB and pyarrow."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ WAYS: list[dict[str, Any]] = [{}, {"parallel": False}, {"workers": 1}, {"workers
 
 @pytest.fixture(scope="module")
 def games() -> list[Game]:
-    # Two of more steps than are written in one piece.
+    # Two runs have more steps than are written in one chunk.
     return [*packs.make_games(3, NUM_RUNS - 2), *packs.make_games(4, 4, most_steps=3000)[2:]]
 
 
@@ -51,7 +51,7 @@ def uuid_of(payload: Payload, index: int) -> str:
     return f"a2r-{crc32c(payload.data):08x}-{index:08x}"
 
 
-# The shape of the existing tool
+# The form of the existing tool
 
 
 @pytest.mark.parametrize("by_step", [False, True])
@@ -66,7 +66,7 @@ def test_bytes_of_the_existing_tool(fixtures: Path, tmp_path: Path, by_step: boo
     assert report.num_bytes == expected.stat().st_size
 
 
-def test_lines_say_what_the_runs_say(
+def test_lines_equal_the_runs(
     pack: a2store.PackReader, payloads: list[Payload], games: list[Game], tmp_path: Path
 ) -> None:
     files: dict[bool, set[bytes]] = {False: set(), True: set()}
@@ -82,7 +82,7 @@ def test_lines_say_what_the_runs_say(
             logs.check_runs_jsonl(tmp_path / "out", games)
 
 
-# The compact shape
+# The compact form
 
 
 def test_compact_steps_have_stored_values(
@@ -118,8 +118,8 @@ def test_compact_runs_name_their_engine(
     assert {line["engine"] for line in found} == {None, "plain", "γάμμα", ""}
 
 
-def test_duckdb_reads_compact_lines_as_they_are(pack: a2store.PackReader, games: list[Game], tmp_path: Path) -> None:
-    """Boards as whole numbers, whether or not any has its highest bit set; as UBIGINT where that is asked for."""
+def test_duckdb_reads_compact_lines_directly(pack: a2store.PackReader, games: list[Game], tmp_path: Path) -> None:
+    """Boards are read as integers, even if some have the highest bit set; as UBIGINT on request."""
     high = replace(games[2], boards=tuple(board | 15 << 60 for board in games[2].boards))
     for name, some in {"low": games, "high": [*games[:2], high, *games[3:]], "only": [high]}.items():
         formats.write_pack(tmp_path / name, packs.payloads_of(some))
@@ -159,7 +159,7 @@ def test_pyarrow_reads_compact_lines_with_a_schema(pack: a2store.PackReader, gam
 # The file
 
 
-def test_damaged_runs_are_left_out_and_the_others_keep_their_numbers(
+def test_damaged_runs_are_skipped_and_the_others_keep_their_numbers(
     payloads: list[Payload], games: list[Game], tmp_path: Path
 ) -> None:
     path, out = tmp_path / "a.a2pack", tmp_path / "out"
@@ -179,7 +179,7 @@ def test_damaged_runs_are_left_out_and_the_others_keep_their_numbers(
         assert (len(found), report.num_bytes) == (report.num_steps, out.stat().st_size)
 
 
-def test_the_file_appears_whole_in_place_of_another(pack: a2store.PackReader, tmp_path: Path) -> None:
+def test_the_file_is_replaced_atomically(pack: a2store.PackReader, tmp_path: Path) -> None:
     out = tmp_path / "out.jsonl"
     out.write_text("old")
     pack.to_jsonl(str(out), progress=False)
@@ -197,7 +197,7 @@ def test_the_file_appears_whole_in_place_of_another(pack: a2store.PackReader, tm
 def test_lines_go_through_a_pipe(pack: a2store.PackReader, tmp_path: Path) -> None:
     fifo = tmp_path / "pipe"
     os.mkfifo(fifo)
-    # Enough room in the pipe for all, so that nobody waits.
+    # The pipe has room for everything, so no process waits.
     reader = os.open(fifo, os.O_RDONLY | os.O_NONBLOCK)
     small = tmp_path / "small.a2pack"
     formats.write_pack(small, packs.payloads_of(packs.make_games(5, 4)[:2]))
@@ -208,7 +208,7 @@ def test_lines_go_through_a_pipe(pack: a2store.PackReader, tmp_path: Path) -> No
     assert len(pack) == NUM_RUNS
 
 
-def test_numbers_that_json_has_no_room_for_are_null_in_the_compact_shape(games: list[Game], tmp_path: Path) -> None:
+def test_numbers_outside_json_are_null_in_the_compact_form(games: list[Game], tmp_path: Path) -> None:
     values = (float("nan"), float("inf"), -0.0, None)
     game = replace(games[0], boards=games[2].boards[:1], moves=(2,), branches=(values,), elapsed_s=float("nan"))
     formats.write_pack(tmp_path / "a.a2pack", packs.payloads_of([game]))

@@ -1,4 +1,4 @@
-"""Packs in a process: what they hold together, damage on the whole, pickling, threads and forks."""
+"""Packs in a process: statistics, validation, pickling, threads and forks."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def block(stats: a2store.PackStats) -> formats.Stats:
 
 
 @pytest.mark.parametrize("count", [3, 4, 10, 11, NUM_RUNS])
-def test_statistics_are_those_of_numpy(games: list[Game], tmp_path: Path, count: int) -> None:
+def test_statistics_equal_numpys(games: list[Game], tmp_path: Path, count: int) -> None:
     packs.write(tmp_path / "a.a2pack", games[:count], stats=False)
     stats = a2store.PackReader.open(tmp_path / "a.a2pack").stats(progress=False)
     lengths = [len(game) for game in games[:count]]
@@ -72,7 +72,7 @@ def test_statistics_of_tiles_and_engines(pack: a2store.PackReader, games: list[G
     assert block(pack.stats(progress=False)) == block(stats)
 
 
-def test_statistics_that_the_runs_do_not_agree_with_are_not_believed(games: list[Game], tmp_path: Path) -> None:
+def test_statistics_that_contradict_the_runs_are_not_used(games: list[Game], tmp_path: Path) -> None:
     stored = formats.Stats(7, 70, 1, 20, 10.5, 9, 19, 20)
     formats.write_pack(tmp_path / "a.a2pack", packs.payloads_of(games), stats=stored)
     pack = a2store.PackReader.open(tmp_path / "a.a2pack")
@@ -153,7 +153,7 @@ def test_a_reader_pickles_as_its_path(
     monkeypatch.chdir(path.parent)
     relative = a2store.PackReader.open(path.name)
     handles = [pickle.dumps(reader, protocol) for reader in (pack, relative)]
-    # Also from another folder than the one in which the path was given.
+    # This also works in a different folder from the one in which the path was given.
     monkeypatch.chdir(path.parent.parent)
     for handle in handles:
         assert len(handle) < 1000
@@ -175,7 +175,7 @@ def test_a_reader_without_checksums_pickles_as_one(path: Path, tmp_path: Path) -
 
 
 def use(pack: a2store.PackReader, out: Path) -> list[Any]:
-    """Everything that a reader does in parallel, small enough to be sent home."""
+    """Use every parallel operation of a reader; return results small enough to pickle."""
     lines = pack.to_jsonl(out, progress=False)
     return [
         places(pack.decode_batch(range(NUM_RUNS))),
@@ -198,7 +198,7 @@ forks = pytest.mark.skipif(sys.version_info >= (3, 12), reason="Python itself wa
 
 @pytest.mark.parametrize("method", [pytest.param("fork", marks=forks), "spawn"])
 def test_a_reader_works_in_another_process(pack: a2store.PackReader, tmp_path: Path, method: str) -> None:
-    # Threads of the parent's are busy by then, or have been; of these a forked child has none.
+    # The parent's threads have started by then. A forked child has none of them.
     here = use(pack, tmp_path / "here")
     context: Any = multiprocessing.get_context(method)
     for number in range(3 if method == "fork" else 1):
@@ -219,8 +219,8 @@ def test_a_reader_works_in_another_process(pack: a2store.PackReader, tmp_path: P
 
 
 @forks
-def test_an_iterator_goes_on_in_a_forked_child(pack: a2store.PackReader) -> None:
-    """One that has decoded ahead when its process is forked: both have the rest."""
+def test_an_iterator_continues_in_a_forked_child(pack: a2store.PackReader) -> None:
+    """The iterator has decoded ahead when its process forks; then both processes return the rest."""
     iterator = pack.iter()
     assert places([next(iterator), next(iterator)]) == [0, 1]
     context: Any = multiprocessing.get_context("fork")
@@ -243,7 +243,7 @@ def test_threads_share_a_reader_and_an_iterator(pack: a2store.PackReader, tmp_pa
     with ThreadPoolExecutor(8) as threads:
         for found in threads.map(lambda number: use(pack, tmp_path / str(number)), range(16)):
             assert found == alone
-        # Of one iterator each run is given to one of them.
+        # Each run of one shared iterator goes to one of the threads.
         iterator, batches = pack.iter(), pack.iter_batches(3, True, 1)
         parts = threads.map(lambda _: places(iterator), range(8))
         assert sorted(place for part in parts for place in part) == list(range(NUM_RUNS))

@@ -1,4 +1,4 @@
-"""The package as such: its names, its errors, its types."""
+"""The package: its names, its errors, its types."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 import a2store
 
 
-def test_all_names_are_there_and_listed() -> None:
+def test_all_names_exist_and_are_listed() -> None:
     assert len(a2store.__all__) > 20
     assert len(set(a2store.__all__)) == len(a2store.__all__)
     public = {name for name in vars(a2store) if not name.startswith("_")} - {"critic", "selfplay", "torch"}
@@ -45,7 +45,7 @@ def test_errors_survive_pickling() -> None:
 @pytest.mark.parametrize(
     "name", ["Archive", "Query", "StepTable", "Loader", "Batch", "BatchIterator", "Run", "IngestReport", "Rejected"]
 )
-def test_classes_are_made_by_the_library_alone(name: str) -> None:
+def test_only_the_library_creates_these_classes(name: str) -> None:
     cls: Any = getattr(a2store, name)
     assert cls.__module__ == "a2store"
     with pytest.raises(TypeError):

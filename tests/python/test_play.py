@@ -1,4 +1,4 @@
-"""Games that a policy plays: the same whatever the batches, by the rules, recorded as played; and what is refused."""
+"""Games with a policy: independent of the batches, valid, recorded exactly; and rejected arguments."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def first_legal(tokens: Array, legal: Array) -> Array:
 
 
 def mixed(tokens: Array, legal: Array) -> Array:
-    """Logits that follow from the board, and differ between boards and moves."""
+    """Logits that depend on the board, and differ between boards and moves."""
     boards = tokens.astype(np.uint64) @ (np.uint64(31) ** np.arange(16, dtype=np.uint64))
     return (boards[:, None] * np.array([3, 5, 7, 11], np.uint64) % np.uint64(97)).astype(np.float32) / 32
 
@@ -41,7 +41,7 @@ def same(a: PlayResult, b: PlayResult) -> bool:
 
 
 class Watcher:
-    """A policy that keeps what it was asked and what it answered."""
+    """A policy that stores its inputs and its answers."""
 
     def __init__(self, policy: Policy) -> None:
         self.policy = policy
@@ -76,7 +76,7 @@ def test_every_step_obeys_the_rules() -> None:
 
 
 def earned(before: list[int], after: list[int]) -> int:
-    """What merges earned, of the exponents before and after them: each takes two tiles and leaves their sum."""
+    """Return the score of a move from the exponents before and after: a merge replaces two tiles by their sum."""
     made = pairs = 0
     for exp in range(1, 15):
         pairs = (before.count(exp) + pairs - after.count(exp)) // 2
@@ -91,7 +91,7 @@ def test_games_do_not_depend_on_the_batches(temperature: float) -> None:
     assert len(set(whole.final_boards.tolist())) == 60
     for batch_size in [1, 7, 1024]:
         assert same(whole, play(mixed, 60, batch_size, seed=3, temperature=temperature, **QUIET))
-    # Fewer games are the first of more, and another seed has others.
+    # A shorter play is a prefix of a longer one, and another seed gives other games.
     assert play(mixed, 20, 8, seed=3, temperature=temperature, **QUIET).scores.tolist() == whole.scores[:20].tolist()
     assert not same(whole, play(mixed, 60, 60, seed=4, temperature=temperature, **QUIET))
 
@@ -109,7 +109,7 @@ def test_batches_are_full_until_games_run_out() -> None:
     assert len(play(first_legal, 0, **QUIET)) == 0
 
 
-def test_arrays_are_the_policys_own() -> None:
+def test_a_policy_owns_its_arrays() -> None:
     kept: list[tuple[Array, Array, Array]] = []
 
     def policy(tokens: Array, legal: Array) -> Array:
@@ -141,7 +141,7 @@ def test_arrays_are_the_policys_own() -> None:
         lambda tokens, legal: np.repeat(np.where(legal, mixed(tokens, legal), -1).argmax(axis=1), 2)[::2],
     ],
 )
-def test_answers_may_have_many_types(answer: Policy) -> None:
+def test_a_policy_may_return_many_types(answer: Policy) -> None:
     assert same(play(answer, 20, 8, **QUIET), play(mixed, 20, 8, **QUIET))
 
 
@@ -152,7 +152,7 @@ def test_illegal_moves_are_never_made_by_logits() -> None:
         assert result.terminated.all()
 
 
-def test_moves_are_drawn_by_the_softmax_of_legal_logits() -> None:
+def test_moves_are_drawn_from_the_softmax_of_legal_logits() -> None:
     counts = np.zeros(4)
     logits = np.log(np.array([1.0, 2.0, 3.0, 4.0], np.float32))
     asked: list[tuple[Array, Array]] = []
@@ -161,13 +161,13 @@ def test_moves_are_drawn_by_the_softmax_of_legal_logits() -> None:
         asked.append((tokens, legal))
         return np.tile(logits, (len(tokens), 1))
 
-    # The first steps of many games: the moves show in the boards that follow.
+    # The first steps of many games; the moves follow from the next boards.
     play(policy, 4000, 4000, max_steps=2, temperature=0.5, **QUIET)
     (before, legal), (after, _) = asked
     for old, allowed, new in zip(before.tolist(), legal, after.tolist(), strict=True):
         board, following = packed(old), packed(new)
         leads = [allowed[move] and spawns(slide(board, move), following) for move in range(4)]
-        # Where two moves may have led there, neither is counted.
+        # If two moves may have led there, neither is counted.
         if sum(leads) == 1 and allowed.all():
             counts[leads.index(True)] += 1
     assert counts.sum() > 1000
@@ -194,7 +194,7 @@ def test_moves_are_drawn_by_the_softmax_of_legal_logits() -> None:
     ],
 )
 @pytest.mark.parametrize("asked_before", [0, 20])
-def test_wrong_answers_are_refused(
+def test_wrong_answers_are_rejected(
     change: Callable[[Array], Any], error: type[Exception], message: str, asked_before: int
 ) -> None:
     asked = 0
@@ -209,7 +209,7 @@ def test_wrong_answers_are_refused(
         play(policy, 6, 6, **QUIET)
 
 
-def test_an_illegal_move_is_named_with_its_row_and_board() -> None:
+def test_an_illegal_move_is_reported_with_its_row_and_board() -> None:
     asked: list[Array] = []
 
     def policy(tokens: Array, legal: Array) -> Array:
@@ -232,7 +232,7 @@ def test_an_illegal_move_is_named_with_its_row_and_board() -> None:
     assert str(caught.value).endswith(f"which does not change {text}")
 
 
-def test_errors_of_the_policy_come_through() -> None:
+def test_errors_of_the_policy_are_raised_unchanged() -> None:
     class MineError(Exception):
         pass
 
@@ -257,7 +257,7 @@ def test_errors_of_the_policy_come_through() -> None:
         ({"temperature": 1.0}, "policy: expected logits"),
     ],
 )
-def test_wrong_options_are_refused(options: dict[str, Any], message: str) -> None:
+def test_wrong_options_are_rejected(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         play(first_legal, 3, **QUIET, **options)
 
@@ -269,7 +269,7 @@ def test_a_policy_is_callable() -> None:
         Player(4)
 
 
-def test_games_are_cut_at_the_most_steps() -> None:
+def test_games_are_truncated_at_max_steps() -> None:
     whole = play(mixed, 40, seed=2, **QUIET)
     most = int(np.median(whole.num_steps))
     cut = play(mixed, 40, seed=2, max_steps=most, **QUIET)
@@ -288,7 +288,7 @@ def test_the_player_plays_what_simulate_plays(tmp_path: Path) -> None:
     assert result.final_boards.tolist() == [run.final_board for run in runs]
     assert result.num_steps.tolist() == [len(run) for run in runs]
     assert same(result, play(Player(0, workers=1), 6, seed=8, **QUIET))
-    # As a policy like any other it makes the same moves.
+    # Used as an ordinary policy, the player makes the same moves.
     player = Player(depth=0)
     listed: Any = [[0] * 14 + [1, 1]]
     assert player(listed).tolist() == player(np.array(listed)).tolist()
@@ -307,7 +307,7 @@ def recorded(recorder: Recorder, folder: Path) -> Any:
 
 
 @pytest.mark.parametrize("policy", [mixed, Player(0)])
-def test_what_is_recorded_is_what_was_played(policy: Any, tmp_path: Path) -> None:
+def test_recorded_games_equal_the_played_ones(policy: Any, tmp_path: Path) -> None:
     recorder = Recorder(tmp_path / "sessions", tag="mixed", engine="mixed")
     result = play(policy, 30, 8, seed=1, recorder=recorder, **QUIET)
     assert result.stopped is None
@@ -322,7 +322,7 @@ def test_what_is_recorded_is_what_was_played(policy: Any, tmp_path: Path) -> Non
             assert spawns(slide(int(first["board"]), int(first["move"])), int(second["board"]))
 
 
-def test_a_full_recorder_ends_the_playing(tmp_path: Path) -> None:
+def test_a_full_recorder_ends_play(tmp_path: Path) -> None:
     with Recorder(tmp_path / "sessions", tag="few", max_games=10) as recorder:
         result = play(mixed, 50, 4, recorder=recorder, **QUIET)
         assert (len(result), result.stopped) == (10, "games")
@@ -333,7 +333,7 @@ def test_a_full_recorder_ends_the_playing(tmp_path: Path) -> None:
         assert (len(again), again.stopped) == (0, "games")
 
 
-def test_games_under_way_are_abandoned_on_an_error(tmp_path: Path) -> None:
+def test_running_games_are_abandoned_on_an_error(tmp_path: Path) -> None:
     asked = 0
 
     def policy(tokens: Array, legal: Array) -> Array:
@@ -381,7 +381,7 @@ play({policy}, 10**9, 64, progress=False)
 # PyTorch
 
 
-def test_a_module_is_asked_in_eval_mode_and_left_as_it_was() -> None:
+def test_a_module_runs_in_eval_mode_and_its_mode_is_restored() -> None:
     torch = pytest.importorskip("torch")
 
     class Net(torch.nn.Module):  # type: ignore[misc, name-defined]
@@ -402,7 +402,7 @@ def test_a_module_is_asked_in_eval_mode_and_left_as_it_was() -> None:
     play(net, 20, 8, **QUIET)
     assert net.seen == {(False, True, torch.int64)}
     assert (net.training, net.dropout.training, net.frozen.training) == (True, True, False)
-    # Quarters add up alike in any order.
+    # Sums of quarters are exact in any order.
     with torch.no_grad():
         net.embedding.weight.copy_((net.embedding.weight * 4).round() / 4)
     table = net.embedding.weight.detach().numpy()
@@ -414,11 +414,11 @@ def test_a_module_is_asked_in_eval_mode_and_left_as_it_was() -> None:
     assert (net.training, net.frozen.training) == (True, False)
 
 
-def test_tensors_of_any_float_are_answers() -> None:
+def test_a_policy_may_return_tensors_of_any_float_type() -> None:
     torch = pytest.importorskip("torch")
 
     def answer(dtype: Any) -> Policy:
-        # Quarters below 8 are exact in all of them.
+        # Quarters below 8 are exact in all these types.
         return lambda tokens, legal: torch.from_numpy(np.floor(mixed(tokens, legal) * 4) / 4).to(dtype).requires_grad_()
 
     expected = play(lambda tokens, legal: np.floor(mixed(tokens, legal) * 4) / 4, 20, **QUIET)

@@ -1,7 +1,7 @@
-"""Power failures: whatever the disk then holds, no acknowledged run is lost, nothing is damaged, and ingest goes on.
+"""Power failures: in every possible state of the disk, no acknowledged run is lost, and ingest can continue.
 
-The system calls of real processes are recorded, and the states that they can leave a disk in are drawn at random and
-tried; the model is in ``faults/power_loss.py``. A2STORE_LONG_TESTS=1 tries more than ten thousand.
+The system calls of real processes are recorded. The states that they can leave a disk in are drawn at random and
+checked; ``faults/power_loss.py`` has the model. A2STORE_LONG_TESTS=1 checks more than ten thousand states.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from faults.power_loss import EXTREMES, Disk, History, Step, Survival, Tree, cha
 from faults.shim import FAILURES, KILLS, Call, Fault, Shim, python, read_log, was_killed
 
 UNDISTURBED = 3_000 if LONG else 120
-"""States after a power failure that comes while nothing else does."""
+"""The number of states after a power failure without other faults."""
 DISTURBED, HISTORIES = (10_000, 200) if LONG else (160, 4)
-"""States, and how many histories they are of, in which processes are killed and calls fail before."""
+"""The numbers of states and of histories in which processes were killed and calls failed before the power failure."""
 SEED = 2048
 ARCHIVE = "games.a2"
 PUBLISHED = re.compile(r".*\.(parquet|json|digests)")
@@ -51,7 +51,7 @@ a2store.Archive.open(sys.argv[1]).expire(older_than=datetime.timedelta(0))
 
 
 class Recorder:
-    """Runs processes one after another on a disk of its own, and keeps their calls."""
+    """A recorder of processes that run one after another on one disk."""
 
     def __init__(self, shim: Shim, folder: Path, archive: str = ARCHIVE) -> None:
         self.shim, self.log, self.disk = shim, folder / "log", folder / "disk"
@@ -62,7 +62,7 @@ class Recorder:
         self.steps: list[Step] = []
 
     def step(self, runs: frozenset[bytes], *args: object, fault: Fault | None = None) -> bool:
-        """Run a process after which the archive holds these runs, and say whether it acknowledged them."""
+        """Run a process that makes the archive hold ``runs``; return whether it acknowledged them."""
         if self.began is None:
             self.began = len(read_log(self.log))
         done = python(*args, environment=self.shim.environment(self.disk, self.log, fault))
@@ -76,12 +76,12 @@ class Recorder:
         return done.returncode == 0
 
     def ingest(self, inputs: Inputs, groups: int, fault: Fault | None = None) -> bool:
-        """Ingest the first groups, most of which may be there."""
+        """Ingest the first groups, most of which may already be in the archive."""
         files = [path for group in inputs.groups[:groups] for path in group]
         return self.step(inputs.digests_of(files), "-c", INGEST, self.archive, *files, fault=fault)
 
     def maintain(self, inputs: Inputs, what: str, fault: Fault | None = None) -> bool:
-        """Compact or expire an archive of all inputs, as far as that can be done yet."""
+        """Compact or expire an archive of all inputs, if that is possible yet."""
         if not hasattr(a2store.Archive, what):
             return True
         return self.step(inputs.digests_of(inputs.files), "-c", MAINTAIN[what], self.archive, fault=fault)
@@ -97,7 +97,7 @@ class Recorder:
 
 @pytest.fixture(scope="module")
 def undisturbed(shim: Shim, inputs: Inputs, tmp_path_factory: pytest.TempPathFactory) -> History:
-    """An archive is created, and each group is ingested."""
+    """The history in which an archive is created and each group is ingested."""
     recorder = Recorder(shim, tmp_path_factory.mktemp("undisturbed"))
     recorder.step(frozenset(), "-c", INGEST, recorder.archive)
     for groups in range(1, len(inputs.groups) + 1):
@@ -108,7 +108,7 @@ def undisturbed(shim: Shim, inputs: Inputs, tmp_path_factory: pytest.TempPathFac
 
 
 def disturbed(shim: Shim, inputs: Inputs, folder: Path, draw: random.Random) -> History:
-    """The same, but each process may be killed, or a call of it may fail, before it is repeated."""
+    """The same history, but a process may be killed, or one of its calls may fail, before it is repeated."""
     recorder = Recorder(shim, folder)
     work: list[Callable[[Fault | None], bool]] = [
         *(partial(recorder.ingest, inputs, groups) for groups in range(1, len(inputs.groups) + 1)),
@@ -124,7 +124,7 @@ def disturbed(shim: Shim, inputs: Inputs, folder: Path, draw: random.Random) -> 
 
 @dataclass(frozen=True)
 class State:
-    """One that a disk can be in after the power failed."""
+    """A possible state of a disk after a power failure."""
 
     position: int
     after: Call | None
@@ -143,7 +143,7 @@ Draws = Iterable[tuple[int, str, Survival]]
 
 
 def states(history: History, draws: Draws) -> Iterator[State]:
-    """The states that these survivals at these positions lead to, each once."""
+    """Yield the distinct states after these survivals at these positions."""
     at: dict[int, list[tuple[str, Survival]]] = {}
     for position, name, survival in draws:
         at.setdefault(position, []).append((name, survival))
@@ -158,12 +158,12 @@ def states(history: History, draws: Draws) -> Iterator[State]:
 
 
 def acknowledgements(history: History) -> Draws:
-    """All that is extreme at each moment at which something was acknowledged."""
+    """Return the extreme survivals at each acknowledgement."""
     return [(step.acknowledged, name, survival) for step in history.steps for name, survival in EXTREMES.items()]
 
 
 def drawn(history: History, count: int, seed: int) -> Draws:
-    """So many at random, more of them where more is in doubt."""
+    """Draw ``count`` survivals at random, more of them where more is not durable."""
     draw = random.Random(seed)
     doubt = {position: disk.doubt() for position, disk in history.states()}
     for number, position in enumerate(draw.choices(list(doubt), list(doubt.values()), k=count)):
@@ -172,7 +172,7 @@ def drawn(history: History, count: int, seed: int) -> Draws:
 
 
 def distinct(history: History, count: int, seed: int) -> Iterator[State]:
-    """So many different states: those at acknowledgements, and others in the order of their positions."""
+    """Yield ``count`` distinct states: those at acknowledgements, and others in the order of their positions."""
     first = list(states(history, acknowledgements(history)))
     yield from first
     keys = {state.key() for state in first}
@@ -183,7 +183,7 @@ def distinct(history: History, count: int, seed: int) -> Iterator[State]:
 
 
 def check(whole: dict[str, bytes], inputs: Inputs, scratch: Path, state: State, archive: str = ARCHIVE) -> None:
-    """Make a state's folder and do what its owner would do."""
+    """Write a state to a folder, and use it as its owner would."""
     folder = scratch / f"{state.position}-{id(state)}"
     write_tree(state.tree, folder)
     try:
@@ -208,23 +208,23 @@ def lengths(possible: list[frozenset[bytes] | None]) -> str:
 
 
 def found_in(cases: Iterator[State], one: Callable[[State], None]) -> tuple[list[str], int]:
-    """The failures, and how many states were tried."""
+    """Return the failures and the number of states checked."""
     found, count = [], 0
-    # All at once would be more than memory holds.
+    # All states at once would not fit in memory.
     while some := list(islice(cases, 200)):
         found += failures(one, some)
         count += len(some)
     return found, count
 
 
-def test_the_power_fails(undisturbed: History, inputs: Inputs, scratch: Path, tally: Counter[str]) -> None:
+def test_power_failures(undisturbed: History, inputs: Inputs, scratch: Path, tally: Counter[str]) -> None:
     one = partial(check, undisturbed.final_contents(), inputs, scratch)
     found, count = found_in(distinct(undisturbed, UNDISTURBED, SEED), one)
     tally["states after a power failure"] += count
     assert_none(found, count)
 
 
-def test_the_power_fails_after_other_faults(
+def test_power_failures_after_other_faults(
     shim: Shim, inputs: Inputs, scratch: Path, tmp_path: Path, tally: Counter[str]
 ) -> None:
     def tried(number: int) -> tuple[list[str], int]:
@@ -258,7 +258,7 @@ def test_folders_above_the_archive(shim: Shim, inputs: Inputs, scratch: Path, tm
     [r"/(steps|runs)/[^/]+", r"/_log/[^/]+", r"/_log", r"/(steps|runs)", rf"/{ARCHIVE}"],
     ids=["data", "commits", "the folder of commits", "the folders of data", "the archive's folder"],
 )
-def test_what_is_not_synced_is_missed(undisturbed: History, inputs: Inputs, scratch: Path, forgotten: str) -> None:
+def test_a_missing_sync_is_detected(undisturbed: History, inputs: Inputs, scratch: Path, forgotten: str) -> None:
     pattern = re.compile(rf".*/{ARCHIVE}{forgotten}" if ARCHIVE not in forgotten else f".*{forgotten}")
 
     def without(call: Call) -> Call:

@@ -1,4 +1,4 @@
-"""What a process may do to the library: signals, forks, threads."""
+"""Signals, forks and threads in a process that uses the library."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from attacks import ENDLESS
 from compare import row_keys
 from threads import HANGS
 
-# The signal comes from a thread that can only run once the main thread has let go of the interpreter, which is to say
-# inside of the work: a thread is never switched to for having waited, as the interval is far longer than the test. All
-# work is far longer than the test too, so that it must have been stopped.
+# A thread sends the signal. It can run only once the main thread has released the interpreter inside the work, because
+# the switch interval is far longer than the test. The work is far longer than the test too, so it must have been
+# stopped.
 INTERRUPTED = """
 import os, signal, sys, threading
 import a2store
@@ -42,10 +42,10 @@ else:
 """
 ROWS = "steps AS a CROSS JOIN steps AS b CROSS JOIN steps AS c"
 NEVER = f"SELECT a.board FROM {ENDLESS} WHERE a.board + b.step_index + c.run_id + d.run_id + e.run_id + f.run_id = 3"
-"""Scans rows endlessly and finds none."""
+"""A query that scans endlessly and finds no rows."""
 
-# The first table imports pandas, and that is not what shall be interrupted. Who reads a stream hears of an error first;
-# then the interpreter meets the signal.
+# The first table imports pandas, which must not be interrupted. The reader of a stream sees an error first; then the
+# interpreter handles the signal.
 PATIENT = """
 import pyarrow
 pyarrow.table(archive.sql("SELECT 1 AS x"))
@@ -102,7 +102,7 @@ def test_queries_work_after_ctrl_c(archive: a2store.Archive, tmp_path: Path) -> 
     assert python(code, archive.path, tmp_path) == "interrupted\n"
 
 
-def test_a_signal_handler_of_ones_own(archive: a2store.Archive, tmp_path: Path) -> None:
+def test_a_user_signal_handler(archive: a2store.Archive, tmp_path: Path) -> None:
     setup = f"""
 class Stop(Exception): pass
 def stop(number, frame): raise Stop("enough")
@@ -148,7 +148,7 @@ print("same")
 
 
 @pytest.mark.skipif(sys.version_info >= (3, 12), reason="Python itself warns of forks beside threads")
-def test_a_forked_child_works_on(archive: a2store.Archive) -> None:
+def test_a_forked_child_can_continue(archive: a2store.Archive) -> None:
     assert python(FORKED, archive.path) == "same\n"
 
 

@@ -1,4 +1,4 @@
-"""SQL over an archive, against DuckDB on the same files and against the oracle's columns."""
+"""SQL over an archive, compared with DuckDB on the same files and with the oracle's columns."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def filtered(steps: dict[str, Array], minimum: int = 5_000, engine: str = "alpha
 
 
 def duckdb_rows(archive: a2store.Archive, sql: str, params: Iterable[Any] = ()) -> list[tuple[Any, ...]]:
-    """The rows of a query in DuckDB, where ``steps`` and ``runs`` are the archive's Parquet files."""
+    """Return a query's rows in DuckDB, with the archive's Parquet files as ``steps`` and ``runs``."""
     with duckdb.connect() as connection:
         for table in ("steps", "runs"):
             connection.read_parquet(archive.files(table)).create_view(table)
@@ -43,7 +43,7 @@ def test_all_steps_in_their_natural_order(archive: a2store.Archive, steps: dict[
     assert_steps(table, steps)
 
 
-def test_a_filter_gives_duckdbs_rows_in_natural_order(archive: a2store.Archive, steps: dict[str, Array]) -> None:
+def test_a_filter_returns_duckdbs_rows_in_natural_order(archive: a2store.Archive, steps: dict[str, Array]) -> None:
     query = archive.sql(FILTER, PARAMS)
     sql = "SELECT * FROM steps WHERE max_score >= ? AND engine = ? AND phase = ? ORDER BY run_id, step_index"
     expected = duckdb_rows(archive, sql, PARAMS.values())
@@ -81,7 +81,7 @@ def test_parameters_are_values_and_never_text(archive: a2store.Archive) -> None:
     assert value == [injection]
 
 
-def test_a_board_with_its_top_bit_set_as_parameter(archive: a2store.Archive, steps: dict[str, Array]) -> None:
+def test_a_parameter_may_be_a_board_with_its_top_bit_set(archive: a2store.Archive, steps: dict[str, Array]) -> None:
     board = int(steps["board"].max())
     assert board > 2**63
     found = pa.table(archive.sql("SELECT board FROM steps WHERE board = $1", [board]))
@@ -118,7 +118,7 @@ def test_a_board_with_its_top_bit_set_as_parameter(archive: a2store.Archive, ste
         ("SELECT * FROM '/etc/passwd'", None),
     ],
 )
-def test_what_is_refused(archive: a2store.Archive, text: str, params: Any) -> None:
+def test_rejected_statements(archive: a2store.Archive, text: str, params: Any) -> None:
     with pytest.raises(a2store.QueryError) as caught:
         archive.sql(text, params)
     refused = isinstance(caught.value, a2store.QueryRefusedError)
@@ -127,14 +127,14 @@ def test_what_is_refused(archive: a2store.Archive, text: str, params: Any) -> No
 
 
 @pytest.mark.parametrize("name", ["file.csv", "file.parquet", "file.json"])
-def test_files_are_no_tables(archive: a2store.Archive, tmp_path: Path, name: str) -> None:
+def test_files_cannot_be_queried_by_path(archive: a2store.Archive, tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_text('{"a": 1}\n')
     for table in (f"'{tmp_path / name}'", f"'file://{tmp_path / name}'", f'"{archive.files()[0]}"'):
         with pytest.raises(a2store.QueryError):
             pa.table(archive.sql(f"SELECT * FROM {table}"))
 
 
-def test_parameters_of_no_usable_type(archive: a2store.Archive) -> None:
+def test_parameters_of_unsupported_types(archive: a2store.Archive) -> None:
     for params in ([object()], [[1, 2]], "text", 7):
         with pytest.raises(TypeError):
             archive.sql("SELECT * FROM steps WHERE run_id = $1", params)  # type: ignore[arg-type]
@@ -185,7 +185,7 @@ def test_order_by(archive: a2store.Archive, steps: dict[str, Array]) -> None:
         "SELECT max(board) FROM steps WHERE max_score BETWEEN 3000 AND 6000 AND phase IN ('mid', 'late')",
     ],
 )
-def test_aggregates_and_joins_give_duckdbs_answer(archive: a2store.Archive, sql: str) -> None:
+def test_aggregates_and_joins_equal_duckdbs(archive: a2store.Archive, sql: str) -> None:
     expected = duckdb_rows(archive, sql)
     assert len(expected) > 0
     assert rows(archive.sql(sql)) == expected
@@ -200,7 +200,7 @@ def test_count(archive: a2store.Archive, steps: dict[str, Array]) -> None:
     assert archive.sql("SELECT 1 AS board, 2 AS board2").count() == 1
 
 
-def test_unions_have_a_type_for_all(archive: a2store.Archive) -> None:
+def test_unions_have_a_common_type(archive: a2store.Archive) -> None:
     sql = "SELECT move AS x FROM steps WHERE run_id = 0 UNION ALL SELECT 1000 UNION ALL SELECT NULL"
     united = pa.table(archive.sql(sql))["x"]
     assert united.type == pa.int64() == pa.schema(archive.sql(sql).schema).field("x").type
@@ -226,13 +226,13 @@ def test_explain_shows_where_filters_are_applied(archive: a2store.Archive) -> No
         assert name in predicate
         assert name in pruning
         assert name not in by_run
-    # Nothing is left to filter above the reader.
+    # No filter is left above the reader.
     assert "FilterExec" not in plan
-    # A filter that keeps every fourth row here and there stays above it.
+    # A filter that keeps every fourth row at scattered places stays above the reader.
     plan = archive.sql("SELECT board FROM steps WHERE move = 2").explain()
     assert "FilterExec: move" in plan
     assert "predicate" not in plan
-    # One that hardly any row passes does not.
+    # A filter that hardly any row passes is pushed down.
     plan = archive.sql("SELECT move FROM steps WHERE board = 5").explain()
     assert "FilterExec" not in plan
     assert "predicate=board" in plan
@@ -241,7 +241,7 @@ def test_explain_shows_where_filters_are_applied(archive: a2store.Archive) -> No
     assert ".parquet" not in plan + analyzed
 
 
-def test_a_query_sees_the_version_that_it_was_made_at(one_run: a2store.Archive, run_files: list[Path]) -> None:
+def test_a_query_sees_the_version_of_its_creation(one_run: a2store.Archive, run_files: list[Path]) -> None:
     query = one_run.sql("SELECT * FROM runs")
     one_run.ingest(run_files[1], progress=False)
     assert query.count() == 1

@@ -108,7 +108,7 @@ def test_wrong_usage_of_the_command(made: a2store.Archive, args: list[str], name
     assert named in done.stderr.decode()
 
 
-def test_the_command_says_which_query_it_does_not_know() -> None:
+def test_the_command_names_an_unknown_query() -> None:
     done = run("queries", "high_scores", status=2)
     assert b"high_score" in done.stderr
     assert done.stdout == b""
@@ -127,8 +127,8 @@ def test_the_command_lists_functions() -> None:
         assert f"    {function.example[0]} = {function.example[1]}\n" in text
 
 
-def test_the_command_asks_with_tables(made: a2store.Archive, folder: Path, tmp_path: Path) -> None:
-    """A named query can join with a table of one's own."""
+def test_the_command_queries_with_tables(made: a2store.Archive, folder: Path, tmp_path: Path) -> None:
+    """A named query can join with a user table."""
     table = tmp_path / "chosen runs.parquet"
     pq.write_table(pa.table({"run_id": pa.array([3, 5], "uint32")}), table)
     head = "-- Chosen.\n-- Columns:\n--   run_id uint32: the run\n"

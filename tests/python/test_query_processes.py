@@ -1,4 +1,4 @@
-"""Queries in many threads, and in children of processes that run some."""
+"""Queries in many threads, and in children of processes that run queries."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_threads_share_a_query(archive: a2store.Archive, options: dict[str, Any]
         same = 0
         for turn in range(turns):
             at = (number + turn) % len(queries)
-            # Half of the time one that was made here.
+            # Half of the queries are made in this thread.
             query = queries[at] if turn % 2 else archive.sql(QUERIES[at], **options)
             same += plain(pa.table(query)).equals(expected[at])
             same += query.count() == len(expected[at])
@@ -46,8 +46,8 @@ def test_threads_share_a_query(archive: a2store.Archive, options: dict[str, Any]
         assert list(pool.map(work, range(8))) == [2 * turns] * 8
 
 
-def test_a_query_that_ends_disturbs_no_other(archive: a2store.Archive) -> None:
-    """Ends by limits of time retire the threads that other queries run on."""
+def test_the_end_of_a_query_disturbs_no_other(archive: a2store.Archive) -> None:
+    """Ending at a time limit retires the threads that other queries run on."""
     expected = pa.table(archive.sql(SORTED))
     endless = archive.sql(f"SELECT a.board + b.board AS x FROM {ENDLESS} ORDER BY x", time_limit=0.05)
 
@@ -178,7 +178,7 @@ if __name__ == "__main__":
 
 
 @pytest.mark.parametrize("method", ["spawn", "forkserver"])
-def test_children_of_other_kinds(archive: a2store.Archive, tmp_path: Path, method: str) -> None:
+def test_children_of_other_start_methods(archive: a2store.Archive, tmp_path: Path, method: str) -> None:
     script = tmp_path / "started.py"
     script.write_text(STARTED)
     args = [sys.executable, str(script), str(archive.path), SORTED, method, "20"]

@@ -1,4 +1,4 @@
-"""Recorded games: what is on disk, by NumPy and SQLite alone; limits, sampling, archives, errors."""
+"""Recorded games: files read by NumPy and SQLite alone; limits, sampling, archives, errors."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ RUNS = "SELECT id, seed, steps, max_score, highest_tile FROM runs ORDER BY id"
 
 
 def game(seed: int) -> tuple[Steps, int]:
-    """A short game that follows the rules, by the slow ones: boards with moves, and the final board."""
+    """Return a short game by the slow rules: boards with moves, and the final board."""
     rng = random.Random(seed)
     board, steps = 0x0000_1000_0010_0000, []
     for _ in range(rng.randrange(3, 60)):
@@ -55,7 +55,7 @@ GAMES = [game(seed) for seed in range(40)]
 
 
 def record(recorder: Recorder, which: range = range(40), final: bool = True) -> None:
-    """Record games by every way of pushing."""
+    """Record games with every way to push steps."""
     for seed in which:
         steps, last = GAMES[seed]
         recorded = recorder.begin(seed=seed)
@@ -88,7 +88,7 @@ def rows_of(folder: Path) -> Any:
     return np.concatenate([np.load(shard) for shard in shards])
 
 
-def test_a_session_is_what_the_format_says(tmp_path: Path) -> None:
+def test_a_session_follows_the_documented_format(tmp_path: Path) -> None:
     with Recorder(
         tmp_path, tag="v1", engine="greedy", model_hash="ab", config_hash="cd", meta={"note": [1, None]}
     ) as recorder:
@@ -147,7 +147,7 @@ def test_rotations(tmp_path: Path) -> None:
             record(recorder, range(seed, seed + 1))
             if seed % 10 == 9:
                 assert recorder.rotate() == seed + 1 == recorder.stats().durable
-                # What is written is a session by itself.
+                # The written files are a valid session.
                 assert len(formats.query(recorder.folder / "metadata.db", RUNS)) == seed + 1
                 assert len(rows_of(recorder.folder)) == sum(len(steps) for steps, _ in GAMES[: seed + 1])
     report = recorder.close()
@@ -171,7 +171,7 @@ def test_many_threads(tmp_path: Path, journal: bool) -> None:
         assert own["action"].tolist() == [move for _, move in GAMES[seed][0]]
 
 
-def test_games_that_are_given_up(tmp_path: Path) -> None:
+def test_abandoned_games(tmp_path: Path) -> None:
     with Recorder(tmp_path, tag="v1") as recorder:
         record(recorder, range(2))
         given_up, dropped = recorder.begin(seed=90), recorder.begin(seed=91)
@@ -179,7 +179,7 @@ def test_games_that_are_given_up(tmp_path: Path) -> None:
             recorded.push(1, 2)
         given_up.abandon()
         del dropped, recorded
-        with pytest.raises(ValueError, match="over"):
+        with pytest.raises(ValueError, match="has ended"):
             given_up.push(1, 2)
         late = recorder.begin()
         late.push(1, 2)
@@ -203,7 +203,7 @@ def test_limits(tmp_path: Path, limit: dict[str, int], name: str) -> None:
             record_on(recorder)
         assert recorder.is_full == name
         ended = recorder.stats().ended
-    # They end a session, and no game.
+    # A limit ends the recording, but not the running games.
     assert len(formats.query(recorder.folder / "metadata.db", RUNS)) == ended <= 40
     if name == "games":
         assert ended == 5
@@ -302,10 +302,10 @@ def test_equal_games_are_all_kept(shim: Shim, tmp_path: Path) -> None:
     assert len(formats.query(session / "metadata.db", RUNS)) == 200
     archive.compact(progress=False)
     assert (archive.num_runs, archive.verify(deep=True, progress=False).problems) == (200, [])
-    # Other archives have them once, because there they are runs of files.
+    # Other archives store them once, because there they are runs from files.
     other = a2store.Archive.create(tmp_path / "other.a2")
     assert (other.ingest(files, progress=False).accepted, other.num_runs) == (1, 1)
-    # A checkpoint lists their digest once, and is sound.
+    # A checkpoint lists their digest once, and is valid.
     for _ in range(18):
         with Recorder(tmp_path, tag="v1", sink=archive) as recorder:
             recorder_script.begin_one(recorder, 7).end(recorder_script.LAST)
@@ -315,7 +315,7 @@ def test_equal_games_are_all_kept(shim: Shim, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("journal", [False, True])
-def test_what_is_being_recorded_can_be_read(tmp_path: Path, journal: bool) -> None:
+def test_a_running_session_can_be_read(tmp_path: Path, journal: bool) -> None:
     """Ingest ignores a recorder's own files, in a session and beside it."""
     root = tmp_path / "selfplay"
     archive = a2store.Archive.create(tmp_path / "recorded.a2")
@@ -344,7 +344,7 @@ def test_what_is_being_recorded_can_be_read(tmp_path: Path, journal: bool) -> No
             shutil.rmtree(tmp_path / "none.a2")
 
 
-def test_a_shard_that_was_set_aside_is_no_session(tmp_path: Path) -> None:
+def test_a_shard_that_was_set_aside_is_ignored(tmp_path: Path) -> None:
     with Recorder(tmp_path, tag="v1") as recorder:
         record(recorder, range(5))
     shutil.copy(recorder.folder / "steps-000001.npy", recorder.folder / "unrecorded-000002.npy")
@@ -352,7 +352,7 @@ def test_a_shard_that_was_set_aside_is_no_session(tmp_path: Path) -> None:
     assert (report.accepted, report.rejected, report.ignored) == (5, 0, 1)
 
 
-def test_what_a_dead_recorder_of_an_archive_leaves(tmp_path: Path) -> None:
+def test_recovery_of_a_crashed_recorder_into_an_archive(tmp_path: Path) -> None:
     archive = a2store.Archive.create(tmp_path / "games.a2")
     code = f"""
 import os, sys
@@ -384,7 +384,7 @@ os._exit(1)
         assert (left.runs, left.from_journal, left.lost_runs, left.error) == (25, 15, 0, None)
     archive.refresh()
     assert sorted(pa.table(archive.sql("SELECT seed FROM runs"))["seed"].to_pylist()) == list(range(25))
-    # They are of the engine that played them.
+    # The engine that played the games is stored.
     assert archive.sql("SELECT seed FROM runs WHERE engine = 'first'").count() == 25
     with Recorder(tmp_path, tag="v1", sink=archive) as recorder:
         assert recorder.unfinished == []
@@ -392,7 +392,7 @@ os._exit(1)
             Recorder(tmp_path, tag="v1", sink=archive)
 
 
-def test_what_is_lost_is_warned_of(tmp_path: Path) -> None:
+def test_lost_games_cause_a_warning(tmp_path: Path) -> None:
     code = f"""
 import os, sys
 sys.path.insert(0, {str(Path(__file__).parent)!r})
@@ -406,7 +406,7 @@ live = recorder.begin()
 os._exit(1)
 """
     run_child(code, status=1)
-    said = "3 games are kept, 4 that had ended and 1 under way are lost"
+    said = "3 games are kept; 4 ended and 1 running games are lost"
     with pytest.warns(RuntimeWarning, match=said), Recorder(tmp_path, tag="v2") as recorder:
         (left,) = recorder.unfinished
     steps = sum(len(GAMES[seed][0]) for seed in range(3, 7))
@@ -429,13 +429,13 @@ def run_child(code: str, status: int = 0) -> None:
     ],
     ids=str,
 )  # fmt: skip
-def test_options_that_cannot_be(tmp_path: Path, options: dict[str, Any]) -> None:
+def test_invalid_options(tmp_path: Path, options: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=r"expected .*|.*NaN.*"):
         Recorder(tmp_path, **{"tag": "v1", **options})
     assert list(tmp_path.iterdir()) == []
 
 
-def test_steps_that_cannot_be(tmp_path: Path) -> None:
+def test_invalid_steps(tmp_path: Path) -> None:
     boards, moves = np.zeros(3, np.uint64), np.zeros(3, np.uint8)
     with Recorder(tmp_path, tag="v1") as recorder:
         recorded = recorder.begin()
@@ -465,6 +465,6 @@ def test_steps_that_cannot_be(tmp_path: Path) -> None:
     assert len(rows_of(recorder.folder)) == 3
 
 
-def test_the_module_names_what_it_has() -> None:
+def test_the_module_lists_its_names() -> None:
     assert {"Recorder", "play", "Player", "VectorEnv", "recover"} <= set(selfplay.__all__)
     assert all(hasattr(selfplay, name) for name in selfplay.__all__)

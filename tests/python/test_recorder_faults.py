@@ -27,7 +27,7 @@ from faults.power_loss import EXTREMES, NOTHING, Disk, read_tree, write_tree
 from faults.shim import CLASSES, FAILURES, KILLS, Call, Fault, Shim, python, read_log, was_killed
 
 pytest_plugins = ["faults.plugin"]
-pytestmark = pytest.mark.filterwarnings("ignore:.*its recorder died:RuntimeWarning")
+pytestmark = pytest.mark.filterwarnings("ignore:.*the recorder crashed:RuntimeWarning")
 
 ROOT = Path("a", "selfplay")
 ARCHIVE = "games.a2"
@@ -105,7 +105,7 @@ class Start:
         return sorted((disk / ROOT).glob("*_model=killed"))
 
     def held(self, disk: Path) -> list[dict[int, int]]:
-        """Return the seeds of each recording, by id. All contents must be sound."""
+        """Return the seeds of each recording, by id. All contents must be valid."""
         if self.into_archive:
             archive = a2store.Archive.open(disk / ARCHIVE)
             expect(archive.verify(deep=True, progress=False).problems == [], "verify found problems")
@@ -303,7 +303,7 @@ def test_recovery_is_killed_and_repeated(start: Start, tmp_path: Path, scratch: 
     assert_none(failures(one, faults), len(faults))
 
 
-def test_what_was_promised_survives_a_power_failure(start: Start, tmp_path: Path) -> None:
+def test_promised_games_survive_a_power_failure(start: Start, tmp_path: Path) -> None:
     """After a power failure, unsynced data is lost, including folders that the recorder created."""
     disk = start.set_up(tmp_path)
     durable = Disk(disk)

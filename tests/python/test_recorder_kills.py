@@ -1,7 +1,7 @@
-"""Recorders of many threads that are killed: a session is sound at any moment, and has all promised games.
-``test_recorder_faults.py`` kills small ones at each system call.
+"""Kills of recorders with many threads: a session is valid at any moment and holds all promised games.
 
-Sessions are read by NumPy and SQLite, and by the package's own reader.
+``test_recorder_faults.py`` kills small recorders at each system call. Here NumPy, SQLite and the package's own reader
+read the sessions.
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ import recorder_child
 from a2store.selfplay import Recorder
 from faults.checks import LONG
 
-pytestmark = pytest.mark.filterwarnings("ignore:.*its recorder died:RuntimeWarning")
+pytestmark = pytest.mark.filterwarnings("ignore:.*the recorder crashed:RuntimeWarning")
 
 KILLS = 50 if LONG else 12
-"""Of each kind: with a journal and without."""
+"""The number of kills of each kind: with a journal, and without one."""
 SEED = 2048
 
 
 @dataclass
 class Promised:
-    """What a process said of its session before it was killed."""
+    """The promises of a process about its session before it was killed."""
 
     journal: bool
     ended: dict[int, int] = field(default_factory=dict)
-    """The seeds of games that ended, by id."""
+    """The seeds of ended games, by id."""
     durable: int = 0
-    """Games below this id were said to be on disk."""
+    """Games below this id were reported as durable."""
 
     def kept(self) -> dict[int, int]:
         return {run: seed for run, seed in self.ended.items() if self.journal or run < self.durable}
@@ -48,7 +48,7 @@ class Promised:
 
 @dataclass
 class Held:
-    """What a session holds."""
+    """The content of a session."""
 
     seeds: dict[int, int]
     finished: bool
@@ -56,8 +56,8 @@ class Held:
 
 
 def read(folder: Path) -> Held:
-    """Read a session, and check that all of it is whole and as its seeds demand."""
-    # NumPy refuses a file that ends too early.
+    """Read a session, and check that it is complete and matches its seeds."""
+    # NumPy rejects a truncated file.
     files = sorted(folder.glob("*.npy"))
     rows = np.concatenate([np.load(path) for path in files])
     assert sum(path.stat().st_size for path in files) >= rows.nbytes
@@ -112,10 +112,10 @@ class Said:
 
 
 def record_and_kill(root: Path, seed: int, journal: bool, durable: int) -> Said:
-    """Let a process record until ``durable`` games are durable, and some later games are under way."""
+    """Let a process record until ``durable`` games are durable and some later games are running."""
     command = [sys.executable, recorder_child.__file__, str(root), str(seed), str(int(journal))]
     said = root.with_name(f"said-{seed}.txt")
-    # Into a file: a pipe that is full would make the process wait.
+    # The output goes to a file, because a full pipe would block the process.
     with said.open("wb") as out, said.open() as lines:
         process = subprocess.Popen(command, stdout=out)
         line, reached = "", 0
@@ -137,7 +137,7 @@ def check(folder: Path, promised: Promised, *, recovered: bool) -> Held:
     held = read(folder)
     missing = {run: seed for run, seed in promised.kept().items() if held.seeds.get(run) != seed}
     if promised.journal and not recovered:
-        # What the journal holds joins the session when that is recovered.
+        # Recovery adds the games of the journal to the session.
         missing = {run: seed for run, seed in missing.items() if run < promised.durable}
     assert not missing, f"{len(missing)} games of {len(promised.ended)}"
     assert len(held.seeds) >= promised.durable
@@ -146,7 +146,7 @@ def check(folder: Path, promised: Promised, *, recovered: bool) -> Held:
 
 
 @pytest.mark.parametrize("journal", [False, True], ids=["plain", "journal"])
-def test_what_was_promised_survives_any_kill(tmp_path: Path, journal: bool) -> None:
+def test_promised_games_survive_any_kill(tmp_path: Path, journal: bool) -> None:
     rng = random.Random(SEED + journal)
     root, sessions = tmp_path / "selfplay", dict[Path, Promised]()
     told: dict[str, list[int]] = {}
@@ -160,7 +160,7 @@ def test_what_was_promised_survives_any_kill(tmp_path: Path, journal: bool) -> N
         check(said.folder, said.promised, recovered=False)
         # Each process but the first recovers the session of the previous one.
         assert len(told) == number
-    # The package's own reader takes a session that nobody has mended yet.
+    # The package's own reader accepts a session before its recovery.
     unmended = max(path for path in root.iterdir() if (path / "recording.json").exists())
     archive = a2store.Archive.create(tmp_path / "unmended.a2")
     assert archive.ingest([unmended], progress=False).accepted == len(read(unmended).seeds)

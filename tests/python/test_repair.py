@@ -1,4 +1,4 @@
-"""Repair: an archive whose newest commits are damaged goes on from the last sound version, and no id is given twice."""
+"""Repair: an archive with damaged newest commits continues from the last intact version, and no id is reused."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def path(template: Path, tmp_path: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def long_log(runs: list[Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """With a checkpoint and digests of version 16, and of version 18, which is compacted, a checkpoint."""
+    """An archive with a checkpoint and digests at version 16, and a checkpoint at version 18, a compaction."""
     archive = grow(tmp_path_factory.mktemp("log") / "games.a2", [[run] for run in runs[:16]])
     archive.compact(progress=False)
     shortcuts = {name for name in names(archive.path) if name.count(".") == 2 or name.endswith(".digests")}
@@ -71,7 +71,7 @@ def long_log(runs: list[Path], tmp_path_factory: pytest.TempPathFactory) -> Path
 
 
 def spoil(path: Path, damage: Callable[[bytes], bytes]) -> bytes:
-    """Damage a file; what it then holds."""
+    """Damage a file; return its new content."""
     path.write_bytes(damage(path.read_bytes()))
     return path.read_bytes()
 
@@ -115,12 +115,12 @@ def test_a_damaged_newest_commit(path: Path, runs: list[Path], damage: Callable[
     assert_same_tables(tables(archive), expected)
     assert archive.history()[0].operation == "repair"
     report = archive.verify(deep=True, progress=False)
-    # The files of the lost version are there, and nobody's.
+    # The files of the lost version exist, but no commit references them.
     assert (report.problems, report.unnamed_files) == ([], 2)
     assert a2store.repair(path).steps == []
     assert a2store.repair(path, dry_run=False).done is False
 
-    # Ids 6 and 7 were given out by the lost commit.
+    # The lost commit assigned the ids 6 and 7.
     report_again = archive.ingest(runs[:10], progress=False)
     assert (report_again.accepted, report_again.duplicates) == (4, 6)
     assert run_ids(archive) == [*range(6), 8, 9, 10, 11]
@@ -150,7 +150,7 @@ def test_two_damaged_commits(path: Path, runs: list[Path]) -> None:
     assert run_ids(archive) == [0, 1, 2, 3, 8, 9, 10, 11]
 
 
-def test_damage_with_sound_commits_after_it(path: Path, runs: list[Path]) -> None:
+def test_damage_before_intact_commits(path: Path, runs: list[Path]) -> None:
     bad = spoil(commit_path(path, 3), DAMAGES["flipped"])
     sound = {version: commit_path(path, version).read_bytes() for version in (4, 5)}
     for version in (None, 3, 4, 5):
@@ -162,7 +162,7 @@ def test_damage_with_sound_commits_after_it(path: Path, runs: list[Path]) -> Non
     assert [step.path for step in planned.steps] == [f"_log/{version:020}.json" for version in (5, 4, 3)]
     a2store.repair(path, dry_run=False)
     archive = a2store.Archive.open(path)
-    # Only what the damaged commit added is lost.
+    # Only the runs of the damaged commit are lost.
     assert (archive.version, archive.num_runs) == (3, 6)
     assert run_ids(archive) == [0, 1, 4, 5, 6, 7]
     for version, data in {**sound, 3: bad}.items():
@@ -195,7 +195,7 @@ def test_a_missing_commit_in_the_middle(path: Path, runs: list[Path]) -> None:
     assert run_ids(archive) == [0, 1, *range(4, 10)]
 
 
-def test_a_commit_that_does_not_follow(path: Path, tmp_path: Path, runs: list[Path]) -> None:
+def test_a_commit_from_another_history(path: Path, tmp_path: Path, runs: list[Path]) -> None:
     other = grow(tmp_path / "other.a2", chunks(runs[10:18], 2))
     shutil.copy(commit_path(other.path, NEWEST), commit_path(path, NEWEST))
     with pytest.raises(a2store.DamagedError, match="version 4 can still be opened"):
@@ -207,7 +207,7 @@ def test_a_commit_that_does_not_follow(path: Path, tmp_path: Path, runs: list[Pa
 @pytest.mark.parametrize("linked", [[5], [5, 4]])
 @pytest.mark.parametrize("removed", [False, True])
 def test_interrupted_and_repeated(path: Path, runs: list[Path], linked: list[int], removed: bool) -> None:
-    """Damaged commits get a second name first, then lose their own, or are replaced if nothing sound follows."""
+    """Damaged commits get a second name first. Then the first name is removed, or replaced if no intact one follows."""
     bad = {version: spoil(commit_path(path, version), DAMAGES["torn"]) for version in (4, 5)}
     for version in linked:
         commit = commit_path(path, version)
@@ -225,8 +225,8 @@ def test_interrupted_and_repeated(path: Path, runs: list[Path], linked: list[int
     assert run_ids(archive) == [0, 1, 2, 3, 8, 9, 10, 11]
 
 
-def test_damaged_twice(path: Path, runs: list[Path]) -> None:
-    """What was set aside the first time stays, whatever happens to the same version again."""
+def test_a_version_damaged_twice(path: Path, runs: list[Path]) -> None:
+    """The file that the first repair set aside stays, even if the same version is damaged again."""
     first = spoil(commit_path(path, NEWEST), DAMAGES["torn"])
     a2store.repair(path, dry_run=False)
     archive = a2store.Archive.open(path)
@@ -243,7 +243,7 @@ def test_damaged_twice(path: Path, runs: list[Path]) -> None:
     assert archive.verify(deep=True, progress=False).problems == []
 
 
-def test_the_files_of_lost_commits_stay_as_long_as_these(path: Path, runs: list[Path]) -> None:
+def test_files_of_lost_commits_stay_as_long_as_the_damaged_commits(path: Path, runs: list[Path]) -> None:
     spoil(commit_path(path, NEWEST), DAMAGES["torn"])
     a2store.repair(path, dry_run=False)
     archive = a2store.Archive.open(path)
@@ -252,7 +252,7 @@ def test_the_files_of_lost_commits_stay_as_long_as_these(path: Path, runs: list[
     assert archive.expire(older_than=10**9).num_files == 0
     assert archive.expire(older_than=10**9, grace=0).num_files == 2
     archive.ingest(runs[:8], progress=False)
-    # Although no file knows of them any more.
+    # The ids 6 and 7 stay unused, although no file records them any more.
     assert run_ids(archive) == [*range(6), 8, 9]
 
 
@@ -268,14 +268,14 @@ def test_nothing_is_damaged(path: Path, long_log: Path) -> None:
 
 @pytest.mark.parametrize("name", ["16.checkpoint.json", "16.digests", "18.checkpoint.json"])
 @damages
-def test_damage_to_what_saves_reading(
+def test_damage_to_checkpoints_and_digests(
     long_log: Path, tmp_path: Path, runs: list[Path], name: str, damage: Callable[[bytes], bytes]
 ) -> None:
     path = copied(long_log, tmp_path / "games.a2")
     file = path / "_log" / f"{name.partition('.')[0]:0>20}.{name.partition('.')[2]}"
     expected = tables(a2store.Archive.open(path))
     bad = spoil(file, damage)
-    # Nobody needs it.
+    # This file is only a shortcut for reading.
     archive = a2store.Archive.open(path)
     assert_same_tables(tables(archive), expected)
     assert len(archive.history()) == archive.version == 18
@@ -299,7 +299,7 @@ def test_a_damaged_commit_and_its_checkpoint(long_log: Path, tmp_path: Path, run
     with pytest.raises(a2store.DamagedError, match="version 17 can still be opened"):
         a2store.Archive.open(path)
     report = a2store.repair(path, dry_run=False)
-    # The commit was a compaction, of which its checkpoint has all.
+    # The commit was a compaction, and its checkpoint has everything.
     assert (report.version, [step.path for step in report.steps]) == (18, [f"_log/{18:020}.json"])
     assert "rebuilt from the checkpoint of version 18" in report.steps[0].action
     archive = a2store.Archive.open(path)
@@ -340,7 +340,7 @@ def test_a_newer_schema_is_not_damage(path: Path) -> None:
     assert contents(path) == before
 
 
-def test_what_is_no_archive(tmp_path: Path) -> None:
+def test_a_folder_without_an_archive(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         a2store.repair(tmp_path / "absent")
     (tmp_path / "plain").mkdir()

@@ -1,8 +1,8 @@
 """Repairs, expiries and compactions that are killed or fail at each system call, then checked and repeated.
 
 After an interrupted repair the archive either shows the damage or is repaired. The next repair gives the same archive
-as an uninterrupted one: no sound run is lost, and no run id is given out twice. The short form kills a repair at every
-call that changes something, and disturbs some other calls; A2STORE_LONG_TESTS=1 tries each call in every way.
+as an uninterrupted one: no intact run is lost, and no run id is reused. The short form kills a repair at every call
+that changes something, and disturbs some other calls; A2STORE_LONG_TESTS=1 tries each call in every way.
 """
 
 from __future__ import annotations
@@ -180,7 +180,7 @@ def faults_of(calls: list[Call], every: bool) -> list[Fault]:
     return kills + fail
 
 
-def test_a_repair_that_is_disturbed(
+def test_disturbed_repairs(
     damaged: Damaged, request: pytest.FixtureRequest, scratch: Path, tally: Counter[str]
 ) -> None:
     every = LONG or request.node.callspec.params["damaged"] == "a torn commit"
@@ -199,7 +199,7 @@ WORK: dict[str, tuple[object, ...]] = {
 
 
 @pytest.mark.parametrize("what", WORK)
-def test_work_that_is_disturbed(
+def test_disturbed_compaction_and_expiry(
     shim: Shim, runs: list[Path], tmp_path: Path, scratch: Path, tally: Counter[str], what: str
 ) -> None:
     """The archive has an older checkpoint, digests, and versions that expire."""
@@ -429,7 +429,7 @@ def test_the_first_and_the_newest_commit(runs: list[Path], tmp_path: Path) -> No
     assert again.ingest(runs[:16], progress=False).accepted == 1
 
 
-def test_sound_versions_get_no_problems(runs: list[Path], tmp_path: Path) -> None:
+def test_intact_versions_have_no_problems(runs: list[Path], tmp_path: Path) -> None:
     """A damaged commit that no checkpoint covers is one problem; later commits are not reported."""
     archive = grow(tmp_path / ARCHIVE, [[run] for run in runs[:6]])
     other = grow(tmp_path / "other.a2", [[run] for run in runs[6:12]]).path
@@ -461,7 +461,7 @@ def test_digests_of_lost_runs(runs: list[Path], tmp_path: Path) -> None:
     assert 2 not in ids
 
 
-def test_a_number_that_no_version_has(runs: list[Path], tmp_path: Path) -> None:
+def test_a_commit_of_version_0(runs: list[Path], tmp_path: Path) -> None:
     archive = grow(tmp_path / ARCHIVE, [[run] for run in runs[:2]])
     commit_path(archive.path, 0).write_bytes(b"{}")
     assert a2store.verify(archive.path, progress=False).problems

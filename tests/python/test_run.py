@@ -30,7 +30,7 @@ def test_read_run_gives_what_the_oracle_decodes(run_files: list[Path], games: li
         assert (run.meta.start_unix_s, run.meta.elapsed_s) == (game.start_unix_s, game.elapsed_s)
 
 
-def test_paths_and_bytes_come_back_byte_by_byte(run_files: list[Path]) -> None:
+def test_paths_and_bytes_round_trip(run_files: list[Path]) -> None:
     for path in run_files:
         data = path.read_bytes()
         assert a2store.read_run(path).to_bytes() == data
@@ -55,7 +55,7 @@ def test_save(run_files: list[Path], tmp_path: Path) -> None:
         run.to_bytes("a2pack")  # type: ignore[arg-type]
 
 
-def test_arrays_are_the_callers_own(run_files: list[Path]) -> None:
+def test_the_caller_owns_the_arrays(run_files: list[Path]) -> None:
     run = a2store.read_run(run_files[0])
     first = int(run.boards[0])
     run.boards[0] = 7
@@ -127,7 +127,7 @@ def test_truncated_files_are_errors(run_files: list[Path], length: int) -> None:
             a2store.read_run(path.read_bytes()[:length])
 
 
-def test_errors_say_where(games: list[Game], tmp_path: Path) -> None:
+def test_errors_have_a_location(games: list[Game], tmp_path: Path) -> None:
     # Cut in the middle of the varint of the board of step 100.
     head = replace(games[0], boards=games[0].boards[:100], moves=games[0].moves[:100], branches=games[0].branches[:100])
     length = len(oracle.encode_a2run2(head)) - len(oracle.varint(head.final_board))
@@ -161,7 +161,7 @@ def test_a_wrong_checksum_and_a_wrong_move_in_a2t1(games: list[Game]) -> None:
     assert caught.value.offset == moves_at + 7
 
 
-def test_what_is_no_path(tmp_path: Path) -> None:
+def test_arguments_that_are_not_paths(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError) as caught:
         a2store.read_run(tmp_path / "absent.bin")
     assert caught.value.filename == str(tmp_path / "absent.bin")

@@ -1,4 +1,4 @@
-"""Filters that are decided once a run, and how they meet others: DuckDB's rows on the same files, in natural order."""
+"""Run-level filters, alone and combined with others: DuckDB's rows on the same files, in natural order."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ COLUMNS = "run_id, step_index, board, move, ev_up, phase"
 
 
 def conditions(archive: a2store.Archive) -> list[str]:
-    """Conditions on columns of runs, on places in a run, and on single steps, true of some rows and not of others."""
+    """Return conditions on columns of runs, positions in a run, and single steps; each is true for some rows only."""
     scores = sorted(pa.table(archive.sql("SELECT max_score FROM runs"))["max_score"].to_pylist())
     middle, high = scores[len(scores) // 2], scores[-len(scores) // 5]
     return [
@@ -79,7 +79,7 @@ def combined(archive: a2store.Archive, seed: int) -> str:
 def shaped(
     request: pytest.FixtureRequest, archive: a2store.Archive, tmp_path_factory: pytest.TempPathFactory
 ) -> a2store.Archive:
-    """The archive as three files of steps, as one, and as two of the three."""
+    """The archive with three files of steps, with one, and with two."""
     if request.param == "an older version":
         return a2store.Archive.open(archive.path, version=archive.version - 1)
     if request.param == "compacted":
@@ -116,7 +116,7 @@ def test_conditions_together(shaped: a2store.Archive, seed: int) -> None:
         assert table.take([len(expected) - 1]).board.tolist() == [expected[-1][2]]
 
 
-def test_names_of_numbers_are_of_no_column(shaped: a2store.Archive) -> None:
+def test_numeric_names_match_no_column(shaped: a2store.Archive) -> None:
     name = '"number of keys 1"'
     top = f"""
         SELECT min({name}), max({name}) FROM (
@@ -132,7 +132,7 @@ def test_names_of_numbers_are_of_no_column(shaped: a2store.Archive) -> None:
 
 
 @pytest.mark.parametrize("keys", ["max_exp", "max_exp, move", "phase", "phase, engine", "run_id"])
-def test_a_few_different_rows_are_found_early(shaped: a2store.Archive, keys: str) -> None:
+def test_distinct_with_a_limit_stops_early(shaped: a2store.Archive, keys: str) -> None:
     query = shaped.sql(f"SELECT DISTINCT {keys} FROM steps LIMIT 2")
     plan = query.explain()
     assert plan.count("lim=[2]") == plan.count("AggregateExec") > 0
@@ -156,7 +156,7 @@ BINS = "SELECT max_exp, move, count(*) AS n FROM steps GROUP BY max_exp, move"
         "ORDER BY s, max_exp, n, step_index",
     ],
 )
-def test_groups_keep_all_of_an_order(shaped: a2store.Archive, sql: str) -> None:
+def test_packed_group_keys_keep_the_order(shaped: a2store.Archive, sql: str) -> None:
     assert rows(shaped.sql(sql)) == duckdb_rows(shaped, sql)
 
 
@@ -179,7 +179,7 @@ def test_groups_keep_all_of_an_order(shaped: a2store.Archive, sql: str) -> None:
         "SELECT phase, engine, row_number() OVER (PARTITION BY engine ORDER BY n, phase) AS place "
         "FROM (SELECT phase, engine, count(*) AS n FROM steps GROUP BY phase, engine) ORDER BY engine, place",
         "SELECT 'constant' AS c, engine, count(*) FROM steps GROUP BY c, engine ORDER BY engine",
-        # Keys that become one number, alone and beside some that do not fit.
+        # Keys that are packed into one number, alone and combined with keys that do not fit.
         "SELECT engine, phase, count(*), min(board) FROM steps GROUP BY engine, phase ORDER BY engine, phase",
         "SELECT move, phase, step_index % 3, count(*) FROM steps GROUP BY 1, 2, 3 ORDER BY 1, 2, 3",
         "SELECT move, engine, max_score, count(*) FROM steps GROUP BY 1, 2, 3 ORDER BY 1, 2, 3",
@@ -201,8 +201,8 @@ def test_groups_by_text(shaped: a2store.Archive, sql: str) -> None:
     assert rows(shaped.sql(sql)) == duckdb_rows(shaped, sql)
 
 
-def test_runs_that_are_samples_keep_their_own_indices(fixtures: Path, tmp_path: Path) -> None:
-    """A bound on ``step_index`` must not be taken for a place among the rows that are there."""
+def test_sampled_runs_keep_their_step_indices(fixtures: Path, tmp_path: Path) -> None:
+    """A bound on ``step_index`` must not be used as a position among the stored rows."""
     archive = a2store.Archive.create(tmp_path / "games.a2")
     archive.ingest(fixtures, progress=False)
     formats = {row[0] for row in rows(archive.sql("SELECT DISTINCT format FROM runs"))}
@@ -213,7 +213,7 @@ def test_runs_that_are_samples_keep_their_own_indices(fixtures: Path, tmp_path: 
         assert rows(archive.sql(f"SELECT {COLUMNS} FROM steps WHERE {condition}")) == expected
 
 
-def test_what_is_kept_between_queries_is_of_its_version(run_files: list[Path], tmp_path: Path) -> None:
+def test_cached_metadata_belongs_to_its_version(run_files: list[Path], tmp_path: Path) -> None:
     path = tmp_path / "games.a2"
     archive = a2store.Archive.create(path)
     for i in range(1, 6):

@@ -1,4 +1,4 @@
-"""Which rows an epoch has: drawn with replacement, by weight, by strata, or shuffled within windows."""
+"""The rows of an epoch: drawn with replacement, by weight, by strata, or shuffled within windows."""
 
 from __future__ import annotations
 
@@ -46,22 +46,22 @@ def all_keys(steps: dict[str, Array]) -> Array:
 
 
 def rows_of(loader: a2store.Loader, all_keys: Array) -> Array:
-    """The rows of the table that a loader serves, in order."""
+    """Return the rows of the table that a loader serves, in order."""
     return np.searchsorted(all_keys, row_keys(loader))
 
 
 def assert_drawn_by(rows: Array, weights: Array) -> None:
-    """The rows may have been drawn independently, in proportion to the weights."""
+    """Check that the rows look like independent draws in proportion to the weights."""
     counts = np.bincount(rows, minlength=len(weights))
     assert (counts[weights == 0] == 0).all()
     share = weights[weights > 0] / weights.sum()
     expected = len(rows) * share
     chi_squared = ((counts[weights > 0] - expected) ** 2 / expected).sum()
-    # Mean and variance of chi-squared for a multinomial, which also hold where few draws are expected.
+    # Mean and variance of chi-squared for a multinomial; they also hold if few draws are expected.
     k, n = len(share), len(rows)
     variance = 2 * (k - 1) + ((1 / share).sum() - k * k - 2 * k + 2) / n
     assert abs(chi_squared - (k - 1)) <= 6 * variance**0.5
-    # Draws that follow each other have nothing to do with each other: half of them are above their predecessor.
+    # Successive draws are independent, so half of them are greater than the previous one.
     order = rows + np.random.default_rng(1).random(len(rows))
     above = (np.diff(order) > 0).sum()
     assert abs(above - (n - 1) / 2) < 6 * ((n + 1) / 12) ** 0.5
@@ -98,7 +98,7 @@ def test_weights(
     assert_same(rows_of(table.loader(777, seed=1, replacement=True, **options), all_keys), drawn)
     later = rows_of(table.loader(5000, seed=1, epoch=3, **options), all_keys)
     assert np.array_equal(later, drawn) == (name == "w_one")
-    # Of a view, its rows alone.
+    # For a view, only its rows are drawn.
     view = table.filter(phase="late", engine="alpha")
     some = (steps["phase"] == "late") & (steps["engine"] == "alpha")
     if (weights * some).any():
@@ -107,7 +107,7 @@ def test_weights(
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_weights_that_cannot_be_drawn_by(table: a2store.StepTable, name: str) -> None:
+def test_invalid_weights(table: a2store.StepTable, name: str) -> None:
     with pytest.raises(a2store.ColumnError, match=f"{name}.*{BAD[name][1]}"):
         table.loader(weights=name)
 
@@ -142,7 +142,7 @@ def test_weights_that_cannot_be_drawn_by(table: a2store.StepTable, name: str) ->
         ({"num_samples": 2**63, "replacement": True}, "num_samples"),
     ],
 )
-def test_options_that_are_refused(table: a2store.StepTable, options: Any, message: str) -> None:
+def test_invalid_options_are_rejected(table: a2store.StepTable, options: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         table.loader(**options)
 
@@ -173,7 +173,7 @@ def test_num_samples(table: a2store.StepTable, all_keys: Array, options: Any, nu
     batches = [batch for step in zip(*ranks, strict=True) for batch in step]
     rows = np.searchsorted(all_keys, row_keys(batches))
     assert len(rows) == num_samples
-    # A longer epoch goes on where a shorter one ends.
+    # A longer epoch continues a shorter one.
     longer = rows_of(table.loader(999, num_samples=60_000, seed=1, **options), all_keys)
     assert_same(rows, longer[:num_samples])
     whole = table.loader(999, seed=1, **options)
@@ -209,12 +209,12 @@ def test_strata(
     drawn = np.stack([values[rows] == value for value in shares], axis=1)
     assert drawn.any(1).all()
     quota = np.array(list(shares.values())) / cycle
-    # In every batch, and at every place of the stream, each stratum has its share, to within one row.
+    # In every batch and every prefix of the stream, each stratum has its share, to within one row.
     for start in range(0, num_samples - batch_size, batch_size):
         assert (abs(drawn[start : start + batch_size].sum(0) - quota * batch_size) <= 1).all()
     expected = quota * np.arange(1, num_samples + 1)[:, None]
     assert (abs(drawn.cumsum(0) - expected) <= 1 + 1e-3).all()
-    # Within a stratum all rows come before any comes again, in another order each time.
+    # Within a stratum no row repeats before all have occurred, and each pass has another order.
     for mask, value in zip(drawn.T, shares, strict=True):
         of_stratum = rows[mask]
         size = (values == value).sum()
@@ -222,7 +222,7 @@ def test_strata(
         assert counts.max() - counts.min() <= 1
         passes = [of_stratum[start : start + size] for start in range(0, len(of_stratum) - size, size)]
         assert all(len(np.unique(one_pass)) == size for one_pass in passes)
-        # By chance two orders agree in one place.
+        # On average, two random orders agree in one position.
         assert all((one == other).sum() < 12 for one, other in pairwise(passes))
         assert len(passes) < 1 or (np.diff(passes[0]) == 1).sum() < 12
     assert_same(rows_of(table.loader(977, seed=1, **options), all_keys), rows)
@@ -240,7 +240,7 @@ SAME: list[tuple[str, list[Any]]] = [
 
 
 @pytest.mark.parametrize(("column", "spellings"), SAME, ids=[f"{column}-{same}" for column, same in SAME])
-def test_equal_orders_take_each_others_states(
+def test_equal_orders_accept_each_others_states(
     table: a2store.StepTable, all_keys: Array, column: str, spellings: list[Any]
 ) -> None:
     loaders = [table.loader(700, strata=column, quotas=quotas, seed=4) for quotas in spellings]
@@ -292,7 +292,7 @@ def test_windows(archive: a2store.Archive, all_keys: Array, num_rows: int, windo
     table = archive.sql(f"SELECT * FROM steps LIMIT {num_rows}").materialize(progress=False)
     rows = rows_of(table.loader(256, window=window, seed=1), all_keys)
     assert_same(np.sort(rows), np.arange(num_rows))
-    # A window is 256 whole blocks of a power of two of rows; the table's last block may be short.
+    # A window is 256 whole blocks of a power of two rows; the table's last block may be shorter.
     block = 2 ** (max(window // 256, 1).bit_length() - 1)
     size = 256 * block
     start, num_windows = 0, 0
@@ -310,7 +310,7 @@ def test_windows(archive: a2store.Archive, all_keys: Array, num_rows: int, windo
     assert_same(rows_of(table.loader(999, window=window, seed=1), all_keys), rows)
     if num_rows < 1000:
         return
-    # Rows are shuffled within a window, which has rows from all over the table.
+    # Rows are shuffled within a window, whose rows come from the whole table.
     assert (np.diff(rows) == 1).sum() < 100
     assert 0.4 * num_rows < rows[:256].mean() < 0.6 * num_rows
     for seed, epoch in [(2, 0), (1, 1)]:

@@ -1,4 +1,4 @@
-"""``a2store sql --sandbox``: whatever a query does, the command says what, in one line, and leaves nothing behind."""
+"""``a2store sql --sandbox``: the command reports any failure of a query in one line, and leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ FOREVER = ["--time-limit", "1h"]
 
 @pytest.fixture(autouse=True)
 def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A folder for temporary files, in which none may be left."""
+    """A folder for temporary files, which must be empty at the end."""
     folder = tmp_path / "temporary"
     folder.mkdir()
     monkeypatch.setenv("TMPDIR", str(folder))
@@ -61,18 +61,18 @@ def is_alive(process: int) -> bool:
 
 @pytest.fixture
 def endless(archive: a2store.Archive) -> Iterator[tuple[subprocess.Popen[str], int]]:
-    """The command while it runs a query without end, and the process that is confined."""
+    """Yield the command while it runs an endless query, and the id of the sandboxed process."""
     args = command("sql", "--sandbox", *FOREVER, archive.path, NEVER)
     environment = {**os.environ, "AWS_SECRET_ACCESS_KEY": "secret", "A2STORE_TEST_OTHER": "other"}
     with subprocess.Popen(args, text=True, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         try:
             eventually(lambda: len(children(process.pid)) == 1)
             (child,) = children(process.pid)
-            # The query's threads start after the process was confined.
+            # The query's threads start after the process is sandboxed.
             eventually(lambda: sum(1 for _ in Path(f"/proc/{child}/task").iterdir()) > 1)
             yield process, child
         finally:
-            # Asked, and not killed, it removes what is its own.
+            # Terminated rather than killed, it removes its files.
             process.terminate()
     eventually(lambda: not is_alive(child))
 
@@ -100,7 +100,7 @@ def test_every_option_reaches_the_query(archive: a2store.Archive) -> None:
         assert sandboxed(*args).stdout == run_command("sql", *args).stdout
 
 
-def test_tables_of_ones_own(archive: a2store.Archive, tmp_path: Path) -> None:
+def test_user_tables(archive: a2store.Archive, tmp_path: Path) -> None:
     folders = [tmp_path / "a", tmp_path / "b c"]
     for number, folder in enumerate(folders):
         folder.mkdir()
@@ -120,14 +120,14 @@ LIMITS = ["--memory-limit", "512MiB", "--time-limit", "2s", "--spill-limit", "64
 
 
 @pytest.mark.parametrize("name", ESCAPES)
-def test_what_nothing_else_contains(archive: a2store.Archive, tmp_path: Path, name: str) -> None:
-    """Statements that a process with other work would not bear; see ``test_guard.py``."""
+def test_statements_that_only_the_sandbox_contains(archive: a2store.Archive, tmp_path: Path, name: str) -> None:
+    """Statements that would harm a process with other work; see ``test_guard.py``."""
     sql, _ = ESCAPES[name]
     args = command("sql", "--sandbox", *LIMITS, "-o", tmp_path / "rows", archive.path, sql)
     done = subprocess.run(args, capture_output=True, check=False, timeout=HANGS, text=True)
     assert done.stdout == ""
     assert done.returncode in (0, 1, 2)
-    # Either there is a whole result or none.
+    # The result is complete or missing.
     assert (tmp_path / "rows").exists() == (done.returncode == 0)
     if done.returncode == 0:
         assert done.stderr == ""
@@ -137,7 +137,7 @@ def test_what_nothing_else_contains(archive: a2store.Archive, tmp_path: Path, na
     assert archive.sql("SELECT * FROM runs").count() == archive.num_runs
 
 
-def test_its_own_errors_are_as_ever(archive: a2store.Archive, tmp_path: Path) -> None:
+def test_ordinary_errors_are_unchanged(archive: a2store.Archive, tmp_path: Path) -> None:
     file = tmp_path / "rows"
     file.write_text("old")
     for args in (
@@ -168,15 +168,15 @@ def test_time(archive: a2store.Archive) -> None:
 
 def test_memory(archive: a2store.Archive, tmp_path: Path) -> None:
     file = tmp_path / "rows"
-    # Less than the program itself has.
+    # Less than the program itself needs.
     for extra in ([], ["-o", file]):
         done = sandboxed("--memory-limit", "1MiB", archive.path, "SELECT 1", *extra, status=1)
         assert (done.stdout, done.stderr) == ("", "a2store: killed: memory limit of 1 MiB\n")
     assert not file.exists()
 
 
-def test_a_query_that_eats_memory(archive: a2store.Archive) -> None:
-    """The engine may give up by itself, within the limits; otherwise it is killed."""
+def test_a_query_that_exceeds_the_memory_limit(archive: a2store.Archive) -> None:
+    """The engine may stop within the limits; otherwise the process is killed."""
     limits = ["--memory-limit", "512MiB", "--spill-limit", "64MiB", *FOREVER]
     args = command("sql", "--sandbox", *limits, archive.path, HUNGRY)
     done = subprocess.run(args, capture_output=True, check=False, timeout=HANGS, text=True)
@@ -195,7 +195,7 @@ def test_disk(archive: a2store.Archive, tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["rows", "temporary"]
 
 
-def test_a_death_of_its_own(endless: tuple[subprocess.Popen[str], int]) -> None:
+def test_a_killed_process_is_reported(endless: tuple[subprocess.Popen[str], int]) -> None:
     process, child = endless
     os.kill(child, signal.SIGSEGV)
     assert process.communicate(timeout=HANGS) == ("", "a2store: the query process ended by signal 11 (SIGSEGV)\n")
@@ -203,7 +203,7 @@ def test_a_death_of_its_own(endless: tuple[subprocess.Popen[str], int]) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_being_asked_to_stop(endless: tuple[subprocess.Popen[str], int], number: signal.Signals) -> None:
+def test_a_termination_signal_is_handled(endless: tuple[subprocess.Popen[str], int], number: signal.Signals) -> None:
     process, child = endless
     process.send_signal(number)
     assert process.communicate(timeout=HANGS) == ("", "a2store: cancelled\n")
@@ -211,16 +211,16 @@ def test_being_asked_to_stop(endless: tuple[subprocess.Popen[str], int], number:
     assert not is_alive(child)
 
 
-def test_it_dies_with_its_parent(endless: tuple[subprocess.Popen[str], int], temporary: Path) -> None:
+def test_the_process_dies_with_its_parent(endless: tuple[subprocess.Popen[str], int], temporary: Path) -> None:
     process, child = endless
     process.kill()
     eventually(lambda: not is_alive(child))
-    # Nobody is left to remove what was the parent's.
+    # No process is left to remove the parent's files.
     for folder in temporary.iterdir():
         folder.rmdir()
 
 
-def test_what_it_is_left_with(endless: tuple[subprocess.Popen[str], int], temporary: Path) -> None:
+def test_the_rights_of_the_sandboxed_process(endless: tuple[subprocess.Popen[str], int], temporary: Path) -> None:
     _, child = endless
     proc = Path(f"/proc/{child}")
     environment = dict(entry.split("=", 1) for entry in (proc / "environ").read_text().split("\0") if entry)
@@ -233,17 +233,17 @@ def test_what_it_is_left_with(endless: tuple[subprocess.Popen[str], int], tempor
     assert limits["Max address space"][0] != "unlimited"
     assert limits["Max cpu time"][0] != "unlimited"
     assert os.getpgid(child) == child
-    # No thread is older than the restrictions: one that is would not have this mark.
+    # No thread is older than the restrictions, because an older one would lack this flag.
     marked = 0
     for thread in (proc / "task").iterdir():
-        # An idle thread may end meanwhile.
+        # An idle thread may end during the check.
         with suppress(FileNotFoundError, ProcessLookupError):
             assert "\nNoNewPrivs:\t1\n" in (thread / "status").read_text()
             marked += 1
     assert marked > 1
 
 
-def test_a_reader_that_has_seen_enough(archive: a2store.Archive) -> None:
+def test_a_reader_that_closes_the_pipe(archive: a2store.Archive) -> None:
     args = command("sql", "--sandbox", *FOREVER, archive.path, LONG, "--format", "csv")
     with subprocess.Popen(args, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdout is not None
@@ -278,6 +278,6 @@ def test_wrong_usage(archive: a2store.Archive) -> None:
         ["--sandbox", "--time-limit", "soon"],
     ):
         assert run_command("sql", archive.path, "SELECT 1", *args, status=2).stdout == ""
-    # The flag alone makes nobody a child.
+    # The flag alone does not make a child process.
     done = run_command("sql", archive.path, "SELECT 1", "--sandbox", "--sandboxed", 1, status=1)
     assert "not its parent" in done.stderr

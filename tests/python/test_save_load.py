@@ -1,4 +1,4 @@
-"""Tables in files: what NumPy and ``load`` read is what was saved, and anything else is refused by name."""
+"""Tables in files: NumPy and ``load`` read what was saved, and invalid files raise precise errors."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from oracle import Array
 
 EXTRAS = ["has_evs", "max_score", "engine", "phase"]
 START = 4096
-"""Where the rows of a saved table begin."""
+"""The position of the first row in a saved table."""
 REFUSALS = (a2store.Error, OSError, ValueError)
 
 
@@ -35,7 +35,7 @@ def save(table: a2store.StepTable, path: Path) -> Path:
 
 
 def assert_rows(found: Array, expected: Array) -> None:
-    """Equal fields of equal type at equal offsets, in whatever order they are named."""
+    """Check that equal fields have equal types and offsets, in any order of their names."""
     assert (dict(found.dtype.fields or {}), found.itemsize) == (dict(expected.dtype.fields or {}), expected.itemsize)
     for name in expected.dtype.names or ():
         assert_same(found[name], expected[name], name)
@@ -83,7 +83,7 @@ def test_load_gives_the_same_table(
 
 
 @pytest.mark.parametrize("mmap", [False, True])
-def test_a_state_of_before_the_save(table: a2store.StepTable, tmp_path: Path, mmap: bool) -> None:
+def test_a_state_from_before_the_save(table: a2store.StepTable, tmp_path: Path, mmap: bool) -> None:
     loader = table.loader(1000, seed=1)
     whole = row_keys(loader)
     for _ in islice(loader, 4):
@@ -129,12 +129,12 @@ def test_an_empty_table(archive: a2store.Archive, tmp_path: Path) -> None:
         assert list(load(path, mmap).loader()) == []
 
 
-def test_saving_replaces_at_once(table: a2store.StepTable, tmp_path: Path) -> None:
+def test_saving_replaces_atomically(table: a2store.StepTable, tmp_path: Path) -> None:
     path = save(table, tmp_path / "table.npy")
     mapped = load(path, mmap=True)
     rows = np.asarray(mapped)
     view = mapped.filter(phase="late")
-    # In place of the file that its own rows are mapped from.
+    # The table is mapped from the file that it replaces.
     save(view, path)
     assert_rows(rows, np.asarray(table))
     assert_rows(np.asarray(view), np.asarray(table.filter(phase="late")))
@@ -154,7 +154,7 @@ def test_paths(table: a2store.StepTable, tmp_path: Path, monkeypatch: pytest.Mon
 
 
 @pytest.mark.parametrize("place", ["missing/table.npy", "file/table.npy", "folder", "/proc/table.npy"])
-def test_saving_where_it_cannot_be(table: a2store.StepTable, tmp_path: Path, place: str) -> None:
+def test_saving_to_invalid_places(table: a2store.StepTable, tmp_path: Path, place: str) -> None:
     (tmp_path / "file").write_text("a file")
     (tmp_path / "folder").mkdir()
     with pytest.raises(OSError, match=r"missing|file|folder|proc"):
@@ -170,7 +170,7 @@ def test_saving_where_it_cannot_be(table: a2store.StepTable, tmp_path: Path, pla
         ("folder", IsADirectoryError),
     ],
 )
-def test_errors_of_the_system(
+def test_system_errors(
     archive: a2store.Archive, table: a2store.StepTable, tmp_path: Path, place: str, error: type[OSError]
 ) -> None:
     (tmp_path / "file").write_text("a file")
@@ -201,18 +201,18 @@ def test_memory_limit(table: a2store.StepTable, tmp_path: Path) -> None:
     assert len(a2store.StepTable.load(path, memory_limit=0, mmap=True)) == len(table)
 
 
-# Cut and changed files.
+# Truncated and changed files
 
 
 @pytest.fixture(scope="module")
 def small(archive: a2store.Archive, tmp_path_factory: pytest.TempPathFactory) -> tuple[a2store.StepTable, bytes]:
-    """A table of a few rows, and its file."""
+    """A table of a few rows, and the bytes of its file."""
     table = archive.sql("SELECT * FROM steps LIMIT 50").materialize(extra=EXTRAS, progress=False)
     return table, save(table, tmp_path_factory.mktemp("small") / "table.npy").read_bytes()
 
 
 def refused(path: Path, mmap: bool) -> bool:
-    """Whether a file is refused by name."""
+    """Return whether loading a file raises an error of the package."""
     try:
         load(path, mmap)
     except REFUSALS as error:
@@ -221,7 +221,7 @@ def refused(path: Path, mmap: bool) -> bool:
 
 
 @pytest.mark.parametrize("part", ["header and rows", "footer"])
-def test_a_file_that_is_cut(small: tuple[a2store.StepTable, bytes], tmp_path: Path, part: str) -> None:
+def test_a_truncated_file_is_rejected(small: tuple[a2store.StepTable, bytes], tmp_path: Path, part: str) -> None:
     table, data = small
     end = START + table.nbytes
     lengths = [*range(0, end, 53), end - 1] if part == "header and rows" else range(end + 1, len(data), 5)
@@ -235,7 +235,9 @@ def test_a_file_that_is_cut(small: tuple[a2store.StepTable, bytes], tmp_path: Pa
 
 @pytest.mark.parametrize("part", ["header", "footer", "end"])
 @pytest.mark.parametrize("mmap", [False, True])
-def test_a_bit_that_is_flipped(small: tuple[a2store.StepTable, bytes], tmp_path: Path, part: str, mmap: bool) -> None:
+def test_a_flipped_bit_is_rejected(
+    small: tuple[a2store.StepTable, bytes], tmp_path: Path, part: str, mmap: bool
+) -> None:
     table, data = small
     end = START + table.nbytes
     places = {
@@ -250,14 +252,14 @@ def test_a_bit_that_is_flipped(small: tuple[a2store.StepTable, bytes], tmp_path:
         (tmp_path / "flipped.npy").write_bytes(changed)
         if refused(tmp_path / "flipped.npy", mmap):
             continue
-        # What nobody reads may change: the minor version, the space at the end of the header.
+        # Unused bytes may change: the minor version, and the padding at the end of the header.
         found = load(tmp_path / "flipped.npy", mmap)
         if found.fingerprint != table.fingerprint or np.asarray(found).tobytes() != np.asarray(table).tobytes():
             accepted.append(place)
     assert accepted == []
 
 
-def test_rows_that_changed(small: tuple[a2store.StepTable, bytes], tmp_path: Path) -> None:
+def test_changed_rows_are_rejected(small: tuple[a2store.StepTable, bytes], tmp_path: Path) -> None:
     table, data = small
     for place in range(START, START + table.nbytes, 61):
         changed = bytearray(data)
@@ -269,14 +271,14 @@ def test_rows_that_changed(small: tuple[a2store.StepTable, bytes], tmp_path: Pat
 
 
 @pytest.mark.parametrize("mmap", [False, True])
-def test_a_file_that_grew(small: tuple[a2store.StepTable, bytes], tmp_path: Path, mmap: bool) -> None:
+def test_an_extended_file_is_rejected(small: tuple[a2store.StepTable, bytes], tmp_path: Path, mmap: bool) -> None:
     table, data = small
     for more in (data[-1:], bytes(40), data[START : START + table.stride]):
         (tmp_path / "longer.npy").write_bytes(data + more)
         assert refused(tmp_path / "longer.npy", mmap)
 
 
-def test_what_is_no_file_of_rows(tmp_path: Path) -> None:
+def test_invalid_files_are_rejected(tmp_path: Path) -> None:
     (tmp_path / "empty.npy").write_bytes(b"")
     (tmp_path / "text.npy").write_text("board,move\n" * 1000)
     (tmp_path / "zeros.npy").write_bytes(bytes(10_000))

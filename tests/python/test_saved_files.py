@@ -1,4 +1,4 @@
-"""Asking for named queries: names, values of parameters, and folders of one's own with whatever is wrong in them."""
+"""Named queries: names, parameter values, and user folders with invalid files."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> a2store.Archive:
     return generated(tmp_path_factory.mktemp("made"))
 
 
-def test_an_unknown_name_is_answered_with_those_that_are_there(made: a2store.Archive, tmp_path: Path) -> None:
+def test_an_unknown_name_raises_with_the_known_names(made: a2store.Archive, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="found high_scores") as caught:
         made.query("high_scores")
     for name in EXPECTED:
@@ -33,7 +33,7 @@ def test_an_unknown_name_is_answered_with_those_that_are_there(made: a2store.Arc
 @pytest.mark.parametrize(
     "name", ["", ".", "high_score.sql", "queries/high_score.sql", "../queries/high_score", "/etc/passwd", "high score"]
 )
-def test_only_names_are_names(made: a2store.Archive, name: str) -> None:
+def test_a_query_name_is_not_a_path(made: a2store.Archive, name: str) -> None:
     for folder in (None, QUERIES):
         with pytest.raises(ValueError, match=f"expected one of .*, found {re.escape(name)}"):
             made.query(name, folder=folder)
@@ -68,7 +68,7 @@ def test_wrong_parameters_are_named(made: a2store.Archive, name: str, params: di
     assert "\n" not in str(caught.value)
 
 
-def test_values_of_no_usable_type(made: a2store.Archive) -> None:
+def test_values_of_unsupported_types(made: a2store.Archive) -> None:
     with pytest.raises(TypeError):
         made.query("high_score", min_score=[1])  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="expected integers of"):
@@ -97,8 +97,8 @@ def test_values_that_fit_their_types(made: a2store.Archive) -> None:
         ("survivorship", 2**32),
     ],
 )
-def test_bins_of_no_width(made: a2store.Archive, name: str, width: int) -> None:
-    """Or of one that no run could fill."""
+def test_bins_of_invalid_width(made: a2store.Archive, name: str, width: int) -> None:
+    """A width of 0, or one with more bins than any run could fill, is rejected."""
     with pytest.raises(a2store.QueryError):
         made.query(name, width=width).count()
     assert made.query(name, width=max(1, width - 1)).count() > 0
@@ -114,7 +114,7 @@ def folder(tmp_path: Path) -> Path:
     return own_queries(tmp_path / "mine")
 
 
-def test_a_folder_of_ones_own(made: a2store.Archive, folder: Path) -> None:
+def test_a_user_folder(made: a2store.Archive, folder: Path) -> None:
     every, best = a2store.queries(folder)
     assert (every.name, every.purpose, list(every.parameters)) == ("all", "All runs.", [])
     assert (best.name, best.purpose) == ("best_of", "Runs of one engine, the best first.")
@@ -128,7 +128,7 @@ def test_a_folder_of_ones_own(made: a2store.Archive, folder: Path) -> None:
     expected = [row for row in rows(made.sql("SELECT * FROM runs")) if row["engine"] == "alpha"]
     expected = sorted((row for row in expected if row["max_score"] >= 300), key=lambda row: -row["max_score"])
     assert [row["max_score"] for row in mine] == [row["max_score"] for row in expected] != []
-    # The folder is in place of the shipped queries, not beside them.
+    # The folder replaces the built-in queries.
     with pytest.raises(ValueError, match="found high_score"):
         made.query("high_score", folder=folder)
 
@@ -140,7 +140,7 @@ def test_a_parameter_without_default_must_be_given(made: a2store.Archive, folder
         made.query("best_of", folder=folder, least=1)
 
 
-def test_a_folder_that_is_not_there(made: a2store.Archive, tmp_path: Path) -> None:
+def test_a_missing_folder(made: a2store.Archive, tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         a2store.queries(tmp_path / "absent")
     with pytest.raises(FileNotFoundError):
@@ -153,7 +153,7 @@ GOOD = MINE.splitlines()
 
 
 def edited(line: int, *instead: str) -> str:
-    """The good query with other lines in place of one, counted from 1."""
+    """Return the valid query with other lines instead of one, counted from 1."""
     return "\n".join([*GOOD[: line - 1], *instead, *GOOD[line:]]) + "\n"
 
 
@@ -175,11 +175,11 @@ MALFORMED = {
     "column_without_type": (edited(14, "--   max_score: its score"), 14),
     "unknown_section": (edited(4, "-- Arguments:"), 4),
 }
-"""What is wrong with a head, and the line that is to be named."""
+"""The defects of a header, and the line that the error names."""
 
 
 @pytest.mark.parametrize("name", MALFORMED)
-def test_malformed_heads_are_refused_with_the_place(made: a2store.Archive, tmp_path: Path, name: str) -> None:
+def test_malformed_headers_are_rejected_with_the_line(made: a2store.Archive, tmp_path: Path, name: str) -> None:
     text, line = MALFORMED[name]
     path = tmp_path / f"{name}.sql"
     path.write_text(text, encoding="utf-8")
@@ -202,7 +202,7 @@ def test_malformed_heads_are_refused_with_the_place(made: a2store.Archive, tmp_p
         (MINE.replace("concat", "concatenated"), "concatenated"),
     ],
 )
-def test_what_is_wrong_with_the_sql(made: a2store.Archive, tmp_path: Path, text: str, message: str) -> None:
+def test_errors_in_the_sql(made: a2store.Archive, tmp_path: Path, text: str, message: str) -> None:
     (tmp_path / "mine.sql").write_text(text, encoding="utf-8")
     with pytest.raises(a2store.QueryError, match=message) as caught:
         made.query("mine", folder=tmp_path, engine="alpha")
@@ -215,7 +215,7 @@ def test_text_that_is_not_utf_8(made: a2store.Archive, tmp_path: Path) -> None:
         a2store.queries(tmp_path)
 
 
-def test_lines_that_end_as_on_windows(made: a2store.Archive, tmp_path: Path) -> None:
+def test_lines_with_windows_line_ends(made: a2store.Archive, tmp_path: Path) -> None:
     (tmp_path / "windows.sql").write_bytes(MINE.replace("\n", "\r\n").encode())
     (query,) = a2store.queries(tmp_path)
     assert query.purpose == "Runs of one engine, the best first."

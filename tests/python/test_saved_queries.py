@@ -1,4 +1,4 @@
-"""The named queries that come with the package: their heads, and their rows against DuckDB's on the same files."""
+"""The built-in named queries: their headers, and their rows compared with DuckDB's on the same files."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from saved_oracle import EXPECTED
 
 @dataclass(frozen=True)
 class Asked:
-    """An archive, DuckDB on its files, and an engine that it has."""
+    """An archive, DuckDB on its files, and one of its engines."""
 
     archive: a2store.Archive
     connection: duckdb.DuckDBPyConnection
@@ -49,7 +49,7 @@ def asked(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         yield Asked(archive, connection, engine)
 
 
-def test_the_archives_hold_all_that_queries_tell_apart(asked: Asked) -> None:
+def test_the_archives_have_all_cases_of_the_queries(asked: Asked) -> None:
     def number(sql: str) -> int:
         ((n,),) = asked.connection.execute(f"SELECT count(*) FROM {sql}").fetchall()
         return int(n)
@@ -101,14 +101,14 @@ def test_the_package_has_the_queries_of_the_folder(texts: dict[str, str]) -> Non
 
 
 def type_name(dtype: Any) -> str:
-    """A type as headers write it."""
+    """Return the name of a type as headers write it."""
     if pa.types.is_dictionary(dtype):
         dtype = dtype.value_type
     return {"float": "float32", "double": "float64", "large_string": "string"}.get(str(dtype), str(dtype))
 
 
 @pytest.mark.parametrize("name", EXPECTED)
-def test_columns_are_those_of_the_header(asked: Asked, texts: dict[str, str], name: str) -> None:
+def test_columns_match_the_header(asked: Asked, texts: dict[str, str], name: str) -> None:
     query = asked.archive.query(name, folder=QUERIES)
     planned, delivered = pa.schema(query.schema), pa.table(query).schema
     assert planned == delivered
@@ -117,7 +117,7 @@ def test_columns_are_those_of_the_header(asked: Asked, texts: dict[str, str], na
 
 
 @pytest.mark.parametrize("name", EXPECTED)
-def test_rows_are_duckdbs(asked: Asked, texts: dict[str, str], name: str) -> None:
+def test_rows_equal_duckdbs(asked: Asked, texts: dict[str, str], name: str) -> None:
     num_rows = []
     for case in [{}, *CASES[name]]:
         params = chosen(case, asked.engine)
@@ -126,13 +126,13 @@ def test_rows_are_duckdbs(asked: Asked, texts: dict[str, str], name: str) -> Non
         expected = duck.fetch(asked.connection, EXPECTED[name], **defaults(texts[name]) | params)
         assert_rows(found, expected)
         num_rows.append(len(found))
-    # Parameters make a difference, and something was compared.
+    # Parameters change the result, and rows were compared.
     assert max(num_rows) > 2
     assert len(set(num_rows)) > 1 or name in ("run_lengths", "phase_mix", "unique_positions", "engine_leaderboard")
 
 
 @pytest.mark.parametrize("name", EXPECTED)
-def test_no_rows_are_no_trouble(tmp_path: Path, name: str) -> None:
+def test_queries_of_an_empty_archive(tmp_path: Path, name: str) -> None:
     empty = a2store.Archive.create(tmp_path / "empty.a2")
     query = empty.query(name, folder=QUERIES)
     table = pa.table(query)
@@ -141,14 +141,14 @@ def test_no_rows_are_no_trouble(tmp_path: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", EXPECTED)
-def test_rows_come_in_a_definite_order(asked: Asked, name: str) -> None:
+def test_rows_have_a_defined_order(asked: Asked, name: str) -> None:
     query = asked.archive.query(name, folder=QUERIES, **chosen(CASES[name][0], asked.engine))
     first = plain(pa.table(query))
     for _ in range(3):
         assert plain(pa.table(query)).equals(first)
 
 
-def test_shares_and_numbers_add_up(asked: Asked) -> None:
+def test_shares_and_counts_add_up(asked: Asked) -> None:
     archive = asked.archive
     num_runs = archive.num_runs
     assert sum(row["num_runs"] for row in rows(archive.query("engine_leaderboard"))) == num_runs
@@ -178,7 +178,7 @@ def test_shares_and_numbers_add_up(asked: Asked) -> None:
 
 
 def test_high_score_is_a_plain_filter(archive: a2store.Archive, steps: dict[str, Array]) -> None:
-    """It finds the rows by their runs, filters the rest in the Parquet reader, and keeps the natural order."""
+    """It selects rows by run, filters the rest in the Parquet reader, and keeps the natural order."""
     plan = archive.query("high_score", min_score=5000, engine="alpha", phase="mid").explain()
     where = "max_score >= 5000 AND engine = 'alpha' AND phase = 'mid'"
     assert plan == archive.sql(f"SELECT * FROM steps WHERE {where}").explain()
@@ -207,8 +207,8 @@ def test_critic_labels_become_columns_of_a_table(archive: a2store.Archive, steps
     assert batch.step_index.tolist() == steps["step_index"].tolist()
 
 
-def test_an_engine_agrees_with_itself(run_files: list[Path], tmp_path: Path) -> None:
-    """The same games under two names: only where a position was met twice, and played differently, do they differ."""
+def test_agreement_of_an_engine_with_itself(run_files: list[Path], tmp_path: Path) -> None:
+    """The same games have two engine names. They disagree only where a position occurred twice with different moves."""
     for number, path in enumerate(run_files[:10]):
         game = oracle.decode(path.read_bytes())
         for engine in ("one", "two"):

@@ -1,4 +1,4 @@
-"""Archives of older schema versions are read, checked and grown; those of newer ones are refused."""
+"""Archives of older schema versions can be read, verified and extended; newer ones are rejected."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from archives import (
 NEWEST = 4
 ARCHIVES = sorted(GOLDEN.glob("schema-*.a2"))
 OF_THE_INGEST = ("ingested_at", "version", "source", "raw_evs")
-"""Columns that say when and from where a run came, and one that older versions lack."""
+"""Columns with the time and origin of a run, and one that older versions lack."""
 
 golden = pytest.mark.parametrize("golden", ARCHIVES, ids=lambda path: path.stem)
 
@@ -45,7 +45,7 @@ def digest(folder: Path) -> str:
 
 @pytest.fixture(scope="module", autouse=True)
 def untouched() -> Iterator[None]:
-    """The files of the past stay as they are, whatever the tests do."""
+    """Check that no test changes the files of older versions."""
     before = digest(GOLDEN)
     yield
     assert digest(GOLDEN) == before
@@ -53,7 +53,7 @@ def untouched() -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def fresh(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What this version makes of the same files."""
+    """An archive of the same files, made by this version."""
     return Path(grow(tmp_path_factory.mktemp("fresh") / "games.a2", [[GOLDEN / "runs"]], phases=GOLDEN_PHASES).path)
 
 
@@ -61,7 +61,7 @@ def schema_version(golden: Path) -> int:
     return int(golden.stem.removeprefix("schema-"))
 
 
-def test_there_is_one_of_every_older_version() -> None:
+def test_every_older_version_has_a_golden_archive() -> None:
     assert {schema_version(path) for path in ARCHIVES} >= set(range(1, NEWEST))
 
 
@@ -72,14 +72,14 @@ def test_the_documentation_has_the_newest_version() -> None:
 
 
 @golden
-def test_it_is_what_its_name_says(golden: Path) -> None:
+def test_an_old_archive_has_the_version_in_its_name(golden: Path) -> None:
     commits = sorted((golden / "_log").glob("*[0-9].json"))
     assert {unsealed(path)["schema_version"] for path in commits} == {schema_version(golden)}
     assert len(commits) == 3
 
 
 @golden
-def test_it_holds_what_a_fresh_ingest_does(golden: Path, fresh: Path, tmp_path: Path) -> None:
+def test_an_old_archive_equals_a_new_ingest(golden: Path, fresh: Path, tmp_path: Path) -> None:
     archive = a2store.Archive.open(copied(golden, tmp_path / "games.a2"))
     expected = a2store.Archive.open(fresh)
     assert (archive.num_runs, archive.num_steps) == (expected.num_runs, expected.num_steps) == (7, archive.num_steps)
@@ -92,7 +92,7 @@ def test_it_holds_what_a_fresh_ingest_does(golden: Path, fresh: Path, tmp_path: 
     assert originals[6] == (GOLDEN / "runs/gamma/longer.a2run2").read_bytes()
     sources = [Path(source).name for source in found["runs"]["source"].to_pylist()]
     assert sources == [Path(path).name for path in tables(expected)["runs"]["source"].to_pylist()]
-    # Columns that came later are null.
+    # Later columns are null.
     versions = found["runs"]["version"].to_pylist()
     assert versions == ([None] * 7 if schema_version(golden) == 1 else [2] * 5 + [3] * 2)
     raw_evs = found["runs"]["raw_evs"].to_pylist()
@@ -102,7 +102,7 @@ def test_it_holds_what_a_fresh_ingest_does(golden: Path, fresh: Path, tmp_path: 
 
 
 @golden
-def test_it_is_sound(golden: Path, tmp_path: Path) -> None:
+def test_an_old_archive_is_intact(golden: Path, tmp_path: Path) -> None:
     path = copied(golden, tmp_path / "games.a2")
     for deep in (False, True):
         report = a2store.verify(path, deep=deep, progress=False)
@@ -144,7 +144,7 @@ def test_reading_changes_nothing(golden: Path, tmp_path: Path) -> None:
 
 
 @golden
-def test_it_grows(golden: Path, tmp_path: Path) -> None:
+def test_an_old_archive_accepts_new_runs(golden: Path, tmp_path: Path) -> None:
     path = copied(golden, tmp_path / "games.a2")
     archive = a2store.Archive.open(path)
     before = tables(archive)
@@ -178,7 +178,7 @@ def assert_prefix(whole: Tables, part: Tables) -> None:
 
 
 @golden
-def test_a_writer_that_would_not_know_it(golden: Path, tmp_path: Path) -> None:
+def test_a_writer_rejects_a_newer_version(golden: Path, tmp_path: Path) -> None:
     path = copied(golden, tmp_path / "games.a2")
     archive = a2store.Archive.open(path)
     forge(path, 3, lambda fields: fields.update(schema_version=NEWEST + 1, add="of another shape"))
@@ -198,7 +198,7 @@ def test_a_writer_that_would_not_know_it(golden: Path, tmp_path: Path) -> None:
         assert (caught.value.kind, caught.value.path) == ("schema_version", str(path / "_log" / f"{3:020}.json"))
     assert contents(path) == before
     assert run_command("info", path, status=1).stderr.count("schema version") == 1
-    # What it says of a version before is as it was.
+    # Earlier versions stay readable.
     assert a2store.Archive.open(path, version=2).num_runs == 5
 
 
@@ -208,7 +208,7 @@ def test_a_checkpoint_of_a_newer_version(fresh: Path, tmp_path: Path) -> None:
     a2store.Archive.open(path).compact(progress=False)
     name = path / "_log" / f"{4:020}.checkpoint.json"
     name.write_bytes(sealed(unsealed(name) | {"schema_version": NEWEST + 1}))
-    # The commits say the same.
+    # The commits have the same content.
     assert a2store.Archive.open(path).num_runs == 9
 
 

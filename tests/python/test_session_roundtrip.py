@@ -1,4 +1,4 @@
-"""A session that is ingested into an archive and exported again is the session that it was."""
+"""A session that is ingested into an archive and exported again is unchanged."""
 
 from __future__ import annotations
 
@@ -52,11 +52,11 @@ def assert_same_metadata(one: Path, other: Path) -> None:
 
 
 def normalized(row: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The row, with statements of SQL whatever their blanks."""
+    """Return the row, with normalized whitespace in SQL statements."""
     return tuple("".join(value.split()) if str(value).startswith("CREATE") else value for value in row)
 
 
-def test_the_fixture_comes_back(fixtures: Path, tmp_path: Path) -> None:
+def test_the_fixture_round_trips(fixtures: Path, tmp_path: Path) -> None:
     archive = ingested(tmp_path, fixtures / "session")
     assert_same_session(export(archive, tmp_path / "out"), fixtures / "session")
 
@@ -64,11 +64,13 @@ def test_the_fixture_comes_back(fixtures: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize("action", [False, True])
 @pytest.mark.parametrize("sample_rate", [1, 7])
 @pytest.mark.parametrize("first_id", [0, 1000, 2**40])
-def test_a_session_comes_back(games: list[Game], tmp_path: Path, action: bool, sample_rate: int, first_id: int) -> None:
+def test_a_session_round_trips(
+    games: list[Game], tmp_path: Path, action: bool, sample_rate: int, first_id: int
+) -> None:
     session = tmp_path / "2026_model=test"
     formats.write_session(session, games, action=action, sample_rate=sample_rate, first_id=first_id)
     with sqlite3.connect(session / "metadata.db") as database:
-        # Text that no writer of JSON would give back, NULL among it.
+        # Text that no JSON writer would reproduce, and NULL.
         odd = [("odd", '{"b" : 1,\n "a": 1.50}'), ("text", "no JSON"), ("none", None), ("γ", '"\\u03b3"')]
         database.executemany("INSERT INTO session VALUES(?,?)", odd)
         database.execute("UPDATE runs SET seed = NULL WHERE id = ?", (first_id + 1,))
@@ -76,7 +78,7 @@ def test_a_session_comes_back(games: list[Game], tmp_path: Path, action: bool, s
     database.close()
     archive = ingested(tmp_path, session)
     assert_same_session(export(archive, tmp_path / "out"), session)
-    # Compaction, and another archive, keep it.
+    # Compaction and another archive preserve it.
     archive.compact(progress=False)
     assert_same_session(export(archive, tmp_path / "compacted"), session)
     again = ingested(tmp_path / "again", tmp_path / "compacted")
@@ -104,7 +106,7 @@ def test_shards_and_a_part_of_a_session(games: list[Game], tmp_path: Path) -> No
     assert formats.query(out / "metadata.db", SESSION) == formats.query(session / "metadata.db", SESSION)
 
 
-def test_runs_of_several_sessions_get_ids_of_their_own(games: list[Game], tmp_path: Path) -> None:
+def test_runs_of_several_sessions_get_new_ids(games: list[Game], tmp_path: Path) -> None:
     formats.write_session(tmp_path / "a", games[:3], first_id=7)
     formats.write_session(tmp_path / "b", games[3:], first_id=7)
     archive = ingested(tmp_path, tmp_path / "a", tmp_path / "b")
@@ -113,7 +115,7 @@ def test_runs_of_several_sessions_get_ids_of_their_own(games: list[Game], tmp_pa
     assert [row[0] for row in formats.query(out / "metadata.db", RUNS)] == ids
     assert formats.query(out / "metadata.db", SESSION) == [("model", '{"tag":"test"}')]
     rows = np.load(out / "steps.npy")
-    # Neither had moves to begin with.
+    # Neither session had moves.
     assert rows.dtype == formats.SESSION_ROW
     assert np.unique(rows["run_id"]).tolist() == ids
     assert_same_session(export(archive, tmp_path / "b again", "session = 'b'"), tmp_path / "b")
@@ -133,7 +135,7 @@ def test_whole_games_become_a_session_with_moves(tmp_path: Path) -> None:
         export(archive, out)
 
 
-def test_what_an_older_archive_lacks_is_made_up(tmp_path: Path) -> None:
+def test_missing_metadata_of_an_older_archive_is_filled_in(tmp_path: Path) -> None:
     golden = sorted(archives.GOLDEN.glob("schema-3.a2"))[0]
     archive = a2store.Archive.open(archives.copied(golden, tmp_path / "games.a2"))
     runs = pa.table(archive.sql("SELECT source_id, game_steps, session_info FROM runs"))

@@ -1,4 +1,4 @@
-"""One table for many processes: what is pickled is small, and what comes out is the same memory."""
+"""Tables shared between processes: the pickle is small, and unpickling gives the same memory."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ MIB = 1 << 20
 
 
 def digest(table: a2store.StepTable) -> list[Any]:
-    """All that a table says of itself, and its rows by each way to them."""
+    """Return all properties of a table, and its rows by each access path."""
     keys, batch = row_keys(table.loader(700, seed=3)), table.take(range(min(len(table), 10)))
-    # Of the copy that a view gives, only the fields are its own.
+    # In the copy of a view, only the bytes of the fields are defined.
     rows = np.asarray(table)
     columns = [rows[name].tobytes() for name in rows.dtype.names or ()]
     sums = [hashlib.sha256(part).hexdigest() for part in (*columns, keys.tobytes(), batch.tokens.tobytes())]
@@ -39,7 +39,7 @@ def digest(table: a2store.StepTable) -> list[Any]:
 
 def digests(tables: list[a2store.StepTable]) -> list[Any]:
     found = [digest(table) for table in tables]
-    # What it knows of its runs is there too, and a table can be handed on.
+    # The metadata of runs is there too, and the unpickled table can be pickled again.
     filtered = [digest(pickle.loads(pickle.dumps(table.filter(engine="beta", phase="late")))) for table in tables]
     return [found, filtered]
 
@@ -76,7 +76,7 @@ def test_a_handle_is_small(own: a2store.StepTable, archive: a2store.Archive) -> 
     assert digest(pickle.loads(pickle.dumps(empty))) == digest(empty)
 
 
-def test_arrays_stay_when_the_table_moves(own: a2store.StepTable) -> None:
+def test_arrays_stay_valid_when_the_table_moves(own: a2store.StepTable) -> None:
     rows = np.asarray(own)
     before = rows.copy()
     batches = iter(own.loader(700, seed=3, prefetch=2))
@@ -95,7 +95,9 @@ def test_arrays_stay_when_the_table_moves(own: a2store.StepTable) -> None:
     assert attached.tobytes() == rows.tobytes()
 
 
-def test_a_table_in_a_file_goes_by_its_path(own: a2store.StepTable, archive: a2store.Archive, tmp_path: Path) -> None:
+def test_a_table_in_a_file_is_pickled_by_its_path(
+    own: a2store.StepTable, archive: a2store.Archive, tmp_path: Path
+) -> None:
     path = tmp_path / "table.npy"
     own.save(path, progress=False)
     mapped = a2store.StepTable.load(path, mmap=True)
@@ -105,7 +107,7 @@ def test_a_table_in_a_file_goes_by_its_path(own: a2store.StepTable, archive: a2s
     assert digest(pickle.loads(handle)) == digest(own)
     view = pickle.dumps(mapped.filter(engine="beta"))
 
-    # Read into memory, it needs its file no more.
+    # A table that was read into memory no longer needs its file.
     read = a2store.StepTable.load(path)
     other = archive.sql("SELECT * FROM steps WHERE phase = 'late'").materialize(path=path, progress=False)
     assert digest(pickle.loads(pickle.dumps(other))) == digest(other)
@@ -124,7 +126,7 @@ def test_a_file_that_was_replaced_before_pickling(own: a2store.StepTable, tmp_pa
     own.save(path, progress=False)
     mapped = a2store.StepTable.load(path, mmap=True)
     own.filter(phase="late").save(path, progress=False)
-    # The mapping still has the old rows, and nobody may take the new ones for them.
+    # The mapping still has the old rows, so the new file must not be used for them.
     try:
         found = digest(pickle.loads(pickle.dumps(mapped)))
     except (a2store.Error, OSError):
@@ -133,7 +135,7 @@ def test_a_file_that_was_replaced_before_pickling(own: a2store.StepTable, tmp_pa
 
 
 @pytest.mark.parametrize("handle", [b"", b"\0\0\0\0", b"\xff\xff\xff\xff{}", b"\2\0\0\0{}", bytes(100)])
-def test_what_is_no_handle(handle: bytes) -> None:
+def test_bytes_that_are_not_a_handle(handle: bytes) -> None:
     from a2store._a2store import _attach
 
     with pytest.raises(a2store.DecodeError, match="handle"):
@@ -150,13 +152,13 @@ def test_a_changed_handle(own: a2store.StepTable) -> None:
             found = attach(bytes(changed))
         except (a2store.Error, OSError):
             continue
-        # Whichever rows these are, they are rows of the table.
+        # Any rows that the handle gives must be rows of the table.
         accepted += 1
         assert len(found.take(range(len(found)))) == len(found) <= len(own)
     assert accepted < len(handle) / 3
 
 
-def test_a_number_that_another_file_has_by_now(archive: a2store.Archive) -> None:
+def test_a_reused_file_descriptor_is_rejected(archive: a2store.Archive) -> None:
     handle = pickle.dumps(archive.sql("SELECT * FROM steps").materialize(progress=False))
     pid = str(os.getpid())
     gc.collect()
@@ -173,7 +175,7 @@ def test_a_number_that_another_file_has_by_now(archive: a2store.Archive) -> None
         pickle.loads(handle)
 
 
-# Processes that have nothing to do with each other.
+# Unrelated processes
 
 OWNER = """
 import pickle, sys
@@ -211,7 +213,7 @@ for line in sys.stdin:
 
 
 class Process:
-    """A process that has a table, says how much memory it takes, and may leave files in a folder."""
+    """A process with a table, which reports its memory and may write files to a folder."""
 
     def __init__(self, folder: Path, code: str, *args: object) -> None:
         command = [sys.executable, "-c", MEMORY + code + COMMANDS, *map(str, args)]
@@ -233,15 +235,15 @@ class Process:
         return self.process.stdout.readline().split()
 
     def grown(self) -> int:
-        """The memory that it takes more than before the table, its share of what it shares with others."""
+        """The growth of its memory since before the table, with its share of shared memory."""
         return int(self.ask("memory")[0]) - self.before
 
     def peak(self) -> int:
-        """The most memory that it ever took more than before the table."""
+        """The growth of its peak memory since before the table."""
         return int(self.ask("memory")[1]) - self.before
 
     def shared(self) -> int:
-        """Its share of the shared memory that it has: of all who have it the shares are the whole."""
+        """Its share of the shared memory; the shares of all processes add up to the whole."""
         return int(self.ask("memory")[2])
 
     def kill(self) -> None:
@@ -287,7 +289,7 @@ def test_all_processes_have_one_copy(large: tuple[Path, int, int], tmp_path: Pat
     with killed(processes):
         owner = Process(tmp_path, OWNER, path, tmp_path / "handle")
         processes.append(owner)
-        # Nothing was twice in memory while the table moved.
+        # The table was not in memory twice while it moved.
         assert size * 0.95 < owner.peak() < 1.6 * size
         assert (tmp_path / "handle").stat().st_size < 1024
         for _ in range(3):
@@ -299,7 +301,8 @@ def test_all_processes_have_one_copy(large: tuple[Path, int, int], tmp_path: Pat
         assert len(held) == 1
         assert all(memory_files(process.process.pid) == held for process in processes)
 
-        # It is gone for newcomers when its owner is, and those who have it keep it and can hand it on.
+        # After its owner has ended, no new process can unpickle the table. Processes that have it keep it and can
+        # pickle it.
         pid = owner.process.pid
         owner.kill()
         with pytest.raises(OSError, match=str(pid)):
@@ -309,7 +312,7 @@ def test_all_processes_have_one_copy(large: tuple[Path, int, int], tmp_path: Pat
         processes.append(Process(tmp_path, OTHER, tmp_path / "second"))
         assert processes[-1].read("sum") == [str(total)]
         assert sum(process.grown() for process in processes[1:]) < 1.05 * size + 24 * MIB
-    # All processes were killed without cleanup, and nothing remains: no name, and no memory file of this process.
+    # All processes were killed without cleanup, and neither a name nor a memory file of this process remains.
     assert not held & memory_files(os.getpid())
     assert not [name for name in os.listdir("/dev/shm") if "a2store-table" in name]
     assert sorted(os.listdir(tmp_path)) == ["handle", "second"]

@@ -181,7 +181,7 @@ def with_empty_game(run_files: list[Path], tmp_path_factory: pytest.TempPathFact
         "SELECT sum(CASE WHEN {0} THEN 1 ELSE 0 END) FROM steps",
     ],
 )
-def test_an_excluded_row_fails_nothing(with_empty_game: a2store.Archive, condition: str, shape: str) -> None:
+def test_an_excluded_row_raises_no_error(with_empty_game: a2store.Archive, condition: str, shape: str) -> None:
     archive = with_empty_game
     qualified = re.sub(r"\b(num_steps|max_score|engine|run_id|step_index|move|phase)\b", r"s.\1", condition)
     sql = shape.format(condition, qualified)
@@ -196,7 +196,7 @@ def test_an_excluded_row_fails_nothing(with_empty_game: a2store.Archive, conditi
 
 
 @pytest.mark.parametrize("excluding", ["step_index > 100000", "board % 2 = 5", "run_id + step_index < 3", "move = 17"])
-def test_a_step_that_is_excluded_fails_nothing(with_empty_game: a2store.Archive, excluding: str) -> None:
+def test_an_excluded_step_raises_no_error(with_empty_game: a2store.Archive, excluding: str) -> None:
     """A filter on runs is not decided once per run if it can fail, because filters on steps may exclude the run."""
     division = "10 / (CAST(run_id AS BIGINT) - 3) > 0"
     for condition in (f"{excluding} AND {division}", f"{division} AND {excluding}"):
@@ -219,8 +219,8 @@ def test_many_conditions_that_can_fail(with_empty_game: a2store.Archive) -> None
     assert asked(with_empty_game, f"SELECT count(*) FROM steps WHERE {either}") == [(second,)]
 
 
-def test_chance_is_asked_once(archive: a2store.Archive) -> None:
-    """About half of 20,000 rows are left, and not a quarter: fewer than two fifths have a chance below 1e-100."""
+def test_a_random_condition_is_evaluated_once_per_row(archive: a2store.Archive) -> None:
+    """About half of 20,000 rows are left. If each row were drawn twice, a quarter would be left."""
     both, either = "random() < 0.5 AND 100 / (step_index + 1) >= 0", "random() < 0.5 OR 100 / (step_index + 1) < 0"
     for condition in (both, either, f"NOT ({either})"):
         for select in (f"count(*) FROM steps WHERE {condition}", f"sum(CASE WHEN {condition} THEN 1 END) FROM steps"):
@@ -228,7 +228,7 @@ def test_chance_is_asked_once(archive: a2store.Archive) -> None:
             assert 0.4 < left / archive.num_steps < 0.6, select
 
 
-def test_an_error_that_a_row_meets_is_one(with_empty_game: a2store.Archive) -> None:
+def test_an_error_in_a_selected_row_is_raised(with_empty_game: a2store.Archive) -> None:
     with pytest.raises((a2store.QueryError, pa.ArrowInvalid), match=r"[Dd]ivide by zero"):
         asked(with_empty_game, "SELECT * FROM steps WHERE 10 / (CAST(run_id AS BIGINT) - 3) > 0")
 
@@ -286,14 +286,14 @@ def test_fingerprints_of_other_rows_differ(archive: a2store.Archive, tmp_path: P
     assert other[0].fingerprint != other[1].fingerprint
 
 
-def test_in_memory_and_in_a_file_are_one(archive: a2store.Archive, tmp_path: Path) -> None:
+def test_fingerprints_in_memory_and_in_a_file_are_equal(archive: a2store.Archive, tmp_path: Path) -> None:
     sql = "SELECT board, engine, row_number() OVER (ORDER BY step_index, run_id) AS n FROM steps"
     memory = archive.sql(sql).materialize(extra=["engine", "n"], progress=False)
     file = archive.sql(sql).materialize(extra=["engine", "n"], path=tmp_path / "rows.npy", progress=False)
     assert memory.fingerprint == file.fingerprint
 
 
-def test_ties_under_a_limit_are_broken_alike(archive: a2store.Archive) -> None:
+def test_ties_under_a_limit_are_broken_the_same_way(archive: a2store.Archive) -> None:
     """Stream, count and materialize agree on the result."""
     for limit in (1, 10, 100):
         sql = f"SELECT run_id, step_index, board FROM (SELECT * FROM steps ORDER BY phase LIMIT {limit}) WHERE move < 3"
@@ -378,7 +378,7 @@ def test_filters_above_joins(
         "SELECT count(*) FROM (SELECT DISTINCT move IS NULL FROM steps)",
     ],
 )
-def test_verdicts_as_keys(archive: a2store.Archive, duck: duckdb.DuckDBPyConnection, sql: str) -> None:
+def test_conditions_as_keys(archive: a2store.Archive, duck: duckdb.DuckDBPyConnection, sql: str) -> None:
     assert sorted(asked(archive, sql), key=repr) == sorted(duck.execute(sql).fetchall(), key=repr)
 
 
@@ -391,14 +391,14 @@ def test_verdicts_as_keys(archive: a2store.Archive, duck: duckdb.DuckDBPyConnect
         "SELECT sum(ev_up) AS a, sum(CAST(ev_up AS BIGINT)) AS b FROM steps",
     ],
 )
-def test_names_that_are_equal_are_an_error(archive: a2store.Archive, sql: str) -> None:
+def test_equal_column_names_are_an_error(archive: a2store.Archive, sql: str) -> None:
     """The engine names an expression without its casts, but never uses one instead of the other."""
     with pytest.raises(a2store.QueryError, match=r"duplicate unqualified field name|unique expression names") as caught:
         asked(archive, sql)
     assert "run_id" in str(caught.value) or "num_steps" in str(caught.value) or "ev_up" in str(caught.value)
 
 
-def test_in_outside_a_filter_is_refused_by_name(archive: a2store.Archive) -> None:
+def test_in_outside_a_filter_is_rejected_by_name(archive: a2store.Archive) -> None:
     with pytest.raises(a2store.QueryRefusedError, match=r"IN \(SELECT …\) outside"):
         asked(archive, "SELECT run_id IN (SELECT run_id FROM u) FROM runs")
     with pytest.raises(a2store.QueryRefusedError, match=r"EXISTS outside"):
@@ -472,7 +472,7 @@ def test_in_outside_a_filter_is_refused_by_name(archive: a2store.Archive) -> Non
         "SELECT run_id FROM runs WHERE run_id NOT IN (SELECT DISTINCT run_id FROM u) OR engine = 'beta' ORDER BY 1",
     ],
 )
-def test_rules_that_went_too_far(archive: a2store.Archive, duck: duckdb.DuckDBPyConnection, sql: str) -> None:
+def test_optimizer_rules_that_went_too_far(archive: a2store.Archive, duck: duckdb.DuckDBPyConnection, sql: str) -> None:
     assert asked(archive, sql) == duck.execute(sql).fetchall()
 
 
@@ -500,7 +500,7 @@ def test_aggregates_drop_no_rows_in_the_reader(archive: a2store.Archive) -> None
         ("(SELECT count(*) FROM u WHERE u.run_id = r.run_id GROUP BY u.run_id) IS NULL", "GROUP BY"),
     ],
 )
-def test_correlation_beyond_joins_is_refused(archive: a2store.Archive, condition: str, part: str) -> None:
+def test_correlation_beyond_joins_is_rejected(archive: a2store.Archive, condition: str, part: str) -> None:
     with pytest.raises(a2store.QueryRefusedError, match=f"refers to the outer query and has .*{part}"):
         archive.sql(f"SELECT run_id FROM runs r WHERE {condition}", tables={"u": USERS})
 
@@ -526,7 +526,7 @@ def test_an_offset_in_one_partition(one_run: a2store.Archive) -> None:
         assert pa.table(one_run.sql(f"{sql} ORDER BY board")).num_rows == expected
 
 
-def test_names_that_the_engine_mixes_up_are_refused(archive: a2store.Archive) -> None:
+def test_names_that_the_engine_confuses_are_rejected(archive: a2store.Archive) -> None:
     sql = "SELECT run_id AS num_steps, CAST(num_steps AS DOUBLE) AS x FROM runs "
     sql += "GROUP BY run_id, CAST(num_steps AS DOUBLE) "
     with pytest.raises(a2store.QueryRefusedError, match="ORDER BY num_steps"):

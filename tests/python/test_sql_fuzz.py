@@ -90,7 +90,7 @@ PARTS = [
 
 @pytest.mark.parametrize("defect", DEFECTS, ids=lambda defect: defect.what)
 def test_a_known_defect_is_still_there(engine: Engine, defect: Defect) -> None:
-    """If this fails, remove the entry of ``sqlfuzz/defects.py`` whose example is answered rightly."""
+    """If this fails, remove the defect whose example is answered rightly from ``sqlfuzz/defects.py``."""
     assert engine.duck(defect.example) == defect.expected
     if defect.message:
         with pytest.raises(NoAnswerError) as caught:
@@ -103,7 +103,7 @@ def test_a_known_defect_is_still_there(engine: Engine, defect: Defect) -> None:
 # The fuzzer itself
 
 
-def test_a_statement_follows_from_its_seed_and_number_alone() -> None:
+def test_seed_and_number_determine_a_statement() -> None:
     statements = [engine_sql(campaign.statement(SEED, index)[0]) for index in range(30)]
     assert len(set(statements)) == 30
     for index in reversed(range(30)):
@@ -169,7 +169,7 @@ def test_a_planted_fault_is_found(engine: Engine, fault: str) -> None:
     assert campaign.check(engine, finding.statement, finding.check) is None
 
 
-def test_findings_are_made_small(engine: Engine) -> None:
+def test_findings_are_shrunk(engine: Engine) -> None:
     def without_cases(table: Any, sql: str) -> Any:
         return table.slice(0, 0) if "coalesce" in sql and not isinstance(table, np.ndarray) else table
 
@@ -194,7 +194,7 @@ def test_rows_are_the_same_in_any_order_and_within_rounding() -> None:
     assert not same_rows([(None,)], [(0,)])
 
 
-def test_types_meet_in_any_order() -> None:
+def test_the_common_type_does_not_depend_on_the_order() -> None:
     for left in NUMBERS:
         assert common(left, NULL) == left
         for right in NUMBERS:
@@ -203,7 +203,7 @@ def test_types_meet_in_any_order() -> None:
     assert common_of([U64, F64, I64]) is None
 
 
-def test_what_may_fail_is_known() -> None:
+def test_statements_that_may_fail_are_recognized() -> None:
     column = make("col", value=("s", "move"), type=I64)
     division = make("arith", lit(1), column, value="/")
     guard = make("cmp", column, lit(0), value="<>")

@@ -1,4 +1,4 @@
-"""Batches and tables that are stopped in the middle, or that run out of memory: an exception, and work can continue."""
+"""Interrupted batches and tables, and failed allocations: both raise, and work can continue."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from games import play
 # More elements than any address space holds; all share one number in memory.
 ENDLESS = np.broadcast_to(np.int64(0), (2**45,))
 KEYS = ["run_id", "step_index"]
-# Three pieces of work and a part of a fourth.
+# Three chunks of work and a part of a fourth.
 LARGE = 3_500_000
 
 
@@ -40,7 +40,7 @@ def test_more_indices_than_memory_holds(table: a2store.StepTable) -> None:
 
 @pytest.fixture(scope="module")
 def wide(tmp_path_factory: pytest.TempPathFactory) -> a2store.StepTable:
-    """Rows of a megabyte each, in a file that takes no room on the disk."""
+    """Rows of a megabyte each, in a sparse file."""
     folder = tmp_path_factory.mktemp("wide")
     formats.write_session(folder, [play(random.Random(1), 20)])
     table = a2store.StepTable.from_session(folder, progress=False)
@@ -83,7 +83,7 @@ ROWS = 2_000_000
 
 @pytest.fixture(scope="module")
 def many(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A file of two million rows, with a weight and a stratum each."""
+    """A file of two million rows with a weight and a stratum each."""
     folder = tmp_path_factory.mktemp("many")
     names = ["board", "ev_values", "run_id", "step_index", "move", "ev_legal", "weight", "stratum"]
     formats = ["<u8", "(4,)<f4", "<u4", "<u2", "|u1", "|u1", "<f4", "<i2"]
@@ -119,7 +119,7 @@ def limited(folder: Path, work: str, more: int) -> str:
         "next(iter(table.loader(1_500_000, prefetch=2)))",
     ],
 )
-def test_no_memory_for_one_thing(many: Path, ask: str) -> None:
+def test_a_failed_allocation_raises_memory_error(many: Path, ask: str) -> None:
     work = f"""
 indices = np.arange({ROWS})[::-1].copy()
 view = table.split(0.4)[0]
@@ -135,8 +135,8 @@ except MemoryError as error:
 
 
 @pytest.mark.parametrize("prefetch", [0, 2])
-def test_an_epoch_goes_on_when_there_is_memory_again(many: Path, prefetch: int) -> None:
-    # Kept batches use up the memory. Once they are released, the epoch continues with the batch that failed.
+def test_an_epoch_continues_after_a_failed_allocation(many: Path, prefetch: int) -> None:
+    # Kept batches use up the memory. After their release, the epoch continues with the batch that failed.
     work = f"""
 loader = table.loader(100_000, prefetch={prefetch}, seed=3, columns=["run_id", "step_index", "ev_values"])
 batches = iter(loader)
@@ -172,7 +172,7 @@ print(failures > 0, (served == np.concatenate(again)).all(), (np.sort(served) ==
 
 
 def test_tables_under_a_limit_on_the_address_space(many: Path, archive: a2store.Archive, run_files: list[Path]) -> None:
-    # The number of rows is unknown, so all memory of the machine would be reserved.
+    # The number of rows is unknown, so a naive reservation would take all memory of the machine.
     work = f"""
 archive = a2store.Archive.open({str(archive.path)!r})
 query = archive.sql("SELECT * FROM steps ORDER BY board LIMIT 1000")
@@ -184,8 +184,8 @@ print(len(query.materialize(progress=False)), len(a2store.StepTable.from_runs({s
     assert limited(many, work, 256 * MEGABYTE) == f"1000 {expected}\nalive True\n"
 
 
-# The signal is pending before the work begins. The interpreter handles it only after the next bytecode. There is no
-# bytecode between the signal, the work and the note of its end: C code makes all of these calls.
+# The signal is pending before the work begins. The interpreter handles it only at the next bytecode. C code makes all
+# calls between the signal, the work and the record of its end, so there is no bytecode between them.
 PENDING = """
 import ctypes, operator, signal, sys
 from functools import partial
@@ -237,7 +237,7 @@ def test_a_signal_stops_one_batch(many: Path, work: str) -> None:
     assert pending(many, f"print(was_stopped({work}))") == "True\n"
 
 
-def test_an_interrupted_batch_comes_again(many: Path) -> None:
+def test_an_interrupted_batch_is_returned_again(many: Path) -> None:
     work = """
 options = {"seed": 5, "columns": ["run_id", "step_index"], "prefetch": 0}
 loader = table.loader(1_500_000, **options)
@@ -255,7 +255,7 @@ print((found == expected).all(), loader.state_dict()["position"])
     "order", [{}, {"window": 5000}, {"replacement": True}, {"weights": "weight"}, {"strata": "stratum"}], ids=str
 )
 @pytest.mark.parametrize("prefetch", [0, 2])
-def test_pieces_of_a_batch_make_the_same_batch(many: Path, order: dict[str, Any], prefetch: int) -> None:
+def test_a_batch_made_in_pieces_is_the_same(many: Path, order: dict[str, Any], prefetch: int) -> None:
     table = a2store.StepTable.load(many / "rows.npy", mmap=True)
     view = table.filter(run_ids=range(0, 2000, 3))
     for rows in (table, view):
@@ -273,7 +273,7 @@ def test_many_rows_at_once(many: Path) -> None:
     batch = table.take(indices)
     assert (rows["run_id"][indices] == batch.run_id).all()
     assert (rows["step_index"][indices] == batch.step_index).all()
-    # NumPy leaves the bytes between fields and rows as it finds them, so values are compared.
+    # NumPy does not define the bytes between fields and rows, so values are compared.
     assert (table.take_rows(indices) == rows[indices]).all()
     view = table.filter(run_ids=range(0, 2000, 3))
     expected = rows[rows["run_id"] % 3 == 0]

@@ -1,4 +1,4 @@
-"""Symmetries: each row turned by one of the board's eight, in all that it says of directions."""
+"""Symmetries: each row is transformed by one of the board's eight symmetries, in every column with directions."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ Columns = dict[str, Array]
 
 
 def turned(grids: Array, symmetry: int) -> Array:
-    """Square grids in the last two axes: a number of quarter turns, after a flip or not."""
+    """Transform square grids in the last two axes: an optional flip, then quarter turns."""
     flipped = grids[..., ::-1] if symmetry >= 4 else grids
     return np.rot90(flipped, symmetry % 4, axes=(-2, -1))
 
 
-# The side of the board that each move goes to; where a symmetry brings the side, the move goes.
+# The side of the board to which each move slides. A symmetry maps the move as it maps the side.
 SIDES = np.zeros((4, 4, 4), bool)
 SIDES[0, 0, :] = SIDES[1, 3, :] = SIDES[2, :, 0] = SIDES[3, :, 3] = True
 IMAGES = [[int(np.flatnonzero((turned(side, k) == SIDES).all((1, 2)))[0]) for side in SIDES] for k in range(8)]
 
 
 def image(columns: Columns, symmetry: int) -> Columns:
-    """The columns of a batch under one symmetry, by the definition."""
+    """Return the columns of a batch under one symmetry, by the definition."""
     tokens = turned(columns["tokens"].reshape(-1, 4, 4), symmetry).reshape(-1, 16)
     moves = np.array([*IMAGES[symmetry], *[255] * 252], "u1")
-    # The value of a direction stands where the direction points to afterwards.
+    # The value of a direction moves to the image of that direction.
     source = np.argsort(IMAGES[symmetry])
     return {
         "tokens": tokens,
@@ -43,7 +43,7 @@ def image(columns: Columns, symmetry: int) -> Columns:
 
 
 def which(found: Columns, original: Columns) -> Array:
-    """For each row and symmetry, whether that one explains all columns together."""
+    """Return, for each row and symmetry, whether the symmetry explains all columns."""
 
     def same(symmetry: int) -> Array:
         expected = image(original, symmetry)
@@ -56,7 +56,7 @@ def which(found: Columns, original: Columns) -> Array:
 
 
 def served(loaders: list[a2store.Loader]) -> Columns:
-    """All that the ranks are given, by row."""
+    """Return the rows of all ranks, in the order of the table."""
     batches = [batch for loader in loaders for batch in loader]
     order = np.argsort(row_keys(batches), kind="stable")
     names = batches[0].keys()
@@ -83,7 +83,7 @@ def chosen(symmetric: Columns, original: Columns) -> Array:
     return which(symmetric, original)
 
 
-def test_the_oracle_knows_the_eight_symmetries(original: Columns) -> None:
+def test_the_oracle_has_the_eight_symmetries(original: Columns) -> None:
     assert len({tuple(turned(np.arange(16).reshape(4, 4), k).ravel()) for k in range(8)}) == 8
     # Sliding and turning commute, which ties moves to boards.
     for board in oracle.tokens(np.unique(original["board"])[::500]):
@@ -95,9 +95,9 @@ def test_the_oracle_knows_the_eight_symmetries(original: Columns) -> None:
                 assert oracle.cells(oracle.slide(new, IMAGES[symmetry][move])) == expected
 
 
-def test_every_row_is_turned_by_one_symmetry(symmetric: Columns, original: Columns, chosen: Array) -> None:
+def test_every_row_is_transformed_by_one_symmetry(symmetric: Columns, original: Columns, chosen: Array) -> None:
     assert chosen.any(1).all()
-    # More than one explains a row only if the row is the same under them.
+    # Several symmetries explain a row only if the row is the same under them.
     unchanged = which({name: original[name] for name in ("tokens", "move", "ev_values", "ev_legal")}, original)
     assert_same(chosen.sum(1), unchanged.sum(1))
     assert (chosen.sum(1) == 1).mean() > 0.9
@@ -115,9 +115,9 @@ def test_all_symmetries_are_equally_likely(table: a2store.StepTable, chosen: Arr
     counts = np.bincount(first, minlength=8)
     expected = len(first) / 8
     assert expected > 2_000
-    # Chi-squared of 7 degrees of freedom exceeds 40 once in a million times, of 63 degrees 130.
+    # Chi-squared exceeds 40 with 7 degrees of freedom, and 130 with 63, once in a million times.
     assert ((counts - expected) ** 2 / expected).sum() < 40
-    # What a row is turned by in one epoch says nothing of the next one, nor of the next row.
+    # The symmetry of a row in one epoch is independent of the next epoch and of the next row.
     for pairs in (first * 8 + second, first[1:] * 8 + first[:-1]):
         counts, expected = np.bincount(pairs, minlength=64), len(pairs) / 64
         assert ((counts - expected) ** 2 / expected).sum() < 130
@@ -135,7 +135,7 @@ def test_all_symmetries_are_equally_likely(table: a2store.StepTable, chosen: Arr
         ({"batch_size": 1000, "window": 2000}, 1),
     ],
 )
-def test_seed_epoch_and_row_say_which(
+def test_seed_epoch_and_row_determine_the_symmetry(
     table: a2store.StepTable, symmetric: Columns, options: Any, world_size: int
 ) -> None:
     ranks = range(world_size)
@@ -145,9 +145,9 @@ def test_seed_epoch_and_row_say_which(
         assert_same(found[name], values, name)
 
 
-# Batches that several threads fill are far larger than the table.
+# Batches larger than the table, which several threads fill.
 @pytest.mark.parametrize(("batch_size", "num_samples"), [(5_000, 20_000), (150_000, 300_000)])
-def test_a_row_that_is_drawn_often_is_turned_alike(
+def test_a_repeated_row_has_one_symmetry_per_epoch(
     table: a2store.StepTable, original: Columns, symmetric: Columns, batch_size: int, num_samples: int
 ) -> None:
     options: dict[str, Any] = {"seed": 1, "symmetries": True, "replacement": True, "num_samples": num_samples}
@@ -177,7 +177,7 @@ def test_other_seeds_and_epochs(table: a2store.StepTable, symmetric: Columns, ch
     other = served([table.loader(1000, symmetries=True, **options)])
     assert_same(key(other), key(symmetric))
     same = (other["tokens"] == symmetric["tokens"]).all(1)[chosen.sum(1) == 1]
-    # By chance one in eight, and those boards that are their own mirror image.
+    # About one in eight by chance, plus boards that are their own mirror image.
     assert 0.1 < same.mean() < 0.15
 
 
@@ -197,20 +197,20 @@ def test_wide_tokens(table: a2store.StepTable, symmetric: Columns, tokens: Any) 
     assert_same(found["move"], symmetric["move"])
 
 
-def test_no_move_stays_none(archive: a2store.Archive, original: Columns) -> None:
+def test_a_missing_move_stays_missing(archive: a2store.Archive, original: Columns) -> None:
     table = archive.sql("SELECT * EXCEPT (move) FROM steps").materialize(progress=False)
     found = served([table.loader(1000, seed=1, symmetries=True)])
     assert set(found["move"].tolist()) == {255}
     assert which(found, {**original, "move": found["move"]}).any(1).all()
 
 
-def test_without_symmetries_nothing_is_turned(table: a2store.StepTable, original: Columns) -> None:
+def test_without_symmetries_rows_are_unchanged(table: a2store.StepTable, original: Columns) -> None:
     found = served([table.loader(1000, seed=1)])
     for name, values in original.items():
         assert_same(found[name], values, name)
 
 
-def test_the_state_knows_of_symmetries(table: a2store.StepTable) -> None:
+def test_the_state_includes_symmetries(table: a2store.StepTable) -> None:
     loaders = [table.loader(1000, seed=1, symmetries=symmetries) for symmetries in (False, True)]
     assert [loader.state_dict()["symmetries"] for loader in loaders] == [False, True]
     for loader, other in (loaders, reversed(loaders)):

@@ -1,4 +1,4 @@
-"""Tables: the layout of rows, and every way to get at them."""
+"""Tables: the layout of rows, and every way to access them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from oracle import Array
 
 @pytest.fixture(scope="module")
 def expected(steps: dict[str, Array]) -> dict[str, Array]:
-    """The table's fields."""
+    """The expected fields of the table."""
     return {
         "board": steps["board"],
         "ev_values": oracle.table_evs(steps),
@@ -117,7 +117,7 @@ def test_columns(table: a2store.StepTable, expected: dict[str, Array]) -> None:
         np.array([200, 1], "u1"),
         np.arange(1000, dtype="i8")[::-3],
         np.random.default_rng(1).integers(0, 20_000, 10_000),
-        # As many as several threads share.
+        # Enough rows for several threads.
         np.random.default_rng(1).integers(0, 20_000, 150_001),
         [np.uint16(3), np.uint16(65_535 % 20_000)],
     ],
@@ -138,7 +138,7 @@ def test_take_rows(table: a2store.StepTable, indices: Any) -> None:
     rows = table.take_rows(indices)
     assert (rows.dtype, rows.shape) == (table.dtype, (len(indices),))
     assert rows.tobytes() == np.asarray(table)[np.asarray(indices, "i8")].tobytes()
-    # They are the caller's own.
+    # The caller owns the array.
     rows["move"] = 77
     assert (np.asarray(table)["move"] < 4).all()
     assert rows.tobytes() != table.take_rows(indices).tobytes() or len(rows) == 0
@@ -180,7 +180,7 @@ def test_take_of_negative_and_huge_indices(table: a2store.StepTable) -> None:
 @pytest.mark.parametrize(
     "indices", [[0.0], np.array([1.5]), ["0"], [None], np.array([True, False]), [1, 2.0], [True], [2**64, True]]
 )
-def test_take_of_what_is_no_integer(table: a2store.StepTable, indices: Any) -> None:
+def test_take_of_non_integers(table: a2store.StepTable, indices: Any) -> None:
     for take in (table.take, table.take_rows):
         with pytest.raises(TypeError):
             take(indices)
@@ -252,7 +252,7 @@ def test_many_rows_keep_their_order(large: a2store.Archive, where: str, order: s
     assert again.fingerprint == table.fingerprint
 
 
-def test_the_fingerprint_names_data_and_order(one_run: a2store.Archive, run_files: list[Path]) -> None:
+def test_the_fingerprint_identifies_data_and_order(one_run: a2store.Archive, run_files: list[Path]) -> None:
     def fingerprint(sql: str, params: Any = None, **options: Any) -> str:
         return one_run.sql(sql, params).materialize(progress=False, **options).fingerprint
 

@@ -116,7 +116,7 @@ def test_state(table: a2store.StepTable) -> None:
         StepLoader(table, 777, seed=2).load_state_dict(state)
 
 
-def test_a_step_of_training(table: a2store.StepTable) -> None:
+def test_a_training_step(table: a2store.StepTable) -> None:
     torch.manual_seed(0)
     model = torch.nn.Sequential(torch.nn.Embedding(16, 4), torch.nn.Flatten(), torch.nn.Linear(64, 4))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
@@ -130,12 +130,12 @@ def test_a_step_of_training(table: a2store.StepTable) -> None:
     assert losses[-1] < losses[0]
 
 
-# Rows by their index
+# Rows by index
 
 
 @pytest.fixture(scope="module")
 def rich(archive: a2store.Archive) -> a2store.StepTable:
-    """A table with extra columns to draw by, and one of every type that PyTorch has not."""
+    """A table with extra columns to draw by, and one column of every type that PyTorch lacks."""
     sql = """
         SELECT *, CAST(step_index + 1 AS DOUBLE) AS age, CAST(num_steps AS SMALLINT UNSIGNED) AS short,
             CAST(board AS BIGINT UNSIGNED) AS bits
@@ -150,7 +150,7 @@ def some_rows(table: a2store.StepTable, number: int) -> list[int]:
 
 
 def as_tensors(batch: a2store.Batch, tokens: str = "int64") -> Tensors:
-    """What the tensors of a batch must be, by NumPy's conversions."""
+    """Return the expected tensors of a batch, by NumPy's conversions."""
     types = {"tokens": tokens, "run_id": "i8", "step_index": "i4", "board": "i8", "short": "i4", "bits": "i8"}
     types["highest_tile"] = "i8"
     arrays = batch.to_dict().items()
@@ -179,7 +179,7 @@ def test_dataset_rows(rich: a2store.StepTable) -> None:
             dataset[row]
     with pytest.raises(TypeError):
         dataset[1.5]  # type: ignore[index]
-    # A sequence is iterated over to its first IndexError.
+    # Iteration over a sequence ends at the first IndexError.
     few = rich.filter(run_ids=[3])
     every: Any = StepDataset(few)
     boards = torch.stack([row["board"] for row in every])
@@ -198,7 +198,7 @@ def test_dataset_options(rich: a2store.StepTable, tokens: Any, columns: Any) -> 
     assert_same_tensors(StepDataset.collate(again.__getitems__(rows)), expected)
 
 
-def test_dataset_refuses(rich: a2store.StepTable) -> None:
+def test_dataset_rejects_invalid_arguments(rich: a2store.StepTable) -> None:
     with pytest.raises(ValueError, match="columns: expected tokens, move"):
         StepDataset(rich, columns=["tokens", "nothing"])
     with pytest.raises(ValueError, match="tokens: expected uint8, int32 or int64"):
@@ -209,7 +209,7 @@ def test_dataset_refuses(rich: a2store.StepTable) -> None:
 
 
 class Watched:
-    """A table that counts what is asked of it, and keeps the batches that it gave."""
+    """A table that counts its calls and stores the batches that it returned."""
 
     def __init__(self, table: a2store.StepTable) -> None:
         self.table = table
@@ -248,7 +248,7 @@ class WatchedLoader:
 
 
 COPIED = {"run_id", "step_index", "short", "highest_tile"}
-"""Columns of a width that PyTorch cannot compute with."""
+"""Columns of types with which PyTorch cannot compute."""
 
 
 def assert_shared(tensors: Tensors, batch: a2store.Batch) -> None:
@@ -258,7 +258,7 @@ def assert_shared(tensors: Tensors, batch: a2store.Batch) -> None:
             assert tensor.data_ptr() == batch[name].__array_interface__["data"][0], name
 
 
-def test_a_batch_of_a_dataset_is_one_gather(rich: a2store.StepTable) -> None:
+def test_a_dataset_gathers_a_batch_at_once(rich: a2store.StepTable) -> None:
     watched: Any = Watched(rich)
     rows = some_rows(rich, 1000)
     found: list[Tensors] = []
@@ -277,7 +277,7 @@ def test_datasets_of_datasets(rich: a2store.StepTable) -> None:
     subset = Subset(StepDataset(rich), rows)
     (tensors,) = DataLoader(subset, batch_size=300, collate_fn=StepDataset.collate)
     assert_same_tensors(tensors, as_tensors(rich.take(rows)))
-    # This one asks for row after row.
+    # This dataset requests one row at a time.
     both: ConcatDataset[Tensors] = ConcatDataset([StepDataset(rich), StepDataset(rich)])
     sampler = [[0, len(rich) + 2, -1]]
     (tensors,) = DataLoader(both, batch_sampler=sampler, collate_fn=StepDataset.collate)
@@ -287,13 +287,13 @@ def test_datasets_of_datasets(rich: a2store.StepTable) -> None:
 # Workers
 
 forks = pytest.mark.skipif(sys.version_info >= (3, 12), reason="Python itself warns of forks beside threads")
-# On a machine of few cores.
+# DataLoader warns if a machine has few cores.
 many_workers = pytest.mark.filterwarnings("ignore:This DataLoader will create")
 workers_0_2 = pytest.mark.parametrize("workers", [0, pytest.param(2, marks=forks)])
 
 
 def assert_handed_on(tensors: Tensors, expected: Tensors) -> None:
-    """From another process: a plain dict, with one piece of memory for all columns."""
+    """Check tensors from another process: a plain dict, with one piece of memory for all columns."""
     assert type(tensors) is dict
     assert len({tensor.untyped_storage().data_ptr() for tensor in tensors.values()}) == 1
     assert_same_tensors(tensors, expected)
@@ -303,7 +303,7 @@ def assert_handed_on(tensors: Tensors, expected: Tensors) -> None:
 def test_workers_of_every_start_method(rich: a2store.StepTable, method: str) -> None:
     context = multiprocessing.get_context(method)
     if method == "forkserver":
-        # Else each worker imports PyTorch for itself.
+        # Otherwise each worker imports PyTorch again.
         context.set_forkserver_preload(["a2store.torch"])
     rows = some_rows(rich, 5000)
     batches = [rows[k : k + 1000] for k in range(0, 5000, 1000)]
@@ -326,7 +326,7 @@ def test_workers_of_every_start_method(rich: a2store.StepTable, method: str) -> 
 
 
 def keys(batches: Iterable[Tensors]) -> list[torch.Tensor]:
-    """Which rows each batch has: one number for each ``(run_id, step_index)``."""
+    """Return the keys of the rows in each batch: one number for each ``(run_id, step_index)``."""
     return [tensors["run_id"] << 32 | tensors["step_index"] for tensors in batches]
 
 
@@ -340,7 +340,7 @@ def assert_same_keys(found: Iterable[Tensors], expected: Iterable[torch.Tensor])
     "workers", [0, pytest.param(1, marks=forks), pytest.param(2, marks=forks), pytest.param(3, marks=forks)]
 )
 @pytest.mark.parametrize("drop_last", [False, True])
-def test_each_row_once_whatever_the_workers(table: a2store.StepTable, workers: int, drop_last: bool) -> None:
+def test_each_row_once_with_any_number_of_workers(table: a2store.StepTable, workers: int, drop_last: bool) -> None:
     every = np.sort(row_keys(table.loader(4096)).astype("i8"))
     for batch_size, world_size in [(1000, 1), (len(table) // 10 - 1, 1), (len(table) // 7, 2), (len(table), 3)]:
         ranks: list[list[torch.Tensor]] = []
@@ -349,7 +349,7 @@ def test_each_row_once_whatever_the_workers(table: a2store.StepTable, workers: i
             loader = StepLoader(table, batch_size, columns=["run_id", "step_index"], **options)
             served = DataLoader(loader, batch_size=None, num_workers=workers)
             ranks.append(keys(served))
-            # The same batches in the same order as the loader itself has.
+            # The same batches in the same order as from the loader itself.
             assert len(ranks[-1]) == len(served) == len(loader)
             assert_same_keys(loader, ranks[-1])
             expected = table.loader(batch_size, **options)
@@ -363,7 +363,7 @@ def test_each_row_once_whatever_the_workers(table: a2store.StepTable, workers: i
 
 @forks
 @pytest.mark.parametrize("persistent", [False, True])
-def test_workers_hear_of_epochs_and_states(table: a2store.StepTable, persistent: bool) -> None:
+def test_workers_follow_epochs_and_states(table: a2store.StepTable, persistent: bool) -> None:
     whole = {epoch: keys(StepLoader(table, 1000, seed=5, epoch=epoch)) for epoch in range(4)}
     loader = StepLoader(table, 1000, seed=5, epoch=1)
     for _ in islice(loader, 2):
@@ -379,7 +379,7 @@ def test_workers_hear_of_epochs_and_states(table: a2store.StepTable, persistent:
 
 
 @forks
-def test_workers_that_cannot_copy_to_devices(table: a2store.StepTable) -> None:
+def test_workers_reject_devices(table: a2store.StepTable) -> None:
     wrong: list[dict[str, Any]] = [{"pin_memory": True}, {"device": "cuda"}]
     for options in wrong:
         loader = StepLoader(table, 1000, **options)
@@ -389,7 +389,7 @@ def test_workers_that_cannot_copy_to_devices(table: a2store.StepTable) -> None:
 
 # States
 
-# torchdata calls what PyTorch has deprecated since.
+# torchdata uses functions that PyTorch has deprecated.
 without_warning = pytest.mark.filterwarnings("ignore:'set_vital' is deprecated")
 
 
@@ -401,7 +401,7 @@ def stateful() -> Any:
 @workers_0_2
 @pytest.mark.parametrize("served", [0, 1, 4, 9, "all but one"])
 @without_warning
-def test_a_stateful_data_loader_goes_on(stateful: Any, table: a2store.StepTable, workers: int, served: Any) -> None:
+def test_a_stateful_data_loader_resumes(stateful: Any, table: a2store.StepTable, workers: int, served: Any) -> None:
 
     def make(epoch: int) -> tuple[StepLoader, Any]:
         loader = StepLoader(table, 1000, seed=1, epoch=epoch, columns=["run_id", "step_index"])
@@ -423,10 +423,10 @@ def test_a_stateful_data_loader_goes_on(stateful: Any, table: a2store.StepTable,
         if number == served + 1:
             again = after.state_dict()
     assert number == len(whole[2]) - 1
-    # Then come whole epochs.
+    # Whole epochs follow.
     loader.set_epoch(3)
     assert_same_keys(after, whole[3])
-    # A state from after a state.
+    # A state after a loaded state.
     if served + 2 < len(whole[2]):
         loader, after = make(0)
         after.load_state_dict(again)
@@ -445,13 +445,13 @@ def test_a_stateful_data_loader_at_the_end_of_an_epoch(stateful: Any, table: a2s
     after = stateful.StatefulDataLoader(loader, batch_size=None, num_workers=workers)
     after.load_state_dict(state)
     loader.set_epoch(3)
-    # Without workers it loads the state after that, when the iteration begins.
+    # Without workers it loads the state later, when the iteration begins.
     assert_same_keys(after, keys(StepLoader(table, 1000, seed=1, epoch=2 if workers == 0 else 3)))
 
 
 @forks
 @without_warning
-def test_a_stateful_data_loader_with_workers_that_stay(stateful: Any, table: a2store.StepTable) -> None:
+def test_a_stateful_data_loader_with_persistent_workers(stateful: Any, table: a2store.StepTable) -> None:
     whole = {epoch: keys(StepLoader(table, 1000, seed=1, epoch=epoch)) for epoch in (4, 5)}
 
     def make() -> tuple[StepLoader, Any]:
@@ -480,7 +480,7 @@ def test_an_iteration_resumes_once_and_at_once(table: a2store.StepTable) -> None
     for _ in islice(loader, 3):
         pass
     loader.load_state_dict(loader.state_dict())
-    # The state counts as used when an iteration begins, though it was not asked for a batch.
+    # A loaded state is used up when an iteration begins, even before its first batch.
     first, second = iter(loader), iter(loader)
     assert loader.state_dict()["position"] == 0
     assert_same_keys(first, whole[3:])
@@ -495,7 +495,7 @@ def test_an_iteration_resumes_once_and_at_once(table: a2store.StepTable) -> None
     assert loader.state_dict()["position"] == 0
 
 
-def test_states_are_those_of_the_loader_below(table: a2store.StepTable) -> None:
+def test_states_equal_those_of_the_inner_loader(table: a2store.StepTable) -> None:
     ours, theirs = StepLoader(table, 700, seed=1), table.loader(700, seed=1)
     for count, _ in enumerate(zip(ours, theirs, strict=True), 1):
         assert ours.state_dict() == theirs.state_dict()
@@ -512,7 +512,7 @@ def test_states_are_those_of_the_loader_below(table: a2store.StepTable) -> None:
 
 
 def test_options_of_numpy(table: a2store.StepTable) -> None:
-    # Their product overflows their type.
+    """The product of the options would overflow their type."""
     loader = StepLoader(table, np.uint8(200), rank=np.uint8(1), world_size=np.uint8(2), seed=np.int64(1))  # type: ignore[arg-type]
     theirs = table.loader(200, rank=1, world_size=2, seed=1)
     for count, _ in enumerate(zip(loader, theirs, strict=True), 1):
@@ -537,7 +537,7 @@ def test_pickled_loaders(rich: a2store.StepTable) -> None:
     for copied in (again, copy.deepcopy(loader), loader):
         for tensors, expected in zip(copied, whole[5:], strict=True):
             assert_same_tensors(tensors, expected)
-    # The copy is on its own.
+    # The copy is independent.
     again.set_epoch(7)
     assert loader.epoch == 2
 
@@ -605,7 +605,7 @@ def test_ranks_of_a_process_group(table: a2store.StepTable, monkeypatch: pytest.
         )
     finally:
         torch.distributed.destroy_process_group()
-    # It stays what it was when it was made, as it must for workers, which are in no group.
+    # The loader keeps its rank and world size, because workers are in no process group.
     assert_same_keys(pickle.loads(pickle.dumps(loader)), third)
 
 
@@ -637,7 +637,7 @@ def test_another_device(table: a2store.StepTable) -> None:
 
 
 class Streams:
-    """Stands for CUDA's streams: keeps what is asked of them, in order. Tensors go to no device."""
+    """A fake of CUDA's streams that records the calls in order. No tensor goes to a device."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.log: list[str] = []
@@ -675,7 +675,7 @@ class Streams:
         monkeypatch.setattr(torch.Tensor, "record_stream", lambda tensor, stream: self.log.append("record"))
 
 
-def test_copies_go_one_batch_ahead(table: a2store.StepTable, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_copies_run_one_batch_ahead(table: a2store.StepTable, monkeypatch: pytest.MonkeyPatch) -> None:
     table = table.filter(run_ids=[0, 1, 2])
     expected = list(StepLoader(table, 100, seed=1))
     streams = Streams(monkeypatch)
@@ -683,13 +683,13 @@ def test_copies_go_one_batch_ahead(table: a2store.StepTable, monkeypatch: pytest
     copies = ["pinned", "copy"] * 7
     before = list(copies)
     for number, tensors in enumerate(loader):
-        # A batch waits for its own copy alone: the next one is begun after that, and before the batch is used.
+        # A batch waits only for its own copy. The next copy starts after that, and before the batch is used.
         last = number == len(expected) - 1
         assert streams.log == [*before, "wait", *["record"] * 7, *([] if last else copies)]
         streams.log.clear()
         before = []
         assert_same_tensors(tensors, expected[number])
-        # What was copied ahead was not handed out.
+        # Batches copied ahead do not count as served.
         assert loader.state_dict()["position"] == min(100 * (number + 1), len(table))
     assert number == len(expected) - 1
     assert streams.log == []
@@ -702,7 +702,7 @@ def test_batches_on_cuda(rich: a2store.StepTable) -> None:
     for count, tensors in enumerate(loader, 1):
         assert {tensor.device.type for tensor in tensors.values()} == {"cuda"}
         assert loader.state_dict()["position"] == min(1000 * count, len(rich))
-        # Work that is still queued when the next batches are copied.
+        # This work is still queued when the next batches are copied.
         torch.cuda._sleep(1_000_000)  # type: ignore[no-untyped-call]
         sums.append({name: tensor.clone() for name, tensor in tensors.items()})
     for found, expected in zip(sums, StepLoader(rich, 1000, seed=1, symmetries=True), strict=True):

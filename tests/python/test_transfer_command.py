@@ -1,4 +1,4 @@
-"""The commands ``a2store export`` and ``a2store convert``, and ``ingest`` of every format, as users start them."""
+"""The commands ``a2store export`` and ``a2store convert``, and ``ingest`` of every format."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ NUM_RUNS = 18
 
 @dataclass
 class Kept:
-    """An archive of run files, and the pack that they came from."""
+    """An archive of run files, and the pack from which they came."""
 
     archive: Path
     pack: Path
@@ -49,18 +49,18 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Tree:
 
 
 def run(*args: object, status: int = 0) -> tuple[str, str]:
-    """Run ``python -m a2store`` to its end: what it printed, and what it said."""
+    """Run ``python -m a2store`` to its end; return standard output and standard error."""
     done = archives.run_command(*args, status=status)
     return done.stdout, done.stderr
 
 
 def report(*args: object) -> Any:
-    """The one JSON value that a command prints."""
+    """Return the JSON value that a command prints."""
     return json.loads(run(*args, "--json")[0])
 
 
 def check(path: Path, format_name: str, games: Sequence[Game], files: Sequence[bytes]) -> None:
-    """What was written holds these runs."""
+    """Check that the output holds these runs."""
     if format_name in ("original", "a2t1", "a2run2"):
         found = [file.read_bytes() for file in sorted(path.rglob("run-*"), key=lambda path: path.name)]
         if format_name == "original":
@@ -93,12 +93,12 @@ def test_export_and_convert_write_every_format(kept: Kept, tmp_path: Path, forma
         check(tmp_path / "converted", format_name, kept.games, kept.files)
 
 
-def test_where_says_which_runs(kept: Kept, tmp_path: Path) -> None:
+def test_where_selects_the_runs(kept: Kept, tmp_path: Path) -> None:
     scores = [game.max_score for game in kept.games]
     conditions = {
         "engine = 'plain'": [place for place, game in enumerate(kept.games) if game.engine == "plain"],
         "max_score >= 100 OR run_id = 0": [place for place, score in enumerate(scores) if score >= 100 or place == 0],
-        # No comment swallows what follows.
+        # A comment must not swallow the text after it.
         "run_id = 3 -- the third": [3],
         "false": [],
     }
@@ -112,7 +112,7 @@ def test_where_says_which_runs(kept: Kept, tmp_path: Path) -> None:
         assert [path.read_bytes() for path in found] == [kept.files[place] for place in ids]
 
 
-def test_an_older_version_is_exported(kept: Kept, tmp_path: Path) -> None:
+def test_export_of_an_older_version(kept: Kept, tmp_path: Path) -> None:
     archive = a2store.Archive.open(archives.copied(kept.archive, tmp_path / "games.a2"))
     archive.ingest(kept.pack, progress=False)
     formats.write_pack(tmp_path / "more.a2pack", packs.payloads_of(packs.make_games(73, 4)[2:]))
@@ -164,7 +164,7 @@ def test_append_and_merge(kept: Kept, tmp_path: Path, format_name: str) -> None:
 
 
 @pytest.mark.parametrize("format_name", ["original", "a2pack", "packdat", "npy", "jsonl"])
-def test_what_is_there_is_not_replaced_and_another_name_mends_it(kept: Kept, tmp_path: Path, format_name: str) -> None:
+def test_an_existing_file_is_not_replaced_and_another_name_works(kept: Kept, tmp_path: Path, format_name: str) -> None:
     args = ("export", kept.archive, "--format", format_name, "--out", tmp_path / "out")
     run(*args)
     before = archives.contents(tmp_path)

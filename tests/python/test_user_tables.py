@@ -1,4 +1,4 @@
-"""Tables of one's own beside ``steps`` and ``runs``: from every library, from Parquet files, and from the command."""
+"""User tables beside ``steps`` and ``runs``: from every library, from Parquet files, and from the command."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_libraries(archive: a2store.Archive, expected: list[tuple[Any, ...]], fo
 
 
 def test_a_reader_is_read_once(archive: a2store.Archive, expected: list[tuple[Any, ...]]) -> None:
-    """Its rows are kept, so that the query can run as often as any other."""
+    """Its rows are kept, so that the query can run several times."""
     reader = LABELS.to_reader()
     query = archive.sql(COUNT, tables={"labels": reader})
     assert rows(query) == expected
@@ -105,7 +105,7 @@ def test_duckdb(archive: a2store.Archive, expected: list[tuple[Any, ...]]) -> No
 
 
 def test_another_query(archive: a2store.Archive, one_run: a2store.Archive) -> None:
-    """Of the same archive, or of another, with which it can be compared so."""
+    """A query over the same archive, or over another one, can be a table."""
     best = archive.sql("SELECT run_id, max_score FROM runs ORDER BY max_score DESC LIMIT 3")
     sql = "SELECT DISTINCT run_id, s.max_score FROM steps s JOIN best USING (run_id) ORDER BY s.max_score DESC"
     assert rows(archive.sql(sql, tables={"best": best})) == rows(best)
@@ -201,7 +201,7 @@ def test_folders_whose_names_urls_escape(
 def test_a_relative_path(
     archive: a2store.Archive, file: Path, expected: list[tuple[Any, ...]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It stays the same file when the process goes elsewhere before the query runs."""
+    """The path keeps its meaning when the working folder changes before the query runs."""
     monkeypatch.chdir(file.parent)
     query = archive.sql(COUNT, tables={"labels": file.name})
     monkeypatch.chdir("/")
@@ -209,14 +209,14 @@ def test_a_relative_path(
 
 
 def numbered(path: Path, first: int) -> Path:
-    """A file of three ids; all such files are of one size."""
+    """Write a file of three ids; all such files have the same size."""
     path.parent.mkdir(exist_ok=True)
     pq.write_table(pa.table({"run_id": pa.array(range(first, first + 3), "uint32")}), path, compression="none")
     return path
 
 
-def test_files_of_one_name_in_two_folders(archive: a2store.Archive, tmp_path: Path) -> None:
-    """What is remembered of one does not pass for the other, whose statistics tell of other rows."""
+def test_files_of_equal_name_in_two_folders(archive: a2store.Archive, tmp_path: Path) -> None:
+    """Cached metadata of one file must not be used for the other, whose rows have other statistics."""
     first, second = numbered(tmp_path / "a" / "ids", 1), numbered(tmp_path / "b" / "ids", 41)
     assert first.stat().st_size == second.stat().st_size
     for path, least in ((first, 1), (second, 41)):
@@ -224,13 +224,13 @@ def test_files_of_one_name_in_two_folders(archive: a2store.Archive, tmp_path: Pa
         assert found == [(least,), (least + 1,), (least + 2,)]
 
 
-def test_files_of_one_name_in_one_query(archive: a2store.Archive, tmp_path: Path) -> None:
+def test_files_of_equal_name_in_one_query(archive: a2store.Archive, tmp_path: Path) -> None:
     tables = {"a": numbered(tmp_path / "a" / "twins", 1), "b": numbered(tmp_path / "b" / "twins", 41)}
     sql = "SELECT a.run_id AS x, b.run_id AS y FROM a, b WHERE a.run_id < 2 AND b.run_id > 42"
     assert rows(archive.sql(sql, tables=tables)) == [(1, 43)]
 
 
-def test_a_file_that_was_written_anew(archive: a2store.Archive, tmp_path: Path) -> None:
+def test_a_rewritten_file_is_read_again(archive: a2store.Archive, tmp_path: Path) -> None:
     for number, first in enumerate((1, 41)):
         path = numbered(tmp_path / "anew", first)
         os.utime(path, (1e9 + number, 1e9 + number))
@@ -238,7 +238,7 @@ def test_a_file_that_was_written_anew(archive: a2store.Archive, tmp_path: Path) 
         assert found == [(first,), (first + 1,), (first + 2,)]
 
 
-def test_files_that_are_not_there(archive: a2store.Archive, tmp_path: Path) -> None:
+def test_missing_table_files(archive: a2store.Archive, tmp_path: Path) -> None:
     for table in (tmp_path / "absent.parquet", str(tmp_path / "absent" / "labels.parquet")):
         with pytest.raises(FileNotFoundError) as caught:
             archive.sql(COUNT, tables={"labels": table})
@@ -251,7 +251,7 @@ def test_files_that_are_not_there(archive: a2store.Archive, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("data", [b"", b"PAR1", b"run_id,label\n1,good\n", b"PAR1" + bytes(40) + b"PAR1"])
-def test_files_that_are_no_parquet(archive: a2store.Archive, tmp_path: Path, data: bytes) -> None:
+def test_files_that_are_not_parquet(archive: a2store.Archive, tmp_path: Path, data: bytes) -> None:
     path = tmp_path / "labels.parquet"
     path.write_bytes(data)
     with pytest.raises(a2store.DecodeError) as caught:
@@ -260,8 +260,8 @@ def test_files_that_are_no_parquet(archive: a2store.Archive, tmp_path: Path, dat
     assert "\n" not in str(caught.value)
 
 
-def test_a_file_that_goes_or_is_damaged(archive: a2store.Archive, file: Path) -> None:
-    """An error says so, whichever way the query runs; the archive is as it was."""
+def test_a_file_is_removed_or_damaged_after_planning(archive: a2store.Archive, file: Path) -> None:
+    """Each way to run the query raises an error, and the archive is unchanged."""
     query = archive.sql(COUNT, tables={"labels": file})
     good = file.read_bytes()
     file.write_bytes(good[:4] + bytes(64) + good[68:])
@@ -277,7 +277,7 @@ def test_a_file_that_goes_or_is_damaged(archive: a2store.Archive, file: Path) ->
     assert archive.sql(COUNT, tables={"labels": file}).count() == 4
 
 
-def test_the_file_that_went_is_named(archive: a2store.Archive, tmp_path: Path) -> None:
+def test_the_missing_file_is_named(archive: a2store.Archive, tmp_path: Path) -> None:
     path = numbered(tmp_path / "going", 1)
     query = archive.sql("SELECT run_id FROM ids", tables={"ids": path})
     path.unlink()
@@ -291,13 +291,13 @@ def test_the_file_that_went_is_named(archive: a2store.Archive, tmp_path: Path) -
 
 
 @pytest.mark.parametrize("name", ["a b", 'a"b', "l'x", "a.b", "größe", "1", "select", "information_schema", "x" * 300])
-def test_any_name_that_is_quoted(archive: a2store.Archive, name: str) -> None:
+def test_any_quoted_name(archive: a2store.Archive, name: str) -> None:
     quoted = '"' + name.replace('"', '""') + '"'
     assert rows(archive.sql(f"SELECT count(*) FROM {quoted}", tables={name: LABELS})) == [(8,)]
 
 
-def test_case_of_names(archive: a2store.Archive) -> None:
-    """As everywhere in SQL: a name without quotes is lower case."""
+def test_unquoted_names_are_lower_case(archive: a2store.Archive) -> None:
+    """As usual in SQL, a name without quotes is lower case."""
     assert rows(archive.sql("SELECT count(*) FROM Labels", tables={"labels": LABELS})) == [(8,)]
     assert rows(archive.sql('SELECT count(*) FROM "Labels"', tables={"Labels": LABELS})) == [(8,)]
     with pytest.raises(a2store.QueryError, match="Labels"):
@@ -309,18 +309,18 @@ def test_case_of_names(archive: a2store.Archive) -> None:
 
 
 @pytest.mark.parametrize("name", ["runs", "steps", "", "\0", "a\0b"])
-def test_names_that_cannot_be(archive: a2store.Archive, name: str) -> None:
+def test_invalid_names(archive: a2store.Archive, name: str) -> None:
     with pytest.raises(ValueError, match="tables: expected unique names"):
         archive.sql("SELECT 1", tables={name: LABELS})
 
 
-def test_tables_that_were_not_given(archive: a2store.Archive, file: Path) -> None:
+def test_unknown_tables(archive: a2store.Archive, file: Path) -> None:
     for sql in ("SELECT * FROM labels", f"SELECT * FROM '{file}'", f'SELECT * FROM "{file}"'):
         with pytest.raises(a2store.QueryError):
             archive.sql(sql)
         with pytest.raises(a2store.QueryError):
             archive.sql(sql, tables={"others": LABELS})
-    # One that is given and not used does no harm.
+    # An unused table is allowed.
     assert archive.sql("SELECT * FROM runs", tables={"labels": LABELS, "file": file}).count() == archive.num_runs
 
 
@@ -329,13 +329,13 @@ def test_tables_that_were_not_given(archive: a2store.Archive, file: Path) -> Non
     [None, 5, [1], {"a": [1]}, b"x", object(), LABELS.schema, polars.DataFrame(LABELS).lazy()],
     ids=lambda table: type(table).__name__,
 )
-def test_objects_that_are_no_tables(archive: a2store.Archive, table: Any) -> None:
+def test_objects_that_are_not_tables(archive: a2store.Archive, table: Any) -> None:
     with pytest.raises(TypeError, match=r"tables: labels: expected a Parquet file's path, or a table"):
         archive.sql(COUNT, tables={"labels": table})
 
 
 @pytest.mark.parametrize("table", [pa.array([1]), polars.Series("run_id", [1])], ids=lambda table: type(table).__name__)
-def test_columns_are_no_tables(archive: a2store.Archive, table: Any) -> None:
+def test_columns_are_not_tables(archive: a2store.Archive, table: Any) -> None:
     with pytest.raises((TypeError, ValueError)):
         archive.sql(COUNT, tables={"labels": table})
 
@@ -467,7 +467,7 @@ def test_wrong_usage_of_the_command(archive: a2store.Archive, file: Path, table:
     assert named in done.stderr.decode()
 
 
-def test_the_command_and_a_file_that_is_no_parquet(archive: a2store.Archive, tmp_path: Path) -> None:
+def test_the_command_rejects_a_file_that_is_not_parquet(archive: a2store.Archive, tmp_path: Path) -> None:
     path = tmp_path / "labels.parquet"
     path.write_text("run_id\n1\n")
     done = run("sql", archive.path, COUNT, "--table", f"labels={path}", status=1)

@@ -1,4 +1,4 @@
-"""Games stepped by the caller, and as a Gymnasium environment: against the rules, and against Gymnasium's own."""
+"""Games stepped by the caller, and as a Gymnasium environment, compared with the rules and with Gymnasium's own."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def legal_moves(boards: Array) -> Array:
 
 
 def drawn(random: np.random.Generator, legal: Array) -> Array:
-    """A legal move for each row; 0 where there is none."""
+    """Return a random legal move for each row; 0 if no move is legal."""
     moves: Array = np.where(legal, random.random(legal.shape), -1).argmax(axis=1)
     return moves
 
@@ -48,7 +48,7 @@ def test_steps_obey_the_rules() -> None:
         assert (env.num_steps == steps).all()
         assert [packed(tokens) for tokens in env.tokens().tolist()] == env.boards.tolist()
         assert (env.tokens("int64") == env.tokens()).all()
-        # Every other step only, so that games that are over are stepped too.
+        # Some restarts are skipped, so that finished games are stepped too.
         if begun % 2 == 0 or random.random() < 0.5:
             num_over = int(now_over.sum())
             assert env.restart() == num_over
@@ -58,7 +58,7 @@ def test_steps_obey_the_rules() -> None:
     assert begun > 30
 
 
-def test_games_are_those_of_play() -> None:
+def test_games_equal_those_of_play() -> None:
     result = play(lambda tokens, legal: legal.argmax(axis=1), 12, 5, seed=7, progress=False)
     env = VectorEnv(12, seed=7)
     while not env.over.all():
@@ -82,10 +82,10 @@ def test_resets_and_masks() -> None:
     assert env.boards.tolist() == VectorEnv(9, seed=2).boards.tolist()[:6]
 
 
-def test_what_is_wrong_is_refused_and_steps_nothing() -> None:
+def test_invalid_moves_are_rejected_before_any_step() -> None:
     env = VectorEnv(3, seed=1)
     legal = env.legal()
-    # Some first board has a tile at an edge: it cannot go there.
+    # Restarts until a first board has an illegal move.
     while legal.all():
         env.restart(np.ones(3, bool))
         legal = env.legal()
@@ -178,7 +178,7 @@ def test_the_next_game_begins_in_the_next_step(gym_env: Any) -> None:
         before = infos
         observations, rewards, terminations, truncations, infos = env.step(drawn(random, infos["action_mask"]))
         check_spaces(env, observations, infos)
-        # Where a game ended in the step before, this one only began another.
+        # If a game ended in the previous step, this step only began another one.
         assert (rewards[done] == 0).all()
         assert not terminations[done].any()
         assert ((observations != 0).sum(axis=1)[done] == 2).all()
@@ -197,7 +197,7 @@ def test_the_next_game_begins_in_the_same_step(gym_env: Any) -> None:
     _, infos = same.reset(seed=2)
     observations, _ = following.reset(seed=2)
     ended = 0
-    # Until the first game ends, both have seen the same; then one shows its last board, and the other keeps it.
+    # Until the first game ends, both show the same. Then one shows its last board, and the other keeps it.
     while not ended:
         actions = infos["action_mask"].argmax(axis=1)
         last, _, terminations, _, _ = following.step(actions)
@@ -219,7 +219,7 @@ def test_the_next_game_begins_in_the_same_step(gym_env: Any) -> None:
             assert (observations[row] == last[row]).all()
 
 
-def test_games_begin_when_told_to(gym_env: Any) -> None:
+def test_games_begin_at_a_reset_with_a_mask(gym_env: Any) -> None:
     env = gym_env(4, autoreset_mode="Disabled")
     _, infos = env.reset(seed=0)
     done = np.zeros(4, bool)
@@ -234,7 +234,7 @@ def test_games_begin_when_told_to(gym_env: Any) -> None:
     for mask in [np.ones(3, bool), np.ones(4), [True] * 4]:
         with pytest.raises(ValueError, match="reset_mask"):
             env.reset(options={"reset_mask": mask})
-    # A reset of all goes on to other games; one with the seed does not.
+    # A reset of all games begins other games; a reset with the same seed begins the same ones.
     first, _ = env.reset(seed=0)
     other, _ = env.reset()
     assert (first != other).any()
@@ -270,7 +270,7 @@ def test_long_games_are_truncated(gym_env: Any) -> None:
     _, infos = env.reset(seed=1)
     for step in range(1, 34):
         _, _, terminations, truncations, infos = env.step(infos["action_mask"].argmax(axis=1))
-        # Ten steps, and one in which the next game begins.
+        # Ten steps, and one step in which the next game begins.
         assert truncations.all() == (step % 11 == 10)
         assert not terminations.any()
     with pytest.raises(ValueError, match="max_episode_steps"):

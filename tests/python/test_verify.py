@@ -1,4 +1,4 @@
-"""Verification: what is sound has no problems, and no damage, wherever it is, goes unseen."""
+"""Verification: an intact archive has no problems, and no damage at any place is missed."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from archives import (
 from faults.checks import LONG
 
 VERSIONS = 18
-"""So many that there are checkpoints and digests."""
+"""Enough commits for checkpoints and digests."""
 POSITIONS = 300
 
 
@@ -40,13 +40,13 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
 
 @pytest.fixture(scope="module")
 def small(runs: list[Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Three versions with runs, of two runs each."""
+    """Three versions with two runs each."""
     return Path(grow(tmp_path_factory.mktemp("small") / "games.a2", [runs[:2], runs[2:4], runs[4:6]]).path)
 
 
 @pytest.fixture(scope="module")
 def odd(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run by the rules, one that breaks them, one whose file the columns cannot give back, one without steps."""
+    """A valid run, one that breaks the rules, one whose file the columns cannot reproduce, and one without steps."""
     folder = tmp_path_factory.mktemp("odd")
     games = short_games(folder / "whole", 8)
     boards = (games[1].boards[0] ^ 0xF, *games[1].boards[1:])
@@ -57,7 +57,7 @@ def odd(tmp_path_factory: pytest.TempPathFactory) -> Path:
         oracle.encode_a2run2(replace(games[3], boards=(), moves=(), branches=())),
         oracle.encode_a2t1(games[4]),
     ]
-    # The number of steps in one byte more than it needs.
+    # The number of steps takes one byte more than necessary.
     data.append(bytes([data[0][0] | 128, 0]) + oracle.encode_a2run2(games[5])[1:])
     for index, run in enumerate(data):
         (folder / f"{index}.{'bin' if run.startswith(b'A2T1') else 'a2run2'}").write_bytes(run)
@@ -69,7 +69,7 @@ def odd(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def long_log(runs: list[Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """With a checkpoint and digests."""
+    """An archive with a checkpoint and digests."""
     archive = grow(tmp_path_factory.mktemp("log") / "games.a2", [[run] for run in runs[: VERSIONS - 1]])
     assert any(name.endswith(".digests") for name in names(archive.path))
     assert any(name.endswith(".checkpoint.json") for name in names(archive.path))
@@ -93,7 +93,7 @@ def data_files(path: Path, table: Table) -> list[str]:
     return [Path(file).relative_to(path).as_posix() for file in files]
 
 
-# What is sound
+# Intact archives
 
 
 def archives(kind: str, small: Path, odd: Path, long_log: Path, runs: list[Path], target: Path) -> a2store.Archive:
@@ -118,7 +118,7 @@ def archives(kind: str, small: Path, odd: Path, long_log: Path, runs: list[Path]
 
 @pytest.mark.parametrize("deep", [False, True])
 @pytest.mark.parametrize("kind", ["empty", "small", "odd", "long", "golden", "compacted", "expired", "grown golden"])
-def test_what_is_sound_has_no_problems(
+def test_an_intact_archive_has_no_problems(
     kind: str, deep: bool, small: Path, odd: Path, long_log: Path, runs: list[Path], tmp_path: Path
 ) -> None:
     archive = archives(kind, small, odd, long_log, runs, tmp_path / "games.a2")
@@ -139,7 +139,7 @@ def test_what_is_sound_has_no_problems(
     assert contents(archive.path) == before
 
 
-def test_files_that_nobody_names_are_counted(small: Path, tmp_path: Path) -> None:
+def test_unreferenced_files_are_counted(small: Path, tmp_path: Path) -> None:
     path = copied(small, tmp_path / "games.a2")
     (path / "steps" / ("0" * 32 + ".parquet")).write_bytes(b"an interrupted writer's")
     (path / "runs" / ".staged-1.tmp").write_bytes(b"another's")
@@ -147,7 +147,7 @@ def test_files_that_nobody_names_are_counted(small: Path, tmp_path: Path) -> Non
     assert (report.problems, report.unnamed_files) == ([], 1)
 
 
-def test_what_is_no_archive(tmp_path: Path) -> None:
+def test_a_folder_without_an_archive(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         a2store.verify(tmp_path / "absent")
     (tmp_path / "plain").mkdir()
@@ -156,11 +156,11 @@ def test_what_is_no_archive(tmp_path: Path) -> None:
     assert caught.value.kind == "not_an_archive"
 
 
-# One byte
+# Single bytes
 
 
 def every_byte(path: Path, name: str, positions: int) -> Iterable[int]:
-    """Flip a bit of each byte of a file, or of a sample that has its beginning and its end; the positions."""
+    """Flip a bit in each byte of a file, or of a sample with both ends; yield the positions."""
     file = path / name
     good = file.read_bytes()
     step = 1 if LONG else max(1, len(good) // positions)
@@ -196,7 +196,7 @@ def test_each_byte_of_a_data_file(small: Path, tmp_path: Path, table: Table) -> 
 
 
 @pytest.mark.parametrize("suffix", ["checkpoint.json", "digests"])
-def test_each_byte_of_what_saves_reading(long_log: Path, tmp_path: Path, suffix: str) -> None:
+def test_each_byte_of_checkpoints_and_digests(long_log: Path, tmp_path: Path, suffix: str) -> None:
     path = copied(long_log, tmp_path / "games.a2")
     (name,) = [name for name in names(path) if name.endswith(suffix)]
     assert_every_flip_is_found(path, name, POSITIONS // 5)
@@ -235,7 +235,7 @@ def test_all_damage_is_listed(small: Path, tmp_path: Path) -> None:
         data = (path / name).read_bytes()
         (path / name).write_bytes(data[:100] + b"!" + data[101:])
     (path / steps[1]).unlink()
-    # As long as the commit that names it cannot be read, a file is nobody's.
+    # While the commit that references a file cannot be read, the file counts as unreferenced.
     assert paths(path) >= damaged - {run_files[1]}
     (path / commit).write_bytes((small / commit).read_bytes())
     assert paths(path) >= damaged - {commit} | {steps[1]}
@@ -245,7 +245,7 @@ def test_missing_files(small: Path, tmp_path: Path) -> None:
     for name in sorted(names(small)):
         path = copied(small, tmp_path / "games.a2")
         (path / name).unlink()
-        # That the newest commit is gone, without a checkpoint of it, nobody can know.
+        # A missing newest commit without a checkpoint cannot be detected.
         newest = name == f"_log/{4:020}.json"
         assert (name in paths(path)) is not newest
         if newest:
@@ -253,7 +253,7 @@ def test_missing_files(small: Path, tmp_path: Path) -> None:
             assert (report.version, report.unnamed_files) == (3, 2)
 
 
-def test_a_missing_newest_commit_whose_checkpoint_is_there(long_log: Path, tmp_path: Path) -> None:
+def test_a_missing_newest_commit_with_a_checkpoint(long_log: Path, tmp_path: Path) -> None:
     path = copied(long_log, tmp_path / "games.a2")
     (checkpoint,) = [name for name in names(path) if name.endswith("checkpoint.json")]
     version = int(Path(checkpoint).name.split(".")[0])
@@ -263,7 +263,7 @@ def test_a_missing_newest_commit_whose_checkpoint_is_there(long_log: Path, tmp_p
 
 
 @pytest.mark.parametrize("table", ["steps", "runs"])
-def test_files_in_each_others_place(small: Path, tmp_path: Path, table: Table) -> None:
+def test_swapped_files(small: Path, tmp_path: Path, table: Table) -> None:
     path = copied(small, tmp_path / "games.a2")
     first, second, _ = data_files(path, table)
     (path / first).rename(path / "aside")

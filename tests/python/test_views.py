@@ -1,4 +1,4 @@
-"""Views: some of a table's rows, chosen by their runs and phases, or split by run."""
+"""Views: some rows of a table, selected by runs and phases, or split by run."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def table(archive: a2store.Archive) -> a2store.StepTable:
 
 
 def selected(archive: a2store.Archive, where: str) -> Array:
-    """The rows that DuckDB finds in the archive's files, in the table's order."""
+    """Return the rows that DuckDB finds in the archive's files, in the table's order."""
     files = archive.files("steps")
     sql = f"SELECT run_id, step_index FROM steps WHERE {where} ORDER BY run_id, step_index"
     with duckdb.connect() as connection:
@@ -35,21 +35,21 @@ def selected(archive: a2store.Archive, where: str) -> Array:
 
 
 def keys(rows: Any) -> Array:
-    """Which rows these are, as ``row_keys`` says it."""
+    """Return the keys of rows, in the form of ``row_keys``."""
     run_id, step_index = (np.asarray(rows[name]).astype("u8") for name in ("run_id", "step_index"))
     found: Array = run_id << np.uint64(32) | step_index
     return found
 
 
 def assert_rows(found: Array, expected: Array) -> None:
-    """Equal fields; what a copy by NumPy leaves in the padding between them is anything."""
+    """Check that the fields are equal; the padding in a copy by NumPy is undefined."""
     assert found.dtype == expected.dtype
     for name in expected.dtype.names or ():
         assert_same(found[name], expected[name], name)
 
 
 def assert_view(view: a2store.StepTable, table: a2store.StepTable, expected: Array) -> None:
-    """The view has the rows of these keys, in this order, whichever way it is read."""
+    """Check that every access path of the view returns the rows with these keys, in order."""
     all_rows = np.asarray(table)
     rows = all_rows[np.searchsorted(keys(all_rows), expected)]
     assert (view.is_view, table.is_view) == (True, False)
@@ -132,7 +132,7 @@ FILTERS: list[tuple[dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("options", "where"), FILTERS, ids=[str(options) for options, _ in FILTERS])
-def test_a_filter_is_a_where(
+def test_a_filter_equals_a_where_clause(
     archive: a2store.Archive, table: a2store.StepTable, steps: dict[str, Array], options: dict[str, Any], where: str
 ) -> None:
     low, high = np.quantile(steps["max_score"], [0.3, 0.8], method="nearest").tolist()
@@ -153,7 +153,7 @@ def test_a_view_of_a_view(archive: a2store.Archive, table: a2store.StepTable) ->
     assert 10 < len(held_out) < 40
     assert_view(val, table, selected(archive, f"phase <> 'early' AND run_id IN {tuple(held_out)}"))
     assert_view(train, table, selected(archive, f"phase <> 'early' AND run_id NOT IN {tuple(held_out)}"))
-    # Whether a run is held out has nothing to do with what else is selected.
+    # Other conditions do not affect which runs are held out.
     of_all = np.unique(np.asarray(table.split(0.4, seed=2)[1])["run_id"])
     assert np.intersect1d(of_all, np.asarray(late)["run_id"]).tolist() == held_out
 
@@ -188,7 +188,9 @@ def test_a_view_of_a_view(archive: a2store.Archive, table: a2store.StepTable) ->
         ({"run_ids": 1}, TypeError, None),
     ],
 )
-def test_conditions_that_are_refused(table: a2store.StepTable, options: Any, error: Any, message: str | None) -> None:
+def test_invalid_conditions_are_rejected(
+    table: a2store.StepTable, options: Any, error: Any, message: str | None
+) -> None:
     with pytest.raises(error, match=message):
         table.filter(**options)
 
@@ -201,7 +203,7 @@ def test_run_ids_of_any_integers(table: a2store.StepTable, ids: Any) -> None:
 
 
 def held_out(table: a2store.StepTable, val: float, seed: int = 0) -> set[int]:
-    """The runs of the second view, having compared both with the whole table."""
+    """Return the runs of the second view, after comparing both views with the whole table."""
     parts = table.split(val, seed=seed)
     runs = [set(np.asarray(part)["run_id"].tolist()) for part in parts]
     assert runs[0].isdisjoint(runs[1])
@@ -223,7 +225,7 @@ def test_split(table: a2store.StepTable) -> None:
 
 
 def test_the_share_of_a_split(archive: a2store.Archive) -> None:
-    # Every row a run of its own, which makes twenty thousand of them.
+    # Every row is a separate run, so there are twenty thousand runs.
     number = "CAST(row_number() OVER (ORDER BY run_id, step_index) AS BIGINT) AS run_id"
     table = archive.sql(f"SELECT board, {number} FROM steps").materialize(progress=False)
     num_runs = len(table)
@@ -235,7 +237,7 @@ def test_the_share_of_a_split(archive: a2store.Archive) -> None:
             deviation = (val * (1 - val) * num_runs) ** 0.5
             assert abs(len(runs) - val * num_runs) < 5 * deviation
             shares[val, seed] = set(runs.tolist())
-            # Whether a run is held out says nothing of the next one.
+            # Whether a run is held out is independent of the next run.
             both = sum(run + 1 in shares[val, seed] for run in shares[val, seed])
             assert abs(both - val * len(runs)) < 6 * (val * len(runs)) ** 0.5
     common = len(shares[0.5, 0] & shares[0.5, 1])
@@ -255,9 +257,10 @@ def test_a_split_stays_when_the_archive_grows(run_folders: list[Path], tmp_path:
     assert 5 < len(before) < 35
 
 
-def test_which_runs_are_held_out_never_changes(table: a2store.StepTable) -> None:
-    # Or a run that a model was trained on would be held out by the next version. The list is what BLAKE3's reference
-    # implementation gives.
+def test_the_held_out_runs_never_change(table: a2store.StepTable) -> None:
+    # Otherwise the next release could hold out a run on which a model was trained. BLAKE3's reference implementation
+    # gives
+    # this list.
     assert sorted(held_out(table, 0.1)) == PINNED
 
 

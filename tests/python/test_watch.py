@@ -1,4 +1,4 @@
-"""Ingests that go on until they are told to stop, and those that are told to stop before they are done."""
+"""Ingests with ``--watch``, and ingests that are stopped before they are done."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def inbox(tmp_path: Path) -> Path:
 
 
 def appear(file: Path, folder: Path) -> Path:
-    """As a careful writer makes a file appear: whole."""
+    """Make a file appear atomically, by a rename."""
     return Path(shutil.copy(file, file.with_name("part"))).rename(folder / file.name)
 
 
@@ -114,7 +114,7 @@ def assert_tidy(path: Path) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_what_appears_is_added(files: list[Path], inbox: Path, watching: Watching, number: int) -> None:
+def test_new_files_are_added(files: list[Path], inbox: Path, watching: Watching, number: int) -> None:
     appear(files[0], inbox)
     with watching(inbox) as watcher:
         watcher.wait_for(1)
@@ -129,7 +129,7 @@ def test_what_appears_is_added(files: list[Path], inbox: Path, watching: Watchin
         assert sum(report["accepted"] for report in watcher.reports()) == 5
     archive = a2store.Archive.open(watcher.archive)
     assert {line.operation for line in archive.history()} == {"create", "ingest"}
-    # Nothing was committed for nothing.
+    # Scans without new files make no commit.
     assert all(line.added_runs > 0 for line in archive.history()[:-1])
     assert sorted(pa.table(archive.sql("SELECT source FROM runs"))["source"].to_pylist()) == sorted(
         str(path) for path in inbox.rglob("*") if path.is_file()
@@ -137,7 +137,7 @@ def test_what_appears_is_added(files: list[Path], inbox: Path, watching: Watchin
     assert_tidy(archive.path)
 
 
-def test_files_that_stay_as_they_are_are_not_read_again(files: list[Path], inbox: Path, watching: Watching) -> None:
+def test_unchanged_files_are_not_read_again(files: list[Path], inbox: Path, watching: Watching) -> None:
     for file in files[:6]:
         appear(file, inbox)
     sizes = [path.stat().st_size for path in sorted(inbox.iterdir())]
@@ -150,7 +150,7 @@ def test_files_that_stay_as_they_are_are_not_read_again(files: list[Path], inbox
         watcher.look_twice()
         reports = watcher.reports()
         assert watcher.stop() == 0
-    # One report for each time that something was new, and none for the others.
+    # There is one report for each scan with new files, and none for the others.
     first, second = reports
     assert (first["accepted"], first["unchanged"], first["num_bytes"]) == (6, 0, sum(sizes))
     assert (second["accepted"], second["unchanged"], second["duplicates"]) == (1, 6, 0)
@@ -179,17 +179,17 @@ def test_a_file_that_grows(files: list[Path], inbox: Path, watching: Watching) -
         (error,) = watcher.reports()[0]["errors"]
         assert error["path"] == str(path)
         watcher.look_twice()
-        # It is said once.
+        # The error is reported once.
         assert len([report for report in watcher.reports() if report["rejected"]]) == 1
         path.write_bytes(data)
         watcher.wait_for(1)
-        # It has been listed, as after every ingest of a file that does not decode.
+        # The exit status and the error output still report the file.
         assert watcher.stop() == 1
         assert str(path) in watcher.err.read_text()
     assert_tidy(watcher.archive)
 
 
-def test_beside_another_writer(files: list[Path], inbox: Path, watching: Watching, tmp_path: Path) -> None:
+def test_watching_beside_another_writer(files: list[Path], inbox: Path, watching: Watching, tmp_path: Path) -> None:
     archive = grow(tmp_path / "games.a2", [files[:2]])
     for file in files[:4]:
         appear(file, inbox)
@@ -217,12 +217,12 @@ def test_an_empty_folder(inbox: Path, watching: Watching) -> None:
         watcher.wait_for(0)
         watcher.look_twice()
         assert watcher.stop() == 0
-        # However long nothing comes, nothing needs to be said of it more than once.
+        # One message is enough, however long the folder stays empty.
         assert len(watcher.reports()) <= 1
     assert a2store.Archive.open(watcher.archive).version == 1
 
 
-# Signals during the work, by the system call in which each of them arrives
+# Signals during the work, each at a certain system call
 
 
 def recorded(shim: Shim, root: Path, files: list[Path], path: Path) -> list[Call]:
@@ -239,7 +239,7 @@ def middle(calls: list[Call]) -> int:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_stopped_while_it_ingests(
+def test_stopped_during_an_ingest(
     files: list[Path], shim: Shim, watching: Watching, tmp_path: Path, number: signal.Signals
 ) -> None:
     runs = files[0].parent

@@ -1,11 +1,10 @@
-"""A critic of 2048 positions: which of the largest tiles a game that stands here will reach in the end.
+"""A critic of 2048 positions: it predicts which of the largest tiles a game will finally reach.
 
-Three parts, each usable by itself: embeddings of every step by any encoder (``embed_session``), data with labels made
-from what the runs came to (``CriticData``), and a small head with its training (``CriticHead``, ``fit``). The commands
-are ``python -m a2store.critic embed`` and ``train``; docs/critic.md has files, shapes and formulas.
+It has three independent parts. ``embed_session`` embeds every step with any encoder. ``CriticData`` serves batches with
+labels, which are run outcomes. ``CriticHead`` is a small network, and ``fit`` trains it. The commands are
+``python -m a2store.critic embed`` and ``train``. docs/critic.md lists files, shapes and formulas.
 
-PyTorch is imported by what needs it, when it is first asked for: embedding with a NumPy encoder, the metrics and the
-configuration do without.
+PyTorch is imported on first use. Embedding with a NumPy encoder, the metrics and the configuration do not need it.
 
 >>> from a2store.critic import CriticData, CriticHead
 >>> train, val = CriticData("selfplay/0_model=a", 4096, use_embeddings=True, thresholds=(2048, 4096)).split()

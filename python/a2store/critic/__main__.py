@@ -1,7 +1,8 @@
 """``python -m a2store.critic``: embed the steps of a session, and train a critic.
 
-Results go to standard output, progress and diagnostics to standard error. Exit status: 0 done, 1 something was wrong
-with the data, 2 wrong usage; 130 after Ctrl-C and 143 after SIGTERM, and what was done so far is kept.
+Results go to standard output, progress and diagnostics to standard error. The exit status is 0 for success, 1 for a
+problem in the data, 2 for wrong usage, 130 after Ctrl-C and 143 after SIGTERM. After a signal the work done so far is
+kept.
 """
 
 from __future__ import annotations
@@ -45,38 +46,38 @@ def _parser() -> argparse.ArgumentParser:
 
     embed = commands.add_parser("embed", help="embed every step of a session", description=_first_line(_embed.__doc__))
     embed.add_argument("session", type=Path, help="the folder of a self-play session")
-    embed.add_argument("--encoder", required=True, metavar="MODULE:NAME", help="the encoder itself, ready to be called")
-    embed.add_argument("--weights", type=Path, help="a state dict for it, where it is a torch module")
-    embed.add_argument("--pooling", choices=POOLINGS, help="of vectors of tokens; default: mean")
+    embed.add_argument("--encoder", required=True, metavar="MODULE:NAME", help="the encoder, an instance in a module")
+    embed.add_argument("--weights", type=Path, help="a state dict of the encoder, if it is a torch module")
+    embed.add_argument("--pooling", choices=POOLINGS, help="how to pool the vectors of tokens; default: mean")
     embed.add_argument("--dtype", choices=DTYPES, default="bf16")
-    embed.add_argument("--batch-size", type=_positive, default=4096, metavar="N", help="boards at a time")
-    embed.add_argument("--device", help="of a torch module; default: CUDA where it is available")
-    embed.add_argument("--model-sha", metavar="TEXT", help="its name in embeddings.json; default: a hash of it")
+    embed.add_argument("--batch-size", type=_positive, default=4096, metavar="N", help="boards per call of the encoder")
+    embed.add_argument("--device", help="the device of a torch module; default: CUDA if it is available")
+    embed.add_argument("--model-sha", metavar="TEXT", help="the encoder's name in embeddings.json; default: its hash")
     embed.add_argument("--force", action="store_true", help="replace embeddings of another kind")
     embed.set_defaults(run=_embed)
 
     train = commands.add_parser("train", help="train a critic", description=_first_line(_train.__doc__))
     train.add_argument("--config", type=Path, required=True, metavar="FILE", help="see config/critic.example.toml")
-    train.add_argument("--resume", action="store_true", help="go on from the checkpoint, if there is one")
-    train.add_argument("--stop-after", type=_positive, metavar="N", help="stop after so many steps, with a checkpoint")
+    train.add_argument("--resume", action="store_true", help="continue from the checkpoint, if there is one")
+    train.add_argument("--stop-after", type=_positive, metavar="N", help="stop after N steps, with a checkpoint")
     train.set_defaults(run=_train)
 
     for command in (embed, train):
-        command.add_argument("--json", action="store_true", help="the result as JSON")
-        command.add_argument("-q", "--quiet", action="store_true", help="no progress and no remarks")
+        command.add_argument("--json", action="store_true", help="print the result as JSON")
+        command.add_argument("-q", "--quiet", action="store_true", help="print no progress and no remarks")
     return parser
 
 
 def _embed(options: argparse.Namespace) -> int:
-    """Embed every step of a session, into its folder; an interrupted run is gone on with."""
+    """Embed every step of a session into its folder; continue an interrupted run."""
     from .embed import embed_session
 
-    # What was done is kept, as after SIGINT.
+    # SIGTERM keeps the work done so far, like SIGINT.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     encoder = load_encoder(options.encoder)
     if options.weights is not None:
         if not is_torch_module(encoder):
-            raise ValueError("weights: expected none for an encoder that is no torch module")
+            raise ValueError("weights: expected none for an encoder that is not a torch module")
         from .model import load_weights
 
         load_weights(encoder, options.weights)  # type: ignore[arg-type]
@@ -101,7 +102,7 @@ def _embed(options: argparse.Namespace) -> int:
 
 
 def _train(options: argparse.Namespace) -> int:
-    """Train a critic as a file says; --resume goes on with an interrupted run as if nothing had been."""
+    """Train a critic as a file configures; --resume continues an interrupted run with the same result."""
     config = load_config(options.config)
     from .train import fit
 

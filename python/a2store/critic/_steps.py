@@ -1,4 +1,4 @@
-"""Steps in their order, some at a time: those of a session, mapped, and those of a table."""
+"""Steps in order, in parts of a given size, from a mapped session or from a table."""
 
 from __future__ import annotations
 
@@ -20,19 +20,22 @@ Keys: TypeAlias = npt.NDArray[Any]
 
 
 class Steps(Protocol):
-    """Rows that are embedded."""
+    """The rows to embed."""
 
     def __len__(self) -> int: ...
 
     def parts(self, start: int, size: int) -> Iterator[tuple[Tokens, Keys]]:
-        """Give tokens (n, 16) and keys (n,) from a row on, ``size`` rows at a time."""
+        """Yield tokens (n, 16) and keys (n,) from row ``start``, ``size`` rows at a time."""
 
 
 class SessionSteps:
-    """The steps of a session, mapped: of ``steps.npy``, or of ``steps-<number>.npy`` in order."""
+    """The steps of a session, mapped from ``steps.npy``, or from ``steps-<number>.npy`` in order."""
 
     def __init__(self, folder: Path) -> None:
-        """Open the files; raises ``ValueError`` for a folder without, and for files of another kind."""
+        """Open the files.
+
+        Raises ``ValueError`` for a folder without such files, and for files of another kind.
+        """
         single = folder / "steps.npy"
         paths = [single] if single.exists() else sorted(folder.glob("steps-*.npy"), key=_shard_number)
         if not paths:
@@ -44,7 +47,7 @@ class SessionSteps:
         return int(self._starts[-1])
 
     def parts(self, start: int, size: int) -> Iterator[tuple[Tokens, Keys]]:
-        """Give tokens (n, 16) and keys (n,) from a row on, ``size`` rows at a time."""
+        """Yield tokens (n, 16) and keys (n,) from row ``start``, ``size`` rows at a time."""
         while start < len(self):
             end = min(start + size, len(self))
             pieces = []
@@ -63,14 +66,14 @@ class TableSteps:
     """The rows of a table."""
 
     def __init__(self, table: StepTable) -> None:
-        """Take the table."""
+        """Create the rows of ``table``."""
         self._table = table
 
     def __len__(self) -> int:
         return len(self._table)
 
     def parts(self, start: int, size: int) -> Iterator[tuple[Tokens, Keys]]:
-        """Give tokens (n, 16) and keys (n,) from a row on, ``size`` rows at a time."""
+        """Yield tokens (n, 16) and keys (n,) from row ``start``, ``size`` rows at a time."""
         loader = self._table.loader(size, shuffle=False, columns=["tokens", *(TABLE_KEY.names or ())])
         loader.load_state_dict({**loader.state_dict(), "position": start})
         for batch in loader:
@@ -92,8 +95,8 @@ def checksum(steps: Steps, count: int) -> int:
 
 
 def add_checksum(crc: int, tokens: Tokens, keys: Keys) -> int:
-    """Return the checksum of the rows of ``crc`` and of these behind them."""
-    # Tokens and keys lie together row by row, so that it does not matter how rows are divided into parts.
+    """Return the checksum of the rows of ``crc`` followed by these rows."""
+    # Tokens and keys are interleaved by row, so the division of rows into parts does not change the checksum.
     rows = np.empty(len(tokens), [("tokens", "u1", 16), ("keys", keys.dtype)])
     rows["tokens"], rows["keys"] = tokens, keys
     return zlib.crc32(rows.tobytes(), crc)

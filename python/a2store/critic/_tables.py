@@ -1,4 +1,4 @@
-"""Tables of sessions and of embeddings."""
+"""Tables with the rows of sessions, and with attached embeddings."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ ROW = np.dtype(
 
 
 def embeddings_name(dtype: str) -> str:
-    """Return the name of the file of embeddings of a dtype, ``bf16`` or ``f32``."""
+    """Return the file name of embeddings of a dtype, ``bf16`` or ``f32``."""
     return f"embeddings.{dtype}.npy"
 
 
@@ -52,33 +52,33 @@ def session_tiles(folder: Path) -> dict[int, int]:
 
 
 def embeddings_meta(folder: Path) -> dict[str, Any]:
-    """Return what ``embeddings.json`` says.
+    """Return the content of ``embeddings.json``.
 
-    Raises ``ValueError`` where there is none, or another one than this package knows.
+    Raises ``ValueError`` if the file is missing or has another format.
     """
     path = folder / META_NAME
     try:
         meta = json.loads(path.read_bytes())
     except FileNotFoundError:
-        raise ValueError(f"{path}: is not there; python -m a2store.critic embed makes it") from None
+        raise ValueError(f"{path}: not found; create it with python -m a2store.critic embed") from None
     except ValueError as error:
         raise ValueError(f"{path}: expected JSON, {error}") from None
     if not isinstance(meta, dict) or meta.get("dtype_bits") not in ("bf16", "f32"):
         raise ValueError(f"{path}: expected dtype_bits bf16 or f32")
     if not isinstance(meta.get("D"), int):
-        raise ValueError(f"{path}: expected D, the numbers of an embedding, found {meta.get('D')}")
+        raise ValueError(f"{path}: expected D, the dimension of an embedding, found {meta.get('D')}")
     return meta
 
 
 def with_embeddings(table: StepTable, folder: Path, *, mmap: bool) -> StepTable:
-    """Return a view whose batches have a column ``embedding``, from the files in a folder."""
+    """Return a table whose batches have a column ``embedding``, from the files in a folder."""
     path = folder / embeddings_name(embeddings_meta(folder)["dtype_bits"])
     keys = folder / KEYS_NAME
     return table.attach(EMBEDDING, path, steps=keys if keys.exists() else None, mmap=mmap, progress=False)
 
 
 def run_ids(table: StepTable) -> npt.NDArray[np.uint32]:
-    """Return the run of each row."""
+    """Return the run id of each row."""
     loader = table.loader(_CHUNK, shuffle=False, columns=["run_id"], prefetch=1)
     parts = [batch.run_id for batch in loader]
     return np.concatenate(parts) if parts else np.empty(0, np.uint32)
@@ -87,12 +87,12 @@ def run_ids(table: StepTable) -> npt.NDArray[np.uint32]:
 def limited(table: StepTable, limit: int, seed: int) -> StepTable:
     """Return a new table with at most ``limit`` rows of each run, in the table's order.
 
-    A run of n rows beyond that is cut into ``limit`` stretches, the k-th of rows ``k * n // limit`` to
-    ``(k + 1) * n // limit``, and one row of each is taken, by a hash of seed, run and k: spread over the run, and the
-    same whatever other runs there are.
+    A run of n > ``limit`` rows is divided into ``limit`` ranges; range k is ``k * n // limit`` to
+    ``(k + 1) * n // limit``. A hash of seed, run and k selects one row of each range. So the rows are spread over the
+    run, and they do not depend on the other runs.
     """
     rows = spread_rows(run_ids(table), limit, seed)
-    # A table is made by the library alone, from a file as here or from a query.
+    # Only the library creates tables, from a query or, as here, from a file.
     with tempfile.TemporaryDirectory(prefix="a2store-") as folder:
         path = Path(folder) / "rows.npy"
         with open(path, "wb") as file:
@@ -109,10 +109,10 @@ def limited(table: StepTable, limit: int, seed: int) -> StepTable:
 
 
 def spread_rows(ids: npt.NDArray[np.uint32], limit: int, seed: int) -> npt.NDArray[np.int64]:
-    """Return the rows that ``limited`` takes, ascending, of the runs ``ids`` (N,) of all rows."""
+    """Return the rows that ``limited`` keeps, in ascending order; ``ids`` (N,) are the runs of all rows."""
     if limit < 1:
         raise ValueError(f"max_steps_per_run: expected at least 1, found {limit}")
-    # Rows of a run mostly lie together, and then this sort finds nothing to do.
+    # Rows of a run are usually adjacent, so this sort is fast.
     order = np.argsort(ids, kind="stable")
     runs, first, counts = np.unique(ids[order], return_index=True, return_counts=True)
     taken = np.minimum(counts, limit)
@@ -125,7 +125,7 @@ def spread_rows(ids: npt.NDArray[np.uint32], limit: int, seed: int) -> npt.NDArr
 
 
 def _mixed(state: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
-    """SplitMix64's step (Steele, Lea and Flood 2014)."""
+    """Return one step of SplitMix64 (Steele, Lea and Flood 2014)."""
     z = state + np.uint64(0x9E3779B97F4A7C15)
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)

@@ -1,4 +1,7 @@
-"""What a training run is, from a TOML file: every key has a type and a range, and none is unknown."""
+"""The configuration of a training run, from a TOML file.
+
+Every key has a type and a range. Unknown keys are rejected.
+"""
 
 from __future__ import annotations
 
@@ -15,11 +18,11 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 
 class ConfigError(ValueError):
-    """A configuration that cannot be, with the key's full name, what was expected and what was found."""
+    """A configuration is invalid; the message has the key's full name, the expected and the found value."""
 
 
 def _option(default: Any, expected: str, allowed: Callable[[Any], bool]) -> Any:
-    """Return a field whose values, ``None`` apart, must be allowed."""
+    """Return a field whose values satisfy ``allowed``; ``None`` is always allowed."""
     return field(default=default, metadata={"expected": expected, "allowed": allowed})
 
 
@@ -37,33 +40,33 @@ def _above_zero(default: float | None) -> Any:
 
 @dataclass(frozen=True, kw_only=True)
 class Data:
-    """What is learned from."""
+    """The training data."""
 
     source: str
-    """An archive, a folder or a URL; or the folder of a session."""
+    """An archive (a folder or a URL), or the folder of a session."""
     sql: str | None = None
-    """Of an archive: the query whose rows are learned from; ``None`` = all steps."""
+    """The query whose rows are used, for an archive; ``None`` = all steps."""
     use_embeddings: bool = False
-    """Learn from embeddings; else from tokens."""
+    """Whether the inputs are embeddings instead of tokens."""
     embeddings: str | None = None
-    """The folder of ``embeddings.json``; ``None`` = the session's own."""
+    """The folder of ``embeddings.json``; ``None`` = the session's folder."""
     mmap: bool = True
-    """Map the embeddings, rather than read them into memory."""
+    """Whether to map the embeddings instead of reading them into memory."""
     thresholds: tuple[int, ...] = _option(
         (8192, 16384, 32768),
         "tiles in ascending order",
         lambda tiles: bool(tiles) and tiles[0] >= 2 and all(a < b for a, b in pairwise(tiles)),
     )
     max_steps_per_run: int | None = _at_least(1, None)
-    """``None`` = all."""
+    """The most steps per run; ``None`` = all."""
     val: float = _option(0.1, "above 0 and below 1", lambda value: 0 < value < 1)
-    """The share of runs that are held out."""
+    """The share of held-out runs."""
     split_seed: int = _at_least(0, 0)
     batch_size: int = _at_least(1, 1024)
     symmetries: bool = False
-    """Turn the board of each row by one of eight symmetries; of tokens only."""
+    """Whether to transform each board by one of eight symmetries; only for tokens."""
     seed: int = _at_least(0, 0)
-    """Of the order, the symmetries and the steps that are taken."""
+    """The seed of the order, the symmetries and the selected steps."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,28 +74,28 @@ class Model:
     """The network."""
 
     encoder: str = "transformer"
-    """With tokens: ``transformer``, ``one-hot``, or ``module:name`` of a torch module."""
+    """The encoder of tokens: ``transformer``, ``one-hot``, or ``module:name`` of a torch module."""
     train_encoder: bool = True
-    """Whether its weights are trained too."""
+    """Whether the encoder's weights are trained too."""
     weights: str | None = None
-    """A file of the encoder's first weights, a state dict."""
+    """A file with the encoder's initial weights, a state dict."""
     pooling: Literal["mean", "cls"] | None = None
-    """``None`` = mean, where there is something to pool."""
+    """The pooling of the vectors of tokens; ``None`` = mean."""
     dim: int = _at_least(1, 64)
-    """Of ``transformer``, as are the next two."""
+    """The width of a vector; ``dim``, ``depth`` and ``heads`` apply to ``transformer``."""
     depth: int = _at_least(1, 2)
     heads: int = _at_least(1, 4)
     hidden: tuple[int, ...] = _option((), "widths of 1 or more", lambda widths: all(width >= 1 for width in widths))
     """The widths of the head's hidden layers; none = a linear probe."""
     dropout: float = _share(0.0)
-    """In the head, behind hidden layers."""
+    """The dropout rate after each hidden layer of the head."""
     seed: int = _at_least(0, 0)
-    """Of the first weights."""
+    """The seed of the initial weights."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Optim:
-    """How the weights are found: AdamW (Loshchilov and Hutter 2019), with a warm-up and half a cosine down."""
+    """The optimizer: AdamW (Loshchilov and Hutter 2019), with a warm-up and a half cosine decay."""
 
     epochs: int = _at_least(1, 10)
     lr: float = _above_zero(1e-3)
@@ -100,45 +103,45 @@ class Optim:
     min_lr: float = _option(0.01, "0 to 1", lambda value: 0 <= value <= 1)
     """The last learning rate, as a share of ``lr``."""
     warmup_steps: int = _at_least(0, 100)
-    """Steps in which the learning rate rises from 0."""
+    """The number of steps in which the learning rate rises from 0."""
     weight_decay: float = _option(0.01, "0 or more", lambda value: 0 <= value < math.inf)
     beta1: float = _share(0.9)
     beta2: float = _share(0.999)
     grad_clip: float | None = _above_zero(None)
-    """The largest norm of the gradient; ``None`` = any."""
+    """The largest norm of the gradient; ``None`` = no limit."""
     class_weights: bool = True
-    """Whether positive rows weigh ``pos_weight``; probabilities are calibrated either way."""
+    """Whether positive rows have the weight ``pos_weight``. Probabilities are calibrated in both cases."""
     max_pos_weight: float | None = _above_zero(None)
-    """The most that ``pos_weight`` may be; ``None`` = any."""
+    """The largest ``pos_weight``; ``None`` = no limit."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Run:
-    """Where and how training goes on."""
+    """The output and the course of a run."""
 
     out: str
     """The folder of checkpoints, metrics and plots."""
     seed: int = _at_least(0, 0)
-    """Of PyTorch's generator: dropout."""
+    """The seed of PyTorch's generator, which dropout uses."""
     device: str = "auto"
-    """``auto`` = CUDA where it is available."""
+    """The device; ``auto`` = CUDA if it is available."""
     threads: int | None = _at_least(1, None)
-    """CPU threads of PyTorch; ``None`` = its own choice."""
+    """The number of PyTorch's CPU threads; ``None`` = PyTorch's default."""
     eval_steps: int | None = _at_least(1, None)
-    """Steps between validations, beside those at the end of each epoch; ``None`` = only those."""
+    """The number of steps between validations; ``None`` = only at the end of each epoch, where one always runs."""
     checkpoint_steps: int = _at_least(1, 500)
-    """Steps between checkpoints, beside those after each validation."""
+    """The number of steps between checkpoints; each validation also writes one."""
     patience: int | None = _at_least(1, None)
-    """Validations without a better Brier score after which training stops; ``None`` = never."""
+    """The number of validations without a better Brier score after which training stops; ``None`` = no limit."""
     bins: int = _at_least(1, 10)
-    """Of the calibration."""
+    """The number of bins of the calibration."""
     plots: bool = True
-    """Whether PNGs are made, where matplotlib is installed."""
+    """Whether to write PNG plots, if matplotlib is installed."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Config:
-    """A training run."""
+    """The configuration of a training run."""
 
     data: Data
     run: Run
@@ -153,15 +156,15 @@ class Config:
             raise ConfigError("data.embeddings: expected use_embeddings = true beside it")
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the configuration as plain values, as ``config_from`` takes it."""
+        """Return the configuration as plain values, which ``config_from`` accepts."""
         return dataclasses.asdict(self)
 
 
 def load_config(path: str | os.PathLike[str]) -> Config:
-    """Read a configuration; paths in it are relative to the working folder.
+    """Read a configuration. Paths in it are relative to the working folder.
 
-    Raises ``ConfigError`` for a file that is no TOML, for an unknown or missing key, and for a value of another type or
-    out of its range; ``OSError``.
+    Raises ``ConfigError`` for invalid TOML, for an unknown or missing key, and for a value of another type or out of
+    range. Also raises ``OSError``.
     """
     try:
         values = tomllib.loads(Path(path).read_text("utf-8"))
@@ -174,7 +177,7 @@ def load_config(path: str | os.PathLike[str]) -> Config:
 
 
 def config_from(values: dict[str, Any]) -> Config:
-    """Return the configuration of plain values; raises ``ConfigError`` as ``load_config`` does."""
+    """Return the configuration of plain values. Raises ``ConfigError`` as ``load_config`` does."""
     config: Config = _section(Config, values, "")
     return config
 

@@ -1,4 +1,4 @@
-"""What a critic learns from: inputs and labels in batches, shuffled, resumable, divided among ranks."""
+"""The training data of a critic: shuffled batches of inputs and labels, resumable and divided among ranks."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ THRESHOLDS = (8192, 16384, 32768)
 
 
 def highest_tiles(archive: Archive) -> dict[int, int]:
-    """Return the highest tile of each run of an archive, by the run's id, at the archive's version."""
+    """Return the highest tile of each run in an archive, by run id, at the archive's version."""
     sql = "SELECT run_id, highest_tile, CAST(0 AS BIGINT UNSIGNED) AS board FROM runs"
     rows = np.asarray(archive.sql(sql).materialize(extra=["highest_tile"], progress=False))
     return dict(zip(rows["run_id"].tolist(), rows["highest_tile"].tolist(), strict=True))
@@ -31,13 +31,13 @@ _OF_ENCODER = ("model_sha", "pooling", "dtype_bits", "D")
 
 
 class CriticData:
-    """Batches ``(inputs, labels)`` of the steps of games, one epoch per iteration.
+    """A loader of batches ``(inputs, labels)`` of the steps of games, one epoch per iteration.
 
-    For B rows and T thresholds the inputs are embeddings, (B, D) bfloat16 or float32 as they were stored, or tokens,
-    (B, 16) int64; the labels are (B, T) float32, 1 where the row's run reached a tile of the threshold or more in the
-    end, else 0. Labels are looked up by run when a batch is made; no step has any stored.
+    For B rows and T thresholds, the inputs are embeddings, (B, D) bfloat16 or float32 as stored, or tokens, (B, 16)
+    int64. The labels are (B, T) float32: 1 if the row's run finally reached a tile of the threshold or more, else 0.
+    Labels are looked up by run when a batch is made; they are not stored per step.
 
-    ``len(data)`` is the number of batches of an epoch on this rank, ``num_rows`` that of the steps.
+    ``len(data)`` is the number of batches of an epoch on this rank, and ``num_rows`` is the number of steps.
 
     >>> train, val = CriticData("selfplay/0_model=a", use_embeddings=True).split()
     >>> loss = torch.nn.BCEWithLogitsLoss(pos_weight=train.pos_weight)
@@ -68,23 +68,23 @@ class CriticData:
         pin_memory: bool = False,
         device: torch.device | str | None = None,
     ) -> None:
-        """Make data of a session's folder, an archive or its path, a query, or a table.
+        """Create the data of a session's folder, an archive or its path, a query, or a table.
 
-        source: of an archive, all steps. A query or a table needs a column ``highest_tile``, the query in its result
-            and the table as an extra column, or ``highest_tile`` below.
-        use_embeddings: ``True`` = the inputs are embeddings, as ``a2store.critic.embed`` makes them.
+        source: for an archive, all steps are used. A query or a table needs the argument ``highest_tile``, or a column
+            of this name: in the query's result, or as an extra column of the table.
+        use_embeddings: ``True`` = the inputs are embeddings, made by ``a2store.critic.embed``.
         thresholds: tiles, in ascending order.
-        embeddings: the folder of ``embeddings.json``; ``None`` = the session's own.
-        highest_tile: the highest tile of each run, by its id, in place of the source's own.
-        max_steps_per_run: the most steps that are taken of a run, as those of one run are much alike: one of each of so
-            many equal stretches of it, by ``seed``. They are copied. ``None`` = all.
-        seed: of the order, the symmetries and the steps that are taken.
-        mmap: map the embeddings, rather than read them into memory.
+        embeddings: the folder of ``embeddings.json``; ``None`` = the session's folder.
+        highest_tile: the highest tile of each run, by its id, instead of the source's own values.
+        max_steps_per_run: the most steps per run, because steps of one run are similar. The run is divided into this
+            many equal ranges, and ``seed`` selects one step of each. The steps are copied. ``None`` = all.
+        seed: the seed of the order, the symmetries and the selected steps.
+        mmap: ``True`` = map the embeddings instead of reading them into memory.
         shuffle, epoch, drop_last, rank, world_size, symmetries, window, prefetch, pin_memory, device: as in
-            ``a2store.torch.StepLoader``. Embeddings are of boards as they are, so they exclude ``symmetries``.
+            ``a2store.torch.StepLoader``. Embeddings describe the original boards, so they exclude ``symmetries``.
 
-        Raises ``ValueError`` for options that do not fit, and for runs of which no highest tile is known; what opening
-        the source raises.
+        Raises ``ValueError`` for options that exclude each other, and for runs without a known highest tile. Errors of
+        opening the source are raised unchanged.
         """
         self.thresholds = tuple(int(threshold) for threshold in thresholds)
         if (
@@ -96,7 +96,7 @@ class CriticData:
             found = list(thresholds)
             raise ValueError(f"thresholds: expected tiles of 2 or more in ascending order, found {found}")
         if use_embeddings and symmetries:
-            raise ValueError("symmetries: expected none with embeddings, which are of the boards as they are")
+            raise ValueError("symmetries: expected False with embeddings, which describe the original boards")
         if isinstance(source, str | os.PathLike):
             source = _opened(source)
         folder = source if isinstance(source, Path) else None
@@ -104,13 +104,13 @@ class CriticData:
         if max_steps_per_run is not None:
             table = limited(table, max_steps_per_run, seed)
         self.inputs: dict[str, Any] = {"kind": "tokens"}
-        """What the inputs are: tokens, or the embeddings of which encoder."""
+        """The kind of the inputs: tokens, or the embeddings of an encoder."""
         self.dim: int | None = None
-        """The numbers of an embedding, D; ``None`` = the inputs are tokens."""
+        """The dimension D of an embedding; ``None`` = the inputs are tokens."""
         if use_embeddings:
             place = folder if embeddings is None else Path(embeddings)
             if place is None:
-                raise ValueError("embeddings: expected the folder that they are in, as the source is no session")
+                raise ValueError("embeddings: expected a folder, because the source is not a session")
             meta = embeddings_meta(place)
             self.dim = int(meta["D"])
             self.inputs = {"kind": "embeddings", **{name: meta.get(name) for name in _OF_ENCODER}}
@@ -133,27 +133,27 @@ class CriticData:
         self._take(table)
 
     def __len__(self) -> int:
-        """Return the number of batches of a whole epoch on this rank."""
+        """Return the number of batches in a whole epoch on this rank."""
         return len(self._loader)
 
     def __iter__(self) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-        """Serve the epoch: from its beginning, or, once, from where a loaded state stood."""
-        # The loader's own iteration begins here, not when the first batch is asked for.
+        """Return an iterator over the epoch, from its beginning or, once, from the position of a loaded state."""
+        # The loader's iteration begins here, not with the first batch.
         return map(self._pair, iter(self._loader))
 
     @property
     def num_rows(self) -> int:
-        """The number of steps, on all ranks together."""
+        """The number of steps over all ranks."""
         return len(self.table)
 
     @property
     def num_runs(self) -> int:
-        """The number of runs that have steps here."""
+        """The number of runs with steps in this data."""
         return int((self._steps_by_run > 0).sum())
 
     @property
     def num_positive_runs(self) -> npt.NDArray[np.int64]:
-        """How many of these runs reach each threshold: (T,) int64."""
+        """The number of these runs that reach each threshold: (T,) int64."""
         positive: npt.NDArray[np.int64] = self._runs.reached[self._steps_by_run > 0].sum(0, dtype=np.int64)
         return positive
 
@@ -164,9 +164,9 @@ class CriticData:
 
     @property
     def pos_weight(self) -> torch.Tensor:
-        """The weight of positive rows that makes both classes weigh the same, negatives / positives: (T,) float32.
+        """The weight of positive rows that balances the classes, negatives / positives: (T,) float32.
 
-        1 for a threshold that no run or every run here reaches: there is nothing to balance.
+        It is 1 for a threshold that all runs or no runs reach.
         """
         positive = self._num_positive
         negative = self.num_rows - positive
@@ -174,7 +174,7 @@ class CriticData:
         return torch.from_numpy(ratio.astype(np.float32))
 
     def open_steps(self) -> npt.NDArray[np.bool_]:
-        """Return of which steps the board has no tile of each threshold yet, in the table's order: (N, T) bool."""
+        """Return whether each step's board is below each threshold, in the table's order: (N, T) bool."""
         loader = self.table.loader(1 << 16, shuffle=False, columns=["tokens"])
         highest = [batch.tokens.max(1, initial=0) for batch in loader]
         tiles = np.left_shift(1, np.concatenate([np.empty(0, np.int64), *highest], dtype=np.int64))
@@ -182,9 +182,9 @@ class CriticData:
         return is_open
 
     def split(self, val: float = 0.1, *, seed: int = 0) -> tuple[CriticData, CriticData]:
-        """Return ``(train, val)``, disjoint by run and together everything, as ``StepTable.split`` divides.
+        """Split the data by run into ``(train, val)``, like ``StepTable.split``.
 
-        ``val`` has the table's order, all rows and the boards as they are; ``train`` the options of this.
+        ``train`` keeps the options. ``val`` has all rows in the table's order, and no symmetries.
         """
         train_table, val_table = self.table.split(val, seed=seed)
         plain = {"shuffle": False, "drop_last": False, "symmetries": False, "window": None}
@@ -192,19 +192,19 @@ class CriticData:
 
     @property
     def epoch(self) -> int:
-        """The epoch that an iteration serves."""
+        """The epoch that the next iteration serves."""
         return self._loader.epoch
 
     def set_epoch(self, epoch: int) -> None:
-        """Turn to an epoch, and so to its order; see ``StepLoader.set_epoch``."""
+        """Set the epoch, which determines the order; see ``StepLoader.set_epoch``."""
         self._loader.set_epoch(epoch)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return where the data stands: the state of its loader, see ``Loader.state_dict``."""
+        """Return the position, as the state of the loader; see ``Loader.state_dict``."""
         return self._loader.state_dict()
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on where a state stood; see ``StepLoader.load_state_dict``."""
+        """Restore a position; see ``StepLoader.load_state_dict``."""
         self._loader.load_state_dict(state)
 
     def _part(self, table: StepTable, changed: dict[str, Any]) -> CriticData:
@@ -216,7 +216,7 @@ class CriticData:
 
     def _take(self, table: StepTable) -> None:
         self.table = table
-        """The rows; with embeddings, a view that has them."""
+        """The rows; with embeddings, a table with that column attached."""
         self._steps_by_run = self._runs.count(run_ids(table))
         self._num_positive = self._steps_by_run @ self._runs.reached
         self._input = "tokens" if self.dim is None else EMBEDDING
@@ -227,7 +227,7 @@ class CriticData:
 
 
 class _Runs:
-    """What runs came to, by their ids."""
+    """The outcomes of runs, by run id."""
 
     def __init__(self, tiles: Mapping[int, int], thresholds: Sequence[int]) -> None:
         ids = np.fromiter(tiles.keys(), np.int64, len(tiles))
@@ -235,21 +235,21 @@ class _Runs:
         self.ids = ids[order]
         highest = np.fromiter(tiles.values(), np.int64, len(tiles))[order]
         self.reached = highest[:, None] >= np.asarray(thresholds)
-        """(R, T) bool."""
+        """Whether each run reached each threshold: (R, T) bool."""
         self._on: dict[torch.device, tuple[torch.Tensor, torch.Tensor]] = {}
 
     def count(self, ids: npt.NDArray[np.uint32]) -> npt.NDArray[np.int64]:
-        """Return the rows of each run, (R,), of the runs of all rows."""
+        """Return the number of rows of each known run, (R,); ``ids`` are the runs of all rows."""
         found, counts = np.unique(ids.astype(np.int64), return_counts=True)
         unknown = np.setdiff1d(found, self.ids)
         if len(unknown):
-            raise ValueError(f"highest_tile: not known of {len(unknown):,} runs, such as run {unknown[0]}")
+            raise ValueError(f"highest_tile: unknown for {len(unknown):,} runs, such as run {unknown[0]}")
         steps = np.zeros(len(self.ids), np.int64)
         steps[np.searchsorted(self.ids, found)] = counts
         return steps
 
     def labels(self, run_id: torch.Tensor) -> torch.Tensor:
-        """Return the labels of rows by their runs, (B,) int64, on the same device."""
+        """Return the labels of rows with run ids ``run_id`` (B,) int64, on the same device."""
         device = run_id.device
         if device not in self._on:
             self._on[device] = torch.from_numpy(self.ids).to(device), torch.from_numpy(self.reached).to(device)
@@ -258,7 +258,7 @@ class _Runs:
 
 
 def _opened(source: str | os.PathLike[str]) -> Archive | Path:
-    """Return the archive, or the folder if it is a session."""
+    """Open an archive, or return the folder of a session."""
     path = Path(source)
     if "://" not in str(source) and (path / "metadata.db").exists():
         return path
@@ -280,7 +280,7 @@ def _table(source: Path | Archive | Query | StepTable, tiles: Mapping[int, int] 
 def _tiles_of(table: StepTable) -> dict[int, int]:
     """Return the highest tile of each run, from the rows."""
     if "highest_tile" not in (table.dtype.names or ()):
-        raise ValueError("highest_tile: expected it as an extra column of the table, or by run as an argument")
+        raise ValueError("highest_tile: expected an extra column of the table, or the argument highest_tile")
     tiles: dict[int, int] = {}
     for batch in table.loader(1 << 18, shuffle=False, columns=["run_id", "highest_tile"]):
         pairs = np.unique(np.stack([batch.run_id, batch["highest_tile"]], 1).astype(np.int64), axis=0)

@@ -1,13 +1,14 @@
-"""Embeddings of every step, row by row beside the steps.
+"""Embeddings of every step, in the order of the steps.
 
-A session's are written into its folder, a table's into any: ``embeddings.bf16.npy`` (N, D), ``<u2`` bit patterns, or
-``embeddings.f32.npy`` (N, D), ``<f4``; ``embeddings.json``, which says which model made them and how; and, for a table,
-``embeddings.steps.npy`` (N,), which step each row is.
+Embeddings of a session are written to its folder, those of a table to any folder. The files are:
 
-Rows are appended to ``.embeddings.part``; ``.embeddings.state`` says how many of them count, and of what encoder and
-which steps. An interrupted run goes on from there when all of that is still the same. What is finished is synced and
-renamed; ``embeddings.json`` goes before anything that it describes changes, and comes last, so that none ever stands
-beside what it does not fit.
+- ``embeddings.bf16.npy`` (N, D), ``<u2`` bit patterns, or ``embeddings.f32.npy`` (N, D), ``<f4``.
+- ``embeddings.json``: the model and the options that made them.
+- ``embeddings.steps.npy`` (N,), only for a table: the step of each row.
+
+Rows are appended to ``.embeddings.part``. ``.embeddings.state`` stores the number of valid rows, the encoder and the
+steps. An interrupted run continues there if all of that is unchanged. Finished files are synced and renamed.
+``embeddings.json`` is removed before the files that it describes change, and written last. So it always matches them.
 """
 
 from __future__ import annotations
@@ -37,19 +38,19 @@ PART_NAME, STATE_NAME = ".embeddings.part", ".embeddings.state"
 
 @dataclass(frozen=True)
 class EmbedReport:
-    """What ``embed_session`` and ``embed_table`` did."""
+    """A summary of ``embed_session`` or ``embed_table``."""
 
     path: Path
-    """The embeddings."""
+    """The file of the embeddings."""
     num_rows: int
     dim: int
     model_sha: str
     pooling: str
     dtype: Dtype
     resumed_at: int
-    """The rows that an interrupted run had done; all, where the embeddings were there."""
+    """The number of rows from an interrupted run; all rows if the embeddings existed already."""
     remark: str
-    """What is worth knowing, such as why a start was made anew; else empty."""
+    """A remark, such as the reason for starting over; else empty."""
 
 
 def embed_session(
@@ -65,20 +66,21 @@ def embed_session(
     checkpoint_secs: float = 30.0,
     progress: bool | None = None,
 ) -> EmbedReport:
-    """Embed every step of a self-play session, into its folder. The steps are mapped, never read as a whole.
+    """Embed every step of a self-play session into its folder. The steps are mapped, never read as a whole.
 
-    encoder: a torch module, or a function of NumPy arrays; ``a2store.critic.encoder`` says what it takes and gives.
-    pooling: ``None`` = mean, where the encoder gives vectors of tokens.
+    encoder: a torch module, or a function of NumPy arrays; ``a2store.critic.encoder`` describes its input and output.
+    pooling: the pooling of the vectors of tokens; ``None`` = mean.
     dtype: ``"bf16"`` = rounded to nearest, ties to even; or ``"f32"``.
-    batch_size: boards at a time.
-    device: of a torch module; ``None`` = CUDA where it is available.
-    model_sha: the encoder's name in ``embeddings.json``; ``None`` = a hash of it.
-    overwrite: replace embeddings of another encoder, pooling or dtype. Those of the same are kept as they are.
-    checkpoint_secs: how much work a kill may cost; Ctrl-C costs a batch.
-    progress: ``False`` = no progress line; else there is one where standard error is a terminal.
+    batch_size: boards per call of the encoder.
+    device: the device of a torch module; ``None`` = CUDA if it is available.
+    model_sha: the encoder's name in ``embeddings.json``; ``None`` = its hash.
+    overwrite: ``True`` = replace embeddings of another encoder, pooling or dtype. Equal embeddings are kept.
+    checkpoint_secs: the most seconds of work that a kill can lose; Ctrl-C loses at most one batch.
+    progress: ``False`` = no progress line; otherwise a line is shown if standard error is a terminal.
 
-    Raises ``FileExistsError`` for other embeddings that are not to be replaced; ``ValueError`` for a folder that is no
-    session, and for what the encoder returns, with the rows; ``BlockingIOError`` while another process embeds there.
+    Raises ``FileExistsError`` for other embeddings without ``overwrite``. Raises ``ValueError`` for a folder that is
+    not a session, and for an invalid result of the encoder, with the rows. Raises ``BlockingIOError`` if another
+    process is embedding in the folder.
     """
     path = Path(folder)
     runner = Runner(encoder, pooling, dtype, device)
@@ -100,13 +102,13 @@ def embed_table(
     checkpoint_secs: float = 30.0,
     progress: bool | None = None,
 ) -> EmbedReport:
-    """Embed every row of a table, or of a query's result, into a folder, which is made if it is not there.
+    """Embed every row of a table, or of a query's result, into a folder, which is created if it is missing.
 
-    Beside the embeddings there is ``embeddings.steps.npy``, a structured array (N,) of ``run_id``, uint32,
-    ``step_index``, uint16, and ``board``, uint64: by it ``StepTable.attach`` finds the rows of any table of the same
-    games, and refuses a table of others.
+    It also writes ``embeddings.steps.npy``, a structured array (N,) of ``run_id``, uint32, ``step_index``, uint16, and
+    ``board``, uint64. ``StepTable.attach`` uses it to find the rows for any table of the same games; it rejects a table
+    of other games.
 
-    The options are those of ``embed_session``, and so are the errors.
+    The other options and the errors are those of ``embed_session``.
     """
     runner = Runner(encoder, pooling, dtype, device)
     options = _Options(dtype, batch_size, model_sha or encoder_sha(encoder), overwrite, checkpoint_secs, progress)
@@ -133,7 +135,7 @@ class _Options:
 
 
 class _Job:
-    """Embeddings in the making, in one folder."""
+    """The process of making embeddings in one folder."""
 
     def __init__(self, folder: Path, steps: Steps, runner: Runner, options: _Options, *, has_keys: bool) -> None:
         if not len(steps):
@@ -141,7 +143,7 @@ class _Job:
         self.folder, self.steps, self.runner, self.options, self.has_keys = folder, steps, runner, options, has_keys
         self.part, self.state, self.meta_path = folder / PART_NAME, folder / STATE_NAME, folder / META_NAME
         self.final = folder / embeddings_name(options.dtype)
-        # What an encoder gives is known only when it is run.
+        # The shape of the encoder's output is known only after a call.
         tokens, _ = next(steps.parts(0, 1))
         sample, self.pooling = runner(tokens)
         self.dim, self.row_bytes = sample.shape[1], sample.nbytes
@@ -161,13 +163,13 @@ class _Job:
             if self._is_described():
                 done, remark = len(self.steps), "the embeddings are there; nothing was done"
             elif done == len(self.steps) and not self.part.exists() and self._is_whole():
-                # An earlier run was interrupted in its last moment.
+                # An earlier run was interrupted just before it wrote embeddings.json.
                 self._describe()
             else:
                 if self.meta_path.exists() and not self.options.overwrite:
                     raise FileExistsError(
-                        f"{self.meta_path}: is of another encoder, pooling, type or number of rows, or of other steps, "
-                        "and not to be replaced"
+                        f"{self.meta_path}: belongs to another encoder, pooling, type or number of rows, or to other "
+                        "steps; overwrite would replace it"
                     )
                 if done and self._part_bytes() < len(self.header) + done * self.row_bytes:
                     done, crc, remark = 0, 0, "starting over: rows of an earlier run are missing"
@@ -181,7 +183,7 @@ class _Job:
         )
 
     def _begun(self) -> tuple[int, int, str]:
-        """Return how many rows an earlier run has done, and their checksum, if they are of the same kind."""
+        """Return the number of rows of an earlier run and their checksum, if its options match; and a remark."""
         try:
             state = json.loads(self.state.read_bytes())
             done, crc = int(state["done"]), int(state["crc32"])
@@ -199,12 +201,12 @@ class _Job:
     def _fill(self, done: int, crc: int) -> None:
         rows, options = len(self.steps), self.options
         if not done:
-            # A state that stayed would count rows of another run as its own.
+            # An old state would count rows of another run.
             self.state.unlink(missing_ok=True)
             sync_folder(self.folder)
         with open(self.part, "r+b" if done else "wb") as file:
             if done:
-                # An interrupted run may have written some rows more.
+                # The interrupted run may have written more rows than its state counts.
                 file.seek(len(self.header) + done * self.row_bytes)
                 file.truncate()
             else:
@@ -233,13 +235,13 @@ class _Job:
         return values.tobytes()
 
     def _save(self, file: BinaryIO, done: int, crc: int) -> None:
-        # The rows first: a state must not count any that are not there.
+        # Rows first, so that the state never counts rows that are not on disk.
         sync(file)
         state = {**self.meta, "done": done, "crc32": crc}
         replace(self.state, lambda out: out.write(json.dumps(state).encode()))
 
     def _publish(self) -> None:
-        # From here on nothing is described, so that nothing is described wrongly.
+        # Without embeddings.json nothing describes the files while they change.
         self.meta_path.unlink(missing_ok=True)
         sync_folder(self.folder)
         if self.has_keys:
@@ -259,7 +261,7 @@ class _Job:
             described = json.loads(self.meta_path.read_bytes())
         except (FileNotFoundError, ValueError):
             return False
-        # Other tools leave out the number of rows.
+        # Other tools omit the number of rows.
         return {"rows": len(self.steps), **described} == self.meta and self._is_whole()
 
     def _is_whole(self) -> bool:
@@ -304,7 +306,7 @@ def _npy_header(dtype: np.dtype[Any], shape: tuple[int, ...]) -> bytes:
 
 @contextmanager
 def _locked(folder: Path) -> Iterator[None]:
-    """Hold a lock on the folder itself, which leaves nothing behind and ends with the process."""
+    """Hold a lock on the folder itself, which leaves no file behind and ends with the process."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         try:

@@ -1,16 +1,16 @@
-"""Encoders: whatever turns the tokens of boards into vectors, found by the name ``module:name``.
+"""Encoders, which turn the tokens of boards into vectors. They are found by the name ``module:name``.
 
-The one rule of names: ``module:name`` is the encoder itself, ready to be called, never a class or a function that makes
-one. Modules are found as ``import`` finds them; ``python -m`` looks into the working folder too.
+``module:name`` is always the encoder itself, ready to be called, not a class or a function that makes one. Modules are
+found as ``import`` finds them; ``python -m`` also searches the working folder.
 
-What an encoder takes and gives, for B boards:
+The input and output of an encoder, for B boards:
 
-- a ``torch.nn.Module`` gets an int64 tensor (B, 16) on its device, in ``eval`` mode and without gradients; anything
-  else gets a NumPy array (B, 16), uint8. Both hold exponents, row by row from the top left, 0 = empty.
-- it returns (B, D), one vector a board; or (B, 16, D), one a cell; or (B, 17, D), the vector of a token of its own, the
-  cls token, before those of the cells.
+- A ``torch.nn.Module`` gets an int64 tensor (B, 16) on its device, in ``eval`` mode and without gradients. Any other
+  encoder gets a NumPy array (B, 16), uint8. Both hold exponents, row by row from the top left, 0 = empty.
+- It returns (B, D), one vector per board; or (B, 16, D), one per cell; or (B, 17, D), where a cls token comes before
+  the cells.
 
-Vectors of tokens are pooled into one a board: ``"mean"`` is the mean over the 16 cells, ``"cls"`` the first of 17.
+Vectors of tokens are pooled into one per board: ``"mean"`` is the mean over the 16 cells, ``"cls"`` the first of 17.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from .bf16 import to_bf16
 if TYPE_CHECKING:
     import torch
 
-# As unions, which stubtest knows for such.
+# These are unions because stubtest does not accept the shorter form.
 Pooling: TypeAlias = Literal["mean"] | Literal["cls"]
 Dtype: TypeAlias = Literal["bf16"] | Literal["f32"]
 
@@ -42,9 +42,9 @@ DTYPES: tuple[Dtype, ...] = ("bf16", "f32")
 
 
 def load_encoder(name: str) -> Callable[[Any], Any]:
-    """Return the encoder of a name ``module:name``, where ``name`` may have dots.
+    """Return the encoder with the name ``module:name``, where ``name`` may contain dots.
 
-    Raises ``ValueError`` for a name that leads to no encoder; what importing the module raises comes as it is.
+    Raises ``ValueError`` for a name without an encoder. Errors of importing the module are raised unchanged.
     """
     module_name, colon, path = name.partition(":")
     if not (module_name and colon and path):
@@ -68,16 +68,16 @@ def load_encoder(name: str) -> Callable[[Any], Any]:
 
 
 def is_torch_module(encoder: object) -> bool:
-    """Return whether an object is a ``torch.nn.Module``, without importing PyTorch for it."""
+    """Return whether an object is a ``torch.nn.Module``. This does not import PyTorch."""
     torch = sys.modules.get("torch")
     return torch is not None and isinstance(encoder, torch.nn.Module)
 
 
 def encoder_sha(encoder: Callable[[Any], Any]) -> str:
-    """Return the name of an encoder's content, 16 hexadecimal digits of a SHA-256.
+    """Return a hash of an encoder's content, 16 hexadecimal digits of a SHA-256.
 
-    Of a module it is made of its structure and all its weights. Anything else says itself in an attribute ``sha``, or
-    is known by its name and the file that defines it.
+    For a torch module it covers the structure and all weights. For another encoder it is the attribute ``sha`` if there
+    is one, else a hash of the encoder's name and source file.
     """
     digest = hashlib.sha256()
     if is_torch_module(encoder):
@@ -92,16 +92,17 @@ def encoder_sha(encoder: Callable[[Any], Any]) -> str:
         return stated
     defined = encoder if inspect.isroutine(encoder) else type(encoder)
     digest.update(f"{defined.__module__}.{defined.__qualname__}\n".encode())
-    # What is built in, or was typed at a prompt, has no file.
+    # Built-in objects and those typed at a prompt have no file.
     with suppress(TypeError, OSError):
         digest.update(Path(inspect.getfile(defined)).read_bytes())
     return digest.hexdigest()[:16]
 
 
 def pool(vectors: Any, pooling: Pooling | None) -> Any:
-    """Return one vector a board, (B, D), of what an encoder gave, array or tensor; ``None`` = mean, if need be.
+    """Pool the output of an encoder, an array or a tensor, into one vector per board: (B, D).
 
-    Raises ``ValueError`` for another shape, and for a pooling that the vectors do not have.
+    ``None`` means no pooling for (B, D), else the mean. Raises ``ValueError`` for another shape, and for a pooling that
+    the vectors do not support.
     """
     shape = tuple(vectors.shape)
     if len(shape) == 2:
@@ -118,7 +119,7 @@ def pool(vectors: Any, pooling: Pooling | None) -> Any:
 
 
 class Runner:
-    """An encoder with what is needed to run it on batches of tokens."""
+    """An encoder, its device and its options, which runs on batches of tokens."""
 
     def __init__(
         self,
@@ -127,11 +128,11 @@ class Runner:
         dtype: Dtype = "bf16",
         device: str | None = None,
     ) -> None:
-        """Make the encoder ready.
+        """Prepare the encoder.
 
-        pooling: ``None`` = mean, where there is something to pool.
-        dtype: of the results.
-        device: where a torch module runs; ``None`` = CUDA where it is available, else the CPU.
+        pooling: the pooling of the vectors of tokens; ``None`` = mean.
+        dtype: the type of the results.
+        device: the device of a torch module; ``None`` = CUDA if it is available, else the CPU.
         """
         if pooling not in (None, *POOLINGS):
             raise ValueError(f"pooling: expected mean or cls, found {pooling!r}")
@@ -145,12 +146,12 @@ class Runner:
             self._device = device or ("cuda" if cuda else "cpu")
             encoder.to(self._device).eval()  # type: ignore[attr-defined]
         elif device not in (None, "cpu"):
-            raise ValueError(f"device: expected none for an encoder that is no torch module, found {device!r}")
+            raise ValueError(f"device: expected none for an encoder that is not a torch module, found {device!r}")
 
     def __call__(self, tokens: npt.NDArray[np.uint8]) -> tuple[npt.NDArray[Any], str]:
-        """Return the vectors (B, D) of tokens (B, 16), uint16 bit patterns or float32; and how they were pooled.
+        """Return the vectors (B, D) of tokens (B, 16), uint16 bit patterns or float32, and the pooling used.
 
-        Raises ``ValueError`` for results of another shape, and for such as are not finite, with the row.
+        Raises ``ValueError`` for a result of another shape, and for a result that is not finite, with the row.
         """
         if self._device:
             values, pooling = self._run_torch(tokens)
@@ -172,7 +173,7 @@ class Runner:
             self._check(len(tokens), pooled.shape, ~pooled.isfinite().all(1))
             if self._dtype == "f32":
                 return pooled.cpu().numpy().astype("<f4"), pooling
-            # Rounded where it is, so that half the bytes are copied.
+            # Rounds on the device, so that half as many bytes are copied.
             bits = pooled.to(torch.bfloat16).contiguous().view(torch.int16).cpu().numpy()
             return bits.view("<u2"), pooling
 

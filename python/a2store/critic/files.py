@@ -1,4 +1,4 @@
-"""Files that appear whole or not at all, and are on disk when they do."""
+"""Atomic and durable replacement of files."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import BinaryIO
 
 
 def replace(path: Path, write: Callable[[BinaryIO], object]) -> None:
-    """Write a file beside its place, then put it there, in place of one that is."""
+    """Write a file under a temporary name in the same folder, sync it, and rename it to ``path``."""
     staged = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         with open(staged, "wb") as file:
@@ -23,13 +23,13 @@ def replace(path: Path, write: Callable[[BinaryIO], object]) -> None:
 
 
 def sync(file: BinaryIO) -> None:
-    """Wait until what was written to a file is on disk."""
+    """Wait until the written bytes of a file are on disk."""
     file.flush()
     os.fsync(file.fileno())
 
 
 def sync_folder(folder: Path) -> None:
-    """Wait until the names in a folder are on disk."""
+    """Wait until the names of the files in a folder are on disk."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -1,4 +1,4 @@
-"""The critic's head, and a head with an encoder before it."""
+"""The critic's head, and an encoder combined with a head."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from .encoder import Pooling, pool
 
 
 class CriticHead(nn.Module):
-    """From embeddings (B, in_dim) of any float type to logits (B, out_dim), float32: a linear probe, or a small MLP.
+    """A network from embeddings (B, in_dim) of any float type to logits (B, out_dim), float32.
 
-    It computes in float32, whatever the inputs are, also within ``torch.autocast``.
+    It is a linear probe or a small MLP, and computes in float32 for any input, also within ``torch.autocast``.
 
-    Trained with class weights, ``BCEWithLogitsLoss(pos_weight=w)``, logits are log(w) above those of the data's own
-    proportions, since the loss is that of data with w times the positive rows (Elkan 2001). ``probabilities`` takes
-    that back, by the weights in the buffer ``pos_weight``, which whoever trains a head fills.
+    Training with class weights, ``BCEWithLogitsLoss(pos_weight=w)``, treats the data as if it had w times the positive
+    rows. So logits are too high by log(w) (Elkan 2001). ``probabilities`` corrects this with the weights in the buffer
+    ``pos_weight``. The training code must fill that buffer.
     """
 
     pos_weight: torch.Tensor
@@ -31,11 +31,11 @@ class CriticHead(nn.Module):
         dropout: float = 0.0,
         seed: int | None = None,
     ) -> None:
-        """Make a head.
+        """Create a head.
 
-        hidden: the widths of hidden layers, with GELU behind each; ``None``, 0 or none = a linear probe.
-        dropout: behind each hidden layer.
-        seed: what the first weights follow from; ``None`` = PyTorch's generator.
+        hidden: the widths of hidden layers, each followed by GELU; ``None``, 0 or an empty list = a linear probe.
+        dropout: the dropout rate after each hidden layer.
+        seed: the seed of the initial weights; ``None`` = PyTorch's generator.
         """
         super().__init__()
         widths = [hidden] if isinstance(hidden, int) else list(hidden or ())
@@ -60,15 +60,15 @@ class CriticHead(nn.Module):
         return logits
 
     def probabilities(self, logits: torch.Tensor) -> torch.Tensor:
-        """Return the probabilities that logits stand for, with the class weights taken back."""
+        """Return the probabilities of logits, corrected for the class weights."""
         return torch.sigmoid(logits - self.pos_weight.log())
 
 
 class TokenCritic(nn.Module):
-    """From tokens (B, 16), int64, to logits (B, out_dim): an encoder, pooled, and a head."""
+    """A network from tokens (B, 16), int64, to logits (B, out_dim): an encoder, pooling, and a head."""
 
     def __init__(self, encoder: nn.Module, head: CriticHead, pooling: Pooling | None = None) -> None:
-        """Put a head behind an encoder, which gives what ``a2store.critic.encoder`` says."""
+        """Combine an encoder and a head; ``a2store.critic.encoder`` describes the output of encoders."""
         super().__init__()
         self.encoder, self.head, self.pooling = encoder, head, pooling
 
@@ -78,5 +78,5 @@ class TokenCritic(nn.Module):
         return logits
 
     def probabilities(self, logits: torch.Tensor) -> torch.Tensor:
-        """Return the probabilities that logits stand for."""
+        """Return the probabilities of logits."""
         return self.head.probabilities(logits)

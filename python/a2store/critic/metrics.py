@@ -1,6 +1,6 @@
-"""How good probabilities are: AUC, Brier score, calibration. NumPy alone.
+"""Metrics of probabilities: AUC, Brier score, calibration. They need only NumPy.
 
-Where a number has no value, as the AUC where all labels are equal, it is ``None``, never NaN.
+An undefined number is ``None``, never NaN; an example is the AUC if all labels are equal.
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ import numpy.typing as npt
 
 
 class Bin(TypedDict):
-    """The rows whose probability is in one range."""
+    """A bin of the calibration: the rows whose probability is in one range."""
 
     low: float
-    """The range is ``low..high``; the last one has 1 too."""
+    """The range is ``low..high``; the last one includes 1."""
     high: float
     count: int
     mean_probability: float | None
-    """``None`` where no row is."""
+    """The mean over the rows of the bin; ``None`` if it has no rows."""
     positive_rate: float | None
 
 
 class Scores(TypedDict):
-    """What ``evaluate`` says of one threshold."""
+    """The scores of one threshold, as ``evaluate`` returns them."""
 
     threshold: int
     num_rows: int
@@ -37,17 +37,18 @@ class Scores(TypedDict):
     log_loss: float | None
     ece: float | None
     open_rows: int | None
-    """The rows whose board has no such tile yet; ``None`` where that is not known, as are the next three."""
+    """The rows whose board is below the threshold. All four ``open_…`` fields are ``None`` if this is unknown."""
     open_base_rate: float | None
     open_auc: float | None
     open_skill: float | None
 
 
 def auc(scores: npt.ArrayLike, labels: npt.ArrayLike) -> float | None:
-    """Return the area under the ROC curve: how often a positive row has the higher score; a tie counts half.
+    """Return the area under the ROC curve, the probability that a positive row outscores a negative one.
 
-    By ranks, ties having their mean rank: AUC = (R - P (P + 1) / 2) / (P N), with the sum R of the ranks of the P
-    positive rows among all P + N (Mann and Whitney 1947; Hanley and McNeil 1982). ``None`` where P or N is 0.
+    A tie counts half. AUC = (R - P (P + 1) / 2) / (P N), where R is the sum of the ranks of the P positive rows among
+    all P + N rows. Ties have their mean rank (Mann and Whitney 1947; Hanley and McNeil 1982). The result is ``None`` if
+    P or N is 0.
     """
     values, positive = np.asarray(scores), np.asarray(labels, bool)
     num_positive = int(positive.sum())
@@ -67,7 +68,7 @@ def brier(probabilities: npt.ArrayLike, labels: npt.ArrayLike) -> float | None:
 
 
 def log_loss(probabilities: npt.ArrayLike, labels: npt.ArrayLike) -> float | None:
-    """Return the mean of -log of the probability of the outcome, in nats, with 1e-12 as the least probability."""
+    """Return the mean of -log of the outcome's probability, in nats; probabilities are at least 1e-12."""
     values = np.asarray(probabilities, np.float64)
     if not len(values):
         return None
@@ -76,7 +77,7 @@ def log_loss(probabilities: npt.ArrayLike, labels: npt.ArrayLike) -> float | Non
 
 
 def calibration(probabilities: npt.ArrayLike, labels: npt.ArrayLike, bins: int = 10) -> list[Bin]:
-    """Return the mean probability and the rate of positive rows in ranges of equal width."""
+    """Return the mean probability and the rate of positive rows in bins of equal width."""
     values, positive = np.asarray(probabilities, np.float64), np.asarray(labels, np.float64)
     place = np.minimum((values * bins).astype(np.int64), bins - 1)
     counts = np.bincount(place, minlength=bins)
@@ -98,9 +99,9 @@ def calibration(probabilities: npt.ArrayLike, labels: npt.ArrayLike, bins: int =
 
 
 def ece(table: Sequence[Bin]) -> float | None:
-    """Return the expected calibration error: the mean over rows of |mean probability - positive rate| of their bin.
+    """Return the expected calibration error: the mean over rows of |mean probability - positive rate| in their bin.
 
-    As Naeini, Cooper and Hauskrecht 2015 have it. ``None`` without rows.
+    Naeini, Cooper and Hauskrecht 2015 define it. The result is ``None`` without rows.
     """
     rows = sum(part["count"] for part in table)
     gaps = (
@@ -118,14 +119,14 @@ def evaluate(
     bins: int = 10,
     is_open: npt.NDArray[np.bool_] | None = None,
 ) -> list[Scores]:
-    """Return the scores of each threshold, of probabilities and labels (N, T), beside the best constant guess.
+    """Return the scores of each threshold for probabilities and labels (N, T), compared with a constant prediction.
 
-    That guess is the base rate p of these very rows, known only in hindsight: its AUC is 0.5, its Brier score
-    ``brier_base`` = p (1 - p). ``skill`` = 1 - brier / brier_base is 1 for an oracle and 0 for the guess. Where no row
-    or every row is positive, AUC and skill are undefined and ``None``.
+    The constant is the base rate p of the same rows, which is known only in hindsight. Its AUC is 0.5, and its Brier
+    score ``brier_base`` is p (1 - p). ``skill`` = 1 - brier / brier_base is 1 for an oracle and 0 for the constant. If
+    all rows or no rows are positive, AUC and skill are ``None``.
 
-    A board that has such a tile already gives its label away. ``is_open`` (N, T) says which have none yet, and the
-    scores of those alone are ``open_…``, against the base rate among them.
+    A board at or above the threshold reveals its label. ``is_open`` (N, T) marks the rows below the threshold. The
+    scores ``open_…`` cover only these rows, compared with the base rate among them.
     """
     result = []
     for column, threshold in enumerate(thresholds):
@@ -157,7 +158,7 @@ def evaluate(
 def _against_base(
     values: npt.NDArray[np.float64], positive: npt.NDArray[np.bool_]
 ) -> tuple[float | None, float | None, float | None, float | None]:
-    """Return the base rate, the Brier score, that of the base rate, and the skill."""
+    """Return the base rate, the Brier score, the Brier score of the base rate, and the skill."""
     score = brier(values, positive)
     if score is None:
         return None, None, None, None

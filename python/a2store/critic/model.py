@@ -1,4 +1,4 @@
-"""The network of a configuration, and a trained one from its file."""
+"""The network of a configuration, built anew or loaded from a file."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ Critic = CriticHead | TokenCritic
 
 
 def build(config: Config, dim: int | None) -> Critic:
-    """Return the network, on the CPU: a head for embeddings of ``dim`` numbers, or with ``None`` one for tokens.
+    """Return the network on the CPU: a head for embeddings of dimension ``dim``, or for tokens if it is ``None``.
 
-    Raises ``ValueError`` for an encoder that cannot be found or fits no head, and for weights that are not its own.
+    Raises ``ValueError`` for an encoder that is not found or does not fit, and for weights of another encoder.
     """
     model, outputs = config.model, len(config.data.thresholds)
     if dim is not None:
@@ -33,13 +33,13 @@ def build(config: Config, dim: int | None) -> Critic:
 
 
 def load_critic(path: str | os.PathLike[str]) -> Critic:
-    """Return the network that training found best, from ``best.pt``, on the CPU and in ``eval`` mode.
+    """Return the best network of a training, from ``best.pt``, on the CPU and in ``eval`` mode.
 
     >>> critic = load_critic("runs/critic/best.pt")
     >>> critic.probabilities(critic(tokens))
     """
     saved: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
-    # The weights that training began with need not be there any more.
+    # The file of the initial weights may no longer exist.
     saved["config"]["model"]["weights"] = None
     critic = build(config_from(saved["config"]), saved["dim"])
     critic.load_state_dict(saved["model"])
@@ -47,9 +47,9 @@ def load_critic(path: str | os.PathLike[str]) -> Critic:
 
 
 def load_weights(module: nn.Module, path: str | os.PathLike[str]) -> None:
-    """Give a module the weights of a file, a state dict that ``torch.save`` wrote.
+    """Load the weights of a module from a file, a state dict that ``torch.save`` wrote.
 
-    Raises ``ValueError`` for a file that is none, or of another module; ``OSError``.
+    Raises ``ValueError`` for a file of another kind or of another module, and ``OSError``.
     """
     try:
         state = torch.load(path, map_location="cpu", weights_only=True)
@@ -57,8 +57,8 @@ def load_weights(module: nn.Module, path: str | os.PathLike[str]) -> None:
     except OSError:
         raise
     except Exception as error:
-        # torch.load raises nearly anything for what torch.save did not write.
-        raise ValueError(f"{path}: no weights of {type(module).__name__}: {error}") from None
+        # torch.load raises many types of exceptions for files that torch.save did not write.
+        raise ValueError(f"{path}: not the weights of {type(module).__name__}: {error}") from None
 
 
 def _encoder(model: Model) -> nn.Module:

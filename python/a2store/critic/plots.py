@@ -1,4 +1,4 @@
-"""Plots as PNG, by matplotlib and without its global state."""
+"""PNG plots with matplotlib, without its global state."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from .metrics import Bin, Scores
 
-# Okabe and Ito's colours, which are told apart with any sight.
+# The palette of Okabe and Ito, which is distinguishable with any colour vision.
 _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 _GREY = "#777777"
 
@@ -45,7 +45,7 @@ def learning_curve(lines: Sequence[Mapping[str, Any]], file: BinaryIO) -> None:
 
 
 def reliability(scores: Sequence[Scores], bins: Mapping[str, Sequence[Bin]], file: BinaryIO) -> None:
-    """Plot how often positives are among rows of each probability, and how many rows there are, per threshold."""
+    """Plot, per threshold, the rate of positive rows and the number of rows for each predicted probability."""
     figure = _figure(max(4.2, 3.8 * len(scores)), 5)
     grid = figure.subplots(2, len(scores), squeeze=False, sharex=True, height_ratios=(3, 1))
     for k, score in enumerate(scores):
@@ -59,7 +59,7 @@ def reliability(scores: Sequence[Scores], bins: Mapping[str, Sequence[Bin]], fil
         means = [part["mean_probability"] for part in filled]
         rates = [part["positive_rate"] for part in filled]
         curve.plot(means, rates, color=colour, alpha=0.5)
-        # A point of few rows says little, and is small.
+        # The area grows with the number of rows, so a bin with few rows is small.
         areas = [8 + 150 * part["count"] / max(1, score["num_rows"]) for part in filled]
         curve.scatter(means, rates, areas, color=colour, clip_on=False, zorder=3, label="critic, by number of steps")
         curve.set_title(f"Reaches {score['threshold']}\n{_caption(score)}", fontsize="medium")

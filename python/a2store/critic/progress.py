@@ -1,4 +1,4 @@
-"""One line of progress on standard error, where that is a terminal."""
+"""A progress line on standard error, if that is a terminal."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ _INTERVAL_SECS = 0.2
 
 
 class Progress:
-    """A line that is written over, at most five times a second, and gone in the end."""
+    """A progress line that is rewritten at most five times a second and cleared at the end."""
 
     def __init__(self, what: str, total: int, *, shown: bool | None = None) -> None:
-        """Begin a line.
+        """Create a line.
 
-        what: the verb in front.
-        total: how many there are.
-        shown: ``False`` = nothing is written; else where standard error is a terminal.
+        what: the verb at its start.
+        total: the total number of items.
+        shown: ``False`` = write nothing; otherwise the line is shown if standard error is a terminal.
         """
         self._what, self._total = what, total
         self._shown = shown is not False and sys.stderr.isatty()
@@ -24,7 +24,7 @@ class Progress:
         self._first: int | None = None
 
     def show(self, done: int, remark: str = "") -> None:
-        """Say how many are done; the rate is of those that were done since the first call."""
+        """Show the number of finished items. The rate counts the items since the first call."""
         now = time.monotonic()
         if self._first is None:
             self._first, self._began = done, now

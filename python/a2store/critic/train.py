@@ -1,15 +1,17 @@
-"""Training a critic, in steps that an interruption does not change.
+"""Training of a critic that can be interrupted and resumed with the same result.
 
-In the folder ``run.out``:
+Files in the folder ``run.out``:
 
 - ``metrics.jsonl``: a line per validation: step, epoch, learning rate, losses, the scores of each threshold.
-- ``checkpoint.pt``: all that is needed to go on: weights, optimizer, place in the data, random generators.
-- ``best.pt``: the weights with the best Brier score, for ``load_critic``; ``encoder.pt``: those of a trained encoder.
-- ``report.json``: the data, scores and calibration of the best weights; ``learning-curve.png``, ``reliability.png``.
+- ``checkpoint.pt``: everything needed to resume: weights, optimizer, position in the data, random generators.
+- ``best.pt``: the weights with the best Brier score, for ``load_critic``.
+- ``encoder.pt``: the weights of a trained encoder.
+- ``report.json``: the data, scores and calibration of the best weights.
+- ``learning-curve.png``, ``reliability.png``: the plots.
 
-Files are replaced as a whole. A checkpoint knows how long ``metrics.jsonl`` was; what a killed run wrote after it is
-cut off and written anew. On the same device, with as many threads and the same versions, all of it is bit for bit what
-an uninterrupted run would have written, as far as the device's kernels are deterministic.
+Files are replaced atomically. A checkpoint stores the length of ``metrics.jsonl``; lines that a killed run wrote later
+are removed and written again. A resumed run writes the same bits as an uninterrupted one. This requires equal devices,
+numbers of threads and versions, and deterministic kernels.
 """
 
 from __future__ import annotations
@@ -45,44 +47,45 @@ from .progress import Progress
 CHECKPOINT, BEST, ENCODER = "checkpoint.pt", "best.pt", "encoder.pt"
 METRICS, REPORT = "metrics.jsonl", "report.json"
 
-# Where a run goes on has no part in what it computes, but for the last bits.
+# These options do not change the result, except for rounding.
 _MAY_CHANGE = {"run.out", "run.device", "run.threads", "run.plots", "data.mmap", "run.checkpoint_steps"}
 
 
 @dataclass(frozen=True)
 class TrainReport:
-    """What a call of ``fit`` came to."""
+    """A summary of one call of ``fit``."""
 
     out: Path
     step: int
-    """Steps of the optimizer in all, those before a resumption too."""
+    """The total number of optimizer steps, including those before a resumption."""
     finished: bool
-    """Whether training is over; else it can be resumed."""
+    """Whether training is over; otherwise it can be resumed."""
     signal: int | None
     """The signal that stopped it."""
     best_step: int | None
     scores: list[Scores]
-    """Those of the best weights on the runs held out; empty if it is not over."""
+    """The scores of the best weights on the held-out runs; empty if training is not over."""
 
 
 def fit(config: Config, *, resume: bool = False, stop_after: int | None = None, quiet: bool = False) -> TrainReport:
-    """Train as a configuration says.
+    """Train a critic as a configuration specifies.
 
-    SIGINT and SIGTERM, in the main thread, end it after the current step, with a checkpoint; a second one at once.
+    In the main thread, the first SIGINT or SIGTERM ends training after the current step, with a checkpoint. A second
+    one ends it at once.
 
-    resume: go on from the checkpoint in ``run.out``, or begin if there is none.
-    stop_after: stop after so many steps of this call, with a checkpoint.
-    quiet: write nothing to standard error.
+    resume: ``True`` = continue from the checkpoint in ``run.out`` if it exists, else begin.
+    stop_after: stop after this many steps of this call, with a checkpoint.
+    quiet: ``True`` = write nothing to standard error.
 
-    Raises ``FileExistsError`` where there is a checkpoint that is not to be resumed from; ``ConfigError`` for one of
-    another configuration, with the keys; ``ValueError`` and others as ``CriticData`` does.
+    Raises ``FileExistsError`` for an existing checkpoint without ``resume``. Raises ``ConfigError``, with the key, for
+    a checkpoint of another configuration. Raises ``ValueError`` and others as ``CriticData`` does.
     """
     out = Path(config.run.out)
     checkpoint = out / CHECKPOINT
     saved: dict[str, Any] | None = None
     if checkpoint.exists():
         if not resume:
-            raise FileExistsError(f"{checkpoint}: is there; expected resume, or another run.out")
+            raise FileExistsError(f"{checkpoint}: already exists; expected resume, or another run.out")
         saved = torch.load(checkpoint, map_location="cpu", weights_only=True)
         _compare(saved["config"], config.to_dict(), checkpoint)
     if config.run.threads is not None:
@@ -101,24 +104,24 @@ def fit(config: Config, *, resume: bool = False, stop_after: int | None = None, 
 
 @dataclass
 class _State:
-    """How far training is, beside weights and data."""
+    """The progress of training, without weights and data."""
 
     step: int = 0
     epoch: int = 0
     loss_sum: float = 0.0
-    """Of the rows since the last validation."""
+    """The sum over the rows since the last validation."""
     loss_rows: int = 0
     evaluated_at: int = -1
     """The step of the last validation."""
     best: float = math.inf
     best_step: int | None = None
     worse: int = 0
-    """Validations since the best one."""
+    """The number of validations since the best one."""
     metrics_bytes: int = 0
 
 
 class _Stop(Exception):  # noqa: N818
-    """Training was asked to stop while it validated."""
+    """A request to stop arrived during training."""
 
 
 class _Trainer:
@@ -139,7 +142,7 @@ class _Trainer:
             if optim.max_pos_weight is not None:
                 weights = weights.clamp(max=optim.max_pos_weight)
             self.head.pos_weight.copy_(weights)
-        # Vectors, which are biases and scales, are not drawn towards 0.
+        # Vectors, which are biases and scales, have no weight decay.
         weights_of = [weight for weight in self.model.parameters() if weight.requires_grad]
         groups = [
             {"params": [weight for weight in weights_of if weight.dim() > 1], "weight_decay": optim.weight_decay},
@@ -148,18 +151,18 @@ class _Trainer:
         self.optimizer = torch.optim.AdamW(groups, lr=optim.lr, betas=(optim.beta1, optim.beta2))
         self.loss = nn.BCEWithLogitsLoss(pos_weight=self.head.pos_weight)
         self.num_steps = optim.epochs * len(self.train)
-        # A tensor, so that a device need not be waited for at each step.
+        # A tensor, so that a step need not wait for the device.
         self.loss_sum: torch.Tensor = torch.zeros((), dtype=torch.float64, device=self.device)
         self.began = time.monotonic()
 
-    # Its course
+    # The training loop
 
     def run(self) -> bool:
-        """Train to the end, and return whether it was reached."""
+        """Train, and return whether training is over."""
         state, run = self.state, self.config.run
         line = Progress("step", self.num_steps, shown=False if self.quiet else None)
         try:
-            # An interruption may have come before a validation that was due.
+            # The interruption may have come before a validation that was due.
             self._evaluate_if_due()
             while state.epoch < self.config.optim.epochs and not self._is_stale():
                 self.train.set_epoch(state.epoch)
@@ -218,7 +221,7 @@ class _Trainer:
 
     @contextmanager
     def signals(self) -> Iterator[None]:
-        """Note SIGINT and SIGTERM instead of ending at once, the first time."""
+        """Record the first SIGINT or SIGTERM instead of ending at once."""
         if threading.current_thread() is not threading.main_thread():
             yield
             return
@@ -283,7 +286,7 @@ class _Trainer:
         self._save()
 
     def _predict(self, stoppable: bool = True) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.bool_], float]:
-        """Return probabilities and labels of the runs held out, (N, T), and the mean loss."""
+        """Return probabilities and labels of the held-out runs, (N, T), and the mean loss."""
         self.model.eval()
         probabilities, labels, loss_sum = [], [], 0.0
         with torch.inference_mode():
@@ -302,11 +305,11 @@ class _Trainer:
         return "; ".join(parts) + f"; {time.monotonic() - self.began:.0f} s"
 
     def report(self) -> list[Scores]:
-        """Write what the best weights come to, and the plots; return their scores."""
+        """Write the report of the best weights, and the plots; return their scores."""
         run, thresholds = self.config.run, self.train.thresholds
         saved = torch.load(self.out / BEST, map_location=self.device, weights_only=True)
         self.model.load_state_dict(saved["model"])
-        # Training is over, and what it came to is told whatever was asked meanwhile.
+        # Training is over, so a signal does not stop the report.
         probabilities, labels, _ = self._predict(stoppable=False)
         scores = evaluate(probabilities, labels, thresholds, run.bins, self.val_open)
         bins = {
@@ -344,7 +347,7 @@ class _Trainer:
     # Checkpoints
 
     def begin(self) -> None:
-        """Begin with an empty file of metrics; without a checkpoint it is of a run that was killed early."""
+        """Begin with an empty file of metrics; an existing one belongs to a run without a checkpoint."""
         (self.out / METRICS).write_bytes(b"")
 
     def _save(self) -> None:
@@ -362,7 +365,7 @@ class _Trainer:
         replace(self.out / CHECKPOINT, lambda file: torch.save(saved, file))
 
     def load(self, saved: dict[str, Any]) -> None:
-        """Go on from a checkpoint."""
+        """Restore a checkpoint."""
         if saved["inputs"] != self.train.inputs:
             raise ValueError(
                 f"{self.out / CHECKPOINT}: expected inputs as before, {saved['inputs']}, found {self.train.inputs}"
@@ -377,16 +380,16 @@ class _Trainer:
         self.loss_sum.fill_(self.state.loss_sum)
         metrics = self.out / METRICS
         if metrics.stat().st_size < self.state.metrics_bytes:
-            raise ValueError(f"{metrics}: expected {self.state.metrics_bytes} bytes or more, of before the checkpoint")
+            raise ValueError(f"{metrics}: expected {self.state.metrics_bytes} bytes or more, as the checkpoint states")
         os.truncate(metrics, self.state.metrics_bytes)
         self._log(f"resumed at step {self.state.step:,} of {self.num_steps:,}")
 
 
 def learning_rate(step: int, num_steps: int, highest: float, last_share: float, warmup_steps: int) -> float:
-    """Return the learning rate of a step, 0 being the first.
+    """Return the learning rate of a step, counted from 0.
 
-    It rises in equal steps over ``warmup_steps``, to ``highest`` in the last of them, and then follows half a cosine
-    (Loshchilov and Hutter 2017) to ``highest * last_share`` in the last step.
+    It rises in equal steps to ``highest`` at the end of ``warmup_steps``. Then it follows half a cosine (Loshchilov and
+    Hutter 2017) to ``highest * last_share`` at the last step.
     """
     if step < warmup_steps:
         return highest * (step + 1) / warmup_steps
@@ -395,7 +398,7 @@ def learning_rate(step: int, num_steps: int, highest: float, last_share: float, 
 
 
 def summary(score: Scores) -> str:
-    """Return the scores of a threshold in a few words."""
+    """Return a short text with the scores of a threshold."""
     if score["auc"] is None:
         return f"AUC undefined (base rate {score['base_rate']:.3g})"
     return (
@@ -409,7 +412,7 @@ def _load_data(config: Config, device: torch.device) -> tuple[CriticData, Critic
     tiles = None
     if given.sql is not None:
         archive = Archive.open(source)
-        # By run, so that the rows need no column of it.
+        # Tiles by run, so that the rows need no such column.
         source, tiles = archive.sql(given.sql), highest_tiles(archive)
     data = CriticData(
         source,
@@ -423,7 +426,7 @@ def _load_data(config: Config, device: torch.device) -> tuple[CriticData, Critic
         symmetries=given.symmetries,
         mmap=given.mmap,
         device=None if device.type == "cpu" else device,
-        # One process, whatever group there is.
+        # One process, even in a distributed group.
         rank=0,
         world_size=1,
     )

@@ -1,4 +1,4 @@
-"""A small transformer over the 16 cells of a board: an encoder to begin with, and to train."""
+"""A small, trainable transformer over the 16 cells of a board, and a one-hot encoder."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ from torch import nn
 from torch.nn import functional
 
 VOCABULARY = 18
-"""Exponents 0 to 17: 2**17 = 131072 is the largest tile that the rules allow on a board."""
+"""The number of exponents, 0 to 17: the rules allow tiles up to 2**17 = 131072."""
 CELLS = 16
 
 
 class BoardTransformer(nn.Module):
-    """From tokens (B, 16), int64, to vectors (B, 16, dim), float32; with a cls token (B, 17, dim), that one first.
+    """A network from tokens (B, 16), int64, to vectors (B, 16, dim), float32; with a cls token first, (B, 17, dim).
 
-    Pre-norm blocks of self-attention and an MLP of four times the width, learned embeddings of exponent and cell, and a
-    layer norm in the end. Weights follow from ``seed`` alone: normal with variance 1 / fan-in, and those that end a
-    residual branch scaled by ``1 / sqrt(2 * depth)``.
+    It has learned embeddings of exponent and cell, pre-norm blocks of self-attention and an MLP of four times the
+    width, and a final layer norm. The initial weights depend on ``seed`` alone. They are normal with variance
+    1 / fan-in; the last weights of a residual branch are scaled by ``1 / sqrt(2 * depth)``.
     """
 
     def __init__(
         self, dim: int = 64, depth: int = 2, heads: int = 4, *, cls: bool = False, dropout: float = 0.0, seed: int = 0
     ) -> None:
-        """Make the network.
+        """Create the network.
 
-        dim: numbers a vector, a multiple of ``heads``.
-        cls: whether there is a token beside the cells.
-        seed: what the first weights follow from, whatever the global generator has drawn.
+        dim: the width of a vector, a multiple of ``heads``.
+        cls: whether there is a cls token in addition to the cells.
+        seed: the seed of the initial weights; the state of the global generator does not matter.
         """
         super().__init__()
         if dim < 1 or depth < 1 or heads < 1 or dim % heads:
@@ -89,12 +89,12 @@ class _Block(nn.Module):
 
 
 class OneHot(nn.Module):
-    """From tokens (B, 16), int64, to (B, 288), float32: 18 places a cell, one of them 1. It has no weights."""
+    """A network from tokens (B, 16), int64, to one-hot vectors (B, 288), float32, 18 per cell. It has no weights."""
 
     dim = CELLS * VOCABULARY
 
     def forward(self, tokens: torch.Tensor) -> torch.Tensor:
-        """Return the places."""
+        """Return the one-hot vectors."""
         return functional.one_hot(tokens, VOCABULARY).flatten(1).float()
 
 
@@ -102,7 +102,7 @@ _READY: dict[str, dict[str, Any]] = {"small": {}, "small_cls": {"cls": True}, "m
 
 
 def __getattr__(name: str) -> nn.Module:
-    # Made when asked for, and a new one each time: an encoder is moved between devices, and given weights.
+    # Each access creates a new encoder, because encoders are moved between devices and get weights.
     if name == "one_hot":
         return OneHot()
     if name not in _READY:

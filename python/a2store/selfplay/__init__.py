@@ -1,11 +1,11 @@
-"""Games played with a policy, and recorded: a vectorised 2048, stepped in Rust, that asks Python for moves.
+"""Self-play: games with a policy, recorded. The games are stepped in Rust, and Python chooses the moves.
 
 >>> from a2store import selfplay
 >>> result = selfplay.play(lambda tokens, legal: legal.argmax(axis=1), num_games=1000)
 >>> result.scores.mean(), result.steps_per_second
 
-``play`` plays whole games and records them; ``VectorEnv`` steps games that the caller moves in, and
-``a2store.selfplay.gym`` makes a Gymnasium environment of it.
+``play`` plays whole games and records them. ``VectorEnv`` steps games in which the caller chooses the moves.
+``a2store.selfplay.gym`` wraps it as a Gymnasium environment.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ __all__ = [
 ]
 
 Policy: TypeAlias = Callable[[npt.NDArray[Any], npt.NDArray[np.bool_]], Any]
-"""From tokens (B, 16) and legality (B, 4) to moves (B,) or logits (B, 4)."""
+"""A function from tokens (B, 16) and legality (B, 4) to moves (B,) or logits (B, 4)."""
 
 
 def play(
@@ -64,41 +64,42 @@ def play(
     temperature: float = 0.0,
     progress: bool | None = None,
 ) -> PlayResult:
-    """Play games with a policy, many side by side.
+    """Play games with a policy, many at the same time.
 
-    What is played in a game follows from the seed, the game's number and what the policy answers to its boards, and not
-    from ``batch_size``. Where a game ends the next one begins; towards the end the batches shrink.
+    A game depends on the seed, its number and the policy's answers, but not on ``batch_size``. When a game ends, the
+    next one begins; towards the end the batches shrink.
 
     policy: one of
 
-        - a callable that gets ``tokens``, (B, 16) exponents row by row, and ``legal``, (B, 4) bool in the order UDLR,
-          and returns either moves, (B,) integers, all legal; or logits, (B, 4) floats, those of illegal moves being
-          ignored. NumPy arrays and PyTorch's tensors on any device will do. Both arguments are the callable's own, to
-          keep or to write to. A policy that needs no ``legal`` still gets it.
+        - a callable that takes ``tokens``, (B, 16) exponents row by row, and ``legal``, (B, 4) bool in the order UDLR.
+          It returns either moves, (B,) integers, all legal, or logits, (B, 4) floats; logits of illegal moves are
+          ignored. It may return NumPy arrays, or PyTorch tensors on any device. It may keep or modify its arguments. A
+          policy that does not need ``legal`` still gets it.
         - a ``torch.nn.Module`` that returns logits (B, 4) for tokens (B, 16) int64 alone. It is called in eval mode
-          under ``torch.inference_mode``, on the device of its parameters, and is afterwards in the mode that it was in.
-        - a ``Player``: it plays in Rust, on several threads, and the values that it gives the moves are recorded too.
+          under ``torch.inference_mode``, on the device of its parameters. Afterwards its previous mode is restored.
+        - a ``Player``, which plays in Rust on several threads. Its values of the moves are recorded too.
 
-    num_games: how many games.
-    batch_size: the most boards that the policy is asked about at once. A ``Player`` has no batches.
-    seed: what the games follow from, in ``0..2**64``.
-    recorder: what every step goes to; ``None`` = nothing is recorded. Games stand in it in the order in which they end,
-        those of a ``Player`` in the order of their numbers. Once it has reached a limit no game begins, and
-        ``PlayResult.stopped`` names the limit.
+    num_games: the number of games.
+    batch_size: the most boards in one call of the policy. A ``Player`` has no batches.
+    seed: the seed of all games, in ``0..2**64``.
+    recorder: the recorder of every step; ``None`` = nothing is recorded. Games are stored in the order in which they
+        end, and those of a ``Player`` in the order of their numbers. Once the recorder reaches a limit, no game begins,
+        and ``PlayResult.stopped`` names the limit.
     tokens: the type of ``tokens`` for a callable.
-    max_steps: games of so many steps end there; ``None`` = none does.
-    temperature: above 0, moves are drawn from the softmax of ``logits / temperature`` over the legal ones; at 0 the
-        legal move with the greatest logit is made, the first of equal ones. Only for policies that return logits.
-    progress: ``False`` = no progress bar; else there is one where standard error is a terminal.
+    max_steps: truncates games after this many steps; ``None`` = no limit.
+    temperature: above 0, moves are drawn from the softmax of ``logits / temperature`` over the legal moves. At 0 the
+        legal move with the greatest logit is made, the first one in a tie. Only for policies that return logits.
+    progress: ``False`` = no progress bar; otherwise a bar is shown if standard error is a terminal.
 
-    Raises what the policy raises, as it is; ``ValueError`` for an answer of the wrong length, an illegal move or
-    logits that are not numbers, with the row; ``TypeError`` for an answer of another type or shape; ``ValueError`` for
-    options outside their range; ``KeyboardInterrupt`` on Ctrl-C. Games under way are then abandoned in the recorder.
+    Raises ``ValueError`` for an answer of the wrong length, and for an illegal move or a NaN logit, with the row.
+    Raises ``TypeError`` for an answer of another type or shape, and ``ValueError`` for an option out of range.
+    Exceptions of the policy are raised unchanged, and Ctrl-C raises ``KeyboardInterrupt``. After an exception, running
+    games are abandoned in the recorder.
 
     >>> recorder = selfplay.Recorder("sessions", tag="greedy")
     >>> selfplay.play(model, 10_000, seed=1, recorder=recorder, temperature=0.5)
     """
-    # A module can only be one where PyTorch has been imported.
+    # The policy can be a module only if PyTorch has been imported.
     torch: Any = sys.modules.get("torch")
     if torch is None or not isinstance(policy, torch.nn.Module):
         return _play(policy, num_games, batch_size, seed, recorder, tokens, max_steps, temperature, progress)

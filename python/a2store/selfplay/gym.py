@@ -1,4 +1,6 @@
-"""2048 as a Gymnasium ``VectorEnv``. Importing it needs Gymnasium, and registers ``a2store/2048-v0`` for ``make_vec``.
+"""2048 as a Gymnasium ``VectorEnv``.
+
+Importing this module requires Gymnasium, and registers ``a2store/2048-v0`` for ``make_vec``.
 
 >>> from a2store.selfplay.gym import GymVectorEnv
 >>> env = GymVectorEnv(num_envs=1024)
@@ -26,20 +28,19 @@ Infos = dict[str, Any]
 
 
 class GymVectorEnv(gymnasium.vector.VectorEnv[Observations, npt.NDArray[Any], npt.NDArray[Any]]):
-    """Many games of 2048 side by side.
+    """A vector of games of 2048.
 
-    An observation is a board's 16 exponents row by row, uint8 (n, 16); actions are 0 to 3 for up, down, left and right.
-    A reward, float64, is what the merges earned. A game is terminated when no move is legal.
+    An observation is a board's 16 exponents row by row, uint8 (n, 16). Actions are 0 to 3 for up, down, left and right.
+    A reward, float64, is the score of the move. A game terminates when no move is legal.
 
-    ``infos`` has, of the boards as observed, ``action_mask`` (n, 4) bool, ``score`` and ``num_steps`` (n,) int64; and
-    of a step ``illegal`` (n,) bool. In mode ``SAME_STEP`` it also has ``final_obs`` and ``final_info`` of the games
-    that ended, as Gymnasium's own environments do; ``_final_obs`` and ``_final_info`` say which rows count.
+    ``infos`` describes the observed boards: ``action_mask`` (n, 4) bool, ``score`` and ``num_steps`` (n,) int64. After
+    a step it also has ``illegal`` (n,) bool. In mode ``SAME_STEP`` it also has ``final_obs`` and ``final_info`` of the
+    games that ended, as Gymnasium's own environments do. ``_final_obs`` and ``_final_info`` mark the valid rows.
 
-    An illegal action leaves the board as it is and earns nothing. It ends the game, as truncated, where that is asked
-    for.
+    An illegal action does not change the board and has reward 0. With ``illegal="truncate"`` it truncates the game.
 
-    ``reset(seed=s)`` begins with the first games of a seed, in which the same actions have the same consequences,
-    whatever ``num_envs`` is, as long as games begin in the same order. Without a seed it goes on to the next games.
+    ``reset(seed=s)`` begins the first games of a seed. In these games equal actions have equal results for any
+    ``num_envs``, if the games begin in the same order. ``reset()`` continues with the next games.
     """
 
     metadata: dict[str, Any] = {"render_modes": [], "autoreset_mode": AutoresetMode.NEXT_STEP}  # noqa: RUF012
@@ -52,14 +53,14 @@ class GymVectorEnv(gymnasium.vector.VectorEnv[Observations, npt.NDArray[Any], np
         illegal: Literal["ignore", "truncate", "raise"] = "ignore",
         max_episode_steps: int | None = None,
     ) -> None:
-        """Make an environment; ``reset`` begins the games.
+        """Create an environment; ``reset`` begins the games.
 
-        num_envs: the number of games side by side.
-        autoreset_mode: when the next game begins where one ended: in the step after (``"NextStep"``, whose action for
-            that game is ignored), in the same step (``"SameStep"``), or when ``reset`` is told so by
-            ``options={"reset_mask": mask}`` (``"Disabled"``).
-        illegal: what an illegal action does: nothing, truncate its game, or raise ``ValueError``.
-        max_episode_steps: games of so many steps are truncated; ``None`` = none is. Illegal actions are no steps.
+        num_envs: the number of games.
+        autoreset_mode: when the game after a finished one begins. ``"NextStep"``: in the next step, which ignores the
+            action for that game. ``"SameStep"``: in the same step. ``"Disabled"``: when ``reset`` is called with
+            ``options={"reset_mask": mask}``.
+        illegal: the effect of an illegal action: ignore it, truncate its game, or raise ``ValueError``.
+        max_episode_steps: truncates games after this many steps; ``None`` = no limit. Illegal actions do not count.
         """
         super().__init__()
         if illegal not in ("ignore", "truncate", "raise"):
@@ -81,14 +82,14 @@ class GymVectorEnv(gymnasium.vector.VectorEnv[Observations, npt.NDArray[Any], np
         self._is_seeded = False
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Observations, Infos]:
-        """Begin games: all, or those of ``options["reset_mask"]``, an array of bools.
+        """Begin all games, or those selected by ``options["reset_mask"]``, an array of bools.
 
-        A seed is for all of them; the first time without one, it is drawn.
+        A seed applies to all games. The first call without a seed draws one.
         """
         mask = None if options is None else options.get("reset_mask")
         if mask is not None:
             if seed is not None:
-                raise ValueError("seed: expected none with a reset_mask, as it is for all games")
+                raise ValueError("seed: expected none with a reset_mask, because a seed applies to all games")
             self._check_mask(mask)
         if seed is not None or not self._is_seeded:
             super().reset(seed=seed)
@@ -101,12 +102,12 @@ class GymVectorEnv(gymnasium.vector.VectorEnv[Observations, npt.NDArray[Any], np
         return self._env.tokens(), self._infos()
 
     def step(self, actions: npt.NDArray[Any]) -> tuple[Observations, npt.NDArray[np.float64], Bools, Bools, Infos]:
-        """Make a move in each game; see the class for what is returned."""
+        """Make a move in each game; the class describes the results."""
         actions = np.asarray(actions)
         before = self._done
         if self.autoreset_mode == AutoresetMode.DISABLED and before.any():
             raise ValueError(f"games {np.flatnonzero(before).tolist()} are over: reset them by options['reset_mask']")
-        # Those that begin now are not moved in: any legal move will do for them, as they are replaced.
+        # Games that begin in this step are replaced, so any legal move works for them.
         illegal = self._illegal_actions(actions) & ~before
         if self._illegal == "raise" and illegal.any():
             row = int(illegal.argmax())
@@ -133,7 +134,7 @@ class GymVectorEnv(gymnasium.vector.VectorEnv[Observations, npt.NDArray[Any], np
         return self._env.tokens(), rewards, over, truncations, {**self._infos(), "illegal": illegal, **final}
 
     def _final(self, done: Bools) -> npt.NDArray[np.object_]:
-        """Return the last observations of the games that ended, and None for others."""
+        """Return the last observation of each game that ended, and None for the others."""
         final = np.full(self.num_envs, None, object)
         tokens = self._env.tokens()
         for row in np.flatnonzero(done):
@@ -159,7 +160,7 @@ class GymVectorEnv(gymnasium.vector.VectorEnv[Observations, npt.NDArray[Any], np
 
     def _infos(self) -> Infos:
         values = self._values()
-        # Gymnasium's way to say of which games they are known.
+        # Gymnasium marks the valid rows of each value by a key with an underscore.
         return {**values, **{f"_{key}": np.ones(self.num_envs, bool) for key in values}}
 
 

@@ -1,1 +1,1 @@
-"""Harnesses that disturb a process, a disk or the power supply, and see what becomes of an archive."""
+"""Harnesses that disturb a process, a disk or the power supply, and check the archive afterwards."""

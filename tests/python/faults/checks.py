@@ -1,4 +1,4 @@
-"""What must be true of an archive, whatever was done to the process that wrote it."""
+"""Properties that an archive must have after any fault in the process that wrote it."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ import oracle
 LONG = os.environ.get("A2STORE_LONG_TESTS") == "1"
 """Whether to try everything rather than a sample."""
 WITHOUT = "faults cannot be made here: "
-"""How the reason begins for which such a test is skipped."""
+"""The beginning of the reason for a skipped test of this kind."""
 NAMES = re.compile(
     r"_log|runs|steps|_log/\.lock|_log/[0-9]{20}\.(json|checkpoint\.json|digests)|(runs|steps)/[0-9a-f]{32}\.parquet"
     r"|(_log|runs|steps)/\.staged-[^/]*\.tmp"
 )
-"""All that can lie in an archive, whatever happened."""
+"""The names that an archive's folder may contain after any fault."""
 
 Case = TypeVar("Case")
 
 
 class Unsound(AssertionError):  # noqa: N818
-    """An archive is not as it must be."""
+    """An archive violates a required property."""
 
 
 def expect(condition: bool, message: str) -> None:
@@ -40,17 +40,17 @@ def expect(condition: bool, message: str) -> None:
 
 @dataclass(frozen=True)
 class Inputs:
-    """Run files in groups, one for each ingest, and what is in them."""
+    """Run files in groups, one group per ingest, and their content."""
 
     groups: list[list[Path]]
     digests: dict[Path, bytes]
     boards: dict[bytes, bytes]
-    """A run's boards, by its digest, as the archive's columns hold them."""
+    """The boards of each run as the archive stores them, by digest."""
     moves: dict[bytes, bytes]
 
     @staticmethod
     def simulate(folder: Path, groups: int, runs: int, seed: int = 1) -> Inputs:
-        """Play ``groups`` × ``runs`` games, and ask an undisturbed archive for their digests."""
+        """Play ``groups`` × ``runs`` games, and get their digests from an undisturbed archive."""
         a2store.simulate(folder / "runs", runs=groups * runs, seed=seed, depth=0, progress=False)
         files = sorted((folder / "runs").iterdir())
         archive = a2store.Archive.create(folder / "undisturbed.a2")
@@ -71,7 +71,7 @@ class Inputs:
 
 
 def sound(path: Path, inputs: Inputs) -> tuple[int, frozenset[bytes]]:
-    """Read all of the newest version, which must be whole, and say which one it is and the digests of its runs."""
+    """Read all of the newest version, check that it is complete, and return its number and the digests of its runs."""
     archive = a2store.Archive.open(path)
     runs = pa.table(archive.sql("SELECT run_id, digest, num_steps FROM runs ORDER BY run_id"))
     ids, digests, sizes = (runs[name].to_pylist() for name in ("run_id", "digest", "num_steps"))
@@ -105,12 +105,12 @@ def sound(path: Path, inputs: Inputs) -> tuple[int, frozenset[bytes]]:
 
 
 def names(path: Path) -> list[str]:
-    """All files and folders below, in order."""
+    """Return all files and folders below a folder, in order."""
     return sorted(found.relative_to(path).as_posix() for found in path.rglob("*"))
 
 
 def open_or_create(path: Path) -> a2store.Archive:
-    """As ``a2store ingest`` does. What was begun and is not yet an archive becomes one."""
+    """Open or create an archive as ``a2store ingest`` does; an interrupted creation is completed."""
     try:
         return a2store.Archive.open(path)
     except FileNotFoundError:
@@ -122,13 +122,13 @@ def open_or_create(path: Path) -> a2store.Archive:
 
 
 def failures(check: Callable[[Case], object], cases: Sequence[Case]) -> list[str]:
-    """Check cases, several at a time, and list those that failed."""
+    """Check cases in parallel, and return the failures."""
 
     def outcome(case: Case) -> str | None:
         try:
             check(case)
         except Exception as error:
-            # One bad case must not hide how many there are, and which.
+            # One failing case must not hide the others.
             return f"{case}: {type(error).__name__}: {error}"
         return None
 
@@ -137,7 +137,7 @@ def failures(check: Callable[[Case], object], cases: Sequence[Case]) -> list[str
 
 
 def assert_none(found: list[str], of: int) -> None:
-    """Fail with one failure of each sort, if there are any. Sorts differ in more than numbers and names of files."""
+    """Fail with one example of each kind of failure. Kinds ignore numbers and file names."""
     sorts: dict[str, list[str]] = {}
     for failure in found:
         sorts.setdefault(re.sub(r"/\S+|\d+", "", failure.partition(": ")[2]), []).append(failure)

@@ -1,6 +1,6 @@
-"""Disks that are full or cannot be written, seen by a process of its own only.
+"""Full and read-only disks, visible to a single process.
 
-``python -m faults.mounts CHECK INPUTS DISK …`` is that process: it makes a check with the disk already mounted.
+``python -m faults.mounts CHECK INPUTS DISK …`` is that process: it runs a check with the disk already mounted.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ PAGE = os.sysconf("SC_PAGESIZE")
 
 @dataclass(frozen=True)
 class Namespace:
-    """Where something can be mounted."""
+    """A mount namespace in which a disk can be mounted."""
 
     folder: Path
     unshare: list[str]
 
     def run(self, options: str, check: str, inputs: Inputs, *args: str) -> int:
-        """Make a check of this module on a new disk in memory, or on the folder itself if it is to be read-only."""
+        """Run a check of this module on a new disk in memory, or on the folder itself if it is to be read-only."""
         quoted = f"'{self.folder}'"
         bind = f"mount --bind {quoted} {quoted} && mount -o remount,bind,ro {quoted}"
         mount = bind if options == "ro" else f"mount -t tmpfs -o {options} none {quoted}"
@@ -50,7 +50,7 @@ class Namespace:
 
 
 def namespace(folder: Path) -> Namespace | None:
-    """Make the folder and find out how to mount on it, if that is possible: as root, or as root of a name space."""
+    """Create the folder, and return a way to mount on it: as root, or as root of a user namespace; else ``None``."""
     folder.mkdir()
     if program := shutil.which("unshare"):
         for unshare in ([program, "--mount"], [program, "--mount", "--map-root-user"]):
@@ -61,7 +61,7 @@ def namespace(folder: Path) -> Namespace | None:
 
 
 def read_only(inputs: Inputs, disk: Path) -> int:
-    """All can be read, and what cannot be written is said."""
+    """Everything can be read, and each failed write raises an error."""
     path, held = disk / ARCHIVE, inputs.digests_of(inputs.groups[0])
     before = names(disk)
     expect(sound(path, inputs) == (2, held), "another archive")
@@ -78,7 +78,7 @@ def read_only(inputs: Inputs, disk: Path) -> int:
 
 
 def full(inputs: Inputs, disk: Path, what: str) -> int:
-    """With ever more room, an ingest fails in ever later places until it fits; each time nothing else is changed."""
+    """With more room, an ingest fails at a later place, until it fits; no failure changes the archive."""
     failed = 0
     for room in range(1000):
         path = disk / str(room) / ARCHIVE
@@ -105,7 +105,7 @@ def full(inputs: Inputs, disk: Path, what: str) -> int:
 
 @contextmanager
 def filled(disk: Path, what: str, room: int) -> Iterator[None]:
-    """Leave room for so many pages or files only."""
+    """Leave room for only ``room`` pages or files."""
     ballast = disk / "ballast"
     ballast.mkdir()
     free = os.statvfs(disk)

@@ -51,7 +51,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
 
 @pytest.fixture(scope="session")
 def tally(pytestconfig: pytest.Config) -> Counter[str]:
-    """What was tried and how often, for the summary."""
+    """The number of tries of each kind, for the summary."""
     return pytestconfig.stash[COUNTS]
 
 
@@ -71,7 +71,7 @@ def inputs(tmp_path_factory: pytest.TempPathFactory) -> Inputs:
 
 @pytest.fixture
 def scratch(tmp_path: Path) -> Iterator[Path]:
-    """A folder in memory where that is possible: thousands of archives are written there."""
+    """A folder, in memory if possible, because thousands of archives are written to it."""
     try:
         folder = tempfile.TemporaryDirectory(prefix="a2store-faults-", dir=MEMORY)
     except OSError:

@@ -1,13 +1,13 @@
-"""What a disk can hold after the power fails, given the system calls that were made on it.
+"""The possible contents of a disk after a power failure, given the system calls that were made on it.
 
-The model is the least that POSIX promises, less than any file system does:
+The model guarantees only what POSIX guarantees, which is less than any file system guarantees:
 
-* What was written to a file is durable once the file was synced after it. Until then each write may be there, in whole,
-  in sectors, up to some byte, as zeros, or not at all.
-* A name that was given, moved or taken away is durable once its folder was synced after it. Until then each may have
-  happened or not, whatever became of the others. To sync a file makes none of its names durable, and to sync a folder
-  not the folder's own name.
-* A sync that failed makes nothing durable, and a later one of the same file does not make up for it.
+* Writes to a file are durable after a sync of that file. Before that, each write may be on the disk completely, in
+  some sectors, up to some byte, as zeros, or not at all.
+* A created, moved or removed name is durable after a sync of its folder. Before that, each change may have happened or
+  not, independently of the others. A sync of a file makes none of its names durable. A sync of a folder does not make
+  the folder's own name durable.
+* A failed sync makes nothing durable, and a later sync of the same file does not repair that.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from .shim import Call
 
 SECTOR = 512
 Tree: TypeAlias = dict[str, bytes | None]
-"""The content of each file by its path, None for a folder; folders come before what is in them."""
+"""The content of each file by its path, or ``None`` for a folder; a folder comes before its entries."""
 
 
 @dataclass
 class Change:
-    """To a file's content: bytes that were written, or a new length."""
+    """A change of a file's content: written bytes, or a new length."""
 
     offset: int
     data: bytes | None
     doubtful: bool = False
-    """Whether a sync of it has failed."""
+    """Whether a sync of the change has failed."""
 
     @property
     def end(self) -> int:
@@ -55,7 +55,7 @@ class File:
     pending: list[Change] = field(default_factory=list)
 
     def content(self, changes: Iterable[Change] | None = None) -> bytes:
-        """With these changes to what is durable, by default all."""
+        """Return the durable content with these changes, by default with all."""
         content = bytearray(self.durable)
         for change in self.pending if changes is None else changes:
             change.apply(content)
@@ -77,10 +77,10 @@ class File:
 class Folder:
     durable: dict[str, File | Folder] = field(default_factory=dict)
     pending: list[dict[str, File | Folder | None]] = field(default_factory=list)
-    """What each call changed, None for a name that was taken away."""
+    """The names that each call changed; ``None`` for a removed name."""
 
     def entries(self, changes: Iterable[dict[str, File | Folder | None]] | None = None) -> dict[str, File | Folder]:
-        """With these changes to what is durable, by default all."""
+        """Return the durable entries with these changes, by default with all."""
         entries: dict[str, File | Folder | None] = dict(self.durable)
         for change in self.pending if changes is None else changes:
             entries.update(change)
@@ -94,10 +94,10 @@ class Folder:
 
 
 class Disk:
-    """The folder that calls were made on, as they left it and as far as it is durable."""
+    """The folder of the calls: its current state, and its durable state."""
 
     def __init__(self, root: Path) -> None:
-        """With all that lies there now, which is durable."""
+        """Start with the present content of a folder, which counts as durable."""
         self.path = str(root.resolve())
         self.by_inode: dict[int, File | Folder] = {}
         self.root = Folder()
@@ -116,7 +116,7 @@ class Disk:
             folder.durable[entry.name] = node
 
     def apply(self, call: Call) -> None:
-        """Do to the model what a call did to the disk."""
+        """Apply a call to the model."""
         node = self.by_inode.get(call.inode)
         if call.kind == "sync":
             if node is not None and call.error == 0:
@@ -127,11 +127,11 @@ class Disk:
             _EFFECTS[call.kind](self, call, node)
 
     def doubt(self) -> int:
-        """How much is not durable: a name counts as much as a kibibyte."""
+        """Return the amount of data that is not durable; a name counts as a kibibyte."""
         return sum(node.doubt() for node in self.by_inode.values())
 
     def folder_of(self, path: str) -> tuple[Folder, str]:
-        """The folder that a path's last name is in."""
+        """Return the folder of a path, and the path's last name."""
         parts = Path(path).relative_to(self.path).parts
         folder = self.root
         for part in parts[:-1]:
@@ -150,7 +150,7 @@ class Disk:
         folder, name = self.folder_of(call.path)
         found = folder.entries().get(name)
         if found is None:
-            # An inode can be that of a file that is no more.
+            # An inode can be reused after its file was removed.
             self.by_inode[call.inode] = found = File()
             folder.pending.append({name: found})
         if call.flags & os.O_TRUNC and isinstance(found, File):
@@ -176,7 +176,7 @@ class Disk:
         assert node is not None, call
         (source, old), (target, new) = self.folder_of(call.path), self.folder_of(call.other)
         if source is target:
-            # In one folder it happens as a whole or not at all.
+            # Within one folder a rename is atomic.
             source.pending.append({old: None, new: node})
         else:
             target.pending.append({new: node})
@@ -198,18 +198,18 @@ _EFFECTS: dict[str, Callable[[Disk, Call, File | Folder | None], None]] = {
 }
 
 
-# What survives
+# Survivals
 
 
 @dataclass(frozen=True)
 class Survival:
-    """Which of the changes that are not durable are on the disk all the same."""
+    """A choice of the changes that reach the disk although they are not durable."""
 
     names: Callable[[list[dict[str, File | Folder | None]]], list[dict[str, File | Folder | None]]]
     content: Callable[[File], bytes]
 
     def tree(self, disk: Disk) -> Tree:
-        """What the disk holds after the power failed now."""
+        """Return the content of the disk after a power failure at this point."""
         contents: dict[int, bytes] = {}
         tree: Tree = {}
 
@@ -219,7 +219,7 @@ class Survival:
                     tree[prefix + name] = None
                     walk(node, f"{prefix}{name}/")
                 else:
-                    # A file of two names has one content.
+                    # A file with two names has one content.
                     if id(node) not in contents:
                         contents[id(node)] = self.content(node) if node.pending else node.durable
                     tree[prefix + name] = contents[id(node)]
@@ -229,7 +229,7 @@ class Survival:
 
 
 def zeros(file: File) -> bytes:
-    """As long as it was, but nothing of what was pending was written."""
+    """Return a file of its current length whose pending writes are zeros."""
     return file.durable.ljust(len(file.content()), b"\0")[: len(file.content())]
 
 
@@ -243,11 +243,11 @@ EXTREMES = {
     "the last name": Survival(lambda names: names[-1:], File.content),
     "all but the first name": Survival(lambda names: names[1:], File.content),
 }
-"""What must be tried at every point."""
+"""The survivals to try at every point."""
 
 
 def chance(random: Random) -> Survival:
-    """Some of what is not durable, drawn at random; how much of it is drawn too."""
+    """Return a random survival; the probability that a change survives is random too."""
     share = random.choice((0.0, 0.2, 0.5, 0.8, 1.0))
 
     def names(pending: list[dict[str, File | Folder | None]]) -> list[dict[str, File | Folder | None]]:
@@ -269,7 +269,7 @@ def _zeroed(file: File, random: Random) -> bytes:
 
 
 def _cut(file: File, random: Random) -> bytes:
-    """Written in order up to some byte."""
+    """Return the content with the writes in order, up to a random byte."""
     changes = file.pending[: random.randint(1, len(file.pending))]
     *before, last = changes
     if last.data is not None:
@@ -278,12 +278,12 @@ def _cut(file: File, random: Random) -> bytes:
 
 
 def _some(file: File, random: Random) -> bytes:
-    """Some of the writes, in some order of their own."""
+    """Return the content with some of the writes, in a random order."""
     return file.content(change for change in file.pending if random.random() < 0.5)
 
 
 def _sectors(file: File, random: Random) -> bytes:
-    """Each sector as it was before or as it is."""
+    """Return the content with each sector either old or new."""
     after = file.content()
     content = bytearray(zeros(file))
     for at in range(0, len(after), SECTOR):
@@ -296,7 +296,7 @@ _CONTENTS = (_dropped, _whole, _zeroed, _cut, _some, _sectors)
 
 
 def write_tree(tree: Tree, folder: Path) -> None:
-    """Make a folder that holds this."""
+    """Write a tree to a new folder."""
     folder.mkdir()
     for name, content in tree.items():
         if content is None:
@@ -306,7 +306,7 @@ def write_tree(tree: Tree, folder: Path) -> None:
 
 
 def read_tree(folder: Path) -> Tree:
-    """What a folder holds."""
+    """Return the tree in a folder."""
     found = sorted(folder.rglob("*"))
     return {path.relative_to(folder).as_posix(): None if path.is_dir() else path.read_bytes() for path in found}
 
@@ -316,25 +316,25 @@ def read_tree(folder: Path) -> Tree:
 
 @dataclass(frozen=True)
 class Step:
-    """A process, by how many calls had been made when it began and when it had ended with status 0."""
+    """A process: the number of calls before it began, and before it ended with status 0."""
 
     began: int
     acknowledged: int
     runs: frozenset[bytes]
-    """What the archive holds since."""
+    """The content of the archive after the step."""
 
 
 @dataclass
 class History:
-    """Processes that worked on a disk one after another."""
+    """A history of processes that worked on a disk one after another."""
 
     before: Disk
-    """What lay on it, durable."""
+    """The initial, durable content of the disk."""
     calls: list[Call]
     steps: list[Step]
 
     def states(self) -> Iterator[tuple[int, Disk]]:
-        """The disk before the first call and after each one; it changes under the caller's hands."""
+        """Yield the disk before the first call and after each one; it is the same object each time."""
         disk = deepcopy(self.before)
         yield 0, disk
         for number, call in enumerate(self.calls, start=1):
@@ -342,15 +342,15 @@ class History:
             yield number, disk
 
     def possible(self, position: int) -> list[frozenset[bytes] | None]:
-        """What the archive may hold after so many calls: what was acknowledged, or more. None is no archive."""
+        """Return the possible contents of the archive after ``position`` calls; ``None`` means no archive."""
         acknowledged = sum(step.acknowledged <= position for step in self.steps)
         begun = sum(step.began < position for step in self.steps)
         possible: list[frozenset[bytes] | None] = [step.runs for step in self.steps[:begun]]
-        # To create an archive and to add to it is two commits.
+        # Creating an archive and adding to it are two commits.
         return possible[acknowledged - 1 :] if acknowledged else [None, frozenset(), *possible]
 
     def final_contents(self) -> dict[str, bytes]:
-        """The whole content of every file by each name that it ever had."""
+        """Return the complete content of every file, by each name that it ever had."""
         contents: dict[str, bytes] = {}
         for _, disk in self.states():
             tree = EXTREMES["everything"].tree(disk)

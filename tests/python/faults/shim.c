@@ -37,7 +37,7 @@
 
 #define PUBLIC __attribute__((visibility("default")))
 
-/* The order is that of CLASSES in shim.py. */
+/* In the order of CLASSES in shim.py. */
 enum class { OPEN, READ, WRITE, SYNC, LINK, RENAME, UNLINK, MKDIR, TRUNCATE };
 enum kind { NOTHING, KILL_BEFORE, KILL_AFTER, KILL_MIDWRITE, FAIL, FAIL_AFTER, SHORT, FLIP, SIGNAL, STOP };
 
@@ -45,17 +45,17 @@ enum kind { NOTHING, KILL_BEFORE, KILL_AFTER, KILL_MIDWRITE, FAIL, FAIL_AFTER, S
 struct record {
     uint32_t number, process;
     uint32_t class, performed;
-    int32_t error; /* that the caller was told, 0 for none */
-    uint32_t flags; /* of open */
+    int32_t error; /* the error that the caller saw, 0 for none */
+    uint32_t flags; /* the flags of open */
     uint64_t inode;
-    uint64_t offset; /* of write; the length of truncate */
+    uint64_t offset; /* the offset of write, or the length of truncate */
     uint32_t path, other, data; /* lengths */
     uint32_t zero;
 };
 
 struct call {
     struct record record;
-    char path[PATH_MAX], other[PATH_MAX]; /* `other` is where link and rename lead */
+    char path[PATH_MAX], other[PATH_MAX]; /* `other` is the target of link and rename */
     const void *data;
     size_t length;
     bool counted, changes;
@@ -97,7 +97,7 @@ REAL(int, mkdirat, int, const char *, mode_t)
 REAL(int, ftruncate64, int, off64_t)
 REAL(int, clock_gettime, clockid_t, struct timespec *)
 
-/* Set up by whichever call comes first: other libraries' constructors run before this one's. */
+/* The first call sets this up, because other libraries' constructors run before this library's. */
 static void set_up(void) {
     find_openat(), find_opendir(), find_readdir64(), find_read(), find_pread64(), find_readv(), find_write();
     find_pwrite64(), find_writev(), find_pwritev64(), find_copy_file_range(), find_sendfile64(), find_fsync();
@@ -165,7 +165,7 @@ static void resolve(int folder, const char *name, char path[PATH_MAX]) {
 
 /* Calls */
 
-/* Counts a call whose path is known and says what is to become of it. If it is counted, the lock is held on return. */
+/* Counts a call whose path is known and returns its fault. If it is counted, the lock is held on return. */
 static void begin(struct call *call, enum class class, bool changes) {
     call->counted = inside(call->path) || inside(call->other);
     call->kind = NOTHING;
@@ -202,7 +202,7 @@ static void inode_of(struct call *call, int fd, const char *path) {
     if ((fd >= 0 ? fstat(fd, &status) : lstat(path, &status)) == 0) call->record.inode = status.st_ino;
 }
 
-/* Before the call proper: whether it is to be made at all. */
+/* Runs before the real call, and returns whether to make it. */
 static bool allowed(struct call *call) {
     if (call->kind == KILL_BEFORE) die();
     if (call->kind == SIGNAL) raise(fault_signal);
@@ -210,7 +210,7 @@ static bool allowed(struct call *call) {
     return call->kind != FAIL;
 }
 
-/* After the call: the error to report, 0 for none. */
+/* Runs after the real call, and returns the error to report, 0 for none. */
 static int finish(struct call *call, bool performed, bool failed) {
     int error = failed ? errno : 0;
     if (!performed) error = fault_error;
@@ -224,7 +224,7 @@ static int finish(struct call *call, bool performed, bool failed) {
     return error;
 }
 
-/* Makes a call, `real`, in the way that was decided; `undo` takes back a result that is not to be seen. */
+/* Makes the call `real` with its fault; `undo` reverts a result that the caller must not see. */
 #define MAKE(call, type, failure, real, identify, undo)                                                                \
     ({                                                                                                                 \
         type result_ = failure;                                                                                        \
@@ -284,7 +284,7 @@ PUBLIC DIR *opendir(const char *name) {
     return MAKE(call, DIR *, NULL, real_opendir(name), inode_of(&call, dirfd(result_), ""), closedir(result_));
 }
 
-/* At the end of a folder it returns NULL as it does when it fails, but leaves errno alone. */
+/* At the end of a folder it returns NULL, as after a failure, but does not change errno. */
 PUBLIC struct dirent64 *readdir64(DIR *folder) {
     struct call call = {0};
     ready();
@@ -317,7 +317,7 @@ PUBLIC ssize_t pread64(int fd, void *data, size_t length, off64_t at) {
 PUBLIC ssize_t pread(int fd, void *data, size_t length, off_t at) { return pread64(fd, data, length, at); }
 PUBLIC ssize_t readv(int fd, const struct iovec *parts, int count) { READING(ssize_t, real_readv(fd, parts, count)) }
 
-/* A write on the folder that was counted already. A negative offset is the file's own position. */
+/* A write that was already counted. A negative offset means the file's own position. */
 static ssize_t writing(struct call *call, int fd, const void *data, size_t length, off64_t at) {
     char *changed = NULL;
     if (call->kind == SHORT || call->kind == KILL_MIDWRITE) length = length > 1 ? length / 2 : length;
@@ -384,7 +384,7 @@ static bool fd_inside(int fd) {
     return path_of_fd(fd, path) && inside(path);
 }
 
-/* As on file systems that cannot do this: whoever wants to copy reads and writes instead, and that is counted. */
+/* Fails as on file systems without this call, so that copies use reads and writes, which are counted. */
 PUBLIC ssize_t copy_file_range(int in, off64_t *from, int out, off64_t *to, size_t length, unsigned flags) {
     if (!fd_inside(out)) return real_copy_file_range(in, from, out, to, length, flags);
     errno = EXDEV;
@@ -420,7 +420,7 @@ PUBLIC int ftruncate64(int fd, off64_t length) {
 
 PUBLIC int ftruncate(int fd, off_t length) { return ftruncate64(fd, length); }
 
-/* A name that is given, moved or taken away. */
+/* Calls that create, move or remove a name. */
 #define NAMING(class, from_folder, from, to_folder, to, real)                                                          \
     struct call call = {0};                                                                                            \
     ready();                                                                                                           \

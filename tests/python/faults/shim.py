@@ -18,32 +18,32 @@ from threads import HANGS
 
 SOURCE = Path(__file__).with_name("shim.c")
 CLASSES = ("open", "read", "write", "sync", "link", "rename", "unlink", "mkdir", "truncate")
-"""What calls are counted, in the order of ``enum class`` in ``shim.c``."""
+"""The classes of counted calls, in the order of ``enum class`` in ``shim.c``."""
 KILLS = ("kill-before", "kill-after", "kill-midwrite")
 FAILURES = ("EIO", "ENOSPC", "EIO-after", "ENOSPC-after")
-"""Nothing is done; or all is done and the caller is told that it failed."""
+"""The kinds of failure: the call is not performed, or it is performed but reports an error."""
 
 _RECORD = struct.Struct("<4IiIQQ4I")
 
 
 @dataclass(frozen=True)
 class Call:
-    """One counted call, as the log has it."""
+    """One counted call from the log."""
 
     number: int
-    """Of the process's calls, from 1."""
+    """The number of the call in its process, from 1."""
     process: int
     kind: str
     """One of ``CLASSES``."""
     performed: bool
     error: int
-    """What the caller was told; a call that was performed can be said to have failed."""
+    """The result that the caller saw; a performed call can report a failure."""
     flags: int
     inode: int
     offset: int
     path: str
     other: str
-    """Where link and rename lead."""
+    """The target of a link or a rename."""
     data: bytes
 
     @property
@@ -52,7 +52,7 @@ class Call:
 
     @property
     def changes(self) -> bool:
-        """Whether this could change what is on the disk."""
+        """Whether the call can change the disk."""
         return self.kind != "read" and not self.opens_for_reading
 
     def __str__(self) -> str:
@@ -62,13 +62,13 @@ class Call:
 
 @dataclass(frozen=True)
 class Fault:
-    """What is to happen to one of the calls."""
+    """A fault in one of the calls."""
 
     at: int
     kind: str
     """One of ``KILLS`` or ``FAILURES``, or ``short``, ``flip``, ``SIGINT``, ``SIGTERM``, ``stop``."""
     for_good: bool = False
-    """Whether all that follow and would change something fail as well."""
+    """Whether all later calls that would change something fail too."""
 
     def environment(self) -> dict[str, str]:
         return {"FAULT_AT": str(self.at), "FAULT_KIND": self.kind, "FAULT_FOR_GOOD": str(int(self.for_good))}
@@ -84,7 +84,7 @@ class Shim:
     library: Path
 
     def environment(self, root: Path, log: Path | None = None, fault: Fault | None = None) -> dict[str, str]:
-        """What to add to a process's environment so that its calls on ``root`` are counted."""
+        """Return the environment variables with which a process's calls on ``root`` are counted."""
         added = {"LD_PRELOAD": str(self.library), "FAULT_ROOT": str(root.resolve())}
         if log is not None:
             added["FAULT_LOG"] = str(log)
@@ -118,7 +118,7 @@ def was_killed(done: subprocess.CompletedProcess[str]) -> bool:
 
 
 def compile_shim(folder: Path) -> Shim | str:
-    """Build the library, or say why that is not possible here."""
+    """Compile the library; return the reason if that is not possible."""
     if not sys.platform.startswith("linux"):
         return "calls are disturbed on Linux only"
     compiler = next(filter(None, map(shutil.which, (os.environ.get("CC", "cc"), "gcc", "clang"))), None)
@@ -131,7 +131,7 @@ def compile_shim(folder: Path) -> Shim | str:
 
 
 def read_log(log: Path) -> list[Call]:
-    """The calls of all processes that wrote to this log."""
+    """Return the calls of all processes that wrote to this log."""
     return list(_calls(log.read_bytes())) if log.exists() else []
 
 
@@ -150,12 +150,12 @@ def _calls(data: bytes) -> Iterator[Call]:
 
 
 def last_of_data(calls: Sequence[Call]) -> int:
-    """Return the number of the last call that changes data files before the commit: a signal then undoes all."""
+    """Return the number of the last call that changes data files before the commit; a signal there undoes all."""
     commit = next(call.number for call in calls if call.changes and "/_log/.staged" in call.path)
     data = re.compile("/(steps|runs)/")
     return max(call.number for call in calls if call.changes and call.number < commit and data.search(call.path))
 
 
 def count(calls: Iterable[Call]) -> Counter[str]:
-    """How many calls there are of each class."""
+    """Return the number of calls of each class."""
     return Counter(call.kind for call in calls)

@@ -234,7 +234,7 @@ def params(engine: Engine, node: Node) -> Finding | None:
     if not dialect.is_definite(node):
         return None
     if any(part.op == "setop" for part in node.walk()):
-        # Types are settled before values are bound: beside a number in a UNION, a parameter without a type is a text.
+        # Types are fixed before values are bound, so in a UNION with a number, a parameter without a type becomes text.
         return None
     rows = _answer(engine, "params", node, engine_sql(node))
     if not isinstance(rows, list):
@@ -349,7 +349,7 @@ def tlp_sums(engine: Engine, node: Node) -> Finding | None:
         return None
     body, where = filtered
     number = next((item.args[0] for item in body.args[0].args if item.args[0].type.is_int), lit(1))
-    # A sum of floats small enough that none is lost.
+    # A sum of floats, small enough to be exact.
     small = make("arith", make("cast", number, value="CAST", type=F64), lit(0.5), value="*")
     exprs = [
         make("agg", NONE, NONE, value=("count", False)),

@@ -1,4 +1,4 @@
-//! Recording games: `a2store.selfplay.Recorder`.
+//! The recorder of games, `a2store.selfplay.Recorder`.
 
 use super::archive::PyArchive;
 use super::steps::{Boards, Moves, board_from, branches, cells, floats, move_from};
@@ -16,7 +16,7 @@ use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// Records games into a session.
+/// A recorder of games, into a session or an archive.
 #[pyclass(frozen, name = "Recorder", module = "a2store.selfplay")]
 pub(super) struct PyRecorder(Recorder);
 
@@ -24,7 +24,7 @@ pub(super) struct PyRecorder(Recorder);
 #[pyclass(frozen, name = "Game", module = "a2store.selfplay")]
 pub(super) struct PyGame(Mutex<Option<Game>>);
 
-/// How far a recorder is.
+/// The current statistics of a recorder.
 #[pyclass(frozen, get_all, name = "RecorderStats", module = "a2store.selfplay")]
 pub(super) struct PyRecorderStats {
     begun: u64,
@@ -40,7 +40,7 @@ pub(super) struct PyRecorderStats {
     failure: Option<String>,
 }
 
-/// What was recorded.
+/// A summary of a recording.
 #[pyclass(frozen, get_all, name = "RecorderReport", module = "a2store.selfplay")]
 pub(super) struct PyRecorderReport {
     folder: PathBuf,
@@ -54,7 +54,7 @@ pub(super) struct PyRecorderReport {
     elapsed_s: f64,
 }
 
-/// A recording whose recorder did not close it, and what became of it.
+/// A recording that was not closed by its recorder, with the result of its recovery.
 #[pyclass(frozen, get_all, name = "Unfinished", module = "a2store.selfplay")]
 pub(super) struct PyUnfinished {
     folder: PathBuf,
@@ -66,10 +66,10 @@ pub(super) struct PyUnfinished {
     error: Option<String>,
 }
 
-/// Makes a session whole whose recorder died.
+/// Recovers the session of a crashed recorder.
 #[pyfunction]
 #[pyo3(signature = (folder, sink=None))]
-#[allow(clippy::needless_pass_by_value)] // Python hands it over.
+#[allow(clippy::needless_pass_by_value)] // The shape that pyo3 asks for.
 pub(super) fn recover(py: Python<'_>, folder: PathBuf, sink: Option<&Bound<'_, PyArchive>>) -> PyResult<PyUnfinished> {
     let archive = sink.map(|archive| archive.get().archive());
     let recovered = py.detach(|| match archive {
@@ -79,17 +79,17 @@ pub(super) fn recover(py: Python<'_>, folder: PathBuf, sink: Option<&Bound<'_, P
     Ok(recovered?.into())
 }
 
-/// Warns of games that a recorder lost when it died, and of what it left that cannot be mended.
+/// Warns about games that a crashed recorder lost, and about recordings that cannot be recovered.
 fn warn(py: Python<'_>, unfinished: &[Unfinished]) -> PyResult<()> {
     for left in unfinished {
         let folder = left.folder.display();
         let text = match &left.recovered {
             Ok(found) if found.lost_runs == 0 && found.live == 0 => continue,
             Ok(found) => format!(
-                "{folder}: its recorder died: {} games are kept, {} that had ended and {} under way are lost",
+                "{folder}: the recorder crashed: {} games are kept; {} ended and {} running games are lost",
                 found.runs, found.lost_runs, found.live
             ),
-            Err(error) => format!("{folder}: its recorder died, and it stays as it is: {error}"),
+            Err(error) => format!("{folder}: the recorder crashed, and its recovery failed: {error}"),
         };
         let text = CString::new(text.replace('\0', " "))?;
         PyErr::warn(py, &py.get_type::<PyRuntimeWarning>(), &text, 1)?;
@@ -217,7 +217,7 @@ impl PyRecorder {
 
 impl Drop for PyRecorder {
     fn drop(&mut self) {
-        // What is left is written, which the interpreter need not wait for.
+        // Closing writes the remaining games, with the interpreter detached.
         Python::attach(|py| py.detach(|| drop(self.0.close())));
     }
 }
@@ -290,17 +290,17 @@ impl PyGame {
 }
 
 impl PyGame {
-    /// Whoever waits for it does so without the interpreter's lock, which who has it may need.
+    /// Locks the game. A thread that waits is detached, because the thread with the lock may need the interpreter.
     fn lock(&self, py: Python<'_>) -> MutexGuard<'_, Option<Game>> {
         self.0.lock_py_attached(py).unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 fn open<'a>(game: &'a mut MutexGuard<'_, Option<Game>>) -> PyResult<&'a mut Game> {
-    game.as_mut().ok_or_else(|| PyValueError::new_err("game: expected one that is under way, found one that is over"))
+    game.as_mut().ok_or_else(|| PyValueError::new_err("game: expected a running game, found one that has ended"))
 }
 
-/// Integers of JSON that have more than 64 bits would come back as floats.
+/// Rejects integers outside 64 bits, which JSON would convert to floats.
 fn check_integers(value: &Bound<'_, PyAny>) -> PyResult<()> {
     if let Ok(dict) = value.cast::<PyDict>() {
         return dict.values().iter().try_for_each(|value| check_integers(&value));
@@ -314,9 +314,9 @@ fn check_integers(value: &Bound<'_, PyAny>) -> PyResult<()> {
     Ok(())
 }
 
-/// What is to be said of a session, by key.
+/// Converts the metadata of a session to JSON values by key.
 fn entries(meta: &Bound<'_, PyDict>) -> PyResult<Vec<(String, serde_json::Value)>> {
-    // Which refuses what contains itself.
+    // `json.dumps` rejects cyclic values.
     let text: String = meta.py().import("json")?.call_method1("dumps", (meta,))?.extract()?;
     check_integers(meta.as_any())?;
     let value: serde_json::Map<String, serde_json::Value> =

@@ -1,0 +1,98 @@
+//! Row indices and run ids from Python.
+
+use crate::error::{Error, ErrorKind};
+use crate::machine::{filled, reserve};
+use pyo3::buffer::{Element, PyBuffer};
+use pyo3::exceptions::{PyOverflowError, PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::PyBool;
+
+/// Converts any iterable of integers to run ids.
+pub(super) fn run_ids_from(py: Python<'_>, ids: &Bound<'_, PyAny>) -> PyResult<Vec<u64>> {
+    if let Some(ids) = words::<u64>(py, ids) {
+        return ids;
+    }
+    let mut out = Vec::new();
+    for id in ids.try_iter()? {
+        let id = id?;
+        let integer = exact_integer(&id)
+            .ok_or_else(|| PyTypeError::new_err(format!("run_ids: expected integers, found {id}")))?;
+        let refuse = |_| PyValueError::new_err(format!("run_ids: expected 0..=4294967295, found {id}"));
+        let id = integer.ok().and_then(|id| u64::try_from(id).ok()).ok_or(()).map_err(refuse)?;
+        reserve(&mut out, 1)?;
+        out.push(id);
+    }
+    Ok(out)
+}
+
+/// Converts a one-dimensional sequence of integers to indices.
+pub(super) fn row_indices(py: Python<'_>, indices: &Bound<'_, PyAny>, len: u64) -> PyResult<Vec<u64>> {
+    let to_rows = |indices: Vec<i64>| match indices.iter().find(|&&index| index < 0) {
+        Some(&index) => Err(out_of_bounds(index.into(), len)),
+        None => Ok(bytemuck::cast_vec(indices)),
+    };
+    // Arrays of 64-bit integers are read without a conversion.
+    if let Some(indices) = words::<i64>(py, indices) {
+        return to_rows(indices?);
+    }
+    if let Some(indices) = words::<u64>(py, indices) {
+        return indices;
+    }
+    let array = py.import("numpy")?.call_method1("asarray", (indices,))?;
+    if array.getattr("ndim")?.extract::<usize>()? != 1 {
+        return Err(PyValueError::new_err("indices: expected one dimension"));
+    }
+    let kind: String = array.getattr("dtype")?.getattr("kind")?.extract()?;
+    let other = || {
+        let dtype = array.getattr("dtype")?;
+        Err(PyTypeError::new_err(format!("indices: expected integers, found {dtype}")))
+    };
+    match kind.as_str() {
+        "u" => words::<u64>(py, &array.call_method1("astype", ("uint64",))?).unwrap_or_else(other),
+        "i" => words::<i64>(py, &array.call_method1("astype", ("int64",))?).map_or_else(other, |found| to_rows(found?)),
+        _ if array.len()? == 0 => Ok(Vec::new()),
+        // NumPy has no type for some integers, or for their mixture. They are still integers, and out of bounds.
+        "O" | "f" => {
+            let mut first_outside = None;
+            for index in indices.try_iter()? {
+                match exact_integer(&index?) {
+                    None => return other(),
+                    Some(Ok(index)) if (0..i128::from(len)).contains(&index) => {}
+                    Some(index) => {
+                        first_outside.get_or_insert(index.unwrap_or(i128::MAX));
+                    }
+                }
+            }
+            first_outside.map_or_else(other, |index| Err(out_of_bounds(index, len)))
+        }
+        _ => other(),
+    }
+}
+
+/// An integer of Python or NumPy; an error if it takes more than 127 bits, and `None` for anything else. A bool, which
+/// is an integer in Python, is rejected because it would be part of a mask.
+fn exact_integer(value: &Bound<'_, PyAny>) -> Option<PyResult<i128>> {
+    if value.is_instance_of::<PyBool>() {
+        return None;
+    }
+    match value.extract::<i128>() {
+        Err(error) if !error.is_instance_of::<PyOverflowError>(value.py()) => None,
+        integer => Some(integer),
+    }
+}
+
+/// Returns the elements of a one-dimensional buffer of this type.
+fn words<T: Element + Default>(py: Python<'_>, buffer: &Bound<'_, PyAny>) -> Option<PyResult<Vec<T>>> {
+    let buffer = PyBuffer::<T>::get(buffer).ok().filter(|buffer| buffer.dimensions() == 1)?;
+    // A buffer in the other byte order.
+    if buffer.format().to_bytes().starts_with(b">") || buffer.format().to_bytes().starts_with(b"!") {
+        return None;
+    }
+    // An array with stride 0 can have more elements than memory can hold.
+    let words = filled(buffer.item_count(), T::default()).map_err(PyErr::from);
+    Some(words.and_then(|mut words| buffer.copy_to_slice(py, &mut words).map(|()| words)))
+}
+
+fn out_of_bounds(index: i128, len: u64) -> PyErr {
+    Error::from(ErrorKind::IndexOutOfBounds { index, len }).into()
+}
