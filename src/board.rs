@@ -10,8 +10,8 @@
 //!    c12 c13 c14 c15
 //! ```
 //!
-//! A row of four nibbles has 65,536 values, so one table lookup slides a row and four of them slide a board;
-//! up and down go through a transpose. Every operation is checked against a naive implementation over cells.
+//! A row of four nibbles has 65,536 values, so a table lookup slides a row, and four lookups slide a board. Moves
+//! up and down transpose the board first. Tests check every operation against a naive implementation over cells.
 
 mod symmetry;
 mod tables;
@@ -22,9 +22,9 @@ use crate::error::{Error, ErrorKind, Location, Result};
 use std::fmt;
 use std::str::FromStr;
 
-/// A 4×4 board of 2048, sixteen 4-bit exponents in a `u64`, cell 0 (top left) in the top nibble.
+/// A 4×4 board of 2048: sixteen 4-bit exponents in a `u64`, with cell 0 (top left) in the top nibble.
 ///
-/// Every `u64` is a board, so conversion from one costs nothing and cannot fail.
+/// Every `u64` is a valid board, so the conversion costs nothing and cannot fail.
 ///
 /// ```
 /// use a2store::{Board, Move};
@@ -37,7 +37,7 @@ use std::str::FromStr;
 #[repr(transparent)]
 pub struct Board(pub u64);
 
-/// A direction to slide in, numbered as everywhere in the field: UDLR.
+/// A direction to slide in, numbered in the order UDLR.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, bytemuck::NoUninit)]
 #[repr(u8)]
 pub enum Move {
@@ -55,7 +55,7 @@ impl Move {
     /// The four moves in the order of their numbers.
     pub const ALL: [Move; 4] = [Move::Up, Move::Down, Move::Left, Move::Right];
 
-    /// The move of that number, if there is one.
+    /// Returns the move with this number; `None` above 3.
     #[must_use]
     #[inline]
     pub const fn from_index(index: u8) -> Option<Move> {
@@ -68,36 +68,36 @@ impl Move {
         }
     }
 
-    /// Moves as their numbers.
+    /// Returns the numbers of moves.
     pub(crate) fn as_bytes(moves: &[Move]) -> &[u8] {
         bytemuck::cast_slice(moves)
     }
 
-    /// The move's bit in a legality mask: bit 0 is up, bit 3 is right.
+    /// Returns the move's bit in a legality mask: bit 0 is up, bit 3 is right.
     #[must_use]
     #[inline]
     pub const fn bit(self) -> u8 {
         1 << self as u8
     }
 
-    /// `"up"`, `"down"`, `"left"` or `"right"`.
+    /// Returns `"up"`, `"down"`, `"left"` or `"right"`.
     #[must_use]
     pub const fn name(self) -> &'static str {
         ["up", "down", "left", "right"][self as usize]
     }
 }
 
-/// Builds the tables that the rules are looked up in, unless they are there.
+/// Builds the lookup tables unless they exist.
 #[cfg(feature = "python")]
 pub(crate) fn build_tables() {
     tables::build();
 }
 
 impl Board {
-    /// The board of sixteen exponents in row-major order.
+    /// Returns the board with these sixteen exponents, in row-major order.
     ///
     /// # Errors
-    /// [`ErrorKind::Argument`] when an exponent is above 15.
+    /// [`ErrorKind::Argument`] if an exponent is above 15.
     pub fn from_exps(exps: [u8; 16]) -> Result<Board> {
         let mut board = 0;
         for exp in exps {
@@ -109,18 +109,18 @@ impl Board {
         Ok(Board(board))
     }
 
-    /// The sixteen exponents in row-major order.
+    /// Returns the sixteen exponents in row-major order.
     #[must_use]
     #[inline]
     pub fn exps(self) -> [u8; 16] {
-        // The bytes in the order of the cells, two cells in each.
+        // The bytes in the order of the cells, two cells per byte.
         let pairs = self.0.swap_bytes();
         #[cfg(target_arch = "x86_64")]
         {
             use std::arch::x86_64::{
                 _mm_and_si128, _mm_cvtsi64_si128, _mm_set1_epi8, _mm_srli_epi64, _mm_unpacklo_epi8,
             };
-            // Of shifts and masks the compiler makes much slower code.
+            // The compiler does not turn shifts and masks into these instructions, and its code is much slower.
             #[allow(unsafe_code)]
             // SAFETY: SSE2 is part of x86-64.
             return bytemuck::cast(unsafe {
@@ -136,18 +136,18 @@ impl Board {
         }
     }
 
-    /// The exponent in a cell, 0 to 15 in row-major order; `None` for a cell above 15.
+    /// Returns the exponent in a cell. Cells are numbered 0 to 15 in row-major order; others return `None`.
     #[must_use]
     pub const fn exp(self, cell: u8) -> Option<u8> {
         if cell > 15 { None } else { Some((self.0 >> (4 * (15 - cell)) & 15) as u8) }
     }
 
-    /// The largest exponent, 0 for the empty board.
+    /// Returns the largest exponent; 0 for the empty board.
     #[must_use]
     #[inline]
     pub const fn max_exp(self) -> u8 {
-        // Nibbles spread to bytes; then the top half is folded onto the bottom, keeping the larger of each pair.
-        // Bit 7 of `(a | 0x80) - b` stays set where a >= b, as no byte borrows from its neighbour.
+        // Spread the nibbles to bytes. Then fold the top half onto the bottom half, and keep the larger of each pair.
+        // Bit 7 of `(a | 0x80) - b` stays set if a >= b, because no byte borrows from its neighbour.
         const fn larger(a: u64, b: u64) -> u64 {
             let at_least = (((a | 0x8080_8080_8080_8080) - b) >> 7) & 0x0101_0101_0101_0101;
             let keep_a = at_least * 0xff;
@@ -160,7 +160,7 @@ impl Board {
         (max & 15) as u8
     }
 
-    /// The largest tile, 0 for the empty board and else 2 to 32768.
+    /// Returns the largest tile, 2 to 32768; 0 for the empty board.
     #[must_use]
     pub const fn highest_tile(self) -> u32 {
         match self.max_exp() {
@@ -169,31 +169,31 @@ impl Board {
         }
     }
 
-    /// The number of empty cells, 0 to 16.
+    /// Returns the number of empty cells, 0 to 16.
     #[must_use]
     pub const fn num_empty(self) -> u32 {
-        // A nibble's low bit becomes the OR of its four.
+        // Set the low bit of each nibble to the OR of its four bits.
         let x = self.0 | self.0 >> 2;
         let x = (x | x >> 1) & 0x1111_1111_1111_1111;
         16 - x.count_ones()
     }
 
-    /// The sum of the tiles.
+    /// Returns the sum of the tiles.
     #[must_use]
     pub fn tile_sum(self) -> u32 {
         self.exps().iter().map(|&exp| if exp == 0 { 0 } else { 1 << exp }).sum()
     }
 
-    /// The score that engines write into `max_score`: the sum over tiles `2^k` of `(k - 1) * 2^k`.
+    /// Returns the score that engines write into `max_score`: the sum over tiles `2^k` of `(k - 1) * 2^k`.
     ///
-    /// It is what the merges would have earned had every spawned tile been a 2, so it can exceed the sum of
-    /// [`reward`](Board::reward)s by 4 for each 4 that spawned.
+    /// This is the sum of the merge rewards if every spawned tile is a 2. Each spawned 4 adds 4 to the score without a
+    /// [`reward`](Board::reward).
     #[must_use]
     pub fn score(self) -> u64 {
         self.exps().iter().map(|&exp| u64::from(exp.saturating_sub(1)) << exp).sum()
     }
 
-    /// The board after sliding, before a tile spawns; the same board when the move is illegal.
+    /// Returns the board after sliding, before a tile spawns. If the move is illegal, returns the same board.
     #[must_use]
     #[inline]
     pub fn slide(self, direction: Move) -> Board {
@@ -221,7 +221,7 @@ impl Board {
         ]
     }
 
-    /// What a move's merges earn: the sum of the tiles that they make.
+    /// Returns the reward of a move: the sum of the tiles that its merges create.
     #[must_use]
     #[inline]
     pub fn reward(self, direction: Move) -> u32 {
@@ -229,37 +229,37 @@ impl Board {
             Move::Left | Move::Right => self,
             Move::Up | Move::Down => self.transpose(),
         };
-        // Merges pair up the same tiles from either side.
+        // Both directions merge the same pairs of tiles.
         tables::get().reward(rows)
     }
 
-    /// The board after sliding and what its merges earn, from one look at its lines.
+    /// Returns the board after sliding and the reward, with one pass over the lines.
     #[must_use]
     #[inline]
     pub(crate) fn slide_with_reward(self, direction: Move) -> (Board, u32) {
-        // Neither choice is a branch: moves follow no pattern that a processor could learn.
+        // Both choices compile to code without branches, because moves are unpredictable.
         let is_column = (direction as u8) < 2;
         let lines = if is_column { self.transpose() } else { self };
         let (slid, reward) = tables::get().slide_with_reward(lines, direction as u8 & 1 == 1);
         (if is_column { slid.transpose() } else { slid }, reward)
     }
 
-    /// The legality mask: a move is legal when it changes the board. Bit 0 is up, bit 3 is right.
+    /// Returns the legality mask: bit 0 is up, bit 3 is right. A move is legal if it changes the board.
     #[must_use]
     #[inline]
     pub fn legal_moves(self) -> u8 {
         let tables = tables::get();
-        // Bit 2 of a row's mask is left and bit 3 right; of a column's, up and down.
+        // In the mask of a row, bit 2 is left and bit 3 is right. In the mask of a column they are up and down.
         tables.legal_rows(self) | tables.legal_rows(self.transpose()) >> 2
     }
 
-    /// Whether no move is legal.
+    /// Returns whether no move is legal.
     #[must_use]
     pub fn is_terminal(self) -> bool {
         self.legal_moves() == 0
     }
 
-    /// Whether `next` is this board with exactly one empty cell turned into a 2 or a 4.
+    /// Returns whether `next` is this board with exactly one empty cell turned into a 2 or a 4.
     #[must_use]
     #[inline]
     pub const fn spawns_into(self, next: Board) -> bool {
@@ -271,7 +271,7 @@ impl Board {
         matches!(spawned >> shift, 1 | 2) && (self.0 >> shift) & 15 == 0
     }
 
-    /// The board mirrored in its main diagonal: rows become columns.
+    /// Returns the board mirrored in its main diagonal: rows become columns.
     #[must_use]
     #[inline(always)]
     pub const fn transpose(self) -> Board {
@@ -283,13 +283,13 @@ impl Board {
         Board(x ^ swap ^ swap << 24)
     }
 
-    /// The board under one of the eight symmetries of the square.
+    /// Returns the board under one of the eight symmetries of the square.
     #[must_use]
     pub const fn transform(self, symmetry: Symmetry) -> Board {
         symmetry.apply(self)
     }
 
-    /// The smallest of the eight symmetric boards: the same for positions that differ only by a symmetry.
+    /// Returns the smallest of the eight symmetric boards. Symmetric positions have the same canonical board.
     #[must_use]
     pub fn canonical(self) -> Board {
         Symmetry::ALL.into_iter().map(|symmetry| symmetry.apply(self)).min().unwrap_or(self)
@@ -297,7 +297,8 @@ impl Board {
 }
 
 impl fmt::Display for Board {
-    /// Rows divided by `/`, tiles by spaces, an empty cell as `.`; `{:#}` puts a row on a line, in columns.
+    /// Writes rows separated by `/`, tiles by spaces, and an empty cell as `.`; `{:#}` writes one row per line, in
+    /// columns.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (cell, exp) in self.exps().into_iter().enumerate() {
             match (cell, cell % 4) {
@@ -325,7 +326,7 @@ impl fmt::Debug for Board {
 impl FromStr for Board {
     type Err = Error;
 
-    /// Reads what `Display` writes: sixteen tiles, `0` or `.` for an empty cell; `/` and white space divide them.
+    /// Reads the format of `Display`: sixteen tiles, `0` or `.` for an empty cell, separated by `/` and white space.
     fn from_str(text: &str) -> Result<Board> {
         let mut exps = [0; 16];
         let mut cells = 0;

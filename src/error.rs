@@ -1,4 +1,4 @@
-//! What can go wrong, where it went wrong, what was expected and what was found.
+//! The error type: what failed, where, what was expected and what was found.
 
 use std::fmt;
 use std::io;
@@ -9,8 +9,8 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// An error of any a2store operation.
 ///
-/// One pointer wide, so that `Result<T>` stays small. [`Error::kind`] has the parts for a program,
-/// `Display` one line for a person: the file, the place in it, what was expected and what was found.
+/// One pointer wide, so that `Result<T>` stays small. [`Error::kind`] returns the parts for a program. `Display`
+/// prints one line for a person: the file, the place in it, what was expected and what was found.
 ///
 /// ```
 /// use a2store::{Error, ErrorKind};
@@ -20,87 +20,87 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 /// ```
 pub struct Error(Box<ErrorKind>);
 
-/// A place in an input: a file, a byte offset in it, a step of the run that it holds.
+/// A place in an input: a file, a byte offset in it, and a step of the run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Location {
-    /// The file, when the input was one.
+    /// The file, if the input was a file.
     pub path: Option<PathBuf>,
-    /// The run's index in a file of many, from 0.
+    /// The index of the run in a file of several runs, from 0.
     pub run: Option<u64>,
-    /// Byte offset from the start of the input, which in a file of many runs is the file.
+    /// The byte offset from the start of the input. In a file of several runs, from the start of the file.
     pub offset: Option<u64>,
-    /// Index of the step, from 0.
+    /// The index of the step, from 0.
     pub step: Option<u64>,
 }
 
-/// The kinds of [`Error`], each with the facts a caller may want to act on.
+/// The kinds of [`Error`], each with the facts that a program may need.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// The operating system refused to read or write.
+    /// The operating system returned an error.
     Io {
-        /// The file or folder, when there is one.
+        /// The file or folder, if the error is about one.
         path: Option<PathBuf>,
-        /// What it said.
+        /// The system's error.
         source: io::Error,
     },
-    /// Bytes that are not what their format demands.
+    /// Bytes that do not conform to their format.
     Decode {
-        /// Where.
+        /// The place in the input.
         location: Location,
         /// The field that was read.
         what: &'static str,
-        /// What the format demands there.
+        /// What the format requires.
         expected: String,
-        /// What stood there.
+        /// What was found.
         found: String,
     },
-    /// A file of many runs whose header, index or footer is not what its format demands: nothing of it can be read.
+    /// A file of several runs whose header, index or footer does not conform to its format. No run of it can be read.
     Header {
-        /// Where.
+        /// The place in the input.
         location: Location,
         /// The field that was read.
         what: &'static str,
-        /// What the format demands there.
+        /// What the format requires.
         expected: String,
-        /// What stood there.
+        /// What was found.
         found: String,
     },
-    /// Bytes that are not those that were written.
+    /// Bytes that changed after they were written.
     Checksum {
-        /// Where.
+        /// The place in the input.
         location: Location,
         /// What the checksum covers.
         what: &'static str,
-        /// The CRC32C that was stored.
+        /// The stored CRC32C.
         expected: u32,
-        /// The CRC32C of the bytes as they are.
+        /// The CRC32C of the bytes that were read.
         found: u32,
     },
-    /// [`Archive::create`](crate::Archive::create) where an archive already stands.
+    /// [`Archive::create`](crate::Archive::create) on a folder that already holds an archive.
     ArchiveExists {
         /// The archive's folder.
         path: PathBuf,
     },
-    /// A folder that holds no archive.
+    /// A folder that is not an archive.
     NotAnArchive {
         /// The folder.
         path: PathBuf,
-        /// What is missing.
+        /// The missing file or folder.
         missing: &'static str,
     },
     /// A commit or data file that contradicts the rest of the archive.
     Damaged {
         /// The file.
         path: PathBuf,
-        /// What about it.
+        /// The property that is wrong.
         what: &'static str,
-        /// What the rest of the archive demands.
+        /// What the rest of the archive requires.
         expected: String,
         /// What was found.
         found: String,
     },
-    /// An archive, or a file in it, of a schema that this version cannot read.
+    /// An archive, or a file in it, with a schema version that this build cannot read.
     SchemaVersion {
         /// The file.
         path: PathBuf,
@@ -109,71 +109,71 @@ pub enum ErrorKind {
         /// The schema version of the file.
         found: u32,
     },
-    /// A version that the archive does not have.
+    /// A version that does not exist in the archive.
     VersionNotFound {
         /// The archive's folder.
         path: PathBuf,
-        /// The version asked for.
+        /// The requested version.
         version: u64,
         /// The oldest version that has not expired.
         oldest: u64,
-        /// The newest version there is.
+        /// The newest version.
         newest: u64,
     },
-    /// Another writer holds the archive, or committed first.
+    /// Another writer holds the lock, or committed first.
     Conflict {
         /// The archive's folder.
         path: PathBuf,
-        /// What the other did.
+        /// What the other writer did.
         what: String,
     },
-    /// A commit that was written, but whose publishing was not confirmed. It may stand or not; repeating the operation
-    /// tells, and does nothing twice.
+    /// A commit that was written, but whose publication was not confirmed. The version may exist or not. Repeat the
+    /// operation to find out; it applies the change only once.
     Unconfirmed {
         /// The commit's file.
         path: PathBuf,
-        /// The version that it makes, if it stands.
+        /// The version that the commit creates, if it was published.
         version: u64,
-        /// What went wrong.
+        /// Why the publication was not confirmed.
         reason: String,
     },
-    /// SQL that does not parse or plan, or that failed while it ran.
+    /// SQL that failed to parse, to plan or to run.
     Query {
-        /// What the engine said, in one line.
+        /// The query engine's message, on one line.
         message: String,
     },
-    /// SQL that the guard does not let through: what it would do is not reading the archive's tables.
+    /// SQL that the guard rejects because it does more than read the tables of the archive.
     QueryRefused {
         /// The part of the statement.
         what: String,
-        /// Why it is refused.
+        /// Why it is rejected.
         why: String,
     },
-    /// A query that came to one of its limits, and was stopped.
+    /// A query that was stopped because it exceeded a limit.
     QueryLimit {
         /// The limit: `"rows"`, `"bytes"`, `"time"`, `"memory"` or `"spill"`.
         limit: &'static str,
-        /// What is allowed.
+        /// The allowed amount.
         allowed: String,
-        /// What it came to.
+        /// The amount that was reached.
         found: String,
     },
-    /// An argument outside what it may be.
+    /// An invalid argument.
     Argument {
-        /// Its name.
+        /// The name of the argument.
         name: &'static str,
-        /// What it may be.
+        /// The allowed values.
         expected: String,
-        /// What it was.
+        /// The value that was passed.
         found: String,
     },
     /// A column of a query that a [`StepTable`](crate::StepTable) cannot hold.
     Column {
-        /// The file, where the rows came from one.
+        /// The file, if the rows came from a file.
         path: Option<PathBuf>,
-        /// The column.
+        /// The name of the column.
         column: String,
-        /// The row of the query's result, from 0, where one is to blame.
+        /// The row of the query result, from 0, if the error is about one row.
         row: Option<u64>,
         /// What was expected.
         expected: String,
@@ -187,54 +187,54 @@ pub enum ErrorKind {
         /// The number of rows; an index is in `0..len`.
         len: u64,
     },
-    /// A table that would be larger than it may be.
+    /// A table that would exceed its memory limit.
     MemoryLimit {
-        /// Bytes needed, at least.
+        /// The least number of bytes that the table needs.
         needed: u64,
-        /// Bytes allowed.
+        /// The allowed number of bytes.
         limit: u64,
     },
     /// A failed allocation.
     OutOfMemory {
-        /// The requested bytes.
+        /// The requested number of bytes.
         needed: u64,
     },
-    /// A recorder that came to one of its limits, and takes no more.
+    /// A recorder that reached a limit and accepts no more games or steps.
     RecorderLimit {
         /// The limit: `"games"`, `"steps"`, `"ram"`, `"wall"` or `"disk"`.
         limit: &'static str,
-        /// What is allowed.
+        /// The allowed amount.
         allowed: String,
-        /// What it came to.
+        /// The amount that was reached.
         found: String,
     },
-    /// A loader's state that belongs to other data or another order.
+    /// A loader state that belongs to other data or to another order.
     StateMismatch {
-        /// The part that differs.
+        /// The field that differs.
         field: &'static str,
-        /// Its value in the loader.
+        /// The value in the loader.
         expected: String,
-        /// Its value in the state.
+        /// The value in the state.
         found: String,
     },
-    /// The caller asked to stop.
+    /// The caller cancelled the work.
     Cancelled,
 }
 
 impl Error {
-    /// The parts of this error.
+    /// Returns the kind of this error, with its parts.
     #[must_use]
     pub fn kind(&self) -> &ErrorKind {
         &self.0
     }
 
-    /// Takes the parts out.
+    /// Converts this error into its kind.
     #[must_use]
     pub fn into_kind(self) -> ErrorKind {
         *self.0
     }
 
-    /// Names the file that was being read, unless the error already names one.
+    /// Adds the path of the file that was being read, unless the error already has a path.
     #[must_use]
     pub fn with_path(mut self, path: impl AsRef<Path>) -> Self {
         let slot = match &mut *self.0 {
@@ -248,7 +248,7 @@ impl Error {
         self
     }
 
-    /// This error about bytes as one about a file of many runs as a whole.
+    /// Turns an error about some bytes into an error about a whole file of several runs.
     pub(crate) fn of_header(self) -> Self {
         match *self.0 {
             ErrorKind::Decode { location, what, expected, found } => {
@@ -258,7 +258,7 @@ impl Error {
         }
     }
 
-    /// An error about the bytes at an offset.
+    /// Returns an error about the bytes at an offset.
     pub(crate) fn decode(
         offset: u64,
         what: &'static str,
@@ -269,7 +269,7 @@ impl Error {
         ErrorKind::Decode { location, what, expected: expected.into(), found: found.to_string() }.into()
     }
 
-    /// Says which run of a file of many was being read, and by how many bytes its offset falls short of one in the file.
+    /// Adds the index of the run in its file, and converts an offset in the run to an offset in the file.
     #[must_use]
     pub(crate) fn in_run(mut self, run: u64, start: u64) -> Self {
         if let ErrorKind::Decode { location, .. } | ErrorKind::Checksum { location, .. } = &mut *self.0
@@ -281,7 +281,7 @@ impl Error {
         self
     }
 
-    /// Where in the input, when the error is about an input.
+    /// Returns the place in the input, if the error is about an input.
     #[must_use]
     pub fn location(&self) -> Option<&Location> {
         match self.kind() {
@@ -292,7 +292,7 @@ impl Error {
         }
     }
 
-    /// The file or folder that this error is about.
+    /// Returns the file or folder that this error is about.
     #[must_use]
     pub fn path(&self) -> Option<&Path> {
         match self.kind() {
@@ -311,12 +311,12 @@ impl Error {
         }
     }
 
-    /// Whether the system found no file.
+    /// Returns whether the system found no file of that name.
     pub(crate) fn is_not_found(&self) -> bool {
         matches!(self.kind(), ErrorKind::Io { source, .. } if source.kind() == io::ErrorKind::NotFound)
     }
 
-    /// A short stable name of the kind: `"io"`, `"decode"`, `"checksum"`, …
+    /// Returns the stable short name of the kind: `"io"`, `"decode"`, `"checksum"`, …
     #[must_use]
     pub fn kind_name(&self) -> &'static str {
         match self.kind() {
@@ -345,7 +345,7 @@ impl Error {
         }
     }
 
-    /// The message without the file: what a report that has a column for the file prints beside it.
+    /// Returns the message without the path, for reports that print the path elsewhere.
     #[must_use]
     pub fn message(&self) -> String {
         struct WithoutPath<'a>(&'a Error);

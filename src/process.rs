@@ -1,6 +1,6 @@
-//! Per-process singletons, recreated after a fork, and the printing of panics.
+//! Per-process singletons, recreated after a fork, and control of panic messages.
 
-// A value that is never freed is referred to from wherever it is asked for.
+// `PerProcess` returns `'static` references to values that it never frees.
 #![allow(unsafe_code)]
 
 use crate::error::Result;
@@ -10,10 +10,10 @@ use std::ptr::null_mut;
 use std::sync::Once;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-/// A value of this process, made when it is first asked for and never freed.
+/// A value of this process, created on first use and never freed.
 ///
-/// Threads do not survive a fork, and neither does a lock's owner: what a child inherits here it leaves alone, and there is
-/// no lock that it could inherit closed.
+/// A child process has neither its parent's threads nor the owners of its locks. So a forked child ignores the
+/// inherited value and creates its own. This type has no lock that a fork could leave held.
 pub(crate) struct PerProcess<T: 'static>(AtomicPtr<Owned<T>>);
 
 struct Owned<T> {
@@ -26,7 +26,7 @@ impl<T: Send + Sync> PerProcess<T> {
         PerProcess(AtomicPtr::new(null_mut()))
     }
 
-    /// The value. Of several threads that make one at once, one wins, and all get its.
+    /// Returns the value. If several threads create it at once, all of them get the first value that was stored.
     pub(crate) fn get_or_make(&self, mut make: impl FnMut() -> Result<T>) -> Result<&'static T> {
         loop {
             let found = self.0.load(Ordering::Acquire);
@@ -35,15 +35,15 @@ impl<T: Send + Sync> PerProcess<T> {
             }
             let made = Box::into_raw(Box::new(Owned { process: std::process::id(), value: make()? }));
             if self.0.compare_exchange(found, made, Ordering::AcqRel, Ordering::Acquire).is_ok() {
-                // SAFETY: `made` came from `Box::into_raw`, and what is stored is never freed.
+                // SAFETY: `made` came from `Box::into_raw`, and a stored value is never freed.
                 return Ok(unsafe { &(*made).value });
             }
-            // SAFETY: it was made above, and nobody else has seen it.
+            // SAFETY: `made` came from `Box::into_raw` above, and no other thread has seen it.
             drop(unsafe { Box::from_raw(made) });
         }
     }
 
-    /// Has the next who asks make another than this one. Whoever has it keeps it.
+    /// Makes the next call of `get_or_make` create a new value. References to `value` stay valid.
     pub(crate) fn retire(&self, value: &'static T) {
         let found = self.0.load(Ordering::Acquire);
         if of_this_process(found).is_some_and(|current| std::ptr::eq(current, value)) {
@@ -53,19 +53,21 @@ impl<T: Send + Sync> PerProcess<T> {
 }
 
 fn of_this_process<T>(found: *mut Owned<T>) -> Option<&'static T> {
-    // SAFETY: what is stored came from `Box::into_raw`, is never changed and never freed; the load that gave it acquired it.
+    // SAFETY: a stored pointer came from `Box::into_raw`. Its value is never changed and never freed, and the load
+    // that returned the pointer has acquired it.
     let owned: &'static Owned<T> = unsafe { found.as_ref() }?;
     (owned.process == std::process::id()).then_some(&owned.value)
 }
 
 thread_local! {
-    /// Whether a panic of this thread becomes an error.
+    /// Whether a caller on this thread turns panics into errors.
     static IS_CAUGHT: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Marks panics of this thread as errors, so that nothing is printed about them.
+/// Suppresses panic messages on this thread, and returns whether they were already suppressed. Use it where a caller
+/// turns panics into errors.
 ///
-/// Parquet readers panic on some damaged files.
+/// Parquet readers, for example, panic on some damaged files.
 pub(crate) fn silence_panics() -> bool {
     static HOOK: Once = Once::new();
     HOOK.call_once(|| {
@@ -112,7 +114,7 @@ mod tests {
         ONE.retire(value);
         let second = get();
         assert_ne!(second, first);
-        // It is no longer there to be retired.
+        // A second call has no effect.
         ONE.retire(value);
         assert_eq!(get(), second);
     }

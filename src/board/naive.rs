@@ -1,10 +1,10 @@
-//! The rules once more, over cells and without a table: the oracle of the tests, which include this file.
+//! A naive implementation of the rules, over cells and without tables: the oracle of the tests.
 
 use super::Move;
 
 pub(super) type Cells = [u8; 16];
 
-/// The cells of a line in the order in which tiles arrive at the wall.
+/// Returns the cells of a line, from the wall that the tiles slide to.
 fn line(direction: Move, index: usize) -> [usize; 4] {
     std::array::from_fn(|i| match direction {
         Move::Up => i * 4 + index,

@@ -1,4 +1,4 @@
-//! What happens to each of the 65,536 rows: 576 KiB, built once in about a millisecond.
+//! Lookup tables for each of the 65,536 rows: 576 KiB, built once in about a millisecond.
 
 use super::Board;
 use std::sync::LazyLock;
@@ -7,7 +7,7 @@ pub(super) struct Tables {
     left: Box<[u16; ROWS]>,
     right: Box<[u16; ROWS]>,
     reward: Box<[u32; ROWS]>,
-    /// Bit 2: sliding left changes the row; bit 3: sliding right does.
+    /// Bit 2 is set if sliding left changes the row, and bit 3 if sliding right does.
     legal: Box<[u8; ROWS]>,
 }
 
@@ -15,7 +15,7 @@ const ROWS: usize = 1 << 16;
 
 static TABLES: LazyLock<Tables> = LazyLock::new(Tables::build);
 
-/// Builds the tables, unless they are there.
+/// Builds the tables unless they exist.
 #[cfg(feature = "python")]
 pub(super) fn build() {
     LazyLock::force(&TABLES);
@@ -44,7 +44,7 @@ impl Tables {
         reward(a) + reward(b) + reward(c) + reward(d)
     }
 
-    /// Slides to the right or to the left, and adds up what the rows earn.
+    /// Slides the rows right or left, and adds up their rewards.
     #[inline]
     pub(super) fn slide_with_reward(&self, board: Board, to_right: bool) -> (Board, u32) {
         let table = if to_right { &self.right } else { &self.left };
@@ -88,7 +88,8 @@ fn map_rows(board: Board, f: impl Fn(u16) -> u16) -> Board {
     Board(u64::from(f(a)) << 48 | u64::from(f(b)) << 32 | u64::from(f(c)) << 16 | u64::from(f(d)))
 }
 
-/// Slides a row to the left: tiles close up, and equal neighbours merge once, those nearest the wall first.
+/// Slides a row to the left: tiles move to the wall, and equal neighbours merge once. Pairs nearest the wall merge
+/// first.
 fn slide_row(row: u16) -> (u16, u32) {
     let mut slid = 0;
     let mut reward = 0;

@@ -1,7 +1,7 @@
 use super::*;
 use proptest::prelude::*;
 
-/// Boards with few and many empty cells, small and large tiles, and rows that merge.
+/// Boards with few or many empty cells, small or large tiles, and rows that merge.
 fn boards() -> impl Strategy<Value = Board> {
     prop_oneof![
         any::<u64>().prop_map(Board),
@@ -68,7 +68,7 @@ fn symmetries_are_eight_and_undone_by_their_inverse() {
         assert_eq!(Symmetry::from_index(symmetry as u8), Some(symmetry));
     }
     assert_eq!(Symmetry::from_index(8), None);
-    // A quarter turn clockwise brings the left column, from its foot up, to the top row.
+    // A clockwise rotation by 90° moves the left column, from bottom to top, into the top row.
     assert_eq!(Symmetry::Turn90.apply(board).exps()[..4], [12, 8, 4, 0]);
 }
 
