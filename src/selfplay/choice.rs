@@ -1,4 +1,4 @@
-//! From what a policy answers to the moves that are made.
+//! The conversion of a policy's answers into moves.
 
 use super::env::VectorEnv;
 use super::play::{Choices, Positions};
@@ -7,10 +7,11 @@ use crate::error::{Error, Result};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::Rng;
 
-/// Makes moves of answers: by their number, the best, or drawn.
+/// A chooser of moves: it takes them by number, takes the best one, or draws one.
 pub(super) struct Chooser {
     temperature: f32,
-    /// What each slot's game draws from, so that its moves depend on nothing beside it; empty when nothing is drawn.
+    /// The random generator of each slot's game, so that draws do not depend on other games. Empty if nothing is
+    /// drawn.
     chances: Vec<Xoshiro256PlusPlus>,
 }
 
@@ -20,21 +21,21 @@ impl Chooser {
         Chooser { temperature, chances: (0..num_drawn).map(|slot| env.chance(slot)).collect() }
     }
 
-    /// Another game began in a slot.
+    /// Resets the generator of a slot in which another game began.
     pub(super) fn restart(&mut self, slot: usize, env: &VectorEnv) {
         if let Some(chance) = self.chances.get_mut(slot) {
             *chance = env.chance(slot);
         }
     }
 
-    /// A slot was dropped, and the last one took its place.
+    /// Removes a slot; the last slot takes its place.
     pub(super) fn remove(&mut self, slot: usize) {
         if slot < self.chances.len() {
             self.chances.swap_remove(slot);
         }
     }
 
-    /// The move in each row. Those that came by number are not yet known to be legal.
+    /// Writes the move of each row to `moves`. Moves given by number may still be illegal.
     pub(super) fn choose(&mut self, positions: Positions<'_>, choices: &Choices, moves: &mut Vec<Move>) -> Result<()> {
         moves.clear();
         match choices {
@@ -61,7 +62,7 @@ impl Chooser {
     }
 }
 
-/// Adds the moves of these numbers.
+/// Appends the moves with these numbers.
 pub(crate) fn to_moves(numbers: &[i64], moves: &mut Vec<Move>) -> Result<()> {
     for (row, &number) in numbers.iter().enumerate() {
         let direction = u8::try_from(number).ok().and_then(Move::from_index);
@@ -76,13 +77,13 @@ fn check_length(what: &'static str, positions: Positions<'_>, found: usize) -> R
     if found == expected { Ok(()) } else { Err(Error::argument(what, format!("{expected} rows"), found)) }
 }
 
-/// The legal move with the greatest logit, the first of equal ones. `None` when one of the four is no number, or infinite,
-/// or all legal ones are -inf.
+/// Returns the legal move with the greatest logit, and that logit. Of equal logits the first wins. Returns `None`
+/// if any logit is NaN or +inf, or if all legal logits are -inf.
 fn best(logits: &[f32; 4], legal: u8) -> Option<(Move, f32)> {
     let mut best = None;
     let mut most = f32::NEG_INFINITY;
     for (direction, &logit) in Move::ALL.into_iter().zip(logits) {
-        // False for NaN too.
+        // This is false for NaN too.
         let is_fit = logit < f32::INFINITY;
         if !is_fit {
             return None;
@@ -94,7 +95,7 @@ fn best(logits: &[f32; 4], legal: u8) -> Option<(Move, f32)> {
     best.map(|best| (best, most))
 }
 
-/// Draws from the softmax of the legal moves' logits, the greatest of which is given.
+/// Draws a move from the softmax of the legal logits. `most` is the greatest of them.
 fn draw(logits: &[f32; 4], legal: u8, most: f32, temperature: f32, chance: &mut Xoshiro256PlusPlus) -> Option<Move> {
     let mut weights = [0.0; 4];
     for direction in Move::ALL {
@@ -105,7 +106,7 @@ fn draw(logits: &[f32; 4], legal: u8, most: f32, temperature: f32, chance: &mut 
     }
     let uniform = (chance.next_u64() >> 11) as f64 / (1_u64 << 53) as f64;
     let mut left = uniform * weights.iter().sum::<f64>();
-    // Rounding may leave a little of it behind the last one.
+    // Rounding may leave a remainder after the last weight, so the last move is the fallback.
     let mut drawn = None;
     for direction in Move::ALL {
         let weight = weights[direction as usize];
@@ -152,11 +153,11 @@ mod tests {
         for _ in 0..60_000 {
             counts[draw(&logits, 0b1101, 3.0_f32.ln(), 1.0, &mut chance).unwrap() as usize] += 1;
         }
-        // 1 : 2 : 3 of 60,000; four standard deviations are below 500.
+        // The expected ratio is 1 : 2 : 3. Four standard deviations are less than 500.
         for (count, expected) in counts.into_iter().zip([10_000, 0, 20_000, 30_000]) {
             assert!(count.abs_diff(expected) < 500, "{counts:?}");
         }
-        // At half the temperature the weights are the squares.
+        // At half the temperature the weights are squared.
         let mut counts = [0_u32; 4];
         for _ in 0..70_000 {
             counts[draw(&logits, 0b1101, 3.0_f32.ln(), 0.5, &mut chance).unwrap() as usize] += 1;
@@ -164,7 +165,7 @@ mod tests {
         for (count, expected) in counts.into_iter().zip([5_000, 0, 20_000, 45_000]) {
             assert!(count.abs_diff(expected) < 600, "{counts:?}");
         }
-        // The coldest draw is the best, and a logit of -inf is never drawn.
+        // At the lowest temperature the best move is drawn. A logit of -inf is never drawn.
         let cold = [-1e30, f32::NEG_INFINITY, 3.0, 2.0];
         for _ in 0..1000 {
             assert_eq!(draw(&cold, 0b1111, 3.0, f32::MIN_POSITIVE, &mut chance), Some(Move::Left));

@@ -1,14 +1,14 @@
-//! Games as they are played: many side by side, by a built-in player or a policy, into run files, sessions or an archive.
+//! Playing and recording games: vectorized games, the built-in player, policies, and the recorder.
 //!
 //! | entry point | what |
 //! | --- | --- |
-//! | [`simulate`] | seeded games of the built-in [`Player`], each in a run file |
-//! | [`play`], [`play_games`] | seeded games of a policy that is asked for many moves at once |
-//! | [`VectorEnv`] | games side by side, in which the caller moves |
-//! | [`Recorder`] | games while they are played → a session or an archive |
+//! | [`simulate`] | plays seeded games of the built-in [`Player`] into run files, one per game |
+//! | [`play`], [`play_games`] | play seeded games of a policy, in batches, or of the built-in player |
+//! | [`VectorEnv`] | steps many games side by side; the caller chooses the moves |
+//! | [`Recorder`] | writes games to a session or an archive while they are played |
 //!
-//! Invariant: a game follows from its seed, its number and the moves that are made in it, byte for byte, on any machine, any
-//! number of threads and in any batches.
+//! Invariant: the seed, the game number and the moves determine a game, byte for byte. The machine, the number of
+//! threads and the batch size make no difference.
 
 mod choice;
 mod env;

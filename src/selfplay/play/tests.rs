@@ -7,7 +7,7 @@ fn options(num_games: u64, batch_size: usize) -> PlayOptions {
     PlayOptions { num_games, batch_size, seed: 11, ..Default::default() }
 }
 
-/// Logits that follow from the board.
+/// Returns logits that depend only on the board.
 fn logits(positions: Positions<'_>) -> Result<Choices> {
     let of = |board: &Board| {
         let mixed = board.0.wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -20,7 +20,7 @@ fn first_legal(positions: Positions<'_>) -> Result<Choices> {
     Ok(Choices::Moves(positions.legal.iter().map(|legal| i64::from(legal.trailing_zeros())).collect()))
 }
 
-/// What a recorder wrote, for those who look at it later.
+/// A sink that keeps the recorded runs.
 #[derive(Clone, Debug, Default)]
 struct Written(Arc<Mutex<Vec<Run>>>);
 
@@ -60,7 +60,7 @@ fn max_games(max_games: u64) -> Limits {
     Limits { max_games: Some(max_games), ..Limits::default() }
 }
 
-/// Each game's seed, score, steps and final board out of what was recorded, after a look at the rules.
+/// Checks the recorded runs against the rules. Returns the seed, score, steps and final board of each.
 fn replayed(recorder: &Recorder, written: &Written) -> Vec<(u64, u32, u32, Board)> {
     recorder.close().unwrap();
     let of = |run: &Run| {
@@ -134,7 +134,7 @@ fn a_full_recorder_ends_it() {
     assert!(report.games.iter().all(|game| game.final_board.is_terminal()));
     assert_eq!(few.stats().abandoned, 0);
     assert_eq!(replayed(&few, &written).len(), 10);
-    // A recorder that is full from the start, one with room for part of a batch, and one that has just enough.
+    // One recorder is full from the start, one has room for part of a batch, and one has just enough room.
     for (room, expected, stopped) in [(0, 0, true), (3, 3, true), (10, 10, false)] {
         let report = play(logits, &options(10, 4), Some(&recorder(max_games(room)).0), &()).unwrap();
         assert_eq!((report.games.len(), report.stopped.is_some()), (expected, stopped));
@@ -143,7 +143,7 @@ fn a_full_recorder_ends_it() {
         let report = play_games(Player::new(0), &options(10, 4), Some(&recorder(max_games(room)).0), &()).unwrap();
         assert_eq!((report.games.len(), report.stopped.is_some()), (expected, stopped));
     }
-    // One that refuses a game that ends: there is room for five.
+    // This recorder has room for five games, and rejects the next one at its end.
     let small = Limits { max_disk_mb: Some(1), ..Limits::default() };
     let (small, _) = recorder(small);
     let report = play(logits, &options(50, 4), Some(&small), &()).unwrap();
@@ -210,7 +210,7 @@ fn bad_answers_are_refused_and_open_games_abandoned() {
             assert_eq!(recorder.stats().abandoned, 5);
         }
     }
-    // An error of the policy's own comes through as it is.
+    // An error of the policy is returned unchanged.
     let error = play(|_| Err(Error::query("mine")), &options(5, 5), None, &()).unwrap_err();
     assert!(matches!(error.kind(), ErrorKind::Query { message } if message == "mine"));
     let drawn = PlayOptions { temperature: 1.0, ..options(5, 5) };
@@ -233,7 +233,7 @@ fn the_built_in_player_plays_the_same_on_any_number_of_threads_and_as_a_policy()
         let (recorder, written) = recorder(Limits::default());
         let options = PlayOptions { workers: Some(workers), ..options(12, 1) };
         let report = play_games(Player::new(0), &options, Some(&recorder), &()).unwrap();
-        // In the order of their numbers.
+        // The games were recorded in the order of their numbers.
         assert_eq!(replayed(&recorder, &written), of_report(&report));
         let runs = written.0.lock().unwrap();
         assert!(runs.iter().flat_map(|run| (0..run.num_steps()).filter_map(|step| run.step(step))).all(|step| {

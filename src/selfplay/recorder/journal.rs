@@ -1,18 +1,18 @@
-//! Games that ended, and that no rotation has written yet.
+//! The journal: ended games that no flush has written yet.
 //!
 //! ```text
-//!  journal-000001.bin, …      one for each rotation; the last is being written
+//!  journal-000001.bin, …      one per flush; the last one is open
 //!  0          8             12            13
-//!  | A2JOURN1 | sample_rate | with_evs u8 | 0 × 3 |      then records, each of
+//!  | A2JOURN1 | sample_rate | with_evs u8 | 0 × 3 |      then records, each:
 //!  | u8 × 8   | u32         |
 //!
 //!  0     8     12  16
-//!  | len | crc | 0 | game: 56 bytes | rows, as in memory: 9 or 25 bytes each |     crc: CRC32C of the `len` bytes behind
+//!  | len | crc | 0 | game: 56 bytes | rows, as in memory: 9 or 25 bytes each |     crc: CRC32C of the `len` bytes after it
 //!  | u64 | u32 |   |
 //! ```
 //!
-//! A game is durable when its record is synced; of all that wait at once, one syncs for all. A record that is not whole
-//! ends the file: nothing behind it was ever said to be durable.
+//! A game is durable once its record is synced. Of several threads that wait, one syncs for all. Reading stops at
+//! the first incomplete record, because no record after it was ever reported as durable.
 
 use super::game::EndedGame;
 use super::rows::Rows;
@@ -32,10 +32,10 @@ const FRAME_LEN: usize = 16;
 const HAS_SEED: u32 = 1;
 const HAS_FINAL: u32 = 2;
 const HAS_LAST: u32 = 4;
-/// What is written at a time.
+/// The size of a write.
 const BUFFER_LEN: usize = 1 << 18;
 
-/// A game without its rows.
+/// The head of a record: a game without its rows.
 #[derive(Clone, Copy, Default, bytemuck::Pod, bytemuck::Zeroable)]
 #[repr(C)]
 struct Head {
@@ -52,7 +52,7 @@ struct Head {
 
 const _: () = assert!(size_of::<Head>() == 56);
 
-/// The journal that games are added to.
+/// A journal that is open for appending.
 #[derive(Debug)]
 pub(super) struct Journal {
     folder: PathBuf,
@@ -61,23 +61,23 @@ pub(super) struct Journal {
     synced: Condvar,
 }
 
-/// Whoever holds this adds games in the order of their ids.
+/// The state under the lock. Games are added in the order of their ids.
 #[derive(Debug)]
 pub(super) struct Inner {
     file: Arc<File>,
     number: u64,
     len: u64,
     buffer: Vec<u8>,
-    /// Records written, and those of them of which it is known what became of them, over all files.
+    /// The number of records that were written, and of records whose sync has succeeded or failed, over all files.
     num_written: u64,
     num_settled: u64,
-    /// Records that will not become durable unless a rotation writes their games, and the number of the error.
+    /// Records that are not durable until a flush writes their games, and the error code.
     lost: Vec<(Range<u64>, i32)>,
-    /// The file could not be synced once. What a later sync says is not to be trusted, as the kernel reports pages that
-    /// it could not write to one of them alone. The error's number.
+    /// The error code of a failed sync of this file. A later success proves nothing: the kernel reports a page that
+    /// it could not write only once.
     failed: Option<i32>,
     is_syncing: bool,
-    /// Somebody waits for the end of a sync, and no other begins until then.
+    /// A thread waits for the end of the sync, and no other sync may begin before it continues.
     is_awaited: bool,
 }
 
@@ -111,7 +111,8 @@ impl Journal {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Locks it while no sync is under way: the kernel tells of an error once, and it is to be told of the right records.
+    /// Locks the journal while no sync runs. The kernel reports an error once, so it must be assigned to the right
+    /// records.
     pub(super) fn lock_between_syncs(&self) -> MutexGuard<'_, Inner> {
         let mut inner = self.lock();
         inner.is_awaited = true;
@@ -123,7 +124,7 @@ impl Journal {
         inner
     }
 
-    /// Adds a game. The number to wait for.
+    /// Appends a game, and returns the number of its record for [`wait`](Journal::wait).
     pub(super) fn append(&self, inner: &mut Inner, game: &EndedGame) -> Result<u64> {
         if let Some(code) = inner.failed {
             return Err(self.not_durable(inner, code));
@@ -157,7 +158,7 @@ impl Journal {
                 Ok(inner.num_written)
             }
             Err(error) => {
-                // What follows overwrites it, and what it leaves behind the end is no record.
+                // The next record overwrites this one. Any remainder after it is not a valid record.
                 let _ = inner.file.set_len(inner.len);
                 Err(Error::io(self.path(inner.number), error))
             }
@@ -189,13 +190,13 @@ impl Journal {
         }
     }
 
-    /// The file that comes next.
+    /// Creates the next file.
     pub(super) fn prepare(&self) -> Result<File> {
         let number = self.lock().number + 1;
         begin(&self.folder, number, &self.header)
     }
 
-    /// Goes on in another file. No sync is under way.
+    /// Switches to the next file. No sync may be running.
     pub(super) fn switch(&self, inner: &mut Inner, next: File) {
         let synced = inner.file.sync_data();
         inner.settle(inner.num_written, &synced);
@@ -205,7 +206,7 @@ impl Journal {
         self.synced.notify_all();
     }
 
-    /// Removes the files before the one that is being written.
+    /// Removes all files before the current one.
     pub(super) fn remove_old(&self) -> Result<()> {
         let current = self.lock().number;
         for (number, path) in files_in(&self.folder)? {
@@ -226,9 +227,9 @@ impl Journal {
 }
 
 impl Inner {
-    /// Notes what became of the file's records up to this one.
+    /// Stores the result of a sync for all records up to this one.
     fn settle(&mut self, upto: u64, synced: &io::Result<()>) {
-        // Behind a record that is lost, none of the same file is found again.
+        // Reading stops at a lost record, so all later records of the same file are lost too.
         if let Err(error) = synced {
             self.failed = self.failed.or(Some(error.raw_os_error().unwrap_or(libc::EIO)));
         }
@@ -242,7 +243,7 @@ impl Inner {
 
 fn begin(folder: &Path, number: u64, header: &[u8; HEADER_LEN]) -> Result<File> {
     let path = folder.join(journal_name(number));
-    // An attempt that failed may have left one.
+    // A failed attempt may have left the file.
     let file = File::options().write(true).create(true).truncate(true).open(&path);
     let file = file.and_then(|file| file.write_all_at(header, 0).and_then(|()| file.sync_all()).map(|()| file));
     let file = file.map_err(|source| Error::io(&path, source))?;
@@ -250,7 +251,7 @@ fn begin(folder: &Path, number: u64, header: &[u8; HEADER_LEN]) -> Result<File> 
     Ok(file)
 }
 
-/// The journals of a folder in the order in which they were written.
+/// Returns the journal files of a folder in the order in which they were written.
 fn files_in(folder: &Path) -> Result<Vec<(u64, PathBuf)>> {
     let io = |source| Error::io(folder, source);
     let mut files = Vec::new();
@@ -262,7 +263,7 @@ fn files_in(folder: &Path) -> Result<Vec<(u64, PathBuf)>> {
     Ok(files)
 }
 
-/// Hears the games in a folder's journals, in the order in which they ended.
+/// Passes the games in a folder's journal files to `hear`, in the order in which they ended.
 pub(super) fn replay(folder: &Path, mut hear: impl FnMut(EndedGame) -> Result<()>) -> Result<()> {
     for (_, path) in files_in(folder)? {
         let io = |source| Error::io(&path, source);
@@ -305,7 +306,7 @@ pub(super) fn replay(folder: &Path, mut hear: impl FnMut(EndedGame) -> Result<()
     Ok(())
 }
 
-/// The number of games in a folder's journals.
+/// Returns the number of games in a folder's journal files.
 pub(super) fn num_games(folder: &Path) -> Result<u64> {
     let mut num_games = 0;
     replay(folder, |_| {
@@ -315,7 +316,7 @@ pub(super) fn num_games(folder: &Path) -> Result<u64> {
     Ok(num_games)
 }
 
-/// Removes the journals of a folder.
+/// Removes the journal files of a folder.
 pub(super) fn remove_all(folder: &Path) -> Result<()> {
     for (_, path) in files_in(folder)? {
         std::fs::remove_file(&path).map_err(|source| Error::io(&path, source))?;
@@ -379,7 +380,7 @@ mod tests {
         journal.wait(first).expect("a durable record");
         let lost = append(&journal).expect("a record");
         journal.lock().settle(lost, &Err(io::Error::from_raw_os_error(libc::ENOSPC)));
-        // The kernel would sync the file now.
+        // From here on, the kernel would report a successful sync.
         assert!(journal.wait(lost).is_err());
         assert!(append(&journal).is_err());
         assert!(journal.wait(first).is_ok());

@@ -1,23 +1,20 @@
-//! Recording games while they are played: many at once, from any number of threads, into a session that is whole at any
-//! moment.
+//! The recorder: writes games to a session or another sink while they are played, from any number of threads.
 //!
 //! ```text
-//!  Game ─push─▶ its own blocks ─end─▶ games that ended ─rotation─▶ Sink: a shard of a session, or an archive
-//!  (no lock)                    └──▶ journal, if asked           (one thread, which nobody waits for)
-//! ```
-//!
+//!  Game ─push─▶ its own blocks ─end─▶ ended games ─flush─▶ Sink: a shard of a session, or an archive
+//!  (no lock)                    └──▶ journal, on request   (one writer thread)
 //! | file | owns |
 //! | --- | --- |
-//! | `options`, `limits` | how to record, and how much |
+//! | `options`, `limits` | [`RecorderOptions`], [`Limits`] |
 //! | `game` | [`Game`], [`EndedGame`] |
-//! | `rows` | steps in memory |
-//! | `shared` | games that ended, memory, waiting |
-//! | `rotation` | the thread that writes |
-//! | `sink`, `session_sink`, `archive_sink` | [`Sink`], a session and an archive as one |
-//! | `status`, `journal`, `recovery` | what a process that dies leaves behind, and [`recover`] |
+//! | `rows` | the steps of a game in memory |
+//! | `shared` | the state that games and the writer share: ended games, memory, limits |
+//! | `rotation` | the writer thread, which flushes ended games |
+//! | `sink`, `session_sink`, `archive_sink` | [`Sink`], and its implementations for a session and an archive |
+//! | `status`, `journal`, `recovery` | the files that a dead process leaves, and [`recover`] |
 //!
-//! Invariant: what [`Recorder::rotate`] has returned for is durable, and stays whole whatever happens to the process; a
-//! folder has `recording.json` as long as its recording has not ended.
+//! Invariant: when [`Recorder::rotate`] returns, the games that it flushed are durable, and no crash can damage them. A
+//! folder contains `recording.json` until its recording ends.
 
 mod archive_sink;
 mod game;
@@ -57,10 +54,9 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Records games into a session, or another [`Sink`]. A clone is the same recorder.
+/// A recorder of games into a session or another [`Sink`]. Clones share the same recording.
 ///
-/// When the last clone is dropped the recording ends as with [`close`](Recorder::close), which also tells what went
-/// wrong.
+/// Dropping the last clone ends the recording as [`close`](Recorder::close) does, but discards its errors.
 ///
 /// # Examples
 /// ```
@@ -86,66 +82,66 @@ struct Handle {
     writer: Mutex<Option<JoinHandle<()>>>,
 }
 
-/// How far a recorder is.
+/// The counters of a recorder.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RecorderStats {
-    /// Games that were begun.
+    /// The number of games that have begun.
     pub begun: u64,
-    /// Games under way.
+    /// The number of running games.
     pub live: u64,
-    /// Games that ended and are kept.
+    /// The number of games that ended and are kept.
     pub ended: u64,
-    /// Games that were given up, or refused at their end.
+    /// The number of games that were abandoned, or rejected at their end.
     pub abandoned: u64,
-    /// Games that were refused at their end.
+    /// The number of games that were rejected at their end.
     pub refused: u64,
-    /// Steps that are kept, of games that ended.
+    /// The number of kept steps of ended games.
     pub steps: u64,
-    /// Games that are written: those whose id is below this number.
+    /// The number of durable games: all games whose id is below it.
     pub durable: u64,
-    /// Rotations.
+    /// The number of flushes that wrote games.
     pub rotations: u64,
-    /// Bytes that they take on disk, and that the next one may need for a while.
+    /// The size of the written games, and the space that the next flush needs temporarily, in bytes.
     pub disk_bytes: u64,
-    /// Bytes of steps in memory.
+    /// The memory of all steps that are not yet written, in bytes.
     pub ram_bytes: u64,
-    /// What went wrong with the last rotation. It is tried again.
+    /// The error of the last flush, if it failed. The flush will be retried.
     pub failure: Option<String>,
 }
 
-/// What was recorded.
+/// A summary of a recording that has ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RecorderReport {
-    /// The session's folder, or that of the journal; empty if there is none.
+    /// The folder of the session or of the journal; empty if there is no folder.
     pub folder: PathBuf,
-    /// Games.
+    /// The number of games.
     pub runs: u64,
-    /// Steps of them that are kept.
+    /// The number of kept steps.
     pub steps: u64,
-    /// Rotations.
+    /// The number of flushes that wrote games.
     pub rotations: u64,
-    /// Games that were given up, or refused at their end.
+    /// The number of games that were abandoned, or rejected at their end.
     pub abandoned: u64,
-    /// Games that were refused at their end.
+    /// The number of games that were rejected at their end.
     pub refused: u64,
-    /// Games that were under way, and are lost.
+    /// The number of games that were still running, and are lost.
     pub live: u64,
-    /// Bytes on disk.
+    /// The size on disk, in bytes.
     pub num_bytes: u64,
-    /// How long it took.
+    /// The elapsed time.
     pub elapsed: Duration,
 }
 
 impl Recorder {
-    /// Begins a session `<time>_model=<tag>` in a folder of sessions, which is made if it is missing. Sessions beside
-    /// it that a recorder left unfinished are [recovered](recover) first, and told by
+    /// Begins a session `<time>_model=<tag>` in a folder of sessions, and creates that folder if it is missing.
+    /// First it [recovers](recover) the sessions there that another recorder left unfinished, and lists them in
     /// [`unfinished`](Recorder::unfinished).
     ///
     /// # Errors
     /// [`ErrorKind::Argument`](crate::ErrorKind::Argument) and [`ErrorKind::Io`](crate::ErrorKind::Io).
-    #[allow(clippy::needless_pass_by_value)] // They are made for it.
+    #[allow(clippy::needless_pass_by_value)] // Callers build the options for this call.
     pub fn create(root: impl AsRef<Path>, options: RecorderOptions) -> Result<Recorder> {
         options.check()?;
         let root = std::path::absolute(&root).map_err(|source| Error::io(&root, source))?;
@@ -157,7 +153,7 @@ impl Recorder {
         loop {
             let folder = match number {
                 1 => root.join(&name),
-                // The time stays in front of the first `_`, and the tag behind the last `=`.
+                // The time stays before the first `_`, and the tag after the last `=`.
                 _ => root.join(format!("{started}-{number}_model={}", options.tag)),
             };
             number += 1;
@@ -170,9 +166,9 @@ impl Recorder {
             let mut journal = journal(staging.path(), &options, &sink)?;
             match staging.publish(&folder) {
                 Ok(()) => {}
-                // The folder has got its name in spite of the error.
+                // The folder has its name in spite of the error.
                 Err(_) if status.stands_in(&folder) => publish::sync_parent(&folder)?,
-                // Another recorder was faster.
+                // Another recorder took the name.
                 Err(_) if folder.symlink_metadata().is_ok() => continue,
                 Err(error) => return Err(error),
             }
@@ -185,15 +181,16 @@ impl Recorder {
         }
     }
 
-    /// Begins a recording into another sink, which is made for it by its id. The folder, if one is given, has the
-    /// journal, and what tells the next recorder there that this one died; then what the journal holds goes to the sink
-    /// that is made for the id of that recording. Nothing of `options` that is said of a session counts.
+    /// Begins a recording into another sink. `sink` creates the sink from the id of the recording.
+    ///
+    /// `folder` holds the journal, and a file by which the next recorder in that folder notices a crash of this
+    /// one. The next recorder then calls `sink` with the id of the dead recording, and writes the games of the
+    /// journal to that sink. Options that describe a session are ignored.
     ///
     /// # Errors
-    /// As [`create`](Recorder::create), and those of the sink; [`ErrorKind::Argument`](crate::ErrorKind::Argument) for
-    /// a journal without a folder; [`ErrorKind::Conflict`](crate::ErrorKind::Conflict) when a recorder is at work
-    /// there.
-    #[allow(clippy::needless_pass_by_value)] // They are made for it.
+    /// As for [`create`](Recorder::create), and errors of the sink.
+    /// [`ErrorKind::Argument`](crate::ErrorKind::Argument) for a journal without a folder.
+    /// [`ErrorKind::Conflict`](crate::ErrorKind::Conflict) if another recorder uses the folder.
     pub fn with_sink(
         folder: Option<&Path>,
         options: RecorderOptions,
@@ -202,8 +199,8 @@ impl Recorder {
         Recorder::with_sink_for(folder, options, |id, _| sink(id))
     }
 
-    /// As [`with_sink`](Recorder::with_sink); to recover a dead recorder's games, the sink gets its recording.
-    #[allow(clippy::needless_pass_by_value)] // As above.
+    /// Does the same as [`with_sink`](Recorder::with_sink). To recover a dead recording, `sink` gets its status too.
+    #[allow(clippy::needless_pass_by_value)] // Callers build the options for this call.
     fn with_sink_for(
         folder: Option<&Path>,
         options: RecorderOptions,
@@ -224,8 +221,8 @@ impl Recorder {
         let unfinished = Vec::from_iter(unfinished);
         let sink = sink(&id, None)?;
         let status = status(&folder, &id, Some(&options))?;
-        // Staged files of processes that died before they recorded anything. A live process with a staged file has
-        // lost the folder to this one.
+        // Remove the staged files of processes that died before they recorded anything. If a staged file belongs to
+        // a live process, that process has lost the folder to this one.
         for staged in publish::staged_in(&folder)? {
             std::fs::remove_file(&staged).ok();
         }
@@ -233,28 +230,28 @@ impl Recorder {
         start(folder, &options, sink, journal, Some(status), unfinished)
     }
 
-    /// Begins a game. It waits, where memory is used up, for the rotation under way.
+    /// Begins a game. If memory is used up, it waits for the current flush.
     ///
     /// # Errors
-    /// [`ErrorKind::RecorderLimit`](crate::ErrorKind::RecorderLimit) when a limit is reached;
-    /// [`ErrorKind::Argument`](crate::ErrorKind::Argument) when the recorder is closed; the error of a rotation that
-    /// failed, once: nothing is lost, and it is tried again.
+    /// [`ErrorKind::RecorderLimit`](crate::ErrorKind::RecorderLimit) if a limit is reached.
+    /// [`ErrorKind::Argument`](crate::ErrorKind::Argument) if the recorder is closed. The error of a failed flush,
+    /// once per failure; no game is lost and the flush is retried.
     pub fn begin(&self, seed: Option<u64>) -> Result<Game> {
         self.0.shared.begin(seed)
     }
 
-    /// The limit that keeps games from beginning.
+    /// Returns the limit because of which no game can begin.
     #[must_use]
     pub fn is_full(&self) -> Option<Limit> {
         let shared = &self.0.shared;
         shared.reached(&shared.lock()).map(|(limit, _)| limit)
     }
 
-    /// Writes all games that ended, and waits until they are durable. The number of games that are: all whose id is
-    /// below it.
+    /// Flushes all ended games, and waits until they are durable. Returns the number of durable games: all games
+    /// whose id is below it.
     ///
     /// # Errors
-    /// Those of the files: then the games stay in memory, and are written with the next rotation.
+    /// The error of the flush. The games then stay in memory, and the next flush writes them.
     pub fn rotate(&self) -> Result<u64> {
         let shared = &self.0.shared;
         shared.check_process()?;
@@ -271,29 +268,29 @@ impl Recorder {
         Ok(state.num_durable)
     }
 
-    /// Ends the recording: writes all games that ended, and says so in the session. Games under way can no longer end.
-    /// Once it is closed, it gives the same report again.
+    /// Ends the recording: flushes all ended games, and marks the session as finished. Running games can no longer
+    /// end. Further calls return the same report.
     ///
     /// # Errors
-    /// Those of the files: then the recorder goes on, and can be closed again.
+    /// The error of the flush or of the sink. The recorder then stays open, and can be closed again.
     pub fn close(&self) -> Result<RecorderReport> {
         self.0.shared.check_process()?;
         self.0.close()
     }
 
-    /// How far it is.
+    /// Returns the current counters.
     #[must_use]
     pub fn stats(&self) -> RecorderStats {
         self.0.shared.stats()
     }
 
-    /// The session's folder, or that of the journal; empty if there is none.
+    /// The folder of the session or of the journal; empty if there is no folder.
     #[must_use]
     pub fn folder(&self) -> &Path {
         &self.0.shared.folder
     }
 
-    /// The recordings that were found unfinished, and what became of them.
+    /// Returns the unfinished recordings that were found at the start, and the outcome of their recovery.
     #[must_use]
     pub fn unfinished(&self) -> &[Unfinished] {
         &self.0.unfinished
@@ -340,7 +337,7 @@ impl Drop for Handle {
     }
 }
 
-/// A session says itself whose games it has; what goes elsewhere has `options`.
+/// Creates the status file. A session stores its own engine; other sinks need the engine of `options`.
 fn status(folder: &Path, id: &str, options: Option<&RecorderOptions>) -> Result<Status> {
     let started = clock::text();
     let (process, session) = (std::process::id(), options.is_none());
@@ -391,7 +388,7 @@ fn start(
     Ok(Recorder(Arc::new(Handle { shared, unfinished, writer: Mutex::new(Some(writer)) })))
 }
 
-/// A name that no other recording has.
+/// Returns a random id, which no other recording has.
 fn recording_id() -> Result<String> {
     let mut bytes = [0; 16];
     getrandom::fill(&mut bytes).map_err(|error| Error::from(io::Error::other(error)))?;

@@ -1,4 +1,4 @@
-//! What a recorder that died has left, and how it is made whole.
+//! Recovery of recordings whose recorder died.
 
 use super::journal::{num_games, remove_all, replay};
 use super::session_sink::SessionSink;
@@ -10,51 +10,52 @@ use crate::publish::Staged;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// What became of a recording whose recorder did not close it.
+/// The outcome of a recovery.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Recovered {
-    /// Its folder.
+    /// The folder of the recording.
     pub folder: PathBuf,
-    /// Games that were written.
+    /// The number of games that the recording now has.
     pub runs: u64,
-    /// Games among them that only the journal had.
+    /// The number of games among them that only the journal had.
     pub from_journal: u64,
-    /// Games that ended and are lost, as no rotation had written them. After a power failure this may be too few.
+    /// The number of ended games that are lost because no flush had written them. After a power failure it may be
+    /// too low.
     pub lost_runs: u64,
-    /// Steps that are lost with them.
+    /// The number of kept steps of the lost games.
     pub lost_steps: u64,
-    /// Games that were under way, and are lost.
+    /// The number of games that were still running, and are lost.
     pub live: u64,
 }
 
-/// A recording that a recorder found unfinished beside its own.
+/// An unfinished recording that a recorder found when it started.
 #[derive(Debug)]
 pub struct Unfinished {
-    /// Its folder.
+    /// The folder of the recording.
     pub folder: PathBuf,
-    /// What became of it, or why it stays as it is.
+    /// The outcome of its recovery. After an error it is unchanged.
     pub recovered: Result<Recovered>,
 }
 
-/// Games of a journal that are written at a time, in steps.
+/// The number of steps after which games of a journal are written.
 const STEPS_AT_ONCE: u64 = 1_000_000;
 
-/// Makes a session whole whose recorder died: takes in what its journal holds, and removes what was not finished. Does
-/// nothing where nothing is to be done.
+/// Recovers a session whose recorder died: adds the games of its journal, and removes incomplete files. Does
+/// nothing if the recording has ended.
 ///
 /// # Errors
-/// [`ErrorKind::Conflict`] when a recorder is at work there; [`ErrorKind::Io`]; [`ErrorKind::Header`] when something is
-/// damaged. Doing it again goes on where it ended.
+/// [`ErrorKind::Conflict`] if a recorder uses the folder, [`ErrorKind::Io`], and [`ErrorKind::Header`] for a
+/// damaged file. The call can be repeated, and continues where it stopped.
 pub fn recover(folder: impl AsRef<Path>) -> Result<Recovered> {
     let folder = folder.as_ref();
     Ok(recover_session(folder)?.unwrap_or_else(|| Recovered { folder: folder.to_owned(), ..Recovered::default() }))
 }
 
-/// As [`recover`], for a recording into another sink, which `sink` opens by the recording.
+/// Recovers a recording into another sink; see [`recover`]. `sink` opens the sink by the id of the recording.
 ///
 /// # Errors
-/// As [`recover`], and those of the sink.
+/// As for [`recover`], and errors of the sink.
 pub fn recover_with(folder: impl AsRef<Path>, sink: impl FnOnce(&str) -> Result<Box<dyn Sink>>) -> Result<Recovered> {
     let folder = folder.as_ref();
     let recovered = recover_into(folder, |left| sink(&left.id))?;
@@ -66,7 +67,7 @@ fn recover_session(folder: &Path) -> Result<Option<Recovered>> {
     let Some((status, recording)) = Status::take_over(folder)? else { return Ok(None) };
     let recording = match recording {
         Some(recording) => recording,
-        // The session lists its own games; the number of lost ones is unknown.
+        // The session lists its own games. The number of lost games is unknown.
         None if folder.join("metadata.db").exists() => Recording { session: true, ..Recording::default() },
         None => return clear(folder, &status).map(|()| None),
     };
@@ -106,7 +107,7 @@ pub(super) fn recover_into(
         runs,
         from_journal,
         lost_runs: recording.counts.ended.saturating_sub(runs),
-        // How many steps another sink holds is not known here.
+        // The number of steps in another sink is unknown.
         lost_steps: 0,
         live: recording.live(),
     };
@@ -114,8 +115,8 @@ pub(super) fn recover_into(
     Ok(Some(recovered))
 }
 
-/// Removes an unfinished start of a recording: its process died before it wrote the content of `recording.json`.
-/// Journals are created later, so games in a journal mean that the file was damaged afterwards.
+/// Removes a recording whose process died before it wrote the content of `recording.json`. Journals are created later,
+/// so if a journal has games, the file was damaged afterwards.
 fn clear(folder: &Path, status: &Status) -> Result<()> {
     match num_games(folder)? {
         0 => {
@@ -129,8 +130,8 @@ fn clear(folder: &Path, status: &Status) -> Result<()> {
     }
 }
 
-/// Recovers the sessions beside one that is to be recorded, but for those that are being recorded. What was left before
-/// it became a session is removed.
+/// Recovers all sessions in a folder, except those that are being recorded. Removes staged folders that never became
+/// sessions.
 pub(super) fn recover_in(root: &Path) -> Result<Vec<Unfinished>> {
     let io = |source| Error::io(root, source);
     let mut folders = Vec::new();
@@ -147,7 +148,7 @@ pub(super) fn recover_in(root: &Path) -> Result<Vec<Unfinished>> {
             && name.ends_with(suffix)
             && let Ok(Some(_)) = Status::take_over(&folder)
         {
-            // It never got a name: nothing was recorded there.
+            // The folder never got its name, so nothing was recorded there.
             std::fs::remove_dir_all(&folder).map_err(|source| Error::io(&folder, source))?;
         }
     }
@@ -165,12 +166,12 @@ pub(super) fn recover_in(root: &Path) -> Result<Vec<Unfinished>> {
     Ok(unfinished)
 }
 
-/// Writes the games of the journals that the sink does not hold. How many.
+/// Writes the journal's games that the sink lacks, and returns their number.
 fn take_in(folder: &Path, sink: &mut dyn Sink) -> Result<u64> {
     let (mut next, mut taken) = (sink.num_durable(), 0);
     let (mut games, mut num_steps) = (Vec::new(), 0);
     replay(folder, |game| {
-        // The sink has it already, or two journals hold it.
+        // The sink already has the game, or two journal files contain it.
         if game.id < next {
             return Ok(());
         }

@@ -1,7 +1,7 @@
-//! The one thread that writes.
+//! The writer thread.
 //!
-//! A rotation takes all games that have ended, by swapping a list, and writes them while others go on. One that fails
-//! puts them back, and is tried again when as much as before has come on top, when memory is used up, or when asked.
+//! A flush takes the list of all ended games and writes it while other games continue. A failed flush puts the games
+//! back. It is retried when as many new steps have ended, when memory is used up, or on request.
 
 use super::RecorderReport;
 use super::journal::remove_all;
@@ -13,10 +13,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::Instant;
 
-/// The part of the memory from which on games that ended are written, in percent, so that there is room for others
-/// meanwhile.
+/// The percentage of the memory budget at which ended games are flushed. The rest is for games that run meanwhile.
 const RAM_PERCENT: u64 = 40;
-/// Buffers that are given back at a time.
+/// The number of blocks that are freed at a time.
 const BLOCKS_AT_ONCE: usize = 512;
 
 enum Order {
@@ -25,7 +24,7 @@ enum Order {
     Stop,
 }
 
-/// Writes until the recorder is closed.
+/// Flushes games until the recorder is closed.
 pub(super) fn run(shared: &Shared, sink: &mut dyn Sink) {
     loop {
         match shared.order() {
@@ -41,7 +40,7 @@ pub(super) fn run(shared: &Shared, sink: &mut dyn Sink) {
 }
 
 impl Shared {
-    /// When the first rotation is due.
+    /// Sets when the first flush is due.
     pub(super) fn start(&self) {
         self.reset_due(&mut self.lock());
     }
@@ -65,7 +64,7 @@ impl Shared {
         }
     }
 
-    /// Whether all that had ended is durable.
+    /// Flushes all ended games. Returns whether they are durable.
     fn rotate_now(&self, sink: &mut dyn Sink) -> bool {
         let mut pending = match self.take() {
             Ok(pending) => pending,
@@ -81,7 +80,7 @@ impl Shared {
         match written {
             Ok(()) => {
                 if let Some(journal) = &self.journal {
-                    // One that stays is looked at again, and holds nothing that is not known.
+                    // A file that stays is removed later. It contains only games that are written.
                     let _ = journal.remove_old();
                 }
                 self.written(pending, sink)
@@ -90,15 +89,15 @@ impl Shared {
         }
     }
 
-    /// Begins a rotation with all games that have ended. The journal goes on in another file.
+    /// Begins a flush with all ended games, and switches the journal to its next file.
     fn take(&self) -> Result<Pending> {
         let Some(journal) = &self.journal else {
             return Ok(self.lock().take());
         };
         loop {
-            // The next file is made before anybody has to wait for it.
+            // Create the next file before the locks are held.
             let next = if self.lock().ended.games.is_empty() { None } else { Some(journal.prepare()?) };
-            // Games that are in the journal but have not joined the others do so before it is free.
+            // This lock waits for games that are in the journal but not yet in the list.
             let mut inner = journal.lock_between_syncs();
             let mut state = self.lock();
             if next.is_none() && !state.ended.games.is_empty() {
@@ -132,7 +131,7 @@ impl Shared {
         let mut state = self.lock();
         state.free.append(&mut freed);
         state.ram -= ram;
-        // The next rotation needs about as many; of what is more, somebody else may have use.
+        // The next flush needs about as many blocks. The rest is returned to the allocator.
         let keep = state.free.len().min(num_blocks);
         let unneeded = if is_empty { Vec::new() } else { state.free.split_off(keep) };
         (state.num_durable, state.sink_bytes) = (sink.num_durable(), sink.num_bytes());
@@ -154,7 +153,8 @@ impl Shared {
         state.fail(rotation, error);
         (state.taken, state.is_writing, state.done) = (Default::default(), false, rotation);
         self.reset_due(&mut state);
-        // As much again, but for memory: whoever waits for that asks.
+        // Retry after as many new steps. Memory use triggers no retry, because threads that wait for memory request
+        // one.
         state.due.steps = state.ended.totals.steps.saturating_add(self.rotate_steps);
         state.due.ram = u64::MAX;
         drop(state);
@@ -169,7 +169,7 @@ impl Shared {
     }
 
     fn close_now(&self, sink: &mut dyn Sink) -> bool {
-        // Nothing ends any more, so that one rotation takes all; games that came in after its first look want a second.
+        // No game can end any more, so one flush takes all of them. Games that ended during it need a second one.
         while self.rotate_now(sink) {
             let state = self.lock();
             if !state.ended.games.is_empty() {
@@ -232,7 +232,7 @@ impl State {
     }
 }
 
-/// A sink that panics has failed.
+/// Runs a call of a sink and turns a panic into an error.
 fn caught(work: impl FnOnce() -> Result<()>) -> Result<()> {
     let outcome = catch_unwind(AssertUnwindSafe(work));
     outcome.unwrap_or_else(|_| Err(io::Error::other("the sink panicked").into()))

@@ -1,7 +1,7 @@
-//! What the recorder, its games and its writer share.
+//! The state that a recorder, its games and its writer thread share.
 //!
-//! Lock order: the journal, then the state. The state's lock is held for an instant at a time, and never while a file
-//! is touched, so that neither a rotation nor a slow disk stops a push.
+//! Lock order: the journal, then the state. The state's lock is held only for short operations and never during file
+//! access, so neither a flush nor a slow disk blocks a push.
 
 use super::game::{EndedGame, Game};
 use super::journal::Journal;
@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// What a game costs besides its blocks.
+/// The memory of a game besides its blocks, in bytes.
 pub(super) const GAME_COST: u64 = 384;
 
 #[derive(Debug)]
@@ -26,9 +26,9 @@ pub(super) struct Shared {
     pub(super) with_evs: bool,
     pub(super) sample_rate: u32,
     pub(super) limits: Limits,
-    /// Whether `live_steps` counts, which costs every push a little.
+    /// Whether `live_steps` is counted, which makes each push slightly slower.
     pub(super) counts_steps: bool,
-    /// Steps that are kept, of games that ended or are under way.
+    /// The number of kept steps, of ended and of running games.
     pub(super) live_steps: AtomicU64,
     pub(super) ram_budget: u64,
     pub(super) disk_budget: u64,
@@ -36,15 +36,15 @@ pub(super) struct Shared {
     pub(super) rotate_steps: u64,
     pub(super) rotate_every: Option<Duration>,
     pub(super) started: Instant,
-    /// A forked child has no writer, and must not wait for one.
+    /// The process that created the recorder. A forked child has no writer thread and must not wait for it.
     pub(super) process: u32,
     pub(super) folder: PathBuf,
     pub(super) journal: Option<Journal>,
     pub(super) status: Option<Status>,
     pub(super) state: Mutex<State>,
-    /// Wakes the writer.
+    /// Wakes the writer thread.
     pub(super) work: Condvar,
-    /// Wakes whoever waits for the writer, or for room.
+    /// Wakes threads that wait for a flush or for memory.
     pub(super) done: Condvar,
 }
 
@@ -55,17 +55,18 @@ pub(super) struct State {
     pub(super) refused: u64,
     pub(super) next_id: u64,
     pub(super) free: Vec<Block>,
-    /// Bytes of all buffers that are in use.
+    /// The memory of all buffers in use, in bytes.
     pub(super) ram: u64,
     pub(super) ended: Pending,
-    /// What is being written.
+    /// The totals of the games that are being written.
     pub(super) taken: Totals,
     pub(super) is_writing: bool,
-    /// Rotations: asked for, begun, done. Each is as good as the ones before it together.
+    /// The numbers of the last flush that was requested, begun and done. A flush covers all flushes with lower
+    /// numbers.
     pub(super) asked: u64,
     pub(super) begun: u64,
     pub(super) done: u64,
-    /// Steps, bytes and time from which on a rotation is due.
+    /// When the next flush is due.
     pub(super) due: Due,
     pub(super) failure: Option<Failure>,
     pub(super) is_disk_full: bool,
@@ -74,7 +75,7 @@ pub(super) struct State {
     pub(super) sink_bytes: u64,
 }
 
-/// Games that ended and are not written yet.
+/// Ended games that are not written yet.
 #[derive(Debug, Default)]
 pub(super) struct Pending {
     pub(super) games: Vec<EndedGame>,
@@ -108,7 +109,7 @@ pub(super) enum Phase {
     Open,
     Closing,
     Closed(Box<RecorderReport>),
-    /// Nobody has it any more.
+    /// All handles were dropped without a successful close.
     Left,
 }
 
@@ -135,7 +136,7 @@ impl Shared {
         state.tell_failure(0)?;
         self.check_limits(&state)?;
         state = self.make_room(state, GAME_COST)?;
-        // Others may have begun while this one waited.
+        // Other games may have begun while this thread waited.
         self.check_limits(&state)?;
         state.ram += GAME_COST;
         state.counts.begun += 1;
@@ -145,7 +146,7 @@ impl Shared {
         Ok(Game::new(self.clone(), seed))
     }
 
-    /// Blocks for a game; whoever gets them counts as holding them.
+    /// Returns blocks for a game, and charges their memory to the recorder.
     #[cold]
     pub(super) fn blocks(&self, count: usize) -> Result<Vec<Block>> {
         self.check_process()?;
@@ -164,7 +165,7 @@ impl Shared {
 
     pub(super) fn end(&self, mut game: EndedGame) -> Result<u64> {
         self.check_process()?;
-        // Held until the game has joined, so that games join in the order of their ids.
+        // Keep the journal locked until the game is added to the list, so that the list is ordered by id.
         let mut journal = self.journal.as_ref().map(|journal| (journal, journal.lock()));
         let mut state = self.lock();
         let totals = self.totals_of(&game);
@@ -198,7 +199,7 @@ impl Shared {
         if let (Some(journal), Some(record)) = (journal, record)
             && let Err(error) = record.and_then(|record| journal.wait(record))
         {
-            // A rotation makes the game durable, and begins another file.
+            // A flush makes the game durable, and starts a new journal file.
             self.lock().ask();
             self.work.notify_one();
             return Err(error);
@@ -206,7 +207,7 @@ impl Shared {
         Ok(id)
     }
 
-    /// A game that is given up.
+    /// Counts an abandoned game and frees its memory.
     pub(super) fn abandon(&self, mut rows: Rows) {
         if self.check_process().is_err() {
             return;
@@ -218,7 +219,7 @@ impl Shared {
         self.tell(counts);
     }
 
-    /// The limit that keeps games from beginning.
+    /// Returns the limit because of which no game can begin, and the amount that was reached.
     pub(super) fn reached(&self, state: &State) -> Option<(Limit, String)> {
         let Limits { max_games, max_steps, .. } = self.limits;
         let games = state.counts.begun - state.counts.abandoned;
@@ -280,7 +281,7 @@ impl Shared {
         Totals { steps, ram: ram_of(&game.rows), disk }
     }
 
-    /// Takes back what a game held that is not kept.
+    /// Frees the memory of a game that is not kept.
     fn release(&self, mut state: MutexGuard<'_, State>, rows: &mut Rows) {
         state.ram -= ram_of(rows);
         state.free.append(&mut rows.take_blocks());
@@ -291,7 +292,7 @@ impl Shared {
         self.done.notify_all();
     }
 
-    /// Waits until so many bytes are to be had.
+    /// Waits until this many bytes of memory are free.
     fn make_room<'a>(&'a self, mut state: MutexGuard<'a, State>, bytes: u64) -> Result<MutexGuard<'a, State>> {
         let has_room = |state: &State| state.ram + bytes <= self.ram_budget;
         while !has_room(&state) {
@@ -313,7 +314,7 @@ impl Shared {
         Ok(state)
     }
 
-    /// Says on disk how far the recording is. It is told by the next process only, and so is worth no error.
+    /// Updates the counters in the status file. Errors are ignored, because only a recovery reads the file.
     fn tell(&self, counts: Counts) {
         if let Some(status) = &self.status {
             let _ = status.update(counts);
@@ -329,7 +330,7 @@ impl State {
         }
     }
 
-    /// Asks for a rotation that takes all that ended so far. Its number.
+    /// Requests a flush of all games that have ended so far, and returns its number.
     pub(super) fn ask(&mut self) -> u64 {
         self.asked = self.asked.max(self.begun + 1);
         self.begun + 1
@@ -345,7 +346,7 @@ impl State {
         self.failure = Some(Failure { rotation, error, is_told: false });
     }
 
-    /// The error of this rotation or a later one; of any that nobody has been told of yet, for 0.
+    /// Returns the error of this flush or a later one. For 0, returns the last error if no caller has received it yet.
     pub(super) fn tell_failure(&mut self, rotation: u64) -> Result<()> {
         match &mut self.failure {
             Some(failure) if failure.rotation >= rotation && (rotation > 0 || !failure.is_told) => {
@@ -369,7 +370,7 @@ pub(super) fn ram_of(rows: &Rows) -> u64 {
     GAME_COST + rows.num_blocks() as u64 * BLOCK_COST
 }
 
-/// An error once more, for another caller.
+/// Returns a copy of an error for another caller.
 fn again(error: &Error) -> Error {
     match error.kind() {
         ErrorKind::Io { path, source } => {

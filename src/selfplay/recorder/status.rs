@@ -1,5 +1,5 @@
-//! `recording.json`: it stands in a folder as long as something is recorded there, locked by the process that does, and says how
-//! far that is.
+//! The status file `recording.json`. A folder contains it while its recording lasts. The recording process holds
+//! its lock and updates its counters.
 //!
 //! The file is created atomically, with its lock held. Its text has a fixed length within a page and is overwritten in
 //! place, so a killed process leaves either the old text or the new one. The file is not synced: after a power failure
@@ -17,17 +17,17 @@ use std::sync::{Mutex, PoisonError};
 
 const LEN: usize = 4096;
 
-/// Six bytes of JSON each at most, so that the text fits.
+/// Each byte takes at most six bytes of JSON, so the text fits into the file.
 pub(super) const MAX_ENGINE_LEN: usize = 256;
 
-/// What is said of a recording that has not ended.
+/// The content of the status file: a recording that has not ended.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct Recording {
-    /// Names this recording among all.
+    /// The unique id of the recording.
     pub(super) id: String,
-    /// Whether its games go to a session in this folder.
+    /// Whether the sink is a session in this folder.
     pub(super) session: bool,
-    /// Whose games they are, where that is not said elsewhere; at most [`MAX_ENGINE_LEN`] bytes.
+    /// The engine, if the sink does not store it; at most [`MAX_ENGINE_LEN`] bytes.
     #[serde(default)]
     pub(super) engine: Option<String>,
     pub(super) process: u32,
@@ -39,7 +39,7 @@ pub(super) struct Recording {
 pub(super) struct Counts {
     pub(super) begun: u64,
     pub(super) abandoned: u64,
-    /// Games that ended, and the steps of them that are kept.
+    /// The number of ended games, and the number of their kept steps.
     pub(super) ended: u64,
     pub(super) steps: u64,
 }
@@ -70,8 +70,8 @@ impl Status {
         }
     }
 
-    /// Takes over the file of a dead process; returns `None` if nothing is recorded in the folder. If the file is
-    /// unreadable, the recording is unknown.
+    /// Takes over the status file of a dead process. Returns `None` if the folder has no recording. The content is
+    /// `None` if the file is unreadable.
     pub(super) fn take_over(folder: &Path) -> Result<Option<(Status, Option<Recording>)>> {
         let path = folder.join(RECORDING);
         let io = |source| Error::io(&path, source);
@@ -96,7 +96,7 @@ impl Status {
 
     pub(super) fn update(&self, counts: Counts) -> Result<()> {
         let mut recording = self.recording.lock().unwrap_or_else(PoisonError::into_inner);
-        // Of two that come at once the later may be first here.
+        // Concurrent updates may arrive in the wrong order, so counters never decrease.
         let old = recording.counts;
         recording.counts = Counts {
             begun: counts.begun.max(old.begun),
@@ -110,7 +110,7 @@ impl Status {
         self.file.write_all_at(&text, 0).map_err(|source| Error::io(&self.path, source))
     }
 
-    /// Says that the recording has ended.
+    /// Removes the file, which marks the recording as ended.
     pub(super) fn remove(&self) -> Result<()> {
         match std::fs::remove_file(&self.path) {
             Err(error) if error.kind() != NotFound => Err(Error::io(&self.path, error)),
@@ -118,12 +118,12 @@ impl Status {
         }
     }
 
-    /// The name of the folder may have changed.
+    /// Sets the folder after it was renamed.
     pub(super) fn set_folder(&mut self, folder: &Path) {
         self.path = folder.join(RECORDING);
     }
 
-    /// Whether it is the status file of this folder's current recording.
+    /// Returns whether this is the status file of the folder's current recording.
     pub(super) fn stands_in(&self, folder: &Path) -> bool {
         let own = self.file.metadata().map(|own| (own.dev(), own.ino()));
         let found = std::fs::metadata(folder.join(RECORDING)).map(|found| (found.dev(), found.ino()));
@@ -149,7 +149,7 @@ fn conflict(path: &Path) -> Error {
 }
 
 impl Recording {
-    /// Games that were under way.
+    /// Returns the number of running games.
     pub(super) fn live(&self) -> u64 {
         self.counts.begun.saturating_sub(self.counts.abandoned + self.counts.ended)
     }
