@@ -398,7 +398,7 @@ impl Error {
                 location.fmt_place(f)?;
                 write!(f, "CRC32C of {what}: expected {expected:08x}, found {found:08x}")
             }
-            ErrorKind::ArchiveExists { .. } => write!(f, "an archive is already there"),
+            ErrorKind::ArchiveExists { .. } => write!(f, "an archive already exists"),
             ErrorKind::NotAnArchive { missing, .. } => write!(f, "not an archive: {missing} is missing"),
             ErrorKind::Damaged { what, expected, found, .. } => {
                 write!(f, "damaged: {what}: expected {expected}, found {found}")
@@ -411,12 +411,12 @@ impl Error {
             }
             ErrorKind::Conflict { what, .. } => write!(f, "{what}"),
             ErrorKind::Unconfirmed { version, reason, .. } => {
-                write!(f, "whether version {version} was committed is not known ({reason}): repeat the operation")
+                write!(f, "commit of version {version} not confirmed ({reason}): repeat the operation")
             }
             ErrorKind::Query { message } => write!(f, "{message}"),
             ErrorKind::QueryRefused { what, why } => write!(f, "refused: {what}: {why}"),
             ErrorKind::QueryLimit { limit, allowed, found } => {
-                write!(f, "the query came to its limit of {limit}: {allowed} allowed, {found}")
+                write!(f, "the query exceeded its limit of {limit}: {allowed} allowed, {found}")
             }
             ErrorKind::Argument { name, expected, found } => {
                 write!(f, "{name}: expected {expected}, found {found}")
@@ -436,10 +436,10 @@ impl Error {
             }
             ErrorKind::OutOfMemory { needed } => write!(f, "out of memory: {needed} bytes could not be allocated"),
             ErrorKind::RecorderLimit { limit, allowed, found } => {
-                write!(f, "the recorder came to its limit of {limit}: {allowed} allowed, {found}")
+                write!(f, "the recorder reached its limit of {limit}: {allowed} allowed, {found}")
             }
             ErrorKind::StateMismatch { field, expected, found } => {
-                write!(f, "state of another loader: {field}: expected {expected}, found {found}")
+                write!(f, "loader state does not match: {field}: expected {expected}, found {found}")
             }
             ErrorKind::Cancelled => write!(f, "cancelled"),
         }

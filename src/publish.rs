@@ -81,7 +81,7 @@ impl Staged {
         let name = match Destination::of(name)? {
             Destination::File { path, .. } => &path.clone(),
             Destination::Stream(path) => {
-                let refused = io::Error::new(io::ErrorKind::AlreadyExists, "a pipe or a device, which is not replaced");
+                let refused = io::Error::new(io::ErrorKind::AlreadyExists, "expected a file, found a pipe or a device");
                 return Err(Error::io(path, refused));
             }
         };

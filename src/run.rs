@@ -209,7 +209,7 @@ impl Run {
         match (self.missing(), self.final_board) {
             (None, Some(board)) => Ok(board),
             (missing, _) => {
-                let found = format!("one without {}", missing.unwrap_or("a final board"));
+                let found = format!("a game without {}", missing.unwrap_or("a final board"));
                 Err(Error::argument("run", "a whole game", found))
             }
         }

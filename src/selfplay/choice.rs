@@ -40,8 +40,7 @@ impl Chooser {
         moves.clear();
         match choices {
             Choices::Moves(_) if self.temperature > 0.0 => {
-                let found = "moves, from which nothing can be drawn";
-                return Err(Error::argument("policy", "logits, as the temperature is above 0", found));
+                return Err(Error::argument("policy", "logits, because the temperature is above 0", "moves"));
             }
             Choices::Moves(numbers) => {
                 check_length("moves", positions, numbers.len())?;

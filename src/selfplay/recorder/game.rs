@@ -103,10 +103,10 @@ impl Game {
     ) -> Result<()> {
         let rate = self.shared.sample_rate;
         let Some(num_steps) = u32::try_from(steps.len()).ok().and_then(|len| self.num_steps.checked_add(len)) else {
-            return Err(Error::argument("steps", "at most 4294967295 a game", "more"));
+            return Err(Error::argument("steps", "at most 4294967295 per game", "more"));
         };
         if self.shared.with_action && steps.clone().any(|(_, action, _)| action.is_none()) {
-            return Err(Error::argument("move", "one, as moves are kept", "none"));
+            return Err(Error::argument("move", "a move, because the sink stores moves", "none"));
         }
         self.make_room(steps.len())?;
         let kept = self.num_kept(steps.len());

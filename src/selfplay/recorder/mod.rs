@@ -314,7 +314,7 @@ impl Handle {
         }
         state.tell_failure(1)?;
         state.check_open()?;
-        Err(io::Error::other("another thread closed the recorder, and failed").into())
+        Err(io::Error::other("another thread failed to close the recorder").into())
     }
 }
 

@@ -89,7 +89,7 @@ impl RecorderOptions {
         }
         let mut keys = std::collections::HashSet::from(OWN_KEYS);
         if let Some((key, _)) = entries.iter().find(|(key, _)| !keys.insert(key)) {
-            return Err(Error::argument("entries", "each key once, and none that the recorder sets", key));
+            return Err(Error::argument("entries", "unique keys that the recorder does not set itself", key));
         }
         let texts = [&self.engine, &self.model_hash, &self.config_hash].into_iter().flatten().map(String::len);
         let len: usize = entries.iter().map(|(key, value)| key.len() + value.to_string().len() + 32).chain(texts).sum();

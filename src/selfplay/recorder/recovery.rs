@@ -72,7 +72,11 @@ fn recover_session(folder: &Path) -> Result<Option<Recovered>> {
         None => return clear(folder, &status).map(|()| None),
     };
     if !recording.session {
-        return Err(Error::argument("folder", "that of a session", "that of a recording into another sink"));
+        return Err(Error::argument(
+            "folder",
+            "the folder of a session",
+            "the folder of a recording into another sink",
+        ));
     }
     let mut sink = SessionSink::recover(folder)?;
     let from_journal = take_in(folder, &mut sink)?;
@@ -97,7 +101,11 @@ pub(super) fn recover_into(
     let Some((status, recording)) = Status::take_over(folder)? else { return Ok(None) };
     let Some(recording) = recording else { return clear(folder, &status).map(|()| None) };
     if recording.session {
-        return Err(Error::argument("folder", "that of a recording into another sink", "that of a session"));
+        return Err(Error::argument(
+            "folder",
+            "the folder of a recording into another sink",
+            "the folder of a session",
+        ));
     }
     let mut sink = sink(&recording)?;
     let from_journal = take_in(folder, &mut *sink)?;
@@ -124,7 +132,7 @@ fn clear(folder: &Path, status: &Status) -> Result<()> {
             status.remove()
         }
         num_games => {
-            let expected = format!("JSON, as the journal beside it has {num_games} games");
+            let expected = format!("JSON, because the journal has {num_games} games");
             Err(Error::decode(0, "recording", expected, "none").of_header().with_path(status.path()))
         }
     }

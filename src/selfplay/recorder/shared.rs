@@ -126,7 +126,7 @@ impl Shared {
         if std::process::id() == self.process {
             return Ok(());
         }
-        Err(Error::argument("recorder", "one that this process has made", "one of the process it was forked from"))
+        Err(Error::argument("recorder", "one that this process created", "one that a fork inherited"))
     }
 
     pub(super) fn begin(self: &Arc<Self>, seed: Option<u64>) -> Result<Game> {
@@ -235,7 +235,7 @@ impl Shared {
         }
         if state.is_disk_full {
             let written = state.sink_bytes + state.taken.disk + state.ended.totals.disk;
-            return Some((Limit::Disk, format!("{written} bytes, and a game that would exceed it")));
+            return Some((Limit::Disk, format!("{written} bytes, which the next game would exceed")));
         }
         None
     }
@@ -271,7 +271,7 @@ impl Shared {
             return Ok(());
         }
         state.is_disk_full = true;
-        Err(Limit::Disk.error(&self.limits, format!("a game with which it would be {needed} bytes")))
+        Err(Limit::Disk.error(&self.limits, format!("{needed} bytes with this game")))
     }
 
     fn totals_of(&self, game: &EndedGame) -> Totals {
@@ -298,7 +298,8 @@ impl Shared {
         while !has_room(&state) {
             if state.ended.games.is_empty() && !state.is_writing {
                 let live = state.counts.begun - state.counts.abandoned - state.counts.ended;
-                let found = format!("{} bytes, all of them in {live} games under way, and {bytes} more", state.ram);
+                let found =
+                    format!("{} bytes, all of them in {live} running games, and {bytes} more needed", state.ram);
                 return Err(Limit::Ram.error(&self.limits, found));
             }
             let rotation = if state.is_writing { state.begun } else { state.ask() };
@@ -326,7 +327,7 @@ impl State {
     pub(super) fn check_open(&self) -> Result<()> {
         match self.phase {
             Phase::Open => Ok(()),
-            _ => Err(Error::argument("recorder", "one that is open", "one that is closed")),
+            _ => Err(Error::argument("recorder", "an open recorder", "a closed one")),
         }
     }
 

@@ -144,7 +144,7 @@ fn lock(file: &File, path: &Path) -> Result<()> {
 }
 
 fn conflict(path: &Path) -> Error {
-    let what = "another process, or this one, is recording there".to_owned();
+    let what = "another recorder, in this process or another, uses this folder".to_owned();
     ErrorKind::Conflict { path: path.to_owned(), what }.into()
 }
 

@@ -215,7 +215,7 @@ fn games_beside_what_says_nothing_stay() {
     }
     for error in [recover(&dead).unwrap_err(), recover_with(&dead, |_| unreachable!()).unwrap_err()] {
         assert_eq!(error.kind_name(), "header");
-        let expected = "byte 0: recording: expected JSON, as the journal beside it has 5 games, found none";
+        let expected = "byte 0: recording: expected JSON, because the journal has 5 games, found none";
         assert_eq!(error.to_string(), format!("{}: {expected}", dead.join("recording.json").display()));
     }
     assert_eq!(names(&dead), ["journal-000002.bin", "recording.json"]);

@@ -127,7 +127,7 @@ fn games_under_way_cannot_wait_for_themselves() {
             Err(error) => break error,
         }
     };
-    assert!(error.to_string().contains("all of them in 1 games under way"), "{error}");
+    assert!(error.to_string().contains("all of them in 1 running games"), "{error}");
     assert_eq!((limit_of(Err::<(), _>(error)), recorder.stats().durable), ("ram", 1));
     assert!(index > 1_000_000);
     assert_eq!(limit_of(game.push_batch(&vec![Board(1); 3_000_000], Some(&vec![Move::Up; 3_000_000]), None)), "ram");

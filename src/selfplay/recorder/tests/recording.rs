@@ -165,7 +165,7 @@ fn other_sinks_get_values_and_final_boards() {
     }
     assert_eq!((seen.games[&1].final_board(), seen.games[&1].meta().seed), (None, None));
     assert_eq!(seen.closed, Some(Closing { finished: true, abandoned: 1, live: 1 }));
-    assert!(live.end(None).unwrap_err().to_string().contains("one that is closed"));
+    assert!(live.end(None).unwrap_err().to_string().contains("a closed one"));
 }
 
 #[test]
