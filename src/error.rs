@@ -33,11 +33,12 @@ pub struct Location {
     pub step: Option<u64>,
 }
 
-/// The kinds of [`Error`], each with the facts that a program may need.
-#[derive(Debug)]
+/// The kinds of [`Error`], each with the facts that a program may need. `Display` prints all of them but the path.
+#[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ErrorKind {
     /// The operating system returned an error.
+    #[error("{source}")]
     Io {
         /// The file or folder, if the error is about one.
         path: Option<PathBuf>,
@@ -45,6 +46,7 @@ pub enum ErrorKind {
         source: io::Error,
     },
     /// Bytes that do not conform to their format.
+    #[error("{}{what}: expected {expected}, found {found}", .location.prefix())]
     Decode {
         /// The place in the input.
         location: Location,
@@ -56,6 +58,7 @@ pub enum ErrorKind {
         found: String,
     },
     /// A file of several runs whose header, index or footer does not conform to its format. No run of it can be read.
+    #[error("{}{what}: expected {expected}, found {found}", .location.prefix())]
     Header {
         /// The place in the input.
         location: Location,
@@ -67,6 +70,7 @@ pub enum ErrorKind {
         found: String,
     },
     /// Bytes that changed after they were written.
+    #[error("{}CRC32C of {what}: expected {expected:08x}, found {found:08x}", .location.prefix())]
     Checksum {
         /// The place in the input.
         location: Location,
@@ -78,11 +82,13 @@ pub enum ErrorKind {
         found: u32,
     },
     /// [`Archive::create`](crate::Archive::create) on a folder that already holds an archive.
+    #[error("an archive already exists")]
     ArchiveExists {
         /// The archive's folder.
         path: PathBuf,
     },
     /// A folder that is not an archive.
+    #[error("not an archive: {missing} is missing")]
     NotAnArchive {
         /// The folder.
         path: PathBuf,
@@ -90,6 +96,7 @@ pub enum ErrorKind {
         missing: &'static str,
     },
     /// A commit or data file that contradicts the rest of the archive.
+    #[error("damaged: {what}: expected {expected}, found {found}")]
     Damaged {
         /// The file.
         path: PathBuf,
@@ -101,6 +108,7 @@ pub enum ErrorKind {
         found: String,
     },
     /// An archive, or a file in it, with a schema version that this build cannot read.
+    #[error("schema version {found}, but this a2store reads up to {supported}: upgrade a2store")]
     SchemaVersion {
         /// The file.
         path: PathBuf,
@@ -110,6 +118,7 @@ pub enum ErrorKind {
         found: u32,
     },
     /// A version that does not exist in the archive.
+    #[error("version {version}: expected {oldest}..={newest}")]
     VersionNotFound {
         /// The archive's folder.
         path: PathBuf,
@@ -121,6 +130,7 @@ pub enum ErrorKind {
         newest: u64,
     },
     /// Another writer holds the lock, or committed first.
+    #[error("{what}")]
     Conflict {
         /// The archive's folder.
         path: PathBuf,
@@ -129,6 +139,7 @@ pub enum ErrorKind {
     },
     /// A commit that was written, but whose publication was not confirmed. The version may exist or not. Repeat the
     /// operation to find out; it applies the change only once.
+    #[error("commit of version {version} not confirmed ({reason}): repeat the operation")]
     Unconfirmed {
         /// The commit's file.
         path: PathBuf,
@@ -138,11 +149,13 @@ pub enum ErrorKind {
         reason: String,
     },
     /// SQL that failed to parse, to plan or to run.
+    #[error("{message}")]
     Query {
         /// The query engine's message, on one line.
         message: String,
     },
     /// SQL that the guard rejects because it does more than read the tables of the archive.
+    #[error("refused: {what}: {why}")]
     QueryRefused {
         /// The part of the statement.
         what: String,
@@ -150,6 +163,7 @@ pub enum ErrorKind {
         why: String,
     },
     /// A query that was stopped because it exceeded a limit.
+    #[error("the query exceeded its limit of {limit}: {allowed} allowed, {found}")]
     QueryLimit {
         /// The limit: `"rows"`, `"bytes"`, `"time"`, `"memory"` or `"spill"`.
         limit: &'static str,
@@ -159,6 +173,7 @@ pub enum ErrorKind {
         found: String,
     },
     /// An invalid argument.
+    #[error("{name}: expected {expected}, found {found}")]
     Argument {
         /// The name of the argument.
         name: &'static str,
@@ -168,6 +183,7 @@ pub enum ErrorKind {
         found: String,
     },
     /// A column of a query that a [`StepTable`](crate::StepTable) cannot hold.
+    #[error("column {column}{}: expected {expected}, found {found}", .row.map(|row| format!(", row {row}")).unwrap_or_default())]
     Column {
         /// The file, if the rows came from a file.
         path: Option<PathBuf>,
@@ -181,6 +197,7 @@ pub enum ErrorKind {
         found: String,
     },
     /// An index outside a table.
+    #[error("index {index} is out of bounds for a table of {len} rows")]
     IndexOutOfBounds {
         /// The index.
         index: i128,
@@ -188,6 +205,7 @@ pub enum ErrorKind {
         len: u64,
     },
     /// A table that would exceed its memory limit.
+    #[error("the table needs at least {needed} bytes, but its memory limit is {limit} bytes")]
     MemoryLimit {
         /// The least number of bytes that the table needs.
         needed: u64,
@@ -195,11 +213,13 @@ pub enum ErrorKind {
         limit: u64,
     },
     /// A failed allocation.
+    #[error("out of memory: {needed} bytes could not be allocated")]
     OutOfMemory {
         /// The requested number of bytes.
         needed: u64,
     },
     /// A recorder that reached a limit and accepts no more games or steps.
+    #[error("the recorder reached its limit of {limit}: {allowed} allowed, {found}")]
     RecorderLimit {
         /// The limit: `"games"`, `"steps"`, `"ram"`, `"wall"` or `"disk"`.
         limit: &'static str,
@@ -209,6 +229,7 @@ pub enum ErrorKind {
         found: String,
     },
     /// A loader state that belongs to other data or to another order.
+    #[error("loader state does not match: {field}: expected {expected}, found {found}")]
     StateMismatch {
         /// The field that differs.
         field: &'static str,
@@ -218,6 +239,7 @@ pub enum ErrorKind {
         found: String,
     },
     /// The caller cancelled the work.
+    #[error("cancelled")]
     Cancelled,
 }
 
@@ -297,9 +319,6 @@ impl Error {
     pub fn path(&self) -> Option<&Path> {
         match self.kind() {
             ErrorKind::Io { path, .. } | ErrorKind::Column { path, .. } => path.as_deref(),
-            ErrorKind::Decode { location, .. }
-            | ErrorKind::Header { location, .. }
-            | ErrorKind::Checksum { location, .. } => location.path.as_deref(),
             ErrorKind::ArchiveExists { path }
             | ErrorKind::NotAnArchive { path, .. }
             | ErrorKind::Damaged { path, .. }
@@ -307,7 +326,7 @@ impl Error {
             | ErrorKind::VersionNotFound { path, .. }
             | ErrorKind::Conflict { path, .. }
             | ErrorKind::Unconfirmed { path, .. } => Some(path),
-            _ => None,
+            _ => self.location()?.path.as_deref(),
         }
     }
 
@@ -348,13 +367,7 @@ impl Error {
     /// Returns the message without the path, for reports that print the path elsewhere.
     #[must_use]
     pub fn message(&self) -> String {
-        struct WithoutPath<'a>(&'a Error);
-        impl fmt::Display for WithoutPath<'_> {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                self.0.fmt_parts(f, false)
-            }
-        }
-        WithoutPath(self).to_string()
+        self.0.to_string()
     }
 
     pub(crate) fn io(path: impl AsRef<Path>, source: io::Error) -> Self {
@@ -382,88 +395,28 @@ impl Error {
     pub(crate) fn refused(what: impl Into<String>, why: impl Into<String>) -> Self {
         ErrorKind::QueryRefused { what: what.into(), why: why.into() }.into()
     }
-
-    fn fmt_parts(&self, f: &mut fmt::Formatter<'_>, with_path: bool) -> fmt::Result {
-        if with_path && let Some(path) = self.path() {
-            write!(f, "{}: ", path.display())?;
-        }
-        match self.kind() {
-            ErrorKind::Io { source, .. } => write!(f, "{source}"),
-            ErrorKind::Decode { location, what, expected, found }
-            | ErrorKind::Header { location, what, expected, found } => {
-                location.fmt_place(f)?;
-                write!(f, "{what}: expected {expected}, found {found}")
-            }
-            ErrorKind::Checksum { location, what, expected, found } => {
-                location.fmt_place(f)?;
-                write!(f, "CRC32C of {what}: expected {expected:08x}, found {found:08x}")
-            }
-            ErrorKind::ArchiveExists { .. } => write!(f, "an archive already exists"),
-            ErrorKind::NotAnArchive { missing, .. } => write!(f, "not an archive: {missing} is missing"),
-            ErrorKind::Damaged { what, expected, found, .. } => {
-                write!(f, "damaged: {what}: expected {expected}, found {found}")
-            }
-            ErrorKind::SchemaVersion { supported, found, .. } => {
-                write!(f, "schema version {found}, but this a2store reads up to {supported}: upgrade a2store")
-            }
-            ErrorKind::VersionNotFound { version, oldest, newest, .. } => {
-                write!(f, "version {version}: expected {oldest}..={newest}")
-            }
-            ErrorKind::Conflict { what, .. } => write!(f, "{what}"),
-            ErrorKind::Unconfirmed { version, reason, .. } => {
-                write!(f, "commit of version {version} not confirmed ({reason}): repeat the operation")
-            }
-            ErrorKind::Query { message } => write!(f, "{message}"),
-            ErrorKind::QueryRefused { what, why } => write!(f, "refused: {what}: {why}"),
-            ErrorKind::QueryLimit { limit, allowed, found } => {
-                write!(f, "the query exceeded its limit of {limit}: {allowed} allowed, {found}")
-            }
-            ErrorKind::Argument { name, expected, found } => {
-                write!(f, "{name}: expected {expected}, found {found}")
-            }
-            ErrorKind::Column { column, row, expected, found, .. } => {
-                write!(f, "column {column}")?;
-                if let Some(row) = row {
-                    write!(f, ", row {row}")?;
-                }
-                write!(f, ": expected {expected}, found {found}")
-            }
-            ErrorKind::IndexOutOfBounds { index, len } => {
-                write!(f, "index {index} is out of bounds for a table of {len} rows")
-            }
-            ErrorKind::MemoryLimit { needed, limit } => {
-                write!(f, "the table needs at least {needed} bytes, but its memory limit is {limit} bytes")
-            }
-            ErrorKind::OutOfMemory { needed } => write!(f, "out of memory: {needed} bytes could not be allocated"),
-            ErrorKind::RecorderLimit { limit, allowed, found } => {
-                write!(f, "the recorder reached its limit of {limit}: {allowed} allowed, {found}")
-            }
-            ErrorKind::StateMismatch { field, expected, found } => {
-                write!(f, "loader state does not match: {field}: expected {expected}, found {found}")
-            }
-            ErrorKind::Cancelled => write!(f, "cancelled"),
-        }
-    }
 }
 
 impl Location {
-    fn fmt_place(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Location { run, offset, step, .. } = self;
-        if let Some(run) = run {
-            write!(f, "run {run}: ")?;
-        }
-        match (offset, step) {
-            (Some(offset), Some(step)) => write!(f, "byte {offset} (step {step}): "),
-            (Some(offset), None) => write!(f, "byte {offset}: "),
-            (None, Some(step)) => write!(f, "step {step}: "),
-            (None, None) => Ok(()),
-        }
+    /// Returns the run, byte and step as the prefix of a message; empty if none is known.
+    fn prefix(&self) -> String {
+        let run = self.run.map(|run| format!("run {run}: ")).unwrap_or_default();
+        let place = match (self.offset, self.step) {
+            (Some(offset), Some(step)) => format!("byte {offset} (step {step}): "),
+            (Some(offset), None) => format!("byte {offset}: "),
+            (None, Some(step)) => format!("step {step}: "),
+            (None, None) => String::new(),
+        };
+        run + &place
     }
 }
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.fmt_parts(f, true)
+        if let Some(path) = self.path() {
+            write!(f, "{}: ", path.display())?;
+        }
+        write!(f, "{}", self.0)
     }
 }
 
@@ -497,7 +450,7 @@ mod tests {
     }
 
     #[test]
-    fn says_what_where_expected_and_found() {
+    fn prints_place_field_expected_and_found() {
         let error = Error::from(ErrorKind::Decode {
             location: Location { offset: Some(5120), step: Some(311), ..Location::default() },
             what: "move",
