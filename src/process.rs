@@ -94,14 +94,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_panic_that_is_caught_is_no_result() {
+    fn catch_panic_returns_none_after_a_panic() {
         assert_eq!(catch_panic(|| 1), Some(1));
         assert_eq!(catch_panic(|| [0][std::env::args().count().max(1)]), None);
         assert!(!IS_CAUGHT.get());
     }
 
     #[test]
-    fn all_threads_get_the_same_one_until_it_is_retired() {
+    fn all_threads_get_one_value_until_it_is_retired() {
         static ONE: PerProcess<String> = PerProcess::new();
         let one = || ONE.get_or_make(|| Ok("one".to_owned())).unwrap();
         let get = || one().as_ptr() as usize;

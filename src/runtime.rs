@@ -171,7 +171,7 @@ mod tests {
     use crate::error::ErrorKind;
 
     #[test]
-    fn work_that_does_not_yield_is_left_behind() {
+    fn cancelled_work_that_does_not_yield_is_abandoned() {
         let (sender, receiver) = std::sync::mpsc::channel::<()>();
         let stuck = async move {
             let _ = receiver.recv();

@@ -1,4 +1,5 @@
-//! A naive implementation of the rules, over cells and without tables: the oracle of the tests.
+//! A naive implementation of the rules, over cells and without tables. It is the oracle of the unit tests and of the
+//! integration tests, which include this file.
 
 use super::Move;
 

@@ -134,7 +134,7 @@ mod tests {
     use crate::selfplay::spawner::Spawner;
 
     #[test]
-    fn the_best_is_the_first_of_the_greatest_legal_ones() {
+    fn best_is_the_first_greatest_legal_logit() {
         let of = |logits: [f32; 4], legal| best(&logits, legal).map(|(best, _)| best as u8);
         assert_eq!(of([1.0, 5.0, 5.0, 9.0], 0b0111), Some(1));
         assert_eq!(of([f32::NEG_INFINITY, -3.0, 0.0, 0.0], 0b0011), Some(1));

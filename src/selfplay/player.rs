@@ -147,7 +147,7 @@ mod tests {
     use crate::selfplay::spawner::Spawner;
 
     #[test]
-    fn values_follow_the_fields_convention() {
+    fn values_follow_the_convention_of_other_engines() {
         let mut spawner = Spawner::of_game(1, 0);
         let mut board = spawner.first_board();
         let mut steps = 0;

@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn every_set_of_empty_cells_is_searched_right() {
+    fn spawns_agree_with_the_naive_rule_for_every_set_of_empty_cells() {
         let mut spawner = Spawner::of_game(1, 2);
         let mut random = spawner.0.clone();
         for set in 0..=u16::MAX {

@@ -1,4 +1,4 @@
-//! Data flows one way: a module imports only from those that `lib.rs` declares above it.
+//! Tests of the module order: a module imports only from modules that `lib.rs` declares above it.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -17,7 +17,7 @@ fn rust_files(folder: &Path, out: &mut Vec<PathBuf>) {
     }
 }
 
-/// The modules of the crate, in the order of their declarations.
+/// Returns the modules of the crate, in the order of their declarations.
 fn modules() -> Vec<String> {
     let lib = fs::read_to_string(format!("{SRC}/lib.rs")).unwrap();
     let names = lib.lines().filter_map(|line| {
@@ -27,7 +27,7 @@ fn modules() -> Vec<String> {
     names.collect()
 }
 
-/// The names that follow `crate::` in a file's code: `crate::a::B` and `crate::{a::B, C}`.
+/// Returns the names after `crate::` in the code of a file: `crate::a::B` and `crate::{a::B, C}`.
 fn imported(text: &str) -> Vec<String> {
     let code: String = text
         .lines()
@@ -67,7 +67,7 @@ fn word(text: &str) -> String {
     text.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect()
 }
 
-/// The module that `lib.rs` re-exports a name from.
+/// Returns the module from which `lib.rs` re-exports a name.
 fn home(name: &str) -> Option<String> {
     let lib = fs::read_to_string(format!("{SRC}/lib.rs")).unwrap();
     lib.split("pub use ").skip(1).find_map(|export| {
@@ -97,13 +97,13 @@ fn modules_import_only_from_those_above_them() {
             continue;
         }
         let text = fs::read_to_string(&path).unwrap();
-        // Tests at the end of a file may use what they test with.
+        // Unit tests at the end of a file may import anything.
         let text = text.split("#[cfg(test)]\nmod tests {").next().unwrap();
         num_files += 1;
         for name in imported(text) {
             let module = if place(&name).is_some() { Some(name.clone()) } else { home(&name) };
             let Some(module) = module.as_deref().and_then(place) else {
-                // What is named under no module is an item of lib.rs itself, of which there is none.
+                // `lib.rs` itself defines no items.
                 wrong.push(format!("{}: crate::{name} is in no module", relative.display()));
                 continue;
             };
@@ -114,7 +114,7 @@ fn modules_import_only_from_those_above_them() {
         }
     }
     assert!(wrong.is_empty(), "{wrong:#?}");
-    // The guard looked at something: fewer would mean that it no longer finds the sources or their imports.
+    // Lower counts mean that this test no longer finds the sources or their imports.
     assert!(num_files >= 40 && num_imports >= 100, "{num_files} files, {num_imports} imports");
     assert_eq!(modules.first().map(String::as_str), Some("error"));
     println!("{num_files} files, {num_imports} imports, {} modules", modules.len());
@@ -128,7 +128,7 @@ fn the_guard_sees_every_way_to_import() {
     assert_eq!(home("StepTable").as_deref(), Some("table"));
 }
 
-/// The modules whose files or folders the table at the top of a `mod.rs` names, if there is a table.
+/// Returns the modules that the table of files at the top of a `mod.rs` names; `None` if there is no table.
 fn listed(text: &str) -> Option<BTreeSet<String>> {
     let mut lines = text.lines().skip_while(|line| *line != "//! | file | owns |").skip(2).peekable();
     lines.peek()?;
@@ -137,7 +137,7 @@ fn listed(text: &str) -> Option<BTreeSet<String>> {
 }
 
 #[test]
-fn tables_of_files_name_each_file_and_no_other() {
+fn file_tables_list_exactly_the_files() {
     let mut files = Vec::new();
     rust_files(Path::new(SRC), &mut files);
     let (mut num_tables, mut wrong) = (0, Vec::new());

@@ -85,7 +85,7 @@ fn steps_obey_the_rules() {
 }
 
 #[test]
-fn both_rewards_and_slides_are_those_of_the_plain_rules() {
+fn slide_with_reward_agrees_with_the_naive_rules() {
     let mut random = Spawner::of_game(2, 2).beside();
     for _ in 0..100_000 {
         let board = Board(random.next_u64() & random.next_u64());
@@ -96,7 +96,7 @@ fn both_rewards_and_slides_are_those_of_the_plain_rules() {
 }
 
 #[test]
-fn a_game_depends_on_its_number_and_moves_alone() {
+fn a_game_depends_only_on_its_number_and_moves() {
     // The games of three slots must equal the same games in seven slots.
     let play = |num_envs, num_games: u64| {
         let mut env = VectorEnv::new(num_envs, 5).unwrap();
@@ -124,7 +124,7 @@ fn a_game_depends_on_its_number_and_moves_alone() {
 }
 
 #[test]
-fn illegal_moves_are_refused_before_anything_is_stepped_or_ignored() {
+fn illegal_moves_are_rejected_before_any_step_or_ignored() {
     let mut env = VectorEnv::new(3, 0).unwrap();
     env.boards[1] = Board(0x1200_0000_0000_0000);
     env.legal[1] = env.boards[1].legal_moves();
@@ -148,7 +148,7 @@ fn illegal_moves_are_refused_before_anything_is_stepped_or_ignored() {
 }
 
 #[test]
-fn tokens_and_masks_are_those_of_the_boards() {
+fn tokens_and_masks_match_the_boards() {
     let mut env = VectorEnv::new(64, 3).unwrap();
     let mut rewards = [0; 64];
     let mut random = Spawner::of_game(1, 1).beside();
@@ -176,7 +176,7 @@ fn tokens_and_masks_are_those_of_the_boards() {
 }
 
 #[test]
-fn a_reset_begins_anew() {
+fn reset_restarts_the_games() {
     let mut env = VectorEnv::new(4, 1).unwrap();
     let first = env.boards().to_vec();
     env.restart(2);

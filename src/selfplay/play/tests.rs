@@ -22,9 +22,9 @@ fn first_legal(positions: Positions<'_>) -> Result<Choices> {
 
 /// A sink that keeps the recorded runs.
 #[derive(Clone, Debug, Default)]
-struct Written(Arc<Mutex<Vec<Run>>>);
+struct CollectingSink(Arc<Mutex<Vec<Run>>>);
 
-impl Sink for Written {
+impl Sink for CollectingSink {
     fn write(&mut self, games: &Arc<Vec<EndedGame>>) -> Result<()> {
         let runs = games.iter().map(|game| game.to_run(&RunMeta::default())).collect::<Result<Vec<_>>>()?;
         self.0.lock().unwrap().extend(runs);
@@ -50,8 +50,8 @@ impl Sink for Written {
     }
 }
 
-fn recorder(limits: Limits) -> (Recorder, Written) {
-    let written = Written::default();
+fn recorder(limits: Limits) -> (Recorder, CollectingSink) {
+    let written = CollectingSink::default();
     let options = RecorderOptions { limits, ..RecorderOptions::new("test") };
     (Recorder::with_sink(None, options, |_| Ok(Box::new(written.clone()))).unwrap(), written)
 }
@@ -61,7 +61,7 @@ fn max_games(max_games: u64) -> Limits {
 }
 
 /// Checks the recorded runs against the rules. Returns the seed, score, steps and final board of each.
-fn replayed(recorder: &Recorder, written: &Written) -> Vec<(u64, u32, u32, Board)> {
+fn replayed(recorder: &Recorder, written: &CollectingSink) -> Vec<(u64, u32, u32, Board)> {
     recorder.close().unwrap();
     let of = |run: &Run| {
         run.verify().unwrap();
@@ -98,7 +98,7 @@ fn games_are_the_same_at_any_batch_size() {
 }
 
 #[test]
-fn batches_have_no_game_that_is_over_and_shrink_at_the_end() {
+fn batches_contain_no_finished_games_and_shrink_at_the_end() {
     let mut sizes = Vec::new();
     let policy = |positions: Positions<'_>| {
         sizes.push(positions.boards.len());
@@ -113,7 +113,7 @@ fn batches_have_no_game_that_is_over_and_shrink_at_the_end() {
 }
 
 #[test]
-fn what_is_recorded_is_what_was_played() {
+fn recorded_games_equal_played_games() {
     let (recorder, written) = recorder(Limits::default());
     let report = play(logits, &options(50, 9), Some(&recorder), &()).unwrap();
     let mut recorded = replayed(&recorder, &written);
@@ -126,7 +126,7 @@ fn what_is_recorded_is_what_was_played() {
 }
 
 #[test]
-fn a_full_recorder_ends_it() {
+fn a_full_recorder_stops_play() {
     // Games that have begun are played to their end.
     let (few, written) = recorder(max_games(10));
     let report = play(logits, &options(50, 4), Some(&few), &()).unwrap();
@@ -152,7 +152,7 @@ fn a_full_recorder_ends_it() {
 }
 
 #[test]
-fn games_are_cut_at_the_most_steps() {
+fn games_are_truncated_at_max_steps() {
     let (recorder, written) = recorder(Limits::default());
     let cut = PlayOptions { max_steps: Some(60), ..options(50, 16) };
     let report = play(logits, &cut, Some(&recorder), &()).unwrap();
@@ -168,7 +168,7 @@ fn games_are_cut_at_the_most_steps() {
 }
 
 #[test]
-fn bad_answers_are_refused_and_open_games_abandoned() {
+fn invalid_answers_are_rejected_and_running_games_abandoned() {
     type Answer = Box<dyn Fn(&mut Choices)>;
     fn of_moves(change: impl Fn(&mut Vec<i64>) + 'static) -> Answer {
         Box::new(move |choices| {
@@ -252,7 +252,7 @@ fn the_built_in_player_plays_the_same_on_any_number_of_threads_and_as_a_policy()
 }
 
 #[test]
-fn it_can_be_stopped() {
+fn play_can_be_cancelled() {
     struct Stopped;
     impl Progress for Stopped {
         fn begin(&self, _: &'static str, _: Unit, _: u64) {}

@@ -373,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_failed_is_not_trusted_again() {
+    fn a_file_stays_failed_after_a_failed_sync() {
         let folder = tempfile::tempdir().expect("a folder");
         let journal = Journal::create(folder.path(), 1, false).expect("a journal");
         let first = append(&journal).expect("a record");
