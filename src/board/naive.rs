@@ -3,7 +3,7 @@
 
 use super::Move;
 
-pub(super) type Cells = [u8; 16];
+pub(super) type Exponents = [u8; 16];
 
 /// Returns the cells of a line, from the wall that the tiles slide to.
 fn line(direction: Move, index: usize) -> [usize; 4] {
@@ -15,7 +15,7 @@ fn line(direction: Move, index: usize) -> [usize; 4] {
     })
 }
 
-pub(super) fn slide(cells: Cells, direction: Move) -> (Cells, u32) {
+pub(super) fn slide(cells: Exponents, direction: Move) -> (Exponents, u32) {
     let mut out = [0; 16];
     let mut reward = 0;
     for index in 0..4 {

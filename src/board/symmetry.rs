@@ -1,6 +1,7 @@
 //! The eight symmetries of the square, on boards and on moves.
 
-use super::{Board, Move};
+use super::direction::Move;
+use super::packed::Board;
 
 /// A symmetry of the square. Rotations are clockwise.
 ///
@@ -111,6 +112,20 @@ impl Symmetry {
             Symmetry::Turn270 => Symmetry::Turn90,
             itself => itself,
         }
+    }
+}
+
+impl Board {
+    /// Returns the board under one of the eight symmetries of the square.
+    #[must_use]
+    pub const fn transform(self, symmetry: Symmetry) -> Board {
+        symmetry.apply(self)
+    }
+
+    /// Returns the smallest of the eight symmetric boards. Symmetric positions have the same canonical board.
+    #[must_use]
+    pub fn canonical(self) -> Board {
+        Symmetry::ALL.into_iter().map(|symmetry| symmetry.apply(self)).min().unwrap_or(self)
     }
 }
 

@@ -1,9 +1,9 @@
 //! Lookup tables for each of the 65,536 rows: 576 KiB, built once in about a millisecond.
 
-use super::Board;
+use super::packed::Board;
 use std::sync::LazyLock;
 
-pub(super) struct Tables {
+pub(super) struct RowTables {
     left: Box<[u16; ROWS]>,
     right: Box<[u16; ROWS]>,
     reward: Box<[u32; ROWS]>,
@@ -13,20 +13,20 @@ pub(super) struct Tables {
 
 const ROWS: usize = 1 << 16;
 
-static TABLES: LazyLock<Tables> = LazyLock::new(Tables::build);
+static TABLES: LazyLock<RowTables> = LazyLock::new(RowTables::build);
 
 /// Builds the tables unless they exist.
 #[cfg(feature = "python")]
-pub(super) fn build() {
+pub(crate) fn build() {
     LazyLock::force(&TABLES);
 }
 
 #[inline]
-pub(super) fn get() -> &'static Tables {
+pub(super) fn get() -> &'static RowTables {
     &TABLES
 }
 
-impl Tables {
+impl RowTables {
     #[inline]
     pub(super) fn slide_left(&self, board: Board) -> Board {
         map_rows(board, |row| self.left[row as usize])
@@ -58,8 +58,8 @@ impl Tables {
         legal(a) | legal(b) | legal(c) | legal(d)
     }
 
-    fn build() -> Tables {
-        let mut tables = Tables { left: boxed(), right: boxed(), reward: boxed(), legal: boxed() };
+    fn build() -> RowTables {
+        let mut tables = RowTables { left: boxed(), right: boxed(), reward: boxed(), legal: boxed() };
         for row in 0..=u16::MAX {
             let (left, reward) = slide_row(row);
             let right = reverse(slide_row(reverse(row)).0);
