@@ -1,11 +1,28 @@
-//! The conversion of a policy's answers into moves.
+//! What a policy gets and answers, and the conversion of its answers into moves.
 
 use super::env::VectorEnv;
-use super::play::{Choices, Positions};
-use crate::board::Move;
+use crate::board::{Board, Move};
 use crate::error::{Error, Result};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::Rng;
+
+/// The boards of a batch, for which a policy chooses moves. None of the games is over.
+#[derive(Clone, Copy, Debug)]
+pub struct Positions<'a> {
+    /// The boards.
+    pub boards: &'a [Board],
+    /// The legality masks of the boards: bit 0 is up, bit 3 is right.
+    pub legal: &'a [u8],
+}
+
+/// The answer of a policy: one row for each board.
+#[derive(Clone, Debug)]
+pub enum Choices {
+    /// The number of each move. All moves must be legal.
+    Moves(Vec<i64>),
+    /// The logits of up, down, left and right. Logits of illegal moves are ignored.
+    Logits(Vec<[f32; 4]>),
+}
 
 /// A chooser of moves: it takes them by number, takes the best one, or draws one.
 pub(super) struct Chooser {

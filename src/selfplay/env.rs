@@ -39,12 +39,12 @@ pub struct VectorEnv {
     boards: Vec<Board>,
     /// The legality masks; 0 = the game is over.
     legal: Vec<u8>,
-    games: Vec<Slot>,
+    games: Vec<EnvGame>,
 }
 
 /// The parts of a game that a step does not need for every slot.
 #[derive(Clone, Debug)]
-struct Slot {
+struct EnvGame {
     spawner: Spawner,
     number: u64,
     score: u32,
@@ -93,11 +93,11 @@ impl VectorEnv {
         }
     }
 
-    fn next(&mut self) -> (Board, Slot) {
+    fn next(&mut self) -> (Board, EnvGame) {
         let number = self.next_game;
         self.next_game += 1;
         let mut spawner = Spawner::of_game(self.seed, number);
-        (spawner.first_board(), Slot { spawner, number, score: 0, num_steps: 0 })
+        (spawner.first_board(), EnvGame { spawner, number, score: 0, num_steps: 0 })
     }
 
     /// Begins the next game in a slot, even if the current game is not over.

@@ -1,11 +1,16 @@
 //! Playing and recording games: vectorized games, the built-in player, policies, and the recorder.
 //!
-//! | entry point | what |
+//! The entry points are [`simulate`], [`play`], [`play_games`], [`VectorEnv`] and [`Recorder`].
+//!
+//! | file | owns |
 //! | --- | --- |
-//! | [`simulate`] | plays seeded games of the built-in [`Player`] into run files, one per game |
-//! | [`play`], [`play_games`] | play seeded games of a policy, in batches, or of the built-in player |
-//! | [`VectorEnv`] | steps many games side by side; the caller chooses the moves |
-//! | [`Recorder`] | writes games to a session or an archive while they are played |
+//! | `spawner` | the random spawns of tiles |
+//! | `player` | the built-in [`Player`] |
+//! | `simulate` | [`simulate`]: seeded games of the player, each in a run file |
+//! | `env` | [`VectorEnv`]: many games side by side; the caller chooses the moves |
+//! | `choice` | what a policy gets and answers |
+//! | `play`, `play_games` | whole games of a policy, in batches, and of the player, on several threads |
+//! | `recorder` | [`Recorder`]: writes games to a session or an archive while they are played |
 //!
 //! Invariant: the seed, the game number and the moves determine a game, byte for byte. The machine, the number of
 //! threads and the batch size make no difference.
@@ -13,6 +18,7 @@
 mod choice;
 mod env;
 mod play;
+mod play_games;
 mod player;
 mod recorder;
 mod simulate;
@@ -20,10 +26,12 @@ mod spawner;
 
 #[cfg(feature = "python")]
 pub(crate) use choice::to_moves;
+pub use choice::{Choices, Positions};
 pub use env::{IllegalMoves, VectorEnv};
 #[cfg(feature = "python")]
 pub(crate) use env::{write_legal, write_tokens};
-pub use play::{Choices, PlayOptions, PlayReport, PlayedGame, Positions, play, play_games};
+pub use play::{PlayOptions, PlayReport, PlayedGame, play};
+pub use play_games::play_games;
 pub use player::Player;
 #[cfg(feature = "python")]
 pub(crate) use player::build_tables;

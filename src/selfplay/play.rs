@@ -1,24 +1,18 @@
-//! Playing of whole games: by a policy in batches, or by the built-in player on several threads.
+//! Whole games of a policy, in batches.
 //!
 //! Invariant: the seed, the number `g` and the policy's answers to the boards of game `g` determine that game. The
 //! batch size and the number of threads make no difference.
 
-use super::choice::Chooser;
+use super::choice::{Choices, Chooser, Positions};
 use super::env::{IllegalMoves, MAX_ENVS, VectorEnv};
-use super::player::Player;
 use super::recorder::{Game, Recorder};
 use super::spawner::Spawner;
 use crate::board::{Board, Move};
 use crate::error::{Error, ErrorKind, Result};
 use crate::progress::{Progress, Unit, check};
-use crate::run::Branches;
-use crate::workers::pool;
-use std::collections::BTreeMap;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// Options of [`play`] and [`play_games`].
+/// Options of [`play`] and [`play_games`](crate::play_games).
 #[derive(Clone, Debug)]
 pub struct PlayOptions {
     /// The number of games.
@@ -41,25 +35,7 @@ impl Default for PlayOptions {
     }
 }
 
-/// The boards of a batch, for which a policy chooses moves. None of the games is over.
-#[derive(Clone, Copy, Debug)]
-pub struct Positions<'a> {
-    /// The boards.
-    pub boards: &'a [Board],
-    /// The legality masks of the boards: bit 0 is up, bit 3 is right.
-    pub legal: &'a [u8],
-}
-
-/// The answer of a policy: one row for each board.
-#[derive(Clone, Debug)]
-pub enum Choices {
-    /// The number of each move. All moves must be legal.
-    Moves(Vec<i64>),
-    /// The logits of up, down, left and right. Logits of illegal moves are ignored.
-    Logits(Vec<[f32; 4]>),
-}
-
-/// The result of [`play`] and [`play_games`].
+/// The result of [`play`] and [`play_games`](crate::play_games).
 #[derive(Clone, Debug, Default)]
 pub struct PlayReport {
     /// The games, sorted by number.
@@ -105,7 +81,7 @@ pub fn play<E: From<Error>>(
     options.check()?;
     let start = Instant::now();
     progress.begin("play", Unit::Runs, options.num_games);
-    let report = match Batch::new(options, recorder) {
+    let report = match PolicyGames::new(options, recorder) {
         Ok(None) => Ok(PlayReport::default()),
         Ok(Some(mut batch)) => batch.play(&mut policy, progress).map(|()| batch.report),
         Err(error) => Err(error.into()),
@@ -118,7 +94,7 @@ pub fn play<E: From<Error>>(
 }
 
 impl PlayOptions {
-    fn check(&self) -> Result<()> {
+    pub(super) fn check(&self) -> Result<()> {
         if !(1..=MAX_ENVS).contains(&self.batch_size) {
             return Err(Error::argument("batch_size", format!("1..={MAX_ENVS}"), self.batch_size));
         }
@@ -133,22 +109,22 @@ impl PlayOptions {
 }
 
 /// The games that are being played with a policy.
-struct Batch<'a> {
+struct PolicyGames<'a> {
     options: &'a PlayOptions,
     env: VectorEnv,
     chooser: Chooser,
-    recording: Option<Recording<'a>>,
+    recording: Option<RecordedGames<'a>>,
     report: PlayReport,
 }
 
 /// The recorder's game for each slot.
-struct Recording<'a> {
+struct RecordedGames<'a> {
     recorder: &'a Recorder,
     seed: u64,
     games: Vec<Game>,
 }
 
-impl Recording<'_> {
+impl RecordedGames<'_> {
     /// Begins a game in the recorder, for a new last slot.
     fn begin(&mut self, number: u64) -> Result<()> {
         self.games.push(self.recorder.begin(Some(Spawner::seed_of(self.seed, number)))?);
@@ -156,15 +132,15 @@ impl Recording<'_> {
     }
 }
 
-impl Drop for Recording<'_> {
+impl Drop for RecordedGames<'_> {
     fn drop(&mut self) {
         self.games.drain(..).for_each(Game::abandon);
     }
 }
 
-impl<'a> Batch<'a> {
+impl<'a> PolicyGames<'a> {
     /// Begins the first games. Returns `None` if there are no games to play.
-    fn new(options: &'a PlayOptions, recorder: Option<&'a Recorder>) -> Result<Option<Batch<'a>>> {
+    fn new(options: &'a PlayOptions, recorder: Option<&'a Recorder>) -> Result<Option<PolicyGames<'a>>> {
         let num_envs = options.num_games.min(options.batch_size as u64) as usize;
         if num_envs == 0 {
             return Ok(None);
@@ -172,8 +148,8 @@ impl<'a> Batch<'a> {
         let env = VectorEnv::new(num_envs, options.seed)?;
         let chooser = Chooser::new(options.temperature, &env);
         let games = Vec::with_capacity(num_envs);
-        let recording = recorder.map(|recorder| Recording { recorder, seed: options.seed, games });
-        let mut batch = Batch { options, env, chooser, recording, report: PlayReport::default() };
+        let recording = recorder.map(|recorder| RecordedGames { recorder, seed: options.seed, games });
+        let mut batch = PolicyGames { options, env, chooser, recording, report: PlayReport::default() };
         for slot in 0..num_envs as u64 {
             if !batch.record_next(slot)? {
                 // The remaining slots have no game in the recorder.
@@ -288,133 +264,11 @@ impl<'a> Batch<'a> {
 }
 
 /// Returns the recorder limit that the error reports, or the error itself if it is another one.
-fn limit_of(error: Error) -> Result<String> {
+pub(super) fn limit_of(error: Error) -> Result<String> {
     match error.kind() {
         ErrorKind::RecorderLimit { limit, .. } => Ok((*limit).to_owned()),
         _ => Err(error),
     }
-}
-
-/// Plays games of the built-in player on several threads. The recorder also gets the player's values of the moves.
-///
-/// Game `g` of a seed is the same as in [`simulate`](crate::simulate). Games are recorded in the order of their
-/// numbers.
-///
-/// # Errors
-/// As for [`play`].
-pub fn play_games(
-    player: Player,
-    options: &PlayOptions,
-    recorder: Option<&Recorder>,
-    progress: &dyn Progress,
-) -> Result<PlayReport> {
-    options.check()?;
-    if options.temperature != 0.0 {
-        return Err(Error::argument("temperature", "0 for the built-in player", options.temperature));
-    }
-    let pool = pool("play", options.workers)?;
-    let start = Instant::now();
-    progress.begin("play", Unit::Runs, options.num_games);
-    let next = AtomicU64::new(0);
-    let is_stopped = AtomicBool::new(false);
-    let ended = Mutex::new(Ended { recorder, waiting: BTreeMap::new(), report: PlayReport::default() });
-    let work = || -> Result<()> {
-        while !is_stopped.load(Ordering::Relaxed) {
-            let number = next.fetch_add(1, Ordering::Relaxed);
-            if number >= options.num_games {
-                break;
-            }
-            let game = WholeGame::play(player, number, options, recorder.is_some(), progress)?;
-            // A thread that failed with this lock held has also stopped the other threads.
-            let Ok(mut ended) = ended.lock() else { break };
-            if ended.add(game, options, progress)? {
-                is_stopped.store(true, Ordering::Relaxed);
-            }
-        }
-        Ok(())
-    };
-    let outcomes = pool.broadcast(|_| work().inspect_err(|_| is_stopped.store(true, Ordering::Relaxed)));
-    progress.end();
-    outcomes.into_iter().collect::<Result<()>>()?;
-    let mut report = ended.into_inner().map(|ended| ended.report).unwrap_or_default();
-    report.elapsed = start.elapsed();
-    Ok(report)
-}
-
-/// A whole game of the built-in player.
-struct WholeGame {
-    game: PlayedGame,
-    /// Empty if nothing is recorded.
-    steps: Vec<(Board, Move, Branches)>,
-}
-
-impl WholeGame {
-    fn play(
-        player: Player,
-        number: u64,
-        options: &PlayOptions,
-        is_recorded: bool,
-        progress: &dyn Progress,
-    ) -> Result<WholeGame> {
-        let mut spawner = Spawner::of_game(options.seed, number);
-        let mut board = spawner.first_board();
-        let (mut score, mut num_steps) = (0, 0);
-        let mut steps = Vec::new();
-        while options.max_steps.is_none_or(|most| num_steps < most)
-            && let Some((chosen, branches)) = player.choose(board)
-        {
-            check(progress)?;
-            if is_recorded {
-                steps.push((board, chosen, branches));
-            }
-            let (after, reward) = board.slide_with_reward(chosen);
-            board = spawner.spawn(after);
-            score += reward;
-            num_steps += 1;
-        }
-        Ok(WholeGame { game: PlayedGame { number, score, num_steps, final_board: board }, steps })
-    }
-}
-
-/// The finished games of all threads, put in order.
-struct Ended<'a> {
-    recorder: Option<&'a Recorder>,
-    /// Games that wait for an earlier game.
-    waiting: BTreeMap<u64, WholeGame>,
-    report: PlayReport,
-}
-
-impl Ended<'_> {
-    /// Adds a game, and returns whether to stop.
-    fn add(&mut self, game: WholeGame, options: &PlayOptions, progress: &dyn Progress) -> Result<bool> {
-        self.report.num_steps += u64::from(game.game.num_steps);
-        self.waiting.insert(game.game.number, game);
-        while self.report.stopped.is_none()
-            && let Some(WholeGame { game, steps }) = self.waiting.remove(&(self.report.games.len() as u64))
-        {
-            let recorded = self.recorder.map_or(Ok(()), |recorder| record(recorder, &game, steps, options.seed));
-            match recorded.map_err(limit_of) {
-                Ok(()) => {}
-                Err(Ok(limit)) => {
-                    self.report.stopped = Some(limit);
-                    break;
-                }
-                Err(Err(error)) => return Err(error),
-            }
-            self.report.games.push(game);
-            progress.advance(1);
-        }
-        Ok(self.report.stopped.is_some())
-    }
-}
-
-fn record(recorder: &Recorder, game: &PlayedGame, steps: Vec<(Board, Move, Branches)>, seed: u64) -> Result<()> {
-    let mut recorded = recorder.begin(Some(Spawner::seed_of(seed, game.number)))?;
-    for (board, chosen, branches) in steps {
-        recorded.push(board, Some(chosen), Some(branches))?;
-    }
-    recorded.end(Some(game.final_board))?;
-    Ok(())
 }
 
 #[cfg(test)]

@@ -1,7 +1,8 @@
 use super::*;
 use crate::run::{Run, RunMeta};
 use crate::selfplay::{Closing, DiskCost, EndedGame, Limits, RecorderOptions, Sink};
-use std::sync::Arc;
+use crate::selfplay::{Player, play_games};
+use std::sync::{Arc, Mutex};
 
 fn options(num_games: u64, batch_size: usize) -> PlayOptions {
     PlayOptions { num_games, batch_size, seed: 11, ..Default::default() }
