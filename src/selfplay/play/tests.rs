@@ -1,7 +1,6 @@
 use super::*;
 use crate::run::{Run, RunMeta};
-use crate::selfplay::{Closing, DiskCost, EndedGame, Limits, RecorderOptions, Sink};
-use crate::selfplay::{Player, play_games};
+use crate::selfplay::{Closing, DiskCost, EndedGame, Limits, Player, RecorderOptions, Sink, play_games};
 use std::sync::{Arc, Mutex};
 
 fn options(num_games: u64, batch_size: usize) -> PlayOptions {

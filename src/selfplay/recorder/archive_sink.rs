@@ -1,10 +1,12 @@
 //! The [`Sink`] that commits games to an archive, with moves, values and final boards.
 
-use super::game::EndedGame;
-use super::recovery::recover_into;
+use super::ended_game::EndedGame;
+use super::handle::Recorder;
+use super::options::RecorderOptions;
+use super::recovery::{Recovered, recover_into};
 use super::sink::{Closing, DiskCost, Sink};
-use super::status::{MAX_ENGINE_LEN, Recording};
-use super::{Recorder, RecorderOptions, Recovered};
+use super::status::{MAX_ENGINE_LEN, RecordingStatus};
+
 use crate::archive::{Archive, IngestOptions, OnError, TableName};
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::{Container, RunSource, SourceFacts, SourceFormat, SourceRun};
@@ -116,7 +118,7 @@ impl ArchiveSink {
     }
 
     /// Resumes an interrupted recording with its engine. The archive already has some of its games.
-    fn resume(archive: Archive, tag: &str, left: &Recording) -> Result<ArchiveSink> {
+    fn resume(archive: Archive, tag: &str, left: &RecordingStatus) -> Result<ArchiveSink> {
         let engine = left.engine.clone().unwrap_or_else(|| tag.to_owned());
         let mut sink = ArchiveSink::begin(archive, engine, &left.id)?;
         sink.num_durable = sink.archive.source_ids(&sink.session)?.last().map_or(0, |last| last + 1);

@@ -1,10 +1,11 @@
-//! A game that is being recorded, and a game that ended.
+//! [`Game`]: a game that is being recorded.
 
-use super::rows::Rows;
-use super::shared::Shared;
+use super::ended_game::EndedGame;
+use super::game_rows::GameRows;
+use super::shared::SharedRecorder;
 use crate::board::{Board, Move};
 use crate::error::{Error, Result};
-use crate::run::{Branches, Run, RunMeta, RunStep};
+use crate::run::Branches;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Instant, SystemTime};
@@ -14,11 +15,11 @@ use std::time::{Instant, SystemTime};
 /// Dropping it abandons the game: nothing of it is kept.
 #[derive(Debug)]
 pub struct Game {
-    shared: Arc<Shared>,
+    shared: Arc<SharedRecorder>,
     seed: Option<u64>,
     start_unix_s: u64,
     started: Instant,
-    rows: Rows,
+    rows: GameRows,
     num_steps: u32,
     /// The number of steps to skip before the next kept one.
     skip: u32,
@@ -27,35 +28,14 @@ pub struct Game {
     over: bool,
 }
 
-/// A game that ended, as a [`Sink`](super::Sink) receives it.
-#[derive(Debug)]
-pub struct EndedGame {
-    pub(super) id: u64,
-    pub(super) seed: Option<u64>,
-    pub(super) num_steps: u32,
-    pub(super) sample_rate: u32,
-    pub(super) last: Option<Board>,
-    pub(super) final_board: Option<Board>,
-    pub(super) start_unix_s: u64,
-    pub(super) elapsed_s: f32,
-    pub(super) rows: Rows,
-}
-
 impl Game {
-    pub(super) fn new(shared: Arc<Shared>, seed: Option<u64>) -> Game {
+    /// Begins a game. If memory is used up, it waits for the current flush.
+    pub(super) fn begin(shared: Arc<SharedRecorder>, seed: Option<u64>) -> Result<Game> {
+        shared.begin_game()?;
         let start_unix_s = SystemTime::UNIX_EPOCH.elapsed().map_or(0, |since| since.as_secs());
-        let rows = Rows::new(shared.with_evs);
-        Game {
-            shared,
-            seed,
-            start_unix_s,
-            started: Instant::now(),
-            rows,
-            num_steps: 0,
-            skip: 0,
-            last: None,
-            over: false,
-        }
+        let rows = GameRows::new(shared.with_evs);
+        let started = Instant::now();
+        Ok(Game { shared, seed, start_unix_s, started, rows, num_steps: 0, skip: 0, last: None, over: false })
     }
 
     /// Adds a step: the board, the move made on it, and the engine's values of the four moves, which only some
@@ -167,7 +147,7 @@ impl Game {
     /// could not be written.
     pub fn end(mut self, final_board: impl Into<Option<Board>>) -> Result<u64> {
         self.over = true;
-        let rows = std::mem::replace(&mut self.rows, Rows::new(false));
+        let rows = std::mem::replace(&mut self.rows, GameRows::new(false));
         let game = EndedGame {
             id: 0,
             seed: self.seed,
@@ -179,7 +159,7 @@ impl Game {
             elapsed_s: self.started.elapsed().as_secs_f32(),
             rows,
         };
-        self.shared.end(game)
+        self.shared.end_game(game)
     }
 
     /// Abandons the game: nothing of it is kept.
@@ -189,81 +169,8 @@ impl Game {
 impl Drop for Game {
     fn drop(&mut self) {
         if !self.over {
-            let rows = std::mem::replace(&mut self.rows, Rows::new(false));
-            self.shared.abandon(rows);
+            let rows = std::mem::replace(&mut self.rows, GameRows::new(false));
+            self.shared.abandon_game(rows);
         }
-    }
-}
-
-impl EndedGame {
-    /// Returns the id of the game in its recording.
-    #[must_use]
-    pub fn id(&self) -> u64 {
-        self.id
-    }
-
-    /// Returns the seed that was passed to [`Recorder::begin`](super::Recorder::begin).
-    #[must_use]
-    pub fn seed(&self) -> Option<u64> {
-        self.seed
-    }
-
-    /// Returns the number of steps, including steps that are not kept.
-    #[must_use]
-    pub fn num_steps(&self) -> u32 {
-        self.num_steps
-    }
-
-    /// Returns the number of kept steps.
-    #[must_use]
-    pub fn num_rows(&self) -> u32 {
-        self.rows.len()
-    }
-
-    /// Returns the board after the last move, if it is known.
-    #[must_use]
-    pub fn final_board(&self) -> Option<Board> {
-        self.final_board
-    }
-
-    /// Returns the score of the final board, or else of the last pushed board.
-    #[must_use]
-    pub fn max_score(&self) -> u64 {
-        self.last_board().score()
-    }
-
-    /// Returns the largest tile of the final board, or else of the last pushed board.
-    #[must_use]
-    pub fn highest_tile(&self) -> u32 {
-        self.last_board().highest_tile()
-    }
-
-    /// Returns the kept steps.
-    pub fn steps(&self) -> impl Iterator<Item = RunStep> {
-        self.rows.steps(self.sample_rate)
-    }
-
-    /// Converts the game to a run. The engine and `raw_evs` come from `like`, everything else from the game.
-    ///
-    /// # Errors
-    /// As for [`RunBuilder::finish`](crate::RunBuilder::finish).
-    pub fn to_run(&self, like: &RunMeta) -> Result<Run> {
-        let mut run = Run::builder(self.rows.len() as usize);
-        for step in self.steps() {
-            run.push_step(step)?;
-        }
-        let meta = RunMeta {
-            start_unix_s: self.start_unix_s,
-            elapsed_s: self.elapsed_s,
-            max_score: self.max_score(),
-            highest_tile: self.highest_tile(),
-            seed: self.seed,
-            ..like.clone()
-        };
-        run.finish(meta, self.final_board)
-    }
-
-    fn last_board(&self) -> Board {
-        self.final_board.or(self.last).unwrap_or_default()
     }
 }

@@ -1,69 +1,36 @@
 //! The journal: ended games that no flush has written yet.
 //!
-//! ```text
-//!  journal-000001.bin, …      one per flush; the last one is open
-//!  0          8             12            13
-//!  | A2JOURN1 | sample_rate | with_evs u8 | 0 × 3 |      then records, each:
-//!  | u8 × 8   | u32         |
-//!
-//!  0     8     12  16
-//!  | len | crc | 0 | game: 56 bytes | rows, as in memory: 9 or 25 bytes each |     crc: CRC32C of the `len` bytes after it
-//!  | u64 | u32 |   |
-//! ```
-//!
 //! A game is durable once its record is synced. Of several threads that wait, one syncs for all. Reading stops at
 //! the first incomplete record, because no record after it was ever reported as durable.
 
-use super::game::EndedGame;
-use super::rows::Rows;
-use crate::board::Board;
+use super::ended_game::EndedGame;
+use super::journal_record::{FRAME_LEN, HEADER_LEN, head_of};
+use super::journal_replay::files_in;
 use crate::error::{Error, Result};
-use crate::format::{JOURNAL_MAGIC, journal_name, journal_number};
+use crate::format::{JOURNAL_MAGIC, journal_name};
 use crate::publish;
 use std::fs::File;
-use std::io::{self, BufReader, Read};
+use std::io;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-const HEADER_LEN: usize = 16;
-const FRAME_LEN: usize = 16;
-const HAS_SEED: u32 = 1;
-const HAS_FINAL: u32 = 2;
-const HAS_LAST: u32 = 4;
 /// The size of a write.
 const BUFFER_LEN: usize = 1 << 18;
-
-/// The head of a record: a game without its rows.
-#[derive(Clone, Copy, Default, bytemuck::Pod, bytemuck::Zeroable)]
-#[repr(C)]
-struct Head {
-    id: u64,
-    seed: u64,
-    final_board: u64,
-    last: u64,
-    start_unix_s: u64,
-    num_steps: u32,
-    num_rows: u32,
-    elapsed_s: f32,
-    flags: u32,
-}
-
-const _: () = assert!(size_of::<Head>() == 56);
 
 /// A journal that is open for appending.
 #[derive(Debug)]
 pub(super) struct Journal {
     folder: PathBuf,
     header: [u8; HEADER_LEN],
-    inner: Mutex<Inner>,
+    inner: Mutex<JournalState>,
     synced: Condvar,
 }
 
 /// The state under the lock. Games are added in the order of their ids.
 #[derive(Debug)]
-pub(super) struct Inner {
+pub(super) struct JournalState {
     file: Arc<File>,
     number: u64,
     len: u64,
@@ -88,7 +55,7 @@ impl Journal {
         header[8..12].copy_from_slice(&sample_rate.to_le_bytes());
         header[12] = u8::from(with_evs);
         let file = Arc::new(begin(folder, 1, &header)?);
-        let inner = Inner {
+        let inner = JournalState {
             file,
             number: 1,
             len: HEADER_LEN as u64,
@@ -107,13 +74,13 @@ impl Journal {
         folder.clone_into(&mut self.folder);
     }
 
-    pub(super) fn lock(&self) -> MutexGuard<'_, Inner> {
+    pub(super) fn lock(&self) -> MutexGuard<'_, JournalState> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Locks the journal while no sync runs. The kernel reports an error once, so it must be assigned to the right
     /// records.
-    pub(super) fn lock_between_syncs(&self) -> MutexGuard<'_, Inner> {
+    pub(super) fn lock_between_syncs(&self) -> MutexGuard<'_, JournalState> {
         let mut inner = self.lock();
         inner.is_awaited = true;
         while inner.is_syncing {
@@ -125,7 +92,7 @@ impl Journal {
     }
 
     /// Appends a game, and returns the number of its record for [`wait`](Journal::wait).
-    pub(super) fn append(&self, inner: &mut Inner, game: &EndedGame) -> Result<u64> {
+    pub(super) fn append(&self, inner: &mut JournalState, game: &EndedGame) -> Result<u64> {
         if let Some(code) = inner.failed {
             return Err(self.not_durable(inner, code));
         }
@@ -141,7 +108,7 @@ impl Journal {
         frame[8..12].copy_from_slice(&crc.to_le_bytes());
         let mut at = inner.len;
         inner.buffer.clear();
-        let write = |inner: &mut Inner, at: &mut u64| -> io::Result<()> {
+        let write = |inner: &mut JournalState, at: &mut u64| -> io::Result<()> {
             inner.file.write_all_at(&inner.buffer, *at)?;
             *at += inner.buffer.len() as u64;
             inner.buffer.clear();
@@ -197,7 +164,7 @@ impl Journal {
     }
 
     /// Switches to the next file. No sync may be running.
-    pub(super) fn switch(&self, inner: &mut Inner, next: File) {
+    pub(super) fn switch(&self, inner: &mut JournalState, next: File) {
         let synced = inner.file.sync_data();
         inner.settle(inner.num_written, &synced);
         inner.failed = None;
@@ -217,7 +184,7 @@ impl Journal {
         Ok(())
     }
 
-    fn not_durable(&self, inner: &Inner, code: i32) -> Error {
+    fn not_durable(&self, inner: &JournalState, code: i32) -> Error {
         Error::io(self.path(inner.number), io::Error::from_raw_os_error(code))
     }
 
@@ -226,7 +193,7 @@ impl Journal {
     }
 }
 
-impl Inner {
+impl JournalState {
     /// Stores the result of a sync for all records up to this one.
     fn settle(&mut self, upto: u64, synced: &io::Result<()>) {
         // Reading stops at a lost record, so all later records of the same file are lost too.
@@ -251,120 +218,14 @@ fn begin(folder: &Path, number: u64, header: &[u8; HEADER_LEN]) -> Result<File> 
     Ok(file)
 }
 
-/// Returns the journal files of a folder in the order in which they were written.
-fn files_in(folder: &Path) -> Result<Vec<(u64, PathBuf)>> {
-    let io = |source| Error::io(folder, source);
-    let mut files = Vec::new();
-    for entry in std::fs::read_dir(folder).map_err(io)? {
-        let path = entry.map_err(io)?.path();
-        files.extend(journal_number(&path).map(|number| (number, path)));
-    }
-    files.sort_unstable();
-    Ok(files)
-}
-
-/// Passes the games in a folder's journal files to `hear`, in the order in which they ended.
-pub(super) fn replay(folder: &Path, mut hear: impl FnMut(EndedGame) -> Result<()>) -> Result<()> {
-    for (_, path) in files_in(folder)? {
-        let io = |source| Error::io(&path, source);
-        let file = File::open(&path).map_err(io)?;
-        let mut left = file.metadata().map_err(io)?.len();
-        let mut reader = BufReader::with_capacity(BUFFER_LEN, file);
-        let mut header = [0; HEADER_LEN];
-        if left < HEADER_LEN as u64 {
-            continue;
-        }
-        reader.read_exact(&mut header).map_err(io)?;
-        if !header.starts_with(JOURNAL_MAGIC) {
-            continue;
-        }
-        left -= HEADER_LEN as u64;
-        let sample_rate = header[8..].first_chunk().map_or(1, |bytes| u32::from_le_bytes(*bytes)).max(1);
-        let with_evs = header[12] != 0;
-        let mut record = Vec::new();
-        while left >= FRAME_LEN as u64 {
-            let mut frame = [0; FRAME_LEN];
-            reader.read_exact(&mut frame).map_err(io)?;
-            left -= FRAME_LEN as u64;
-            let len = frame.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes));
-            let crc = frame[8..].first_chunk().map_or(0, |bytes| u32::from_le_bytes(*bytes));
-            if len < size_of::<Head>() as u64 || len > left {
-                break;
-            }
-            record.resize(len as usize, 0);
-            reader.read_exact(&mut record).map_err(io)?;
-            left -= len;
-            if crc32c::crc32c(&record) != crc {
-                break;
-            }
-            match game_of(&record, sample_rate, with_evs) {
-                Some(game) => hear(game)?,
-                None => break,
-            }
-        }
-    }
-    Ok(())
-}
-
-/// Returns the number of games in a folder's journal files.
-pub(super) fn num_games(folder: &Path) -> Result<u64> {
-    let mut num_games = 0;
-    replay(folder, |_| {
-        num_games += 1;
-        Ok(())
-    })?;
-    Ok(num_games)
-}
-
-/// Removes the journal files of a folder.
-pub(super) fn remove_all(folder: &Path) -> Result<()> {
-    for (_, path) in files_in(folder)? {
-        std::fs::remove_file(&path).map_err(|source| Error::io(&path, source))?;
-    }
-    Ok(())
-}
-
-fn head_of(game: &EndedGame) -> Head {
-    let flag = |flag, is_set| if is_set { flag } else { 0 };
-    Head {
-        id: game.id,
-        seed: game.seed.unwrap_or(0),
-        final_board: game.final_board.unwrap_or_default().0,
-        last: game.last.unwrap_or_default().0,
-        start_unix_s: game.start_unix_s,
-        num_steps: game.num_steps,
-        num_rows: game.rows.len(),
-        elapsed_s: game.elapsed_s,
-        flags: flag(HAS_SEED, game.seed.is_some())
-            | flag(HAS_FINAL, game.final_board.is_some())
-            | flag(HAS_LAST, game.last.is_some()),
-    }
-}
-
-fn game_of(record: &[u8], sample_rate: u32, with_evs: bool) -> Option<EndedGame> {
-    let (head, rows) = record.split_at_checked(size_of::<Head>())?;
-    let head: Head = bytemuck::pod_read_unaligned(head);
-    let rows = Rows::from_bytes(rows, with_evs).filter(|rows| rows.len() == head.num_rows)?;
-    let has = |flag| head.flags & flag != 0;
-    Some(EndedGame {
-        id: head.id,
-        seed: has(HAS_SEED).then_some(head.seed),
-        num_steps: head.num_steps,
-        sample_rate,
-        last: has(HAS_LAST).then_some(Board(head.last)),
-        final_board: has(HAS_FINAL).then_some(Board(head.final_board)),
-        start_unix_s: head.start_unix_s,
-        elapsed_s: head.elapsed_s,
-        rows,
-    })
-}
-
 #[cfg(test)]
 mod tests {
+    use super::super::journal_record::{RecordHead, game_of};
+    use super::super::journal_replay::replay;
     use super::*;
 
     fn game() -> EndedGame {
-        let head = [0; size_of::<Head>()];
+        let head = [0; size_of::<RecordHead>()];
         game_of(&head, 1, false).expect("a game without steps")
     }
 

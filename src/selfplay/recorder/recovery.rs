@@ -1,9 +1,9 @@
 //! Recovery of recordings whose recorder died.
 
-use super::journal::{num_games, remove_all, replay};
+use super::journal_replay::{num_games, remove_all, replay};
 use super::session_sink::SessionSink;
 use super::sink::{Closing, Sink};
-use super::status::{Recording, Status};
+use super::status::{RecordingStatus, StatusFile};
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::RECORDING;
 use crate::publish::Staged;
@@ -64,11 +64,11 @@ pub fn recover_with(folder: impl AsRef<Path>, sink: impl FnOnce(&str) -> Result<
 
 /// Returns `None` if nothing was recorded.
 fn recover_session(folder: &Path) -> Result<Option<Recovered>> {
-    let Some((status, recording)) = Status::take_over(folder)? else { return Ok(None) };
+    let Some((status, recording)) = StatusFile::take_over(folder)? else { return Ok(None) };
     let recording = match recording {
         Some(recording) => recording,
         // The session lists its own games. The number of lost games is unknown.
-        None if folder.join("metadata.db").exists() => Recording { session: true, ..Recording::default() },
+        None if folder.join("metadata.db").exists() => RecordingStatus { session: true, ..RecordingStatus::default() },
         None => return clear(folder, &status).map(|()| None),
     };
     if !recording.session {
@@ -96,9 +96,9 @@ fn recover_session(folder: &Path) -> Result<Option<Recovered>> {
 /// Returns `None` if nothing was recorded.
 pub(super) fn recover_into(
     folder: &Path,
-    sink: impl FnOnce(&Recording) -> Result<Box<dyn Sink>>,
+    sink: impl FnOnce(&RecordingStatus) -> Result<Box<dyn Sink>>,
 ) -> Result<Option<Recovered>> {
-    let Some((status, recording)) = Status::take_over(folder)? else { return Ok(None) };
+    let Some((status, recording)) = StatusFile::take_over(folder)? else { return Ok(None) };
     let Some(recording) = recording else { return clear(folder, &status).map(|()| None) };
     if recording.session {
         return Err(Error::argument(
@@ -125,7 +125,7 @@ pub(super) fn recover_into(
 
 /// Removes a recording whose process died before it wrote the content of `recording.json`. Journals are created later,
 /// so if a journal has games, the file was damaged afterwards.
-fn clear(folder: &Path, status: &Status) -> Result<()> {
+fn clear(folder: &Path, status: &StatusFile) -> Result<()> {
     match num_games(folder)? {
         0 => {
             remove_all(folder)?;
@@ -154,7 +154,7 @@ pub(super) fn recover_in(root: &Path) -> Result<Vec<Unfinished>> {
             folders.push(folder);
         } else if name.starts_with(prefix)
             && name.ends_with(suffix)
-            && let Ok(Some(_)) = Status::take_over(&folder)
+            && let Ok(Some(_)) = StatusFile::take_over(&folder)
         {
             // The folder never got its name, so nothing was recorded there.
             std::fs::remove_dir_all(&folder).map_err(|source| Error::io(&folder, source))?;
@@ -199,7 +199,13 @@ fn take_in(folder: &Path, sink: &mut dyn Sink) -> Result<u64> {
     Ok(taken)
 }
 
-fn finish(folder: &Path, sink: &mut dyn Sink, status: &Status, abandoned: u64, recovered: &Recovered) -> Result<()> {
+fn finish(
+    folder: &Path,
+    sink: &mut dyn Sink,
+    status: &StatusFile,
+    abandoned: u64,
+    recovered: &Recovered,
+) -> Result<()> {
     sink.close(&Closing { finished: false, abandoned, live: recovered.live })?;
     remove_all(folder)?;
     status.remove()

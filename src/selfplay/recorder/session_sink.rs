@@ -1,6 +1,6 @@
 //! The [`Sink`] that writes a session.
 
-use super::game::EndedGame;
+use super::ended_game::EndedGame;
 use super::options::RecorderOptions;
 use super::sink::{Closing, DiskCost, Sink};
 use crate::clock;

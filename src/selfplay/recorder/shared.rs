@@ -3,25 +3,23 @@
 //! Lock order: the journal, then the state. The state's lock is held only for short operations and never during file
 //! access, so neither a flush nor a slow disk blocks a push.
 
-use super::game::{EndedGame, Game};
+use super::ended_game::EndedGame;
+use super::game_rows::{BLOCK_COST, BLOCK_LEN, Block, GameRows};
 use super::journal::Journal;
 use super::limits::{Limit, Limits};
-use super::rows::{BLOCK_COST, BLOCK_LEN, Block, Rows};
+use super::report::RecorderStats;
 use super::sink::DiskCost;
-use super::status::{Counts, Status};
-use super::{RecorderReport, RecorderStats};
-use crate::error::{Error, ErrorKind, Result};
-use std::io;
+use super::state::{GAME_COST, GameTotals, RecorderState, ram_of};
+use super::status::{Counts, StatusFile};
+use crate::error::{Error, Result};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// The memory of a game besides its blocks, in bytes.
-pub(super) const GAME_COST: u64 = 384;
-
+/// What the handles, games and the writer thread of one recorder share.
 #[derive(Debug)]
-pub(super) struct Shared {
+pub(super) struct SharedRecorder {
     pub(super) with_action: bool,
     pub(super) with_evs: bool,
     pub(super) sample_rate: u32,
@@ -40,85 +38,24 @@ pub(super) struct Shared {
     pub(super) process: u32,
     pub(super) folder: PathBuf,
     pub(super) journal: Option<Journal>,
-    pub(super) status: Option<Status>,
-    pub(super) state: Mutex<State>,
+    pub(super) status: Option<StatusFile>,
+    pub(super) state: Mutex<RecorderState>,
     /// Wakes the writer thread.
-    pub(super) work: Condvar,
+    pub(super) wake_writer: Condvar,
     /// Wakes threads that wait for a flush or for memory.
-    pub(super) done: Condvar,
+    pub(super) wake_waiters: Condvar,
 }
 
-#[derive(Debug, Default)]
-pub(super) struct State {
-    pub(super) phase: Phase,
-    pub(super) counts: Counts,
-    pub(super) refused: u64,
-    pub(super) next_id: u64,
-    pub(super) free: Vec<Block>,
-    /// The memory of all buffers in use, in bytes.
-    pub(super) ram: u64,
-    pub(super) ended: Pending,
-    /// The totals of the games that are being written.
-    pub(super) taken: Totals,
-    pub(super) is_writing: bool,
-    /// The numbers of the last flush that was requested, begun and done. A flush covers all flushes with lower
-    /// numbers.
-    pub(super) asked: u64,
-    pub(super) begun: u64,
-    pub(super) done: u64,
-    /// When the next flush is due.
-    pub(super) due: Due,
-    pub(super) failure: Option<Failure>,
-    pub(super) is_disk_full: bool,
-    pub(super) num_durable: u64,
-    pub(super) rotations: u64,
-    pub(super) sink_bytes: u64,
-}
-
-/// Ended games that are not written yet.
-#[derive(Debug, Default)]
-pub(super) struct Pending {
-    pub(super) games: Vec<EndedGame>,
-    pub(super) totals: Totals,
-}
-
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Totals {
-    pub(super) steps: u64,
-    pub(super) ram: u64,
-    pub(super) disk: u64,
-}
-
-#[derive(Debug, Default)]
-pub(super) struct Due {
-    pub(super) steps: u64,
-    pub(super) ram: u64,
-    pub(super) time: Option<Instant>,
-}
-
-#[derive(Debug)]
-pub(super) struct Failure {
-    rotation: u64,
-    error: Error,
-    is_told: bool,
-}
-
-#[derive(Debug, Default)]
-pub(super) enum Phase {
-    #[default]
-    Open,
-    Closing,
-    Closed(Box<RecorderReport>),
-    /// All handles were dropped without a successful close.
-    Left,
-}
-
-impl Shared {
-    pub(super) fn lock(&self) -> MutexGuard<'_, State> {
+impl SharedRecorder {
+    pub(super) fn lock(&self) -> MutexGuard<'_, RecorderState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn wait<'a>(&self, condvar: &Condvar, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+    pub(super) fn wait<'a>(
+        &self,
+        condvar: &Condvar,
+        state: MutexGuard<'a, RecorderState>,
+    ) -> MutexGuard<'a, RecorderState> {
         condvar.wait(state).unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -129,11 +66,12 @@ impl Shared {
         Err(Error::argument("recorder", "one that this process created", "one that a fork inherited"))
     }
 
-    pub(super) fn begin(self: &Arc<Self>, seed: Option<u64>) -> Result<Game> {
+    /// Counts a new game and its memory.
+    pub(super) fn begin_game(&self) -> Result<()> {
         self.check_process()?;
         let mut state = self.lock();
         state.check_open()?;
-        state.tell_failure(0)?;
+        state.check_failure(0)?;
         self.check_limits(&state)?;
         state = self.make_room(state, GAME_COST)?;
         // Other games may have begun while this thread waited.
@@ -142,8 +80,8 @@ impl Shared {
         state.counts.begun += 1;
         let counts = state.counts;
         drop(state);
-        self.tell(counts);
-        Ok(Game::new(self.clone(), seed))
+        self.update_status(counts);
+        Ok(())
     }
 
     /// Returns blocks for a game, and charges their memory to the recorder.
@@ -155,20 +93,21 @@ impl Shared {
         state.check_open()?;
         state = self.make_room(state, bytes)?;
         state.ram += bytes;
-        let keep = state.free.len().saturating_sub(count);
+        let keep = state.free_blocks.len().saturating_sub(count);
         let mut blocks = Vec::with_capacity(count);
-        blocks.extend(state.free.drain(keep..));
+        blocks.extend(state.free_blocks.drain(keep..));
         drop(state);
         blocks.resize_with(count, || Box::new([0; BLOCK_LEN]));
         Ok(blocks)
     }
 
-    pub(super) fn end(&self, mut game: EndedGame) -> Result<u64> {
+    /// Adds an ended game to those that the next flush writes, and to the journal. Returns its id.
+    pub(super) fn end_game(&self, mut game: EndedGame) -> Result<u64> {
         self.check_process()?;
         // Keep the journal locked until the game is added to the list, so that the list is ordered by id.
         let mut journal = self.journal.as_ref().map(|journal| (journal, journal.lock()));
         let mut state = self.lock();
-        let totals = self.totals_of(&game);
+        let totals = self.totals(&game);
         if let Err(error) = state.check_open().and_then(|()| self.check_disk(&mut state, totals.disk)) {
             state.refused += 1;
             state.counts.abandoned += 1;
@@ -186,29 +125,29 @@ impl Shared {
         }
         state.counts.ended += 1;
         state.counts.steps += u64::from(game.num_rows());
-        state.ended.totals.add(totals);
-        state.ended.games.push(game);
-        let starts_clock = self.rotate_every.is_some() && state.ended.games.len() == 1;
-        if starts_clock || state.is_due() {
-            self.work.notify_one();
+        state.unflushed.totals.add(totals);
+        state.unflushed.games.push(game);
+        let starts_timer = self.rotate_every.is_some() && state.unflushed.games.len() == 1;
+        if starts_timer || state.is_flush_due() {
+            self.wake_writer.notify_one();
         }
         let counts = state.counts;
         drop(state);
         let journal = journal.map(|(journal, _)| journal);
-        self.tell(counts);
+        self.update_status(counts);
         if let (Some(journal), Some(record)) = (journal, record)
             && let Err(error) = record.and_then(|record| journal.wait(record))
         {
             // A flush makes the game durable, and starts a new journal file.
-            self.lock().ask();
-            self.work.notify_one();
+            self.lock().request_flush();
+            self.wake_writer.notify_one();
             return Err(error);
         }
         Ok(id)
     }
 
     /// Counts an abandoned game and frees its memory.
-    pub(super) fn abandon(&self, mut rows: Rows) {
+    pub(super) fn abandon_game(&self, mut rows: GameRows) {
         if self.check_process().is_err() {
             return;
         }
@@ -216,11 +155,11 @@ impl Shared {
         state.counts.abandoned += 1;
         let counts = state.counts;
         self.release(state, &mut rows);
-        self.tell(counts);
+        self.update_status(counts);
     }
 
     /// Returns the limit because of which no game can begin, and the amount that was reached.
-    pub(super) fn reached(&self, state: &State) -> Option<(Limit, String)> {
+    pub(super) fn reached(&self, state: &RecorderState) -> Option<(Limit, String)> {
         let Limits { max_games, max_steps, .. } = self.limits;
         let games = state.counts.begun - state.counts.abandoned;
         let steps = self.live_steps.load(Ordering::Relaxed);
@@ -234,7 +173,7 @@ impl Shared {
             return Some((Limit::Wall, format!("{} ms", self.started.elapsed().as_millis())));
         }
         if state.is_disk_full {
-            let written = state.sink_bytes + state.taken.disk + state.ended.totals.disk;
+            let written = state.sink_bytes + state.writing.disk + state.unflushed.totals.disk;
             return Some((Limit::Disk, format!("{written} bytes, which the next game would exceed")));
         }
         None
@@ -258,15 +197,15 @@ impl Shared {
         }
     }
 
-    fn check_limits(&self, state: &State) -> Result<()> {
+    fn check_limits(&self, state: &RecorderState) -> Result<()> {
         match self.reached(state) {
             Some((limit, found)) => Err(limit.error(&self.limits, found)),
             None => Ok(()),
         }
     }
 
-    fn check_disk(&self, state: &mut State, more: u64) -> Result<()> {
-        let needed = state.sink_bytes + self.cost.fixed + state.taken.disk + state.ended.totals.disk + more;
+    fn check_disk(&self, state: &mut RecorderState, more: u64) -> Result<()> {
+        let needed = state.sink_bytes + self.cost.fixed + state.writing.disk + state.unflushed.totals.disk + more;
         if needed <= self.disk_budget {
             return Ok(());
         }
@@ -274,113 +213,55 @@ impl Shared {
         Err(Limit::Disk.error(&self.limits, format!("{needed} bytes with this game")))
     }
 
-    fn totals_of(&self, game: &EndedGame) -> Totals {
+    fn totals(&self, game: &EndedGame) -> GameTotals {
         let steps = u64::from(game.num_rows());
         let in_journal = self.journal.as_ref().map_or(0, |_| 128 + steps * game.rows.stride() as u64);
         let disk = self.cost.per_game + steps * self.cost.per_step + in_journal;
-        Totals { steps, ram: ram_of(&game.rows), disk }
+        GameTotals { steps, ram: ram_of(&game.rows), disk }
     }
 
     /// Frees the memory of a game that is not kept.
-    fn release(&self, mut state: MutexGuard<'_, State>, rows: &mut Rows) {
+    fn release(&self, mut state: MutexGuard<'_, RecorderState>, rows: &mut GameRows) {
         state.ram -= ram_of(rows);
-        state.free.append(&mut rows.take_blocks());
+        state.free_blocks.append(&mut rows.take_blocks());
         drop(state);
         if self.counts_steps {
             self.live_steps.fetch_sub(u64::from(rows.len()), Ordering::Relaxed);
         }
-        self.done.notify_all();
+        self.wake_waiters.notify_all();
     }
 
     /// Waits until this many bytes of memory are free.
-    fn make_room<'a>(&'a self, mut state: MutexGuard<'a, State>, bytes: u64) -> Result<MutexGuard<'a, State>> {
-        let has_room = |state: &State| state.ram + bytes <= self.ram_budget;
+    fn make_room<'a>(
+        &'a self,
+        mut state: MutexGuard<'a, RecorderState>,
+        bytes: u64,
+    ) -> Result<MutexGuard<'a, RecorderState>> {
+        let has_room = |state: &RecorderState| state.ram + bytes <= self.ram_budget;
         while !has_room(&state) {
-            if state.ended.games.is_empty() && !state.is_writing {
+            if state.unflushed.games.is_empty() && !state.is_writing {
                 let live = state.counts.begun - state.counts.abandoned - state.counts.ended;
                 let found =
                     format!("{} bytes, all of them in {live} running games, and {bytes} more needed", state.ram);
                 return Err(Limit::Ram.error(&self.limits, found));
             }
-            let rotation = if state.is_writing { state.begun } else { state.ask() };
-            self.work.notify_one();
-            while !has_room(&state) && state.done < rotation {
+            let flush = if state.is_writing { state.flush_begun } else { state.request_flush() };
+            self.wake_writer.notify_one();
+            while !has_room(&state) && state.flush_done < flush {
                 state.check_open()?;
-                state = self.wait(&self.done, state);
+                state = self.wait(&self.wake_waiters, state);
             }
             if !has_room(&state) {
-                state.tell_failure(rotation)?;
+                state.check_failure(flush)?;
             }
         }
         Ok(state)
     }
 
     /// Updates the counters in the status file. Errors are ignored, because only a recovery reads the file.
-    fn tell(&self, counts: Counts) {
+    fn update_status(&self, counts: Counts) {
         if let Some(status) = &self.status {
             let _ = status.update(counts);
         }
-    }
-}
-
-impl State {
-    pub(super) fn check_open(&self) -> Result<()> {
-        match self.phase {
-            Phase::Open => Ok(()),
-            _ => Err(Error::argument("recorder", "an open recorder", "a closed one")),
-        }
-    }
-
-    /// Requests a flush of all games that have ended so far, and returns its number.
-    pub(super) fn ask(&mut self) -> u64 {
-        self.asked = self.asked.max(self.begun + 1);
-        self.begun + 1
-    }
-
-    pub(super) fn is_due(&self) -> bool {
-        let Pending { games, totals } = &self.ended;
-        let is_late = || self.due.time.is_some_and(|time| Instant::now() >= time);
-        !games.is_empty() && (totals.steps >= self.due.steps || totals.ram >= self.due.ram || is_late())
-    }
-
-    pub(super) fn fail(&mut self, rotation: u64, error: Error) {
-        self.failure = Some(Failure { rotation, error, is_told: false });
-    }
-
-    /// Returns the error of this flush or a later one. For 0, returns the last error if no caller has received it yet.
-    pub(super) fn tell_failure(&mut self, rotation: u64) -> Result<()> {
-        match &mut self.failure {
-            Some(failure) if failure.rotation >= rotation && (rotation > 0 || !failure.is_told) => {
-                failure.is_told = true;
-                Err(again(&failure.error))
-            }
-            _ => Ok(()),
-        }
-    }
-}
-
-impl Totals {
-    pub(super) fn add(&mut self, other: Totals) {
-        self.steps += other.steps;
-        self.ram += other.ram;
-        self.disk += other.disk;
-    }
-}
-
-pub(super) fn ram_of(rows: &Rows) -> u64 {
-    GAME_COST + rows.num_blocks() as u64 * BLOCK_COST
-}
-
-/// Returns a copy of an error for another caller.
-fn again(error: &Error) -> Error {
-    match error.kind() {
-        ErrorKind::Io { path, source } => {
-            let source = match source.raw_os_error() {
-                Some(code) => io::Error::from_raw_os_error(code),
-                None => io::Error::new(source.kind(), source.to_string()),
-            };
-            ErrorKind::Io { path: path.clone(), source }.into()
-        }
-        _ => io::Error::other(error.to_string()).into(),
     }
 }

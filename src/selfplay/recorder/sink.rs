@@ -1,6 +1,6 @@
 //! [`Sink`]: the interface between a recorder and its storage.
 
-use super::game::EndedGame;
+use super::ended_game::EndedGame;
 use crate::error::Result;
 use std::sync::Arc;
 

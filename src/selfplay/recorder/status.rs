@@ -22,7 +22,7 @@ pub(super) const MAX_ENGINE_LEN: usize = 256;
 
 /// The content of the status file: a recording that has not ended.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub(super) struct Recording {
+pub(super) struct RecordingStatus {
     /// The unique id of the recording.
     pub(super) id: String,
     /// Whether the sink is a session in this folder.
@@ -45,21 +45,21 @@ pub(super) struct Counts {
 }
 
 #[derive(Debug)]
-pub(super) struct Status {
+pub(super) struct StatusFile {
     path: PathBuf,
     file: File,
-    recording: Mutex<Recording>,
+    recording: Mutex<RecordingStatus>,
 }
 
-impl Status {
+impl StatusFile {
     /// Creates the file atomically, with its lock held.
-    pub(super) fn create(folder: &Path, recording: Recording) -> Result<Status> {
+    pub(super) fn create(folder: &Path, recording: RecordingStatus) -> Result<StatusFile> {
         let path = folder.join(RECORDING);
         let staged = Staged::new(folder)?;
-        // The lock belongs to the open file, which `Status` keeps.
+        // The lock belongs to the open file, which `StatusFile` keeps.
         let file = staged.file().try_clone().map_err(|source| Error::io(&path, source))?;
         file.lock().map_err(|source| Error::io(&path, source))?;
-        let status = Status { path: path.clone(), file, recording: Mutex::new(recording) };
+        let status = StatusFile { path: path.clone(), file, recording: Mutex::new(recording) };
         status.update(Counts::default())?;
         match staged.publish(&path) {
             Ok(Published::New) => Ok(status),
@@ -72,7 +72,7 @@ impl Status {
 
     /// Takes over the status file of a dead process. Returns `None` if the folder has no recording. The content is
     /// `None` if the file is unreadable.
-    pub(super) fn take_over(folder: &Path) -> Result<Option<(Status, Option<Recording>)>> {
+    pub(super) fn take_over(folder: &Path) -> Result<Option<(StatusFile, Option<RecordingStatus>)>> {
         let path = folder.join(RECORDING);
         let io = |source| Error::io(&path, source);
         let mut file = match File::options().read(true).write(true).open(&path) {
@@ -83,9 +83,9 @@ impl Status {
         lock(&file, &path)?;
         let mut text = Vec::new();
         file.read_to_end(&mut text).map_err(io)?;
-        let recording: Option<Recording> = serde_json::from_slice(&text).ok();
+        let recording: Option<RecordingStatus> = serde_json::from_slice(&text).ok();
         let known = Mutex::new(recording.clone().unwrap_or_default());
-        let status = Status { path: path.clone(), file, recording: known };
+        let status = StatusFile { path: path.clone(), file, recording: known };
         // The previous owner of the lock may have ended the recording, and another process may have begun one.
         match status.stands_in(folder) {
             true => Ok(Some((status, recording))),
@@ -148,7 +148,7 @@ fn conflict(path: &Path) -> Error {
     ErrorKind::Conflict { path: path.to_owned(), what }.into()
 }
 
-impl Recording {
+impl RecordingStatus {
     /// Returns the number of running games.
     pub(super) fn live(&self) -> u64 {
         self.counts.begun.saturating_sub(self.counts.abandoned + self.counts.ended)

@@ -1,3 +1,4 @@
+use super::super::status::{RecordingStatus, StatusFile};
 use super::*;
 use crate::format::Session;
 
@@ -231,7 +232,7 @@ fn a_new_recording_is_not_taken_over() {
     let first = Recorder::with_sink(Some(&folder), RecorderOptions::new("v1"), sink).unwrap();
     assert!(matches!(recover_with(&folder, sink).unwrap_err().kind(), ErrorKind::Conflict { .. }));
     // Of two recorders that begin at once, the second finds the name taken.
-    let error = Status::create(&folder, Recording::default()).unwrap_err();
+    let error = StatusFile::create(&folder, RecordingStatus::default()).unwrap_err();
     assert!(matches!(error.kind(), ErrorKind::Conflict { .. }), "{error}");
     assert_eq!(names(&folder), ["recording.json"]);
     play(&first, 5, 10).unwrap();

@@ -4,11 +4,13 @@ mod recording;
 
 use super::*;
 use crate::board::{Board, Move};
-use crate::error::ErrorKind;
+use crate::error::{ErrorKind, Result};
 use crate::format::Session;
 use std::collections::BTreeMap;
+use std::io;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 /// Returns a step that depends only on the seed and the index.
 fn step(seed: u64, index: u32) -> (Board, Move) {
@@ -99,10 +101,10 @@ fn copy(from: &Path, to: &Path) {
 /// Does the same for a recorder that may be writing. It copies between two flushes, because a copy takes longer than a
 /// kill.
 fn copy_at_rest(recorder: &Recorder, to: &Path) {
-    let shared = &recorder.0.shared;
+    let shared = recorder.shared();
     let mut state = shared.lock();
     while state.is_writing {
-        state = shared.wait(&shared.done, state);
+        state = shared.wait(&shared.wake_waiters, state);
     }
     // No flush begins without the lock.
     copy(recorder.folder(), to);

@@ -85,12 +85,12 @@ fn each_flush_writes_a_shard_and_leaves_a_complete_session() {
     let folder = recorder.folder().to_owned();
     assert_eq!(Session::open(&folder).unwrap().num_runs(), 0);
     assert_eq!(entry(&folder, "finished"), Some(json!(false)));
-    for rotation in 1..=3 {
+    for round in 1..=3 {
         for game in 0..10 {
-            play(&recorder, rotation * 10 + game, 20).unwrap();
+            play(&recorder, round * 10 + game, 20).unwrap();
         }
-        assert_eq!(recorder.rotate().unwrap(), 10 * rotation);
-        assert_eq!(check(&folder, 1, |_| 20).len() as u64, 10 * rotation);
+        assert_eq!(recorder.rotate().unwrap(), 10 * round);
+        assert_eq!(check(&folder, 1, |_| 20).len() as u64, 10 * round);
     }
     assert_eq!(recorder.rotate().unwrap(), 30, "no game is left to write");
     let expected = ["metadata.db", "recording.json", "steps-000001.npy", "steps-000002.npy", "steps-000003.npy"];
@@ -176,7 +176,7 @@ fn a_failed_flush_loses_no_game() {
     assert_eq!(recorder.rotate().unwrap_err().kind_name(), "io");
     // The call above returned the error, so games can begin.
     play(&recorder, 1, 100).unwrap();
-    until(|| recorder.0.shared.lock().done == 2);
+    until(|| recorder.shared().lock().flush_done == 2);
     // No call has returned this error, so the next `begin` returns it, once.
     assert_eq!(recorder.begin(None).unwrap_err().kind_name(), "io");
     play(&recorder, 2, 10).unwrap();
@@ -255,8 +255,8 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
     #[test]
     fn rows_round_trip_through_bytes(boards in prop::collection::vec((any::<u64>(), 0..5_u8, any::<[f32; 4]>(), 0..32_u8), 0..600), with_evs: bool) {
-        use super::super::rows::{BLOCK_LEN, Rows};
-        let mut rows = Rows::new(with_evs);
+        use super::super::game_rows::{BLOCK_LEN, GameRows};
+        let mut rows = GameRows::new(with_evs);
         for &(board, action, values, legal) in &boards {
             let missing = rows.missing_blocks(1);
             rows.add_blocks((0..missing).map(|_| Box::new([0; BLOCK_LEN])).collect());
@@ -265,7 +265,7 @@ proptest! {
         }
         let bytes: Vec<u8> = rows.slices().flatten().copied().collect();
         prop_assert_eq!(bytes.len(), boards.len() * rows.stride());
-        let again = Rows::from_bytes(&bytes, with_evs).unwrap();
+        let again = GameRows::from_bytes(&bytes, with_evs).unwrap();
         for rows in [&rows, &again] {
             prop_assert_eq!(rows.steps(3).count(), boards.len());
             for (place, (step, &(board, action, values, legal))) in rows.steps(3).zip(&boards).enumerate() {
@@ -276,7 +276,7 @@ proptest! {
             }
         }
         if !boards.is_empty() {
-            prop_assert!(Rows::from_bytes(&bytes[1..], with_evs).is_none());
+            prop_assert!(GameRows::from_bytes(&bytes[1..], with_evs).is_none());
         }
     }
 }

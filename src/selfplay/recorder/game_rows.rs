@@ -24,7 +24,7 @@ const HAS_EVS: u8 = 8;
 
 /// The kept steps of a game.
 #[derive(Debug)]
-pub(super) struct Rows {
+pub(super) struct GameRows {
     blocks: Vec<Block>,
     /// The block of the next row, and its offset in the block.
     block: usize,
@@ -33,14 +33,14 @@ pub(super) struct Rows {
     with_evs: bool,
 }
 
-impl Rows {
-    pub(super) fn new(with_evs: bool) -> Rows {
-        Rows { blocks: Vec::new(), block: 0, offset: 0, len: 0, with_evs }
+impl GameRows {
+    pub(super) fn new(with_evs: bool) -> GameRows {
+        GameRows { blocks: Vec::new(), block: 0, offset: 0, len: 0, with_evs }
     }
 
-    /// Restores rows from the bytes of [`slices`](Rows::slices). Returns `None` if the last row is incomplete.
-    pub(super) fn from_bytes(bytes: &[u8], with_evs: bool) -> Option<Rows> {
-        let mut rows = Rows::new(with_evs);
+    /// Restores rows from the bytes of [`slices`](GameRows::slices). Returns `None` if the last row is incomplete.
+    pub(super) fn from_bytes(bytes: &[u8], with_evs: bool) -> Option<GameRows> {
+        let mut rows = GameRows::new(with_evs);
         let stride = rows.stride();
         if !bytes.len().is_multiple_of(stride) {
             return None;
