@@ -16,7 +16,7 @@ pub(crate) fn total_bytes() -> Option<u64> {
 /// Reserves memory for `additional` more elements.
 ///
 /// # Errors
-/// [`ErrorKind::OutOfMemory`]; `Vec` itself would abort the process.
+/// [`ErrorKind::OutOfMemory`]. A plain `Vec::reserve` would abort the process.
 pub(crate) fn reserve<T>(vec: &mut Vec<T>, additional: usize) -> Result<()> {
     vec.try_reserve(additional).map_err(|_| {
         let needed = vec.len().saturating_add(additional).saturating_mul(size_of::<T>());
@@ -27,7 +27,7 @@ pub(crate) fn reserve<T>(vec: &mut Vec<T>, additional: usize) -> Result<()> {
 /// Returns a vector of `len` copies of a value.
 ///
 /// # Errors
-/// As [`reserve`].
+/// As for [`reserve`].
 pub(crate) fn filled<T: Copy>(len: usize, value: T) -> Result<Vec<T>> {
     let mut vec = Vec::new();
     reserve(&mut vec, len)?;

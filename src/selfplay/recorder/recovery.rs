@@ -62,7 +62,7 @@ pub fn recover_with(folder: impl AsRef<Path>, sink: impl FnOnce(&str) -> Result<
     Ok(recovered.unwrap_or_else(|| Recovered { folder: folder.to_owned(), ..Recovered::default() }))
 }
 
-/// Returns `None` if nothing was recorded.
+/// Recovers a session. Returns `None` if nothing was recorded.
 fn recover_session(folder: &Path) -> Result<Option<Recovered>> {
     let Some((status, recording)) = StatusFile::take_over(folder)? else { return Ok(None) };
     let recording = match recording {
@@ -93,7 +93,7 @@ fn recover_session(folder: &Path) -> Result<Option<Recovered>> {
     Ok(Some(recovered))
 }
 
-/// Returns `None` if nothing was recorded.
+/// Recovers a recording into the sink that `sink` opens. Returns `None` if nothing was recorded.
 pub(super) fn recover_into(
     folder: &Path,
     sink: impl FnOnce(&RecordingStatus) -> Result<Box<dyn Sink>>,

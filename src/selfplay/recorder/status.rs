@@ -64,7 +64,7 @@ impl StatusFile {
         match staged.publish(&path) {
             Ok(Published::New) => Ok(status),
             Ok(Published::Taken) => Err(conflict(&path)),
-            // Another process was faster, and has removed this one's staged file.
+            // Another process took the name first, and has removed this process's staged file.
             Err(error) if error.is_not_found() && path.exists() => Err(conflict(&path)),
             Err(error) => Err(error),
         }
