@@ -374,6 +374,11 @@ impl Error {
         ErrorKind::Io { path: Some(path.as_ref().to_path_buf()), source }.into()
     }
 
+    /// Returns an I/O error without a path.
+    pub(crate) fn other(source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
+        io::Error::other(source).into()
+    }
+
     pub(crate) fn argument(name: &'static str, expected: impl Into<String>, found: impl fmt::Display) -> Self {
         ErrorKind::Argument { name, expected: expected.into(), found: found.to_string() }.into()
     }

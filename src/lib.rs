@@ -52,6 +52,7 @@
 //! | `progress` | progress reporting and cancellation |
 //! | `process` | per-process singletons, recreated after a fork |
 //! | `publish` | atomic and durable creation of files |
+//! | `random` | random seeds and ids |
 //! | `runtime` | the threads for asynchronous work |
 //! | `workers` | the threads for parallel work |
 //! | `board` | the packed 4×4 board: rules, tables, symmetries |
@@ -67,7 +68,7 @@
 //! | `cli` | the commands `a2store` and `a2pack` (feature `cli`, on by default) |
 //! | `python` | `import a2store` (feature `python`) |
 
-// The README's Rust block compiles.
+// A doctest that compiles the Rust block of the README.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;
@@ -79,6 +80,7 @@ mod machine;
 mod process;
 mod progress;
 mod publish;
+mod random;
 mod runtime;
 mod workers;
 

@@ -10,6 +10,22 @@ use std::ptr::null_mut;
 use std::sync::Once;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
+/// The process that created a value. A forked child is another process: it has none of its parent's threads, and the
+/// parent's locks may stay held for ever.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ProcessId(u32);
+
+impl ProcessId {
+    pub(crate) fn current() -> ProcessId {
+        ProcessId(std::process::id())
+    }
+
+    /// Returns whether this process is the running one, rather than the parent of a fork.
+    pub(crate) fn is_current(self) -> bool {
+        self == ProcessId::current()
+    }
+}
+
 /// A value of this process, created on first use and never freed.
 ///
 /// A child process has neither its parent's threads nor the owners of its locks. So a forked child ignores the
@@ -17,7 +33,7 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 pub(crate) struct PerProcess<T: 'static>(AtomicPtr<Owned<T>>);
 
 struct Owned<T> {
-    process: u32,
+    process: ProcessId,
     value: T,
 }
 
@@ -33,7 +49,7 @@ impl<T: Send + Sync> PerProcess<T> {
             if let Some(value) = of_this_process(found) {
                 return Ok(value);
             }
-            let made = Box::into_raw(Box::new(Owned { process: std::process::id(), value: make()? }));
+            let made = Box::into_raw(Box::new(Owned { process: ProcessId::current(), value: make()? }));
             if self.0.compare_exchange(found, made, Ordering::AcqRel, Ordering::Acquire).is_ok() {
                 // SAFETY: `made` came from `Box::into_raw`, and a stored value is never freed.
                 return Ok(unsafe { &(*made).value });
@@ -56,7 +72,7 @@ fn of_this_process<T>(found: *mut Owned<T>) -> Option<&'static T> {
     // SAFETY: a stored pointer came from `Box::into_raw`. Its value is never changed and never freed, and the load
     // that returned the pointer has acquired it.
     let owned: &'static Owned<T> = unsafe { found.as_ref() }?;
-    (owned.process == std::process::id()).then_some(&owned.value)
+    owned.process.is_current().then_some(&owned.value)
 }
 
 thread_local! {

@@ -156,11 +156,12 @@ pub(crate) fn is_same_file(a: &Path, b: &Path) -> bool {
 
 /// Makes the name of a file durable by syncing its parent folder.
 pub(crate) fn sync_parent(path: &Path) -> Result<()> {
-    match path.parent() {
-        Some(folder) if folder.as_os_str().is_empty() => sync(Path::new(".")),
-        Some(folder) => sync(folder),
-        None => Ok(()),
-    }
+    sync(parent(path))
+}
+
+/// Returns the folder of a file; `.` for a bare file name.
+pub(crate) fn parent(path: &Path) -> &Path {
+    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
 /// Makes the content of a file durable, or the names in a folder.
@@ -196,8 +197,7 @@ impl Destination {
             _ => {}
         }
         let path = if is_link { path.canonicalize().map_err(io)? } else { path.to_path_buf() };
-        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        Ok(Destination::File { folder: folder.to_path_buf(), path })
+        Ok(Destination::File { folder: parent(&path).to_path_buf(), path })
     }
 }
 

@@ -1,7 +1,7 @@
 //! The threads for asynchronous work, and functions that wait for it.
 
 use crate::error::{Error, Result};
-use crate::process::{PerProcess, silence_panics};
+use crate::process::{PerProcess, ProcessId, silence_panics};
 use std::future::Future;
 use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -17,12 +17,12 @@ const STACK: usize = 64 << 20;
 pub(crate) const PERIOD: Duration = Duration::from_millis(50);
 
 /// The threads for queries and object stores, one per core, shared by the whole process.
-struct Pool {
-    process: u32,
-    state: Mutex<State>,
+struct SharedRuntime {
+    process: ProcessId,
+    state: Mutex<RuntimeState>,
 }
 
-struct State {
+struct RuntimeState {
     /// `None` after the shutdown.
     runtime: Option<Runtime>,
     users: usize,
@@ -31,45 +31,45 @@ struct State {
 
 /// A reference to the threads, which keeps them alive.
 pub(crate) struct Threads {
-    pool: &'static Pool,
+    shared: &'static SharedRuntime,
     handle: Handle,
 }
 
-static POOL: PerProcess<Pool> = PerProcess::new();
+static RUNTIME: PerProcess<SharedRuntime> = PerProcess::new();
 
 /// Returns the threads for asynchronous work.
 ///
 /// Threads do not survive a fork, so a forked child starts its own.
 pub(crate) fn runtime() -> Result<Threads> {
     loop {
-        let pool = POOL.get_or_make(Pool::new)?;
-        let mut state = pool.lock();
+        let shared = RUNTIME.get_or_make(SharedRuntime::new)?;
+        let mut state = shared.lock();
         if let (Some(runtime), false) = (&state.runtime, state.retired) {
             let handle = runtime.handle().clone();
             state.users += 1;
-            return Ok(Threads { pool, handle });
+            return Ok(Threads { shared, handle });
         }
     }
 }
 
-impl Pool {
-    fn new() -> Result<Pool> {
+impl SharedRuntime {
+    fn new() -> Result<SharedRuntime> {
         let mut builder = tokio::runtime::Builder::new_multi_thread();
         let builder = builder.thread_name("a2store-query").thread_stack_size(STACK).enable_all();
         // Tokio catches a task's panic and returns an error to the caller that awaits the task.
         let builder = builder.on_thread_start(|| _ = silence_panics());
         let runtime = Some(builder.build().map_err(Error::from)?);
-        let state = Mutex::new(State { runtime, users: 0, retired: false });
-        Ok(Pool { process: std::process::id(), state })
+        let state = Mutex::new(RuntimeState { runtime, users: 0, retired: false });
+        Ok(SharedRuntime { process: ProcessId::current(), state })
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, RuntimeState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Drop for Pool {
-    /// Shuts down without blocking: the thread that lost the race to create a pool may run async code.
+impl Drop for SharedRuntime {
+    /// Shuts down without blocking: the thread that lost the race to create a runtime may run async code.
     fn drop(&mut self) {
         if let Some(runtime) = self.lock().runtime.take() {
             runtime.shutdown_background();
@@ -88,7 +88,7 @@ impl Threads {
 
     /// Returns whether this process started the threads, rather than the parent of a fork.
     pub(crate) fn are_here(&self) -> bool {
-        self.pool.process == std::process::id()
+        self.shared.process.is_current()
     }
 
     /// Makes the next query start new threads. These threads end after their current work.
@@ -96,8 +96,8 @@ impl Threads {
     /// Call this after a cancellation. A task can only be cancelled where it yields, and some operators compute for
     /// long without yielding, so the old threads may stay busy.
     pub(crate) fn retire(&self) {
-        POOL.retire(self.pool);
-        self.pool.lock().retired = true;
+        RUNTIME.retire(self.shared);
+        self.shared.lock().retired = true;
     }
 }
 
@@ -107,7 +107,7 @@ impl Drop for Threads {
         if !self.are_here() {
             return;
         }
-        let mut state = self.pool.lock();
+        let mut state = self.shared.lock();
         state.users -= 1;
         let unused = if state.retired && state.users == 0 { state.runtime.take() } else { None };
         drop(state);
@@ -177,11 +177,11 @@ mod tests {
             let _ = receiver.recv();
             Ok(())
         };
-        let first: *const Pool = runtime().unwrap().pool;
+        let first: *const SharedRuntime = runtime().unwrap().shared;
         let error = block_on_unless(stuck, || Err(ErrorKind::Cancelled.into())).unwrap_err();
         assert!(matches!(error.kind(), ErrorKind::Cancelled));
         let next = runtime().unwrap();
-        assert!(!std::ptr::eq(next.pool, first));
+        assert!(!std::ptr::eq(next.shared, first));
         assert_eq!(block_on(async { Ok(7) }).unwrap(), 7);
         drop(sender);
     }

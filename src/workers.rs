@@ -29,7 +29,7 @@ pub(crate) fn pool(name: &'static str, workers: Option<usize>) -> Result<rayon::
         .num_threads(workers.unwrap_or(0))
         .thread_name(move |i| format!("a2store-{name}-{i}"))
         .build()
-        .map_err(|error| Error::from(std::io::Error::other(error)))
+        .map_err(Error::other)
 }
 
 /// Runs `work` on this thread and on up to `num_threads - 1` others. If the system starts fewer threads, fewer run it.

@@ -13,6 +13,7 @@ use super::TableName;
 use super::schema::{Phases, SCHEMA_VERSION};
 use crate::clock;
 use crate::error::{Error, ErrorKind, Result};
+use crate::random;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::path::Path;
@@ -156,8 +157,8 @@ impl Commit {
             version: 1,
             parent: None,
             schema_version: SCHEMA_VERSION,
-            archive_id: random_id(),
-            txn: random_id(),
+            archive_id: random::id(),
+            txn: random::id(),
             time: clock::text(),
             operation: Operation::Create,
             phases,
@@ -179,7 +180,7 @@ impl Commit {
             version: self.version + 1,
             parent: Some(crc.to_owned()),
             schema_version: SCHEMA_VERSION,
-            txn: random_id(),
+            txn: random::id(),
             time: clock::text(),
             operation,
             add: Vec::new(),
@@ -245,7 +246,7 @@ impl Commit {
 
 /// A value as JSON with a trailer.
 pub(super) fn seal(value: &impl Serialize) -> Result<Vec<u8>> {
-    let mut bytes = serde_json::to_vec(value).map_err(|error| Error::from(std::io::Error::other(error)))?;
+    let mut bytes = serde_json::to_vec(value).map_err(Error::other)?;
     // The object's closing brace belongs to the trailer.
     bytes.pop();
     let crc = crc32c::crc32c(&bytes);
@@ -306,14 +307,4 @@ pub(super) fn unseal<T: Sealed>(bytes: &[u8], path: &Path) -> Result<(T, String)
 /// An error about a file that contradicts the rest of the archive.
 pub(super) fn damaged(path: &Path, what: &'static str, expected: impl Into<String>, found: impl Into<String>) -> Error {
     ErrorKind::Damaged { path: path.to_path_buf(), what, expected: expected.into(), found: found.into() }.into()
-}
-
-/// 128 random bits in hexadecimal.
-pub(super) fn random_id() -> String {
-    let mut bytes = [0; 16];
-    // The system's generator fails only where there is none; the clock still tells writers apart there.
-    if getrandom::fill(&mut bytes).is_err() {
-        bytes = clock::now().timestamp_nanos_opt().map_or(i128::from(std::process::id()), i128::from).to_le_bytes();
-    }
-    format!("{:032x}", u128::from_le_bytes(bytes))
 }

@@ -141,7 +141,7 @@ fn rewrite_group(output: &Output<'_>, group: &[&DataFile], progress: &dyn Progre
     let table = group[0].table;
     let (_, files) = output.write(progress, |sender| copy(output.storage, table, group, sender, progress))?;
     let [file] = <[DataFile; 1]>::try_from(files)
-        .map_err(|files| Error::from(std::io::Error::other(format!("{} files instead of one", files.len()))))?;
+        .map_err(|files| Error::other(format!("{} files instead of one", files.len())))?;
     let compared = compare(output.storage, group, &file, progress);
     compared.inspect_err(|_| drop(output.storage.remove(&file.path)))?;
     Ok(file)
@@ -180,7 +180,7 @@ fn gather(source: &mut RowGroups<'_>, progress: &dyn Progress) -> Result<Option<
     }
     let Some(first) = batches.first() else { return Ok(None) };
     let joined = concat_batches(&first.schema(), &batches);
-    joined.map(Some).map_err(super::schema::arrow_error)
+    joined.map(Some).map_err(Error::other)
 }
 
 /// That one file has the rows of several.

@@ -36,7 +36,7 @@ impl Sender {
 
 /// The writer's own error is the cause, and is what the caller is told.
 fn closed() -> Error {
-    Error::from(std::io::Error::other("the thread that writes has ended"))
+    Error::other("the thread that writes has ended")
 }
 
 impl Output<'_> {

@@ -93,7 +93,7 @@ impl<'a> Columns<'a> {
 }
 
 fn mistyped(name: &str) -> Error {
-    Error::from(std::io::Error::other(format!("column {name} is not of its type")))
+    Error::other(format!("column {name} is not of its type"))
 }
 
 impl<'a> StepRows<'a> {

@@ -238,7 +238,7 @@ pub(super) fn runs_batch(rows: &[RunRow], ingested_at_ms: i64, version: u64) -> 
     let mut session_info = StringDictionaryBuilder::<Int32Type>::new();
     for row in rows {
         session_info.append_option(row.info.session_info.as_deref());
-        digest.append_value(row.info.digest).map_err(arrow_error)?;
+        digest.append_value(row.info.digest).map_err(Error::other)?;
         format.append_value(row.info.format.name());
         engine.append_option(row.meta.engine.as_deref());
         original.append_option(row.info.original.as_deref());
@@ -285,13 +285,13 @@ pub(super) fn runs_batch(rows: &[RunRow], ingested_at_ms: i64, version: u64) -> 
         Arc::new(game_steps),
         Arc::new(session_info.finish()),
     ];
-    RecordBatch::try_new(table_schema(TableName::Runs), columns).map_err(arrow_error)
+    RecordBatch::try_new(table_schema(TableName::Runs), columns).map_err(Error::other)
 }
 
 /// The steps of runs, in order.
 pub(super) fn steps_batch(runs: &[IngestedRun], phases: Phases) -> Result<RecordBatch> {
     let columns = StepColumns::of(runs, phases)?;
-    RecordBatch::try_new(table_schema(TableName::Steps), columns).map_err(arrow_error)
+    RecordBatch::try_new(table_schema(TableName::Steps), columns).map_err(Error::other)
 }
 
 /// The columns of `steps`, one function each. Loops run over slices, since of adapted iterators the compiler makes single
@@ -423,16 +423,11 @@ impl StepColumns<'_> {
             });
             keys.append_value_n(key, num_steps);
         }
-        DictionaryArray::try_new(keys.finish(), Arc::new(StringArray::from(names))).map_err(arrow_error)
+        DictionaryArray::try_new(keys.finish(), Arc::new(StringArray::from(names))).map_err(Error::other)
     }
 }
 
 fn phases_array(keys: Vec<i32>) -> Result<DictionaryArray<Int32Type>> {
     let names = StringArray::from(Phase::ALL.map(Phase::name).to_vec());
-    DictionaryArray::try_new(Int32Array::from(keys), Arc::new(names)).map_err(arrow_error)
-}
-
-/// The arrays are built to fit, so this is for what cannot be foreseen, such as more text than Arrow's offsets hold.
-pub(super) fn arrow_error(error: arrow::error::ArrowError) -> Error {
-    Error::from(std::io::Error::other(error))
+    DictionaryArray::try_new(Int32Array::from(keys), Arc::new(names)).map_err(Error::other)
 }

@@ -7,6 +7,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::format::{JsonlOptions, JsonlReport, PackIter, PackReader, PackStats, RunKind, ValidateOptions};
 use crate::loader::Permutation;
 use crate::progress::{Progress, check};
+use crate::random;
 use crate::run::Run;
 use crate::table::{FromRunsOptions, StepTable};
 use crate::workers;
@@ -78,7 +79,7 @@ impl Order {
     fn new(total: u64, chosen: Option<Vec<u64>>, shuffle: bool, seed: Option<u64>) -> Result<Order> {
         let len = chosen.as_ref().map_or(total, |chosen| chosen.len() as u64);
         let permutation = match shuffle {
-            true => Some(Permutation::new(len, seed.map_or_else(random_seed, Ok)?, 0)?),
+            true => Some(Permutation::new(len, seed.map_or_else(random::seed, Ok)?, 0)?),
             false => None,
         };
         Ok(Order { chosen, len, permutation })
@@ -103,12 +104,6 @@ impl Order {
         *next = end;
         taken
     }
-}
-
-fn random_seed() -> Result<u64> {
-    let mut seed = [0; 8];
-    getrandom::fill(&mut seed).map_err(|error| Error::from(std::io::Error::other(error)))?;
-    Ok(u64::from_le_bytes(seed))
 }
 
 impl PyPackReader {

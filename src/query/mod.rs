@@ -78,6 +78,7 @@ pub(crate) use stream::Partition;
 use crate::archive::Archive;
 use crate::clock;
 use crate::error::{Error, Result};
+use crate::process::ProcessId;
 use crate::progress::Progress;
 use crate::runtime::block_on_unless;
 use arrow::array::AsArray;
@@ -122,7 +123,7 @@ pub struct Query {
 /// What plans were made with.
 #[derive(Clone)]
 struct Engine {
-    process: u32,
+    process: ProcessId,
     context: SessionContext,
     /// Whether filters stay where the statement has them.
     keeps_filters: bool,
@@ -204,7 +205,7 @@ impl Archive {
         };
         let (plan, nature, keeps_filters) = block_on_unless(planning, || limits.check(progress))?;
         let context = if keeps_filters { guard::without_pushdown(&context) } else { context };
-        let engine = Engine { process: std::process::id(), context, keeps_filters };
+        let engine = Engine { process: ProcessId::current(), context, keeps_filters };
         Ok(Query { archive: self.clone(), options: options.clone(), engine, plan, nature, text: fingerprint })
     }
 }
@@ -320,7 +321,7 @@ impl Query {
     /// What to plan with. A child of the process that made the query gets its own: the locks in this one may have been
     /// held by threads that the child does not have.
     fn context(&self) -> Result<SessionContext> {
-        if self.engine.process == std::process::id() {
+        if self.engine.process.is_current() {
             return Ok(self.engine.context.clone());
         }
         let context = catalog::context(&self.archive, &self.options)?;

@@ -9,7 +9,6 @@ use super::shared::SharedRecorder;
 use super::sink::{Closing, Sink};
 use super::state::{RecorderPhase, RecorderState, UnflushedGames, ram_of};
 use crate::error::{Error, Result};
-use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::Instant;
@@ -249,5 +248,5 @@ impl RecorderState {
 /// Runs a call of a sink and turns a panic into an error.
 fn catch_sink_panic(work: impl FnOnce() -> Result<()>) -> Result<()> {
     let outcome = catch_unwind(AssertUnwindSafe(work));
-    outcome.unwrap_or_else(|_| Err(io::Error::other("the sink panicked").into()))
+    outcome.unwrap_or_else(|_| Err(Error::other("the sink panicked")))
 }

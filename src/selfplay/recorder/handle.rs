@@ -15,8 +15,9 @@ use super::status::{MAX_ENGINE_LEN, RecordingStatus, StatusFile};
 use crate::clock;
 use crate::error::{Error, Result};
 use crate::format::StagedFolder;
+use crate::process::ProcessId;
 use crate::publish;
-use std::io;
+use crate::random;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -78,7 +79,7 @@ impl Recorder {
                 continue;
             }
             let staging = StagedFolder::new_in(&root)?;
-            let mut status = status(staging.path(), &recording_id()?, None)?;
+            let mut status = status(staging.path(), &random::id(), None)?;
             let mut sink = SessionSink::create(staging.path(), &options)?;
             let mut journal = journal(staging.path(), &options, &sink)?;
             match staging.publish(&folder) {
@@ -124,7 +125,7 @@ impl Recorder {
         sink: impl Fn(&str, Option<&RecordingStatus>) -> Result<Box<dyn Sink>>,
     ) -> Result<Recorder> {
         options.check()?;
-        let id = recording_id()?;
+        let id = random::id();
         let Some(folder) = folder else {
             if options.journal {
                 return Err(Error::argument("journal", "a folder to write it to", "none"));
@@ -238,7 +239,7 @@ impl RecorderHandle {
         }
         state.check_failure(1)?;
         state.check_open()?;
-        Err(io::Error::other("another thread failed to close the recorder").into())
+        Err(Error::other("another thread failed to close the recorder"))
     }
 }
 
@@ -298,7 +299,7 @@ fn start(
         rotate_steps: options.rotate_steps,
         rotate_every: options.rotate_every,
         started: Instant::now(),
-        process: std::process::id(),
+        process: ProcessId::current(),
         folder,
         journal,
         status,
@@ -311,11 +312,4 @@ fn start(
     let builder = std::thread::Builder::new().name("a2store-recorder".into());
     let writer = builder.spawn(move || flush::run(&writing, &mut *sink)).map_err(Error::from)?;
     Ok(Recorder(Arc::new(RecorderHandle { shared, unfinished, writer: Mutex::new(Some(writer)) })))
-}
-
-/// Returns a random id, which no other recording has.
-fn recording_id() -> Result<String> {
-    let mut bytes = [0; 16];
-    getrandom::fill(&mut bytes).map_err(|error| Error::from(io::Error::other(error)))?;
-    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }

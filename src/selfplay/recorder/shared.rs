@@ -12,6 +12,7 @@ use super::sink::DiskCost;
 use super::state::{GAME_COST, GameTotals, RecorderState, ram_of};
 use super::status::{Counts, StatusFile};
 use crate::error::{Error, Result};
+use crate::process::ProcessId;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -35,7 +36,7 @@ pub(super) struct SharedRecorder {
     pub(super) rotate_every: Option<Duration>,
     pub(super) started: Instant,
     /// The process that created the recorder. A forked child has no writer thread and must not wait for it.
-    pub(super) process: u32,
+    pub(super) process: ProcessId,
     pub(super) folder: PathBuf,
     pub(super) journal: Option<Journal>,
     pub(super) status: Option<StatusFile>,
@@ -59,8 +60,9 @@ impl SharedRecorder {
         condvar.wait(state).unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Returns an error in a forked child.
     pub(super) fn check_process(&self) -> Result<()> {
-        if std::process::id() == self.process {
+        if self.process.is_current() {
             return Ok(());
         }
         Err(Error::argument("recorder", "one that this process created", "one that a fork inherited"))

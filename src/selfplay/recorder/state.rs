@@ -141,6 +141,6 @@ fn copy_error(error: &Error) -> Error {
             };
             ErrorKind::Io { path: path.clone(), source }.into()
         }
-        _ => io::Error::other(error.to_string()).into(),
+        _ => Error::other(error.to_string()),
     }
 }
