@@ -108,6 +108,18 @@ impl PlayOptions {
     }
 }
 
+impl PlayReport {
+    /// Returns whether the recorder has reached a limit, and stores that limit. Any other error is returned.
+    pub(super) fn stops_at(&mut self, recorded: Result<()>) -> Result<bool> {
+        let Err(error) = recorded else { return Ok(false) };
+        match error.kind() {
+            ErrorKind::RecorderLimit { limit, .. } => self.stopped = Some((*limit).to_owned()),
+            _ => return Err(error),
+        }
+        Ok(true)
+    }
+}
+
 /// The games that are being played with a policy.
 struct PolicyGames<'a> {
     options: &'a PlayOptions,
@@ -184,13 +196,8 @@ impl<'a> PolicyGames<'a> {
             self.env.step(&moves, IllegalMoves::Refused, &mut rewards)?;
             self.report.num_steps += moves.len() as u64;
             let recorded = self.record(&before, &moves).and_then(|()| self.end_games(progress));
-            match recorded.map_err(limit_of) {
-                Ok(()) => {}
-                Err(Ok(limit)) => {
-                    self.report.stopped = Some(limit);
-                    break;
-                }
-                Err(Err(error)) => return Err(error.into()),
+            if self.report.stops_at(recorded)? {
+                break;
             }
         }
         Ok(())
@@ -244,30 +251,16 @@ impl<'a> PolicyGames<'a> {
 
     /// Begins a game in the recorder, if there is one. Returns whether the game may be played.
     fn record_next(&mut self, number: u64) -> Result<bool> {
-        let Some(recording) = self.recording.as_mut().filter(|_| self.report.stopped.is_none()) else {
-            return Ok(self.report.stopped.is_none());
-        };
-        match recording.begin(number).map_err(limit_of) {
-            Ok(()) => Ok(true),
-            Err(Ok(limit)) => {
-                self.report.stopped = Some(limit);
-                Ok(false)
-            }
-            Err(Err(error)) => Err(error),
+        if self.report.stopped.is_some() {
+            return Ok(false);
         }
+        let begun = self.recording.as_mut().map_or(Ok(()), |recording| recording.begin(number));
+        Ok(!self.report.stops_at(begun)?)
     }
 
     fn drop_slot(&mut self, slot: usize) {
         self.env.remove(slot);
         self.chooser.remove(slot);
-    }
-}
-
-/// Returns the recorder limit that the error reports, or the error itself if it is another one.
-pub(super) fn limit_of(error: Error) -> Result<String> {
-    match error.kind() {
-        ErrorKind::RecorderLimit { limit, .. } => Ok((*limit).to_owned()),
-        _ => Err(error),
     }
 }
 

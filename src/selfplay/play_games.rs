@@ -1,6 +1,6 @@
 //! Whole games of the built-in player, on several threads.
 
-use super::play::{PlayOptions, PlayReport, PlayedGame, limit_of};
+use super::play::{PlayOptions, PlayReport, PlayedGame};
 use super::player::Player;
 use super::recorder::Recorder;
 use super::spawner::Spawner;
@@ -112,13 +112,8 @@ impl OrderedGames<'_> {
             && let Some(WholeGame { game, steps }) = self.waiting.remove(&(self.report.games.len() as u64))
         {
             let recorded = self.recorder.map_or(Ok(()), |recorder| record(recorder, &game, steps, options.seed));
-            match recorded.map_err(limit_of) {
-                Ok(()) => {}
-                Err(Ok(limit)) => {
-                    self.report.stopped = Some(limit);
-                    break;
-                }
-                Err(Err(error)) => return Err(error),
+            if self.report.stops_at(recorded)? {
+                break;
             }
             self.report.games.push(game);
             progress.advance(1);

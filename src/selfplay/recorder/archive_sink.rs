@@ -104,7 +104,7 @@ pub fn recover_into_archive(folder: impl AsRef<Path>, archive: &Archive) -> Resu
         return Err(Error::argument("folder", format!("{prefix}…, of this archive"), name));
     };
     let recovered = recover_into(folder, |left| Ok(Box::new(ArchiveSink::resume(archive.clone(), tag, left)?)))?;
-    Ok(recovered.unwrap_or_else(|| Recovered { folder: folder.to_owned(), ..Recovered::default() }))
+    Ok(recovered.unwrap_or_else(|| Recovered::nothing(folder)))
 }
 
 impl ArchiveSink {

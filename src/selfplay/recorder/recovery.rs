@@ -41,6 +41,13 @@ pub struct Unfinished {
 /// The number of steps after which games of a journal are written.
 const STEPS_AT_ONCE: u64 = 1_000_000;
 
+impl Recovered {
+    /// Returns the outcome for a folder without an unfinished recording.
+    pub(super) fn nothing(folder: &Path) -> Recovered {
+        Recovered { folder: folder.to_owned(), ..Recovered::default() }
+    }
+}
+
 /// Recovers a session whose recorder died: adds the games of its journal, and removes incomplete files. Does
 /// nothing if the recording has ended.
 ///
@@ -49,7 +56,7 @@ const STEPS_AT_ONCE: u64 = 1_000_000;
 /// damaged file. The call can be repeated, and continues where it stopped.
 pub fn recover(folder: impl AsRef<Path>) -> Result<Recovered> {
     let folder = folder.as_ref();
-    Ok(recover_session(folder)?.unwrap_or_else(|| Recovered { folder: folder.to_owned(), ..Recovered::default() }))
+    Ok(recover_session(folder)?.unwrap_or_else(|| Recovered::nothing(folder)))
 }
 
 /// Recovers a recording into another sink; see [`recover`]. `sink` opens the sink by the id of the recording.
@@ -59,7 +66,7 @@ pub fn recover(folder: impl AsRef<Path>) -> Result<Recovered> {
 pub fn recover_with(folder: impl AsRef<Path>, sink: impl FnOnce(&str) -> Result<Box<dyn Sink>>) -> Result<Recovered> {
     let folder = folder.as_ref();
     let recovered = recover_into(folder, |left| sink(&left.id))?;
-    Ok(recovered.unwrap_or_else(|| Recovered { folder: folder.to_owned(), ..Recovered::default() }))
+    Ok(recovered.unwrap_or_else(|| Recovered::nothing(folder)))
 }
 
 /// Recovers a session. Returns `None` if nothing was recorded.
@@ -81,16 +88,7 @@ fn recover_session(folder: &Path) -> Result<Option<Recovered>> {
     let mut sink = SessionSink::recover(folder)?;
     let from_journal = take_in(folder, &mut sink)?;
     let (runs, rows) = sink.len();
-    let recovered = Recovered {
-        folder: folder.to_owned(),
-        runs,
-        from_journal,
-        lost_runs: recording.counts.ended.saturating_sub(runs),
-        lost_steps: recording.counts.steps.saturating_sub(rows),
-        live: recording.live(),
-    };
-    finish(folder, &mut sink, &status, recording.counts.abandoned, &recovered)?;
-    Ok(Some(recovered))
+    finish(folder, &mut sink, &status, &recording, from_journal, runs, Some(rows)).map(Some)
 }
 
 /// Recovers a recording into the sink that `sink` opens. Returns `None` if nothing was recorded.
@@ -110,17 +108,8 @@ pub(super) fn recover_into(
     let mut sink = sink(&recording)?;
     let from_journal = take_in(folder, &mut *sink)?;
     let runs = sink.num_durable();
-    let recovered = Recovered {
-        folder: folder.to_owned(),
-        runs,
-        from_journal,
-        lost_runs: recording.counts.ended.saturating_sub(runs),
-        // The number of steps in another sink is unknown.
-        lost_steps: 0,
-        live: recording.live(),
-    };
-    finish(folder, &mut *sink, &status, recording.counts.abandoned, &recovered)?;
-    Ok(Some(recovered))
+    // The number of steps in another sink is unknown.
+    finish(folder, &mut *sink, &status, &recording, from_journal, runs, None).map(Some)
 }
 
 /// Removes a recording whose process died before it wrote the content of `recording.json`. Journals are created later,
@@ -199,14 +188,21 @@ fn take_in(folder: &Path, sink: &mut dyn Sink) -> Result<u64> {
     Ok(taken)
 }
 
+/// Ends a recovered recording, and removes its journal and status file.
 fn finish(
     folder: &Path,
     sink: &mut dyn Sink,
     status: &StatusFile,
-    abandoned: u64,
-    recovered: &Recovered,
-) -> Result<()> {
-    sink.close(&Closing { finished: false, abandoned, live: recovered.live })?;
+    recording: &RecordingStatus,
+    from_journal: u64,
+    runs: u64,
+    rows: Option<u64>,
+) -> Result<Recovered> {
+    let live = recording.live();
+    sink.close(&Closing { finished: false, abandoned: recording.counts.abandoned, live })?;
     remove_all(folder)?;
-    status.remove()
+    status.remove()?;
+    let lost_runs = recording.counts.ended.saturating_sub(runs);
+    let lost_steps = rows.map_or(0, |rows| recording.counts.steps.saturating_sub(rows));
+    Ok(Recovered { folder: folder.to_owned(), runs, from_journal, lost_runs, lost_steps, live })
 }
