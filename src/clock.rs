@@ -1,25 +1,25 @@
-//! The system's clock, which may show any time: before 1970, or beyond any calendar.
+//! The system clock. It may show any time: before 1970, or after the last year of a calendar.
 
 use crate::error::{Error, Result};
 use chrono::{DateTime, SecondsFormat, Utc};
 use std::io;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// The first second of the year 1 and the last second of the year 9999: RFC 3339 years have four digits.
+/// The first second of year 1 and the last second of year 9999. Years in RFC 3339 have four digits.
 const FIRST: i64 = -62_135_596_800;
 const LAST: i64 = 253_402_300_799;
 
-/// The current time, clamped to the years 1 to 9999. chrono's own `Utc::now` panics before 1970.
+/// Returns the current time, clamped to the years 1 to 9999. chrono's own `Utc::now` panics before 1970.
 pub(crate) fn now() -> DateTime<Utc> {
     utc(SystemTime::now())
 }
 
-/// The current time in ISO 8601, to the millisecond.
+/// Returns the current time in ISO 8601, with milliseconds.
 pub(crate) fn text() -> String {
     now().to_rfc3339_opts(SecondsFormat::Millis, true)
 }
 
-/// Fails unless the clock shows a time from 1970 to 9999. Call this before dependencies that panic at other times.
+/// Returns an error unless the clock shows a time from 1970 to 9999. Call this before code that panics at other times.
 ///
 /// # Errors
 /// [`ErrorKind::Io`](crate::ErrorKind::Io).
@@ -33,14 +33,14 @@ fn check_time(time: SystemTime) -> Result<()> {
         return Ok(());
     }
     let found = now.to_rfc3339_opts(SecondsFormat::Secs, true);
-    Err(Error::from(io::Error::other(format!("system clock: expected a time from 1970 to 9999, found {found}"))))
+    Err(Error::other(format!("system clock: expected a time from 1970 to 9999, found {found}")))
 }
 
 fn utc(time: SystemTime) -> DateTime<Utc> {
     let seconds = |seconds: u64| i64::try_from(seconds).unwrap_or(i64::MAX);
     let (secs, nanos) = match time.duration_since(UNIX_EPOCH) {
         Ok(since) => (seconds(since.as_secs()), since.subsec_nanos()),
-        // A time is whole seconds, rounded down, plus nanoseconds.
+        // chrono expects whole seconds, rounded down, plus nanoseconds.
         Err(before) => match (seconds(before.duration().as_secs()), before.duration().subsec_nanos()) {
             (secs, 0) => (-secs, 0),
             (secs, nanos) => (-secs - 1, 1_000_000_000 - nanos),

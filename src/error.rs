@@ -1,4 +1,4 @@
-//! What can go wrong, where it went wrong, what was expected and what was found.
+//! The error type: what failed, where, what was expected and what was found.
 
 use std::fmt;
 use std::io;
@@ -9,8 +9,8 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// An error of any a2store operation.
 ///
-/// One pointer wide, so that `Result<T>` stays small. [`Error::kind`] has the parts for a program,
-/// `Display` one line for a person: the file, the place in it, what was expected and what was found.
+/// One pointer wide, so that `Result<T>` stays small. [`Error::kind`] returns the parts for a program. `Display`
+/// prints one line for a person: the file, the place in it, what was expected and what was found.
 ///
 /// ```
 /// use a2store::{Error, ErrorKind};
@@ -20,87 +20,95 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 /// ```
 pub struct Error(Box<ErrorKind>);
 
-/// A place in an input: a file, a byte offset in it, a step of the run that it holds.
+/// A place in an input: a file, a byte offset in it, and a step of the run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Location {
-    /// The file, when the input was one.
+    /// The file, if the input was a file.
     pub path: Option<PathBuf>,
-    /// The run's index in a file of many, from 0.
+    /// The index of the run in a file of several runs, from 0.
     pub run: Option<u64>,
-    /// Byte offset from the start of the input, which in a file of many runs is the file.
+    /// The byte offset from the start of the input. In a file of several runs, from the start of the file.
     pub offset: Option<u64>,
-    /// Index of the step, from 0.
+    /// The index of the step, from 0.
     pub step: Option<u64>,
 }
 
-/// The kinds of [`Error`], each with the facts a caller may want to act on.
-#[derive(Debug)]
+/// The kinds of [`Error`], each with the facts that a program may need. `Display` prints all of them but the path.
+#[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// The operating system refused to read or write.
+    /// The operating system returned an error.
+    #[error("{source}")]
     Io {
-        /// The file or folder, when there is one.
+        /// The file or folder, if the error is about one.
         path: Option<PathBuf>,
-        /// What it said.
+        /// The system's error.
         source: io::Error,
     },
-    /// Bytes that are not what their format demands.
+    /// Bytes that do not conform to their format.
+    #[error("{}{what}: expected {expected}, found {found}", .location.prefix())]
     Decode {
-        /// Where.
+        /// The place in the input.
         location: Location,
         /// The field that was read.
         what: &'static str,
-        /// What the format demands there.
-        expected: String,
-        /// What stood there.
-        found: String,
-    },
-    /// A file of many runs whose header, index or footer is not what its format demands: nothing of it can be read.
-    Header {
-        /// Where.
-        location: Location,
-        /// The field that was read.
-        what: &'static str,
-        /// What the format demands there.
-        expected: String,
-        /// What stood there.
-        found: String,
-    },
-    /// Bytes that are not those that were written.
-    Checksum {
-        /// Where.
-        location: Location,
-        /// What the checksum covers.
-        what: &'static str,
-        /// The CRC32C that was stored.
-        expected: u32,
-        /// The CRC32C of the bytes as they are.
-        found: u32,
-    },
-    /// [`Archive::create`](crate::Archive::create) where an archive already stands.
-    ArchiveExists {
-        /// The archive's folder.
-        path: PathBuf,
-    },
-    /// A folder that holds no archive.
-    NotAnArchive {
-        /// The folder.
-        path: PathBuf,
-        /// What is missing.
-        missing: &'static str,
-    },
-    /// A commit or data file that contradicts the rest of the archive.
-    Damaged {
-        /// The file.
-        path: PathBuf,
-        /// What about it.
-        what: &'static str,
-        /// What the rest of the archive demands.
+        /// What the format requires.
         expected: String,
         /// What was found.
         found: String,
     },
-    /// An archive, or a file in it, of a schema that this version cannot read.
+    /// A file of several runs whose header, index or footer does not conform to its format. No run of it can be read.
+    #[error("{}{what}: expected {expected}, found {found}", .location.prefix())]
+    Header {
+        /// The place in the input.
+        location: Location,
+        /// The field that was read.
+        what: &'static str,
+        /// What the format requires.
+        expected: String,
+        /// What was found.
+        found: String,
+    },
+    /// Bytes that changed after they were written.
+    #[error("{}CRC32C of {what}: expected {expected:08x}, found {found:08x}", .location.prefix())]
+    Checksum {
+        /// The place in the input.
+        location: Location,
+        /// What the checksum covers.
+        what: &'static str,
+        /// The stored CRC32C.
+        expected: u32,
+        /// The CRC32C of the bytes that were read.
+        found: u32,
+    },
+    /// [`Archive::create`](crate::Archive::create) on a folder that already holds an archive.
+    #[error("an archive already exists")]
+    ArchiveExists {
+        /// The archive's folder.
+        path: PathBuf,
+    },
+    /// A folder that is not an archive.
+    #[error("not an archive: {missing} is missing")]
+    NotAnArchive {
+        /// The folder.
+        path: PathBuf,
+        /// The missing file or folder.
+        missing: &'static str,
+    },
+    /// A commit or data file that contradicts the rest of the archive.
+    #[error("damaged: {what}: expected {expected}, found {found}")]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// The property that is wrong.
+        what: &'static str,
+        /// What the rest of the archive requires.
+        expected: String,
+        /// What was found.
+        found: String,
+    },
+    /// An archive, or a file in it, with a schema version that this build cannot read.
+    #[error("schema version {found}, but this a2store reads up to {supported}: upgrade a2store")]
     SchemaVersion {
         /// The file.
         path: PathBuf,
@@ -109,71 +117,79 @@ pub enum ErrorKind {
         /// The schema version of the file.
         found: u32,
     },
-    /// A version that the archive does not have.
+    /// A version that does not exist in the archive.
+    #[error("version {version}: expected {oldest}..={newest}")]
     VersionNotFound {
         /// The archive's folder.
         path: PathBuf,
-        /// The version asked for.
+        /// The requested version.
         version: u64,
         /// The oldest version that has not expired.
         oldest: u64,
-        /// The newest version there is.
+        /// The newest version.
         newest: u64,
     },
-    /// Another writer holds the archive, or committed first.
+    /// Another writer holds the lock, or committed first.
+    #[error("{what}")]
     Conflict {
         /// The archive's folder.
         path: PathBuf,
-        /// What the other did.
+        /// What the other writer did.
         what: String,
     },
-    /// A commit that was written, but whose publishing was not confirmed. It may stand or not; repeating the operation
-    /// tells, and does nothing twice.
+    /// A commit that was written, but whose publication was not confirmed. The version may exist or not. Repeat the
+    /// operation to find out; it applies the change only once.
+    #[error("commit of version {version} not confirmed ({reason}): repeat the operation")]
     Unconfirmed {
         /// The commit's file.
         path: PathBuf,
-        /// The version that it makes, if it stands.
+        /// The version that the commit creates, if it was published.
         version: u64,
-        /// What went wrong.
+        /// Why the publication was not confirmed.
         reason: String,
     },
-    /// SQL that does not parse or plan, or that failed while it ran.
+    /// SQL that failed to parse, to plan or to run.
+    #[error("{message}")]
     Query {
-        /// What the engine said, in one line.
+        /// The query engine's message, on one line.
         message: String,
     },
-    /// SQL that the guard does not let through: what it would do is not reading the archive's tables.
+    /// SQL that the guard rejects because it does more than read the tables of the archive.
+    #[error("refused: {what}: {why}")]
     QueryRefused {
         /// The part of the statement.
         what: String,
-        /// Why it is refused.
+        /// Why it is rejected.
         why: String,
     },
-    /// A query that came to one of its limits, and was stopped.
+    /// A query that was stopped because it exceeded a limit.
+    #[error("the query exceeded its limit of {limit}: {allowed} allowed, {found}")]
     QueryLimit {
         /// The limit: `"rows"`, `"bytes"`, `"time"`, `"memory"` or `"spill"`.
         limit: &'static str,
-        /// What is allowed.
+        /// The allowed amount.
         allowed: String,
-        /// What it came to.
+        /// The amount that was reached.
         found: String,
     },
-    /// An argument outside what it may be.
+    /// An invalid argument.
+    #[error("{name}: expected {expected}, found {found}")]
     Argument {
-        /// Its name.
+        /// The name of the argument.
         name: &'static str,
-        /// What it may be.
+        /// The allowed values.
         expected: String,
-        /// What it was.
+        /// The value that was passed.
         found: String,
     },
     /// A column of a query that a [`StepTable`](crate::StepTable) cannot hold.
+    #[error("column {column}{}: expected {expected}, found {found}", .row.map(|row| format!(", row {row}")).unwrap_or_default())]
     Column {
-        /// The file, where the rows came from one.
+        /// The file, if the rows came from a file.
         path: Option<PathBuf>,
-        /// The column.
+        /// The name of the column.
         column: String,
-        /// The row of the query's result, from 0, where one is to blame.
+        /// The row of the query result, from 0, if the error is about one row.
         row: Option<u64>,
         /// What was expected.
         expected: String,
@@ -181,60 +197,66 @@ pub enum ErrorKind {
         found: String,
     },
     /// An index outside a table.
+    #[error("index {index} is out of bounds for a table of {len} rows")]
     IndexOutOfBounds {
         /// The index.
         index: i128,
         /// The number of rows; an index is in `0..len`.
         len: u64,
     },
-    /// A table that would be larger than it may be.
+    /// A table that would exceed its memory limit.
+    #[error("the table needs at least {needed} bytes, but its memory limit is {limit} bytes")]
     MemoryLimit {
-        /// Bytes needed, at least.
+        /// The least number of bytes that the table needs.
         needed: u64,
-        /// Bytes allowed.
+        /// The allowed number of bytes.
         limit: u64,
     },
     /// A failed allocation.
+    #[error("out of memory: {needed} bytes could not be allocated")]
     OutOfMemory {
-        /// The requested bytes.
+        /// The requested number of bytes.
         needed: u64,
     },
-    /// A recorder that came to one of its limits, and takes no more.
+    /// A recorder that reached a limit and accepts no more games or steps.
+    #[error("the recorder reached its limit of {limit}: {allowed} allowed, {found}")]
     RecorderLimit {
         /// The limit: `"games"`, `"steps"`, `"ram"`, `"wall"` or `"disk"`.
         limit: &'static str,
-        /// What is allowed.
+        /// The allowed amount.
         allowed: String,
-        /// What it came to.
+        /// The amount that was reached.
         found: String,
     },
-    /// A loader's state that belongs to other data or another order.
+    /// A loader state that belongs to other data or to another order.
+    #[error("loader state does not match: {field}: expected {expected}, found {found}")]
     StateMismatch {
-        /// The part that differs.
+        /// The field that differs.
         field: &'static str,
-        /// Its value in the loader.
+        /// The value in the loader.
         expected: String,
-        /// Its value in the state.
+        /// The value in the state.
         found: String,
     },
-    /// The caller asked to stop.
+    /// The caller cancelled the work.
+    #[error("cancelled")]
     Cancelled,
 }
 
 impl Error {
-    /// The parts of this error.
+    /// Returns the kind of this error, with its parts.
     #[must_use]
     pub fn kind(&self) -> &ErrorKind {
         &self.0
     }
 
-    /// Takes the parts out.
+    /// Converts this error into its kind.
     #[must_use]
     pub fn into_kind(self) -> ErrorKind {
         *self.0
     }
 
-    /// Names the file that was being read, unless the error already names one.
+    /// Adds the path of the file that was being read, unless the error already has a path.
     #[must_use]
     pub fn with_path(mut self, path: impl AsRef<Path>) -> Self {
         let slot = match &mut *self.0 {
@@ -248,7 +270,7 @@ impl Error {
         self
     }
 
-    /// This error about bytes as one about a file of many runs as a whole.
+    /// Turns an error about some bytes into an error about a whole file of several runs.
     pub(crate) fn of_header(self) -> Self {
         match *self.0 {
             ErrorKind::Decode { location, what, expected, found } => {
@@ -258,7 +280,7 @@ impl Error {
         }
     }
 
-    /// An error about the bytes at an offset.
+    /// Returns an error about the bytes at an offset.
     pub(crate) fn decode(
         offset: u64,
         what: &'static str,
@@ -269,7 +291,7 @@ impl Error {
         ErrorKind::Decode { location, what, expected: expected.into(), found: found.to_string() }.into()
     }
 
-    /// Says which run of a file of many was being read, and by how many bytes its offset falls short of one in the file.
+    /// Adds the index of the run in its file, and converts an offset in the run to an offset in the file.
     #[must_use]
     pub(crate) fn in_run(mut self, run: u64, start: u64) -> Self {
         if let ErrorKind::Decode { location, .. } | ErrorKind::Checksum { location, .. } = &mut *self.0
@@ -281,7 +303,7 @@ impl Error {
         self
     }
 
-    /// Where in the input, when the error is about an input.
+    /// Returns the place in the input, if the error is about an input.
     #[must_use]
     pub fn location(&self) -> Option<&Location> {
         match self.kind() {
@@ -292,14 +314,11 @@ impl Error {
         }
     }
 
-    /// The file or folder that this error is about.
+    /// Returns the file or folder that this error is about.
     #[must_use]
     pub fn path(&self) -> Option<&Path> {
         match self.kind() {
             ErrorKind::Io { path, .. } | ErrorKind::Column { path, .. } => path.as_deref(),
-            ErrorKind::Decode { location, .. }
-            | ErrorKind::Header { location, .. }
-            | ErrorKind::Checksum { location, .. } => location.path.as_deref(),
             ErrorKind::ArchiveExists { path }
             | ErrorKind::NotAnArchive { path, .. }
             | ErrorKind::Damaged { path, .. }
@@ -307,16 +326,16 @@ impl Error {
             | ErrorKind::VersionNotFound { path, .. }
             | ErrorKind::Conflict { path, .. }
             | ErrorKind::Unconfirmed { path, .. } => Some(path),
-            _ => None,
+            _ => self.location()?.path.as_deref(),
         }
     }
 
-    /// Whether the system found no file.
+    /// Returns whether the system found no file of that name.
     pub(crate) fn is_not_found(&self) -> bool {
         matches!(self.kind(), ErrorKind::Io { source, .. } if source.kind() == io::ErrorKind::NotFound)
     }
 
-    /// A short stable name of the kind: `"io"`, `"decode"`, `"checksum"`, …
+    /// Returns the stable short name of the kind: `"io"`, `"decode"`, `"checksum"`, …
     #[must_use]
     pub fn kind_name(&self) -> &'static str {
         match self.kind() {
@@ -345,20 +364,19 @@ impl Error {
         }
     }
 
-    /// The message without the file: what a report that has a column for the file prints beside it.
+    /// Returns the message without the path, for reports that print the path elsewhere.
     #[must_use]
     pub fn message(&self) -> String {
-        struct WithoutPath<'a>(&'a Error);
-        impl fmt::Display for WithoutPath<'_> {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                self.0.fmt_parts(f, false)
-            }
-        }
-        WithoutPath(self).to_string()
+        self.0.to_string()
     }
 
     pub(crate) fn io(path: impl AsRef<Path>, source: io::Error) -> Self {
         ErrorKind::Io { path: Some(path.as_ref().to_path_buf()), source }.into()
+    }
+
+    /// Returns an I/O error without a path.
+    pub(crate) fn other(source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
+        io::Error::other(source).into()
     }
 
     pub(crate) fn argument(name: &'static str, expected: impl Into<String>, found: impl fmt::Display) -> Self {
@@ -382,88 +400,28 @@ impl Error {
     pub(crate) fn refused(what: impl Into<String>, why: impl Into<String>) -> Self {
         ErrorKind::QueryRefused { what: what.into(), why: why.into() }.into()
     }
-
-    fn fmt_parts(&self, f: &mut fmt::Formatter<'_>, with_path: bool) -> fmt::Result {
-        if with_path && let Some(path) = self.path() {
-            write!(f, "{}: ", path.display())?;
-        }
-        match self.kind() {
-            ErrorKind::Io { source, .. } => write!(f, "{source}"),
-            ErrorKind::Decode { location, what, expected, found }
-            | ErrorKind::Header { location, what, expected, found } => {
-                location.fmt_place(f)?;
-                write!(f, "{what}: expected {expected}, found {found}")
-            }
-            ErrorKind::Checksum { location, what, expected, found } => {
-                location.fmt_place(f)?;
-                write!(f, "CRC32C of {what}: expected {expected:08x}, found {found:08x}")
-            }
-            ErrorKind::ArchiveExists { .. } => write!(f, "an archive is already there"),
-            ErrorKind::NotAnArchive { missing, .. } => write!(f, "not an archive: {missing} is missing"),
-            ErrorKind::Damaged { what, expected, found, .. } => {
-                write!(f, "damaged: {what}: expected {expected}, found {found}")
-            }
-            ErrorKind::SchemaVersion { supported, found, .. } => {
-                write!(f, "schema version {found}, but this a2store reads up to {supported}: upgrade a2store")
-            }
-            ErrorKind::VersionNotFound { version, oldest, newest, .. } => {
-                write!(f, "version {version}: expected {oldest}..={newest}")
-            }
-            ErrorKind::Conflict { what, .. } => write!(f, "{what}"),
-            ErrorKind::Unconfirmed { version, reason, .. } => {
-                write!(f, "whether version {version} was committed is not known ({reason}): repeat the operation")
-            }
-            ErrorKind::Query { message } => write!(f, "{message}"),
-            ErrorKind::QueryRefused { what, why } => write!(f, "refused: {what}: {why}"),
-            ErrorKind::QueryLimit { limit, allowed, found } => {
-                write!(f, "the query came to its limit of {limit}: {allowed} allowed, {found}")
-            }
-            ErrorKind::Argument { name, expected, found } => {
-                write!(f, "{name}: expected {expected}, found {found}")
-            }
-            ErrorKind::Column { column, row, expected, found, .. } => {
-                write!(f, "column {column}")?;
-                if let Some(row) = row {
-                    write!(f, ", row {row}")?;
-                }
-                write!(f, ": expected {expected}, found {found}")
-            }
-            ErrorKind::IndexOutOfBounds { index, len } => {
-                write!(f, "index {index} is out of bounds for a table of {len} rows")
-            }
-            ErrorKind::MemoryLimit { needed, limit } => {
-                write!(f, "the table needs at least {needed} bytes, but its memory limit is {limit} bytes")
-            }
-            ErrorKind::OutOfMemory { needed } => write!(f, "out of memory: {needed} bytes could not be allocated"),
-            ErrorKind::RecorderLimit { limit, allowed, found } => {
-                write!(f, "the recorder came to its limit of {limit}: {allowed} allowed, {found}")
-            }
-            ErrorKind::StateMismatch { field, expected, found } => {
-                write!(f, "state of another loader: {field}: expected {expected}, found {found}")
-            }
-            ErrorKind::Cancelled => write!(f, "cancelled"),
-        }
-    }
 }
 
 impl Location {
-    fn fmt_place(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Location { run, offset, step, .. } = self;
-        if let Some(run) = run {
-            write!(f, "run {run}: ")?;
-        }
-        match (offset, step) {
-            (Some(offset), Some(step)) => write!(f, "byte {offset} (step {step}): "),
-            (Some(offset), None) => write!(f, "byte {offset}: "),
-            (None, Some(step)) => write!(f, "step {step}: "),
-            (None, None) => Ok(()),
-        }
+    /// Returns the run, byte and step as the prefix of a message; empty if none is known.
+    fn prefix(&self) -> String {
+        let run = self.run.map(|run| format!("run {run}: ")).unwrap_or_default();
+        let place = match (self.offset, self.step) {
+            (Some(offset), Some(step)) => format!("byte {offset} (step {step}): "),
+            (Some(offset), None) => format!("byte {offset}: "),
+            (None, Some(step)) => format!("step {step}: "),
+            (None, None) => String::new(),
+        };
+        run + &place
     }
 }
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.fmt_parts(f, true)
+        if let Some(path) = self.path() {
+            write!(f, "{}: ", path.display())?;
+        }
+        write!(f, "{}", self.0)
     }
 }
 
@@ -497,7 +455,7 @@ mod tests {
     }
 
     #[test]
-    fn says_what_where_expected_and_found() {
+    fn prints_place_field_expected_and_found() {
         let error = Error::from(ErrorKind::Decode {
             location: Location { offset: Some(5120), step: Some(311), ..Location::default() },
             what: "move",

@@ -12,25 +12,25 @@
 //! use a2store::{Archive, IngestOptions, LoaderOptions, MaterializeOptions, Phases, ScalarValue, SimulateOptions};
 //! # let folder = tempfile::tempdir()?;
 //! # let root = folder.path();
-//! // Run files: here from the built-in player, else from an engine.
+//! // Write run files. An engine usually does this; here the built-in player does.
 //! a2store::simulate(root.join("runs"), &SimulateOptions { runs: 4, seed: 1, ..Default::default() }, &())?;
 //!
-//! // Into an archive: what is new is added, what does not decode is reported.
+//! // Ingest them: new runs are added, files that do not decode are reported.
 //! let mut archive = Archive::create(root.join("games.a2"), Phases::default())?;
 //! let report = archive.ingest([root.join("runs")], &IngestOptions::default(), &())?;
 //! assert_eq!((report.accepted, report.rejected), (4, 0));
 //!
-//! // SQL chooses the steps; parameters are bound.
+//! // Choose the steps by SQL. `$min` is a bound parameter.
 //! let query = archive.sql(
 //!     "SELECT * FROM steps WHERE max_score >= $min AND phase <> 'late'",
 //!     vec![("min", ScalarValue::from(1_000_u64))],
 //! )?;
 //!
-//! // Their rows go into one contiguous table in memory …
+//! // Copy the chosen rows into one contiguous table in memory.
 //! let table = query.materialize(&MaterializeOptions::default(), &())?;
 //! assert_eq!(table.layout().stride(), 32);
 //!
-//! // … which serves every one of them once an epoch, in another order each time.
+//! // Load them: every epoch serves each row once, in a new order.
 //! let loader = table.loader(LoaderOptions { batch_size: 512, seed: 1, ..Default::default() })?;
 //! for epoch in 0..2 {
 //!     loader.set_epoch(epoch);
@@ -46,28 +46,29 @@
 //!
 //! | module | owns |
 //! | --- | --- |
-//! | `error` | what failed, where, expected and found |
-//! | `clock` | the system's time, limited to valid years |
-//! | `machine` | how much memory there is |
-//! | `progress` | how long work tells how far it is, and how it is stopped |
-//! | `process` | what each process has one of |
-//! | `publish` | how a file appears under its name, whole and durable |
-//! | `runtime` | the threads of asynchronous work |
-//! | `workers` | the threads of parallel work |
+//! | `error` | the error type: what failed, where, what was expected and found |
+//! | `clock` | the system time, limited to valid years |
+//! | `machine` | the memory of this machine, allocations that can fail |
+//! | `progress` | progress reporting and cancellation |
+//! | `process` | per-process singletons, recreated after a fork |
+//! | `publish` | atomic and durable creation of files |
+//! | `random` | random seeds and ids |
+//! | `runtime` | the threads for asynchronous work |
+//! | `workers` | the threads for parallel work |
 //! | `board` | the packed 4×4 board: rules, tables, symmetries |
 //! | `step` | the 32-byte row |
 //! | `run` | one game |
-//! | `format` | files ⇄ [`Run`]: one file per format, or one folder; packs and datasets of many |
+//! | `format` | files ⇄ [`Run`]: the run formats, packs and datasets |
 //! | `archive` | [`Run`] → Parquet: schema, writer, commit log, ingest |
 //! | `query` | SQL → a stream of record batches |
-//! | `export` | runs of an archive → files in any format of the field |
+//! | `export` | runs of an archive → files in any supported format |
 //! | `table` | a query's result → [`StepTable`]; gather kernels, views, files, sharing, Arrow export |
 //! | `loader` | [`StepTable`] → batches: orders and sampling, epochs, ranks, states |
-//! | `selfplay` | games side by side, players, and recording what they play |
+//! | `selfplay` | vectorized games, players, and the recorder |
 //! | `cli` | the commands `a2store` and `a2pack` (feature `cli`, on by default) |
 //! | `python` | `import a2store` (feature `python`) |
 
-// The README's Rust block compiles.
+// A doctest that compiles the Rust block of the README.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;
@@ -79,6 +80,7 @@ mod machine;
 mod process;
 mod progress;
 mod publish;
+mod random;
 mod runtime;
 mod workers;
 

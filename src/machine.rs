@@ -1,22 +1,22 @@
-//! The memory of this machine, where it is known, and allocation that reports failures.
+//! The memory of this machine, and allocation that returns errors.
 
 use crate::error::{ErrorKind, Result};
 
-/// Bytes that the system could give to this process now.
+/// Returns the number of bytes that this process could allocate now; `None` if the system does not report it.
 pub(crate) fn available_bytes() -> Option<u64> {
     let of_container = of_container().map(|max| max.saturating_sub(number(CONTAINER_CURRENT).unwrap_or(0)));
     smaller(of_machine("MemAvailable:"), of_container)
 }
 
-/// Bytes that the machine, or the container around this process, has in all.
+/// Returns the total memory of the machine, or of the container if that is smaller; `None` if it is unknown.
 pub(crate) fn total_bytes() -> Option<u64> {
     smaller(of_machine("MemTotal:"), of_container())
 }
 
-/// Reserves memory for more elements.
+/// Reserves memory for `additional` more elements.
 ///
 /// # Errors
-/// [`ErrorKind::OutOfMemory`]; `Vec` itself would abort the process.
+/// [`ErrorKind::OutOfMemory`]. A plain `Vec::reserve` would abort the process.
 pub(crate) fn reserve<T>(vec: &mut Vec<T>, additional: usize) -> Result<()> {
     vec.try_reserve(additional).map_err(|_| {
         let needed = vec.len().saturating_add(additional).saturating_mul(size_of::<T>());
@@ -24,10 +24,10 @@ pub(crate) fn reserve<T>(vec: &mut Vec<T>, additional: usize) -> Result<()> {
     })
 }
 
-/// A vector of `len` copies of a value.
+/// Returns a vector of `len` copies of a value.
 ///
 /// # Errors
-/// As [`reserve`].
+/// As for [`reserve`].
 pub(crate) fn filled<T: Copy>(len: usize, value: T) -> Result<Vec<T>> {
     let mut vec = Vec::new();
     reserve(&mut vec, len)?;

@@ -1,6 +1,6 @@
-//! Per-process singletons, recreated after a fork, and the printing of panics.
+//! Per-process singletons, recreated after a fork, and control of panic messages.
 
-// A value that is never freed is referred to from wherever it is asked for.
+// `PerProcess` returns `'static` references to values that it never frees.
 #![allow(unsafe_code)]
 
 use crate::error::Result;
@@ -10,14 +10,30 @@ use std::ptr::null_mut;
 use std::sync::Once;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-/// A value of this process, made when it is first asked for and never freed.
+/// The process that created a value. A forked child is another process: it has none of its parent's threads, and the
+/// parent's locks may stay held for ever.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ProcessId(u32);
+
+impl ProcessId {
+    pub(crate) fn current() -> ProcessId {
+        ProcessId(std::process::id())
+    }
+
+    /// Returns whether this process is the running one, rather than the parent of a fork.
+    pub(crate) fn is_current(self) -> bool {
+        self == ProcessId::current()
+    }
+}
+
+/// A value of this process, created on first use and never freed.
 ///
-/// Threads do not survive a fork, and neither does a lock's owner: what a child inherits here it leaves alone, and there is
-/// no lock that it could inherit closed.
+/// A child process has neither its parent's threads nor the owners of its locks. So a forked child ignores the
+/// inherited value and creates its own. This type has no lock that a fork could leave held.
 pub(crate) struct PerProcess<T: 'static>(AtomicPtr<Owned<T>>);
 
 struct Owned<T> {
-    process: u32,
+    process: ProcessId,
     value: T,
 }
 
@@ -26,24 +42,24 @@ impl<T: Send + Sync> PerProcess<T> {
         PerProcess(AtomicPtr::new(null_mut()))
     }
 
-    /// The value. Of several threads that make one at once, one wins, and all get its.
+    /// Returns the value. If several threads create it at once, all of them get the first value that was stored.
     pub(crate) fn get_or_make(&self, mut make: impl FnMut() -> Result<T>) -> Result<&'static T> {
         loop {
             let found = self.0.load(Ordering::Acquire);
             if let Some(value) = of_this_process(found) {
                 return Ok(value);
             }
-            let made = Box::into_raw(Box::new(Owned { process: std::process::id(), value: make()? }));
+            let made = Box::into_raw(Box::new(Owned { process: ProcessId::current(), value: make()? }));
             if self.0.compare_exchange(found, made, Ordering::AcqRel, Ordering::Acquire).is_ok() {
-                // SAFETY: `made` came from `Box::into_raw`, and what is stored is never freed.
+                // SAFETY: `made` came from `Box::into_raw`, and a stored value is never freed.
                 return Ok(unsafe { &(*made).value });
             }
-            // SAFETY: it was made above, and nobody else has seen it.
+            // SAFETY: `made` came from `Box::into_raw` above, and no other thread has seen it.
             drop(unsafe { Box::from_raw(made) });
         }
     }
 
-    /// Has the next who asks make another than this one. Whoever has it keeps it.
+    /// Makes the next call of `get_or_make` create a new value. References to `value` stay valid.
     pub(crate) fn retire(&self, value: &'static T) {
         let found = self.0.load(Ordering::Acquire);
         if of_this_process(found).is_some_and(|current| std::ptr::eq(current, value)) {
@@ -53,19 +69,21 @@ impl<T: Send + Sync> PerProcess<T> {
 }
 
 fn of_this_process<T>(found: *mut Owned<T>) -> Option<&'static T> {
-    // SAFETY: what is stored came from `Box::into_raw`, is never changed and never freed; the load that gave it acquired it.
+    // SAFETY: a stored pointer came from `Box::into_raw`. Its value is never changed and never freed, and the load
+    // that returned the pointer has acquired it.
     let owned: &'static Owned<T> = unsafe { found.as_ref() }?;
-    (owned.process == std::process::id()).then_some(&owned.value)
+    owned.process.is_current().then_some(&owned.value)
 }
 
 thread_local! {
-    /// Whether a panic of this thread becomes an error.
+    /// Whether a caller on this thread turns panics into errors.
     static IS_CAUGHT: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Marks panics of this thread as errors, so that nothing is printed about them.
+/// Suppresses panic messages on this thread, and returns whether they were already suppressed. Use it where a caller
+/// turns panics into errors.
 ///
-/// Parquet readers panic on some damaged files.
+/// Parquet readers, for example, panic on some damaged files.
 pub(crate) fn silence_panics() -> bool {
     static HOOK: Once = Once::new();
     HOOK.call_once(|| {
@@ -92,14 +110,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_panic_that_is_caught_is_no_result() {
+    fn catch_panic_returns_none_after_a_panic() {
         assert_eq!(catch_panic(|| 1), Some(1));
         assert_eq!(catch_panic(|| [0][std::env::args().count().max(1)]), None);
         assert!(!IS_CAUGHT.get());
     }
 
     #[test]
-    fn all_threads_get_the_same_one_until_it_is_retired() {
+    fn all_threads_get_one_value_until_it_is_retired() {
         static ONE: PerProcess<String> = PerProcess::new();
         let one = || ONE.get_or_make(|| Ok("one".to_owned())).unwrap();
         let get = || one().as_ptr() as usize;
@@ -112,7 +130,7 @@ mod tests {
         ONE.retire(value);
         let second = get();
         assert_ne!(second, first);
-        // It is no longer there to be retired.
+        // A second call has no effect.
         ONE.retire(value);
         assert_eq!(get(), second);
     }

@@ -1,30 +1,30 @@
-//! How long work tells how far it is, and how it is asked to stop.
+//! Progress reporting and cancellation.
 
 use crate::error::{ErrorKind, Result};
 use indicatif::{ProgressDrawTarget, ProgressStyle};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Hears how far a piece of work is, and may stop it. Called from several threads at once.
+/// A receiver of progress reports that may cancel the work. Its methods are called from several threads at once.
 ///
-/// `()` hears nothing and never stops anything; [`ProgressBar`] draws on standard error.
+/// `()` ignores reports and never cancels. [`ProgressBar`] draws on standard error.
 pub trait Progress: Sync {
-    /// The work begins: `total` units of `unit` are expected.
+    /// Reports that the work has begun and is expected to take `total` units.
     fn begin(&self, what: &'static str, unit: Unit, total: u64);
-    /// So many units more are expected than were so far.
+    /// Reports that the expected total grew by `by` units.
     fn expect(&self, by: u64) {
         let _ = by;
     }
-    /// So many units more are done.
+    /// Reports that `by` more units are done.
     fn advance(&self, by: u64);
-    /// The work has ended, well or not.
+    /// Reports that the work has ended, with or without success.
     fn end(&self);
-    /// Whether the work should stop. Asked often, so it must be cheap.
+    /// Returns whether to cancel the work. It is called often, so it must be cheap.
     fn is_cancelled(&self) -> bool {
         false
     }
 }
 
-/// What the units of [`Progress`] are.
+/// The unit of a [`Progress`] report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
     /// Bytes of input.
@@ -41,18 +41,18 @@ impl Progress for () {
     fn end(&self) {}
 }
 
-/// A bar on standard error with rate and time left.
+/// A progress bar on standard error that shows the rate and the time left.
 #[derive(Debug)]
 pub struct ProgressBar(indicatif::ProgressBar);
 
 impl ProgressBar {
-    /// A bar that is drawn when standard error is a terminal, and silent when it is not.
+    /// Returns a bar that is drawn only if standard error is a terminal.
     #[must_use]
     pub fn for_terminal() -> Self {
         Self(indicatif::ProgressBar::hidden()).with_target(ProgressDrawTarget::stderr())
     }
 
-    /// A bar that is never drawn.
+    /// Returns a bar that is never drawn.
     #[must_use]
     pub fn hidden() -> Self {
         Self(indicatif::ProgressBar::hidden())
@@ -91,7 +91,7 @@ impl Progress for ProgressBar {
     }
 }
 
-/// Progress that also stops when a flag is raised.
+/// A [`Progress`] that can also be cancelled by a flag.
 #[derive(Debug)]
 pub struct Cancellable<'a, P: ?Sized> {
     progress: &'a P,
@@ -99,7 +99,7 @@ pub struct Cancellable<'a, P: ?Sized> {
 }
 
 impl<'a, P: Progress + ?Sized> Cancellable<'a, P> {
-    /// Reports to `progress` and stops when `cancelled` is true.
+    /// Forwards reports to `progress`, and cancels the work once `cancelled` is true.
     pub fn new(progress: &'a P, cancelled: &'a AtomicBool) -> Self {
         Self { progress, cancelled }
     }
@@ -123,7 +123,7 @@ impl<P: Progress + ?Sized> Progress for Cancellable<'_, P> {
     }
 }
 
-/// [`ErrorKind::Cancelled`] when the work should stop.
+/// Returns [`ErrorKind::Cancelled`] if the work is cancelled.
 pub(crate) fn check(progress: &dyn Progress) -> Result<()> {
     if progress.is_cancelled() { Err(ErrorKind::Cancelled.into()) } else { Ok(()) }
 }

@@ -1,8 +1,9 @@
-//! Making a file appear under its name: whole and durable, or not at all, in place of no other or, when asked, of an older one.
+//! Atomic and durable creation of files. A published file is complete or does not exist. It replaces an older file
+//! only on request.
 //!
-//! A file is written under a staging name that begins with a dot and ends in `.tmp`, which no glob for `*.parquet` or
-//! `*.json` picks up. It is synced, then linked to its name, which fails where that name is taken, then the staging name
-//! is removed, then its folder is synced.
+//! A file is written under a staging name that begins with a dot and ends in `.tmp`, so that no glob for `*.parquet`
+//! or `*.json` matches it. Publication takes four steps: sync the file, link it to its name, remove the staging name,
+//! sync the folder. The link fails if the name is taken.
 
 use crate::error::{Error, Result};
 use std::fs::File;
@@ -10,29 +11,29 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use tempfile::NamedTempFile;
 
-/// A file that is being written and that nobody sees yet. Dropped unpublished, it vanishes.
+/// A file that is being written under a staging name. Dropping it without publishing deletes it.
 pub(crate) struct Staged {
     file: NamedTempFile,
 }
 
-/// What became of a file that was to be published.
+/// The outcome of a publication.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Published {
-    /// It stands under its name.
+    /// The file now has its name.
     New,
-    /// Another file already stood there, and still does.
+    /// Another file already has the name, and keeps it.
     Taken,
 }
 
 impl Staged {
-    /// What staging names begin and end with.
+    /// The prefix and suffix of staging names.
     pub(crate) const AFFIXES: (&str, &str) = (".staged-", ".tmp");
 
-    /// Begins a file that is to stand in `folder`.
+    /// Creates a staged file in `folder`.
     pub(crate) fn new(folder: &Path) -> Result<Staged> {
         let mut options = File::options();
         options.read(true).write(true).create_new(true);
-        // Data files are for every reader, not, as temporary files are by default, for their owner alone.
+        // Data files are readable by everyone. Temporary files are, by default, readable by their owner alone.
         #[cfg(unix)]
         std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o666);
         let (prefix, suffix) = Staged::AFFIXES;
@@ -42,24 +43,25 @@ impl Staged {
         Ok(Staged { file })
     }
 
-    /// Makes the file durable and gives it its name, in the folder it was begun in, unless that name is taken.
+    /// Makes the file durable and gives it its name, unless the name is taken. The name must be in the folder of the
+    /// staged file.
     ///
-    /// After an error the name may be taken by this very file, durable or not.
+    /// After an error the name may already belong to this file, durable or not.
     pub(crate) fn publish(self, name: &Path) -> Result<Published> {
         self.file.as_file().sync_all().map_err(|source| Error::io(self.file.path(), source))?;
         let published = self.publish_unsynced(name)?;
-        // Whoever published a name that is taken may have died before it was durable.
+        // If the name is taken, its publisher may have died before the name was durable.
         sync_parent(name)?;
         Ok(published)
     }
 
-    /// Gives the file its name unless that is taken. It is whole, and as durable as the system makes it in time.
+    /// Gives the file its name unless the name is taken. The file is complete, but durable only after the next sync.
     pub(crate) fn publish_unsynced(self, name: &Path) -> Result<Published> {
         match std::fs::hard_link(self.file.path(), name) {
-            // The staging name goes before the folder is synced, so that both changes are.
+            // Remove the staging name before the folder is synced, so that the sync covers both changes.
             Ok(()) => drop(self),
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Ok(Published::Taken),
-            // No links on this file system.
+            // The file system has no hard links.
             Err(error) if matches!(error.kind(), io::ErrorKind::Unsupported | io::ErrorKind::PermissionDenied) => {
                 match self.file.persist_noclobber(name) {
                     Ok(_) => {}
@@ -72,14 +74,14 @@ impl Staged {
         Ok(Published::New)
     }
 
-    /// Makes the file durable and gives it its name, in place of any other file of that name. A link stays, and what it leads to
-    /// is replaced, on the same file system; a pipe or a device is not.
+    /// Makes the file durable and gives it its name, replacing any other file of that name. A symbolic link stays, and
+    /// its target is replaced; the target must be on the same file system. A pipe or a device is not replaced.
     pub(crate) fn replace(self, name: &Path) -> Result<()> {
         self.file.as_file().sync_all().map_err(|source| Error::io(self.file.path(), source))?;
         let name = match Destination::of(name)? {
             Destination::File { path, .. } => &path.clone(),
             Destination::Stream(path) => {
-                let refused = io::Error::new(io::ErrorKind::AlreadyExists, "a pipe or a device, which is not replaced");
+                let refused = io::Error::new(io::ErrorKind::AlreadyExists, "expected a file, found a pipe or a device");
                 return Err(Error::io(path, refused));
             }
         };
@@ -87,12 +89,12 @@ impl Staged {
         sync_parent(name)
     }
 
-    /// The file, for reading and writing at any place.
+    /// Returns the file, for reading and writing at any offset.
     pub(crate) fn file(&self) -> &File {
         self.file.as_file()
     }
 
-    /// Where it is while it is staged.
+    /// Returns the staging path.
     pub(crate) fn path(&self) -> &Path {
         self.file.path()
     }
@@ -108,13 +110,13 @@ impl Write for Staged {
     }
 }
 
-/// Creates a folder and its missing parents. Makes all of their names durable, also those that an earlier, interrupted
-/// attempt created.
+/// Creates a folder and its missing parents, and makes their names durable. This includes folders that an earlier,
+/// interrupted call created.
 pub(crate) fn create_folders(folder: &Path) -> Result<()> {
     let above: Vec<&Path> = folder.ancestors().skip(1).collect();
     for above in above.into_iter().rev().filter(|above| !above.as_os_str().is_empty()) {
         if above.is_dir() {
-            // An unreadable folder was made by another user.
+            // Another user owns a folder that cannot be opened, so its name is already durable.
             sync(above).ok();
         } else {
             create_folder(above)?;
@@ -132,7 +134,7 @@ pub(crate) fn create_folder(folder: &Path) -> Result<()> {
     sync_parent(folder)
 }
 
-/// The files in a folder that have staging names.
+/// Returns the files in a folder that have staging names.
 pub(crate) fn staged_in(folder: &Path) -> Result<Vec<PathBuf>> {
     let io = |source| Error::io(folder, source);
     let (prefix, suffix) = Staged::AFFIXES;
@@ -147,43 +149,44 @@ pub(crate) fn staged_in(folder: &Path) -> Result<Vec<PathBuf>> {
     Ok(staged)
 }
 
-/// Whether two paths lead to one file that is there.
+/// Returns whether two paths lead to the same existing file.
 pub(crate) fn is_same_file(a: &Path, b: &Path) -> bool {
     matches!((a.canonicalize(), b.canonicalize()), (Ok(a), Ok(b)) if a == b)
 }
 
-/// Makes a name in its folder durable.
+/// Makes the name of a file durable by syncing its parent folder.
 pub(crate) fn sync_parent(path: &Path) -> Result<()> {
-    match path.parent() {
-        Some(folder) if folder.as_os_str().is_empty() => sync(Path::new(".")),
-        Some(folder) => sync(folder),
-        None => Ok(()),
-    }
+    sync(parent(path))
 }
 
-/// Makes a file's content durable, or the names in a folder.
+/// Returns the folder of a file; `.` for a bare file name.
+pub(crate) fn parent(path: &Path) -> &Path {
+    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+/// Makes the content of a file durable, or the names in a folder.
 pub(crate) fn sync(path: &Path) -> Result<()> {
     if cfg!(not(unix)) && path.is_dir() {
-        // Such systems neither open folders nor need it.
+        // Other systems cannot open folders as files, and do not need this sync.
         return Ok(());
     }
     File::open(path).and_then(|file| file.sync_all()).map_err(|source| Error::io(path, source))
 }
 
-/// What stands under the name of a file that is to be written.
+/// What already exists under the name of a file that will be written.
 pub(crate) enum Destination {
-    /// Nothing or a file: the new one takes its place.
+    /// Nothing, or a file that the new one replaces.
     File {
-        /// Its name, no link.
+        /// The path, with symbolic links resolved.
         path: PathBuf,
         folder: PathBuf,
     },
-    /// A pipe or a device, which must stay.
+    /// A pipe or a device, which must not be replaced.
     Stream(PathBuf),
 }
 
 impl Destination {
-    /// Looks at what stands there. A link stays, and what it leads to counts: `/dev/stdout` is one.
+    /// Inspects a path. A symbolic link stays, and its target is inspected; `/dev/stdout` is such a link.
     pub(crate) fn of(path: &Path) -> Result<Destination> {
         let io = |source| Error::io(path, source);
         let is_link = path.symlink_metadata().is_ok_and(|metadata| metadata.is_symlink());
@@ -194,8 +197,7 @@ impl Destination {
             _ => {}
         }
         let path = if is_link { path.canonicalize().map_err(io)? } else { path.to_path_buf() };
-        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        Ok(Destination::File { folder: folder.to_path_buf(), path })
+        Ok(Destination::File { folder: parent(&path).to_path_buf(), path })
     }
 }
 
@@ -207,7 +209,7 @@ mod tests {
     #[test]
     fn only_files_are_replaced() {
         let folder = tempfile::tempdir().unwrap();
-        // The system's folder for such may be a link itself.
+        // The system's temporary folder may be a symbolic link.
         let root = folder.path().canonicalize().unwrap();
         let file = root.join("file");
         let is_file = |path: &Path, expected: &Path| matches!(Destination::of(path).unwrap(), Destination::File { path, folder } if path == expected && folder == root);

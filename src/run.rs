@@ -1,33 +1,33 @@
-//! One game: its steps, its final board, and what its engine said of it.
+//! One game: its steps, its final board and its metadata.
 
 use crate::board::{Board, Move};
 use crate::error::{Error, Result};
 use std::borrow::Cow;
 use std::fmt;
 
-/// What a run's file says of the run as a whole.
+/// The metadata of a run, as its file has it.
 ///
-/// The engine's own words: nothing here is derived from the steps, or checked against them.
+/// The values come from the engine. They are neither derived from the steps nor checked against them.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RunMeta {
-    /// When the game began, in seconds since 1970 UTC; 0 = unknown.
+    /// The start of the game, in seconds since 1970 UTC; 0 = unknown.
     pub start_unix_s: u64,
-    /// How long it took, in seconds.
+    /// The duration of the game, in seconds.
     pub elapsed_s: f32,
     /// The final score as the engine counts it, usually [`Board::score`] of the final board.
     pub max_score: u64,
     /// The largest tile reached: 2048, not 11.
     pub highest_tile: u32,
-    /// The engine's name. Absent and empty are different things in a2run2; A2T1 knows only absent.
+    /// The engine's name. a2run2 distinguishes an absent name from an empty one; A2T1 does not.
     pub engine: Option<String>,
-    /// The seed that the game was played with. Run files have none.
+    /// The seed of the game. Run files do not store it.
     pub seed: Option<u64>,
-    /// Whether the values of the branches are the engine's own numbers, of any size, rather than normalised to `[0, 1)`
-    /// step by step.
+    /// Whether the values of the branches are the engine's own numbers, of any size. Otherwise they are normalized to
+    /// `[0, 1)` step by step.
     pub raw_evs: bool,
 }
 
-/// What an engine expected of the four moves of a step.
+/// The engine's values of the four moves at one step.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Branches {
     /// The value of up, down, left and right; 0.0 where illegal.
@@ -38,11 +38,11 @@ pub struct Branches {
 
 /// One decoded game.
 ///
-/// Its steps lie in columns of equal length, one entry per step. Build one with [`Run::builder`], read one with
-/// [`read_run`](crate::read_run).
+/// The steps are stored in columns of equal length, one entry per step. [`Run::builder`] builds a run, and
+/// [`read_run`](crate::read_run) reads one from a file.
 ///
-/// A run file holds a **whole** game. Other sources leave things out: the final board, some moves, or all steps but
-/// every `N`-th ([`Run::missing`]).
+/// A run file holds a **whole** game. Other sources may lack the final board, some moves, or all steps except every
+/// `N`-th ([`Run::missing`]).
 #[derive(Clone, Debug, PartialEq)]
 pub struct Run {
     meta: RunMeta,
@@ -50,7 +50,7 @@ pub struct Run {
     final_board: Option<Board>,
 }
 
-/// A run that grows step by step.
+/// A builder of [`Run`]s, to which steps are added one by one.
 #[derive(Clone, Debug, Default)]
 pub struct RunBuilder {
     boards: Vec<Board>,
@@ -58,36 +58,36 @@ pub struct RunBuilder {
     ev_values: Vec<[f32; 4]>,
     ev_legal: Vec<u8>,
     has_evs: Vec<bool>,
-    /// The steps whose move is not known, in ascending order; mostly none.
+    /// The steps whose move is unknown, in ascending order. Usually empty.
     unknown_moves: Vec<u32>,
-    /// The index of each step in its game; empty if they are 0, 1, 2, …
+    /// The index of each step in its game; empty if the indices are 0, 1, 2, …
     step_indices: Vec<u32>,
 }
 
-/// One step, as it goes into a run and comes out of one.
+/// One step of a run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RunStep {
-    /// Its index in the game, from 0: its place in the run unless steps are missing.
+    /// The index of the step in the game, from 0. It differs from the position in the run if steps are missing.
     pub index: u32,
     /// The board before the move.
     pub board: Board,
-    /// The chosen move, where it is known.
+    /// The chosen move; `None` if it is unknown.
     pub chosen: Option<Move>,
-    /// What the engine expected of the four moves, where it said so.
+    /// The engine's values of the four moves, if the engine recorded them.
     pub branches: Option<Branches>,
 }
 
-/// The first place where a run breaks the rules.
+/// The first violation of the rules in a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
     /// The step, from 0.
     pub step: usize,
-    /// What is wrong there.
+    /// The broken rule.
     pub what: String,
 }
 
 impl Run {
-    /// Starts a run, with room for `capacity` steps.
+    /// Returns a builder with room for `capacity` steps.
     #[must_use]
     pub fn builder(capacity: usize) -> RunBuilder {
         RunBuilder {
@@ -101,49 +101,51 @@ impl Run {
         }
     }
 
-    /// What the file says of the run as a whole.
+    /// Returns the metadata of the run.
     #[must_use]
     pub fn meta(&self) -> &RunMeta {
         &self.meta
     }
 
-    /// The number of steps.
+    /// Returns the number of steps.
     #[must_use]
     pub fn num_steps(&self) -> usize {
         self.steps.boards.len()
     }
 
-    /// The board before each step's move.
+    /// Returns the board before the move of each step.
     #[must_use]
     pub fn boards(&self) -> &[Board] {
         &self.steps.boards
     }
 
-    /// The move chosen at each step. Where it is not known, at [`Run::unknown_moves`], stands [`Move::Up`].
+    /// Returns the move chosen at each step. Unknown moves ([`Run::unknown_moves`]) are stored as [`Move::Up`].
     #[must_use]
     pub fn moves(&self) -> &[Move] {
         &self.steps.moves
     }
 
-    /// The values of up, down, left and right at each step: 0.0 where illegal, four NaNs where the run has none.
+    /// Returns the values of up, down, left and right at each step: 0.0 if the move is illegal, four NaNs if the
+    /// step has no values.
     #[must_use]
     pub fn ev_values(&self) -> &[[f32; 4]] {
         &self.steps.ev_values
     }
 
-    /// The legality mask of each step: from its branches, or else from the rules.
+    /// Returns the legality mask of each step: the engine's mask if the step has branches, otherwise the mask by
+    /// the rules.
     #[must_use]
     pub fn ev_legal(&self) -> &[u8] {
         &self.steps.ev_legal
     }
 
-    /// Whether each step has branches.
+    /// Returns whether each step has branches.
     #[must_use]
     pub fn has_evs(&self) -> &[bool] {
         &self.steps.has_evs
     }
 
-    /// The branches of a step, `None` when it has none or does not exist.
+    /// Returns the branches of a step; `None` if the step has no branches or does not exist.
     #[must_use]
     #[inline]
     pub fn branches(&self, step: usize) -> Option<Branches> {
@@ -151,19 +153,19 @@ impl Run {
         (*steps.has_evs.get(step)?).then(|| Branches { values: steps.ev_values[step], legal: steps.ev_legal[step] })
     }
 
-    /// The steps whose move is not known, in ascending order.
+    /// Returns the steps whose move is unknown, in ascending order.
     #[must_use]
     pub fn unknown_moves(&self) -> &[u32] {
         &self.steps.unknown_moves
     }
 
-    /// The index of each step in its game, if they are not 0, 1, 2, …: `None` unless steps are missing.
+    /// Returns the index of each step in its game; `None` if no steps are missing, so that the indices are 0, 1, 2, …
     #[must_use]
     pub fn step_indices(&self) -> Option<&[u32]> {
         (!self.steps.step_indices.is_empty()).then_some(&self.steps.step_indices)
     }
 
-    /// A step, `None` beyond the last.
+    /// Returns a step; `None` if it does not exist.
     #[must_use]
     #[inline]
     pub fn step(&self, step: usize) -> Option<RunStep> {
@@ -178,14 +180,14 @@ impl Run {
         })
     }
 
-    /// The board after the last move, where it is known.
+    /// Returns the board after the last move, if it is known.
     #[must_use]
     pub fn final_board(&self) -> Option<Board> {
         self.final_board
     }
 
-    /// What keeps this from being a whole game that a run file can hold: `"a final board"`, `"every move"` or
-    /// `"every step"`; `None` if nothing does.
+    /// Returns what a run file needs and this run lacks: `"a final board"`, `"every move"` or `"every step"`.
+    /// Returns `None` for a whole game.
     #[must_use]
     pub fn missing(&self) -> Option<&'static str> {
         if self.step_indices().is_some() {
@@ -199,23 +201,26 @@ impl Run {
         }
     }
 
-    /// The final board of a whole game.
+    /// Returns the final board of a whole game.
     ///
     /// # Errors
-    /// [`ErrorKind::Argument`](crate::ErrorKind::Argument) when something of the game is missing.
+    /// [`ErrorKind::Argument`](crate::ErrorKind::Argument) if the game is not whole.
     pub(crate) fn whole(&self) -> Result<Board> {
         match (self.missing(), self.final_board) {
             (None, Some(board)) => Ok(board),
             (missing, _) => {
-                let found = format!("one without {}", missing.unwrap_or("a final board"));
+                let found = format!("a game without {}", missing.unwrap_or("a final board"));
                 Err(Error::argument("run", "a whole game", found))
             }
         }
     }
 
-    /// This run with values in `[0, 1)`: raw ones are shifted and scaled step by step so that the least legal one becomes
-    /// 0 and the greatest `1 - f32::EPSILON`; a single legal one becomes that too, and equal ones 0.5. As the field's engines
-    /// write them.
+    /// Returns this run with values in `[0, 1)`. Raw values are shifted and scaled step by step, as other engines
+    /// of the field do it:
+    ///
+    /// - The least legal value becomes 0 and the greatest `1 - f32::EPSILON`.
+    /// - The value of a single legal move becomes `1 - f32::EPSILON`.
+    /// - Equal legal values become 0.5.
     #[must_use]
     pub fn normalized(&self) -> Cow<'_, Run> {
         if !self.meta.raw_evs {
@@ -232,9 +237,12 @@ impl Run {
         Cow::Owned(run)
     }
 
-    /// Checks the trajectory against the rules: every move is legal, every board is the one before it slid with one
-    /// tile spawned, and every legality mask that came with the run is the rules'. Of a move that is not known there must be
-    /// one that could have been chosen; boards between which steps are missing are not compared.
+    /// Checks the run against the rules:
+    ///
+    /// - Every known move is legal. For an unknown move, some legal move must lead to the next board.
+    /// - Every board is the slid board before it with one spawned tile. Boards between which steps are missing are not
+    ///   compared.
+    /// - Every legality mask that came with the run is the mask by the rules.
     ///
     /// # Errors
     /// The first [`Violation`].
@@ -268,7 +276,7 @@ impl Run {
                     ));
                 }
             }
-            // Without branches the mask is the rules' already.
+            // Without branches, the mask was computed by the rules.
             if has_evs[step] && legal != board.legal_moves() {
                 let rules = board.legal_moves();
                 return violation(format!("legality mask {legal:04b}, expected {rules:04b} on {board}"));
@@ -279,8 +287,8 @@ impl Run {
 }
 
 impl RunBuilder {
-    /// Adds a step. Without branches its legality mask comes from the rules; with them, the value of an illegal
-    /// branch becomes 0.0.
+    /// Adds a step. Without branches, its legality mask is computed by the rules. With branches, the value of an
+    /// illegal move becomes 0.0.
     #[inline]
     pub fn push(&mut self, board: Board, chosen: Move, branches: Option<Branches>) {
         let (values, legal) = match branches {
@@ -301,10 +309,10 @@ impl RunBuilder {
         self.has_evs.push(branches.is_some());
     }
 
-    /// Adds a step of which the move may not be known, at an index that is above the last one's.
+    /// Adds a step whose move may be unknown. Its index must be above the index of the last step.
     ///
     /// # Errors
-    /// [`ErrorKind::Argument`](crate::ErrorKind::Argument) when the index is not above that of the step before.
+    /// [`ErrorKind::Argument`](crate::ErrorKind::Argument) if the index is not above the index of the last step.
     pub fn push_step(&mut self, step: RunStep) -> Result<()> {
         let place = self.boards.len() as u32;
         if step.index != place || !self.step_indices.is_empty() {
@@ -335,10 +343,10 @@ impl RunBuilder {
         self.has_evs.resize(len, false);
     }
 
-    /// Ends the run, with its final board if that is known.
+    /// Finishes the run, with its final board if it is known.
     ///
     /// # Errors
-    /// [`ErrorKind::Argument`](crate::ErrorKind::Argument) above 2^32 - 1 steps, which no format can hold.
+    /// [`ErrorKind::Argument`](crate::ErrorKind::Argument) for more than 2^32 - 1 steps, which no format can hold.
     pub fn finish(self, meta: RunMeta, final_board: impl Into<Option<Board>>) -> Result<Run> {
         if u32::try_from(self.boards.len()).is_err() {
             return Err(Error::argument("steps", "at most 4294967295", self.boards.len()));
@@ -348,7 +356,7 @@ impl RunBuilder {
 }
 
 impl PartialEq for RunBuilder {
-    /// Values are compared bit by bit, so that a step without branches equals itself.
+    /// Compares values bit by bit, so that a step without branches equals itself.
     fn eq(&self, other: &Self) -> bool {
         let bits = |values: &[[f32; 4]]| bytemuck::cast_slice::<_, u32>(values).to_vec();
         self.boards == other.boards
@@ -361,15 +369,14 @@ impl PartialEq for RunBuilder {
     }
 }
 
-/// The value of the best branch: the greatest number below 1 at half the precision of those next to it, as the field's
-/// engines write it.
+/// The value of the best branch, as other engines of the field write it: 1 less [`f32::EPSILON`].
 pub(crate) const BEST_EV: f32 = 1.0 - f32::EPSILON;
 
 fn normalize(values: [f32; 4], legal: u8) -> [f32; 4] {
     let is_legal = |branch: usize| legal >> branch & 1 == 1;
     let of_legal = || (0..4).filter(|&branch| is_legal(branch)).map(|branch| values[branch]);
     let (least, most) = (of_legal().fold(f32::INFINITY, f32::min), of_legal().fold(f32::NEG_INFINITY, f32::max));
-    // The difference of two f32 may exceed one.
+    // The difference of two f32 values may exceed the range of f32.
     let (least, range) = (f64::from(least), f64::from(most) - f64::from(least));
     std::array::from_fn(|branch| match values[branch] {
         _ if !is_legal(branch) => 0.0,

@@ -1,7 +1,7 @@
-//! The threads on which asynchronous work runs, and ways of waiting for it.
+//! The threads for asynchronous work, and functions that wait for it.
 
 use crate::error::{Error, Result};
-use crate::process::{PerProcess, silence_panics};
+use crate::process::{PerProcess, ProcessId, silence_panics};
 use std::future::Future;
 use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,65 +11,65 @@ use std::time::{Duration, Instant};
 use tokio::runtime::{Handle, Runtime};
 use tokio::task::JoinHandle;
 
-/// Planning descends into expressions: address space for deep ones, which takes no memory until it is used.
+/// The stack size of a thread. Planning deep expressions recurses deeply. Unused stack costs only address space.
 const STACK: usize = 64 << 20;
-/// How often whoever waits for work asks whether it should stop.
+/// How often a waiting thread checks whether to cancel.
 pub(crate) const PERIOD: Duration = Duration::from_millis(50);
 
-/// The threads that queries run on and object stores are spoken to from, one per core, shared by all of the process.
-struct Pool {
-    process: u32,
-    state: Mutex<State>,
+/// The threads for queries and object stores, one per core, shared by the whole process.
+struct SharedRuntime {
+    process: ProcessId,
+    state: Mutex<RuntimeState>,
 }
 
-struct State {
-    /// `None` once its threads were told to end.
+struct RuntimeState {
+    /// `None` after the shutdown.
     runtime: Option<Runtime>,
     users: usize,
     retired: bool,
 }
 
-/// A hold on the threads: they last at least as long.
+/// A reference to the threads, which keeps them alive.
 pub(crate) struct Threads {
-    pool: &'static Pool,
+    shared: &'static SharedRuntime,
     handle: Handle,
 }
 
-static POOL: PerProcess<Pool> = PerProcess::new();
+static RUNTIME: PerProcess<SharedRuntime> = PerProcess::new();
 
-/// The threads to run asynchronous work on.
+/// Returns the threads for asynchronous work.
 ///
-/// Threads do not survive a fork, so a child gets its own.
+/// Threads do not survive a fork, so a forked child starts its own.
 pub(crate) fn runtime() -> Result<Threads> {
     loop {
-        let pool = POOL.get_or_make(Pool::new)?;
-        let mut state = pool.lock();
+        let shared = RUNTIME.get_or_make(SharedRuntime::new)?;
+        let mut state = shared.lock();
         if let (Some(runtime), false) = (&state.runtime, state.retired) {
             let handle = runtime.handle().clone();
             state.users += 1;
-            return Ok(Threads { pool, handle });
+            return Ok(Threads { shared, handle });
         }
     }
 }
 
-impl Pool {
-    fn new() -> Result<Pool> {
+impl SharedRuntime {
+    fn new() -> Result<SharedRuntime> {
         let mut builder = tokio::runtime::Builder::new_multi_thread();
         let builder = builder.thread_name("a2store-query").thread_stack_size(STACK).enable_all();
         // Tokio catches a task's panic and returns an error to the caller that awaits the task.
         let builder = builder.on_thread_start(|| _ = silence_panics());
         let runtime = Some(builder.build().map_err(Error::from)?);
-        let state = Mutex::new(State { runtime, users: 0, retired: false });
-        Ok(Pool { process: std::process::id(), state })
+        let state = Mutex::new(RuntimeState { runtime, users: 0, retired: false });
+        Ok(SharedRuntime { process: ProcessId::current(), state })
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, RuntimeState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Drop for Pool {
-    /// Whoever lost the race to make one may be where nothing may block.
+impl Drop for SharedRuntime {
+    /// Shuts down without blocking: the thread that lost the race to create a runtime may run async code.
     fn drop(&mut self) {
         if let Some(runtime) = self.lock().runtime.take() {
             runtime.shutdown_background();
@@ -86,28 +86,28 @@ impl Threads {
         self.handle.spawn(future)
     }
 
-    /// Whether they are this process's, rather than those of one that it was forked from.
+    /// Returns whether this process started the threads, rather than the parent of a fork.
     pub(crate) fn are_here(&self) -> bool {
-        self.pool.process == std::process::id()
+        self.shared.process.is_current()
     }
 
-    /// Leaves the threads to the work that they do, so that the next query gets new ones. They end with that work.
+    /// Makes the next query start new threads. These threads end after their current work.
     ///
-    /// A task ends only where it yields, and some operators compute for long without yielding: after one was cancelled,
-    /// its threads cannot be counted on.
+    /// Call this after a cancellation. A task can only be cancelled where it yields, and some operators compute for
+    /// long without yielding, so the old threads may stay busy.
     pub(crate) fn retire(&self) {
-        POOL.retire(self.pool);
-        self.pool.lock().retired = true;
+        RUNTIME.retire(self.shared);
+        self.shared.lock().retired = true;
     }
 }
 
 impl Drop for Threads {
     fn drop(&mut self) {
-        // A child of the process has none of its threads, and perhaps a lock that nobody will open.
+        // A forked child has none of these threads, and the lock may be held for ever.
         if !self.are_here() {
             return;
         }
-        let mut state = self.pool.lock();
+        let mut state = self.shared.lock();
         state.users -= 1;
         let unused = if state.retired && state.users == 0 { state.runtime.take() } else { None };
         drop(state);
@@ -117,12 +117,14 @@ impl Drop for Threads {
     }
 }
 
-/// Waits for a future that runs on [`runtime`]'s threads; unlike Tokio's own, it may be called from anywhere.
+/// Runs a future on the threads of [`runtime`] and waits for it. Unlike Tokio's `block_on`, it may be called from any
+/// thread.
 pub(crate) fn block_on<T: Send + 'static>(future: impl Future<Output = Result<T>> + Send + 'static) -> Result<T> {
     block_on_unless(future, || Ok(()))
 }
 
-/// As [`block_on`], as long as `check`, which is asked now and then, finds nothing wrong.
+/// Does the same as [`block_on`], but stops with the error of `check` if that fails. `check` is called every
+/// [`PERIOD`].
 pub(crate) fn block_on_unless<T: Send + 'static>(
     future: impl Future<Output = Result<T>> + Send + 'static,
     mut check: impl FnMut() -> Result<()>,
@@ -141,7 +143,8 @@ pub(crate) fn block_on_unless<T: Send + 'static>(
     }
 }
 
-/// Waits for a future so long, on this thread's own clock: the runtime's timers stand still while its threads compute.
+/// Polls a future on this thread for at most `period`. It does not use the runtime's timers, which stop while all its
+/// threads compute.
 pub(crate) fn block_for<T>(period: Duration, future: impl Future<Output = T>) -> Option<T> {
     struct Unpark(Thread);
     impl Wake for Unpark {
@@ -168,17 +171,17 @@ mod tests {
     use crate::error::ErrorKind;
 
     #[test]
-    fn work_that_does_not_yield_is_left_behind() {
+    fn cancelled_work_that_does_not_yield_is_abandoned() {
         let (sender, receiver) = std::sync::mpsc::channel::<()>();
         let stuck = async move {
             let _ = receiver.recv();
             Ok(())
         };
-        let first: *const Pool = runtime().unwrap().pool;
+        let first: *const SharedRuntime = runtime().unwrap().shared;
         let error = block_on_unless(stuck, || Err(ErrorKind::Cancelled.into())).unwrap_err();
         assert!(matches!(error.kind(), ErrorKind::Cancelled));
         let next = runtime().unwrap();
-        assert!(!std::ptr::eq(next.pool, first));
+        assert!(!std::ptr::eq(next.shared, first));
         assert_eq!(block_on(async { Ok(7) }).unwrap(), 7);
         drop(sender);
     }

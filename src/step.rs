@@ -6,30 +6,30 @@
 //!  | u64    | f32 × 4                  | u32    | u16  | u8   | u8   |
 //! ```
 //!
-//! Two rows share a cache line and none straddles one, so a random row costs exactly one line.
+//! Two rows fill a cache line of 64 bytes and no row crosses one, so reading a random row fetches exactly one line.
 
 use crate::board::Board;
 use std::mem::offset_of;
 
-/// One step of a run: the board, the move chosen on it, and what the engine expected of each move.
+/// One step of a run: the board, the chosen move, and the engine's values of the four moves.
 #[derive(Clone, Copy, Debug, Default, PartialEq, bytemuck::Pod, bytemuck::Zeroable)]
 #[repr(C)]
 pub struct Step {
     /// The board before the move.
     pub board: Board,
-    /// The expected value of up, down, left and right; 0.0 where illegal, four NaNs where the engine left none.
+    /// The values of up, down, left and right: 0.0 if the move is illegal, four NaNs if the engine recorded none.
     pub ev_values: [f32; 4],
-    /// The run, an id of the archive.
+    /// The id of the run in the archive.
     pub run_id: u32,
-    /// The step's place in its run, from 0.
+    /// The index of the step in its run, from 0.
     pub step_index: u16,
-    /// The chosen move, 0 to 3 in the order UDLR, as a number so that every 32 bytes are a `Step`.
+    /// The chosen move, 0 to 3 in the order UDLR. It is a number so that any 32 bytes are a valid `Step`.
     pub chosen: u8,
     /// The legality mask: bit 0 is up, bit 3 is right.
     pub ev_legal: u8,
 }
 
-/// The row's fields as NumPy and Arrow users meet them: name, offset in bytes, NumPy type, number of values.
+/// The fields of a row for NumPy and Arrow: name, offset in bytes, NumPy type, number of values.
 pub(crate) const FIELDS: [StepField; 6] = [
     StepField { name: "board", offset: offset_of!(Step, board), numpy: "<u8", values: 1 },
     StepField { name: "ev_values", offset: offset_of!(Step, ev_values), numpy: "<f4", values: 4 },

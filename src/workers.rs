@@ -1,12 +1,12 @@
-//! Threads of parallel work.
+//! The threads for parallel work.
 
 use crate::error::{Error, Result};
 use crate::process::PerProcess;
 
-/// More threads than any machine has cores, and few enough to start.
+/// The largest allowed number of threads: more than any machine has cores, but few enough to start.
 const MAX_WORKERS: usize = 1024;
 
-/// Refuses a number of threads that nobody means.
+/// Rejects a number of threads outside the allowed range.
 pub(crate) fn check(workers: Option<usize>) -> Result<()> {
     match workers.filter(|workers| !(1..=MAX_WORKERS).contains(workers)) {
         Some(workers) => Err(Error::argument("workers", format!("1..={MAX_WORKERS}"), workers)),
@@ -14,29 +14,29 @@ pub(crate) fn check(workers: Option<usize>) -> Result<()> {
     }
 }
 
-/// The threads that short pieces of work share, one per core.
+/// Returns the threads that all short tasks share, one per core.
 ///
-/// A process that was forked has none of its parent's threads, and would wait for them for ever: it starts its own.
+/// A forked child has none of its parent's threads and would wait for them for ever, so it starts its own.
 pub(crate) fn shared() -> Result<&'static rayon::ThreadPool> {
     static SHARED: PerProcess<rayon::ThreadPool> = PerProcess::new();
     SHARED.get_or_make(|| pool("shared", None))
 }
 
-/// Threads of their own for one piece of work; `None` = one per core.
+/// Starts separate threads for one task; `None` = one per core.
 pub(crate) fn pool(name: &'static str, workers: Option<usize>) -> Result<rayon::ThreadPool> {
     check(workers)?;
     rayon::ThreadPoolBuilder::new()
         .num_threads(workers.unwrap_or(0))
         .thread_name(move |i| format!("a2store-{name}-{i}"))
         .build()
-        .map_err(|error| Error::from(std::io::Error::other(error)))
+        .map_err(Error::other)
 }
 
-/// Runs `work` on this thread and on others, up to the given number; on fewer if the system starts no more threads. So
-/// `work` must take one part after the other until none is left.
+/// Runs `work` on this thread and on up to `num_threads - 1` others. If the system starts fewer threads, fewer run it.
+/// So `work` must take one part after another until no parts are left.
 ///
 /// # Panics
-/// When `work` panics on any thread.
+/// If `work` panics on any thread.
 pub(crate) fn side_by_side(num_threads: usize, work: impl Fn() + Sync) {
     std::thread::scope(|scope| {
         let others: Vec<_> =

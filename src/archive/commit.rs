@@ -16,6 +16,7 @@ use super::sealed_json::{Sealed, seal, unseal};
 use super::table_name::TableName;
 use crate::clock;
 use crate::error::Result;
+use crate::random;
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 
@@ -144,8 +145,8 @@ impl Commit {
             version: 1,
             parent: None,
             schema_version: SCHEMA_VERSION,
-            archive_id: random_id(),
-            txn: random_id(),
+            archive_id: random::id(),
+            txn: random::id(),
             time: clock::text(),
             operation: Operation::Create,
             phases,
@@ -167,7 +168,7 @@ impl Commit {
             version: self.version + 1,
             parent: Some(crc.to_owned()),
             schema_version: SCHEMA_VERSION,
-            txn: random_id(),
+            txn: random::id(),
             time: clock::text(),
             operation,
             add: Vec::new(),
@@ -235,14 +236,4 @@ impl Sealed for Commit {
     fn schema_version(&self) -> u32 {
         self.schema_version
     }
-}
-
-/// Returns 128 random bits in hexadecimal.
-fn random_id() -> String {
-    let mut bytes = [0; 16];
-    // Only a system without a random generator fails here. The clock then makes the id unique.
-    if getrandom::fill(&mut bytes).is_err() {
-        bytes = clock::now().timestamp_nanos_opt().map_or(i128::from(std::process::id()), i128::from).to_le_bytes();
-    }
-    format!("{:032x}", u128::from_le_bytes(bytes))
 }

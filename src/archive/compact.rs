@@ -9,7 +9,6 @@ use super::data_file::DataFile;
 use super::parquet_reader::RowGroups;
 use super::parquet_writer::{FILE_STEPS, ROW_GROUP_STEPS, RowGroupEncoder};
 use super::problem::damaged;
-use super::schema::arrow_error;
 use super::snapshot::Snapshot;
 use super::storage::Storage;
 use super::table_name::TableName;
@@ -147,7 +146,7 @@ fn rewrite_group(output: &TransactionFiles<'_>, group: &[&DataFile], progress: &
     let table = group[0].table;
     let (_, files) = output.write(progress, |sender| copy(output.storage, table, group, sender, progress))?;
     let [file] = <[DataFile; 1]>::try_from(files)
-        .map_err(|files| Error::from(std::io::Error::other(format!("{} files instead of one", files.len()))))?;
+        .map_err(|files| Error::other(format!("{} files instead of one", files.len())))?;
     let compared = compare(output.storage, group, &file, progress);
     compared.inspect_err(|_| drop(output.storage.remove(&file.path)))?;
     Ok(file)
@@ -187,7 +186,7 @@ fn gather(source: &mut RowGroups<'_>, progress: &dyn Progress) -> Result<Option<
     }
     let Some(first) = batches.first() else { return Ok(None) };
     let joined = concat_batches(&first.schema(), &batches);
-    joined.map(Some).map_err(arrow_error)
+    joined.map(Some).map_err(Error::other)
 }
 
 /// Checks that one file has the same rows as several others together.

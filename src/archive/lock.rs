@@ -2,6 +2,7 @@
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::progress::{Progress, check};
+use crate::random;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 use std::fs::{File, TryLockError};
@@ -54,11 +55,8 @@ pub(super) struct Backoff {
 
 impl Backoff {
     pub(super) fn new(first: Duration, longest: Duration) -> Backoff {
-        let mut seed = [0; 8];
-        if getrandom::fill(&mut seed).is_err() {
-            seed = (u64::from(std::process::id()) << 32).to_le_bytes();
-        }
-        Backoff { next: first, longest, random: Xoshiro256PlusPlus::seed_from_u64(u64::from_le_bytes(seed)) }
+        let seed = random::seed().unwrap_or(u64::from(std::process::id()) << 32);
+        Backoff { next: first, longest, random: Xoshiro256PlusPlus::seed_from_u64(seed) }
     }
 
     pub(super) fn sleep(&mut self) {

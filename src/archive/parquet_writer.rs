@@ -12,7 +12,7 @@
 
 use super::data_file::{DataFile, checksum};
 use super::problem::damaged;
-use super::schema::{SCHEMA_VERSION, SCHEMA_VERSION_KEY, arrow_error, table_schema};
+use super::schema::{SCHEMA_VERSION, SCHEMA_VERSION_KEY, table_schema};
 use super::storage::Storage;
 use super::table_name::TableName;
 use crate::error::{Error, Result};
@@ -269,11 +269,11 @@ impl Write for Summed {
 
 fn parquet_error(error: ParquetError) -> Error {
     match error {
-        ParquetError::ArrowError(message) => Error::from(io::Error::other(message)),
+        ParquetError::ArrowError(message) => Error::other(message),
         ParquetError::External(source) => match source.downcast::<io::Error>() {
             Ok(source) => Error::from(*source),
-            Err(source) => Error::from(io::Error::other(source)),
+            Err(source) => Error::other(source),
         },
-        other => arrow_error(other.into()),
+        other => Error::other(arrow::error::ArrowError::from(other)),
     }
 }

@@ -6,6 +6,7 @@
 use super::listing::ListedFile;
 use crate::clock;
 use crate::error::{Error, Result};
+use crate::process::ProcessId;
 use crate::progress::{Progress, check};
 use crate::publish::Published;
 use crate::runtime::block_on;
@@ -39,7 +40,7 @@ pub(super) struct Remote {
 
 /// A connection of one process. A forked child makes a new one.
 struct Connection {
-    process: u32,
+    process: ProcessId,
     store: Arc<dyn ObjectStore>,
 }
 
@@ -65,13 +66,12 @@ impl Remote {
     pub(super) fn store(&self) -> Result<Arc<dyn ObjectStore>> {
         // Requests are signed with the current time.
         clock::check()?;
-        let process = std::process::id();
         let mut slot = self.connection.lock().unwrap_or_else(PoisonError::into_inner);
         match &*slot {
-            Some(connection) if connection.process == process => Ok(Arc::clone(&connection.store)),
+            Some(connection) if connection.process.is_current() => Ok(Arc::clone(&connection.store)),
             _ => {
                 let store = connect(&self.url)?;
-                *slot = Some(Connection { process, store: Arc::clone(&store) });
+                *slot = Some(Connection { process: ProcessId::current(), store: Arc::clone(&store) });
                 Ok(store)
             }
         }

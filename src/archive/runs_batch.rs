@@ -1,9 +1,9 @@
 //! Runs on their way into an archive, and their rows of the table `runs`.
 
-use super::schema::{arrow_error, table_schema};
+use super::schema::table_schema;
 use super::table_name::TableName;
 use crate::board::Board;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::format::SourceFormat;
 use crate::run::{Run, RunMeta};
 use arrow::array::{
@@ -89,7 +89,7 @@ pub(super) fn runs_batch(rows: &[RunRow], ingested_at_ms: i64, version: u64) -> 
     let mut session_info = StringDictionaryBuilder::<Int32Type>::new();
     for row in rows {
         session_info.append_option(row.info.session_info.as_deref());
-        digest.append_value(row.info.digest).map_err(arrow_error)?;
+        digest.append_value(row.info.digest).map_err(Error::other)?;
         format.append_value(row.info.format.name());
         engine.append_option(row.meta.engine.as_deref());
         original.append_option(row.info.original.as_deref());
@@ -136,5 +136,5 @@ pub(super) fn runs_batch(rows: &[RunRow], ingested_at_ms: i64, version: u64) -> 
         Arc::new(game_steps),
         Arc::new(session_info.finish()),
     ];
-    RecordBatch::try_new(table_schema(TableName::Runs), columns).map_err(arrow_error)
+    RecordBatch::try_new(table_schema(TableName::Runs), columns).map_err(Error::other)
 }

@@ -5,7 +5,6 @@
 //! almost no space.
 
 use super::table_name::TableName;
-use crate::error::Error;
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
 use std::sync::{Arc, LazyLock};
 
@@ -82,10 +81,4 @@ fn step_fields() -> Vec<Field> {
         Field::new("num_steps", DataType::UInt32, false),
         Field::new("engine", text_dictionary(), true),
     ]
-}
-
-/// Converts an error of Arrow. It occurs only in unforeseen cases, such as more text than Arrow's offsets can
-/// address.
-pub(super) fn arrow_error(error: arrow::error::ArrowError) -> Error {
-    Error::from(std::io::Error::other(error))
 }

@@ -12,7 +12,7 @@ use std::path::Path;
 
 /// Encodes a value as JSON with a trailer.
 pub(super) fn seal(value: &impl Serialize) -> Result<Vec<u8>> {
-    let mut bytes = serde_json::to_vec(value).map_err(|error| Error::from(std::io::Error::other(error)))?;
+    let mut bytes = serde_json::to_vec(value).map_err(Error::other)?;
     // The object's closing brace belongs to the trailer.
     bytes.pop();
     let crc = crc32c::crc32c(&bytes);

@@ -2,10 +2,10 @@
 
 use super::phases::{Phase, Phases};
 use super::runs_batch::IngestedRun;
-use super::schema::{arrow_error, table_schema};
+use super::schema::table_schema;
 use super::table_name::TableName;
 use crate::board::{Board, Move};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::run::Run;
 use arrow::array::{
     ArrayRef, BooleanArray, DictionaryArray, Float32Array, Int32Array, Int32Builder, RecordBatch, StringArray,
@@ -19,7 +19,7 @@ use std::sync::Arc;
 /// Returns the steps of runs, in order.
 pub(super) fn steps_batch(runs: &[IngestedRun], phases: Phases) -> Result<RecordBatch> {
     let columns = StepsBatchBuilder::of(runs, phases)?;
-    RecordBatch::try_new(table_schema(TableName::Steps), columns).map_err(arrow_error)
+    RecordBatch::try_new(table_schema(TableName::Steps), columns).map_err(Error::other)
 }
 
 /// A builder of the columns of `steps`, one function per column. Its loops run over slices, because the
@@ -152,11 +152,11 @@ impl StepsBatchBuilder<'_> {
             });
             keys.append_value_n(key, num_steps);
         }
-        DictionaryArray::try_new(keys.finish(), Arc::new(StringArray::from(names))).map_err(arrow_error)
+        DictionaryArray::try_new(keys.finish(), Arc::new(StringArray::from(names))).map_err(Error::other)
     }
 }
 
 fn phases_array(keys: Vec<i32>) -> Result<DictionaryArray<Int32Type>> {
     let names = StringArray::from(Phase::ALL.map(Phase::name).to_vec());
-    DictionaryArray::try_new(Int32Array::from(keys), Arc::new(names)).map_err(arrow_error)
+    DictionaryArray::try_new(Int32Array::from(keys), Arc::new(names)).map_err(Error::other)
 }

@@ -94,7 +94,7 @@ impl<'a> TypedColumns<'a> {
 }
 
 fn mistyped(name: &str) -> Error {
-    Error::from(std::io::Error::other(format!("column {name} is missing or has the wrong type")))
+    Error::other(format!("column {name} is missing or has the wrong type"))
 }
 
 impl<'a> StepRows<'a> {

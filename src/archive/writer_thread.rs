@@ -37,7 +37,7 @@ impl RowGroupSender {
 
 /// Returns the error of a closed channel. The caller gets the writer's own error instead.
 fn closed() -> Error {
-    Error::from(std::io::Error::other("the writer thread has ended"))
+    Error::other("the writer thread has ended")
 }
 
 impl TransactionFiles<'_> {

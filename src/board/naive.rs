@@ -1,10 +1,11 @@
-//! The rules once more, over cells and without a table: the oracle of the tests, which include this file.
+//! A naive implementation of the rules, over cells and without tables. It is the oracle of the unit tests and of the
+//! integration tests, which include this file.
 
 use super::Move;
 
-pub(super) type Cells = [u8; 16];
+pub(super) type Exponents = [u8; 16];
 
-/// The cells of a line in the order in which tiles arrive at the wall.
+/// Returns the cells of a line, from the wall that the tiles slide to.
 fn line(direction: Move, index: usize) -> [usize; 4] {
     std::array::from_fn(|i| match direction {
         Move::Up => i * 4 + index,
@@ -14,7 +15,7 @@ fn line(direction: Move, index: usize) -> [usize; 4] {
     })
 }
 
-pub(super) fn slide(cells: Cells, direction: Move) -> (Cells, u32) {
+pub(super) fn slide(cells: Exponents, direction: Move) -> (Exponents, u32) {
     let mut out = [0; 16];
     let mut reward = 0;
     for index in 0..4 {

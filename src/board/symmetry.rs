@@ -1,21 +1,22 @@
 //! The eight symmetries of the square, on boards and on moves.
 
-use super::{Board, Move};
+use super::direction::Move;
+use super::packed::Board;
 
-/// A symmetry of the square. Turns are clockwise.
+/// A symmetry of the square. Rotations are clockwise.
 ///
-/// [`Symmetry::apply`] moves the tiles and [`Symmetry::apply_to_move`] the direction, so that sliding and turning
-/// commute: `s.apply(board.slide(m)) == s.apply(board).slide(s.apply_to_move(m))`.
+/// [`Symmetry::apply`] moves the tiles and [`Symmetry::apply_to_move`] maps the direction, so that slides and
+/// symmetries commute: `s.apply(board.slide(m)) == s.apply(board).slide(s.apply_to_move(m))`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Symmetry {
-    /// 0: as it is.
+    /// 0: no change.
     Identity = 0,
-    /// 1: a quarter turn.
+    /// 1: rotation by 90°.
     Turn90 = 1,
-    /// 2: half a turn.
+    /// 2: rotation by 180°.
     Turn180 = 2,
-    /// 3: three quarters of a turn.
+    /// 3: rotation by 270°.
     Turn270 = 3,
     /// 4: left and right swapped.
     FlipColumns = 4,
@@ -40,13 +41,13 @@ impl Symmetry {
         Symmetry::AntiTranspose,
     ];
 
-    /// The symmetry of that number, if there is one.
+    /// Returns the symmetry with this number; `None` above 7.
     #[must_use]
     pub const fn from_index(index: u8) -> Option<Symmetry> {
         if index < 8 { Some(Symmetry::ALL[index as usize]) } else { None }
     }
 
-    /// The board with its tiles moved.
+    /// Returns the transformed board.
     #[must_use]
     pub const fn apply(self, board: Board) -> Board {
         match self {
@@ -61,7 +62,7 @@ impl Symmetry {
         }
     }
 
-    /// [`apply`](Symmetry::apply) of the symmetry of that number, without a branch, for numbers that change all the time.
+    /// Applies the symmetry with this number. It has no branches, which is fast if the number changes all the time.
     #[inline(always)]
     pub(crate) const fn apply_index(index: u8, board: Board) -> Board {
         #[inline(always)]
@@ -75,7 +76,8 @@ impl Symmetry {
         choose(rows, flip_rows(board), board)
     }
 
-    /// What the symmetry of that number is made of, each 0 or 1: a transpose, then a flip of columns, then one of rows.
+    /// Returns the parts of the symmetry with this number, each 0 or 1: a transposition, then a flip of the
+    /// columns, then a flip of the rows.
     #[inline(always)]
     pub(crate) const fn parts(index: u8) -> [u32; 3] {
         const TRANSPOSED: u32 = 0b1100_1010;
@@ -85,7 +87,7 @@ impl Symmetry {
         [TRANSPOSED >> index & 1, COLUMNS >> index & 1, ROWS >> index & 1]
     }
 
-    /// Where a direction points after the symmetry.
+    /// Returns the direction after the symmetry.
     #[must_use]
     pub const fn apply_to_move(self, direction: Move) -> Move {
         use Move::{Down, Left, Right, Up};
@@ -102,7 +104,7 @@ impl Symmetry {
         images[direction as usize]
     }
 
-    /// The symmetry that undoes this one.
+    /// Returns the inverse symmetry.
     #[must_use]
     pub const fn inverse(self) -> Symmetry {
         match self {
@@ -110,6 +112,20 @@ impl Symmetry {
             Symmetry::Turn270 => Symmetry::Turn90,
             itself => itself,
         }
+    }
+}
+
+impl Board {
+    /// Returns the board under one of the eight symmetries of the square.
+    #[must_use]
+    pub const fn transform(self, symmetry: Symmetry) -> Board {
+        symmetry.apply(self)
+    }
+
+    /// Returns the smallest of the eight symmetric boards. Symmetric positions have the same canonical board.
+    #[must_use]
+    pub fn canonical(self) -> Board {
+        Symmetry::ALL.into_iter().map(|symmetry| symmetry.apply(self)).min().unwrap_or(self)
     }
 }
 

@@ -1,32 +1,32 @@
-//! What happens to each of the 65,536 rows: 576 KiB, built once in about a millisecond.
+//! Lookup tables for each of the 65,536 rows: 576 KiB, built once in about a millisecond.
 
-use super::Board;
+use super::packed::Board;
 use std::sync::LazyLock;
 
-pub(super) struct Tables {
+pub(super) struct RowTables {
     left: Box<[u16; ROWS]>,
     right: Box<[u16; ROWS]>,
     reward: Box<[u32; ROWS]>,
-    /// Bit 2: sliding left changes the row; bit 3: sliding right does.
+    /// Bit 2 is set if sliding left changes the row, and bit 3 if sliding right does.
     legal: Box<[u8; ROWS]>,
 }
 
 const ROWS: usize = 1 << 16;
 
-static TABLES: LazyLock<Tables> = LazyLock::new(Tables::build);
+static TABLES: LazyLock<RowTables> = LazyLock::new(RowTables::build);
 
-/// Builds the tables, unless they are there.
+/// Builds the tables unless they exist.
 #[cfg(feature = "python")]
-pub(super) fn build() {
+pub(crate) fn build() {
     LazyLock::force(&TABLES);
 }
 
 #[inline]
-pub(super) fn get() -> &'static Tables {
+pub(super) fn get() -> &'static RowTables {
     &TABLES
 }
 
-impl Tables {
+impl RowTables {
     #[inline]
     pub(super) fn slide_left(&self, board: Board) -> Board {
         map_rows(board, |row| self.left[row as usize])
@@ -44,7 +44,7 @@ impl Tables {
         reward(a) + reward(b) + reward(c) + reward(d)
     }
 
-    /// Slides to the right or to the left, and adds up what the rows earn.
+    /// Slides the rows right or left, and adds up their rewards.
     #[inline]
     pub(super) fn slide_with_reward(&self, board: Board, to_right: bool) -> (Board, u32) {
         let table = if to_right { &self.right } else { &self.left };
@@ -58,8 +58,8 @@ impl Tables {
         legal(a) | legal(b) | legal(c) | legal(d)
     }
 
-    fn build() -> Tables {
-        let mut tables = Tables { left: boxed(), right: boxed(), reward: boxed(), legal: boxed() };
+    fn build() -> RowTables {
+        let mut tables = RowTables { left: boxed(), right: boxed(), reward: boxed(), legal: boxed() };
         for row in 0..=u16::MAX {
             let (left, reward) = slide_row(row);
             let right = reverse(slide_row(reverse(row)).0);
@@ -88,7 +88,8 @@ fn map_rows(board: Board, f: impl Fn(u16) -> u16) -> Board {
     Board(u64::from(f(a)) << 48 | u64::from(f(b)) << 32 | u64::from(f(c)) << 16 | u64::from(f(d)))
 }
 
-/// Slides a row to the left: tiles close up, and equal neighbours merge once, those nearest the wall first.
+/// Slides a row to the left: tiles move to the wall, and equal neighbours merge once. Pairs nearest the wall merge
+/// first.
 fn slide_row(row: u16) -> (u16, u32) {
     let mut slid = 0;
     let mut reward = 0;

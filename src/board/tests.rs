@@ -1,7 +1,7 @@
 use super::*;
 use proptest::prelude::*;
 
-/// Boards with few and many empty cells, small and large tiles, and rows that merge.
+/// Boards with few or many empty cells, small or large tiles, and rows that merge.
 fn boards() -> impl Strategy<Value = Board> {
     prop_oneof![
         any::<u64>().prop_map(Board),
@@ -37,7 +37,7 @@ fn numbers_and_text_of_a_known_board() {
 }
 
 #[test]
-fn bad_text_is_refused() {
+fn invalid_text_is_rejected() {
     for (text, what) in [
         ("2 2", "16 tiles"),
         ("3 . . . / . . . . / . . . . / . . . .", "power of two"),
@@ -59,7 +59,7 @@ fn two_32768_tiles_never_merge() {
 }
 
 #[test]
-fn symmetries_are_eight_and_undone_by_their_inverse() {
+fn there_are_eight_symmetries_and_each_has_an_inverse() {
     let board = Board(0x0123_4567_89ab_cdef);
     let images: std::collections::HashSet<Board> = Symmetry::ALL.iter().map(|s| s.apply(board)).collect();
     assert_eq!(images.len(), 8);
@@ -68,7 +68,7 @@ fn symmetries_are_eight_and_undone_by_their_inverse() {
         assert_eq!(Symmetry::from_index(symmetry as u8), Some(symmetry));
     }
     assert_eq!(Symmetry::from_index(8), None);
-    // A quarter turn clockwise brings the left column, from its foot up, to the top row.
+    // A clockwise rotation by 90° moves the left column, from bottom to top, into the top row.
     assert_eq!(Symmetry::Turn90.apply(board).exps()[..4], [12, 8, 4, 0]);
 }
 
@@ -104,7 +104,7 @@ proptest! {
     }
 
     #[test]
-    fn sliding_and_turning_commute(board in boards()) {
+    fn slides_and_symmetries_commute(board in boards()) {
         for symmetry in Symmetry::ALL {
             let turned = board.transform(symmetry);
             prop_assert_eq!(turned.canonical(), board.canonical());
@@ -116,7 +116,7 @@ proptest! {
     }
 
     #[test]
-    fn spawning_is_one_empty_cell_turned_into_a_2_or_a_4(board in boards(), next in boards(), cell in 0usize..16) {
+    fn spawns_into_accepts_exactly_one_new_2_or_4(board in boards(), next in boards(), cell in 0usize..16) {
         let naive = |next: Board| {
             let changed: Vec<usize> = (0..16).filter(|&i| board.exps()[i] != next.exps()[i]).collect();
             matches!(changed[..], [i] if board.exps()[i] == 0 && matches!(next.exps()[i], 1 | 2))

@@ -7,7 +7,7 @@ use crate::format::{
     DatasetOptions, DatasetWriter, JsonlOptions, PackBuilder, PackDatWriter, PackOptions, RunFormat, SessionOptions,
     SessionWriter, encode_run, put_run, put_steps, run_uuid,
 };
-use crate::publish::{Published, Staged};
+use crate::publish::{Published, Staged, parent};
 use crate::run::Run;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -119,8 +119,7 @@ pub(super) fn open(
         }
         ExportFormat::Jsonl => {
             let path = file_at(out, if options.by_step { "steps.jsonl" } else { "runs.jsonl" })?;
-            let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-            let staged = Staged::new(folder.unwrap_or(Path::new(".")))?;
+            let staged = Staged::new(parent(&path))?;
             let lines = JsonlOptions { by_step: options.by_step, compact: options.compact, ..JsonlOptions::default() };
             Ok((path.clone(), Encoder::Lines(lines), Sink::Lines(io::BufWriter::with_capacity(1 << 20, staged), path)))
         }
@@ -198,7 +197,7 @@ impl Item {
 
 /// Writes a file that was not there, and that appears whole or not at all.
 fn write_new(path: &Path, bytes: &[u8]) -> Result<()> {
-    let mut staged = Staged::new(path.parent().unwrap_or(Path::new(".")))?;
+    let mut staged = Staged::new(parent(path))?;
     staged.write_all(bytes).map_err(|source| Error::io(path, source))?;
     match staged.publish_unsynced(path)? {
         Published::New => Ok(()),

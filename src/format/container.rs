@@ -11,6 +11,7 @@ use super::source::RunSource;
 use super::{SourceFormat, a2run2, a2t1, shards};
 use crate::error::{Error, Result};
 use crate::progress::Progress;
+use crate::publish::parent;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -128,7 +129,7 @@ pub(crate) fn open_container(path: &Path, kind: ContainerKind, progress: &dyn Pr
         },
         ContainerKind::Npy => {
             if is_named_as_steps(path) {
-                return Ok(Opened::Folder(folder_of(path)));
+                return Ok(Opened::Folder(parent(path).to_path_buf()));
             }
             match rows_in(path) {
                 Ok(Some(_)) if !session::is_unrecorded(path) => {
@@ -140,7 +141,7 @@ pub(crate) fn open_container(path: &Path, kind: ContainerKind, progress: &dyn Pr
                 _ => Ok(Opened::Nothing),
             }
         }
-        ContainerKind::Sqlite => Ok(Opened::Folder(folder_of(path))),
+        ContainerKind::Sqlite => Ok(Opened::Folder(parent(path).to_path_buf())),
     }
 }
 
@@ -194,11 +195,4 @@ fn rows_in(path: &Path) -> Result<Option<SourceFormat>> {
     } else {
         None
     })
-}
-
-fn folder_of(path: &Path) -> PathBuf {
-    match path.parent() {
-        Some(folder) if !folder.as_os_str().is_empty() => folder.to_path_buf(),
-        _ => PathBuf::from("."),
-    }
 }

@@ -2,7 +2,6 @@
 
 use crate::error::{Error, Result};
 use rayon::prelude::*;
-use std::io;
 use std::sync::mpsc::{Receiver, channel};
 
 /// Does `work` on everything that `next_window` gives, until that is nothing, and hands the results to `take` in order.
@@ -30,7 +29,7 @@ pub(crate) fn in_order<T: Send, R: Send>(
             });
             if let Some(results) = ahead.take() {
                 // A sender that went without sending has panicked, which the scope passes on.
-                let results = results.recv().map_err(|error| Error::from(io::Error::other(error)))?;
+                let results = results.recv().map_err(Error::other)?;
                 results.into_iter().try_for_each(&mut take)?;
             }
             ahead = begun;

@@ -59,11 +59,6 @@ pub(super) fn check_free(name: &Path) -> Result<()> {
     if name.symlink_metadata().is_ok() && !is_empty() { Err(taken(name)) } else { Ok(()) }
 }
 
-/// The folder that a name stands in.
-pub(super) fn parent(name: &Path) -> &Path {
-    name.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
-}
-
 /// An error about a name that something has already.
 pub(super) fn taken(name: &Path) -> Error {
     Error::io(name, io::Error::new(io::ErrorKind::AlreadyExists, "something of this name is already there"))

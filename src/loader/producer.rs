@@ -12,6 +12,7 @@ use super::order::Order;
 use super::{Cursor, Loader, LoaderOptions, Shard};
 use crate::error::{ErrorKind, Result};
 use crate::machine::{available_bytes, reserve};
+use crate::process::ProcessId;
 use crate::progress::{Cancellable, Progress, check};
 use crate::table::{Arena, Batch, BatchSchema, Pool, StepTable, SymmetryKey};
 use std::collections::VecDeque;
@@ -32,7 +33,7 @@ pub struct Batches {
     cursor: Arc<Mutex<Cursor>>,
     generation: u64,
     /// The process that began it: threads do not survive a fork.
-    process: u32,
+    process: ProcessId,
 }
 
 /// The most batches whose memory is there before they are made.
@@ -122,7 +123,7 @@ impl Batches {
             }
         };
         let (cursor, generation) = (Arc::clone(&loader.cursor), cursor.generation);
-        Ok(Batches { maker, ring, thread, taken: 0, num_steps, cursor, generation, process: std::process::id() })
+        Ok(Batches { maker, ring, thread, taken: 0, num_steps, cursor, generation, process: ProcessId::current() })
     }
 }
 
@@ -167,7 +168,7 @@ impl Batches {
 
     /// In a forked child, leaves the parent's thread alone and makes the batches here.
     fn go_on_after_fork(&mut self) -> Result<()> {
-        if self.process == std::process::id() {
+        if self.process.is_current() {
             return Ok(());
         }
         // After a fork, the parent's thread may hold the ring's lock, and this process cannot wait for that thread.
@@ -179,14 +180,14 @@ impl Batches {
         self.taken = 0;
         std::mem::forget(std::mem::replace(&mut self.ring, ring));
         std::mem::forget(self.thread.take());
-        self.process = std::process::id();
+        self.process = ProcessId::current();
         Ok(())
     }
 }
 
 impl Drop for Batches {
     fn drop(&mut self) {
-        if self.process != std::process::id() {
+        if !self.process.is_current() {
             // This process must not wait for or free what the parent's thread holds.
             std::mem::forget(Arc::clone(&self.ring));
             std::mem::forget(self.thread.take());

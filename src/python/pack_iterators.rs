@@ -3,10 +3,11 @@
 use super::batch::PyBatch;
 use super::interrupt::Signals;
 use super::run::PyRun;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::format::{PackIter, PackReader, RunKind};
 use crate::loader::Permutation;
 use crate::progress::{Progress, check};
+use crate::random;
 use crate::run::Run;
 use crate::table::StepTable;
 use crate::workers;
@@ -54,7 +55,7 @@ impl IndexOrder {
     fn new(total: u64, chosen: Option<Vec<u64>>, shuffle: bool, seed: Option<u64>) -> Result<IndexOrder> {
         let len = chosen.as_ref().map_or(total, |chosen| chosen.len() as u64);
         let permutation = match shuffle {
-            true => Some(Permutation::new(len, seed.map_or_else(random_seed, Ok)?, 0)?),
+            true => Some(Permutation::new(len, seed.map_or_else(random::seed, Ok)?, 0)?),
             false => None,
         };
         Ok(IndexOrder { chosen, len, permutation })
@@ -79,12 +80,6 @@ impl IndexOrder {
         *next = end;
         taken
     }
-}
-
-fn random_seed() -> Result<u64> {
-    let mut seed = [0; 8];
-    getrandom::fill(&mut seed).map_err(|error| Error::from(std::io::Error::other(error)))?;
-    Ok(u64::from_le_bytes(seed))
 }
 
 impl PyPackIterator {

@@ -10,6 +10,7 @@ use super::{fingerprint, guard, session, user_tables};
 use crate::archive::Archive;
 use crate::clock;
 use crate::error::{Error, Result};
+use crate::process::ProcessId;
 use crate::progress::Progress;
 use crate::runtime::block_on_unless;
 use arrow::array::{AsArray, RecordBatch};
@@ -55,7 +56,7 @@ pub struct Query {
 /// The session that planned a query.
 #[derive(Clone)]
 struct QuerySession {
-    process: u32,
+    process: ProcessId,
     context: SessionContext,
     /// Whether filter pushdown is off.
     keeps_filters: bool,
@@ -138,7 +139,7 @@ impl Archive {
         };
         let (plan, determinism, keeps_filters) = block_on_unless(planning, || limits.check(progress))?;
         let context = if keeps_filters { guard::without_pushdown(&context) } else { context };
-        let session = QuerySession { process: std::process::id(), context, keeps_filters };
+        let session = QuerySession { process: ProcessId::current(), context, keeps_filters };
         Ok(Query { archive: self.clone(), options: options.clone(), session, plan, determinism, text: fingerprint })
     }
 }
@@ -264,7 +265,7 @@ impl Query {
     /// Returns the session for planning. A forked child makes its own, because threads that do not exist in the
     /// child may have held the locks of the parent's session.
     fn context(&self) -> Result<SessionContext> {
-        if self.session.process == std::process::id() {
+        if self.session.process.is_current() {
             return Ok(self.session.context.clone());
         }
         let context = session::context(&self.archive, &self.options)?;

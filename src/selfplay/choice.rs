@@ -1,16 +1,34 @@
-//! From what a policy answers to the moves that are made.
+//! What a policy gets and answers, and the conversion of its answers into moves.
 
 use super::env::VectorEnv;
-use super::play::{Choices, Positions};
-use crate::board::Move;
+use crate::board::{Board, Move};
 use crate::error::{Error, Result};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::Rng;
 
-/// Makes moves of answers: by their number, the best, or drawn.
+/// The boards of a batch, for which a policy chooses moves. None of the games is over.
+#[derive(Clone, Copy, Debug)]
+pub struct Positions<'a> {
+    /// The boards.
+    pub boards: &'a [Board],
+    /// The legality masks of the boards: bit 0 is up, bit 3 is right.
+    pub legal: &'a [u8],
+}
+
+/// The answer of a policy: one row for each board.
+#[derive(Clone, Debug)]
+pub enum Choices {
+    /// The number of each move. All moves must be legal.
+    Moves(Vec<i64>),
+    /// The logits of up, down, left and right. Logits of illegal moves are ignored.
+    Logits(Vec<[f32; 4]>),
+}
+
+/// A chooser of moves: it takes them by number, takes the best one, or draws one.
 pub(super) struct Chooser {
     temperature: f32,
-    /// What each slot's game draws from, so that its moves depend on nothing beside it; empty when nothing is drawn.
+    /// The random generator of each slot's game, so that draws do not depend on other games. Empty if nothing is
+    /// drawn.
     chances: Vec<Xoshiro256PlusPlus>,
 }
 
@@ -20,27 +38,26 @@ impl Chooser {
         Chooser { temperature, chances: (0..num_drawn).map(|slot| env.chance(slot)).collect() }
     }
 
-    /// Another game began in a slot.
+    /// Resets the generator of a slot in which another game began.
     pub(super) fn restart(&mut self, slot: usize, env: &VectorEnv) {
         if let Some(chance) = self.chances.get_mut(slot) {
             *chance = env.chance(slot);
         }
     }
 
-    /// A slot was dropped, and the last one took its place.
+    /// Removes a slot; the last slot takes its place.
     pub(super) fn remove(&mut self, slot: usize) {
         if slot < self.chances.len() {
             self.chances.swap_remove(slot);
         }
     }
 
-    /// The move in each row. Those that came by number are not yet known to be legal.
+    /// Writes the move of each row to `moves`. Moves given by number may still be illegal.
     pub(super) fn choose(&mut self, positions: Positions<'_>, choices: &Choices, moves: &mut Vec<Move>) -> Result<()> {
         moves.clear();
         match choices {
             Choices::Moves(_) if self.temperature > 0.0 => {
-                let found = "moves, from which nothing can be drawn";
-                return Err(Error::argument("policy", "logits, as the temperature is above 0", found));
+                return Err(Error::argument("policy", "logits, because the temperature is above 0", "moves"));
             }
             Choices::Moves(numbers) => {
                 check_length("moves", positions, numbers.len())?;
@@ -61,7 +78,7 @@ impl Chooser {
     }
 }
 
-/// Adds the moves of these numbers.
+/// Appends the moves with these numbers.
 pub(crate) fn to_moves(numbers: &[i64], moves: &mut Vec<Move>) -> Result<()> {
     for (row, &number) in numbers.iter().enumerate() {
         let direction = u8::try_from(number).ok().and_then(Move::from_index);
@@ -76,13 +93,13 @@ fn check_length(what: &'static str, positions: Positions<'_>, found: usize) -> R
     if found == expected { Ok(()) } else { Err(Error::argument(what, format!("{expected} rows"), found)) }
 }
 
-/// The legal move with the greatest logit, the first of equal ones. `None` when one of the four is no number, or infinite,
-/// or all legal ones are -inf.
+/// Returns the legal move with the greatest logit, and that logit. Of equal logits the first wins. Returns `None`
+/// if any logit is NaN or +inf, or if all legal logits are -inf.
 fn best(logits: &[f32; 4], legal: u8) -> Option<(Move, f32)> {
     let mut best = None;
     let mut most = f32::NEG_INFINITY;
     for (direction, &logit) in Move::ALL.into_iter().zip(logits) {
-        // False for NaN too.
+        // This is false for NaN too.
         let is_fit = logit < f32::INFINITY;
         if !is_fit {
             return None;
@@ -94,7 +111,7 @@ fn best(logits: &[f32; 4], legal: u8) -> Option<(Move, f32)> {
     best.map(|best| (best, most))
 }
 
-/// Draws from the softmax of the legal moves' logits, the greatest of which is given.
+/// Draws a move from the softmax of the legal logits. `most` is the greatest of them.
 fn draw(logits: &[f32; 4], legal: u8, most: f32, temperature: f32, chance: &mut Xoshiro256PlusPlus) -> Option<Move> {
     let mut weights = [0.0; 4];
     for direction in Move::ALL {
@@ -105,7 +122,7 @@ fn draw(logits: &[f32; 4], legal: u8, most: f32, temperature: f32, chance: &mut 
     }
     let uniform = (chance.next_u64() >> 11) as f64 / (1_u64 << 53) as f64;
     let mut left = uniform * weights.iter().sum::<f64>();
-    // Rounding may leave a little of it behind the last one.
+    // Rounding may leave a remainder after the last weight, so the last move is the fallback.
     let mut drawn = None;
     for direction in Move::ALL {
         let weight = weights[direction as usize];
@@ -134,7 +151,7 @@ mod tests {
     use crate::selfplay::spawner::Spawner;
 
     #[test]
-    fn the_best_is_the_first_of_the_greatest_legal_ones() {
+    fn best_is_the_first_greatest_legal_logit() {
         let of = |logits: [f32; 4], legal| best(&logits, legal).map(|(best, _)| best as u8);
         assert_eq!(of([1.0, 5.0, 5.0, 9.0], 0b0111), Some(1));
         assert_eq!(of([f32::NEG_INFINITY, -3.0, 0.0, 0.0], 0b0011), Some(1));
@@ -152,11 +169,11 @@ mod tests {
         for _ in 0..60_000 {
             counts[draw(&logits, 0b1101, 3.0_f32.ln(), 1.0, &mut chance).unwrap() as usize] += 1;
         }
-        // 1 : 2 : 3 of 60,000; four standard deviations are below 500.
+        // The expected ratio is 1 : 2 : 3. Four standard deviations are less than 500.
         for (count, expected) in counts.into_iter().zip([10_000, 0, 20_000, 30_000]) {
             assert!(count.abs_diff(expected) < 500, "{counts:?}");
         }
-        // At half the temperature the weights are the squares.
+        // At half the temperature the weights are squared.
         let mut counts = [0_u32; 4];
         for _ in 0..70_000 {
             counts[draw(&logits, 0b1101, 3.0_f32.ln(), 0.5, &mut chance).unwrap() as usize] += 1;
@@ -164,7 +181,7 @@ mod tests {
         for (count, expected) in counts.into_iter().zip([5_000, 0, 20_000, 45_000]) {
             assert!(count.abs_diff(expected) < 600, "{counts:?}");
         }
-        // The coldest draw is the best, and a logit of -inf is never drawn.
+        // At the lowest temperature the best move is drawn. A logit of -inf is never drawn.
         let cold = [-1e30, f32::NEG_INFINITY, 3.0, 2.0];
         for _ in 0..1000 {
             assert_eq!(draw(&cold, 0b1111, 3.0, f32::MIN_POSITIVE, &mut chance), Some(Move::Left));

@@ -1,18 +1,24 @@
-//! Games as they are played: many side by side, by a built-in player or a policy, into run files, sessions or an archive.
+//! Playing and recording games: vectorized games, the built-in player, policies, and the recorder.
 //!
-//! | entry point | what |
+//! The entry points are [`simulate`], [`play`], [`play_games`], [`VectorEnv`] and [`Recorder`].
+//!
+//! | file | owns |
 //! | --- | --- |
-//! | [`simulate`] | seeded games of the built-in [`Player`], each in a run file |
-//! | [`play`], [`play_games`] | seeded games of a policy that is asked for many moves at once |
-//! | [`VectorEnv`] | games side by side, in which the caller moves |
-//! | [`Recorder`] | games while they are played → a session or an archive |
+//! | `spawner` | the random spawns of tiles |
+//! | `player` | the built-in [`Player`] |
+//! | `simulate` | [`simulate`]: seeded games of the player, each in a run file |
+//! | `env` | [`VectorEnv`]: many games side by side; the caller chooses the moves |
+//! | `choice` | what a policy gets and answers |
+//! | `play`, `play_games` | whole games of a policy, in batches, and of the player, on several threads |
+//! | `recorder` | [`Recorder`]: writes games to a session or an archive while they are played |
 //!
-//! Invariant: a game follows from its seed, its number and the moves that are made in it, byte for byte, on any machine, any
-//! number of threads and in any batches.
+//! Invariant: the seed, the game number and the moves determine a game, byte for byte. The machine, the number of
+//! threads and the batch size make no difference.
 
 mod choice;
 mod env;
 mod play;
+mod play_games;
 mod player;
 mod recorder;
 mod simulate;
@@ -20,10 +26,12 @@ mod spawner;
 
 #[cfg(feature = "python")]
 pub(crate) use choice::to_moves;
+pub use choice::{Choices, Positions};
 pub use env::{IllegalMoves, VectorEnv};
 #[cfg(feature = "python")]
 pub(crate) use env::{write_legal, write_tokens};
-pub use play::{Choices, PlayOptions, PlayReport, PlayedGame, Positions, play, play_games};
+pub use play::{PlayOptions, PlayReport, PlayedGame, play};
+pub use play_games::play_games;
 pub use player::Player;
 #[cfg(feature = "python")]
 pub(crate) use player::build_tables;

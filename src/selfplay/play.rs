@@ -1,37 +1,31 @@
-//! Whole games: by a policy that is asked for many boards at once, or by the built-in player on many threads.
+//! Whole games of a policy, in batches.
 //!
-//! Invariant: what is played in game `g` of a seed depends on the seed, on `g` and on what the policy answers to its boards;
-//! not on the size of the batches, nor on the number of threads.
+//! Invariant: the seed, the number `g` and the policy's answers to the boards of game `g` determine that game. The
+//! batch size and the number of threads make no difference.
 
-use super::choice::Chooser;
+use super::choice::{Choices, Chooser, Positions};
 use super::env::{IllegalMoves, MAX_ENVS, VectorEnv};
-use super::player::Player;
 use super::recorder::{Game, Recorder};
 use super::spawner::Spawner;
 use crate::board::{Board, Move};
 use crate::error::{Error, ErrorKind, Result};
 use crate::progress::{Progress, Unit, check};
-use crate::run::Branches;
-use crate::workers::pool;
-use std::collections::BTreeMap;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// What to play.
+/// Options of [`play`] and [`play_games`](crate::play_games).
 #[derive(Clone, Debug)]
 pub struct PlayOptions {
     /// The number of games.
     pub num_games: u64,
-    /// What they follow from, together with the policy.
+    /// The seed of the games.
     pub seed: u64,
-    /// The most boards that the policy is asked about at once.
+    /// The largest number of boards that the policy gets at once.
     pub batch_size: usize,
-    /// A game of so many steps ends there, whether or not it is over; `None` = none does.
+    /// Truncates games after this many steps; `None` = no limit.
     pub max_steps: Option<u32>,
-    /// How freely moves are drawn from logits: their softmax at this temperature; 0 = the best one is made.
+    /// The temperature of the softmax that moves are drawn from; 0 = the move with the greatest logit.
     pub temperature: f32,
-    /// Threads for the built-in player; `None` = one per core.
+    /// The number of threads for the built-in player; `None` = one per core.
     pub workers: Option<usize>,
 }
 
@@ -41,60 +35,43 @@ impl Default for PlayOptions {
     }
 }
 
-/// Boards that a policy is asked about. None of their games is over.
-#[derive(Clone, Copy, Debug)]
-pub struct Positions<'a> {
-    /// The boards.
-    pub boards: &'a [Board],
-    /// Their legality masks: bit 0 is up, bit 3 is right.
-    pub legal: &'a [u8],
-}
-
-/// What a policy answers: a row for each board.
-#[derive(Clone, Debug)]
-pub enum Choices {
-    /// The numbers of the moves, all of them legal.
-    Moves(Vec<i64>),
-    /// How much there is to be said for up, down, left and right. Those of illegal moves do not count.
-    Logits(Vec<[f32; 4]>),
-}
-
-/// What was played.
+/// The result of [`play`] and [`play_games`](crate::play_games).
 #[derive(Clone, Debug, Default)]
 pub struct PlayReport {
-    /// The games in the order of their numbers.
+    /// The games, sorted by number.
     pub games: Vec<PlayedGame>,
-    /// Steps made, also in games that were not played to their end.
+    /// The number of steps, including steps of games that did not end.
     pub num_steps: u64,
-    /// The limit of the recorder because of which not all games were played, if so.
+    /// The recorder limit that was reached, if it stopped play before all games were played.
     pub stopped: Option<String>,
-    /// How long it took.
+    /// The elapsed time.
     pub elapsed: Duration,
 }
 
-/// A game that was played to its end.
+/// A game that ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PlayedGame {
-    /// Its number, from 0.
+    /// The number of the game, from 0.
     pub number: u64,
-    /// What its merges earned. [`Board::score`] of the final board exceeds it by 4 for each 4 that spawned.
+    /// The sum of the rewards. [`Board::score`] of the final board exceeds it by 4 for each 4 that spawned.
     pub score: u32,
-    /// The number of its steps.
+    /// The number of steps.
     pub num_steps: u32,
-    /// The board after the last one; some move is legal on it if the game came to `max_steps`.
+    /// The board after the last step. If the game was truncated at `max_steps`, it may have legal moves.
     pub final_board: Board,
 }
 
-/// Plays games side by side with a policy, which is asked about all of them at once.
+/// Plays games of a policy side by side, in batches.
 ///
-/// Where a game ends, the next one begins; when none is left the batches shrink. Each step goes to the recorder, in which
-/// games stand in the order in which they ended. When it is full no game begins, and those under way are played to their
-/// end; when it takes no more of those either, they are abandoned, as they are after an error.
+/// When a game ends, the next one begins in its slot. The batches shrink when no games are left to begin. Each step
+/// goes to the recorder, which stores games in the order in which they end.
+///
+/// When the recorder reaches a limit, no more games begin, and the running games are played to their end. If the
+/// recorder cannot accept those either, they are abandoned. They are also abandoned after an error.
 ///
 /// # Errors
-/// What the policy returns. [`ErrorKind::Argument`](crate::ErrorKind::Argument) for options outside their range, and for
-/// answers of the wrong length, with an illegal move, or with logits that are no numbers. What the recorder returns.
-/// [`ErrorKind::Cancelled`](crate::ErrorKind::Cancelled).
+/// Any error of the policy or of the recorder. [`ErrorKind::Argument`](crate::ErrorKind::Argument) for an invalid
+/// option, and for an answer with a wrong length, an illegal move or an invalid logit.
 pub fn play<E: From<Error>>(
     mut policy: impl FnMut(Positions<'_>) -> Result<Choices, E>,
     options: &PlayOptions,
@@ -104,7 +81,7 @@ pub fn play<E: From<Error>>(
     options.check()?;
     let start = Instant::now();
     progress.begin("play", Unit::Runs, options.num_games);
-    let report = match Batch::new(options, recorder) {
+    let report = match PolicyGames::new(options, recorder) {
         Ok(None) => Ok(PlayReport::default()),
         Ok(Some(mut batch)) => batch.play(&mut policy, progress).map(|()| batch.report),
         Err(error) => Err(error.into()),
@@ -117,7 +94,7 @@ pub fn play<E: From<Error>>(
 }
 
 impl PlayOptions {
-    fn check(&self) -> Result<()> {
+    pub(super) fn check(&self) -> Result<()> {
         if !(1..=MAX_ENVS).contains(&self.batch_size) {
             return Err(Error::argument("batch_size", format!("1..={MAX_ENVS}"), self.batch_size));
         }
@@ -131,39 +108,51 @@ impl PlayOptions {
     }
 }
 
-/// The games that are being played.
-struct Batch<'a> {
+impl PlayReport {
+    /// Returns whether the recorder has reached a limit, and stores that limit. Any other error is returned.
+    pub(super) fn stops_at(&mut self, recorded: Result<()>) -> Result<bool> {
+        let Err(error) = recorded else { return Ok(false) };
+        match error.kind() {
+            ErrorKind::RecorderLimit { limit, .. } => self.stopped = Some((*limit).to_owned()),
+            _ => return Err(error),
+        }
+        Ok(true)
+    }
+}
+
+/// The games that are being played with a policy.
+struct PolicyGames<'a> {
     options: &'a PlayOptions,
     env: VectorEnv,
     chooser: Chooser,
-    recording: Option<Recording<'a>>,
+    recording: Option<RecordedGames<'a>>,
     report: PlayReport,
 }
 
-/// The game in each slot, as the recorder knows it.
-struct Recording<'a> {
+/// The recorder's game for each slot.
+struct RecordedGames<'a> {
     recorder: &'a Recorder,
     seed: u64,
     games: Vec<Game>,
 }
 
-impl Recording<'_> {
-    /// Begins a game in a slot behind the last one.
+impl RecordedGames<'_> {
+    /// Begins a game in the recorder, for a new last slot.
     fn begin(&mut self, number: u64) -> Result<()> {
         self.games.push(self.recorder.begin(Some(Spawner::seed_of(self.seed, number)))?);
         Ok(())
     }
 }
 
-impl Drop for Recording<'_> {
+impl Drop for RecordedGames<'_> {
     fn drop(&mut self) {
         self.games.drain(..).for_each(Game::abandon);
     }
 }
 
-impl<'a> Batch<'a> {
-    /// `None` when no game can begin.
-    fn new(options: &'a PlayOptions, recorder: Option<&'a Recorder>) -> Result<Option<Batch<'a>>> {
+impl<'a> PolicyGames<'a> {
+    /// Begins the first games. Returns `None` if there are no games to play.
+    fn new(options: &'a PlayOptions, recorder: Option<&'a Recorder>) -> Result<Option<PolicyGames<'a>>> {
         let num_envs = options.num_games.min(options.batch_size as u64) as usize;
         if num_envs == 0 {
             return Ok(None);
@@ -171,11 +160,11 @@ impl<'a> Batch<'a> {
         let env = VectorEnv::new(num_envs, options.seed)?;
         let chooser = Chooser::new(options.temperature, &env);
         let games = Vec::with_capacity(num_envs);
-        let recording = recorder.map(|recorder| Recording { recorder, seed: options.seed, games });
-        let mut batch = Batch { options, env, chooser, recording, report: PlayReport::default() };
+        let recording = recorder.map(|recorder| RecordedGames { recorder, seed: options.seed, games });
+        let mut batch = PolicyGames { options, env, chooser, recording, report: PlayReport::default() };
         for slot in 0..num_envs as u64 {
             if !batch.record_next(slot)? {
-                // The slots behind it have no game in the recorder.
+                // The remaining slots have no game in the recorder.
                 for slot in (slot as usize..num_envs).rev() {
                     batch.drop_slot(slot);
                 }
@@ -203,17 +192,12 @@ impl<'a> Batch<'a> {
                 before.extend_from_slice(self.env.boards());
             }
             rewards.truncate(self.env.len());
-            // This finds moves that are illegal, so nothing is recorded before.
+            // `step` rejects illegal moves, so nothing is recorded before it succeeds.
             self.env.step(&moves, IllegalMoves::Refused, &mut rewards)?;
             self.report.num_steps += moves.len() as u64;
             let recorded = self.record(&before, &moves).and_then(|()| self.end_games(progress));
-            match recorded.map_err(limit_of) {
-                Ok(()) => {}
-                Err(Ok(limit)) => {
-                    self.report.stopped = Some(limit);
-                    break;
-                }
-                Err(Err(error)) => return Err(error.into()),
+            if self.report.stops_at(recorded)? {
+                break;
             }
         }
         Ok(())
@@ -231,7 +215,7 @@ impl<'a> Batch<'a> {
         if self.options.max_steps.is_none() && !self.env.legal_moves().contains(&0) {
             return Ok(());
         }
-        // From the last slot to the first: what takes the place of one that is dropped has been looked at.
+        // Go from the last slot to the first. The slot that replaces a removed one has been visited already.
         for slot in (0..self.env.len()).rev() {
             let (number, score, num_steps) = self.env.game(slot);
             let is_cut = self.options.max_steps.is_some_and(|most| num_steps >= most);
@@ -249,7 +233,7 @@ impl<'a> Batch<'a> {
         Ok(())
     }
 
-    /// Fills a slot, of which the recorder has no game, or drops it.
+    /// Begins the next game in a slot without a game in the recorder, or removes the slot.
     fn begin_next(&mut self, slot: usize) -> Result<()> {
         let number = self.env.num_games();
         if number == self.options.num_games || !self.record_next(number)? {
@@ -265,154 +249,19 @@ impl<'a> Batch<'a> {
         Ok(())
     }
 
-    /// Begins a game in the recorder, if there is one, and returns whether it took it.
+    /// Begins a game in the recorder, if there is one. Returns whether the game may be played.
     fn record_next(&mut self, number: u64) -> Result<bool> {
-        let Some(recording) = self.recording.as_mut().filter(|_| self.report.stopped.is_none()) else {
-            return Ok(self.report.stopped.is_none());
-        };
-        match recording.begin(number).map_err(limit_of) {
-            Ok(()) => Ok(true),
-            Err(Ok(limit)) => {
-                self.report.stopped = Some(limit);
-                Ok(false)
-            }
-            Err(Err(error)) => Err(error),
+        if self.report.stopped.is_some() {
+            return Ok(false);
         }
+        let begun = self.recording.as_mut().map_or(Ok(()), |recording| recording.begin(number));
+        Ok(!self.report.stops_at(begun)?)
     }
 
     fn drop_slot(&mut self, slot: usize) {
         self.env.remove(slot);
         self.chooser.remove(slot);
     }
-}
-
-/// The limit of a recorder that an error tells of, or the error if it is another.
-fn limit_of(error: Error) -> Result<String> {
-    match error.kind() {
-        ErrorKind::RecorderLimit { limit, .. } => Ok((*limit).to_owned()),
-        _ => Err(error),
-    }
-}
-
-/// Plays games with the built-in player, on several threads. Its values of the moves are recorded too.
-///
-/// Game `g` of a seed is that of [`simulate`](crate::simulate); games are recorded in the order of their numbers.
-///
-/// # Errors
-/// As those of [`play`].
-pub fn play_games(
-    player: Player,
-    options: &PlayOptions,
-    recorder: Option<&Recorder>,
-    progress: &dyn Progress,
-) -> Result<PlayReport> {
-    options.check()?;
-    if options.temperature != 0.0 {
-        return Err(Error::argument("temperature", "0 for the built-in player", options.temperature));
-    }
-    let pool = pool("play", options.workers)?;
-    let start = Instant::now();
-    progress.begin("play", Unit::Runs, options.num_games);
-    let next = AtomicU64::new(0);
-    let is_stopped = AtomicBool::new(false);
-    let ended = Mutex::new(Ended { recorder, waiting: BTreeMap::new(), report: PlayReport::default() });
-    let work = || -> Result<()> {
-        while !is_stopped.load(Ordering::Relaxed) {
-            let number = next.fetch_add(1, Ordering::Relaxed);
-            if number >= options.num_games {
-                break;
-            }
-            let game = WholeGame::play(player, number, options, recorder.is_some(), progress)?;
-            // A thread that failed while it had this has stopped the others' work too.
-            let Ok(mut ended) = ended.lock() else { break };
-            if ended.add(game, options, progress)? {
-                is_stopped.store(true, Ordering::Relaxed);
-            }
-        }
-        Ok(())
-    };
-    let outcomes = pool.broadcast(|_| work().inspect_err(|_| is_stopped.store(true, Ordering::Relaxed)));
-    progress.end();
-    outcomes.into_iter().collect::<Result<()>>()?;
-    let mut report = ended.into_inner().map(|ended| ended.report).unwrap_or_default();
-    report.elapsed = start.elapsed();
-    Ok(report)
-}
-
-/// A game of the built-in player from its first board to its last.
-struct WholeGame {
-    game: PlayedGame,
-    /// Empty when nothing is recorded.
-    steps: Vec<(Board, Move, Branches)>,
-}
-
-impl WholeGame {
-    fn play(
-        player: Player,
-        number: u64,
-        options: &PlayOptions,
-        is_recorded: bool,
-        progress: &dyn Progress,
-    ) -> Result<WholeGame> {
-        let mut spawner = Spawner::of_game(options.seed, number);
-        let mut board = spawner.first_board();
-        let (mut score, mut num_steps) = (0, 0);
-        let mut steps = Vec::new();
-        while options.max_steps.is_none_or(|most| num_steps < most)
-            && let Some((chosen, branches)) = player.choose(board)
-        {
-            check(progress)?;
-            if is_recorded {
-                steps.push((board, chosen, branches));
-            }
-            let (after, reward) = board.slide_with_reward(chosen);
-            board = spawner.spawn(after);
-            score += reward;
-            num_steps += 1;
-        }
-        Ok(WholeGame { game: PlayedGame { number, score, num_steps, final_board: board }, steps })
-    }
-}
-
-/// Where games of all threads come together.
-struct Ended<'a> {
-    recorder: Option<&'a Recorder>,
-    /// Those of which one before is still being played.
-    waiting: BTreeMap<u64, WholeGame>,
-    report: PlayReport,
-}
-
-impl Ended<'_> {
-    /// Takes a game, and returns whether to stop.
-    fn add(&mut self, game: WholeGame, options: &PlayOptions, progress: &dyn Progress) -> Result<bool> {
-        self.report.num_steps += u64::from(game.game.num_steps);
-        self.waiting.insert(game.game.number, game);
-        while self.report.stopped.is_none()
-            && let Some(WholeGame { game, steps }) = self.waiting.remove(&(self.report.games.len() as u64))
-        {
-            let recorded = self.recorder.map_or(Ok(()), |recorder| record(recorder, &game, steps, options.seed));
-            match recorded.map_err(limit_of) {
-                Ok(()) => {}
-                Err(Ok(limit)) => {
-                    self.report.stopped = Some(limit);
-                    break;
-                }
-                Err(Err(error)) => return Err(error),
-            }
-            self.report.games.push(game);
-            progress.advance(1);
-        }
-        Ok(self.report.stopped.is_some())
-    }
-}
-
-fn record(recorder: &Recorder, game: &PlayedGame, steps: Vec<(Board, Move, Branches)>, seed: u64) -> Result<()> {
-    let mut recorded = recorder.begin(Some(Spawner::seed_of(seed, game.number)))?;
-    for (board, chosen, branches) in steps {
-        recorded.push(board, Some(chosen), Some(branches))?;
-    }
-    recorded.end(Some(game.final_board))?;
-    Ok(())
 }
 
 #[cfg(test)]

@@ -1,16 +1,16 @@
-//! The built-in player: expectimax over a heuristic that looks at rows and columns.
+//! The built-in player: expectimax over a heuristic of rows and columns.
 //!
-//! The heuristic is that of nneonneo's 2048-ai (the row score of its `2048.cpp`, weights found there by CMA-ES): open
-//! cells and possible merges are good; rows that do not climb steadily, and large sums of many tiles, are bad.
+//! The heuristic is the row score of `2048.cpp` in nneonneo's 2048-ai, with its weights, which CMA-ES found. It
+//! rewards empty cells and possible merges. It penalizes rows that are not monotonic and large sums of many tiles.
 
 use crate::board::{Board, Move};
 use crate::run::Branches;
 use std::sync::LazyLock;
 
-/// A player that looks `depth` spawns ahead.
+/// A player that searches `depth` spawns ahead.
 ///
-/// Depth 0 takes the best-looking board after its move and plays millions of steps a second; depth 1 weighs every spawn
-/// and every answer to it; each further ply costs about fifty times more.
+/// Depth 0 chooses the best board after its move, and plays millions of steps per second. Depth 1 averages over every
+/// spawn and the best move after it. Each further ply costs about fifty times more.
 #[derive(Clone, Copy, Debug)]
 pub struct Player {
     depth: u8,
@@ -18,7 +18,7 @@ pub struct Player {
 
 /// The probability that a spawned tile is a 4.
 const P_FOUR: f32 = 0.1;
-/// Lines of the search that are less likely than this are cut: their value hardly counts.
+/// The search cuts lines that are less likely than this, because they hardly change the value.
 const MIN_PROBABILITY: f32 = 0.001;
 
 const LOST_PENALTY: f32 = 200_000.0;
@@ -31,23 +31,24 @@ const SUM_POWER: f32 = 3.5;
 
 static ROW_SCORES: LazyLock<Box<[f32]>> = LazyLock::new(|| (0..=u16::MAX).map(row_score).collect());
 
-/// Builds the scores of rows, unless they are there.
+/// Builds the table of row scores unless it exists.
 #[cfg(feature = "python")]
 pub(crate) fn build_tables() {
     LazyLock::force(&ROW_SCORES);
 }
 
 impl Player {
-    /// A player that looks so many spawns ahead.
+    /// Returns a player that searches `depth` spawns ahead.
     #[must_use]
     pub const fn new(depth: u8) -> Player {
         Player { depth }
     }
 
-    /// The best move on a board and the values of all four, `None` when none is legal.
+    /// Returns the best move on a board and the values of all four moves; `None` if no move is legal.
     ///
-    /// Values are those of the field's engines: per step, the legal moves' expected values are scaled to [0, 1) by the
-    /// smallest and the largest; the best stands as `1 - f32::EPSILON`, and equal ones as 0.5.
+    /// The values follow the convention of other engines. At each step, the expected values of the legal moves are
+    /// scaled to [0, 1) by the smallest and the largest. The best becomes `1 - f32::EPSILON`, and equal values
+    /// become 0.5.
     #[must_use]
     pub fn choose(self, board: Board) -> Option<(Move, Branches)> {
         let mut raw = [f32::NEG_INFINITY; 4];
@@ -80,7 +81,7 @@ impl Player {
     }
 }
 
-/// The value of a board that a tile is about to spawn on.
+/// Returns the value of a board before a tile spawns.
 fn after_move(board: Board, depth: u8, probability: f32) -> f32 {
     let num_empty = board.num_empty();
     if depth == 0 || probability < MIN_PROBABILITY || num_empty == 0 {
@@ -98,7 +99,7 @@ fn after_move(board: Board, depth: u8, probability: f32) -> f32 {
     value * of_cell
 }
 
-/// The value of a board that is about to be moved on, 0 when no move is left.
+/// Returns the value of a board before a move; 0 if no move is legal.
 fn before_move(board: Board, depth: u8, probability: f32) -> f32 {
     let afters = board.slides().into_iter().filter(|&after| after != board);
     afters.map(|after| after_move(after, depth - 1, probability)).fold(0.0, f32::max)
@@ -146,7 +147,7 @@ mod tests {
     use crate::selfplay::spawner::Spawner;
 
     #[test]
-    fn values_follow_the_fields_convention() {
+    fn values_follow_the_convention_of_other_engines() {
         let mut spawner = Spawner::of_game(1, 0);
         let mut board = spawner.first_board();
         let mut steps = 0;

@@ -1,4 +1,4 @@
-//! Run files of seeded games.
+//! Simulation: run files of seeded games of the built-in player.
 
 use super::player::Player;
 use super::spawner::Spawner;
@@ -12,35 +12,35 @@ use std::fs::File;
 use std::io::Write;
 use std::path::Path;
 
-/// What to simulate.
+/// Options of [`simulate`].
 #[derive(Clone, Debug)]
 pub struct SimulateOptions {
     /// The number of games.
     pub runs: u32,
-    /// What they follow from: equal seeds give equal files.
+    /// The seed of the games. Equal seeds give equal files.
     pub seed: u64,
-    /// The format of the files. A2T1 has no room for the player's values.
+    /// The format of the files. A2T1 does not store the player's values.
     pub format: RunFormat,
-    /// The spawns that the player looks ahead, see [`Player`].
+    /// The search depth of the [`Player`], 0 to 3.
     pub depth: u8,
-    /// The engine's name in the files; `None` = one that tells the depth.
+    /// The engine's name in the files; `None` = a name that contains the depth.
     pub engine: Option<String>,
-    /// Threads to play with; `None` = one per core.
+    /// The number of threads; `None` = one per core.
     pub workers: Option<usize>,
 }
 
-/// What was simulated.
+/// The result of [`simulate`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SimulateReport {
-    /// Files written.
+    /// The number of files.
     pub runs: u64,
-    /// Steps in them.
+    /// The number of steps in all files.
     pub num_steps: u64,
-    /// Their size in bytes.
+    /// The size of all files, in bytes.
     pub num_bytes: u64,
 }
 
-/// Above this many runs they go into subfolders of a thousand.
+/// With more runs than this, files go into subfolders of a thousand.
 const FLAT_RUNS: u32 = 10_000;
 
 impl Default for SimulateOptions {
@@ -49,13 +49,13 @@ impl Default for SimulateOptions {
     }
 }
 
-/// Plays seeded games and writes each to a file of its own, `run-00000.a2run2` and so on.
+/// Plays seeded games and writes each to a file: `run-00000.a2run2` and so on.
 ///
-/// The files hold no times, so that they depend on the options alone.
+/// The files contain no times, so they depend only on the options.
 ///
 /// # Errors
-/// [`ErrorKind::Io`](crate::ErrorKind::Io), also for a file that is already there: none is overwritten.
-/// [`ErrorKind::Cancelled`](crate::ErrorKind::Cancelled); files of games that were over by then stay.
+/// [`ErrorKind::Io`](crate::ErrorKind::Io), also if a file already exists, because no file is overwritten.
+/// [`ErrorKind::Cancelled`](crate::ErrorKind::Cancelled); the files of finished games stay.
 pub fn simulate(out: impl AsRef<Path>, options: &SimulateOptions, progress: &dyn Progress) -> Result<SimulateReport> {
     let out = out.as_ref();
     if options.depth > 3 {

@@ -1,39 +1,40 @@
-//! Where tiles appear, and which.
+//! The random spawns of tiles.
 
 use crate::board::Board;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 
-/// A game's source of chance.
+/// The random generator of a game's spawns.
 #[derive(Clone, Debug)]
 pub(super) struct Spawner(Xoshiro256PlusPlus);
 
 impl Spawner {
-    /// That of a game of a seed: what follows depends on the two and the boards alone.
+    /// Returns the spawner of a game of a seed. Its spawns depend only on the seed, the game number and the boards.
     pub(super) fn of_game(seed: u64, game: u64) -> Spawner {
-        // The generator's own seeding mixes all bits, so neighbouring games have nothing in common.
+        // The generator's seeding mixes all bits, so neighbouring games are unrelated.
         Spawner(Xoshiro256PlusPlus::seed_from_u64(Spawner::seed_of(seed, game)))
     }
 
-    /// The number that a game of a seed follows from, another for each game of each seed below 2^32.
+    /// Returns the generator's seed for a game. It is unique for each game of each seed below 2^32.
     pub(super) fn seed_of(seed: u64, game: u64) -> u64 {
         seed.rotate_left(32) ^ game
     }
 
-    /// A source of numbers for what else is left to chance in the game, which spawns never meet.
+    /// Returns a random generator for other draws in the game. Its sequence does not overlap the spawns.
     pub(super) fn beside(&self) -> Xoshiro256PlusPlus {
         let mut beside = self.0.clone();
         beside.jump();
         beside
     }
 
-    /// A board to begin with: two tiles.
+    /// Returns a first board, which has two tiles.
     pub(super) fn first_board(&mut self) -> Board {
         let board = self.spawn(Board::default());
         self.spawn(board)
     }
 
-    /// The board with a 2 or, one time in ten, a 4 in one of its empty cells; the same board when it has none.
+    /// Returns the board with a new tile in a random empty cell: a 4 with probability 1/10, otherwise a 2. Returns
+    /// a full board unchanged.
     #[inline]
     pub(super) fn spawn(&mut self, board: Board) -> Board {
         let taken = board.0 | board.0 >> 2;
@@ -41,14 +42,14 @@ impl Spawner {
         if empty == 0 {
             return board;
         }
-        // In each nibble the number of empty cells up to it, from below; modulo 16, so that the top one may be 0.
+        // Each nibble counts the empty cells up to it, from below, modulo 16. So 16 empty cells make the top count 0.
         let counts = empty.wrapping_mul(0x1111_1111_1111_1111);
         let num_empty = if counts >> 60 == 0 { 16 } else { counts >> 60 };
         let bits = self.0.next_u64();
-        // The top half picks the cell and the bottom half the tile, each by multiplication instead of division.
+        // The top half chooses the cell and the bottom half the tile, each by multiplication instead of division.
         let nth = ((bits >> 32) * num_empty) >> 32;
         let exp = if ((bits & 0xffff_ffff) * 10) >> 32 == 0 { 2 } else { 1 };
-        // The cell is the first whose count is above `nth`. Without branches, as where it lies cannot be foreseen.
+        // Find the first cell whose count is above `nth`. Branches would be unpredictable, so there are none.
         let mut shift = 0;
         for half in [32, 16, 8, 4] {
             let below = counts >> (shift + half - 4) & 15;
@@ -62,7 +63,7 @@ impl Spawner {
 mod tests {
     use super::*;
 
-    /// The rule as it reads: cell by cell from below.
+    /// A naive spawn, cell by cell from below.
     fn plain(random: &mut Xoshiro256PlusPlus, board: Board) -> Board {
         let empty: Vec<u32> = (0..64).step_by(4).filter(|shift| board.0 >> shift & 15 == 0).collect();
         if empty.is_empty() {
@@ -85,7 +86,7 @@ mod tests {
             let spawned = next.0 ^ board.0;
             counts[(spawned.trailing_zeros() / 4) as usize][(spawned >> (spawned.trailing_zeros() & !3)) as usize] += 1;
         }
-        // 9,000 twos and 1,000 fours a cell; four standard deviations are 320 and 124.
+        // Each cell should get 9,000 twos and 1,000 fours. Four standard deviations are 320 and 124.
         for [_, twos, fours] in counts {
             assert!(twos.abs_diff(9_000) < 320 && fours.abs_diff(1_000) < 124, "{counts:?}");
         }
@@ -93,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn every_set_of_empty_cells_is_searched_right() {
+    fn spawns_agree_with_the_naive_rule_for_every_set_of_empty_cells() {
         let mut spawner = Spawner::of_game(1, 2);
         let mut random = spawner.0.clone();
         for set in 0..=u16::MAX {

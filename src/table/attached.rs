@@ -291,7 +291,7 @@ impl StepTable {
         let path = absolute(path.as_ref())?;
         let steps = match &options.steps {
             Some(steps) => absolute(steps)?,
-            None => super::file::parent(&path).to_owned(),
+            None => crate::publish::parent(&path).to_owned(),
         };
         let limit = options.in_memory.then_some(options.memory_limit);
         // Opened first, so that a missing array is reported before an error of the folder beside it.

@@ -462,7 +462,7 @@ impl Batch {
         });
         let columns = columns.collect::<Result<Vec<ArrayRef>>>()?;
         let options = RecordBatchOptions::new().with_row_count(Some(self.num_rows));
-        RecordBatch::try_new_with_options(Arc::clone(&self.schema.arrow), columns, &options).map_err(arrow_error)
+        RecordBatch::try_new_with_options(Arc::clone(&self.schema.arrow), columns, &options).map_err(Error::other)
     }
 
     fn arrow_column(&self, spec: &ColumnSpec, owner: &Bytes, range: std::ops::Range<usize>) -> Result<ArrayRef> {
@@ -472,20 +472,20 @@ impl Batch {
             Arc::new(BooleanArray::new(BooleanBuffer::collect_bool(len, |i| bytes[i] != 0), None))
         } else {
             let data = arrow::array::ArrayData::builder(spec.dtype.arrow()).len(len).add_buffer(Buffer::from(bytes));
-            make_array(data.build().map_err(arrow_error)?)
+            make_array(data.build().map_err(Error::other)?)
         };
         if let Some(categories) = &spec.categories {
             let codes = values.as_primitive::<Int16Type>();
             let valid = codes.values().iter().map(|&code| code >= 0).collect();
             let codes = PrimitiveArray::<Int16Type>::new(codes.values().clone(), Some(valid));
             let categories = StringArray::from_iter_values(categories.iter());
-            return Ok(Arc::new(DictionaryArray::try_new(codes, Arc::new(categories)).map_err(arrow_error)?));
+            return Ok(Arc::new(DictionaryArray::try_new(codes, Arc::new(categories)).map_err(Error::other)?));
         }
         match spec.values {
             1 => Ok(values),
             n => {
                 let list = FixedSizeListArray::try_new(spec.item(), n as i32, values, None);
-                Ok(Arc::new(list.map_err(arrow_error)?))
+                Ok(Arc::new(list.map_err(Error::other)?))
             }
         }
     }
@@ -512,8 +512,4 @@ impl fmt::Debug for Batch {
         let columns: Vec<&str> = self.schema.columns.iter().map(|column| column.name.as_str()).collect();
         f.debug_struct("Batch").field("num_rows", &self.num_rows).field("columns", &columns).finish()
     }
-}
-
-pub(super) fn arrow_error(error: arrow::error::ArrowError) -> Error {
-    Error::from(std::io::Error::other(error))
 }

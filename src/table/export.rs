@@ -1,9 +1,9 @@
 //! A whole table as Arrow data: rows without a copy, columns chunk by chunk.
 
 use super::StepTable;
-use super::batch::{Arena, Batch, BatchSchema, arrow_error};
+use super::batch::{Arena, Batch, BatchSchema};
 use super::memory::{FrozenRegion, Zeroed};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use arrow::array::{FixedSizeBinaryArray, RecordBatch, RecordBatchReader};
 use arrow::buffer::Buffer;
 use arrow::datatypes::SchemaRef;
@@ -40,7 +40,7 @@ impl StepTable {
                 Buffer::from(Bytes::from_owner(rows))
             }
         };
-        FixedSizeBinaryArray::try_new(self.layout.stride() as i32, buffer, None).map_err(arrow_error)
+        FixedSizeBinaryArray::try_new(self.layout.stride() as i32, buffer, None).map_err(Error::other)
     }
 
     /// The columns of all rows, transposed in chunks of 65,536 rows as they are asked for, or of fewer wide ones.

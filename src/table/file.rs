@@ -22,7 +22,7 @@ use crate::archive::Phases;
 use crate::error::{Error, ErrorKind, Location, Result};
 use crate::machine::available_bytes;
 use crate::progress::{Progress, Unit, check};
-use crate::publish::Staged;
+use crate::publish::{Staged, parent};
 use crate::step::{STEP_SIZE, Step};
 use crate::workers;
 use serde::{Deserialize, Serialize};
@@ -433,7 +433,7 @@ pub(super) fn footer_of_file(
 }
 
 fn footer(meta: &Meta, rows_offset: u64, runs: Option<&RunIndex>) -> Result<Vec<u8>> {
-    let json = serde_json::to_vec(meta).map_err(|error| Error::from(std::io::Error::other(error)))?;
+    let json = serde_json::to_vec(meta).map_err(Error::other)?;
     let runs = runs.map(RunIndex::to_bytes).unwrap_or_default();
     let mut bytes = [json.as_slice(), &runs].concat();
     bytes.extend(rows_offset.to_le_bytes());
@@ -454,11 +454,6 @@ pub(super) fn open_regular(path: &Path) -> std::io::Result<File> {
         true => Ok(file),
         false => Err(std::io::Error::new(std::io::ErrorKind::InvalidInput, "not a regular file")),
     }
-}
-
-/// The folder of a file.
-pub(super) fn parent(path: &Path) -> &Path {
-    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
 fn damaged(path: &Path, expected: &str, found: &str) -> Error {

@@ -15,7 +15,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::machine::{available_bytes, reserve};
 use crate::process::catch_panic;
 use crate::progress::{Progress, Unit};
-use crate::publish::Staged;
+use crate::publish::{Staged, parent};
 use crate::query::{Execution, Partition, Query, QueryLimits, QueryStream, query_error};
 use crate::runtime::runtime;
 use crate::workers;
@@ -213,7 +213,7 @@ impl Job<'_> {
         fingerprint: impl FnOnce(&RowLayout, &Output<'_>) -> Result<Fingerprint>,
         runs: &Runs,
     ) -> Result<StepTable> {
-        let staged = Staged::new(file::parent(path))?;
+        let staged = Staged::new(parent(path))?;
         let start = npy::header(self.writer.layout(), u64::MAX, 0)?.len();
         let output = Output::File { file: staged.file(), path, start: start as u64, len: 0, crc: 0 };
         let output = match execution {

@@ -9,6 +9,7 @@
 use super::share::Shared;
 use crate::error::{Error, ErrorKind, Result};
 use crate::machine::available_bytes;
+use crate::process::ProcessId;
 use memmap2::{Mmap, MmapMut, MmapOptions};
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::fs::File;
@@ -36,8 +37,8 @@ pub(super) struct FrozenRegion {
 
 /// What lies behind a mapping.
 pub(super) enum Backing {
-    /// The memory of the process of this number alone, until another process asks for it.
-    Private(u32, Mutex<Option<Shared>>),
+    /// The private memory of this process, until another process asks for it.
+    Private(ProcessId, Mutex<Option<Shared>>),
     /// Memory that processes share.
     Shared(Shared),
     /// A file, as it was when it was mapped.
@@ -114,7 +115,7 @@ impl Region {
     /// Gives back what lies behind `len` and makes the rest read-only.
     pub(super) fn freeze(mut self, len: usize) -> Result<FrozenRegion> {
         self.truncate(self.start + len.max(1))?;
-        let backing = Backing::Private(std::process::id(), Mutex::new(None));
+        let backing = Backing::Private(ProcessId::current(), Mutex::new(None));
         Ok(FrozenRegion { start: self.start, map: self.map.make_read_only()?, len, backing })
     }
 

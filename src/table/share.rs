@@ -15,6 +15,7 @@ use super::memory::FrozenRegion;
 use super::memory::{Backing, FileIdentity};
 use super::values;
 use crate::error::{Error, ErrorKind, Location, Result};
+use crate::random;
 use std::fs::File;
 use std::path::PathBuf;
 use std::sync::{PoisonError, TryLockError};
@@ -78,7 +79,7 @@ impl StepTable {
                     Ok(slot) => slot,
                     Err(TryLockError::Poisoned(slot)) => slot.into_inner(),
                     // The thread that holds it is in the process that this one was forked from, and never gives it back.
-                    Err(TryLockError::WouldBlock) if *owner != std::process::id() => {
+                    Err(TryLockError::WouldBlock) if !owner.is_current() => {
                         let message = "a table that another thread was sharing when this process was forked";
                         return Err(std::io::Error::new(std::io::ErrorKind::WouldBlock, message).into());
                     }
@@ -87,7 +88,7 @@ impl StepTable {
                 match &*slot {
                     Some(shared) => shared.place(),
                     None => {
-                        let token = random_token()?;
+                        let token = format!("{:016x}", random::seed()?);
                         let footer = self.footer_of_memory(&token)?;
                         slot.insert(Shared { file: move_to_file(&self.rows, &footer)?, token }).place()
                     }
@@ -181,12 +182,6 @@ fn gone(path: &std::path::Path, process: u32, error: &std::io::Error) -> Error {
         "process {process} no longer shares the table: it has ended, dropped it, or is another user's ({error})"
     );
     Error::io(path, std::io::Error::new(error.kind(), message))
-}
-
-fn random_token() -> Result<String> {
-    let mut bytes = [0; 8];
-    getrandom::fill(&mut bytes).map_err(|error| Error::from(std::io::Error::other(error)))?;
-    Ok(format!("{:016x}", u64::from_le_bytes(bytes)))
 }
 
 impl Shared {

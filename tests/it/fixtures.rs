@@ -1,4 +1,4 @@
-//! The field's own files, where they are at hand: in `../shared/fixtures`, beside the checkout.
+//! Tests with real run files, if the folder `../shared/fixtures` exists beside the checkout.
 
 use crate::naive;
 use a2store::{Archive, IngestOptions, Move, Phases, encode_run, no_params, read_run};
@@ -7,18 +7,18 @@ use std::fs;
 use std::io::Write;
 use std::path::PathBuf;
 
-/// The fixtures, or a printed line that says that this test had none.
+/// Returns the folder of the fixtures. If it does not exist, prints that the test is skipped.
 fn fixtures(test: &str) -> Option<PathBuf> {
     let path = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../shared/fixtures/runs"));
     if !path.is_dir() {
-        // Past the test harness, which shows nothing that a passing test prints.
+        // `println!` would not do: the test harness hides the output of a passing test.
         let _ = writeln!(std::io::stderr(), "skipped 1 test: {test}: ../shared/fixtures is not here");
         return None;
     }
     Some(path)
 }
 
-/// The run files with what an independent decoder found in each.
+/// Returns the run files, each with the output of an independent decoder.
 fn expected(folder: &PathBuf) -> Vec<(PathBuf, Value)> {
     let text = fs::read_to_string(folder.join("expected.json")).unwrap();
     let expected: serde_json::Map<String, Value> = serde_json::from_str(&text).unwrap();
@@ -29,7 +29,7 @@ fn expected(folder: &PathBuf) -> Vec<(PathBuf, Value)> {
 }
 
 #[test]
-fn runs_decode_to_what_an_independent_decoder_found_and_encode_to_the_same_bytes() {
+fn runs_decode_as_expected_and_encode_to_the_same_bytes() {
     let Some(folder) = fixtures("runs decode") else { return };
     let files = expected(&folder);
     for (path, expected) in &files {
@@ -97,7 +97,7 @@ fn every_transition_obeys_the_naive_rules() {
 }
 
 #[test]
-fn all_of_them_ingest_and_none_twice() {
+fn all_fixtures_are_ingested_once() {
     let Some(folder) = fixtures("ingest") else { return };
     let temp = tempfile::tempdir().unwrap();
     let mut archive = Archive::create(temp.path().join("games.a2"), Phases::default()).unwrap();

@@ -1,4 +1,4 @@
-//! The integration tests, as one binary: each binary links all of DataFusion.
+//! The integration tests. They form one binary, because each binary links all of DataFusion.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
@@ -17,5 +17,5 @@ mod sampling;
 mod support;
 mod table;
 
-// What the naive rules know of the crate.
+// `naive.rs` imports this as `super::Move`.
 use a2store::Move;

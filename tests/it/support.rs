@@ -4,7 +4,7 @@ use a2store::{Archive, IngestOptions, Phases, RunFormat, SimulateOptions, simula
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
-/// A folder with an archive of a few games of both formats and three engines.
+/// A folder with an archive of 24 games, in both run formats and of three engines.
 pub(crate) struct Games {
     pub(crate) folder: TempDir,
     pub(crate) archive: Archive,
@@ -20,7 +20,7 @@ impl Games {
     }
 }
 
-/// 24 runs in `runs/`: engines `alpha` and `beta` with values, `gamma` without.
+/// Writes 24 runs to `runs/`: engines `alpha` and `beta` with values, `gamma` without.
 pub(crate) fn write_runs(folder: &Path) -> PathBuf {
     let runs = folder.join("runs");
     for (seed, engine, format) in

@@ -19,7 +19,7 @@ from attacker import BEGIN, MEMORY, MIB, Answer, Attacker
 from attacks import BOUNDED, DANGEROUS, FAILING, HARMLESS, LIMITED, REFUSED
 from faults.checks import LONG
 
-LIMIT = "came to its limit"
+LIMIT = "exceeded its limit"
 linux = pytest.mark.skipif(sys.platform != "linux", reason="memory is measured on Linux only")
 
 

@@ -54,7 +54,7 @@ def emptied(folder: Path) -> None:
 
 def found(caught: pytest.ExceptionInfo[Exception], limit: str) -> None:
     """An error that says which limit it was."""
-    assert f"the query came to its limit of {limit}: " in str(caught.value)
+    assert f"the query exceeded its limit of {limit}: " in str(caught.value)
     assert str(caught.value).isprintable()
     if isinstance(caught.value, a2store.QueryLimitError):
         assert isinstance(caught.value, a2store.QueryError)
@@ -426,7 +426,7 @@ def test_a_query_without_rows_is_stopped(archive: a2store.Archive, tmp_path: Pat
     args = [sys.executable, "-c", NO_ROWS, str(archive.path), str(tmp_path)]
     done = subprocess.run(args, capture_output=True, check=False, timeout=HANGS, text=True)
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.count("the query came to its limit of time: 0.1 s allowed") == 2
+    assert done.stdout.count("the query exceeded its limit of time: 0.1 s allowed") == 2
     assert list(tmp_path.iterdir()) == []
 
 

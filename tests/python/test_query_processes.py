@@ -59,7 +59,7 @@ def test_the_end_of_a_query_disturbs_no_other(archive: a2store.Archive) -> None:
     with ThreadPoolExecutor(3) as pool:
         ended = pool.map(end, range(6))
         assert [pa.table(archive.sql(SORTED)).equals(expected) for _ in range(20)] == [True] * 20
-        assert set(ended) == {"the query came to its limit of time"}
+        assert set(ended) == {"the query exceeded its limit of time"}
 
 
 FORKED = """

@@ -8,7 +8,7 @@ use crate::format::mapped::FileBytes;
 use crate::format::rows::rebuild;
 use crate::format::shards::{Shards, files_in, header_error};
 use crate::format::source::{RunSource, SourceRun};
-use crate::format::staged_folder::parent;
+use crate::publish::parent;
 use crate::run::{Run, RunMeta};
 use std::path::{Path, PathBuf};
 

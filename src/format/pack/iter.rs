@@ -2,6 +2,7 @@
 
 use super::PackReader;
 use crate::error::Result;
+use crate::process::ProcessId;
 use crate::run::Run;
 use crate::workers;
 use std::fmt;
@@ -30,7 +31,7 @@ struct Ahead {
     window: Vec<usize>,
     decoded: Receiver<Vec<Result<Run>>>,
     /// Whose threads do. A process that was forked has none of its parent's.
-    process: u32,
+    process: ProcessId,
 }
 
 impl PackReader {
@@ -100,7 +101,7 @@ impl PackIter<'_> {
             // Nobody takes them once the iterator is gone.
             threads.spawn(move || drop(sender.send(reader.decode_batch_auto_v2(&window))));
         }
-        Some(Ahead { window, decoded, process: std::process::id() })
+        Some(Ahead { window, decoded, process: ProcessId::current() })
     }
 }
 
@@ -121,7 +122,7 @@ impl Iterator for PackIter<'_> {
                 None => self.begin(),
             }?;
             self.ahead = self.begin();
-            let decoded = if begun.process == std::process::id() { begun.decoded.recv().ok() } else { None };
+            let decoded = if begun.process.is_current() { begun.decoded.recv().ok() } else { None };
             decoded.unwrap_or_else(|| self.reader.decode_batch_auto_v2(&begun.window)).into_iter()
         };
         self.ready.next()

@@ -10,7 +10,7 @@ use crate::format::rows::rebuild;
 use crate::format::shards::{Shards, files_in};
 use crate::format::source::{RunSource, SourceFacts, SourceRun};
 use crate::format::sqlite::Database;
-use crate::format::staged_folder::parent;
+use crate::publish::parent;
 use crate::run::{Run, RunMeta};
 use serde_json::Value;
 use std::path::{Path, PathBuf};

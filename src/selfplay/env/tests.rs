@@ -2,13 +2,13 @@ use super::*;
 use crate::selfplay::player::Player;
 use rand_xoshiro::rand_core::Rng;
 
-/// The rules over cells, once more and in another way than the board's own.
+/// A naive slide over cells. It differs from the board's own naive implementation.
 fn naive_slide(board: Board, direction: Move) -> (Board, u32) {
     let cells = board.exps();
     let mut slid = [0; 16];
     let mut earned = 0;
     for line in 0..4 {
-        // Cells from the wall that the tiles go to.
+        // The cells from the wall that the tiles slide to.
         let cell = |place: usize| match direction {
             Move::Up => 4 * place + line,
             Move::Down => 4 * (3 - place) + line,
@@ -36,7 +36,7 @@ fn naive_legal(board: Board) -> u8 {
     Move::ALL.into_iter().filter(|&direction| naive_slide(board, direction).0 != board).map(Move::bit).sum()
 }
 
-/// Some legal move for each slot, drawn; any where the game is over.
+/// Draws a legal move for each slot; any move if the game is over.
 fn drawn(env: &VectorEnv, random: &mut impl Rng) -> Vec<Move> {
     let mut of = |&legal: &u8| {
         let legal: Vec<Move> = Move::ALL.into_iter().filter(|direction| legal & direction.bit() != 0).collect();
@@ -85,7 +85,7 @@ fn steps_obey_the_rules() {
 }
 
 #[test]
-fn both_rewards_and_slides_are_those_of_the_plain_rules() {
+fn slide_with_reward_agrees_with_the_naive_rules() {
     let mut random = Spawner::of_game(2, 2).beside();
     for _ in 0..100_000 {
         let board = Board(random.next_u64() & random.next_u64());
@@ -96,8 +96,8 @@ fn both_rewards_and_slides_are_those_of_the_plain_rules() {
 }
 
 #[test]
-fn a_game_depends_on_its_number_and_moves_alone() {
-    // Every game of a set of three slots is found again in a set of seven, whatever was played beside it.
+fn a_game_depends_only_on_its_number_and_moves() {
+    // The games of three slots must equal the same games in seven slots.
     let play = |num_envs, num_games: u64| {
         let mut env = VectorEnv::new(num_envs, 5).unwrap();
         let mut rewards = vec![0; num_envs];
@@ -124,7 +124,7 @@ fn a_game_depends_on_its_number_and_moves_alone() {
 }
 
 #[test]
-fn illegal_moves_are_refused_before_anything_is_stepped_or_ignored() {
+fn illegal_moves_are_rejected_before_any_step_or_ignored() {
     let mut env = VectorEnv::new(3, 0).unwrap();
     env.boards[1] = Board(0x1200_0000_0000_0000);
     env.legal[1] = env.boards[1].legal_moves();
@@ -148,7 +148,7 @@ fn illegal_moves_are_refused_before_anything_is_stepped_or_ignored() {
 }
 
 #[test]
-fn tokens_and_masks_are_those_of_the_boards() {
+fn tokens_and_masks_match_the_boards() {
     let mut env = VectorEnv::new(64, 3).unwrap();
     let mut rewards = [0; 64];
     let mut random = Spawner::of_game(1, 1).beside();
@@ -176,7 +176,7 @@ fn tokens_and_masks_are_those_of_the_boards() {
 }
 
 #[test]
-fn a_reset_begins_anew() {
+fn reset_restarts_the_games() {
     let mut env = VectorEnv::new(4, 1).unwrap();
     let first = env.boards().to_vec();
     env.restart(2);
@@ -185,7 +185,7 @@ fn a_reset_begins_anew() {
     env.reset(1);
     assert_eq!((env.boards(), env.num_games()), (first.as_slice(), 4));
     assert_eq!(env.numbers().collect::<Vec<_>>(), [0, 1, 2, 3]);
-    // First boards have two tiles, and one in ten is a 4.
+    // A first board has two tiles, and a tenth of the tiles are 4s.
     let env = VectorEnv::new(20_000, 0).unwrap();
     let tiles: Vec<u8> = env.boards().iter().flat_map(|board| board.exps()).filter(|&exp| exp > 0).collect();
     assert_eq!(tiles.len(), 40_000);

@@ -1,13 +1,13 @@
 use super::*;
 use crate::run::{Run, RunMeta};
-use crate::selfplay::{Closing, DiskCost, EndedGame, Limits, RecorderOptions, Sink};
-use std::sync::Arc;
+use crate::selfplay::{Closing, DiskCost, EndedGame, Limits, Player, RecorderOptions, Sink, play_games};
+use std::sync::{Arc, Mutex};
 
 fn options(num_games: u64, batch_size: usize) -> PlayOptions {
     PlayOptions { num_games, batch_size, seed: 11, ..Default::default() }
 }
 
-/// Logits that follow from the board.
+/// Returns logits that depend only on the board.
 fn logits(positions: Positions<'_>) -> Result<Choices> {
     let of = |board: &Board| {
         let mixed = board.0.wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -20,11 +20,11 @@ fn first_legal(positions: Positions<'_>) -> Result<Choices> {
     Ok(Choices::Moves(positions.legal.iter().map(|legal| i64::from(legal.trailing_zeros())).collect()))
 }
 
-/// What a recorder wrote, for those who look at it later.
+/// A sink that keeps the recorded runs.
 #[derive(Clone, Debug, Default)]
-struct Written(Arc<Mutex<Vec<Run>>>);
+struct CollectingSink(Arc<Mutex<Vec<Run>>>);
 
-impl Sink for Written {
+impl Sink for CollectingSink {
     fn write(&mut self, games: &Arc<Vec<EndedGame>>) -> Result<()> {
         let runs = games.iter().map(|game| game.to_run(&RunMeta::default())).collect::<Result<Vec<_>>>()?;
         self.0.lock().unwrap().extend(runs);
@@ -50,8 +50,8 @@ impl Sink for Written {
     }
 }
 
-fn recorder(limits: Limits) -> (Recorder, Written) {
-    let written = Written::default();
+fn recorder(limits: Limits) -> (Recorder, CollectingSink) {
+    let written = CollectingSink::default();
     let options = RecorderOptions { limits, ..RecorderOptions::new("test") };
     (Recorder::with_sink(None, options, |_| Ok(Box::new(written.clone()))).unwrap(), written)
 }
@@ -60,8 +60,8 @@ fn max_games(max_games: u64) -> Limits {
     Limits { max_games: Some(max_games), ..Limits::default() }
 }
 
-/// Each game's seed, score, steps and final board out of what was recorded, after a look at the rules.
-fn replayed(recorder: &Recorder, written: &Written) -> Vec<(u64, u32, u32, Board)> {
+/// Checks the recorded runs against the rules. Returns the seed, score, steps and final board of each.
+fn replayed(recorder: &Recorder, written: &CollectingSink) -> Vec<(u64, u32, u32, Board)> {
     recorder.close().unwrap();
     let of = |run: &Run| {
         run.verify().unwrap();
@@ -98,7 +98,7 @@ fn games_are_the_same_at_any_batch_size() {
 }
 
 #[test]
-fn batches_have_no_game_that_is_over_and_shrink_at_the_end() {
+fn batches_contain_no_finished_games_and_shrink_at_the_end() {
     let mut sizes = Vec::new();
     let policy = |positions: Positions<'_>| {
         sizes.push(positions.boards.len());
@@ -113,7 +113,7 @@ fn batches_have_no_game_that_is_over_and_shrink_at_the_end() {
 }
 
 #[test]
-fn what_is_recorded_is_what_was_played() {
+fn recorded_games_equal_played_games() {
     let (recorder, written) = recorder(Limits::default());
     let report = play(logits, &options(50, 9), Some(&recorder), &()).unwrap();
     let mut recorded = replayed(&recorder, &written);
@@ -126,7 +126,7 @@ fn what_is_recorded_is_what_was_played() {
 }
 
 #[test]
-fn a_full_recorder_ends_it() {
+fn a_full_recorder_stops_play() {
     // Games that have begun are played to their end.
     let (few, written) = recorder(max_games(10));
     let report = play(logits, &options(50, 4), Some(&few), &()).unwrap();
@@ -134,7 +134,7 @@ fn a_full_recorder_ends_it() {
     assert!(report.games.iter().all(|game| game.final_board.is_terminal()));
     assert_eq!(few.stats().abandoned, 0);
     assert_eq!(replayed(&few, &written).len(), 10);
-    // A recorder that is full from the start, one with room for part of a batch, and one that has just enough.
+    // One recorder is full from the start, one has room for part of a batch, and one has just enough room.
     for (room, expected, stopped) in [(0, 0, true), (3, 3, true), (10, 10, false)] {
         let report = play(logits, &options(10, 4), Some(&recorder(max_games(room)).0), &()).unwrap();
         assert_eq!((report.games.len(), report.stopped.is_some()), (expected, stopped));
@@ -143,7 +143,7 @@ fn a_full_recorder_ends_it() {
         let report = play_games(Player::new(0), &options(10, 4), Some(&recorder(max_games(room)).0), &()).unwrap();
         assert_eq!((report.games.len(), report.stopped.is_some()), (expected, stopped));
     }
-    // One that refuses a game that ends: there is room for five.
+    // This recorder has room for five games, and rejects the next one at its end.
     let small = Limits { max_disk_mb: Some(1), ..Limits::default() };
     let (small, _) = recorder(small);
     let report = play(logits, &options(50, 4), Some(&small), &()).unwrap();
@@ -152,7 +152,7 @@ fn a_full_recorder_ends_it() {
 }
 
 #[test]
-fn games_are_cut_at_the_most_steps() {
+fn games_are_truncated_at_max_steps() {
     let (recorder, written) = recorder(Limits::default());
     let cut = PlayOptions { max_steps: Some(60), ..options(50, 16) };
     let report = play(logits, &cut, Some(&recorder), &()).unwrap();
@@ -168,7 +168,7 @@ fn games_are_cut_at_the_most_steps() {
 }
 
 #[test]
-fn bad_answers_are_refused_and_open_games_abandoned() {
+fn invalid_answers_are_rejected_and_running_games_abandoned() {
     type Answer = Box<dyn Fn(&mut Choices)>;
     fn of_moves(change: impl Fn(&mut Vec<i64>) + 'static) -> Answer {
         Box::new(move |choices| {
@@ -210,7 +210,7 @@ fn bad_answers_are_refused_and_open_games_abandoned() {
             assert_eq!(recorder.stats().abandoned, 5);
         }
     }
-    // An error of the policy's own comes through as it is.
+    // An error of the policy is returned unchanged.
     let error = play(|_| Err(Error::query("mine")), &options(5, 5), None, &()).unwrap_err();
     assert!(matches!(error.kind(), ErrorKind::Query { message } if message == "mine"));
     let drawn = PlayOptions { temperature: 1.0, ..options(5, 5) };
@@ -233,7 +233,7 @@ fn the_built_in_player_plays_the_same_on_any_number_of_threads_and_as_a_policy()
         let (recorder, written) = recorder(Limits::default());
         let options = PlayOptions { workers: Some(workers), ..options(12, 1) };
         let report = play_games(Player::new(0), &options, Some(&recorder), &()).unwrap();
-        // In the order of their numbers.
+        // The games were recorded in the order of their numbers.
         assert_eq!(replayed(&recorder, &written), of_report(&report));
         let runs = written.0.lock().unwrap();
         assert!(runs.iter().flat_map(|run| (0..run.num_steps()).filter_map(|step| run.step(step))).all(|step| {
@@ -252,7 +252,7 @@ fn the_built_in_player_plays_the_same_on_any_number_of_threads_and_as_a_policy()
 }
 
 #[test]
-fn it_can_be_stopped() {
+fn play_can_be_cancelled() {
     struct Stopped;
     impl Progress for Stopped {
         fn begin(&self, _: &'static str, _: Unit, _: u64) {}

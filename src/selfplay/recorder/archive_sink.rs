@@ -1,10 +1,12 @@
-//! Games straight into an archive, with moves, values and final boards.
+//! The [`Sink`] that commits games to an archive, with moves, values and final boards.
 
-use super::game::EndedGame;
-use super::recovery::recover_into;
+use super::ended_game::EndedGame;
+use super::handle::Recorder;
+use super::options::RecorderOptions;
+use super::recovery::{Recovered, recover_into};
 use super::sink::{Closing, DiskCost, Sink};
-use super::status::{MAX_ENGINE_LEN, Recording};
-use super::{Recorder, RecorderOptions, Recovered};
+use super::status::{MAX_ENGINE_LEN, RecordingStatus};
+
 use crate::archive::{Archive, IngestOptions, OnError, TableName};
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::{Container, RunSource, SourceFacts, SourceFormat, SourceRun};
@@ -12,18 +14,18 @@ use crate::run::RunMeta;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// An archive that games are recorded into. Each rotation is a commit of its own.
+/// A sink that commits each flush to an archive.
 struct ArchiveSink {
     archive: Archive,
-    /// The name of the session that its runs are of.
+    /// The session name of the runs.
     session: Arc<str>,
     meta: RunMeta,
     num_durable: u64,
-    /// What the archive took on disk before.
+    /// The size of the archive before the recording.
     bytes_before: u64,
 }
 
-/// Games as ingest reads them: each is made a run when its turn comes.
+/// Ended games as a source for ingest, which converts them to runs one by one.
 #[derive(Debug)]
 struct Games {
     games: Arc<Vec<EndedGame>>,
@@ -31,17 +33,18 @@ struct Games {
 }
 
 impl Recorder {
-    /// Begins a recording into an archive. Its runs have the session `recording-<id>`, `source_id` is a game's id, and
-    /// `engine` is the engine of the options, or else the tag. A rotation takes the memory of an ingest beside
-    /// `max_ram_mb`. As in a session, every finished game is a run. Ids tell games apart, so equal games are all kept,
-    /// also if they equal runs of files.
+    /// Begins a recording into an archive. The runs have the session name `recording-<id>`, and `source_id` is the
+    /// game's id. `engine` is the engine of the options, or else the tag.
     ///
-    /// A folder `archive-<archive's id>_model=<tag>` in `root` has the journal, if one is asked for, and what tells the
-    /// next recorder of that tag that this one died.
+    /// Besides `max_ram_mb`, a flush takes the memory of an ingest. As in a session, every ended game becomes a
+    /// run. Games are distinguished by id, so equal games are all kept, even if they equal runs of files.
+    ///
+    /// The folder `archive-<archive's id>_model=<tag>` in `root` holds the journal, if one is requested. It also
+    /// holds the file by which the next recorder with that tag notices a crash of this one.
     ///
     /// # Errors
-    /// As [`with_sink`](Recorder::with_sink), and those of the archive; [`ErrorKind::Argument`] for an engine of more than
-    /// 256 bytes.
+    /// As for [`with_sink`](Recorder::with_sink), and errors of the archive. [`ErrorKind::Argument`] for an engine
+    /// of more than 256 bytes.
     ///
     /// # Examples
     /// ```
@@ -59,7 +62,7 @@ impl Recorder {
     /// ```
     pub fn into_archive(root: impl AsRef<Path>, options: RecorderOptions, archive: &Archive) -> Result<Recorder> {
         options.check()?;
-        // Its journal is for no other archive.
+        // The journal belongs to this archive only.
         let folder = root.as_ref().join(format!("archive-{}_model={}", archive.id(), options.tag));
         let engine = options.engine.clone().unwrap_or_else(|| options.tag.clone());
         if engine.len() > MAX_ENGINE_LEN {
@@ -75,10 +78,11 @@ impl Recorder {
     }
 }
 
-/// As [`recover`](super::recover), for a recording into an archive.
+/// Recovers a recording into an archive; see [`recover`](super::recover).
 ///
 /// # Errors
-/// As [`recover`](super::recover), and those of the archive; [`ErrorKind::Argument`] for the folder of another archive.
+/// As for [`recover`](super::recover), and errors of the archive. [`ErrorKind::Argument`] for the folder of another
+/// archive.
 ///
 /// # Examples
 /// ```
@@ -88,7 +92,7 @@ impl Recorder {
 /// let recorder = Recorder::into_archive(root.path(), RecorderOptions::new("v1"), &archive)?;
 /// let folder = recorder.folder().to_owned();
 /// recorder.close()?;
-/// // It was closed, so nothing is left to be done.
+/// // The recorder was closed, so there is nothing to recover.
 /// assert_eq!(recover_into_archive(folder, &archive)?.runs, 0);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -100,21 +104,21 @@ pub fn recover_into_archive(folder: impl AsRef<Path>, archive: &Archive) -> Resu
         return Err(Error::argument("folder", format!("{prefix}…, of this archive"), name));
     };
     let recovered = recover_into(folder, |left| Ok(Box::new(ArchiveSink::resume(archive.clone(), tag, left)?)))?;
-    Ok(recovered.unwrap_or_else(|| Recovered { folder: folder.to_owned(), ..Recovered::default() }))
+    Ok(recovered.unwrap_or_else(|| Recovered::nothing(folder)))
 }
 
 impl ArchiveSink {
     /// Begins a new recording with a unique id.
     fn begin(mut archive: Archive, engine: String, id: &str) -> Result<ArchiveSink> {
-        // Games in the archive are removed from the journals, so the archive must be durable.
+        // Games in the archive are removed from the journal, so the archive must be durable.
         archive.refresh_durable()?;
         let (session, bytes_before) = (format!("recording-{id}").into(), num_bytes(&archive));
         let meta = RunMeta { engine: Some(engine), ..RunMeta::default() };
         Ok(ArchiveSink { archive, session, meta, num_durable: 0, bytes_before })
     }
 
-    /// Resumes an interrupted recording: the games have its engine, and the archive has some of them.
-    fn resume(archive: Archive, tag: &str, left: &Recording) -> Result<ArchiveSink> {
+    /// Resumes an interrupted recording with its engine. The archive already has some of its games.
+    fn resume(archive: Archive, tag: &str, left: &RecordingStatus) -> Result<ArchiveSink> {
         let engine = left.engine.clone().unwrap_or_else(|| tag.to_owned());
         let mut sink = ArchiveSink::begin(archive, engine, &left.id)?;
         sink.num_durable = sink.archive.source_ids(&sink.session)?.last().map_or(0, |last| last + 1);
@@ -146,7 +150,7 @@ impl Sink for ArchiveSink {
     }
 
     fn cost(&self) -> DiskCost {
-        // Compressed it is about a third; what does not compress may take a little more than it has.
+        // Compressed games take about a third. Incompressible games take slightly more than their raw size.
         DiskCost { fixed: 1 << 16, per_game: 512, per_step: 40 }
     }
 

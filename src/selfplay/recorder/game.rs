@@ -1,71 +1,53 @@
-//! Games under way, and games that ended.
+//! [`Game`]: a game that is being recorded.
 
-use super::rows::Rows;
-use super::shared::Shared;
+use super::ended_game::EndedGame;
+use super::game_rows::GameRows;
+use super::shared::SharedRecorder;
 use crate::board::{Board, Move};
 use crate::error::{Error, Result};
-use crate::run::{Branches, Run, RunMeta, RunStep};
+use crate::run::Branches;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Instant, SystemTime};
 
-/// A game that is being recorded, and its buffer: pushing takes no lock, and writes no file.
+/// A game that is being recorded, with its buffer. Adding a step takes no lock and writes no file.
 ///
-/// One that is dropped is abandoned: nothing of it is kept.
+/// Dropping it abandons the game: nothing of it is kept.
 #[derive(Debug)]
 pub struct Game {
-    shared: Arc<Shared>,
+    shared: Arc<SharedRecorder>,
     seed: Option<u64>,
     start_unix_s: u64,
     started: Instant,
-    rows: Rows,
+    rows: GameRows,
     num_steps: u32,
-    /// How many steps come before the next one that is kept.
+    /// The number of steps to skip before the next kept one.
     skip: u32,
     last: Option<Board>,
-    /// Whether the recorder knows that this one is over.
+    /// Whether the recorder has been told that the game is over.
     over: bool,
 }
 
-/// A game that ended, as a [`Sink`](super::Sink) gets it.
-#[derive(Debug)]
-pub struct EndedGame {
-    pub(super) id: u64,
-    pub(super) seed: Option<u64>,
-    pub(super) num_steps: u32,
-    pub(super) sample_rate: u32,
-    pub(super) last: Option<Board>,
-    pub(super) final_board: Option<Board>,
-    pub(super) start_unix_s: u64,
-    pub(super) elapsed_s: f32,
-    pub(super) rows: Rows,
-}
-
 impl Game {
-    pub(super) fn new(shared: Arc<Shared>, seed: Option<u64>) -> Game {
+    /// Begins a game. If memory is used up, it waits for the current flush.
+    pub(super) fn begin(shared: Arc<SharedRecorder>, seed: Option<u64>) -> Result<Game> {
+        shared.begin_game()?;
         let start_unix_s = SystemTime::UNIX_EPOCH.elapsed().map_or(0, |since| since.as_secs());
-        let rows = Rows::new(shared.with_evs);
-        Game {
-            shared,
-            seed,
-            start_unix_s,
-            started: Instant::now(),
-            rows,
-            num_steps: 0,
-            skip: 0,
-            last: None,
-            over: false,
-        }
+        let rows = GameRows::new(shared.with_evs);
+        let started = Instant::now();
+        Ok(Game { shared, seed, start_unix_s, started, rows, num_steps: 0, skip: 0, last: None, over: false })
     }
 
-    /// Adds a step: the board, the move that is made on it, and what the engine expected of the four moves, which only
-    /// some sinks keep. Where memory is used up it waits for the rotation under way.
+    /// Adds a step: the board, the move made on it, and the engine's values of the four moves, which only some
+    /// sinks store. If memory is used up, it waits for the current flush.
     ///
     /// # Errors
-    /// [`ErrorKind::Argument`](crate::ErrorKind::Argument) without a move where the sink keeps moves, and beyond 2^32 -
-    /// 1 steps; [`ErrorKind::RecorderLimit`](crate::ErrorKind::RecorderLimit) when games under way alone take all
-    /// memory; the error of a rotation that failed when there was no room without it. The step is not added then, and
-    /// may be pushed again.
+    /// The step is not added, and may be pushed again:
+    ///
+    /// - [`ErrorKind::Argument`](crate::ErrorKind::Argument) if the move is missing and the sink stores moves, and beyond
+    ///   2^32 - 1 steps.
+    /// - [`ErrorKind::RecorderLimit`](crate::ErrorKind::RecorderLimit) if running games alone use up the memory.
+    /// - The error of a failed flush, if memory is used up.
     #[inline]
     pub fn push(&mut self, board: Board, action: Option<Move>, ev: Option<Branches>) -> Result<()> {
         if self.skip > 0 && self.num_steps < u32::MAX && (action.is_some() || !self.shared.with_action) {
@@ -77,10 +59,10 @@ impl Game {
         self.push_all(std::iter::once((board, action, ev)))
     }
 
-    /// Adds several steps, or none of them.
+    /// Adds several steps, or none of them on an error.
     ///
     /// # Errors
-    /// As [`push`](Game::push); [`ErrorKind::Argument`](crate::ErrorKind::Argument) too when the lengths differ.
+    /// As for [`push`](Game::push); [`ErrorKind::Argument`](crate::ErrorKind::Argument) also if the lengths differ.
     pub fn push_batch(&mut self, boards: &[Board], moves: Option<&[Move]>, evs: Option<&[Branches]>) -> Result<()> {
         for (name, len) in [("moves", moves.map(<[Move]>::len)), ("evs", evs.map(<[Branches]>::len))] {
             if let Some(len) = len.filter(|&len| len != boards.len()) {
@@ -94,17 +76,17 @@ impl Game {
         self.push_all(boards.iter().enumerate().map(|(place, board)| step(place, board)))
     }
 
-    /// Adds steps, or none of them.
+    /// Adds steps, or none of them on an error.
     pub(crate) fn push_all(
         &mut self,
         steps: impl ExactSizeIterator<Item = (Board, Option<Move>, Option<Branches>)> + Clone,
     ) -> Result<()> {
         let rate = self.shared.sample_rate;
         let Some(num_steps) = u32::try_from(steps.len()).ok().and_then(|len| self.num_steps.checked_add(len)) else {
-            return Err(Error::argument("steps", "at most 4294967295 a game", "more"));
+            return Err(Error::argument("steps", "at most 4294967295 per game", "more"));
         };
         if self.shared.with_action && steps.clone().any(|(_, action, _)| action.is_none()) {
-            return Err(Error::argument("move", "one, as moves are kept", "none"));
+            return Err(Error::argument("move", "a move, because the sink stores moves", "none"));
         }
         self.make_room(steps.len())?;
         let kept = self.num_kept(steps.len());
@@ -123,20 +105,20 @@ impl Game {
         Ok(())
     }
 
-    /// The number of steps so far, those that are not kept included.
+    /// Returns the number of steps, including steps that are not kept.
     #[must_use]
     pub fn num_steps(&self) -> u32 {
         self.num_steps
     }
 
-    /// Whether so many steps can be pushed without waiting for anything.
+    /// Returns whether this many steps can be pushed without waiting.
     #[must_use]
     #[inline]
     pub fn has_room(&self, steps: usize) -> bool {
         self.rows.missing_blocks(self.num_kept(steps)) == 0
     }
 
-    /// Waits until so many steps can be pushed without waiting.
+    /// Waits until this many steps can be pushed without waiting.
     #[inline]
     pub(crate) fn make_room(&mut self, steps: usize) -> Result<()> {
         match self.rows.missing_blocks(self.num_kept(steps)) {
@@ -145,26 +127,27 @@ impl Game {
         }
     }
 
-    /// How many of the next steps are kept.
+    /// Returns how many of the next `steps` are kept.
     #[inline]
     fn num_kept(&self, steps: usize) -> usize {
         steps.saturating_sub(self.skip as usize).div_ceil(self.shared.sample_rate as usize)
     }
 
-    /// Ends the game with the board after its last move, where there is one, and returns its id in the session: ids
-    /// ascend from 0 in the order in which games end. The score and the largest tile are those of that board, or else
-    /// of the last one pushed.
+    /// Ends the game, with the board after its last move if it is known, and returns the game's id. Ids count from
+    /// 0 in the order in which games end. The score and the largest tile come from that board, or else from the
+    /// last pushed board.
     ///
-    /// The game is written with the next rotation; with a journal it is durable when this returns.
+    /// The next flush writes the game. With a journal, the game is durable when this returns.
     ///
     /// # Errors
-    /// [`ErrorKind::RecorderLimit`](crate::ErrorKind::RecorderLimit) when it would exceed `max_disk_mb`, and
-    /// [`ErrorKind::Argument`](crate::ErrorKind::Argument) when the recorder is closed: then the game is not kept.
-    /// [`ErrorKind::Io`](crate::ErrorKind::Io) when the journal could not be written: then it is kept, but durable only
-    /// after the next rotation.
+    /// The game is not kept: [`ErrorKind::RecorderLimit`](crate::ErrorKind::RecorderLimit) if it would exceed
+    /// `max_disk_mb`, and [`ErrorKind::Argument`](crate::ErrorKind::Argument) if the recorder is closed.
+    ///
+    /// The game is kept, but durable only after the next flush: [`ErrorKind::Io`](crate::ErrorKind::Io) if the journal
+    /// could not be written.
     pub fn end(mut self, final_board: impl Into<Option<Board>>) -> Result<u64> {
         self.over = true;
-        let rows = std::mem::replace(&mut self.rows, Rows::new(false));
+        let rows = std::mem::replace(&mut self.rows, GameRows::new(false));
         let game = EndedGame {
             id: 0,
             seed: self.seed,
@@ -176,91 +159,18 @@ impl Game {
             elapsed_s: self.started.elapsed().as_secs_f32(),
             rows,
         };
-        self.shared.end(game)
+        self.shared.end_game(game)
     }
 
-    /// Gives the game up: nothing of it is kept.
+    /// Abandons the game: nothing of it is kept.
     pub fn abandon(self) {}
 }
 
 impl Drop for Game {
     fn drop(&mut self) {
         if !self.over {
-            let rows = std::mem::replace(&mut self.rows, Rows::new(false));
-            self.shared.abandon(rows);
+            let rows = std::mem::replace(&mut self.rows, GameRows::new(false));
+            self.shared.abandon_game(rows);
         }
-    }
-}
-
-impl EndedGame {
-    /// Its id in the session.
-    #[must_use]
-    pub fn id(&self) -> u64 {
-        self.id
-    }
-
-    /// The seed that it was begun with.
-    #[must_use]
-    pub fn seed(&self) -> Option<u64> {
-        self.seed
-    }
-
-    /// The number of steps, those that are not kept included.
-    #[must_use]
-    pub fn num_steps(&self) -> u32 {
-        self.num_steps
-    }
-
-    /// The number of steps that are kept.
-    #[must_use]
-    pub fn num_rows(&self) -> u32 {
-        self.rows.len()
-    }
-
-    /// The board after the last move, where it was given.
-    #[must_use]
-    pub fn final_board(&self) -> Option<Board> {
-        self.final_board
-    }
-
-    /// The score of the final board, or else of the last one.
-    #[must_use]
-    pub fn max_score(&self) -> u64 {
-        self.last_board().score()
-    }
-
-    /// The largest tile of the final board, or else of the last one.
-    #[must_use]
-    pub fn highest_tile(&self) -> u32 {
-        self.last_board().highest_tile()
-    }
-
-    /// The steps that are kept.
-    pub fn steps(&self) -> impl Iterator<Item = RunStep> {
-        self.rows.steps(self.sample_rate)
-    }
-
-    /// The game as a run. The engine, and whether values are raw, come from `like`; the rest from the game.
-    ///
-    /// # Errors
-    /// As [`RunBuilder::finish`](crate::RunBuilder::finish).
-    pub fn to_run(&self, like: &RunMeta) -> Result<Run> {
-        let mut run = Run::builder(self.rows.len() as usize);
-        for step in self.steps() {
-            run.push_step(step)?;
-        }
-        let meta = RunMeta {
-            start_unix_s: self.start_unix_s,
-            elapsed_s: self.elapsed_s,
-            max_score: self.max_score(),
-            highest_tile: self.highest_tile(),
-            seed: self.seed,
-            ..like.clone()
-        };
-        run.finish(meta, self.final_board)
-    }
-
-    fn last_board(&self) -> Board {
-        self.final_board.or(self.last).unwrap_or_default()
     }
 }

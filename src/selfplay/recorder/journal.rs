@@ -1,83 +1,50 @@
-//! Games that ended, and that no rotation has written yet.
+//! The journal: ended games that no flush has written yet.
 //!
-//! ```text
-//!  journal-000001.bin, …      one for each rotation; the last is being written
-//!  0          8             12            13
-//!  | A2JOURN1 | sample_rate | with_evs u8 | 0 × 3 |      then records, each of
-//!  | u8 × 8   | u32         |
-//!
-//!  0     8     12  16
-//!  | len | crc | 0 | game: 56 bytes | rows, as in memory: 9 or 25 bytes each |     crc: CRC32C of the `len` bytes behind
-//!  | u64 | u32 |   |
-//! ```
-//!
-//! A game is durable when its record is synced; of all that wait at once, one syncs for all. A record that is not whole
-//! ends the file: nothing behind it was ever said to be durable.
+//! A game is durable once its record is synced. Of several threads that wait, one syncs for all. Reading stops at
+//! the first incomplete record, because no record after it was ever reported as durable.
 
-use super::game::EndedGame;
-use super::rows::Rows;
-use crate::board::Board;
+use super::ended_game::EndedGame;
+use super::journal_record::{FRAME_LEN, HEADER_LEN, head_of};
+use super::journal_replay::files_in;
 use crate::error::{Error, Result};
-use crate::format::{JOURNAL_MAGIC, journal_name, journal_number};
+use crate::format::{JOURNAL_MAGIC, journal_name};
 use crate::publish;
 use std::fs::File;
-use std::io::{self, BufReader, Read};
+use std::io;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-const HEADER_LEN: usize = 16;
-const FRAME_LEN: usize = 16;
-const HAS_SEED: u32 = 1;
-const HAS_FINAL: u32 = 2;
-const HAS_LAST: u32 = 4;
-/// What is written at a time.
+/// The size of a write.
 const BUFFER_LEN: usize = 1 << 18;
 
-/// A game without its rows.
-#[derive(Clone, Copy, Default, bytemuck::Pod, bytemuck::Zeroable)]
-#[repr(C)]
-struct Head {
-    id: u64,
-    seed: u64,
-    final_board: u64,
-    last: u64,
-    start_unix_s: u64,
-    num_steps: u32,
-    num_rows: u32,
-    elapsed_s: f32,
-    flags: u32,
-}
-
-const _: () = assert!(size_of::<Head>() == 56);
-
-/// The journal that games are added to.
+/// A journal that is open for appending.
 #[derive(Debug)]
 pub(super) struct Journal {
     folder: PathBuf,
     header: [u8; HEADER_LEN],
-    inner: Mutex<Inner>,
+    inner: Mutex<JournalState>,
     synced: Condvar,
 }
 
-/// Whoever holds this adds games in the order of their ids.
+/// The state under the lock. Games are added in the order of their ids.
 #[derive(Debug)]
-pub(super) struct Inner {
+pub(super) struct JournalState {
     file: Arc<File>,
     number: u64,
     len: u64,
     buffer: Vec<u8>,
-    /// Records written, and those of them of which it is known what became of them, over all files.
+    /// The number of records that were written, and of records whose sync has succeeded or failed, over all files.
     num_written: u64,
     num_settled: u64,
-    /// Records that will not become durable unless a rotation writes their games, and the number of the error.
+    /// Records that are not durable until a flush writes their games, and the error code.
     lost: Vec<(Range<u64>, i32)>,
-    /// The file could not be synced once. What a later sync says is not to be trusted, as the kernel reports pages that
-    /// it could not write to one of them alone. The error's number.
+    /// The error code of a failed sync of this file. A later success proves nothing: the kernel reports a page that
+    /// it could not write only once.
     failed: Option<i32>,
     is_syncing: bool,
-    /// Somebody waits for the end of a sync, and no other begins until then.
+    /// A thread waits for the end of the sync, and no other sync may begin before it continues.
     is_awaited: bool,
 }
 
@@ -88,7 +55,7 @@ impl Journal {
         header[8..12].copy_from_slice(&sample_rate.to_le_bytes());
         header[12] = u8::from(with_evs);
         let file = Arc::new(begin(folder, 1, &header)?);
-        let inner = Inner {
+        let inner = JournalState {
             file,
             number: 1,
             len: HEADER_LEN as u64,
@@ -107,12 +74,13 @@ impl Journal {
         folder.clone_into(&mut self.folder);
     }
 
-    pub(super) fn lock(&self) -> MutexGuard<'_, Inner> {
+    pub(super) fn lock(&self) -> MutexGuard<'_, JournalState> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Locks it while no sync is under way: the kernel tells of an error once, and it is to be told of the right records.
-    pub(super) fn lock_between_syncs(&self) -> MutexGuard<'_, Inner> {
+    /// Locks the journal while no sync runs. The kernel reports an error once, so it must be assigned to the right
+    /// records.
+    pub(super) fn lock_between_syncs(&self) -> MutexGuard<'_, JournalState> {
         let mut inner = self.lock();
         inner.is_awaited = true;
         while inner.is_syncing {
@@ -123,8 +91,8 @@ impl Journal {
         inner
     }
 
-    /// Adds a game. The number to wait for.
-    pub(super) fn append(&self, inner: &mut Inner, game: &EndedGame) -> Result<u64> {
+    /// Appends a game, and returns the number of its record for [`wait`](Journal::wait).
+    pub(super) fn append(&self, inner: &mut JournalState, game: &EndedGame) -> Result<u64> {
         if let Some(code) = inner.failed {
             return Err(self.not_durable(inner, code));
         }
@@ -140,7 +108,7 @@ impl Journal {
         frame[8..12].copy_from_slice(&crc.to_le_bytes());
         let mut at = inner.len;
         inner.buffer.clear();
-        let write = |inner: &mut Inner, at: &mut u64| -> io::Result<()> {
+        let write = |inner: &mut JournalState, at: &mut u64| -> io::Result<()> {
             inner.file.write_all_at(&inner.buffer, *at)?;
             *at += inner.buffer.len() as u64;
             inner.buffer.clear();
@@ -157,7 +125,7 @@ impl Journal {
                 Ok(inner.num_written)
             }
             Err(error) => {
-                // What follows overwrites it, and what it leaves behind the end is no record.
+                // The next record overwrites this one. Any remainder after it is not a valid record.
                 let _ = inner.file.set_len(inner.len);
                 Err(Error::io(self.path(inner.number), error))
             }
@@ -189,14 +157,14 @@ impl Journal {
         }
     }
 
-    /// The file that comes next.
+    /// Creates the next file.
     pub(super) fn prepare(&self) -> Result<File> {
         let number = self.lock().number + 1;
         begin(&self.folder, number, &self.header)
     }
 
-    /// Goes on in another file. No sync is under way.
-    pub(super) fn switch(&self, inner: &mut Inner, next: File) {
+    /// Switches to the next file. No sync may be running.
+    pub(super) fn switch(&self, inner: &mut JournalState, next: File) {
         let synced = inner.file.sync_data();
         inner.settle(inner.num_written, &synced);
         inner.failed = None;
@@ -205,7 +173,7 @@ impl Journal {
         self.synced.notify_all();
     }
 
-    /// Removes the files before the one that is being written.
+    /// Removes all files before the current one.
     pub(super) fn remove_old(&self) -> Result<()> {
         let current = self.lock().number;
         for (number, path) in files_in(&self.folder)? {
@@ -216,7 +184,7 @@ impl Journal {
         Ok(())
     }
 
-    fn not_durable(&self, inner: &Inner, code: i32) -> Error {
+    fn not_durable(&self, inner: &JournalState, code: i32) -> Error {
         Error::io(self.path(inner.number), io::Error::from_raw_os_error(code))
     }
 
@@ -225,10 +193,10 @@ impl Journal {
     }
 }
 
-impl Inner {
-    /// Notes what became of the file's records up to this one.
+impl JournalState {
+    /// Stores the result of a sync for all records up to this one.
     fn settle(&mut self, upto: u64, synced: &io::Result<()>) {
-        // Behind a record that is lost, none of the same file is found again.
+        // Reading stops at a lost record, so all later records of the same file are lost too.
         if let Err(error) = synced {
             self.failed = self.failed.or(Some(error.raw_os_error().unwrap_or(libc::EIO)));
         }
@@ -242,7 +210,7 @@ impl Inner {
 
 fn begin(folder: &Path, number: u64, header: &[u8; HEADER_LEN]) -> Result<File> {
     let path = folder.join(journal_name(number));
-    // An attempt that failed may have left one.
+    // A failed attempt may have left the file.
     let file = File::options().write(true).create(true).truncate(true).open(&path);
     let file = file.and_then(|file| file.write_all_at(header, 0).and_then(|()| file.sync_all()).map(|()| file));
     let file = file.map_err(|source| Error::io(&path, source))?;
@@ -250,120 +218,14 @@ fn begin(folder: &Path, number: u64, header: &[u8; HEADER_LEN]) -> Result<File> 
     Ok(file)
 }
 
-/// The journals of a folder in the order in which they were written.
-fn files_in(folder: &Path) -> Result<Vec<(u64, PathBuf)>> {
-    let io = |source| Error::io(folder, source);
-    let mut files = Vec::new();
-    for entry in std::fs::read_dir(folder).map_err(io)? {
-        let path = entry.map_err(io)?.path();
-        files.extend(journal_number(&path).map(|number| (number, path)));
-    }
-    files.sort_unstable();
-    Ok(files)
-}
-
-/// Hears the games in a folder's journals, in the order in which they ended.
-pub(super) fn replay(folder: &Path, mut hear: impl FnMut(EndedGame) -> Result<()>) -> Result<()> {
-    for (_, path) in files_in(folder)? {
-        let io = |source| Error::io(&path, source);
-        let file = File::open(&path).map_err(io)?;
-        let mut left = file.metadata().map_err(io)?.len();
-        let mut reader = BufReader::with_capacity(BUFFER_LEN, file);
-        let mut header = [0; HEADER_LEN];
-        if left < HEADER_LEN as u64 {
-            continue;
-        }
-        reader.read_exact(&mut header).map_err(io)?;
-        if !header.starts_with(JOURNAL_MAGIC) {
-            continue;
-        }
-        left -= HEADER_LEN as u64;
-        let sample_rate = header[8..].first_chunk().map_or(1, |bytes| u32::from_le_bytes(*bytes)).max(1);
-        let with_evs = header[12] != 0;
-        let mut record = Vec::new();
-        while left >= FRAME_LEN as u64 {
-            let mut frame = [0; FRAME_LEN];
-            reader.read_exact(&mut frame).map_err(io)?;
-            left -= FRAME_LEN as u64;
-            let len = frame.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes));
-            let crc = frame[8..].first_chunk().map_or(0, |bytes| u32::from_le_bytes(*bytes));
-            if len < size_of::<Head>() as u64 || len > left {
-                break;
-            }
-            record.resize(len as usize, 0);
-            reader.read_exact(&mut record).map_err(io)?;
-            left -= len;
-            if crc32c::crc32c(&record) != crc {
-                break;
-            }
-            match game_of(&record, sample_rate, with_evs) {
-                Some(game) => hear(game)?,
-                None => break,
-            }
-        }
-    }
-    Ok(())
-}
-
-/// The number of games in a folder's journals.
-pub(super) fn num_games(folder: &Path) -> Result<u64> {
-    let mut num_games = 0;
-    replay(folder, |_| {
-        num_games += 1;
-        Ok(())
-    })?;
-    Ok(num_games)
-}
-
-/// Removes the journals of a folder.
-pub(super) fn remove_all(folder: &Path) -> Result<()> {
-    for (_, path) in files_in(folder)? {
-        std::fs::remove_file(&path).map_err(|source| Error::io(&path, source))?;
-    }
-    Ok(())
-}
-
-fn head_of(game: &EndedGame) -> Head {
-    let flag = |flag, is_set| if is_set { flag } else { 0 };
-    Head {
-        id: game.id,
-        seed: game.seed.unwrap_or(0),
-        final_board: game.final_board.unwrap_or_default().0,
-        last: game.last.unwrap_or_default().0,
-        start_unix_s: game.start_unix_s,
-        num_steps: game.num_steps,
-        num_rows: game.rows.len(),
-        elapsed_s: game.elapsed_s,
-        flags: flag(HAS_SEED, game.seed.is_some())
-            | flag(HAS_FINAL, game.final_board.is_some())
-            | flag(HAS_LAST, game.last.is_some()),
-    }
-}
-
-fn game_of(record: &[u8], sample_rate: u32, with_evs: bool) -> Option<EndedGame> {
-    let (head, rows) = record.split_at_checked(size_of::<Head>())?;
-    let head: Head = bytemuck::pod_read_unaligned(head);
-    let rows = Rows::from_bytes(rows, with_evs).filter(|rows| rows.len() == head.num_rows)?;
-    let has = |flag| head.flags & flag != 0;
-    Some(EndedGame {
-        id: head.id,
-        seed: has(HAS_SEED).then_some(head.seed),
-        num_steps: head.num_steps,
-        sample_rate,
-        last: has(HAS_LAST).then_some(Board(head.last)),
-        final_board: has(HAS_FINAL).then_some(Board(head.final_board)),
-        start_unix_s: head.start_unix_s,
-        elapsed_s: head.elapsed_s,
-        rows,
-    })
-}
-
 #[cfg(test)]
 mod tests {
+    use super::super::journal_record::{RecordHead, game_of};
+    use super::super::journal_replay::replay;
     use super::*;
 
     fn game() -> EndedGame {
-        let head = [0; size_of::<Head>()];
+        let head = [0; size_of::<RecordHead>()];
         game_of(&head, 1, false).expect("a game without steps")
     }
 
@@ -372,14 +234,14 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_failed_is_not_trusted_again() {
+    fn a_file_stays_failed_after_a_failed_sync() {
         let folder = tempfile::tempdir().expect("a folder");
         let journal = Journal::create(folder.path(), 1, false).expect("a journal");
         let first = append(&journal).expect("a record");
         journal.wait(first).expect("a durable record");
         let lost = append(&journal).expect("a record");
         journal.lock().settle(lost, &Err(io::Error::from_raw_os_error(libc::ENOSPC)));
-        // The kernel would sync the file now.
+        // From here on, the kernel would report a successful sync.
         assert!(journal.wait(lost).is_err());
         assert!(append(&journal).is_err());
         assert!(journal.wait(first).is_ok());

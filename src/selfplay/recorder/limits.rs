@@ -1,26 +1,26 @@
-//! What a recorder may take, and how it says that it takes no more.
+//! The limits of a recorder, and the errors for reached ones.
 
 use crate::error::{Error, ErrorKind, Result};
 use std::fmt;
 use std::time::Duration;
 
-/// What a recorder may take; `None` = no limit of that kind.
+/// The limits of a recorder; `None` = no limit of that kind.
 ///
-/// A session holds whole games: once a limit is reached no game begins, and those under way go on to their end. Only
-/// `max_disk_mb` is kept to the byte: a game that would exceed it is refused when it ends.
+/// A recording contains whole games. Once a limit is reached, no game begins, and running games may end. Only
+/// `max_disk_mb` is exact: a game that would exceed it is rejected at its end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Limits {
-    /// Games that have begun and were not abandoned.
+    /// The number of games that have begun and were not abandoned.
     pub max_games: Option<u64>,
-    /// Steps that were kept, of games that ended or are under way.
+    /// The number of kept steps, of ended and of running games.
     pub max_steps: Option<u64>,
-    /// Memory for steps that are not on disk yet, in millions of bytes, at least 16. Where it is used up, pushes wait
-    /// for the rotation that is under way. `None` = half of what the machine has to give at the start.
+    /// The memory for steps that are not on disk yet, in millions of bytes, at least 16. If it is used up, pushes
+    /// wait for the current flush. `None` = half of the memory that is available at the start.
     pub max_ram_mb: Option<u64>,
-    /// Time since the recorder was made, in milliseconds.
+    /// The time since the recorder was created, in milliseconds.
     pub max_wall_ms: Option<u64>,
-    /// Size of all that the recorder writes, in millions of bytes, at least 1.
+    /// The size of everything that the recorder writes, in millions of bytes, at least 1.
     pub max_disk_mb: Option<u64>,
 }
 
@@ -40,13 +40,13 @@ pub enum Limit {
     Disk,
 }
 
-/// What steps may take besides their buffers: the file's own, SQLite's cache, the recorder's.
+/// Memory besides the buffers of steps: file buffers, SQLite's cache, the recorder's own data.
 const RAM_OVERHEAD: u64 = 6_000_000;
 const MIN_RAM_MB: u64 = 16;
 const MB: u64 = 1_000_000;
 
 impl Limit {
-    /// `"games"`, `"steps"`, `"ram"`, `"wall"` or `"disk"`.
+    /// Returns `"games"`, `"steps"`, `"ram"`, `"wall"` or `"disk"`.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -91,7 +91,7 @@ impl Limits {
         }
     }
 
-    /// Bytes for the buffers of steps.
+    /// Returns the memory for the buffers of steps, in bytes.
     pub(super) fn ram_budget(&self) -> u64 {
         let mb = |mb: u64| mb.saturating_mul(MB) - RAM_OVERHEAD;
         let half = || crate::machine::available_bytes().map_or(u64::MAX, |bytes| bytes / 2);

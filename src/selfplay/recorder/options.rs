@@ -1,38 +1,38 @@
-//! How to record.
+//! The options of a recorder.
 
 use super::limits::Limits;
 use crate::error::{Error, Result};
 use serde_json::Value;
 use std::time::Duration;
 
-/// How to record, and what to say of it.
+/// Options of a [`Recorder`](super::Recorder), and the metadata of its session.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RecorderOptions {
-    /// The model's name, which is part of the folder's: letters, digits and `._+-`, not a dot first.
+    /// The model's name, which is part of the folder's name: letters, digits and `._+-`, without a leading dot.
     pub tag: String,
-    /// The engine that plays.
+    /// The name of the engine.
     pub engine: Option<String>,
     /// A hash of the model.
     pub model_hash: Option<String>,
     /// A hash of the engine's configuration.
     pub config_hash: Option<String>,
-    /// More to say of the session, by key.
+    /// More metadata of the session, by key.
     pub entries: Vec<(String, Value)>,
-    /// What the recorder may take.
+    /// The limits of the recorder.
     pub limits: Limits,
-    /// One step of so many is kept, from the first on.
+    /// Keeps one step out of this many, beginning with the first.
     pub sample_rate: u32,
-    /// Games are written when so many steps of them are kept.
+    /// Flushes ended games once they have this many kept steps.
     pub rotate_steps: u64,
-    /// They are written also when so much time has passed since the last rotation.
+    /// Also flushes ended games when this much time has passed since the last flush; `None` = no time limit.
     pub rotate_every: Option<Duration>,
-    /// Whether a game is durable as soon as it has ended, at the price of writing it twice.
+    /// Makes each game durable as soon as it ends. Each game is then written twice.
     pub journal: bool,
-    /// Whether moves are kept in a session. Every step must come with one then.
+    /// Whether a session stores moves. Then every step needs its move.
     pub with_action: bool,
 }
 
-/// Keys that the recorder sets itself.
+/// The metadata keys that the recorder sets itself.
 const OWN_KEYS: [&str; 12] = [
     "model",
     "engine",
@@ -47,13 +47,13 @@ const OWN_KEYS: [&str; 12] = [
     "not_kept",
     "recorded",
 ];
-/// A name may have 255 bytes on most file systems, the time in front included.
+/// Most file systems limit a name to 255 bytes, which includes the time before the tag.
 const MAX_TAG_LEN: usize = 200;
-/// What a reader takes of all that is said of a session, less what the recorder says itself.
+/// A reader's limit for all metadata of a session, less the recorder's own entries.
 const MAX_ENTRIES_LEN: usize = 1 << 17;
 
 impl RecorderOptions {
-    /// The usual options under this tag.
+    /// Returns the default options with this tag.
     #[must_use]
     pub fn new(tag: impl Into<String>) -> RecorderOptions {
         RecorderOptions {
@@ -89,7 +89,7 @@ impl RecorderOptions {
         }
         let mut keys = std::collections::HashSet::from(OWN_KEYS);
         if let Some((key, _)) = entries.iter().find(|(key, _)| !keys.insert(key)) {
-            return Err(Error::argument("entries", "each key once, and none that the recorder sets", key));
+            return Err(Error::argument("entries", "unique keys that the recorder does not set itself", key));
         }
         let texts = [&self.engine, &self.model_hash, &self.config_hash].into_iter().flatten().map(String::len);
         let len: usize = entries.iter().map(|(key, value)| key.len() + value.to_string().len() + 32).chain(texts).sum();

@@ -1,136 +1,134 @@
-//! What a recorder that died has left, and how it is made whole.
+//! Recovery of recordings whose recorder died.
 
-use super::journal::{num_games, remove_all, replay};
+use super::journal_replay::{num_games, remove_all, replay};
 use super::session_sink::SessionSink;
 use super::sink::{Closing, Sink};
-use super::status::{Recording, Status};
+use super::status::{RecordingStatus, StatusFile};
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::RECORDING;
 use crate::publish::Staged;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// What became of a recording whose recorder did not close it.
+/// The outcome of a recovery.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Recovered {
-    /// Its folder.
+    /// The folder of the recording.
     pub folder: PathBuf,
-    /// Games that were written.
+    /// The number of games that the recording now has.
     pub runs: u64,
-    /// Games among them that only the journal had.
+    /// The number of games among them that only the journal had.
     pub from_journal: u64,
-    /// Games that ended and are lost, as no rotation had written them. After a power failure this may be too few.
+    /// The number of ended games that are lost because no flush had written them. After a power failure it may be
+    /// too low.
     pub lost_runs: u64,
-    /// Steps that are lost with them.
+    /// The number of kept steps of the lost games.
     pub lost_steps: u64,
-    /// Games that were under way, and are lost.
+    /// The number of games that were still running, and are lost.
     pub live: u64,
 }
 
-/// A recording that a recorder found unfinished beside its own.
+/// An unfinished recording that a recorder found when it started.
 #[derive(Debug)]
 pub struct Unfinished {
-    /// Its folder.
+    /// The folder of the recording.
     pub folder: PathBuf,
-    /// What became of it, or why it stays as it is.
+    /// The outcome of its recovery. After an error it is unchanged.
     pub recovered: Result<Recovered>,
 }
 
-/// Games of a journal that are written at a time, in steps.
+/// The number of steps after which games of a journal are written.
 const STEPS_AT_ONCE: u64 = 1_000_000;
 
-/// Makes a session whole whose recorder died: takes in what its journal holds, and removes what was not finished. Does
-/// nothing where nothing is to be done.
-///
-/// # Errors
-/// [`ErrorKind::Conflict`] when a recorder is at work there; [`ErrorKind::Io`]; [`ErrorKind::Header`] when something is
-/// damaged. Doing it again goes on where it ended.
-pub fn recover(folder: impl AsRef<Path>) -> Result<Recovered> {
-    let folder = folder.as_ref();
-    Ok(recover_session(folder)?.unwrap_or_else(|| Recovered { folder: folder.to_owned(), ..Recovered::default() }))
+impl Recovered {
+    /// Returns the outcome for a folder without an unfinished recording.
+    pub(super) fn nothing(folder: &Path) -> Recovered {
+        Recovered { folder: folder.to_owned(), ..Recovered::default() }
+    }
 }
 
-/// As [`recover`], for a recording into another sink, which `sink` opens by the recording.
+/// Recovers a session whose recorder died: adds the games of its journal, and removes incomplete files. Does
+/// nothing if the recording has ended.
 ///
 /// # Errors
-/// As [`recover`], and those of the sink.
+/// [`ErrorKind::Conflict`] if a recorder uses the folder, [`ErrorKind::Io`], and [`ErrorKind::Header`] for a
+/// damaged file. The call can be repeated, and continues where it stopped.
+pub fn recover(folder: impl AsRef<Path>) -> Result<Recovered> {
+    let folder = folder.as_ref();
+    Ok(recover_session(folder)?.unwrap_or_else(|| Recovered::nothing(folder)))
+}
+
+/// Recovers a recording into another sink; see [`recover`]. `sink` opens the sink by the id of the recording.
+///
+/// # Errors
+/// As for [`recover`], and errors of the sink.
 pub fn recover_with(folder: impl AsRef<Path>, sink: impl FnOnce(&str) -> Result<Box<dyn Sink>>) -> Result<Recovered> {
     let folder = folder.as_ref();
     let recovered = recover_into(folder, |left| sink(&left.id))?;
-    Ok(recovered.unwrap_or_else(|| Recovered { folder: folder.to_owned(), ..Recovered::default() }))
+    Ok(recovered.unwrap_or_else(|| Recovered::nothing(folder)))
 }
 
-/// Returns `None` if nothing was recorded.
+/// Recovers a session. Returns `None` if nothing was recorded.
 fn recover_session(folder: &Path) -> Result<Option<Recovered>> {
-    let Some((status, recording)) = Status::take_over(folder)? else { return Ok(None) };
+    let Some((status, recording)) = StatusFile::take_over(folder)? else { return Ok(None) };
     let recording = match recording {
         Some(recording) => recording,
-        // The session lists its own games; the number of lost ones is unknown.
-        None if folder.join("metadata.db").exists() => Recording { session: true, ..Recording::default() },
+        // The session lists its own games. The number of lost games is unknown.
+        None if folder.join("metadata.db").exists() => RecordingStatus { session: true, ..RecordingStatus::default() },
         None => return clear(folder, &status).map(|()| None),
     };
     if !recording.session {
-        return Err(Error::argument("folder", "that of a session", "that of a recording into another sink"));
+        return Err(Error::argument(
+            "folder",
+            "the folder of a session",
+            "the folder of a recording into another sink",
+        ));
     }
     let mut sink = SessionSink::recover(folder)?;
     let from_journal = take_in(folder, &mut sink)?;
     let (runs, rows) = sink.len();
-    let recovered = Recovered {
-        folder: folder.to_owned(),
-        runs,
-        from_journal,
-        lost_runs: recording.counts.ended.saturating_sub(runs),
-        lost_steps: recording.counts.steps.saturating_sub(rows),
-        live: recording.live(),
-    };
-    finish(folder, &mut sink, &status, recording.counts.abandoned, &recovered)?;
-    Ok(Some(recovered))
+    finish(folder, &mut sink, &status, &recording, from_journal, runs, Some(rows)).map(Some)
 }
 
-/// Returns `None` if nothing was recorded.
+/// Recovers a recording into the sink that `sink` opens. Returns `None` if nothing was recorded.
 pub(super) fn recover_into(
     folder: &Path,
-    sink: impl FnOnce(&Recording) -> Result<Box<dyn Sink>>,
+    sink: impl FnOnce(&RecordingStatus) -> Result<Box<dyn Sink>>,
 ) -> Result<Option<Recovered>> {
-    let Some((status, recording)) = Status::take_over(folder)? else { return Ok(None) };
+    let Some((status, recording)) = StatusFile::take_over(folder)? else { return Ok(None) };
     let Some(recording) = recording else { return clear(folder, &status).map(|()| None) };
     if recording.session {
-        return Err(Error::argument("folder", "that of a recording into another sink", "that of a session"));
+        return Err(Error::argument(
+            "folder",
+            "the folder of a recording into another sink",
+            "the folder of a session",
+        ));
     }
     let mut sink = sink(&recording)?;
     let from_journal = take_in(folder, &mut *sink)?;
     let runs = sink.num_durable();
-    let recovered = Recovered {
-        folder: folder.to_owned(),
-        runs,
-        from_journal,
-        lost_runs: recording.counts.ended.saturating_sub(runs),
-        // How many steps another sink holds is not known here.
-        lost_steps: 0,
-        live: recording.live(),
-    };
-    finish(folder, &mut *sink, &status, recording.counts.abandoned, &recovered)?;
-    Ok(Some(recovered))
+    // The number of steps in another sink is unknown.
+    finish(folder, &mut *sink, &status, &recording, from_journal, runs, None).map(Some)
 }
 
-/// Removes an unfinished start of a recording: its process died before it wrote the content of `recording.json`.
-/// Journals are created later, so games in a journal mean that the file was damaged afterwards.
-fn clear(folder: &Path, status: &Status) -> Result<()> {
+/// Removes a recording whose process died before it wrote the content of `recording.json`. Journals are created later,
+/// so if a journal has games, the file was damaged afterwards.
+fn clear(folder: &Path, status: &StatusFile) -> Result<()> {
     match num_games(folder)? {
         0 => {
             remove_all(folder)?;
             status.remove()
         }
         num_games => {
-            let expected = format!("JSON, as the journal beside it has {num_games} games");
+            let expected = format!("JSON, because the journal has {num_games} games");
             Err(Error::decode(0, "recording", expected, "none").of_header().with_path(status.path()))
         }
     }
 }
 
-/// Recovers the sessions beside one that is to be recorded, but for those that are being recorded. What was left before
-/// it became a session is removed.
+/// Recovers all sessions in a folder, except those that are being recorded. Removes staged folders that never became
+/// sessions.
 pub(super) fn recover_in(root: &Path) -> Result<Vec<Unfinished>> {
     let io = |source| Error::io(root, source);
     let mut folders = Vec::new();
@@ -145,9 +143,9 @@ pub(super) fn recover_in(root: &Path) -> Result<Vec<Unfinished>> {
             folders.push(folder);
         } else if name.starts_with(prefix)
             && name.ends_with(suffix)
-            && let Ok(Some(_)) = Status::take_over(&folder)
+            && let Ok(Some(_)) = StatusFile::take_over(&folder)
         {
-            // It never got a name: nothing was recorded there.
+            // The folder never got its name, so nothing was recorded there.
             std::fs::remove_dir_all(&folder).map_err(|source| Error::io(&folder, source))?;
         }
     }
@@ -165,12 +163,12 @@ pub(super) fn recover_in(root: &Path) -> Result<Vec<Unfinished>> {
     Ok(unfinished)
 }
 
-/// Writes the games of the journals that the sink does not hold. How many.
+/// Writes the journal's games that the sink lacks, and returns their number.
 fn take_in(folder: &Path, sink: &mut dyn Sink) -> Result<u64> {
     let (mut next, mut taken) = (sink.num_durable(), 0);
     let (mut games, mut num_steps) = (Vec::new(), 0);
     replay(folder, |game| {
-        // The sink has it already, or two journals hold it.
+        // The sink already has the game, or two journal files contain it.
         if game.id < next {
             return Ok(());
         }
@@ -190,8 +188,21 @@ fn take_in(folder: &Path, sink: &mut dyn Sink) -> Result<u64> {
     Ok(taken)
 }
 
-fn finish(folder: &Path, sink: &mut dyn Sink, status: &Status, abandoned: u64, recovered: &Recovered) -> Result<()> {
-    sink.close(&Closing { finished: false, abandoned, live: recovered.live })?;
+/// Ends a recovered recording, and removes its journal and status file.
+fn finish(
+    folder: &Path,
+    sink: &mut dyn Sink,
+    status: &StatusFile,
+    recording: &RecordingStatus,
+    from_journal: u64,
+    runs: u64,
+    rows: Option<u64>,
+) -> Result<Recovered> {
+    let live = recording.live();
+    sink.close(&Closing { finished: false, abandoned: recording.counts.abandoned, live })?;
     remove_all(folder)?;
-    status.remove()
+    status.remove()?;
+    let lost_runs = recording.counts.ended.saturating_sub(runs);
+    let lost_steps = rows.map_or(0, |rows| recording.counts.steps.saturating_sub(rows));
+    Ok(Recovered { folder: folder.to_owned(), runs, from_journal, lost_runs, lost_steps, live })
 }

@@ -1,6 +1,6 @@
-//! A session as a sink.
+//! The [`Sink`] that writes a session.
 
-use super::game::EndedGame;
+use super::ended_game::EndedGame;
 use super::options::RecorderOptions;
 use super::sink::{Closing, DiskCost, Sink};
 use crate::clock;
@@ -10,19 +10,19 @@ use serde_json::{Value, json};
 use std::path::Path;
 use std::sync::Arc;
 
-/// Writes each rotation as a shard of a session.
+/// A sink that writes each flush as a shard of a session.
 #[derive(Debug)]
 pub(super) struct SessionSink {
     session: GrowingSession,
 }
 
-/// A run in SQLite, in both copies of the database, with the tree above it.
+/// The size of a run in SQLite, in both copies of the database, including the tree above it.
 const RUN_LEN: u64 = 2 * 64;
-/// Headers, and what SQLite takes at the least.
+/// The size of the headers and of an empty SQLite database.
 const FIXED_LEN: u64 = 1 << 16;
 
 impl SessionSink {
-    /// Begins a session in a folder that nobody looks into yet.
+    /// Creates a session in a folder that no reader uses yet.
     pub(super) fn create(folder: &Path, options: &RecorderOptions) -> Result<SessionSink> {
         let mut model = json!({ "tag": options.tag });
         if let Some(sha) = &options.model_hash {
@@ -43,7 +43,7 @@ impl SessionSink {
         Ok(SessionSink { session: GrowingSession::create(folder, &entries, options.with_action)? })
     }
 
-    /// Mends the session of a recorder that is no more.
+    /// Recovers the session of a dead recorder.
     pub(super) fn recover(folder: &Path) -> Result<SessionSink> {
         Ok(SessionSink { session: GrowingSession::recover(folder)? })
     }
@@ -52,7 +52,7 @@ impl SessionSink {
         self.session.set_folder(folder);
     }
 
-    /// Runs and rows that it holds.
+    /// Returns the number of runs and of rows.
     pub(super) fn len(&self) -> (u64, u64) {
         (self.session.num_runs(), self.session.num_rows())
     }
@@ -83,7 +83,7 @@ impl Sink for SessionSink {
 
     fn num_bytes(&self) -> u64 {
         let (rows, metadata) = self.session.num_bytes();
-        // A rotation writes the database anew before it replaces it.
+        // A flush writes a new database before it replaces the old one.
         rows + 2 * metadata
     }
 
@@ -101,7 +101,7 @@ impl Sink for SessionSink {
     }
 }
 
-/// The time in ISO 8601.
+/// Returns the current time in ISO 8601.
 fn now() -> Value {
     json!(clock::text())
 }

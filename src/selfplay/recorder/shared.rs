@@ -1,34 +1,33 @@
-//! What the recorder, its games and its writer share.
+//! The state that a recorder, its games and its writer thread share.
 //!
-//! Lock order: the journal, then the state. The state's lock is held for an instant at a time, and never while a file
-//! is touched, so that neither a rotation nor a slow disk stops a push.
+//! Lock order: the journal, then the state. The state's lock is held only for short operations and never during file
+//! access, so neither a flush nor a slow disk blocks a push.
 
-use super::game::{EndedGame, Game};
+use super::ended_game::EndedGame;
+use super::game_rows::{BLOCK_COST, BLOCK_LEN, Block, GameRows};
 use super::journal::Journal;
 use super::limits::{Limit, Limits};
-use super::rows::{BLOCK_COST, BLOCK_LEN, Block, Rows};
+use super::report::RecorderStats;
 use super::sink::DiskCost;
-use super::status::{Counts, Status};
-use super::{RecorderReport, RecorderStats};
-use crate::error::{Error, ErrorKind, Result};
-use std::io;
+use super::state::{GAME_COST, GameTotals, RecorderState, ram_of};
+use super::status::{Counts, StatusFile};
+use crate::error::{Error, Result};
+use crate::process::ProcessId;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// What a game costs besides its blocks.
-pub(super) const GAME_COST: u64 = 384;
-
+/// What the handles, games and the writer thread of one recorder share.
 #[derive(Debug)]
-pub(super) struct Shared {
+pub(super) struct SharedRecorder {
     pub(super) with_action: bool,
     pub(super) with_evs: bool,
     pub(super) sample_rate: u32,
     pub(super) limits: Limits,
-    /// Whether `live_steps` counts, which costs every push a little.
+    /// Whether `live_steps` is counted, which makes each push slightly slower.
     pub(super) counts_steps: bool,
-    /// Steps that are kept, of games that ended or are under way.
+    /// The number of kept steps, of ended and of running games.
     pub(super) live_steps: AtomicU64,
     pub(super) ram_budget: u64,
     pub(super) disk_budget: u64,
@@ -36,116 +35,58 @@ pub(super) struct Shared {
     pub(super) rotate_steps: u64,
     pub(super) rotate_every: Option<Duration>,
     pub(super) started: Instant,
-    /// A forked child has no writer, and must not wait for one.
-    pub(super) process: u32,
+    /// The process that created the recorder. A forked child has no writer thread and must not wait for it.
+    pub(super) process: ProcessId,
     pub(super) folder: PathBuf,
     pub(super) journal: Option<Journal>,
-    pub(super) status: Option<Status>,
-    pub(super) state: Mutex<State>,
-    /// Wakes the writer.
-    pub(super) work: Condvar,
-    /// Wakes whoever waits for the writer, or for room.
-    pub(super) done: Condvar,
+    pub(super) status: Option<StatusFile>,
+    pub(super) state: Mutex<RecorderState>,
+    /// Wakes the writer thread.
+    pub(super) wake_writer: Condvar,
+    /// Wakes threads that wait for a flush or for memory.
+    pub(super) wake_waiters: Condvar,
 }
 
-#[derive(Debug, Default)]
-pub(super) struct State {
-    pub(super) phase: Phase,
-    pub(super) counts: Counts,
-    pub(super) refused: u64,
-    pub(super) next_id: u64,
-    pub(super) free: Vec<Block>,
-    /// Bytes of all buffers that are in use.
-    pub(super) ram: u64,
-    pub(super) ended: Pending,
-    /// What is being written.
-    pub(super) taken: Totals,
-    pub(super) is_writing: bool,
-    /// Rotations: asked for, begun, done. Each is as good as the ones before it together.
-    pub(super) asked: u64,
-    pub(super) begun: u64,
-    pub(super) done: u64,
-    /// Steps, bytes and time from which on a rotation is due.
-    pub(super) due: Due,
-    pub(super) failure: Option<Failure>,
-    pub(super) is_disk_full: bool,
-    pub(super) num_durable: u64,
-    pub(super) rotations: u64,
-    pub(super) sink_bytes: u64,
-}
-
-/// Games that ended and are not written yet.
-#[derive(Debug, Default)]
-pub(super) struct Pending {
-    pub(super) games: Vec<EndedGame>,
-    pub(super) totals: Totals,
-}
-
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Totals {
-    pub(super) steps: u64,
-    pub(super) ram: u64,
-    pub(super) disk: u64,
-}
-
-#[derive(Debug, Default)]
-pub(super) struct Due {
-    pub(super) steps: u64,
-    pub(super) ram: u64,
-    pub(super) time: Option<Instant>,
-}
-
-#[derive(Debug)]
-pub(super) struct Failure {
-    rotation: u64,
-    error: Error,
-    is_told: bool,
-}
-
-#[derive(Debug, Default)]
-pub(super) enum Phase {
-    #[default]
-    Open,
-    Closing,
-    Closed(Box<RecorderReport>),
-    /// Nobody has it any more.
-    Left,
-}
-
-impl Shared {
-    pub(super) fn lock(&self) -> MutexGuard<'_, State> {
+impl SharedRecorder {
+    pub(super) fn lock(&self) -> MutexGuard<'_, RecorderState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn wait<'a>(&self, condvar: &Condvar, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+    pub(super) fn wait<'a>(
+        &self,
+        condvar: &Condvar,
+        state: MutexGuard<'a, RecorderState>,
+    ) -> MutexGuard<'a, RecorderState> {
         condvar.wait(state).unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Returns an error in a forked child.
     pub(super) fn check_process(&self) -> Result<()> {
-        if std::process::id() == self.process {
+        if self.process.is_current() {
             return Ok(());
         }
-        Err(Error::argument("recorder", "one that this process has made", "one of the process it was forked from"))
+        Err(Error::argument("recorder", "one that this process created", "one that a fork inherited"))
     }
 
-    pub(super) fn begin(self: &Arc<Self>, seed: Option<u64>) -> Result<Game> {
+    /// Counts a new game and its memory.
+    pub(super) fn begin_game(&self) -> Result<()> {
         self.check_process()?;
         let mut state = self.lock();
         state.check_open()?;
-        state.tell_failure(0)?;
+        state.check_failure(0)?;
         self.check_limits(&state)?;
         state = self.make_room(state, GAME_COST)?;
-        // Others may have begun while this one waited.
+        // Other games may have begun while this thread waited.
         self.check_limits(&state)?;
         state.ram += GAME_COST;
         state.counts.begun += 1;
         let counts = state.counts;
         drop(state);
-        self.tell(counts);
-        Ok(Game::new(self.clone(), seed))
+        self.update_status(counts);
+        Ok(())
     }
 
-    /// Blocks for a game; whoever gets them counts as holding them.
+    /// Returns blocks for a game, and charges their memory to the recorder.
     #[cold]
     pub(super) fn blocks(&self, count: usize) -> Result<Vec<Block>> {
         self.check_process()?;
@@ -154,20 +95,21 @@ impl Shared {
         state.check_open()?;
         state = self.make_room(state, bytes)?;
         state.ram += bytes;
-        let keep = state.free.len().saturating_sub(count);
+        let keep = state.free_blocks.len().saturating_sub(count);
         let mut blocks = Vec::with_capacity(count);
-        blocks.extend(state.free.drain(keep..));
+        blocks.extend(state.free_blocks.drain(keep..));
         drop(state);
         blocks.resize_with(count, || Box::new([0; BLOCK_LEN]));
         Ok(blocks)
     }
 
-    pub(super) fn end(&self, mut game: EndedGame) -> Result<u64> {
+    /// Adds an ended game to those that the next flush writes, and to the journal. Returns its id.
+    pub(super) fn end_game(&self, mut game: EndedGame) -> Result<u64> {
         self.check_process()?;
-        // Held until the game has joined, so that games join in the order of their ids.
+        // Keep the journal locked until the game is added to the list, so that the list is ordered by id.
         let mut journal = self.journal.as_ref().map(|journal| (journal, journal.lock()));
         let mut state = self.lock();
-        let totals = self.totals_of(&game);
+        let totals = self.totals(&game);
         if let Err(error) = state.check_open().and_then(|()| self.check_disk(&mut state, totals.disk)) {
             state.refused += 1;
             state.counts.abandoned += 1;
@@ -185,29 +127,29 @@ impl Shared {
         }
         state.counts.ended += 1;
         state.counts.steps += u64::from(game.num_rows());
-        state.ended.totals.add(totals);
-        state.ended.games.push(game);
-        let starts_clock = self.rotate_every.is_some() && state.ended.games.len() == 1;
-        if starts_clock || state.is_due() {
-            self.work.notify_one();
+        state.unflushed.totals.add(totals);
+        state.unflushed.games.push(game);
+        let starts_timer = self.rotate_every.is_some() && state.unflushed.games.len() == 1;
+        if starts_timer || state.is_flush_due() {
+            self.wake_writer.notify_one();
         }
         let counts = state.counts;
         drop(state);
         let journal = journal.map(|(journal, _)| journal);
-        self.tell(counts);
+        self.update_status(counts);
         if let (Some(journal), Some(record)) = (journal, record)
             && let Err(error) = record.and_then(|record| journal.wait(record))
         {
-            // A rotation makes the game durable, and begins another file.
-            self.lock().ask();
-            self.work.notify_one();
+            // A flush makes the game durable, and starts a new journal file.
+            self.lock().request_flush();
+            self.wake_writer.notify_one();
             return Err(error);
         }
         Ok(id)
     }
 
-    /// A game that is given up.
-    pub(super) fn abandon(&self, mut rows: Rows) {
+    /// Counts an abandoned game and frees its memory.
+    pub(super) fn abandon_game(&self, mut rows: GameRows) {
         if self.check_process().is_err() {
             return;
         }
@@ -215,11 +157,11 @@ impl Shared {
         state.counts.abandoned += 1;
         let counts = state.counts;
         self.release(state, &mut rows);
-        self.tell(counts);
+        self.update_status(counts);
     }
 
-    /// The limit that keeps games from beginning.
-    pub(super) fn reached(&self, state: &State) -> Option<(Limit, String)> {
+    /// Returns the limit because of which no game can begin, and the amount that was reached.
+    pub(super) fn reached(&self, state: &RecorderState) -> Option<(Limit, String)> {
         let Limits { max_games, max_steps, .. } = self.limits;
         let games = state.counts.begun - state.counts.abandoned;
         let steps = self.live_steps.load(Ordering::Relaxed);
@@ -233,8 +175,8 @@ impl Shared {
             return Some((Limit::Wall, format!("{} ms", self.started.elapsed().as_millis())));
         }
         if state.is_disk_full {
-            let written = state.sink_bytes + state.taken.disk + state.ended.totals.disk;
-            return Some((Limit::Disk, format!("{written} bytes, and a game that would exceed it")));
+            let written = state.sink_bytes + state.writing.disk + state.unflushed.totals.disk;
+            return Some((Limit::Disk, format!("{written} bytes, which the next game would exceed")));
         }
         None
     }
@@ -257,128 +199,71 @@ impl Shared {
         }
     }
 
-    fn check_limits(&self, state: &State) -> Result<()> {
+    fn check_limits(&self, state: &RecorderState) -> Result<()> {
         match self.reached(state) {
             Some((limit, found)) => Err(limit.error(&self.limits, found)),
             None => Ok(()),
         }
     }
 
-    fn check_disk(&self, state: &mut State, more: u64) -> Result<()> {
-        let needed = state.sink_bytes + self.cost.fixed + state.taken.disk + state.ended.totals.disk + more;
+    fn check_disk(&self, state: &mut RecorderState, more: u64) -> Result<()> {
+        let needed = state.sink_bytes + self.cost.fixed + state.writing.disk + state.unflushed.totals.disk + more;
         if needed <= self.disk_budget {
             return Ok(());
         }
         state.is_disk_full = true;
-        Err(Limit::Disk.error(&self.limits, format!("a game with which it would be {needed} bytes")))
+        Err(Limit::Disk.error(&self.limits, format!("{needed} bytes with this game")))
     }
 
-    fn totals_of(&self, game: &EndedGame) -> Totals {
+    fn totals(&self, game: &EndedGame) -> GameTotals {
         let steps = u64::from(game.num_rows());
         let in_journal = self.journal.as_ref().map_or(0, |_| 128 + steps * game.rows.stride() as u64);
         let disk = self.cost.per_game + steps * self.cost.per_step + in_journal;
-        Totals { steps, ram: ram_of(&game.rows), disk }
+        GameTotals { steps, ram: ram_of(&game.rows), disk }
     }
 
-    /// Takes back what a game held that is not kept.
-    fn release(&self, mut state: MutexGuard<'_, State>, rows: &mut Rows) {
+    /// Frees the memory of a game that is not kept.
+    fn release(&self, mut state: MutexGuard<'_, RecorderState>, rows: &mut GameRows) {
         state.ram -= ram_of(rows);
-        state.free.append(&mut rows.take_blocks());
+        state.free_blocks.append(&mut rows.take_blocks());
         drop(state);
         if self.counts_steps {
             self.live_steps.fetch_sub(u64::from(rows.len()), Ordering::Relaxed);
         }
-        self.done.notify_all();
+        self.wake_waiters.notify_all();
     }
 
-    /// Waits until so many bytes are to be had.
-    fn make_room<'a>(&'a self, mut state: MutexGuard<'a, State>, bytes: u64) -> Result<MutexGuard<'a, State>> {
-        let has_room = |state: &State| state.ram + bytes <= self.ram_budget;
+    /// Waits until this many bytes of memory are free.
+    fn make_room<'a>(
+        &'a self,
+        mut state: MutexGuard<'a, RecorderState>,
+        bytes: u64,
+    ) -> Result<MutexGuard<'a, RecorderState>> {
+        let has_room = |state: &RecorderState| state.ram + bytes <= self.ram_budget;
         while !has_room(&state) {
-            if state.ended.games.is_empty() && !state.is_writing {
+            if state.unflushed.games.is_empty() && !state.is_writing {
                 let live = state.counts.begun - state.counts.abandoned - state.counts.ended;
-                let found = format!("{} bytes, all of them in {live} games under way, and {bytes} more", state.ram);
+                let found =
+                    format!("{} bytes, all of them in {live} running games, and {bytes} more needed", state.ram);
                 return Err(Limit::Ram.error(&self.limits, found));
             }
-            let rotation = if state.is_writing { state.begun } else { state.ask() };
-            self.work.notify_one();
-            while !has_room(&state) && state.done < rotation {
+            let flush = if state.is_writing { state.flush_begun } else { state.request_flush() };
+            self.wake_writer.notify_one();
+            while !has_room(&state) && state.flush_done < flush {
                 state.check_open()?;
-                state = self.wait(&self.done, state);
+                state = self.wait(&self.wake_waiters, state);
             }
             if !has_room(&state) {
-                state.tell_failure(rotation)?;
+                state.check_failure(flush)?;
             }
         }
         Ok(state)
     }
 
-    /// Says on disk how far the recording is. It is told by the next process only, and so is worth no error.
-    fn tell(&self, counts: Counts) {
+    /// Updates the counters in the status file. Errors are ignored, because only a recovery reads the file.
+    fn update_status(&self, counts: Counts) {
         if let Some(status) = &self.status {
             let _ = status.update(counts);
         }
-    }
-}
-
-impl State {
-    pub(super) fn check_open(&self) -> Result<()> {
-        match self.phase {
-            Phase::Open => Ok(()),
-            _ => Err(Error::argument("recorder", "one that is open", "one that is closed")),
-        }
-    }
-
-    /// Asks for a rotation that takes all that ended so far. Its number.
-    pub(super) fn ask(&mut self) -> u64 {
-        self.asked = self.asked.max(self.begun + 1);
-        self.begun + 1
-    }
-
-    pub(super) fn is_due(&self) -> bool {
-        let Pending { games, totals } = &self.ended;
-        let is_late = || self.due.time.is_some_and(|time| Instant::now() >= time);
-        !games.is_empty() && (totals.steps >= self.due.steps || totals.ram >= self.due.ram || is_late())
-    }
-
-    pub(super) fn fail(&mut self, rotation: u64, error: Error) {
-        self.failure = Some(Failure { rotation, error, is_told: false });
-    }
-
-    /// The error of this rotation or a later one; of any that nobody has been told of yet, for 0.
-    pub(super) fn tell_failure(&mut self, rotation: u64) -> Result<()> {
-        match &mut self.failure {
-            Some(failure) if failure.rotation >= rotation && (rotation > 0 || !failure.is_told) => {
-                failure.is_told = true;
-                Err(again(&failure.error))
-            }
-            _ => Ok(()),
-        }
-    }
-}
-
-impl Totals {
-    pub(super) fn add(&mut self, other: Totals) {
-        self.steps += other.steps;
-        self.ram += other.ram;
-        self.disk += other.disk;
-    }
-}
-
-pub(super) fn ram_of(rows: &Rows) -> u64 {
-    GAME_COST + rows.num_blocks() as u64 * BLOCK_COST
-}
-
-/// An error once more, for another caller.
-fn again(error: &Error) -> Error {
-    match error.kind() {
-        ErrorKind::Io { path, source } => {
-            let source = match source.raw_os_error() {
-                Some(code) => io::Error::from_raw_os_error(code),
-                None => io::Error::new(source.kind(), source.to_string()),
-            };
-            ErrorKind::Io { path: path.clone(), source }.into()
-        }
-        _ => io::Error::other(error.to_string()).into(),
     }
 }

@@ -1,61 +1,61 @@
-//! Where games go when they are written.
+//! [`Sink`]: the interface between a recorder and its storage.
 
-use super::game::EndedGame;
+use super::ended_game::EndedGame;
 use crate::error::Result;
 use std::sync::Arc;
 
-/// Where a recorder writes the games that ended: a session, or an archive.
+/// The storage of a recorder: a session, an archive, or your own.
 ///
-/// It is called from one thread at a time, with games in the order of their ids and without gaps.
+/// The recorder calls it from one thread at a time, with games in the order of their ids, without gaps.
 pub trait Sink: Send {
-    /// Makes games durable, all or none of them. After an error the same games, followed by more, are written again, so
-    /// none may be kept when this returns.
+    /// Makes games durable, all or none of them. After an error it must have kept none, because the recorder writes
+    /// the same games again, followed by more.
     ///
     /// # Errors
-    /// Any; the recorder passes it on.
+    /// Any error. The recorder returns it to its caller.
     fn write(&mut self, games: &Arc<Vec<EndedGame>>) -> Result<()>;
 
     /// Ends the recording.
     ///
     /// # Errors
-    /// Any; the recorder passes it on, and may try again.
+    /// Any error. The recorder returns it to its caller, who may try again.
     fn close(&mut self, closing: &Closing) -> Result<()>;
 
-    /// The number of games of this recording that are durable: all whose id is below it are, others are not.
+    /// Returns the number of durable games of this recording. All games with lower ids are durable, and no others.
     fn num_durable(&self) -> u64;
 
-    /// Bytes that what is written takes on disk.
+    /// Returns the size on disk of everything written, in bytes.
     fn num_bytes(&self) -> u64;
 
-    /// What a game will take there at most.
+    /// Returns an upper bound of the disk space of games.
     fn cost(&self) -> DiskCost;
 
-    /// Whether every step must come with its move.
+    /// Returns whether every step needs its move.
     fn with_action(&self) -> bool;
 
-    /// Whether what the engine expected of the moves is kept.
+    /// Returns whether the sink stores the engine's values of the moves.
     fn with_evs(&self) -> bool;
 }
 
-/// What a game takes on disk at most, in bytes.
+/// An upper bound of the disk space of games, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DiskCost {
-    /// Whatever is written, however little.
+    /// The space that is used independently of the games.
     pub fixed: u64,
-    /// A game.
+    /// The space of a game without its steps.
     pub per_game: u64,
-    /// Each of its steps that are kept.
+    /// The space of each kept step.
     pub per_step: u64,
 }
 
-/// How a recording ends.
+/// The end of a recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Closing {
-    /// Whether its recorder ended it, rather than a later process after that had died.
+    /// Whether the recorder closed it. False if a later process recovered it.
     pub finished: bool,
-    /// Games that were given up.
+    /// The number of abandoned games.
     pub abandoned: u64,
-    /// Games that were under way.
+    /// The number of games that were still running.
     pub live: u64,
 }

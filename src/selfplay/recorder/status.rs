@@ -1,5 +1,5 @@
-//! `recording.json`: it stands in a folder as long as something is recorded there, locked by the process that does, and says how
-//! far that is.
+//! The status file `recording.json`. A folder contains it while its recording lasts. The recording process holds
+//! its lock and updates its counters.
 //!
 //! The file is created atomically, with its lock held. Its text has a fixed length within a page and is overwritten in
 //! place, so a killed process leaves either the old text or the new one. The file is not synced: after a power failure
@@ -17,17 +17,17 @@ use std::sync::{Mutex, PoisonError};
 
 const LEN: usize = 4096;
 
-/// Six bytes of JSON each at most, so that the text fits.
+/// Each byte takes at most six bytes of JSON, so the text fits into the file.
 pub(super) const MAX_ENGINE_LEN: usize = 256;
 
-/// What is said of a recording that has not ended.
+/// The content of the status file: a recording that has not ended.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub(super) struct Recording {
-    /// Names this recording among all.
+pub(super) struct RecordingStatus {
+    /// The unique id of the recording.
     pub(super) id: String,
-    /// Whether its games go to a session in this folder.
+    /// Whether the sink is a session in this folder.
     pub(super) session: bool,
-    /// Whose games they are, where that is not said elsewhere; at most [`MAX_ENGINE_LEN`] bytes.
+    /// The engine, if the sink does not store it; at most [`MAX_ENGINE_LEN`] bytes.
     #[serde(default)]
     pub(super) engine: Option<String>,
     pub(super) process: u32,
@@ -39,40 +39,40 @@ pub(super) struct Recording {
 pub(super) struct Counts {
     pub(super) begun: u64,
     pub(super) abandoned: u64,
-    /// Games that ended, and the steps of them that are kept.
+    /// The number of ended games, and the number of their kept steps.
     pub(super) ended: u64,
     pub(super) steps: u64,
 }
 
 #[derive(Debug)]
-pub(super) struct Status {
+pub(super) struct StatusFile {
     path: PathBuf,
     file: File,
-    recording: Mutex<Recording>,
+    recording: Mutex<RecordingStatus>,
 }
 
-impl Status {
+impl StatusFile {
     /// Creates the file atomically, with its lock held.
-    pub(super) fn create(folder: &Path, recording: Recording) -> Result<Status> {
+    pub(super) fn create(folder: &Path, recording: RecordingStatus) -> Result<StatusFile> {
         let path = folder.join(RECORDING);
         let staged = Staged::new(folder)?;
-        // The lock belongs to the open file, which `Status` keeps.
+        // The lock belongs to the open file, which `StatusFile` keeps.
         let file = staged.file().try_clone().map_err(|source| Error::io(&path, source))?;
         file.lock().map_err(|source| Error::io(&path, source))?;
-        let status = Status { path: path.clone(), file, recording: Mutex::new(recording) };
+        let status = StatusFile { path: path.clone(), file, recording: Mutex::new(recording) };
         status.update(Counts::default())?;
         match staged.publish(&path) {
             Ok(Published::New) => Ok(status),
             Ok(Published::Taken) => Err(conflict(&path)),
-            // Another process was faster, and has removed this one's staged file.
+            // Another process took the name first, and has removed this process's staged file.
             Err(error) if error.is_not_found() && path.exists() => Err(conflict(&path)),
             Err(error) => Err(error),
         }
     }
 
-    /// Takes over the file of a dead process; returns `None` if nothing is recorded in the folder. If the file is
-    /// unreadable, the recording is unknown.
-    pub(super) fn take_over(folder: &Path) -> Result<Option<(Status, Option<Recording>)>> {
+    /// Takes over the status file of a dead process. Returns `None` if the folder has no recording. The content is
+    /// `None` if the file is unreadable.
+    pub(super) fn take_over(folder: &Path) -> Result<Option<(StatusFile, Option<RecordingStatus>)>> {
         let path = folder.join(RECORDING);
         let io = |source| Error::io(&path, source);
         let mut file = match File::options().read(true).write(true).open(&path) {
@@ -83,9 +83,9 @@ impl Status {
         lock(&file, &path)?;
         let mut text = Vec::new();
         file.read_to_end(&mut text).map_err(io)?;
-        let recording: Option<Recording> = serde_json::from_slice(&text).ok();
+        let recording: Option<RecordingStatus> = serde_json::from_slice(&text).ok();
         let known = Mutex::new(recording.clone().unwrap_or_default());
-        let status = Status { path: path.clone(), file, recording: known };
+        let status = StatusFile { path: path.clone(), file, recording: known };
         // The previous owner of the lock may have ended the recording, and another process may have begun one.
         match status.stands_in(folder) {
             true => Ok(Some((status, recording))),
@@ -96,7 +96,7 @@ impl Status {
 
     pub(super) fn update(&self, counts: Counts) -> Result<()> {
         let mut recording = self.recording.lock().unwrap_or_else(PoisonError::into_inner);
-        // Of two that come at once the later may be first here.
+        // Concurrent updates may arrive in the wrong order, so counters never decrease.
         let old = recording.counts;
         recording.counts = Counts {
             begun: counts.begun.max(old.begun),
@@ -110,7 +110,7 @@ impl Status {
         self.file.write_all_at(&text, 0).map_err(|source| Error::io(&self.path, source))
     }
 
-    /// Says that the recording has ended.
+    /// Removes the file, which marks the recording as ended.
     pub(super) fn remove(&self) -> Result<()> {
         match std::fs::remove_file(&self.path) {
             Err(error) if error.kind() != NotFound => Err(Error::io(&self.path, error)),
@@ -118,12 +118,12 @@ impl Status {
         }
     }
 
-    /// The name of the folder may have changed.
+    /// Sets the folder after it was renamed.
     pub(super) fn set_folder(&mut self, folder: &Path) {
         self.path = folder.join(RECORDING);
     }
 
-    /// Whether it is the status file of this folder's current recording.
+    /// Returns whether this is the status file of the folder's current recording.
     pub(super) fn stands_in(&self, folder: &Path) -> bool {
         let own = self.file.metadata().map(|own| (own.dev(), own.ino()));
         let found = std::fs::metadata(folder.join(RECORDING)).map(|found| (found.dev(), found.ino()));
@@ -144,12 +144,12 @@ fn lock(file: &File, path: &Path) -> Result<()> {
 }
 
 fn conflict(path: &Path) -> Error {
-    let what = "another process, or this one, is recording there".to_owned();
+    let what = "another recorder, in this process or another, uses this folder".to_owned();
     ErrorKind::Conflict { path: path.to_owned(), what }.into()
 }
 
-impl Recording {
-    /// Games that were under way.
+impl RecordingStatus {
+    /// Returns the number of running games.
     pub(super) fn live(&self) -> u64 {
         self.counts.begun.saturating_sub(self.counts.abandoned + self.counts.ended)
     }

@@ -1,7 +1,9 @@
+use super::super::status::{RecordingStatus, StatusFile};
 use super::*;
 use crate::format::Session;
 
-/// What a recorder leaves that was killed after ten games were rotated and five more had ended, with one under way.
+/// Returns the folder of a recorder that was killed. It had flushed ten games, five more had ended, and one was
+/// running.
 fn killed(root: &Path, journal: bool) -> PathBuf {
     let recorder = recorder(&root.join("living"), |options| options.journal = journal);
     play_all(&recorder, 0..10, 40);
@@ -14,11 +16,11 @@ fn killed(root: &Path, journal: bool) -> PathBuf {
 }
 
 #[test]
-fn the_next_start_says_what_is_lost() {
+fn the_next_recorder_reports_lost_games() {
     for (journal, runs, lost) in [(false, 10, 5), (true, 15, 0)] {
         let root = tempfile::tempdir().unwrap();
         let folder = killed(root.path(), journal);
-        assert_eq!(check(&folder, 1, |_| 40).len(), 10, "as it was left");
+        assert_eq!(check(&folder, 1, |_| 40).len(), 10, "before the recovery");
         let next = recorder(&root.path().join("dead"), |_| {});
         let [Unfinished { folder: found, recovered: Ok(recovered) }] = next.unfinished() else { panic!("{next:?}") };
         assert_eq!((found, recovered.runs, recovered.from_journal), (&folder, runs, runs - 10));
@@ -27,13 +29,13 @@ fn the_next_start_says_what_is_lost() {
         assert_eq!(entry(&folder, "finished"), Some(false.into()));
         let shards = ["metadata.db", "steps-000001.npy", "steps-000002.npy"];
         assert_eq!(names(&folder), shards[..if journal { 3 } else { 2 }]);
-        assert_eq!(recover(&folder).unwrap().runs, 0, "nothing is left to be done");
+        assert_eq!(recover(&folder).unwrap().runs, 0, "there is nothing to recover");
         assert!(recorder(&root.path().join("dead"), |_| {}).unfinished().is_empty());
     }
 }
 
 #[test]
-fn a_living_recorder_is_left_alone() {
+fn a_live_recorder_is_not_recovered() {
     let root = tempfile::tempdir().unwrap();
     let first = recorder(root.path(), |_| {});
     assert!(matches!(recover(first.folder()).unwrap_err().kind(), ErrorKind::Conflict { .. }));
@@ -44,7 +46,7 @@ fn a_living_recorder_is_left_alone() {
 }
 
 #[test]
-fn a_journal_gives_back_all_that_is_whole() {
+fn recovery_reads_all_complete_journal_records() {
     let root = tempfile::tempdir().unwrap();
     let folder = killed(root.path(), true);
     let journal = folder.join("journal-000002.bin");
@@ -63,14 +65,14 @@ fn a_journal_gives_back_all_that_is_whole() {
         std::fs::write(copied.join("journal-000002.bin"), damaged).unwrap();
         let whole = flip.unwrap_or(cut).saturating_sub(16) / record;
         let recovered = recover(&copied).unwrap();
-        // What says nothing of a game may be changed: the padding of a header, or of a frame.
+        // A change of the padding in a header or a frame is not detected.
         let is_padding =
             flip.is_some_and(|at| (13..16).contains(&at) || (at - 16) % record >= 12 && (at - 16) % record < 16);
         assert!(
             recovered.from_journal == whole as u64 || is_padding || flip.is_some_and(|at| at < 16),
             "{cut} {flip:?}"
         );
-        // The rate and the kind of rows stand in the header, once.
+        // Damage to the header changes the sample rate or the kind of rows.
         if flip.is_none_or(|at| at >= 16) {
             assert_eq!(check(&copied, 1, |_| 40).len(), 10 + recovered.from_journal as usize);
         }
@@ -79,10 +81,10 @@ fn a_journal_gives_back_all_that_is_whole() {
 }
 
 #[test]
-fn every_state_of_a_rotation_is_made_whole() {
+fn recovery_repairs_every_state_of_a_flush() {
     let root = tempfile::tempdir().unwrap();
     let before = killed(root.path(), false);
-    // What the second rotation makes of it, in place of whoever died.
+    // A live recorder repeats the two flushes, so that its files show every state of the second one.
     let living = recorder(&root.path().join("after"), |_| {});
     play_all(&living, 0..10, 40);
     living.rotate().unwrap();
@@ -106,44 +108,44 @@ fn every_state_of_a_rotation_is_made_whole() {
         runs
     };
 
-    let folder = state("nothing but a name");
+    let folder = state("an empty staged folder");
     assert_eq!(outcome(&folder), 10);
 
-    let folder = state("both files beside");
+    let folder = state("both files staged");
     bring(shard, folder.join(staged));
     bring(metadata, folder.join(staged));
     assert_eq!(outcome(&folder), 10);
 
-    let folder = state("the shard in its place");
+    let folder = state("the shard published");
     bring(shard, folder.clone());
     bring(metadata, folder.join(staged));
-    assert_eq!(check(&folder, 1, |_| 40).len(), 10, "it opens as it is");
+    assert_eq!(check(&folder, 1, |_| 40).len(), 10, "the session opens before the recovery");
     assert_eq!(outcome(&folder), 15);
 
-    let folder = state("a shard that nothing is known of");
+    let folder = state("an unlisted shard");
     bring(shard, folder.clone());
     assert_eq!(outcome(&folder), 10);
     assert_eq!(names(&folder), ["metadata.db", "steps-000001.npy", "unrecorded-000002.npy"]);
 
-    let folder = state("a shard beside the database of another");
+    let folder = state("a shard with an old database");
     bring(shard, folder.clone());
     std::fs::copy(folder.join(metadata), folder.join(staged).join(metadata)).unwrap();
     assert_eq!(outcome(&folder), 10);
 
-    let folder = state("a shard that ends too early");
+    let folder = state("a truncated shard");
     let bytes = std::fs::read(living.folder().join(shard)).unwrap();
     std::fs::write(folder.join(shard), &bytes[..bytes.len() - 7]).unwrap();
     bring(metadata, folder.join(staged));
     assert_eq!(outcome(&folder), 10);
 
-    let folder = state("both in their places");
+    let folder = state("both files published");
     bring(shard, folder.clone());
     bring(metadata, folder.clone());
     assert_eq!(outcome(&folder), 15);
 }
 
 #[test]
-fn a_first_rotation_that_nothing_is_known_of_is_set_aside() {
+fn an_unlisted_first_shard_is_renamed() {
     let root = tempfile::tempdir().unwrap();
     let living = recorder(&root.path().join("living"), |options| options.journal = true);
     let folder = root.path().join("1_model=v1");
@@ -156,7 +158,7 @@ fn a_first_rotation_that_nothing_is_known_of_is_set_aside() {
 }
 
 #[test]
-fn what_says_nothing_of_a_recording_is_nothing_recorded() {
+fn an_unreadable_status_file_without_games_is_removed() {
     let whole = {
         let root = tempfile::tempdir().unwrap();
         let living = recorder(root.path(), |_| {});
@@ -165,7 +167,7 @@ fn what_says_nothing_of_a_recording_is_nothing_recorded() {
     assert_eq!(whole.len(), 4096);
     let mut options = RecorderOptions::new("v1");
     options.journal = true;
-    // Earlier versions left this file if their process died while it wrote.
+    // Earlier versions left this file if their process died during the write.
     let header: &[u8] = b"A2JOURN1\x01\0\0\0\0\0\0\0";
     for text in [&whole[..0], &whole[..1], &whole[..100], &[0xff; 10][..]] {
         for journal in [None, Some(&header[..0]), Some(&header[..8]), Some(header)] {
@@ -179,8 +181,8 @@ fn what_says_nothing_of_a_recording_is_nothing_recorded() {
                 }
                 std::fs::write(folder.join(".staged-abc.tmp"), text).unwrap();
             };
-            let seen = Arc::new(Mutex::new(Seen::default()));
-            let sink = |_: &str| -> Result<Box<dyn Sink>> { Ok(Box::new(Remembering(seen.clone()))) };
+            let seen = Arc::new(Mutex::new(ReceivedGames::default()));
+            let sink = |_: &str| -> Result<Box<dyn Sink>> { Ok(Box::new(MemorySink(seen.clone()))) };
             for recovered in [0, 1].map(|again| {
                 begin();
                 if again == 0 { recover_with(&folder, sink).unwrap() } else { recover(&folder).unwrap() }
@@ -199,10 +201,10 @@ fn what_says_nothing_of_a_recording_is_nothing_recorded() {
 }
 
 #[test]
-fn games_beside_what_says_nothing_stay() {
+fn games_beside_an_unreadable_status_file_are_kept() {
     let root = tempfile::tempdir().unwrap();
     let dead = killed(root.path(), true);
-    // A session lists its own games.
+    // A session lists its games itself.
     std::fs::write(dead.join("recording.json"), "").unwrap();
     let recovered = recover(&dead).unwrap();
     assert_eq!((recovered.runs, recovered.from_journal, recovered.lost_runs), (15, 5, 0));
@@ -215,22 +217,22 @@ fn games_beside_what_says_nothing_stay() {
     }
     for error in [recover(&dead).unwrap_err(), recover_with(&dead, |_| unreachable!()).unwrap_err()] {
         assert_eq!(error.kind_name(), "header");
-        let expected = "byte 0: recording: expected JSON, as the journal beside it has 5 games, found none";
+        let expected = "byte 0: recording: expected JSON, because the journal has 5 games, found none";
         assert_eq!(error.to_string(), format!("{}: {expected}", dead.join("recording.json").display()));
     }
     assert_eq!(names(&dead), ["journal-000002.bin", "recording.json"]);
 }
 
 #[test]
-fn a_recording_is_not_taken_over_from_who_has_just_begun_it() {
+fn a_new_recording_is_not_taken_over() {
     let root = tempfile::tempdir().unwrap();
     let folder = root.path().join("other");
-    let seen = Arc::new(Mutex::new(Seen::default()));
-    let sink = |_: &str| -> Result<Box<dyn Sink>> { Ok(Box::new(Remembering(seen.clone()))) };
+    let seen = Arc::new(Mutex::new(ReceivedGames::default()));
+    let sink = |_: &str| -> Result<Box<dyn Sink>> { Ok(Box::new(MemorySink(seen.clone()))) };
     let first = Recorder::with_sink(Some(&folder), RecorderOptions::new("v1"), sink).unwrap();
     assert!(matches!(recover_with(&folder, sink).unwrap_err().kind(), ErrorKind::Conflict { .. }));
-    // Two recorders that begin at once: the name is taken when the second is ready.
-    let error = Status::create(&folder, Recording::default()).unwrap_err();
+    // Of two recorders that begin at once, the second finds the name taken.
+    let error = StatusFile::create(&folder, RecordingStatus::default()).unwrap_err();
     assert!(matches!(error.kind(), ErrorKind::Conflict { .. }), "{error}");
     assert_eq!(names(&folder), ["recording.json"]);
     play(&first, 5, 10).unwrap();
@@ -238,7 +240,7 @@ fn a_recording_is_not_taken_over_from_who_has_just_begun_it() {
 }
 
 #[test]
-fn what_was_damaged_otherwise_is_told_and_stays() {
+fn a_damaged_session_is_reported_and_unchanged() {
     let root = tempfile::tempdir().unwrap();
     let folder = killed(root.path(), false);
     std::fs::write(folder.join("metadata.db"), b"SQLite format 3\0 or not").unwrap();
@@ -249,7 +251,7 @@ fn what_was_damaged_otherwise_is_told_and_stays() {
 }
 
 #[test]
-fn what_never_became_a_session_is_removed() {
+fn a_staged_folder_is_removed() {
     let root = tempfile::tempdir().unwrap();
     let folder = killed(root.path(), false);
     let parent = folder.parent().unwrap();
@@ -261,17 +263,17 @@ fn what_never_became_a_session_is_removed() {
 }
 
 #[test]
-fn another_sink_gets_what_its_journal_holds() {
+fn journal_games_are_written_to_another_sink() {
     let root = tempfile::tempdir().unwrap();
     let (living, dead) = (root.path().join("living"), root.path().join("dead"));
-    let seen = Arc::new(Mutex::new(Seen::default()));
+    let seen = Arc::new(Mutex::new(ReceivedGames::default()));
     let mut options = RecorderOptions::new("v1");
     options.journal = true;
     let ids = Mutex::new(Vec::new());
     let open = |folder: &Path| {
         Recorder::with_sink(Some(folder), options.clone(), |id| {
             ids.lock().unwrap().push(id.to_owned());
-            Ok(Box::new(Remembering(seen.clone())))
+            Ok(Box::new(MemorySink(seen.clone())))
         })
     };
     let first = open(&living).unwrap();
@@ -284,7 +286,7 @@ fn another_sink_gets_what_its_journal_holds() {
     let recovered = second.unfinished()[0].recovered.as_ref().unwrap();
     assert_eq!((recovered.runs, recovered.from_journal, recovered.lost_runs), (6, 2, 0));
     let ids = ids.lock().unwrap();
-    assert_eq!(ids[0], ids[1], "the recording that died");
+    assert_eq!(ids[0], ids[1], "the id of the dead recording");
     assert_ne!(ids[1], ids[2]);
     let seen = seen.lock().unwrap();
     for (&id, run) in &seen.games {
@@ -299,7 +301,7 @@ fn another_sink_gets_what_its_journal_holds() {
 }
 
 #[test]
-fn games_of_many_threads_are_durable_when_they_end() {
+fn games_of_several_threads_are_durable_at_their_end() {
     let root = tempfile::tempdir().unwrap();
     let living = recorder(&root.path().join("living"), |options| {
         (options.journal, options.rotate_steps) = (true, 400);

@@ -14,7 +14,7 @@ fn limit_of<T: std::fmt::Debug>(outcome: Result<T>) -> &'static str {
 }
 
 #[test]
-fn games_count_unless_they_are_given_up() {
+fn abandoned_games_do_not_count() {
     let (_root, recorder) = limited(|limits| limits.max_games = Some(3));
     play(&recorder, 0, 5).unwrap();
     let (second, third) = (recorder.begin(None).unwrap(), recorder.begin(None).unwrap());
@@ -28,7 +28,7 @@ fn games_count_unless_they_are_given_up() {
 }
 
 #[test]
-fn games_go_on_when_there_are_enough_steps() {
+fn running_games_continue_past_the_step_limit() {
     let (_root, recorder) = limited(|limits| limits.max_steps = Some(50));
     let mut long = recorder.begin(Some(7)).unwrap();
     play(&recorder, 1, 20).unwrap();
@@ -45,8 +45,8 @@ fn games_go_on_when_there_are_enough_steps() {
 }
 
 #[test]
-fn time_is_up_for_games_that_have_not_begun() {
-    // On a busy machine a short limit may expire before a game can begin.
+fn no_game_begins_after_the_time_limit() {
+    // On a busy machine, a short limit may expire before a game can begin, so the limit doubles.
     let (_root, recorder, game) = (0..20)
         .find_map(|doubled| {
             let (root, recorder) = limited(|limits| limits.max_wall_ms = Some(20 << doubled));
@@ -61,7 +61,7 @@ fn time_is_up_for_games_that_have_not_begun() {
 }
 
 #[test]
-fn the_folder_never_exceeds_its_limit() {
+fn the_folder_never_exceeds_the_disk_limit() {
     for journal in [false, true] {
         let root = tempfile::tempdir().unwrap();
         let recorder = recorder(root.path(), |options| {
@@ -95,9 +95,9 @@ fn the_folder_never_exceeds_its_limit() {
 }
 
 #[test]
-fn pushes_wait_for_memory_that_a_rotation_frees() {
+fn pushes_wait_until_a_flush_frees_memory() {
     let (_root, recorder) = limited(|limits| limits.max_ram_mb = Some(16));
-    // Ten megabytes of buffers, and five times as much to go through them, from several threads.
+    // Several threads push fifty megabytes through ten megabytes of buffers.
     std::thread::scope(|scope| {
         for thread in 0..3 {
             let recorder = &recorder;
@@ -115,7 +115,7 @@ fn pushes_wait_for_memory_that_a_rotation_frees() {
 }
 
 #[test]
-fn games_under_way_cannot_wait_for_themselves() {
+fn running_games_that_fill_the_memory_get_an_error() {
     let (_root, recorder) = limited(|limits| limits.max_ram_mb = Some(16));
     play(&recorder, 0, 1000).unwrap();
     let mut game = recorder.begin(Some(1)).unwrap();
@@ -127,11 +127,11 @@ fn games_under_way_cannot_wait_for_themselves() {
             Err(error) => break error,
         }
     };
-    assert!(error.to_string().contains("all of them in 1 games under way"), "{error}");
+    assert!(error.to_string().contains("all of them in 1 running games"), "{error}");
     assert_eq!((limit_of(Err::<(), _>(error)), recorder.stats().durable), ("ram", 1));
     assert!(index > 1_000_000);
     assert_eq!(limit_of(game.push_batch(&vec![Board(1); 3_000_000], Some(&vec![Move::Up; 3_000_000]), None)), "ram");
-    // It can still end, and what it held is free for others then.
+    // The game can still end, which frees its memory for others.
     assert_eq!(game.num_steps(), index);
     game.end(step(1, index).0).unwrap();
     play(&recorder, 2, 1000).unwrap();
@@ -140,8 +140,8 @@ fn games_under_way_cannot_wait_for_themselves() {
 }
 
 #[test]
-fn a_write_that_fails_is_told_to_who_waits_for_memory() {
-    let (recorder, seen) = remembering(|options| options.limits.max_ram_mb = Some(16));
+fn a_failed_write_is_returned_to_a_push_that_waits_for_memory() {
+    let (recorder, seen) = memory_sink(|options| options.limits.max_ram_mb = Some(16));
     seen.lock().unwrap().failures = usize::MAX;
     let mut games = 0;
     let error = loop {
@@ -159,7 +159,7 @@ fn a_write_that_fails_is_told_to_who_waits_for_memory() {
 }
 
 #[test]
-fn limits_that_make_no_sense_are_refused() {
+fn invalid_limits_are_rejected() {
     let root = tempfile::tempdir().unwrap();
     let refused = |change: fn(&mut RecorderOptions)| {
         let mut options = RecorderOptions::new("v1");

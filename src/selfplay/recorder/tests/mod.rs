@@ -4,20 +4,22 @@ mod recording;
 
 use super::*;
 use crate::board::{Board, Move};
-use crate::error::ErrorKind;
+use crate::error::{ErrorKind, Result};
 use crate::format::Session;
 use std::collections::BTreeMap;
+use std::io;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
-/// A step of a game that follows from its seed alone.
+/// Returns a step that depends only on the seed and the index.
 fn step(seed: u64, index: u32) -> (Board, Move) {
     let mixed = (seed ^ u64::from(index) << 32).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
     let board = mixed.wrapping_mul(0xbf58_476d_1ce4_e5b9);
     (Board(board), Move::ALL[(board >> 61) as usize % 4])
 }
 
-/// Plays a game of so many steps to its end, which is the board that would be next.
+/// Plays and ends a game with `num_steps` steps. The final board is the board of the next step.
 fn play(recorder: &Recorder, seed: u64, num_steps: u32) -> Result<u64> {
     let mut game = recorder.begin(Some(seed))?;
     for index in 0..num_steps {
@@ -39,7 +41,7 @@ fn recorder(root: &Path, change: impl FnOnce(&mut RecorderOptions)) -> Recorder 
     Recorder::create(root, options).unwrap()
 }
 
-/// The seeds in a session by id, after all that it holds of them was found to be theirs.
+/// Checks the steps of all runs in a session, and returns the seeds by id.
 fn check(folder: &Path, sample_rate: u32, len: impl Fn(u64) -> u32) -> BTreeMap<u64, u64> {
     let session = Session::open(folder).unwrap();
     let mut seeds = BTreeMap::new();
@@ -77,16 +79,16 @@ fn names(folder: &Path) -> Vec<String> {
     names
 }
 
-/// Waits for an event that must happen, however long it takes on a busy machine.
+/// Waits for an event, even for long on a busy machine.
 fn until(is_so: impl Fn() -> bool) {
     let start = Instant::now();
     while !is_so() {
-        assert!(start.elapsed() < Duration::from_secs(600), "it never comes about");
+        assert!(start.elapsed() < Duration::from_secs(600), "the event never happened");
         std::thread::sleep(Duration::from_millis(1));
     }
 }
 
-/// What a process that is killed now would leave.
+/// Copies the files that a killed process would leave.
 fn copy(from: &Path, to: &Path) {
     std::fs::create_dir_all(to).unwrap();
     for entry in std::fs::read_dir(from).unwrap() {
@@ -96,32 +98,32 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
-/// The same for a recorder that may be writing, copied between two rotations: a kill takes one moment, a copy takes
-/// several.
+/// Does the same for a recorder that may be writing. It copies between two flushes, because a copy takes longer than a
+/// kill.
 fn copy_at_rest(recorder: &Recorder, to: &Path) {
-    let shared = &recorder.0.shared;
+    let shared = recorder.shared();
     let mut state = shared.lock();
     while state.is_writing {
-        state = shared.wait(&shared.done, state);
+        state = shared.wait(&shared.wake_waiters, state);
     }
-    // No rotation begins without the lock.
+    // No flush begins without the lock.
     copy(recorder.folder(), to);
     drop(state);
 }
 
-/// What a sink was given.
+/// The games that a sink received.
 #[derive(Default)]
-struct Seen {
+struct ReceivedGames {
     games: BTreeMap<u64, crate::run::Run>,
     writes: Vec<usize>,
     failures: usize,
     closed: Option<Closing>,
 }
 
-/// A sink that may fail.
-struct Remembering(Arc<Mutex<Seen>>);
+/// A sink that keeps games in memory and can be made to fail.
+struct MemorySink(Arc<Mutex<ReceivedGames>>);
 
-impl Sink for Remembering {
+impl Sink for MemorySink {
     fn write(&mut self, games: &Arc<Vec<EndedGame>>) -> Result<()> {
         let mut seen = self.0.lock().unwrap();
         if seen.failures > 0 {
@@ -162,10 +164,10 @@ impl Sink for Remembering {
     }
 }
 
-fn remembering(change: impl FnOnce(&mut RecorderOptions)) -> (Recorder, Arc<Mutex<Seen>>) {
+fn memory_sink(change: impl FnOnce(&mut RecorderOptions)) -> (Recorder, Arc<Mutex<ReceivedGames>>) {
     let mut options = RecorderOptions::new("v1");
     change(&mut options);
-    let seen = Arc::new(Mutex::new(Seen::default()));
-    let sink = Recorder::with_sink(None, options, |_| Ok(Box::new(Remembering(seen.clone()))));
+    let seen = Arc::new(Mutex::new(ReceivedGames::default()));
+    let sink = Recorder::with_sink(None, options, |_| Ok(Box::new(MemorySink(seen.clone()))));
     (sink.unwrap(), seen)
 }

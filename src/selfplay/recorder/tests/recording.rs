@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use serde_json::json;
 
 #[test]
-fn a_session_holds_what_was_pushed() {
+fn a_session_contains_the_pushed_steps() {
     for (with_action, sample_rate) in [(true, 1), (false, 1), (true, 3), (false, 7)] {
         let root = tempfile::tempdir().unwrap();
         let recorder = recorder(root.path(), |options| {
@@ -34,11 +34,11 @@ fn a_session_holds_what_was_pushed() {
 }
 
 #[test]
-fn games_of_many_threads_keep_apart() {
+fn games_of_several_threads_do_not_mix() {
     let root = tempfile::tempdir().unwrap();
     let recorder = recorder(root.path(), |options| options.rotate_steps = 5_000);
     let len = |seed: u64| (seed % 300) as u32;
-    // The last game of each thread ends when others are written.
+    // The last game of each thread ends after a flush of other games.
     let rotated = std::sync::Barrier::new(5);
     std::thread::scope(|scope| {
         for thread in 0..4_u64 {
@@ -79,20 +79,20 @@ fn games_of_many_threads_keep_apart() {
 }
 
 #[test]
-fn a_rotation_is_a_shard_and_the_session_is_whole_after_each() {
+fn each_flush_writes_a_shard_and_leaves_a_complete_session() {
     let root = tempfile::tempdir().unwrap();
     let recorder = recorder(root.path(), |_| {});
     let folder = recorder.folder().to_owned();
     assert_eq!(Session::open(&folder).unwrap().num_runs(), 0);
     assert_eq!(entry(&folder, "finished"), Some(json!(false)));
-    for rotation in 1..=3 {
+    for round in 1..=3 {
         for game in 0..10 {
-            play(&recorder, rotation * 10 + game, 20).unwrap();
+            play(&recorder, round * 10 + game, 20).unwrap();
         }
-        assert_eq!(recorder.rotate().unwrap(), 10 * rotation);
-        assert_eq!(check(&folder, 1, |_| 20).len() as u64, 10 * rotation);
+        assert_eq!(recorder.rotate().unwrap(), 10 * round);
+        assert_eq!(check(&folder, 1, |_| 20).len() as u64, 10 * round);
     }
-    assert_eq!(recorder.rotate().unwrap(), 30, "nothing is left to be written");
+    assert_eq!(recorder.rotate().unwrap(), 30, "no game is left to write");
     let expected = ["metadata.db", "recording.json", "steps-000001.npy", "steps-000002.npy", "steps-000003.npy"];
     assert_eq!(names(&folder), expected);
     let stats = recorder.stats();
@@ -103,7 +103,7 @@ fn a_rotation_is_a_shard_and_the_session_is_whole_after_each() {
 }
 
 #[test]
-fn a_rotation_comes_when_time_has_passed() {
+fn a_flush_starts_after_rotate_every() {
     let root = tempfile::tempdir().unwrap();
     let recorder = recorder(root.path(), |options| options.rotate_every = Some(Duration::from_millis(30)));
     for round in 1..=2 {
@@ -113,7 +113,7 @@ fn a_rotation_comes_when_time_has_passed() {
 }
 
 #[test]
-fn a_batch_is_as_good_as_its_steps() {
+fn push_batch_equals_single_pushes() {
     let root = tempfile::tempdir().unwrap();
     for sample_rate in [1, 4] {
         let recorder = recorder(root.path(), |options| options.sample_rate = sample_rate);
@@ -137,7 +137,7 @@ fn a_batch_is_as_good_as_its_steps() {
 
 #[test]
 fn other_sinks_get_values_and_final_boards() {
-    let (recorder, seen) = remembering(|options| options.sample_rate = 2);
+    let (recorder, seen) = memory_sink(|options| options.sample_rate = 2);
     let evs = |index: u32| {
         let legal = step(9, index).0.legal_moves();
         let values = std::array::from_fn(|at| if legal >> at & 1 == 1 { index as f32 + at as f32 } else { 0.0 });
@@ -165,22 +165,22 @@ fn other_sinks_get_values_and_final_boards() {
     }
     assert_eq!((seen.games[&1].final_board(), seen.games[&1].meta().seed), (None, None));
     assert_eq!(seen.closed, Some(Closing { finished: true, abandoned: 1, live: 1 }));
-    assert!(live.end(None).unwrap_err().to_string().contains("one that is closed"));
+    assert!(live.end(None).unwrap_err().to_string().contains("a closed one"));
 }
 
 #[test]
-fn a_failed_rotation_loses_nothing() {
-    let (recorder, seen) = remembering(|options| options.rotate_steps = 100);
+fn a_failed_flush_loses_no_game() {
+    let (recorder, seen) = memory_sink(|options| options.rotate_steps = 100);
     seen.lock().unwrap().failures = 2;
     play(&recorder, 0, 10).unwrap();
     assert_eq!(recorder.rotate().unwrap_err().kind_name(), "io");
-    // Whoever asked was told, so that games begin.
+    // The call above returned the error, so games can begin.
     play(&recorder, 1, 100).unwrap();
-    until(|| recorder.0.shared.lock().done == 2);
-    // Nobody asked for that one: the next game says so, once.
+    until(|| recorder.shared().lock().flush_done == 2);
+    // No call has returned this error, so the next `begin` returns it, once.
     assert_eq!(recorder.begin(None).unwrap_err().kind_name(), "io");
     play(&recorder, 2, 10).unwrap();
-    assert_eq!(recorder.stats().durable, 0, "it is not tried again at once");
+    assert_eq!(recorder.stats().durable, 0, "the flush is not retried at once");
     seen.lock().unwrap().failures = 1;
     assert_eq!(recorder.close().unwrap_err().kind_name(), "io");
     play(&recorder, 3, 10).unwrap();
@@ -191,13 +191,13 @@ fn a_failed_rotation_loses_nothing() {
 }
 
 #[test]
-fn a_session_survives_a_rotation_that_fails_half_way() {
+fn a_session_survives_a_partly_failed_flush() {
     let root = tempfile::tempdir().unwrap();
     let recorder = recorder(root.path(), |_| {});
     let folder = recorder.folder().to_owned();
     play(&recorder, 0, 10).unwrap();
     recorder.rotate().unwrap();
-    // The shard finds its place taken, then the database does.
+    // First the name of the shard is taken, then the name of the database.
     for (obstacle, stays) in [("steps-000002.npy", None), ("metadata.db", Some("metadata.old"))] {
         if let Some(stays) = stays {
             std::fs::rename(folder.join(obstacle), folder.join(stays)).unwrap();
@@ -218,7 +218,7 @@ fn a_session_survives_a_rotation_that_fails_half_way() {
 }
 
 #[test]
-fn a_recorder_that_is_dropped_is_closed() {
+fn dropping_the_last_recorder_closes_it() {
     let root = tempfile::tempdir().unwrap();
     let recorder = recorder(root.path(), |_| {});
     let (folder, other) = (recorder.folder().to_owned(), recorder.clone());
@@ -233,7 +233,7 @@ fn a_recorder_that_is_dropped_is_closed() {
 }
 
 #[test]
-fn names_are_safe_and_free() {
+fn folder_names_are_safe_and_unique() {
     let root = tempfile::tempdir().unwrap();
     for tag in ["", ".x", "a/b", "a b", "é", "a\0", &"x".repeat(201)] {
         let error = Recorder::create(root.path(), RecorderOptions::new(tag)).unwrap_err();
@@ -254,9 +254,9 @@ fn names_are_safe_and_free() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
     #[test]
-    fn rows_come_back(boards in prop::collection::vec((any::<u64>(), 0..5_u8, any::<[f32; 4]>(), 0..32_u8), 0..600), with_evs: bool) {
-        use super::super::rows::{BLOCK_LEN, Rows};
-        let mut rows = Rows::new(with_evs);
+    fn rows_round_trip_through_bytes(boards in prop::collection::vec((any::<u64>(), 0..5_u8, any::<[f32; 4]>(), 0..32_u8), 0..600), with_evs: bool) {
+        use super::super::game_rows::{BLOCK_LEN, GameRows};
+        let mut rows = GameRows::new(with_evs);
         for &(board, action, values, legal) in &boards {
             let missing = rows.missing_blocks(1);
             rows.add_blocks((0..missing).map(|_| Box::new([0; BLOCK_LEN])).collect());
@@ -265,7 +265,7 @@ proptest! {
         }
         let bytes: Vec<u8> = rows.slices().flatten().copied().collect();
         prop_assert_eq!(bytes.len(), boards.len() * rows.stride());
-        let again = Rows::from_bytes(&bytes, with_evs).unwrap();
+        let again = GameRows::from_bytes(&bytes, with_evs).unwrap();
         for rows in [&rows, &again] {
             prop_assert_eq!(rows.steps(3).count(), boards.len());
             for (place, (step, &(board, action, values, legal))) in rows.steps(3).zip(&boards).enumerate() {
@@ -276,7 +276,7 @@ proptest! {
             }
         }
         if !boards.is_empty() {
-            prop_assert!(Rows::from_bytes(&bytes[1..], with_evs).is_none());
+            prop_assert!(GameRows::from_bytes(&bytes[1..], with_evs).is_none());
         }
     }
 }

@@ -1,10 +1,10 @@
-//! The steps of a game in memory: nine bytes each, and sixteen more where the engine's values are kept, in blocks of
-//! one size, so that what one game frees fits any other.
+//! The steps of a game in memory: nine bytes each, plus sixteen with the engine's values. They are stored in blocks
+//! of one size, so that any game can reuse any freed block.
 //!
 //! ```text
 //!  0       8                                   9             25
 //!  | board | move 0–2 | has values 3 | mask 4–7 | values       |
-//!  | u64   | u8, bit by bit                    | f32 × 4      |
+//!  | u64   | u8, by bits                         | f32 × 4      |
 //! ```
 
 use crate::board::{Board, Move};
@@ -13,34 +13,34 @@ use crate::run::{Branches, RunStep};
 pub(super) const BLOCK_LEN: usize = 2048;
 pub(super) type Block = Box<[u8; BLOCK_LEN]>;
 
-/// What a block costs with the allocator's header and its place in a list that grows.
+/// The memory of a block, including the allocator's header and its entry in a growing list.
 pub(super) const BLOCK_COST: u64 = BLOCK_LEN as u64 + 48;
 
 const WITHOUT_EVS: usize = 9;
 const WITH_EVS: usize = 25;
-/// In place of the move where it is not known.
+/// The value for an unknown move.
 const NO_MOVE: u8 = 4;
 const HAS_EVS: u8 = 8;
 
-/// The steps that are kept of a game.
+/// The kept steps of a game.
 #[derive(Debug)]
-pub(super) struct Rows {
+pub(super) struct GameRows {
     blocks: Vec<Block>,
-    /// The block that the next row goes to, and where in it.
+    /// The block of the next row, and its offset in the block.
     block: usize,
     offset: usize,
     len: u32,
     with_evs: bool,
 }
 
-impl Rows {
-    pub(super) fn new(with_evs: bool) -> Rows {
-        Rows { blocks: Vec::new(), block: 0, offset: 0, len: 0, with_evs }
+impl GameRows {
+    pub(super) fn new(with_evs: bool) -> GameRows {
+        GameRows { blocks: Vec::new(), block: 0, offset: 0, len: 0, with_evs }
     }
 
-    /// Rows as they were written elsewhere; `None` when the bytes are no whole rows.
-    pub(super) fn from_bytes(bytes: &[u8], with_evs: bool) -> Option<Rows> {
-        let mut rows = Rows::new(with_evs);
+    /// Restores rows from the bytes of [`slices`](GameRows::slices). Returns `None` if the last row is incomplete.
+    pub(super) fn from_bytes(bytes: &[u8], with_evs: bool) -> Option<GameRows> {
+        let mut rows = GameRows::new(with_evs);
         let stride = rows.stride();
         if !bytes.len().is_multiple_of(stride) {
             return None;
@@ -69,7 +69,7 @@ impl Rows {
         if self.with_evs { WITH_EVS } else { WITHOUT_EVS }
     }
 
-    /// How many more blocks so many more rows need.
+    /// Returns how many blocks are missing for this many more rows.
     #[inline]
     pub(super) fn missing_blocks(&self, rows: usize) -> usize {
         let per_block = BLOCK_LEN / self.stride();
@@ -86,7 +86,7 @@ impl Rows {
         std::mem::take(&mut self.blocks)
     }
 
-    /// Adds a row, for which there is room.
+    /// Adds a row. The last block must have room for it.
     #[inline]
     pub(super) fn push(&mut self, board: Board, action: Option<Move>, branches: Option<Branches>) {
         let stride = self.stride();
@@ -106,7 +106,7 @@ impl Rows {
         self.len += 1;
     }
 
-    /// The bytes of all rows, block by block.
+    /// Returns the bytes of all rows, block by block.
     pub(super) fn slices(&self) -> impl Iterator<Item = &[u8]> {
         let full = BLOCK_LEN / self.stride() * self.stride();
         let len = move |place| if place == self.block { self.offset } else { full };
@@ -114,7 +114,7 @@ impl Rows {
         used.map(move |(place, block)| block.get(..len(place)).unwrap_or_default())
     }
 
-    /// The steps, the indices of which are so far apart.
+    /// Returns the steps. Their indices are multiples of `sample_rate`.
     pub(super) fn steps(&self, sample_rate: u32) -> impl Iterator<Item = RunStep> {
         let rows = self.slices().flat_map(|slice| slice.chunks_exact(self.stride()));
         rows.zip((0_u32..).step_by(sample_rate as usize)).map(|(row, index)| step(row, index))
