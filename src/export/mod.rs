@@ -1,8 +1,8 @@
-//! Runs of an archive → files in any format of the field.
+//! Export of an archive's runs to the file formats of the field.
 //!
-//! Entry point is [`Query::export_runs`]: a query names runs by their ids, and they are written in the order of ids.
-//! Invariant: what a format has no room for is refused before anything is written, unless the format's description in
-//! `docs/formats.md` says that it is left out.
+//! The entry point is [`Query::export_runs`]: the query selects run ids, and the runs are written in the order of
+//! ids. Invariant: a run that the format cannot hold is rejected before anything is written. Parts that
+//! `docs/formats.md` lists as omitted are the exception.
 
 mod session;
 mod sink;
@@ -22,26 +22,26 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-/// What runs are exported as.
+/// The format of exported runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ExportFormat {
-    /// The very bytes of the run files that came in, each in its format.
+    /// Copies of the original run files, each in its format.
     #[default]
     Original,
-    /// Run files, A2T1: without values.
+    /// A2T1 run files, without values.
     A2t1,
-    /// Run files, a2run2.
+    /// a2run2 run files.
     A2run2,
-    /// One a2pack of run files: those that came in, or else a2run2.
+    /// One a2pack. It holds the original run files; other runs are encoded as a2run2.
     A2pack,
-    /// One pack.dat: without final boards, values of 16 bits.
+    /// One pack.dat, without final boards and with 16-bit values.
     PackDat,
-    /// A folder with `steps.npy`, `metadata.db` and `manifest.json`: without final boards.
+    /// A folder with `steps.npy`, `metadata.db` and `manifest.json`, without final boards.
     Npy,
     /// A self-play session: a folder with `steps.npy` and `metadata.db`, without final boards and values.
     Session,
-    /// One file of JSON lines.
+    /// One file of JSON Lines.
     Jsonl,
 }
 
@@ -89,37 +89,37 @@ impl FromStr for ExportFormat {
     }
 }
 
-/// How to export.
+/// Options of an export.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct ExportOptions {
-    /// As what.
+    /// The format to write.
     pub format: ExportFormat,
-    /// Threads; `None` = one per core.
+    /// Number of threads; `None` = one per core.
     pub workers: Option<usize>,
-    /// Entries of a pack: `None` = 4096.
+    /// a2pack: the alignment of entries in bytes; `None` = 4096.
     pub align: Option<u32>,
-    /// Entries of a pack.
+    /// a2pack: the compression of entries.
     pub compression: Compression,
-    /// A dataset or session: so many rows to a file, `steps-00000.npy` and so on; `None` = all in one, `steps.npy`. One that grows goes on
-    /// as it is.
+    /// Dataset or session: maximum rows per shard (`steps-00000.npy`, …); `None` = one `steps.npy`. Appending to
+    /// a dataset keeps its own sharding.
     pub shard_rows: Option<u64>,
-    /// pack.dat and datasets: add to what is there, if anything is.
+    /// pack.dat and dataset: append to an existing one.
     pub append: bool,
-    /// JSON lines: one a step instead of one a run.
+    /// JSON Lines: one line per step instead of one per run.
     pub by_step: bool,
-    /// JSON lines: in the shape that DuckDB and others read as it is.
+    /// JSON Lines: the compact layout, which DuckDB and other tools read directly.
     pub compact: bool,
 }
 
 impl ExportOptions {
-    /// Into this format, and everything else as usual.
+    /// Returns options for this format, with defaults for the rest.
     #[must_use]
     pub fn new(format: ExportFormat) -> ExportOptions {
         ExportOptions { format, ..ExportOptions::default() }
     }
 
-    /// Refuses a run that the format cannot hold.
+    /// Returns an error if the format cannot hold the run.
     fn examine(&self, run: &StoredMeta) -> Result<()> {
         let format = self.format;
         let refuse = |expected: &str, found: String| {
@@ -139,31 +139,34 @@ impl ExportOptions {
     }
 }
 
-/// What was exported.
+/// The result of an export.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ExportReport {
-    /// The file, or the folder of files, that was written.
+    /// The path of the file or folder that was written.
     pub path: PathBuf,
-    /// Runs.
+    /// The number of runs.
     pub runs: u64,
-    /// Their steps.
+    /// The number of steps of these runs.
     pub num_steps: u64,
-    /// Run files, or 1.
+    /// The number of run files; 1 for other formats.
     pub num_files: u64,
 }
 
 impl Query {
-    /// Writes the runs whose ids the query's column `run_id` names, each once and in the order of ids.
+    /// Writes the runs whose ids are in the query's column `run_id`. Each run is written once, in the order of
+    /// ids.
     ///
-    /// Run files go into the folder `out`, named by their ids (`run-00000042.a2run2`), a thousand to a folder of its own if
-    /// there are more than a thousand. Formats of one file are written to `out`, or into it if it is a folder, under the name
-    /// that they usually have; they appear whole or not at all. No file is replaced.
+    /// Run files go into the folder `out` and are named by run id (`run-00000042.a2run2`). More than a thousand
+    /// runs are split into subfolders of a thousand ids each.
+    ///
+    /// Other formats are written to `out`, or into the folder `out` under their usual name. They appear
+    /// completely or not at all. No existing file is replaced.
     ///
     /// # Errors
-    /// [`ErrorKind::Argument`](crate::ErrorKind::Argument) when the query has no column `run_id`, or a run does not fit the format;
-    /// [`ErrorKind::Io`](crate::ErrorKind::Io), when a file is there already for example;
-    /// [`ErrorKind::Damaged`](crate::ErrorKind::Damaged).
+    /// [`ErrorKind::Argument`](crate::ErrorKind::Argument) if the query has no column `run_id`, or if a run does
+    /// not fit the format. [`ErrorKind::Io`](crate::ErrorKind::Io), for example if a file already exists.
+    /// [`ErrorKind::Damaged`](crate::ErrorKind::Damaged) if the archive is damaged.
     ///
     /// # Examples
     /// ```no_run
@@ -180,7 +183,7 @@ impl Query {
         progress: &dyn Progress,
     ) -> Result<ExportReport> {
         let run_ids = self.run_ids(progress)?;
-        // Before anything is made.
+        // Rejects unsuitable runs before any file is created.
         let mut sessions = Sessions::default();
         self.archive().examine_runs(&run_ids, progress, |run| {
             sessions.add(run);
@@ -210,7 +213,7 @@ impl Query {
         Ok(report)
     }
 
-    /// The ids that the query names, in ascending order.
+    /// Returns the run ids that the query selects, in ascending order.
     fn run_ids(&self, progress: &dyn Progress) -> Result<Vec<u32>> {
         let schema = self.schema();
         let Ok(column) = schema.index_of("run_id") else {
@@ -238,15 +241,15 @@ impl Query {
     }
 }
 
-/// Reads run files, packs, pack.dat files, datasets, sessions and logs, and folders of them, and writes their runs in a
-/// format, in the order in which they were read and without an archive.
+/// Converts runs to another format without an archive. The inputs are run files, packs, pack.dat files, datasets,
+/// sessions and logs, and folders of them. Runs are written in the order in which they are read.
 ///
-/// With [`ExportOptions::append`] a pack.dat or a dataset that is there grows; several inputs are so merged into one.
-/// [`ExportFormat::Original`] is refused: to copy files is what others do better.
+/// With [`ExportOptions::append`], the runs are added to an existing pack.dat or dataset. This merges several
+/// inputs into one. [`ExportFormat::Original`] is rejected: use a file copy instead.
 ///
 /// # Errors
-/// The first file or run that cannot be read, and those of [`Query::export_runs`]. Files of many runs appear whole or not at
-/// all, and stay as they were if they were to grow.
+/// The first file or run that cannot be read, and the errors of [`Query::export_runs`]. A file of many runs
+/// appears completely or not at all. After an error, an appended file is unchanged.
 ///
 /// # Examples
 /// ```
@@ -284,10 +287,11 @@ pub fn convert<P: AsRef<Path>>(
     Ok(report)
 }
 
-/// Refuses to add to what is read, and to write run files where they would be read in turn.
+/// Returns an error if the output would be appended to an input, or if run files would be written into a folder
+/// that is read.
 fn refuse_overlap(paths: &[PathBuf], out: &Path, options: &ExportOptions) -> Result<()> {
     let is_folder = matches!(options.format, ExportFormat::A2t1 | ExportFormat::A2run2);
-    // The nearest that is there, with links resolved.
+    // The nearest existing ancestor, with links resolved.
     let absolute = std::path::absolute(out).map_err(|source| Error::io(out, source))?;
     let Some(real) = absolute.ancestors().find_map(|path| path.canonicalize().ok()) else { return Ok(()) };
     for path in paths {
@@ -300,7 +304,7 @@ fn refuse_overlap(paths: &[PathBuf], out: &Path, options: &ExportOptions) -> Res
     Ok(())
 }
 
-/// Names the run that a format has no room for.
+/// Adds the run to an error about a run that does not fit the format.
 fn of_run(error: Error, id: u64) -> Error {
     match error.into_kind() {
         ErrorKind::Argument { name, expected, found } => Error::argument(name, expected, format!("run {id}: {found}")),

@@ -1,32 +1,33 @@
-//! What a session is written with: what the one said that all its runs are of, or else what holds for runs of any origin.
+//! The metadata of an exported session. If all runs come from one session, its metadata is kept. Otherwise the
+//! metadata fits runs of any origin.
 
 use crate::archive::StoredMeta;
 use crate::error::{Error, Result};
 use crate::format::{SessionInfo, SourceFormat};
 use std::sync::Arc;
 
-/// Which sessions runs are of.
+/// The origins of the runs of an export.
 #[derive(Default)]
 pub(super) struct Sessions {
-    /// Source and description of the session of all runs so far.
+    /// The source and description of the session that all runs so far belong to.
     one: Option<(String, Arc<str>)>,
-    /// Whether runs are of several, or of none, or do not say which they were there.
+    /// Whether the runs come from several sessions or none, or lack their id in the session.
     is_mixed: bool,
-    /// The engine of all runs so far.
+    /// The engine that all runs so far share.
     engine: Option<Option<String>>,
     has_several_engines: bool,
-    /// Whether some run has its moves from elsewhere than the rules, so that they are to be written.
+    /// Whether the moves of some run cannot be derived from the rules, so that they must be written.
     has_moves: bool,
     num_runs: u64,
 }
 
-/// How a session is written.
+/// The options and metadata of an exported session.
 #[derive(Debug, Default)]
 pub(super) struct Plan {
-    /// The table `session`.
+    /// The rows of the table `session`.
     pub(super) entries: Vec<(String, Option<String>)>,
     pub(super) with_action: bool,
-    /// Whether runs have the ids and lengths of the session that they came from.
+    /// Whether the runs keep the ids and lengths of their original session.
     pub(super) as_it_was: bool,
 }
 
@@ -43,7 +44,7 @@ impl Sessions {
             None => self.engine = Some(run.engine.clone()),
             Some(engine) => self.has_several_engines |= *engine != run.engine,
         }
-        // Of an archive of before schema version 4 it is not known whether a session had them.
+        // Archives before schema version 4 do not record whether a session had moves.
         let has_moves = match own.and_then(|info| serde_json::from_str::<SessionInfo>(info).ok()) {
             Some(info) => info.has_actions,
             None => run.format != Some(SourceFormat::Session),
@@ -60,7 +61,7 @@ impl Sessions {
         }
         let engine = self.engine.flatten().filter(|_| !self.has_several_engines);
         let model = engine.map(|engine| ("model".to_owned(), Some(serde_json::json!({ "tag": engine }).to_string())));
-        // Runs that come without a word, as those of a conversion do, are taken to have moves.
+        // A conversion adds no metadata here. Its runs count as having moves.
         let with_action = self.has_moves || self.num_runs == 0;
         Ok(Plan { entries: model.into_iter().collect(), with_action, as_it_was: false })
     }

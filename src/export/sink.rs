@@ -1,4 +1,4 @@
-//! Where exported runs go: what can be done with each on a thread of its own, and what one after the other.
+//! The two stages of an export: encoders work on runs in parallel, and sinks write the results in order.
 
 use super::session::Plan;
 use super::{ExportFormat, ExportOptions};
@@ -12,40 +12,40 @@ use crate::run::Run;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-/// More run files than this go to folders of a thousand each.
+/// An export of more run files than this uses subfolders of a thousand ids each.
 const FLAT_RUNS: usize = 1000;
 
 /// A run to write.
 pub(super) struct Item {
     pub(super) id: u64,
     pub(super) run: Run,
-    /// The run's file, if it came as one.
+    /// The original run file, if there is one.
     pub(super) original: Option<(RunFormat, Vec<u8>)>,
-    /// Its id in its source, and the steps of the whole game, as that has them.
+    /// The run's id in its source.
     pub(super) source_id: Option<u64>,
     pub(super) game_steps: Option<u32>,
 }
 
-/// What is done with each run by itself.
+/// The parallel stage: encodes each run.
 pub(super) enum Encoder {
-    /// Its file is written.
+    /// Writes the run's file.
     Files {
         folder: PathBuf,
         by_thousands: bool,
-        /// `None` = as it came.
+        /// `None` = the original format.
         format: Option<RunFormat>,
     },
-    /// The bytes of its file are made.
+    /// Encodes the run's file.
     Bytes,
-    /// Its lines are made.
+    /// Encodes the run's lines.
     Lines(JsonlOptions),
-    /// Nothing: the writer takes runs.
+    /// Passes the run on unchanged.
     Runs,
-    /// Nothing, and the writer takes their ids too: those of the session that they came from, or the archive's.
+    /// Passes the run on with its id: the id in the original session, or the archive's id.
     OfSession { as_it_was: bool },
 }
 
-/// A run, as far as an [`Encoder`] takes it.
+/// The result of an [`Encoder`].
 pub(super) enum Encoded {
     Written,
     Bytes(Vec<u8>),
@@ -53,8 +53,8 @@ pub(super) enum Encoded {
     OfSession { id: u64, num_steps: Option<u32>, run: Box<Run> },
 }
 
-/// What takes in what encoders give, in order.
-#[allow(clippy::large_enum_variant)] // There is one.
+/// The sequential stage: writes encoded runs in order.
+#[allow(clippy::large_enum_variant)] // Only one exists.
 pub(super) enum Sink {
     Files(u64),
     Pack(PackBuilder),
@@ -64,7 +64,7 @@ pub(super) enum Sink {
     Lines(io::BufWriter<Staged>, PathBuf),
 }
 
-/// The path that is written, and the two parts of writing it.
+/// Opens the output. Returns its path and the two stages.
 pub(super) fn open(
     out: &Path,
     options: &ExportOptions,
@@ -127,7 +127,7 @@ pub(super) fn open(
     }
 }
 
-/// The file of this name in `out` if that is a folder, or else `out`; it must not be there yet.
+/// Returns `out/name` if `out` is a folder, or else `out`. Fails if that path exists.
 fn file_at(out: &Path, name: &str) -> Result<PathBuf> {
     let is_folder = out.is_dir() || out.as_os_str().as_encoded_bytes().ends_with(b"/");
     let path = if is_folder { out.join(name) } else { out.to_path_buf() };
@@ -156,7 +156,7 @@ impl Encoder {
             }
             Encoder::Bytes => Ok(Encoded::Bytes(item.file(None)?.1)),
             Encoder::Lines(options) => {
-                // What no run file can hold has the name of an empty one.
+                // A run that no run file can hold gets the identifier of an empty file.
                 let whole = item.original.is_some() || item.run.missing().is_none();
                 let crc = if whole { crc32c::crc32c(&item.file(None)?.1) } else { 0 };
                 let mut lines = Vec::new();
@@ -182,8 +182,8 @@ impl Encoder {
 }
 
 impl Item {
-    /// The run as a file: as it came, if it came as one and in this format or whatever format, or else encoded, as a2run2
-    /// unless told otherwise.
+    /// Returns the run as a file in the given format; `None` means the original format, or a2run2. Reuses the
+    /// original bytes if their format matches.
     fn file(&self, format: Option<RunFormat>) -> Result<(RunFormat, Vec<u8>)> {
         match (&self.original, format) {
             (Some((own, bytes)), None) => Ok((*own, bytes.clone())),
@@ -196,7 +196,7 @@ impl Item {
     }
 }
 
-/// Writes a file that was not there, and that appears whole or not at all.
+/// Writes a new file atomically. Fails if the name is taken.
 fn write_new(path: &Path, bytes: &[u8]) -> Result<()> {
     let mut staged = Staged::new(path.parent().unwrap_or(Path::new(".")))?;
     staged.write_all(bytes).map_err(|source| Error::io(path, source))?;
@@ -224,7 +224,7 @@ impl Sink {
         Ok(())
     }
 
-    /// Makes what was written appear: the number of files.
+    /// Publishes the output, and returns the number of files.
     pub(super) fn finish(self) -> Result<u64> {
         match self {
             Sink::Files(num_files) => return Ok(num_files),

@@ -1,4 +1,4 @@
-//! Which files hold many runs, told by their content, and how they are opened.
+//! Detection of files that hold many runs, by their content, and how to open them.
 
 use super::dataset::{self, Dataset};
 use super::macroxue::{self, Macroxue};
@@ -14,23 +14,23 @@ use crate::progress::Progress;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// What a file that is not a run file holds.
+/// The kind of a file that is not a run file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ContainerKind {
     /// An a2pack.
     Pack,
     PackDat,
-    /// The rows of a dataset or of a session.
+    /// The steps of a dataset or of a session.
     Npy,
-    /// The runs of a dataset or of a session.
+    /// The run metadata of a dataset or of a session.
     Sqlite,
-    /// What a Macroxue log says of its game.
+    /// The meta file of a Macroxue log.
     MacroxueMeta,
-    /// The steps of one.
+    /// The steps of a Macroxue log.
     MacroxueRows,
 }
 
-/// What the first bytes of a file say that it is.
+/// The kind of content that the first bytes of a file indicate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Content {
     Run,
@@ -38,11 +38,11 @@ pub(crate) enum Content {
     Other,
 }
 
-/// So many of a file's first bytes tell what it is.
+/// The number of bytes at the start of a file that detection reads.
 pub(crate) const PREFIX_LEN: usize = 4096;
 
 impl Content {
-    /// Tells a file by its first bytes, [`PREFIX_LEN`] of them or all that there are.
+    /// Detects the content from the first [`PREFIX_LEN`] bytes of a file, or from all bytes of a shorter one.
     pub(crate) fn of(prefix: &[u8]) -> Content {
         match ContainerKind::of(prefix) {
             Some(kind) => Content::Container(kind),
@@ -74,28 +74,28 @@ impl ContainerKind {
     }
 }
 
-/// A file or a folder of runs.
+/// An open file or folder of runs.
 #[derive(Debug)]
 pub(crate) struct Container {
     pub(crate) source: Box<dyn RunSource>,
     /// The file, or the folder of a dataset or session.
     pub(crate) path: PathBuf,
-    /// The format of its runs, if they are not run files.
+    /// The format of the runs, unless they are run files.
     pub(crate) format: SourceFormat,
-    /// The session's name, if it is one.
+    /// The name of the session, for a session.
     pub(crate) session: Option<Arc<str>>,
-    /// What it says of itself, as JSON.
+    /// The session's description as JSON.
     pub(crate) session_info: Option<Arc<str>>,
 }
 
-/// What opening a file of a kind gave.
+/// The result of opening a file of a known kind.
 pub(crate) enum Opened {
     Container(Box<Container>),
-    /// The folder, as which the whole of it is to be opened, by [`open_folder`].
+    /// The file belongs to this folder. Open the folder with [`open_folder`].
     Folder(PathBuf),
-    /// The file by which it is to be opened.
+    /// The file belongs to a log. Open the log by this meta file.
     Part(PathBuf),
-    /// Nothing that holds runs, or nothing by itself.
+    /// The file holds no runs, or none without other files.
     Nothing,
 }
 
@@ -112,7 +112,7 @@ pub(crate) fn open_container(path: &Path, kind: ContainerKind, progress: &dyn Pr
     };
     match kind {
         ContainerKind::Pack => {
-            // What entries are is said by each.
+            // Each entry of a pack states its own format.
             container(Box::new(PackReader::open(path)?), SourceFormat::File(super::RunFormat::A2run2))
         }
         ContainerKind::PackDat => {
@@ -136,7 +136,7 @@ pub(crate) fn open_container(path: &Path, kind: ContainerKind, progress: &dyn Pr
                     let error = Error::decode(0, "name of the file of steps", "steps.npy or steps-<number>.npy", found);
                     Err(error.with_path(path))
                 }
-                // Arrays of anything else lie about too.
+                // The array holds something else.
                 _ => Ok(Opened::Nothing),
             }
         }
@@ -144,7 +144,7 @@ pub(crate) fn open_container(path: &Path, kind: ContainerKind, progress: &dyn Pr
     }
 }
 
-/// Opens a dataset or a session; `None` if the folder holds neither.
+/// Opens a dataset or a session. Returns `None` if the folder holds neither.
 pub(crate) fn open_folder(folder: &Path) -> Result<Option<Container>> {
     let mut entries = std::fs::read_dir(folder).map_err(|source| Error::io(folder, source))?;
     if !entries.any(|entry| entry.is_ok_and(|entry| is_named_as_steps(&entry.path()))) {
@@ -169,7 +169,7 @@ pub(crate) fn open_folder(folder: &Path) -> Result<Option<Container>> {
             let (path, dataset) = (folder.to_path_buf(), Dataset::open(folder)?);
             Ok(Some(Container { source: Box::new(dataset), path, format, session: None, session_info: None }))
         }
-        // A table that was saved under this name lies alone.
+        // A `StepTable` file may have this name; no database lies beside it.
         None if !folder.join("metadata.db").exists() => Ok(None),
         None => {
             let expected = "those of a dataset or of a session, little-endian and packed";
@@ -184,7 +184,7 @@ fn is_named_as_steps(path: &Path) -> bool {
     name.is_some_and(|name| name == "steps" || name.starts_with("steps-"))
 }
 
-/// Of which format the rows of a NumPy file are; `None` = of none.
+/// Returns the format of the rows in a NumPy file, or `None` for an unknown layout.
 fn rows_in(path: &Path) -> Result<Option<SourceFormat>> {
     let header = NpyHeader::read(&open_file(path)?)?;
     Ok(if session::has_rows(&header) {

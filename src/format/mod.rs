@@ -1,18 +1,19 @@
-//! Files ⇄ [`Run`]: a file or a folder per format, with its byte diagram on top.
+//! Readers and writers of run files, packs and datasets. Each format has one file or folder, with its byte
+//! diagram on top.
 //!
 //! | module | owns |
 //! | --- | --- |
-//! | `a2t1`, `a2run2` | run files; entry points [`read_run`], [`decode_run`], [`encode_run`] |
-//! | `pack` | [`PackReader`], [`PackBuilder`]: run files in one file |
-//! | `packdat`, `dataset`, `session`, `macroxue` | [`PackDat`], [`Dataset`], [`Session`], [`Macroxue`]: runs in other shapes, and their writers |
-//! | `jsonl` | JSON Lines, written only |
-//! | `rows` | [`StepRow`]: the one mapping between runs and rows |
-//! | `source`, `container` | all of these behind one interface, told by content |
-//! | `walk` | the files of a folder |
-//! | `bytes`, `mapped`, `npy`, `sqlite`, `shards`, `row_files`, `staged_folder`, `ordered` | what they are read and written with |
+//! | `a2t1`, `a2run2` | run files: [`read_run`], [`decode_run`], [`encode_run`] |
+//! | `pack` | many run files in one file: [`PackReader`], [`PackBuilder`] |
+//! | `packdat`, `dataset`, `session`, `macroxue` | [`PackDat`], [`Dataset`], [`Session`], [`Macroxue`], and their writers |
+//! | `jsonl` | JSON Lines, write-only |
+//! | `rows` | [`StepRow`]: the mapping between runs and rows |
+//! | `source`, `container` | one interface to all of these, and detection by content |
+//! | `walk` | listing the files of a folder |
+//! | `bytes`, `mapped`, `npy`, `sqlite`, `shards`, `row_files`, `staged_folder`, `ordered` | building blocks |
 //!
-//! What decodes is known by its content, never by its name. Invariant: bytes that a tool of the field wrote come back unchanged when
-//! the run that they decode to is encoded in the same format.
+//! A format is detected from the content of a file, never from its name. Invariant: decoding a file and encoding
+//! its run in the same format returns the same bytes, if one of the field's tools wrote the file.
 
 mod a2run2;
 mod a2t1;
@@ -63,21 +64,21 @@ pub(crate) use source::{RunSource, SourceFacts, SourceRun};
 pub(crate) use staged_folder::StagedFolder;
 pub(crate) use walk::{FoundFile, files_in, has_ended};
 
-/// A larger file is not a run: this is a million steps with values.
+/// The largest run file, in bytes: a million steps with values. Readers reject a larger one.
 pub(crate) const MAX_RUN_BYTES: u64 = 32 << 20;
 
-/// A format that holds one run per file.
+/// A format with one run per file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum RunFormat {
-    /// A2T1, version 1: boards and moves, with a checksum.
+    /// A2T1, version 1: boards, moves and a checksum.
     A2t1,
-    /// a2run2, version 2: boards, moves and branches, without one.
+    /// a2run2, version 2: boards, moves and branches, without a checksum.
     A2run2,
 }
 
 impl RunFormat {
-    /// Every format, in the order in which they came.
+    /// Every format, oldest first.
     pub const ALL: [RunFormat; 2] = [RunFormat::A2t1, RunFormat::A2run2];
 
     /// `"a2t1"` or `"a2run2"`.
@@ -89,7 +90,7 @@ impl RunFormat {
         }
     }
 
-    /// The extension that the field's tools give such files: `"bin"` or `"a2run2"`.
+    /// The file extension that the field's tools use: `"bin"` or `"a2run2"`.
     #[must_use]
     pub const fn extension(self) -> &'static str {
         match self {
@@ -99,11 +100,11 @@ impl RunFormat {
     }
 }
 
-/// The formats that runs come in.
+/// The formats of runs that can be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum SourceFormat {
-    /// A run file, by itself or in an a2pack.
+    /// A run file, alone or in an a2pack.
     File(RunFormat),
     /// pack.dat: all steps of many runs in one file.
     PackDat,
@@ -111,7 +112,7 @@ pub enum SourceFormat {
     Npy,
     /// A self-play session.
     Session,
-    /// A log of Macroxue's player.
+    /// A log of the Macroxue player.
     Macroxue,
 }
 
@@ -138,7 +139,7 @@ impl SourceFormat {
         }
     }
 
-    /// Whether runs of the format of this name may come with steps left out.
+    /// Returns whether runs of the format with this name may lack some steps.
     pub(crate) fn may_be_sampled(name: &str) -> bool {
         [SourceFormat::Session, SourceFormat::Macroxue].iter().any(|format| format.name() == name)
     }
@@ -161,11 +162,11 @@ impl FromStr for RunFormat {
     }
 }
 
-/// Decodes one run, of either format, from the whole of its file's bytes.
+/// Decodes one run of either format from the bytes of its file.
 ///
 /// # Errors
-/// [`ErrorKind::Decode`](crate::ErrorKind::Decode) and [`ErrorKind::Checksum`](crate::ErrorKind::Checksum), with the
-/// byte offset and, among the steps, the step.
+/// [`ErrorKind::Decode`](crate::ErrorKind::Decode) and [`ErrorKind::Checksum`](crate::ErrorKind::Checksum), with
+/// the byte offset. Errors about a step also name the step.
 ///
 /// # Examples
 /// ```
@@ -183,7 +184,8 @@ pub fn decode_run(bytes: &[u8]) -> Result<(Run, RunFormat)> {
         let decoded = a2run2::decode(bytes).map_err(|error| content_error(bytes).unwrap_or(error));
         return decoded.map(|run| (run, RunFormat::A2run2));
     }
-    // a2run2 has no magic, and nothing stops one from beginning with that of A2T1: the checksum tells.
+    // a2run2 has no magic, so a file of that format may begin with the magic of A2T1. Only the checksum tells
+    // them apart.
     match a2t1::decode(bytes) {
         Ok(run) => Ok((run, RunFormat::A2t1)),
         Err(error) => match a2run2::decode(bytes) {
@@ -193,15 +195,15 @@ pub fn decode_run(bytes: &[u8]) -> Result<(Run, RunFormat)> {
     }
 }
 
-/// The content that is found instead of a run, if its first bytes identify it. a2run2 has no magic, so an error about
-/// one of its fields would only confuse.
+/// Returns an error that names the content, if the first bytes identify something other than a run. a2run2 has no
+/// magic, so an error about one of its fields would mislead here.
 fn content_error(bytes: &[u8]) -> Option<Error> {
-    /// Fewer bytes could be text by chance.
+    /// A shorter prefix could be text by chance.
     const MIN_TEXT_LEN: usize = 16;
     let prefix = &bytes[..bytes.len().min(PREFIX_LEN)];
     let text = match std::str::from_utf8(prefix) {
         Ok(text) => text,
-        // The prefix may end within a character.
+        // The prefix may end in the middle of a character.
         Err(error) if error.error_len().is_none() => std::str::from_utf8(&prefix[..error.valid_up_to()]).ok()?,
         Err(_) => "",
     };
@@ -220,13 +222,13 @@ fn content_error(bytes: &[u8]) -> Option<Error> {
     Some(Error::decode(0, "content", "a run", found))
 }
 
-/// Encodes a run as the field's tools do.
+/// Encodes a run exactly as the field's tools do.
 ///
-/// A2T1 has no room for branches: they are left out. Raw values are normalised ([`Run::normalized`]).
+/// A2T1 cannot hold branches and omits them. Raw values are normalised ([`Run::normalized`]).
 ///
 /// # Errors
-/// [`ErrorKind::Argument`](crate::ErrorKind::Argument) when the run is not a whole game, and when the engine's name exceeds
-/// the 65,535 bytes of A2T1.
+/// [`ErrorKind::Argument`](crate::ErrorKind::Argument) if the run is not a whole game, or if the engine's name
+/// exceeds 65,535 bytes in A2T1.
 pub fn encode_run(run: &Run, format: RunFormat) -> Result<Vec<u8>> {
     match format {
         RunFormat::A2t1 => a2t1::encode(run),
@@ -237,7 +239,7 @@ pub fn encode_run(run: &Run, format: RunFormat) -> Result<Vec<u8>> {
 /// Reads and decodes a run file.
 ///
 /// # Errors
-/// As [`decode_run`], and [`ErrorKind::Io`](crate::ErrorKind::Io); each names the file.
+/// Those of [`decode_run`], and [`ErrorKind::Io`](crate::ErrorKind::Io). Each error names the file.
 pub fn read_run(path: impl AsRef<Path>) -> Result<(Run, RunFormat)> {
     let path = path.as_ref();
     let bytes = std::fs::read(path).map_err(|source| Error::io(path, source))?;
