@@ -5,7 +5,7 @@
 //! | --- | --- |
 //! | `a2t1`, `a2run2` | run files: [`read_run`], [`decode_run`], [`encode_run`] |
 //! | `pack` | many run files in one file: [`PackReader`], [`PackBuilder`] |
-//! | `packdat`, `dataset`, `session`, `macroxue` | [`PackDat`], [`Dataset`], [`Session`], [`Macroxue`], and their writers |
+//! | `packdat`, `dataset`, `session`, `macroxue` | readers and writers of other formats, such as [`PackDat`] |
 //! | `jsonl` | JSON Lines, write-only |
 //! | `rows` | [`StepRow`]: the mapping between runs and rows |
 //! | `source`, `container` | one interface to all of these, and detection by content |

@@ -1,4 +1,4 @@
-//! NumPy datasets: a folder with all steps of many runs in `steps.npy`, and what is known of the runs in `metadata.db`.
+//! NumPy datasets: a folder with the steps of many runs in `steps.npy` and their metadata in `metadata.db`.
 //!
 //! ```text
 //!  steps.npy, or shards of it: steps-00000.npy, steps-00001.npy, …
@@ -10,16 +10,18 @@
 //!  manifest.json optional: version = 1, num_steps, num_runs, created (Unix seconds), crc32c { file: "8 hex digits" }
 //! ```
 //!
-//! **Which rows are a run's** `first_step_idx` and `num_steps` say. The `run_id` of its rows is the same in all, but not
-//! `runs.id` where the field's tool appended to a dataset. Rows behind those of the last run are left by a writer that
-//! was interrupted ([`Dataset::num_stray_rows`]).
+//! **Rows of a run**: `first_step_idx` and `num_steps` give them. All rows of a run have the same `run_id`. It
+//! may differ from `runs.id` if the field's tool appended to the dataset. An interrupted writer may leave rows
+//! behind those of the last run ([`Dataset::num_stray_rows`]).
 //!
-//! **Values**: illegal branches hold 0.0, the chosen one exactly 1.0, whatever its value was. A step without branches
-//! is written with an empty mask and values of 0.0. An empty mask is therefore read as no branches, and so is one of the
-//! chosen move alone where the rules allow another: so do the field's tools write steps without branches elsewhere.
+//! **Values**: illegal branches hold 0.0. The chosen branch holds exactly 1.0, regardless of its value. A step
+//! without branches has an empty mask and values of 0.0.
 //!
-//! Not held: the final board, moves that are not known, seeds, whether an engine's name was empty or absent (both are written
-//! as empty and read as absent), an elapsed time that is no number.
+//! An empty mask is therefore read as no branches. A mask of only the chosen move is too, if the rules allow
+//! another move: the field's tools write steps without branches in that form elsewhere.
+//!
+//! **Omitted**: the final board, unknown moves, seeds, and an elapsed time that is NaN. An empty engine name and
+//! an absent one are both written as empty and read as absent.
 
 mod manifest;
 mod metadata;
@@ -44,7 +46,7 @@ use std::mem::offset_of;
 const METADATA: &str = "metadata.db";
 const NUMBERING: Numbering = Numbering { digits: 5, first: 0 };
 
-/// One step in 32 bytes, as they lie in the file.
+/// One step in 32 bytes, in the layout of the file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, bytemuck::Pod, bytemuck::Zeroable)]
 #[repr(C, packed)]
 struct Row {
@@ -70,7 +72,7 @@ const _: () = {
     assert!(offset_of!(Row, step_index) == 30);
 };
 
-/// Whether an array of this header has the rows of a dataset.
+/// Returns whether an array with this header has the rows of a dataset.
 pub(super) fn has_rows(header: &NpyHeader) -> bool {
     header.has_fields(Row::FIELDS)
 }

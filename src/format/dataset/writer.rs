@@ -14,18 +14,18 @@ use crate::run::{Run, RunMeta};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-/// Runs that are gathered before they go into the database.
+/// Runs that are buffered before they are inserted into the database.
 const BATCH: usize = 4096;
 /// Rows that are copied at a time.
 const CHUNK_ROWS: usize = 1 << 15;
 
-/// How to write a dataset.
+/// Options for writing a dataset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DatasetOptions {
-    /// The most rows of a shard; `None` = one `steps.npy`.
+    /// The maximum rows per shard; `None` = one `steps.npy`.
     pub shard_rows: Option<u64>,
-    /// Whether to write `manifest.json`, with checksums.
+    /// Whether to write `manifest.json` with checksums.
     pub manifest: bool,
 }
 
@@ -37,14 +37,14 @@ impl Default for DatasetOptions {
 }
 
 impl DatasetOptions {
-    /// With shards of so many rows at most.
+    /// Sets the maximum rows per shard; `None` = one `steps.npy`.
     #[must_use]
     pub fn with_shard_rows(mut self, shard_rows: Option<u64>) -> DatasetOptions {
         self.shard_rows = shard_rows;
         self
     }
 
-    /// With a manifest or without.
+    /// Sets whether to write a manifest.
     #[must_use]
     pub fn with_manifest(mut self, manifest: bool) -> DatasetOptions {
         self.manifest = manifest;
@@ -52,12 +52,14 @@ impl DatasetOptions {
     }
 }
 
-/// A dataset that is being written, or added to.
+/// A writer of a new dataset, or of an append to one.
 ///
-/// Steps go straight to disk. A new dataset appears under its name, whole, when [`finish`](DatasetWriter::finish) has made it
-/// durable. One that is added to is, whatever happens, the old or the new one: first the rows are put in place, of
-/// which nothing speaks yet, then the manifest is removed, then one transaction adds the runs, then the new manifest is
-/// written. The database is locked for other writers from the beginning on; readers may read.
+/// Steps are written to disk immediately. [`finish`](DatasetWriter::finish) makes a new dataset durable and
+/// publishes it under its name.
+///
+/// An append is atomic for readers. `finish` first publishes the rows, which no run refers to yet. Then it
+/// removes the manifest, commits the runs in one transaction, and writes the new manifest. The database is locked
+/// for other writers from the start. Readers are not blocked.
 ///
 /// # Examples
 /// ```
@@ -88,10 +90,10 @@ pub struct DatasetWriter {
     next_id: u32,
 }
 
-/// The dataset that is added to.
+/// The state of a dataset before an append.
 struct Old {
     is_single: bool,
-    /// The rows that are in files which stay.
+    /// The rows in files that are kept.
     num_rows: u64,
     crc32c: BTreeMap<String, String>,
 }
@@ -104,11 +106,11 @@ struct Record {
 }
 
 impl DatasetWriter {
-    /// Begins a dataset in a folder that does not exist, or is empty.
+    /// Creates a dataset. The folder must be missing or empty.
     ///
     /// # Errors
-    /// [`ErrorKind::Io`](crate::ErrorKind::Io), also when there is something already;
-    /// [`ErrorKind::Argument`](crate::ErrorKind::Argument) for shards of no rows.
+    /// [`ErrorKind::Io`](crate::ErrorKind::Io), for example if the folder is not empty;
+    /// [`ErrorKind::Argument`](crate::ErrorKind::Argument) for shards of 0 rows.
     pub fn create(folder: impl AsRef<Path>, options: DatasetOptions) -> Result<DatasetWriter> {
         let folder = folder.as_ref().to_owned();
         if options.shard_rows == Some(0) {
@@ -126,15 +128,16 @@ impl DatasetWriter {
         Ok(DatasetWriter { folder, staging, files, database, old: None, manifest, rows, batch, next_id: 0 })
     }
 
-    /// Begins to add runs to a dataset. Shards are followed by more of them, none longer than the longest there is; a single
-    /// `steps.npy` is written anew with the rows that it has. Rows behind those of the last run stay where they are.
+    /// Opens a dataset to append runs. New rows go into new shards, whose maximum size is the size of the largest
+    /// existing shard. A single `steps.npy` is rewritten. Rows behind those of the last run are kept.
     ///
     /// # Errors
-    /// As [`Dataset::open`](crate::Dataset::open); [`ErrorKind::Io`](crate::ErrorKind::Io) too when another process writes.
+    /// Those of [`Dataset::open`](crate::Dataset::open); [`ErrorKind::Io`](crate::ErrorKind::Io) if another
+    /// process is writing.
     pub fn append(folder: impl AsRef<Path>) -> Result<DatasetWriter> {
         let folder = folder.as_ref().to_owned();
         let database = Database::open_writing(&folder.join(METADATA))?;
-        // From a log, too, other processes may read on, but nobody would remove it.
+        // WAL mode would not block readers either, but its log would remain.
         database.execute("PRAGMA journal_mode = DELETE; PRAGMA synchronous = EXTRA; BEGIN IMMEDIATE")?;
         let runs = Metadata::read_from(&database)?;
         let steps = Shards::<Row>::open(files_in(&folder)?)?;
@@ -149,7 +152,7 @@ impl DatasetWriter {
         };
         let is_single = steps.paths().all(|path| path.ends_with(SINGLE));
         let staging = StagedFolder::new_in(&folder)?;
-        // Files that stay keep the checksums that they have; a new one of bytes that are damaged would hide it.
+        // Kept shards retain their recorded checksums. A new checksum of damaged bytes would hide the damage.
         let mut crc32c = manifest.as_ref().map(|manifest| manifest.crc32c.clone()).unwrap_or_default();
         let (files, num_rows) = if is_single {
             let mut files = RowFiles::new(staging.path(), None, NUMBERING, 0);
@@ -170,12 +173,14 @@ impl DatasetWriter {
         Ok(DatasetWriter { folder, staging, files, database, old, manifest, rows, batch, next_id })
     }
 
-    /// Adds a run, and returns its id. The final board is left out; raw values are normalised ([`Run::normalized`]).
+    /// Adds a run and returns its id. Omits the final board and normalises raw values ([`Run::normalized`]).
     ///
     /// # Errors
-    /// [`ErrorKind::Argument`](crate::ErrorKind::Argument) when moves or steps are missing, when a step's index exceeds 65,535, when
-    /// the engine's name exceeds 65,535 bytes, when a number exceeds those of SQLite, 2^63 - 1, and when there are 2^32 - 1 runs
-    /// already: then the dataset is as before. [`ErrorKind::Io`](crate::ErrorKind::Io): then it cannot be finished soundly.
+    /// [`ErrorKind::Argument`](crate::ErrorKind::Argument) if moves or steps are missing, a step index or the
+    /// length of the engine's name exceeds 65,535, or a number exceeds 2^63 - 1. The same error occurs after 2^32
+    /// - 1 runs. The dataset is then unchanged.
+    ///
+    /// [`ErrorKind::Io`](crate::ErrorKind::Io) if a write fails. The dataset must then not be finished.
     pub fn push(&mut self, run: &Run) -> Result<u64> {
         let id = self.next_id;
         let next_id =
@@ -192,14 +197,14 @@ impl DatasetWriter {
         let (num_steps, meta) = (run.num_steps() as u32, run.meta().clone());
         self.batch.push(Record { id, first_step, num_steps, meta });
         self.next_id = next_id;
-        // What is added to a dataset that others read is added at once.
+        // An append inserts all its runs in `finish`.
         if self.old.is_none() && self.batch.len() >= BATCH {
             self.flush()?;
         }
         Ok(u64::from(id))
     }
 
-    /// Ends the dataset, makes it durable and puts it in place.
+    /// Finishes the dataset, makes it durable and publishes it.
     ///
     /// # Errors
     /// [`ErrorKind::Io`](crate::ErrorKind::Io).
@@ -228,7 +233,7 @@ impl DatasetWriter {
     }
 
     fn finish_old(mut self, old: Old, num_rows: u64) -> Result<()> {
-        // The transaction has the runs before anything is put in place, so that what cannot be added changes nothing.
+        // Inserts the runs before it publishes the rows, so that a failed insert changes nothing.
         let batch = std::mem::take(&mut self.batch);
         let DatasetWriter { folder, staging, files, database, manifest, .. } = self;
         let mut crc32c = old.crc32c;
@@ -248,7 +253,7 @@ impl DatasetWriter {
         Ok(())
     }
 
-    /// The number of rows, those that were there before included.
+    /// Returns the number of rows, including existing ones.
     fn num_rows(&self) -> u64 {
         self.files.num_rows() + self.old.as_ref().map_or(0, |old| old.num_rows)
     }
@@ -285,7 +290,7 @@ fn check_meta(meta: &RunMeta) -> Result<()> {
     Ok(())
 }
 
-/// The number that the next shard has.
+/// Returns the number of the next shard.
 fn last_number<'a>(paths: impl Iterator<Item = &'a Path>) -> u64 {
     let numbers = paths.filter_map(|path| path.file_stem()?.to_str()?.strip_prefix("steps-")?.parse::<u64>().ok());
     numbers.max().map_or(0, |last| last.saturating_add(1))

@@ -1,4 +1,4 @@
-//! The JSON of both files. Numbers go through `f64`, as in most JSON writers, before they become `f32`.
+//! The JSON of both files. Numbers are parsed as `f64`, as in most JSON parsers, and then converted to `f32`.
 
 use super::lines::{self, Lines};
 use crate::board::{Board, Move};
@@ -8,7 +8,7 @@ use serde::de::{self, Deserialize, Deserializer, IgnoredAny, MapAccess, SeqAcces
 use std::fmt;
 use std::io::Read;
 
-/// What a meta file says of a game.
+/// The contents of a meta file.
 #[derive(Debug, serde::Deserialize)]
 pub(super) struct Meta {
     pub(super) seed: u64,
@@ -49,7 +49,7 @@ impl Meta {
     }
 }
 
-/// A line of the rows.
+/// A line of the file of rows.
 #[derive(serde::Deserialize)]
 pub(super) struct Row {
     pub(super) seed: u64,
@@ -118,7 +118,7 @@ const CELLS: [&str; 16] = [
     "cell 11", "cell 12", "cell 13", "cell 14", "cell 15",
 ];
 
-/// The tile of an exponent, unless it exceeds what a number can hold.
+/// Returns the tile of an exponent, or `None` if it exceeds a u64.
 fn tile(exp: u64) -> Option<u64> {
     match exp {
         0 => Some(0),
@@ -126,14 +126,14 @@ fn tile(exp: u64) -> Option<u64> {
     }
 }
 
-/// Where in a text its JSON ceased to be right.
+/// Returns the offset of a JSON error in a text.
 fn offset(text: &[u8], error: &serde_json::Error) -> usize {
     let before = error.line().saturating_sub(1);
     let start: usize = text.split_inclusive(|&byte| byte == b'\n').take(before).map(<[u8]>::len).sum();
     start + error.column().saturating_sub(1)
 }
 
-/// What was wrong, without the place, which is given as an offset.
+/// Returns the message of a JSON error without its position.
 fn message(error: &serde_json::Error) -> String {
     let message = error.to_string();
     match message.rsplit_once(" at line ") {
@@ -142,7 +142,7 @@ fn message(error: &serde_json::Error) -> String {
     }
 }
 
-/// The first bytes of what should have been an object.
+/// Displays the first bytes of a text that is not a JSON object.
 struct Beginning<'a>(&'a [u8]);
 
 impl fmt::Display for Beginning<'_> {
@@ -154,7 +154,7 @@ impl fmt::Display for Beginning<'_> {
     }
 }
 
-/// The name of a move, or another one.
+/// The name of a move, or an unknown name.
 enum Direction {
     Known(Move),
     Other(Box<str>),
@@ -184,7 +184,7 @@ impl<'de> Deserialize<'de> for Direction {
     }
 }
 
-/// Sixteen exponents, not yet known to fit a board.
+/// Sixteen exponents that may exceed the range of a board.
 struct Exps([u64; 16]);
 
 impl<'de> Deserialize<'de> for Exps {
@@ -216,7 +216,7 @@ impl<'de> Deserialize<'de> for Exps {
     }
 }
 
-/// The values of up, down, left and right; `None` where illegal.
+/// The values of the four branches in UDLR order; `None` = illegal.
 struct Evs([Option<f64>; 4]);
 
 impl<'de> Deserialize<'de> for Evs {

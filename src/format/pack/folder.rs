@@ -1,4 +1,4 @@
-//! A folder of run files → a pack.
+//! Packing a folder of run files.
 
 use super::builder::Payload;
 use super::{MAX_RUN_BYTES, PackBuilder, PackOptions, PackReport};
@@ -10,9 +10,9 @@ use crate::workers;
 use std::io;
 use std::path::Path;
 
-/// Bytes of files that are read at a time.
+/// Bytes of files per window.
 const WINDOW_BYTES: u64 = 16 << 20;
-/// And files, however short they are.
+/// The maximum files per window.
 const WINDOW_FILES: usize = 512;
 
 enum Outcome {
@@ -21,14 +21,15 @@ enum Outcome {
     Ignored,
 }
 
-/// Packs the run files of a folder and of the folders in it, in the order of their names, links followed.
+/// Packs the run files of a folder and its subfolders in the order of their names. Follows links.
 ///
-/// What is a run is known by its content: a file that is none is reported if its extension is that of run files, and ignored
-/// otherwise. A bad file costs no other. Neither the list of files nor what they hold is ever in memory as a whole.
+/// Files are detected by their content. A file that is not a run is reported if it has the extension of a run
+/// file; other files are ignored. A bad file does not stop the packing. Memory is bounded: neither the list of
+/// files nor their contents are held as a whole.
 ///
 /// # Errors
-/// [`ErrorKind::Io`] when the folder cannot be read or the pack cannot be written, [`ErrorKind::Argument`] for a bad option,
-/// [`ErrorKind::Cancelled`]; nothing is at `output` then that was not there before.
+/// [`ErrorKind::Io`] if the folder cannot be read or the pack cannot be written; [`ErrorKind::Argument`] for an
+/// invalid option; [`ErrorKind::Cancelled`]. After an error, `output` is unchanged.
 pub fn pack_folder(
     input: impl AsRef<Path>,
     output: impl AsRef<Path>,
@@ -42,7 +43,7 @@ pub fn pack_folder(
         return Err(Error::io(input, io::ErrorKind::NotADirectory.into()));
     }
     let builder = PackBuilder::create(output, *options)?;
-    // The index precedes the data, so there must be room for as many runs as there may be.
+    // Reserves index space for the highest possible number of runs.
     let (mut num_files, mut num_bytes) = (0, 0);
     for candidate in candidates(input) {
         check(progress)?;
@@ -73,7 +74,7 @@ fn pack_candidates(
         {
             check(progress)?;
             let candidate = candidate?;
-            // No more than this is read of any file.
+            // At most this many bytes of a file are read.
             sum += candidate.num_bytes().min(MAX_RUN_BYTES);
             window.push(candidate);
         }
@@ -110,12 +111,12 @@ fn pack_candidates(
     Ok(PackReport { packed, rejected: report.errors.len() as u64, num_steps, num_bytes, ..report })
 }
 
-/// Whether an error says that these bytes are no run, rather than that they could not be had.
+/// Returns whether the error is about the content of the file rather than about access to it.
 fn is_about_content(error: &Error) -> bool {
     matches!(error.kind(), ErrorKind::Decode { .. } | ErrorKind::Checksum { .. })
 }
 
-/// The files that are worth reading. A pack that is being written may lie in the very folder.
+/// Lists the files to read. Skips unfinished files, because the pack itself may be written into this folder.
 fn candidates(input: &Path) -> impl Iterator<Item = Result<FoundFile>> {
     files_in(input).filter(|found| !found.as_ref().is_ok_and(|found| found.unfinished))
 }

@@ -1,4 +1,4 @@
-//! A pack's header, index and footer: bytes ⇄ what they say, and whether they agree with each other.
+//! Parsing and checking of a pack's header, index and footer.
 
 use super::Compression;
 use crate::error::{Error, ErrorKind, Location, Result};
@@ -11,10 +11,10 @@ const VERSION: u32 = 1;
 pub(super) const HEADER_LEN: u64 = 28;
 pub(super) const ENTRY_LEN: u64 = 32;
 pub(super) const FOOTER_LEN: u64 = 32;
-/// How many bytes of header and footer their checksums cover.
+/// The bytes at the start of header and footer that their checksums cover.
 const COVERED_LEN: usize = 24;
 
-/// Which of the two formats a pack's run is in, by the numbers that its index has for them.
+/// The format of a run in a pack, as coded in the index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum RunKind {
     /// A2T1, without branches.
@@ -33,7 +33,7 @@ impl RunKind {
         }
     }
 
-    /// The format of such a run's file.
+    /// Returns the format of the run's file.
     #[must_use]
     pub const fn format(self) -> RunFormat {
         match self {
@@ -58,7 +58,7 @@ impl fmt::Display for RunKind {
     }
 }
 
-/// A place in the index.
+/// An entry of the index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Entry {
     pub(super) offset: u64,
@@ -80,7 +80,7 @@ impl Entry {
         }
     }
 
-    /// Appends the entry, with 4 reserved bytes and 8 of padding.
+    /// Appends the entry, including 4 reserved bytes and 8 bytes of padding.
     pub(super) fn put(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.offset.to_le_bytes());
         out.extend_from_slice(&self.length.to_le_bytes());
@@ -90,7 +90,7 @@ impl Entry {
         out.extend_from_slice(&[0; 12]);
     }
 
-    /// Whether the run that stood here was taken out.
+    /// Returns whether the run of this entry was removed.
     pub(super) fn is_tombstone(&self) -> bool {
         self.length == 0
     }
@@ -112,20 +112,20 @@ impl Entry {
     }
 }
 
-/// What header and footer say, checked.
+/// The checked contents of header and footer.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Layout {
     pub(super) num_runs: usize,
-    /// The end of the last payload.
+    /// The end offset of the last payload.
     pub(super) data_end: u64,
-    /// CRC32C of all from the first payload to the end of the last; 0 = omitted.
+    /// CRC32C from the start of the first payload to the end of the last one; 0 = omitted.
     pub(super) data_crc: u32,
-    /// 0 = none.
+    /// The offset of the stats block; 0 = none.
     pub(super) stats_offset: u64,
 }
 
 impl Layout {
-    /// Checks everything about a pack but its payloads and its stats block.
+    /// Checks header, index and footer. Does not check payloads and the stats block.
     pub(super) fn read(bytes: &[u8]) -> Result<Layout> {
         Layout::read_parts(bytes).map_err(Error::of_header)
     }
@@ -141,7 +141,7 @@ impl Layout {
         if version != VERSION {
             return Err(reader.error(4, "version", VERSION.to_string(), version));
         }
-        // No bit of these has a meaning yet.
+        // No flag is defined yet.
         let _flags = reader.u32("flags")?;
         let num_runs = reader.u64("number of runs")?;
         let stored = reader.u32("checksum of the header")?;
@@ -170,7 +170,7 @@ impl Layout {
             let expected = format!("{index_end}..={footer_offset}");
             return Err(Error::decode(footer_offset, "end of the data", expected, data_end));
         }
-        // Four bytes of length stand at its begin.
+        // The block begins with a 4-byte length.
         let most = footer_offset.saturating_sub(4);
         if stats_offset != 0 && !(data_end..=most).contains(&stats_offset) {
             let expected = format!("0 or {data_end}..={most}");
@@ -199,7 +199,7 @@ impl Layout {
             }
             free = entry.end();
         }
-        // Those who use it count on an index of runs that fits into memory.
+        // Fits into a usize, because the index lies within `bytes`.
         let num_runs = index.len() / ENTRY_LEN as usize;
         Ok(Layout { num_runs, data_end, data_crc, stats_offset })
     }
@@ -226,7 +226,7 @@ pub(super) fn footer(data_end: u64, index_crc: u32, data_crc: u32, stats_offset:
     out
 }
 
-/// [`ErrorKind::Checksum`] about the bytes at an offset, unless they are those that were written.
+/// Returns [`ErrorKind::Checksum`] unless the bytes have the expected CRC32C.
 pub(super) fn check_crc(offset: u64, what: &'static str, expected: u32, bytes: &[u8]) -> Result<()> {
     let found = crc32c::crc32c(bytes);
     if found == expected {

@@ -1,4 +1,4 @@
-//! A pack → JSON Lines.
+//! Conversion of a pack to JSON Lines.
 
 use super::PackReader;
 use crate::error::{Error, Result};
@@ -16,31 +16,31 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::vec;
 
-/// What became lines.
+/// The result of writing JSON Lines.
 #[derive(Debug, Default)]
 #[non_exhaustive]
 pub struct JsonlReport {
-    /// Runs that were written.
+    /// The number of runs that were written.
     pub num_runs: u64,
-    /// Their steps.
+    /// The number of their steps.
     pub num_steps: u64,
-    /// Bytes that were written.
+    /// The number of bytes that were written.
     pub num_bytes: u64,
-    /// Runs that could not be read and are left out. Tombstones are none.
+    /// Errors of runs that could not be read and were skipped. Tombstones are not errors.
     pub errors: Vec<Error>,
 }
 
-/// Bytes of run files that are decoded at a time.
+/// Bytes of run files that are decoded per window.
 const DECODE_BYTES: u64 = 4 << 20;
 const DECODE_RUNS: usize = 256;
-/// Steps whose lines are made in one piece.
+/// The maximum steps per piece of work.
 const SHARD_STEPS: usize = 1024;
-/// Steps whose lines are made at a time: some megabytes of text.
+/// Steps per window, which give some megabytes of text.
 const WINDOW_STEPS: usize = 1 << 14;
-/// A longer text is not kept to be filled again.
+/// Longer buffers are not reused.
 const SPARE_BYTES: usize = 1 << 20;
 
-/// Steps of a run that become lines in one piece.
+/// A range of steps of a run, formatted as one piece of work.
 struct Shard {
     run: Arc<Decoded>,
     steps: Range<usize>,
@@ -52,24 +52,26 @@ struct Decoded {
     uuid: String,
 }
 
-/// The text of a shard.
+/// The text of a piece of work.
 struct Lines {
     text: Vec<u8>,
     num_steps: u64,
-    /// Whether it has the last line of its run.
+    /// Whether the text ends with the run's last line.
     ends_run: bool,
 }
 
 impl PackReader {
-    /// Writes the runs as JSON Lines, in order, to a file that appears whole or not at all, in place of another of that name, or
-    /// where a link of that name leads; or into the pipe or device that is there. [`JsonlOptions`] has the shapes. Memory is
-    /// bounded, whatever the pack's size.
+    /// Writes the runs in order as JSON Lines. [`JsonlOptions`] chooses the layout. Memory is bounded, regardless
+    /// of the pack's size.
     ///
-    /// A damaged run is left out and reported; the others keep their indices.
+    /// The file appears completely or not at all, and replaces an existing one. A link is followed. If `path` is
+    /// a pipe or a device, the lines are written into it.
+    ///
+    /// Damaged runs are skipped and reported. Other runs keep their indices.
     ///
     /// # Errors
-    /// [`ErrorKind::Io`](crate::ErrorKind::Io), [`ErrorKind::Argument`](crate::ErrorKind::Argument) for a bad number of workers,
-    /// [`ErrorKind::Cancelled`](crate::ErrorKind::Cancelled).
+    /// [`ErrorKind::Io`](crate::ErrorKind::Io); [`ErrorKind::Argument`](crate::ErrorKind::Argument) for an
+    /// invalid number of workers; [`ErrorKind::Cancelled`](crate::ErrorKind::Cancelled).
     pub fn to_jsonl(
         &self,
         path: impl AsRef<Path>,
@@ -94,10 +96,10 @@ impl PackReader {
         }
     }
 
-    /// As [`PackReader::to_jsonl`], to anything that takes bytes.
+    /// Writes JSON Lines as [`PackReader::to_jsonl`] does, but into a writer.
     ///
     /// # Errors
-    /// As there; lines may have been written then.
+    /// Those of [`PackReader::to_jsonl`]. Some lines may have been written by then.
     pub fn write_jsonl(
         &self,
         out: &mut dyn Write,
@@ -130,7 +132,7 @@ impl PackReader {
         let spare = Mutex::new(Vec::new());
         let work = |Shard { run, steps }: Shard| {
             let Decoded { run, index, uuid } = &*run;
-            // Text that has been written makes room for more: fresh memory costs as much as the formatting.
+            // Reuses buffers that were written: allocating fresh memory costs as much as the formatting.
             let mut text: Vec<u8> = spare.lock().ok().and_then(|mut spare| spare.pop()).unwrap_or_default();
             let (num_steps, ends_run) = (steps.len() as u64, steps.end == run.num_steps());
             if by_step {
@@ -163,13 +165,13 @@ impl PackReader {
     }
 }
 
-/// A pack's runs in pieces of similar size.
+/// Splits the runs of a pack into pieces of similar size.
 struct Shards<'a> {
     reader: &'a PackReader,
     indices: Range<usize>,
     by_step: bool,
     decoded: vec::IntoIter<Arc<Decoded>>,
-    /// What is left of a run.
+    /// The rest of a run that is being split.
     rest: Option<Shard>,
 }
 
@@ -184,7 +186,7 @@ impl Shards<'_> {
         let mut num_steps = 0;
         while num_steps < WINDOW_STEPS {
             let Some(shard) = self.next(pool, errors, progress)? else { break };
-            // A run without steps takes time too.
+            // A run without steps still costs time.
             num_steps += shard.steps.len() + 1;
             window.push(shard);
         }
@@ -216,7 +218,7 @@ impl Shards<'_> {
         Ok(Some(Shard { run, steps: steps.start..middle }))
     }
 
-    /// Decodes the next runs; `false` beyond the last.
+    /// Decodes the next runs. Returns `false` after the last one.
     fn decode(&mut self, pool: &rayon::ThreadPool, errors: &mut Vec<Error>, progress: &dyn Progress) -> Result<bool> {
         check(progress)?;
         let window = self.reader.window(&mut self.indices, DECODE_BYTES, DECODE_RUNS);

@@ -16,16 +16,18 @@
 //!  | u32| u32            | u32       | u64       | u32          | u16        | UTF-8  | u64        | f32       |
 //! ```
 //!
-//! `metadata_offset` is where the rows end. Runs are numbered from 0 in order. Each row names its run and its place in it, so
-//! that no two runs can share one; rows that are no run's are passed over.
+//! `metadata_offset` is the end of the rows. Runs are numbered from 0 in order. Each row holds its run and its
+//! index in it, so two runs cannot share a row. Rows that belong to no run are ignored.
 //!
-//! **Values** are stored as `round(value × 65535)`, half away from zero, computed in single precision, and read as
-//! `q / 65535`. That of the chosen move is 65535, whatever it was; those of illegal moves are 0. A step without branches has
-//! neither mask nor values. A mask of nothing is therefore read as no branches, and so is one of the chosen move
-//! alone where the rules allow another: so do the field's tools write steps without branches elsewhere.
+//! **Values** are stored as `round(value × 65535)`, rounded half away from zero in single precision, and read as
+//! `q / 65535`. The chosen move always has 65535, illegal moves have 0. A step without branches has an empty mask
+//! and values of 0.
 //!
-//! Not held: the final board, steps that are left out of a run, moves that are not known, seeds, whether an engine's name was
-//! empty or absent.
+//! An empty mask is therefore read as no branches. A mask of only the chosen move is too, if the rules allow
+//! another move: the field's tools write steps without branches in that form elsewhere.
+//!
+//! **Omitted**: the final board, missing steps of a sampled run, unknown moves, seeds, and the difference between
+//! an empty and an absent engine name.
 
 mod reader;
 mod writer;
@@ -46,10 +48,10 @@ const MAGIC: &[u8; 4] = b"2048";
 const VERSION: u32 = 1;
 const HEADER_LEN: usize = 28;
 const CRC_LEN: usize = 4;
-/// A run whose engine has no name.
+/// The length of a run's metadata in bytes without an engine name.
 const MIN_RUN_LEN: usize = 38;
 
-/// One step in 32 bytes, as they lie in the file.
+/// One step in 32 bytes, in the layout of the file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, bytemuck::Pod, bytemuck::Zeroable)]
 #[repr(C, packed)]
 struct Row {
@@ -77,7 +79,7 @@ const _: () = {
     assert!(offset_of!(Row, padding) == 26);
 };
 
-/// What stands for 1.
+/// The quantised value of 1.0.
 const ONE: u16 = u16::MAX;
 
 impl StepRow for Row {
@@ -95,7 +97,7 @@ impl StepRow for Row {
             ev_mask = legal;
             for direction in Move::ALL {
                 if legal & direction.bit() != 0 {
-                    // The cast saturates, and makes 0 of what is no number.
+                    // The cast saturates and turns NaN into 0.
                     let quantised = (values[direction as usize] * f32::from(ONE)).round() as u16;
                     ev_q[direction as usize] = if direction == chosen { ONE } else { quantised };
                 }
@@ -119,8 +121,8 @@ impl StepRow for Row {
     }
 }
 
-/// Whether a row with this mask came from a step with branches, as far as that can be told: a mask of nothing did not, nor
-/// did one of the chosen move alone where the rules allow another.
+/// Returns whether a row with this mask is read as a step with branches. Excludes an empty mask, and a mask of
+/// only the chosen move if the rules allow another move.
 #[inline]
 pub(super) fn has_branches(board: Board, chosen: Move, mask: u8) -> bool {
     mask != 0 && (mask != chosen.bit() || board.legal_moves() & !mask == 0)

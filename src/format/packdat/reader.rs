@@ -10,20 +10,20 @@ use crate::progress::{Progress, check};
 use crate::run::{Run, RunMeta};
 use std::path::{Path, PathBuf};
 
-/// A pack.dat file, mapped: random access to its runs, from any number of threads.
+/// A memory-mapped pack.dat file. Any number of threads may read its runs in any order.
 ///
-/// Opening compares the checksum of the whole file and finds the runs; after that reading a run touches that run only. The
-/// file must not be changed while it is open; to replace it is fine.
+/// Opening verifies the checksum of the whole file and locates the runs. Reading a run then reads only that run.
+/// The file must not be modified while it is open; replacing it is safe.
 #[derive(Debug)]
 pub struct PackDat {
     path: Option<PathBuf>,
     bytes: FileBytes,
     num_steps: u64,
-    /// Where in the file the metadata of each run begins.
+    /// The offset of each run's metadata in the file.
     metas: Vec<u64>,
 }
 
-/// What the file says of a run.
+/// The metadata of a run in the file.
 pub(super) struct Entry<'a> {
     pub(super) first_step: u32,
     pub(super) num_steps: u32,
@@ -34,15 +34,15 @@ pub(super) struct Entry<'a> {
     pub(super) elapsed_s: f32,
 }
 
-/// Bytes between two looks at whether to stop.
+/// Bytes between two checks for cancellation.
 const CHUNK_LEN: usize = 16 << 20;
 
 impl PackDat {
-    /// Opens a file, in the time that its checksum takes.
+    /// Opens a file. The cost is that of its checksum, which covers the whole file.
     ///
     /// # Errors
-    /// [`ErrorKind::Io`]; [`ErrorKind::Checksum`] when the bytes are not those that were written; [`ErrorKind::Header`] when
-    /// the file is no pack.dat, or of another size than it says.
+    /// [`ErrorKind::Checksum`] if the checksum does not match; [`ErrorKind::Header`] if the file is not a
+    /// pack.dat or has another size than it declares; [`ErrorKind::Io`].
     pub fn open(path: impl AsRef<Path>) -> Result<PackDat> {
         PackDat::open_unless_cancelled(path.as_ref(), &())
     }
@@ -55,10 +55,10 @@ impl PackDat {
         Ok(pack)
     }
 
-    /// Reads the bytes of a file.
+    /// Opens a pack.dat in memory.
     ///
     /// # Errors
-    /// As [`PackDat::open`], without the file's name.
+    /// Those of [`PackDat::open`], without the file's name.
     pub fn from_bytes(bytes: Vec<u8>) -> Result<PackDat> {
         let pack = PackDat::parse(FileBytes::Held(bytes))?;
         pack.check_crc(&())?;
@@ -77,10 +77,10 @@ impl PackDat {
         self.num_steps
     }
 
-    /// What the file says of a run as a whole. Nothing of its steps is read.
+    /// Returns the metadata of a run without reading its steps.
     ///
     /// # Errors
-    /// [`ErrorKind::Decode`] when it says nothing sound; [`ErrorKind::IndexOutOfBounds`].
+    /// [`ErrorKind::Decode`] if the metadata is invalid; [`ErrorKind::IndexOutOfBounds`].
     pub fn meta(&self, index: usize) -> Result<RunMeta> {
         let start = self.start(index)?;
         let located = |error: Error| self.located(error.in_run(index as u64, start));
@@ -88,11 +88,11 @@ impl PackDat {
         entry.meta().map_err(located)
     }
 
-    /// Decodes a run. It has no final board: the file holds none.
+    /// Decodes a run. The run has no final board, because the file holds none.
     ///
     /// # Errors
-    /// [`ErrorKind::Decode`] with the run, the step and the offset in the file, when the run's steps are not in it, when a row
-    /// is another's, and when one holds no step; [`ErrorKind::IndexOutOfBounds`].
+    /// [`ErrorKind::Decode`] with the run, the step and the offset in the file, if rows are missing, belong to
+    /// another run, or hold no valid step; [`ErrorKind::IndexOutOfBounds`].
     pub fn decode(&self, index: usize) -> Result<Run> {
         let start = self.start(index)?;
         let in_entry = |error: Error| self.located(error.in_run(index as u64, start));
@@ -105,7 +105,7 @@ impl PackDat {
             .map_err(|error| self.located(error.in_run(index as u64, offset)))
     }
 
-    /// The rows of a run as they stand, and what the file says of it.
+    /// Returns the metadata of a run and its rows, which are checked but not decoded.
     pub(super) fn checked_rows(&self, index: usize) -> Result<(Entry<'_>, &[Row])> {
         let start = self.start(index)?;
         let in_entry = |error: Error| self.located(error.in_run(index as u64, start));
@@ -117,14 +117,14 @@ impl PackDat {
         Ok((entry, rows))
     }
 
-    /// Finds the runs, and checks that the file has the size that its header says; the checksum is another matter.
+    /// Locates the runs and checks the size of the file. Does not verify the checksum.
     pub(super) fn parse(bytes: FileBytes) -> Result<PackDat> {
         let mut pack = PackDat { path: None, bytes, num_steps: 0, metas: Vec::new() };
         (pack.num_steps, pack.metas) = geometry(&pack.bytes).map_err(Error::of_header)?;
         Ok(pack)
     }
 
-    /// Header, rows, runs and checksum.
+    /// Returns the header, the rows, the runs' metadata and the stored checksum.
     pub(super) fn parts(&self) -> (&[u8], &[u8], &[u8], u32) {
         let (header, rest) = self.bytes.split_at_checked(HEADER_LEN).unwrap_or_default();
         let rows_len = self.num_steps as usize * ROW_LEN;
@@ -133,7 +133,7 @@ impl PackDat {
         (header, rows, runs, u32::from_le_bytes(*crc))
     }
 
-    /// Compares a checksum of everything before it.
+    /// Compares the stored checksum with the computed one.
     pub(super) fn compare_crc(&self, found: u32) -> Result<()> {
         let (.., expected) = self.parts();
         if found == expected {
@@ -164,7 +164,7 @@ impl PackDat {
         entry(&mut ByteReader::new(bytes)).map(|(_, entry)| entry)
     }
 
-    /// The rows of a run, as far as the file has them.
+    /// Returns the rows of a run, or an error if the file lacks some.
     fn rows(&self, entry: &Entry<'_>) -> Result<&[Row]> {
         let (first, len) = (entry.first_step as usize, entry.num_steps as usize);
         let (_, rows, ..) = self.parts();
@@ -201,7 +201,7 @@ impl Entry<'_> {
     }
 }
 
-/// Where the engine's name stands in a run's metadata.
+/// The offset of the engine's name in a run's metadata.
 const ENGINE_OFFSET: u64 = 26;
 
 impl RunSource for PackDat {
@@ -216,7 +216,7 @@ impl RunSource for PackDat {
 
     fn num_bytes(&self, index: usize) -> u64 {
         let entry = self.metas.get(index).and_then(|&start| self.entry(start).ok());
-        // A run that claims more steps than there are has none.
+        // A run that declares more steps than the file has counts as 0 bytes.
         let entry = entry.filter(|entry| u64::from(entry.num_steps) <= self.num_steps);
         entry.map_or(0, |entry| (MIN_RUN_LEN + entry.engine.len() + entry.num_steps as usize * ROW_LEN) as u64)
     }
@@ -226,7 +226,7 @@ impl RunSource for PackDat {
     }
 }
 
-/// The number of steps, and where the metadata of each run begins.
+/// Returns the number of steps, and the offset of each run's metadata.
 fn geometry(bytes: &[u8]) -> Result<(u64, Vec<u64>)> {
     let mut reader = ByteReader::new(bytes);
     let magic = reader.array::<4>("magic")?;
@@ -282,7 +282,7 @@ fn entry<'a>(reader: &mut ByteReader<'a>) -> Result<(u32, Entry<'a>)> {
     Ok((id, Entry { first_step, num_steps, max_score, highest_tile, engine, start_time, elapsed_s }))
 }
 
-/// Refuses rows that are not a run's, one after the other.
+/// Rejects rows of another run and rows out of order.
 fn check_rows(rows: &[Row], run: usize) -> Result<()> {
     let is_own = |(place, row): (usize, &Row)| row.run_id as usize == run && row.index_in_run as usize == place;
     let Some(place) = rows.iter().enumerate().position(|pair| !is_own(pair)) else {

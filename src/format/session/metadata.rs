@@ -6,7 +6,7 @@ use crate::format::sqlite::{Database, text};
 use rusqlite::types::ValueRef;
 use serde_json::Value;
 
-/// What `metadata.db` says of a run.
+/// The metadata of a run in `metadata.db`.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Record {
     pub(super) id: i64,
@@ -14,7 +14,7 @@ pub(super) struct Record {
     pub(super) max_score: u64,
     pub(super) num_steps: Option<u32>,
     pub(super) highest_tile: u32,
-    /// The first column whose value is none that it may hold, 0 if all are sound.
+    /// The first column with an invalid value; 0 = all columns are valid.
     pub(super) bad: u8,
 }
 
@@ -22,7 +22,7 @@ const COLUMNS: [&str; 5] = ["id", "seed", "steps", "max_score", "highest_tile"];
 const SELECT: &str = "SELECT id, seed, steps, max_score, highest_tile FROM runs ORDER BY id";
 const SELECT_SESSION: &str = "SELECT meta_key, meta_value FROM session";
 
-/// What each column may hold.
+/// The name and the valid values of each column.
 pub(super) const EXPECTED: [(&str, &str); 5] = [
     ("runs.id", "an INTEGER"),
     ("runs.seed", "NULL or an INTEGER"),
@@ -31,14 +31,15 @@ pub(super) const EXPECTED: [(&str, &str); 5] = [
     ("runs.highest_tile", "NULL or an INTEGER in 0..=4294967295"),
 ];
 
-/// The most bytes of all that is said of the session.
+/// The maximum size of all entries of a session in bytes.
 const MAX_ENTRIES_LEN: usize = 1 << 18;
-/// The most of them that are read as JSON, which takes up to a hundred times its length in memory; the rest stays text.
+/// The maximum bytes of text that are parsed as JSON. Parsed JSON takes up to a hundred times as much memory; the
+/// rest stays text.
 const MAX_PARSED_LEN: usize = 1 << 16;
 
 pub(super) fn read_runs(database: &Database) -> Result<Vec<Record>> {
     database.check_table("runs", &COLUMNS, true)?;
-    // The check of the database has seen each of them.
+    // `quick_check` has visited every row, so this count can be trusted.
     let mut runs = Vec::with_capacity(database.num_rows("runs")?);
     database.each(SELECT, [], |row| {
         let mut bad = 0;
@@ -61,7 +62,7 @@ pub(super) fn read_runs(database: &Database) -> Result<Vec<Record>> {
     Ok(runs)
 }
 
-/// What is said of a session by key: what it means, and as it stands there.
+/// The metadata entries of a session by key, parsed and unparsed.
 #[derive(Debug, Default)]
 pub(super) struct Entries {
     pub(super) values: Vec<(String, Value)>,
@@ -99,7 +100,7 @@ pub(super) fn read_entries(database: &Database) -> Result<Entries> {
                 }
             }
         };
-        // An entry has a size, too.
+        // Counts a fixed overhead per entry.
         len += key.len() + 32;
         if len > MAX_ENTRIES_LEN {
             return Err(refuse(format!("at most {MAX_ENTRIES_LEN} bytes"), "more"));

@@ -1,5 +1,4 @@
-//! Self-play sessions: a folder with all boards of many runs in `steps.npy`, and what is known of the runs in
-//! `metadata.db`.
+//! Self-play sessions: a folder with the boards of many runs in `steps.npy` and their metadata in `metadata.db`.
 //!
 //! ```text
 //!  steps.npy, or shards of it: steps-000001.npy, steps-000002.npy, …
@@ -10,13 +9,15 @@
 //!  metadata.db   SQLite: runs(id, seed, steps, max_score, highest_tile), session(meta_key, meta_value: JSON)
 //! ```
 //!
-//! A run has the rows whose `run_id` is its `id`, which stand in one stretch. The action is the move, 0 to 3. **Without
-//! it** the move of a step is derived by the rules: where the next step of the game is there too, and exactly one move leads to
-//! its board, it was that. Otherwise it is not known, as is always that of the last step. Sampled sessions hold some steps of
-//! a game only, each with its index.
+//! The rows of a run are those whose `run_id` equals its `id`. They must be consecutive. The action is the move,
+//! 0 to 3.
 //!
-//! Seeds and ids are stored as two's complement. Not held: the final board, branches, start and duration, the engine of a
-//! single run; the session has one for all, the `tag` of its `model`.
+//! **Without actions** the move of a step is derived by the rules. It is known if the next step of the game is
+//! present and exactly one move leads to its board. The last move is never known. Sampled sessions hold only some
+//! steps of a game, each with its index.
+//!
+//! Seeds and ids are stored as two's complement. **Omitted**: the final board, branches, start time, duration,
+//! and engines of single runs. A session has one engine, the `tag` of its `model`.
 
 mod growing;
 mod metadata;
@@ -44,7 +45,7 @@ use std::mem::offset_of;
 const METADATA: &str = "metadata.db";
 const NUMBERING: Numbering = Numbering { digits: 6, first: 1 };
 
-/// One board in 28 bytes, as they lie in the file.
+/// One board in 28 bytes, in the layout of the file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, bytemuck::Pod, bytemuck::Zeroable)]
 #[repr(C, packed)]
 struct Row {
@@ -53,7 +54,7 @@ struct Row {
     exps: [u8; 16],
 }
 
-/// One board with the move that was made on it, in 29 bytes.
+/// One board and its move in 29 bytes, in the layout of the file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, bytemuck::Pod, bytemuck::Zeroable)]
 #[repr(C, packed)]
 struct ActionRow {
@@ -74,21 +75,21 @@ const _: () = {
     assert!(offset_of!(ActionRow, action) == 28);
 };
 
-/// What a session says of itself as a whole.
+/// The description of a session, as an archive stores it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct SessionInfo {
-    /// Whether its rows have moves.
+    /// Whether the rows hold moves.
     pub(crate) has_actions: bool,
-    /// The table `session`, values as they stand there.
+    /// The rows of the table `session`, with unparsed values.
     pub(crate) entries: Vec<(String, Option<String>)>,
 }
 
-/// A row that names its run.
+/// A row that holds the id of its run.
 trait OfRun: NpyRow {
     fn run_id(&self) -> u64;
 }
 
-/// Whether an array of this header has the rows of a session.
+/// Returns whether an array with this header has the rows of a session.
 pub(super) fn has_rows(header: &NpyHeader) -> bool {
     header.has_fields(Row::FIELDS) || header.has_fields(ActionRow::FIELDS)
 }

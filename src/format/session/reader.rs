@@ -15,15 +15,15 @@ use crate::run::{Run, RunMeta};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 
-/// A self-play session, its rows mapped: random access to its runs, from any number of threads.
+/// A self-play session with memory-mapped rows. Any number of threads may read its runs in any order.
 ///
-/// Opening reads `metadata.db` and passes over all rows once, to find where each run's are; after that reading a run touches
-/// its rows only. The files must not be changed while the session is open.
+/// Opening reads `metadata.db` and scans all rows once to locate each run. Reading a run then reads only its
+/// rows. The files must not be modified while the session is open.
 #[derive(Debug)]
 pub struct Session {
     folder: PathBuf,
     steps: Steps,
-    /// Rows of the same run, in the order of its id and then of the rows.
+    /// The spans of consecutive rows of one run, sorted by run id and then by row.
     stretches: Vec<Stretch>,
     runs: Vec<Record>,
     entries: Entries,
@@ -44,11 +44,11 @@ struct Stretch {
 }
 
 impl Session {
-    /// Opens a session by its folder, or by any of the files in it.
+    /// Opens a session by its folder, or by any file in it.
     ///
     /// # Errors
-    /// [`ErrorKind::Io`]; [`ErrorKind::Header`] when a file is missing from the shards, is none of its kind, of another size
-    /// than it says or damaged.
+    /// [`ErrorKind::Header`] if a shard is missing, or if a file is damaged or has the wrong format or size;
+    /// [`ErrorKind::Io`].
     pub fn open(path: impl AsRef<Path>) -> Result<Session> {
         let path = path.as_ref();
         let folder = if path.is_dir() { path } else { parent(path) }.to_owned();
@@ -66,20 +66,21 @@ impl Session {
         Ok(Session { folder, steps, stretches, runs, entries, engine })
     }
 
-    /// The session's name: that of its folder.
+    /// The session's name, which is the name of its folder.
     #[must_use]
     pub fn name(&self) -> String {
         let folder = std::path::absolute(&self.folder).unwrap_or_else(|_| self.folder.clone());
         folder.file_name().unwrap_or(folder.as_os_str()).to_string_lossy().into_owned()
     }
 
-    /// What is said of the session, by key: JSON, or else, and beyond 64 KiB in all, the text that stands there.
+    /// The session's metadata by key. Values are parsed as JSON. Text that is not JSON stays a string, and so
+    /// does text beyond 64 KiB in total.
     #[must_use]
     pub fn entries(&self) -> &[(String, Value)] {
         &self.entries.values
     }
 
-    /// What an archive keeps of the session as a whole, so that it can be written again.
+    /// Returns the description that an archive stores, so that the session can be exported unchanged.
     pub(crate) fn info(&self) -> SessionInfo {
         SessionInfo { has_actions: self.has_actions(), entries: self.entries.texts.clone() }
     }
@@ -90,7 +91,7 @@ impl Session {
         self.runs.len()
     }
 
-    /// The number of rows, of runs or not.
+    /// The number of rows, including rows that belong to no run.
     #[must_use]
     pub fn num_steps(&self) -> u64 {
         match &self.steps {
@@ -99,33 +100,34 @@ impl Session {
         }
     }
 
-    /// The number of rows of a run, 0 beyond the last.
+    /// The number of rows of a run; 0 past the last run.
     #[must_use]
     pub fn num_rows_of(&self, index: usize) -> u64 {
         let own = self.id(index).map(|id| self.stretches_of(id)).unwrap_or_default();
         own.iter().map(|stretch| stretch.len).sum()
     }
 
-    /// Whether the rows say which move was made.
+    /// Whether the rows hold the moves.
     #[must_use]
     pub fn has_actions(&self) -> bool {
         matches!(self.steps, Steps::WithAction(_))
     }
 
-    /// The id of a run, `None` beyond the last.
+    /// The id of a run; `None` past the last run.
     #[must_use]
     pub fn id(&self, index: usize) -> Option<u64> {
         self.runs.get(index).map(|record| record.id as u64)
     }
 
-    /// The ids that rows have but no run has, in ascending order, each with the number of its rows.
+    /// Returns the run ids that occur in rows but not in `metadata.db`, in ascending order, each with the number
+    /// of its rows.
     #[must_use]
     pub fn rows_without_run(&self) -> Vec<(u64, u64)> {
         let mut without: Vec<(u64, u64)> = Vec::new();
         for stretch in &self.stretches {
             match without.last_mut() {
                 Some((id, len)) if *id == stretch.run_id => *len += stretch.len,
-                // Runs are in the order of their ids as signed numbers.
+                // Runs are sorted by their ids as signed numbers.
                 _ if self.runs.binary_search_by_key(&(stretch.run_id as i64), |record| record.id).is_ok() => {}
                 _ => without.push((stretch.run_id, stretch.len)),
             }
@@ -133,19 +135,19 @@ impl Session {
         without
     }
 
-    /// What is said of a run as a whole. Nothing of its steps is read.
+    /// Returns the metadata of a run without reading its steps.
     ///
     /// # Errors
-    /// [`ErrorKind::Decode`] when it is nothing sound; [`ErrorKind::IndexOutOfBounds`].
+    /// [`ErrorKind::Decode`] if the metadata is invalid; [`ErrorKind::IndexOutOfBounds`].
     pub fn meta(&self, index: usize) -> Result<RunMeta> {
         self.record(index).map(|record| self.meta_of(record))
     }
 
-    /// Decodes a run. It has no final board, and no branches; where no action is stored, some moves are not known.
+    /// Decodes a run. The run has no final board and no branches. Without stored actions, some moves are unknown.
     ///
     /// # Errors
-    /// [`ErrorKind::Decode`] with the run, the step and the offset in the file, when the run has no rows, has them in several
-    /// places, or more than steps, and when a row holds no step; [`ErrorKind::IndexOutOfBounds`].
+    /// [`ErrorKind::Decode`] with the run, the step and the offset in the file, if the run's rows are missing, are not
+    /// consecutive, or outnumber its steps, or if a row holds no valid step. [`ErrorKind::IndexOutOfBounds`].
     pub fn decode(&self, index: usize) -> Result<Run> {
         let record = self.record(index)?;
         let refuse = |what, expected: &str, found: String| Err(self.damaged(index, what, expected, found));
@@ -164,7 +166,7 @@ impl Session {
             Steps::Boards(rows) => decode(rows, meta, index, first, len).and_then(|run| derive_moves(&run)),
             Steps::WithAction(rows) => decode(rows, meta, index, first, len),
         }?;
-        // Steps that are left out one by one leave gaps, but for the first of a short game.
+        // Sampled games have gaps between step indices, unless only the first step was sampled.
         let in_sequence = run.step_indices().is_none() && len > 1;
         match record.num_steps.filter(|&num_steps| in_sequence && len < u64::from(num_steps)) {
             Some(num_steps) => refuse("rows of the run", &format!("{num_steps}, as runs.steps says"), len.to_string()),
@@ -236,7 +238,7 @@ impl RunSource for Session {
 }
 
 impl Steps {
-    /// Rows of the one kind or the other, as the first file says.
+    /// Opens the row files. The first file tells whether rows hold actions.
     fn open(files: Vec<PathBuf>) -> Result<Steps> {
         let with_action = match files.first() {
             Some(path) => {
@@ -251,12 +253,12 @@ impl Steps {
 }
 
 fn decode<R: OfRun>(steps: &Shards<R>, meta: RunMeta, index: usize, first: u64, len: u64) -> Result<Run> {
-    // The stretch was found among the rows.
+    // The span was found among the rows, so it is in range.
     let rows = steps.rows(first..first.saturating_add(len)).unwrap_or_default();
     rebuild(&rows, meta, None).map_err(|error| steps.in_run(error, index as u64, first))
 }
 
-/// Finds the rows of each run.
+/// Locates the rows of each run.
 fn stretches<R: OfRun>(steps: &Shards<R>) -> Vec<Stretch> {
     let mut stretches: Vec<Stretch> = Vec::new();
     let mut first = 0;
@@ -264,7 +266,7 @@ fn stretches<R: OfRun>(steps: &Shards<R>) -> Vec<Stretch> {
         for stretch in rows.chunk_by(|a, b| a.run_id() == b.run_id()) {
             let (run_id, len) = (stretch.first().map_or(0, OfRun::run_id), stretch.len() as u64);
             match stretches.last_mut() {
-                // It goes on in the next shard.
+                // The span continues in the next shard.
                 Some(last) if last.run_id == run_id => last.len += len,
                 _ => stretches.push(Stretch { run_id, first, len }),
             }
@@ -274,7 +276,7 @@ fn stretches<R: OfRun>(steps: &Shards<R>) -> Vec<Stretch> {
     stretches
 }
 
-/// The run with those moves that the rules leave no doubt about.
+/// Returns the run with the moves that the rules determine.
 fn derive_moves(run: &Run) -> Result<Run> {
     let mut steps = Run::builder(run.num_steps());
     for place in 0..run.num_steps() {

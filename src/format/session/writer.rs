@@ -18,25 +18,25 @@ CREATE TABLE session(meta_key TEXT PRIMARY KEY, meta_value TEXT);";
 const INSERT: &str = "INSERT INTO runs VALUES (?1, ?2, ?3, ?4, ?5)";
 pub(super) const INSERT_SESSION: &str = "INSERT INTO session VALUES (?1, ?2)";
 
-/// How to write a session.
+/// Options for writing a session.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SessionOptions {
-    /// Whether to write the moves, too.
+    /// Whether to write the moves.
     pub with_action: bool,
-    /// The most rows of a shard; `None` = one `steps.npy`.
+    /// The maximum rows per shard; `None` = one `steps.npy`.
     pub rotate_rows: Option<u64>,
 }
 
 impl SessionOptions {
-    /// With the moves or without.
+    /// Sets whether to write the moves.
     #[must_use]
     pub fn with_action(mut self, with_action: bool) -> SessionOptions {
         self.with_action = with_action;
         self
     }
 
-    /// With shards of so many rows at most.
+    /// Sets the maximum rows per shard; `None` = one `steps.npy`.
     #[must_use]
     pub fn with_rotate_rows(mut self, rotate_rows: Option<u64>) -> SessionOptions {
         self.rotate_rows = rotate_rows;
@@ -44,8 +44,8 @@ impl SessionOptions {
     }
 }
 
-/// A session that is being written. It appears under its name, whole, when [`finish`](SessionWriter::finish) has made it
-/// durable.
+/// A writer of a session. [`finish`](SessionWriter::finish) makes the session durable and publishes it under its
+/// name.
 ///
 /// # Examples
 /// ```
@@ -79,11 +79,11 @@ enum Files {
 }
 
 impl SessionWriter {
-    /// Begins a session in a folder that does not exist, or is empty, with what is to be said of it by key.
+    /// Creates a session with these metadata entries. The folder must be missing or empty.
     ///
     /// # Errors
-    /// [`ErrorKind::Io`](crate::ErrorKind::Io), also when there is something already;
-    /// [`ErrorKind::Argument`](crate::ErrorKind::Argument) for shards of no rows and for a key that comes twice.
+    /// [`ErrorKind::Io`](crate::ErrorKind::Io), for example if the folder is not empty;
+    /// [`ErrorKind::Argument`](crate::ErrorKind::Argument) for shards of 0 rows or a repeated key.
     pub fn create(
         folder: impl AsRef<Path>,
         entries: &[(String, Value)],
@@ -93,7 +93,7 @@ impl SessionWriter {
         SessionWriter::create_as(folder.as_ref(), &texts, options)
     }
 
-    /// As [`create`](SessionWriter::create), with the values as they are to stand there; `None` = NULL.
+    /// As [`create`](SessionWriter::create), with unparsed values; `None` = NULL.
     pub(crate) fn create_as(
         folder: &Path,
         entries: &[(String, Option<String>)],
@@ -123,22 +123,25 @@ impl SessionWriter {
         Ok(SessionWriter { folder, staging, files, database, ids: HashSet::new() })
     }
 
-    /// Adds a run under an id. Branches, the final board, start and duration are left out, and moves unless they are asked for.
-    /// Of a sampled run the game is taken to end with the last step that is there.
+    /// Adds a run under an id. Omits branches, the final board, start time and duration, and also moves unless
+    /// [`SessionOptions::with_action`] is set. A sampled run is assumed to end with its last present step.
     ///
     /// # Errors
-    /// [`ErrorKind::Argument`](crate::ErrorKind::Argument) when another run has that id, when `max_score` exceeds 2^63 - 1,
-    /// and when moves are to be written that are not known: then the session is as before.
-    /// [`ErrorKind::Io`](crate::ErrorKind::Io): then it cannot be finished soundly.
+    /// [`ErrorKind::Argument`](crate::ErrorKind::Argument) if the id is taken, if `max_score` exceeds 2^63 - 1,
+    /// or if moves are to be written and some are unknown. The session is then unchanged.
+    ///
+    /// [`ErrorKind::Io`](crate::ErrorKind::Io) if a write fails. The session must then not be finished.
     pub fn push(&mut self, id: u64, run: &Run) -> Result<()> {
         let last = run.num_steps().checked_sub(1).and_then(|last| run.step(last));
         self.push_part(id, run, Some(last.map_or(0, |step| step.index.saturating_add(1))))
     }
 
-    /// As [`push`](SessionWriter::push), of a game of so many steps, some of which the run may lack; `None` = not known.
+    /// As [`push`](SessionWriter::push), for a game of `num_steps` steps of which the run may lack some; `None` =
+    /// unknown.
     ///
     /// # Errors
-    /// As [`push`](SessionWriter::push); [`ErrorKind::Argument`](crate::ErrorKind::Argument) too when the run has more steps.
+    /// Those of [`push`](SessionWriter::push); [`ErrorKind::Argument`](crate::ErrorKind::Argument) also if the
+    /// run has more than `num_steps` steps.
     pub fn push_part(&mut self, id: u64, run: &Run, num_steps: Option<u32>) -> Result<()> {
         if self.ids.contains(&id) {
             return Err(Error::argument("id", "each once", id));
@@ -159,7 +162,7 @@ impl SessionWriter {
         Ok(())
     }
 
-    /// Ends the session, makes it durable and gives it its name.
+    /// Finishes the session, makes it durable and publishes it under its name.
     ///
     /// # Errors
     /// [`ErrorKind::Io`](crate::ErrorKind::Io).
