@@ -268,7 +268,7 @@ pub fn convert<P: AsRef<Path>>(
     progress: &dyn Progress,
 ) -> Result<ExportReport> {
     if options.format == ExportFormat::Original {
-        return Err(Error::argument("format", "another than original, where runs are converted", options.format));
+        return Err(Error::argument("format", "a format other than original", options.format));
     }
     let paths: Vec<PathBuf> = paths.into_iter().map(|path| path.as_ref().to_path_buf()).collect();
     refuse_overlap(&paths, out.as_ref(), options)?;
@@ -298,7 +298,7 @@ fn refuse_overlap(paths: &[PathBuf], out: &Path, options: &ExportOptions) -> Res
         let Ok(input) = path.canonicalize() else { continue };
         let is_same = real.starts_with(&input) || (out.exists() && input.starts_with(&real));
         if (options.append && is_same) || (is_folder && input.is_dir() && real.starts_with(&input)) {
-            return Err(Error::argument("out", "a place outside of what is read", out.display()));
+            return Err(Error::argument("out", "a path outside the inputs", out.display()));
         }
     }
     Ok(())

@@ -55,7 +55,7 @@ impl Sessions {
     pub(super) fn plan(self) -> Result<Plan> {
         if let Some((source, info)) = self.one.filter(|_| !self.is_mixed) {
             let info: SessionInfo = serde_json::from_str(&info).map_err(|error| {
-                Error::argument("session_info", "what a session says of itself", format!("{error} ({source})"))
+                Error::argument("session_info", "the description of a session as JSON", format!("{error} ({source})"))
             })?;
             return Ok(Plan { entries: info.entries, with_action: info.has_actions, as_it_was: true });
         }

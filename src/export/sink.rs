@@ -72,7 +72,7 @@ pub(super) fn open(
     session: &Plan,
 ) -> Result<(PathBuf, Encoder, Sink)> {
     if options.append && !matches!(options.format, ExportFormat::PackDat | ExportFormat::Npy) {
-        return Err(Error::argument("format", "packdat or npy, to append to", options.format));
+        return Err(Error::argument("format", "packdat or npy with append", options.format));
     }
     let files = |format| {
         std::fs::create_dir_all(out).map_err(|source| Error::io(out, source))?;

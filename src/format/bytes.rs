@@ -104,7 +104,7 @@ impl<'a> ByteReader<'a> {
     pub(super) fn utf8(&mut self, len: usize, what: &'static str) -> Result<&'a str> {
         let bytes = self.take(len, what)?;
         std::str::from_utf8(bytes)
-            .map_err(|error| self.error(len - error.valid_up_to(), what, "UTF-8", "a byte that is not"))
+            .map_err(|error| self.error(len - error.valid_up_to(), what, "UTF-8", "an invalid byte"))
     }
 
     #[inline]
@@ -136,7 +136,7 @@ impl<'a> ByteReader<'a> {
         if rest.len() < max_len && rest.iter().all(|&byte| byte >= 0x80) {
             return Err(self.error(0, what, "a varint", format_args!("{} bytes before the end", rest.len())));
         }
-        Err(self.error(0, what, format!("a varint of at most {BITS} bits"), "a longer one"))
+        Err(self.error(0, what, format!("a varint of at most {BITS} bits"), "a longer varint"))
     }
 }
 

@@ -172,8 +172,8 @@ pub(crate) fn open_folder(folder: &Path) -> Result<Option<Container>> {
         // A `StepTable` file may have this name; no database lies beside it.
         None if !folder.join("metadata.db").exists() => Ok(None),
         None => {
-            let expected = "those of a dataset or of a session, little-endian and packed";
-            let error = Error::decode(10, "fields of a row", expected, "others").of_header();
+            let expected = "the fields of a dataset or a session, little-endian and packed";
+            let error = Error::decode(10, "fields of a row", expected, "other fields").of_header();
             Err(error.with_path(files.first().map_or(folder, PathBuf::as_path)))
         }
     }

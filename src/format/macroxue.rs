@@ -203,7 +203,7 @@ impl RunSource for Macroxue {
 
     fn read(&self, index: usize) -> Result<SourceRun<'_>> {
         if index > 0 {
-            return Err(Error::argument("run", "0, the only one", index));
+            return Err(Error::argument("run", "0, the only run", index));
         }
         self.decode().map(SourceRun::Run)
     }

@@ -40,7 +40,7 @@ pub(crate) fn open_file(path: &Path) -> Result<File> {
         return Err(io(io::Error::from_raw_os_error(libc::EISDIR)));
     }
     if !metadata.is_file() {
-        return Err(io(io::Error::new(io::ErrorKind::InvalidInput, "neither a file nor a folder")));
+        return Err(io(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file")));
     }
     File::open(path).map_err(io)
 }

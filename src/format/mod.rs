@@ -211,7 +211,7 @@ fn content_error(bytes: &[u8]) -> Option<Error> {
     let found = if bytes.is_empty() {
         "an empty file"
     } else if bytes.starts_with(JOURNAL_MAGIC) {
-        "a recorder's journal, whose games `recover` keeps"
+        "a recorder's journal, which `recover` reads"
     } else if is_text && text.trim_start().starts_with(['{', '[']) {
         "JSON"
     } else if is_text {

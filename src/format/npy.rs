@@ -144,7 +144,7 @@ fn check_file_len(start: u64, num_rows: u64, stride: u64, file_len: u64) -> Resu
         return Ok(());
     }
     let expected = match end {
-        Some(end) => format!("{end} bytes, as {num_rows} rows of {stride} end there"),
+        Some(end) => format!("{end} bytes, the end of {num_rows} rows of {stride} bytes"),
         None => format!("fewer than {num_rows} rows of {stride} bytes"),
     };
     Err(Error::decode(start, "length of the file", expected, format_args!("{file_len} bytes")))
@@ -287,19 +287,19 @@ fn parse_records(text: &str) -> Result<(u64, Vec<NpyField>, usize), Malformed> {
                     return malformed("shape of a field", "one dimension", found);
                 }
             },
-            _ => return malformed("descr", "a name, a type and perhaps a shape of each field", "another thing"),
+            _ => return malformed("descr", "a name, a type and an optional shape per field", "something else"),
         };
         let field =
             NpyField { name: name.clone(), dtype: dtype.clone(), values: values.unwrap_or(usize::MAX), offset: stride };
         let end = field.num_bytes().and_then(|len| stride.checked_add(len)).filter(|&end| end < MAX_STRIDE);
         let Some(end) = end else {
-            return malformed("type of a field", "one of a fixed and small size", format!("{name}: {dtype}"));
+            return malformed("type of a field", "a type of fixed and small size", format!("{name}: {dtype}"));
         };
         stride = end;
         // A field without a name is padding.
         if !field.name.is_empty() {
             if fields.iter().any(|other| other.name == field.name) {
-                return malformed("name of a field", "each once", field.name);
+                return malformed("name of a field", "unique names", field.name);
             }
             fields.push(field);
         }

@@ -64,7 +64,7 @@ pub fn rebuild<R: StepRow>(rows: &[R], meta: RunMeta, final_board: impl Into<Opt
     for (place, row) in rows.iter().enumerate() {
         let pushed = row.to_step().and_then(|step| {
             let index = step.index;
-            let out_of_order = |_| Error::decode(0, "step index", "one above that of the step before", index);
+            let out_of_order = |_| Error::decode(0, "step index", "an index above the previous one", index);
             steps.push_step(step).map_err(out_of_order)
         });
         pushed.map_err(|error| at_row(error, place, size_of::<R>()))?;

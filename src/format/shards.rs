@@ -78,7 +78,7 @@ pub(crate) fn files_in(folder: &Path) -> Result<Vec<PathBuf>> {
         None => return refuse("steps.npy or shards of it", "neither".into()),
         Some((2.., path)) => {
             let found = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-            return refuse("shards from the first on", found);
+            return refuse("shards numbered from 0 or 1", found);
         }
         Some(_) => {}
     }

@@ -186,7 +186,7 @@ impl Database {
         }
         match missing.first() {
             Some(column) => refuse(&format!("a column {column}"), "none in table"),
-            None if !is_usual => refuse("columns that are stored", "a generated or hidden column in table"),
+            None if !is_usual => refuse("stored columns only", "a generated or hidden column in table"),
             None if !has_key => refuse("an INTEGER PRIMARY KEY", "another key of table"),
             None => Ok(()),
         }
@@ -269,7 +269,7 @@ impl Database {
             Ok(())
         })?;
         if usize::try_from(num_objects).unwrap_or(0) != self.num_rows("sqlite_schema")? {
-            return Err(header_error("tables", "no virtual ones", "a virtual table".into(), &self.path));
+            return Err(header_error("tables", "no virtual tables", "a virtual table".into(), &self.path));
         }
         self.each("PRAGMA quick_check(1)", [], |row| {
             problem = Some(text(row, 0).unwrap_or("nothing").to_owned()).filter(|said| said != "ok");
@@ -334,6 +334,6 @@ fn refused(path: &Path, error: &rusqlite::Error) -> Error {
             | Code::FileLockingProtocolFailed
             | Code::NoLargeFileSupport,
         ) if !is_short => Error::io(path, io::Error::other(error.to_string())),
-        _ => header_error("SQLite database", "a sound one", error.to_string(), path),
+        _ => header_error("SQLite database", "an undamaged file", error.to_string(), path),
     }
 }

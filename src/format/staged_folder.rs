@@ -67,5 +67,5 @@ pub(super) fn parent(name: &Path) -> &Path {
 
 /// Returns the error for a name that is already taken.
 pub(super) fn taken(name: &Path) -> Error {
-    Error::io(name, io::Error::new(io::ErrorKind::AlreadyExists, "something of this name is already there"))
+    Error::io(name, io::Error::new(io::ErrorKind::AlreadyExists, "this name is already taken"))
 }

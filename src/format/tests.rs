@@ -176,7 +176,7 @@ fn a2run2_says_what_is_wrong_and_where() {
     refused(&with(12, 9), "byte 12 (step 0): branches: expected 0 (none) or 1 (four follow), found 9");
     refused(&[1, 0, 0, 0, 0, 0, 0, 0, 0, 1, 17, 2, 1, 5, 0], "byte 13 (step 0): branch: expected 0 (legal) or 1");
     refused(&[&good[..], &[0]].concat(), "byte 14: end of the run: expected the end of the file, found 1 more bytes");
-    refused(&[0xff; 10], "byte 0: meta.steps: expected a varint of at most 32 bits, found a longer one");
+    refused(&[0xff; 10], "byte 0: meta.steps: expected a varint of at most 32 bits, found a longer varint");
     refused(&[0xff, 0xff, 0xff, 0xff, 0x7f], "byte 0: meta.steps: expected a varint of at most 32 bits");
     refused(&[0xff, 0xff], "byte 0: meta.steps: expected a varint, found 2 bytes before the end");
     refused(&[1, 0, 0, 0, 0, 0, 0, 0, 1, 200, 1], "byte 9: length of engine: expected at most 0 bytes before the end");
@@ -197,7 +197,7 @@ fn what_is_plainly_no_run_is_named() {
         (b"run_id,board,move\n0,1,2\n", "text"),
         ("Läufe, Bretter und Züge\n".as_bytes(), "text"),
         (cut.as_bytes(), "text"),
-        (b"A2JOURN1\x01\0\0\0\0\0\0\0", "a recorder's journal, whose games `recover` keeps"),
+        (b"A2JOURN1\x01\0\0\0\0\0\0\0", "a recorder's journal, which `recover` reads"),
     ] {
         refused(bytes, &format!("byte 0: content: expected a run, found {found}"));
     }

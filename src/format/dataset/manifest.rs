@@ -81,11 +81,21 @@ impl Manifest {
         let path = folder.join(NAME);
         if self.num_steps != num_rows && self.num_steps != covered {
             let found = self.num_steps.to_string();
-            return Err(header_error("num_steps of the manifest", format!("{num_rows}, as there are"), found, &path));
+            return Err(header_error(
+                "num_steps of the manifest",
+                format!("{num_rows}, the number of rows"),
+                found,
+                &path,
+            ));
         }
         if self.num_runs != num_runs as u64 {
             let found = self.num_runs.to_string();
-            return Err(header_error("num_runs of the manifest", format!("{num_runs}, as there are"), found, &path));
+            return Err(header_error(
+                "num_runs of the manifest",
+                format!("{num_runs}, the number of runs"),
+                found,
+                &path,
+            ));
         }
         Ok(())
     }

@@ -134,7 +134,7 @@ impl Metadata {
         let claimed = claimed.fold(0_u64, |sum, (_, len)| sum.saturating_add(len));
         let most = num_rows.saturating_mul(4);
         if claimed > most {
-            let expected = format!("at most {most} in all, four times the rows that are there");
+            let expected = format!("at most {most} in total, four times the number of rows");
             return Err(header_error("num_steps of the runs", expected, claimed.to_string(), path));
         }
         Ok(())

@@ -86,7 +86,7 @@ impl Dataset {
         let in_metadata = |error: Error| error.with_path(self.metadata());
         let (meta, first, len) = self.runs.run(index).map_err(in_metadata)?;
         let rows = first.checked_add(len).and_then(|end| self.steps.rows(first..end)).ok_or_else(|| {
-            let expected = format!("rows among the {} that are there", self.num_steps());
+            let expected = format!("rows within the {} of the dataset", self.num_steps());
             in_metadata(damaged(index, "runs.first_step_idx", expected, format!("{len} from {first} on")))
         })?;
         check_rows(&rows)

@@ -207,10 +207,10 @@ fn a_damaged_record_costs_no_other_run() {
     for (set, message) in [
         ("first_step_idx = 'x'", "run 1: runs.first_step_idx: expected an INTEGER of at least 0, found another TEXT"),
         ("first_step_idx = -1", "runs.first_step_idx: expected an INTEGER of at least 0, found another INTEGER"),
-        ("first_step_idx = 80", "runs.first_step_idx: expected rows among the 90 that are there, found 20 from 80 on"),
-        ("first_step_idx = 9223372036854775807", "runs.first_step_idx: expected rows among the 90"),
+        ("first_step_idx = 80", "runs.first_step_idx: expected rows within the 90 of the dataset, found 20 from 80 on"),
+        ("first_step_idx = 9223372036854775807", "runs.first_step_idx: expected rows within the 90"),
         ("num_steps = 4294967296", "runs.num_steps: expected an INTEGER in 0..=4294967295"),
-        ("num_steps = 4294967295", "expected rows among the 90"),
+        ("num_steps = 4294967295", "expected rows within the 90"),
         ("num_steps = 50", "run_id: expected 1 as in the run's first row, found 2"),
         ("max_score = 0.5", "runs.max_score: expected an INTEGER of at least 0, found another REAL"),
         ("highest_tile = x'00'", "runs.highest_tile: expected an INTEGER in 0..=4294967295, found a BLOB"),
@@ -244,9 +244,9 @@ fn databases_of_another_shape_are_refused() {
             &format!("{copy} CREATE VIEW runs AS SELECT * FROM copy"),
             "expected a table runs, found virtual table or view",
         ),
-        (&format!("{copy} CREATE VIRTUAL TABLE runs USING fts5(id)"), "tables: expected no virtual ones"),
+        (&format!("{copy} CREATE VIRTUAL TABLE runs USING fts5(id)"), "tables: expected no virtual tables"),
         ("ALTER TABLE runs DROP COLUMN elapsed_s", "expected a column elapsed_s, found none in table runs"),
-        ("ALTER TABLE runs ADD COLUMN x AS (abs(num_steps))", "expected columns that are stored, found a generated"),
+        ("ALTER TABLE runs ADD COLUMN x AS (abs(num_steps))", "expected stored columns only, found a generated"),
         (&format!("{copy} ALTER TABLE copy RENAME TO runs"), "expected an INTEGER PRIMARY KEY"),
         (
             "UPDATE runs SET first_step_idx = 0, num_steps = 90; INSERT INTO runs SELECT id + 3, 0, 90, 0, 0, '', 0, 0 \
@@ -374,7 +374,7 @@ fn shards_are_complete_and_alone() {
     std::fs::rename(&rows, folder.join("steps-00002.npy")).unwrap();
     refused(&folder, "expected shard 1 after shard 0, found steps-00002.npy");
     std::fs::remove_file(folder.join("steps-00000.npy")).unwrap();
-    refused(&folder, "expected shards from the first on, found steps-00002.npy");
+    refused(&folder, "expected shards numbered from 0 or 1, found steps-00002.npy");
     std::fs::remove_file(folder.join("steps-00002.npy")).unwrap();
     refused(&folder, "expected steps.npy or shards of it, found neither");
 }
@@ -388,8 +388,12 @@ fn a_manifest_counts_what_is_there() {
     let good = std::fs::read_to_string(&manifest).unwrap();
     for (from, to, message) in [
         ("\"version\": 1", "\"version\": 2", "version of the manifest: expected 1, found 2"),
-        ("\"num_steps\": 50", "\"num_steps\": 51", "num_steps of the manifest: expected 50, as there are, found 51"),
-        ("\"num_runs\": 2", "\"num_runs\": 3", "num_runs of the manifest: expected 2, as there are, found 3"),
+        (
+            "\"num_steps\": 50",
+            "\"num_steps\": 51",
+            "num_steps of the manifest: expected 50, the number of rows, found 51",
+        ),
+        ("\"num_runs\": 2", "\"num_runs\": 3", "num_runs of the manifest: expected 2, the number of runs, found 3"),
         ("\"num_runs\"", "\"runs\"", "manifest: expected version, num_steps and num_runs"),
     ] {
         assert!(good.contains(from), "{good}");
@@ -427,8 +431,8 @@ fn what_a_dataset_cannot_hold_is_refused_and_changes_nothing() {
     };
     for (steps, message) in [
         (long, "at most 65535"),
-        (of(step(0, None)), "moves are all known"),
-        (of(step(7, Some(Move::Up))), "one with every step"),
+        (of(step(0, None)), "a run without unknown moves"),
+        (of(step(7, Some(Move::Up))), "a run with all its steps"),
     ] {
         let error = writer.push(&steps.finish(RunMeta::default(), None).unwrap()).unwrap_err();
         assert!(matches!(error.kind(), ErrorKind::Argument { .. }) && error.to_string().contains(message), "{error}");

@@ -186,7 +186,7 @@ impl DatasetWriter {
         let next_id =
             id.checked_add(1).ok_or_else(|| Error::argument("runs", "at most 4294967295 in a dataset", "one more"))?;
         if run.step_indices().is_some() {
-            return Err(Error::argument("run", "one with every step", "one with steps left out"));
+            return Err(Error::argument("run", "a run with all its steps", "a sampled run"));
         }
         check_meta(run.meta())?;
         let run = &*run.normalized();

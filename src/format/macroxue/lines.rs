@@ -35,12 +35,14 @@ impl<'a> Lines<'a> {
             self.end += self.line.len() as u64;
             if let Err(source) = read {
                 return Err(match is_of_gzip(&source) {
-                    true => self.error(self.line.len(), step, "gzip stream", "a whole one with its checksum", source),
+                    true => {
+                        self.error(self.line.len(), step, "gzip stream", "a complete stream with its checksum", source)
+                    }
                     false => source.into(),
                 });
             }
             if self.line.len() > MAX_LINE {
-                return Err(self.error(0, step, "line", format!("at most {MAX_LINE} bytes"), "a longer one"));
+                return Err(self.error(0, step, "line", format!("at most {MAX_LINE} bytes"), "a longer line"));
             }
             if self.line.is_empty() {
                 return Ok(false);
@@ -82,12 +84,12 @@ pub(super) fn read_all(bytes: impl Read) -> Result<Vec<u8>> {
     let read = open(bytes)?.take(MAX_LINE as u64 + 1).read_to_end(&mut text);
     if let Err(source) = read {
         return Err(match is_of_gzip(&source) {
-            true => Error::decode(text.len() as u64, "gzip stream", "a whole one with its checksum", source),
+            true => Error::decode(text.len() as u64, "gzip stream", "a complete stream with its checksum", source),
             false => source.into(),
         });
     }
     if text.len() > MAX_LINE {
-        return Err(Error::decode(0, "meta file", format!("at most {MAX_LINE} bytes of text"), "a longer one"));
+        return Err(Error::decode(0, "meta file", format!("at most {MAX_LINE} bytes of text"), "a longer text"));
     }
     Ok(text)
 }

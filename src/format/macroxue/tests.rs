@@ -294,7 +294,7 @@ fn meta_files_are_checked() {
         ("seconds", json!(1e300), "seconds: expected a number that is finite as f32, found 1e300"),
         ("num_moves", json!(1u64 << 32), "invalid value: integer `4294967296`, expected u32"),
         ("score", Value::Null, "invalid type: null, expected u64"),
-        ("x", json!("x".repeat(lines::MAX_LINE)), "expected at most 65536 bytes of text, found a longer one"),
+        ("x", json!("x".repeat(lines::MAX_LINE)), "expected at most 65536 bytes of text, found a longer text"),
     ] {
         let mut meta = good.clone();
         meta[key] = value;
@@ -320,7 +320,7 @@ fn deep_and_long_rows_are_errors() {
     let longest = lines::MAX_LINE - padded(0).len();
     decode(&meta, padded(longest)).unwrap();
     let error = decode(&meta, padded(longest + 1)).unwrap_err();
-    assert_eq!(error.to_string(), "byte 0 (step 0): line: expected at most 65536 bytes, found a longer one");
+    assert_eq!(error.to_string(), "byte 0 (step 0): line: expected at most 65536 bytes, found a longer line");
 }
 
 #[test]
@@ -374,7 +374,7 @@ fn what_expands_without_end_stays_small() {
         out
     };
     let meta = json!({"seed": 1, "num_moves": u32::MAX, "score": 2, "max_tile": 4});
-    for (byte, end) in [(b' ', "a longer one"), (b'\n', "at most 65536 bytes of them"), (b'{', "a longer one")] {
+    for (byte, end) in [(b' ', "a longer line"), (b'\n', "at most 65536 bytes of them"), (b'{', "a longer line")] {
         let error = decode(&meta, zeros(byte, 64 << 20)).unwrap_err().to_string();
         assert!(error.contains(end), "{error}");
         assert!(Macroxue::from_bytes(&zeros(byte, 64 << 20), Vec::new()).is_err());

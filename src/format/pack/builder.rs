@@ -143,7 +143,7 @@ impl PackBuilder {
         let (output, folder) = match Destination::of(output.as_ref())? {
             Destination::File { path, folder } => (path, folder),
             Destination::Stream(path) => {
-                let reason = "a pipe or a device, in which a pack cannot be written";
+                let reason = "a pack cannot be written to a pipe or a device";
                 return Err(Error::io(path, io::Error::new(io::ErrorKind::NotSeekable, reason)));
             }
         };
@@ -152,7 +152,7 @@ impl PackBuilder {
             let mut magic = [0; MAGIC.len()];
             let read = open_file(&output)?.read_exact(&mut magic);
             if read.is_err() || magic != MAGIC {
-                let reason = "this file exists, is no pack, and is not overwritten";
+                let reason = "this file exists, is not a pack, and is not overwritten";
                 return Err(Error::io(output, io::Error::new(io::ErrorKind::AlreadyExists, reason)));
             }
         }

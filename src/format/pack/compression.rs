@@ -82,7 +82,7 @@ pub(super) fn decompress(compression: Compression, stored: &[u8]) -> Result<Vec<
         return Err(too_long(format!("{declared} bytes")));
     }
     let capacity = declared.unwrap_or(limit) as usize;
-    let damaged = |what, error: io::Error| Error::decode(0, what, "one whole frame", error);
+    let damaged = |what, error: io::Error| Error::decode(0, what, "one complete frame", error);
     let mut payload = Vec::new();
     match compression {
         Compression::None => payload.extend_from_slice(stored),

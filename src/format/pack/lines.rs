@@ -81,7 +81,7 @@ impl PackReader {
         match Destination::of(path.as_ref())? {
             Destination::File { path, folder } => {
                 if self.path().is_some_and(|own| is_same_file(own, &path)) {
-                    return Err(Error::argument("path", "another file than the pack", path.display()));
+                    return Err(Error::argument("path", "a file other than the pack", path.display()));
                 }
                 let mut staged = Staged::new(&folder)?;
                 let report =

@@ -220,9 +220,9 @@ impl PackReader {
     pub(super) fn stored(&self, entry: &Entry) -> Result<&[u8]> {
         let stored = usize::try_from(entry.offset).ok().and_then(|start| self.bytes().get(start..));
         // `open` checked this range, but a mapped file may shrink later.
-        stored.and_then(|rest| rest.get(..entry.length as usize)).ok_or_else(|| {
-            Error::decode(0, "entry", format!("{} bytes", entry.length), "the end of the file before them")
-        })
+        stored
+            .and_then(|rest| rest.get(..entry.length as usize))
+            .ok_or_else(|| Error::decode(0, "entry", format!("{} bytes", entry.length), "a shorter file"))
     }
 
     /// Returns the maximum memory that a run's file takes once it is read, in bytes.

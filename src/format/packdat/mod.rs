@@ -88,8 +88,8 @@ impl StepRow for Row {
         let Some(chosen) = step.chosen else {
             return Err(Error::argument(
                 "run",
-                "one whose moves are all known",
-                format!("none at step {}", step.index),
+                "a run without unknown moves",
+                format!("an unknown move at step {}", step.index),
             ));
         };
         let (mut ev_q, mut ev_mask) = ([0; 4], 0);

@@ -171,7 +171,7 @@ impl PackDat {
         let rows: &[Row] = bytemuck::cast_slice(rows);
         rows.get(first..).and_then(|rows| rows.get(..len)).ok_or_else(|| {
             let found = format!("{len} from step {first} on");
-            Error::decode(4, "steps of the run", format!("steps among the {} of the file", self.num_steps), found)
+            Error::decode(4, "steps of the run", format!("steps within the {} of the file", self.num_steps), found)
         })
     }
 
@@ -188,7 +188,7 @@ impl Entry<'_> {
     fn meta(&self) -> Result<RunMeta> {
         let engine = std::str::from_utf8(self.engine).map_err(|error| {
             let offset = ENGINE_OFFSET + error.valid_up_to() as u64;
-            Error::decode(offset, "engine", "UTF-8", "a byte that is not")
+            Error::decode(offset, "engine", "UTF-8", "an invalid byte")
         })?;
         Ok(RunMeta {
             start_unix_s: self.start_time,
@@ -242,16 +242,16 @@ fn geometry(bytes: &[u8]) -> Result<(u64, Vec<u64>)> {
     let metadata_offset = reader.u64("metadata_offset")?;
     let rows_end = num_steps.checked_mul(ROW_LEN as u64).and_then(|len| len.checked_add(HEADER_LEN as u64));
     let Some(rows_end) = rows_end.filter(|&end| end <= (bytes.len().saturating_sub(CRC_LEN)) as u64) else {
-        let expected = format!("as many as {} bytes hold", bytes.len());
+        let expected = format!("at most as many as {} bytes can hold", bytes.len());
         return Err(reader.error(16, "num_steps", expected, num_steps));
     };
     if metadata_offset != rows_end {
-        return Err(reader.error(8, "metadata_offset", format!("{rows_end}, where the rows end"), metadata_offset));
+        return Err(reader.error(8, "metadata_offset", format!("{rows_end}, the end of the rows"), metadata_offset));
     }
     reader.skip(num_steps as usize * ROW_LEN);
     let most = reader.remaining().saturating_sub(CRC_LEN) / MIN_RUN_LEN;
     if num_runs > most {
-        return Err(Error::decode(8, "num_runs", format!("at most {most} in the bytes behind the rows"), num_runs));
+        return Err(Error::decode(8, "num_runs", format!("at most {most} in the bytes after the rows"), num_runs));
     }
     let mut metas = Vec::with_capacity(num_runs);
     for index in 0..num_runs {

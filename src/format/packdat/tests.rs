@@ -115,8 +115,8 @@ fn a_damaged_run_costs_no_other() {
         (row + 8, 2, "run 1: byte 132 (step 0): row: expected step 0 of run 1, found step 0 of run 2"),
         (row + 32 + 12, 3, "row: expected step 1 of run 1, found step 3 of run 1"),
         (second + 4, 0, "row: expected step 0 of run 1, found step 0 of run 0"),
-        (second + 8, 200, "steps of the run: expected steps among the 9 of the file, found 200 from step 3 on"),
-        (second + 7, 255, "steps of the run: expected steps among the 9"),
+        (second + 8, 200, "steps of the run: expected steps within the 9 of the file, found 200 from step 3 on"),
+        (second + 7, 255, "steps of the run: expected steps within the 9"),
     ];
     for (offset, byte, message) in cases {
         let error = error_of_second(&|bytes: &mut Vec<u8>| bytes[offset] = byte);
@@ -174,7 +174,7 @@ fn what_the_format_cannot_hold_is_refused_and_changes_nothing() {
     let step = |index, chosen| RunStep { index, board: Board(1), chosen, branches: None };
     let mut steps = Run::builder(1);
     steps.push_step(step(0, None)).unwrap();
-    refuse(&mut writer, &steps.finish(RunMeta::default(), None).unwrap(), "moves are all known");
+    refuse(&mut writer, &steps.finish(RunMeta::default(), None).unwrap(), "a run without unknown moves");
     let mut steps = Run::builder(1);
     steps.push_step(step(3, Some(Move::Up))).unwrap();
     refuse(&mut writer, &steps.finish(RunMeta::default(), None).unwrap(), "every step");

@@ -122,7 +122,7 @@ impl PackDatWriter {
     /// [`ErrorKind::Io`](crate::ErrorKind::Io) if a write fails. The file must then not be finished.
     pub fn push(&mut self, run: &Run) -> Result<()> {
         if run.step_indices().is_some() {
-            return Err(Error::argument("run", "one with every step", "one with steps left out"));
+            return Err(Error::argument("run", "a run with all its steps", "a sampled run"));
         }
         self.check_room(run.num_steps())?;
         let engine = run.meta().engine.as_deref().unwrap_or_default().as_bytes();

@@ -74,7 +74,7 @@ pub(super) fn read_entries(database: &Database) -> Result<Entries> {
     let refuse = |expected: String, found: &str| header_error("session", expected, found.into(), database.path());
     let (mut entries, mut len, mut parsed_len) = (Entries::default(), 0, 0);
     database.each(SELECT_SESSION, [], |row| {
-        let key = text(row, 0).ok_or_else(|| refuse("keys of UTF-8".into(), "another value"))?;
+        let key = text(row, 0).ok_or_else(|| refuse("UTF-8 keys".into(), "another value"))?;
         let mut written = None;
         let value = match row.get_ref(1) {
             Ok(ValueRef::Null) => Value::Null,
@@ -87,7 +87,7 @@ pub(super) fn read_entries(database: &Database) -> Result<Entries> {
                 value.into()
             }
             _ => {
-                let text = text(row, 1).ok_or_else(|| refuse("values of UTF-8".into(), "other bytes"))?;
+                let text = text(row, 1).ok_or_else(|| refuse("UTF-8 values".into(), "other bytes"))?;
                 len += text.len();
                 written = (len <= MAX_ENTRIES_LEN).then(|| text.to_owned());
                 if len > MAX_ENTRIES_LEN {

@@ -127,7 +127,7 @@ impl StepRow for Row {
         let exps = self.exps;
         if let Some((cell, exp)) = exps.iter().enumerate().find(|&(_, &exp)| exp > 15) {
             let offset = offset_of!(Row, exps) + cell;
-            return Err(Error::decode(offset as u64, "exponent", "0..=15, what a board can hold", exp));
+            return Err(Error::decode(offset as u64, "exponent", "0..=15, the range of a board", exp));
         }
         let board = exps.iter().fold(0, |board, &exp| board << 4 | u64::from(exp));
         Ok(RunStep { index: self.step_idx, board: Board(board), chosen: None, branches: None })
@@ -137,8 +137,8 @@ impl StepRow for Row {
 impl StepRow for ActionRow {
     fn from_step(run_id: u64, step: &RunStep) -> Result<ActionRow> {
         let Some(chosen) = step.chosen else {
-            let found = format!("none at step {}", step.index);
-            return Err(Error::argument("run", "one whose moves are all known, as actions are written", found));
+            let found = format!("an unknown move at step {}", step.index);
+            return Err(Error::argument("run", "a run without unknown moves", found));
         };
         Ok(ActionRow { row: Row::from_step(run_id, step)?, action: chosen as u8 })
     }

@@ -155,11 +155,11 @@ impl Session {
         let (first, len) = match own {
             [stretch] => (stretch.first, stretch.len),
             [] if record.num_steps == Some(0) => (0, 0),
-            [] => return refuse("rows of the run", "some", format!("none with run_id {}", record.id as u64)),
-            _ => return refuse("rows of the run", "one stretch", format!("{} stretches", own.len())),
+            [] => return refuse("rows of the run", "at least one", format!("none with run_id {}", record.id as u64)),
+            _ => return refuse("rows of the run", "consecutive rows", format!("{} spans", own.len())),
         };
         if let Some(num_steps) = record.num_steps.filter(|&num_steps| len > u64::from(num_steps)) {
-            return refuse("rows of the run", &format!("at most {num_steps}, as runs.steps says"), len.to_string());
+            return refuse("rows of the run", &format!("at most {num_steps} (runs.steps)"), len.to_string());
         }
         let meta = self.meta_of(record);
         let run = match &self.steps {
@@ -169,7 +169,7 @@ impl Session {
         // Sampled games have gaps between step indices, unless only the first step was sampled.
         let in_sequence = run.step_indices().is_none() && len > 1;
         match record.num_steps.filter(|&num_steps| in_sequence && len < u64::from(num_steps)) {
-            Some(num_steps) => refuse("rows of the run", &format!("{num_steps}, as runs.steps says"), len.to_string()),
+            Some(num_steps) => refuse("rows of the run", &format!("{num_steps} (runs.steps)"), len.to_string()),
             None => Ok(run),
         }
     }

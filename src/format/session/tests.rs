@@ -82,10 +82,10 @@ fn a_damaged_run_costs_no_other() {
         (
             row + 12 + 5,
             16,
-            "steps.npy: run 1: byte 1049 (step 0): exponent: expected 0..=15, what a board can hold, found 16",
+            "steps.npy: run 1: byte 1049 (step 0): exponent: expected 0..=15, the range of a board, found 16",
         ),
         (row + 2 * 28 + 8, 1, "steps.npy: run 1: byte 1088 (step 2): step index: expected one above"),
-        (row + 2 * 28, 77, "run 1: rows of the run: expected one stretch, found 2 stretches"),
+        (row + 2 * 28, 77, "run 1: rows of the run: expected consecutive rows, found 2 spans"),
     ] {
         let (_parent, folder, runs) = three(SessionOptions::default());
         change(&folder.join("steps.npy"), |bytes| bytes[offset] = byte);
@@ -97,7 +97,7 @@ fn a_damaged_run_costs_no_other() {
         assert_eq!(session.rows_without_run(), if byte == 77 { vec![(77, 1)] } else { vec![] });
     }
     for (statements, message) in [
-        ("UPDATE runs SET steps = 19 WHERE id = 11", "run 1: rows of the run: expected at most 19, as runs.steps says"),
+        ("UPDATE runs SET steps = 19 WHERE id = 11", "run 1: rows of the run: expected at most 19 (runs.steps)"),
         (
             "UPDATE runs SET steps = -1 WHERE id = 11",
             "run 1: runs.steps: expected NULL or an INTEGER in 0..=4294967295",
@@ -174,7 +174,7 @@ fn what_a_session_cannot_hold_is_refused_and_changes_nothing() {
     let unknown = steps.finish(RunMeta::default(), None).unwrap();
     let high = Run::builder(0).finish(RunMeta { max_score: 1 << 63, ..RunMeta::default() }, None).unwrap();
     for (id, run, message) in
-        [(7, &game(2, 5), "each once"), (8, &unknown, "moves are all known"), (9, &high, "max_score")]
+        [(7, &game(2, 5), "unique ids"), (8, &unknown, "a run without unknown moves"), (9, &high, "max_score")]
     {
         let error = writer.push(id, run).unwrap_err();
         assert!(matches!(error.kind(), ErrorKind::Argument { .. }) && error.to_string().contains(message), "{error}");

@@ -105,7 +105,7 @@ impl SessionWriter {
         }
         let mut keys = HashSet::new();
         if let Some((key, _)) = entries.iter().find(|(key, _)| !keys.insert(key)) {
-            return Err(Error::argument("entries", "each key once", key));
+            return Err(Error::argument("entries", "unique keys", key));
         }
         check_free(&folder)?;
         let staging = StagedFolder::new_in(parent(&folder))?;
@@ -144,7 +144,7 @@ impl SessionWriter {
     /// run has more than `num_steps` steps.
     pub fn push_part(&mut self, id: u64, run: &Run, num_steps: Option<u32>) -> Result<()> {
         if self.ids.contains(&id) {
-            return Err(Error::argument("id", "each once", id));
+            return Err(Error::argument("id", "unique ids", id));
         }
         if let Some(num_steps) = num_steps.filter(|&num_steps| run.num_steps() as u64 > u64::from(num_steps)) {
             return Err(Error::argument("num_steps", format!("at least {}", run.num_steps()), num_steps));
