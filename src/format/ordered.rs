@@ -48,7 +48,7 @@ mod tests {
     use crate::error::ErrorKind;
 
     #[test]
-    fn results_come_in_order_whatever_the_windows() {
+    fn results_arrive_in_order_for_any_window_size() {
         for (workers, len) in [(1, 1), (2, 7), (3, 64)] {
             let pool = crate::workers::pool("test", Some(workers)).unwrap();
             let mut numbers = 0..1000u64;
@@ -64,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_error_ends_it() {
+    fn the_first_error_ends_the_pipeline() {
         let pool = crate::workers::pool("test", Some(2)).unwrap();
         let mut windows = 0;
         let next_window = || {

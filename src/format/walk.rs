@@ -96,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn files_of_a_recorder_may_go_while_they_are_listed() {
+    fn recorder_files_may_vanish_during_a_listing() {
         let folder = tempfile::tempdir().unwrap();
         let all = ["a.a2run2", "journal-000001.bin", "recording.json", "z.a2run2"];
         for name in all {

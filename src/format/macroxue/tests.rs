@@ -6,7 +6,7 @@ use flate2::read::{DeflateEncoder, GzEncoder};
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 
-/// The rows of a run, as an engine writes them and with keys of its own.
+/// Writes the rows of a run as an engine does, with additional keys.
 fn rows_of(run: &Run) -> String {
     let seed = run.meta().seed.unwrap();
     let mut out = String::new();
@@ -61,7 +61,7 @@ fn gzip(text: &[u8]) -> Vec<u8> {
     out
 }
 
-/// A game by the rules, its last move being the one that fills the board.
+/// Plays a game by the rules until a move fills the board.
 fn played(seed: u64) -> Run {
     let mut random = seed;
     let mut next = move |below: u32| {
@@ -113,7 +113,7 @@ fn decode(meta: &Value, rows: impl Into<Vec<u8>>) -> Result<Run> {
     Macroxue::from_bytes(meta.to_string().as_bytes(), rows.into())?.decode()
 }
 
-/// The message of a pair of one row, whose text is changed before it is read.
+/// Returns the error of a one-row log after a text replacement.
 fn error_of(old: &str, new: &str) -> String {
     let mut steps = Run::builder(1);
     let values = [1.0, 2.0, 3.0, 0.0];
@@ -184,7 +184,7 @@ proptest! {
 }
 
 #[test]
-fn games_come_back_with_their_final_board() {
+fn final_boards_are_restored() {
     for seed in 0..20 {
         let run = played(seed);
         run.verify().unwrap();
@@ -194,7 +194,8 @@ fn games_come_back_with_their_final_board() {
         assert_eq!(decode(&meta, rows.clone()).unwrap(), run);
         assert_eq!(decode(&meta, rows.replace('\n', "\r\n\r\n")).unwrap(), run);
 
-        // A sum that no spawn explains, or none, or another largest tile leaves it unknown.
+        // The final board stays unknown if the sum is missing or matches no spawn, or if the largest tile
+        // differs.
         for (key, value) in [("sum_tile", json!(1)), ("sum_tile", Value::Null), ("max_tile", json!(65536))] {
             let mut meta = meta.clone();
             meta[key] = value;
@@ -202,7 +203,7 @@ fn games_come_back_with_their_final_board() {
             let found = decode(&meta, rows.clone()).unwrap();
             assert_eq!((found.final_board(), found.num_steps()), (None, run.num_steps()));
         }
-        // A game that stopped while there was room.
+        // A game that stopped early.
         let short = rows.lines().take(5).map(|line| line.to_owned() + "\n").collect::<String>();
         meta["num_moves"] = 5.into();
         assert_eq!(decode(&meta, short).unwrap().final_board(), None);
@@ -220,7 +221,7 @@ fn sampled_rows_keep_their_indices() {
 }
 
 #[test]
-fn errors_say_what_and_where() {
+fn errors_name_field_and_offset() {
     let board = "[1,1,0,0,0,0,0,0,0,0,0,0,0,0,0,0]";
     let with = |cell: &str| board.replacen("1,0", &format!("1,{cell}"), 1);
     let tile = error_of(board, &with("16"));
@@ -261,7 +262,7 @@ fn errors_say_what_and_where() {
 }
 
 #[test]
-fn rows_must_be_those_of_the_game() {
+fn rows_must_match_the_meta_file() {
     let run = played(2);
     let meta = meta_of(&run, run.num_steps());
     let rows = rows_of(&run);
@@ -359,14 +360,14 @@ fn every_truncation_and_bit_flip_is_an_error_or_the_same_run() {
             }
         }
     }
-    // What the checksum does not cover: in the header the flag for text and the unused ones, the time, the level and the
-    // system; the bits between the last symbol and the checksum; and a match that may as well point elsewhere.
+    // Bits that the checksum does not cover: header flags, time, level and system; the bits after the last
+    // symbol; and matches that may point elsewhere.
     let header = without_effect.iter().filter(|&&(at, _)| (3..10).contains(&at)).count();
     assert!(header > 40 && without_effect.len() < header + 24, "{without_effect:?}");
 }
 
 #[test]
-fn what_expands_without_end_stays_small() {
+fn memory_stays_bounded_for_gzip_bombs() {
     let zeros = |byte: u8, len: u64| {
         let mut out = vec![0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 255];
         let mut encoder = DeflateEncoder::new(std::io::repeat(byte).take(len), Compression::best());
@@ -379,7 +380,7 @@ fn what_expands_without_end_stays_small() {
         assert!(error.contains(end), "{error}");
         assert!(Macroxue::from_bytes(&zeros(byte, 64 << 20), Vec::new()).is_err());
     }
-    // Many members, none of which says anything.
+    // Many gzip members without content.
     decode(&meta, gzip(b"").repeat(100_000)).unwrap_err();
     // More steps than files of that size may have.
     let num_moves = FREE_STEPS + 100_000;
@@ -394,7 +395,7 @@ fn what_expands_without_end_stays_small() {
 }
 
 #[test]
-fn opens_pairs_by_their_meta_file() {
+fn opens_a_log_by_its_meta_file() {
     let folder = tempfile::tempdir().unwrap();
     let run = played(4);
     let mut meta = meta_of(&run, run.num_steps());
@@ -411,7 +412,7 @@ fn opens_pairs_by_their_meta_file() {
     let end = "file of rows: expected a.jsonl.gz or g.jsonl.gz or g.jsonl beside it, found no such file";
     assert!(error.to_string().ends_with(end), "{error}");
 
-    // The file that is named comes before those that have the meta file's name; each may be gzipped or not.
+    // The named file has priority over the usual names. Each may be gzipped.
     for (name, bytes) in
         [("g.jsonl", rows.clone().into_bytes()), ("g.jsonl.gz", gzip(rows.as_bytes())), ("a.jsonl.gz", rows.into())]
     {
@@ -432,7 +433,7 @@ fn opens_pairs_by_their_meta_file() {
     let location = error.location().unwrap();
     assert_eq!((error.path(), location.run, location.step), (Some(rows_path.as_path()), None, Some(0)));
 
-    // Only the last component counts, and it is a file's name.
+    // Only the last path component is used as the file name.
     for name in ["../../a.jsonl.gz", "/a.jsonl.gz", "c:\\logs\\a.jsonl.gz", "..", "/", "", "nul\0"] {
         meta["steps_file"] = name.into();
         let path = write("i.meta.json", meta.to_string().as_bytes());
@@ -445,7 +446,7 @@ fn opens_pairs_by_their_meta_file() {
 }
 
 #[test]
-fn is_told_by_its_content() {
+fn detects_logs_by_content() {
     let run = played(5);
     let (meta, rows) = (meta_of(&run, run.num_steps()).to_string(), rows_of(&run));
     for prefix in [meta.clone().into_bytes(), gzip(meta.as_bytes())] {

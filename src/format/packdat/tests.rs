@@ -20,7 +20,7 @@ fn packed(runs: &[Run]) -> Vec<u8> {
     std::fs::read(path).unwrap()
 }
 
-/// A file with a change, and a checksum that fits it.
+/// Returns a file with a change and a repaired checksum.
 fn changed(runs: &[Run], change: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
     let mut bytes = packed(runs);
     bytes.truncate(bytes.len() - CRC_LEN);
@@ -42,7 +42,7 @@ fn refused(bytes: Vec<u8>, message: &str) {
 }
 
 #[test]
-fn rows_are_as_the_format_says() {
+fn rows_match_the_specification() {
     let mut steps = Run::builder(2);
     let branches = Branches { values: [0.25, 0.5, 7.0, 0.00001], legal: 0b1011 };
     steps.push(Board(0x1122_3344_5566_7788), Move::Down, Some(branches));
@@ -61,7 +61,7 @@ fn rows_are_as_the_format_says() {
 }
 
 #[test]
-fn every_truncation_and_every_flipped_bit_is_refused() {
+fn rejects_every_truncation_and_flipped_bit() {
     let bytes = packed(&[game(1, 3), game(2, 2)]);
     for len in 0..bytes.len() {
         assert!(PackDat::from_bytes(bytes[..len].to_vec()).is_err(), "{len} bytes");
@@ -76,7 +76,7 @@ fn every_truncation_and_every_flipped_bit_is_refused() {
 }
 
 #[test]
-fn a_header_that_lies_is_refused_though_its_checksum_fits() {
+fn rejects_an_inconsistent_header_with_a_valid_checksum() {
     let runs = [game(1, 3), game(2, 2)];
     let end = 28 + 5 * 32;
     refused(changed(&runs, |bytes| bytes[0] = b'3'), "byte 0: magic: expected 2048");
@@ -97,7 +97,7 @@ fn a_header_that_lies_is_refused_though_its_checksum_fits() {
 }
 
 #[test]
-fn a_damaged_run_costs_no_other() {
+fn a_damaged_run_does_not_affect_the_others() {
     let runs = [game(1, 3), game(2, 2), game(3, 4)];
     let end = 28 + 9 * 32;
     let second = end + MIN_RUN_LEN + runs[0].meta().engine.as_ref().unwrap().len();
@@ -131,7 +131,7 @@ fn a_damaged_run_costs_no_other() {
 }
 
 #[test]
-fn what_is_appended_or_merged_is_as_if_written_at_once() {
+fn append_and_merge_give_the_same_file_as_one_write() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name);
     let runs: Vec<Run> = (0..6).map(|seed| game(seed, 20 * seed as usize)).collect();
@@ -160,7 +160,7 @@ fn what_is_appended_or_merged_is_as_if_written_at_once() {
 }
 
 #[test]
-fn what_the_format_cannot_hold_is_refused_and_changes_nothing() {
+fn a_rejected_run_changes_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("pack.dat");
     let mut writer = PackDatWriter::create(&path).unwrap();

@@ -37,7 +37,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_known_again() {
+    fn recording_names_round_trip() {
         for number in [1, 999_999, 1_000_000, u64::MAX] {
             assert_eq!(journal_number(&Path::new("folder").join(journal_name(number))), Some(number));
             assert!(is_unrecorded(Path::new(&unrecorded_name(number))));

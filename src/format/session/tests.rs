@@ -16,7 +16,7 @@ fn write(folder: &Path, runs: &[(u64, Run)], options: SessionOptions) {
     writer.finish().unwrap();
 }
 
-/// A session of three games.
+/// Creates a session of three games.
 fn three(options: SessionOptions) -> (TempDir, PathBuf, Vec<Run>) {
     let parent = tempfile::tempdir().unwrap();
     let folder = parent.path().join("20260102_model=deep");
@@ -36,7 +36,7 @@ fn change(path: &Path, change: impl FnOnce(&mut Vec<u8>)) {
     std::fs::write(path, bytes).unwrap();
 }
 
-/// A run of the steps whose index is a multiple of `rate`.
+/// Returns the run with only the steps whose index is a multiple of `rate`.
 fn sampled(run: &Run, rate: usize, seed: Option<u64>) -> Run {
     let mut steps = Run::builder(0);
     for place in (0..run.num_steps()).step_by(rate) {
@@ -46,7 +46,7 @@ fn sampled(run: &Run, rate: usize, seed: Option<u64>) -> Run {
     steps.finish(meta, None).unwrap()
 }
 
-/// The moves that lead from a board to the next one.
+/// Returns the moves that lead from a board to the next one.
 fn leading(board: Board, next: Board) -> Vec<Move> {
     let leads = |&direction: &Move| {
         let after = board.slide(direction);
@@ -56,7 +56,7 @@ fn leading(board: Board, next: Board) -> Vec<Move> {
 }
 
 #[test]
-fn a_session_says_what_is_known_of_it() {
+fn metadata_is_read() {
     let (_parent, folder, runs) = three(SessionOptions::default());
     let session = Session::open(folder.join("steps.npy")).unwrap();
     assert_eq!(session.name(), "20260102_model=deep");
@@ -76,7 +76,7 @@ fn a_session_says_what_is_known_of_it() {
 }
 
 #[test]
-fn a_damaged_run_costs_no_other() {
+fn a_damaged_run_does_not_affect_the_others() {
     let row = 192 + 30 * 28;
     for (offset, byte, message) in [
         (
@@ -129,7 +129,7 @@ fn a_damaged_run_costs_no_other() {
 }
 
 #[test]
-fn what_is_said_of_a_session_may_be_no_json() {
+fn session_entries_need_not_be_json() {
     let (_parent, folder, _) = three(SessionOptions::default());
     let deep = "[".repeat(100_000);
     sql(
@@ -150,7 +150,7 @@ fn what_is_said_of_a_session_may_be_no_json() {
 }
 
 #[test]
-fn an_action_above_3_is_none() {
+fn rejects_an_action_above_3() {
     let (_parent, folder, runs) = three(SessionOptions::default().with_action(true));
     change(&folder.join("steps.npy"), |bytes| bytes[192 + 30 * 29 + 28] = 4);
     let session = Session::open(&folder).unwrap();
@@ -161,7 +161,7 @@ fn an_action_above_3_is_none() {
 }
 
 #[test]
-fn what_a_session_cannot_hold_is_refused_and_changes_nothing() {
+fn a_rejected_run_changes_nothing() {
     let parent = tempfile::tempdir().unwrap();
     let folder = parent.path().join("session");
     let options = SessionOptions::default().with_action(true);
@@ -186,7 +186,7 @@ fn what_a_session_cannot_hold_is_refused_and_changes_nothing() {
 }
 
 #[test]
-fn truncated_files_are_refused_and_flipped_bits_give_errors_or_runs() {
+fn rejects_truncated_files_and_survives_flipped_bits() {
     let (_parent, folder, _) = three(SessionOptions::default());
     for (name, step) in [("steps.npy", 31), (METADATA, 307)] {
         let whole = std::fs::read(folder.join(name)).unwrap();
