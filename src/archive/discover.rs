@@ -3,7 +3,7 @@
 use crate::error::{Error, Result};
 use crate::format::{
     Container, ContainerKind, Content, FoundFile, Opened, PREFIX_LEN, PackReader, RunFormat, SourceFormat, files_in,
-    has_ended, open_container, open_folder, rows_named_in,
+    has_ended, open_container, open_folder,
 };
 use crate::progress::{Progress, check};
 use std::collections::{HashMap, HashSet};
@@ -232,10 +232,10 @@ impl<'a> Sources<'a> {
     }
 
     /// Whether a meta file of another name names these rows.
-    fn is_named_by_a_log(&mut self, rows: &Path) -> bool {
+    fn is_named_by_a_log(&mut self, rows: &Path, kind: ContainerKind) -> bool {
         let (Some(folder), Some(name)) = (rows.parent(), rows.file_name()) else { return false };
         if self.logs.as_ref().is_none_or(|(of, _)| of != folder) {
-            self.logs = Some((folder.to_path_buf(), rows_named_in(folder)));
+            self.logs = Some((folder.to_path_buf(), kind.parts_named_in(folder)));
         }
         self.logs.as_ref().is_some_and(|(_, names)| names.contains(name))
     }
@@ -254,20 +254,18 @@ impl<'a> Sources<'a> {
             // seen that before this one was there.
             Ok(Opened::Part(_)) if !named && self.seen.is_none() => return self.passed.push(file),
             Ok(Opened::Part(whole)) if self.is_done(&whole) => return self.passed.push(file),
-            Ok(Opened::Part(whole)) => match open_container(&whole, ContainerKind::MacroxueMeta, progress) {
+            Ok(Opened::Part(whole)) => match open_container(&whole, kind.main().unwrap_or(kind), progress) {
                 Ok(Opened::Container(container)) => Ok(Some(*container)),
                 Ok(_) => Ok(None),
                 Err(error) => Err(error),
             },
             Ok(Opened::Container(_))
-                if (named || self.seen.is_some())
-                    && kind == ContainerKind::MacroxueMeta
-                    && self.is_done(&file.path) =>
+                if (named || self.seen.is_some()) && kind.has_parts() && self.is_done(&file.path) =>
             {
                 return self.passed.push(file);
             }
             Ok(Opened::Container(container)) => Ok(Some(*container)),
-            Err(_) if !named && kind == ContainerKind::MacroxueRows && self.is_named_by_a_log(&file.path) => {
+            Err(_) if !named && kind.main().is_some() && self.is_named_by_a_log(&file.path, kind) => {
                 return self.passed.push(file);
             }
             Ok(Opened::Nothing) => Ok(None),
@@ -295,7 +293,7 @@ pub(super) fn measure(paths: &[PathBuf], seen: Option<&Seen>, progress: &dyn Pro
     while !done.load(Ordering::Relaxed) {
         // What is wrong with a folder is said by whoever reads it.
         let Ok(Some(Candidate { file, content, named, .. })) = candidates.next(progress) else { break };
-        if (named || content != Content::Other) && !seen.is_some_and(|seen| seen.has(&file)) {
+        if (named || !matches!(content, Content::Other)) && !seen.is_some_and(|seen| seen.has(&file)) {
             sum += file.num_bytes;
         }
         if sum >= 1 << 20 {

@@ -17,10 +17,12 @@
 mod json;
 mod lines;
 
+use super::container::{ContainerFormat, FileKind, Opened};
 use super::mapped::open_file;
 use super::source::{RunSource, SourceRun};
 use crate::board::Board;
 use crate::error::{Error, ErrorKind, Location, Result};
+use crate::progress::Progress;
 use crate::run::{Run, RunMeta, RunStep};
 use json::{Meta, Row};
 use lines::Lines;
@@ -209,8 +211,57 @@ impl RunSource for Macroxue {
     }
 }
 
+pub(super) const FORMAT: ContainerFormat =
+    ContainerFormat { name: "macroxue", may_be_sampled: true, files: &[&MetaFile, &RowsFile], folder: None };
+
+/// The meta file of a log.
+#[derive(Debug)]
+struct MetaFile;
+
+/// The file of rows of a log.
+#[derive(Debug)]
+struct RowsFile;
+
+impl FileKind for MetaFile {
+    fn detect(&self, prefix: &[u8]) -> bool {
+        is_meta(prefix)
+    }
+
+    fn open(&self, path: &Path, _: &dyn Progress) -> Result<Opened<Box<dyn RunSource>>> {
+        Ok(Opened::Container(Box::new(Macroxue::open(path)?)))
+    }
+
+    fn has_parts(&self) -> bool {
+        true
+    }
+}
+
+impl FileKind for RowsFile {
+    fn detect(&self, prefix: &[u8]) -> bool {
+        is_rows(prefix)
+    }
+
+    fn open(&self, path: &Path, _: &dyn Progress) -> Result<Opened<Box<dyn RunSource>>> {
+        match meta_of(path) {
+            Some(meta) => Ok(Opened::Part(meta)),
+            None => {
+                let expected = "NAME.meta.json beside its NAME.jsonl";
+                Err(Error::decode(0, "meta file of these steps", expected, "none").with_path(path))
+            }
+        }
+    }
+
+    fn main(&self) -> Option<&'static dyn FileKind> {
+        Some(&MetaFile)
+    }
+
+    fn parts_named_in(&self, folder: &Path) -> HashSet<OsString> {
+        rows_named_in(folder)
+    }
+}
+
 /// Returns whether a file with this prefix is a meta file. Looks at 4 KiB.
-pub(crate) fn is_meta(prefix: &[u8]) -> bool {
+fn is_meta(prefix: &[u8]) -> bool {
     let text = lines::inflate_prefix(prefix, SNIFFED);
     is_object(&text)
         && has_key(&text, "num_moves")
@@ -219,14 +270,14 @@ pub(crate) fn is_meta(prefix: &[u8]) -> bool {
 }
 
 /// Returns whether a file with this prefix holds the rows of a log. Looks at 4 KiB.
-pub(crate) fn is_rows(prefix: &[u8]) -> bool {
+fn is_rows(prefix: &[u8]) -> bool {
     let text = lines::inflate_prefix(prefix, SNIFFED);
     text.split(|&byte| byte == b'\n')
         .any(|line| is_object(line) && has_key(line, "branch_evs") && has_key(line, "board"))
 }
 
 /// Returns the meta file beside these rows, if it has the usual name.
-pub(crate) fn meta_of(rows_path: &Path) -> Option<PathBuf> {
+fn meta_of(rows_path: &Path) -> Option<PathBuf> {
     let name = rows_path.file_name()?.to_str()?;
     let name = name.strip_suffix(".gz").unwrap_or(name);
     let name = name.strip_suffix(".jsonl").unwrap_or(name);
@@ -235,7 +286,7 @@ pub(crate) fn meta_of(rows_path: &Path) -> Option<PathBuf> {
 }
 
 /// Returns the names of the row files to which the meta files of a folder refer.
-pub(crate) fn rows_named_in(folder: &Path) -> HashSet<OsString> {
+fn rows_named_in(folder: &Path) -> HashSet<OsString> {
     let Ok(entries) = std::fs::read_dir(folder) else { return HashSet::new() };
     let is_meta = |path: &PathBuf| {
         let name = path.file_name().and_then(|name| name.to_str());

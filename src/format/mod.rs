@@ -20,15 +20,19 @@ mod a2t1;
 mod bytes;
 mod container;
 mod dataset;
+mod detect;
 mod jsonl;
 mod macroxue;
 mod mapped;
 pub(crate) mod npy;
+mod numpy_folder;
 mod ordered;
 mod pack;
 mod packdat;
+mod registry;
 mod row_files;
 mod rows;
+mod run_file;
 #[cfg(test)]
 mod samples;
 mod session;
@@ -38,213 +42,28 @@ mod sqlite;
 mod staged_folder;
 mod walk;
 
-use crate::error::{Error, Result};
-use crate::run::Run;
-use std::fmt;
-use std::path::Path;
-use std::str::FromStr;
-
-pub(crate) use container::{Container, ContainerKind, Content, Opened, PREFIX_LEN, open_container, open_folder};
+pub(crate) use container::{Opened, PREFIX_LEN};
 pub use dataset::{Dataset, DatasetOptions, DatasetWriter};
+pub(crate) use detect::{Container, ContainerKind, Content, open_container, open_folder};
 pub use jsonl::JsonlOptions;
 pub(crate) use jsonl::{put_run, put_steps, run_uuid};
 pub use macroxue::Macroxue;
-pub(crate) use macroxue::rows_named_in;
 pub(crate) use mapped::{FileBytes, open_file};
 pub use pack::{
     Compression, JsonlReport, PackBuilder, PackIter, PackOptions, PackReader, PackReport, PackStats, RunKind, RunSlice,
     ValidateOptions, ValidateReport, pack_folder,
 };
 pub use packdat::{PackDat, PackDatWriter};
+pub use registry::SourceFormat;
 pub use rows::{StepRow, flatten, rebuild};
+pub(crate) use run_file::MAX_RUN_BYTES;
+pub use run_file::{RunFormat, decode_run, encode_run, read_run};
 pub(crate) use session::{GrowingSession, JOURNAL_MAGIC, NewRun, RECORDING, SessionInfo, journal_name, journal_number};
 pub use session::{Session, SessionOptions, SessionWriter};
 pub(crate) use shards::{files_in as step_files_in, header_error};
 pub(crate) use source::{RunSource, SourceFacts, SourceRun};
 pub(crate) use staged_folder::StagedFolder;
 pub(crate) use walk::{FoundFile, files_in, has_ended};
-
-/// The largest run file, in bytes: a million steps with values. Readers reject a larger one.
-pub(crate) const MAX_RUN_BYTES: u64 = 32 << 20;
-
-/// A format with one run per file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum RunFormat {
-    /// A2T1, version 1: boards, moves and a checksum.
-    A2t1,
-    /// a2run2, version 2: boards, moves and branches, without a checksum.
-    A2run2,
-}
-
-impl RunFormat {
-    /// Every format, oldest first.
-    pub const ALL: [RunFormat; 2] = [RunFormat::A2t1, RunFormat::A2run2];
-
-    /// `"a2t1"` or `"a2run2"`.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            RunFormat::A2t1 => "a2t1",
-            RunFormat::A2run2 => "a2run2",
-        }
-    }
-
-    /// The file extension that the field's tools use: `"bin"` or `"a2run2"`.
-    #[must_use]
-    pub const fn extension(self) -> &'static str {
-        match self {
-            RunFormat::A2t1 => "bin",
-            RunFormat::A2run2 => "a2run2",
-        }
-    }
-}
-
-/// The formats of runs that can be read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum SourceFormat {
-    /// A run file, alone or in an a2pack.
-    File(RunFormat),
-    /// pack.dat: all steps of many runs in one file.
-    PackDat,
-    /// A NumPy dataset: `steps.npy` and `metadata.db`.
-    Npy,
-    /// A self-play session.
-    Session,
-    /// A log of the Macroxue player.
-    Macroxue,
-}
-
-impl SourceFormat {
-    /// Every format.
-    pub const ALL: [SourceFormat; 6] = [
-        SourceFormat::File(RunFormat::A2t1),
-        SourceFormat::File(RunFormat::A2run2),
-        SourceFormat::PackDat,
-        SourceFormat::Npy,
-        SourceFormat::Session,
-        SourceFormat::Macroxue,
-    ];
-
-    /// `"a2t1"`, `"a2run2"`, `"packdat"`, `"npy"`, `"session"` or `"macroxue"`.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            SourceFormat::File(format) => format.name(),
-            SourceFormat::PackDat => "packdat",
-            SourceFormat::Npy => "npy",
-            SourceFormat::Session => "session",
-            SourceFormat::Macroxue => "macroxue",
-        }
-    }
-
-    /// Returns whether runs of the format with this name may lack some steps.
-    pub(crate) fn may_be_sampled(name: &str) -> bool {
-        [SourceFormat::Session, SourceFormat::Macroxue].iter().any(|format| format.name() == name)
-    }
-}
-
-impl fmt::Display for RunFormat {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
-    }
-}
-
-impl FromStr for RunFormat {
-    type Err = Error;
-
-    fn from_str(name: &str) -> Result<RunFormat> {
-        RunFormat::ALL
-            .into_iter()
-            .find(|format| format.name() == name)
-            .ok_or_else(|| Error::argument("format", "a2t1 or a2run2", name))
-    }
-}
-
-/// Decodes one run of either format from the bytes of its file.
-///
-/// # Errors
-/// [`ErrorKind::Decode`](crate::ErrorKind::Decode) and [`ErrorKind::Checksum`](crate::ErrorKind::Checksum), with
-/// the byte offset. Errors about a step also name the step.
-///
-/// # Examples
-/// ```
-/// use a2store::{Board, Move, Run, RunFormat, RunMeta};
-/// let mut steps = Run::builder(1);
-/// steps.push(Board(0x1100_0000_0000_0000), Move::Left, None);
-/// let run = steps.finish(RunMeta::default(), Board(0x2100_0000_0000_0000))?;
-///
-/// let bytes = a2store::encode_run(&run, RunFormat::A2t1)?;
-/// assert_eq!(a2store::decode_run(&bytes)?, (run, RunFormat::A2t1));
-/// # Ok::<(), a2store::Error>(())
-/// ```
-pub fn decode_run(bytes: &[u8]) -> Result<(Run, RunFormat)> {
-    if !bytes.starts_with(a2t1::MAGIC) {
-        let decoded = a2run2::decode(bytes).map_err(|error| content_error(bytes).unwrap_or(error));
-        return decoded.map(|run| (run, RunFormat::A2run2));
-    }
-    // a2run2 has no magic, so a file of that format may begin with the magic of A2T1. Only the checksum tells
-    // them apart.
-    match a2t1::decode(bytes) {
-        Ok(run) => Ok((run, RunFormat::A2t1)),
-        Err(error) => match a2run2::decode(bytes) {
-            Ok(run) => Ok((run, RunFormat::A2run2)),
-            Err(_) => Err(error),
-        },
-    }
-}
-
-/// Returns an error that names the content, if the first bytes identify something other than a run. a2run2 has no
-/// magic, so an error about one of its fields would mislead here.
-fn content_error(bytes: &[u8]) -> Option<Error> {
-    /// A shorter prefix could be text by chance.
-    const MIN_TEXT_LEN: usize = 16;
-    let prefix = &bytes[..bytes.len().min(PREFIX_LEN)];
-    let text = match std::str::from_utf8(prefix) {
-        Ok(text) => text,
-        // The prefix may end in the middle of a character.
-        Err(error) if error.error_len().is_none() => std::str::from_utf8(&prefix[..error.valid_up_to()]).ok()?,
-        Err(_) => "",
-    };
-    let is_text = text.len() >= MIN_TEXT_LEN && !text.contains(|c: char| c.is_control() && !"\t\n\r".contains(c));
-    let found = if bytes.is_empty() {
-        "an empty file"
-    } else if bytes.starts_with(JOURNAL_MAGIC) {
-        "a recorder's journal, which `recover` reads"
-    } else if is_text && text.trim_start().starts_with(['{', '[']) {
-        "JSON"
-    } else if is_text {
-        "text"
-    } else {
-        return None;
-    };
-    Some(Error::decode(0, "content", "a run", found))
-}
-
-/// Encodes a run exactly as the field's tools do.
-///
-/// A2T1 cannot hold branches and omits them. Raw values are normalised ([`Run::normalized`]).
-///
-/// # Errors
-/// [`ErrorKind::Argument`](crate::ErrorKind::Argument) if the run is not a whole game, or if the engine's name
-/// exceeds 65,535 bytes in A2T1.
-pub fn encode_run(run: &Run, format: RunFormat) -> Result<Vec<u8>> {
-    match format {
-        RunFormat::A2t1 => a2t1::encode(run),
-        RunFormat::A2run2 => a2run2::encode(run),
-    }
-}
-
-/// Reads and decodes a run file.
-///
-/// # Errors
-/// Those of [`decode_run`], and [`ErrorKind::Io`](crate::ErrorKind::Io). Each error names the file.
-pub fn read_run(path: impl AsRef<Path>) -> Result<(Run, RunFormat)> {
-    let path = path.as_ref();
-    let bytes = std::fs::read(path).map_err(|source| Error::io(path, source))?;
-    decode_run(&bytes).map_err(|error| error.with_path(path))
-}
 
 #[cfg(test)]
 mod tests;

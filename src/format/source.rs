@@ -4,6 +4,7 @@ use crate::error::Result;
 use crate::run::Run;
 use std::borrow::Cow;
 use std::fmt;
+use std::sync::Arc;
 
 /// A file or folder of many runs. Any number of threads may read its runs independently.
 pub(crate) trait RunSource: Send + Sync + fmt::Debug {
@@ -26,6 +27,11 @@ pub(crate) trait RunSource: Send + Sync + fmt::Debug {
     fn facts(&self, index: usize) -> SourceFacts {
         let _ = index;
         SourceFacts::default()
+    }
+
+    /// Returns the name of the session and its description as JSON, if the runs come from a session.
+    fn session(&self) -> Result<Option<(Arc<str>, Arc<str>)>> {
+        Ok(None)
     }
 
     /// Reads a run. Errors name the run (`Location::run`) and the offset in the file.

@@ -32,6 +32,7 @@ mod writer;
 mod tests;
 
 pub use reader::Dataset;
+pub(super) use reader::FORMAT;
 pub use writer::{DatasetOptions, DatasetWriter};
 
 use super::npy::NpyHeader;

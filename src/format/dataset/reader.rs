@@ -2,8 +2,9 @@
 
 use super::manifest::{Manifest, check_crc};
 use super::metadata::{Metadata, damaged};
-use super::{METADATA, ROW_LEN, Row};
+use super::{METADATA, ROW_LEN, Row, has_rows};
 use crate::error::{Error, ErrorKind, Location, Result};
+use crate::format::container::{ContainerFormat, RowFolder};
 use crate::format::mapped::FileBytes;
 use crate::format::rows::rebuild;
 use crate::format::shards::{Shards, files_in, header_error};
@@ -24,6 +25,13 @@ pub struct Dataset {
     runs: Metadata,
     manifest: Option<Manifest>,
 }
+
+pub(in crate::format) const FORMAT: ContainerFormat = ContainerFormat {
+    name: "npy",
+    may_be_sampled: false,
+    files: &[],
+    folder: Some(RowFolder { has_rows, open: |folder| Ok(Box::new(Dataset::open(folder)?)) }),
+};
 
 impl Dataset {
     /// Opens a dataset by its folder, or by any file in it.

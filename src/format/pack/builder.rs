@@ -3,10 +3,10 @@
 use super::compression::compress;
 use super::layout::{self, ENTRY_LEN, Entry, HEADER_LEN, MAGIC};
 use super::stats::LengthStats;
-use super::{Compression, MAX_RUN_BYTES, RunKind};
+use super::{Compression, RunKind};
 use crate::error::{Error, Result};
-use crate::format::decode_run;
 use crate::format::mapped::open_file;
+use crate::format::run_file::{MAX_RUN_BYTES, decode_run};
 use crate::publish::{Destination, Staged};
 use std::fmt;
 use std::fs::File;

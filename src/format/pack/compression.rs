@@ -1,7 +1,7 @@
 //! Compression of individual pack entries.
 
-use super::MAX_RUN_BYTES;
 use crate::error::{Error, Result};
+use crate::format::run_file::MAX_RUN_BYTES;
 use lz4_flex::frame::{BlockSize, FrameDecoder, FrameEncoder, FrameInfo};
 use std::fmt;
 use std::io::{self, Read, Write};

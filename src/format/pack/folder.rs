@@ -1,9 +1,10 @@
 //! Packing a folder of run files.
 
 use super::builder::Payload;
-use super::{MAX_RUN_BYTES, PackBuilder, PackOptions, PackReport};
+use super::{PackBuilder, PackOptions, PackReport};
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::ordered::in_order;
+use crate::format::run_file::MAX_RUN_BYTES;
 use crate::format::walk::{FoundFile, files_in, has_ended};
 use crate::progress::{Progress, Unit, check};
 use crate::workers;

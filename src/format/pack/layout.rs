@@ -2,8 +2,8 @@
 
 use super::Compression;
 use crate::error::{Error, ErrorKind, Location, Result};
-use crate::format::RunFormat;
 use crate::format::bytes::ByteReader;
+use crate::format::run_file::RunFormat;
 use std::fmt;
 
 pub(super) const MAGIC: [u8; 8] = *b"A2PACK\0\0";

@@ -50,6 +50,7 @@ mod layout;
 mod lines;
 mod reader;
 mod stats;
+mod tally;
 mod validate;
 
 pub use builder::{PackBuilder, PackOptions, PackReport};
@@ -58,11 +59,10 @@ pub use folder::pack_folder;
 pub use iter::PackIter;
 pub use layout::RunKind;
 pub use lines::JsonlReport;
+pub(super) use reader::PackFile;
 pub use reader::{PackReader, RunSlice};
 pub use stats::PackStats;
 pub use validate::{ValidateOptions, ValidateReport};
-
-use super::MAX_RUN_BYTES;
 
 #[cfg(test)]
 mod tests;

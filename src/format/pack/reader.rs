@@ -1,12 +1,14 @@
 //! Opening a pack and random access to its runs.
 
 use super::compression::{decompress, payload_len};
-use super::layout::{ENTRY_LEN, Entry, HEADER_LEN, Layout, check_crc};
+use super::layout::{ENTRY_LEN, Entry, HEADER_LEN, Layout, MAGIC, check_crc};
 use super::{Compression, PackStats, RunKind};
 use crate::error::{Error, ErrorKind, Result};
+use crate::format::container::{FileKind, Opened};
 use crate::format::mapped::FileBytes;
 use crate::format::source::{RunSource, SourceRun};
 use crate::format::{a2run2, a2t1};
+use crate::progress::Progress;
 use crate::run::{Run, RunMeta};
 use crate::workers;
 use rayon::prelude::*;
@@ -360,6 +362,20 @@ impl RunSource for PackReader {
 
     fn read(&self, index: usize) -> Result<SourceRun<'_>> {
         self.get_slice(index).map(|run| SourceRun::File(run.bytes))
+    }
+}
+
+/// A file in the format of this module.
+#[derive(Debug)]
+pub(in crate::format) struct PackFile;
+
+impl FileKind for PackFile {
+    fn detect(&self, prefix: &[u8]) -> bool {
+        prefix.starts_with(&MAGIC)
+    }
+
+    fn open(&self, path: &Path, _: &dyn Progress) -> Result<Opened<Box<dyn RunSource>>> {
+        Ok(Opened::Container(Box::new(PackReader::open(path)?)))
     }
 }
 

@@ -35,6 +35,7 @@ mod writer;
 #[cfg(test)]
 mod tests;
 
+pub(super) use reader::FORMAT;
 pub use reader::PackDat;
 pub use writer::PackDatWriter;
 

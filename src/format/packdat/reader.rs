@@ -3,6 +3,7 @@
 use super::{CRC_LEN, HEADER_LEN, MAGIC, MIN_RUN_LEN, ROW_LEN, Row, VERSION};
 use crate::error::{Error, ErrorKind, Location, Result};
 use crate::format::bytes::ByteReader;
+use crate::format::container::{ContainerFormat, FileKind, Opened};
 use crate::format::mapped::FileBytes;
 use crate::format::rows::rebuild;
 use crate::format::source::{RunSource, SourceRun};
@@ -34,6 +35,13 @@ pub(super) struct Entry<'a> {
     pub(super) elapsed_s: f32,
 }
 
+pub(in crate::format) const FORMAT: ContainerFormat =
+    ContainerFormat { name: "packdat", may_be_sampled: false, files: &[&PackDatFile], folder: None };
+
+/// A file in the format of this module.
+#[derive(Debug)]
+struct PackDatFile;
+
 /// Bytes between two checks for cancellation.
 const CHUNK_LEN: usize = 16 << 20;
 
@@ -47,7 +55,7 @@ impl PackDat {
         PackDat::open_unless_cancelled(path.as_ref(), &())
     }
 
-    pub(crate) fn open_unless_cancelled(path: &Path, progress: &dyn Progress) -> Result<PackDat> {
+    fn open_unless_cancelled(path: &Path, progress: &dyn Progress) -> Result<PackDat> {
         let opened = FileBytes::map(path).and_then(PackDat::parse);
         let mut pack = opened.map_err(|error| error.with_path(path))?;
         pack.path = Some(path.to_owned());
@@ -203,6 +211,16 @@ impl Entry<'_> {
 
 /// The offset of the engine's name in a run's metadata.
 const ENGINE_OFFSET: u64 = 26;
+
+impl FileKind for PackDatFile {
+    fn detect(&self, prefix: &[u8]) -> bool {
+        prefix.starts_with(b"2048\x01\0\0\0")
+    }
+
+    fn open(&self, path: &Path, progress: &dyn Progress) -> Result<Opened<Box<dyn RunSource>>> {
+        Ok(Opened::Container(Box::new(PackDat::open_unless_cancelled(path, progress)?)))
+    }
+}
 
 impl RunSource for PackDat {
     fn num_runs(&self) -> usize {

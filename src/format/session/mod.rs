@@ -29,6 +29,7 @@ mod writer;
 mod tests;
 
 pub(crate) use growing::{GrowingSession, NewRun};
+pub(super) use reader::FORMAT;
 pub use reader::Session;
 pub(crate) use recording::{JOURNAL_MAGIC, RECORDING, is_unrecorded, journal_name, journal_number};
 pub use writer::{SessionOptions, SessionWriter};

@@ -1,9 +1,10 @@
 //! Reading self-play sessions.
 
 use super::metadata::{EXPECTED, Entries, Record, read_entries, read_runs};
-use super::{ActionRow, METADATA, OfRun, Row, SessionInfo};
+use super::{ActionRow, METADATA, OfRun, Row, SessionInfo, has_rows};
 use crate::board::Move;
 use crate::error::{Error, ErrorKind, Location, Result};
+use crate::format::container::{ContainerFormat, RowFolder};
 use crate::format::mapped::FileBytes;
 use crate::format::npy::NpyHeader;
 use crate::format::rows::rebuild;
@@ -13,7 +14,9 @@ use crate::format::sqlite::Database;
 use crate::format::staged_folder::parent;
 use crate::run::{Run, RunMeta};
 use serde_json::Value;
+use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// A self-play session with memory-mapped rows. Any number of threads may read its runs in any order.
 ///
@@ -42,6 +45,13 @@ struct Stretch {
     first: u64,
     len: u64,
 }
+
+pub(in crate::format) const FORMAT: ContainerFormat = ContainerFormat {
+    name: "session",
+    may_be_sampled: true,
+    files: &[],
+    folder: Some(RowFolder { has_rows, open: |folder| Ok(Box::new(Session::open(folder)?)) }),
+};
 
 impl Session {
     /// Opens a session by its folder, or by any file in it.
@@ -230,6 +240,11 @@ impl RunSource for Session {
 
     fn facts(&self, index: usize) -> SourceFacts {
         SourceFacts { id: self.id(index), num_steps: self.runs.get(index).and_then(|record| record.num_steps) }
+    }
+
+    fn session(&self) -> Result<Option<(Arc<str>, Arc<str>)>> {
+        let info = serde_json::to_string(&self.info()).map_err(io::Error::other)?;
+        Ok(Some((self.name().into(), info.into())))
     }
 
     fn read(&self, index: usize) -> Result<SourceRun<'_>> {
