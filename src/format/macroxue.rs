@@ -24,8 +24,8 @@ use crate::board::Board;
 use crate::error::{Error, ErrorKind, Location, Result};
 use crate::progress::Progress;
 use crate::run::{Run, RunMeta, RunStep};
-use json::{Meta, Row};
-use lines::Lines;
+use json::{LogMeta, LogRow};
+use lines::LineReader;
 use std::collections::HashSet;
 use std::ffi::OsString;
 use std::fmt;
@@ -58,8 +58,8 @@ use std::path::{Path, PathBuf};
 /// ```
 #[derive(Debug)]
 pub struct Macroxue {
-    meta: Meta,
-    rows: Rows,
+    meta: LogMeta,
+    rows: StoredRows,
     /// The stored size of both files in bytes.
     num_bytes: u64,
 }
@@ -79,7 +79,7 @@ impl Macroxue {
             return Err(not_found(path, "meta file", "a file", "something else"));
         }
         let file = open_file(path)?;
-        let meta = Meta::read(file).map_err(|error| error.with_path(path))?;
+        let meta = LogMeta::read(file).map_err(|error| error.with_path(path))?;
 
         let candidates = rows_names(path, meta.steps_file.as_deref());
         let found = candidates.iter().find_map(|name| {
@@ -91,7 +91,7 @@ impl Macroxue {
             let expected = format!("{} beside it", candidates.join(" or "));
             return Err(not_found(path, "file of rows", expected, "no such file"));
         };
-        Ok(Macroxue { meta, rows: Rows::File(rows), num_bytes: metadata.len().saturating_add(len) })
+        Ok(Macroxue { meta, rows: StoredRows::File(rows), num_bytes: metadata.len().saturating_add(len) })
     }
 
     /// Opens a log in memory from the bytes of its two files.
@@ -100,7 +100,7 @@ impl Macroxue {
     /// [`ErrorKind::Decode`](crate::ErrorKind::Decode) if the meta file is invalid.
     pub fn from_bytes(meta: &[u8], rows: Vec<u8>) -> Result<Macroxue> {
         let num_bytes = meta.len() as u64 + rows.len() as u64;
-        Ok(Macroxue { meta: Meta::read(meta)?, rows: Rows::Bytes(rows), num_bytes })
+        Ok(Macroxue { meta: LogMeta::read(meta)?, rows: StoredRows::Bytes(rows), num_bytes })
     }
 
     /// Decodes the rows as a stream. Memory stays within 8 MiB plus 4 × the stored size of the two files,
@@ -113,16 +113,16 @@ impl Macroxue {
     /// [`ErrorKind::Io`](crate::ErrorKind::Io).
     pub fn decode(&self) -> Result<Run> {
         match &self.rows {
-            Rows::File(path) => {
+            StoredRows::File(path) => {
                 open_file(path).and_then(|file| self.decode_rows(file)).map_err(|error| error.with_path(path))
             }
-            Rows::Bytes(bytes) => self.decode_rows(bytes.as_slice()),
+            StoredRows::Bytes(bytes) => self.decode_rows(bytes.as_slice()),
         }
     }
 
     fn decode_rows(&self, bytes: impl Read) -> Result<Run> {
-        let Meta { seed, num_moves, .. } = self.meta;
-        let mut lines = Lines::new(bytes)?;
+        let LogMeta { seed, num_moves, .. } = self.meta;
+        let mut lines = LineReader::new(bytes)?;
         // A compressed row takes more than 16 bytes. A step takes 31 bytes in memory. Only the column of step
         // indices may reallocate.
         let most = usize::try_from(self.num_bytes / 16).unwrap_or(usize::MAX).saturating_add(FREE_STEPS);
@@ -130,7 +130,7 @@ impl Macroxue {
         let mut last: Option<RunStep> = None;
         let mut count = 0;
         while lines.advance(count)? {
-            let row = Row::parse(&lines, count)?;
+            let row = LogRow::parse(&lines, count)?;
             if row.seed != seed {
                 return Err(lines.error(0, count, "seed", format!("{seed} as in the meta file"), row.seed));
             }
@@ -294,7 +294,7 @@ fn rows_named_in(folder: &Path) -> HashSet<OsString> {
     };
     let metas = entries.flatten().map(|entry| entry.path()).filter(is_meta);
     let rows = metas.filter_map(|path| {
-        let meta = Meta::read(open_file(&path).ok()?).ok()?;
+        let meta = LogMeta::read(open_file(&path).ok()?).ok()?;
         rows_names(&path, meta.steps_file.as_deref()).into_iter().next()
     });
     rows.map(OsString::from).collect()
@@ -339,16 +339,16 @@ fn not_found(path: &Path, what: &'static str, expected: impl Into<String>, found
     ErrorKind::Decode { location, what, expected: expected.into(), found: found.into() }.into()
 }
 
-enum Rows {
+enum StoredRows {
     File(PathBuf),
     Bytes(Vec<u8>),
 }
 
-impl fmt::Debug for Rows {
+impl fmt::Debug for StoredRows {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Rows::File(path) => write!(f, "{path:?}"),
-            Rows::Bytes(bytes) => write!(f, "{} bytes", bytes.len()),
+            StoredRows::File(path) => write!(f, "{path:?}"),
+            StoredRows::Bytes(bytes) => write!(f, "{} bytes", bytes.len()),
         }
     }
 }

@@ -62,7 +62,7 @@ pub(super) fn open(folder: &Path) -> Result<Option<(SourceFormat, Box<dyn RunSou
     match rows.transpose()?.flatten() {
         Some((format, open)) => Ok(Some((format, open(folder)?))),
         // A `StepTable` file may have this name; no database lies beside it.
-        None if !folder.join("metadata.db").exists() => Ok(None),
+        None if !folder.join(shards::METADATA).exists() => Ok(None),
         None => {
             let expected = "the fields of a dataset or a session, little-endian and packed";
             let error = Error::decode(10, "fields of a row", expected, "other fields").of_header();

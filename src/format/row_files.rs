@@ -1,7 +1,7 @@
 //! Writing rows to NumPy files: `steps.npy`, or numbered shards of it.
 
 use super::npy::{self, NpyField};
-use super::shards::{NpyRow, Numbering, SINGLE};
+use super::shards::{NpyRow, SINGLE, ShardNumbering};
 use crate::error::{Error, Result};
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -16,7 +16,7 @@ const BUFFER_LEN: usize = 1 << 20;
 pub(super) struct RowFiles<R> {
     folder: PathBuf,
     /// The naming of shards, the number of the next shard, and the maximum rows per shard. `None` for one file.
-    shards: Option<(Numbering, u64, u64)>,
+    shards: Option<(ShardNumbering, u64, u64)>,
     current: Option<RowFile>,
     finished: Vec<(String, u32)>,
     num_rows: u64,
@@ -34,7 +34,12 @@ struct RowFile {
 impl<R: NpyRow> RowFiles<R> {
     /// Writes `steps.npy` if `shard_rows` is `None`. Otherwise writes shards of at most that many rows, numbered
     /// after `num_shards` existing ones.
-    pub(super) fn new(folder: &Path, shard_rows: Option<u64>, numbering: Numbering, num_shards: u64) -> RowFiles<R> {
+    pub(super) fn new(
+        folder: &Path,
+        shard_rows: Option<u64>,
+        numbering: ShardNumbering,
+        num_shards: u64,
+    ) -> RowFiles<R> {
         let shards = shard_rows.map(|rows| (numbering, numbering.first + num_shards, rows.max(1)));
         let folder = folder.to_owned();
         RowFiles { folder, shards, current: None, finished: Vec::new(), num_rows: 0, rows: PhantomData }

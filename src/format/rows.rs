@@ -84,6 +84,13 @@ fn at_row(error: Error, place: usize, stride: usize) -> Error {
     }
 }
 
+/// Returns whether a row with this mask is read as a step with branches. Excludes an empty mask, and a mask of
+/// only the chosen move if the rules allow another move.
+#[inline]
+pub(super) fn has_branches(board: Board, chosen: Move, mask: u8) -> bool {
+    mask != 0 && (mask != chosen.bit() || board.legal_moves() & !mask == 0)
+}
+
 /// The stored move of a step whose move is unknown.
 const NO_MOVE: u8 = 255;
 

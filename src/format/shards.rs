@@ -11,6 +11,8 @@ use std::path::{Path, PathBuf};
 
 /// The file name of an unsharded dataset.
 pub(super) const SINGLE: &str = "steps.npy";
+/// The file name of the metadata of a dataset or a session.
+pub(super) const METADATA: &str = "metadata.db";
 
 /// A row of a NumPy file. Its alignment is 1, so that rows may start at any offset.
 pub(super) trait NpyRow: StepRow + bytemuck::Pod {
@@ -20,12 +22,12 @@ pub(super) trait NpyRow: StepRow + bytemuck::Pod {
 
 /// The naming of shards, such as `steps-00000.npy`.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Numbering {
+pub(super) struct ShardNumbering {
     pub(super) digits: usize,
     pub(super) first: u64,
 }
 
-impl Numbering {
+impl ShardNumbering {
     pub(super) fn name(self, number: u64) -> String {
         format!("steps-{number:0digits$}.npy", digits = self.digits)
     }
@@ -33,14 +35,14 @@ impl Numbering {
 
 /// All rows of a folder, memory-mapped.
 #[derive(Debug)]
-pub(super) struct Shards<R> {
-    shards: Vec<Shard>,
+pub(super) struct RowShards<R> {
+    shards: Vec<RowShard>,
     num_rows: u64,
     rows: PhantomData<fn() -> R>,
 }
 
 #[derive(Debug)]
-struct Shard {
+struct RowShard {
     path: PathBuf,
     bytes: FileBytes,
     header_len: usize,
@@ -93,8 +95,8 @@ pub(crate) fn files_in(folder: &Path) -> Result<Vec<PathBuf>> {
     Ok(shards.into_iter().map(|(_, path)| path).collect())
 }
 
-impl<R: NpyRow> Shards<R> {
-    pub(super) fn open(files: Vec<PathBuf>) -> Result<Shards<R>> {
+impl<R: NpyRow> RowShards<R> {
+    pub(super) fn open(files: Vec<PathBuf>) -> Result<RowShards<R>> {
         const { assert!(align_of::<R>() == 1) };
         let fields = NpyField::packed(R::FIELDS);
         let (mut shards, mut num_rows) = (Vec::with_capacity(files.len()), 0_u64);
@@ -114,9 +116,15 @@ impl<R: NpyRow> Shards<R> {
             let first_row = num_rows;
             // Cannot overflow: each row takes bytes of a mapped file.
             num_rows += header.num_rows;
-            shards.push(Shard { path, bytes, header_len: header.len as usize, first_row, num_rows: header.num_rows });
+            shards.push(RowShard {
+                path,
+                bytes,
+                header_len: header.len as usize,
+                first_row,
+                num_rows: header.num_rows,
+            });
         }
-        Ok(Shards { shards, num_rows, rows: PhantomData })
+        Ok(RowShards { shards, num_rows, rows: PhantomData })
     }
 
     pub(super) fn num_rows(&self) -> u64 {
@@ -125,7 +133,7 @@ impl<R: NpyRow> Shards<R> {
 
     /// Returns the rows, one slice per shard.
     pub(super) fn slices(&self) -> impl Iterator<Item = &[R]> {
-        self.shards.iter().map(Shard::rows)
+        self.shards.iter().map(RowShard::rows)
     }
 
     /// Returns the number of rows in the largest shard.
@@ -152,7 +160,7 @@ impl<R: NpyRow> Shards<R> {
         let Some(shard) = self.shards.get(at) else {
             return range.is_empty().then_some(Cow::Borrowed(&[]));
         };
-        let part = |shard: &Shard| {
+        let part = |shard: &RowShard| {
             let from = range.start.max(shard.first_row) - shard.first_row;
             let to = range.end.min(shard.first_row + shard.num_rows).saturating_sub(shard.first_row);
             from as usize..to as usize
@@ -197,7 +205,7 @@ impl<R: NpyRow> Shards<R> {
     }
 }
 
-impl Shard {
+impl RowShard {
     fn rows<R: NpyRow>(&self) -> &[R] {
         // `open` checked that the file ends with the last row, and rows have alignment 1.
         bytemuck::cast_slice(self.bytes.get(self.header_len..).unwrap_or_default())

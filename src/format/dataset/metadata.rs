@@ -35,14 +35,14 @@ const MAX_SHARED_NAMES: usize = 1 << 10;
 /// The runs in `metadata.db`, in the order of their ids.
 #[derive(Debug, Default)]
 pub(super) struct Metadata {
-    records: Vec<Record>,
+    records: Vec<DatasetRun>,
     /// The concatenated names of engines.
     names: String,
 }
 
 /// The metadata of a run in compact form, hardly larger than its row in the table.
 #[derive(Clone, Copy, Debug, Default)]
-struct Record {
+struct DatasetRun {
     id: i64,
     first_step: u64,
     max_score: u64,
@@ -55,11 +55,11 @@ struct Record {
     name_len: u16,
     /// The first column with an invalid value, and the type of that value. 0 = all columns are valid.
     bad: u8,
-    found: Kind,
+    found: ValueKind,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-enum Kind {
+enum ValueKind {
     #[default]
     Null,
     Integer,
@@ -84,7 +84,7 @@ impl Metadata {
         let mut shared: HashMap<String, (u64, u16)> = HashMap::new();
         database.each(SELECT, [], |row| {
             let values = std::array::from_fn(|column| row.get_ref(column).unwrap_or(ValueRef::Null));
-            let record = Record::of(&values, |name| match shared.get(name) {
+            let record = DatasetRun::of(&values, |name| match shared.get(name) {
                 Some(&place) => place,
                 None => {
                     let place = (metadata.names.len() as u64, name.len() as u16);
@@ -148,11 +148,11 @@ impl Metadata {
         if record.bad != 0 {
             let (what, expected) = EXPECTED.get(usize::from(record.bad)).copied().unwrap_or(EXPECTED[0]);
             let found = match record.found {
-                Kind::Null => "NULL",
-                Kind::Integer => "another INTEGER",
-                Kind::Real => "another REAL",
-                Kind::Text => "another TEXT",
-                Kind::Blob => "a BLOB",
+                ValueKind::Null => "NULL",
+                ValueKind::Integer => "another INTEGER",
+                ValueKind::Real => "another REAL",
+                ValueKind::Text => "another TEXT",
+                ValueKind::Blob => "a BLOB",
             };
             return Err(damaged(index, what, expected, found.into()));
         }
@@ -187,18 +187,18 @@ pub(super) fn damaged(index: usize, what: &'static str, expected: impl Into<Stri
     ErrorKind::Decode { location, what, expected: expected.into(), found }.into()
 }
 
-impl Record {
-    fn of(values: &[ValueRef<'_>; 8], mut place: impl FnMut(&str) -> (u64, u16)) -> Record {
-        let mut record = Record::default();
+impl DatasetRun {
+    fn of(values: &[ValueRef<'_>; 8], mut place: impl FnMut(&str) -> (u64, u16)) -> DatasetRun {
+        let mut record = DatasetRun::default();
         let mut bad = |column: u8, value: &ValueRef<'_>| {
             if record.bad == 0 {
                 record.bad = column;
                 record.found = match value {
-                    ValueRef::Null => Kind::Null,
-                    ValueRef::Integer(_) => Kind::Integer,
-                    ValueRef::Real(_) => Kind::Real,
-                    ValueRef::Text(_) => Kind::Text,
-                    ValueRef::Blob(_) => Kind::Blob,
+                    ValueRef::Null => ValueKind::Null,
+                    ValueRef::Integer(_) => ValueKind::Integer,
+                    ValueRef::Real(_) => ValueKind::Real,
+                    ValueRef::Text(_) => ValueKind::Text,
+                    ValueRef::Blob(_) => ValueKind::Blob,
                 };
             }
         };
@@ -240,6 +240,17 @@ impl Record {
             }
         };
         let id = if let ValueRef::Integer(id) = values[0] { id } else { 0 };
-        Record { id, first_step, max_score, start_time, name, num_steps, highest_tile, elapsed_s, name_len, ..record }
+        DatasetRun {
+            id,
+            first_step,
+            max_score,
+            start_time,
+            name,
+            num_steps,
+            highest_tile,
+            elapsed_s,
+            name_len,
+            ..record
+        }
     }
 }

@@ -2,12 +2,12 @@
 
 use super::manifest::{Manifest, check_crc};
 use super::metadata::{Metadata, damaged};
-use super::{METADATA, ROW_LEN, Row, has_rows};
+use super::row::{DatasetRow, ROW_LEN, has_rows};
 use crate::error::{Error, ErrorKind, Location, Result};
 use crate::format::container::{ContainerFormat, RowFolder};
 use crate::format::mapped::FileBytes;
 use crate::format::rows::rebuild;
-use crate::format::shards::{Shards, files_in, header_error};
+use crate::format::shards::{METADATA, RowShards, files_in, header_error};
 use crate::format::source::{RunSource, SourceRun};
 use crate::format::staged_folder::parent;
 use crate::run::{Run, RunMeta};
@@ -21,7 +21,7 @@ use std::path::{Path, PathBuf};
 #[derive(Debug)]
 pub struct Dataset {
     folder: PathBuf,
-    steps: Shards<Row>,
+    steps: RowShards<DatasetRow>,
     runs: Metadata,
     manifest: Option<Manifest>,
 }
@@ -136,7 +136,7 @@ impl Dataset {
         let manifest = Manifest::read(folder)?;
         // A writer adds rows before runs. Reading the runs first ensures that their rows exist.
         let runs = Metadata::read(&folder.join(METADATA))?;
-        let steps = Shards::open(files_in(folder)?)?;
+        let steps = RowShards::open(files_in(folder)?)?;
         runs.check_claims(steps.num_rows(), &folder.join(METADATA))?;
         Ok(Dataset { folder: folder.to_owned(), steps, runs, manifest })
     }
@@ -175,7 +175,7 @@ impl RunSource for Dataset {
 }
 
 /// Rejects rows that belong to several runs.
-fn check_rows(rows: &[Row]) -> Result<()> {
+fn check_rows(rows: &[DatasetRow]) -> Result<()> {
     let Some(first) = rows.first().map(|row| row.run_id) else {
         return Ok(());
     };
@@ -184,7 +184,7 @@ fn check_rows(rows: &[Row]) -> Result<()> {
     };
     let found = rows.get(place).map_or(first, |row| row.run_id);
     let location = Location {
-        offset: Some((place * ROW_LEN + std::mem::offset_of!(Row, run_id)) as u64),
+        offset: Some((place * ROW_LEN + std::mem::offset_of!(DatasetRow, run_id)) as u64),
         step: Some(place as u64),
         ..Location::default()
     };

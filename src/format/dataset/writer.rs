@@ -2,12 +2,12 @@
 
 use super::manifest::{Manifest, check_crc};
 use super::metadata::{INSERT, MAX_ENGINE_LEN, Metadata, SCHEMA};
-use super::{METADATA, NUMBERING, Row};
+use super::row::{DatasetRow, NUMBERING};
 use crate::error::{Error, Result};
 use crate::format::mapped::FileBytes;
 use crate::format::row_files::RowFiles;
 use crate::format::rows::flatten;
-use crate::format::shards::{SINGLE, Shards, files_in};
+use crate::format::shards::{METADATA, RowShards, SINGLE, files_in};
 use crate::format::sqlite::Database;
 use crate::format::staged_folder::{StagedFolder, check_free, parent};
 use crate::run::{Run, RunMeta};
@@ -81,24 +81,24 @@ impl DatasetOptions {
 pub struct DatasetWriter {
     folder: PathBuf,
     staging: StagedFolder,
-    files: RowFiles<Row>,
+    files: RowFiles<DatasetRow>,
     database: Database,
-    old: Option<Old>,
+    old: Option<ExistingDataset>,
     manifest: bool,
-    rows: Vec<Row>,
-    batch: Vec<Record>,
+    rows: Vec<DatasetRow>,
+    batch: Vec<BufferedRun>,
     next_id: u32,
 }
 
 /// The state of a dataset before an append.
-struct Old {
+struct ExistingDataset {
     is_single: bool,
     /// The rows in files that are kept.
     num_rows: u64,
     crc32c: BTreeMap<String, String>,
 }
 
-struct Record {
+struct BufferedRun {
     id: u32,
     first_step: u64,
     num_steps: u32,
@@ -140,7 +140,7 @@ impl DatasetWriter {
         // WAL mode would not block readers either, but its log would remain.
         database.execute("PRAGMA journal_mode = DELETE; PRAGMA synchronous = EXTRA; BEGIN IMMEDIATE")?;
         let runs = Metadata::read_from(&database)?;
-        let steps = Shards::<Row>::open(files_in(&folder)?)?;
+        let steps = RowShards::<DatasetRow>::open(files_in(&folder)?)?;
         let manifest = Manifest::read(&folder)?;
         if let Some(manifest) = &manifest {
             manifest.check(steps.num_rows(), runs.end(steps.num_rows()), runs.num_runs(), &folder)?;
@@ -168,7 +168,7 @@ impl DatasetWriter {
             let num_shards = last_number(steps.paths());
             (RowFiles::new(staging.path(), shard_rows, NUMBERING, num_shards), steps.num_rows())
         };
-        let old = Some(Old { is_single, num_rows, crc32c });
+        let old = Some(ExistingDataset { is_single, num_rows, crc32c });
         let (manifest, rows, batch) = (manifest.is_some(), Vec::new(), Vec::new());
         Ok(DatasetWriter { folder, staging, files, database, old, manifest, rows, batch, next_id })
     }
@@ -195,7 +195,7 @@ impl DatasetWriter {
         let first_step = self.num_rows();
         self.files.push(&self.rows)?;
         let (num_steps, meta) = (run.num_steps() as u32, run.meta().clone());
-        self.batch.push(Record { id, first_step, num_steps, meta });
+        self.batch.push(BufferedRun { id, first_step, num_steps, meta });
         self.next_id = next_id;
         // An append inserts all its runs in `finish`.
         if self.old.is_none() && self.batch.len() >= BATCH {
@@ -232,7 +232,7 @@ impl DatasetWriter {
         staging.publish(&folder)
     }
 
-    fn finish_old(mut self, old: Old, num_rows: u64) -> Result<()> {
+    fn finish_old(mut self, old: ExistingDataset, num_rows: u64) -> Result<()> {
         // Inserts the runs before it publishes the rows, so that a failed insert changes nothing.
         let batch = std::mem::take(&mut self.batch);
         let DatasetWriter { folder, staging, files, database, manifest, .. } = self;
@@ -265,8 +265,8 @@ impl DatasetWriter {
     }
 }
 
-fn insert(database: &Database, batch: &[Record]) -> Result<()> {
-    for Record { id, first_step, num_steps, meta } in batch {
+fn insert(database: &Database, batch: &[BufferedRun]) -> Result<()> {
+    for BufferedRun { id, first_step, num_steps, meta } in batch {
         let engine = meta.engine.as_deref().unwrap_or_default();
         let (first_step, max_score) = (*first_step as i64, meta.max_score as i64);
         let (start_time, elapsed_s) = (meta.start_unix_s as i64, f64::from(meta.elapsed_s));

@@ -11,7 +11,7 @@ pub(super) const MAX_LINE: usize = 64 << 10;
 const GZIP: [u8; 2] = [0x1f, 0x8b];
 
 /// A reader of the non-blank lines of a text.
-pub(super) struct Lines<'a> {
+pub(super) struct LineReader<'a> {
     text: Box<dyn BufRead + 'a>,
     line: Vec<u8>,
     /// The range of the line in the text.
@@ -19,9 +19,9 @@ pub(super) struct Lines<'a> {
     end: u64,
 }
 
-impl<'a> Lines<'a> {
-    pub(super) fn new(bytes: impl Read + 'a) -> Result<Lines<'a>> {
-        Ok(Lines { text: open(bytes)?, line: Vec::new(), start: 0, end: 0 })
+impl<'a> LineReader<'a> {
+    pub(super) fn new(bytes: impl Read + 'a) -> Result<LineReader<'a>> {
+        Ok(LineReader { text: open(bytes)?, line: Vec::new(), start: 0, end: 0 })
     }
 
     /// Reads the next line that is not blank. Returns `false` at the end of the text. `step` is for errors.

@@ -418,7 +418,7 @@ fn opens_a_log_by_its_meta_file() {
     {
         let rows_path = write(name, &bytes);
         let pair = Macroxue::open(&path).unwrap();
-        assert!(matches!(&pair.rows, Rows::File(path) if *path == rows_path));
+        assert!(matches!(&pair.rows, StoredRows::File(path) if *path == rows_path));
         assert_eq!(pair.decode().unwrap(), run);
         assert_eq!((pair.num_runs(), pair.num_bytes(1)), (1, 0));
         assert_eq!(pair.num_bytes(0), meta.to_string().len() as u64 + bytes.len() as u64);

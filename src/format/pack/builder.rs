@@ -1,7 +1,7 @@
 //! Writing a pack.
 
 use super::compression::compress;
-use super::layout::{self, ENTRY_LEN, Entry, HEADER_LEN, MAGIC};
+use super::layout::{self, ENTRY_LEN, HEADER_LEN, IndexEntry, MAGIC};
 use super::stats::LengthStats;
 use super::{Compression, RunKind};
 use crate::error::{Error, Result};
@@ -83,7 +83,7 @@ pub struct PackBuilder {
     output: PathBuf,
     staged: Staged,
     options: PackOptions,
-    entries: Vec<Entry>,
+    entries: Vec<IndexEntry>,
     lengths: Vec<u32>,
     /// The offset of the first payload, a multiple of the alignment.
     data_start: u64,
@@ -251,7 +251,7 @@ impl PackBuilder {
         self.data_crc = crc32c::crc32c_combine(crc, crc32c, stored.len());
         // Payloads are at most 32 MiB.
         let length = stored.len() as u32;
-        self.entries.push(Entry { offset, length, kind: kind as u16, flags: compression as u16, crc32c });
+        self.entries.push(IndexEntry { offset, length, kind: kind as u16, flags: compression as u16, crc32c });
         self.lengths.push(num_steps);
         Ok(())
     }

@@ -16,7 +16,7 @@ const WINDOW_BYTES: u64 = 16 << 20;
 /// The maximum files per window.
 const WINDOW_FILES: usize = 512;
 
-enum Outcome {
+enum FileOutcome {
     Run(Payload),
     Rejected(Error),
     Ignored,
@@ -84,14 +84,14 @@ fn pack_candidates(
     let work = |candidate: FoundFile| {
         let (num_bytes, is_named_so) = (candidate.num_bytes(), candidate.is_named_as_run());
         let outcome = match candidate.problem {
-            Some(error) => Outcome::Rejected(error),
-            None if !is_named_so && num_bytes > MAX_RUN_BYTES => Outcome::Ignored,
+            Some(error) => FileOutcome::Rejected(error),
+            None if !is_named_so && num_bytes > MAX_RUN_BYTES => FileOutcome::Ignored,
             None => match Payload::of_file(&candidate.path, compression) {
-                Ok(payload) => Outcome::Run(payload),
+                Ok(payload) => FileOutcome::Run(payload),
                 Err(error) if !is_named_so && (is_about_content(&error) || has_ended(&candidate.path)) => {
-                    Outcome::Ignored
+                    FileOutcome::Ignored
                 }
-                Err(error) => Outcome::Rejected(error),
+                Err(error) => FileOutcome::Rejected(error),
             },
         };
         (outcome, num_bytes)
@@ -100,9 +100,9 @@ fn pack_candidates(
     let take = |(outcome, num_bytes)| {
         check(progress)?;
         match outcome {
-            Outcome::Run(payload) => builder.add(payload)?,
-            Outcome::Rejected(error) => report.errors.push(error),
-            Outcome::Ignored => report.ignored += 1,
+            FileOutcome::Run(payload) => builder.add(payload)?,
+            FileOutcome::Rejected(error) => report.errors.push(error),
+            FileOutcome::Ignored => report.ignored += 1,
         }
         progress.advance(num_bytes);
         Ok(())

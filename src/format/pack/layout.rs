@@ -60,7 +60,7 @@ impl fmt::Display for RunKind {
 
 /// An entry of the index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Entry {
+pub(super) struct IndexEntry {
     pub(super) offset: u64,
     pub(super) length: u32,
     pub(super) kind: u16,
@@ -68,10 +68,10 @@ pub(super) struct Entry {
     pub(super) crc32c: u32,
 }
 
-impl Entry {
-    pub(super) fn from_bytes(bytes: &[u8; ENTRY_LEN as usize]) -> Entry {
+impl IndexEntry {
+    pub(super) fn from_bytes(bytes: &[u8; ENTRY_LEN as usize]) -> IndexEntry {
         let [o0, o1, o2, o3, o4, o5, o6, o7, l0, l1, l2, l3, k0, k1, f0, f1, c0, c1, c2, c3, ..] = *bytes;
-        Entry {
+        IndexEntry {
             offset: u64::from_le_bytes([o0, o1, o2, o3, o4, o5, o6, o7]),
             length: u32::from_le_bytes([l0, l1, l2, l3]),
             kind: u16::from_le_bytes([k0, k1]),
@@ -114,7 +114,7 @@ impl Entry {
 
 /// The checked contents of header and footer.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Layout {
+pub(super) struct PackLayout {
     pub(super) num_runs: usize,
     /// The end offset of the last payload.
     pub(super) data_end: u64,
@@ -124,13 +124,13 @@ pub(super) struct Layout {
     pub(super) stats_offset: u64,
 }
 
-impl Layout {
+impl PackLayout {
     /// Checks header, index and footer. Does not check payloads and the stats block.
-    pub(super) fn read(bytes: &[u8]) -> Result<Layout> {
-        Layout::read_parts(bytes).map_err(Error::of_header)
+    pub(super) fn read(bytes: &[u8]) -> Result<PackLayout> {
+        PackLayout::read_parts(bytes).map_err(Error::of_header)
     }
 
-    fn read_parts(bytes: &[u8]) -> Result<Layout> {
+    fn read_parts(bytes: &[u8]) -> Result<PackLayout> {
         let mut reader = ByteReader::new(bytes);
         let magic = reader.array::<8>("magic")?;
         if magic != MAGIC {
@@ -181,7 +181,7 @@ impl Layout {
         check_crc(HEADER_LEN, "the index", index_crc, index)?;
         let mut free = index_end;
         for (run, entry) in (0..).zip(index.as_chunks().0) {
-            let entry = Entry::from_bytes(entry);
+            let entry = IndexEntry::from_bytes(entry);
             if entry.is_tombstone() {
                 continue;
             }
@@ -201,7 +201,7 @@ impl Layout {
         }
         // Fits into a usize, because the index lies within `bytes`.
         let num_runs = index.len() / ENTRY_LEN as usize;
-        Ok(Layout { num_runs, data_end, data_crc, stats_offset })
+        Ok(PackLayout { num_runs, data_end, data_crc, stats_offset })
     }
 }
 

@@ -34,14 +34,14 @@ pub struct JsonlReport {
 const DECODE_BYTES: u64 = 4 << 20;
 const DECODE_RUNS: usize = 256;
 /// The maximum steps per piece of work.
-const SHARD_STEPS: usize = 1024;
+const PIECE_STEPS: usize = 1024;
 /// Steps per window, which give some megabytes of text.
 const WINDOW_STEPS: usize = 1 << 14;
 /// Longer buffers are not reused.
 const SPARE_BYTES: usize = 1 << 20;
 
 /// A range of steps of a run, formatted as one piece of work.
-struct Shard {
+struct Piece {
     run: Arc<Decoded>,
     steps: Range<usize>,
 }
@@ -53,7 +53,7 @@ struct Decoded {
 }
 
 /// The text of a piece of work.
-struct Lines {
+struct PieceText {
     text: Vec<u8>,
     num_steps: u64,
     /// Whether the text ends with the run's last line.
@@ -123,14 +123,14 @@ impl PackReader {
     ) -> Result<JsonlReport> {
         let JsonlOptions { by_step, compact, .. } = *options;
         let mut errors = Vec::new();
-        let mut shards =
-            Shards { reader: self, indices: 0..self.len(), by_step, decoded: Vec::new().into_iter(), rest: None };
+        let mut pieces =
+            Pieces { reader: self, indices: 0..self.len(), by_step, decoded: Vec::new().into_iter(), rest: None };
         let next_window = || {
             check(progress)?;
-            shards.window(pool, &mut errors, progress)
+            pieces.window(pool, &mut errors, progress)
         };
         let spare = Mutex::new(Vec::new());
-        let work = |Shard { run, steps }: Shard| {
+        let work = |Piece { run, steps }: Piece| {
             let Decoded { run, index, uuid } = &*run;
             // Reuses buffers that were written: allocating fresh memory costs as much as the formatting.
             let mut text: Vec<u8> = spare.lock().ok().and_then(|mut spare| spare.pop()).unwrap_or_default();
@@ -140,10 +140,10 @@ impl PackReader {
             } else {
                 put_run(&mut text, run, *index, uuid, compact)?;
             }
-            Ok(Lines { text, num_steps, ends_run })
+            Ok(PieceText { text, num_steps, ends_run })
         };
         let mut report = JsonlReport::default();
-        let take = |lines: Result<Lines>| {
+        let take = |lines: Result<PieceText>| {
             let mut lines = lines?;
             out.write_all(&lines.text)?;
             report.num_runs += u64::from(lines.ends_run);
@@ -166,29 +166,29 @@ impl PackReader {
 }
 
 /// Splits the runs of a pack into pieces of similar size.
-struct Shards<'a> {
+struct Pieces<'a> {
     reader: &'a PackReader,
     indices: Range<usize>,
     by_step: bool,
     decoded: vec::IntoIter<Arc<Decoded>>,
     /// The rest of a run that is being split.
-    rest: Option<Shard>,
+    rest: Option<Piece>,
 }
 
-impl Shards<'_> {
+impl Pieces<'_> {
     fn window(
         &mut self,
         pool: &rayon::ThreadPool,
         errors: &mut Vec<Error>,
         progress: &dyn Progress,
-    ) -> Result<Vec<Shard>> {
+    ) -> Result<Vec<Piece>> {
         let mut window = Vec::new();
         let mut num_steps = 0;
         while num_steps < WINDOW_STEPS {
-            let Some(shard) = self.next(pool, errors, progress)? else { break };
+            let Some(piece) = self.next(pool, errors, progress)? else { break };
             // A run without steps still costs time.
-            num_steps += shard.steps.len() + 1;
-            window.push(shard);
+            num_steps += piece.steps.len() + 1;
+            window.push(piece);
         }
         Ok(window)
     }
@@ -198,24 +198,24 @@ impl Shards<'_> {
         pool: &rayon::ThreadPool,
         errors: &mut Vec<Error>,
         progress: &dyn Progress,
-    ) -> Result<Option<Shard>> {
-        let shard = match self.rest.take() {
-            Some(shard) => shard,
+    ) -> Result<Option<Piece>> {
+        let piece = match self.rest.take() {
+            Some(piece) => piece,
             None => loop {
                 match self.decoded.next() {
-                    Some(run) => break Shard { steps: 0..run.run.num_steps(), run },
+                    Some(run) => break Piece { steps: 0..run.run.num_steps(), run },
                     None if !self.decode(pool, errors, progress)? => return Ok(None),
                     None => {}
                 }
             },
         };
-        let Shard { run, steps } = shard;
-        if !self.by_step || steps.len() <= SHARD_STEPS {
-            return Ok(Some(Shard { run, steps }));
+        let Piece { run, steps } = piece;
+        if !self.by_step || steps.len() <= PIECE_STEPS {
+            return Ok(Some(Piece { run, steps }));
         }
-        let middle = steps.start + SHARD_STEPS;
-        self.rest = Some(Shard { run: Arc::clone(&run), steps: middle..steps.end });
-        Ok(Some(Shard { run, steps: steps.start..middle }))
+        let middle = steps.start + PIECE_STEPS;
+        self.rest = Some(Piece { run: Arc::clone(&run), steps: middle..steps.end });
+        Ok(Some(Piece { run, steps: steps.start..middle }))
     }
 
     /// Decodes the next runs. Returns `false` after the last one.

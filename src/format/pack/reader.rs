@@ -1,7 +1,7 @@
 //! Opening a pack and random access to its runs.
 
 use super::compression::{decompress, payload_len};
-use super::layout::{ENTRY_LEN, Entry, HEADER_LEN, Layout, MAGIC, check_crc};
+use super::layout::{ENTRY_LEN, HEADER_LEN, IndexEntry, MAGIC, PackLayout, check_crc};
 use super::{Compression, PackStats, RunKind};
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::container::{FileKind, Opened};
@@ -42,14 +42,14 @@ use std::sync::{Arc, OnceLock};
 /// ```
 #[derive(Clone)]
 pub struct PackReader {
-    pack: Arc<Pack>,
+    pack: Arc<OpenPack>,
     checksums: bool,
 }
 
-struct Pack {
+struct OpenPack {
     bytes: FileBytes,
     path: Option<PathBuf>,
-    layout: Layout,
+    layout: PackLayout,
     stats: OnceLock<PackStats>,
 }
 
@@ -92,8 +92,8 @@ impl PackReader {
     }
 
     fn new(bytes: FileBytes, path: Option<PathBuf>) -> Result<PackReader> {
-        let layout = Layout::read(&bytes)?;
-        Ok(PackReader { pack: Arc::new(Pack { bytes, path, layout, stats: OnceLock::new() }), checksums: true })
+        let layout = PackLayout::read(&bytes)?;
+        Ok(PackReader { pack: Arc::new(OpenPack { bytes, path, layout, stats: OnceLock::new() }), checksums: true })
     }
 
     /// Sets whether reading a run verifies its stored checksum; the default is `true`. Disable it if
@@ -193,7 +193,7 @@ impl PackReader {
         &self.pack.bytes
     }
 
-    pub(super) fn layout(&self) -> &Layout {
+    pub(super) fn layout(&self) -> &PackLayout {
         &self.pack.layout
     }
 
@@ -210,16 +210,16 @@ impl PackReader {
         }
     }
 
-    pub(super) fn entry(&self, index: usize) -> Result<Entry> {
+    pub(super) fn entry(&self, index: usize) -> Result<IndexEntry> {
         let at = (HEADER_LEN as usize).saturating_add((ENTRY_LEN as usize).saturating_mul(index));
         match self.bytes().get(at..).and_then(|rest| rest.first_chunk()) {
-            Some(bytes) if index < self.len() => Ok(Entry::from_bytes(bytes)),
+            Some(bytes) if index < self.len() => Ok(IndexEntry::from_bytes(bytes)),
             _ => Err(ErrorKind::IndexOutOfBounds { index: index as i128, len: self.len() as u64 }.into()),
         }
     }
 
     /// Returns the stored bytes of an entry, unchecked.
-    pub(super) fn stored(&self, entry: &Entry) -> Result<&[u8]> {
+    pub(super) fn stored(&self, entry: &IndexEntry) -> Result<&[u8]> {
         let stored = usize::try_from(entry.offset).ok().and_then(|start| self.bytes().get(start..));
         // `open` checked this range, but a mapped file may shrink later.
         stored
@@ -284,14 +284,14 @@ impl PackReader {
         }
     }
 
-    fn kind_of(&self, entry: &Entry) -> Result<RunKind> {
+    fn kind_of(&self, entry: &IndexEntry) -> Result<RunKind> {
         if entry.is_tombstone() {
             return Err(Error::decode(0, "entry", "a run", "a tombstone"));
         }
         entry.kind().ok_or_else(|| Error::decode(0, "kind of the run", "1 or 2", entry.kind))
     }
 
-    fn slice(&self, entry: &Entry) -> Result<RunSlice<'_>> {
+    fn slice(&self, entry: &IndexEntry) -> Result<RunSlice<'_>> {
         let kind = self.kind_of(entry)?;
         let stored = self.stored(entry)?;
         let crc32c = (entry.crc32c != 0).then_some(entry.crc32c);
@@ -309,7 +309,7 @@ impl PackReader {
     }
 
     /// Adds run, offset and path to an error about an entry's bytes.
-    pub(super) fn about(&self, error: Error, index: usize, entry: &Entry) -> Error {
+    pub(super) fn about(&self, error: Error, index: usize, entry: &IndexEntry) -> Error {
         let error = match error.into_kind() {
             // An offset in decompressed bytes has no meaning in the pack.
             ErrorKind::Decode { mut location, what, expected, found } => {

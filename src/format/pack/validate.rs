@@ -43,13 +43,13 @@ pub struct ValidateReport {
 const WINDOW_RUNS: usize = 256;
 
 /// A run to check, and the padding behind it.
-struct Job {
+struct RunToCheck {
     index: usize,
     /// The start of the next run, or the end of the data.
     end: u64,
 }
 
-struct Checked {
+struct CheckedRun {
     num_bytes: u64,
     num_steps: Option<u32>,
     problem: Option<Error>,
@@ -105,11 +105,11 @@ impl PackReader {
                 }
                 let next = (index + 1..self.len()).map(|next| self.entry(next));
                 let next = next.filter(|next| next.as_ref().is_ok_and(|next| !next.is_tombstone())).flatten().next();
-                window.push(Job { index, end: next.map_or(self.layout().data_end, |next| next.offset) });
+                window.push(RunToCheck { index, end: next.map_or(self.layout().data_end, |next| next.offset) });
             }
             Ok(window)
         };
-        let take = |checked: Checked| {
+        let take = |checked: CheckedRun| {
             report.num_checked += 1;
             report.num_bytes += checked.num_bytes;
             if let Some(num_steps) = checked.num_steps {
@@ -122,7 +122,7 @@ impl PackReader {
             progress.advance(1);
             check(progress)
         };
-        in_order(pool, next_window, |job| self.check_run(&job), take)?;
+        in_order(pool, next_window, |run| self.check_run(&run), take)?;
         report.num_tombstones = num_tombstones;
         if sample.is_none() {
             self.check_whole(&mut report, data_crc.unwrap_or_default(), lengths);
@@ -130,14 +130,14 @@ impl PackReader {
         Ok(report)
     }
 
-    fn check_run(&self, job: &Job) -> Checked {
-        let mut checked = Checked { num_bytes: 0, num_steps: None, problem: None, crc: (0, 0) };
-        let outcome = self.entry(job.index).and_then(|entry| {
-            let about = |error| self.about(error, job.index, &entry);
+    fn check_run(&self, run: &RunToCheck) -> CheckedRun {
+        let mut checked = CheckedRun { num_bytes: 0, num_steps: None, problem: None, crc: (0, 0) };
+        let outcome = self.entry(run.index).and_then(|entry| {
+            let about = |error| self.about(error, run.index, &entry);
             let stored = self.stored(&entry).map_err(about)?;
             let crc = crc32c::crc32c(stored);
             let end = entry.offset + stored.len() as u64;
-            let padding = self.bytes().get(end as usize..job.end as usize).unwrap_or_default();
+            let padding = self.bytes().get(end as usize..run.end as usize).unwrap_or_default();
             checked.num_bytes = stored.len() as u64;
             checked.crc = (crc32c::crc32c_append(crc, padding), stored.len() + padding.len());
             if entry.crc32c != 0 && entry.crc32c != crc {
@@ -145,7 +145,7 @@ impl PackReader {
                 let (expected, found) = (entry.crc32c, crc);
                 return Err(about(ErrorKind::Checksum { location, what: "the entry", expected, found }.into()));
             }
-            self.clone().with_checksums(false).decode_auto_v2(job.index)
+            self.clone().with_checksums(false).decode_auto_v2(run.index)
         });
         match outcome {
             Ok(run) => checked.num_steps = Some(run.num_steps() as u32),

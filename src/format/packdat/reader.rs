@@ -1,6 +1,6 @@
 //! Reading pack.dat.
 
-use super::{CRC_LEN, HEADER_LEN, MAGIC, MIN_RUN_LEN, ROW_LEN, Row, VERSION};
+use super::layout::{CRC_LEN, HEADER_LEN, MAGIC, MIN_RUN_LEN, PackDatRow, ROW_LEN, VERSION};
 use crate::error::{Error, ErrorKind, Location, Result};
 use crate::format::bytes::ByteReader;
 use crate::format::container::{ContainerFormat, FileKind, Opened};
@@ -25,7 +25,7 @@ pub struct PackDat {
 }
 
 /// The metadata of a run in the file.
-pub(super) struct Entry<'a> {
+pub(super) struct PackDatRun<'a> {
     pub(super) first_step: u32,
     pub(super) num_steps: u32,
     pub(super) max_score: u64,
@@ -114,7 +114,7 @@ impl PackDat {
     }
 
     /// Returns the metadata of a run and its rows, which are checked but not decoded.
-    pub(super) fn checked_rows(&self, index: usize) -> Result<(Entry<'_>, &[Row])> {
+    pub(super) fn checked_rows(&self, index: usize) -> Result<(PackDatRun<'_>, &[PackDatRow])> {
         let start = self.start(index)?;
         let in_entry = |error: Error| self.located(error.in_run(index as u64, start));
         let entry = self.entry(start).map_err(in_entry)?;
@@ -167,16 +167,16 @@ impl PackDat {
         self.metas.get(index).copied().ok_or_else(|| out_of_bounds().into())
     }
 
-    fn entry(&self, start: u64) -> Result<Entry<'_>> {
+    fn entry(&self, start: u64) -> Result<PackDatRun<'_>> {
         let bytes = self.bytes.get(start as usize..).unwrap_or_default();
         entry(&mut ByteReader::new(bytes)).map(|(_, entry)| entry)
     }
 
     /// Returns the rows of a run, or an error if the file lacks some.
-    fn rows(&self, entry: &Entry<'_>) -> Result<&[Row]> {
+    fn rows(&self, entry: &PackDatRun<'_>) -> Result<&[PackDatRow]> {
         let (first, len) = (entry.first_step as usize, entry.num_steps as usize);
         let (_, rows, ..) = self.parts();
-        let rows: &[Row] = bytemuck::cast_slice(rows);
+        let rows: &[PackDatRow] = bytemuck::cast_slice(rows);
         rows.get(first..).and_then(|rows| rows.get(..len)).ok_or_else(|| {
             let found = format!("{len} from step {first} on");
             Error::decode(4, "steps of the run", format!("steps within the {} of the file", self.num_steps), found)
@@ -192,7 +192,7 @@ impl PackDat {
     }
 }
 
-impl Entry<'_> {
+impl PackDatRun<'_> {
     fn meta(&self) -> Result<RunMeta> {
         let engine = std::str::from_utf8(self.engine).map_err(|error| {
             let offset = ENGINE_OFFSET + error.valid_up_to() as u64;
@@ -287,7 +287,7 @@ fn geometry(bytes: &[u8]) -> Result<(u64, Vec<u64>)> {
     Ok((num_steps, metas))
 }
 
-fn entry<'a>(reader: &mut ByteReader<'a>) -> Result<(u32, Entry<'a>)> {
+fn entry<'a>(reader: &mut ByteReader<'a>) -> Result<(u32, PackDatRun<'a>)> {
     let id = reader.u32("id of a run")?;
     let first_step = reader.u32("first_step_idx")?;
     let num_steps = reader.u32("num_steps of a run")?;
@@ -297,18 +297,18 @@ fn entry<'a>(reader: &mut ByteReader<'a>) -> Result<(u32, Entry<'a>)> {
     let engine = reader.take(usize::from(engine_len), "engine")?;
     let start_time = reader.u64("start_time")?;
     let elapsed_s = reader.f32("elapsed_s")?;
-    Ok((id, Entry { first_step, num_steps, max_score, highest_tile, engine, start_time, elapsed_s }))
+    Ok((id, PackDatRun { first_step, num_steps, max_score, highest_tile, engine, start_time, elapsed_s }))
 }
 
 /// Rejects rows of another run and rows out of order.
-fn check_rows(rows: &[Row], run: usize) -> Result<()> {
-    let is_own = |(place, row): (usize, &Row)| row.run_id as usize == run && row.index_in_run as usize == place;
+fn check_rows(rows: &[PackDatRow], run: usize) -> Result<()> {
+    let is_own = |(place, row): (usize, &PackDatRow)| row.run_id as usize == run && row.index_in_run as usize == place;
     let Some(place) = rows.iter().enumerate().position(|pair| !is_own(pair)) else {
         return Ok(());
     };
     let (run_id, index) = rows.get(place).map_or((0, 0), |row| (row.run_id, row.index_in_run));
     let location = Location {
-        offset: Some((place * ROW_LEN + std::mem::offset_of!(Row, run_id)) as u64),
+        offset: Some((place * ROW_LEN + std::mem::offset_of!(PackDatRow, run_id)) as u64),
         step: Some(place as u64),
         ..Location::default()
     };

@@ -1,7 +1,7 @@
 //! Writing pack.dat.
 
-use super::reader::{Entry, PackDat};
-use super::{HEADER_LEN, MAGIC, ROW_LEN, Row, VERSION};
+use super::layout::{HEADER_LEN, MAGIC, PackDatRow, ROW_LEN, VERSION};
+use super::reader::{PackDat, PackDatRun};
 use crate::error::{Error, Result};
 use crate::format::mapped::FileBytes;
 use crate::format::rows::flatten;
@@ -46,7 +46,7 @@ pub struct PackDatWriter {
     out: BufWriter<Staged>,
     /// Whether the file replaces the one that it began with.
     replaces: bool,
-    rows: Vec<Row>,
+    rows: Vec<PackDatRow>,
     rows_crc: u32,
     runs: Vec<u8>,
     num_runs: u32,
@@ -105,7 +105,7 @@ impl PackDatWriter {
                 let run_id = writer.num_runs;
                 writer.check_room(rows.len())?;
                 writer.rows.clear();
-                writer.rows.extend(rows.iter().map(|row| Row { run_id, ..*row }));
+                writer.rows.extend(rows.iter().map(|row| PackDatRow { run_id, ..*row }));
                 writer.put_run(&entry)?;
             }
         }
@@ -134,7 +134,7 @@ impl PackDatWriter {
         self.rows.clear();
         flatten(run, u64::from(self.num_runs), &mut self.rows)?;
         let meta = run.meta();
-        self.put_run(&Entry {
+        self.put_run(&PackDatRun {
             first_step: 0,
             num_steps: 0,
             max_score: meta.max_score,
@@ -199,7 +199,7 @@ impl PackDatWriter {
     }
 
     /// Writes the buffered rows as one run with this metadata. Ignores the metadata's own step range.
-    fn put_run(&mut self, entry: &Entry<'_>) -> Result<()> {
+    fn put_run(&mut self, entry: &PackDatRun<'_>) -> Result<()> {
         let rows = std::mem::take(&mut self.rows);
         let put = self.put(bytemuck::cast_slice(&rows));
         let num_steps = rows.len();

@@ -11,12 +11,12 @@
 //! has an empty first shard, which the first append replaces.
 
 use super::recording::unrecorded_name;
+use super::row::{ActionRow, BoardRow, NUMBERING, OfRun};
 use super::writer::{INSERT_SESSION, SCHEMA};
-use super::{ActionRow, METADATA, NUMBERING, OfRun, Row};
 use crate::error::{Error, Result};
 use crate::format::npy::NpyHeader;
 use crate::format::row_files::RowFiles;
-use crate::format::shards::{NpyRow, header_error};
+use crate::format::shards::{METADATA, NpyRow, header_error};
 use crate::format::sqlite::{Database, text};
 use crate::format::staged_folder::StagedFolder;
 use crate::publish;
@@ -156,7 +156,7 @@ impl GrowingSession {
         let database = self.copy_metadata(staging.path())?;
         let (num_rows, next_id, num_runs) = match self.with_action {
             true => self.write::<ActionRow, I>(staging.path(), &database, runs)?,
-            false => self.write::<Row, I>(staging.path(), &database, runs)?,
+            false => self.write::<BoardRow, I>(staging.path(), &database, runs)?,
         };
         let recorded = Recorded { shards: self.recorded.shards + 1, rows: self.recorded.rows + num_rows };
         let shard = self.recorded.next_shard();
@@ -217,7 +217,7 @@ impl GrowingSession {
 
     /// Returns the size of a row in bytes.
     pub(crate) fn row_len(with_action: bool) -> usize {
-        if with_action { size_of::<ActionRow>() } else { size_of::<Row>() }
+        if with_action { size_of::<ActionRow>() } else { size_of::<BoardRow>() }
     }
 
     fn write<R: NpyRow + OfRun, I: Iterator<Item = RunStep>>(
@@ -252,7 +252,7 @@ impl GrowingSession {
     fn write_first(&self, folder: &Path) -> Result<()> {
         match self.with_action {
             true => RowFiles::<ActionRow>::new(folder, Some(1), NUMBERING, 0).finish(true)?,
-            false => RowFiles::<Row>::new(folder, Some(1), NUMBERING, 0).finish(true)?,
+            false => RowFiles::<BoardRow>::new(folder, Some(1), NUMBERING, 0).finish(true)?,
         };
         Ok(())
     }

@@ -4,11 +4,21 @@ use crate::error::Result;
 use crate::format::shards::header_error;
 use crate::format::sqlite::{Database, text};
 use rusqlite::types::ValueRef;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
+
+/// The description of a session, as an archive stores it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct SessionInfo {
+    /// Whether the rows hold moves.
+    pub(crate) has_actions: bool,
+    /// The rows of the table `session`, with unparsed values.
+    pub(crate) entries: Vec<(String, Option<String>)>,
+}
 
 /// The metadata of a run in `metadata.db`.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Record {
+pub(super) struct SessionRun {
     pub(super) id: i64,
     pub(super) seed: Option<i64>,
     pub(super) max_score: u64,
@@ -37,7 +47,7 @@ const MAX_ENTRIES_LEN: usize = 1 << 18;
 /// rest stays text.
 const MAX_PARSED_LEN: usize = 1 << 16;
 
-pub(super) fn read_runs(database: &Database) -> Result<Vec<Record>> {
+pub(super) fn read_runs(database: &Database) -> Result<Vec<SessionRun>> {
     database.check_table("runs", &COLUMNS, true)?;
     // `quick_check` has visited every row, so this count can be trusted.
     let mut runs = Vec::with_capacity(database.num_rows("runs")?);
@@ -56,7 +66,7 @@ pub(super) fn read_runs(database: &Database) -> Result<Vec<Record>> {
         let num_steps = integer(2, 0, i64::from(u32::MAX)).map(|steps| steps as u32);
         let max_score = integer(3, 0, i64::MAX).unwrap_or(0) as u64;
         let highest_tile = integer(4, 0, i64::from(u32::MAX)).unwrap_or(0) as u32;
-        runs.push(Record { id, seed, max_score, num_steps, highest_tile, bad });
+        runs.push(SessionRun { id, seed, max_score, num_steps, highest_tile, bad });
         Ok(())
     })?;
     Ok(runs)

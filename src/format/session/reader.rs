@@ -1,14 +1,14 @@
 //! Reading self-play sessions.
 
-use super::metadata::{EXPECTED, Entries, Record, read_entries, read_runs};
-use super::{ActionRow, METADATA, OfRun, Row, SessionInfo, has_rows};
+use super::metadata::{EXPECTED, Entries, SessionInfo, SessionRun, read_entries, read_runs};
+use super::row::{ActionRow, BoardRow, OfRun, has_rows};
 use crate::board::Move;
 use crate::error::{Error, ErrorKind, Location, Result};
 use crate::format::container::{ContainerFormat, RowFolder};
 use crate::format::mapped::FileBytes;
 use crate::format::npy::NpyHeader;
 use crate::format::rows::rebuild;
-use crate::format::shards::{Shards, files_in};
+use crate::format::shards::{METADATA, RowShards, files_in};
 use crate::format::source::{RunSource, SourceFacts, SourceRun};
 use crate::format::sqlite::Database;
 use crate::format::staged_folder::parent;
@@ -27,20 +27,20 @@ pub struct Session {
     folder: PathBuf,
     steps: Steps,
     /// The spans of consecutive rows of one run, sorted by run id and then by row.
-    stretches: Vec<Stretch>,
-    runs: Vec<Record>,
+    spans: Vec<Span>,
+    runs: Vec<SessionRun>,
     entries: Entries,
     engine: Option<String>,
 }
 
 #[derive(Debug)]
 enum Steps {
-    Boards(Shards<Row>),
-    WithAction(Shards<ActionRow>),
+    Boards(RowShards<BoardRow>),
+    WithAction(RowShards<ActionRow>),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Stretch {
+struct Span {
     run_id: u64,
     first: u64,
     len: u64,
@@ -68,12 +68,12 @@ impl Session {
         let tag = entries.values.iter().find(|(key, _)| key == "model").and_then(|(_, model)| model.get("tag"));
         let engine = tag.and_then(Value::as_str).map(str::to_owned);
         let steps = Steps::open(files_in(&folder)?)?;
-        let mut stretches = match &steps {
-            Steps::Boards(rows) => stretches(rows),
-            Steps::WithAction(rows) => stretches(rows),
+        let mut spans = match &steps {
+            Steps::Boards(rows) => spans(rows),
+            Steps::WithAction(rows) => spans(rows),
         };
-        stretches.sort_unstable();
-        Ok(Session { folder, steps, stretches, runs, entries, engine })
+        spans.sort_unstable();
+        Ok(Session { folder, steps, spans, runs, entries, engine })
     }
 
     /// The session's name, which is the name of its folder.
@@ -113,8 +113,8 @@ impl Session {
     /// The number of rows of a run; 0 past the last run.
     #[must_use]
     pub fn num_rows_of(&self, index: usize) -> u64 {
-        let own = self.id(index).map(|id| self.stretches_of(id)).unwrap_or_default();
-        own.iter().map(|stretch| stretch.len).sum()
+        let own = self.id(index).map(|id| self.spans_of(id)).unwrap_or_default();
+        own.iter().map(|span| span.len).sum()
     }
 
     /// Whether the rows hold the moves.
@@ -134,12 +134,12 @@ impl Session {
     #[must_use]
     pub fn rows_without_run(&self) -> Vec<(u64, u64)> {
         let mut without: Vec<(u64, u64)> = Vec::new();
-        for stretch in &self.stretches {
+        for span in &self.spans {
             match without.last_mut() {
-                Some((id, len)) if *id == stretch.run_id => *len += stretch.len,
+                Some((id, len)) if *id == span.run_id => *len += span.len,
                 // Runs are sorted by their ids as signed numbers.
-                _ if self.runs.binary_search_by_key(&(stretch.run_id as i64), |record| record.id).is_ok() => {}
-                _ => without.push((stretch.run_id, stretch.len)),
+                _ if self.runs.binary_search_by_key(&(span.run_id as i64), |record| record.id).is_ok() => {}
+                _ => without.push((span.run_id, span.len)),
             }
         }
         without
@@ -161,9 +161,9 @@ impl Session {
     pub fn decode(&self, index: usize) -> Result<Run> {
         let record = self.record(index)?;
         let refuse = |what, expected: &str, found: String| Err(self.damaged(index, what, expected, found));
-        let own = self.stretches_of(record.id as u64);
+        let own = self.spans_of(record.id as u64);
         let (first, len) = match own {
-            [stretch] => (stretch.first, stretch.len),
+            [span] => (span.first, span.len),
             [] if record.num_steps == Some(0) => (0, 0),
             [] => return refuse("rows of the run", "at least one", format!("none with run_id {}", record.id as u64)),
             _ => return refuse("rows of the run", "consecutive rows", format!("{} spans", own.len())),
@@ -184,7 +184,7 @@ impl Session {
         }
     }
 
-    fn meta_of(&self, record: &Record) -> RunMeta {
+    fn meta_of(&self, record: &SessionRun) -> RunMeta {
         RunMeta {
             max_score: record.max_score,
             highest_tile: record.highest_tile,
@@ -194,7 +194,7 @@ impl Session {
         }
     }
 
-    fn record(&self, index: usize) -> Result<&Record> {
+    fn record(&self, index: usize) -> Result<&SessionRun> {
         let Some(record) = self.runs.get(index) else {
             return Err(ErrorKind::IndexOutOfBounds { index: index as i128, len: self.runs.len() as u64 }.into());
         };
@@ -205,10 +205,10 @@ impl Session {
         Ok(record)
     }
 
-    fn stretches_of(&self, run_id: u64) -> &[Stretch] {
-        let start = self.stretches.partition_point(|stretch| stretch.run_id < run_id);
-        let rest = self.stretches.get(start..).unwrap_or_default();
-        rest.get(..rest.partition_point(|stretch| stretch.run_id == run_id)).unwrap_or_default()
+    fn spans_of(&self, run_id: u64) -> &[Span] {
+        let start = self.spans.partition_point(|span| span.run_id < run_id);
+        let rest = self.spans.get(start..).unwrap_or_default();
+        rest.get(..rest.partition_point(|span| span.run_id == run_id)).unwrap_or_default()
     }
 
     #[cold]
@@ -225,16 +225,16 @@ impl RunSource for Session {
     }
 
     fn offset(&self, index: usize) -> u64 {
-        let first = self.id(index).and_then(|id| self.stretches_of(id).first());
-        let place = first.and_then(|stretch| match &self.steps {
-            Steps::Boards(rows) => rows.place(stretch.first),
-            Steps::WithAction(rows) => rows.place(stretch.first),
+        let first = self.id(index).and_then(|id| self.spans_of(id).first());
+        let place = first.and_then(|span| match &self.steps {
+            Steps::Boards(rows) => rows.place(span.first),
+            Steps::WithAction(rows) => rows.place(span.first),
         });
         place.map_or(0, |(_, offset)| offset)
     }
 
     fn num_bytes(&self, index: usize) -> u64 {
-        let stride = if self.has_actions() { size_of::<ActionRow>() } else { size_of::<Row>() } as u64;
+        let stride = if self.has_actions() { size_of::<ActionRow>() } else { size_of::<BoardRow>() } as u64;
         self.num_rows_of(index) * stride
     }
 
@@ -263,32 +263,36 @@ impl Steps {
             }
             None => false,
         };
-        Ok(if with_action { Steps::WithAction(Shards::open(files)?) } else { Steps::Boards(Shards::open(files)?) })
+        Ok(if with_action {
+            Steps::WithAction(RowShards::open(files)?)
+        } else {
+            Steps::Boards(RowShards::open(files)?)
+        })
     }
 }
 
-fn decode<R: OfRun>(steps: &Shards<R>, meta: RunMeta, index: usize, first: u64, len: u64) -> Result<Run> {
+fn decode<R: OfRun>(steps: &RowShards<R>, meta: RunMeta, index: usize, first: u64, len: u64) -> Result<Run> {
     // The span was found among the rows, so it is in range.
     let rows = steps.rows(first..first.saturating_add(len)).unwrap_or_default();
     rebuild(&rows, meta, None).map_err(|error| steps.in_run(error, index as u64, first))
 }
 
 /// Locates the rows of each run.
-fn stretches<R: OfRun>(steps: &Shards<R>) -> Vec<Stretch> {
-    let mut stretches: Vec<Stretch> = Vec::new();
+fn spans<R: OfRun>(steps: &RowShards<R>) -> Vec<Span> {
+    let mut spans: Vec<Span> = Vec::new();
     let mut first = 0;
     for rows in steps.slices() {
-        for stretch in rows.chunk_by(|a, b| a.run_id() == b.run_id()) {
-            let (run_id, len) = (stretch.first().map_or(0, OfRun::run_id), stretch.len() as u64);
-            match stretches.last_mut() {
+        for span in rows.chunk_by(|a, b| a.run_id() == b.run_id()) {
+            let (run_id, len) = (span.first().map_or(0, OfRun::run_id), span.len() as u64);
+            match spans.last_mut() {
                 // The span continues in the next shard.
                 Some(last) if last.run_id == run_id => last.len += len,
-                _ => stretches.push(Stretch { run_id, first, len }),
+                _ => spans.push(Span { run_id, first, len }),
             }
             first += len;
         }
     }
-    stretches
+    spans
 }
 
 /// Returns the run with the moves that the rules determine.

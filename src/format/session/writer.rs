@@ -1,10 +1,10 @@
 //! Writing self-play sessions.
 
-use super::{ActionRow, METADATA, NUMBERING, Row};
+use super::row::{ActionRow, BoardRow, NUMBERING};
 use crate::error::{Error, Result};
 use crate::format::row_files::RowFiles;
 use crate::format::rows::{StepRow, flatten};
-use crate::format::shards::NpyRow;
+use crate::format::shards::{METADATA, NpyRow};
 use crate::format::sqlite::Database;
 use crate::format::staged_folder::{StagedFolder, check_free, parent};
 use crate::run::Run;
@@ -74,7 +74,7 @@ pub struct SessionWriter {
 }
 
 enum Files {
-    Boards(RowFiles<Row>, Vec<Row>),
+    Boards(RowFiles<BoardRow>, Vec<BoardRow>),
     WithAction(RowFiles<ActionRow>, Vec<ActionRow>),
 }
 

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::format::JsonlOptions;
-use crate::format::pack::layout::Entry;
+use crate::format::pack::layout::IndexEntry;
 
 #[test]
 fn every_truncation_is_an_error() {
@@ -152,7 +152,7 @@ fn checksums_can_be_omitted_or_disabled() {
 #[test]
 fn validate_reports_every_problem() {
     let mut bytes = build(&files(), 64, NONE, None);
-    let entry = |index: usize| Entry::from_bytes(bytes[entry_offset(index)..].first_chunk().unwrap());
+    let entry = |index: usize| IndexEntry::from_bytes(bytes[entry_offset(index)..].first_chunk().unwrap());
     let (first, last) = (entry(0).offset as usize, entry(2).offset as usize);
     let data_end = number::<8>(&bytes, bytes.len() - 32) as usize;
     bytes[first] ^= 1;
