@@ -1,68 +1,50 @@
-//! The metadata of an exported session. If all runs come from one session, its metadata is kept. Otherwise the
-//! metadata fits runs of any origin.
+//! Export to a self-play session.
 
-use crate::archive::StoredMeta;
-use crate::error::{Error, Result};
-use crate::format::{SessionInfo, SourceFormat};
-use std::sync::Arc;
+use super::target::{Encoded, Encoder, ExportedRun, Holds, Output, Sink, TargetFormat};
+use crate::error::Result;
+use crate::format::{SessionOptions, SessionWriter};
 
-/// The origins of the runs of an export.
-#[derive(Default)]
-pub(super) struct Sessions {
-    /// The source and description of the session that all runs so far belong to.
-    one: Option<(String, Arc<str>)>,
-    /// Whether the runs come from several sessions or none, or lack their id in the session.
-    is_mixed: bool,
-    /// The engine that all runs so far share.
-    engine: Option<Option<String>>,
-    has_several_engines: bool,
-    /// Whether the moves of some run cannot be derived from the rules, so that they must be written.
-    has_moves: bool,
-    num_runs: u64,
+pub(super) const TARGET: TargetFormat = TargetFormat {
+    name: "session",
+    can_append: false,
+    is_run_files: false,
+    uses_original: false,
+    holds: |_| Holds::All,
+    open: |out, options, expected| {
+        let plan = expected.session;
+        let rotate = SessionOptions::default().with_rotate_rows(options.shard_rows);
+        let writer = SessionWriter::create_as(out, &plan.entries, rotate.with_action(plan.with_action))?;
+        let encoder = Box::new(AsSessionRun { as_it_was: plan.as_it_was });
+        Ok(Output { path: out.to_path_buf(), encoder, sink: Box::new(writer) })
+    },
+};
+
+/// Passes a run on with its id: the id in the original session, or the archive's id.
+struct AsSessionRun {
+    as_it_was: bool,
 }
 
-/// The options and metadata of an exported session.
-#[derive(Debug, Default)]
-pub(super) struct Plan {
-    /// The rows of the table `session`.
-    pub(super) entries: Vec<(String, Option<String>)>,
-    pub(super) with_action: bool,
-    /// Whether the runs keep the ids and lengths of their original session.
-    pub(super) as_it_was: bool,
-}
-
-impl Sessions {
-    pub(super) fn add(&mut self, run: &StoredMeta) {
-        self.num_runs += 1;
-        let own = run.session_info.as_ref().filter(|_| run.source_id.is_some());
-        match (&self.one, own) {
-            (_, None) => self.is_mixed = true,
-            (None, Some(info)) => self.one = Some((run.source.clone(), Arc::clone(info))),
-            (Some((source, info)), Some(other)) => self.is_mixed |= *source != run.source || info != other,
-        }
-        match &self.engine {
-            None => self.engine = Some(run.engine.clone()),
-            Some(engine) => self.has_several_engines |= *engine != run.engine,
-        }
-        // Archives before schema version 4 do not record whether a session had moves.
-        let has_moves = match own.and_then(|info| serde_json::from_str::<SessionInfo>(info).ok()) {
-            Some(info) => info.has_actions,
-            None => run.format != Some(SourceFormat::Session),
+impl Encoder for AsSessionRun {
+    fn encode(&self, run: ExportedRun) -> Result<Encoded> {
+        let (id, game_steps) = match (self.as_it_was, run.source_id) {
+            (true, Some(id)) => (id, run.game_steps),
+            _ => {
+                let last = run.run.num_steps().checked_sub(1).and_then(|last| run.run.step(last));
+                (run.id, Some(last.map_or(0, |step| step.index.saturating_add(1))))
+            }
         };
-        self.has_moves |= has_moves;
+        Ok(Encoded::Run { id, game_steps, run: Box::new(run.run) })
+    }
+}
+
+impl Sink for SessionWriter {
+    fn push(&mut self, encoded: Encoded) -> Result<()> {
+        let Encoded::Run { id, game_steps, run } = encoded else { return Ok(()) };
+        self.push_part(id, &run, game_steps)
     }
 
-    pub(super) fn plan(self) -> Result<Plan> {
-        if let Some((source, info)) = self.one.filter(|_| !self.is_mixed) {
-            let info: SessionInfo = serde_json::from_str(&info).map_err(|error| {
-                Error::argument("session_info", "the description of a session as JSON", format!("{error} ({source})"))
-            })?;
-            return Ok(Plan { entries: info.entries, with_action: info.has_actions, as_it_was: true });
-        }
-        let engine = self.engine.flatten().filter(|_| !self.has_several_engines);
-        let model = engine.map(|engine| ("model".to_owned(), Some(serde_json::json!({ "tag": engine }).to_string())));
-        // A conversion adds no metadata here. Its runs count as having moves.
-        let with_action = self.has_moves || self.num_runs == 0;
-        Ok(Plan { entries: model.into_iter().collect(), with_action, as_it_was: false })
+    fn finish(self: Box<Self>) -> Result<u64> {
+        SessionWriter::finish(*self)?;
+        Ok(1)
     }
 }

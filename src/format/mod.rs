@@ -1,16 +1,20 @@
 //! Readers and writers of run files, packs and datasets. Each format has one file or folder, with its byte
 //! diagram on top.
 //!
-//! | module | owns |
+//! | file | owns |
 //! | --- | --- |
-//! | `a2t1`, `a2run2` | run files: [`read_run`], [`decode_run`], [`encode_run`] |
+//! | `run_file`, `a2t1`, `a2run2` | run files: [`read_run`], [`decode_run`], [`encode_run`] |
 //! | `pack` | many run files in one file: [`PackReader`], [`PackBuilder`] |
 //! | `packdat`, `dataset`, `session`, `macroxue` | readers and writers of other formats, such as [`PackDat`] |
 //! | `jsonl` | JSON Lines, write-only |
-//! | `rows` | [`StepRow`]: the mapping between runs and rows |
-//! | `source`, `container` | one interface to all of these, and detection by content |
+//! | `registry` | [`SourceFormat`]: the table of formats, one line each |
+//! | `container`, `source` | the interface of a format: detection, opening, access to runs |
+//! | `detect`, `numpy_folder` | detection by content, and opening of files and folders |
 //! | `walk` | listing the files of a folder |
-//! | `bytes`, `mapped`, `npy`, `sqlite`, `shards`, `row_files`, `staged_folder`, `ordered` | building blocks |
+//! | `rows` | [`StepRow`]: the mapping between runs and rows |
+//! | `npy`, `shards`, `row_files` | NumPy headers, reading and writing of NumPy rows |
+//! | `bytes`, `mapped`, `sqlite`, `staged_folder`, `ordered` | access to bytes, databases and folders; parallel work |
+//! | `samples` | runs for tests |
 //!
 //! A format is detected from the content of a file, never from its name. Invariant: decoding a file and encoding
 //! its run in the same format returns the same bytes, if one of the field's tools wrote the file.

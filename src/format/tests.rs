@@ -1,7 +1,7 @@
 use super::*;
 use crate::board::{Board, Move};
 use crate::error::ErrorKind;
-use crate::run::{Branches, RunMeta};
+use crate::run::{Branches, Run, RunMeta};
 use proptest::prelude::*;
 
 /// The a2run2 specification as serde types for the postcard crate. This is the oracle of our codec.

@@ -1,8 +1,10 @@
+use super::layout::{CRC_LEN, MIN_RUN_LEN};
 use super::*;
+use crate::board::{Board, Move};
 use crate::error::ErrorKind;
 use crate::format::samples::{as_rows_hold, game, runs};
 use crate::format::source::{RunSource, SourceRun};
-use crate::run::{Run, RunMeta};
+use crate::run::{Branches, Run, RunMeta, RunStep};
 use proptest::prelude::*;
 use std::path::Path;
 

@@ -1,8 +1,10 @@
 use super::*;
+use crate::board::{Board, Move};
 use crate::error::ErrorKind;
 use crate::format::samples::game;
+use crate::format::shards::METADATA;
 use crate::format::source::{RunSource, SourceRun};
-use crate::run::{Run, RunMeta};
+use crate::run::{Run, RunMeta, RunStep};
 use proptest::prelude::*;
 use rusqlite::Connection;
 use serde_json::{Value, json};

@@ -1,7 +1,7 @@
 //! Packing files and folders, and extracting files from packs.
 
 use super::*;
-use crate::format::JsonlOptions;
+use crate::format::{JsonlOptions, MAX_RUN_BYTES};
 use crate::progress::{Cancellable, Progress};
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
