@@ -33,7 +33,7 @@ pub(super) const A2RUN2: TargetFormat = TargetFormat {
 /// An export of more run files than this uses subfolders of a thousand ids each.
 const FLAT_RUNS: usize = 1000;
 
-/// The encoder, which also writes the files.
+/// An encoder into run files, which it also writes.
 struct RunFiles {
     folder: PathBuf,
     by_thousands: bool,
@@ -41,7 +41,7 @@ struct RunFiles {
     format: Option<RunFormat>,
 }
 
-/// The number of files that were written.
+/// A sink that only counts the files.
 struct NumFiles(u64);
 
 fn open(out: &Path, format: Option<RunFormat>, expected: &Expected<'_>) -> Result<Output> {

@@ -19,7 +19,7 @@ pub(super) const TARGET: TargetFormat = TargetFormat {
     },
 };
 
-/// Passes a run on with its id: the id in the original session, or the archive's id.
+/// An encoder that passes runs on with their ids: those in the original session, or those of the archive.
 struct AsSessionRun {
     as_it_was: bool,
 }

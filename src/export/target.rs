@@ -53,12 +53,12 @@ pub(super) struct Output {
 }
 
 /// The parallel stage: encodes each run.
-pub(super) trait Encoder: Sync {
+pub(super) trait Encoder: Send + Sync {
     fn encode(&self, run: ExportedRun) -> Result<Encoded>;
 }
 
 /// The sequential stage: writes encoded runs in order. It accepts what the encoder of its format returns.
-pub(super) trait Sink {
+pub(super) trait Sink: Send {
     fn push(&mut self, encoded: Encoded) -> Result<()>;
 
     /// Publishes the output, and returns the number of files.
@@ -88,10 +88,10 @@ pub(super) enum Encoded {
     },
 }
 
-/// Encodes a run as a run file: the original one, or else an a2run2.
+/// An encoder into run files: the original one, or else an a2run2.
 pub(super) struct AsFile;
 
-/// Passes a run on unchanged, for a writer that takes runs.
+/// An encoder that passes runs on unchanged, for a writer that takes runs.
 pub(super) struct AsRun;
 
 impl Encoder for AsFile {

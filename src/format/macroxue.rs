@@ -107,10 +107,13 @@ impl Macroxue {
     /// regardless of the decompressed size.
     ///
     /// # Errors
-    /// [`ErrorKind::Decode`](crate::ErrorKind::Decode) with the step and the offset in the decompressed text: for
-    /// a row that is invalid, has another seed or is out of order; for a tile above 32768; for a value that is
-    /// infinite as an `f32`; for a damaged or truncated gzip stream; and for missing rows at the end.
-    /// [`ErrorKind::Io`](crate::ErrorKind::Io).
+    /// [`ErrorKind::Io`](crate::ErrorKind::Io), and [`ErrorKind::Decode`](crate::ErrorKind::Decode) with the step and
+    /// the offset in the decompressed text:
+    ///
+    /// - for a row that is invalid, has another seed or is out of order,
+    /// - for a tile above 32768, and for a value that is infinite as an `f32`,
+    /// - for a damaged or truncated gzip stream,
+    /// - for missing rows at the end.
     pub fn decode(&self) -> Result<Run> {
         match &self.rows {
             StoredRows::File(path) => {
@@ -214,11 +217,11 @@ impl RunSource for Macroxue {
 pub(super) const FORMAT: ContainerFormat =
     ContainerFormat { name: "macroxue", may_be_sampled: true, files: &[&MetaFile, &RowsFile], folder: None };
 
-/// The meta file of a log.
+/// The file kind of meta files.
 #[derive(Debug)]
 struct MetaFile;
 
-/// The file of rows of a log.
+/// The file kind of rows.
 #[derive(Debug)]
 struct RowsFile;
 

@@ -12,11 +12,11 @@ use crate::error::{Error, Result};
 use crate::progress::Progress;
 use std::path::{Path, PathBuf};
 
-/// A NumPy file, which may hold the steps of such a folder.
+/// The file kind of NumPy arrays, which may hold the steps of such a folder.
 #[derive(Debug)]
 pub(super) struct StepsFile;
 
-/// An SQLite file, which may hold the metadata of such a folder.
+/// The file kind of SQLite databases, which may hold the metadata of such a folder.
 #[derive(Debug)]
 pub(super) struct MetadataFile;
 

@@ -28,7 +28,7 @@ pub trait StepRow: Sized {
 /// Appends a run's steps as rows.
 ///
 /// # Errors
-/// Those of [`StepRow::from_step`]. The rows of earlier steps have then been appended.
+/// The errors of [`StepRow::from_step`]. The rows of earlier steps have then been appended.
 ///
 /// # Examples
 /// ```
@@ -57,7 +57,7 @@ pub fn flatten<R: StepRow>(run: &Run, run_id: u64, rows: &mut Vec<R>) -> Result<
 /// Builds a run from its rows, in order.
 ///
 /// # Errors
-/// Those of [`StepRow::to_step`], with the step and the offset from the first row.
+/// The errors of [`StepRow::to_step`], with the step and the offset from the first row.
 /// [`ErrorKind::Decode`](crate::ErrorKind::Decode) also if step indices do not ascend.
 pub fn rebuild<R: StepRow>(rows: &[R], meta: RunMeta, final_board: impl Into<Option<Board>>) -> Result<Run> {
     let mut steps = Run::builder(rows.len());

@@ -95,8 +95,8 @@ pub fn decode_run(bytes: &[u8]) -> Result<(Run, RunFormat)> {
     }
 }
 
-/// Returns an error that names the content, if the first bytes identify something other than a run. a2run2 has no
-/// magic, so an error about one of its fields would mislead here.
+/// Returns an error that names the content, if the first bytes identify something other than a run. An error about a
+/// field of an a2run2 would mislead here, because that format has no magic.
 fn content_error(bytes: &[u8]) -> Option<Error> {
     /// A shorter prefix could be text by chance.
     const MIN_TEXT_LEN: usize = 16;
@@ -139,7 +139,7 @@ pub fn encode_run(run: &Run, format: RunFormat) -> Result<Vec<u8>> {
 /// Reads and decodes a run file.
 ///
 /// # Errors
-/// Those of [`decode_run`], and [`ErrorKind::Io`](crate::ErrorKind::Io). Each error names the file.
+/// The errors of [`decode_run`], and [`ErrorKind::Io`](crate::ErrorKind::Io). Each error names the file.
 pub fn read_run(path: impl AsRef<Path>) -> Result<(Run, RunFormat)> {
     let path = path.as_ref();
     let bytes = std::fs::read(path).map_err(|source| Error::io(path, source))?;

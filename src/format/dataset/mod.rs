@@ -17,8 +17,8 @@
 //! **Values**: illegal branches hold 0.0. The chosen branch holds exactly 1.0, regardless of its value. A step
 //! without branches has an empty mask and values of 0.0.
 //!
-//! An empty mask is therefore read as no branches. A mask of only the chosen move is too, if the rules allow
-//! another move: the field's tools write steps without branches in that form elsewhere.
+//! An empty mask is therefore read as no branches. A mask of only the chosen move is too, if the rules allow another
+//! move, because other formats of the field write steps without branches in that form.
 //!
 //! **Omitted**: the final board, unknown moves, seeds, and an elapsed time that is NaN. An empty engine name and
 //! an absent one are both written as empty and read as absent.

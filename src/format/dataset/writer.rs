@@ -132,7 +132,7 @@ impl DatasetWriter {
     /// existing shard. A single `steps.npy` is rewritten. Rows behind those of the last run are kept.
     ///
     /// # Errors
-    /// Those of [`Dataset::open`](crate::Dataset::open); [`ErrorKind::Io`](crate::ErrorKind::Io) if another
+    /// The errors of [`Dataset::open`](crate::Dataset::open); [`ErrorKind::Io`](crate::ErrorKind::Io) if another
     /// process is writing.
     pub fn append(folder: impl AsRef<Path>) -> Result<DatasetWriter> {
         let folder = folder.as_ref().to_owned();
@@ -176,9 +176,9 @@ impl DatasetWriter {
     /// Adds a run and returns its id. Omits the final board and normalises raw values ([`Run::normalized`]).
     ///
     /// # Errors
-    /// [`ErrorKind::Argument`](crate::ErrorKind::Argument) if moves or steps are missing, a step index or the
-    /// length of the engine's name exceeds 65,535, or a number exceeds 2^63 - 1. The same error occurs after 2^32
-    /// - 1 runs. The dataset is then unchanged.
+    /// [`ErrorKind::Argument`](crate::ErrorKind::Argument): the dataset is then unchanged. The causes are missing moves
+    /// or steps, a step index or an engine name's length above 65,535, and a number above 2^63 - 1. Another cause is
+    /// a dataset that already has 2^32 - 1 runs.
     ///
     /// [`ErrorKind::Io`](crate::ErrorKind::Io) if a write fails. The dataset must then not be finished.
     pub fn push(&mut self, run: &Run) -> Result<u64> {

@@ -192,7 +192,7 @@ impl PackBuilder {
     /// Adds a run from the bytes of its file. After an error the pack is unchanged.
     ///
     /// # Errors
-    /// Those of [`PackBuilder::add_file`].
+    /// The errors of [`PackBuilder::add_file`].
     pub fn add_run_bytes(&mut self, bytes: &[u8]) -> Result<()> {
         self.add(Payload::new(bytes.to_vec(), self.options.compression)?)
     }

@@ -99,7 +99,7 @@ impl PackReader {
     /// Writes JSON Lines as [`PackReader::to_jsonl`] does, but into a writer.
     ///
     /// # Errors
-    /// Those of [`PackReader::to_jsonl`]. Some lines may have been written by then.
+    /// The errors of [`PackReader::to_jsonl`]. Some lines may have been written by then.
     pub fn write_jsonl(
         &self,
         out: &mut dyn Write,

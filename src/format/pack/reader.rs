@@ -86,7 +86,7 @@ impl PackReader {
     /// Opens a pack in memory.
     ///
     /// # Errors
-    /// Those of [`PackReader::open`].
+    /// The errors of [`PackReader::open`].
     pub fn from_bytes(bytes: Vec<u8>) -> Result<PackReader> {
         PackReader::new(FileBytes::Held(bytes), None)
     }
@@ -152,7 +152,7 @@ impl PackReader {
     /// Decodes a run of kind 1.
     ///
     /// # Errors
-    /// Those of [`PackReader::get_slice`]; [`ErrorKind::Decode`] and [`ErrorKind::Checksum`] if it is not a valid
+    /// The errors of [`PackReader::get_slice`]; [`ErrorKind::Decode`] and [`ErrorKind::Checksum`] if it is not a valid
     /// run of kind 1.
     pub fn decode_v1(&self, index: usize) -> Result<Run> {
         self.decode(index, Some(RunKind::V1))
@@ -161,7 +161,7 @@ impl PackReader {
     /// Decodes a run of kind 2.
     ///
     /// # Errors
-    /// Those of [`PackReader::get_slice`]; [`ErrorKind::Decode`] if it is not a valid run of kind 2.
+    /// The errors of [`PackReader::get_slice`]; [`ErrorKind::Decode`] if it is not a valid run of kind 2.
     pub fn decode_v2(&self, index: usize) -> Result<Run> {
         self.decode(index, Some(RunKind::V2))
     }
@@ -169,7 +169,7 @@ impl PackReader {
     /// Decodes a run of either kind. A run of kind 1 has no branches.
     ///
     /// # Errors
-    /// Those of [`PackReader::get_slice`]; [`ErrorKind::Decode`] and [`ErrorKind::Checksum`] if it is not a valid
+    /// The errors of [`PackReader::get_slice`]; [`ErrorKind::Decode`] and [`ErrorKind::Checksum`] if it is not a valid
     /// run.
     pub fn decode_auto_v2(&self, index: usize) -> Result<Run> {
         self.decode(index, None)
@@ -365,7 +365,7 @@ impl RunSource for PackReader {
     }
 }
 
-/// A file in the format of this module.
+/// The file kind of a2pack.
 #[derive(Debug)]
 pub(in crate::format) struct PackFile;
 

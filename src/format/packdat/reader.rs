@@ -38,7 +38,7 @@ pub(super) struct PackDatRun<'a> {
 pub(in crate::format) const FORMAT: ContainerFormat =
     ContainerFormat { name: "packdat", may_be_sampled: false, files: &[&PackDatFile], folder: None };
 
-/// A file in the format of this module.
+/// The file kind of pack.dat.
 #[derive(Debug)]
 struct PackDatFile;
 
@@ -66,7 +66,7 @@ impl PackDat {
     /// Opens a pack.dat in memory.
     ///
     /// # Errors
-    /// Those of [`PackDat::open`], without the file's name.
+    /// The errors of [`PackDat::open`], without the file's name.
     pub fn from_bytes(bytes: Vec<u8>) -> Result<PackDat> {
         let pack = PackDat::parse(FileBytes::Held(bytes))?;
         pack.check_crc(&())?;

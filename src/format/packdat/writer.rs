@@ -70,7 +70,7 @@ impl PackDatWriter {
     /// Until then the old file is unchanged.
     ///
     /// # Errors
-    /// Those of [`PackDat::open`].
+    /// The errors of [`PackDat::open`].
     pub fn append(path: impl AsRef<Path>) -> Result<PackDatWriter> {
         let path = path.as_ref();
         let old = FileBytes::map(path).and_then(PackDat::parse).map_err(|error| error.with_path(path))?;
@@ -94,7 +94,7 @@ impl PackDatWriter {
     /// id.
     ///
     /// # Errors
-    /// Those of [`PackDat::open`], [`PackDat::decode`], [`PackDatWriter::create`] and [`PackDatWriter::push`]. No
+    /// The errors of [`PackDat::open`], [`PackDat::decode`], [`PackDatWriter::create`] and [`PackDatWriter::push`]. No
     /// file is written then.
     pub fn merge<P: AsRef<Path>>(paths: &[P], out: impl AsRef<Path>) -> Result<()> {
         let mut writer = PackDatWriter::create(out)?;

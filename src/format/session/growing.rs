@@ -1,8 +1,7 @@
 //! A session that grows by one shard at a time and stays readable throughout.
 //!
-//! An append first writes to a staging folder inside the session's folder and makes the files durable there: the
-//! rows as the next shard, and the runs in a copy of `metadata.db`. Then it moves the shard into place, then the
-//! database.
+//! An append first writes to a staging folder inside the session's folder: the rows as the next shard, and the runs
+//! in a copy of `metadata.db`. It makes these files durable. Then it moves the shard into place, then the database.
 //!
 //! Invariant: at any moment the session opens and holds every run in `metadata.db`. One more shard may hold rows
 //! of runs that `metadata.db` does not know yet. The staging folder then holds the database that knows them.

@@ -156,8 +156,9 @@ impl Session {
     /// Decodes a run. The run has no final board and no branches. Without stored actions, some moves are unknown.
     ///
     /// # Errors
-    /// [`ErrorKind::Decode`] with the run, the step and the offset in the file, if the run's rows are missing, are not
-    /// consecutive, or outnumber its steps, or if a row holds no valid step. [`ErrorKind::IndexOutOfBounds`].
+    /// [`ErrorKind::Decode`] with the run, the step and the offset in the file, if a row holds no valid step. The same
+    /// error occurs if the run's rows are missing, are not consecutive, or outnumber its steps.
+    /// [`ErrorKind::IndexOutOfBounds`].
     pub fn decode(&self, index: usize) -> Result<Run> {
         let record = self.record(index)?;
         let refuse = |what, expected: &str, found: String| Err(self.damaged(index, what, expected, found));
