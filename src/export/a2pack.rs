@@ -1,6 +1,6 @@
 //! Export to an a2pack.
 
-use super::target::{AsFile, Encoded, Holds, Output, Sink, TargetFormat, file_at};
+use super::target::{AsFile, Encoded, ExportOutput, Holds, RunSink, TargetFormat, file_at};
 use crate::error::Result;
 use crate::format::PackBuilder;
 
@@ -13,11 +13,11 @@ pub(super) const TARGET: TargetFormat = TargetFormat {
     open: |out, options, _| {
         let path = file_at(out, "runs.a2pack")?;
         let builder = PackBuilder::create(&path, options.pack)?;
-        Ok(Output { path, encoder: Box::new(AsFile), sink: Box::new(builder) })
+        Ok(ExportOutput { path, encoder: Box::new(AsFile), sink: Box::new(builder) })
     },
 };
 
-impl Sink for PackBuilder {
+impl RunSink for PackBuilder {
     fn push(&mut self, encoded: Encoded) -> Result<()> {
         let Encoded::Bytes(bytes) = encoded else { return Ok(()) };
         self.add_run_bytes(&bytes)

@@ -3,7 +3,7 @@
 use super::options::{ExportOptions, ExportReport};
 use super::registry::ExportFormat;
 use super::session_plan::SessionOrigins;
-use super::target::{Expected, ExportedRun, Output, of_run};
+use super::target::{ExpectedRuns, ExportOutput, ExportedRun, of_run};
 use crate::archive::{RunsOf, each_run};
 use crate::error::{Error, Result};
 use crate::progress::Progress;
@@ -40,8 +40,8 @@ pub fn convert<P: AsRef<Path>>(
     }
     let paths: Vec<PathBuf> = paths.into_iter().map(|path| path.as_ref().to_path_buf()).collect();
     refuse_overlap(&paths, out.as_ref(), options)?;
-    let expected = Expected { num_runs: None, session: &SessionOrigins::default().plan()? };
-    let Output { path, encoder, mut sink } = options.open(out.as_ref(), &expected)?;
+    let expected = ExpectedRuns { num_runs: None, session: &SessionOrigins::default().plan()? };
+    let ExportOutput { path, encoder, mut sink } = options.open(out.as_ref(), &expected)?;
     let mut report = ExportReport { path, ..ExportReport::default() };
     let with_files = options.format.target().uses_original;
     each_run(&RunsOf::Paths(&paths), options.workers, with_files, progress, |_, (run, original)| {

@@ -1,6 +1,6 @@
 //! Export to JSON Lines.
 
-use super::target::{Encoded, Encoder, ExportedRun, Holds, Output, Sink, TargetFormat, file_at};
+use super::target::{Encoded, ExportOutput, ExportedRun, Holds, RunEncoder, RunSink, TargetFormat, file_at};
 use crate::error::{Error, Result};
 use crate::format::{JsonlOptions, put_run, put_steps, run_uuid};
 use crate::publish::Staged;
@@ -18,7 +18,7 @@ pub(super) const TARGET: TargetFormat = TargetFormat {
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
         let staged = Staged::new(folder.unwrap_or(Path::new(".")))?;
         let sink = Box::new(LinesFile { out: BufWriter::with_capacity(1 << 20, staged), path: path.clone() });
-        Ok(Output { path, encoder: Box::new(AsLines(options.lines)), sink })
+        Ok(ExportOutput { path, encoder: Box::new(AsLines(options.lines)), sink })
     },
 };
 
@@ -29,7 +29,7 @@ struct LinesFile {
     path: PathBuf,
 }
 
-impl Encoder for AsLines {
+impl RunEncoder for AsLines {
     fn encode(&self, run: ExportedRun) -> Result<Encoded> {
         // A run that no run file can hold gets the identifier of an empty file.
         let whole = run.original.is_some() || run.run.missing().is_none();
@@ -45,7 +45,7 @@ impl Encoder for AsLines {
     }
 }
 
-impl Sink for LinesFile {
+impl RunSink for LinesFile {
     fn push(&mut self, encoded: Encoded) -> Result<()> {
         let Encoded::Bytes(lines) = encoded else { return Ok(()) };
         self.out.write_all(&lines).map_err(|source| Error::io(&self.path, source))

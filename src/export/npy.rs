@@ -1,6 +1,6 @@
 //! Export to a NumPy dataset.
 
-use super::target::{AsRun, Encoded, Holds, Output, Sink, TargetFormat};
+use super::target::{AsRun, Encoded, ExportOutput, Holds, RunSink, TargetFormat};
 use crate::error::Result;
 use crate::format::{DatasetOptions, DatasetWriter};
 
@@ -16,11 +16,11 @@ pub(super) const TARGET: TargetFormat = TargetFormat {
         } else {
             DatasetWriter::create(out, DatasetOptions::default().with_shard_rows(options.shard_rows))?
         };
-        Ok(Output { path: out.to_path_buf(), encoder: Box::new(AsRun), sink: Box::new(writer) })
+        Ok(ExportOutput { path: out.to_path_buf(), encoder: Box::new(AsRun), sink: Box::new(writer) })
     },
 };
 
-impl Sink for DatasetWriter {
+impl RunSink for DatasetWriter {
     fn push(&mut self, encoded: Encoded) -> Result<()> {
         let Encoded::Run { run, .. } = encoded else { return Ok(()) };
         DatasetWriter::push(self, &run).map(drop)

@@ -1,7 +1,7 @@
 //! Options and results of an export.
 
 use super::registry::ExportFormat;
-use super::target::{Expected, FormatOptions, Holds, Output};
+use super::target::{ExpectedRuns, ExportOutput, FormatOptions, Holds};
 use crate::archive::StoredMeta;
 use crate::error::{Error, Result};
 use crate::format::{Compression, JsonlOptions, PackOptions, SourceFormat};
@@ -51,7 +51,7 @@ impl ExportOptions {
     }
 
     /// Opens the output.
-    pub(super) fn open(&self, out: &Path, expected: &Expected<'_>) -> Result<Output> {
+    pub(super) fn open(&self, out: &Path, expected: &ExpectedRuns<'_>) -> Result<ExportOutput> {
         let target = self.format.target();
         if self.append && !target.can_append {
             return Err(Error::argument("format", "packdat or npy with append", self.format));

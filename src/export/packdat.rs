@@ -1,6 +1,6 @@
 //! Export to pack.dat.
 
-use super::target::{AsRun, Encoded, Holds, Output, Sink, TargetFormat, file_at};
+use super::target::{AsRun, Encoded, ExportOutput, Holds, RunSink, TargetFormat, file_at};
 use crate::error::Result;
 use crate::format::PackDatWriter;
 
@@ -20,11 +20,11 @@ pub(super) const TARGET: TargetFormat = TargetFormat {
             let writer = PackDatWriter::create(&path)?;
             (path, writer)
         };
-        Ok(Output { path, encoder: Box::new(AsRun), sink: Box::new(writer) })
+        Ok(ExportOutput { path, encoder: Box::new(AsRun), sink: Box::new(writer) })
     },
 };
 
-impl Sink for PackDatWriter {
+impl RunSink for PackDatWriter {
     fn push(&mut self, encoded: Encoded) -> Result<()> {
         let Encoded::Run { run, .. } = encoded else { return Ok(()) };
         PackDatWriter::push(self, &run)

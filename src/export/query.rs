@@ -2,7 +2,7 @@
 
 use super::options::{ExportOptions, ExportReport};
 use super::session_plan::SessionOrigins;
-use super::target::{Expected, ExportedRun, Output, of_run};
+use super::target::{ExpectedRuns, ExportOutput, ExportedRun, of_run};
 use crate::archive::StoredRun;
 use crate::error::{Error, Result};
 use crate::progress::Progress;
@@ -50,7 +50,8 @@ impl Query {
             options.examine(run)
         })?;
         let (num_runs, session) = (Some(run_ids.len()), &sessions.plan()?);
-        let Output { path, encoder, mut sink } = options.open(out.as_ref(), &Expected { num_runs, session })?;
+        let ExportOutput { path, encoder, mut sink } =
+            options.open(out.as_ref(), &ExpectedRuns { num_runs, session })?;
         let mut report = ExportReport { path, ..ExportReport::default() };
         let written = self.archive().read_runs(
             &run_ids,

@@ -1,6 +1,8 @@
 //! Export to run files in a folder.
 
-use super::target::{Encoded, Encoder, Expected, ExportedRun, FormatOptions, Holds, Output, Sink, TargetFormat};
+use super::target::{
+    Encoded, ExpectedRuns, ExportOutput, ExportedRun, FormatOptions, Holds, RunEncoder, RunSink, TargetFormat,
+};
 use crate::error::{Error, Result};
 use crate::format::RunFormat;
 use crate::publish::{Published, Staged};
@@ -26,7 +28,7 @@ pub(super) const A2T1: TargetFormat = TargetFormat {
 
 pub(super) const A2RUN2: TargetFormat = TargetFormat {
     name: "a2run2",
-    open: |out: &Path, _: &FormatOptions, expected: &Expected<'_>| open(out, Some(RunFormat::A2run2), expected),
+    open: |out: &Path, _: &FormatOptions, expected: &ExpectedRuns<'_>| open(out, Some(RunFormat::A2run2), expected),
     ..A2T1
 };
 
@@ -44,14 +46,14 @@ struct RunFiles {
 /// A sink that only counts the files.
 struct NumFiles(u64);
 
-fn open(out: &Path, format: Option<RunFormat>, expected: &Expected<'_>) -> Result<Output> {
+fn open(out: &Path, format: Option<RunFormat>, expected: &ExpectedRuns<'_>) -> Result<ExportOutput> {
     std::fs::create_dir_all(out).map_err(|source| Error::io(out, source))?;
     let by_thousands = expected.num_runs.is_none_or(|num_runs| num_runs > FLAT_RUNS);
     let encoder = Box::new(RunFiles { folder: out.to_path_buf(), by_thousands, format });
-    Ok(Output { path: out.to_path_buf(), encoder, sink: Box::new(NumFiles(0)) })
+    Ok(ExportOutput { path: out.to_path_buf(), encoder, sink: Box::new(NumFiles(0)) })
 }
 
-impl Encoder for RunFiles {
+impl RunEncoder for RunFiles {
     fn encode(&self, run: ExportedRun) -> Result<Encoded> {
         let (format, bytes) = run.file(self.format)?;
         let mut folder = self.folder.clone();
@@ -64,7 +66,7 @@ impl Encoder for RunFiles {
     }
 }
 
-impl Sink for NumFiles {
+impl RunSink for NumFiles {
     fn push(&mut self, _: Encoded) -> Result<()> {
         self.0 += 1;
         Ok(())

@@ -1,6 +1,6 @@
 //! Export to a self-play session.
 
-use super::target::{Encoded, Encoder, ExportedRun, Holds, Output, Sink, TargetFormat};
+use super::target::{Encoded, ExportOutput, ExportedRun, Holds, RunEncoder, RunSink, TargetFormat};
 use crate::error::Result;
 use crate::format::{SessionOptions, SessionWriter};
 
@@ -15,7 +15,7 @@ pub(super) const TARGET: TargetFormat = TargetFormat {
         let rotate = SessionOptions::default().with_rotate_rows(options.shard_rows);
         let writer = SessionWriter::create_as(out, &plan.entries, rotate.with_action(plan.with_action))?;
         let encoder = Box::new(AsSessionRun { as_it_was: plan.as_it_was });
-        Ok(Output { path: out.to_path_buf(), encoder, sink: Box::new(writer) })
+        Ok(ExportOutput { path: out.to_path_buf(), encoder, sink: Box::new(writer) })
     },
 };
 
@@ -24,7 +24,7 @@ struct AsSessionRun {
     as_it_was: bool,
 }
 
-impl Encoder for AsSessionRun {
+impl RunEncoder for AsSessionRun {
     fn encode(&self, run: ExportedRun) -> Result<Encoded> {
         let (id, game_steps) = match (self.as_it_was, run.source_id) {
             (true, Some(id)) => (id, run.game_steps),
@@ -37,7 +37,7 @@ impl Encoder for AsSessionRun {
     }
 }
 
-impl Sink for SessionWriter {
+impl RunSink for SessionWriter {
     fn push(&mut self, encoded: Encoded) -> Result<()> {
         let Encoded::Run { id, game_steps, run } = encoded else { return Ok(()) };
         self.push_part(id, &run, game_steps)

@@ -18,7 +18,7 @@ pub(super) struct TargetFormat {
     pub(super) uses_original: bool,
     /// Returns which runs the format can hold.
     pub(super) holds: fn(&FormatOptions) -> Holds,
-    pub(super) open: fn(&Path, &FormatOptions, &Expected<'_>) -> Result<Output>,
+    pub(super) open: fn(&Path, &FormatOptions, &ExpectedRuns<'_>) -> Result<ExportOutput>,
 }
 
 /// The runs that a format can hold.
@@ -40,25 +40,25 @@ pub(super) struct FormatOptions {
 }
 
 /// What is known of the runs before the first one is written.
-pub(super) struct Expected<'a> {
+pub(super) struct ExpectedRuns<'a> {
     pub(super) num_runs: Option<usize>,
     pub(super) session: &'a SessionPlan,
 }
 
 /// An open output: its path, and the two stages of writing it.
-pub(super) struct Output {
+pub(super) struct ExportOutput {
     pub(super) path: PathBuf,
-    pub(super) encoder: Box<dyn Encoder>,
-    pub(super) sink: Box<dyn Sink>,
+    pub(super) encoder: Box<dyn RunEncoder>,
+    pub(super) sink: Box<dyn RunSink>,
 }
 
 /// The parallel stage: encodes each run.
-pub(super) trait Encoder: Send + Sync {
+pub(super) trait RunEncoder: Send + Sync {
     fn encode(&self, run: ExportedRun) -> Result<Encoded>;
 }
 
 /// The sequential stage: writes encoded runs in order. It accepts what the encoder of its format returns.
-pub(super) trait Sink: Send {
+pub(super) trait RunSink: Send {
     fn push(&mut self, encoded: Encoded) -> Result<()>;
 
     /// Publishes the output, and returns the number of files.
@@ -76,7 +76,7 @@ pub(super) struct ExportedRun {
     pub(super) game_steps: Option<u32>,
 }
 
-/// The result of an [`Encoder`].
+/// The result of an [`RunEncoder`].
 pub(super) enum Encoded {
     /// The encoder wrote a file.
     Written,
@@ -94,13 +94,13 @@ pub(super) struct AsFile;
 /// An encoder that passes runs on unchanged, for a writer that takes runs.
 pub(super) struct AsRun;
 
-impl Encoder for AsFile {
+impl RunEncoder for AsFile {
     fn encode(&self, run: ExportedRun) -> Result<Encoded> {
         Ok(Encoded::Bytes(run.file(None)?.1))
     }
 }
 
-impl Encoder for AsRun {
+impl RunEncoder for AsRun {
     fn encode(&self, run: ExportedRun) -> Result<Encoded> {
         Ok(Encoded::Run { id: run.id, game_steps: run.game_steps, run: Box::new(run.run) })
     }

@@ -76,10 +76,10 @@ fn is_named_as_steps(path: &Path) -> bool {
     name.is_some_and(|name| name == "steps" || name.starts_with("steps-"))
 }
 
-type Open = fn(&Path) -> Result<Box<dyn RunSource>>;
+type OpenFolder = fn(&Path) -> Result<Box<dyn RunSource>>;
 
 /// Returns the format of the rows in a NumPy file and how to open it, or `None` for an unknown layout.
-fn rows_in(path: &Path) -> Result<Option<(SourceFormat, Open)>> {
+fn rows_in(path: &Path) -> Result<Option<(SourceFormat, OpenFolder)>> {
     let header = NpyHeader::read(&open_file(path)?)?;
     Ok(SourceFormat::ALL.into_iter().find_map(|format| {
         let folder = format.container()?.folder.as_ref()?;

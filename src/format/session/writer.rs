@@ -124,7 +124,7 @@ impl SessionWriter {
     }
 
     /// Adds a run under an id. Omits branches, the final board, start time and duration, and also moves unless
-    /// [`SessionOptions::with_action`] is set. A sampled run is assumed to end with its last present step.
+    /// [`SessionOptions::with_action()`] is set. A sampled run is assumed to end with its last present step.
     ///
     /// # Errors
     /// [`ErrorKind::Argument`](crate::ErrorKind::Argument) if the id is taken, if `max_score` exceeds 2^63 - 1,
