@@ -368,7 +368,7 @@ fn flipped_bits_never_panic() {
 }
 
 #[test]
-fn shards_are_complete_and_alone() {
+fn rejects_missing_shards_and_additional_files() {
     let (_parent, folder, _) = three();
     let rows = folder.join("steps.npy");
     std::fs::copy(&rows, folder.join("steps-00000.npy")).unwrap();
@@ -457,7 +457,7 @@ fn a_rejected_run_changes_nothing() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
     #[test]
-    fn runs_come_back_as_far_as_they_are_held(
+    fn runs_round_trip_up_to_what_the_format_holds(
         runs in prop::collection::vec(runs(), 0..6),
         shard_rows in prop::option::of(1u64..50),
         split in 0usize..6,

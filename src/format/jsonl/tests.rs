@@ -89,7 +89,7 @@ fn an_incomplete_run_has_step_lines_but_no_run_line() {
 
 proptest! {
     #[test]
-    fn a_parser_of_json_finds_what_was_written(
+    fn a_json_parser_reads_the_lines(
         board in any::<u64>(),
         values in any::<[f32; 4]>(),
         legal in 0..16u8,

@@ -196,7 +196,7 @@ fn raw_values_are_normalised() {
 
 proptest! {
     #[test]
-    fn runs_come_back_as_far_as_they_are_held(runs in prop::collection::vec(runs(), 0..5)) {
+    fn runs_round_trip_up_to_what_the_format_holds(runs in prop::collection::vec(runs(), 0..5)) {
         let bytes = packed(&runs);
         let pack = PackDat::from_bytes(bytes.clone()).unwrap();
         prop_assert_eq!(pack.num_runs(), runs.len());
@@ -216,7 +216,7 @@ proptest! {
     }
 
     #[test]
-    fn damaged_bytes_with_a_fitting_checksum_are_refused_or_read(
+    fn damaged_bytes_with_a_valid_checksum_never_panic(
         changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..6),
     ) {
         let bytes = changed(&[game(1, 4), game(2, 3)], |bytes| {

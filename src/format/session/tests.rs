@@ -219,7 +219,7 @@ fn rejects_truncated_files_and_survives_flipped_bits() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
     #[test]
-    fn runs_come_back_as_far_as_they_are_held(
+    fn runs_round_trip_up_to_what_the_format_holds(
         games in prop::collection::btree_map(any::<u64>(), (any::<u32>(), 0usize..60, 1usize..4, any::<Option<u64>>()), 0..5),
         with_action in any::<bool>(),
         rotate_rows in prop::option::of(1u64..50),

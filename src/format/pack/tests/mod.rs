@@ -118,7 +118,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn any_runs_come_back(
+    fn any_runs_round_trip(
         files in prop::collection::vec(arb_file(), 0..12),
         align in (3..13u32).prop_map(|power| 1 << power),
         compression in prop::sample::select(Compression::ALL.to_vec()),
@@ -150,7 +150,7 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_are_an_error_or_a_pack(
+    fn any_bytes_never_panic(
         at in any::<prop::sample::Index>(),
         junk in prop::collection::vec(any::<u8>(), 1..40),
     ) {
