@@ -41,7 +41,7 @@ pub(super) fn measure(paths: &[PathBuf], seen: Option<&SeenFiles>, progress: &dy
     while !done.load(Ordering::Relaxed) {
         // The reading thread reports errors of folders.
         let Ok(Some(CandidateFile { file, content, named, .. })) = candidates.next(progress) else { break };
-        if (named || content != Content::Other) && !seen.is_some_and(|seen| seen.has(&file)) {
+        if (named || !matches!(content, Content::Other)) && !seen.is_some_and(|seen| seen.has(&file)) {
             sum += file.num_bytes;
         }
         if sum >= 1 << 20 {

@@ -5,7 +5,6 @@ use super::candidate_files::{CandidateFile, CandidateFiles, FileState, SeenFiles
 use crate::error::{Error, Result};
 use crate::format::{
     Container, ContainerKind, Content, Opened, PackReader, RunFormat, SourceFormat, open_container, open_folder,
-    rows_named_in,
 };
 use crate::progress::{Progress, check};
 use std::collections::HashSet;
@@ -216,10 +215,10 @@ impl<'a> RunDiscovery<'a> {
     }
 
     /// Returns whether a log in the same folder names this file of rows.
-    fn is_named_by_a_log(&mut self, rows: &Path) -> bool {
+    fn is_named_by_a_log(&mut self, rows: &Path, kind: ContainerKind) -> bool {
         let (Some(folder), Some(name)) = (rows.parent(), rows.file_name()) else { return false };
         if self.logs.as_ref().is_none_or(|(of, _)| of != folder) {
-            self.logs = Some((folder.to_path_buf(), rows_named_in(folder)));
+            self.logs = Some((folder.to_path_buf(), kind.parts_named_in(folder)));
         }
         self.logs.as_ref().is_some_and(|(_, names)| names.contains(name))
     }
@@ -239,20 +238,18 @@ impl<'a> RunDiscovery<'a> {
             // read before this file existed.
             Ok(Opened::Part(_)) if !named && self.seen.is_none() => return self.passed.push(file),
             Ok(Opened::Part(whole)) if self.is_done(&whole) => return self.passed.push(file),
-            Ok(Opened::Part(whole)) => match open_container(&whole, ContainerKind::MacroxueMeta, progress) {
+            Ok(Opened::Part(whole)) => match open_container(&whole, kind.main().unwrap_or(kind), progress) {
                 Ok(Opened::Container(container)) => Ok(Some(*container)),
                 Ok(_) => Ok(None),
                 Err(error) => Err(error),
             },
             Ok(Opened::Container(_))
-                if (named || self.seen.is_some())
-                    && kind == ContainerKind::MacroxueMeta
-                    && self.is_done(&file.path) =>
+                if (named || self.seen.is_some()) && kind.has_parts() && self.is_done(&file.path) =>
             {
                 return self.passed.push(file);
             }
             Ok(Opened::Container(container)) => Ok(Some(*container)),
-            Err(_) if !named && kind == ContainerKind::MacroxueRows && self.is_named_by_a_log(&file.path) => {
+            Err(_) if !named && kind.main().is_some() && self.is_named_by_a_log(&file.path, kind) => {
                 return self.passed.push(file);
             }
             Ok(Opened::Nothing) => Ok(None),

@@ -1,67 +1,50 @@
-//! What a session is written with: what the one said that all its runs are of, or else what holds for runs of any origin.
+//! Export to a self-play session.
 
-use crate::archive::StoredMeta;
-use crate::error::{Error, Result};
-use crate::format::{SessionInfo, SourceFormat};
-use std::sync::Arc;
+use super::target::{Encoded, ExportOutput, ExportedRun, Holds, RunEncoder, RunSink, TargetFormat};
+use crate::error::Result;
+use crate::format::{SessionOptions, SessionWriter};
 
-/// Which sessions runs are of.
-#[derive(Default)]
-pub(super) struct Sessions {
-    /// Source and description of the session of all runs so far.
-    one: Option<(String, Arc<str>)>,
-    /// Whether runs are of several, or of none, or do not say which they were there.
-    is_mixed: bool,
-    /// The engine of all runs so far.
-    engine: Option<Option<String>>,
-    has_several_engines: bool,
-    /// Whether some run has its moves from elsewhere than the rules, so that they are to be written.
-    has_moves: bool,
-    num_runs: u64,
+pub(super) const TARGET: TargetFormat = TargetFormat {
+    name: "session",
+    can_append: false,
+    is_run_files: false,
+    uses_original: false,
+    holds: |_| Holds::All,
+    open: |out, options, expected| {
+        let plan = expected.session;
+        let rotate = SessionOptions::default().with_rotate_rows(options.shard_rows);
+        let writer = SessionWriter::create_as(out, &plan.entries, rotate.with_action(plan.with_action))?;
+        let encoder = Box::new(AsSessionRun { as_it_was: plan.as_it_was });
+        Ok(ExportOutput { path: out.to_path_buf(), encoder, sink: Box::new(writer) })
+    },
+};
+
+/// An encoder that passes runs on with their ids: those in the original session, or those of the archive.
+struct AsSessionRun {
+    as_it_was: bool,
 }
 
-/// How a session is written.
-#[derive(Debug, Default)]
-pub(super) struct Plan {
-    /// The table `session`.
-    pub(super) entries: Vec<(String, Option<String>)>,
-    pub(super) with_action: bool,
-    /// Whether runs have the ids and lengths of the session that they came from.
-    pub(super) as_it_was: bool,
-}
-
-impl Sessions {
-    pub(super) fn add(&mut self, run: &StoredMeta) {
-        self.num_runs += 1;
-        let own = run.session_info.as_ref().filter(|_| run.source_id.is_some());
-        match (&self.one, own) {
-            (_, None) => self.is_mixed = true,
-            (None, Some(info)) => self.one = Some((run.source.clone(), Arc::clone(info))),
-            (Some((source, info)), Some(other)) => self.is_mixed |= *source != run.source || info != other,
-        }
-        match &self.engine {
-            None => self.engine = Some(run.engine.clone()),
-            Some(engine) => self.has_several_engines |= *engine != run.engine,
-        }
-        // Of an archive of before schema version 4 it is not known whether a session had them.
-        let has_moves = match own.and_then(|info| serde_json::from_str::<SessionInfo>(info).ok()) {
-            Some(info) => info.has_actions,
-            None => run.format != Some(SourceFormat::Session),
+impl RunEncoder for AsSessionRun {
+    fn encode(&self, run: ExportedRun) -> Result<Encoded> {
+        let (id, game_steps) = match (self.as_it_was, run.source_id) {
+            (true, Some(id)) => (id, run.game_steps),
+            _ => {
+                let last = run.run.num_steps().checked_sub(1).and_then(|last| run.run.step(last));
+                (run.id, Some(last.map_or(0, |step| step.index.saturating_add(1))))
+            }
         };
-        self.has_moves |= has_moves;
+        Ok(Encoded::Run { id, game_steps, run: Box::new(run.run) })
+    }
+}
+
+impl RunSink for SessionWriter {
+    fn push(&mut self, encoded: Encoded) -> Result<()> {
+        let Encoded::Run { id, game_steps, run } = encoded else { return Ok(()) };
+        self.push_part(id, &run, game_steps)
     }
 
-    pub(super) fn plan(self) -> Result<Plan> {
-        if let Some((source, info)) = self.one.filter(|_| !self.is_mixed) {
-            let info: SessionInfo = serde_json::from_str(&info).map_err(|error| {
-                Error::argument("session_info", "what a session says of itself", format!("{error} ({source})"))
-            })?;
-            return Ok(Plan { entries: info.entries, with_action: info.has_actions, as_it_was: true });
-        }
-        let engine = self.engine.flatten().filter(|_| !self.has_several_engines);
-        let model = engine.map(|engine| ("model".to_owned(), Some(serde_json::json!({ "tag": engine }).to_string())));
-        // Runs that come without a word, as those of a conversion do, are taken to have moves.
-        let with_action = self.has_moves || self.num_runs == 0;
-        Ok(Plan { entries: model.into_iter().collect(), with_action, as_it_was: false })
+    fn finish(self: Box<Self>) -> Result<u64> {
+        SessionWriter::finish(*self)?;
+        Ok(1)
     }
 }

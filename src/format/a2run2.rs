@@ -1,4 +1,4 @@
-//! a2run2, version 2: one run per file (`*.a2run2`), in the [postcard] wire format, with neither magic nor checksum.
+//! a2run2, version 2: one run per file (`*.a2run2`), in the [postcard] wire format, without magic and checksum.
 //!
 //! ```text
 //!  RunV2    = meta, varint number of steps, steps …, varint final_board
@@ -8,7 +8,7 @@
 //!  branch   = 0, f32 value (legal) | 1 (illegal)
 //! ```
 //!
-//! A varint is an unsigned LEB128 number, an f32 four little-endian bytes.
+//! A varint is an unsigned LEB128 number. An f32 takes four little-endian bytes.
 //!
 //! [postcard]: https://postcard.jamesmunns.com/wire-format
 
@@ -17,7 +17,7 @@ use crate::board::{Board, Move};
 use crate::error::Result;
 use crate::run::{Branches, Run, RunMeta};
 
-/// The fewest bytes that a step takes: one each for board, move and the absence of branches.
+/// The shortest step in bytes: one byte each for the board, the move and the absent branches.
 const MIN_STEP_LEN: usize = 3;
 
 pub(super) fn decode(bytes: &[u8]) -> Result<Run> {
@@ -57,16 +57,16 @@ pub(super) fn decode(bytes: &[u8]) -> Result<Run> {
     steps.finish(meta, final_board)
 }
 
-/// The number of steps, and what the run says of itself, without a look at the steps.
+/// Decodes the number of steps and the metadata. Skips the steps.
 pub(super) fn decode_meta(bytes: &[u8]) -> Result<(u32, RunMeta)> {
     read_meta(&mut ByteReader::new(bytes))
 }
 
-/// Whether a file that begins with these bytes may be an a2run2: its own account of itself is to be there, and consistent. Zeros
-/// are one without steps, and much else.
+/// Returns whether a file with this prefix may be an a2run2: its metadata must be complete and consistent. Runs
+/// without steps do not count, because a prefix of zeros would decode as one.
 pub(super) fn begins(prefix: &[u8]) -> bool {
     let mut reader = ByteReader::new(prefix);
-    // A longer name than the prefix is one of those that are refused anyway.
+    // An engine name that is longer than the prefix fails here.
     let Ok((declared, meta)) = account(&mut reader) else { return false };
     let Ok(num_steps) = reader.varint_u64("number of steps") else { return false };
     meta.highest_tile <= 1 << 17
@@ -75,7 +75,8 @@ pub(super) fn begins(prefix: &[u8]) -> bool {
         && reader.varint_u64("board").and_then(|_| reader.u8("move")).is_ok_and(|chosen| chosen <= 3)
 }
 
-/// Reads what precedes the steps. That there is room for so many is checked, before anything is allocated for them.
+/// Reads everything before the steps. Checks that the remaining bytes can hold the steps before the caller
+/// allocates memory for them.
 fn read_meta(reader: &mut ByteReader<'_>) -> Result<(u32, RunMeta)> {
     let (declared, meta) = account(reader)?;
     let before = reader.offset();
@@ -92,7 +93,7 @@ fn read_meta(reader: &mut ByteReader<'_>) -> Result<(u32, RunMeta)> {
     Ok((declared, meta))
 }
 
-/// What a run says of itself: the number of its steps, as its first field has it, and the rest.
+/// Reads the metadata: the number of steps in its first field, then the rest.
 fn account(reader: &mut ByteReader<'_>) -> Result<(u32, RunMeta)> {
     let declared = reader.varint_u32("meta.steps")?;
     let start_unix_s = reader.varint_u64("start time")?;
@@ -117,10 +118,11 @@ fn account(reader: &mut ByteReader<'_>) -> Result<(u32, RunMeta)> {
     Ok((declared, meta))
 }
 
-/// The longest step in its shortest form: a board, a move, a tag, and four legal branches.
+/// The longest step in its shortest encoding: a board, a move, a tag and four legal branches.
 const MAX_STEP_LEN: usize = 10 + 1 + 1 + 4 * 5;
 
-/// Decodes a step in its shortest form, and says how long it is. `None` for anything else, which is then read with care.
+/// Decodes a step in its shortest encoding and returns its length. `None` means that the slow path must read the
+/// step.
 #[inline]
 fn usual_step(window: &[u8; MAX_STEP_LEN]) -> Option<(Board, Move, Option<Branches>, usize)> {
     let byte = |at: usize| window[at % MAX_STEP_LEN];
@@ -128,7 +130,7 @@ fn usual_step(window: &[u8; MAX_STEP_LEN]) -> Option<(Board, Move, Option<Branch
     let mut at = 0;
     loop {
         let next = byte(at);
-        // Of ten bytes the last has one bit.
+        // The tenth byte of a u64 holds one bit.
         if at == 9 && next > 1 {
             return None;
         }
@@ -198,7 +200,8 @@ pub(super) fn encode(run: &Run) -> Result<Vec<u8>> {
     let final_board = run.whole()?;
     let meta = run.meta();
     let engine_len = meta.engine.as_deref().map_or(0, str::len);
-    // A board, a move and a tag, and the values where there are some; what is written past the end of a step is cut off.
+    // 12 bytes hold a board, a move and a tag; 20 more hold values. The last step is copied with up to
+    // `MAX_STEP_LEN` spare bytes.
     let with_values = run.has_evs().iter().filter(|&&has| has).count();
     let mut out = Vec::with_capacity(64 + engine_len + MAX_STEP_LEN + 12 * run.num_steps() + 20 * with_values);
     put_varint(&mut out, run.num_steps() as u64);
@@ -246,7 +249,7 @@ pub(super) fn encode(run: &Run) -> Result<Vec<u8>> {
                 }
             }
         }
-        // A copy of a fixed length is two instructions; what is too much is cut off.
+        // A copy of fixed length takes few instructions. The excess is truncated.
         let len = out.len() + at;
         out.extend_from_slice(&step);
         out.truncate(len);

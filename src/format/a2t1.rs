@@ -1,4 +1,4 @@
-//! A2T1, version 1: one run per file (`*.bin`), little-endian, checksummed.
+//! A2T1, version 1: one run per file (`*.bin`), little-endian, with a checksum.
 //!
 //! ```text
 //!  0     4  5  6       10            18         22         30            34          36
@@ -8,7 +8,8 @@
 //!  … | states: u64 × (steps + 1) | moves: u8 × steps | CRC32C of all before: u32 |
 //! ```
 //!
-//! The sixth byte is the endianness, 0 for little. The states are the board before each move, then the final one.
+//! The sixth byte is the byte order, 0 for little-endian. The states are the board before each move, then the
+//! final board.
 
 use super::bytes::ByteReader;
 use crate::board::{Board, Move};
@@ -49,12 +50,12 @@ pub(super) fn decode(bytes: &[u8]) -> Result<Run> {
     steps.finish(meta, final_board)
 }
 
-/// The number of steps, and what the run says of itself, without a look at the steps and the checksum.
+/// Decodes the number of steps and the metadata. Skips the steps and does not verify the checksum.
 pub(super) fn decode_meta(bytes: &[u8]) -> Result<(u32, RunMeta)> {
     read_meta(&mut ByteReader::new(bytes))
 }
 
-/// Reads what precedes the steps, and checks that what follows is as long as it must be.
+/// Reads everything before the steps, and checks the length of the file.
 fn read_meta(reader: &mut ByteReader<'_>) -> Result<(u32, RunMeta)> {
     let magic = reader.array::<4>("magic")?;
     if magic != *MAGIC {
@@ -77,7 +78,7 @@ fn read_meta(reader: &mut ByteReader<'_>) -> Result<(u32, RunMeta)> {
     let engine = reader.utf8(usize::from(engine_len), "engine")?;
     let engine = (!engine.is_empty()).then(|| engine.to_owned());
 
-    // The length is checked before anything is allocated for the steps.
+    // Checked before memory is allocated for the steps.
     let expected = 9 * u64::from(num_steps) + 8 + CRC_LEN as u64;
     if reader.remaining() as u64 != expected {
         let expected = format!("{expected} bytes for {num_steps} steps and a checksum");

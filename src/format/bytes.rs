@@ -1,10 +1,10 @@
-//! Reading bytes with an offset: every format's decoder goes through [`ByteReader`].
+//! Reading bytes with an offset. The decoders of binary formats use [`ByteReader`].
 
 use crate::error::{Error, ErrorKind, Location, Result};
 
 use std::fmt;
 
-/// A cursor over untrusted bytes. Each read names what it reads, so that its error can.
+/// A cursor over untrusted bytes. Each read takes the name of the field, for the error message.
 pub(super) struct ByteReader<'a> {
     bytes: &'a [u8],
     offset: usize,
@@ -24,12 +24,12 @@ impl<'a> ByteReader<'a> {
         self.bytes.len() - self.offset
     }
 
-    /// Errors from here on are about this step of the run.
+    /// Sets the step that later errors name.
     pub(super) fn enter_step(&mut self, step: Option<u64>) {
         self.step = step;
     }
 
-    /// An error about the bytes that start `back` bytes before the cursor.
+    /// Returns an error about the bytes that start `back` bytes before the cursor.
     #[cold]
     pub(super) fn error(
         &self,
@@ -43,13 +43,13 @@ impl<'a> ByteReader<'a> {
         ErrorKind::Decode { location, what, expected: expected.into(), found: found.to_string() }.into()
     }
 
-    /// The next bytes, if there are so many.
+    /// Returns the next `N` bytes without moving the cursor, or `None` if fewer remain.
     #[inline]
     pub(super) fn window<const N: usize>(&self) -> Option<&'a [u8; N]> {
         self.bytes[self.offset..].first_chunk()
     }
 
-    /// Passes over bytes that a window has shown.
+    /// Moves the cursor forward, at most to the end.
     #[inline]
     pub(super) fn skip(&mut self, len: usize) {
         self.offset = (self.offset + len).min(self.bytes.len());
@@ -104,7 +104,7 @@ impl<'a> ByteReader<'a> {
     pub(super) fn utf8(&mut self, len: usize, what: &'static str) -> Result<&'a str> {
         let bytes = self.take(len, what)?;
         std::str::from_utf8(bytes)
-            .map_err(|error| self.error(len - error.valid_up_to(), what, "UTF-8", "a byte that is not"))
+            .map_err(|error| self.error(len - error.valid_up_to(), what, "UTF-8", "an invalid byte"))
     }
 
     #[inline]
@@ -117,7 +117,7 @@ impl<'a> ByteReader<'a> {
         self.varint::<32>(what).map(|value| value as u32)
     }
 
-    /// An unsigned LEB128 number of at most so many bits.
+    /// Reads an unsigned LEB128 number of at most `BITS` bits.
     #[inline]
     fn varint<const BITS: usize>(&mut self, what: &'static str) -> Result<u64> {
         let max_len = BITS.div_ceil(7);
@@ -136,7 +136,7 @@ impl<'a> ByteReader<'a> {
         if rest.len() < max_len && rest.iter().all(|&byte| byte >= 0x80) {
             return Err(self.error(0, what, "a varint", format_args!("{} bytes before the end", rest.len())));
         }
-        Err(self.error(0, what, format!("a varint of at most {BITS} bits"), "a longer one"))
+        Err(self.error(0, what, format!("a varint of at most {BITS} bits"), "a longer varint"))
     }
 }
 

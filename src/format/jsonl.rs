@@ -1,4 +1,4 @@
-//! Runs as JSON Lines, in the shapes of the field's older tool and in compact ones. Written only.
+//! Runs as JSON Lines, in the layout of the field's older tool or in a compact one. Write-only.
 //!
 //! ```text
 //!  per run           {"run_idx":0,"steps":2,"start_unix_s":0,"elapsed_s":1.5,"max_score":4,"highest_tile":4,
@@ -10,42 +10,46 @@
 //!                     "branches":[1.0,null,0.25,0.0]}
 //! ```
 //!
-//! Branches are in UDLR order. In the plain shape the value of the chosen one is 1.0 if it is above 1 - 10^-6, and a step
-//! without branches has the chosen one legal at 1.0 and no other. In the compact shape values are as they are stored, `null` is
-//! an illegal branch, and a step without branches has four. What is no finite number is `null` too.
+//! Branches are in UDLR order. A value that is not finite is `null`.
+//!
+//! The plain layout writes 1.0 for the value of the chosen branch if it exceeds 1 - 10^-6. A step without
+//! branches has one legal branch there, the chosen one, with value 1.0.
+//!
+//! The compact layout writes values as they are stored. `null` is an illegal branch, and a step without branches
+//! has four.
 
 use crate::board::{Board, Move};
 use crate::error::Result;
 use crate::run::Run;
 use std::ops::Range;
 
-/// How runs become lines.
+/// Options for writing JSON Lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct JsonlOptions {
-    /// A line per step, rather than per run.
+    /// Writes one line per step instead of one per run.
     pub by_step: bool,
-    /// Numbers and nulls in place of objects and lists of exponents.
+    /// Writes numbers and nulls instead of objects and lists of exponents.
     pub compact: bool,
-    /// Decode and format on more than one thread.
+    /// Uses several threads.
     pub parallel: bool,
-    /// Threads, if more than one; `None` = one per core.
+    /// Number of threads if `parallel` is set; `None` = one per core.
     pub workers: Option<usize>,
 }
 
-/// From here on the value of a chosen branch is written as 1.0.
+/// The plain layout writes a chosen value above this as 1.0.
 const BEST: f32 = 1.0 - 1e-6;
 
-/// The exponents of two cells, each with a comma behind it, and how many bytes that is, by the byte that holds them.
+/// For each byte, the exponents of its two cells as text, each followed by a comma, and the text's length.
 static CELL_PAIRS: [([u8; 8], u8); 256] = cell_pairs();
 
-/// The name that a run has in lines: made of its file's checksum and its index.
+/// Returns the run's identifier in lines. It consists of the checksum of the run's file and the run's index.
 pub(crate) fn run_uuid(crc32c: u32, run_index: u64) -> String {
     format!("a2r-{crc32c:08x}-{run_index:08x}")
 }
 
-/// Appends a whole run as a line.
+/// Appends a whole run as one line.
 ///
-/// Fails for a run that is not a whole game.
+/// Returns an error for a run that is not a whole game.
 pub(crate) fn put_run(out: &mut Vec<u8>, run: &Run, run_index: u64, run_uuid: &str, compact: bool) -> Result<()> {
     let final_board = run.whole()?;
     let meta = run.meta();
@@ -77,7 +81,7 @@ pub(crate) fn put_run(out: &mut Vec<u8>, run: &Run, run_index: u64, run_uuid: &s
     Ok(())
 }
 
-/// Appends some of a run's steps, a line each. `null` is a move that is not known.
+/// Appends steps of a run, one line each. An unknown move is written as `null`.
 pub(crate) fn put_steps(
     out: &mut Vec<u8>,
     run: &Run,
@@ -135,11 +139,11 @@ fn put_branch<const N: usize>(out: &mut Vec<u8>, branch: &[u8; N]) {
     out.extend_from_slice(branch);
 }
 
-/// Appends a value as JSON behind what precedes it.
+/// Appends `before`, then a value as JSON.
 #[inline]
 fn put(out: &mut Vec<u8>, before: &[u8], value: impl serde::Serialize) {
     out.extend_from_slice(before);
-    // Neither these types nor a vector in memory can fail.
+    // Serialising these types into memory cannot fail.
     let _ = serde_json::to_writer(out, &value);
 }
 
@@ -149,12 +153,12 @@ fn put_exponents(out: &mut Vec<u8>, board: Board) {
     for pair in board.0.to_be_bytes() {
         let (pair, pair_len) = CELL_PAIRS[usize::from(pair)];
         if let Some(room) = text.get_mut(len..len + pair.len()) {
-            // What is past the end is overwritten by the next.
+            // The next pair overwrites the unused bytes.
             room.copy_from_slice(&pair);
         }
         len += usize::from(pair_len);
     }
-    // No comma behind the last.
+    // Drops the last comma.
     out.extend_from_slice(text.get(..len - 1).unwrap_or_default());
 }
 

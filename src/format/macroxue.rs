@@ -1,4 +1,4 @@
-//! Macroxue logs: a game in two files, each gzipped or not, of which both are told by their content.
+//! Macroxue logs: one game in two files, each of which may be gzipped. Both are detected by their content.
 //!
 //! ```text
 //!  NAME.meta.json[.gz]   {"seed", "depth", "game_index", "steps_file", "num_moves", "score", "max_tile", "max_rank",
@@ -7,23 +7,25 @@
 //!                         "board": [16 exponents], "branch_evs": {"up", "left", "right", "down"}}    one per line
 //! ```
 //!
-//! Keys come in any order, and others are passed over. Of these `game_index`, `valuation_type`, `valuation` and a row's
-//! `max_rank` go nowhere. Offsets in errors count the bytes of the decompressed text, and a step in an error is the
-//! row's place in it.
+//! Keys may come in any order, and unknown keys are ignored. The keys `game_index`, `valuation_type`, `valuation`
+//! and a row's `max_rank` are not used. Offsets in errors count bytes of the decompressed text. A step in an
+//! error is the position of its row.
 //!
-//! A depth is part of the engine's name, `"macroxue-d6"`, as it makes a player of its own and a run has no other place for
-//! it; without one the name is `"macroxue"`.
+//! The search depth becomes part of the engine's name, such as `"macroxue-d6"`, because a run has no other field
+//! for it. Without a depth the name is `"macroxue"`.
 
 mod json;
 mod lines;
 
+use super::container::{ContainerFormat, FileKind, Opened};
 use super::mapped::open_file;
 use super::source::{RunSource, SourceRun};
 use crate::board::Board;
 use crate::error::{Error, ErrorKind, Location, Result};
+use crate::progress::Progress;
 use crate::run::{Run, RunMeta, RunStep};
-use json::{Meta, Row};
-use lines::Lines;
+use json::{LogMeta, LogRow};
+use lines::LineReader;
 use std::collections::HashSet;
 use std::ffi::OsString;
 use std::fmt;
@@ -32,11 +34,12 @@ use std::path::{Path, PathBuf};
 
 /// A game that the Macroxue engine logged: `NAME.meta.json[.gz]` and `NAME.jsonl[.gz]`.
 ///
-/// Its values are raw ([`RunMeta::raw_evs`]), the nearest `f32` to the numbers in the text. A log holds no final board. It
-/// is known all the same when the last move leaves one cell empty, which ends most games: the sum of its tiles, which
-/// the log has, says what spawned there.
+/// Values are raw ([`RunMeta::raw_evs`]) and rounded to the nearest `f32`. A log holds no final board. The board
+/// can be restored if the last move leaves one empty cell, which is how most games end. The logged sum of tiles
+/// then tells which tile spawned there.
 ///
-/// Rows may be sampled. A row's `step_index` is kept, and rows that are not 0, 1, 2, … may be fewer than the game's moves.
+/// Rows may be sampled. Each keeps its `step_index`. If the indices have gaps, there may be fewer rows than
+/// moves.
 ///
 /// # Examples
 /// ```
@@ -55,19 +58,20 @@ use std::path::{Path, PathBuf};
 /// ```
 #[derive(Debug)]
 pub struct Macroxue {
-    meta: Meta,
-    rows: Rows,
-    /// The bytes of both, as they are stored.
+    meta: LogMeta,
+    rows: StoredRows,
+    /// The stored size of both files in bytes.
     num_bytes: u64,
 }
 
 impl Macroxue {
-    /// Opens a pair by its meta file. The rows lie beside it: the file that `steps_file` names, of which only the last
-    /// component counts, or else `NAME.jsonl.gz` or `NAME.jsonl`. They are read by [`decode`](Macroxue::decode).
+    /// Opens a log by its meta file. The rows lie in the same folder, in the file that `steps_file` names, or
+    /// else in `NAME.jsonl.gz` or `NAME.jsonl`. Only the last component of `steps_file` is used.
+    /// [`decode`](Macroxue::decode) reads the rows.
     ///
     /// # Errors
-    /// [`ErrorKind::Io`](crate::ErrorKind::Io), and [`ErrorKind::Decode`](crate::ErrorKind::Decode) when the meta file is
-    /// not one or no rows file is there.
+    /// [`ErrorKind::Decode`](crate::ErrorKind::Decode) if the meta file is invalid or the file of rows is
+    /// missing; [`ErrorKind::Io`](crate::ErrorKind::Io).
     pub fn open(meta_path: impl AsRef<Path>) -> Result<Macroxue> {
         let path = meta_path.as_ref();
         let metadata = std::fs::metadata(path).map_err(|source| Error::io(path, source))?;
@@ -75,7 +79,7 @@ impl Macroxue {
             return Err(not_found(path, "meta file", "a file", "something else"));
         }
         let file = open_file(path)?;
-        let meta = Meta::read(file).map_err(|error| error.with_path(path))?;
+        let meta = LogMeta::read(file).map_err(|error| error.with_path(path))?;
 
         let candidates = rows_names(path, meta.steps_file.as_deref());
         let found = candidates.iter().find_map(|name| {
@@ -87,44 +91,49 @@ impl Macroxue {
             let expected = format!("{} beside it", candidates.join(" or "));
             return Err(not_found(path, "file of rows", expected, "no such file"));
         };
-        Ok(Macroxue { meta, rows: Rows::File(rows), num_bytes: metadata.len().saturating_add(len) })
+        Ok(Macroxue { meta, rows: StoredRows::File(rows), num_bytes: metadata.len().saturating_add(len) })
     }
 
-    /// A pair by the bytes of its files.
+    /// Opens a log in memory from the bytes of its two files.
     ///
     /// # Errors
-    /// [`ErrorKind::Decode`](crate::ErrorKind::Decode) when the meta file is not one.
+    /// [`ErrorKind::Decode`](crate::ErrorKind::Decode) if the meta file is invalid.
     pub fn from_bytes(meta: &[u8], rows: Vec<u8>) -> Result<Macroxue> {
         let num_bytes = meta.len() as u64 + rows.len() as u64;
-        Ok(Macroxue { meta: Meta::read(meta)?, rows: Rows::Bytes(rows), num_bytes })
+        Ok(Macroxue { meta: LogMeta::read(meta)?, rows: StoredRows::Bytes(rows), num_bytes })
     }
 
-    /// Reads the rows, as a stream: memory stays within 4 × the size of the two files and 8 MiB, whatever they expand to.
+    /// Decodes the rows as a stream. Memory stays within 8 MiB plus 4 × the stored size of the two files,
+    /// regardless of the decompressed size.
     ///
     /// # Errors
-    /// [`ErrorKind::Io`](crate::ErrorKind::Io), and [`ErrorKind::Decode`](crate::ErrorKind::Decode) with the step and the
-    /// offset in the decompressed text: for a row that is not one, of another seed or out of order, for a tile above 32768,
-    /// for a value that is infinite as an `f32`, for a gzip stream that is cut off or damaged, and when rows are missing at
-    /// the end.
+    /// [`ErrorKind::Io`](crate::ErrorKind::Io), and [`ErrorKind::Decode`](crate::ErrorKind::Decode) with the step and
+    /// the offset in the decompressed text:
+    ///
+    /// - for a row that is invalid, has another seed or is out of order,
+    /// - for a tile above 32768, and for a value that is infinite as an `f32`,
+    /// - for a damaged or truncated gzip stream,
+    /// - for missing rows at the end.
     pub fn decode(&self) -> Result<Run> {
         match &self.rows {
-            Rows::File(path) => {
+            StoredRows::File(path) => {
                 open_file(path).and_then(|file| self.decode_rows(file)).map_err(|error| error.with_path(path))
             }
-            Rows::Bytes(bytes) => self.decode_rows(bytes.as_slice()),
+            StoredRows::Bytes(bytes) => self.decode_rows(bytes.as_slice()),
         }
     }
 
     fn decode_rows(&self, bytes: impl Read) -> Result<Run> {
-        let Meta { seed, num_moves, .. } = self.meta;
-        let mut lines = Lines::new(bytes)?;
-        // Compressed rows take more than 16 bytes. A step takes 31 in memory, and no column ever grows but that of the indices.
+        let LogMeta { seed, num_moves, .. } = self.meta;
+        let mut lines = LineReader::new(bytes)?;
+        // A compressed row takes more than 16 bytes. A step takes 31 bytes in memory. Only the column of step
+        // indices may reallocate.
         let most = usize::try_from(self.num_bytes / 16).unwrap_or(usize::MAX).saturating_add(FREE_STEPS);
         let mut steps = Run::builder(most.min(num_moves as usize));
         let mut last: Option<RunStep> = None;
         let mut count = 0;
         while lines.advance(count)? {
-            let row = Row::parse(&lines, count)?;
+            let row = LogRow::parse(&lines, count)?;
             if row.seed != seed {
                 return Err(lines.error(0, count, "seed", format!("{seed} as in the meta file"), row.seed));
             }
@@ -166,7 +175,8 @@ impl Macroxue {
         }
     }
 
-    /// The final board, if nothing but the tile that spawned last is open, and the sum of its tiles tells that.
+    /// Returns the final board, if the tile that spawned last is the only unknown and the sum of tiles determines
+    /// it.
     fn final_board(&self, last: RunStep) -> Option<Board> {
         let after = last.board.slide(last.chosen?);
         if last.index.checked_add(1)? != self.meta.num_moves || after == last.board || after.num_empty() != 1 {
@@ -178,7 +188,7 @@ impl Macroxue {
             _ => return None,
         };
         let board = Board::from_exps(after.exps().map(|exp| if exp == 0 { spawned } else { exp })).ok()?;
-        // Of two 32768 that merged there is nothing left to tell but this.
+        // Rejects a board on which two 32768 tiles merged, because a board cannot hold 65536.
         (board.highest_tile() == self.meta.max_tile).then_some(board)
     }
 }
@@ -198,14 +208,63 @@ impl RunSource for Macroxue {
 
     fn read(&self, index: usize) -> Result<SourceRun<'_>> {
         if index > 0 {
-            return Err(Error::argument("run", "0, the only one", index));
+            return Err(Error::argument("run", "0, the only run", index));
         }
         self.decode().map(SourceRun::Run)
     }
 }
 
-/// Whether a file that begins with these bytes, of which 4 KiB are looked at, is the meta file of a pair.
-pub(crate) fn is_meta(prefix: &[u8]) -> bool {
+pub(super) const FORMAT: ContainerFormat =
+    ContainerFormat { name: "macroxue", may_be_sampled: true, files: &[&MetaFile, &RowsFile], folder: None };
+
+/// The file kind of meta files.
+#[derive(Debug)]
+struct MetaFile;
+
+/// The file kind of rows.
+#[derive(Debug)]
+struct RowsFile;
+
+impl FileKind for MetaFile {
+    fn detect(&self, prefix: &[u8]) -> bool {
+        is_meta(prefix)
+    }
+
+    fn open(&self, path: &Path, _: &dyn Progress) -> Result<Opened<Box<dyn RunSource>>> {
+        Ok(Opened::Container(Box::new(Macroxue::open(path)?)))
+    }
+
+    fn has_parts(&self) -> bool {
+        true
+    }
+}
+
+impl FileKind for RowsFile {
+    fn detect(&self, prefix: &[u8]) -> bool {
+        is_rows(prefix)
+    }
+
+    fn open(&self, path: &Path, _: &dyn Progress) -> Result<Opened<Box<dyn RunSource>>> {
+        match meta_of(path) {
+            Some(meta) => Ok(Opened::Part(meta)),
+            None => {
+                let expected = "NAME.meta.json beside its NAME.jsonl";
+                Err(Error::decode(0, "meta file of these steps", expected, "none").with_path(path))
+            }
+        }
+    }
+
+    fn main(&self) -> Option<&'static dyn FileKind> {
+        Some(&MetaFile)
+    }
+
+    fn parts_named_in(&self, folder: &Path) -> HashSet<OsString> {
+        rows_named_in(folder)
+    }
+}
+
+/// Returns whether a file with this prefix is a meta file. Looks at 4 KiB.
+fn is_meta(prefix: &[u8]) -> bool {
     let text = lines::inflate_prefix(prefix, SNIFFED);
     is_object(&text)
         && has_key(&text, "num_moves")
@@ -213,15 +272,15 @@ pub(crate) fn is_meta(prefix: &[u8]) -> bool {
         && !has_key(&text, "branch_evs")
 }
 
-/// Whether a file that begins with these bytes, of which 4 KiB are looked at, holds the rows of a pair.
-pub(crate) fn is_rows(prefix: &[u8]) -> bool {
+/// Returns whether a file with this prefix holds the rows of a log. Looks at 4 KiB.
+fn is_rows(prefix: &[u8]) -> bool {
     let text = lines::inflate_prefix(prefix, SNIFFED);
     text.split(|&byte| byte == b'\n')
         .any(|line| is_object(line) && has_key(line, "branch_evs") && has_key(line, "board"))
 }
 
-/// The meta file of these rows, if it lies beside them under the name that it usually has.
-pub(crate) fn meta_of(rows_path: &Path) -> Option<PathBuf> {
+/// Returns the meta file beside these rows, if it has the usual name.
+fn meta_of(rows_path: &Path) -> Option<PathBuf> {
     let name = rows_path.file_name()?.to_str()?;
     let name = name.strip_suffix(".gz").unwrap_or(name);
     let name = name.strip_suffix(".jsonl").unwrap_or(name);
@@ -229,8 +288,8 @@ pub(crate) fn meta_of(rows_path: &Path) -> Option<PathBuf> {
     metas.into_iter().find(|meta| meta.is_file())
 }
 
-/// The names of the files of rows that the meta files in a folder name.
-pub(crate) fn rows_named_in(folder: &Path) -> HashSet<OsString> {
+/// Returns the names of the row files to which the meta files of a folder refer.
+fn rows_named_in(folder: &Path) -> HashSet<OsString> {
     let Ok(entries) = std::fs::read_dir(folder) else { return HashSet::new() };
     let is_meta = |path: &PathBuf| {
         let name = path.file_name().and_then(|name| name.to_str());
@@ -238,16 +297,16 @@ pub(crate) fn rows_named_in(folder: &Path) -> HashSet<OsString> {
     };
     let metas = entries.flatten().map(|entry| entry.path()).filter(is_meta);
     let rows = metas.filter_map(|path| {
-        let meta = Meta::read(open_file(&path).ok()?).ok()?;
+        let meta = LogMeta::read(open_file(&path).ok()?).ok()?;
         rows_names(&path, meta.steps_file.as_deref()).into_iter().next()
     });
     rows.map(OsString::from).collect()
 }
 
-/// Steps that any pair may have, however small its files.
+/// The number of steps that any log may have, regardless of the size of its files.
 const FREE_STEPS: usize = 1 << 17;
 
-/// How much of a file tells what it is.
+/// The number of bytes that detection reads.
 const SNIFFED: usize = 4096;
 
 fn is_object(text: &[u8]) -> bool {
@@ -261,7 +320,7 @@ fn has_key(text: &[u8], key: &str) -> bool {
     })
 }
 
-/// Where the rows may lie, by name, the likeliest first.
+/// Returns the possible names of the file of rows, the most likely first.
 fn rows_names(meta_path: &Path, steps_file: Option<&str>) -> Vec<String> {
     let named =
         steps_file.and_then(|path| path.rsplit(['/', '\\']).next()).filter(|name| !matches!(*name, "" | "." | ".."));
@@ -283,16 +342,16 @@ fn not_found(path: &Path, what: &'static str, expected: impl Into<String>, found
     ErrorKind::Decode { location, what, expected: expected.into(), found: found.into() }.into()
 }
 
-enum Rows {
+enum StoredRows {
     File(PathBuf),
     Bytes(Vec<u8>),
 }
 
-impl fmt::Debug for Rows {
+impl fmt::Debug for StoredRows {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Rows::File(path) => write!(f, "{path:?}"),
-            Rows::Bytes(bytes) => write!(f, "{} bytes", bytes.len()),
+            StoredRows::File(path) => write!(f, "{path:?}"),
+            StoredRows::Bytes(bytes) => write!(f, "{} bytes", bytes.len()),
         }
     }
 }

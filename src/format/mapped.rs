@@ -1,6 +1,6 @@
-//! The bytes of a file, mapped into memory or held in it.
+//! The bytes of a file, memory-mapped or owned.
 
-// A mapped file is memory that the compiler cannot know to stand still.
+// The compiler cannot rule out that another process changes a mapped file.
 #![allow(unsafe_code)]
 
 use crate::error::{Error, Result};
@@ -10,8 +10,8 @@ use std::io;
 use std::ops::Deref;
 use std::path::Path;
 
-/// Bytes of a file. A mapped file must not be changed or made shorter while it is read: the system ends a process that
-/// touches what is no longer there.
+/// The bytes of a file. A mapped file must not be modified or truncated while it is open. The system kills a
+/// process that reads past the new end.
 #[derive(Debug)]
 pub(crate) enum FileBytes {
     Mapped(Mmap),
@@ -19,20 +19,20 @@ pub(crate) enum FileBytes {
 }
 
 impl FileBytes {
-    /// Maps a file; an empty one is held, since nothing of it can be mapped.
+    /// Maps a file. An empty file gives an empty vector, because it cannot be mapped.
     pub(crate) fn map(path: &Path) -> Result<FileBytes> {
         let io = |source| Error::io(path, source);
         let file = open_file(path)?;
         if file.metadata().map_err(io)?.len() == 0 {
             return Ok(FileBytes::Held(Vec::new()));
         }
-        // SAFETY: the mapping is read-only and private to this value; that the file stands still is asked of the caller of
-        // every reader that maps, as no system offers a way to make sure of it.
+        // SAFETY: the mapping is read-only and private to this value. Every reader that maps a file requires of
+        // its caller that the file does not change; no system call can guarantee that.
         unsafe { Mmap::map(&file) }.map(FileBytes::Mapped).map_err(io)
     }
 }
 
-/// Opens a file, and nothing else: a pipe would be waited for.
+/// Opens a regular file. Rejects a pipe, because reading it could block.
 pub(crate) fn open_file(path: &Path) -> Result<File> {
     let io = |source| Error::io(path, source);
     let metadata = std::fs::metadata(path).map_err(io)?;
@@ -40,7 +40,7 @@ pub(crate) fn open_file(path: &Path) -> Result<File> {
         return Err(io(io::Error::from_raw_os_error(libc::EISDIR)));
     }
     if !metadata.is_file() {
-        return Err(io(io::Error::new(io::ErrorKind::InvalidInput, "neither a file nor a folder")));
+        return Err(io(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file")));
     }
     File::open(path).map_err(io)
 }

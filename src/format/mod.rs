@@ -1,33 +1,42 @@
-//! Files ⇄ [`Run`]: a file or a folder per format, with its byte diagram on top.
+//! Readers and writers of run files, packs and datasets. Each format has one file or folder, with its byte
+//! diagram on top.
 //!
-//! | module | owns |
+//! | file | owns |
 //! | --- | --- |
-//! | `a2t1`, `a2run2` | run files; entry points [`read_run`], [`decode_run`], [`encode_run`] |
-//! | `pack` | [`PackReader`], [`PackBuilder`]: run files in one file |
-//! | `packdat`, `dataset`, `session`, `macroxue` | [`PackDat`], [`Dataset`], [`Session`], [`Macroxue`]: runs in other shapes, and their writers |
-//! | `jsonl` | JSON Lines, written only |
-//! | `rows` | [`StepRow`]: the one mapping between runs and rows |
-//! | `source`, `container` | all of these behind one interface, told by content |
-//! | `walk` | the files of a folder |
-//! | `bytes`, `mapped`, `npy`, `sqlite`, `shards`, `row_files`, `staged_folder`, `ordered` | what they are read and written with |
+//! | `run_file`, `a2t1`, `a2run2` | run files: [`read_run`], [`decode_run`], [`encode_run`] |
+//! | `pack` | many run files in one file: [`PackReader`], [`PackBuilder`] |
+//! | `packdat`, `dataset`, `session`, `macroxue` | readers and writers of other formats, such as [`PackDat`] |
+//! | `jsonl` | JSON Lines, write-only |
+//! | `registry` | [`SourceFormat`]: the table of formats, one line each |
+//! | `container`, `source` | the interface of a format: detection, opening, access to runs |
+//! | `detect`, `numpy_folder` | detection by content, and opening of files and folders |
+//! | `walk` | listing the files of a folder |
+//! | `rows` | [`StepRow`]: the mapping between runs and rows |
+//! | `npy`, `shards`, `row_files` | NumPy headers, reading and writing of NumPy rows |
+//! | `bytes`, `mapped`, `sqlite`, `staged_folder`, `ordered` | access to bytes, databases and folders; parallel work |
+//! | `samples` | runs for tests |
 //!
-//! What decodes is known by its content, never by its name. Invariant: bytes that a tool of the field wrote come back unchanged when
-//! the run that they decode to is encoded in the same format.
+//! A format is detected from the content of a file, never from its name. Invariant: decoding a file and encoding
+//! its run in the same format returns the same bytes, if one of the field's tools wrote the file.
 
 mod a2run2;
 mod a2t1;
 mod bytes;
 mod container;
 mod dataset;
+mod detect;
 mod jsonl;
 mod macroxue;
 mod mapped;
 pub(crate) mod npy;
+mod numpy_folder;
 mod ordered;
 mod pack;
 mod packdat;
+mod registry;
 mod row_files;
 mod rows;
+mod run_file;
 #[cfg(test)]
 mod samples;
 mod session;
@@ -37,212 +46,28 @@ mod sqlite;
 mod staged_folder;
 mod walk;
 
-use crate::error::{Error, Result};
-use crate::run::Run;
-use std::fmt;
-use std::path::Path;
-use std::str::FromStr;
-
-pub(crate) use container::{Container, ContainerKind, Content, Opened, PREFIX_LEN, open_container, open_folder};
+pub(crate) use container::{Opened, PREFIX_LEN};
 pub use dataset::{Dataset, DatasetOptions, DatasetWriter};
+pub(crate) use detect::{Container, ContainerKind, Content, open_container, open_folder};
 pub use jsonl::JsonlOptions;
 pub(crate) use jsonl::{put_run, put_steps, run_uuid};
 pub use macroxue::Macroxue;
-pub(crate) use macroxue::rows_named_in;
 pub(crate) use mapped::{FileBytes, open_file};
 pub use pack::{
     Compression, JsonlReport, PackBuilder, PackIter, PackOptions, PackReader, PackReport, PackStats, RunKind, RunSlice,
     ValidateOptions, ValidateReport, pack_folder,
 };
 pub use packdat::{PackDat, PackDatWriter};
+pub use registry::SourceFormat;
 pub use rows::{StepRow, flatten, rebuild};
+pub(crate) use run_file::MAX_RUN_BYTES;
+pub use run_file::{RunFormat, decode_run, encode_run, read_run};
 pub(crate) use session::{GrowingSession, JOURNAL_MAGIC, NewRun, RECORDING, SessionInfo, journal_name, journal_number};
 pub use session::{Session, SessionOptions, SessionWriter};
 pub(crate) use shards::{files_in as step_files_in, header_error};
 pub(crate) use source::{RunSource, SourceFacts, SourceRun};
 pub(crate) use staged_folder::StagedFolder;
 pub(crate) use walk::{FoundFile, files_in, has_ended};
-
-/// A larger file is not a run: this is a million steps with values.
-pub(crate) const MAX_RUN_BYTES: u64 = 32 << 20;
-
-/// A format that holds one run per file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum RunFormat {
-    /// A2T1, version 1: boards and moves, with a checksum.
-    A2t1,
-    /// a2run2, version 2: boards, moves and branches, without one.
-    A2run2,
-}
-
-impl RunFormat {
-    /// Every format, in the order in which they came.
-    pub const ALL: [RunFormat; 2] = [RunFormat::A2t1, RunFormat::A2run2];
-
-    /// `"a2t1"` or `"a2run2"`.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            RunFormat::A2t1 => "a2t1",
-            RunFormat::A2run2 => "a2run2",
-        }
-    }
-
-    /// The extension that the field's tools give such files: `"bin"` or `"a2run2"`.
-    #[must_use]
-    pub const fn extension(self) -> &'static str {
-        match self {
-            RunFormat::A2t1 => "bin",
-            RunFormat::A2run2 => "a2run2",
-        }
-    }
-}
-
-/// The formats that runs come in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum SourceFormat {
-    /// A run file, by itself or in an a2pack.
-    File(RunFormat),
-    /// pack.dat: all steps of many runs in one file.
-    PackDat,
-    /// A NumPy dataset: `steps.npy` and `metadata.db`.
-    Npy,
-    /// A self-play session.
-    Session,
-    /// A log of Macroxue's player.
-    Macroxue,
-}
-
-impl SourceFormat {
-    /// Every format.
-    pub const ALL: [SourceFormat; 6] = [
-        SourceFormat::File(RunFormat::A2t1),
-        SourceFormat::File(RunFormat::A2run2),
-        SourceFormat::PackDat,
-        SourceFormat::Npy,
-        SourceFormat::Session,
-        SourceFormat::Macroxue,
-    ];
-
-    /// `"a2t1"`, `"a2run2"`, `"packdat"`, `"npy"`, `"session"` or `"macroxue"`.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            SourceFormat::File(format) => format.name(),
-            SourceFormat::PackDat => "packdat",
-            SourceFormat::Npy => "npy",
-            SourceFormat::Session => "session",
-            SourceFormat::Macroxue => "macroxue",
-        }
-    }
-
-    /// Whether runs of the format of this name may come with steps left out.
-    pub(crate) fn may_be_sampled(name: &str) -> bool {
-        [SourceFormat::Session, SourceFormat::Macroxue].iter().any(|format| format.name() == name)
-    }
-}
-
-impl fmt::Display for RunFormat {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
-    }
-}
-
-impl FromStr for RunFormat {
-    type Err = Error;
-
-    fn from_str(name: &str) -> Result<RunFormat> {
-        RunFormat::ALL
-            .into_iter()
-            .find(|format| format.name() == name)
-            .ok_or_else(|| Error::argument("format", "a2t1 or a2run2", name))
-    }
-}
-
-/// Decodes one run, of either format, from the whole of its file's bytes.
-///
-/// # Errors
-/// [`ErrorKind::Decode`](crate::ErrorKind::Decode) and [`ErrorKind::Checksum`](crate::ErrorKind::Checksum), with the
-/// byte offset and, among the steps, the step.
-///
-/// # Examples
-/// ```
-/// use a2store::{Board, Move, Run, RunFormat, RunMeta};
-/// let mut steps = Run::builder(1);
-/// steps.push(Board(0x1100_0000_0000_0000), Move::Left, None);
-/// let run = steps.finish(RunMeta::default(), Board(0x2100_0000_0000_0000))?;
-///
-/// let bytes = a2store::encode_run(&run, RunFormat::A2t1)?;
-/// assert_eq!(a2store::decode_run(&bytes)?, (run, RunFormat::A2t1));
-/// # Ok::<(), a2store::Error>(())
-/// ```
-pub fn decode_run(bytes: &[u8]) -> Result<(Run, RunFormat)> {
-    if !bytes.starts_with(a2t1::MAGIC) {
-        let decoded = a2run2::decode(bytes).map_err(|error| content_error(bytes).unwrap_or(error));
-        return decoded.map(|run| (run, RunFormat::A2run2));
-    }
-    // a2run2 has no magic, and nothing stops one from beginning with that of A2T1: the checksum tells.
-    match a2t1::decode(bytes) {
-        Ok(run) => Ok((run, RunFormat::A2t1)),
-        Err(error) => match a2run2::decode(bytes) {
-            Ok(run) => Ok((run, RunFormat::A2run2)),
-            Err(_) => Err(error),
-        },
-    }
-}
-
-/// The content that is found instead of a run, if its first bytes identify it. a2run2 has no magic, so an error about
-/// one of its fields would only confuse.
-fn content_error(bytes: &[u8]) -> Option<Error> {
-    /// Fewer bytes could be text by chance.
-    const MIN_TEXT_LEN: usize = 16;
-    let prefix = &bytes[..bytes.len().min(PREFIX_LEN)];
-    let text = match std::str::from_utf8(prefix) {
-        Ok(text) => text,
-        // The prefix may end within a character.
-        Err(error) if error.error_len().is_none() => std::str::from_utf8(&prefix[..error.valid_up_to()]).ok()?,
-        Err(_) => "",
-    };
-    let is_text = text.len() >= MIN_TEXT_LEN && !text.contains(|c: char| c.is_control() && !"\t\n\r".contains(c));
-    let found = if bytes.is_empty() {
-        "an empty file"
-    } else if bytes.starts_with(JOURNAL_MAGIC) {
-        "a recorder's journal, whose games `recover` keeps"
-    } else if is_text && text.trim_start().starts_with(['{', '[']) {
-        "JSON"
-    } else if is_text {
-        "text"
-    } else {
-        return None;
-    };
-    Some(Error::decode(0, "content", "a run", found))
-}
-
-/// Encodes a run as the field's tools do.
-///
-/// A2T1 has no room for branches: they are left out. Raw values are normalised ([`Run::normalized`]).
-///
-/// # Errors
-/// [`ErrorKind::Argument`](crate::ErrorKind::Argument) when the run is not a whole game, and when the engine's name exceeds
-/// the 65,535 bytes of A2T1.
-pub fn encode_run(run: &Run, format: RunFormat) -> Result<Vec<u8>> {
-    match format {
-        RunFormat::A2t1 => a2t1::encode(run),
-        RunFormat::A2run2 => a2run2::encode(run),
-    }
-}
-
-/// Reads and decodes a run file.
-///
-/// # Errors
-/// As [`decode_run`], and [`ErrorKind::Io`](crate::ErrorKind::Io); each names the file.
-pub fn read_run(path: impl AsRef<Path>) -> Result<(Run, RunFormat)> {
-    let path = path.as_ref();
-    let bytes = std::fs::read(path).map_err(|source| Error::io(path, source))?;
-    decode_run(&bytes).map_err(|error| error.with_path(path))
-}
 
 #[cfg(test)]
 mod tests;

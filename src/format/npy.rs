@@ -1,4 +1,4 @@
-//! NumPy's header of a structured array, written and read.
+//! Reading and writing of NumPy headers.
 //!
 //! ```text
 //!  0           6         8          10 | 12
@@ -6,10 +6,12 @@
 //!  | 6         | u8 × 2  | u16, from version 2 on u32
 //! ```
 //!
-//! The text is a Python dict of `descr`, `fortran_order` and `shape`. The format is NumPy's NEP 1: versions 1.0 and 2.0
-//! in Latin-1, and 3.0 in UTF-8. Of Python only what such a dict can hold is understood: strings, integers, booleans,
-//! lists, tuples. Arrays of anything but records of fixed size in one dimension, or numbers in two, are refused,
-//! objects above all: they are pickles.
+//! The text of a header is a Python dict of `descr`, `fortran_order` and `shape`. The format is NumPy's NEP 1:
+//! versions 1.0 and 2.0 in Latin-1, version 3.0 in UTF-8. The parser accepts strings, integers, booleans, lists,
+//! tuples and dicts.
+//!
+//! Supported arrays are one-dimensional arrays of fixed-size records, and two-dimensional arrays of numbers. All
+//! others are rejected, in particular objects, because they are pickles.
 
 #[cfg(test)]
 mod tests;
@@ -21,33 +23,33 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 
 pub(super) const MAGIC: &[u8; 6] = b"\x93NUMPY";
-/// Rows begin at a multiple of this many bytes, as NumPy writes them.
+/// NumPy aligns the first row to a multiple of this many bytes.
 const ALIGN: usize = 64;
-/// The digits that NumPy leaves room for in the number of rows.
+/// The number of digits that NumPy reserves for the number of rows.
 const ROWS_DIGITS: usize = 21;
-/// NumPy itself refuses longer texts.
+/// NumPy itself rejects longer texts.
 const MAX_TEXT: usize = 10_000;
-/// Larger rows are no steps.
+/// The maximum row size in bytes.
 const MAX_STRIDE: usize = 1 << 20;
 
-/// A header as it was read.
+/// The parsed header of an array of records.
 #[derive(Debug)]
 pub(crate) struct NpyHeader {
-    /// Where the rows begin.
+    /// The offset of the first row.
     pub(crate) len: u64,
     pub(crate) num_rows: u64,
     pub(crate) stride: usize,
     pub(crate) fields: Vec<NpyField>,
 }
 
-/// The header of an array of two dimensions, whose values are of one type.
+/// The parsed header of a two-dimensional array of numbers.
 #[derive(Debug)]
 pub(crate) struct NpyMatrix {
-    /// Where the rows begin.
+    /// The offset of the first row.
     pub(crate) len: u64,
     pub(crate) num_rows: u64,
     pub(crate) values_per_row: u64,
-    /// NumPy's name of the type, `"<u2"` for example.
+    /// NumPy's name of the type, such as `"<u2"`.
     pub(crate) dtype: String,
 }
 
@@ -55,15 +57,15 @@ pub(crate) struct NpyMatrix {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct NpyField {
     pub(crate) name: String,
-    /// NumPy's name of the type, `"<u4"` for example.
+    /// NumPy's name of the type, such as `"<u4"`.
     pub(crate) dtype: String,
     pub(crate) values: usize,
     pub(crate) offset: usize,
 }
 
-/// The header of an array of rows, of `min_len` bytes at least: byte by byte as NumPy writes it where that is no less. Its
-/// length is the same for any number of rows. The fields are in the order of their offsets, without gaps; what the stride
-/// has beyond them is padding.
+/// Returns the header of an array of records. The bytes equal NumPy's own, unless `min_len` demands more padding.
+/// The length does not depend on the number of rows. Fields must be in the order of their offsets, without gaps.
+/// The rest of the stride is padding.
 pub(crate) fn header(fields: &[NpyField], stride: usize, num_rows: u64, min_len: usize) -> Result<Vec<u8>> {
     let (mut descr, mut end) = (Vec::with_capacity(fields.len() + 1), 0);
     for field in fields {
@@ -77,7 +79,7 @@ pub(crate) fn header(fields: &[NpyField], stride: usize, num_rows: u64, min_len:
     }
     let shape = num_rows.to_string();
     let text = format!("{{'descr': [{}], 'fortran_order': False, 'shape': ({shape},), }}", descr.join(", "));
-    // NumPy leaves room for a number of rows of so many digits, and always ends with some padding.
+    // NumPy reserves this many digits for the number of rows, and pads with at least one space.
     let room = text.len() + ROWS_DIGITS - shape.len();
     let len = (10 + room + 1 + 1).next_multiple_of(ALIGN).max(min_len);
     let text_len = len - 10;
@@ -95,7 +97,7 @@ pub(crate) fn header(fields: &[NpyField], stride: usize, num_rows: u64, min_len:
 }
 
 impl NpyHeader {
-    /// Whether its rows have these fields without gaps, and nothing else.
+    /// Returns whether the rows have exactly these fields, without gaps.
     pub(crate) fn has_fields(&self, fields: &[(&str, &str, usize)]) -> bool {
         let fields = NpyField::packed(fields);
         let stride = fields.last().and_then(|last| last.num_bytes()?.checked_add(last.offset));
@@ -107,13 +109,13 @@ impl NpyHeader {
         NpyHeader::parse(&start_of(file)?)
     }
 
-    /// Reads the header at the beginning of a file's bytes.
+    /// Parses the header at the start of a file's bytes.
     pub(crate) fn parse(bytes: &[u8]) -> Result<NpyHeader> {
         let ((num_rows, fields, stride), len) = parse_start(bytes, parse_records)?;
         Ok(NpyHeader { len, num_rows, stride, fields })
     }
 
-    /// Refuses a file that the rows do not end with.
+    /// Checks that the file ends with the last row.
     pub(crate) fn check_file_len(&self, file_len: u64) -> Result<()> {
         check_file_len(self.len, self.num_rows, self.stride as u64, file_len)
     }
@@ -130,7 +132,7 @@ impl NpyMatrix {
         Ok(NpyMatrix { len, num_rows, values_per_row, dtype })
     }
 
-    /// Refuses a file that rows of so many bytes do not end with.
+    /// Checks that the file ends with the last row of `stride` bytes.
     pub(crate) fn check_file_len(&self, stride: u64, file_len: u64) -> Result<()> {
         check_file_len(self.len, self.num_rows, stride, file_len)
     }
@@ -142,13 +144,13 @@ fn check_file_len(start: u64, num_rows: u64, stride: u64, file_len: u64) -> Resu
         return Ok(());
     }
     let expected = match end {
-        Some(end) => format!("{end} bytes, as {num_rows} rows of {stride} end there"),
+        Some(end) => format!("{end} bytes, the end of {num_rows} rows of {stride} bytes"),
         None => format!("fewer than {num_rows} rows of {stride} bytes"),
     };
     Err(Error::decode(start, "length of the file", expected, format_args!("{file_len} bytes")))
 }
 
-/// As many bytes of a file as a header can take.
+/// Reads the maximum length of a header from the start of a file.
 fn start_of(file: &File) -> Result<Vec<u8>> {
     let mut start = vec![0; 12 + MAX_TEXT];
     let mut len = 0;
@@ -164,7 +166,7 @@ fn start_of(file: &File) -> Result<Vec<u8>> {
     Ok(start)
 }
 
-/// What `parse` makes of a header's text, and where the rows begin.
+/// Parses a header with `parse` for its text. Returns the result and the offset of the first row.
 fn parse_start<T>(bytes: &[u8], parse: fn(&str) -> Result<T, Malformed>) -> Result<(T, u64)> {
     let mut reader = ByteReader::new(bytes);
     let magic = reader.array::<6>("NumPy's magic")?;
@@ -183,7 +185,7 @@ fn parse_start<T>(bytes: &[u8], parse: fn(&str) -> Result<T, Malformed>) -> Resu
     }
     let text: Cow<'_, str> = match version {
         3 => reader.utf8(text_len, "NumPy's header")?.into(),
-        // In Latin-1, each byte is the number of its character.
+        // In Latin-1, each byte equals the code point of its character.
         _ => reader.take(text_len, "NumPy's header")?.iter().copied().map(char::from).collect(),
     };
     let parsed =
@@ -192,7 +194,7 @@ fn parse_start<T>(bytes: &[u8], parse: fn(&str) -> Result<T, Malformed>) -> Resu
 }
 
 impl NpyField {
-    /// The fields of rows that have no gaps, of the name, type and number of values of each.
+    /// Returns the fields of rows without gaps from the name, type and number of values of each.
     pub(super) fn packed(fields: &[(&str, &str, usize)]) -> Vec<NpyField> {
         let mut offset = 0;
         let next = |&(name, dtype, values): &(&str, &str, usize)| {
@@ -203,15 +205,15 @@ impl NpyField {
         fields.iter().map(next).collect()
     }
 
-    /// Of types of fixed size only; objects have none.
+    /// Returns the size of the field, or `None` for a type without a fixed size, such as objects.
     fn num_bytes(&self) -> Option<usize> {
-        // NumPy counts text in characters, of four bytes each.
+        // NumPy counts text in characters of four bytes.
         let unit = if self.dtype.get(1..2)? == "U" { 4 } else { 1 };
         self.dtype.get(2..)?.parse::<usize>().ok()?.checked_mul(unit)?.checked_mul(self.values)
     }
 }
 
-/// What is wrong with a header's text.
+/// An error in a header's text.
 struct Malformed {
     what: &'static str,
     expected: &'static str,
@@ -222,7 +224,7 @@ fn malformed<T>(what: &'static str, expected: &'static str, found: impl Into<Str
     Err(Malformed { what, expected, found: found.into() })
 }
 
-/// Type and shape of an array in C's order.
+/// Parses the type and shape of an array in C order.
 fn parse_text(text: &str) -> Result<(Literal, Vec<Literal>), Malformed> {
     let mut parser = Parser { rest: text.trim() };
     let mut entries = match parser.value(0) {
@@ -250,7 +252,7 @@ fn parse_text(text: &str) -> Result<(Literal, Vec<Literal>), Malformed> {
     }
 }
 
-/// Number of rows, values of each, and their type.
+/// Parses the number of rows, the values per row, and their type.
 fn parse_matrix(text: &str) -> Result<(u64, u64, String), Malformed> {
     let (descr, shape) = parse_text(text)?;
     let [Literal::Int(num_rows), Literal::Int(values_per_row)] = shape[..] else {
@@ -262,7 +264,7 @@ fn parse_matrix(text: &str) -> Result<(u64, u64, String), Malformed> {
     }
 }
 
-/// Number of rows, their fields and their size.
+/// Parses the number of rows, the fields, and the row size.
 fn parse_records(text: &str) -> Result<(u64, Vec<NpyField>, usize), Malformed> {
     let (descr, shape) = parse_text(text)?;
     let [Literal::Int(num_rows)] = shape[..] else {
@@ -285,19 +287,19 @@ fn parse_records(text: &str) -> Result<(u64, Vec<NpyField>, usize), Malformed> {
                     return malformed("shape of a field", "one dimension", found);
                 }
             },
-            _ => return malformed("descr", "a name, a type and perhaps a shape of each field", "another thing"),
+            _ => return malformed("descr", "a name, a type and an optional shape per field", "something else"),
         };
         let field =
             NpyField { name: name.clone(), dtype: dtype.clone(), values: values.unwrap_or(usize::MAX), offset: stride };
         let end = field.num_bytes().and_then(|len| stride.checked_add(len)).filter(|&end| end < MAX_STRIDE);
         let Some(end) = end else {
-            return malformed("type of a field", "one of a fixed and small size", format!("{name}: {dtype}"));
+            return malformed("type of a field", "a type of fixed and small size", format!("{name}: {dtype}"));
         };
         stride = end;
-        // What has no name is padding.
+        // A field without a name is padding.
         if !field.name.is_empty() {
             if fields.iter().any(|other| other.name == field.name) {
-                return malformed("name of a field", "each once", field.name);
+                return malformed("name of a field", "unique names", field.name);
             }
             fields.push(field);
         }
@@ -322,7 +324,7 @@ struct Parser<'a> {
 }
 
 impl Parser<'_> {
-    /// Skips spaces, then a token if it comes next.
+    /// Skips spaces, then the token if it comes next. Returns whether it did.
     fn eat(&mut self, token: &str) -> bool {
         self.rest = self.rest.trim_start();
         let rest = self.rest.strip_prefix(token);
@@ -331,7 +333,7 @@ impl Parser<'_> {
     }
 
     fn value(&mut self, depth: usize) -> Option<Literal> {
-        // A field's shape stands in a tuple in the list in the dict.
+        // The deepest value is a field's shape: a tuple in a tuple in a list in a dict.
         if depth > 4 {
             return None;
         }
@@ -405,7 +407,7 @@ impl Parser<'_> {
     }
 }
 
-/// The character with the given hexadecimal number: Python escapes unprintable characters this way.
+/// Reads a character from its hexadecimal number. Python escapes unprintable characters in this form.
 fn escaped_number(chars: &mut std::str::Chars<'_>, digits: usize) -> Option<char> {
     let number = (0..digits).try_fold(0_u32, |number, _| Some(number << 4 | chars.next()?.to_digit(16)?))?;
     char::from_u32(number)

@@ -1,13 +1,14 @@
-//! Work that many threads do and whose results are taken in order, one window of it ahead.
+//! A pipeline of parallel work whose results arrive in order.
 
 use crate::error::{Error, Result};
 use rayon::prelude::*;
 use std::sync::mpsc::{Receiver, channel};
 
-/// Does `work` on everything that `next_window` gives, until that is nothing, and hands the results to `take` in order.
+/// Runs `work` in parallel on the items of each window, and passes the results to `take` in order. Ends at the
+/// first empty window.
 ///
-/// While the results of one window are taken, on the calling thread, the next one is worked on. So no more than two windows
-/// are in memory, and how large they are is up to `next_window`. The first error of `next_window` or `take` ends it all.
+/// The pool works on the next window while the calling thread takes the results of this one. At most two windows
+/// are in memory; `next_window` chooses their size. The first error of `next_window` or `take` ends the pipeline.
 pub(crate) fn in_order<T: Send, R: Send>(
     pool: &rayon::ThreadPool,
     mut next_window: impl FnMut() -> Result<Vec<T>>,
@@ -22,13 +23,13 @@ pub(crate) fn in_order<T: Send, R: Send>(
             let begun = (!window.is_empty()).then(|| {
                 let (sender, receiver) = channel();
                 scope.spawn(move |_| {
-                    // Nobody takes results any more after an error.
+                    // The receiver is gone after an error.
                     let _ = sender.send(window.into_par_iter().map(work).collect());
                 });
                 receiver
             });
             if let Some(results) = ahead.take() {
-                // A sender that went without sending has panicked, which the scope passes on.
+                // If the sender vanished without sending, its thread panicked. The scope propagates the panic.
                 let results = results.recv().map_err(Error::other)?;
                 results.into_iter().try_for_each(&mut take)?;
             }
@@ -46,7 +47,7 @@ mod tests {
     use crate::error::ErrorKind;
 
     #[test]
-    fn results_come_in_order_whatever_the_windows() {
+    fn results_arrive_in_order_for_any_window_size() {
         for (workers, len) in [(1, 1), (2, 7), (3, 64)] {
             let pool = crate::workers::pool("test", Some(workers)).unwrap();
             let mut numbers = 0..1000u64;
@@ -62,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_error_ends_it() {
+    fn the_first_error_ends_the_pipeline() {
         let pool = crate::workers::pool("test", Some(2)).unwrap();
         let mut windows = 0;
         let next_window = || {

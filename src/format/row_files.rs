@@ -1,7 +1,7 @@
 //! Writing rows to NumPy files: `steps.npy`, or numbered shards of it.
 
 use super::npy::{self, NpyField};
-use super::shards::{NpyRow, Numbering, SINGLE};
+use super::shards::{NpyRow, SINGLE, ShardNumbering};
 use crate::error::{Error, Result};
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -11,12 +11,12 @@ use std::path::{Path, PathBuf};
 
 const BUFFER_LEN: usize = 1 << 20;
 
-/// Rows on their way into a folder's `steps.npy` or its shards. Files are durable when they are finished.
+/// A writer of rows into `steps.npy` or its shards. Each file is durable once it is finished.
 #[derive(Debug)]
 pub(super) struct RowFiles<R> {
     folder: PathBuf,
-    /// How shards are named, the number of the next one, and the most rows of each; `None` for one file.
-    shards: Option<(Numbering, u64, u64)>,
+    /// The naming of shards, the number of the next shard, and the maximum rows per shard. `None` for one file.
+    shards: Option<(ShardNumbering, u64, u64)>,
     current: Option<RowFile>,
     finished: Vec<(String, u32)>,
     num_rows: u64,
@@ -32,8 +32,14 @@ struct RowFile {
 }
 
 impl<R: NpyRow> RowFiles<R> {
-    /// Writes `steps.npy`, or shards of so many rows at most, which number on from those that stand elsewhere.
-    pub(super) fn new(folder: &Path, shard_rows: Option<u64>, numbering: Numbering, num_shards: u64) -> RowFiles<R> {
+    /// Writes `steps.npy` if `shard_rows` is `None`. Otherwise writes shards of at most that many rows, numbered
+    /// after `num_shards` existing ones.
+    pub(super) fn new(
+        folder: &Path,
+        shard_rows: Option<u64>,
+        numbering: ShardNumbering,
+        num_shards: u64,
+    ) -> RowFiles<R> {
         let shards = shard_rows.map(|rows| (numbering, numbering.first + num_shards, rows.max(1)));
         let folder = folder.to_owned();
         RowFiles { folder, shards, current: None, finished: Vec::new(), num_rows: 0, rows: PhantomData }
@@ -70,7 +76,8 @@ impl<R: NpyRow> RowFiles<R> {
         Ok(())
     }
 
-    /// Ends the last file. The name and CRC32C of each; one without rows if there were none.
+    /// Finishes the last file. Returns the name and CRC32C of each file. With `even_if_empty`, writes one file
+    /// without rows if there are no rows.
     pub(super) fn finish(mut self, even_if_empty: bool) -> Result<Vec<(String, u32)>> {
         if self.num_rows == 0 && even_if_empty {
             let name = self.shards.map_or(SINGLE.to_owned(), |(numbering, next, _)| numbering.name(next));
@@ -94,7 +101,7 @@ impl RowFile {
         let io = |source| Error::io(&path, source);
         let file = File::options().write(true).create_new(true).open(&path).map_err(io)?;
         let mut out = BufWriter::with_capacity(BUFFER_LEN, file);
-        // The number of rows, for which there is room, is put in at the end.
+        // `finish` overwrites this header with the final number of rows; its length stays the same.
         out.write_all(&header::<R>(0)?).map_err(io)?;
         Ok(RowFile { out, name, num_rows: 0, crc: 0 })
     }

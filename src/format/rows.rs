@@ -1,5 +1,5 @@
-//! The mapping between runs and rows of steps, in one place: [`flatten`] lays a run out as rows, [`rebuild`] makes a run of
-//! rows, and a format says what its row is by implementing [`StepRow`].
+//! The mapping between runs and rows. [`flatten`] turns a run into rows, [`rebuild`] turns rows into a run. A
+//! format defines its row by implementing [`StepRow`].
 
 use crate::board::Board;
 use crate::board::Move;
@@ -9,25 +9,26 @@ use crate::step::Step;
 
 /// A row that holds one step.
 ///
-/// Rows need not hold all that a step has: what one leaves out is `None` in the step that comes back.
+/// A row may omit parts of a step. They are `None` in the decoded step.
 pub trait StepRow: Sized {
-    /// The row of a step of a run.
+    /// Returns the row of a step of the run with this id.
     ///
     /// # Errors
-    /// [`ErrorKind::Argument`](crate::ErrorKind::Argument) when the row has no room for it.
+    /// [`ErrorKind::Argument`](crate::ErrorKind::Argument) if the row cannot hold the step.
     fn from_step(run_id: u64, step: &RunStep) -> Result<Self>;
 
-    /// The step of this row.
+    /// Returns the step in this row.
     ///
     /// # Errors
-    /// [`ErrorKind::Decode`](crate::ErrorKind::Decode) with the offset in the row, when it holds none.
+    /// [`ErrorKind::Decode`](crate::ErrorKind::Decode) if the row holds no valid step. Its offset counts from the
+    /// start of the row.
     fn to_step(&self) -> Result<RunStep>;
 }
 
 /// Appends a run's steps as rows.
 ///
 /// # Errors
-/// As [`StepRow::from_step`]; rows of the steps before have been appended then.
+/// The errors of [`StepRow::from_step`]. The rows of earlier steps have then been appended.
 ///
 /// # Examples
 /// ```
@@ -53,17 +54,17 @@ pub fn flatten<R: StepRow>(run: &Run, run_id: u64, rows: &mut Vec<R>) -> Result<
     Ok(())
 }
 
-/// Makes a run of its rows, in order.
+/// Builds a run from its rows, in order.
 ///
 /// # Errors
-/// As [`StepRow::to_step`], with the step and the offset from the first row; [`ErrorKind::Decode`](crate::ErrorKind::Decode)
-/// too when indices do not ascend.
+/// The errors of [`StepRow::to_step`], with the step and the offset from the first row.
+/// [`ErrorKind::Decode`](crate::ErrorKind::Decode) also if step indices do not ascend.
 pub fn rebuild<R: StepRow>(rows: &[R], meta: RunMeta, final_board: impl Into<Option<Board>>) -> Result<Run> {
     let mut steps = Run::builder(rows.len());
     for (place, row) in rows.iter().enumerate() {
         let pushed = row.to_step().and_then(|step| {
             let index = step.index;
-            let out_of_order = |_| Error::decode(0, "step index", "one above that of the step before", index);
+            let out_of_order = |_| Error::decode(0, "step index", "an index above the previous one", index);
             steps.push_step(step).map_err(out_of_order)
         });
         pushed.map_err(|error| at_row(error, place, size_of::<R>()))?;
@@ -83,7 +84,14 @@ fn at_row(error: Error, place: usize, stride: usize) -> Error {
     }
 }
 
-/// The move of a row that has none.
+/// Returns whether a row with this mask is read as a step with branches. Excludes an empty mask, and a mask of
+/// only the chosen move if the rules allow another move.
+#[inline]
+pub(super) fn has_branches(board: Board, chosen: Move, mask: u8) -> bool {
+    mask != 0 && (mask != chosen.bit() || board.legal_moves() & !mask == 0)
+}
+
+/// The stored move of a step whose move is unknown.
 const NO_MOVE: u8 = 255;
 
 impl StepRow for Step {

@@ -1,10 +1,10 @@
-//! Runs to test with: games by the rules, and anything at all.
+//! Runs for tests: games by the rules, and arbitrary runs.
 
 use crate::board::{Board, Move};
 use crate::run::{Branches, Run, RunMeta};
 use proptest::prelude::*;
 
-/// A game of so many steps at most, whose every tenth step has no branches.
+/// Returns a game of at most `num_steps` steps. Every tenth step has no branches.
 pub(super) fn game(seed: u64, num_steps: usize) -> Run {
     let mut state = seed;
     let mut draw = |below: u64| {
@@ -38,7 +38,7 @@ pub(super) fn game(seed: u64, num_steps: usize) -> Run {
     steps.finish(meta, board).unwrap()
 }
 
-/// Whole runs that need not follow any rule.
+/// Generates whole runs that need not follow the rules.
 pub(super) fn runs() -> impl Strategy<Value = Run> {
     let branches = (prop::array::uniform4(prop_oneof![0f32..1.0, any::<f32>()]), 0u8..16)
         .prop_map(|(values, legal)| Branches { values, legal });
@@ -56,7 +56,8 @@ pub(super) fn runs() -> impl Strategy<Value = Run> {
     })
 }
 
-/// What is left of a run in rows that hold no final board, and of a value of what is not chosen what `value` says.
+/// Returns a run as rows without a final board hold it. `value` maps the value of each legal branch that was not
+/// chosen.
 pub(super) fn as_rows_hold(run: &Run, value: impl Fn(f32) -> f32) -> Run {
     let mut steps = Run::builder(run.num_steps());
     for place in 0..run.num_steps() {

@@ -1,4 +1,4 @@
-//! Rows in NumPy files: `steps.npy`, or numbered shards of it, as one sequence of rows.
+//! Reading rows from NumPy files: `steps.npy`, or its numbered shards as one sequence of rows.
 
 use super::mapped::FileBytes;
 use super::npy::{NpyField, NpyHeader};
@@ -9,38 +9,40 @@ use std::marker::PhantomData;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-/// The name of the rows when they are in one file.
+/// The file name of an unsharded dataset.
 pub(super) const SINGLE: &str = "steps.npy";
+/// The file name of the metadata of a dataset or a session.
+pub(super) const METADATA: &str = "metadata.db";
 
-/// A row of a NumPy file: one byte aligned, as rows may lie at any offset.
+/// A row of a NumPy file. Its alignment is 1, so that rows may start at any offset.
 pub(super) trait NpyRow: StepRow + bytemuck::Pod {
-    /// Name, type and number of values of each field, without gaps.
+    /// The name, type and number of values of each field, without gaps.
     const FIELDS: &'static [(&'static str, &'static str, usize)];
 }
 
-/// How shards are named: `steps-00000.npy`, …
+/// The naming of shards, such as `steps-00000.npy`.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Numbering {
+pub(super) struct ShardNumbering {
     pub(super) digits: usize,
     pub(super) first: u64,
 }
 
-impl Numbering {
+impl ShardNumbering {
     pub(super) fn name(self, number: u64) -> String {
         format!("steps-{number:0digits$}.npy", digits = self.digits)
     }
 }
 
-/// All rows of a folder, mapped.
+/// All rows of a folder, memory-mapped.
 #[derive(Debug)]
-pub(super) struct Shards<R> {
-    shards: Vec<Shard>,
+pub(super) struct RowShards<R> {
+    shards: Vec<RowShard>,
     num_rows: u64,
     rows: PhantomData<fn() -> R>,
 }
 
 #[derive(Debug)]
-struct Shard {
+struct RowShard {
     path: PathBuf,
     bytes: FileBytes,
     header_len: usize,
@@ -48,7 +50,8 @@ struct Shard {
     num_rows: u64,
 }
 
-/// The files of a folder's rows, in order: `steps.npy` or the shards. Those are numbered from 0 or 1 without a gap.
+/// Returns the row files of a folder in order: `steps.npy`, or its shards. Shards must be numbered from 0 or 1
+/// without a gap.
 pub(crate) fn files_in(folder: &Path) -> Result<Vec<PathBuf>> {
     let io = |source| Error::io(folder, source);
     let mut shards = Vec::new();
@@ -77,7 +80,7 @@ pub(crate) fn files_in(folder: &Path) -> Result<Vec<PathBuf>> {
         None => return refuse("steps.npy or shards of it", "neither".into()),
         Some((2.., path)) => {
             let found = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-            return refuse("shards from the first on", found);
+            return refuse("shards numbered from 0 or 1", found);
         }
         Some(_) => {}
     }
@@ -92,8 +95,8 @@ pub(crate) fn files_in(folder: &Path) -> Result<Vec<PathBuf>> {
     Ok(shards.into_iter().map(|(_, path)| path).collect())
 }
 
-impl<R: NpyRow> Shards<R> {
-    pub(super) fn open(files: Vec<PathBuf>) -> Result<Shards<R>> {
+impl<R: NpyRow> RowShards<R> {
+    pub(super) fn open(files: Vec<PathBuf>) -> Result<RowShards<R>> {
         const { assert!(align_of::<R>() == 1) };
         let fields = NpyField::packed(R::FIELDS);
         let (mut shards, mut num_rows) = (Vec::with_capacity(files.len()), 0_u64);
@@ -111,23 +114,29 @@ impl<R: NpyRow> Shards<R> {
             }
             header.check_file_len(bytes.len() as u64).map_err(located)?;
             let first_row = num_rows;
-            // Each row takes bytes of a file, so that the sum stays far from the end of a u64.
+            // Cannot overflow: each row takes bytes of a mapped file.
             num_rows += header.num_rows;
-            shards.push(Shard { path, bytes, header_len: header.len as usize, first_row, num_rows: header.num_rows });
+            shards.push(RowShard {
+                path,
+                bytes,
+                header_len: header.len as usize,
+                first_row,
+                num_rows: header.num_rows,
+            });
         }
-        Ok(Shards { shards, num_rows, rows: PhantomData })
+        Ok(RowShards { shards, num_rows, rows: PhantomData })
     }
 
     pub(super) fn num_rows(&self) -> u64 {
         self.num_rows
     }
 
-    /// The bytes of all rows, shard by shard.
+    /// Returns the rows, one slice per shard.
     pub(super) fn slices(&self) -> impl Iterator<Item = &[R]> {
-        self.shards.iter().map(Shard::rows)
+        self.shards.iter().map(RowShard::rows)
     }
 
-    /// The rows of the fullest shard.
+    /// Returns the number of rows in the largest shard.
     pub(super) fn max_shard_rows(&self) -> u64 {
         self.shards.iter().map(|shard| shard.num_rows).max().unwrap_or(0)
     }
@@ -136,12 +145,13 @@ impl<R: NpyRow> Shards<R> {
         self.shards.iter().map(|shard| shard.path.as_path())
     }
 
-    /// The bytes of each file.
+    /// Returns the path and the bytes of each file.
     pub(super) fn files(&self) -> impl Iterator<Item = (&Path, &[u8])> {
         self.shards.iter().map(|shard| (shard.path.as_path(), &shard.bytes[..]))
     }
 
-    /// Some rows, copied when they are in several shards; `None` beyond the last.
+    /// Returns the rows of a range, or `None` if it exceeds the rows. Copies rows only if the range spans several
+    /// shards.
     pub(super) fn rows(&self, range: Range<u64>) -> Option<Cow<'_, [R]>> {
         if range.start > range.end || range.end > self.num_rows {
             return None;
@@ -150,7 +160,7 @@ impl<R: NpyRow> Shards<R> {
         let Some(shard) = self.shards.get(at) else {
             return range.is_empty().then_some(Cow::Borrowed(&[]));
         };
-        let part = |shard: &Shard| {
+        let part = |shard: &RowShard| {
             let from = range.start.max(shard.first_row) - shard.first_row;
             let to = range.end.min(shard.first_row + shard.num_rows).saturating_sub(shard.first_row);
             from as usize..to as usize
@@ -168,7 +178,7 @@ impl<R: NpyRow> Shards<R> {
         Some(Cow::Owned(rows))
     }
 
-    /// The file that a row is in, and its offset there.
+    /// Returns the file of a row, and the byte offset of the row in it.
     pub(super) fn place(&self, row: u64) -> Option<(&Path, u64)> {
         let at = self.shards.partition_point(|shard| shard.first_row + shard.num_rows <= row);
         let shard = self.shards.get(at)?;
@@ -176,8 +186,8 @@ impl<R: NpyRow> Shards<R> {
         Some((&shard.path, shard.header_len as u64 + before * size_of::<R>() as u64))
     }
 
-    /// Says of an error about the rows of a run, the first of which is `first_row`, which run it is, and where in which
-    /// file.
+    /// Adds the run, the file and the offset in the file to an error about a run's rows. The error's offset
+    /// counts from `first_row`, the first row of the run.
     #[cold]
     pub(super) fn in_run(&self, error: Error, run: u64, first_row: u64) -> Error {
         match error.into_kind() {
@@ -195,14 +205,14 @@ impl<R: NpyRow> Shards<R> {
     }
 }
 
-impl Shard {
+impl RowShard {
     fn rows<R: NpyRow>(&self) -> &[R] {
-        // The file ends with the last row, as was checked, and rows are aligned anywhere.
+        // `open` checked that the file ends with the last row, and rows have alignment 1.
         bytemuck::cast_slice(self.bytes.get(self.header_len..).unwrap_or_default())
     }
 }
 
-/// An error about a folder as a whole.
+/// Returns a header error about a file or folder as a whole.
 #[cold]
 pub(crate) fn header_error(what: &'static str, expected: impl Into<String>, found: String, path: &Path) -> Error {
     let location = crate::error::Location { path: Some(path.to_owned()), ..Default::default() };

@@ -1,52 +1,58 @@
-//! Many runs in one place: packs, datasets, sessions and logs behind one interface.
+//! One interface to files and folders of many runs: packs, datasets, sessions and logs.
 
 use crate::error::Result;
 use crate::run::Run;
 use std::borrow::Cow;
 use std::fmt;
+use std::sync::Arc;
 
-/// Many runs in one file or folder, each read on its own, by any number of threads.
+/// A file or folder of many runs. Any number of threads may read its runs independently.
 pub(crate) trait RunSource: Send + Sync + fmt::Debug {
-    /// How many there are, damaged ones included.
+    /// Returns the number of runs, including damaged ones.
     fn num_runs(&self) -> usize;
 
-    /// How many bytes a run takes, about, once it is decompressed; 0 beyond the last.
+    /// Returns the approximate size of a run in bytes, decompressed. Returns 0 past the last run.
     fn num_bytes(&self, index: usize) -> u64;
 
-    /// Where in the file it begins.
+    /// Returns the byte offset of a run in its file.
     fn offset(&self, index: usize) -> u64;
 
-    /// Whether there is no run at this index, nor was one to be expected.
+    /// Returns whether the index is deliberately empty, as a deleted entry of a pack is.
     fn is_absent(&self, index: usize) -> bool {
         let _ = index;
         false
     }
 
-    /// What the source says of a run beside its content.
+    /// Returns what the source knows about a run beside the run itself.
     fn facts(&self, index: usize) -> SourceFacts {
         let _ = index;
         SourceFacts::default()
     }
 
-    /// A run. Errors name it (`Location::run`), and the offset in the file.
+    /// Returns the name of the session and its description as JSON, if the runs come from a session.
+    fn session(&self) -> Result<Option<(Arc<str>, Arc<str>)>> {
+        Ok(None)
+    }
+
+    /// Reads a run. Errors name the run (`Location::run`) and the offset in the file.
     fn read(&self, index: usize) -> Result<SourceRun<'_>>;
 }
 
-/// What a source says of a run that is no part of the run.
+/// Facts about a run that the run itself does not hold.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct SourceFacts {
-    /// Its id, where the source gives ids of its own.
+    /// The run's id in the source, if the source assigns ids.
     pub(crate) id: Option<u64>,
-    /// The steps of the whole game, some of which the source may lack.
+    /// The number of steps of the whole game. The source may hold fewer.
     pub(crate) num_steps: Option<u32>,
 }
 
-/// A run as its source has it.
+/// A run in the form in which its source holds it.
 #[derive(Debug)]
-#[allow(clippy::large_enum_variant)] // One at a time, and taken apart at once.
+#[allow(clippy::large_enum_variant)] // Only one exists at a time, and its consumer unpacks it immediately.
 pub(crate) enum SourceRun<'a> {
     /// The bytes of a run file.
     File(Cow<'a, [u8]>),
-    /// Decoded, from a format that is not one file per run.
+    /// A decoded run, from a format other than run files.
     Run(Run),
 }

@@ -1,12 +1,13 @@
-//! Opening a `metadata.db` of unknown origin: an SQLite file that may be damaged, hostile, or being written by another
-//! process.
+//! Access to an untrusted `metadata.db`: an SQLite file that may be damaged, malicious, or being written by
+//! another process.
 //!
-//! SQLite's [advice for untrusted files][advice] is followed: nothing in the schema may run or be written, every limit
-//! is low, `quick_check` comes before anything is read, a statement that runs away is ended, and only tables of the expected
-//! shape are read. Values have any type, whatever their column says, so that each is checked.
+//! The code follows SQLite's [advice for untrusted files][advice]. Nothing in the schema may run or write, and
+//! every limit is low. `quick_check` runs before any read. A statement that runs too long is interrupted. Only
+//! tables of the expected shape are read. SQLite does not enforce column types, so each value is checked.
 //!
-//! A file that is read is never changed, and no file appears beside it: one in WAL mode without a log is read as
-//! immutable, one whose writer died is copied with its journal or log, and neither must have changed afterwards.
+//! Reading never changes a file and creates no file beside it. A file in WAL mode without a log is read as
+//! immutable. A file whose writer died is copied together with its journal or log. In both cases, a change of the
+//! file during the read is an error.
 //!
 //! [advice]: https://www.sqlite.org/security.html
 
@@ -28,17 +29,17 @@ use std::io;
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
-/// An SQLite file that is open for reading or, as for an append, for writing.
+/// An SQLite file, open for reading or for an append.
 pub(super) struct Database {
     connection: Connection,
     path: PathBuf,
-    /// What the file was when it was opened, if it is not SQLite that sees to it that it does not change.
+    /// The state of the file when it was opened, unless SQLite's locks protect it from changes.
     stamp: Option<Stamp>,
-    /// Where the copy is, of a file whose writer died.
+    /// The folder of the copy, if the writer died.
     _copy: Option<TempDir>,
 }
 
-/// The most bytes of a value or a row.
+/// The maximum length of a value or a row in bytes.
 const MAX_VALUE: i32 = 1 << 20;
 const LIMITS: [(Limit, i32); 11] = [
     (Limit::SQLITE_LIMIT_LENGTH, MAX_VALUE),
@@ -69,31 +70,31 @@ const SWITCHES: [(DbConfig, bool); 9] = [
 const PRAGMAS: &str = "PRAGMA cell_size_check = ON; PRAGMA mmap_size = 0; PRAGMA cache_size = -1024; \
                        PRAGMA temp_store = FILE; PRAGMA query_only = ON;";
 
-/// SQLite tells every so many instructions that it is at work.
+/// Instructions between two calls of SQLite's progress handler.
 const TICK: i32 = 1000;
-/// Ticks that any file may take, and the bytes of it that add one.
+/// The ticks that every read may take, and the bytes of the file that add one more.
 const BASE_TICKS: u64 = 10_000;
 const BYTES_PER_TICK: u64 = 32;
 
 impl Database {
-    /// Opens a file for reading, and checks that it is sound.
+    /// Opens a file for reading, and checks its integrity.
     pub(super) fn open(path: &Path) -> Result<Database> {
         let path = std::path::absolute(path).map_err(|source| Error::io(path, source))?;
         let (stamp, is_wal) = examine(&path)?;
         if stamp.has_log && !beside(&path, "-shm").exists() {
-            // Nobody has it open, and SQLite would put an index of the log beside it.
+            // Without `-shm`, no process has the file open. SQLite would create the log's index beside it.
             return Database::open_copy(path, "-wal", stamp);
         }
         let immutable = is_wal && !stamp.has_log;
         let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let connection = match immutable {
-            // The log's index would have to stand beside the file.
+            // A file in WAL mode would otherwise need the log's index beside it.
             true => Connection::open_with_flags(uri(&path), flags | OpenFlags::SQLITE_OPEN_URI),
             false => Connection::open_with_flags(&path, flags),
         };
         let connection = connection.map_err(|error| refused(&path, &error))?;
         match harden(&connection, stamp.len).and_then(|()| connection.execute_batch(PRAGMAS)).and_then(|()| {
-            // The first to look into the file.
+            // The first statement that reads the file.
             connection.query_row("SELECT count(*) FROM sqlite_schema", [], |_| Ok(()))
         }) {
             Ok(()) => {}
@@ -107,18 +108,18 @@ impl Database {
         Ok(database)
     }
 
-    /// Opens a file for adding to it, and checks that it is sound. What a writer that died left behind is undone.
+    /// Opens a file for an append, and checks its integrity. SQLite first recovers from an interrupted writer.
     pub(super) fn open_writing(path: &Path) -> Result<Database> {
         let path = std::path::absolute(path).map_err(|source| Error::io(path, source))?;
         let (stamp, _) = examine(&path)?;
         let database = Database::open_as(&path.clone(), path, stamp.len)?;
-        // The budget was for reading.
+        // Removes the instruction limit, which is for reading.
         database.connection.progress_handler(0, None::<fn() -> bool>);
         database.execute("PRAGMA query_only = OFF")?;
         Ok(database)
     }
 
-    /// Begins a new file.
+    /// Creates a new file.
     pub(super) fn create(path: &Path) -> Result<Database> {
         let path = std::path::absolute(path).map_err(|source| Error::io(path, source))?;
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
@@ -134,13 +135,14 @@ impl Database {
         self.connection.execute_batch(sql).map_err(|error| refused(&self.path, &error))
     }
 
-    /// Adds a row.
+    /// Inserts a row.
     pub(super) fn insert(&self, sql: &str, values: impl rusqlite::Params) -> Result<()> {
         let inserted = self.connection.prepare_cached(sql).and_then(|mut statement| statement.execute(values));
         inserted.map(|_| ()).map_err(|error| refused(&self.path, &error))
     }
 
-    /// Refuses anything but a table with these columns. The first is its key, an INTEGER PRIMARY KEY if `by_id`.
+    /// Checks that a table has these columns. The first column must be its key, as an INTEGER PRIMARY KEY if
+    /// `by_id` is set.
     pub(super) fn check_table(&self, name: &'static str, columns: &[&str], by_id: bool) -> Result<()> {
         let refuse = |expected: &str, found: &str| {
             let found = format!("{found} {name}");
@@ -164,7 +166,7 @@ impl Database {
         }
         let (mut missing, mut is_usual) = (columns.to_vec(), true);
         let mut has_key = !by_id;
-        // The name is a literal of ours.
+        // `name` is a constant of this crate, so it needs no quoting.
         self.each(&format!("PRAGMA table_xinfo({name})"), [], |row| {
             let column = text(row, 1).unwrap_or_default();
             missing.retain(|name| !name.eq_ignore_ascii_case(column));
@@ -175,7 +177,8 @@ impl Database {
             Ok(())
         })?;
         if by_id {
-            // A key that is the row's own number has no index; any other may hold anything, as in a table WITHOUT ROWID.
+            // A key that is the rowid has no index. Any other key may hold values of any type, as in a table
+            // WITHOUT ROWID.
             self.each(&format!("PRAGMA index_list({name})"), [], |row| {
                 has_key &= text(row, 3) != Some("pk");
                 Ok(())
@@ -183,13 +186,13 @@ impl Database {
         }
         match missing.first() {
             Some(column) => refuse(&format!("a column {column}"), "none in table"),
-            None if !is_usual => refuse("columns that are stored", "a generated or hidden column in table"),
+            None if !is_usual => refuse("stored columns only", "a generated or hidden column in table"),
             None if !has_key => refuse("an INTEGER PRIMARY KEY", "another key of table"),
             None => Ok(()),
         }
     }
 
-    /// The number of a table's rows.
+    /// Returns the number of rows of a table.
     pub(super) fn num_rows(&self, table: &'static str) -> Result<usize> {
         let mut count = 0;
         self.each(&format!("SELECT count(*) FROM {table}"), [], |row| {
@@ -199,7 +202,7 @@ impl Database {
         Ok(usize::try_from(count).unwrap_or(0))
     }
 
-    /// Hears the rows of a query.
+    /// Calls `hear` with each row of a query.
     pub(super) fn each(
         &self,
         sql: &str,
@@ -215,7 +218,7 @@ impl Database {
         Ok(())
     }
 
-    /// Ends the reading; an error if the file was read as one that does not change, and did.
+    /// Ends reading. Returns an error if a file that was read without locks has changed.
     pub(super) fn finish_reading(self) -> Result<()> {
         match &self.stamp {
             Some(before) if examine(&self.path)?.0 != *before => {
@@ -226,7 +229,7 @@ impl Database {
         }
     }
 
-    /// Closes a file that was written, so that nothing of it is left in a journal or in memory.
+    /// Closes a file that was written and makes it durable. No journal remains.
     pub(super) fn finish_writing(self) -> Result<()> {
         let Database { connection, path, .. } = self;
         connection.flush_prepared_statement_cache();
@@ -234,7 +237,7 @@ impl Database {
         File::open(&path).and_then(|file| file.sync_all()).map_err(|source| Error::io(&path, source))
     }
 
-    /// Opens a copy of a file and of its journal or log, which SQLite then applies to the copy.
+    /// Opens a copy of a file and of its journal or log. SQLite then applies the journal or log to the copy.
     fn open_copy(path: PathBuf, suffix: &str, stamp: Stamp) -> Result<Database> {
         let io = |source| Error::io(&path, source);
         let folder = tempfile::tempdir().map_err(io)?;
@@ -245,7 +248,7 @@ impl Database {
         Ok(Database { stamp: Some(stamp), _copy: Some(folder), ..database })
     }
 
-    /// Opens a file so that SQLite may write it, but no statement of ours; errors name `path`.
+    /// Opens a file so that SQLite may recover it, while statements may only read. Errors name `path`.
     fn open_as(file: &Path, path: PathBuf, len: u64) -> Result<Database> {
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let connection = Connection::open_with_flags(file, flags).map_err(|error| refused(&path, &error))?;
@@ -258,7 +261,7 @@ impl Database {
 
     fn check_sound(&self) -> Result<()> {
         let mut problem = None;
-        // What virtual tables check is theirs to say.
+        // `quick_check` would run the code of virtual tables, so they are rejected first.
         let sql = "SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND rootpage IS NOT 0 OR type <> 'table'";
         let mut num_objects = 0;
         self.each(sql, [], |row| {
@@ -266,7 +269,7 @@ impl Database {
             Ok(())
         })?;
         if usize::try_from(num_objects).unwrap_or(0) != self.num_rows("sqlite_schema")? {
-            return Err(header_error("tables", "no virtual ones", "a virtual table".into(), &self.path));
+            return Err(header_error("tables", "no virtual tables", "a virtual table".into(), &self.path));
         }
         self.each("PRAGMA quick_check(1)", [], |row| {
             problem = Some(text(row, 0).unwrap_or("nothing").to_owned()).filter(|said| said != "ok");
@@ -282,7 +285,7 @@ impl Database {
     }
 }
 
-/// The text in a column, if it is text.
+/// Returns the text in a column; `None` for another type or invalid UTF-8.
 pub(super) fn text<'a>(row: &'a Row<'_>, column: usize) -> Option<&'a str> {
     match row.get_ref(column) {
         Ok(ValueRef::Text(text)) => std::str::from_utf8(text).ok(),
@@ -311,11 +314,11 @@ fn has_code(error: &rusqlite::Error, code: i32) -> bool {
     error.sqlite_error().is_some_and(|error| error.extended_code == code)
 }
 
-/// SQLite's error as ours: about access, or about content.
+/// Converts an SQLite error into an error about access or about content.
 #[cold]
 fn refused(path: &Path, error: &rusqlite::Error) -> Error {
     use rusqlite::ErrorCode as Code;
-    // A file that ends too early is damaged rather than out of reach.
+    // A file that ends too early is damaged, not inaccessible.
     let is_short = has_code(error, ffi::SQLITE_IOERR_SHORT_READ);
     match error.sqlite_error_code() {
         // Uses the system's error text, as for any other file.
@@ -331,6 +334,6 @@ fn refused(path: &Path, error: &rusqlite::Error) -> Error {
             | Code::FileLockingProtocolFailed
             | Code::NoLargeFileSupport,
         ) if !is_short => Error::io(path, io::Error::other(error.to_string())),
-        _ => header_error("SQLite database", "a sound one", error.to_string(), path),
+        _ => header_error("SQLite database", "an undamaged file", error.to_string(), path),
     }
 }

@@ -1,5 +1,5 @@
-//! Making a folder appear under its name whole, or some of its files in another folder one after the other: what
-//! [`Staged`] does for a single file.
+//! Publishing a folder atomically, or moving its files one by one into another folder. [`Staged`] does the same
+//! for a single file.
 
 use crate::error::{Error, Result};
 use crate::publish::{self, Staged};
@@ -7,16 +7,16 @@ use std::io;
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
-/// A folder that is being filled and that nobody looks into yet. Dropped unpublished, it vanishes with all in it.
+/// A temporary folder that is being filled. Readers ignore it. Dropping it unpublished removes it and its files.
 #[derive(Debug)]
 pub(crate) struct StagedFolder(TempDir);
 
 impl StagedFolder {
-    /// Begins a folder beside the one that it is to become, or in the one that its files are to stand in.
+    /// Creates a temporary folder in `parent`.
     pub(crate) fn new_in(parent: &Path) -> Result<StagedFolder> {
         let (prefix, suffix) = Staged::AFFIXES;
         let mut builder = tempfile::Builder::new();
-        // Data is for every reader, not, as temporary files are by default, for its owner alone.
+        // Temporary folders are private by default. Published data uses the usual permissions.
         #[cfg(unix)]
         builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o777));
         let folder = builder.prefix(prefix).suffix(suffix).tempdir_in(parent);
@@ -27,22 +27,23 @@ impl StagedFolder {
         self.0.path()
     }
 
-    /// Gives the folder its name, which must be free or that of an empty folder. The files in it are durable already.
+    /// Renames the folder to `name`, which must be free or an empty folder. The files in the folder must already
+    /// be durable.
     pub(crate) fn publish(self, name: &Path) -> Result<()> {
         publish::sync(self.path())?;
         std::fs::rename(self.path(), name).map_err(|source| Error::io(name, source))?;
-        // Nothing is left to be removed.
+        // The folder has moved, so there is nothing to remove.
         let _ = self.0.keep();
         publish::sync_parent(name)
     }
 
-    /// Leaves the folder where it is, for whoever is to make out what became of it.
+    /// Keeps the folder on disk, for a later recovery. Returns its path.
     pub(crate) fn keep(self) -> PathBuf {
         self.0.keep()
     }
 
-    /// Moves a file, which is durable already, to its name in another folder. That name must be free unless the file is to
-    /// replace what stands there.
+    /// Moves a durable file to the same name in another folder. Fails if the name is taken, unless `replace` is
+    /// set.
     pub(crate) fn publish_file(&self, file: &str, folder: &Path, replace: bool) -> Result<()> {
         let name = folder.join(file);
         if !replace && name.symlink_metadata().is_ok() {
@@ -53,13 +54,13 @@ impl StagedFolder {
     }
 }
 
-/// Refuses a name that is taken by anything but an empty folder.
+/// Returns an error if the name is taken, unless it is an empty folder.
 pub(super) fn check_free(name: &Path) -> Result<()> {
     let is_empty = || std::fs::read_dir(name).is_ok_and(|mut entries| entries.next().is_none());
     if name.symlink_metadata().is_ok() && !is_empty() { Err(taken(name)) } else { Ok(()) }
 }
 
-/// An error about a name that something has already.
+/// Returns the error for a name that is already taken.
 pub(super) fn taken(name: &Path) -> Error {
-    Error::io(name, io::Error::new(io::ErrorKind::AlreadyExists, "something of this name is already there"))
+    Error::io(name, io::Error::new(io::ErrorKind::AlreadyExists, "this name is already taken"))
 }

@@ -1,10 +1,10 @@
 use super::*;
 use crate::board::{Board, Move};
 use crate::error::ErrorKind;
-use crate::run::{Branches, RunMeta};
+use crate::run::{Branches, Run, RunMeta};
 use proptest::prelude::*;
 
-/// a2run2 as its specification spells it, for the postcard crate to encode: the oracle of our codec.
+/// The a2run2 specification as serde types for the postcard crate. This is the oracle of our codec.
 mod spec {
     use serde::{Deserialize, Serialize};
 
@@ -128,7 +128,7 @@ fn refused(bytes: &[u8], message: &str) {
     assert!(error.contains(message), "{error}");
 }
 
-/// A2T1 bytes with a change, and a checksum that fits it.
+/// Changes A2T1 bytes, then repairs the checksum.
 fn a2t1_with(change: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
     let mut bytes = encode_run(&sample(3), RunFormat::A2t1).unwrap();
     bytes.truncate(bytes.len() - 4);
@@ -139,7 +139,7 @@ fn a2t1_with(change: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
 }
 
 #[test]
-fn a2t1_says_what_is_wrong_and_where() {
+fn a2t1_errors_name_field_and_offset() {
     let good = a2t1_with(|_| {});
     assert!(decode_run(&good).is_ok());
     refused(&a2t1_with(|bytes| bytes[4] = 2), "byte 4: version: expected 1, found 2");
@@ -161,8 +161,9 @@ fn a2t1_says_what_is_wrong_and_where() {
 }
 
 #[test]
-fn a2run2_says_what_is_wrong_and_where() {
-    // 1 step of 3 bytes: 0 meta.steps, 1 start, 2 elapsed, 6 score, 7 tile, 8 engine, 9 count, 10 step, 13 final.
+fn a2run2_errors_name_field_and_offset() {
+    // One step of 3 bytes. Offsets: 0 meta.steps, 1 start, 2 elapsed, 6 score, 7 tile, 8 engine, 9 count, 10
+    // step, 13 final board.
     let good = [1, 0, 0, 0, 0, 0, 0, 0, 0, 1, 17, 2, 0, 33];
     assert!(decode_run(&good).is_ok());
     let with = |offset: usize, byte: u8| {
@@ -176,7 +177,7 @@ fn a2run2_says_what_is_wrong_and_where() {
     refused(&with(12, 9), "byte 12 (step 0): branches: expected 0 (none) or 1 (four follow), found 9");
     refused(&[1, 0, 0, 0, 0, 0, 0, 0, 0, 1, 17, 2, 1, 5, 0], "byte 13 (step 0): branch: expected 0 (legal) or 1");
     refused(&[&good[..], &[0]].concat(), "byte 14: end of the run: expected the end of the file, found 1 more bytes");
-    refused(&[0xff; 10], "byte 0: meta.steps: expected a varint of at most 32 bits, found a longer one");
+    refused(&[0xff; 10], "byte 0: meta.steps: expected a varint of at most 32 bits, found a longer varint");
     refused(&[0xff, 0xff, 0xff, 0xff, 0x7f], "byte 0: meta.steps: expected a varint of at most 32 bits");
     refused(&[0xff, 0xff], "byte 0: meta.steps: expected a varint, found 2 bytes before the end");
     refused(&[1, 0, 0, 0, 0, 0, 0, 0, 1, 200, 1], "byte 9: length of engine: expected at most 0 bytes before the end");
@@ -189,7 +190,7 @@ fn a2run2_says_what_is_wrong_and_where() {
 }
 
 #[test]
-fn what_is_plainly_no_run_is_named() {
+fn errors_name_content_that_is_not_a_run() {
     let cut = format!("{}é", "x".repeat(PREFIX_LEN - 1));
     for (bytes, found) in [
         (&br#"{"run_id": 1, "steps": [1, 2]}"#[..], "JSON"),
@@ -197,17 +198,17 @@ fn what_is_plainly_no_run_is_named() {
         (b"run_id,board,move\n0,1,2\n", "text"),
         ("Läufe, Bretter und Züge\n".as_bytes(), "text"),
         (cut.as_bytes(), "text"),
-        (b"A2JOURN1\x01\0\0\0\0\0\0\0", "a recorder's journal, whose games `recover` keeps"),
+        (b"A2JOURN1\x01\0\0\0\0\0\0\0", "a recorder's journal, which `recover` reads"),
     ] {
         refused(bytes, &format!("byte 0: content: expected a run, found {found}"));
     }
-    // Other content may begin with it by chance.
+    // Other content may begin with the same byte.
     refused(b"{\"a\"", "byte 2: elapsed time");
 }
 
 #[test]
 fn an_a2run2_file_may_begin_with_the_magic_of_a2t1() {
-    // 0x41 = 65 steps, start 0x32, elapsed from the bytes "T1" and two more.
+    // 0x41 = 65 steps, start 0x32, elapsed time from the bytes "T1" and two more.
     let mut steps = Run::builder(65);
     for _ in 0..65 {
         steps.push(Board(1), Move::Up, None);
@@ -220,7 +221,7 @@ fn an_a2run2_file_may_begin_with_the_magic_of_a2t1() {
 }
 
 #[test]
-fn a2t1_keeps_all_but_the_branches() {
+fn a2t1_round_trip_drops_only_branches() {
     let run = sample(50);
     let bytes = encode_run(&run, RunFormat::A2t1).unwrap();
     let (back, format) = decode_run(&bytes).unwrap();
@@ -232,7 +233,7 @@ fn a2t1_keeps_all_but_the_branches() {
 }
 
 #[test]
-fn an_engine_too_long_for_a2t1_is_refused() {
+fn a2t1_rejects_a_too_long_engine_name() {
     let meta = RunMeta { engine: Some("x".repeat(65_536)), ..RunMeta::default() };
     let run = Run::builder(0).finish(meta, Board(0)).unwrap();
     assert!(encode_run(&run, RunFormat::A2t1).unwrap_err().to_string().contains("at most 65535 bytes"));
@@ -241,7 +242,7 @@ fn an_engine_too_long_for_a2t1_is_refused() {
 }
 
 #[test]
-fn a_number_in_more_bytes_than_it_needs_is_the_same_number() {
+fn overlong_varints_are_accepted() {
     let mut steps = Run::builder(40);
     for i in 0..40 {
         let branches = Branches { values: [0.25, 0.5, 0.0, 0.75], legal: 0b1011 };
@@ -279,7 +280,7 @@ proptest! {
     }
 
     #[test]
-    fn what_decodes_from_damaged_bytes_is_what_postcard_reads(
+    fn damaged_bytes_decode_as_with_postcard(
         run in runs(),
         changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..4),
     ) {
@@ -303,7 +304,7 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_decode_or_fail(bytes in prop::collection::vec(any::<u8>(), 0..400), magic in any::<bool>()) {
+    fn any_bytes_never_panic(bytes in prop::collection::vec(any::<u8>(), 0..400), magic in any::<bool>()) {
         let bytes = if magic { [b"A2T1\x01\x00", &bytes[..]].concat() } else { bytes };
         let _ = decode_run(&bytes);
     }

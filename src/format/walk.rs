@@ -1,4 +1,4 @@
-//! The files of a folder and of those in it, as everything that takes folders meets them.
+//! Listing the files of a folder and its subfolders.
 
 use super::session::{RECORDING, journal_number};
 use crate::error::{Error, Result};
@@ -8,20 +8,20 @@ use std::io::{self, ErrorKind::NotFound};
 use std::path::{Path, PathBuf};
 use walkdir::{DirEntry, WalkDir};
 
-/// Files of these extensions call themselves runs: it is an error if they hold nothing that can be read. What others hold is
-/// told by their content.
+/// Extensions of run files. A file with one of these is an error if it holds no readable run. Other files are
+/// detected by their content.
 const EXTENSIONS: [&str; 3] = ["a2run2", "bin", "a2t1"];
 
-/// A file.
+/// A file that was found or named.
 pub(crate) struct FoundFile {
     pub(crate) path: PathBuf,
-    /// `None` for one that vanishes: it is reported when it cannot be read.
+    /// `None` if the file has vanished. The read reports that.
     pub(crate) metadata: Option<Metadata>,
-    /// Whether it was named itself, rather than found in a folder. It may be a pipe then.
+    /// Whether the caller named this path. A named path may be a pipe.
     pub(crate) named: bool,
-    /// Whether it seems to be written just now, or is hidden: its name begins with a dot, or ends in `.tmp`.
+    /// Whether the file is hidden or being written: its name begins with a dot or ends with `.tmp`.
     pub(crate) unfinished: bool,
-    /// Why it cannot even be looked at: a link that leads nowhere, for example.
+    /// The reason why the file's metadata cannot be read, such as a dangling link.
     pub(crate) problem: Option<Error>,
 }
 
@@ -30,17 +30,17 @@ impl FoundFile {
         self.metadata.as_ref().map_or(0, Metadata::len)
     }
 
-    /// Whether it has the extension of a run file and is not a recorder's journal.
+    /// Returns whether the file has the extension of a run file and is not a recorder's journal.
     pub(crate) fn is_named_as_run(&self) -> bool {
         let extension = self.path.extension().and_then(OsStr::to_str);
         journal_number(&self.path).is_none() && extension.is_some_and(|extension| EXTENSIONS.contains(&extension))
     }
 }
 
-/// The files of a folder in the order of their names, links followed, hidden folders passed over; or the one file that `root`
-/// is. No more names are in memory than those of one folder and of the folders above it.
+/// Lists the files below `root` in the order of their names, or `root` itself if it is a file. Follows links and
+/// skips hidden folders. Memory holds the names of one folder and its ancestors.
 ///
-/// An item is an error when `root` itself cannot be looked at.
+/// An item is an error if `root` itself cannot be read.
 pub(crate) fn files_in(root: &Path) -> impl Iterator<Item = Result<FoundFile>> + Send + use<> {
     let root = root.to_path_buf();
     WalkDir::new(&root)
@@ -79,8 +79,8 @@ fn found(entry: DirEntry) -> Option<FoundFile> {
     Some(FoundFile { path: entry.into_path(), metadata, named, unfinished, problem: None })
 }
 
-/// Whether this was a recorder's file that was removed after the listing, because the recording ended. The session has
-/// all its games.
+/// Returns whether the path was a recorder's file that vanished after the listing, because the recording ended.
+/// The session holds all its games.
 pub(crate) fn has_ended(path: &Path) -> bool {
     let is_recorders = journal_number(path).is_some() || path.ends_with(RECORDING);
     is_recorders && path.symlink_metadata().is_err_and(|error| error.kind() == NotFound)
@@ -96,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn files_of_a_recorder_may_go_while_they_are_listed() {
+    fn recorder_files_may_vanish_during_a_listing() {
         let folder = tempfile::tempdir().unwrap();
         let all = ["a.a2run2", "journal-000001.bin", "recording.json", "z.a2run2"];
         for name in all {
@@ -109,7 +109,7 @@ mod tests {
         }
         names.extend(found.map(Result::unwrap));
         let names: Vec<_> = names.iter().map(|file| file.path.strip_prefix(folder.path()).unwrap()).collect();
-        // A removed run file is reported.
+        // A run file that was removed is still reported.
         assert_eq!(names, [Path::new("a.a2run2"), Path::new("z.a2run2")]);
     }
 }

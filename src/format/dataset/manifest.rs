@@ -1,4 +1,4 @@
-//! `manifest.json`: how much there is in a dataset, and the checksums of its files.
+//! `manifest.json`: the size of a dataset and the checksums of its files.
 
 use crate::error::{Error, ErrorKind, Location, Result};
 use crate::format::mapped::open_file;
@@ -12,7 +12,7 @@ use std::time::SystemTime;
 
 const NAME: &str = "manifest.json";
 const VERSION: u64 = 1;
-/// More than the names and checksums of a hundred thousand shards.
+/// Enough for the names and checksums of a hundred thousand shards.
 const MAX_LEN: u64 = 4 << 20;
 
 #[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -20,10 +20,10 @@ pub(super) struct Manifest {
     version: u64,
     pub(super) num_steps: u64,
     pub(super) num_runs: u64,
-    /// Seconds since 1970 as we write it; others may write other things.
+    /// The creation time in Unix seconds. Never read, because other tools may write another form.
     #[serde(default, skip_deserializing)]
     created: u64,
-    /// CRC32C of each file by its name, in eight hexadecimal digits.
+    /// The CRC32C of each file by name, as eight hexadecimal digits.
     #[serde(default)]
     pub(super) crc32c: BTreeMap<String, String>,
 }
@@ -34,7 +34,7 @@ impl Manifest {
         Manifest { version: VERSION, num_steps, num_runs, created, crc32c }
     }
 
-    /// Reads the manifest of a folder, if it has one.
+    /// Reads the manifest of a folder. Returns `None` if there is no manifest.
     pub(super) fn read(folder: &Path) -> Result<Option<Manifest>> {
         let path = folder.join(NAME);
         let io = |source| Error::io(&path, source);
@@ -56,7 +56,7 @@ impl Manifest {
         Ok(Some(manifest))
     }
 
-    /// Puts the manifest into a folder, in place of any other.
+    /// Writes the manifest into a folder. Replaces an existing one.
     pub(super) fn write(&self, folder: &Path) -> Result<()> {
         let path = folder.join(NAME);
         let mut staged = Staged::new(folder)?;
@@ -65,7 +65,7 @@ impl Manifest {
         staged.replace(&path)
     }
 
-    /// Takes the manifest out of a folder for good.
+    /// Removes the manifest from a folder durably.
     pub(super) fn remove(folder: &Path) -> Result<()> {
         let path = folder.join(NAME);
         match std::fs::remove_file(&path) {
@@ -75,22 +75,33 @@ impl Manifest {
         }
     }
 
-    /// Compares the numbers with those that are there. Rows that no run has yet may have come since.
+    /// Compares the counts with the actual ones. Rows behind those of the last run may have been added since, so
+    /// `covered` rows are also accepted.
     pub(super) fn check(&self, num_rows: u64, covered: u64, num_runs: usize, folder: &Path) -> Result<()> {
         let path = folder.join(NAME);
         if self.num_steps != num_rows && self.num_steps != covered {
             let found = self.num_steps.to_string();
-            return Err(header_error("num_steps of the manifest", format!("{num_rows}, as there are"), found, &path));
+            return Err(header_error(
+                "num_steps of the manifest",
+                format!("{num_rows}, the number of rows"),
+                found,
+                &path,
+            ));
         }
         if self.num_runs != num_runs as u64 {
             let found = self.num_runs.to_string();
-            return Err(header_error("num_runs of the manifest", format!("{num_runs}, as there are"), found, &path));
+            return Err(header_error(
+                "num_runs of the manifest",
+                format!("{num_runs}, the number of runs"),
+                found,
+                &path,
+            ));
         }
         Ok(())
     }
 }
 
-/// Compares the checksum that a manifest has of a file.
+/// Compares the stored checksum of a file with its bytes.
 pub(super) fn check_crc(path: &Path, stored: &str, bytes: &[u8]) -> Result<()> {
     let Some(expected) = u32::from_str_radix(stored, 16).ok().filter(|_| stored.len() == 8) else {
         let found = format!("{stored:?}");

@@ -27,39 +27,39 @@ const SELECT: &str = "SELECT id, first_step_idx, num_steps, max_score, highest_t
                       FROM runs ORDER BY id";
 pub(super) const INSERT: &str = "INSERT INTO runs VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
 
-/// Longer names are none; they are no longer in any other format.
+/// The maximum length of an engine name in bytes, as in every other format.
 pub(super) const MAX_ENGINE_LEN: usize = 65_535;
-/// So many different names are kept once each.
+/// The maximum number of names that are stored once and shared.
 const MAX_SHARED_NAMES: usize = 1 << 10;
 
-/// What `metadata.db` says of the runs, in the order of their ids.
+/// The runs in `metadata.db`, in the order of their ids.
 #[derive(Debug, Default)]
 pub(super) struct Metadata {
-    records: Vec<Record>,
-    /// The engines' names, one after the other.
+    records: Vec<DatasetRun>,
+    /// The concatenated names of engines.
     names: String,
 }
 
-/// A run, as small as may be: a row of the table takes little more.
+/// The metadata of a run in compact form, hardly larger than its row in the table.
 #[derive(Clone, Copy, Debug, Default)]
-struct Record {
+struct DatasetRun {
     id: i64,
     first_step: u64,
     max_score: u64,
     start_time: u64,
-    /// Where in the names that of the engine begins.
+    /// The offset of the engine's name in `names`.
     name: u64,
     num_steps: u32,
     highest_tile: u32,
     elapsed_s: f32,
     name_len: u16,
-    /// The first column whose value is none that it may hold, 0 if all are sound, and the value's type.
+    /// The first column with an invalid value, and the type of that value. 0 = all columns are valid.
     bad: u8,
-    found: Kind,
+    found: ValueKind,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-enum Kind {
+enum ValueKind {
     #[default]
     Null,
     Integer,
@@ -79,12 +79,12 @@ impl Metadata {
     pub(super) fn read_from(database: &Database) -> Result<Metadata> {
         database.check_table("runs", &COLUMNS, true)?;
         let mut metadata = Metadata::default();
-        // The check of the database has seen each of them.
+        // `quick_check` has visited every row, so this count can be trusted.
         metadata.records.reserve_exact(database.num_rows("runs")?);
         let mut shared: HashMap<String, (u64, u16)> = HashMap::new();
         database.each(SELECT, [], |row| {
             let values = std::array::from_fn(|column| row.get_ref(column).unwrap_or(ValueRef::Null));
-            let record = Record::of(&values, |name| match shared.get(name) {
+            let record = DatasetRun::of(&values, |name| match shared.get(name) {
                 Some(&place) => place,
                 None => {
                     let place = (metadata.names.len() as u64, name.len() as u16);
@@ -113,33 +113,34 @@ impl Metadata {
         self.records.get(index).map(|record| record.id)
     }
 
-    /// The rows of a run, `None` of one that is damaged.
+    /// Returns the first row of a run and the number of its rows, or `None` if its metadata is damaged.
     pub(super) fn rows(&self, index: usize) -> Option<(u64, u64)> {
         let record = self.records.get(index).filter(|record| record.bad == 0)?;
         Some((record.first_step, u64::from(record.num_steps)))
     }
 
-    /// Where the last rows end that a run has, among so many.
+    /// Returns the end of the last run's rows. Ignores runs that exceed `num_rows`.
     pub(super) fn end(&self, num_rows: u64) -> u64 {
         let ends = (0..self.num_runs()).filter_map(|index| self.rows(index));
         let ends = ends.filter(|&(_, len)| len > 0).filter_map(|(first, len)| first.checked_add(len));
         ends.filter(|&end| end <= num_rows).max().unwrap_or(0)
     }
 
-    /// Refuses runs that share so many rows that reading them all would take out of all proportion to what is there.
+    /// Rejects overlapping runs that together claim more than four times the existing rows. Decoding them could
+    /// take extremely long.
     pub(super) fn check_claims(&self, num_rows: u64, path: &Path) -> Result<()> {
         let within = |&(first, len): &(u64, u64)| first.checked_add(len).is_some_and(|end| end <= num_rows);
         let claimed = (0..self.num_runs()).filter_map(|index| self.rows(index)).filter(within);
         let claimed = claimed.fold(0_u64, |sum, (_, len)| sum.saturating_add(len));
         let most = num_rows.saturating_mul(4);
         if claimed > most {
-            let expected = format!("at most {most} in all, four times the rows that are there");
+            let expected = format!("at most {most} in total, four times the number of rows");
             return Err(header_error("num_steps of the runs", expected, claimed.to_string(), path));
         }
         Ok(())
     }
 
-    /// What is said of a run, and its first row and their number.
+    /// Returns the metadata of a run, its first row and the number of its rows.
     pub(super) fn run(&self, index: usize) -> Result<(RunMeta, u64, u64)> {
         let Some(record) = self.records.get(index) else {
             return Err(ErrorKind::IndexOutOfBounds { index: index as i128, len: self.records.len() as u64 }.into());
@@ -147,11 +148,11 @@ impl Metadata {
         if record.bad != 0 {
             let (what, expected) = EXPECTED.get(usize::from(record.bad)).copied().unwrap_or(EXPECTED[0]);
             let found = match record.found {
-                Kind::Null => "NULL",
-                Kind::Integer => "another INTEGER",
-                Kind::Real => "another REAL",
-                Kind::Text => "another TEXT",
-                Kind::Blob => "a BLOB",
+                ValueKind::Null => "NULL",
+                ValueKind::Integer => "another INTEGER",
+                ValueKind::Real => "another REAL",
+                ValueKind::Text => "another TEXT",
+                ValueKind::Blob => "a BLOB",
             };
             return Err(damaged(index, what, expected, found.into()));
         }
@@ -168,7 +169,7 @@ impl Metadata {
     }
 }
 
-/// What each column may hold.
+/// The name and the valid values of each column.
 const EXPECTED: [(&str, &str); 8] = [
     ("runs.id", "an INTEGER"),
     ("runs.first_step_idx", "an INTEGER of at least 0"),
@@ -180,30 +181,30 @@ const EXPECTED: [(&str, &str); 8] = [
     ("runs.elapsed_s", "NULL or a number"),
 ];
 
-/// An error about what `metadata.db` says of a run.
+/// Returns an error about a run's metadata in `metadata.db`.
 pub(super) fn damaged(index: usize, what: &'static str, expected: impl Into<String>, found: String) -> Error {
     let location = Location { run: Some(index as u64), ..Location::default() };
     ErrorKind::Decode { location, what, expected: expected.into(), found }.into()
 }
 
-impl Record {
-    fn of(values: &[ValueRef<'_>; 8], mut place: impl FnMut(&str) -> (u64, u16)) -> Record {
-        let mut record = Record::default();
+impl DatasetRun {
+    fn of(values: &[ValueRef<'_>; 8], mut place: impl FnMut(&str) -> (u64, u16)) -> DatasetRun {
+        let mut record = DatasetRun::default();
         let mut bad = |column: u8, value: &ValueRef<'_>| {
             if record.bad == 0 {
                 record.bad = column;
                 record.found = match value {
-                    ValueRef::Null => Kind::Null,
-                    ValueRef::Integer(_) => Kind::Integer,
-                    ValueRef::Real(_) => Kind::Real,
-                    ValueRef::Text(_) => Kind::Text,
-                    ValueRef::Blob(_) => Kind::Blob,
+                    ValueRef::Null => ValueKind::Null,
+                    ValueRef::Integer(_) => ValueKind::Integer,
+                    ValueRef::Real(_) => ValueKind::Real,
+                    ValueRef::Text(_) => ValueKind::Text,
+                    ValueRef::Blob(_) => ValueKind::Blob,
                 };
             }
         };
         let mut natural = |column: u8, most: i64| match &values[usize::from(column)] {
             &ValueRef::Integer(value) if (0..=most).contains(&value) => value as u64,
-            // An id of that kind cannot be; the time may be unknown.
+            // Only the start time may be NULL.
             ValueRef::Null if column == 6 => 0,
             other => {
                 bad(column, other);
@@ -239,6 +240,17 @@ impl Record {
             }
         };
         let id = if let ValueRef::Integer(id) = values[0] { id } else { 0 };
-        Record { id, first_step, max_score, start_time, name, num_steps, highest_tile, elapsed_s, name_len, ..record }
+        DatasetRun {
+            id,
+            first_step,
+            max_score,
+            start_time,
+            name,
+            num_steps,
+            highest_tile,
+            elapsed_s,
+            name_len,
+            ..record
+        }
     }
 }

@@ -2,35 +2,43 @@
 
 use super::manifest::{Manifest, check_crc};
 use super::metadata::{Metadata, damaged};
-use super::{METADATA, ROW_LEN, Row};
+use super::row::{DatasetRow, ROW_LEN, has_rows};
 use crate::error::{Error, ErrorKind, Location, Result};
+use crate::format::container::{ContainerFormat, RowFolder};
 use crate::format::mapped::FileBytes;
 use crate::format::rows::rebuild;
-use crate::format::shards::{Shards, files_in, header_error};
+use crate::format::shards::{METADATA, RowShards, files_in, header_error};
 use crate::format::source::{RunSource, SourceRun};
 use crate::publish::parent;
 use crate::run::{Run, RunMeta};
 use std::path::{Path, PathBuf};
 
-/// A NumPy dataset, its rows mapped: random access to its runs, from any number of threads.
+/// A NumPy dataset with memory-mapped rows. Any number of threads may read its runs in any order.
 ///
-/// Opening reads `metadata.db` and the headers of the rows; after that reading a run touches its rows only. The files must not
-/// be changed while the dataset is open; to replace them, as [`DatasetWriter::append`](crate::DatasetWriter::append)
-/// does, is fine.
+/// Opening reads `metadata.db` and the headers of the row files. Reading a run then reads only its rows. The
+/// files must not be modified while the dataset is open. Replacing them is safe;
+/// [`DatasetWriter::append`](crate::DatasetWriter::append) does so.
 #[derive(Debug)]
 pub struct Dataset {
     folder: PathBuf,
-    steps: Shards<Row>,
+    steps: RowShards<DatasetRow>,
     runs: Metadata,
     manifest: Option<Manifest>,
 }
 
+pub(in crate::format) const FORMAT: ContainerFormat = ContainerFormat {
+    name: "npy",
+    may_be_sampled: false,
+    files: &[],
+    folder: Some(RowFolder { has_rows, open: |folder| Ok(Box::new(Dataset::open(folder)?)) }),
+};
+
 impl Dataset {
-    /// Opens a dataset by its folder, or by any of the files in it.
+    /// Opens a dataset by its folder, or by any file in it.
     ///
     /// # Errors
-    /// [`ErrorKind::Io`]; [`ErrorKind::Header`] when a file is missing from the shards, is none of its kind, of another size
-    /// than it says or damaged, and when the manifest counts other than is there.
+    /// [`ErrorKind::Header`] if a shard is missing, a file is damaged or has the wrong format or size, or the
+    /// manifest disagrees with the files; [`ErrorKind::Io`].
     pub fn open(path: impl AsRef<Path>) -> Result<Dataset> {
         let path = path.as_ref();
         let folder = if path.is_dir() { path } else { parent(path) };
@@ -38,7 +46,7 @@ impl Dataset {
         if dataset.check_manifest().is_ok() {
             return Ok(dataset);
         }
-        // Another process may have added runs between one file and the next.
+        // Another process may have added runs between the reads of two files, so this tries once more.
         let dataset = Dataset::open_folder(folder)?;
         dataset.check_manifest()?;
         Ok(dataset)
@@ -50,43 +58,43 @@ impl Dataset {
         self.runs.num_runs()
     }
 
-    /// The number of rows, of runs or not.
+    /// The number of rows, including rows that belong to no run.
     #[must_use]
     pub fn num_steps(&self) -> u64 {
         self.steps.num_rows()
     }
 
-    /// The number of rows behind those of the last run: what a writer left that was interrupted in mid-append.
+    /// The number of rows behind those of the last run. An interrupted append leaves such rows.
     #[must_use]
     pub fn num_stray_rows(&self) -> u64 {
         self.num_steps() - self.runs.end(self.num_steps())
     }
 
-    /// The id of a run, `None` beyond the last.
+    /// The id of a run; `None` past the last run.
     #[must_use]
     pub fn id(&self, index: usize) -> Option<i64> {
         self.runs.id(index)
     }
 
-    /// What is said of a run as a whole. Nothing of its steps is read.
+    /// Returns the metadata of a run without reading its steps.
     ///
     /// # Errors
-    /// [`ErrorKind::Decode`] when it is nothing sound; [`ErrorKind::IndexOutOfBounds`].
+    /// [`ErrorKind::Decode`] if the metadata is invalid; [`ErrorKind::IndexOutOfBounds`].
     pub fn meta(&self, index: usize) -> Result<RunMeta> {
         let run = self.runs.run(index).map_err(|error| error.with_path(self.metadata()))?;
         Ok(run.0)
     }
 
-    /// Decodes a run. It has no final board: a dataset holds none.
+    /// Decodes a run. The run has no final board, because a dataset holds none.
     ///
     /// # Errors
-    /// [`ErrorKind::Decode`] with the run, the step and the offset in the file, when the run's rows are not there or of
-    /// several runs, and when one holds no step; [`ErrorKind::IndexOutOfBounds`].
+    /// [`ErrorKind::Decode`] with the run, the step and the offset in the file, if rows are missing, belong to
+    /// several runs, or hold no valid step; [`ErrorKind::IndexOutOfBounds`].
     pub fn decode(&self, index: usize) -> Result<Run> {
         let in_metadata = |error: Error| error.with_path(self.metadata());
         let (meta, first, len) = self.runs.run(index).map_err(in_metadata)?;
         let rows = first.checked_add(len).and_then(|end| self.steps.rows(first..end)).ok_or_else(|| {
-            let expected = format!("rows among the {} that are there", self.num_steps());
+            let expected = format!("rows within the {} of the dataset", self.num_steps());
             in_metadata(damaged(index, "runs.first_step_idx", expected, format!("{len} from {first} on")))
         })?;
         check_rows(&rows)
@@ -98,18 +106,19 @@ impl Dataset {
             .map_err(|error| self.steps.in_run(error, index as u64, first))
     }
 
-    /// Compares the checksums of the manifest with the files. The number of files compared, 0 without a manifest.
+    /// Compares the files with the checksums in the manifest. Returns the number of files compared, 0 without a
+    /// manifest.
     ///
     /// # Errors
-    /// [`ErrorKind::Checksum`] for the first file that differs; [`ErrorKind::Header`] for one that is missing or whose checksum
-    /// is none; [`ErrorKind::Io`].
+    /// [`ErrorKind::Checksum`] for the first file that differs; [`ErrorKind::Header`] for a missing file or an
+    /// invalid checksum; [`ErrorKind::Io`].
     pub fn verify(&self) -> Result<usize> {
         let Some(manifest) = &self.manifest else {
             return Ok(0);
         };
         for (name, stored) in &manifest.crc32c {
             let path = self.folder.join(name);
-            // Of this folder's files only, whatever the manifest says.
+            // Compares only files of this folder, even if the manifest names others.
             let steps = self.steps.files().find(|(path, _)| path.file_name().is_some_and(|file| file == name.as_str()));
             match steps {
                 Some((_, bytes)) => check_crc(&path, stored, bytes)?,
@@ -125,9 +134,9 @@ impl Dataset {
 
     fn open_folder(folder: &Path) -> Result<Dataset> {
         let manifest = Manifest::read(folder)?;
-        // A writer adds rows before it adds the runs, so that those that are read first have their rows.
+        // A writer adds rows before runs. Reading the runs first ensures that their rows exist.
         let runs = Metadata::read(&folder.join(METADATA))?;
-        let steps = Shards::open(files_in(folder)?)?;
+        let steps = RowShards::open(files_in(folder)?)?;
         runs.check_claims(steps.num_rows(), &folder.join(METADATA))?;
         Ok(Dataset { folder: folder.to_owned(), steps, runs, manifest })
     }
@@ -165,8 +174,8 @@ impl RunSource for Dataset {
     }
 }
 
-/// Refuses rows of several runs.
-fn check_rows(rows: &[Row]) -> Result<()> {
+/// Rejects rows that belong to several runs.
+fn check_rows(rows: &[DatasetRow]) -> Result<()> {
     let Some(first) = rows.first().map(|row| row.run_id) else {
         return Ok(());
     };
@@ -175,7 +184,7 @@ fn check_rows(rows: &[Row]) -> Result<()> {
     };
     let found = rows.get(place).map_or(first, |row| row.run_id);
     let location = Location {
-        offset: Some((place * ROW_LEN + std::mem::offset_of!(Row, run_id)) as u64),
+        offset: Some((place * ROW_LEN + std::mem::offset_of!(DatasetRow, run_id)) as u64),
         step: Some(place as u64),
         ..Location::default()
     };

@@ -1,8 +1,10 @@
 use super::*;
+use crate::board::{Board, Move};
 use crate::error::ErrorKind;
 use crate::format::samples::{as_rows_hold, game, runs};
+use crate::format::shards::METADATA;
 use crate::format::source::{RunSource, SourceRun};
-use crate::run::{Run, RunMeta};
+use crate::run::{Run, RunMeta, RunStep};
 use proptest::prelude::*;
 use rusqlite::Connection;
 use std::path::{Path, PathBuf};
@@ -28,7 +30,7 @@ fn held(run: &Run) -> Run {
     as_rows_hold(run, |value| value)
 }
 
-/// A dataset of three games without a manifest.
+/// Creates a dataset of three games without a manifest.
 fn three() -> (TempDir, PathBuf, Vec<Run>) {
     let parent = tempfile::tempdir().unwrap();
     let folder = parent.path().join("set");
@@ -71,7 +73,7 @@ fn reads_all(folder: &Path, runs: &[Run]) {
 }
 
 #[test]
-fn rows_and_tables_are_as_the_format_says() {
+fn rows_and_tables_match_the_specification() {
     let (_parent, folder, runs) = three();
     let bytes = std::fs::read(folder.join("steps.npy")).unwrap();
     let header = "{'descr': [('board', '<u8'), ('move', '|u1'), ('ev_legal', '|u1'), ('ev_values', '<f4', (4,)), \
@@ -102,7 +104,7 @@ fn rows_and_tables_are_as_the_format_says() {
 }
 
 #[test]
-fn a_dataset_is_opened_by_its_folder_or_any_of_its_files() {
+fn opens_by_folder_or_any_file() {
     let (_parent, folder, runs) = three();
     reads_all(&folder.join("steps.npy"), &runs);
     reads_all(&folder.join(METADATA), &runs);
@@ -110,7 +112,7 @@ fn a_dataset_is_opened_by_its_folder_or_any_of_its_files() {
 }
 
 #[test]
-fn what_is_appended_follows_and_the_rest_stays() {
+fn append_adds_runs_and_keeps_existing_ones() {
     for shard_rows in [None, Some(25), Some(1000)] {
         let parent = tempfile::tempdir().unwrap();
         let folder = parent.path().join("set");
@@ -122,7 +124,7 @@ fn what_is_appended_follows_and_the_rest_stays() {
         let new = Dataset::open(&folder).unwrap();
         assert_eq!((new.id(5), new.num_stray_rows()), (Some(5), 0));
         assert_eq!(new.verify().unwrap(), files(&folder).len() - 1);
-        // Who had it open reads on.
+        // A reader that opened the dataset earlier is not affected.
         assert_eq!(old.decode(3).unwrap(), held(&runs[3]));
         append(&folder, &[]);
         reads_all(&folder, &runs);
@@ -131,7 +133,7 @@ fn what_is_appended_follows_and_the_rest_stays() {
 }
 
 #[test]
-fn an_append_that_ends_early_changes_nothing() {
+fn unfinished_append_changes_nothing() {
     let (_parent, folder, runs) = three();
     let before: Vec<_> = files(&folder).iter().map(|name| std::fs::read(folder.join(name)).unwrap()).collect();
     let mut writer = DatasetWriter::append(&folder).unwrap();
@@ -144,7 +146,7 @@ fn an_append_that_ends_early_changes_nothing() {
 }
 
 #[test]
-fn rows_that_an_interrupted_append_left_are_no_run() {
+fn rows_of_an_interrupted_append_belong_to_no_run() {
     for shard_rows in [None, Some(25)] {
         let parent = tempfile::tempdir().unwrap();
         let (folder, copy) = (parent.path().join("set"), parent.path().join("copy"));
@@ -155,7 +157,7 @@ fn rows_that_an_interrupted_append_left_are_no_run() {
             std::fs::copy(folder.join(name), copy.join(name)).unwrap();
         }
         append(&folder, &[game(3, 40)]);
-        // Each step of the append: the rows are there, then the manifest is gone, then the runs are there.
+        // The three states of an append: rows added, manifest removed, runs added.
         for name in files(&folder).iter().filter(|name| name.ends_with(".npy")) {
             std::fs::copy(folder.join(name), copy.join(name)).unwrap();
         }
@@ -171,7 +173,7 @@ fn rows_that_an_interrupted_append_left_are_no_run() {
 }
 
 #[test]
-fn the_run_ids_in_rows_may_begin_anew() {
+fn run_ids_in_rows_may_restart() {
     let (_parent, folder, runs) = three();
     change(&folder.join("steps.npy"), |bytes| {
         for row in bytes[256..].chunks_exact_mut(32).skip(50) {
@@ -185,7 +187,7 @@ fn the_run_ids_in_rows_may_begin_anew() {
 }
 
 #[test]
-fn a_damaged_row_costs_no_other_run() {
+fn a_damaged_row_affects_one_run_only() {
     for (offset, byte, message) in [
         (256 + 30 * 32 + 8, 4, "steps.npy: run 1: byte 1224 (step 0): move: expected 0..=3, found 4"),
         (256 + 35 * 32 + 9, 16, "steps.npy: run 1: byte 1385 (step 5): ev_legal: expected 0..=15, found 16"),
@@ -203,14 +205,14 @@ fn a_damaged_row_costs_no_other_run() {
 }
 
 #[test]
-fn a_damaged_record_costs_no_other_run() {
+fn damaged_metadata_affects_one_run_only() {
     for (set, message) in [
         ("first_step_idx = 'x'", "run 1: runs.first_step_idx: expected an INTEGER of at least 0, found another TEXT"),
         ("first_step_idx = -1", "runs.first_step_idx: expected an INTEGER of at least 0, found another INTEGER"),
-        ("first_step_idx = 80", "runs.first_step_idx: expected rows among the 90 that are there, found 20 from 80 on"),
-        ("first_step_idx = 9223372036854775807", "runs.first_step_idx: expected rows among the 90"),
+        ("first_step_idx = 80", "runs.first_step_idx: expected rows within the 90 of the dataset, found 20 from 80 on"),
+        ("first_step_idx = 9223372036854775807", "runs.first_step_idx: expected rows within the 90"),
         ("num_steps = 4294967296", "runs.num_steps: expected an INTEGER in 0..=4294967295"),
-        ("num_steps = 4294967295", "expected rows among the 90"),
+        ("num_steps = 4294967295", "expected rows within the 90"),
         ("num_steps = 50", "run_id: expected 1 as in the run's first row, found 2"),
         ("max_score = 0.5", "runs.max_score: expected an INTEGER of at least 0, found another REAL"),
         ("highest_tile = x'00'", "runs.highest_tile: expected an INTEGER in 0..=4294967295, found a BLOB"),
@@ -236,7 +238,7 @@ fn a_damaged_record_costs_no_other_run() {
 }
 
 #[test]
-fn databases_of_another_shape_are_refused() {
+fn rejects_databases_with_another_schema() {
     let copy = "CREATE TABLE copy AS SELECT * FROM runs; DROP TABLE runs;";
     for (statements, message) in [
         ("DROP TABLE runs", "tables: expected a table runs, found none named runs"),
@@ -244,9 +246,9 @@ fn databases_of_another_shape_are_refused() {
             &format!("{copy} CREATE VIEW runs AS SELECT * FROM copy"),
             "expected a table runs, found virtual table or view",
         ),
-        (&format!("{copy} CREATE VIRTUAL TABLE runs USING fts5(id)"), "tables: expected no virtual ones"),
+        (&format!("{copy} CREATE VIRTUAL TABLE runs USING fts5(id)"), "tables: expected no virtual tables"),
         ("ALTER TABLE runs DROP COLUMN elapsed_s", "expected a column elapsed_s, found none in table runs"),
-        ("ALTER TABLE runs ADD COLUMN x AS (abs(num_steps))", "expected columns that are stored, found a generated"),
+        ("ALTER TABLE runs ADD COLUMN x AS (abs(num_steps))", "expected stored columns only, found a generated"),
         (&format!("{copy} ALTER TABLE copy RENAME TO runs"), "expected an INTEGER PRIMARY KEY"),
         (
             "UPDATE runs SET first_step_idx = 0, num_steps = 90; INSERT INTO runs SELECT id + 3, 0, 90, 0, 0, '', 0, 0 \
@@ -273,21 +275,21 @@ fn databases_of_another_shape_are_refused() {
 }
 
 #[test]
-fn a_database_with_a_log_is_read_without_a_trace() {
+fn reading_a_database_with_a_log_creates_no_files() {
     let (parent, folder, runs) = three();
     sql(&folder, "PRAGMA journal_mode = WAL");
-    // A name that means something in a URI.
+    // A path with special characters of a URI.
     let odd = parent.path().join("a b?mode=rw#%41");
     std::fs::rename(&folder, &odd).unwrap();
     let before = files(&odd);
     reads_all(&odd, &runs);
     assert_eq!(files(&odd), before);
-    // One that another process has not yet written back is read, too.
+    // Reads a database whose log another process has not yet written back.
     let writer = Connection::open(odd.join(METADATA)).unwrap();
     writer.execute_batch("UPDATE runs SET max_score = 77").unwrap();
     assert!(std::fs::metadata(odd.join("metadata.db-wal")).unwrap().len() > 0);
     assert_eq!(Dataset::open(&odd).unwrap().meta(1).unwrap().max_score, 77);
-    // So is one whose process died, or that was copied.
+    // Reads a copied database whose log has no index.
     let copy = parent.path().join("copy");
     std::fs::create_dir(&copy).unwrap();
     for name in files(&odd).iter().filter(|name| !name.ends_with("-shm")) {
@@ -302,11 +304,11 @@ fn a_database_with_a_log_is_read_without_a_trace() {
 }
 
 #[test]
-fn a_transaction_that_never_ended_is_as_if_it_had_not_begun() {
+fn an_unfinished_transaction_is_ignored() {
     let (_parent, folder, runs) = three();
     let copy = folder.with_file_name("copy");
     let writer = Connection::open(folder.join(METADATA)).unwrap();
-    // So little memory that the change reaches the file before it is committed.
+    // A cache of one page, so that changes reach the file before the commit.
     writer.execute_batch("PRAGMA cache_size = 1; BEGIN").unwrap();
     for id in 10..2000 {
         writer.execute("INSERT INTO runs VALUES (?1, 0, 0, 0, 0, 'engine', 0, 0)", [id]).unwrap();
@@ -325,7 +327,7 @@ fn a_transaction_that_never_ended_is_as_if_it_had_not_begun() {
 }
 
 #[test]
-fn truncated_files_are_refused() {
+fn rejects_truncated_files() {
     let (_parent, folder, _) = three();
     for (name, step) in [("steps.npy", 1), (METADATA, 127)] {
         let whole = std::fs::read(folder.join(name)).unwrap();
@@ -342,11 +344,11 @@ fn truncated_files_are_refused() {
 }
 
 #[test]
-fn flipped_bits_give_errors_or_runs() {
+fn flipped_bits_never_panic() {
     let (_parent, folder, _) = three();
     for (name, step) in [("steps.npy", 31), (METADATA, 127)] {
         let whole = std::fs::read(folder.join(name)).unwrap();
-        // The headers bit by bit, the rest here and there.
+        // Every bit of the headers, and samples of the rest.
         for bit in (0..8 * 108).chain((8 * 108..8 * whole.len()).step_by(step)) {
             let mut flipped = whole.clone();
             flipped[bit / 8] ^= 1 << (bit % 8);
@@ -366,7 +368,7 @@ fn flipped_bits_give_errors_or_runs() {
 }
 
 #[test]
-fn shards_are_complete_and_alone() {
+fn rejects_missing_shards_and_additional_files() {
     let (_parent, folder, _) = three();
     let rows = folder.join("steps.npy");
     std::fs::copy(&rows, folder.join("steps-00000.npy")).unwrap();
@@ -374,13 +376,13 @@ fn shards_are_complete_and_alone() {
     std::fs::rename(&rows, folder.join("steps-00002.npy")).unwrap();
     refused(&folder, "expected shard 1 after shard 0, found steps-00002.npy");
     std::fs::remove_file(folder.join("steps-00000.npy")).unwrap();
-    refused(&folder, "expected shards from the first on, found steps-00002.npy");
+    refused(&folder, "expected shards numbered from 0 or 1, found steps-00002.npy");
     std::fs::remove_file(folder.join("steps-00002.npy")).unwrap();
     refused(&folder, "expected steps.npy or shards of it, found neither");
 }
 
 #[test]
-fn a_manifest_counts_what_is_there() {
+fn manifest_must_match_the_files() {
     let parent = tempfile::tempdir().unwrap();
     let folder = parent.path().join("set");
     write(&folder, &[game(1, 30), game(2, 20)], DatasetOptions::default());
@@ -388,8 +390,12 @@ fn a_manifest_counts_what_is_there() {
     let good = std::fs::read_to_string(&manifest).unwrap();
     for (from, to, message) in [
         ("\"version\": 1", "\"version\": 2", "version of the manifest: expected 1, found 2"),
-        ("\"num_steps\": 50", "\"num_steps\": 51", "num_steps of the manifest: expected 50, as there are, found 51"),
-        ("\"num_runs\": 2", "\"num_runs\": 3", "num_runs of the manifest: expected 2, as there are, found 3"),
+        (
+            "\"num_steps\": 50",
+            "\"num_steps\": 51",
+            "num_steps of the manifest: expected 50, the number of rows, found 51",
+        ),
+        ("\"num_runs\": 2", "\"num_runs\": 3", "num_runs of the manifest: expected 2, the number of runs, found 3"),
         ("\"num_runs\"", "\"runs\"", "manifest: expected version, num_steps and num_runs"),
     ] {
         assert!(good.contains(from), "{good}");
@@ -408,12 +414,12 @@ fn a_manifest_counts_what_is_there() {
     change(&folder.join("steps.npy"), |bytes| bytes[300] ^= 1);
     let error = Dataset::open(&folder).unwrap().verify().unwrap_err();
     assert!(matches!(error.kind(), ErrorKind::Checksum { .. }), "{error}");
-    // Rows that are written anew get no new checksum before the old one was compared.
+    // Damaged rows must not get a new checksum before the old one was compared.
     assert!(matches!(DatasetWriter::append(&folder).err().unwrap().kind(), ErrorKind::Checksum { .. }));
 }
 
 #[test]
-fn what_a_dataset_cannot_hold_is_refused_and_changes_nothing() {
+fn a_rejected_run_changes_nothing() {
     let parent = tempfile::tempdir().unwrap();
     let folder = parent.path().join("set");
     let mut writer = DatasetWriter::create(&folder, DatasetOptions::default()).unwrap();
@@ -427,8 +433,8 @@ fn what_a_dataset_cannot_hold_is_refused_and_changes_nothing() {
     };
     for (steps, message) in [
         (long, "at most 65535"),
-        (of(step(0, None)), "moves are all known"),
-        (of(step(7, Some(Move::Up))), "one with every step"),
+        (of(step(0, None)), "a run without unknown moves"),
+        (of(step(7, Some(Move::Up))), "a run with all its steps"),
     ] {
         let error = writer.push(&steps.finish(RunMeta::default(), None).unwrap()).unwrap_err();
         assert!(matches!(error.kind(), ErrorKind::Argument { .. }) && error.to_string().contains(message), "{error}");
@@ -451,7 +457,7 @@ fn what_a_dataset_cannot_hold_is_refused_and_changes_nothing() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
     #[test]
-    fn runs_come_back_as_far_as_they_are_held(
+    fn runs_round_trip_up_to_what_the_format_holds(
         runs in prop::collection::vec(runs(), 0..6),
         shard_rows in prop::option::of(1u64..50),
         split in 0usize..6,

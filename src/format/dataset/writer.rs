@@ -2,12 +2,12 @@
 
 use super::manifest::{Manifest, check_crc};
 use super::metadata::{INSERT, MAX_ENGINE_LEN, Metadata, SCHEMA};
-use super::{METADATA, NUMBERING, Row};
+use super::row::{DatasetRow, NUMBERING};
 use crate::error::{Error, Result};
 use crate::format::mapped::FileBytes;
 use crate::format::row_files::RowFiles;
 use crate::format::rows::flatten;
-use crate::format::shards::{SINGLE, Shards, files_in};
+use crate::format::shards::{METADATA, RowShards, SINGLE, files_in};
 use crate::format::sqlite::Database;
 use crate::format::staged_folder::{StagedFolder, check_free};
 use crate::publish::parent;
@@ -15,18 +15,18 @@ use crate::run::{Run, RunMeta};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-/// Runs that are gathered before they go into the database.
+/// Runs that are buffered before they are inserted into the database.
 const BATCH: usize = 4096;
 /// Rows that are copied at a time.
 const CHUNK_ROWS: usize = 1 << 15;
 
-/// How to write a dataset.
+/// Options for writing a dataset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DatasetOptions {
-    /// The most rows of a shard; `None` = one `steps.npy`.
+    /// The maximum rows per shard; `None` = one `steps.npy`.
     pub shard_rows: Option<u64>,
-    /// Whether to write `manifest.json`, with checksums.
+    /// Whether to write `manifest.json` with checksums.
     pub manifest: bool,
 }
 
@@ -38,14 +38,14 @@ impl Default for DatasetOptions {
 }
 
 impl DatasetOptions {
-    /// With shards of so many rows at most.
+    /// Sets the maximum rows per shard; `None` = one `steps.npy`.
     #[must_use]
     pub fn with_shard_rows(mut self, shard_rows: Option<u64>) -> DatasetOptions {
         self.shard_rows = shard_rows;
         self
     }
 
-    /// With a manifest or without.
+    /// Sets whether to write a manifest.
     #[must_use]
     pub fn with_manifest(mut self, manifest: bool) -> DatasetOptions {
         self.manifest = manifest;
@@ -53,12 +53,14 @@ impl DatasetOptions {
     }
 }
 
-/// A dataset that is being written, or added to.
+/// A writer of a new dataset, or of an append to one.
 ///
-/// Steps go straight to disk. A new dataset appears under its name, whole, when [`finish`](DatasetWriter::finish) has made it
-/// durable. One that is added to is, whatever happens, the old or the new one: first the rows are put in place, of
-/// which nothing speaks yet, then the manifest is removed, then one transaction adds the runs, then the new manifest is
-/// written. The database is locked for other writers from the beginning on; readers may read.
+/// Steps are written to disk immediately. [`finish`](DatasetWriter::finish) makes a new dataset durable and
+/// publishes it under its name.
+///
+/// An append is atomic for readers. `finish` first publishes the rows, which no run refers to yet. Then it
+/// removes the manifest, commits the runs in one transaction, and writes the new manifest. The database is locked
+/// for other writers from the start. Readers are not blocked.
 ///
 /// # Examples
 /// ```
@@ -80,24 +82,24 @@ impl DatasetOptions {
 pub struct DatasetWriter {
     folder: PathBuf,
     staging: StagedFolder,
-    files: RowFiles<Row>,
+    files: RowFiles<DatasetRow>,
     database: Database,
-    old: Option<Old>,
+    old: Option<ExistingDataset>,
     manifest: bool,
-    rows: Vec<Row>,
-    batch: Vec<Record>,
+    rows: Vec<DatasetRow>,
+    batch: Vec<BufferedRun>,
     next_id: u32,
 }
 
-/// The dataset that is added to.
-struct Old {
+/// The state of a dataset before an append.
+struct ExistingDataset {
     is_single: bool,
-    /// The rows that are in files which stay.
+    /// The rows in files that are kept.
     num_rows: u64,
     crc32c: BTreeMap<String, String>,
 }
 
-struct Record {
+struct BufferedRun {
     id: u32,
     first_step: u64,
     num_steps: u32,
@@ -105,11 +107,11 @@ struct Record {
 }
 
 impl DatasetWriter {
-    /// Begins a dataset in a folder that does not exist, or is empty.
+    /// Creates a dataset. The folder must be missing or empty.
     ///
     /// # Errors
-    /// [`ErrorKind::Io`](crate::ErrorKind::Io), also when there is something already;
-    /// [`ErrorKind::Argument`](crate::ErrorKind::Argument) for shards of no rows.
+    /// [`ErrorKind::Io`](crate::ErrorKind::Io), for example if the folder is not empty;
+    /// [`ErrorKind::Argument`](crate::ErrorKind::Argument) for shards of 0 rows.
     pub fn create(folder: impl AsRef<Path>, options: DatasetOptions) -> Result<DatasetWriter> {
         let folder = folder.as_ref().to_owned();
         if options.shard_rows == Some(0) {
@@ -127,18 +129,19 @@ impl DatasetWriter {
         Ok(DatasetWriter { folder, staging, files, database, old: None, manifest, rows, batch, next_id: 0 })
     }
 
-    /// Begins to add runs to a dataset. Shards are followed by more of them, none longer than the longest there is; a single
-    /// `steps.npy` is written anew with the rows that it has. Rows behind those of the last run stay where they are.
+    /// Opens a dataset to append runs. New rows go into new shards, whose maximum size is the size of the largest
+    /// existing shard. A single `steps.npy` is rewritten. Rows behind those of the last run are kept.
     ///
     /// # Errors
-    /// As [`Dataset::open`](crate::Dataset::open); [`ErrorKind::Io`](crate::ErrorKind::Io) too when another process writes.
+    /// The errors of [`Dataset::open`](crate::Dataset::open); [`ErrorKind::Io`](crate::ErrorKind::Io) if another
+    /// process is writing.
     pub fn append(folder: impl AsRef<Path>) -> Result<DatasetWriter> {
         let folder = folder.as_ref().to_owned();
         let database = Database::open_writing(&folder.join(METADATA))?;
-        // From a log, too, other processes may read on, but nobody would remove it.
+        // WAL mode would not block readers either, but its log would remain.
         database.execute("PRAGMA journal_mode = DELETE; PRAGMA synchronous = EXTRA; BEGIN IMMEDIATE")?;
         let runs = Metadata::read_from(&database)?;
-        let steps = Shards::<Row>::open(files_in(&folder)?)?;
+        let steps = RowShards::<DatasetRow>::open(files_in(&folder)?)?;
         let manifest = Manifest::read(&folder)?;
         if let Some(manifest) = &manifest {
             manifest.check(steps.num_rows(), runs.end(steps.num_rows()), runs.num_runs(), &folder)?;
@@ -150,7 +153,7 @@ impl DatasetWriter {
         };
         let is_single = steps.paths().all(|path| path.ends_with(SINGLE));
         let staging = StagedFolder::new_in(&folder)?;
-        // Files that stay keep the checksums that they have; a new one of bytes that are damaged would hide it.
+        // Kept shards retain their recorded checksums. A new checksum of damaged bytes would hide the damage.
         let mut crc32c = manifest.as_ref().map(|manifest| manifest.crc32c.clone()).unwrap_or_default();
         let (files, num_rows) = if is_single {
             let mut files = RowFiles::new(staging.path(), None, NUMBERING, 0);
@@ -166,23 +169,25 @@ impl DatasetWriter {
             let num_shards = last_number(steps.paths());
             (RowFiles::new(staging.path(), shard_rows, NUMBERING, num_shards), steps.num_rows())
         };
-        let old = Some(Old { is_single, num_rows, crc32c });
+        let old = Some(ExistingDataset { is_single, num_rows, crc32c });
         let (manifest, rows, batch) = (manifest.is_some(), Vec::new(), Vec::new());
         Ok(DatasetWriter { folder, staging, files, database, old, manifest, rows, batch, next_id })
     }
 
-    /// Adds a run, and returns its id. The final board is left out; raw values are normalised ([`Run::normalized`]).
+    /// Adds a run and returns its id. Omits the final board and normalises raw values ([`Run::normalized`]).
     ///
     /// # Errors
-    /// [`ErrorKind::Argument`](crate::ErrorKind::Argument) when moves or steps are missing, when a step's index exceeds 65,535, when
-    /// the engine's name exceeds 65,535 bytes, when a number exceeds those of SQLite, 2^63 - 1, and when there are 2^32 - 1 runs
-    /// already: then the dataset is as before. [`ErrorKind::Io`](crate::ErrorKind::Io): then it cannot be finished soundly.
+    /// [`ErrorKind::Argument`](crate::ErrorKind::Argument): the dataset is then unchanged. The causes are missing moves
+    /// or steps, a step index or an engine name's length above 65,535, and a number above 2^63 - 1. Another cause is
+    /// a dataset that already has 2^32 - 1 runs.
+    ///
+    /// [`ErrorKind::Io`](crate::ErrorKind::Io) if a write fails. The dataset must then not be finished.
     pub fn push(&mut self, run: &Run) -> Result<u64> {
         let id = self.next_id;
         let next_id =
             id.checked_add(1).ok_or_else(|| Error::argument("runs", "at most 4294967295 in a dataset", "one more"))?;
         if run.step_indices().is_some() {
-            return Err(Error::argument("run", "one with every step", "one with steps left out"));
+            return Err(Error::argument("run", "a run with all its steps", "a sampled run"));
         }
         check_meta(run.meta())?;
         let run = &*run.normalized();
@@ -191,16 +196,16 @@ impl DatasetWriter {
         let first_step = self.num_rows();
         self.files.push(&self.rows)?;
         let (num_steps, meta) = (run.num_steps() as u32, run.meta().clone());
-        self.batch.push(Record { id, first_step, num_steps, meta });
+        self.batch.push(BufferedRun { id, first_step, num_steps, meta });
         self.next_id = next_id;
-        // What is added to a dataset that others read is added at once.
+        // An append inserts all its runs in `finish`.
         if self.old.is_none() && self.batch.len() >= BATCH {
             self.flush()?;
         }
         Ok(u64::from(id))
     }
 
-    /// Ends the dataset, makes it durable and puts it in place.
+    /// Finishes the dataset, makes it durable and publishes it.
     ///
     /// # Errors
     /// [`ErrorKind::Io`](crate::ErrorKind::Io).
@@ -228,8 +233,8 @@ impl DatasetWriter {
         staging.publish(&folder)
     }
 
-    fn finish_old(mut self, old: Old, num_rows: u64) -> Result<()> {
-        // The transaction has the runs before anything is put in place, so that what cannot be added changes nothing.
+    fn finish_old(mut self, old: ExistingDataset, num_rows: u64) -> Result<()> {
+        // Inserts the runs before it publishes the rows, so that a failed insert changes nothing.
         let batch = std::mem::take(&mut self.batch);
         let DatasetWriter { folder, staging, files, database, manifest, .. } = self;
         let mut crc32c = old.crc32c;
@@ -249,7 +254,7 @@ impl DatasetWriter {
         Ok(())
     }
 
-    /// The number of rows, those that were there before included.
+    /// Returns the number of rows, including existing ones.
     fn num_rows(&self) -> u64 {
         self.files.num_rows() + self.old.as_ref().map_or(0, |old| old.num_rows)
     }
@@ -261,8 +266,8 @@ impl DatasetWriter {
     }
 }
 
-fn insert(database: &Database, batch: &[Record]) -> Result<()> {
-    for Record { id, first_step, num_steps, meta } in batch {
+fn insert(database: &Database, batch: &[BufferedRun]) -> Result<()> {
+    for BufferedRun { id, first_step, num_steps, meta } in batch {
         let engine = meta.engine.as_deref().unwrap_or_default();
         let (first_step, max_score) = (*first_step as i64, meta.max_score as i64);
         let (start_time, elapsed_s) = (meta.start_unix_s as i64, f64::from(meta.elapsed_s));
@@ -286,7 +291,7 @@ fn check_meta(meta: &RunMeta) -> Result<()> {
     Ok(())
 }
 
-/// The number that the next shard has.
+/// Returns the number of the next shard.
 fn last_number<'a>(paths: impl Iterator<Item = &'a Path>) -> u64 {
     let numbers = paths.filter_map(|path| path.file_stem()?.to_str()?.strip_prefix("steps-")?.parse::<u64>().ok());
     numbers.max().map_or(0, |last| last.saturating_add(1))

@@ -23,7 +23,7 @@ fn steps(run: &Run, compact: bool) -> String {
 }
 
 #[test]
-fn steps_have_the_shape_of_the_older_tool() {
+fn step_lines_match_the_older_tool() {
     let illegal = r#"{"legal":false,"value":0.0}"#;
     let begin = r#"{"run_idx":2,"run_uuid":"a2r-00000abc-00000002","step_idx":"#;
     let expected = [
@@ -47,7 +47,7 @@ fn steps_have_the_shape_of_the_older_tool() {
 }
 
 #[test]
-fn compact_steps_have_numbers_and_nulls() {
+fn compact_step_lines_hold_numbers_and_nulls() {
     let begin = r#"{"run_idx":2,"run_uuid":"a2r-00000abc-00000002","step_idx":"#;
     let expected = [
         format!(
@@ -60,7 +60,7 @@ fn compact_steps_have_numbers_and_nulls() {
 }
 
 #[test]
-fn runs_have_the_shape_of_the_older_tool() {
+fn run_lines_match_the_older_tool() {
     let rest = concat!(
         r#""steps":3,"start_unix_s":0,"elapsed_s":0.1,"max_score":7,"highest_tile":4,"final_board":9,"#,
         r#""states":[81985529216486895,18446744073709551615,0,9],"moves":["DOWN","RIGHT","RIGHT"]}"#,
@@ -76,7 +76,7 @@ fn runs_have_the_shape_of_the_older_tool() {
 }
 
 #[test]
-fn a_run_that_is_not_whole_has_steps_but_no_line() {
+fn an_incomplete_run_has_step_lines_but_no_run_line() {
     let mut builder = Run::builder(1);
     builder.push_step(crate::run::RunStep { index: 7, board: Board(1), chosen: None, branches: None }).unwrap();
     let run = builder.finish(RunMeta::default(), None).unwrap();
@@ -89,7 +89,7 @@ fn a_run_that_is_not_whole_has_steps_but_no_line() {
 
 proptest! {
     #[test]
-    fn a_parser_of_json_finds_what_was_written(
+    fn a_json_parser_reads_the_lines(
         board in any::<u64>(),
         values in any::<[f32; 4]>(),
         legal in 0..16u8,

@@ -1,6 +1,6 @@
-//! The JSON of both files. Numbers go through `f64`, as in most JSON writers, before they become `f32`.
+//! The JSON of both files. Numbers are parsed as `f64`, as in most JSON parsers, and then converted to `f32`.
 
-use super::lines::{self, Lines};
+use super::lines::{self, LineReader};
 use crate::board::{Board, Move};
 use crate::error::{Error, Result};
 use crate::run::{Branches, RunStep};
@@ -8,9 +8,9 @@ use serde::de::{self, Deserialize, Deserializer, IgnoredAny, MapAccess, SeqAcces
 use std::fmt;
 use std::io::Read;
 
-/// What a meta file says of a game.
+/// The contents of a meta file.
 #[derive(Debug, serde::Deserialize)]
-pub(super) struct Meta {
+pub(super) struct LogMeta {
     pub(super) seed: u64,
     pub(super) num_moves: u32,
     pub(super) score: u64,
@@ -24,15 +24,15 @@ pub(super) struct Meta {
     pub(super) elapsed_s: f32,
 }
 
-impl Meta {
-    pub(super) fn read(bytes: impl Read) -> Result<Meta> {
+impl LogMeta {
+    pub(super) fn read(bytes: impl Read) -> Result<LogMeta> {
         let text = lines::read_all(bytes)?;
         let expected = "a JSON object with seed, num_moves, score and max_tile";
         let start = text.trim_ascii_start();
         if !start.starts_with(b"{") {
             return Err(Error::decode((text.len() - start.len()) as u64, "meta file", expected, Beginning(start)));
         }
-        let mut meta: Meta = serde_json::from_slice(&text)
+        let mut meta: LogMeta = serde_json::from_slice(&text)
             .map_err(|error| Error::decode(offset(&text, &error) as u64, "meta file", expected, message(&error)))?;
         if let Some(rank) = meta.max_rank
             && u64::from(meta.max_tile) != tile(u64::from(rank)).unwrap_or(u64::MAX)
@@ -49,20 +49,20 @@ impl Meta {
     }
 }
 
-/// A line of the rows.
+/// A line of the file of rows.
 #[derive(serde::Deserialize)]
-pub(super) struct Row {
+pub(super) struct LogRow {
     pub(super) seed: u64,
     #[serde(rename = "step_index")]
     pub(super) index: u32,
     #[serde(rename = "move")]
-    chosen: Direction,
+    chosen: MoveName,
     board: Exps,
-    branch_evs: Option<Evs>,
+    branch_evs: Option<BranchValues>,
 }
 
-impl Row {
-    pub(super) fn parse(lines: &Lines<'_>, step: u64) -> Result<Row> {
+impl LogRow {
+    pub(super) fn parse(lines: &LineReader<'_>, step: u64) -> Result<LogRow> {
         let expected = "a JSON object with seed, step_index, move and board";
         let line = lines.line();
         let start = line.trim_ascii_start();
@@ -73,10 +73,10 @@ impl Row {
             .map_err(|error| lines.error(offset(line, &error), step, "row", expected, message(&error)))
     }
 
-    pub(super) fn step(self, lines: &Lines<'_>, step: u64) -> Result<RunStep> {
+    pub(super) fn step(self, lines: &LineReader<'_>, step: u64) -> Result<RunStep> {
         let chosen = match self.chosen {
-            Direction::Known(chosen) => chosen,
-            Direction::Other(found) => {
+            MoveName::Known(chosen) => chosen,
+            MoveName::Other(found) => {
                 let expected = "up, down, left or right";
                 return Err(lines.error(0, step, "move", expected, format_args!("{found:?}")));
             }
@@ -94,7 +94,7 @@ impl Row {
         }
         let branches = match self.branch_evs {
             None => None,
-            Some(Evs(evs)) => {
+            Some(BranchValues(evs)) => {
                 let mut branches = Branches { values: [0.0; 4], legal: 0 };
                 for (direction, ev) in Move::ALL.into_iter().zip(evs) {
                     let Some(ev) = ev else { continue };
@@ -118,7 +118,7 @@ const CELLS: [&str; 16] = [
     "cell 11", "cell 12", "cell 13", "cell 14", "cell 15",
 ];
 
-/// The tile of an exponent, unless it exceeds what a number can hold.
+/// Returns the tile of an exponent, or `None` if it exceeds a u64.
 fn tile(exp: u64) -> Option<u64> {
     match exp {
         0 => Some(0),
@@ -126,14 +126,14 @@ fn tile(exp: u64) -> Option<u64> {
     }
 }
 
-/// Where in a text its JSON ceased to be right.
+/// Returns the offset of a JSON error in a text.
 fn offset(text: &[u8], error: &serde_json::Error) -> usize {
     let before = error.line().saturating_sub(1);
     let start: usize = text.split_inclusive(|&byte| byte == b'\n').take(before).map(<[u8]>::len).sum();
     start + error.column().saturating_sub(1)
 }
 
-/// What was wrong, without the place, which is given as an offset.
+/// Returns the message of a JSON error without its position.
 fn message(error: &serde_json::Error) -> String {
     let message = error.to_string();
     match message.rsplit_once(" at line ") {
@@ -142,7 +142,7 @@ fn message(error: &serde_json::Error) -> String {
     }
 }
 
-/// The first bytes of what should have been an object.
+/// Displays the first bytes of a text that is not a JSON object.
 struct Beginning<'a>(&'a [u8]);
 
 impl fmt::Display for Beginning<'_> {
@@ -154,43 +154,43 @@ impl fmt::Display for Beginning<'_> {
     }
 }
 
-/// The name of a move, or another one.
-enum Direction {
+/// The name of a move, or an unknown name.
+enum MoveName {
     Known(Move),
     Other(Box<str>),
 }
 
-impl<'de> Deserialize<'de> for Direction {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Direction, D::Error> {
-        struct Name;
-        impl Visitor<'_> for Name {
-            type Value = Direction;
+impl<'de> Deserialize<'de> for MoveName {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<MoveName, D::Error> {
+        struct MoveNameVisitor;
+        impl Visitor<'_> for MoveNameVisitor {
+            type Value = MoveName;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 write!(f, "the name of a move")
             }
 
-            fn visit_str<E: de::Error>(self, name: &str) -> Result<Direction, E> {
+            fn visit_str<E: de::Error>(self, name: &str) -> Result<MoveName, E> {
                 Ok(match name {
-                    "up" => Direction::Known(Move::Up),
-                    "down" => Direction::Known(Move::Down),
-                    "left" => Direction::Known(Move::Left),
-                    "right" => Direction::Known(Move::Right),
-                    other => Direction::Other(other.chars().take(32).collect()),
+                    "up" => MoveName::Known(Move::Up),
+                    "down" => MoveName::Known(Move::Down),
+                    "left" => MoveName::Known(Move::Left),
+                    "right" => MoveName::Known(Move::Right),
+                    other => MoveName::Other(other.chars().take(32).collect()),
                 })
             }
         }
-        deserializer.deserialize_str(Name)
+        deserializer.deserialize_str(MoveNameVisitor)
     }
 }
 
-/// Sixteen exponents, not yet known to fit a board.
+/// Sixteen exponents that may exceed the range of a board.
 struct Exps([u64; 16]);
 
 impl<'de> Deserialize<'de> for Exps {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Exps, D::Error> {
-        struct Cells;
-        impl<'de> Visitor<'de> for Cells {
+        struct ExpsVisitor;
+        impl<'de> Visitor<'de> for ExpsVisitor {
             type Value = Exps;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -212,28 +212,28 @@ impl<'de> Deserialize<'de> for Exps {
                 Ok(Exps(exps))
             }
         }
-        deserializer.deserialize_seq(Cells)
+        deserializer.deserialize_seq(ExpsVisitor)
     }
 }
 
-/// The values of up, down, left and right; `None` where illegal.
-struct Evs([Option<f64>; 4]);
+/// The values of the four branches in UDLR order; `None` = illegal.
+struct BranchValues([Option<f64>; 4]);
 
-impl<'de> Deserialize<'de> for Evs {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Evs, D::Error> {
-        struct Values;
-        impl<'de> Visitor<'de> for Values {
-            type Value = Evs;
+impl<'de> Deserialize<'de> for BranchValues {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<BranchValues, D::Error> {
+        struct BranchValuesVisitor;
+        impl<'de> Visitor<'de> for BranchValuesVisitor {
+            type Value = BranchValues;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 write!(f, "an object with up, left, right and down")
             }
 
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Evs, A::Error> {
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<BranchValues, A::Error> {
                 let mut evs = [None; 4];
                 let mut seen = 0;
-                while let Some(key) = map.next_key::<Direction>()? {
-                    let Direction::Known(direction) = key else {
+                while let Some(key) = map.next_key::<MoveName>()? {
+                    let MoveName::Known(direction) = key else {
                         map.next_value::<IgnoredAny>()?;
                         continue;
                     };
@@ -245,10 +245,10 @@ impl<'de> Deserialize<'de> for Evs {
                 }
                 match Move::ALL.into_iter().find(|direction| seen & direction.bit() == 0) {
                     Some(missing) => Err(de::Error::missing_field(missing.name())),
-                    None => Ok(Evs(evs)),
+                    None => Ok(BranchValues(evs)),
                 }
             }
         }
-        deserializer.deserialize_map(Values)
+        deserializer.deserialize_map(BranchValuesVisitor)
     }
 }

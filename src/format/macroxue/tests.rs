@@ -6,7 +6,7 @@ use flate2::read::{DeflateEncoder, GzEncoder};
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 
-/// The rows of a run, as an engine writes them and with keys of its own.
+/// Writes the rows of a run as an engine does, with additional keys.
 fn rows_of(run: &Run) -> String {
     let seed = run.meta().seed.unwrap();
     let mut out = String::new();
@@ -61,7 +61,7 @@ fn gzip(text: &[u8]) -> Vec<u8> {
     out
 }
 
-/// A game by the rules, its last move being the one that fills the board.
+/// Plays a game by the rules until a move fills the board.
 fn played(seed: u64) -> Run {
     let mut random = seed;
     let mut next = move |below: u32| {
@@ -113,7 +113,7 @@ fn decode(meta: &Value, rows: impl Into<Vec<u8>>) -> Result<Run> {
     Macroxue::from_bytes(meta.to_string().as_bytes(), rows.into())?.decode()
 }
 
-/// The message of a pair of one row, whose text is changed before it is read.
+/// Returns the error of a one-row log after a text replacement.
 fn error_of(old: &str, new: &str) -> String {
     let mut steps = Run::builder(1);
     let values = [1.0, 2.0, 3.0, 0.0];
@@ -159,7 +159,7 @@ fn num_moves(run: &Run) -> usize {
 
 proptest! {
     #[test]
-    fn any_run_comes_back(run in any_run()) {
+    fn any_run_round_trips(run in any_run()) {
         let (meta, rows) = (meta_of(&run, num_moves(&run)).to_string(), rows_of(&run));
         for (meta, rows) in [
             (meta.clone().into_bytes(), rows.clone().into_bytes()),
@@ -171,7 +171,7 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_are_an_error_or_a_run(meta in any::<Vec<u8>>(), rows in any::<Vec<u8>>(), text in ".{0,200}") {
+    fn any_bytes_never_panic(meta in any::<Vec<u8>>(), rows in any::<Vec<u8>>(), text in ".{0,200}") {
         for meta in [meta.as_slice(), text.as_bytes(), br#"{"seed":1,"num_moves":3,"score":4,"max_tile":4}"#] {
             if let Ok(pair) = Macroxue::from_bytes(meta, rows.clone()) {
                 let _ = pair.decode();
@@ -184,7 +184,7 @@ proptest! {
 }
 
 #[test]
-fn games_come_back_with_their_final_board() {
+fn final_boards_are_restored() {
     for seed in 0..20 {
         let run = played(seed);
         run.verify().unwrap();
@@ -194,7 +194,8 @@ fn games_come_back_with_their_final_board() {
         assert_eq!(decode(&meta, rows.clone()).unwrap(), run);
         assert_eq!(decode(&meta, rows.replace('\n', "\r\n\r\n")).unwrap(), run);
 
-        // A sum that no spawn explains, or none, or another largest tile leaves it unknown.
+        // The final board stays unknown if the sum is missing or matches no spawn, or if the largest tile
+        // differs.
         for (key, value) in [("sum_tile", json!(1)), ("sum_tile", Value::Null), ("max_tile", json!(65536))] {
             let mut meta = meta.clone();
             meta[key] = value;
@@ -202,7 +203,7 @@ fn games_come_back_with_their_final_board() {
             let found = decode(&meta, rows.clone()).unwrap();
             assert_eq!((found.final_board(), found.num_steps()), (None, run.num_steps()));
         }
-        // A game that stopped while there was room.
+        // A game that stopped early.
         let short = rows.lines().take(5).map(|line| line.to_owned() + "\n").collect::<String>();
         meta["num_moves"] = 5.into();
         assert_eq!(decode(&meta, short).unwrap().final_board(), None);
@@ -220,7 +221,7 @@ fn sampled_rows_keep_their_indices() {
 }
 
 #[test]
-fn errors_say_what_and_where() {
+fn errors_name_field_and_offset() {
     let board = "[1,1,0,0,0,0,0,0,0,0,0,0,0,0,0,0]";
     let with = |cell: &str| board.replacen("1,0", &format!("1,{cell}"), 1);
     let tile = error_of(board, &with("16"));
@@ -261,7 +262,7 @@ fn errors_say_what_and_where() {
 }
 
 #[test]
-fn rows_must_be_those_of_the_game() {
+fn rows_must_match_the_meta_file() {
     let run = played(2);
     let meta = meta_of(&run, run.num_steps());
     let rows = rows_of(&run);
@@ -294,7 +295,7 @@ fn meta_files_are_checked() {
         ("seconds", json!(1e300), "seconds: expected a number that is finite as f32, found 1e300"),
         ("num_moves", json!(1u64 << 32), "invalid value: integer `4294967296`, expected u32"),
         ("score", Value::Null, "invalid type: null, expected u64"),
-        ("x", json!("x".repeat(lines::MAX_LINE)), "expected at most 65536 bytes of text, found a longer one"),
+        ("x", json!("x".repeat(lines::MAX_LINE)), "expected at most 65536 bytes of text, found a longer text"),
     ] {
         let mut meta = good.clone();
         meta[key] = value;
@@ -320,7 +321,7 @@ fn deep_and_long_rows_are_errors() {
     let longest = lines::MAX_LINE - padded(0).len();
     decode(&meta, padded(longest)).unwrap();
     let error = decode(&meta, padded(longest + 1)).unwrap_err();
-    assert_eq!(error.to_string(), "byte 0 (step 0): line: expected at most 65536 bytes, found a longer one");
+    assert_eq!(error.to_string(), "byte 0 (step 0): line: expected at most 65536 bytes, found a longer line");
 }
 
 #[test]
@@ -359,14 +360,14 @@ fn every_truncation_and_bit_flip_is_an_error_or_the_same_run() {
             }
         }
     }
-    // What the checksum does not cover: in the header the flag for text and the unused ones, the time, the level and the
-    // system; the bits between the last symbol and the checksum; and a match that may as well point elsewhere.
+    // Bits that the checksum does not cover: header flags, time, level and system; the bits after the last
+    // symbol; and matches that may point elsewhere.
     let header = without_effect.iter().filter(|&&(at, _)| (3..10).contains(&at)).count();
     assert!(header > 40 && without_effect.len() < header + 24, "{without_effect:?}");
 }
 
 #[test]
-fn what_expands_without_end_stays_small() {
+fn memory_stays_bounded_for_gzip_bombs() {
     let zeros = |byte: u8, len: u64| {
         let mut out = vec![0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 255];
         let mut encoder = DeflateEncoder::new(std::io::repeat(byte).take(len), Compression::best());
@@ -374,12 +375,12 @@ fn what_expands_without_end_stays_small() {
         out
     };
     let meta = json!({"seed": 1, "num_moves": u32::MAX, "score": 2, "max_tile": 4});
-    for (byte, end) in [(b' ', "a longer one"), (b'\n', "at most 65536 bytes of them"), (b'{', "a longer one")] {
+    for (byte, end) in [(b' ', "a longer line"), (b'\n', "at most 65536 bytes of them"), (b'{', "a longer line")] {
         let error = decode(&meta, zeros(byte, 64 << 20)).unwrap_err().to_string();
         assert!(error.contains(end), "{error}");
         assert!(Macroxue::from_bytes(&zeros(byte, 64 << 20), Vec::new()).is_err());
     }
-    // Many members, none of which says anything.
+    // Many gzip members without content.
     decode(&meta, gzip(b"").repeat(100_000)).unwrap_err();
     // More steps than files of that size may have.
     let num_moves = FREE_STEPS + 100_000;
@@ -394,7 +395,7 @@ fn what_expands_without_end_stays_small() {
 }
 
 #[test]
-fn opens_pairs_by_their_meta_file() {
+fn opens_a_log_by_its_meta_file() {
     let folder = tempfile::tempdir().unwrap();
     let run = played(4);
     let mut meta = meta_of(&run, run.num_steps());
@@ -411,13 +412,13 @@ fn opens_pairs_by_their_meta_file() {
     let end = "file of rows: expected a.jsonl.gz or g.jsonl.gz or g.jsonl beside it, found no such file";
     assert!(error.to_string().ends_with(end), "{error}");
 
-    // The file that is named comes before those that have the meta file's name; each may be gzipped or not.
+    // The named file has priority over the usual names. Each may be gzipped.
     for (name, bytes) in
         [("g.jsonl", rows.clone().into_bytes()), ("g.jsonl.gz", gzip(rows.as_bytes())), ("a.jsonl.gz", rows.into())]
     {
         let rows_path = write(name, &bytes);
         let pair = Macroxue::open(&path).unwrap();
-        assert!(matches!(&pair.rows, Rows::File(path) if *path == rows_path));
+        assert!(matches!(&pair.rows, StoredRows::File(path) if *path == rows_path));
         assert_eq!(pair.decode().unwrap(), run);
         assert_eq!((pair.num_runs(), pair.num_bytes(1)), (1, 0));
         assert_eq!(pair.num_bytes(0), meta.to_string().len() as u64 + bytes.len() as u64);
@@ -432,7 +433,7 @@ fn opens_pairs_by_their_meta_file() {
     let location = error.location().unwrap();
     assert_eq!((error.path(), location.run, location.step), (Some(rows_path.as_path()), None, Some(0)));
 
-    // Only the last component counts, and it is a file's name.
+    // Only the last path component is used as the file name.
     for name in ["../../a.jsonl.gz", "/a.jsonl.gz", "c:\\logs\\a.jsonl.gz", "..", "/", "", "nul\0"] {
         meta["steps_file"] = name.into();
         let path = write("i.meta.json", meta.to_string().as_bytes());
@@ -445,7 +446,7 @@ fn opens_pairs_by_their_meta_file() {
 }
 
 #[test]
-fn is_told_by_its_content() {
+fn detects_logs_by_content() {
     let run = played(5);
     let (meta, rows) = (meta_of(&run, run.num_steps()).to_string(), rows_of(&run));
     for prefix in [meta.clone().into_bytes(), gzip(meta.as_bytes())] {

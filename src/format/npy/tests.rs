@@ -14,7 +14,7 @@ fn refused(bytes: &[u8]) -> String {
 }
 
 #[test]
-fn reads_what_numpy_writes() {
+fn reads_headers_of_numpy() {
     let header = NpyHeader::parse(&array(PACKED)).unwrap();
     assert_eq!((header.num_rows, header.stride, header.fields.len()), (7, 32, 6));
     assert_eq!(header.len, 10 + PACKED.len() as u64);
@@ -24,7 +24,7 @@ fn reads_what_numpy_writes() {
 }
 
 #[test]
-fn the_version_says_how_the_text_is_encoded() {
+fn the_version_determines_the_encoding() {
     let named = |version: u8, name: &[u8]| {
         let text = [b"{'descr': [('", name, b"', '<u8')], 'fortran_order': False, 'shape': (1,), }"].concat();
         let len = (text.len() as u32).to_le_bytes();
@@ -50,16 +50,16 @@ fn the_version_says_how_the_text_is_encoded() {
 }
 
 #[test]
-fn refuses_what_is_no_structured_array_of_one_dimension() {
+fn rejects_all_but_one_dimensional_structured_arrays() {
     for (from, to, message) in [
         ("(7,)", "(7, 2)", "shape: expected one dimension, found 2 values"),
         ("(7,)", "()", "shape: expected one dimension, found 0 values"),
         ("False", "True", "fortran_order: expected False, found True"),
         ("'shape'", "'form'", "shape: expected a tuple of integers, found none"),
-        ("'board'", "'move'", "name of a field: expected each once, found move"),
+        ("'board'", "'move'", "name of a field: expected unique names, found move"),
         ("]", "", "NumPy's header: expected a dict"),
-        ("'<u8'", "'<uX'", "type of a field: expected one of a fixed and small size, found board: <uX"),
-        ("'<u8'", "'|O'", "type of a field: expected one of a fixed and small size, found board: |O"),
+        ("'<u8'", "'<uX'", "type of a field: expected a type of fixed and small size, found board: <uX"),
+        ("'<u8'", "'|O'", "type of a field: expected a type of fixed and small size, found board: |O"),
         ("'<u8'", "'|O8', (2, 2)", "shape of a field: expected one dimension, found 2 dimensions of board"),
         ("'<u8'", "8", "descr: expected a name, a type"),
         ("'<u8'", "[('a', '<u8')]", "NumPy's header: expected a dict"),
@@ -77,7 +77,7 @@ fn refuses_what_is_no_structured_array_of_one_dimension() {
 }
 
 #[test]
-fn reads_numbers_in_two_dimensions() {
+fn reads_two_dimensional_arrays_of_numbers() {
     let text = "{'descr': '<u2', 'fortran_order': False, 'shape': (7, 8), }";
     let header = NpyMatrix::parse(&array(text)).unwrap();
     assert_eq!((header.num_rows, header.values_per_row, header.dtype.as_str()), (7, 8, "<u2"));
@@ -96,7 +96,7 @@ fn reads_numbers_in_two_dimensions() {
 }
 
 #[test]
-fn says_what_is_wrong_before_the_text() {
+fn errors_before_the_text_name_the_field() {
     assert!(refused(b"\x93NUMPX\x01\0\0\0").starts_with("byte 0: NumPy's magic: expected"));
     assert!(refused(b"\x93NUMPY\x04\0\0\0").contains("byte 6: NumPy's format version: expected 1, 2 or 3, found 4"));
     assert!(refused(b"\x93NUMPY\x01\0\xff\xff").contains("byte 8: length of NumPy's header: expected at most 10000"));
@@ -108,7 +108,7 @@ fn says_what_is_wrong_before_the_text() {
 }
 
 #[test]
-fn a_file_ends_with_its_rows() {
+fn a_file_must_end_with_its_rows() {
     let header = NpyHeader::parse(&array(PACKED)).unwrap();
     let end = header.len + 7 * 32;
     assert!(header.check_file_len(end).is_ok());
@@ -119,9 +119,9 @@ fn a_file_ends_with_its_rows() {
     assert!(error.contains("expected fewer than 18446744073709551615 rows"), "{error}");
 }
 
-/// What NumPy 2.4 wrote for rows of these fields.
+/// The header that NumPy 2.4 wrote for rows of these fields.
 #[test]
-fn headers_are_those_of_numpy() {
+fn headers_equal_those_of_numpy() {
     let fields = NpyField::packed(&[("run_id", "<u8", 1), ("step_idx", "<u4", 1), ("exps", "|u1", 16)]);
     let text = "{'descr': [('run_id', '<u8'), ('step_idx', '<u4'), ('exps', '|u1', (16,))], 'fortran_order': False, \
                 'shape': (2398,), }";
@@ -131,14 +131,14 @@ fn headers_are_those_of_numpy() {
     for num_rows in [0, 9, 1 << 40, u64::MAX] {
         assert_eq!(header(&fields, 28, num_rows, 0).unwrap().len(), 192);
     }
-    // A text that ends at a multiple of 64 gets 64 more.
+    // A text that ends at a multiple of 64 gets 64 bytes of padding.
     let fields = NpyField::packed(&[(&"x".repeat(32), "<u8", 1)]);
     let len = 11 + "{'descr': [('', '<u8')], 'fortran_order': False, 'shape': (,), }".len() + 32 + 21;
     assert_eq!((len, header(&fields, 8, 5, 0).unwrap().len()), (128, 192));
 }
 
 #[test]
-fn reads_what_it_writes() {
+fn headers_round_trip() {
     let fields = NpyField::packed(&[("board", "<u8", 1), ("it's", "<f4", 4), ("x\\y", "|u1", 1)]);
     for (num_rows, min_len) in [(0, 0), (u64::MAX, 0), (7, 256), (7, 4096)] {
         let bytes = header(&fields, 32, num_rows, min_len).unwrap();
@@ -152,7 +152,7 @@ fn reads_what_it_writes() {
 
 proptest! {
     #[test]
-    fn any_text_is_refused_or_read(text in "[\\[\\](){}',:0-9a-z\\\\ ]{0,80}") {
+    fn any_header_text_never_panics(text in "[\\[\\](){}',:0-9a-z\\\\ ]{0,80}") {
         let _ = NpyHeader::parse(&array(&text));
         let text = format!("{{'descr': {text}, 'fortran_order': False, 'shape': (1,)}}");
         let _ = NpyHeader::parse(&array(&text));

@@ -1,26 +1,27 @@
 //! Writing a pack.
 
 use super::compression::compress;
-use super::layout::{self, ENTRY_LEN, Entry, HEADER_LEN, MAGIC};
+use super::layout::{self, ENTRY_LEN, HEADER_LEN, IndexEntry, MAGIC};
 use super::stats::LengthStats;
-use super::{Compression, MAX_RUN_BYTES, RunKind};
+use super::{Compression, RunKind};
 use crate::error::{Error, Result};
-use crate::format::decode_run;
 use crate::format::mapped::open_file;
+use crate::format::run_file::{MAX_RUN_BYTES, decode_run};
 use crate::publish::{Destination, Staged};
 use std::fmt;
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
-/// How a pack is written.
+/// Options for writing a pack.
 #[derive(Clone, Copy, Debug)]
 pub struct PackOptions {
-    /// Entries begin at multiples of so many bytes: a power of two in 8..=4096.
+    /// The alignment of entries in bytes: a power of two in 8..=4096.
     pub align: u32,
-    /// How payloads are stored, unless that makes them longer. Other tools of the field read uncompressed ones only.
+    /// The compression of payloads. A payload stays uncompressed if compression would not shorten it. Other tools
+    /// of the field read uncompressed payloads only.
     pub compression: Compression,
-    /// Threads of [`pack_folder`](super::pack_folder); `None` = one per core.
+    /// Number of threads of [`pack_folder`](super::pack_folder); `None` = one per core.
     pub workers: Option<usize>,
 }
 
@@ -30,35 +31,38 @@ impl Default for PackOptions {
     }
 }
 
-/// What was packed.
+/// The result of writing a pack.
 #[derive(Debug, Default)]
 #[non_exhaustive]
 pub struct PackReport {
-    /// Runs in the pack.
+    /// The number of runs in the pack.
     pub packed: u64,
-    /// Files that were to be packed but are no runs; [`PackReport::errors`] has the reasons.
+    /// The number of files that were rejected; [`PackReport::errors`] has the reasons.
     pub rejected: u64,
-    /// Other files of a folder, which are no runs either.
+    /// The number of other files in the folder that are not runs.
     pub ignored: u64,
-    /// Steps in the pack.
+    /// The number of steps in the pack.
     pub num_steps: u64,
     /// The length of the pack in bytes.
     pub num_bytes: u64,
-    /// Why files were rejected, in the order of their names.
+    /// The reasons why files were rejected, in the order of file names.
     pub errors: Vec<Error>,
 }
 
-/// Runs for which there is room before the data has to move: as many as fit before it with the usual alignment.
+/// The initial capacity of the index in runs: those that fit before byte 4096, where data begins by default.
 const FIRST_CAPACITY: u64 = (4096 - HEADER_LEN) / ENTRY_LEN;
-/// How much is written at a time.
+/// The buffer size of writes.
 const BUFFER_BYTES: usize = 1 << 20;
 const MAX_ALIGN: usize = 4096;
 
-/// A pack that is being written. Nobody sees it before [`PackBuilder::finish`], and dropped before that it vanishes.
+/// A writer of a pack. The pack appears under its name at [`PackBuilder::finish`]. Dropping the builder earlier
+/// discards the pack.
 ///
-/// Payloads go to the file as they come; 28 bytes of each run stay in memory. The index precedes them, so there must be room
-/// for it: say how many runs there will be ([`PackBuilder::with_capacity`]), or data that is in the way is moved, each byte
-/// about once altogether.
+/// Payloads are written to the file immediately; 28 bytes per run stay in memory. The index precedes the
+/// payloads, so it needs reserved space.
+///
+/// Pass the number of runs to [`PackBuilder::with_capacity`] if it is known. Otherwise the builder moves data
+/// when the index grows, about once per byte in total.
 ///
 /// # Examples
 /// ```
@@ -79,17 +83,17 @@ pub struct PackBuilder {
     output: PathBuf,
     staged: Staged,
     options: PackOptions,
-    entries: Vec<Entry>,
+    entries: Vec<IndexEntry>,
     lengths: Vec<u32>,
-    /// Where the data begins: a multiple of the alignment.
+    /// The offset of the first payload, a multiple of the alignment.
     data_start: u64,
-    /// Bytes that are yet to be written, and where.
+    /// The bytes not yet written, and their offset.
     pending: Vec<u8>,
     pending_offset: u64,
     data_crc: u32,
 }
 
-/// A payload, checked and ready to be written.
+/// A payload that was checked and is ready to be written.
 #[derive(Debug)]
 pub(super) struct Payload {
     stored: Vec<u8>,
@@ -100,7 +104,7 @@ pub(super) struct Payload {
 }
 
 impl Payload {
-    /// Checks a run file, and compresses it.
+    /// Checks a run file and compresses it.
     pub(super) fn new(bytes: Vec<u8>, compression: Compression) -> Result<Payload> {
         if bytes.len() as u64 > MAX_RUN_BYTES {
             let expected = format!("at most {MAX_RUN_BYTES} bytes in a run's file");
@@ -115,11 +119,11 @@ impl Payload {
         Ok(Payload { stored, kind: format.into(), compression, crc32c, num_steps: run.num_steps() as u32 })
     }
 
-    /// Reads, checks and compresses a run file. Errors name it.
+    /// Reads, checks and compresses a run file. Errors name the file.
     pub(super) fn of_file(path: &Path, compression: Compression) -> Result<Payload> {
         let mut bytes = Vec::new();
         File::open(path)
-            // One byte too many tells that there are.
+            // One extra byte detects a file that is too long.
             .and_then(|file| file.take(MAX_RUN_BYTES + 1).read_to_end(&mut bytes))
             .map_err(|source| Error::io(path, source))?;
         Payload::new(bytes, compression).map_err(|error| error.with_path(path))
@@ -127,10 +131,11 @@ impl Payload {
 }
 
 impl PackBuilder {
-    /// Begins a pack that will stand at `output`, in place of another file of that name, or where a link of that name leads.
+    /// Begins a pack at `output`. Replaces an existing pack, and follows a link.
     ///
     /// # Errors
-    /// [`ErrorKind::Argument`](crate::ErrorKind::Argument) for a bad alignment; [`ErrorKind::Io`](crate::ErrorKind::Io).
+    /// [`ErrorKind::Argument`](crate::ErrorKind::Argument) for an invalid alignment;
+    /// [`ErrorKind::Io`](crate::ErrorKind::Io).
     pub fn create(output: impl AsRef<Path>, options: PackOptions) -> Result<PackBuilder> {
         if !options.align.is_power_of_two() || !(8..=MAX_ALIGN as u32).contains(&options.align) {
             return Err(Error::argument("align", "a power of two in 8..=4096", options.align));
@@ -138,16 +143,16 @@ impl PackBuilder {
         let (output, folder) = match Destination::of(output.as_ref())? {
             Destination::File { path, folder } => (path, folder),
             Destination::Stream(path) => {
-                let reason = "a pipe or a device, in which a pack cannot be written";
+                let reason = "a pack cannot be written to a pipe or a device";
                 return Err(Error::io(path, io::Error::new(io::ErrorKind::NotSeekable, reason)));
             }
         };
-        // What stands there is replaced, but only if it is what this makes: it might be one of the runs.
+        // Replaces an existing file only if it is a pack, so that a wrong path cannot overwrite a run file.
         if output.metadata().is_ok_and(|metadata| metadata.len() > 0) {
             let mut magic = [0; MAGIC.len()];
             let read = open_file(&output)?.read_exact(&mut magic);
             if read.is_err() || magic != MAGIC {
-                let reason = "this file exists, is no pack, and is not overwritten";
+                let reason = "this file exists, is not a pack, and is not overwritten";
                 return Err(Error::io(output, io::Error::new(io::ErrorKind::AlreadyExists, reason)));
             }
         }
@@ -165,7 +170,7 @@ impl PackBuilder {
         })
     }
 
-    /// Makes room for the index of so many runs, no more and no less. Of use before the first one is added.
+    /// Reserves space for an index of exactly `num_runs` runs. Has no effect after the first run was added.
     #[must_use]
     pub fn with_capacity(mut self, num_runs: u64) -> PackBuilder {
         if self.entries.is_empty() {
@@ -175,23 +180,24 @@ impl PackBuilder {
         self
     }
 
-    /// Adds a run file. After an error the pack is as it was before.
+    /// Adds a run file. After an error the pack is unchanged.
     ///
     /// # Errors
-    /// [`ErrorKind::Decode`](crate::ErrorKind::Decode) and [`ErrorKind::Checksum`](crate::ErrorKind::Checksum) when it is no run, or longer than 32 MiB; [`ErrorKind::Io`](crate::ErrorKind::Io).
+    /// [`ErrorKind::Decode`](crate::ErrorKind::Decode) and [`ErrorKind::Checksum`](crate::ErrorKind::Checksum) if
+    /// the file is not a run or exceeds 32 MiB; [`ErrorKind::Io`](crate::ErrorKind::Io).
     pub fn add_file(&mut self, path: impl AsRef<Path>) -> Result<()> {
         self.add(Payload::of_file(path.as_ref(), self.options.compression)?)
     }
 
-    /// Adds a run that is the content of a run file. After an error the pack is as it was before.
+    /// Adds a run from the bytes of its file. After an error the pack is unchanged.
     ///
     /// # Errors
-    /// As [`PackBuilder::add_file`].
+    /// The errors of [`PackBuilder::add_file`].
     pub fn add_run_bytes(&mut self, bytes: &[u8]) -> Result<()> {
         self.add(Payload::new(bytes.to_vec(), self.options.compression)?)
     }
 
-    /// Ends the pack, makes it durable and gives it its name.
+    /// Finishes the pack, makes it durable and publishes it under its name.
     ///
     /// # Errors
     /// [`ErrorKind::Io`](crate::ErrorKind::Io).
@@ -210,7 +216,7 @@ impl PackBuilder {
 
         let mut front = layout::header(self.entries.len() as u64);
         front.append(&mut index);
-        // Data that has moved on has left something there.
+        // Overwrites the remains of data that was moved.
         front.resize(self.data_start as usize, 0);
         self.write_at(0, &front)?;
         self.staged.replace(&self.output)?;
@@ -222,7 +228,7 @@ impl PackBuilder {
         &self.options
     }
 
-    /// Adds a payload behind the last one.
+    /// Appends a payload.
     pub(super) fn add(&mut self, payload: Payload) -> Result<()> {
         let Payload { stored, kind, compression, crc32c, num_steps } = payload;
         if data_start(self.entries.len() as u64 + 1, self.options.align) > self.data_start {
@@ -237,15 +243,15 @@ impl PackBuilder {
         if self.pending.len() >= BUFFER_BYTES
             && let Err(error) = self.flush()
         {
-            // What was there before is there still.
+            // Undoes this entry. Earlier entries stay in the buffer.
             self.pending.truncate((end - self.pending_offset) as usize);
             return Err(error);
         }
         let crc = crc32c::crc32c_append(self.data_crc, padding);
         self.data_crc = crc32c::crc32c_combine(crc, crc32c, stored.len());
-        // Nothing above 32 MiB comes this far.
+        // Payloads are at most 32 MiB.
         let length = stored.len() as u32;
-        self.entries.push(Entry { offset, length, kind: kind as u16, flags: compression as u16, crc32c });
+        self.entries.push(IndexEntry { offset, length, kind: kind as u16, flags: compression as u16, crc32c });
         self.lengths.push(num_steps);
         Ok(())
     }
@@ -268,13 +274,14 @@ impl PackBuilder {
             .map_err(|source| Error::io(self.staged.path(), source))
     }
 
-    /// Moves the data so that there is room for an index of so many runs.
+    /// Moves the data to make room for an index of `capacity` runs.
     fn move_data(&mut self, capacity: u64) -> Result<()> {
         self.flush()?;
         let by = data_start(capacity, self.options.align) - self.data_start;
         let mut buffer = vec![0; BUFFER_BYTES];
         let mut end = self.end();
-        // From the end, so that nothing is overwritten before it has moved. It is the data's copy that counts once all is done.
+        // Copies from the end, so that no byte is overwritten before it is moved. A failed move leaves the
+        // original data in place.
         while end > self.data_start {
             let len = (end - self.data_start).min(BUFFER_BYTES as u64);
             let chunk = buffer.get_mut(..len as usize).unwrap_or_default();
@@ -304,7 +311,7 @@ impl fmt::Debug for PackBuilder {
     }
 }
 
-/// Where the data begins behind an index of so many runs.
+/// Returns the offset of the data behind an index of `num_runs` runs.
 fn data_start(num_runs: u64, align: u32) -> u64 {
     (HEADER_LEN + num_runs.saturating_mul(ENTRY_LEN).min(u64::MAX / 2)).next_multiple_of(u64::from(align))
 }

@@ -1,17 +1,17 @@
-//! The compression of a pack's entries, each on its own.
+//! Compression of individual pack entries.
 
-use super::MAX_RUN_BYTES;
 use crate::error::{Error, Result};
+use crate::format::run_file::MAX_RUN_BYTES;
 use lz4_flex::frame::{BlockSize, FrameDecoder, FrameEncoder, FrameInfo};
 use std::fmt;
 use std::io::{self, Read, Write};
 use std::str::FromStr;
 
-/// How an entry's payload is stored.
+/// The compression of an entry's payload.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Compression {
-    /// As it is: the only way that other tools of the field read and write.
+    /// Uncompressed. Other tools of the field support only this.
     #[default]
     None,
     /// One Zstandard frame.
@@ -20,21 +20,21 @@ pub enum Compression {
     Lz4,
 }
 
-/// Values of branches hardly compress, and boards do at any level.
+/// Higher levels gain little: the values of branches hardly compress, and boards compress well at any level.
 const ZSTD_LEVEL: i32 = 3;
-/// What any entry may decompress to, whatever its stored length is; above it, three times that. A step takes three bytes of a
-/// run's file at least, and ten times that in memory.
+/// The decompressed size in bytes that every entry may have, in addition to three times its stored length. A step
+/// takes at least three bytes in a run file, and ten times as much in memory.
 const ALWAYS_ALLOWED: u64 = 256 << 10;
 
 const LZ4_MAGIC: [u8; 4] = [0x04, 0x22, 0x4d, 0x18];
-/// The greatest number that a frame may have for the size of its blocks: 256 KiB. The decoder makes room for three blocks before
-/// it reads one.
+/// The largest allowed code for an LZ4 block size: 256 KiB. The decoder allocates three blocks before it reads
+/// one.
 const LZ4_MAX_BLOCKS: u8 = 5;
-/// The bit of an LZ4 frame's flags that says that the content's length follows.
+/// The flag of an LZ4 frame that announces the content length.
 const LZ4_CONTENT_LEN: u8 = 1 << 3;
 
 impl Compression {
-    /// Every compression, in the order of the numbers that entries have for them.
+    /// Every compression, in the order of the codes in the index.
     pub const ALL: [Compression; 3] = [Compression::None, Compression::Zstd, Compression::Lz4];
 
     /// `"none"`, `"zstd"` or `"lz4"`.
@@ -65,12 +65,12 @@ impl FromStr for Compression {
     }
 }
 
-/// The longest payload that an entry of this stored length may have.
+/// Returns the maximum payload length for an entry of this stored length.
 fn limit(stored_len: usize) -> u64 {
     (stored_len as u64).saturating_mul(3).saturating_add(ALWAYS_ALLOWED).min(MAX_RUN_BYTES)
 }
 
-/// The payload of an entry that is not stored as it is. Never is there memory for more than it may have.
+/// Decompresses a payload. Allocates at most the permitted payload length.
 pub(super) fn decompress(compression: Compression, stored: &[u8]) -> Result<Vec<u8>> {
     let limit = limit(stored.len());
     let too_long = |found: String| {
@@ -82,19 +82,19 @@ pub(super) fn decompress(compression: Compression, stored: &[u8]) -> Result<Vec<
         return Err(too_long(format!("{declared} bytes")));
     }
     let capacity = declared.unwrap_or(limit) as usize;
-    let damaged = |what, error: io::Error| Error::decode(0, what, "one whole frame", error);
+    let damaged = |what, error: io::Error| Error::decode(0, what, "one complete frame", error);
     let mut payload = Vec::new();
     match compression {
         Compression::None => payload.extend_from_slice(stored),
         Compression::Zstd => {
-            // The whole frame at once needs no window of a size that the frame chooses.
+            // One-shot decompression ignores the window size that the frame requests.
             payload.reserve_exact(capacity);
             zstd::bulk::Decompressor::new()
                 .and_then(|mut decompressor| decompressor.decompress_to_buffer(stored, &mut payload))
                 .map_err(|error| damaged("zstd frame", error))?;
         }
         Compression::Lz4 => {
-            // Legacy frames have larger blocks than this format needs.
+            // Legacy LZ4 frames may have larger blocks.
             if !stored.starts_with(&LZ4_MAGIC) {
                 let found = stored.get(..4).unwrap_or(stored).escape_ascii();
                 return Err(Error::decode(0, "lz4 frame", "its magic number", found));
@@ -108,7 +108,7 @@ pub(super) fn decompress(compression: Compression, stored: &[u8]) -> Result<Vec<
             frame.read_to_end(&mut payload).map_err(|error| damaged("lz4 frame", error))?;
         }
     }
-    // The end of the input can pass for the end of an LZ4 frame; and no run's file is empty.
+    // The decoder accepts a truncated LZ4 frame, so the length is checked here. No run file is empty.
     match (payload.len() as u64, declared) {
         (found, Some(declared)) if found != declared || found == 0 => {
             let expected = format!("{} bytes as in the frame", declared.max(1));
@@ -120,7 +120,7 @@ pub(super) fn decompress(compression: Compression, stored: &[u8]) -> Result<Vec<
     }
 }
 
-/// The length of the payload as the frame has it, if it has. Nobody vouches for it.
+/// Returns the payload length that the frame declares, if any. The value is untrusted.
 fn declared_len(compression: Compression, stored: &[u8]) -> Option<u64> {
     match compression {
         Compression::None => Some(stored.len() as u64),
@@ -133,13 +133,13 @@ fn declared_len(compression: Compression, stored: &[u8]) -> Option<u64> {
     }
 }
 
-/// How much memory a payload takes, at most.
+/// Returns the maximum memory that a payload takes, in bytes.
 pub(super) fn payload_len(compression: Compression, stored: &[u8]) -> u64 {
     let limit = if compression == Compression::None { u64::MAX } else { limit(stored.len()) };
     declared_len(compression, stored).unwrap_or(limit).min(limit)
 }
 
-/// A payload compressed, if that makes it shorter and leaves it readable.
+/// Compresses a payload. Returns `None` if the result is not shorter or exceeds the decompression limit.
 pub(super) fn compress(compression: Compression, payload: &[u8]) -> Result<Option<Vec<u8>>> {
     let stored = match compression {
         Compression::None => return Ok(None),
@@ -164,7 +164,7 @@ mod tests {
     const BOTH: [Compression; 2] = [Compression::Zstd, Compression::Lz4];
 
     #[test]
-    fn payloads_come_back() {
+    fn payloads_survive_a_round_trip() {
         for payload in [b"2048 ".repeat(1000), vec![7; 200 << 10]] {
             for compression in BOTH {
                 let stored = compress(compression, &payload).unwrap().unwrap();
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_shrink_or_could_not_be_read_is_left_alone() {
+    fn payloads_that_do_not_shrink_stay_uncompressed() {
         for compression in BOTH {
             assert_eq!(compress(compression, b"2048").unwrap(), None);
             assert_eq!(compress(compression, &vec![0; 300 << 10]).unwrap(), None);
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn bombs_are_refused() {
+    fn rejects_decompression_bombs() {
         let bomb = vec![0; 64 << 20];
         let with_len = zstd::bulk::compress(&bomb, 1).unwrap();
         let mut streamed = zstd::stream::write::Encoder::new(Vec::new(), 1).unwrap();
@@ -204,12 +204,12 @@ mod tests {
     }
 
     #[test]
-    fn damaged_frames_are_errors_or_other_bytes() {
+    fn damaged_frames_never_panic() {
         let payload = b"2048 ".repeat(20);
         for compression in BOTH {
             let stored = compress(compression, &payload).unwrap().unwrap();
             for len in 0..stored.len() {
-                // A frame may lose its end mark, but nothing of its content.
+                // A truncated frame may lack its end mark, but no content.
                 if let Ok(shorter) = decompress(compression, &stored[..len]) {
                     assert_eq!(shorter, payload);
                 }

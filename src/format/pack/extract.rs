@@ -1,4 +1,4 @@
-//! Runs of a pack back as files.
+//! Extraction of runs from a pack into run files.
 
 use super::PackReader;
 use crate::error::{Error, Result};
@@ -9,13 +9,14 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 impl PackReader {
-    /// Writes runs to files of their own, `run-00005.a2run2` or `.bin` by their kind, byte by byte as they were packed; the
-    /// folder is made if there is none. Returns the paths in the order of the indices.
+    /// Writes runs to separate files, named `run-00005.a2run2` or `.bin` by their kind. The bytes are those that
+    /// were packed. Creates the folder if it is missing. Returns the paths in the order of the indices.
     ///
-    /// No file is overwritten. Nothing is written when one of the names is taken or one of the runs cannot be read.
+    /// Overwrites no file. Writes nothing if a name is taken or a run cannot be read.
     ///
     /// # Errors
-    /// [`ErrorKind::Io`](crate::ErrorKind::Io), with `AlreadyExists` when a name is taken; as [`PackReader::get_slice`].
+    /// [`ErrorKind::Io`](crate::ErrorKind::Io), with `AlreadyExists` if a name is taken; those of
+    /// [`PackReader::get_slice`].
     pub fn extract(&self, indices: impl IntoIterator<Item = usize>, folder: impl AsRef<Path>) -> Result<Vec<PathBuf>> {
         let folder = folder.as_ref();
         let mut runs = Vec::new();
@@ -23,13 +24,13 @@ impl PackReader {
             let name = format!("run-{index:05}.{}", self.kind(index)?.format().extension());
             runs.push((index, folder.join(name)));
         }
-        // What is asked for twice is written once.
+        // A repeated index is written once.
         let mut distinct = runs.clone();
         distinct.sort_unstable();
         distinct.dedup();
         let threads = workers::shared()?;
         let check = |(index, path): &(usize, PathBuf)| {
-            // A link that leads nowhere has the name too.
+            // Detects dangling links too.
             if path.symlink_metadata().is_ok() {
                 return Err(taken(path));
             }

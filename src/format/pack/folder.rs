@@ -1,34 +1,36 @@
-//! A folder of run files → a pack.
+//! Packing a folder of run files.
 
 use super::builder::Payload;
-use super::{MAX_RUN_BYTES, PackBuilder, PackOptions, PackReport};
+use super::{PackBuilder, PackOptions, PackReport};
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::ordered::in_order;
+use crate::format::run_file::MAX_RUN_BYTES;
 use crate::format::walk::{FoundFile, files_in, has_ended};
 use crate::progress::{Progress, Unit, check};
 use crate::workers;
 use std::io;
 use std::path::Path;
 
-/// Bytes of files that are read at a time.
+/// Bytes of files per window.
 const WINDOW_BYTES: u64 = 16 << 20;
-/// And files, however short they are.
+/// The maximum files per window.
 const WINDOW_FILES: usize = 512;
 
-enum Outcome {
+enum FileOutcome {
     Run(Payload),
     Rejected(Error),
     Ignored,
 }
 
-/// Packs the run files of a folder and of the folders in it, in the order of their names, links followed.
+/// Packs the run files of a folder and its subfolders in the order of their names. Follows links.
 ///
-/// What is a run is known by its content: a file that is none is reported if its extension is that of run files, and ignored
-/// otherwise. A bad file costs no other. Neither the list of files nor what they hold is ever in memory as a whole.
+/// Files are detected by their content. A file that is not a run is reported if it has the extension of a run
+/// file; other files are ignored. A bad file does not stop the packing. Memory is bounded: neither the list of
+/// files nor their contents are held as a whole.
 ///
 /// # Errors
-/// [`ErrorKind::Io`] when the folder cannot be read or the pack cannot be written, [`ErrorKind::Argument`] for a bad option,
-/// [`ErrorKind::Cancelled`]; nothing is at `output` then that was not there before.
+/// [`ErrorKind::Io`] if the folder cannot be read or the pack cannot be written; [`ErrorKind::Argument`] for an
+/// invalid option; [`ErrorKind::Cancelled`]. After an error, `output` is unchanged.
 pub fn pack_folder(
     input: impl AsRef<Path>,
     output: impl AsRef<Path>,
@@ -42,7 +44,7 @@ pub fn pack_folder(
         return Err(Error::io(input, io::ErrorKind::NotADirectory.into()));
     }
     let builder = PackBuilder::create(output, *options)?;
-    // The index precedes the data, so there must be room for as many runs as there may be.
+    // Reserves index space for the highest possible number of runs.
     let (mut num_files, mut num_bytes) = (0, 0);
     for candidate in candidates(input) {
         check(progress)?;
@@ -73,7 +75,7 @@ fn pack_candidates(
         {
             check(progress)?;
             let candidate = candidate?;
-            // No more than this is read of any file.
+            // At most this many bytes of a file are read.
             sum += candidate.num_bytes().min(MAX_RUN_BYTES);
             window.push(candidate);
         }
@@ -82,14 +84,14 @@ fn pack_candidates(
     let work = |candidate: FoundFile| {
         let (num_bytes, is_named_so) = (candidate.num_bytes(), candidate.is_named_as_run());
         let outcome = match candidate.problem {
-            Some(error) => Outcome::Rejected(error),
-            None if !is_named_so && num_bytes > MAX_RUN_BYTES => Outcome::Ignored,
+            Some(error) => FileOutcome::Rejected(error),
+            None if !is_named_so && num_bytes > MAX_RUN_BYTES => FileOutcome::Ignored,
             None => match Payload::of_file(&candidate.path, compression) {
-                Ok(payload) => Outcome::Run(payload),
+                Ok(payload) => FileOutcome::Run(payload),
                 Err(error) if !is_named_so && (is_about_content(&error) || has_ended(&candidate.path)) => {
-                    Outcome::Ignored
+                    FileOutcome::Ignored
                 }
-                Err(error) => Outcome::Rejected(error),
+                Err(error) => FileOutcome::Rejected(error),
             },
         };
         (outcome, num_bytes)
@@ -98,9 +100,9 @@ fn pack_candidates(
     let take = |(outcome, num_bytes)| {
         check(progress)?;
         match outcome {
-            Outcome::Run(payload) => builder.add(payload)?,
-            Outcome::Rejected(error) => report.errors.push(error),
-            Outcome::Ignored => report.ignored += 1,
+            FileOutcome::Run(payload) => builder.add(payload)?,
+            FileOutcome::Rejected(error) => report.errors.push(error),
+            FileOutcome::Ignored => report.ignored += 1,
         }
         progress.advance(num_bytes);
         Ok(())
@@ -110,12 +112,12 @@ fn pack_candidates(
     Ok(PackReport { packed, rejected: report.errors.len() as u64, num_steps, num_bytes, ..report })
 }
 
-/// Whether an error says that these bytes are no run, rather than that they could not be had.
+/// Returns whether the error is about the content of the file rather than about access to it.
 fn is_about_content(error: &Error) -> bool {
     matches!(error.kind(), ErrorKind::Decode { .. } | ErrorKind::Checksum { .. })
 }
 
-/// The files that are worth reading. A pack that is being written may lie in the very folder.
+/// Lists the files to read. Skips unfinished files, because the pack itself may be written into this folder.
 fn candidates(input: &Path) -> impl Iterator<Item = Result<FoundFile>> {
     files_in(input).filter(|found| !found.as_ref().is_ok_and(|found| found.unfinished))
 }

@@ -1,4 +1,4 @@
-//! Going through a pack, some runs ahead of whoever takes them.
+//! Iteration over a pack with read-ahead.
 
 use super::PackReader;
 use crate::error::Result;
@@ -9,16 +9,16 @@ use std::fmt;
 use std::sync::mpsc::{Receiver, channel};
 use std::vec;
 
-/// How many bytes of run files are decoded at a time. A decoded step takes up to nine times as much as an encoded one.
+/// Bytes of run files per window. A decoded step takes up to nine times as much memory as an encoded one.
 const WINDOW_BYTES: u64 = 4 << 20;
-/// And how many runs, however short they are.
+/// The maximum runs per window.
 const WINDOW_RUNS: usize = 256;
 
-/// Runs of a pack in the order that was asked for, each with its own result; from [`PackReader::iter`] and
-/// [`PackReader::iter_indices`].
+/// An iterator over runs of a pack in the requested order, one result per run. Created by [`PackReader::iter`]
+/// and [`PackReader::iter_indices`].
 ///
-/// While the runs of one window are taken, those of the next are decoded by other threads. A window is 4 MiB of run files,
-/// at least one.
+/// Other threads decode the next window while the caller takes the runs of the current one. A window holds 4 MiB
+/// of run files, and at least one run.
 pub struct PackIter<'a> {
     reader: PackReader,
     indices: Box<dyn Iterator<Item = usize> + Send + 'a>,
@@ -26,22 +26,22 @@ pub struct PackIter<'a> {
     ahead: Option<Ahead>,
 }
 
-/// Runs that others decode.
+/// A window that other threads decode.
 struct Ahead {
     window: Vec<usize>,
     decoded: Receiver<Vec<Result<Run>>>,
-    /// Whose threads do. A process that was forked has none of its parent's.
+    /// The process that started the decoding. A forked child has none of its parent's threads.
     process: ProcessId,
 }
 
 impl PackReader {
-    /// All runs in order, of either kind, decoded ahead in parallel.
+    /// Iterates over all runs of either kind in order, decoding ahead in parallel.
     #[must_use]
     pub fn iter(&self) -> PackIter<'static> {
         self.iter_indices(0..self.len())
     }
 
-    /// These runs in this order, of either kind, decoded ahead in parallel. An index may come more than once.
+    /// Iterates over these runs of either kind in this order, decoding ahead in parallel. An index may repeat.
     #[must_use]
     pub fn iter_indices<'a>(&self, indices: impl IntoIterator<Item = usize, IntoIter: Send + 'a>) -> PackIter<'a> {
         PackIter {
@@ -52,7 +52,8 @@ impl PackReader {
         }
     }
 
-    /// The next indices whose runs are read together: of so many bytes of run files, at least one.
+    /// Takes the indices of the next window: at most `num_runs` runs and about `num_bytes` bytes of run files,
+    /// but at least one run.
     pub(super) fn window(
         &self,
         indices: &mut dyn Iterator<Item = usize>,
@@ -65,7 +66,8 @@ impl PackReader {
             && window.len() < num_runs
             && let Some(index) = indices.next()
         {
-            // A step may be compressed to next to nothing, and takes ten times what it does when it is not.
+            // A small compressed entry can hold many steps, and a decoded step takes ten times the memory of an
+            // encoded one.
             let weight = if self.is_compressed(index) { 10 } else { 1 };
             sum = sum.saturating_add(weight * self.payload_len(index));
             window.push(index);
@@ -88,17 +90,17 @@ impl PackIter<'_> {
         self.reader.window(&mut self.indices, WINDOW_BYTES, WINDOW_RUNS)
     }
 
-    /// Has the next window decoded by others.
+    /// Starts decoding the next window on other threads.
     fn begin(&mut self) -> Option<Ahead> {
         let window = self.next_window();
         if window.is_empty() {
             return None;
         }
         let (sender, decoded) = channel();
-        // Without threads the window is decoded when it is asked for.
+        // Without threads, `next` decodes the window.
         if let Ok(threads) = workers::shared() {
             let (reader, window) = (self.reader.clone(), window.clone());
-            // Nobody takes them once the iterator is gone.
+            // The receiver is gone if the iterator was dropped.
             threads.spawn(move || drop(sender.send(reader.decode_batch_auto_v2(&window))));
         }
         Some(Ahead { window, decoded, process: ProcessId::current() })
@@ -113,7 +115,7 @@ impl Iterator for PackIter<'_> {
             return Some(run);
         }
         self.ready = if rayon::current_thread_index().is_some() {
-            // A thread that others wait for must not wait itself: it may be the only one.
+            // A thread of a pool must not block here: it may be the only one that can decode.
             let window = self.ahead.take().map_or_else(|| self.next_window(), |ahead| ahead.window);
             self.reader.decode_batch_auto_v2(&window).into_iter()
         } else {

@@ -1,9 +1,9 @@
-//! A pack's header, index and footer: bytes ⇄ what they say, and whether they agree with each other.
+//! Parsing and checking of a pack's header, index and footer.
 
 use super::Compression;
 use crate::error::{Error, ErrorKind, Location, Result};
-use crate::format::RunFormat;
 use crate::format::bytes::ByteReader;
+use crate::format::run_file::RunFormat;
 use std::fmt;
 
 pub(super) const MAGIC: [u8; 8] = *b"A2PACK\0\0";
@@ -11,10 +11,10 @@ const VERSION: u32 = 1;
 pub(super) const HEADER_LEN: u64 = 28;
 pub(super) const ENTRY_LEN: u64 = 32;
 pub(super) const FOOTER_LEN: u64 = 32;
-/// How many bytes of header and footer their checksums cover.
+/// The bytes at the start of header and footer that their checksums cover.
 const COVERED_LEN: usize = 24;
 
-/// Which of the two formats a pack's run is in, by the numbers that its index has for them.
+/// The format of a run in a pack, as coded in the index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum RunKind {
     /// A2T1, without branches.
@@ -33,7 +33,7 @@ impl RunKind {
         }
     }
 
-    /// The format of such a run's file.
+    /// Returns the format of the run's file.
     #[must_use]
     pub const fn format(self) -> RunFormat {
         match self {
@@ -58,9 +58,9 @@ impl fmt::Display for RunKind {
     }
 }
 
-/// A place in the index.
+/// An entry of the index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Entry {
+pub(super) struct IndexEntry {
     pub(super) offset: u64,
     pub(super) length: u32,
     pub(super) kind: u16,
@@ -68,10 +68,10 @@ pub(super) struct Entry {
     pub(super) crc32c: u32,
 }
 
-impl Entry {
-    pub(super) fn from_bytes(bytes: &[u8; ENTRY_LEN as usize]) -> Entry {
+impl IndexEntry {
+    pub(super) fn from_bytes(bytes: &[u8; ENTRY_LEN as usize]) -> IndexEntry {
         let [o0, o1, o2, o3, o4, o5, o6, o7, l0, l1, l2, l3, k0, k1, f0, f1, c0, c1, c2, c3, ..] = *bytes;
-        Entry {
+        IndexEntry {
             offset: u64::from_le_bytes([o0, o1, o2, o3, o4, o5, o6, o7]),
             length: u32::from_le_bytes([l0, l1, l2, l3]),
             kind: u16::from_le_bytes([k0, k1]),
@@ -80,7 +80,7 @@ impl Entry {
         }
     }
 
-    /// Appends the entry, with 4 reserved bytes and 8 of padding.
+    /// Appends the entry, including 4 reserved bytes and 8 bytes of padding.
     pub(super) fn put(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.offset.to_le_bytes());
         out.extend_from_slice(&self.length.to_le_bytes());
@@ -90,7 +90,7 @@ impl Entry {
         out.extend_from_slice(&[0; 12]);
     }
 
-    /// Whether the run that stood here was taken out.
+    /// Returns whether the run of this entry was removed.
     pub(super) fn is_tombstone(&self) -> bool {
         self.length == 0
     }
@@ -112,25 +112,25 @@ impl Entry {
     }
 }
 
-/// What header and footer say, checked.
+/// The checked contents of header and footer.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Layout {
+pub(super) struct PackLayout {
     pub(super) num_runs: usize,
-    /// The end of the last payload.
+    /// The end offset of the last payload.
     pub(super) data_end: u64,
-    /// CRC32C of all from the first payload to the end of the last; 0 = omitted.
+    /// CRC32C from the start of the first payload to the end of the last one; 0 = omitted.
     pub(super) data_crc: u32,
-    /// 0 = none.
+    /// The offset of the stats block; 0 = none.
     pub(super) stats_offset: u64,
 }
 
-impl Layout {
-    /// Checks everything about a pack but its payloads and its stats block.
-    pub(super) fn read(bytes: &[u8]) -> Result<Layout> {
-        Layout::read_parts(bytes).map_err(Error::of_header)
+impl PackLayout {
+    /// Checks header, index and footer. Does not check payloads and the stats block.
+    pub(super) fn read(bytes: &[u8]) -> Result<PackLayout> {
+        PackLayout::read_parts(bytes).map_err(Error::of_header)
     }
 
-    fn read_parts(bytes: &[u8]) -> Result<Layout> {
+    fn read_parts(bytes: &[u8]) -> Result<PackLayout> {
         let mut reader = ByteReader::new(bytes);
         let magic = reader.array::<8>("magic")?;
         if magic != MAGIC {
@@ -141,7 +141,7 @@ impl Layout {
         if version != VERSION {
             return Err(reader.error(4, "version", VERSION.to_string(), version));
         }
-        // No bit of these has a meaning yet.
+        // No flag is defined yet.
         let _flags = reader.u32("flags")?;
         let num_runs = reader.u64("number of runs")?;
         let stored = reader.u32("checksum of the header")?;
@@ -170,7 +170,7 @@ impl Layout {
             let expected = format!("{index_end}..={footer_offset}");
             return Err(Error::decode(footer_offset, "end of the data", expected, data_end));
         }
-        // Four bytes of length stand at its begin.
+        // The block begins with a 4-byte length.
         let most = footer_offset.saturating_sub(4);
         if stats_offset != 0 && !(data_end..=most).contains(&stats_offset) {
             let expected = format!("0 or {data_end}..={most}");
@@ -181,7 +181,7 @@ impl Layout {
         check_crc(HEADER_LEN, "the index", index_crc, index)?;
         let mut free = index_end;
         for (run, entry) in (0..).zip(index.as_chunks().0) {
-            let entry = Entry::from_bytes(entry);
+            let entry = IndexEntry::from_bytes(entry);
             if entry.is_tombstone() {
                 continue;
             }
@@ -199,9 +199,9 @@ impl Layout {
             }
             free = entry.end();
         }
-        // Those who use it count on an index of runs that fits into memory.
+        // Fits into a usize, because the index lies within `bytes`.
         let num_runs = index.len() / ENTRY_LEN as usize;
-        Ok(Layout { num_runs, data_end, data_crc, stats_offset })
+        Ok(PackLayout { num_runs, data_end, data_crc, stats_offset })
     }
 }
 
@@ -226,7 +226,7 @@ pub(super) fn footer(data_end: u64, index_crc: u32, data_crc: u32, stats_offset:
     out
 }
 
-/// [`ErrorKind::Checksum`] about the bytes at an offset, unless they are those that were written.
+/// Returns [`ErrorKind::Checksum`] unless the bytes have the expected CRC32C.
 pub(super) fn check_crc(offset: u64, what: &'static str, expected: u32, bytes: &[u8]) -> Result<()> {
     let found = crc32c::crc32c(bytes);
     if found == expected {

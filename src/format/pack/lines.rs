@@ -1,4 +1,4 @@
-//! A pack → JSON Lines.
+//! Conversion of a pack to JSON Lines.
 
 use super::PackReader;
 use crate::error::{Error, Result};
@@ -16,32 +16,32 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::vec;
 
-/// What became lines.
+/// The result of writing JSON Lines.
 #[derive(Debug, Default)]
 #[non_exhaustive]
 pub struct JsonlReport {
-    /// Runs that were written.
+    /// The number of runs that were written.
     pub num_runs: u64,
-    /// Their steps.
+    /// The number of their steps.
     pub num_steps: u64,
-    /// Bytes that were written.
+    /// The number of bytes that were written.
     pub num_bytes: u64,
-    /// Runs that could not be read and are left out. Tombstones are none.
+    /// Errors of runs that could not be read and were skipped. Tombstones are not errors.
     pub errors: Vec<Error>,
 }
 
-/// Bytes of run files that are decoded at a time.
+/// Bytes of run files that are decoded per window.
 const DECODE_BYTES: u64 = 4 << 20;
 const DECODE_RUNS: usize = 256;
-/// Steps whose lines are made in one piece.
-const SHARD_STEPS: usize = 1024;
-/// Steps whose lines are made at a time: some megabytes of text.
+/// The maximum steps per piece of work.
+const PIECE_STEPS: usize = 1024;
+/// Steps per window, which give some megabytes of text.
 const WINDOW_STEPS: usize = 1 << 14;
-/// A longer text is not kept to be filled again.
+/// Longer buffers are not reused.
 const SPARE_BYTES: usize = 1 << 20;
 
-/// Steps of a run that become lines in one piece.
-struct Shard {
+/// A range of steps of a run, formatted as one piece of work.
+struct Piece {
     run: Arc<Decoded>,
     steps: Range<usize>,
 }
@@ -52,24 +52,26 @@ struct Decoded {
     uuid: String,
 }
 
-/// The text of a shard.
-struct Lines {
+/// The text of a piece of work.
+struct PieceText {
     text: Vec<u8>,
     num_steps: u64,
-    /// Whether it has the last line of its run.
+    /// Whether the text ends with the run's last line.
     ends_run: bool,
 }
 
 impl PackReader {
-    /// Writes the runs as JSON Lines, in order, to a file that appears whole or not at all, in place of another of that name, or
-    /// where a link of that name leads; or into the pipe or device that is there. [`JsonlOptions`] has the shapes. Memory is
-    /// bounded, whatever the pack's size.
+    /// Writes the runs in order as JSON Lines. [`JsonlOptions`] chooses the layout. Memory is bounded, regardless
+    /// of the pack's size.
     ///
-    /// A damaged run is left out and reported; the others keep their indices.
+    /// The file appears completely or not at all, and replaces an existing one. A link is followed. If `path` is
+    /// a pipe or a device, the lines are written into it.
+    ///
+    /// Damaged runs are skipped and reported. Other runs keep their indices.
     ///
     /// # Errors
-    /// [`ErrorKind::Io`](crate::ErrorKind::Io), [`ErrorKind::Argument`](crate::ErrorKind::Argument) for a bad number of workers,
-    /// [`ErrorKind::Cancelled`](crate::ErrorKind::Cancelled).
+    /// [`ErrorKind::Io`](crate::ErrorKind::Io); [`ErrorKind::Argument`](crate::ErrorKind::Argument) for an
+    /// invalid number of workers; [`ErrorKind::Cancelled`](crate::ErrorKind::Cancelled).
     pub fn to_jsonl(
         &self,
         path: impl AsRef<Path>,
@@ -79,7 +81,7 @@ impl PackReader {
         match Destination::of(path.as_ref())? {
             Destination::File { path, folder } => {
                 if self.path().is_some_and(|own| is_same_file(own, &path)) {
-                    return Err(Error::argument("path", "another file than the pack", path.display()));
+                    return Err(Error::argument("path", "a file other than the pack", path.display()));
                 }
                 let mut staged = Staged::new(&folder)?;
                 let report =
@@ -94,10 +96,10 @@ impl PackReader {
         }
     }
 
-    /// As [`PackReader::to_jsonl`], to anything that takes bytes.
+    /// Writes JSON Lines as [`PackReader::to_jsonl`] does, but into a writer.
     ///
     /// # Errors
-    /// As there; lines may have been written then.
+    /// The errors of [`PackReader::to_jsonl`]. Some lines may have been written by then.
     pub fn write_jsonl(
         &self,
         out: &mut dyn Write,
@@ -121,16 +123,16 @@ impl PackReader {
     ) -> Result<JsonlReport> {
         let JsonlOptions { by_step, compact, .. } = *options;
         let mut errors = Vec::new();
-        let mut shards =
-            Shards { reader: self, indices: 0..self.len(), by_step, decoded: Vec::new().into_iter(), rest: None };
+        let mut pieces =
+            Pieces { reader: self, indices: 0..self.len(), by_step, decoded: Vec::new().into_iter(), rest: None };
         let next_window = || {
             check(progress)?;
-            shards.window(pool, &mut errors, progress)
+            pieces.window(pool, &mut errors, progress)
         };
         let spare = Mutex::new(Vec::new());
-        let work = |Shard { run, steps }: Shard| {
+        let work = |Piece { run, steps }: Piece| {
             let Decoded { run, index, uuid } = &*run;
-            // Text that has been written makes room for more: fresh memory costs as much as the formatting.
+            // Reuses buffers that were written: allocating fresh memory costs as much as the formatting.
             let mut text: Vec<u8> = spare.lock().ok().and_then(|mut spare| spare.pop()).unwrap_or_default();
             let (num_steps, ends_run) = (steps.len() as u64, steps.end == run.num_steps());
             if by_step {
@@ -138,10 +140,10 @@ impl PackReader {
             } else {
                 put_run(&mut text, run, *index, uuid, compact)?;
             }
-            Ok(Lines { text, num_steps, ends_run })
+            Ok(PieceText { text, num_steps, ends_run })
         };
         let mut report = JsonlReport::default();
-        let take = |lines: Result<Lines>| {
+        let take = |lines: Result<PieceText>| {
             let mut lines = lines?;
             out.write_all(&lines.text)?;
             report.num_runs += u64::from(lines.ends_run);
@@ -163,30 +165,30 @@ impl PackReader {
     }
 }
 
-/// A pack's runs in pieces of similar size.
-struct Shards<'a> {
+/// Splits the runs of a pack into pieces of similar size.
+struct Pieces<'a> {
     reader: &'a PackReader,
     indices: Range<usize>,
     by_step: bool,
     decoded: vec::IntoIter<Arc<Decoded>>,
-    /// What is left of a run.
-    rest: Option<Shard>,
+    /// The rest of a run that is being split.
+    rest: Option<Piece>,
 }
 
-impl Shards<'_> {
+impl Pieces<'_> {
     fn window(
         &mut self,
         pool: &rayon::ThreadPool,
         errors: &mut Vec<Error>,
         progress: &dyn Progress,
-    ) -> Result<Vec<Shard>> {
+    ) -> Result<Vec<Piece>> {
         let mut window = Vec::new();
         let mut num_steps = 0;
         while num_steps < WINDOW_STEPS {
-            let Some(shard) = self.next(pool, errors, progress)? else { break };
-            // A run without steps takes time too.
-            num_steps += shard.steps.len() + 1;
-            window.push(shard);
+            let Some(piece) = self.next(pool, errors, progress)? else { break };
+            // A run without steps still costs time.
+            num_steps += piece.steps.len() + 1;
+            window.push(piece);
         }
         Ok(window)
     }
@@ -196,27 +198,27 @@ impl Shards<'_> {
         pool: &rayon::ThreadPool,
         errors: &mut Vec<Error>,
         progress: &dyn Progress,
-    ) -> Result<Option<Shard>> {
-        let shard = match self.rest.take() {
-            Some(shard) => shard,
+    ) -> Result<Option<Piece>> {
+        let piece = match self.rest.take() {
+            Some(piece) => piece,
             None => loop {
                 match self.decoded.next() {
-                    Some(run) => break Shard { steps: 0..run.run.num_steps(), run },
+                    Some(run) => break Piece { steps: 0..run.run.num_steps(), run },
                     None if !self.decode(pool, errors, progress)? => return Ok(None),
                     None => {}
                 }
             },
         };
-        let Shard { run, steps } = shard;
-        if !self.by_step || steps.len() <= SHARD_STEPS {
-            return Ok(Some(Shard { run, steps }));
+        let Piece { run, steps } = piece;
+        if !self.by_step || steps.len() <= PIECE_STEPS {
+            return Ok(Some(Piece { run, steps }));
         }
-        let middle = steps.start + SHARD_STEPS;
-        self.rest = Some(Shard { run: Arc::clone(&run), steps: middle..steps.end });
-        Ok(Some(Shard { run, steps: steps.start..middle }))
+        let middle = steps.start + PIECE_STEPS;
+        self.rest = Some(Piece { run: Arc::clone(&run), steps: middle..steps.end });
+        Ok(Some(Piece { run, steps: steps.start..middle }))
     }
 
-    /// Decodes the next runs; `false` beyond the last.
+    /// Decodes the next runs. Returns `false` after the last one.
     fn decode(&mut self, pool: &rayon::ThreadPool, errors: &mut Vec<Error>, progress: &dyn Progress) -> Result<bool> {
         check(progress)?;
         let window = self.reader.window(&mut self.indices, DECODE_BYTES, DECODE_RUNS);

@@ -1,4 +1,4 @@
-//! `.a2pack`: any number of run files in one file, to be read by many and written once.
+//! `.a2pack`: any number of run files in one file. A pack is written once and supports concurrent readers.
 //!
 //! ```text
 //!  0          8         12      16      24           28
@@ -17,25 +17,29 @@
 //!           | length | varint count, total_steps, min_len, max_len, f64 mean_len, varint p50, p90, p99 |
 //! ```
 //!
-//! All integers are little-endian, all offsets count from the start of the file, all checksums are CRC32C. Entries ascend by
-//! offset, and each begins at a multiple of the alignment. A payload is a run file, byte by byte: of kind 1 (A2T1) or 2
-//! (a2run2), and by its flags stored as it is (0), as a Zstandard frame (1) or as an LZ4 frame (2). An entry of length 0 is a
-//! tombstone: the run that stood there was taken out. The header's flags have no meaning, and are passed over.
+//! All integers are little-endian. All offsets count from the start of the file. All checksums are CRC32C.
+//! Entries ascend by offset, and each begins at a multiple of the alignment. The header's flags have no meaning
+//! and are ignored.
 //!
-//! `header_crc` covers bytes 0..24, `footer_crc` the footer's first 24, `index_crc` the whole index, an entry's `crc32c` its
-//! payload as stored, and `data_crc` everything from the first payload's first byte to `data_end`, the padding between payloads
-//! included. An entry's and the data's may be 0: omitted. So **no checksum covers**
+//! A payload is an unchanged run file of kind 1 (A2T1) or 2 (a2run2). The entry's flags give its compression:
+//! none (0), one Zstandard frame (1) or one LZ4 frame (2). An entry of length 0 is a tombstone: its run was
+//! removed.
+//!
+//! `header_crc` covers bytes 0..24, `footer_crc` the first 24 bytes of the footer, and `index_crc` the whole
+//! index. An entry's `crc32c` covers its payload as stored. `data_crc` covers everything from the first payload
+//! to `data_end`, including the padding between payloads. The checksums of an entry and of the data may be 0,
+//! which means omitted. **No checksum covers**
 //!
 //! - the padding between the index and the first payload,
-//! - the stats block, and what may stand between it and its neighbours: [`PackReader::validate`] compares its values to the
-//!   runs, the mean to nine digits,
+//! - the stats block and any gaps around it; [`PackReader::validate`] compares its values to the runs, the mean
+//!   to nine digits,
 //! - the footer's last four bytes,
 //! - without a `data_crc`, the padding between payloads,
 //!
-//! and no run is read from any of these.
+//! and no run is read from any of these bytes.
 //!
-//! Entry points are [`PackReader`], [`PackBuilder`] and [`pack_folder`]. Invariant: what a reader gives is the run that was
-//! written, or an error that says which run is damaged; a damaged run never costs another.
+//! Entry points are [`PackReader`], [`PackBuilder`] and [`pack_folder`]. Invariant: a reader returns the run that
+//! was written, or an error that names the damaged run. A damaged run does not affect the others.
 
 mod builder;
 mod compression;
@@ -46,6 +50,7 @@ mod layout;
 mod lines;
 mod reader;
 mod stats;
+mod tally;
 mod validate;
 
 pub use builder::{PackBuilder, PackOptions, PackReport};
@@ -54,11 +59,10 @@ pub use folder::pack_folder;
 pub use iter::PackIter;
 pub use layout::RunKind;
 pub use lines::JsonlReport;
+pub(super) use reader::PackFile;
 pub use reader::{PackReader, RunSlice};
 pub use stats::PackStats;
 pub use validate::{ValidateOptions, ValidateReport};
-
-use super::MAX_RUN_BYTES;
 
 #[cfg(test)]
 mod tests;

@@ -1,12 +1,14 @@
-//! Opening a pack, and reading any of its runs.
+//! Opening a pack and random access to its runs.
 
 use super::compression::{decompress, payload_len};
-use super::layout::{ENTRY_LEN, Entry, HEADER_LEN, Layout, check_crc};
+use super::layout::{ENTRY_LEN, HEADER_LEN, IndexEntry, MAGIC, PackLayout, check_crc};
 use super::{Compression, PackStats, RunKind};
 use crate::error::{Error, ErrorKind, Result};
+use crate::format::container::{FileKind, Opened};
 use crate::format::mapped::FileBytes;
 use crate::format::source::{RunSource, SourceRun};
 use crate::format::{a2run2, a2t1};
+use crate::progress::Progress;
 use crate::run::{Run, RunMeta};
 use crate::workers;
 use rayon::prelude::*;
@@ -15,10 +17,10 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
-/// An open pack. Clones share it, and any number of threads may read from one.
+/// An open pack. Clones share it, and any number of threads may read it.
 ///
-/// A file is mapped into memory rather than read: it must not be changed or made shorter while it is open. Replacing it by
-/// another one of the same name, as [`PackBuilder`](super::PackBuilder) does, is fine.
+/// The file is memory-mapped. It must not be modified or truncated while it is open. Replacing it by another file
+/// of the same name is safe; [`PackBuilder`](super::PackBuilder) does so.
 ///
 /// # Examples
 /// ```
@@ -40,39 +42,40 @@ use std::sync::{Arc, OnceLock};
 /// ```
 #[derive(Clone)]
 pub struct PackReader {
-    pack: Arc<Pack>,
+    pack: Arc<OpenPack>,
     checksums: bool,
 }
 
-struct Pack {
+struct OpenPack {
     bytes: FileBytes,
     path: Option<PathBuf>,
-    layout: Layout,
+    layout: PackLayout,
     stats: OnceLock<PackStats>,
 }
 
-/// A run's file as it lies in a pack.
+/// The bytes of a run file in a pack.
 #[derive(Clone, Debug)]
 pub struct RunSlice<'a> {
     /// The run file: borrowed from the pack, or decompressed.
     pub bytes: Cow<'a, [u8]>,
-    /// Its format.
+    /// The format of the run.
     pub kind: RunKind,
-    /// How it is stored.
+    /// The compression in the pack.
     pub compression: Compression,
-    /// Where it begins in the pack, in bytes.
+    /// The offset in the pack in bytes.
     pub offset: u64,
-    /// How many bytes it takes there.
+    /// The stored length in bytes.
     pub stored_len: u32,
-    /// The stored checksum of these bytes; `None` if it was omitted.
+    /// The stored checksum of the stored bytes; `None` if it was omitted.
     pub crc32c: Option<u32>,
 }
 
 impl PackReader {
-    /// Opens a pack. Header, index and footer are checked, the payloads are not: the cost is that of the index.
+    /// Opens a pack. Checks header, index and footer, but not the payloads. The cost is proportional to the
+    /// index.
     ///
     /// # Errors
-    /// [`ErrorKind::Header`] and [`ErrorKind::Checksum`], with the offset, when one of the three is not what it must be;
+    /// [`ErrorKind::Header`] and [`ErrorKind::Checksum`], with the offset, if header, index or footer is invalid;
     /// [`ErrorKind::Io`].
     pub fn open(path: impl AsRef<Path>) -> Result<PackReader> {
         let path = path.as_ref();
@@ -83,37 +86,38 @@ impl PackReader {
     /// Opens a pack in memory.
     ///
     /// # Errors
-    /// As [`PackReader::open`].
+    /// The errors of [`PackReader::open`].
     pub fn from_bytes(bytes: Vec<u8>) -> Result<PackReader> {
         PackReader::new(FileBytes::Held(bytes), None)
     }
 
     fn new(bytes: FileBytes, path: Option<PathBuf>) -> Result<PackReader> {
-        let layout = Layout::read(&bytes)?;
-        Ok(PackReader { pack: Arc::new(Pack { bytes, path, layout, stats: OnceLock::new() }), checksums: true })
+        let layout = PackLayout::read(&bytes)?;
+        Ok(PackReader { pack: Arc::new(OpenPack { bytes, path, layout, stats: OnceLock::new() }), checksums: true })
     }
 
-    /// Whether reading a run checks its stored checksum, as it does unless told otherwise: not worth its time where
-    /// [`PackReader::validate`] has been before. A run of kind 1 has a checksum of its own, which is always checked.
+    /// Sets whether reading a run verifies its stored checksum; the default is `true`. Disable it if
+    /// [`PackReader::validate`] has checked the pack. A run of kind 1 also contains its own checksum, which is
+    /// always verified.
     #[must_use]
     pub fn with_checksums(mut self, checksums: bool) -> PackReader {
         self.checksums = checksums;
         self
     }
 
-    /// The number of runs, damaged ones and tombstones included.
+    /// The number of runs, including damaged ones and tombstones.
     #[must_use]
     pub fn len(&self) -> usize {
         self.pack.layout.num_runs
     }
 
-    /// Whether there are none.
+    /// Whether the pack has no runs.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The file, unless the pack was opened in memory.
+    /// The path of the file; `None` if the pack was opened in memory.
     #[must_use]
     pub fn path(&self) -> Option<&Path> {
         self.pack.path.as_deref()
@@ -125,7 +129,7 @@ impl PackReader {
         self.pack.bytes.len() as u64
     }
 
-    /// The format of a run, from the index.
+    /// Returns the format of a run, from the index.
     ///
     /// # Errors
     /// [`ErrorKind::IndexOutOfBounds`]; [`ErrorKind::Decode`] for a tombstone.
@@ -134,11 +138,12 @@ impl PackReader {
         self.kind_of(&entry).map_err(|error| self.about(error, index, &entry))
     }
 
-    /// A run's file. Free of copies unless it is compressed.
+    /// Returns the bytes of a run file. Copies nothing unless the run is compressed.
     ///
     /// # Errors
-    /// [`ErrorKind::IndexOutOfBounds`]; [`ErrorKind::Checksum`] unless switched off; [`ErrorKind::Decode`] for a tombstone
-    /// and for what does not decompress, or to more than three times its length and 256 KiB.
+    /// [`ErrorKind::IndexOutOfBounds`]; [`ErrorKind::Checksum`] unless disabled; [`ErrorKind::Decode`] for a
+    /// tombstone or a damaged frame. A decompressed size above three times the stored length plus 256 KiB is also
+    /// [`ErrorKind::Decode`].
     pub fn get_slice(&self, index: usize) -> Result<RunSlice<'_>> {
         let entry = self.entry(index)?;
         self.slice(&entry).map_err(|error| self.about(error, index, &entry))
@@ -147,7 +152,8 @@ impl PackReader {
     /// Decodes a run of kind 1.
     ///
     /// # Errors
-    /// As [`PackReader::get_slice`]; [`ErrorKind::Decode`] and [`ErrorKind::Checksum`] for what is no such run.
+    /// The errors of [`PackReader::get_slice`]; [`ErrorKind::Decode`] and [`ErrorKind::Checksum`] if it is not a valid
+    /// run of kind 1.
     pub fn decode_v1(&self, index: usize) -> Result<Run> {
         self.decode(index, Some(RunKind::V1))
     }
@@ -155,26 +161,29 @@ impl PackReader {
     /// Decodes a run of kind 2.
     ///
     /// # Errors
-    /// As [`PackReader::get_slice`]; [`ErrorKind::Decode`] for what is no such run.
+    /// The errors of [`PackReader::get_slice`]; [`ErrorKind::Decode`] if it is not a valid run of kind 2.
     pub fn decode_v2(&self, index: usize) -> Result<Run> {
         self.decode(index, Some(RunKind::V2))
     }
 
-    /// Decodes a run of either kind; one of kind 1 has no branches.
+    /// Decodes a run of either kind. A run of kind 1 has no branches.
     ///
     /// # Errors
-    /// As [`PackReader::get_slice`]; [`ErrorKind::Decode`] and [`ErrorKind::Checksum`] for what is no run.
+    /// The errors of [`PackReader::get_slice`]; [`ErrorKind::Decode`] and [`ErrorKind::Checksum`] if it is not a valid
+    /// run.
     pub fn decode_auto_v2(&self, index: usize) -> Result<Run> {
         self.decode(index, None)
     }
 
-    /// Decodes runs of kind 2, in parallel. Each has its own result, so that a damaged one costs no other.
+    /// Decodes runs of kind 2 in parallel. Each run has its own result, so a damaged run does not affect the
+    /// others.
     #[must_use]
     pub fn decode_batch_v2(&self, indices: &[usize]) -> Vec<Result<Run>> {
         self.decode_batch(indices, Some(RunKind::V2))
     }
 
-    /// Decodes runs of either kind, in parallel. Each has its own result, so that a damaged one costs no other.
+    /// Decodes runs of either kind in parallel. Each run has its own result, so a damaged run does not affect the
+    /// others.
     #[must_use]
     pub fn decode_batch_auto_v2(&self, indices: &[usize]) -> Vec<Result<Run>> {
         self.decode_batch(indices, None)
@@ -184,16 +193,16 @@ impl PackReader {
         &self.pack.bytes
     }
 
-    pub(super) fn layout(&self) -> &Layout {
+    pub(super) fn layout(&self) -> &PackLayout {
         &self.pack.layout
     }
 
-    /// Where the stats are kept once they have been computed.
+    /// The cache of the computed stats.
     pub(super) fn stats_cell(&self) -> &OnceLock<PackStats> {
         &self.pack.stats
     }
 
-    /// Names this pack in an error.
+    /// Adds the path of this pack to an error.
     pub(super) fn with_path(&self, error: Error) -> Error {
         match self.path() {
             Some(path) => error.with_path(path),
@@ -201,24 +210,24 @@ impl PackReader {
         }
     }
 
-    pub(super) fn entry(&self, index: usize) -> Result<Entry> {
+    pub(super) fn entry(&self, index: usize) -> Result<IndexEntry> {
         let at = (HEADER_LEN as usize).saturating_add((ENTRY_LEN as usize).saturating_mul(index));
         match self.bytes().get(at..).and_then(|rest| rest.first_chunk()) {
-            Some(bytes) if index < self.len() => Ok(Entry::from_bytes(bytes)),
+            Some(bytes) if index < self.len() => Ok(IndexEntry::from_bytes(bytes)),
             _ => Err(ErrorKind::IndexOutOfBounds { index: index as i128, len: self.len() as u64 }.into()),
         }
     }
 
-    /// The bytes of an entry, whatever they are.
-    pub(super) fn stored(&self, entry: &Entry) -> Result<&[u8]> {
+    /// Returns the stored bytes of an entry, unchecked.
+    pub(super) fn stored(&self, entry: &IndexEntry) -> Result<&[u8]> {
         let stored = usize::try_from(entry.offset).ok().and_then(|start| self.bytes().get(start..));
-        // That they lie in the file was checked when it was opened; but a file that is mapped may change.
-        stored.and_then(|rest| rest.get(..entry.length as usize)).ok_or_else(|| {
-            Error::decode(0, "entry", format!("{} bytes", entry.length), "the end of the file before them")
-        })
+        // `open` checked this range, but a mapped file may shrink later.
+        stored
+            .and_then(|rest| rest.get(..entry.length as usize))
+            .ok_or_else(|| Error::decode(0, "entry", format!("{} bytes", entry.length), "a shorter file"))
     }
 
-    /// How much memory a run's file takes once it is read, at most.
+    /// Returns the maximum memory that a run's file takes once it is read, in bytes.
     pub(super) fn payload_len(&self, index: usize) -> u64 {
         let Ok(entry) = self.entry(index) else { return 0 };
         match (self.stored(&entry), entry.compression()) {
@@ -231,10 +240,10 @@ impl PackReader {
         self.entry(index).is_ok_and(|entry| entry.flags != 0)
     }
 
-    /// The number of a run's steps, and what it says of itself, without a look at the steps.
+    /// Decodes the number of steps and the metadata of a run. Skips the steps.
     pub(super) fn decode_meta(&self, index: usize) -> Result<(u32, RunMeta)> {
         let entry = self.entry(index)?;
-        // To check what is stored as it is, all of it would have to be read.
+        // Verifying the checksum of an uncompressed entry would read all of it.
         let reader = self.clone().with_checksums(self.checksums && entry.flags != 0);
         let meta = reader.slice(&entry).and_then(|run| match run.kind {
             RunKind::V1 => a2t1::decode_meta(&run.bytes),
@@ -243,7 +252,8 @@ impl PackReader {
         meta.map_err(|error| self.about(error, index, &entry))
     }
 
-    /// A run, and the checksum of its file: the one in the index unless it is compressed.
+    /// Decodes a run. Returns it with the CRC32C of its file, which equals the index's checksum for an
+    /// uncompressed entry.
     pub(super) fn decode_with_crc(&self, index: usize) -> Result<(Run, u32)> {
         let entry = self.entry(index)?;
         let decoded = self.slice(&entry).and_then(|run| Ok((run.decode()?, crc32c::crc32c(&run.bytes))));
@@ -263,25 +273,25 @@ impl PackReader {
 
     fn decode_batch(&self, indices: &[usize], expected: Option<RunKind>) -> Vec<Result<Run>> {
         let decode = |&index: &usize| self.decode(index, expected);
-        // Whoever has threads of his own uses those.
+        // Uses the current pool if this thread belongs to one.
         if rayon::current_thread_index().is_some() {
             return indices.par_iter().map(decode).collect();
         }
         match workers::shared() {
             Ok(threads) => threads.install(|| indices.par_iter().map(decode).collect()),
-            // Without threads it takes longer.
+            // No threads: decode sequentially.
             Err(_) => indices.iter().map(decode).collect(),
         }
     }
 
-    fn kind_of(&self, entry: &Entry) -> Result<RunKind> {
+    fn kind_of(&self, entry: &IndexEntry) -> Result<RunKind> {
         if entry.is_tombstone() {
             return Err(Error::decode(0, "entry", "a run", "a tombstone"));
         }
         entry.kind().ok_or_else(|| Error::decode(0, "kind of the run", "1 or 2", entry.kind))
     }
 
-    fn slice(&self, entry: &Entry) -> Result<RunSlice<'_>> {
+    fn slice(&self, entry: &IndexEntry) -> Result<RunSlice<'_>> {
         let kind = self.kind_of(entry)?;
         let stored = self.stored(entry)?;
         let crc32c = (entry.crc32c != 0).then_some(entry.crc32c);
@@ -298,10 +308,10 @@ impl PackReader {
         Ok(RunSlice { bytes, kind, compression, offset: entry.offset, stored_len: entry.length, crc32c })
     }
 
-    /// Makes an error about an entry's bytes one about the pack.
-    pub(super) fn about(&self, error: Error, index: usize, entry: &Entry) -> Error {
+    /// Adds run, offset and path to an error about an entry's bytes.
+    pub(super) fn about(&self, error: Error, index: usize, entry: &IndexEntry) -> Error {
         let error = match error.into_kind() {
-            // A place in a decompressed run is none in the pack.
+            // An offset in decompressed bytes has no meaning in the pack.
             ErrorKind::Decode { mut location, what, expected, found } => {
                 if entry.flags != 0 {
                     location.offset = None;
@@ -321,7 +331,7 @@ impl PackReader {
 }
 
 impl RunSlice<'_> {
-    /// Decodes the run. Offsets in errors count from its own first byte.
+    /// Decodes the run. Offsets in errors count from the first byte of the run file.
     ///
     /// # Errors
     /// [`ErrorKind::Decode`] and [`ErrorKind::Checksum`].
@@ -352,6 +362,20 @@ impl RunSource for PackReader {
 
     fn read(&self, index: usize) -> Result<SourceRun<'_>> {
         self.get_slice(index).map(|run| SourceRun::File(run.bytes))
+    }
+}
+
+/// The file kind of a2pack.
+#[derive(Debug)]
+pub(in crate::format) struct PackFile;
+
+impl FileKind for PackFile {
+    fn detect(&self, prefix: &[u8]) -> bool {
+        prefix.starts_with(&MAGIC)
+    }
+
+    fn open(&self, path: &Path, _: &dyn Progress) -> Result<Opened<Box<dyn RunSource>>> {
+        Ok(Opened::Container(Box::new(PackReader::open(path)?)))
     }
 }
 

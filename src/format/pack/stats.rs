@@ -1,28 +1,23 @@
-//! What a pack holds: how long its runs are, how far they came, and who played them.
+//! Statistics of a pack, and the block in which a pack stores some of them.
 
-use super::PackReader;
 use crate::error::Result;
 use crate::format::bytes::{ByteReader, put_varint};
-use crate::progress::{Progress, Unit, check};
-use crate::workers;
-use rayon::prelude::*;
-use std::collections::{BTreeMap, HashMap};
 
 /// Statistics of a pack.
 ///
-/// Lengths are numbers of steps. A percentile is the length at the place nearest to it among all lengths in order, the upper
-/// one of two that are equally near.
+/// Lengths are numbers of steps. A percentile `p` is the length at rank `p × (count - 1)`, rounded half up, in
+/// ascending order.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PackStats {
     /// The number of runs.
     pub count: u64,
     /// The number of steps of all runs.
     pub total_steps: u64,
-    /// The shortest run; 0 if there is none.
+    /// The shortest length; 0 if there are no runs.
     pub min_len: u32,
-    /// The longest run.
+    /// The longest length; 0 if there are no runs.
     pub max_len: u32,
-    /// The mean of all lengths; 0 if there is none.
+    /// The mean length; 0 if there are no runs.
     pub mean_len: f64,
     /// The median length.
     pub p50: u32,
@@ -30,17 +25,17 @@ pub struct PackStats {
     pub p90: u32,
     /// The 99th percentile.
     pub p99: u32,
-    /// Whether the above were stored in the pack, rather than computed from those of its runs that can be read.
+    /// Whether the numbers above were stored in the pack. Otherwise they were computed from the readable runs.
     pub stored: bool,
-    /// The number of runs that cannot be read, and so are not in what follows.
+    /// The number of unreadable runs, which the numbers below exclude.
     pub unreadable: u64,
-    /// How many runs say that this was their highest tile, in ascending order of tiles.
+    /// The number of runs per highest tile, in ascending order of tiles.
     pub highest_tiles: Vec<(u32, u64)>,
-    /// How many runs each engine played, the most first. A name is cut to 1,024 bytes.
+    /// The number of runs per engine, in descending order of runs. Names are truncated to 1,024 bytes.
     pub engines: Vec<(Option<String>, u64)>,
 }
 
-/// The first eight numbers of [`PackStats`], which a pack may hold.
+/// The first eight numbers of [`PackStats`], which a pack may store.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct LengthStats {
     pub(super) count: u64,
@@ -51,116 +46,6 @@ pub(super) struct LengthStats {
     pub(super) p50: u32,
     pub(super) p90: u32,
     pub(super) p99: u32,
-}
-
-/// The longest name of an engine that is kept: many runs could each have one of megabytes.
-const MAX_NAME_LEN: usize = 1024;
-/// Runs between two looks at whether to stop.
-const CHUNK_RUNS: usize = 1024;
-
-impl PackReader {
-    /// Statistics of the pack, computed once.
-    ///
-    /// The lengths are the stored ones where the pack has some that the runs agree with. Of each run only what precedes its steps is read, so that damage
-    /// further on goes unseen; a run that is compressed is read as a whole.
-    ///
-    /// # Errors
-    /// [`ErrorKind::Cancelled`](crate::ErrorKind::Cancelled). Damaged runs are counted.
-    pub fn stats(&self, progress: &dyn Progress) -> Result<PackStats> {
-        if let Some(stats) = self.stats_cell().get() {
-            return Ok(stats.clone());
-        }
-        progress.begin("reading headers", Unit::Runs, self.len() as u64);
-        let tally = self.tally(progress);
-        progress.end();
-        let tally = tally?;
-        // No checksum covers the stored ones, so they count only as far as the runs say the same.
-        let computed = LengthStats::of(tally.lengths);
-        let (lengths, stored) = match self.stored_stats() {
-            Some(Ok(lengths)) if lengths.difference(&computed).is_none() => (lengths, true),
-            _ => (computed, false),
-        };
-        let LengthStats { count, total_steps, min_len, max_len, mean_len, p50, p90, p99 } = lengths;
-        let mut engines: Vec<_> = tally.engines.into_iter().collect();
-        engines.sort_unstable_by(|(a, a_runs), (b, b_runs)| b_runs.cmp(a_runs).then_with(|| a.cmp(b)));
-        let stats = PackStats {
-            count,
-            total_steps,
-            min_len,
-            max_len,
-            mean_len,
-            p50,
-            p90,
-            p99,
-            stored,
-            unreadable: tally.unreadable,
-            highest_tiles: tally.highest_tiles.into_iter().collect(),
-            engines,
-        };
-        Ok(self.stats_cell().get_or_init(|| stats).clone())
-    }
-
-    fn tally(&self, progress: &dyn Progress) -> Result<Tally> {
-        let starts: Vec<usize> = (0..self.len()).step_by(CHUNK_RUNS).collect();
-        let of_chunk = |start: usize| {
-            check(progress)?;
-            let mut tally = Tally::default();
-            let chunk = start..self.len().min(start + CHUNK_RUNS);
-            let num_runs = chunk.len() as u64;
-            for index in chunk {
-                // A tombstone is no run.
-                if !self.entry(index)?.is_tombstone() {
-                    tally.add(self, index);
-                }
-            }
-            progress.advance(num_runs);
-            Ok(tally)
-        };
-        let merge = |a: Tally, b| Ok(a.merge(b));
-        workers::shared()?.install(|| starts.into_par_iter().map(of_chunk).try_reduce(Tally::default, merge))
-    }
-
-    /// The stored stats, if there are some.
-    pub(super) fn stored_stats(&self) -> Option<Result<LengthStats>> {
-        let offset = self.layout().stats_offset;
-        (offset != 0).then(|| LengthStats::read(self.bytes(), offset as usize))
-    }
-}
-
-#[derive(Default)]
-struct Tally {
-    lengths: Vec<u32>,
-    highest_tiles: BTreeMap<u32, u64>,
-    engines: HashMap<Option<String>, u64>,
-    unreadable: u64,
-}
-
-impl Tally {
-    fn add(&mut self, reader: &PackReader, index: usize) {
-        let Ok((num_steps, mut meta)) = reader.decode_meta(index) else {
-            self.unreadable += 1;
-            return;
-        };
-        if let Some(engine) = &mut meta.engine {
-            engine.truncate(engine.floor_char_boundary(MAX_NAME_LEN));
-            engine.shrink_to_fit();
-        }
-        self.lengths.push(num_steps);
-        *self.highest_tiles.entry(meta.highest_tile).or_default() += 1;
-        *self.engines.entry(meta.engine).or_default() += 1;
-    }
-
-    fn merge(mut self, other: Tally) -> Tally {
-        self.lengths.extend(other.lengths);
-        for (tile, runs) in other.highest_tiles {
-            *self.highest_tiles.entry(tile).or_default() += runs;
-        }
-        for (engine, runs) in other.engines {
-            *self.engines.entry(engine).or_default() += runs;
-        }
-        self.unreadable += other.unreadable;
-        self
-    }
 }
 
 impl LengthStats {
@@ -186,7 +71,7 @@ impl LengthStats {
         }
     }
 
-    /// The first number that differs, and both of its values. Means may differ by what another order of adding makes of them.
+    /// Returns the first differing number with both values. Means may differ by rounding errors.
     pub(super) fn difference(&self, other: &LengthStats) -> Option<(&'static str, String, String)> {
         let numbers = |stats: &LengthStats| {
             let LengthStats { count, total_steps, min_len, max_len, p50, p90, p99, .. } = *stats;
@@ -207,12 +92,12 @@ impl LengthStats {
         if let Some((name, (own, others))) = number {
             return Some((name, own.to_string(), others.to_string()));
         }
-        // A mean that is no number is close to none.
+        // False for NaN.
         let close = (self.mean_len - other.mean_len).abs() <= 1e-9 * other.mean_len.abs();
         (!close).then(|| ("mean_len of the stats", self.mean_len.to_string(), other.mean_len.to_string()))
     }
 
-    /// The block of a pack, with its length before it.
+    /// Returns the stats block of a pack, with its length in front.
     pub(super) fn to_block(self) -> Vec<u8> {
         let mut block = Vec::new();
         put_varint(&mut block, self.count);
@@ -228,13 +113,13 @@ impl LengthStats {
         out
     }
 
-    /// Reads the block at an offset of a pack.
-    fn read(bytes: &[u8], offset: usize) -> Result<LengthStats> {
+    /// Reads the stats block at an offset of a pack.
+    pub(super) fn read(bytes: &[u8], offset: usize) -> Result<LengthStats> {
         let mut reader = ByteReader::new(bytes);
         reader.skip(offset);
         let len = reader.u32("length of the stats")? as usize;
         let end = reader.offset().saturating_add(len);
-        // What is read beyond the block is part of the pack still, and the length is checked at the end.
+        // A damaged block may be read past its end, but within the pack. The length is checked below.
         let stats = LengthStats {
             count: reader.varint_u64("count of the stats")?,
             total_steps: reader.varint_u64("total_steps of the stats")?,

@@ -1,4 +1,4 @@
-//! Looking for everything that is wrong with a pack.
+//! Validation of a whole pack.
 
 use super::PackReader;
 use super::stats::LengthStats;
@@ -7,65 +7,66 @@ use crate::format::ordered::in_order;
 use crate::progress::{Progress, Unit, check};
 use crate::workers;
 
-/// How to validate a pack.
+/// Options for validating a pack.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ValidateOptions {
-    /// Look at so many runs only, evenly spread over the index; `None` = all of them, and what concerns them together.
+    /// The number of runs to check, evenly spread over the index. `None` = all runs, the data's checksum and the
+    /// stats.
     pub sample: Option<usize>,
-    /// Threads; `None` = one per core.
+    /// Number of threads; `None` = one per core.
     pub workers: Option<usize>,
 }
 
-/// What was looked at, and what is wrong.
+/// The result of validating a pack.
 #[derive(Debug, Default)]
 #[non_exhaustive]
 pub struct ValidateReport {
-    /// Runs in the pack, tombstones included.
+    /// The number of runs in the pack, including tombstones.
     pub num_runs: u64,
-    /// Runs that were decoded, or that could not be.
+    /// The number of runs that were decoded or failed to decode.
     pub num_checked: u64,
-    /// Entries among these whose run was taken out, which is not wrong.
+    /// The number of tombstones among the selected entries. They are not problems.
     pub num_tombstones: u64,
-    /// Steps of the runs that were decoded.
+    /// The number of steps of the decoded runs.
     pub num_steps: u64,
-    /// Stored bytes that were looked at.
+    /// The number of stored bytes that were checked.
     pub num_bytes: u64,
-    /// Whether the pack has a checksum of all its data and it was checked.
+    /// Whether the pack has a checksum of all data, and it was verified.
     pub data_checked: bool,
-    /// Whether the pack has stats and they were compared.
+    /// Whether the pack has stats, and they were compared.
     pub stats_checked: bool,
-    /// Everything that is wrong.
+    /// All problems that were found.
     pub problems: Vec<Error>,
 }
 
-/// Runs that are handed out at a time.
+/// Runs per window.
 const WINDOW_RUNS: usize = 256;
 
-/// A run to be looked at, and the padding behind it.
-struct Job {
+/// A run to check, and the padding behind it.
+struct RunToCheck {
     index: usize,
-    /// Where the next run begins, or the data ends.
+    /// The start of the next run, or the end of the data.
     end: u64,
 }
 
-struct Checked {
+struct CheckedRun {
     num_bytes: u64,
     num_steps: Option<u32>,
     problem: Option<Error>,
-    /// The checksum from the begin of the run to the end of the padding, and their length.
+    /// The checksum from the start of the run to the end of the padding, and the length of these bytes.
     crc: (u32, usize),
 }
 
 impl PackReader {
-    /// Looks for everything that is wrong: checks every checksum and decodes every run, in parallel, and compares stored
-    /// stats to the runs. What [`PackReader::open`] checks is not checked again.
+    /// Validates the pack: verifies every checksum, decodes every run in parallel, and compares stored stats to
+    /// the runs. Does not repeat the checks of [`PackReader::open`].
     ///
-    /// With a sample, only the checksums of these runs are checked, and these runs decoded: neither the checksum of all data
-    /// nor the stats are looked at.
+    /// With a sample, verifies and decodes only the sampled runs. The data's checksum and the stats are then
+    /// skipped.
     ///
     /// # Errors
-    /// [`ErrorKind::Cancelled`], and [`ErrorKind::Argument`] for a bad number of workers. What is wrong with the pack is in the
-    /// report.
+    /// [`ErrorKind::Cancelled`]; [`ErrorKind::Argument`] for an invalid number of workers. Problems of the pack
+    /// are in the report.
     pub fn validate(&self, options: &ValidateOptions, progress: &dyn Progress) -> Result<ValidateReport> {
         let pool = workers::pool("validate", options.workers)?;
         let sample = options.sample.filter(|&sample| sample < self.len());
@@ -104,11 +105,11 @@ impl PackReader {
                 }
                 let next = (index + 1..self.len()).map(|next| self.entry(next));
                 let next = next.filter(|next| next.as_ref().is_ok_and(|next| !next.is_tombstone())).flatten().next();
-                window.push(Job { index, end: next.map_or(self.layout().data_end, |next| next.offset) });
+                window.push(RunToCheck { index, end: next.map_or(self.layout().data_end, |next| next.offset) });
             }
             Ok(window)
         };
-        let take = |checked: Checked| {
+        let take = |checked: CheckedRun| {
             report.num_checked += 1;
             report.num_bytes += checked.num_bytes;
             if let Some(num_steps) = checked.num_steps {
@@ -121,7 +122,7 @@ impl PackReader {
             progress.advance(1);
             check(progress)
         };
-        in_order(pool, next_window, |job| self.check_run(&job), take)?;
+        in_order(pool, next_window, |run| self.check_run(&run), take)?;
         report.num_tombstones = num_tombstones;
         if sample.is_none() {
             self.check_whole(&mut report, data_crc.unwrap_or_default(), lengths);
@@ -129,14 +130,14 @@ impl PackReader {
         Ok(report)
     }
 
-    fn check_run(&self, job: &Job) -> Checked {
-        let mut checked = Checked { num_bytes: 0, num_steps: None, problem: None, crc: (0, 0) };
-        let outcome = self.entry(job.index).and_then(|entry| {
-            let about = |error| self.about(error, job.index, &entry);
+    fn check_run(&self, run: &RunToCheck) -> CheckedRun {
+        let mut checked = CheckedRun { num_bytes: 0, num_steps: None, problem: None, crc: (0, 0) };
+        let outcome = self.entry(run.index).and_then(|entry| {
+            let about = |error| self.about(error, run.index, &entry);
             let stored = self.stored(&entry).map_err(about)?;
             let crc = crc32c::crc32c(stored);
             let end = entry.offset + stored.len() as u64;
-            let padding = self.bytes().get(end as usize..job.end as usize).unwrap_or_default();
+            let padding = self.bytes().get(end as usize..run.end as usize).unwrap_or_default();
             checked.num_bytes = stored.len() as u64;
             checked.crc = (crc32c::crc32c_append(crc, padding), stored.len() + padding.len());
             if entry.crc32c != 0 && entry.crc32c != crc {
@@ -144,7 +145,7 @@ impl PackReader {
                 let (expected, found) = (entry.crc32c, crc);
                 return Err(about(ErrorKind::Checksum { location, what: "the entry", expected, found }.into()));
             }
-            self.clone().with_checksums(false).decode_auto_v2(job.index)
+            self.clone().with_checksums(false).decode_auto_v2(run.index)
         });
         match outcome {
             Ok(run) => checked.num_steps = Some(run.num_steps() as u32),
@@ -153,7 +154,7 @@ impl PackReader {
         checked
     }
 
-    /// Looks at what concerns all runs together.
+    /// Checks the data's checksum and the stats.
     fn check_whole(&self, report: &mut ValidateReport, data_crc: u32, lengths: Vec<u32>) {
         let layout = self.layout();
         if layout.data_crc != 0 {
@@ -169,7 +170,7 @@ impl PackReader {
         report.stats_checked = true;
         let problem = match stored {
             Err(error) => Some(error),
-            // They tell of the damaged runs as well, so there is nothing to compare them to.
+            // The stats include the damaged runs, so they cannot be compared.
             Ok(_) if lengths.len() as u64 != report.num_checked => None,
             Ok(stored) => stored.difference(&LengthStats::of(lengths)).map(|(what, stored, computed)| {
                 Error::decode(layout.stats_offset, what, format!("{computed} as in the runs"), stored)
@@ -180,7 +181,7 @@ impl PackReader {
 }
 
 impl ValidateReport {
-    /// Whether nothing is wrong with what was looked at.
+    /// Whether no problem was found.
     #[must_use]
     pub fn is_sound(&self) -> bool {
         self.problems.is_empty()

@@ -16,112 +16,26 @@
 //!  | u32| u32            | u32       | u64       | u32          | u16        | UTF-8  | u64        | f32       |
 //! ```
 //!
-//! `metadata_offset` is where the rows end. Runs are numbered from 0 in order. Each row names its run and its place in it, so
-//! that no two runs can share one; rows that are no run's are passed over.
+//! `metadata_offset` is the end of the rows. Runs are numbered from 0 in order. Each row holds its run and its
+//! index in it, so two runs cannot share a row. Rows that belong to no run are ignored.
 //!
-//! **Values** are stored as `round(value × 65535)`, half away from zero, computed in single precision, and read as
-//! `q / 65535`. That of the chosen move is 65535, whatever it was; those of illegal moves are 0. A step without branches has
-//! neither mask nor values. A mask of nothing is therefore read as no branches, and so is one of the chosen move
-//! alone where the rules allow another: so do the field's tools write steps without branches elsewhere.
+//! **Values** are stored as `round(value × 65535)`, rounded half away from zero in single precision, and read as
+//! `q / 65535`. The chosen move always has 65535, illegal moves have 0. A step without branches has an empty mask
+//! and values of 0.
 //!
-//! Not held: the final board, steps that are left out of a run, moves that are not known, seeds, whether an engine's name was
-//! empty or absent.
+//! An empty mask is therefore read as no branches. A mask of only the chosen move is too, if the rules allow another
+//! move, because other formats of the field write steps without branches in that form.
+//!
+//! **Omitted**: the final board, missing steps of a sampled run, unknown moves, seeds, and the difference between
+//! an empty and an absent engine name.
 
+mod layout;
 mod reader;
 mod writer;
 
 #[cfg(test)]
 mod tests;
 
+pub(super) use reader::FORMAT;
 pub use reader::PackDat;
 pub use writer::PackDatWriter;
-
-use super::rows::StepRow;
-use crate::board::{Board, Move};
-use crate::error::{Error, Result};
-use crate::run::{Branches, RunStep};
-use std::mem::offset_of;
-
-const MAGIC: &[u8; 4] = b"2048";
-const VERSION: u32 = 1;
-const HEADER_LEN: usize = 28;
-const CRC_LEN: usize = 4;
-/// A run whose engine has no name.
-const MIN_RUN_LEN: usize = 38;
-
-/// One step in 32 bytes, as they lie in the file.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, bytemuck::Pod, bytemuck::Zeroable)]
-#[repr(C, packed)]
-struct Row {
-    board: Board,
-    run_id: u32,
-    index_in_run: u32,
-    chosen: u8,
-    ev_mask: u8,
-    ev_q: [u16; 4],
-    padding: [u8; 6],
-}
-
-const ROW_LEN: usize = size_of::<Row>();
-
-const _: () = {
-    assert!(cfg!(target_endian = "little"));
-    assert!(size_of::<Row>() == 32);
-    assert!(align_of::<Row>() == 1);
-    assert!(offset_of!(Row, board) == 0);
-    assert!(offset_of!(Row, run_id) == 8);
-    assert!(offset_of!(Row, index_in_run) == 12);
-    assert!(offset_of!(Row, chosen) == 16);
-    assert!(offset_of!(Row, ev_mask) == 17);
-    assert!(offset_of!(Row, ev_q) == 18);
-    assert!(offset_of!(Row, padding) == 26);
-};
-
-/// What stands for 1.
-const ONE: u16 = u16::MAX;
-
-impl StepRow for Row {
-    fn from_step(run_id: u64, step: &RunStep) -> Result<Row> {
-        let run_id = u32::try_from(run_id).map_err(|_| Error::argument("run_id", "at most 4294967295", run_id))?;
-        let Some(chosen) = step.chosen else {
-            return Err(Error::argument(
-                "run",
-                "one whose moves are all known",
-                format!("none at step {}", step.index),
-            ));
-        };
-        let (mut ev_q, mut ev_mask) = ([0; 4], 0);
-        if let Some(Branches { values, legal }) = step.branches {
-            ev_mask = legal;
-            for direction in Move::ALL {
-                if legal & direction.bit() != 0 {
-                    // The cast saturates, and makes 0 of what is no number.
-                    let quantised = (values[direction as usize] * f32::from(ONE)).round() as u16;
-                    ev_q[direction as usize] = if direction == chosen { ONE } else { quantised };
-                }
-            }
-        }
-        let (board, index_in_run, chosen) = (step.board, step.index, chosen as u8);
-        Ok(Row { board, run_id, index_in_run, chosen, ev_mask, ev_q, padding: [0; 6] })
-    }
-
-    fn to_step(&self) -> Result<RunStep> {
-        let Some(chosen) = Move::from_index(self.chosen) else {
-            return Err(Error::decode(offset_of!(Row, chosen) as u64, "move", "0..=3", self.chosen));
-        };
-        if self.ev_mask > 15 {
-            return Err(Error::decode(offset_of!(Row, ev_mask) as u64, "ev_mask", "0..=15", self.ev_mask));
-        }
-        let (board, ev_q) = (self.board, self.ev_q);
-        let branches = has_branches(board, chosen, self.ev_mask)
-            .then(|| Branches { values: ev_q.map(|q| f32::from(q) / f32::from(ONE)), legal: self.ev_mask });
-        Ok(RunStep { index: self.index_in_run, board, chosen: Some(chosen), branches })
-    }
-}
-
-/// Whether a row with this mask came from a step with branches, as far as that can be told: a mask of nothing did not, nor
-/// did one of the chosen move alone where the rules allow another.
-#[inline]
-pub(super) fn has_branches(board: Board, chosen: Move, mask: u8) -> bool {
-    mask != 0 && (mask != chosen.bit() || board.legal_moves() & !mask == 0)
-}

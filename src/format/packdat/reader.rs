@@ -1,8 +1,9 @@
 //! Reading pack.dat.
 
-use super::{CRC_LEN, HEADER_LEN, MAGIC, MIN_RUN_LEN, ROW_LEN, Row, VERSION};
+use super::layout::{CRC_LEN, HEADER_LEN, MAGIC, MIN_RUN_LEN, PackDatRow, ROW_LEN, VERSION};
 use crate::error::{Error, ErrorKind, Location, Result};
 use crate::format::bytes::ByteReader;
+use crate::format::container::{ContainerFormat, FileKind, Opened};
 use crate::format::mapped::FileBytes;
 use crate::format::rows::rebuild;
 use crate::format::source::{RunSource, SourceRun};
@@ -10,21 +11,21 @@ use crate::progress::{Progress, check};
 use crate::run::{Run, RunMeta};
 use std::path::{Path, PathBuf};
 
-/// A pack.dat file, mapped: random access to its runs, from any number of threads.
+/// A memory-mapped pack.dat file. Any number of threads may read its runs in any order.
 ///
-/// Opening compares the checksum of the whole file and finds the runs; after that reading a run touches that run only. The
-/// file must not be changed while it is open; to replace it is fine.
+/// Opening verifies the checksum of the whole file and locates the runs. Reading a run then reads only that run.
+/// The file must not be modified while it is open; replacing it is safe.
 #[derive(Debug)]
 pub struct PackDat {
     path: Option<PathBuf>,
     bytes: FileBytes,
     num_steps: u64,
-    /// Where in the file the metadata of each run begins.
+    /// The offset of each run's metadata in the file.
     metas: Vec<u64>,
 }
 
-/// What the file says of a run.
-pub(super) struct Entry<'a> {
+/// The metadata of a run in the file.
+pub(super) struct PackDatRun<'a> {
     pub(super) first_step: u32,
     pub(super) num_steps: u32,
     pub(super) max_score: u64,
@@ -34,20 +35,27 @@ pub(super) struct Entry<'a> {
     pub(super) elapsed_s: f32,
 }
 
-/// Bytes between two looks at whether to stop.
+pub(in crate::format) const FORMAT: ContainerFormat =
+    ContainerFormat { name: "packdat", may_be_sampled: false, files: &[&PackDatFile], folder: None };
+
+/// The file kind of pack.dat.
+#[derive(Debug)]
+struct PackDatFile;
+
+/// Bytes between two checks for cancellation.
 const CHUNK_LEN: usize = 16 << 20;
 
 impl PackDat {
-    /// Opens a file, in the time that its checksum takes.
+    /// Opens a file. The cost is that of its checksum, which covers the whole file.
     ///
     /// # Errors
-    /// [`ErrorKind::Io`]; [`ErrorKind::Checksum`] when the bytes are not those that were written; [`ErrorKind::Header`] when
-    /// the file is no pack.dat, or of another size than it says.
+    /// [`ErrorKind::Checksum`] if the checksum does not match; [`ErrorKind::Header`] if the file is not a
+    /// pack.dat or has another size than it declares; [`ErrorKind::Io`].
     pub fn open(path: impl AsRef<Path>) -> Result<PackDat> {
         PackDat::open_unless_cancelled(path.as_ref(), &())
     }
 
-    pub(crate) fn open_unless_cancelled(path: &Path, progress: &dyn Progress) -> Result<PackDat> {
+    fn open_unless_cancelled(path: &Path, progress: &dyn Progress) -> Result<PackDat> {
         let opened = FileBytes::map(path).and_then(PackDat::parse);
         let mut pack = opened.map_err(|error| error.with_path(path))?;
         pack.path = Some(path.to_owned());
@@ -55,10 +63,10 @@ impl PackDat {
         Ok(pack)
     }
 
-    /// Reads the bytes of a file.
+    /// Opens a pack.dat in memory.
     ///
     /// # Errors
-    /// As [`PackDat::open`], without the file's name.
+    /// The errors of [`PackDat::open`], without the file's name.
     pub fn from_bytes(bytes: Vec<u8>) -> Result<PackDat> {
         let pack = PackDat::parse(FileBytes::Held(bytes))?;
         pack.check_crc(&())?;
@@ -77,10 +85,10 @@ impl PackDat {
         self.num_steps
     }
 
-    /// What the file says of a run as a whole. Nothing of its steps is read.
+    /// Returns the metadata of a run without reading its steps.
     ///
     /// # Errors
-    /// [`ErrorKind::Decode`] when it says nothing sound; [`ErrorKind::IndexOutOfBounds`].
+    /// [`ErrorKind::Decode`] if the metadata is invalid; [`ErrorKind::IndexOutOfBounds`].
     pub fn meta(&self, index: usize) -> Result<RunMeta> {
         let start = self.start(index)?;
         let located = |error: Error| self.located(error.in_run(index as u64, start));
@@ -88,11 +96,11 @@ impl PackDat {
         entry.meta().map_err(located)
     }
 
-    /// Decodes a run. It has no final board: the file holds none.
+    /// Decodes a run. The run has no final board, because the file holds none.
     ///
     /// # Errors
-    /// [`ErrorKind::Decode`] with the run, the step and the offset in the file, when the run's steps are not in it, when a row
-    /// is another's, and when one holds no step; [`ErrorKind::IndexOutOfBounds`].
+    /// [`ErrorKind::Decode`] with the run, the step and the offset in the file, if rows are missing, belong to
+    /// another run, or hold no valid step; [`ErrorKind::IndexOutOfBounds`].
     pub fn decode(&self, index: usize) -> Result<Run> {
         let start = self.start(index)?;
         let in_entry = |error: Error| self.located(error.in_run(index as u64, start));
@@ -105,8 +113,8 @@ impl PackDat {
             .map_err(|error| self.located(error.in_run(index as u64, offset)))
     }
 
-    /// The rows of a run as they stand, and what the file says of it.
-    pub(super) fn checked_rows(&self, index: usize) -> Result<(Entry<'_>, &[Row])> {
+    /// Returns the metadata of a run and its rows, which are checked but not decoded.
+    pub(super) fn checked_rows(&self, index: usize) -> Result<(PackDatRun<'_>, &[PackDatRow])> {
         let start = self.start(index)?;
         let in_entry = |error: Error| self.located(error.in_run(index as u64, start));
         let entry = self.entry(start).map_err(in_entry)?;
@@ -117,14 +125,14 @@ impl PackDat {
         Ok((entry, rows))
     }
 
-    /// Finds the runs, and checks that the file has the size that its header says; the checksum is another matter.
+    /// Locates the runs and checks the size of the file. Does not verify the checksum.
     pub(super) fn parse(bytes: FileBytes) -> Result<PackDat> {
         let mut pack = PackDat { path: None, bytes, num_steps: 0, metas: Vec::new() };
         (pack.num_steps, pack.metas) = geometry(&pack.bytes).map_err(Error::of_header)?;
         Ok(pack)
     }
 
-    /// Header, rows, runs and checksum.
+    /// Returns the header, the rows, the runs' metadata and the stored checksum.
     pub(super) fn parts(&self) -> (&[u8], &[u8], &[u8], u32) {
         let (header, rest) = self.bytes.split_at_checked(HEADER_LEN).unwrap_or_default();
         let rows_len = self.num_steps as usize * ROW_LEN;
@@ -133,7 +141,7 @@ impl PackDat {
         (header, rows, runs, u32::from_le_bytes(*crc))
     }
 
-    /// Compares a checksum of everything before it.
+    /// Compares the stored checksum with the computed one.
     pub(super) fn compare_crc(&self, found: u32) -> Result<()> {
         let (.., expected) = self.parts();
         if found == expected {
@@ -159,19 +167,19 @@ impl PackDat {
         self.metas.get(index).copied().ok_or_else(|| out_of_bounds().into())
     }
 
-    fn entry(&self, start: u64) -> Result<Entry<'_>> {
+    fn entry(&self, start: u64) -> Result<PackDatRun<'_>> {
         let bytes = self.bytes.get(start as usize..).unwrap_or_default();
         entry(&mut ByteReader::new(bytes)).map(|(_, entry)| entry)
     }
 
-    /// The rows of a run, as far as the file has them.
-    fn rows(&self, entry: &Entry<'_>) -> Result<&[Row]> {
+    /// Returns the rows of a run, or an error if the file lacks some.
+    fn rows(&self, entry: &PackDatRun<'_>) -> Result<&[PackDatRow]> {
         let (first, len) = (entry.first_step as usize, entry.num_steps as usize);
         let (_, rows, ..) = self.parts();
-        let rows: &[Row] = bytemuck::cast_slice(rows);
+        let rows: &[PackDatRow] = bytemuck::cast_slice(rows);
         rows.get(first..).and_then(|rows| rows.get(..len)).ok_or_else(|| {
             let found = format!("{len} from step {first} on");
-            Error::decode(4, "steps of the run", format!("steps among the {} of the file", self.num_steps), found)
+            Error::decode(4, "steps of the run", format!("steps within the {} of the file", self.num_steps), found)
         })
     }
 
@@ -184,11 +192,11 @@ impl PackDat {
     }
 }
 
-impl Entry<'_> {
+impl PackDatRun<'_> {
     fn meta(&self) -> Result<RunMeta> {
         let engine = std::str::from_utf8(self.engine).map_err(|error| {
             let offset = ENGINE_OFFSET + error.valid_up_to() as u64;
-            Error::decode(offset, "engine", "UTF-8", "a byte that is not")
+            Error::decode(offset, "engine", "UTF-8", "an invalid byte")
         })?;
         Ok(RunMeta {
             start_unix_s: self.start_time,
@@ -201,8 +209,18 @@ impl Entry<'_> {
     }
 }
 
-/// Where the engine's name stands in a run's metadata.
+/// The offset of the engine's name in a run's metadata.
 const ENGINE_OFFSET: u64 = 26;
+
+impl FileKind for PackDatFile {
+    fn detect(&self, prefix: &[u8]) -> bool {
+        prefix.starts_with(b"2048\x01\0\0\0")
+    }
+
+    fn open(&self, path: &Path, progress: &dyn Progress) -> Result<Opened<Box<dyn RunSource>>> {
+        Ok(Opened::Container(Box::new(PackDat::open_unless_cancelled(path, progress)?)))
+    }
+}
 
 impl RunSource for PackDat {
     fn num_runs(&self) -> usize {
@@ -216,7 +234,7 @@ impl RunSource for PackDat {
 
     fn num_bytes(&self, index: usize) -> u64 {
         let entry = self.metas.get(index).and_then(|&start| self.entry(start).ok());
-        // A run that claims more steps than there are has none.
+        // A run that declares more steps than the file has counts as 0 bytes.
         let entry = entry.filter(|entry| u64::from(entry.num_steps) <= self.num_steps);
         entry.map_or(0, |entry| (MIN_RUN_LEN + entry.engine.len() + entry.num_steps as usize * ROW_LEN) as u64)
     }
@@ -226,7 +244,7 @@ impl RunSource for PackDat {
     }
 }
 
-/// The number of steps, and where the metadata of each run begins.
+/// Returns the number of steps, and the offset of each run's metadata.
 fn geometry(bytes: &[u8]) -> Result<(u64, Vec<u64>)> {
     let mut reader = ByteReader::new(bytes);
     let magic = reader.array::<4>("magic")?;
@@ -242,16 +260,16 @@ fn geometry(bytes: &[u8]) -> Result<(u64, Vec<u64>)> {
     let metadata_offset = reader.u64("metadata_offset")?;
     let rows_end = num_steps.checked_mul(ROW_LEN as u64).and_then(|len| len.checked_add(HEADER_LEN as u64));
     let Some(rows_end) = rows_end.filter(|&end| end <= (bytes.len().saturating_sub(CRC_LEN)) as u64) else {
-        let expected = format!("as many as {} bytes hold", bytes.len());
+        let expected = format!("at most as many as {} bytes can hold", bytes.len());
         return Err(reader.error(16, "num_steps", expected, num_steps));
     };
     if metadata_offset != rows_end {
-        return Err(reader.error(8, "metadata_offset", format!("{rows_end}, where the rows end"), metadata_offset));
+        return Err(reader.error(8, "metadata_offset", format!("{rows_end}, the end of the rows"), metadata_offset));
     }
     reader.skip(num_steps as usize * ROW_LEN);
     let most = reader.remaining().saturating_sub(CRC_LEN) / MIN_RUN_LEN;
     if num_runs > most {
-        return Err(Error::decode(8, "num_runs", format!("at most {most} in the bytes behind the rows"), num_runs));
+        return Err(Error::decode(8, "num_runs", format!("at most {most} in the bytes after the rows"), num_runs));
     }
     let mut metas = Vec::with_capacity(num_runs);
     for index in 0..num_runs {
@@ -269,7 +287,7 @@ fn geometry(bytes: &[u8]) -> Result<(u64, Vec<u64>)> {
     Ok((num_steps, metas))
 }
 
-fn entry<'a>(reader: &mut ByteReader<'a>) -> Result<(u32, Entry<'a>)> {
+fn entry<'a>(reader: &mut ByteReader<'a>) -> Result<(u32, PackDatRun<'a>)> {
     let id = reader.u32("id of a run")?;
     let first_step = reader.u32("first_step_idx")?;
     let num_steps = reader.u32("num_steps of a run")?;
@@ -279,18 +297,18 @@ fn entry<'a>(reader: &mut ByteReader<'a>) -> Result<(u32, Entry<'a>)> {
     let engine = reader.take(usize::from(engine_len), "engine")?;
     let start_time = reader.u64("start_time")?;
     let elapsed_s = reader.f32("elapsed_s")?;
-    Ok((id, Entry { first_step, num_steps, max_score, highest_tile, engine, start_time, elapsed_s }))
+    Ok((id, PackDatRun { first_step, num_steps, max_score, highest_tile, engine, start_time, elapsed_s }))
 }
 
-/// Refuses rows that are not a run's, one after the other.
-fn check_rows(rows: &[Row], run: usize) -> Result<()> {
-    let is_own = |(place, row): (usize, &Row)| row.run_id as usize == run && row.index_in_run as usize == place;
+/// Rejects rows of another run and rows out of order.
+fn check_rows(rows: &[PackDatRow], run: usize) -> Result<()> {
+    let is_own = |(place, row): (usize, &PackDatRow)| row.run_id as usize == run && row.index_in_run as usize == place;
     let Some(place) = rows.iter().enumerate().position(|pair| !is_own(pair)) else {
         return Ok(());
     };
     let (run_id, index) = rows.get(place).map_or((0, 0), |row| (row.run_id, row.index_in_run));
     let location = Location {
-        offset: Some((place * ROW_LEN + std::mem::offset_of!(Row, run_id)) as u64),
+        offset: Some((place * ROW_LEN + std::mem::offset_of!(PackDatRow, run_id)) as u64),
         step: Some(place as u64),
         ..Location::default()
     };

@@ -1,8 +1,10 @@
+use super::layout::{CRC_LEN, MIN_RUN_LEN};
 use super::*;
+use crate::board::{Board, Move};
 use crate::error::ErrorKind;
 use crate::format::samples::{as_rows_hold, game, runs};
 use crate::format::source::{RunSource, SourceRun};
-use crate::run::{Run, RunMeta};
+use crate::run::{Branches, Run, RunMeta, RunStep};
 use proptest::prelude::*;
 use std::path::Path;
 
@@ -20,7 +22,7 @@ fn packed(runs: &[Run]) -> Vec<u8> {
     std::fs::read(path).unwrap()
 }
 
-/// A file with a change, and a checksum that fits it.
+/// Returns a file with a change and a repaired checksum.
 fn changed(runs: &[Run], change: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
     let mut bytes = packed(runs);
     bytes.truncate(bytes.len() - CRC_LEN);
@@ -42,7 +44,7 @@ fn refused(bytes: Vec<u8>, message: &str) {
 }
 
 #[test]
-fn rows_are_as_the_format_says() {
+fn rows_match_the_specification() {
     let mut steps = Run::builder(2);
     let branches = Branches { values: [0.25, 0.5, 7.0, 0.00001], legal: 0b1011 };
     steps.push(Board(0x1122_3344_5566_7788), Move::Down, Some(branches));
@@ -61,7 +63,7 @@ fn rows_are_as_the_format_says() {
 }
 
 #[test]
-fn every_truncation_and_every_flipped_bit_is_refused() {
+fn rejects_every_truncation_and_flipped_bit() {
     let bytes = packed(&[game(1, 3), game(2, 2)]);
     for len in 0..bytes.len() {
         assert!(PackDat::from_bytes(bytes[..len].to_vec()).is_err(), "{len} bytes");
@@ -76,7 +78,7 @@ fn every_truncation_and_every_flipped_bit_is_refused() {
 }
 
 #[test]
-fn a_header_that_lies_is_refused_though_its_checksum_fits() {
+fn rejects_an_inconsistent_header_with_a_valid_checksum() {
     let runs = [game(1, 3), game(2, 2)];
     let end = 28 + 5 * 32;
     refused(changed(&runs, |bytes| bytes[0] = b'3'), "byte 0: magic: expected 2048");
@@ -97,7 +99,7 @@ fn a_header_that_lies_is_refused_though_its_checksum_fits() {
 }
 
 #[test]
-fn a_damaged_run_costs_no_other() {
+fn a_damaged_run_does_not_affect_the_others() {
     let runs = [game(1, 3), game(2, 2), game(3, 4)];
     let end = 28 + 9 * 32;
     let second = end + MIN_RUN_LEN + runs[0].meta().engine.as_ref().unwrap().len();
@@ -115,8 +117,8 @@ fn a_damaged_run_costs_no_other() {
         (row + 8, 2, "run 1: byte 132 (step 0): row: expected step 0 of run 1, found step 0 of run 2"),
         (row + 32 + 12, 3, "row: expected step 1 of run 1, found step 3 of run 1"),
         (second + 4, 0, "row: expected step 0 of run 1, found step 0 of run 0"),
-        (second + 8, 200, "steps of the run: expected steps among the 9 of the file, found 200 from step 3 on"),
-        (second + 7, 255, "steps of the run: expected steps among the 9"),
+        (second + 8, 200, "steps of the run: expected steps within the 9 of the file, found 200 from step 3 on"),
+        (second + 7, 255, "steps of the run: expected steps within the 9"),
     ];
     for (offset, byte, message) in cases {
         let error = error_of_second(&|bytes: &mut Vec<u8>| bytes[offset] = byte);
@@ -131,7 +133,7 @@ fn a_damaged_run_costs_no_other() {
 }
 
 #[test]
-fn what_is_appended_or_merged_is_as_if_written_at_once() {
+fn append_and_merge_give_the_same_file_as_one_write() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name);
     let runs: Vec<Run> = (0..6).map(|seed| game(seed, 20 * seed as usize)).collect();
@@ -160,7 +162,7 @@ fn what_is_appended_or_merged_is_as_if_written_at_once() {
 }
 
 #[test]
-fn what_the_format_cannot_hold_is_refused_and_changes_nothing() {
+fn a_rejected_run_changes_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("pack.dat");
     let mut writer = PackDatWriter::create(&path).unwrap();
@@ -174,7 +176,7 @@ fn what_the_format_cannot_hold_is_refused_and_changes_nothing() {
     let step = |index, chosen| RunStep { index, board: Board(1), chosen, branches: None };
     let mut steps = Run::builder(1);
     steps.push_step(step(0, None)).unwrap();
-    refuse(&mut writer, &steps.finish(RunMeta::default(), None).unwrap(), "moves are all known");
+    refuse(&mut writer, &steps.finish(RunMeta::default(), None).unwrap(), "a run without unknown moves");
     let mut steps = Run::builder(1);
     steps.push_step(step(3, Some(Move::Up))).unwrap();
     refuse(&mut writer, &steps.finish(RunMeta::default(), None).unwrap(), "every step");
@@ -194,7 +196,7 @@ fn raw_values_are_normalised() {
 
 proptest! {
     #[test]
-    fn runs_come_back_as_far_as_they_are_held(runs in prop::collection::vec(runs(), 0..5)) {
+    fn runs_round_trip_up_to_what_the_format_holds(runs in prop::collection::vec(runs(), 0..5)) {
         let bytes = packed(&runs);
         let pack = PackDat::from_bytes(bytes.clone()).unwrap();
         prop_assert_eq!(pack.num_runs(), runs.len());
@@ -214,7 +216,7 @@ proptest! {
     }
 
     #[test]
-    fn damaged_bytes_with_a_fitting_checksum_are_refused_or_read(
+    fn damaged_bytes_with_a_valid_checksum_never_panic(
         changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..6),
     ) {
         let bytes = changed(&[game(1, 4), game(2, 3)], |bytes| {

@@ -1,7 +1,7 @@
 //! Writing pack.dat.
 
-use super::reader::{Entry, PackDat};
-use super::{HEADER_LEN, MAGIC, ROW_LEN, Row, VERSION};
+use super::layout::{HEADER_LEN, MAGIC, PackDatRow, ROW_LEN, VERSION};
+use super::reader::{PackDat, PackDatRun};
 use crate::error::{Error, Result};
 use crate::format::mapped::FileBytes;
 use crate::format::rows::flatten;
@@ -12,14 +12,14 @@ use std::io::{self, BufWriter, Write};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-/// Bytes that are written at a time.
+/// The buffer size of writes.
 const CHUNK: usize = 1 << 20;
 
-/// A pack.dat file that is being written.
+/// A writer of a pack.dat file.
 ///
-/// Steps go straight to disk, and what is said of the runs stays in memory until the end: 38 bytes and the engine's name per
-/// run. The file appears under its name when [`finish`](PackDatWriter::finish) has made it durable; without that nothing of it
-/// is left.
+/// Steps are written to disk immediately. The metadata of the runs stays in memory until the end: 38 bytes and
+/// the engine's name per run. [`finish`](PackDatWriter::finish) makes the file durable and publishes it under its
+/// name. Dropping the writer earlier discards the file.
 ///
 /// # Examples
 /// ```
@@ -44,9 +44,9 @@ const CHUNK: usize = 1 << 20;
 pub struct PackDatWriter {
     path: PathBuf,
     out: BufWriter<Staged>,
-    /// Whether the file is to replace the one that it began with.
+    /// Whether the file replaces the one that it began with.
     replaces: bool,
-    rows: Vec<Row>,
+    rows: Vec<PackDatRow>,
     rows_crc: u32,
     runs: Vec<u8>,
     num_runs: u32,
@@ -54,10 +54,10 @@ pub struct PackDatWriter {
 }
 
 impl PackDatWriter {
-    /// Begins a file.
+    /// Creates a file.
     ///
     /// # Errors
-    /// [`ErrorKind::Io`](crate::ErrorKind::Io), also when there is a file of that name already.
+    /// [`ErrorKind::Io`](crate::ErrorKind::Io), for example if the file exists.
     pub fn create(path: impl AsRef<Path>) -> Result<PackDatWriter> {
         let path = path.as_ref();
         if path.symlink_metadata().is_ok() {
@@ -66,11 +66,11 @@ impl PackDatWriter {
         PackDatWriter::begin(path, false)
     }
 
-    /// Begins a file with the runs of the one that stands there, which it replaces as a whole when it is finished. Until
-    /// then, and without that, the old one stands.
+    /// Opens an existing file to append runs. [`finish`](PackDatWriter::finish) replaces the file as a whole.
+    /// Until then the old file is unchanged.
     ///
     /// # Errors
-    /// As [`PackDat::open`].
+    /// The errors of [`PackDat::open`].
     pub fn append(path: impl AsRef<Path>) -> Result<PackDatWriter> {
         let path = path.as_ref();
         let old = FileBytes::map(path).and_then(PackDat::parse).map_err(|error| error.with_path(path))?;
@@ -79,21 +79,23 @@ impl PackDatWriter {
         for chunk in rows.chunks(CHUNK) {
             writer.put(chunk)?;
         }
-        // Of the very bytes that were copied.
+        // Covers exactly the bytes that were copied.
         let crc = crc32c::crc32c_combine(crc32c::crc32c(header), writer.rows_crc, rows.len());
         writer.runs.extend_from_slice(runs);
         let crc = crc32c::crc32c_append(crc, &writer.runs);
         old.compare_crc(crc).map_err(|error| error.with_path(path))?;
-        // There are as many as the u32 in the header says.
+        // The header stores this number as a u32.
         writer.num_runs = old.num_runs() as u32;
         writer.num_steps = old.num_steps();
         Ok(writer)
     }
 
-    /// Writes a new file with the runs of others, in order. Rows are copied as they are, but for the number of their run.
+    /// Writes a new file with the runs of several files, in order. Rows are copied unchanged except for the run
+    /// id.
     ///
     /// # Errors
-    /// As [`PackDat::open`], [`PackDat::decode`], [`PackDatWriter::create`] and [`PackDatWriter::push`]; then no file is written.
+    /// The errors of [`PackDat::open`], [`PackDat::decode`], [`PackDatWriter::create`] and [`PackDatWriter::push`]. No
+    /// file is written then.
     pub fn merge<P: AsRef<Path>>(paths: &[P], out: impl AsRef<Path>) -> Result<()> {
         let mut writer = PackDatWriter::create(out)?;
         for path in paths {
@@ -103,23 +105,24 @@ impl PackDatWriter {
                 let run_id = writer.num_runs;
                 writer.check_room(rows.len())?;
                 writer.rows.clear();
-                writer.rows.extend(rows.iter().map(|row| Row { run_id, ..*row }));
+                writer.rows.extend(rows.iter().map(|row| PackDatRow { run_id, ..*row }));
                 writer.put_run(&entry)?;
             }
         }
         writer.finish()
     }
 
-    /// Adds a run, under the next number. The final board is left out; raw values are normalised
-    /// ([`Run::normalized`]).
+    /// Adds a run under the next id. Omits the final board and normalises raw values ([`Run::normalized`]).
     ///
     /// # Errors
-    /// [`ErrorKind::Argument`](crate::ErrorKind::Argument) when moves or steps are missing, when the engine's name exceeds
-    /// 65,535 bytes, when there are 2^32 - 1 runs already, and when the run would begin behind step 2^32 - 1: then the file is
-    /// as before. [`ErrorKind::Io`](crate::ErrorKind::Io): then it cannot be finished soundly.
+    /// [`ErrorKind::Argument`](crate::ErrorKind::Argument) if moves or steps are missing, or if the engine's name
+    /// exceeds 65,535 bytes. The same error occurs after 2^32 - 1 runs, and for a run that would begin past step
+    /// 2^32 - 1. The file is then unchanged.
+    ///
+    /// [`ErrorKind::Io`](crate::ErrorKind::Io) if a write fails. The file must then not be finished.
     pub fn push(&mut self, run: &Run) -> Result<()> {
         if run.step_indices().is_some() {
-            return Err(Error::argument("run", "one with every step", "one with steps left out"));
+            return Err(Error::argument("run", "a run with all its steps", "a sampled run"));
         }
         self.check_room(run.num_steps())?;
         let engine = run.meta().engine.as_deref().unwrap_or_default().as_bytes();
@@ -131,7 +134,7 @@ impl PackDatWriter {
         self.rows.clear();
         flatten(run, u64::from(self.num_runs), &mut self.rows)?;
         let meta = run.meta();
-        self.put_run(&Entry {
+        self.put_run(&PackDatRun {
             first_step: 0,
             num_steps: 0,
             max_score: meta.max_score,
@@ -148,10 +151,10 @@ impl PackDatWriter {
         self.num_runs as usize
     }
 
-    /// Ends the file, makes it durable and gives it its name.
+    /// Finishes the file, makes it durable and publishes it under its name.
     ///
     /// # Errors
-    /// [`ErrorKind::Io`](crate::ErrorKind::Io), also when a file of that name has appeared meanwhile.
+    /// [`ErrorKind::Io`](crate::ErrorKind::Io), for example if a file of that name has appeared in the meantime.
     pub fn finish(self) -> Result<()> {
         let PackDatWriter { path, mut out, replaces, rows_crc, mut runs, num_runs, num_steps, .. } = self;
         let rows_len = num_steps * ROW_LEN as u64;
@@ -195,14 +198,14 @@ impl PackDatWriter {
         Ok(())
     }
 
-    /// Writes the rows that are ready, as a run of which this is known.
-    fn put_run(&mut self, entry: &Entry<'_>) -> Result<()> {
+    /// Writes the buffered rows as one run with this metadata. Ignores the metadata's own step range.
+    fn put_run(&mut self, entry: &PackDatRun<'_>) -> Result<()> {
         let rows = std::mem::take(&mut self.rows);
         let put = self.put(bytemuck::cast_slice(&rows));
         let num_steps = rows.len();
         self.rows = rows;
         put?;
-        // The room was checked.
+        // `check_room` has checked these casts.
         let out = &mut self.runs;
         out.extend(self.num_runs.to_le_bytes());
         out.extend((self.num_steps as u32).to_le_bytes());

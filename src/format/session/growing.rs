@@ -1,20 +1,21 @@
-//! A session that grows while it is read: shard after shard, and whole after each.
+//! A session that grows by one shard at a time and stays readable throughout.
 //!
-//! What is added is written beside the rest, in a folder of its own, and made durable there: the rows as the next
-//! shard, the runs in a copy of `metadata.db`. Then the shard takes its place, then the database. Invariant: at any
-//! moment the session opens, and holds every run that `metadata.db` knows of; rows of runs that it does not know yet
-//! may stand in one more shard, and then the folder beside holds the database that knows them.
+//! An append first writes to a staging folder inside the session's folder: the rows as the next shard, and the runs
+//! in a copy of `metadata.db`. It makes these files durable. Then it moves the shard into place, then the database.
 //!
-//! The entry `recorded` says how many shards, and rows in them, `metadata.db` stands for. A session without any has a
-//! first shard without rows, which the first one that has some replaces.
+//! Invariant: at any moment the session opens and holds every run in `metadata.db`. One more shard may hold rows
+//! of runs that `metadata.db` does not know yet. The staging folder then holds the database that knows them.
+//!
+//! The entry `recorded` states the number of shards and rows that `metadata.db` covers. A session without shards
+//! has an empty first shard, which the first append replaces.
 
 use super::recording::unrecorded_name;
+use super::row::{ActionRow, BoardRow, NUMBERING, OfRun};
 use super::writer::{INSERT_SESSION, SCHEMA};
-use super::{ActionRow, METADATA, NUMBERING, OfRun, Row};
 use crate::error::{Error, Result};
 use crate::format::npy::NpyHeader;
 use crate::format::row_files::RowFiles;
-use crate::format::shards::{NpyRow, header_error};
+use crate::format::shards::{METADATA, NpyRow, header_error};
 use crate::format::sqlite::{Database, text};
 use crate::format::staged_folder::StagedFolder;
 use crate::publish;
@@ -24,7 +25,7 @@ use serde_json::{Value, json};
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
-/// A run that joins a session: what the database says of it, and its steps.
+/// A run to append: its metadata and its steps.
 pub(crate) struct NewRun<I> {
     pub(crate) id: u64,
     pub(crate) seed: Option<u64>,
@@ -34,18 +35,18 @@ pub(crate) struct NewRun<I> {
     pub(crate) steps: I,
 }
 
-/// See the module.
+/// A session that is being recorded.
 #[derive(Debug)]
 pub(crate) struct GrowingSession {
     folder: PathBuf,
     with_action: bool,
     recorded: Recorded,
     num_runs: u64,
-    /// Above the ids of all runs.
+    /// An id greater than all run ids.
     next_id: u64,
     rows_len: u64,
     metadata_len: u64,
-    /// What an attempt that failed half-way has left beside the session.
+    /// The staging folder of an append that failed between its two moves.
     left: Option<PathBuf>,
 }
 
@@ -63,7 +64,7 @@ const REPLACE_SESSION: &str = "INSERT OR REPLACE INTO session VALUES (?1, ?2)";
 const COUNT: &str = "SELECT count(*), coalesce(max(id), -1) FROM runs";
 
 impl GrowingSession {
-    /// Begins a session without runs in a folder that nobody looks into yet.
+    /// Creates a session without runs in a folder that is not yet visible to readers.
     pub(crate) fn create(folder: &Path, entries: &[(String, Value)], with_action: bool) -> Result<GrowingSession> {
         let recorded = Recorded { shards: 0, rows: 0 };
         let mut session = GrowingSession {
@@ -88,8 +89,8 @@ impl GrowingSession {
         Ok(session)
     }
 
-    /// Opens a session whose writer ended at any point: takes in the shard whose runs are beside it, and clears away
-    /// the rest of what was on its way. A shard that nothing is known of is renamed to `unrecorded-NNNNNN.npy`.
+    /// Opens a session whose writer may have stopped at any point. Takes over a shard whose runs are in the
+    /// staging folder, then removes that folder. Renames a shard without known runs to `unrecorded-NNNNNN.npy`.
     pub(crate) fn recover(folder: &Path) -> Result<GrowingSession> {
         let (mut recorded, mut num_runs, mut next_id) = read(&folder.join(METADATA))?;
         let shard = folder.join(recorded.next_shard());
@@ -119,7 +120,7 @@ impl GrowingSession {
                 let header = NpyHeader::read(&file).map_err(|error| error.of_header().with_path(&first))?;
                 header.has_fields(ActionRow::FIELDS)
             }
-            // It was renamed above. Which rows the next ones are is free, since there are none.
+            // The first shard was renamed above. There are no rows yet, so either row layout is valid.
             Err(error) if error.kind() == std::io::ErrorKind::NotFound && recorded.shards == 0 => true,
             Err(error) => return Err(Error::io(&first, error)),
         };
@@ -143,8 +144,8 @@ impl GrowingSession {
         Ok(session)
     }
 
-    /// Adds runs as one more shard, and entries in place of those of the same keys. An error changes nothing of what
-    /// was there, and the same runs, or more of them, can be added again.
+    /// Appends runs as one more shard, and sets entries by key. After an error the session is unchanged, and the
+    /// same runs can be appended again, alone or with more.
     pub(crate) fn append<I: Iterator<Item = RunStep>>(
         &mut self,
         runs: impl Iterator<Item = NewRun<I>>,
@@ -154,7 +155,7 @@ impl GrowingSession {
         let database = self.copy_metadata(staging.path())?;
         let (num_rows, next_id, num_runs) = match self.with_action {
             true => self.write::<ActionRow, I>(staging.path(), &database, runs)?,
-            false => self.write::<Row, I>(staging.path(), &database, runs)?,
+            false => self.write::<BoardRow, I>(staging.path(), &database, runs)?,
         };
         let recorded = Recorded { shards: self.recorded.shards + 1, rows: self.recorded.rows + num_rows };
         let shard = self.recorded.next_shard();
@@ -178,7 +179,7 @@ impl GrowingSession {
         self.measure()
     }
 
-    /// Sets entries, in place of those of the same keys.
+    /// Sets entries by key. Replaces existing ones.
     pub(crate) fn set_entries(&mut self, entries: &[(&str, Value)]) -> Result<()> {
         let staging = StagedFolder::new_in(&self.folder)?;
         finish(self.copy_metadata(staging.path())?, self.recorded, entries)?;
@@ -186,7 +187,7 @@ impl GrowingSession {
         self.measure()
     }
 
-    /// Tells the session the name that its folder has got.
+    /// Updates the path after the folder was renamed.
     pub(crate) fn set_folder(&mut self, folder: &Path) {
         folder.clone_into(&mut self.folder);
     }
@@ -203,19 +204,19 @@ impl GrowingSession {
         self.recorded.rows
     }
 
-    /// Above the ids of all runs that it holds.
+    /// Returns an id greater than the ids of all runs.
     pub(crate) fn next_id(&self) -> u64 {
         self.next_id
     }
 
-    /// Bytes of the rows, and of the database.
+    /// Returns the size of the rows and of the database in bytes.
     pub(crate) fn num_bytes(&self) -> (u64, u64) {
         (self.rows_len, self.metadata_len)
     }
 
-    /// Bytes that a row takes.
+    /// Returns the size of a row in bytes.
     pub(crate) fn row_len(with_action: bool) -> usize {
-        if with_action { size_of::<ActionRow>() } else { size_of::<Row>() }
+        if with_action { size_of::<ActionRow>() } else { size_of::<BoardRow>() }
     }
 
     fn write<R: NpyRow + OfRun, I: Iterator<Item = RunStep>>(
@@ -246,11 +247,11 @@ impl GrowingSession {
         Ok((num_rows, next_id, num_runs))
     }
 
-    /// A first shard without rows.
+    /// Writes a first shard without rows.
     fn write_first(&self, folder: &Path) -> Result<()> {
         match self.with_action {
             true => RowFiles::<ActionRow>::new(folder, Some(1), NUMBERING, 0).finish(true)?,
-            false => RowFiles::<Row>::new(folder, Some(1), NUMBERING, 0).finish(true)?,
+            false => RowFiles::<BoardRow>::new(folder, Some(1), NUMBERING, 0).finish(true)?,
         };
         Ok(())
     }
@@ -283,7 +284,7 @@ impl Recorded {
     }
 }
 
-/// Opens a database that nobody else sees: what it holds counts once it is closed.
+/// Opens a database that no other process uses. Its content counts only once it is closed.
 fn begin(path: &Path) -> Result<Database> {
     let database = Database::create(path)?;
     database.execute("PRAGMA journal_mode = MEMORY; PRAGMA synchronous = OFF;")?;
@@ -304,7 +305,7 @@ fn end(database: Database) -> Result<()> {
     database.finish_writing()
 }
 
-/// What a database stands for, the number of its runs, and a number above their ids.
+/// Reads what a database covers, the number of its runs, and an id greater than theirs.
 fn read(path: &Path) -> Result<(Recorded, u64, u64)> {
     let database = Database::open(path)?;
     let mut recorded = None;
@@ -323,7 +324,7 @@ fn read(path: &Path) -> Result<(Recorded, u64, u64)> {
     Ok((recorded.ok_or_else(refuse)?, num_runs, next_id))
 }
 
-/// The rows of a whole file.
+/// Returns the number of rows of a complete file, or `None` if the file is incomplete.
 fn rows_in(path: &Path) -> Option<u64> {
     let file = File::open(path).ok()?;
     let header = NpyHeader::read(&file).ok()?;

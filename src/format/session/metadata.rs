@@ -4,17 +4,27 @@ use crate::error::Result;
 use crate::format::shards::header_error;
 use crate::format::sqlite::{Database, text};
 use rusqlite::types::ValueRef;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// What `metadata.db` says of a run.
+/// The description of a session, as an archive stores it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct SessionInfo {
+    /// Whether the rows hold moves.
+    pub(crate) has_actions: bool,
+    /// The rows of the table `session`, with unparsed values.
+    pub(crate) entries: Vec<(String, Option<String>)>,
+}
+
+/// The metadata of a run in `metadata.db`.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Record {
+pub(super) struct SessionRun {
     pub(super) id: i64,
     pub(super) seed: Option<i64>,
     pub(super) max_score: u64,
     pub(super) num_steps: Option<u32>,
     pub(super) highest_tile: u32,
-    /// The first column whose value is none that it may hold, 0 if all are sound.
+    /// The first column with an invalid value; 0 = all columns are valid.
     pub(super) bad: u8,
 }
 
@@ -22,7 +32,7 @@ const COLUMNS: [&str; 5] = ["id", "seed", "steps", "max_score", "highest_tile"];
 const SELECT: &str = "SELECT id, seed, steps, max_score, highest_tile FROM runs ORDER BY id";
 const SELECT_SESSION: &str = "SELECT meta_key, meta_value FROM session";
 
-/// What each column may hold.
+/// The name and the valid values of each column.
 pub(super) const EXPECTED: [(&str, &str); 5] = [
     ("runs.id", "an INTEGER"),
     ("runs.seed", "NULL or an INTEGER"),
@@ -31,14 +41,15 @@ pub(super) const EXPECTED: [(&str, &str); 5] = [
     ("runs.highest_tile", "NULL or an INTEGER in 0..=4294967295"),
 ];
 
-/// The most bytes of all that is said of the session.
+/// The maximum size of all entries of a session in bytes.
 const MAX_ENTRIES_LEN: usize = 1 << 18;
-/// The most of them that are read as JSON, which takes up to a hundred times its length in memory; the rest stays text.
+/// The maximum bytes of text that are parsed as JSON. Parsed JSON takes up to a hundred times as much memory; the
+/// rest stays text.
 const MAX_PARSED_LEN: usize = 1 << 16;
 
-pub(super) fn read_runs(database: &Database) -> Result<Vec<Record>> {
+pub(super) fn read_runs(database: &Database) -> Result<Vec<SessionRun>> {
     database.check_table("runs", &COLUMNS, true)?;
-    // The check of the database has seen each of them.
+    // `quick_check` has visited every row, so this count can be trusted.
     let mut runs = Vec::with_capacity(database.num_rows("runs")?);
     database.each(SELECT, [], |row| {
         let mut bad = 0;
@@ -55,13 +66,13 @@ pub(super) fn read_runs(database: &Database) -> Result<Vec<Record>> {
         let num_steps = integer(2, 0, i64::from(u32::MAX)).map(|steps| steps as u32);
         let max_score = integer(3, 0, i64::MAX).unwrap_or(0) as u64;
         let highest_tile = integer(4, 0, i64::from(u32::MAX)).unwrap_or(0) as u32;
-        runs.push(Record { id, seed, max_score, num_steps, highest_tile, bad });
+        runs.push(SessionRun { id, seed, max_score, num_steps, highest_tile, bad });
         Ok(())
     })?;
     Ok(runs)
 }
 
-/// What is said of a session by key: what it means, and as it stands there.
+/// The metadata entries of a session by key, parsed and unparsed.
 #[derive(Debug, Default)]
 pub(super) struct Entries {
     pub(super) values: Vec<(String, Value)>,
@@ -73,7 +84,7 @@ pub(super) fn read_entries(database: &Database) -> Result<Entries> {
     let refuse = |expected: String, found: &str| header_error("session", expected, found.into(), database.path());
     let (mut entries, mut len, mut parsed_len) = (Entries::default(), 0, 0);
     database.each(SELECT_SESSION, [], |row| {
-        let key = text(row, 0).ok_or_else(|| refuse("keys of UTF-8".into(), "another value"))?;
+        let key = text(row, 0).ok_or_else(|| refuse("UTF-8 keys".into(), "another value"))?;
         let mut written = None;
         let value = match row.get_ref(1) {
             Ok(ValueRef::Null) => Value::Null,
@@ -86,7 +97,7 @@ pub(super) fn read_entries(database: &Database) -> Result<Entries> {
                 value.into()
             }
             _ => {
-                let text = text(row, 1).ok_or_else(|| refuse("values of UTF-8".into(), "other bytes"))?;
+                let text = text(row, 1).ok_or_else(|| refuse("UTF-8 values".into(), "other bytes"))?;
                 len += text.len();
                 written = (len <= MAX_ENTRIES_LEN).then(|| text.to_owned());
                 if len > MAX_ENTRIES_LEN {
@@ -99,7 +110,7 @@ pub(super) fn read_entries(database: &Database) -> Result<Entries> {
                 }
             }
         };
-        // An entry has a size, too.
+        // Counts a fixed overhead per entry.
         len += key.len() + 32;
         if len > MAX_ENTRIES_LEN {
             return Err(refuse(format!("at most {MAX_ENTRIES_LEN} bytes"), "more"));

@@ -1,54 +1,64 @@
 //! Reading self-play sessions.
 
-use super::metadata::{EXPECTED, Entries, Record, read_entries, read_runs};
-use super::{ActionRow, METADATA, OfRun, Row, SessionInfo};
+use super::metadata::{EXPECTED, Entries, SessionInfo, SessionRun, read_entries, read_runs};
+use super::row::{ActionRow, BoardRow, OfRun, has_rows};
 use crate::board::Move;
 use crate::error::{Error, ErrorKind, Location, Result};
+use crate::format::container::{ContainerFormat, RowFolder};
 use crate::format::mapped::FileBytes;
 use crate::format::npy::NpyHeader;
 use crate::format::rows::rebuild;
-use crate::format::shards::{Shards, files_in};
+use crate::format::shards::{METADATA, RowShards, files_in};
 use crate::format::source::{RunSource, SourceFacts, SourceRun};
 use crate::format::sqlite::Database;
 use crate::publish::parent;
 use crate::run::{Run, RunMeta};
 use serde_json::Value;
+use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-/// A self-play session, its rows mapped: random access to its runs, from any number of threads.
+/// A self-play session with memory-mapped rows. Any number of threads may read its runs in any order.
 ///
-/// Opening reads `metadata.db` and passes over all rows once, to find where each run's are; after that reading a run touches
-/// its rows only. The files must not be changed while the session is open.
+/// Opening reads `metadata.db` and scans all rows once to locate each run. Reading a run then reads only its
+/// rows. The files must not be modified while the session is open.
 #[derive(Debug)]
 pub struct Session {
     folder: PathBuf,
     steps: Steps,
-    /// Rows of the same run, in the order of its id and then of the rows.
-    stretches: Vec<Stretch>,
-    runs: Vec<Record>,
+    /// The spans of consecutive rows of one run, sorted by run id and then by row.
+    spans: Vec<Span>,
+    runs: Vec<SessionRun>,
     entries: Entries,
     engine: Option<String>,
 }
 
 #[derive(Debug)]
 enum Steps {
-    Boards(Shards<Row>),
-    WithAction(Shards<ActionRow>),
+    Boards(RowShards<BoardRow>),
+    WithAction(RowShards<ActionRow>),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Stretch {
+struct Span {
     run_id: u64,
     first: u64,
     len: u64,
 }
 
+pub(in crate::format) const FORMAT: ContainerFormat = ContainerFormat {
+    name: "session",
+    may_be_sampled: true,
+    files: &[],
+    folder: Some(RowFolder { has_rows, open: |folder| Ok(Box::new(Session::open(folder)?)) }),
+};
+
 impl Session {
-    /// Opens a session by its folder, or by any of the files in it.
+    /// Opens a session by its folder, or by any file in it.
     ///
     /// # Errors
-    /// [`ErrorKind::Io`]; [`ErrorKind::Header`] when a file is missing from the shards, is none of its kind, of another size
-    /// than it says or damaged.
+    /// [`ErrorKind::Header`] if a shard is missing, or if a file is damaged or has the wrong format or size;
+    /// [`ErrorKind::Io`].
     pub fn open(path: impl AsRef<Path>) -> Result<Session> {
         let path = path.as_ref();
         let folder = if path.is_dir() { path } else { parent(path) }.to_owned();
@@ -58,28 +68,29 @@ impl Session {
         let tag = entries.values.iter().find(|(key, _)| key == "model").and_then(|(_, model)| model.get("tag"));
         let engine = tag.and_then(Value::as_str).map(str::to_owned);
         let steps = Steps::open(files_in(&folder)?)?;
-        let mut stretches = match &steps {
-            Steps::Boards(rows) => stretches(rows),
-            Steps::WithAction(rows) => stretches(rows),
+        let mut spans = match &steps {
+            Steps::Boards(rows) => spans(rows),
+            Steps::WithAction(rows) => spans(rows),
         };
-        stretches.sort_unstable();
-        Ok(Session { folder, steps, stretches, runs, entries, engine })
+        spans.sort_unstable();
+        Ok(Session { folder, steps, spans, runs, entries, engine })
     }
 
-    /// The session's name: that of its folder.
+    /// The session's name, which is the name of its folder.
     #[must_use]
     pub fn name(&self) -> String {
         let folder = std::path::absolute(&self.folder).unwrap_or_else(|_| self.folder.clone());
         folder.file_name().unwrap_or(folder.as_os_str()).to_string_lossy().into_owned()
     }
 
-    /// What is said of the session, by key: JSON, or else, and beyond 64 KiB in all, the text that stands there.
+    /// The session's metadata by key. Values are parsed as JSON. Text that is not JSON stays a string, and so
+    /// does text beyond 64 KiB in total.
     #[must_use]
     pub fn entries(&self) -> &[(String, Value)] {
         &self.entries.values
     }
 
-    /// What an archive keeps of the session as a whole, so that it can be written again.
+    /// Returns the description that an archive stores, so that the session can be exported unchanged.
     pub(crate) fn info(&self) -> SessionInfo {
         SessionInfo { has_actions: self.has_actions(), entries: self.entries.texts.clone() }
     }
@@ -90,7 +101,7 @@ impl Session {
         self.runs.len()
     }
 
-    /// The number of rows, of runs or not.
+    /// The number of rows, including rows that belong to no run.
     #[must_use]
     pub fn num_steps(&self) -> u64 {
         match &self.steps {
@@ -99,80 +110,82 @@ impl Session {
         }
     }
 
-    /// The number of rows of a run, 0 beyond the last.
+    /// The number of rows of a run; 0 past the last run.
     #[must_use]
     pub fn num_rows_of(&self, index: usize) -> u64 {
-        let own = self.id(index).map(|id| self.stretches_of(id)).unwrap_or_default();
-        own.iter().map(|stretch| stretch.len).sum()
+        let own = self.id(index).map(|id| self.spans_of(id)).unwrap_or_default();
+        own.iter().map(|span| span.len).sum()
     }
 
-    /// Whether the rows say which move was made.
+    /// Whether the rows hold the moves.
     #[must_use]
     pub fn has_actions(&self) -> bool {
         matches!(self.steps, Steps::WithAction(_))
     }
 
-    /// The id of a run, `None` beyond the last.
+    /// The id of a run; `None` past the last run.
     #[must_use]
     pub fn id(&self, index: usize) -> Option<u64> {
         self.runs.get(index).map(|record| record.id as u64)
     }
 
-    /// The ids that rows have but no run has, in ascending order, each with the number of its rows.
+    /// Returns the run ids that occur in rows but not in `metadata.db`, in ascending order, each with the number
+    /// of its rows.
     #[must_use]
     pub fn rows_without_run(&self) -> Vec<(u64, u64)> {
         let mut without: Vec<(u64, u64)> = Vec::new();
-        for stretch in &self.stretches {
+        for span in &self.spans {
             match without.last_mut() {
-                Some((id, len)) if *id == stretch.run_id => *len += stretch.len,
-                // Runs are in the order of their ids as signed numbers.
-                _ if self.runs.binary_search_by_key(&(stretch.run_id as i64), |record| record.id).is_ok() => {}
-                _ => without.push((stretch.run_id, stretch.len)),
+                Some((id, len)) if *id == span.run_id => *len += span.len,
+                // Runs are sorted by their ids as signed numbers.
+                _ if self.runs.binary_search_by_key(&(span.run_id as i64), |record| record.id).is_ok() => {}
+                _ => without.push((span.run_id, span.len)),
             }
         }
         without
     }
 
-    /// What is said of a run as a whole. Nothing of its steps is read.
+    /// Returns the metadata of a run without reading its steps.
     ///
     /// # Errors
-    /// [`ErrorKind::Decode`] when it is nothing sound; [`ErrorKind::IndexOutOfBounds`].
+    /// [`ErrorKind::Decode`] if the metadata is invalid; [`ErrorKind::IndexOutOfBounds`].
     pub fn meta(&self, index: usize) -> Result<RunMeta> {
         self.record(index).map(|record| self.meta_of(record))
     }
 
-    /// Decodes a run. It has no final board, and no branches; where no action is stored, some moves are not known.
+    /// Decodes a run. The run has no final board and no branches. Without stored actions, some moves are unknown.
     ///
     /// # Errors
-    /// [`ErrorKind::Decode`] with the run, the step and the offset in the file, when the run has no rows, has them in several
-    /// places, or more than steps, and when a row holds no step; [`ErrorKind::IndexOutOfBounds`].
+    /// [`ErrorKind::Decode`] with the run, the step and the offset in the file, if a row holds no valid step. The same
+    /// error occurs if the run's rows are missing, are not consecutive, or outnumber its steps.
+    /// [`ErrorKind::IndexOutOfBounds`].
     pub fn decode(&self, index: usize) -> Result<Run> {
         let record = self.record(index)?;
         let refuse = |what, expected: &str, found: String| Err(self.damaged(index, what, expected, found));
-        let own = self.stretches_of(record.id as u64);
+        let own = self.spans_of(record.id as u64);
         let (first, len) = match own {
-            [stretch] => (stretch.first, stretch.len),
+            [span] => (span.first, span.len),
             [] if record.num_steps == Some(0) => (0, 0),
-            [] => return refuse("rows of the run", "some", format!("none with run_id {}", record.id as u64)),
-            _ => return refuse("rows of the run", "one stretch", format!("{} stretches", own.len())),
+            [] => return refuse("rows of the run", "at least one", format!("none with run_id {}", record.id as u64)),
+            _ => return refuse("rows of the run", "consecutive rows", format!("{} spans", own.len())),
         };
         if let Some(num_steps) = record.num_steps.filter(|&num_steps| len > u64::from(num_steps)) {
-            return refuse("rows of the run", &format!("at most {num_steps}, as runs.steps says"), len.to_string());
+            return refuse("rows of the run", &format!("at most {num_steps} (runs.steps)"), len.to_string());
         }
         let meta = self.meta_of(record);
         let run = match &self.steps {
             Steps::Boards(rows) => decode(rows, meta, index, first, len).and_then(|run| derive_moves(&run)),
             Steps::WithAction(rows) => decode(rows, meta, index, first, len),
         }?;
-        // Steps that are left out one by one leave gaps, but for the first of a short game.
+        // Sampled games have gaps between step indices, unless only the first step was sampled.
         let in_sequence = run.step_indices().is_none() && len > 1;
         match record.num_steps.filter(|&num_steps| in_sequence && len < u64::from(num_steps)) {
-            Some(num_steps) => refuse("rows of the run", &format!("{num_steps}, as runs.steps says"), len.to_string()),
+            Some(num_steps) => refuse("rows of the run", &format!("{num_steps} (runs.steps)"), len.to_string()),
             None => Ok(run),
         }
     }
 
-    fn meta_of(&self, record: &Record) -> RunMeta {
+    fn meta_of(&self, record: &SessionRun) -> RunMeta {
         RunMeta {
             max_score: record.max_score,
             highest_tile: record.highest_tile,
@@ -182,7 +195,7 @@ impl Session {
         }
     }
 
-    fn record(&self, index: usize) -> Result<&Record> {
+    fn record(&self, index: usize) -> Result<&SessionRun> {
         let Some(record) = self.runs.get(index) else {
             return Err(ErrorKind::IndexOutOfBounds { index: index as i128, len: self.runs.len() as u64 }.into());
         };
@@ -193,10 +206,10 @@ impl Session {
         Ok(record)
     }
 
-    fn stretches_of(&self, run_id: u64) -> &[Stretch] {
-        let start = self.stretches.partition_point(|stretch| stretch.run_id < run_id);
-        let rest = self.stretches.get(start..).unwrap_or_default();
-        rest.get(..rest.partition_point(|stretch| stretch.run_id == run_id)).unwrap_or_default()
+    fn spans_of(&self, run_id: u64) -> &[Span] {
+        let start = self.spans.partition_point(|span| span.run_id < run_id);
+        let rest = self.spans.get(start..).unwrap_or_default();
+        rest.get(..rest.partition_point(|span| span.run_id == run_id)).unwrap_or_default()
     }
 
     #[cold]
@@ -213,21 +226,26 @@ impl RunSource for Session {
     }
 
     fn offset(&self, index: usize) -> u64 {
-        let first = self.id(index).and_then(|id| self.stretches_of(id).first());
-        let place = first.and_then(|stretch| match &self.steps {
-            Steps::Boards(rows) => rows.place(stretch.first),
-            Steps::WithAction(rows) => rows.place(stretch.first),
+        let first = self.id(index).and_then(|id| self.spans_of(id).first());
+        let place = first.and_then(|span| match &self.steps {
+            Steps::Boards(rows) => rows.place(span.first),
+            Steps::WithAction(rows) => rows.place(span.first),
         });
         place.map_or(0, |(_, offset)| offset)
     }
 
     fn num_bytes(&self, index: usize) -> u64 {
-        let stride = if self.has_actions() { size_of::<ActionRow>() } else { size_of::<Row>() } as u64;
+        let stride = if self.has_actions() { size_of::<ActionRow>() } else { size_of::<BoardRow>() } as u64;
         self.num_rows_of(index) * stride
     }
 
     fn facts(&self, index: usize) -> SourceFacts {
         SourceFacts { id: self.id(index), num_steps: self.runs.get(index).and_then(|record| record.num_steps) }
+    }
+
+    fn session(&self) -> Result<Option<(Arc<str>, Arc<str>)>> {
+        let info = serde_json::to_string(&self.info()).map_err(io::Error::other)?;
+        Ok(Some((self.name().into(), info.into())))
     }
 
     fn read(&self, index: usize) -> Result<SourceRun<'_>> {
@@ -236,7 +254,7 @@ impl RunSource for Session {
 }
 
 impl Steps {
-    /// Rows of the one kind or the other, as the first file says.
+    /// Opens the row files. The first file tells whether rows hold actions.
     fn open(files: Vec<PathBuf>) -> Result<Steps> {
         let with_action = match files.first() {
             Some(path) => {
@@ -246,35 +264,39 @@ impl Steps {
             }
             None => false,
         };
-        Ok(if with_action { Steps::WithAction(Shards::open(files)?) } else { Steps::Boards(Shards::open(files)?) })
+        Ok(if with_action {
+            Steps::WithAction(RowShards::open(files)?)
+        } else {
+            Steps::Boards(RowShards::open(files)?)
+        })
     }
 }
 
-fn decode<R: OfRun>(steps: &Shards<R>, meta: RunMeta, index: usize, first: u64, len: u64) -> Result<Run> {
-    // The stretch was found among the rows.
+fn decode<R: OfRun>(steps: &RowShards<R>, meta: RunMeta, index: usize, first: u64, len: u64) -> Result<Run> {
+    // The span was found among the rows, so it is in range.
     let rows = steps.rows(first..first.saturating_add(len)).unwrap_or_default();
     rebuild(&rows, meta, None).map_err(|error| steps.in_run(error, index as u64, first))
 }
 
-/// Finds the rows of each run.
-fn stretches<R: OfRun>(steps: &Shards<R>) -> Vec<Stretch> {
-    let mut stretches: Vec<Stretch> = Vec::new();
+/// Locates the rows of each run.
+fn spans<R: OfRun>(steps: &RowShards<R>) -> Vec<Span> {
+    let mut spans: Vec<Span> = Vec::new();
     let mut first = 0;
     for rows in steps.slices() {
-        for stretch in rows.chunk_by(|a, b| a.run_id() == b.run_id()) {
-            let (run_id, len) = (stretch.first().map_or(0, OfRun::run_id), stretch.len() as u64);
-            match stretches.last_mut() {
-                // It goes on in the next shard.
+        for span in rows.chunk_by(|a, b| a.run_id() == b.run_id()) {
+            let (run_id, len) = (span.first().map_or(0, OfRun::run_id), span.len() as u64);
+            match spans.last_mut() {
+                // The span continues in the next shard.
                 Some(last) if last.run_id == run_id => last.len += len,
-                _ => stretches.push(Stretch { run_id, first, len }),
+                _ => spans.push(Span { run_id, first, len }),
             }
             first += len;
         }
     }
-    stretches
+    spans
 }
 
-/// The run with those moves that the rules leave no doubt about.
+/// Returns the run with the moves that the rules determine.
 fn derive_moves(run: &Run) -> Result<Run> {
     let mut steps = Run::builder(run.num_steps());
     for place in 0..run.num_steps() {

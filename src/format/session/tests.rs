@@ -1,8 +1,10 @@
 use super::*;
+use crate::board::{Board, Move};
 use crate::error::ErrorKind;
 use crate::format::samples::game;
+use crate::format::shards::METADATA;
 use crate::format::source::{RunSource, SourceRun};
-use crate::run::{Run, RunMeta};
+use crate::run::{Run, RunMeta, RunStep};
 use proptest::prelude::*;
 use rusqlite::Connection;
 use serde_json::{Value, json};
@@ -16,7 +18,7 @@ fn write(folder: &Path, runs: &[(u64, Run)], options: SessionOptions) {
     writer.finish().unwrap();
 }
 
-/// A session of three games.
+/// Creates a session of three games.
 fn three(options: SessionOptions) -> (TempDir, PathBuf, Vec<Run>) {
     let parent = tempfile::tempdir().unwrap();
     let folder = parent.path().join("20260102_model=deep");
@@ -36,7 +38,7 @@ fn change(path: &Path, change: impl FnOnce(&mut Vec<u8>)) {
     std::fs::write(path, bytes).unwrap();
 }
 
-/// A run of the steps whose index is a multiple of `rate`.
+/// Returns the run with only the steps whose index is a multiple of `rate`.
 fn sampled(run: &Run, rate: usize, seed: Option<u64>) -> Run {
     let mut steps = Run::builder(0);
     for place in (0..run.num_steps()).step_by(rate) {
@@ -46,7 +48,7 @@ fn sampled(run: &Run, rate: usize, seed: Option<u64>) -> Run {
     steps.finish(meta, None).unwrap()
 }
 
-/// The moves that lead from a board to the next one.
+/// Returns the moves that lead from a board to the next one.
 fn leading(board: Board, next: Board) -> Vec<Move> {
     let leads = |&direction: &Move| {
         let after = board.slide(direction);
@@ -56,7 +58,7 @@ fn leading(board: Board, next: Board) -> Vec<Move> {
 }
 
 #[test]
-fn a_session_says_what_is_known_of_it() {
+fn metadata_is_read() {
     let (_parent, folder, runs) = three(SessionOptions::default());
     let session = Session::open(folder.join("steps.npy")).unwrap();
     assert_eq!(session.name(), "20260102_model=deep");
@@ -76,16 +78,16 @@ fn a_session_says_what_is_known_of_it() {
 }
 
 #[test]
-fn a_damaged_run_costs_no_other() {
+fn a_damaged_run_does_not_affect_the_others() {
     let row = 192 + 30 * 28;
     for (offset, byte, message) in [
         (
             row + 12 + 5,
             16,
-            "steps.npy: run 1: byte 1049 (step 0): exponent: expected 0..=15, what a board can hold, found 16",
+            "steps.npy: run 1: byte 1049 (step 0): exponent: expected 0..=15, the range of a board, found 16",
         ),
         (row + 2 * 28 + 8, 1, "steps.npy: run 1: byte 1088 (step 2): step index: expected one above"),
-        (row + 2 * 28, 77, "run 1: rows of the run: expected one stretch, found 2 stretches"),
+        (row + 2 * 28, 77, "run 1: rows of the run: expected consecutive rows, found 2 spans"),
     ] {
         let (_parent, folder, runs) = three(SessionOptions::default());
         change(&folder.join("steps.npy"), |bytes| bytes[offset] = byte);
@@ -97,7 +99,7 @@ fn a_damaged_run_costs_no_other() {
         assert_eq!(session.rows_without_run(), if byte == 77 { vec![(77, 1)] } else { vec![] });
     }
     for (statements, message) in [
-        ("UPDATE runs SET steps = 19 WHERE id = 11", "run 1: rows of the run: expected at most 19, as runs.steps says"),
+        ("UPDATE runs SET steps = 19 WHERE id = 11", "run 1: rows of the run: expected at most 19 (runs.steps)"),
         (
             "UPDATE runs SET steps = -1 WHERE id = 11",
             "run 1: runs.steps: expected NULL or an INTEGER in 0..=4294967295",
@@ -129,7 +131,7 @@ fn a_damaged_run_costs_no_other() {
 }
 
 #[test]
-fn what_is_said_of_a_session_may_be_no_json() {
+fn session_entries_need_not_be_json() {
     let (_parent, folder, _) = three(SessionOptions::default());
     let deep = "[".repeat(100_000);
     sql(
@@ -150,7 +152,7 @@ fn what_is_said_of_a_session_may_be_no_json() {
 }
 
 #[test]
-fn an_action_above_3_is_none() {
+fn rejects_an_action_above_3() {
     let (_parent, folder, runs) = three(SessionOptions::default().with_action(true));
     change(&folder.join("steps.npy"), |bytes| bytes[192 + 30 * 29 + 28] = 4);
     let session = Session::open(&folder).unwrap();
@@ -161,7 +163,7 @@ fn an_action_above_3_is_none() {
 }
 
 #[test]
-fn what_a_session_cannot_hold_is_refused_and_changes_nothing() {
+fn a_rejected_run_changes_nothing() {
     let parent = tempfile::tempdir().unwrap();
     let folder = parent.path().join("session");
     let options = SessionOptions::default().with_action(true);
@@ -174,7 +176,7 @@ fn what_a_session_cannot_hold_is_refused_and_changes_nothing() {
     let unknown = steps.finish(RunMeta::default(), None).unwrap();
     let high = Run::builder(0).finish(RunMeta { max_score: 1 << 63, ..RunMeta::default() }, None).unwrap();
     for (id, run, message) in
-        [(7, &game(2, 5), "each once"), (8, &unknown, "moves are all known"), (9, &high, "max_score")]
+        [(7, &game(2, 5), "unique ids"), (8, &unknown, "a run without unknown moves"), (9, &high, "max_score")]
     {
         let error = writer.push(id, run).unwrap_err();
         assert!(matches!(error.kind(), ErrorKind::Argument { .. }) && error.to_string().contains(message), "{error}");
@@ -186,7 +188,7 @@ fn what_a_session_cannot_hold_is_refused_and_changes_nothing() {
 }
 
 #[test]
-fn truncated_files_are_refused_and_flipped_bits_give_errors_or_runs() {
+fn rejects_truncated_files_and_survives_flipped_bits() {
     let (_parent, folder, _) = three(SessionOptions::default());
     for (name, step) in [("steps.npy", 31), (METADATA, 307)] {
         let whole = std::fs::read(folder.join(name)).unwrap();
@@ -217,7 +219,7 @@ fn truncated_files_are_refused_and_flipped_bits_give_errors_or_runs() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
     #[test]
-    fn runs_come_back_as_far_as_they_are_held(
+    fn runs_round_trip_up_to_what_the_format_holds(
         games in prop::collection::btree_map(any::<u64>(), (any::<u32>(), 0usize..60, 1usize..4, any::<Option<u64>>()), 0..5),
         with_action in any::<bool>(),
         rotate_rows in prop::option::of(1u64..50),

@@ -1,10 +1,10 @@
 //! Writing self-play sessions.
 
-use super::{ActionRow, METADATA, NUMBERING, Row};
+use super::row::{ActionRow, BoardRow, NUMBERING};
 use crate::error::{Error, Result};
 use crate::format::row_files::RowFiles;
 use crate::format::rows::{StepRow, flatten};
-use crate::format::shards::NpyRow;
+use crate::format::shards::{METADATA, NpyRow};
 use crate::format::sqlite::Database;
 use crate::format::staged_folder::{StagedFolder, check_free};
 use crate::publish::parent;
@@ -19,25 +19,25 @@ CREATE TABLE session(meta_key TEXT PRIMARY KEY, meta_value TEXT);";
 const INSERT: &str = "INSERT INTO runs VALUES (?1, ?2, ?3, ?4, ?5)";
 pub(super) const INSERT_SESSION: &str = "INSERT INTO session VALUES (?1, ?2)";
 
-/// How to write a session.
+/// Options for writing a session.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SessionOptions {
-    /// Whether to write the moves, too.
+    /// Whether to write the moves.
     pub with_action: bool,
-    /// The most rows of a shard; `None` = one `steps.npy`.
+    /// The maximum rows per shard; `None` = one `steps.npy`.
     pub rotate_rows: Option<u64>,
 }
 
 impl SessionOptions {
-    /// With the moves or without.
+    /// Sets whether to write the moves.
     #[must_use]
     pub fn with_action(mut self, with_action: bool) -> SessionOptions {
         self.with_action = with_action;
         self
     }
 
-    /// With shards of so many rows at most.
+    /// Sets the maximum rows per shard; `None` = one `steps.npy`.
     #[must_use]
     pub fn with_rotate_rows(mut self, rotate_rows: Option<u64>) -> SessionOptions {
         self.rotate_rows = rotate_rows;
@@ -45,8 +45,8 @@ impl SessionOptions {
     }
 }
 
-/// A session that is being written. It appears under its name, whole, when [`finish`](SessionWriter::finish) has made it
-/// durable.
+/// A writer of a session. [`finish`](SessionWriter::finish) makes the session durable and publishes it under its
+/// name.
 ///
 /// # Examples
 /// ```
@@ -75,16 +75,16 @@ pub struct SessionWriter {
 }
 
 enum Files {
-    Boards(RowFiles<Row>, Vec<Row>),
+    Boards(RowFiles<BoardRow>, Vec<BoardRow>),
     WithAction(RowFiles<ActionRow>, Vec<ActionRow>),
 }
 
 impl SessionWriter {
-    /// Begins a session in a folder that does not exist, or is empty, with what is to be said of it by key.
+    /// Creates a session with these metadata entries. The folder must be missing or empty.
     ///
     /// # Errors
-    /// [`ErrorKind::Io`](crate::ErrorKind::Io), also when there is something already;
-    /// [`ErrorKind::Argument`](crate::ErrorKind::Argument) for shards of no rows and for a key that comes twice.
+    /// [`ErrorKind::Io`](crate::ErrorKind::Io), for example if the folder is not empty;
+    /// [`ErrorKind::Argument`](crate::ErrorKind::Argument) for shards of 0 rows or a repeated key.
     pub fn create(
         folder: impl AsRef<Path>,
         entries: &[(String, Value)],
@@ -94,7 +94,7 @@ impl SessionWriter {
         SessionWriter::create_as(folder.as_ref(), &texts, options)
     }
 
-    /// As [`create`](SessionWriter::create), with the values as they are to stand there; `None` = NULL.
+    /// As [`create`](SessionWriter::create), with unparsed values; `None` = NULL.
     pub(crate) fn create_as(
         folder: &Path,
         entries: &[(String, Option<String>)],
@@ -106,7 +106,7 @@ impl SessionWriter {
         }
         let mut keys = HashSet::new();
         if let Some((key, _)) = entries.iter().find(|(key, _)| !keys.insert(key)) {
-            return Err(Error::argument("entries", "each key once", key));
+            return Err(Error::argument("entries", "unique keys", key));
         }
         check_free(&folder)?;
         let staging = StagedFolder::new_in(parent(&folder))?;
@@ -124,25 +124,28 @@ impl SessionWriter {
         Ok(SessionWriter { folder, staging, files, database, ids: HashSet::new() })
     }
 
-    /// Adds a run under an id. Branches, the final board, start and duration are left out, and moves unless they are asked for.
-    /// Of a sampled run the game is taken to end with the last step that is there.
+    /// Adds a run under an id. Omits branches, the final board, start time and duration, and also moves unless
+    /// [`SessionOptions::with_action()`] is set. A sampled run is assumed to end with its last present step.
     ///
     /// # Errors
-    /// [`ErrorKind::Argument`](crate::ErrorKind::Argument) when another run has that id, when `max_score` exceeds 2^63 - 1,
-    /// and when moves are to be written that are not known: then the session is as before.
-    /// [`ErrorKind::Io`](crate::ErrorKind::Io): then it cannot be finished soundly.
+    /// [`ErrorKind::Argument`](crate::ErrorKind::Argument) if the id is taken, if `max_score` exceeds 2^63 - 1,
+    /// or if moves are to be written and some are unknown. The session is then unchanged.
+    ///
+    /// [`ErrorKind::Io`](crate::ErrorKind::Io) if a write fails. The session must then not be finished.
     pub fn push(&mut self, id: u64, run: &Run) -> Result<()> {
         let last = run.num_steps().checked_sub(1).and_then(|last| run.step(last));
         self.push_part(id, run, Some(last.map_or(0, |step| step.index.saturating_add(1))))
     }
 
-    /// As [`push`](SessionWriter::push), of a game of so many steps, some of which the run may lack; `None` = not known.
+    /// As [`push`](SessionWriter::push), for a game of `num_steps` steps of which the run may lack some; `None` =
+    /// unknown.
     ///
     /// # Errors
-    /// As [`push`](SessionWriter::push); [`ErrorKind::Argument`](crate::ErrorKind::Argument) too when the run has more steps.
+    /// The errors of [`push`](SessionWriter::push); [`ErrorKind::Argument`](crate::ErrorKind::Argument) also if the
+    /// run has more than `num_steps` steps.
     pub fn push_part(&mut self, id: u64, run: &Run, num_steps: Option<u32>) -> Result<()> {
         if self.ids.contains(&id) {
-            return Err(Error::argument("id", "each once", id));
+            return Err(Error::argument("id", "unique ids", id));
         }
         if let Some(num_steps) = num_steps.filter(|&num_steps| run.num_steps() as u64 > u64::from(num_steps)) {
             return Err(Error::argument("num_steps", format!("at least {}", run.num_steps()), num_steps));
@@ -160,7 +163,7 @@ impl SessionWriter {
         Ok(())
     }
 
-    /// Ends the session, makes it durable and gives it its name.
+    /// Finishes the session, makes it durable and publishes it under its name.
     ///
     /// # Errors
     /// [`ErrorKind::Io`](crate::ErrorKind::Io).

@@ -1,4 +1,4 @@
-//! What there is to know of an SQLite file before SQLite sees it.
+//! Checks of an SQLite file before SQLite opens it.
 
 use crate::error::{Error, Result};
 use crate::format::shards::header_error;
@@ -9,7 +9,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-/// What changes when a file does.
+/// The state of a file, which differs after a change.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Stamp {
     pub(super) len: u64,
@@ -18,12 +18,12 @@ pub(super) struct Stamp {
 }
 
 const MAGIC: &[u8; 16] = b"SQLite format 3\0";
-/// The header of the file, and of the root of the schema behind it.
+/// The length of the file header plus the page header of the schema's root page.
 const HEADER_LEN: usize = 108;
-/// The kind of a page that holds rows rather than further pages.
+/// The page type of a leaf page, which holds rows.
 const LEAF: u8 = 0x0d;
 
-/// What the file is at the moment, and whether it is one whose changes go to a log.
+/// Checks the header of the file. Returns its state, and whether it is in WAL mode.
 pub(super) fn examine(path: &Path) -> Result<(Stamp, bool)> {
     let io = |source| Error::io(path, source);
     let metadata = std::fs::metadata(path).map_err(io)?;
@@ -39,14 +39,14 @@ pub(super) fn examine(path: &Path) -> Result<(Stamp, bool)> {
     }
     let has_log = std::fs::metadata(beside(path, "-wal")).is_ok_and(|log| log.len() > 0);
     match header.get(100) {
-        // SQLite holds the whole schema in memory, at many times its size in the file.
+        // SQLite keeps the whole schema in memory, at many times its size in the file.
         Some(&kind) if kind != LEAF && !has_log => {
             return refuse("schema", "one that fits in a page", format!("a page of kind {kind}"));
         }
         Some(_) => {}
         None => return refuse("length of the file", "a database", format!("{} bytes", header.len())),
     }
-    // SQLite takes what is missing for zeros; while a journal or a log stands, it is not the header that tells.
+    // SQLite reads missing bytes as zeros. A journal or log means that the header may be out of date.
     let is_written = has_log || std::fs::metadata(beside(path, "-journal")).is_ok_and(|journal| journal.len() > 0);
     let expected = file_len(&header).filter(|&expected| expected > metadata.len() && !is_written);
     if let Some(expected) = expected {
@@ -56,7 +56,7 @@ pub(super) fn examine(path: &Path) -> Result<(Stamp, bool)> {
     Ok((Stamp { len: metadata.len(), modified: metadata.modified().ok(), has_log }, is_wal))
 }
 
-/// The size that the file's header says it has, where that is up to date.
+/// Returns the file size that the header declares, if it is up to date.
 fn file_len(header: &[u8]) -> Option<u64> {
     let u32_at = |at: usize| header.get(at..)?.first_chunk().map(|bytes| u64::from(u32::from_be_bytes(*bytes)));
     let page_size = match u16::from_be_bytes(*header.get(16..)?.first_chunk()?) {
@@ -66,7 +66,7 @@ fn file_len(header: &[u8]) -> Option<u64> {
     (u32_at(24)? == u32_at(92)?).then_some(page_size * u32_at(28)?)
 }
 
-/// The path as a URI that says that the file does not change.
+/// Returns the path as a URI that declares the file immutable.
 pub(super) fn uri(path: &Path) -> String {
     let mut uri = String::from("file:");
     for &byte in path.as_os_str().as_bytes() {
@@ -79,7 +79,7 @@ pub(super) fn uri(path: &Path) -> String {
     uri + "?immutable=1"
 }
 
-/// The name of a file that SQLite keeps beside another.
+/// Returns the path of a file that SQLite keeps beside another.
 pub(super) fn beside(path: &Path, suffix: &str) -> PathBuf {
     let mut name = OsString::from(path);
     name.push(suffix);

@@ -10,7 +10,7 @@ fn database(sql: &str) -> (TempDir, PathBuf) {
 }
 
 #[test]
-fn a_statement_that_runs_away_is_ended() {
+fn interrupts_a_long_statement() {
     let (_folder, path) = database("CREATE TABLE runs(id INTEGER PRIMARY KEY)");
     let database = Database::open(&path).unwrap();
     let endless = "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c) SELECT count(*) FROM c";
@@ -19,18 +19,18 @@ fn a_statement_that_runs_away_is_ended() {
 }
 
 #[test]
-fn a_schema_cannot_make_its_check_run_away() {
+fn interrupts_a_long_schema_check() {
     let check = "x IS NULL OR length(replace(hex(zeroblob(200000)), '00', '0000')) > 0";
     let rows = "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c LIMIT 20) SELECT x FROM c";
     let (_folder, path) = database(&format!("CREATE TABLE runs(x CHECK ({check})); INSERT INTO runs {rows};"));
-    // Read or refused, but soon.
+    // The file may open or fail, but must do so soon.
     if let Err(error) = Database::open(&path) {
         assert!(matches!(error.kind(), ErrorKind::Header { .. }), "{error:?}");
     }
 }
 
 #[test]
-fn nothing_is_written_attached_or_loaded() {
+fn statements_cannot_write_attach_or_load() {
     let (folder, path) = database("CREATE TABLE runs(id INTEGER PRIMARY KEY)");
     let database = Database::open(&path).unwrap();
     let other = folder.path().join("other.db");
@@ -46,7 +46,7 @@ fn nothing_is_written_attached_or_loaded() {
 }
 
 #[test]
-fn only_databases_are_opened() {
+fn opens_databases_only() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("metadata.db");
     let refused = |path: &Path| Database::open(path).err().unwrap();
@@ -59,13 +59,13 @@ fn only_databases_are_opened() {
 }
 
 #[test]
-fn a_damaged_tree_is_found_before_it_is_read() {
+fn detects_a_damaged_tree_before_reading_it() {
     let rows = "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c LIMIT 5000) SELECT x, x FROM c";
     let (_folder, path) =
         database(&format!("CREATE TABLE runs(id INTEGER PRIMARY KEY, x INT); INSERT INTO runs {rows};"));
     assert_eq!(Database::open(&path).unwrap().num_rows("runs").unwrap(), 5000);
     let mut bytes = std::fs::read(&path).unwrap();
-    // The kind and number of cells of a page in the middle.
+    // Damages the type and the cell count of a page in the middle.
     bytes[5 * 4096..5 * 4096 + 8].fill(0xff);
     std::fs::write(&path, bytes).unwrap();
     let error = Database::open(&path).err().unwrap();
@@ -73,6 +73,6 @@ fn a_damaged_tree_is_found_before_it_is_read() {
 }
 
 #[test]
-fn a_path_in_a_uri_means_itself() {
+fn paths_are_escaped_in_uris() {
     assert_eq!(uri(Path::new("/a b/c?d#e%41/é.db")), "file:/a%20b/c%3Fd%23e%2541/%C3%A9.db?immutable=1");
 }

@@ -1,8 +1,8 @@
-//! Packs that are not what was written.
+//! Damaged packs.
 
 use super::*;
 use crate::format::JsonlOptions;
-use crate::format::pack::layout::Entry;
+use crate::format::pack::layout::IndexEntry;
 
 #[test]
 fn every_truncation_is_an_error() {
@@ -17,7 +17,7 @@ fn every_truncation_is_an_error() {
 }
 
 #[test]
-fn every_flipped_bit_is_found_unless_no_checksum_covers_it() {
+fn every_flipped_bit_under_a_checksum_is_detected() {
     for compression in Compression::ALL {
         let bytes = build(&files(), 64, compression, Some(3));
         let pack = PackReader::from_bytes(bytes.clone()).unwrap();
@@ -56,7 +56,7 @@ fn every_flipped_bit_is_found_unless_no_checksum_covers_it() {
 }
 
 #[test]
-fn headers_that_contradict_themselves_are_refused() {
+fn rejects_inconsistent_headers() {
     let files = files();
     let bytes = build(&files, 64, NONE, Some(3));
     let footer = bytes.len() - 32;
@@ -87,14 +87,14 @@ fn headers_that_contradict_themselves_are_refused() {
         assert_eq!(*what, field);
         assert!(location.offset.is_some());
     }
-    // One entry that reaches into the next.
+    // An entry that overlaps the next one.
     let length = (offset(1) - offset(0) + 1) as u32;
     let error = PackReader::from_bytes(changed(&bytes, entry_offset(0) + 8, &length.to_le_bytes())).unwrap_err();
     assert_eq!(error.location().unwrap().run, Some(1));
 }
 
 #[test]
-fn a_damaged_entry_costs_no_other() {
+fn a_damaged_entry_does_not_affect_the_others() {
     let bytes = build(&files(), 64, NONE, None);
     let runs = decode_all(&PackReader::from_bytes(bytes.clone()).unwrap());
     let entry = |at, number: &[u8]| PackReader::from_bytes(changed(&bytes, entry_offset(1) + at, number)).unwrap();
@@ -133,7 +133,7 @@ fn a_damaged_entry_costs_no_other() {
 }
 
 #[test]
-fn checksums_can_be_omitted_or_switched_off() {
+fn checksums_can_be_omitted_or_disabled() {
     let bytes = build(&files(), 64, NONE, None);
     let wrong = PackReader::from_bytes(changed(&bytes, entry_offset(0) + 16, &[1, 2, 3, 4])).unwrap();
     let error = wrong.get_slice(0).unwrap_err();
@@ -150,9 +150,9 @@ fn checksums_can_be_omitted_or_switched_off() {
 }
 
 #[test]
-fn validate_lists_everything() {
+fn validate_reports_every_problem() {
     let mut bytes = build(&files(), 64, NONE, None);
-    let entry = |index: usize| Entry::from_bytes(bytes[entry_offset(index)..].first_chunk().unwrap());
+    let entry = |index: usize| IndexEntry::from_bytes(bytes[entry_offset(index)..].first_chunk().unwrap());
     let (first, last) = (entry(0).offset as usize, entry(2).offset as usize);
     let data_end = number::<8>(&bytes, bytes.len() - 32) as usize;
     bytes[first] ^= 1;
@@ -171,7 +171,7 @@ fn validate_lists_everything() {
         let pack = PackReader::from_bytes(bytes).unwrap();
         let report = validate(&pack);
         assert!(matches!(report.problems[0].kind(), ErrorKind::Decode { what: found, .. } if *found == what));
-        // What the runs do not agree with is not believed.
+        // Stats that disagree with the runs are recomputed.
         let stats = pack.stats(&()).unwrap();
         assert_eq!((stats.stored, stats.count), (false, 3));
     }

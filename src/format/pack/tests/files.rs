@@ -1,13 +1,13 @@
-//! Files and folders that become packs, and packs that become files.
+//! Packing files and folders, and extracting files from packs.
 
 use super::*;
-use crate::format::JsonlOptions;
+use crate::format::{JsonlOptions, MAX_RUN_BYTES};
 use crate::progress::{Cancellable, Progress};
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
 #[test]
-fn what_is_no_run_is_not_packed() {
+fn files_that_are_not_runs_are_not_packed() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("runs.a2pack");
     let mut builder = PackBuilder::create(&path, PackOptions::default()).unwrap();
@@ -35,7 +35,7 @@ fn names(folder: &Path) -> Vec<String> {
 }
 
 #[test]
-fn a_folder_is_packed_in_the_order_of_its_names() {
+fn folders_are_packed_in_the_order_of_names() {
     let folder = tempfile::tempdir().unwrap();
     let (input, output) = (folder.path().join("in"), folder.path().join("out.a2pack"));
     std::fs::create_dir_all(input.join("b")).unwrap();
@@ -72,7 +72,7 @@ fn a_folder_is_packed_in_the_order_of_its_names() {
 }
 
 #[test]
-fn runs_are_extracted_as_they_were_and_nothing_is_overwritten() {
+fn extract_writes_original_bytes_and_overwrites_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().join("out");
     let files = files();
@@ -88,7 +88,7 @@ fn runs_are_extracted_as_they_were_and_nothing_is_overwritten() {
 }
 
 #[test]
-fn lines_do_not_depend_on_threads() {
+fn lines_do_not_depend_on_the_number_of_threads() {
     let mut files = files();
     files.push(encode_run(&sample_run(5000, None), RunFormat::A2run2).unwrap());
     files.push(encode_run(&sample_run(0, None), RunFormat::A2run2).unwrap());

@@ -12,7 +12,7 @@ use proptest::prelude::*;
 
 const NONE: Compression = Compression::None;
 
-/// A run whose boards compress.
+/// Returns a run with compressible boards.
 fn sample_run(num_steps: u64, engine: Option<&str>) -> Run {
     let mut steps = Run::builder(num_steps as usize);
     for step in 0..num_steps {
@@ -63,14 +63,14 @@ fn validate(pack: &PackReader) -> ValidateReport {
     pack.validate(&ValidateOptions { sample: None, workers: Some(1) }, &()).unwrap()
 }
 
-/// A number of a pack.
+/// Reads a number from the bytes of a pack.
 fn number<const N: usize>(bytes: &[u8], offset: usize) -> u64 {
     let mut number = [0; 8];
     number[..N].copy_from_slice(&bytes[offset..][..N]);
     u64::from_le_bytes(number)
 }
 
-/// The checksums of header, index and footer as they should be.
+/// Repairs the checksums of header, index and footer.
 fn repair(bytes: &mut [u8]) {
     let footer = bytes.len() - FOOTER_LEN as usize;
     let index_len = number::<8>(bytes, 16).saturating_mul(ENTRY_LEN);
@@ -84,7 +84,7 @@ fn repair(bytes: &mut [u8]) {
     bytes[footer + 24..footer + 28].copy_from_slice(&footer_crc.to_le_bytes());
 }
 
-/// A pack with a number in it changed, and its checksums right.
+/// Returns the pack with a changed number and repaired checksums.
 fn changed(bytes: &[u8], offset: usize, number: &[u8]) -> Vec<u8> {
     let mut bytes = bytes.to_vec();
     bytes[offset..][..number.len()].copy_from_slice(number);
@@ -92,7 +92,7 @@ fn changed(bytes: &[u8], offset: usize, number: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Where an entry of the index begins.
+/// Returns the offset of an index entry.
 fn entry_offset(index: usize) -> usize {
     (HEADER_LEN + index as u64 * ENTRY_LEN) as usize
 }
@@ -118,7 +118,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn any_runs_come_back(
+    fn any_runs_round_trip(
         files in prop::collection::vec(arb_file(), 0..12),
         align in (3..13u32).prop_map(|power| 1 << power),
         compression in prop::sample::select(Compression::ALL.to_vec()),
@@ -142,7 +142,7 @@ proptest! {
         let report = validate(&pack);
         prop_assert!(report.is_sound(), "{:?}", report.problems);
         prop_assert!(report.stats_checked);
-        // Without the block the same comes of the runs.
+        // The stats are the same when they are computed from the runs.
         let computed = PackReader::from_bytes(changed(&bytes, bytes.len() - 16, &[0; 8])).unwrap().stats(&()).unwrap();
         let stored = pack.stats(&()).unwrap();
         prop_assert!(stored.stored && !computed.stored);
@@ -150,7 +150,7 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_are_an_error_or_a_pack(
+    fn any_bytes_never_panic(
         at in any::<prop::sample::Index>(),
         junk in prop::collection::vec(any::<u8>(), 1..40),
     ) {
@@ -169,9 +169,9 @@ proptest! {
     }
 }
 
-/// A pack read by the words of its specification alone.
+/// Reads a pack by its specification alone, without the code under test.
 #[test]
-fn layout_is_that_of_the_specification() {
+fn the_layout_matches_the_specification() {
     let files = files();
     for align in [8, 512, 4096] {
         let bytes = build(&files, align, NONE, Some(3));
@@ -222,21 +222,21 @@ fn an_index_out_of_bounds_is_an_error() {
 }
 
 #[test]
-fn data_makes_way_for_a_long_index() {
+fn data_is_moved_for_a_long_index() {
     let file = &files()[1];
     for align in [8, 4096] {
         let files = vec![file.clone(); 700];
         let pack = PackReader::from_bytes(build(&files, align, NONE, None)).unwrap();
         assert!(validate(&pack).is_sound());
         assert_eq!(pack.iter().map(|run| run.unwrap().num_steps()).sum::<usize>(), 2100);
-        // What lies between the index and the data is nothing.
+        // The bytes between the index and the data are zeros.
         let between = entry_offset(700)..pack.get_slice(0).unwrap().offset as usize;
         assert!(pack.bytes()[between].iter().all(|&byte| byte == 0));
     }
 }
 
 #[test]
-fn iterators_work_on_the_threads_that_decode() {
+fn iterators_work_on_decoding_threads() {
     let pack = PackReader::from_bytes(build(&vec![files()[1].clone(); 600], 8, NONE, None)).unwrap();
     let pool = rayon::ThreadPoolBuilder::new().num_threads(1).build().unwrap();
     assert_eq!(pool.install(|| pack.iter().map(Result::unwrap).count()), 600);

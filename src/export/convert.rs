@@ -1,0 +1,74 @@
+//! Conversion of files without an archive.
+
+use super::options::{ExportOptions, ExportReport};
+use super::registry::ExportFormat;
+use super::session_plan::SessionOrigins;
+use super::target::{ExpectedRuns, ExportOutput, ExportedRun, of_run};
+use crate::archive::{RunsOf, each_run};
+use crate::error::{Error, Result};
+use crate::progress::Progress;
+use std::path::{Path, PathBuf};
+
+/// Converts runs to another format without an archive. The inputs are run files, packs, pack.dat files, datasets,
+/// sessions and logs, and folders of them. Runs are written in the order in which they are read.
+///
+/// With [`ExportOptions::append`], the runs are added to an existing pack.dat or dataset. This merges several
+/// inputs into one. [`ExportFormat::Original`] is rejected: use a file copy instead.
+///
+/// # Errors
+/// The first file or run that cannot be read, and the errors of [`Query::export_runs`](crate::Query::export_runs). A file of many runs
+/// appears completely or not at all. After an error, an appended file is unchanged.
+///
+/// # Examples
+/// ```
+/// # let folder = tempfile::tempdir()?;
+/// # let (runs, pack) = (folder.path().join("runs"), folder.path().join("pack.dat"));
+/// use a2store::{ExportFormat, ExportOptions, SimulateOptions};
+/// a2store::simulate(&runs, &SimulateOptions { runs: 4, ..Default::default() }, &())?;
+/// let report = a2store::convert([&runs], &pack, &ExportOptions::new(ExportFormat::PackDat), &())?;
+/// assert_eq!(report.runs, 4);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn convert<P: AsRef<Path>>(
+    paths: impl IntoIterator<Item = P>,
+    out: impl AsRef<Path>,
+    options: &ExportOptions,
+    progress: &dyn Progress,
+) -> Result<ExportReport> {
+    if options.format == ExportFormat::Original {
+        return Err(Error::argument("format", "a format other than original", options.format));
+    }
+    let paths: Vec<PathBuf> = paths.into_iter().map(|path| path.as_ref().to_path_buf()).collect();
+    refuse_overlap(&paths, out.as_ref(), options)?;
+    let expected = ExpectedRuns { num_runs: None, session: &SessionOrigins::default().plan()? };
+    let ExportOutput { path, encoder, mut sink } = options.open(out.as_ref(), &expected)?;
+    let mut report = ExportReport { path, ..ExportReport::default() };
+    let with_files = options.format.target().uses_original;
+    each_run(&RunsOf::Paths(&paths), options.workers, with_files, progress, |_, (run, original)| {
+        let (id, num_steps) = (report.runs, run.num_steps() as u64);
+        let encoded = encoder.encode(ExportedRun { id, run, original, source_id: None, game_steps: None });
+        encoded.and_then(|encoded| sink.push(encoded)).map_err(|error| of_run(error, id))?;
+        report.runs += 1;
+        report.num_steps += num_steps;
+        Ok(())
+    })?;
+    report.num_files = sink.finish()?;
+    Ok(report)
+}
+
+/// Returns an error if the output would be appended to an input, or if run files would be written into a folder
+/// that is read.
+fn refuse_overlap(paths: &[PathBuf], out: &Path, options: &ExportOptions) -> Result<()> {
+    let is_folder = options.format.target().is_run_files;
+    // The nearest existing ancestor, with links resolved.
+    let absolute = std::path::absolute(out).map_err(|source| Error::io(out, source))?;
+    let Some(real) = absolute.ancestors().find_map(|path| path.canonicalize().ok()) else { return Ok(()) };
+    for path in paths {
+        let Ok(input) = path.canonicalize() else { continue };
+        let is_same = real.starts_with(&input) || (out.exists() && input.starts_with(&real));
+        if (options.append && is_same) || (is_folder && input.is_dir() && real.starts_with(&input)) {
+            return Err(Error::argument("out", "a path outside the inputs", out.display()));
+        }
+    }
+    Ok(())
+}

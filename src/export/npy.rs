@@ -1,0 +1,33 @@
+//! Export to a NumPy dataset.
+
+use super::target::{AsRun, Encoded, ExportOutput, Holds, RunSink, TargetFormat};
+use crate::error::Result;
+use crate::format::{DatasetOptions, DatasetWriter};
+
+pub(super) const TARGET: TargetFormat = TargetFormat {
+    name: "npy",
+    can_append: true,
+    is_run_files: false,
+    uses_original: false,
+    holds: |_| Holds::All,
+    open: |out, options, _| {
+        let writer = if options.append && out.join("metadata.db").exists() {
+            DatasetWriter::append(out)?
+        } else {
+            DatasetWriter::create(out, DatasetOptions::default().with_shard_rows(options.shard_rows))?
+        };
+        Ok(ExportOutput { path: out.to_path_buf(), encoder: Box::new(AsRun), sink: Box::new(writer) })
+    },
+};
+
+impl RunSink for DatasetWriter {
+    fn push(&mut self, encoded: Encoded) -> Result<()> {
+        let Encoded::Run { run, .. } = encoded else { return Ok(()) };
+        DatasetWriter::push(self, &run).map(drop)
+    }
+
+    fn finish(self: Box<Self>) -> Result<u64> {
+        DatasetWriter::finish(*self)?;
+        Ok(1)
+    }
+}

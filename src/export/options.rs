@@ -1,0 +1,82 @@
+//! Options and results of an export.
+
+use super::registry::ExportFormat;
+use super::target::{ExpectedRuns, ExportOutput, FormatOptions, Holds};
+use crate::archive::StoredMeta;
+use crate::error::{Error, Result};
+use crate::format::{Compression, JsonlOptions, PackOptions, SourceFormat};
+use std::path::{Path, PathBuf};
+
+/// Options of an export.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct ExportOptions {
+    /// The format to write.
+    pub format: ExportFormat,
+    /// Number of threads; `None` = one per core.
+    pub workers: Option<usize>,
+    /// a2pack: the alignment of entries in bytes; `None` = 4096.
+    pub align: Option<u32>,
+    /// a2pack: the compression of entries.
+    pub compression: Compression,
+    /// Dataset or session: maximum rows per shard (`steps-00000.npy`, …); `None` = one `steps.npy`. Appending to
+    /// a dataset keeps its own sharding.
+    pub shard_rows: Option<u64>,
+    /// pack.dat and dataset: append to an existing one.
+    pub append: bool,
+    /// JSON Lines: one line per step instead of one per run.
+    pub by_step: bool,
+    /// JSON Lines: the compact layout, which DuckDB and other tools read directly.
+    pub compact: bool,
+}
+
+impl ExportOptions {
+    /// Returns options for this format, with defaults for the rest.
+    #[must_use]
+    pub fn new(format: ExportFormat) -> ExportOptions {
+        ExportOptions { format, ..ExportOptions::default() }
+    }
+
+    /// Returns an error if the format cannot hold the run.
+    pub(super) fn examine(&self, run: &StoredMeta) -> Result<()> {
+        let (expected, found) = match ((self.format.target().holds)(&self.format_options()), run.format) {
+            (Holds::All, _) | (Holds::Originals, Some(SourceFormat::File(_))) => return Ok(()),
+            (Holds::WholeGames, _) if run.final_board.is_some() => return Ok(()),
+            (Holds::WholeGames, _) => ("whole games", "which has no final board".into()),
+            (Holds::Originals, Some(other)) => ("runs that came from run files", format!("from {}", other.name())),
+            (Holds::Originals, None) => ("runs that came from run files", "from another format".into()),
+        };
+        let expected = format!("for {}, {expected}", self.format);
+        Err(Error::argument("format", expected, format!("run {}, {found}", run.run_id)))
+    }
+
+    /// Opens the output.
+    pub(super) fn open(&self, out: &Path, expected: &ExpectedRuns<'_>) -> Result<ExportOutput> {
+        let target = self.format.target();
+        if self.append && !target.can_append {
+            return Err(Error::argument("format", "packdat or npy with append", self.format));
+        }
+        (target.open)(out, &self.format_options(), expected)
+    }
+
+    fn format_options(&self) -> FormatOptions {
+        let mut pack = PackOptions { compression: self.compression, ..PackOptions::default() };
+        pack.align = self.align.unwrap_or(pack.align);
+        let lines = JsonlOptions { by_step: self.by_step, compact: self.compact, ..JsonlOptions::default() };
+        FormatOptions { append: self.append, pack, shard_rows: self.shard_rows, lines }
+    }
+}
+
+/// The result of an export.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ExportReport {
+    /// The path of the file or folder that was written.
+    pub path: PathBuf,
+    /// The number of runs.
+    pub runs: u64,
+    /// The number of steps of these runs.
+    pub num_steps: u64,
+    /// The number of run files; 1 for other formats.
+    pub num_files: u64,
+}

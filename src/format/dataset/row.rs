@@ -1,0 +1,92 @@
+//! The row of a dataset: one step in 32 bytes.
+
+use crate::board::{Board, Move};
+use crate::error::{Error, Result};
+use crate::format::npy::NpyHeader;
+use crate::format::rows::{StepRow, has_branches};
+use crate::format::shards::{NpyRow, ShardNumbering};
+use crate::run::{Branches, RunStep};
+use std::mem::offset_of;
+
+pub(super) const NUMBERING: ShardNumbering = ShardNumbering { digits: 5, first: 0 };
+
+/// One step in 32 bytes, in the layout of the file.
+#[derive(Clone, Copy, Debug, Default, PartialEq, bytemuck::Pod, bytemuck::Zeroable)]
+#[repr(C, packed)]
+pub(super) struct DatasetRow {
+    pub(super) board: Board,
+    pub(super) chosen: u8,
+    pub(super) ev_legal: u8,
+    pub(super) ev_values: [f32; 4],
+    pub(super) run_id: u32,
+    pub(super) step_index: u16,
+}
+
+pub(super) const ROW_LEN: usize = size_of::<DatasetRow>();
+
+const _: () = {
+    assert!(cfg!(target_endian = "little"));
+    assert!(size_of::<DatasetRow>() == 32);
+    assert!(align_of::<DatasetRow>() == 1);
+    assert!(offset_of!(DatasetRow, board) == 0);
+    assert!(offset_of!(DatasetRow, chosen) == 8);
+    assert!(offset_of!(DatasetRow, ev_legal) == 9);
+    assert!(offset_of!(DatasetRow, ev_values) == 10);
+    assert!(offset_of!(DatasetRow, run_id) == 26);
+    assert!(offset_of!(DatasetRow, step_index) == 30);
+};
+
+/// Returns whether an array with this header has the rows of a dataset.
+pub(super) fn has_rows(header: &NpyHeader) -> bool {
+    header.has_fields(DatasetRow::FIELDS)
+}
+
+impl NpyRow for DatasetRow {
+    const FIELDS: &'static [(&'static str, &'static str, usize)] = &[
+        ("board", "<u8", 1),
+        ("move", "|u1", 1),
+        ("ev_legal", "|u1", 1),
+        ("ev_values", "<f4", 4),
+        ("run_id", "<u4", 1),
+        ("step_index", "<u2", 1),
+    ];
+}
+
+impl StepRow for DatasetRow {
+    fn from_step(run_id: u64, step: &RunStep) -> Result<DatasetRow> {
+        let run_id = u32::try_from(run_id).map_err(|_| Error::argument("run_id", "at most 4294967295", run_id))?;
+        let step_index = u16::try_from(step.index)
+            .map_err(|_| Error::argument("step_index", "at most 65535 in a dataset", step.index))?;
+        let Some(chosen) = step.chosen else {
+            return Err(Error::argument(
+                "run",
+                "a run without unknown moves",
+                format!("an unknown move at step {}", step.index),
+            ));
+        };
+        let (mut ev_values, mut ev_legal) = ([0.0; 4], 0);
+        if let Some(Branches { values, legal }) = step.branches {
+            ev_legal = legal;
+            for direction in Move::ALL {
+                if legal & direction.bit() != 0 {
+                    let value = values[direction as usize];
+                    ev_values[direction as usize] = if direction == chosen { 1.0 } else { value };
+                }
+            }
+        }
+        Ok(DatasetRow { board: step.board, chosen: chosen as u8, ev_legal, ev_values, run_id, step_index })
+    }
+
+    fn to_step(&self) -> Result<RunStep> {
+        let Some(chosen) = Move::from_index(self.chosen) else {
+            return Err(Error::decode(offset_of!(DatasetRow, chosen) as u64, "move", "0..=3", self.chosen));
+        };
+        if self.ev_legal > 15 {
+            return Err(Error::decode(offset_of!(DatasetRow, ev_legal) as u64, "ev_legal", "0..=15", self.ev_legal));
+        }
+        let board = self.board;
+        let branches = has_branches(board, chosen, self.ev_legal)
+            .then_some(Branches { values: self.ev_values, legal: self.ev_legal });
+        Ok(RunStep { index: u32::from(self.step_index), board, chosen: Some(chosen), branches })
+    }
+}

@@ -1,0 +1,88 @@
+//! Folders with NumPy rows and `metadata.db`: their files, and which format their rows have.
+
+use super::container::{FileKind, Opened};
+use super::mapped::open_file;
+use super::npy::NpyHeader;
+use super::registry::SourceFormat;
+use super::session;
+use super::shards;
+use super::source::RunSource;
+use crate::error::{Error, Result};
+use crate::progress::Progress;
+use crate::publish::parent;
+use std::path::{Path, PathBuf};
+
+/// The file kind of NumPy arrays, which may hold the steps of such a folder.
+#[derive(Debug)]
+pub(super) struct StepsFile;
+
+/// The file kind of SQLite databases, which may hold the metadata of such a folder.
+#[derive(Debug)]
+pub(super) struct MetadataFile;
+
+impl FileKind for StepsFile {
+    fn detect(&self, prefix: &[u8]) -> bool {
+        prefix.starts_with(b"\x93NUMPY")
+    }
+
+    fn open(&self, path: &Path, _: &dyn Progress) -> Result<Opened<Box<dyn RunSource>>> {
+        if is_named_as_steps(path) {
+            return Ok(Opened::Folder(parent(path).to_path_buf()));
+        }
+        match rows_in(path) {
+            Ok(Some(_)) if !session::is_unrecorded(path) => {
+                let found = path.file_name().unwrap_or_default().to_string_lossy();
+                let error = Error::decode(0, "name of the file of steps", "steps.npy or steps-<number>.npy", found);
+                Err(error.with_path(path))
+            }
+            // The array holds something else.
+            _ => Ok(Opened::Nothing),
+        }
+    }
+}
+
+impl FileKind for MetadataFile {
+    fn detect(&self, prefix: &[u8]) -> bool {
+        prefix.starts_with(b"SQLite format 3\0")
+    }
+
+    fn open(&self, path: &Path, _: &dyn Progress) -> Result<Opened<Box<dyn RunSource>>> {
+        Ok(Opened::Folder(parent(path).to_path_buf()))
+    }
+}
+
+/// Opens a folder, whose format is that of its rows. Returns `None` if the folder holds no runs.
+pub(super) fn open(folder: &Path) -> Result<Option<(SourceFormat, Box<dyn RunSource>)>> {
+    let mut entries = std::fs::read_dir(folder).map_err(|source| Error::io(folder, source))?;
+    if !entries.any(|entry| entry.is_ok_and(|entry| is_named_as_steps(&entry.path()))) {
+        return Ok(None);
+    }
+    let files = shards::files_in(folder)?;
+    let rows = files.first().map(|path| rows_in(path).map_err(|error| error.of_header().with_path(path)));
+    match rows.transpose()?.flatten() {
+        Some((format, open)) => Ok(Some((format, open(folder)?))),
+        // A `StepTable` file may have this name; no database lies beside it.
+        None if !folder.join(shards::METADATA).exists() => Ok(None),
+        None => {
+            let expected = "the fields of a dataset or a session, little-endian and packed";
+            let error = Error::decode(10, "fields of a row", expected, "other fields").of_header();
+            Err(error.with_path(files.first().map_or(folder, PathBuf::as_path)))
+        }
+    }
+}
+
+fn is_named_as_steps(path: &Path) -> bool {
+    let name = path.file_name().and_then(|name| name.to_str()).and_then(|name| name.strip_suffix(".npy"));
+    name.is_some_and(|name| name == "steps" || name.starts_with("steps-"))
+}
+
+type OpenFolder = fn(&Path) -> Result<Box<dyn RunSource>>;
+
+/// Returns the format of the rows in a NumPy file and how to open it, or `None` for an unknown layout.
+fn rows_in(path: &Path) -> Result<Option<(SourceFormat, OpenFolder)>> {
+    let header = NpyHeader::read(&open_file(path)?)?;
+    Ok(SourceFormat::ALL.into_iter().find_map(|format| {
+        let folder = format.container()?.folder.as_ref()?;
+        (folder.has_rows)(&header).then_some((format, folder.open))
+    }))
+}

@@ -1,0 +1,119 @@
+//! Computing the statistics of a pack from its runs.
+
+use super::stats::LengthStats;
+use super::{PackReader, PackStats};
+use crate::error::Result;
+use crate::progress::{Progress, Unit, check};
+use crate::workers;
+use rayon::prelude::*;
+use std::collections::{BTreeMap, HashMap};
+
+/// Longer engine names are truncated, because each run could have a name of megabytes.
+const MAX_NAME_LEN: usize = 1024;
+/// Runs between two checks for cancellation.
+const CHUNK_RUNS: usize = 1024;
+
+impl PackReader {
+    /// Returns the statistics of the pack. They are computed once.
+    ///
+    /// Stored lengths are used if they agree with the runs. Only the start of each run is read, up to its steps,
+    /// so later damage stays unnoticed. A compressed run is read completely.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Cancelled`](crate::ErrorKind::Cancelled). Damaged runs are counted, not reported.
+    pub fn stats(&self, progress: &dyn Progress) -> Result<PackStats> {
+        if let Some(stats) = self.stats_cell().get() {
+            return Ok(stats.clone());
+        }
+        progress.begin("reading headers", Unit::Runs, self.len() as u64);
+        let tally = self.tally(progress);
+        progress.end();
+        let tally = tally?;
+        // No checksum covers the stored stats, so they must agree with the runs.
+        let computed = LengthStats::of(tally.lengths);
+        let (lengths, stored) = match self.stored_stats() {
+            Some(Ok(lengths)) if lengths.difference(&computed).is_none() => (lengths, true),
+            _ => (computed, false),
+        };
+        let LengthStats { count, total_steps, min_len, max_len, mean_len, p50, p90, p99 } = lengths;
+        let mut engines: Vec<_> = tally.engines.into_iter().collect();
+        engines.sort_unstable_by(|(a, a_runs), (b, b_runs)| b_runs.cmp(a_runs).then_with(|| a.cmp(b)));
+        let stats = PackStats {
+            count,
+            total_steps,
+            min_len,
+            max_len,
+            mean_len,
+            p50,
+            p90,
+            p99,
+            stored,
+            unreadable: tally.unreadable,
+            highest_tiles: tally.highest_tiles.into_iter().collect(),
+            engines,
+        };
+        Ok(self.stats_cell().get_or_init(|| stats).clone())
+    }
+
+    fn tally(&self, progress: &dyn Progress) -> Result<Tally> {
+        let starts: Vec<usize> = (0..self.len()).step_by(CHUNK_RUNS).collect();
+        let of_chunk = |start: usize| {
+            check(progress)?;
+            let mut tally = Tally::default();
+            let chunk = start..self.len().min(start + CHUNK_RUNS);
+            let num_runs = chunk.len() as u64;
+            for index in chunk {
+                // A tombstone does not count as a run.
+                if !self.entry(index)?.is_tombstone() {
+                    tally.add(self, index);
+                }
+            }
+            progress.advance(num_runs);
+            Ok(tally)
+        };
+        let merge = |a: Tally, b| Ok(a.merge(b));
+        workers::shared()?.install(|| starts.into_par_iter().map(of_chunk).try_reduce(Tally::default, merge))
+    }
+
+    /// Returns the stored stats, if there are any.
+    pub(super) fn stored_stats(&self) -> Option<Result<LengthStats>> {
+        let offset = self.layout().stats_offset;
+        (offset != 0).then(|| LengthStats::read(self.bytes(), offset as usize))
+    }
+}
+
+#[derive(Default)]
+struct Tally {
+    lengths: Vec<u32>,
+    highest_tiles: BTreeMap<u32, u64>,
+    engines: HashMap<Option<String>, u64>,
+    unreadable: u64,
+}
+
+impl Tally {
+    fn add(&mut self, reader: &PackReader, index: usize) {
+        let Ok((num_steps, mut meta)) = reader.decode_meta(index) else {
+            self.unreadable += 1;
+            return;
+        };
+        if let Some(engine) = &mut meta.engine {
+            engine.truncate(engine.floor_char_boundary(MAX_NAME_LEN));
+            engine.shrink_to_fit();
+        }
+        self.lengths.push(num_steps);
+        *self.highest_tiles.entry(meta.highest_tile).or_default() += 1;
+        *self.engines.entry(meta.engine).or_default() += 1;
+    }
+
+    fn merge(mut self, other: Tally) -> Tally {
+        self.lengths.extend(other.lengths);
+        for (tile, runs) in other.highest_tiles {
+            *self.highest_tiles.entry(tile).or_default() += runs;
+        }
+        for (engine, runs) in other.engines {
+            *self.engines.entry(engine).or_default() += runs;
+        }
+        self.unreadable += other.unreadable;
+        self
+    }
+}

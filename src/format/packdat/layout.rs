@@ -1,0 +1,84 @@
+//! The fixed parts of pack.dat: its constants, and its row with one step in 32 bytes.
+
+use crate::board::{Board, Move};
+use crate::error::{Error, Result};
+use crate::format::rows::{StepRow, has_branches};
+use crate::run::{Branches, RunStep};
+use std::mem::offset_of;
+
+pub(super) const MAGIC: &[u8; 4] = b"2048";
+pub(super) const VERSION: u32 = 1;
+pub(super) const HEADER_LEN: usize = 28;
+pub(super) const CRC_LEN: usize = 4;
+/// The length of a run's metadata in bytes without an engine name.
+pub(super) const MIN_RUN_LEN: usize = 38;
+
+/// One step in 32 bytes, in the layout of the file.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, bytemuck::Pod, bytemuck::Zeroable)]
+#[repr(C, packed)]
+pub(super) struct PackDatRow {
+    pub(super) board: Board,
+    pub(super) run_id: u32,
+    pub(super) index_in_run: u32,
+    pub(super) chosen: u8,
+    pub(super) ev_mask: u8,
+    pub(super) ev_q: [u16; 4],
+    pub(super) padding: [u8; 6],
+}
+
+pub(super) const ROW_LEN: usize = size_of::<PackDatRow>();
+
+const _: () = {
+    assert!(cfg!(target_endian = "little"));
+    assert!(size_of::<PackDatRow>() == 32);
+    assert!(align_of::<PackDatRow>() == 1);
+    assert!(offset_of!(PackDatRow, board) == 0);
+    assert!(offset_of!(PackDatRow, run_id) == 8);
+    assert!(offset_of!(PackDatRow, index_in_run) == 12);
+    assert!(offset_of!(PackDatRow, chosen) == 16);
+    assert!(offset_of!(PackDatRow, ev_mask) == 17);
+    assert!(offset_of!(PackDatRow, ev_q) == 18);
+    assert!(offset_of!(PackDatRow, padding) == 26);
+};
+
+/// The quantised value of 1.0.
+const ONE: u16 = u16::MAX;
+
+impl StepRow for PackDatRow {
+    fn from_step(run_id: u64, step: &RunStep) -> Result<PackDatRow> {
+        let run_id = u32::try_from(run_id).map_err(|_| Error::argument("run_id", "at most 4294967295", run_id))?;
+        let Some(chosen) = step.chosen else {
+            return Err(Error::argument(
+                "run",
+                "a run without unknown moves",
+                format!("an unknown move at step {}", step.index),
+            ));
+        };
+        let (mut ev_q, mut ev_mask) = ([0; 4], 0);
+        if let Some(Branches { values, legal }) = step.branches {
+            ev_mask = legal;
+            for direction in Move::ALL {
+                if legal & direction.bit() != 0 {
+                    // The cast saturates and turns NaN into 0.
+                    let quantised = (values[direction as usize] * f32::from(ONE)).round() as u16;
+                    ev_q[direction as usize] = if direction == chosen { ONE } else { quantised };
+                }
+            }
+        }
+        let (board, index_in_run, chosen) = (step.board, step.index, chosen as u8);
+        Ok(PackDatRow { board, run_id, index_in_run, chosen, ev_mask, ev_q, padding: [0; 6] })
+    }
+
+    fn to_step(&self) -> Result<RunStep> {
+        let Some(chosen) = Move::from_index(self.chosen) else {
+            return Err(Error::decode(offset_of!(PackDatRow, chosen) as u64, "move", "0..=3", self.chosen));
+        };
+        if self.ev_mask > 15 {
+            return Err(Error::decode(offset_of!(PackDatRow, ev_mask) as u64, "ev_mask", "0..=15", self.ev_mask));
+        }
+        let (board, ev_q) = (self.board, self.ev_q);
+        let branches = has_branches(board, chosen, self.ev_mask)
+            .then(|| Branches { values: ev_q.map(|q| f32::from(q) / f32::from(ONE)), legal: self.ev_mask });
+        Ok(RunStep { index: self.index_in_run, board, chosen: Some(chosen), branches })
+    }
+}

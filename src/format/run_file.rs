@@ -1,0 +1,152 @@
+//! Run files: one run of either format per file.
+
+use super::container::PREFIX_LEN;
+use super::session::JOURNAL_MAGIC;
+use super::{a2run2, a2t1};
+use crate::error::{Error, Result};
+use crate::run::Run;
+use std::fmt;
+use std::path::Path;
+use std::str::FromStr;
+
+/// The largest run file, in bytes: a million steps with values. Readers reject a larger one.
+pub(crate) const MAX_RUN_BYTES: u64 = 32 << 20;
+
+/// A format with one run per file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum RunFormat {
+    /// A2T1, version 1: boards, moves and a checksum.
+    A2t1,
+    /// a2run2, version 2: boards, moves and branches, without a checksum.
+    A2run2,
+}
+
+impl RunFormat {
+    /// Every format, oldest first.
+    pub const ALL: [RunFormat; 2] = [RunFormat::A2t1, RunFormat::A2run2];
+
+    /// `"a2t1"` or `"a2run2"`.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            RunFormat::A2t1 => "a2t1",
+            RunFormat::A2run2 => "a2run2",
+        }
+    }
+
+    /// The file extension that the field's tools use: `"bin"` or `"a2run2"`.
+    #[must_use]
+    pub const fn extension(self) -> &'static str {
+        match self {
+            RunFormat::A2t1 => "bin",
+            RunFormat::A2run2 => "a2run2",
+        }
+    }
+}
+
+impl fmt::Display for RunFormat {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl FromStr for RunFormat {
+    type Err = Error;
+
+    fn from_str(name: &str) -> Result<RunFormat> {
+        RunFormat::ALL
+            .into_iter()
+            .find(|format| format.name() == name)
+            .ok_or_else(|| Error::argument("format", "a2t1 or a2run2", name))
+    }
+}
+
+/// Decodes one run of either format from the bytes of its file.
+///
+/// # Errors
+/// [`ErrorKind::Decode`](crate::ErrorKind::Decode) and [`ErrorKind::Checksum`](crate::ErrorKind::Checksum), with
+/// the byte offset. Errors about a step also name the step.
+///
+/// # Examples
+/// ```
+/// use a2store::{Board, Move, Run, RunFormat, RunMeta};
+/// let mut steps = Run::builder(1);
+/// steps.push(Board(0x1100_0000_0000_0000), Move::Left, None);
+/// let run = steps.finish(RunMeta::default(), Board(0x2100_0000_0000_0000))?;
+///
+/// let bytes = a2store::encode_run(&run, RunFormat::A2t1)?;
+/// assert_eq!(a2store::decode_run(&bytes)?, (run, RunFormat::A2t1));
+/// # Ok::<(), a2store::Error>(())
+/// ```
+pub fn decode_run(bytes: &[u8]) -> Result<(Run, RunFormat)> {
+    if !bytes.starts_with(a2t1::MAGIC) {
+        let decoded = a2run2::decode(bytes).map_err(|error| content_error(bytes).unwrap_or(error));
+        return decoded.map(|run| (run, RunFormat::A2run2));
+    }
+    // a2run2 has no magic, so a file of that format may begin with the magic of A2T1. Only the checksum tells
+    // them apart.
+    match a2t1::decode(bytes) {
+        Ok(run) => Ok((run, RunFormat::A2t1)),
+        Err(error) => match a2run2::decode(bytes) {
+            Ok(run) => Ok((run, RunFormat::A2run2)),
+            Err(_) => Err(error),
+        },
+    }
+}
+
+/// Returns an error that names the content, if the first bytes identify something other than a run. An error about a
+/// field of an a2run2 would mislead here, because that format has no magic.
+fn content_error(bytes: &[u8]) -> Option<Error> {
+    /// A shorter prefix could be text by chance.
+    const MIN_TEXT_LEN: usize = 16;
+    let prefix = &bytes[..bytes.len().min(PREFIX_LEN)];
+    let text = match std::str::from_utf8(prefix) {
+        Ok(text) => text,
+        // The prefix may end in the middle of a character.
+        Err(error) if error.error_len().is_none() => std::str::from_utf8(&prefix[..error.valid_up_to()]).ok()?,
+        Err(_) => "",
+    };
+    let is_text = text.len() >= MIN_TEXT_LEN && !text.contains(|c: char| c.is_control() && !"\t\n\r".contains(c));
+    let found = if bytes.is_empty() {
+        "an empty file"
+    } else if bytes.starts_with(JOURNAL_MAGIC) {
+        "a recorder's journal, which `recover` reads"
+    } else if is_text && text.trim_start().starts_with(['{', '[']) {
+        "JSON"
+    } else if is_text {
+        "text"
+    } else {
+        return None;
+    };
+    Some(Error::decode(0, "content", "a run", found))
+}
+
+/// Encodes a run exactly as the field's tools do.
+///
+/// A2T1 cannot hold branches and omits them. Raw values are normalised ([`Run::normalized`]).
+///
+/// # Errors
+/// [`ErrorKind::Argument`](crate::ErrorKind::Argument) if the run is not a whole game, or if the engine's name
+/// exceeds 65,535 bytes in A2T1.
+pub fn encode_run(run: &Run, format: RunFormat) -> Result<Vec<u8>> {
+    match format {
+        RunFormat::A2t1 => a2t1::encode(run),
+        RunFormat::A2run2 => a2run2::encode(run),
+    }
+}
+
+/// Reads and decodes a run file.
+///
+/// # Errors
+/// The errors of [`decode_run`], and [`ErrorKind::Io`](crate::ErrorKind::Io). Each error names the file.
+pub fn read_run(path: impl AsRef<Path>) -> Result<(Run, RunFormat)> {
+    let path = path.as_ref();
+    let bytes = std::fs::read(path).map_err(|source| Error::io(path, source))?;
+    decode_run(&bytes).map_err(|error| error.with_path(path))
+}
+
+/// Returns whether a file with this prefix may be a run file.
+pub(super) fn is_run(prefix: &[u8]) -> bool {
+    prefix.starts_with(a2t1::MAGIC) || a2run2::begins(prefix)
+}
