@@ -1,4 +1,4 @@
-//! The columns of a batch, in one aligned allocation that a loader can use again, and their Arrow form.
+//! The columns of a batch in one aligned, reusable allocation, and their Arrow form.
 
 use super::attached::AttachedColumn;
 use super::columns::Columns;
@@ -17,15 +17,15 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
-/// The integer type of tokens: what an embedding layer takes without a cast.
+/// The integer type of tokens. An embedding layer takes each of them without a cast.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TokenType {
-    /// One byte a token.
+    /// One byte per token.
     #[default]
     UInt8,
-    /// Four bytes.
+    /// Four bytes per token.
     Int32,
-    /// Eight bytes, PyTorch's usual index type.
+    /// Eight bytes per token, PyTorch's usual index type.
     Int64,
 }
 
@@ -43,7 +43,7 @@ pub enum TokenType {
 /// | extras | (n,) | their own; int16 codes of a column of categories, -1 for null | |
 /// | attached | (n, D) | their own | see [`StepTable::attach`](super::StepTable::attach) |
 ///
-/// Clones share the memory. A loader uses it again once every clone, and all that was made from them, is gone.
+/// Clones share the memory. A loader reuses it after every clone and everything made from a clone is dropped.
 #[derive(Clone)]
 pub struct Batch {
     arena: Arc<Arena>,
@@ -54,19 +54,19 @@ pub struct Batch {
 /// A column of a [`Batch`].
 #[derive(Clone, Copy, Debug)]
 pub struct BatchColumn<'a> {
-    /// Its name.
+    /// The column's name.
     pub name: &'a str,
-    /// The type of its values.
+    /// The type of the values.
     pub dtype: ElementType,
-    /// Values per row: 16, 4 or 1, and of an attached column any number.
+    /// Values per row: 16, 4 or 1, and any number for an attached column.
     pub values_per_row: usize,
-    /// All values, row after row, as bytes; a bool is a byte.
+    /// All values as bytes, row after row. A bool is one byte.
     pub bytes: &'a [u8],
-    /// What the codes of a column of categories stand for.
+    /// The strings behind the codes of a category column.
     pub categories: Option<&'a [String]>,
 }
 
-/// Which columns batches have, and how each comes out of a row.
+/// The columns of a batch, and the source of each column's values.
 #[derive(Debug)]
 pub(crate) struct BatchSchema {
     pub(super) columns: Vec<ColumnSpec>,
@@ -85,16 +85,16 @@ pub(super) struct ColumnSpec {
     categories: Option<Arc<[String]>>,
 }
 
-/// How a column comes out of a row.
+/// The source of a column's values.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Source {
     /// The sixteen exponents of the board.
     Tokens,
-    /// The four bits of the legality mask.
+    /// The four bits of the legality mask, one bool each.
     LegalBools,
     /// The bytes at this offset of the row.
     Copy(usize),
-    /// The attached column of this number.
+    /// The attached column with this index.
     Attached(usize),
 }
 
@@ -105,10 +105,10 @@ pub(crate) struct Arena {
     capacity: usize,
 }
 
-/// Columns begin at multiples of this many bytes: a cache line, and what Arrow recommends.
+/// The alignment of columns in bytes: a cache line, as Arrow recommends.
 const COLUMN_ALIGN: usize = Zeroed::ALIGN;
-/// Rows and bytes of columns that are gathered between two cancellation checks. This is some milliseconds of work, and
-/// enough for the maximum number of threads of one gather.
+/// Rows, and bytes of columns, that are gathered between two cancellation checks. This is some milliseconds of
+/// work, and enough for the maximum number of threads of one gather.
 const ROWS_AT_ONCE: usize = 1 << 20;
 const BYTES_AT_ONCE: usize = 64 << 20;
 
@@ -136,7 +136,7 @@ impl FromStr for TokenType {
 }
 
 impl BatchSchema {
-    /// What batches of a table have: all columns, or those that are named.
+    /// Returns the schema of a table's batches: all columns, or the named ones.
     pub(super) fn new(
         layout: &RowLayout,
         attached: &[AttachedColumn],
@@ -174,7 +174,7 @@ impl BatchSchema {
         Ok(BatchSchema::from_columns(columns))
     }
 
-    /// The row's own fields and the attached columns: the columns of a whole table.
+    /// Returns the schema of a whole table's columns: the row's own fields, the extra and the attached columns.
     pub(super) fn of_row(layout: &RowLayout, attached: &[AttachedColumn]) -> BatchSchema {
         let dtypes = [
             ElementType::UInt64,
@@ -202,24 +202,24 @@ impl BatchSchema {
         BatchSchema { columns, tokens, has_extras, attached, arrow: Arc::new(Schema::new(fields)) }
     }
 
-    /// The type of tokens, uint8 if there are none.
+    /// The type of tokens; uint8 if there is no such column.
     pub(super) fn tokens(&self) -> ElementType {
         self.tokens
     }
 
-    /// Whether all columns of a batch are there that every table has.
+    /// Whether the schema has all columns that every table has.
     pub(super) fn has_all_of_step(&self) -> bool {
         let is_of_step =
             |column: &&ColumnSpec| !matches!(column.source, Source::Copy(STEP_SIZE..) | Source::Attached(_));
         self.columns.iter().filter(is_of_step).count() == 7
     }
 
-    /// Whether any column is not one of a [`Step`](crate::Step)'s own.
+    /// Whether any column is an extra column of the row.
     pub(super) fn has_extras(&self) -> bool {
         self.has_extras
     }
 
-    /// The name of the first attached column, if there is one.
+    /// The name of the first attached column, if any.
     pub(crate) fn attached(&self) -> Option<&str> {
         self.attached.as_deref()
     }
@@ -234,7 +234,7 @@ impl BatchSchema {
         (BYTES_AT_ONCE / self.width().max(1)).clamp(1, ROWS_AT_ONCE)
     }
 
-    /// Splits the first rows off the memory of columns.
+    /// Splits the memory of the first rows off the columns.
     pub(crate) fn split_front<'a>(&self, columns: &mut Columns<'a>, num_rows: usize) -> Columns<'a> {
         let cut = |(column, spec): (&mut &'a mut [u8], &ColumnSpec)| {
             let (front, rest) = std::mem::take(column).split_at_mut(num_rows * spec.width());
@@ -244,7 +244,7 @@ impl BatchSchema {
         columns.iter_mut().zip(&self.columns).map(cut).collect()
     }
 
-    /// The columns in Arrow's terms.
+    /// The columns as an Arrow schema.
     pub(crate) fn arrow(&self) -> &SchemaRef {
         &self.arrow
     }
@@ -264,7 +264,7 @@ fn attached_columns(attached: &[AttachedColumn]) -> impl Iterator<Item = ColumnS
     attached.iter().enumerate().map(spec)
 }
 
-/// The name in a field's metadata under which the type of its values stands, where Arrow has none for it.
+/// The key in a field's metadata that names the type of its values if Arrow lacks that type.
 const DTYPE_KEY: &str = "a2store.dtype";
 
 impl ColumnSpec {
@@ -292,7 +292,7 @@ impl ColumnSpec {
         Arc::new(self.told(Field::new("item", self.dtype.arrow(), false)))
     }
 
-    /// The field with what Arrow cannot say of the type.
+    /// Returns the field with metadata on a type that Arrow lacks.
     fn told(&self, field: Field) -> Field {
         match self.dtype {
             ElementType::BFloat16 => field.with_metadata([(DTYPE_KEY.to_owned(), "bfloat16".to_owned())].into()),
@@ -302,7 +302,7 @@ impl ColumnSpec {
 }
 
 impl Arena {
-    /// Memory for batches of up to `capacity` rows.
+    /// Allocates memory for batches of up to `capacity` rows.
     ///
     /// # Errors
     /// [`ErrorKind::OutOfMemory`](crate::ErrorKind::OutOfMemory).
@@ -318,7 +318,7 @@ impl Arena {
         Ok(Arena { memory: Zeroed::new(len)?, offsets, capacity })
     }
 
-    /// Where the memory begins, with the right to write to it.
+    /// A pointer to the start of the memory, through which the owner may write.
     #[cfg(feature = "python")]
     fn as_ptr(&self) -> *const u8 {
         self.memory.as_ptr()
@@ -328,7 +328,7 @@ impl Arena {
         self.capacity
     }
 
-    /// The memory of each column for the first `num_rows` rows.
+    /// Returns each column's memory for the first `num_rows` rows.
     pub(crate) fn columns_mut(&mut self, schema: &BatchSchema, num_rows: usize) -> Columns<'_> {
         let mut columns = Columns::new();
         let (mut rest, mut start) = (self.memory.bytes_mut(), 0);
@@ -342,7 +342,7 @@ impl Arena {
     }
 }
 
-/// Memory of batches, to be filled again when nobody holds it any more.
+/// Memory of batches that can be filled again after every holder has dropped it.
 #[derive(Clone, Default)]
 pub(crate) struct Pool {
     arenas: Vec<Arc<Arena>>,
@@ -350,15 +350,15 @@ pub(crate) struct Pool {
 }
 
 impl Pool {
-    /// A pool that remembers so many.
+    /// Returns an empty pool for at most `most` arenas.
     pub(crate) fn new(most: usize) -> Pool {
         Pool { arenas: Vec::new(), most }
     }
 
-    /// A pool that keeps at most `most` arenas and allocates them now, or `at_once` of them.
+    /// Returns a pool for at most `most` arenas, `at_once` of which it allocates now.
     ///
     /// # Errors
-    /// When there is no memory for one arena.
+    /// [`ErrorKind::OutOfMemory`](crate::ErrorKind::OutOfMemory) if not even one arena can be allocated.
     pub(crate) fn filled(most: usize, schema: &BatchSchema, capacity: usize, at_once: usize) -> Result<Pool> {
         let mut pool = Pool { arenas: Vec::with_capacity(most), most };
         for _ in 0..most.min(at_once) {
@@ -372,7 +372,8 @@ impl Pool {
         Ok(pool)
     }
 
-    /// Memory for `capacity` rows or a little more, which no batch uses. All memory of one pool has one schema.
+    /// Returns unused memory for at least `capacity` rows and at most twice as many. All arenas of one pool
+    /// have one schema.
     ///
     /// # Errors
     /// [`ErrorKind::OutOfMemory`](crate::ErrorKind::OutOfMemory).
@@ -380,14 +381,14 @@ impl Pool {
         let fits = |arena: &mut Arc<Arena>| {
             (capacity..=2 * capacity).contains(&arena.capacity()) && Arc::get_mut(arena).is_some()
         };
-        // The newest, of which the caches may still have most.
+        // The newest arena is the most likely to be in the caches.
         match self.arenas.iter_mut().rposition(fits) {
             Some(free) => Ok(self.arenas.swap_remove(free)),
             None => Arena::new(schema, capacity).map(Arc::new),
         }
     }
 
-    /// Remembers memory that is about to be handed out, in place of some that is free or else of the oldest.
+    /// Remembers an arena that is about to be handed out. A full pool forgets a free arena, or else the oldest.
     pub(crate) fn keep(&mut self, arena: &Arc<Arena>) {
         if self.arenas.len() >= self.most {
             let free = self.arenas.iter().position(|arena| Arc::strong_count(arena) == 1);
@@ -419,7 +420,7 @@ impl Batch {
         (0..self.schema.columns.len()).filter_map(|index| self.at(index))
     }
 
-    /// The column of that name.
+    /// Returns the column of this name.
     #[must_use]
     pub fn column(&self, name: &str) -> Option<BatchColumn<'_>> {
         self.at(self.schema.columns.iter().position(|column| column.name == name)?)
@@ -437,23 +438,24 @@ impl Batch {
         self.arena.as_ref().as_ref()
     }
 
-    /// Where the memory of all columns begins: the allocation's own pointer, derived from no reference, so that a holder
-    /// of the batch may write through it.
+    /// The start of the memory of all columns. The pointer comes from the allocation and not from a reference,
+    /// so a holder of the batch may write through it.
     #[cfg(feature = "python")]
     pub(crate) fn as_ptr(&self) -> *const u8 {
         self.arena.as_ptr()
     }
 
-    /// Where in [`bytes`](Batch::bytes) a column lies.
+    /// The range of a column in [`bytes`](Batch::bytes).
     pub(crate) fn range(&self, index: usize) -> Option<std::ops::Range<usize>> {
         let start = *self.arena.offsets.get(index)?;
         Some(start..start + self.schema.columns.get(index)?.width() * self.num_rows)
     }
 
-    /// The columns as Arrow has them. Numbers share the batch's memory; bools, which Arrow packs into bits, are copied.
+    /// Converts the columns to Arrow. Numbers share the batch's memory. Bools are copied, because Arrow packs
+    /// them into bits.
     ///
     /// # Errors
-    /// None that a batch of this crate can cause; Arrow's own checks are passed on.
+    /// None that a batch of this crate can cause; errors of Arrow's own checks are returned.
     pub fn to_record_batch(&self) -> Result<RecordBatch> {
         let owner = Bytes::from_owner(SharedArena(Arc::clone(&self.arena)));
         let columns = self.schema.columns.iter().enumerate().map(|(index, spec)| {
@@ -492,7 +494,7 @@ impl Batch {
 }
 
 impl<'a> BatchColumn<'a> {
-    /// The values, if they are of this Rust type.
+    /// Returns the values as a slice of this Rust type, if its size and alignment fit.
     #[must_use]
     pub fn values<T: bytemuck::AnyBitPattern>(&self) -> Option<&'a [T]> {
         (size_of::<T>() == self.dtype.width()).then(|| bytemuck::try_cast_slice(self.bytes).ok())?

@@ -1,4 +1,4 @@
-//! Where a gather puts values: the columns of a batch, through pointers that are checked once.
+//! The columns that a gather fills, through pointers that are checked once.
 
 use super::batch::{BatchSchema, Source};
 use crate::step::Step;
@@ -6,10 +6,10 @@ use smallvec::SmallVec;
 use std::marker::PhantomData;
 use std::ptr::null_mut;
 
-/// The memory of each column of a schema, in its order, for as many rows as there are indices.
+/// The memory of each column of a schema, in schema order. Each has room for one value per index.
 pub(crate) type Columns<'a> = SmallVec<[&'a mut [u8]; 16]>;
 
-/// The integers that tokens may be.
+/// The integer types of tokens.
 pub(super) trait Token: bytemuck::Pod {
     fn of_exps(exps: [u8; 16]) -> [Self; 16];
 }
@@ -21,7 +21,8 @@ impl Token for u8 {
     }
 }
 
-// Of a loop over numbers the compiler makes single instructions, of `array::map` calls, and of iterators single bytes.
+// The compiler vectorizes a loop over indices. It turns `array::map` into calls, and iterators into single-byte
+// code.
 impl Token for i32 {
     #[inline(always)]
     #[allow(clippy::needless_range_loop)]
@@ -46,7 +47,8 @@ impl Token for i64 {
     }
 }
 
-/// The columns that come out of a [`Step`], each with room for so many rows; null if it is not asked for.
+/// Pointers to the columns that are computed from a [`Step`], each with room for all rows; null if not
+/// requested.
 pub(super) struct StepColumns<'a, T> {
     tokens: *mut [T; 16],
     ev_values: *mut [f32; 4],
@@ -100,7 +102,7 @@ impl<'a, T: Token> StepColumns<'a, T> {
         out
     }
 
-    /// Whether a batch's columns are all there. The mask is no column of a batch.
+    /// Whether all step columns of a batch are present. The mask as a number is not one of them.
     pub(super) fn has_all(&self) -> bool {
         !(self.tokens.is_null()
             || self.ev_values.is_null()
@@ -111,7 +113,7 @@ impl<'a, T: Token> StepColumns<'a, T> {
             || self.chosen.is_null())
     }
 
-    /// Writes a row's values to the columns.
+    /// Writes one row's values to the columns.
     ///
     /// # Safety
     /// * `i` is below the number of rows that `new` was given.
@@ -119,8 +121,8 @@ impl<'a, T: Token> StepColumns<'a, T> {
     #[inline(always)]
     #[allow(unsafe_code)]
     pub(super) unsafe fn put<const ALL: bool>(&self, i: usize, step: &Step) {
-        // SAFETY: a pointer that is not null leads to room for more than `i` values of its type, borrowed for as long as
-        // `self` lives; a column need not be aligned to them.
+        // SAFETY: a non-null pointer leads to room for more than `i` values of its type, borrowed for as long
+        // as `self` lives. The writes do not need an aligned column.
         unsafe {
             if ALL || !self.tokens.is_null() {
                 self.tokens.add(i).write_unaligned(T::of_exps(step.board.exps()));
@@ -129,7 +131,7 @@ impl<'a, T: Token> StepColumns<'a, T> {
                 self.ev_values.add(i).write_unaligned(step.ev_values);
             }
             if ALL || !self.legal_bools.is_null() {
-                // Each bit of the mask to the low bit of its byte.
+                // Moves each bit of the mask to the low bit of its byte.
                 let bools = (u32::from(step.ev_legal) * 0x0020_4081) & 0x0101_0101;
                 self.legal_bools.add(i).write(bools.to_le_bytes());
             }

@@ -1,4 +1,4 @@
-//! Which bytes of a row are which column: a [`Step`](crate::Step), then the extra columns, the widest first.
+//! The byte layout of a row: a [`Step`](crate::Step), then the extra columns, the widest first.
 
 use super::convert::is_reserved;
 use crate::error::{Error, Result};
@@ -7,10 +7,10 @@ use arrow::datatypes::DataType;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
-/// The bytes of a row.
+/// The byte layout of a row.
 ///
-/// The first 32 are a [`Step`](crate::Step). Extra columns follow, ordered by width so that each is aligned without
-/// gaps, and the stride is the next multiple of 8.
+/// The first 32 bytes are a [`Step`](crate::Step). Extra columns follow, ordered by width, so each is aligned
+/// without gaps. The stride is the next multiple of 8.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RowLayout {
     stride: usize,
@@ -20,13 +20,14 @@ pub struct RowLayout {
 /// An extra column of a row.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ExtraField {
-    /// Its name in the query.
+    /// The column's name in the query.
     pub name: String,
-    /// The type of its values.
+    /// The type of the values.
     pub dtype: ElementType,
-    /// Where in the row it lies, in bytes.
+    /// The column's offset in the row, in bytes.
     pub offset: usize,
-    /// What the codes stand for, in ascending order, if the column holds categories: int16, -1 for null.
+    /// The strings behind the codes, in ascending order, if the column holds categories. The codes are int16,
+    /// -1 for null.
     pub categories: Option<Arc<[String]>>,
 }
 
@@ -47,13 +48,13 @@ pub enum ElementType {
     Float16,
     Float32,
     Float64,
-    /// The upper half of a `Float32`. Only attached columns have it; NumPy and Arrow, which do not, see its bits as
-    /// uint16.
+    /// The upper half of a `Float32`. Only attached columns have this type. NumPy and Arrow do not know it and
+    /// see its bits as uint16.
     BFloat16,
 }
 
 impl RowLayout {
-    /// A row with these extra columns, in the order in which they were asked for; offsets are set here.
+    /// Returns the layout of a row with these extra columns, in the requested order, and sets their offsets.
     pub(super) fn new(mut extras: Vec<ExtraField>) -> RowLayout {
         let mut by_width: Vec<&mut ExtraField> = extras.iter_mut().collect();
         by_width.sort_by_key(|extra| std::cmp::Reverse(extra.dtype.width()));
@@ -71,19 +72,20 @@ impl RowLayout {
         self.stride
     }
 
-    /// The extra columns, in the order in which they were asked for.
+    /// The extra columns, in the requested order.
     #[must_use]
     pub fn extras(&self) -> &[ExtraField] {
         &self.extras
     }
 
-    /// The extra column of that name.
+    /// Returns the extra column of this name.
     #[must_use]
     pub fn extra(&self, name: &str) -> Option<&ExtraField> {
         self.extras.iter().find(|extra| extra.name == name)
     }
 
-    /// Whether every column is where [`RowLayout::new`] puts it, so that a row read from elsewhere can be trusted.
+    /// Whether every column is where [`RowLayout::new`] puts it. Layouts that come from outside are checked
+    /// with this.
     pub(super) fn is_valid(&self) -> bool {
         let is_sound = |(k, extra): (usize, &ExtraField)| {
             let codes = extra.categories.as_ref().is_none_or(|names| {
@@ -97,12 +99,12 @@ impl RowLayout {
             && *self == RowLayout::new(self.extras.clone())
     }
 
-    /// The layout as bytes; different layouts have different bytes.
+    /// Returns the layout as bytes. Different layouts have different bytes.
     pub(super) fn to_bytes(&self) -> Result<Vec<u8>> {
         serde_json::to_vec(self).map_err(|error| Error::from(std::io::Error::from(error)))
     }
 
-    /// Names what the codes of the extra columns of categories stand for, in the order of those columns.
+    /// Sets the strings of the category columns, in the order of those columns.
     pub(super) fn with_categories(mut self, categories: Vec<Arc<[String]>>) -> RowLayout {
         let coded = self.extras.iter_mut().filter(|extra| extra.categories.is_some());
         for (extra, categories) in coded.zip(categories) {
@@ -111,13 +113,13 @@ impl RowLayout {
         self
     }
 
-    /// The fields of a row's NumPy structured type, in the order of their offsets: name, type, number of values, offset
-    /// in bytes.
+    /// The fields of a row's NumPy structured type, ordered by offset: name, type, number of values, offset in
+    /// bytes.
     #[must_use = "an iterator does nothing by itself"]
     pub fn numpy_fields(&self) -> impl Iterator<Item = (&str, &'static str, usize, usize)> {
         let step = FIELDS.iter().map(|field| (field.name, field.numpy, field.values, field.offset));
         let mut extras: Vec<&ExtraField> = self.extras.iter().collect();
-        // The header of a file can only list fields by offset.
+        // A NumPy header lists the fields by offset.
         extras.sort_by_key(|extra| extra.offset);
         let extras = extras.into_iter().map(|extra| (extra.name.as_str(), extra.dtype.numpy(), 1, extra.offset));
         step.chain(extras)
@@ -125,7 +127,7 @@ impl RowLayout {
 }
 
 impl ElementType {
-    /// The type of an extra column of this Arrow type that holds no categories.
+    /// Returns the type of an extra column of this Arrow type. Category columns are handled elsewhere.
     pub(super) fn of_arrow(name: &str, dtype: &DataType) -> Result<ElementType> {
         Ok(match dtype {
             DataType::Boolean => ElementType::Bool,
@@ -147,14 +149,14 @@ impl ElementType {
         })
     }
 
-    /// The type of that name in NumPy.
+    /// Returns the type of this NumPy name.
     pub(super) fn of_numpy(name: &str) -> Option<ElementType> {
         use ElementType::{Bool, Float16, Float32, Float64, Int8, Int16, Int32, Int64, UInt8, UInt16, UInt32, UInt64};
         let all = [Bool, Int8, Int16, Int32, Int64, UInt8, UInt16, UInt32, UInt64, Float16, Float32, Float64];
         all.into_iter().find(|dtype| dtype.numpy() == name)
     }
 
-    /// The Arrow type; of bfloat16, that of its bits.
+    /// Returns the Arrow type. For bfloat16 it is the type of the bits.
     #[must_use]
     pub fn arrow(self) -> DataType {
         match self {
@@ -174,8 +176,8 @@ impl ElementType {
         }
     }
 
-    /// The value at the start of `bytes`, which are little-endian as all of memory here is, rounded where a float cannot
-    /// hold it.
+    /// Returns the value at the start of `bytes` as a float, rounded if a float cannot hold it. The bytes are
+    /// little-endian.
     pub(super) fn to_f64(self, bytes: &[u8]) -> f64 {
         fn read<T: bytemuck::AnyBitPattern>(bytes: &[u8]) -> T {
             bytemuck::pod_read_unaligned(&bytes[..size_of::<T>()])
@@ -197,8 +199,8 @@ impl ElementType {
         }
     }
 
-    /// The value at the start of `bytes` as a number that orders and tells apart all values of the type; of floats with
-    /// one zero and one NaN.
+    /// Returns an integer key for the value at the start of `bytes`. Keys order and distinguish all values of
+    /// the type. Both zeros have one key, and all NaNs have one key.
     pub(crate) fn to_key(self, bytes: &[u8]) -> i128 {
         let bits = |bytes: &[u8]| {
             let mut word = [0; 8];
@@ -218,13 +220,13 @@ impl ElementType {
                 let value = self.to_f64(bytes);
                 let value = if value.is_nan() { f64::NAN } else { value + 0.0 };
                 let bits = value.to_bits().cast_signed();
-                // The order of floats: of negative ones the larger bits come first.
+                // Among negative floats, larger bits mean a smaller value, so those bits are inverted.
                 i128::from(bits ^ (bits >> 63) & i64::MAX)
             }
         }
     }
 
-    /// A value's key as text.
+    /// Returns the text of the value that has this key.
     pub(crate) fn key_name(self, key: i128) -> String {
         match self {
             ElementType::Bool => (key != 0).to_string(),
@@ -247,7 +249,7 @@ impl ElementType {
         }
     }
 
-    /// NumPy's name of the type, `"<u4"` for example; of bfloat16, that of its bits.
+    /// NumPy's name of the type, for example `"<u4"`. For bfloat16 it is the name of the bits' type.
     #[must_use]
     pub const fn numpy(self) -> &'static str {
         match self {

@@ -1,8 +1,9 @@
 //! The mapping that holds a table's rows.
 //!
-//! Address space is reserved for the most that may come and costs nothing until it is written; at the end the rest is
-//! given back and the mapping made read-only. Pages of 2 MiB are asked for, since a random row otherwise costs a walk of
-//! the page tables on top of its cache line; where the system has none, all works as well, only slower.
+//! A table reserves address space for the largest possible result, which costs nothing until it is written. At
+//! the end it returns the unused rest and makes the mapping read-only. It requests pages of 2 MiB, because a
+//! random row otherwise costs a walk of the page tables in addition to its cache line. Without large pages
+//! everything works, but slower.
 //!
 //! Saved rows are mapped from their file instead. Batches are short-lived and use [`Zeroed`] heap memory.
 
@@ -16,17 +17,17 @@ use std::path::{Path, PathBuf};
 use std::ptr::NonNull;
 use std::sync::Mutex;
 
-/// The size of the large pages that are asked for.
+/// The size of the requested large pages, in bytes.
 pub(super) const HUGE_PAGE: usize = 2 << 20;
 
 /// Zeroed memory that is being filled.
 pub(super) struct Region {
     map: MmapMut,
-    /// Where in the mapping the first large page begins.
+    /// The offset of the first large page in the mapping.
     start: usize,
 }
 
-/// Memory that no longer changes.
+/// Read-only memory.
 pub(super) struct FrozenRegion {
     map: Mmap,
     start: usize,
@@ -34,17 +35,17 @@ pub(super) struct FrozenRegion {
     pub(super) backing: Backing,
 }
 
-/// What lies behind a mapping.
+/// The storage behind a mapping.
 pub(super) enum Backing {
-    /// The memory of the process of this number alone, until another process asks for it.
+    /// Memory of the process with this id, and its shared form once another process needs it.
     Private(u32, Mutex<Option<Shared>>),
     /// Memory that processes share.
     Shared(Shared),
-    /// A file, as it was when it was mapped.
+    /// A file, and its identity at the time of mapping.
     File(FileIdentity),
 }
 
-/// Tells a file from one that took its place.
+/// The identity of a file, which differs from that of a file that replaces it.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub(super) struct FileIdentity {
     pub(super) path: PathBuf,
@@ -62,7 +63,7 @@ impl FileIdentity {
         Ok(FileIdentity { path: path.into(), num_bytes: metadata.len(), modified_ns, inode: metadata.ino() })
     }
 
-    /// Refuses another file that is where this was.
+    /// Returns an error unless `found` is the same file.
     pub(super) fn check(&self, what: &'static str, found: &FileIdentity) -> Result<()> {
         if self == found {
             return Ok(());
@@ -85,14 +86,14 @@ impl Region {
         let start = map.as_ptr().align_offset(HUGE_PAGE).min(HUGE_PAGE);
         #[cfg(target_os = "linux")]
         {
-            // Refused where the kernel has no huge pages, which is as good as it gets there.
+            // A kernel without huge pages rejects this, and the rows use pages of usual size.
             let _ = map.advise(memmap2::Advice::HugePage);
         }
         Ok(Region { map, start })
     }
 
-    /// Reserves as much memory as possible, up to the given bytes, if the needed size is unknown. The process's address
-    /// space limit can be far below the system's memory.
+    /// Reserves as much memory as possible, up to the given bytes, if the needed size is unknown. The process's
+    /// address space limit can be far below the system's memory.
     pub(super) fn reserve_up_to(num_bytes: u64) -> Result<(Region, u64)> {
         const LEAST: u64 = 1 << 24;
         let mut reserved = num_bytes;
@@ -106,12 +107,12 @@ impl Region {
         }
     }
 
-    /// At least the reserved bytes.
+    /// The memory, at least the reserved bytes.
     pub(super) fn bytes_mut(&mut self) -> &mut [u8] {
         self.map.get_mut(self.start..).unwrap_or_default()
     }
 
-    /// Gives back what lies behind `len` and makes the rest read-only.
+    /// Releases the memory after the first `len` bytes and makes the rest read-only.
     pub(super) fn freeze(mut self, len: usize) -> Result<FrozenRegion> {
         self.truncate(self.start + len.max(1))?;
         let backing = Backing::Private(std::process::id(), Mutex::new(None));
@@ -122,14 +123,14 @@ impl Region {
     #[allow(unsafe_code)]
     fn truncate(&mut self, len: usize) -> Result<()> {
         if len < self.map.len() {
-            // SAFETY: the mapping is anonymous, so no file can be shorter than it, and `&mut self` shows that nothing
-            // borrows from it.
+            // SAFETY: the mapping is anonymous, so it cannot outgrow a file, and `&mut self` proves that
+            // nothing borrows from it.
             unsafe { self.map.remap(len, memmap2::RemapOptions::new()) }?;
         }
         Ok(())
     }
 
-    /// Elsewhere the address space stays reserved; what was not written takes no memory.
+    /// Other systems keep the address space reserved; unwritten pages take no memory.
     #[cfg(not(target_os = "linux"))]
     fn truncate(&mut self, _: usize) -> Result<()> {
         Ok(())
@@ -137,7 +138,7 @@ impl Region {
 }
 
 impl FrozenRegion {
-    /// `len` bytes of a mapping from `start` on.
+    /// Returns the `len` bytes of a mapping from `start` on.
     #[cfg(target_os = "linux")]
     pub(super) fn new(map: Mmap, start: usize, len: usize, backing: Backing) -> FrozenRegion {
         FrozenRegion { map, start, len, backing }
@@ -147,8 +148,8 @@ impl FrozenRegion {
         self.map.get(self.start..self.start + self.len).unwrap_or_default()
     }
 
-    /// Maps `len` bytes of a file on disk from `offset` on. They must not change as long as the mapping lives; a file that is
-    /// cut short meanwhile ends the process when the missing part is read (SIGBUS), as with any mapped file.
+    /// Maps `len` bytes of a file from `offset` on. They must not change while the mapping lives. If the file
+    /// is truncated, reading the missing part ends the process (SIGBUS), as with any mapped file.
     #[allow(unsafe_code)]
     pub(super) fn of_file(file: &File, offset: u64, len: usize, identity: FileIdentity) -> Result<FrozenRegion> {
         let with_path = |error: std::io::Error| Error::io(&identity.path, error);
@@ -162,22 +163,22 @@ impl FrozenRegion {
             let map = MmapOptions::new().len(1).map_anon()?.make_read_only()?;
             return Ok(FrozenRegion { map, start: 0, len: 0, backing: Backing::File(identity) });
         }
-        // SAFETY: that no one writes to the file while it is mapped is asked of the caller of `StepTable::load`; what is
-        // read from it is plain numbers, any bits of which are valid.
+        // SAFETY: the documentation of `StepTable::load` requires that the file does not change while it is
+        // mapped. The rows are plain numbers, for which any bits are valid.
         let map = unsafe { MmapOptions::new().offset(offset).len(len).map(file) }.map_err(with_path)?;
         Ok(FrozenRegion { map, start: 0, len, backing: Backing::File(identity) })
     }
 
-    /// Brings a mapped file's pages into memory and into the page tables, where they fit, so that reading never waits.
+    /// Reads a mapped file into memory and into the page tables if it fits, so that later reads never wait.
     pub(super) fn populate(&self) {
         #[cfg(target_os = "linux")]
         if available_bytes().is_none_or(|available| (self.len as u64) < available / 2) {
-            // Advice: where the kernel does not know it, pages come when they are read.
+            // This is advice only. A kernel that does not know it reads the pages on first access.
             let _ = self.map.advise(memmap2::Advice::PopulateRead);
         }
     }
 
-    /// Says that bytes will be read soon, or that they will not be for long; for mapped files.
+    /// Advises the system that bytes of a mapped file will be read soon, or not for long.
     #[cfg(unix)]
     pub(super) fn advise(&self, bytes: std::ops::Range<usize>, soon: bool) {
         use memmap2::{Advice, UncheckedAdvice};
@@ -190,7 +191,8 @@ impl FrozenRegion {
             let _ = self.map.advise_range(Advice::WillNeed, start, len);
         } else {
             #[allow(unsafe_code)]
-            // SAFETY: the mapping is one of a file and read-only, so pages that are dropped come back from the file.
+            // SAFETY: the mapping is read-only and has a file behind it, so dropped pages are read from the
+            // file again.
             let _ = unsafe { self.map.unchecked_advise_range(UncheckedAdvice::DontNeed, start, len) };
         }
     }
@@ -203,15 +205,15 @@ impl FrozenRegion {
     }
 }
 
-/// Zeroed heap memory, which the system provides when it is first written.
+/// Zeroed heap memory. The system provides each page on the first write.
 pub(super) struct Zeroed {
-    /// The allocation; the bytes begin in it at a multiple of [`Zeroed::ALIGN`].
+    /// The allocation. The bytes begin in it at a multiple of [`Zeroed::ALIGN`].
     allocation: NonNull<u8>,
     layout: Layout,
     start: usize,
 }
 
-// SAFETY: the allocation belongs to this value alone, and is written through `&mut` only.
+// SAFETY: this value alone owns the allocation and writes to it only through `&mut`.
 #[allow(unsafe_code)]
 unsafe impl Send for Zeroed {}
 // SAFETY: as above.
@@ -223,11 +225,13 @@ impl Zeroed {
     /// The alignment of the bytes.
     pub(super) const ALIGN: usize = 64;
 
+    /// Allocates `len` bytes.
+    ///
     /// # Errors
     /// [`ErrorKind::OutOfMemory`].
     pub(super) fn new(len: usize) -> Result<Zeroed> {
         let failed = || Error::from(ErrorKind::OutOfMemory { needed: len as u64 });
-        // With a larger alignment, the allocator would write the zeros itself and so touch all pages.
+        // With a larger alignment, the allocator would write the zeros itself and touch all pages.
         let usual = align_of::<u128>();
         let size = len.checked_add(Zeroed::ALIGN).ok_or_else(failed)?;
         let layout = Layout::from_size_align(size, usual).map_err(|_| failed())?;
@@ -247,13 +251,12 @@ impl Zeroed {
     }
 
     pub(super) fn bytes(&self) -> &[u8] {
-        // SAFETY: `start` is at most `ALIGN`, so `len` bytes follow it in the allocation, and all of them are
-        // initialized.
+        // SAFETY: `start` is at most `ALIGN`, so at least `len` initialized bytes of the allocation follow it.
         unsafe { std::slice::from_raw_parts(self.as_ptr(), self.len()) }
     }
 
     pub(super) fn bytes_mut(&mut self) -> &mut [u8] {
-        // SAFETY: as above, and `&mut self` shows that nothing else borrows them.
+        // SAFETY: as above, and `&mut self` proves that nothing else borrows them.
         unsafe { std::slice::from_raw_parts_mut(self.as_ptr(), self.len()) }
     }
 }
@@ -261,7 +264,7 @@ impl Zeroed {
 impl Drop for Zeroed {
     #[allow(unsafe_code)]
     fn drop(&mut self) {
-        // SAFETY: allocated in `new` with this layout.
+        // SAFETY: `new` allocated the memory with this layout.
         unsafe { dealloc(self.allocation.as_ptr(), self.layout) }
     }
 }

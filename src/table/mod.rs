@@ -1,29 +1,30 @@
-//! A query's result as rows in memory: [`StepTable`], and [`Batch`]es of its rows.
+//! A query result as rows in memory ([`StepTable`]), and [`Batch`]es of its rows.
 //!
 //! ```text
 //!  Query ──materialize──▶ StepTable: one mapping of 32-byte rows (+ extras) ──gather──▶ Batch: columns
 //! ```
 //!
-//! Entry points are [`Query::materialize`](crate::Query::materialize) and [`StepTable::take`]. Invariant: a table's rows
-//! lie in one read-only mapping, in an order that the query and the archive's version determine, and never change.
+//! The entry points are [`Query::materialize`](crate::Query::materialize) and [`StepTable::take`]. Invariant: a
+//! table's rows lie in one read-only mapping and never change. The query and the archive's version determine
+//! their order.
 //!
 //! | file | owns |
 //! | --- | --- |
-//! | `layout.rs` | which bytes of a row are which column |
-//! | `memory.rs` | the mapping: reserved, grown, trimmed, frozen |
+//! | `layout.rs` | the byte layout of a row |
+//! | `memory.rs` | the mapping of the rows: reserve, grow, trim, freeze |
 //! | `convert.rs` | record batches → rows |
-//! | `categories.rs` | columns of strings → codes |
-//! | `materialize.rs`, `output.rs` | running a query into a table; where threads put its rows, in whose order |
+//! | `categories.rs` | string columns → codes |
+//! | `materialize.rs`, `output.rs` | running a query into a table; the order in which threads write their rows |
 //! | `gather.rs`, `columns.rs` | rows at any indices → columns |
-//! | `attached.rs`, `keys.rs`, `values.rs` | columns of arrays beside the rows, aligned by run and step |
-//! | `symmetry.rs` | turning a row by one of the board's symmetries |
+//! | `attached.rs`, `keys.rs`, `values.rs` | columns whose values lie in arrays beside the rows, aligned by run and step |
+//! | `symmetry.rs` | turning a row by one of the board's eight symmetries |
 //! | `batch.rs` | the columns of a batch, and their Arrow form |
-//! | `selection.rs`, `view.rs`, `runs.rs` | some of a table's rows, chosen by their runs, without a copy |
-//! | `fingerprint.rs` | what names a table's rows and their order |
-//! | `from_runs.rs`, `from_session.rs` | files of runs → a table, without an archive |
+//! | `selection.rs`, `view.rs`, `runs.rs` | views: some of a table's rows, selected by run without a copy |
+//! | `fingerprint.rs` | the fingerprint of a table's rows and their order |
+//! | `from_runs.rs`, `from_session.rs` | run files → a table, without an archive |
 //! | `file.rs`, `npy.rs` | tables in `.npy` files |
-//! | `share.rs` | one copy for many processes |
-//! | `export.rs` | the whole table as Arrow data |
+//! | `share.rs` | one copy of a table for many processes |
+//! | `export.rs` | a whole table as Arrow data |
 
 mod attached;
 mod batch;
@@ -80,14 +81,14 @@ use std::fmt;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-/// Batches whose memory a table keeps for the next `take`.
+/// The number of batches whose memory a table keeps for the next `take`.
 const TAKES_KEPT: usize = 2;
-/// Whole rows that are copied between two cancellation checks.
+/// The number of whole rows that are copied between two cancellation checks.
 const ROWS_AT_ONCE: usize = 1 << 18;
 
-/// Rows of a query's result in one contiguous, read-only mapping. Clones share it.
+/// The rows of a query result in one contiguous, read-only mapping. Clones share the mapping.
 ///
-/// A row is a [`Step`] of 32 bytes, followed by the extra columns if there are any; see [`RowLayout`].
+/// A row is a [`Step`] of 32 bytes, followed by any extra columns; see [`RowLayout`].
 ///
 /// ```
 /// # let folder = tempfile::tempdir()?;
@@ -108,16 +109,16 @@ const ROWS_AT_ONCE: usize = 1 << 18;
 pub struct StepTable {
     rows: Arc<FrozenRegion>,
     layout: Arc<RowLayout>,
-    /// Of all rows in the mapping.
+    /// The fingerprint of all rows in the mapping.
     whole_fingerprint: Arc<Fingerprint>,
-    /// What is known of the runs that the rows belong to.
+    /// Scores and engines of the runs that the rows belong to.
     runs: Arc<Runs>,
-    /// The rows that a view shows, and its fingerprint; `None` for all rows.
+    /// The rows of a view and its fingerprint; `None` if the table shows all rows.
     selection: Option<Arc<Selection>>,
     view_fingerprint: Option<Arc<Fingerprint>>,
-    /// Columns whose values lie elsewhere.
+    /// Columns whose values lie in other mappings.
     attached: Arc<[AttachedColumn]>,
-    /// What `take` gives, and memory for it.
+    /// The schema of the batches that `take` returns, and memory for them.
     batch: Arc<BatchSchema>,
     pool: Arc<Mutex<Pool>>,
 }
@@ -138,7 +139,7 @@ impl StepTable {
         })
     }
 
-    /// The number of rows; of a view, of those that it shows.
+    /// The number of rows. A view counts only its own rows.
     #[must_use]
     pub fn num_rows(&self) -> u64 {
         self.selection.as_ref().map_or_else(|| self.num_all_rows(), |selection| selection.len())
@@ -156,38 +157,38 @@ impl StepTable {
         self.num_rows() * self.layout.stride() as u64
     }
 
-    /// Which bytes of a row are which column.
+    /// The byte layout of a row.
     #[must_use]
     pub fn layout(&self) -> &RowLayout {
         &self.layout
     }
 
-    /// Names the data and its order. Tables of equal fingerprint have equal rows.
+    /// The fingerprint of the rows and their order. Tables of equal fingerprint have equal rows.
     #[must_use]
     pub fn fingerprint(&self) -> &Fingerprint {
         self.view_fingerprint.as_ref().unwrap_or(&self.whole_fingerprint)
     }
 
-    /// Whether this shows some rows of a table, as [`filter`](StepTable::filter) and [`split`](StepTable::split) give
-    /// them, and not all.
+    /// Whether this is a view, as [`filter`](StepTable::filter) and [`split`](StepTable::split) return. A view
+    /// shows some of a table's rows.
     #[must_use]
     pub fn is_view(&self) -> bool {
         self.selection.is_some()
     }
 
-    /// The file that the rows are mapped from, if they are.
+    /// The file that the rows are mapped from, if any.
     #[must_use]
     pub fn path(&self) -> Option<&Path> {
         self.rows.path()
     }
 
-    /// The rows, [`stride`](RowLayout::stride) bytes each; `None` for a view, whose rows lie apart.
+    /// The rows, [`stride`](RowLayout::stride) bytes each; `None` for a view, whose rows are not contiguous.
     #[must_use]
     pub fn rows(&self) -> Option<&[u8]> {
         self.selection.is_none().then(|| self.rows.bytes())
     }
 
-    /// The step in a row, without its extra columns.
+    /// Returns the step at `index`, without its extra columns, or `None` if `index` is out of bounds.
     #[must_use]
     pub fn step(&self, index: u64) -> Option<Step> {
         if index >= self.num_rows() {
@@ -200,7 +201,7 @@ impl StepTable {
         Some(bytemuck::pod_read_unaligned(bytes))
     }
 
-    /// The rows at `indices`, in that order and as often as they stand there, as columns.
+    /// Returns the rows at `indices` as columns, in the order of `indices` and with repetitions.
     ///
     /// # Errors
     /// [`ErrorKind::IndexOutOfBounds`] with the first index that is out of bounds; [`ErrorKind::OutOfMemory`].
@@ -208,13 +209,13 @@ impl StepTable {
         self.take_unless_cancelled(indices, &())
     }
 
-    /// [`take`](StepTable::take) that can be cancelled between pieces of some milliseconds of work.
+    /// [`take`](StepTable::take) with cancellation. It checks every few milliseconds.
     ///
     /// # Errors
     /// As [`take`](StepTable::take), and [`ErrorKind::Cancelled`].
     pub fn take_unless_cancelled(&self, indices: &[u64], progress: &dyn Progress) -> Result<Batch> {
         self.check_indices(indices)?;
-        // In a process that was forked, the lock may be held by a thread that is not there.
+        // In a forked process, a thread that no longer exists may hold the lock.
         let mut arena = match self.pool.try_lock() {
             Ok(mut pool) => pool.take(&self.batch, indices.len())?,
             Err(_) => Arc::new(Arena::new(&self.batch, indices.len())?),
@@ -236,17 +237,17 @@ impl StepTable {
         Ok(Batch::new(arena, Arc::clone(&self.batch), indices.len()))
     }
 
-    /// The rows at `indices` as they are, [`stride`](RowLayout::stride) bytes each, in that order and as often as they
-    /// stand there.
+    /// Copies the rows at `indices` to `out`, [`stride`](RowLayout::stride) bytes each, in the order of
+    /// `indices` and with repetitions.
     ///
     /// # Errors
-    /// [`ErrorKind::IndexOutOfBounds`] with the first index that no row has; [`ErrorKind::Argument`] when `out` is not as
-    /// long as they are; [`ErrorKind::OutOfMemory`].
+    /// [`ErrorKind::IndexOutOfBounds`] with the first index that is out of bounds; [`ErrorKind::Argument`] if
+    /// `out` does not have exactly the size of the rows; [`ErrorKind::OutOfMemory`].
     pub fn take_rows(&self, indices: &[u64], out: &mut [u8]) -> Result<()> {
         self.take_rows_unless_cancelled(indices, out, &())
     }
 
-    /// [`take_rows`](StepTable::take_rows) that can be cancelled between pieces of some milliseconds of work.
+    /// [`take_rows`](StepTable::take_rows) with cancellation. It checks every few milliseconds.
     ///
     /// # Errors
     /// As [`take_rows`](StepTable::take_rows), and [`ErrorKind::Cancelled`].
@@ -270,7 +271,7 @@ impl StepTable {
         Ok(())
     }
 
-    /// Copies all rows, in order, to memory for exactly that many rows.
+    /// Copies all rows, in order, to `out`, which has exactly their size.
     pub(crate) fn copy_all_rows(&self, out: &mut [u8], progress: &dyn Progress) -> Result<()> {
         let mut rows = Vec::new();
         let (mut start, stride) = (0, self.layout.stride());
@@ -294,14 +295,13 @@ impl StepTable {
         Ok(())
     }
 
-    /// Fills columns with the rows at `positions`, all of which must be below the number of rows. `rows` is scratch
-    /// memory for the row numbers of a view.
+    /// Fills columns with the rows at `positions`. `rows` is scratch memory for the row indices of a view.
     ///
     /// # Errors
     /// [`ErrorKind::OutOfMemory`], unless `rows` has capacity for all positions.
     ///
     /// # Panics
-    /// When a position is not below the number of rows.
+    /// If a position is not below the number of rows.
     pub(crate) fn gather(
         &self,
         positions: &[u64],
@@ -324,13 +324,14 @@ impl StepTable {
         Ok(())
     }
 
-    /// All values of an extra column as floats, rounded where a float cannot hold one, in the order of the rows.
+    /// Iterates over all values of an extra column as floats, in row order. A value that a float cannot hold is
+    /// rounded.
     pub(crate) fn extra_values(&self, extra: &ExtraField) -> impl Iterator<Item = f64> {
         let dtype = extra.dtype;
         self.extra_bytes(extra).map(move |bytes| dtype.to_f64(bytes))
     }
 
-    /// All values of an extra column, each from its first byte on, in the order of the rows.
+    /// Iterates over all values of an extra column, in row order. Each slice begins with the value.
     pub(crate) fn extra_bytes(&self, extra: &ExtraField) -> impl Iterator<Item = &[u8]> {
         let (stride, offset) = (self.layout.stride(), extra.offset);
         let whole = self.selection.is_none().then(|| 0..self.num_all_rows());
@@ -341,13 +342,14 @@ impl StepTable {
         })
     }
 
-    /// Says which rows of a mapped file will be read soon, or not for long. Elsewhere it does nothing.
+    /// Advises the system that rows of a mapped file will be read soon, or not for long. Rows in memory are
+    /// unaffected.
     pub(crate) fn advise(&self, positions: std::ops::Range<u64>, soon: bool) {
         let is_mapped = self.path().is_some() || self.attached.iter().any(AttachedColumn::is_mapped);
         if !is_mapped || positions.is_empty() {
             return;
         }
-        // A view's rows are in ascending order, and those between them are not worth leaving out.
+        // A view's rows are in ascending order, and skipping the rows between them would save little.
         let mut ends = [positions.start, positions.end - 1];
         self.map_positions(&mut ends);
         let stride = self.layout.stride();
@@ -355,7 +357,7 @@ impl StepTable {
         self.attached.iter().for_each(|column| column.advise(ends[0]..ends[1] + 1, soon));
     }
 
-    /// What batches of this table have: all columns, or those that are named.
+    /// Returns the schema of this table's batches: all columns, or the named ones.
     pub(crate) fn batch_schema(&self, tokens: TokenType, only: Option<&[String]>) -> Result<BatchSchema> {
         BatchSchema::new(&self.layout, &self.attached, tokens, only)
     }
@@ -368,7 +370,7 @@ impl StepTable {
         (self.rows.bytes().len() / self.layout.stride()) as u64
     }
 
-    /// Replaces positions, which must be below the number of rows, by the places of their rows in the mapping.
+    /// Replaces positions by their row indices in the mapping. Every position must be below the number of rows.
     fn map_positions(&self, positions: &mut [u64]) {
         if let Some(selection) = &self.selection {
             selection.map(positions);

@@ -1,4 +1,5 @@
-//! Where the rows of a table go while it is filled by several threads, in whose order, and how the first error stops them.
+//! The destination of rows from several threads, the order in which threads append, and the first error that
+//! stops them.
 
 use super::categories::Recoding;
 use crate::error::{Error, ErrorKind, Result};
@@ -9,7 +10,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
-/// The first error of several threads, which makes the others stop.
+/// The first error of several threads. It makes the others stop.
 #[derive(Default)]
 pub(super) struct Stop {
     error: Mutex<Option<Error>>,
@@ -35,7 +36,7 @@ impl Stop {
     }
 }
 
-/// Where rows are appended.
+/// The destination of appended rows.
 pub(super) enum Output<'a> {
     /// The front of reserved memory.
     Memory { bytes: &'a mut [u8], len: usize, limit: u64 },
@@ -70,7 +71,7 @@ impl Output<'_> {
         Ok(())
     }
 
-    /// The hash of rows in a file, read in pieces.
+    /// Returns the hash of rows in a file, which it reads in pieces.
     pub(super) fn hash_file(&self, progress: &dyn Progress) -> Result<blake3::Hash> {
         let Output::File { file, path, start, len, .. } = self else {
             return Err(Error::query("the rows went elsewhere"));
@@ -89,7 +90,7 @@ impl Output<'_> {
         Ok(hasher.finalize())
     }
 
-    /// Exchanges the codes of rows in a file, piece by piece.
+    /// Replaces the codes of rows in a file, piece by piece.
     pub(super) fn recode(&mut self, recoding: &Recoding, progress: &dyn Progress) -> Result<()> {
         let Output::File { file, path, start, len, crc } = self else {
             return Ok(());
@@ -115,7 +116,7 @@ impl Output<'_> {
     }
 }
 
-/// A value that threads get hold of in the order of their partitions.
+/// A value that threads access one after the other, in the order of their partitions.
 pub(super) struct Turns<T> {
     state: Mutex<Turn<T>>,
     changed: Condvar,
@@ -140,7 +141,7 @@ impl<T> Turns<T> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         while state.partition != partition {
             stop.check(progress)?;
-            // A thread that fails does not take its turn, so waiting is checked now and then.
+            // A failed thread never takes its turn, so waiting threads check for errors regularly.
             let pause = std::time::Duration::from_millis(20);
             state = self.changed.wait_timeout(state, pause).unwrap_or_else(PoisonError::into_inner).0;
         }

@@ -27,7 +27,8 @@ fn layout(extras: &[ElementType]) -> RowLayout {
     RowLayout::new(extras.iter().enumerate().map(field).collect())
 }
 
-/// Any bytes are a row, but for the mask, which has four bits.
+/// Returns random rows. Any bytes are a valid row, except that the mask has four bits and the move is a move or
+/// 255.
 fn rows(num_rows: usize, stride: usize, seed: u64) -> Vec<u8> {
     let mut x = seed | 1;
     let mut bytes: Vec<u8> = std::iter::repeat_with(|| {
@@ -75,7 +76,7 @@ proptest! {
         let ids: Vec<u64> = indices.iter().map(|index| index ^ seed).collect();
         let turns = symmetries.map(|seed| (SymmetryKey::new(seed, 3), ids.as_slice()));
         let slow = filled(&schema, indices.len(), |columns| naive(rows, &indices, &schema, columns, turns));
-        // Not only the code that this processor would choose.
+        // Tests every level, not only the one that this processor would choose.
         for level in Level::all() {
             let fast = filled(&schema, indices.len(), |columns| {
                 gather_part(level, rows, &indices, &schema, columns, turns);
@@ -91,7 +92,7 @@ proptest! {
     }
 }
 
-/// Large batches are gathered by several threads.
+/// Several threads gather large batches.
 #[test]
 fn gathers_large_batches_in_parts() {
     let layout = layout(&[ElementType::Int32]);
@@ -116,7 +117,7 @@ fn symmetries_are_all_eight_and_equally_often() {
     }
     // Binomial with a mean of 10,000 and a standard deviation of 94.
     assert!(counts.iter().all(|&count| (9_500..10_500).contains(&count)), "{counts:?}");
-    // Another epoch, or seed, turns a row as before in one case of eight.
+    // Another epoch or seed gives a row the same symmetry in one case of eight.
     for other in [SymmetryKey::new(5, 7), SymmetryKey::new(6, 6)] {
         let same = (0..80_000).filter(|&row| key.symmetry_of(row) == other.symmetry_of(row)).count();
         assert!((9_500..10_500).contains(&same), "{same}");
