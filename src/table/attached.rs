@@ -1,4 +1,4 @@
-//! Columns beside the rows: arrays whose rows belong to the table's steps, such as the embeddings of a session.
+//! Attached columns: arrays whose rows belong to the table's steps, such as the embeddings of a session.
 //!
 //! ```text
 //!  rows      0     1     2     3    …      32 bytes each and more, in their own mapping
@@ -8,8 +8,8 @@
 //!  values    0     1     2     3    …      D values each, in a mapping of the file or in memory
 //! ```
 //!
-//! Invariant: each row of the table, or of the view that the column was attached to, has a place, which is below the number
-//! of the array's rows.
+//! Invariant: each row of the table, or of the view that the column was attached to, has a place. Each place is
+//! below the number of the array's rows.
 
 #[cfg(test)]
 mod tests;
@@ -37,31 +37,31 @@ use std::sync::{Arc, Mutex};
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct AttachOptions {
-    /// Which step each row of the array is of: a `.npy` file of records with integers `run_id` and `step_idx` or
-    /// `step_index`, or a folder of `steps.npy` or its shards. `None` = the folder of the array.
+    /// The steps of the array's rows. This is a `.npy` file of records with integers `run_id` and `step_idx` or
+    /// `step_index`, or a folder with `steps.npy` or its shards. `None` = the folder of the array.
     pub steps: Option<PathBuf>,
     /// Whether to read the array into memory instead of mapping it.
     pub in_memory: bool,
-    /// The most bytes that the array may take when it is read; `None` = the memory that the system has available.
+    /// The memory limit for an array that is read, in bytes; `None` = the memory that the system has available.
     pub memory_limit: Option<u64>,
 }
 
 impl AttachOptions {
-    /// With the keys of this file or folder.
+    /// Sets the file or folder of the keys.
     #[must_use]
     pub fn with_steps(mut self, steps: impl Into<PathBuf>) -> Self {
         self.steps = Some(steps.into());
         self
     }
 
-    /// Read into memory, or mapped.
+    /// Sets whether to read the array into memory instead of mapping it.
     #[must_use]
     pub fn with_in_memory(mut self, in_memory: bool) -> Self {
         self.in_memory = in_memory;
         self
     }
 
-    /// With this limit on the bytes that the array takes in memory.
+    /// Sets the memory limit for an array that is read, in bytes.
     #[must_use]
     pub fn with_memory_limit(mut self, memory_limit: u64) -> Self {
         self.memory_limit = Some(memory_limit);
@@ -69,7 +69,7 @@ impl AttachOptions {
     }
 }
 
-/// A column of a table whose values lie beside the rows; see [`StepTable::attach`].
+/// A column of a table whose values lie in an array beside the rows; see [`StepTable::attach`].
 #[derive(Clone)]
 pub struct AttachedColumn {
     name: Arc<str>,
@@ -78,64 +78,64 @@ pub struct AttachedColumn {
     /// All values, row after row of the array.
     values: Arc<FrozenRegion>,
     places: Places,
-    /// The array's file and those of the keys, as they were when they were read.
+    /// The identities of the array's file and of the key files, at the time of opening.
     file: Arc<FileIdentity>,
     keys: Arc<[FileIdentity]>,
 }
 
-/// Which row of the array belongs to a row of the table.
+/// The row of the array that belongs to each row of the table.
 #[derive(Clone)]
 enum Places {
-    /// The one so many rows further, modulo 2^64.
+    /// The table's row plus this number, modulo 2^64.
     Shifted(u64),
-    /// The one that stands in a list, which begins with the place of this row.
+    /// A list of places. Its first entry belongs to this row of the table.
     Narrow(u64, Arc<Vec<u32>>),
-    /// As above, for arrays of more rows than a u32 counts.
+    /// As above, for arrays with more rows than a u32 counts.
     Wide(u64, Arc<Vec<u64>>),
 }
 
 /// Rows that are aligned together.
 const CHUNK: u64 = 1 << 16;
-/// Rows whose places are asked for before they are read.
+/// The prefetch distance of places, in rows.
 const PLACES_AHEAD: usize = 64;
-/// Bytes of values under way to the cache.
+/// The prefetch distance of values, in bytes.
 const BYTES_AHEAD: usize = 4096;
-/// Of a row's values, the bytes that are asked for: what follows the processor fetches by itself.
+/// The maximum prefetched bytes of one row's values. The hardware prefetcher fetches the rest.
 const MAX_PREFETCH: usize = 512;
 
 impl AttachedColumn {
-    /// Its name.
+    /// The column's name.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The type of its values.
+    /// The type of the values.
     #[must_use]
     pub fn dtype(&self) -> ElementType {
         self.dtype
     }
 
-    /// Values per row.
+    /// The number of values per row.
     #[must_use]
     pub fn values_per_row(&self) -> usize {
         self.values_per_row
     }
 
-    /// The file of its values.
+    /// The file of the values.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.file.path
     }
 
-    /// Whether its values are mapped from the file, and not in memory.
+    /// Whether the values are mapped from the file instead of being in memory.
     #[must_use]
     pub fn is_mapped(&self) -> bool {
         self.values.path().is_some()
     }
 
-    /// The bytes that it takes in memory: values that were read, and four or eight bytes a row of the table unless the
-    /// array has the table's order.
+    /// The column's memory in bytes. Values that were read count. Places count four or eight bytes per row of
+    /// the table, unless the array has the table's order.
     #[must_use]
     pub fn num_bytes(&self) -> u64 {
         let values = if self.is_mapped() { 0 } else { self.values.bytes().len() };
@@ -156,10 +156,10 @@ impl AttachedColumn {
         self.values_per_row * self.dtype.width()
     }
 
-    /// Puts the values of the table's rows at `indices[range]` into `out`.
+    /// Copies the values of the table's rows at `indices[range]` to `out`.
     ///
     /// # Panics
-    /// When an index is not a row's, or none of the view that the column was attached to.
+    /// If an index is out of bounds or outside of the view that the column was attached to.
     pub(super) fn gather(&self, indices: &[u64], range: Range<usize>, out: &mut [u8]) {
         match &self.places {
             Places::Shifted(by) => self.copy(indices, range, out, |_| (), |index| index.wrapping_add(*by)),
@@ -206,7 +206,7 @@ impl AttachedColumn {
         }
     }
 
-    /// Says of mapped values whether those of some rows will be read soon, or not for long.
+    /// Advises the system that mapped values of some rows will be read soon, or not for long.
     pub(super) fn advise(&self, rows: Range<u64>, soon: bool) {
         if !self.is_mapped() {
             return;
@@ -228,7 +228,7 @@ impl AttachedColumn {
                 &mut places.take((rows.end - rows.start) as usize).filter(|&row| row != u64::MAX)
             }
         };
-        // Rows side by side have values side by side, as a rule.
+        // Adjacent rows usually have adjacent values.
         let mut open: Option<Range<u64>> = None;
         for row in listed {
             match &mut open {
@@ -241,30 +241,33 @@ impl AttachedColumn {
 }
 
 impl StepTable {
-    /// This table with one more column, whose values lie in a `.npy` file of `[rows, D]` numbers: batches, takes and
-    /// [`column_reader`](StepTable::column_reader) have it, with D values a row, gathered in the same pass. So have views and
-    /// loaders of the table that this returns. The rows are shared, and are what they were: their layout, files that
-    /// [`save`](StepTable::save) writes and the fingerprint, and with it a loader's states, know nothing of the column.
+    /// Returns this table with one more column, whose values lie in a `.npy` file of `[rows, D]` numbers.
+    /// Batches, takes and [`column_reader`](StepTable::column_reader) have the column with D values per row,
+    /// gathered in the same pass. Views and loaders of the returned table have it too. The tables share the
+    /// rows. The row layout, the fingerprint, saved files ([`save`](StepTable::save)) and loader states do not
+    /// include the column.
     ///
-    /// A row's values are those of its step, which is told by the `run_id` and the step index in the file of keys, `steps.npy`
-    /// beside the array unless `options` name another. Where the array has the rows of the table in their order, one after
-    /// the other, this takes no memory, and else four bytes a row of the table, or eight when the array has 2^32 - 1 rows
-    /// or more. The array may have rows that the table has not.
+    /// A row gets the values of its step. The key file names the step of each array row by `run_id` and step
+    /// index. By default the key file is `steps.npy` beside the array. If the array has the table's rows
+    /// contiguously and in the same order, the column takes no memory. Otherwise it takes four bytes per row of
+    /// the table, or eight if the array has 2^32 - 1 rows or more. The array may have additional rows.
     ///
-    /// The elements are floats of 2, 4 or 8 bytes or integers, or **bfloat16**, which NumPy does not have: `<u2` whose
-    /// description, a JSON object beside the array (`embeddings.json` for `embeddings.bf16.npy`), says so in `dtype_bits` or
-    /// `dtype`. What such a description says of `D` and the type must hold.
+    /// The elements are floats of 2, 4 or 8 bytes, integers, or **bfloat16**, which NumPy lacks. A bfloat16
+    /// array has type `<u2`, and its description says so in `dtype_bits` or `dtype`. The description is a JSON
+    /// object beside the array: `embeddings.json` for `embeddings.bf16.npy`. Its `D` and its type must match
+    /// the array.
     ///
-    /// A mapped file must not change as long as it is in use. The symmetries of the board turn no attached column, so that
-    /// a loader refuses to do both.
+    /// A mapped file must not change while it is in use. Board symmetries cannot turn an attached column, so a
+    /// loader rejects the combination.
     ///
     /// # Errors
-    /// [`ErrorKind::Argument`] for a name that is taken; [`ErrorKind::Header`] for files that are no such arrays, do not have
-    /// equally many rows, or are not what the description says; [`ErrorKind::Column`] for a row of the table whose step the
-    /// array does not have, and for a step that it has twice; [`ErrorKind::MemoryLimit`]; [`ErrorKind::Io`];
+    /// [`ErrorKind::Argument`] if the name is taken; [`ErrorKind::Header`] if a file is not such an array, the
+    /// numbers of rows differ, or the description does not match; [`ErrorKind::Column`] if the array lacks the
+    /// step of a table row or has a step twice; [`ErrorKind::MemoryLimit`]; [`ErrorKind::Io`];
     /// [`ErrorKind::Cancelled`].
     ///
     /// # Examples
+    ///
     /// ```no_run
     /// use a2store::{AttachOptions, FromSessionOptions, StepTable};
     /// let table = StepTable::from_session("selfplay/1", &FromSessionOptions::default(), &())?;
@@ -294,20 +297,22 @@ impl StepTable {
             None => super::file::parent(&path).to_owned(),
         };
         let limit = options.in_memory.then_some(options.memory_limit);
-        // Opened first, so that a missing array is reported before an error of the folder beside it.
+        // The array is opened first, so that a missing array is reported before an error of the folder beside
+        // it.
         let file = values::File::open(&path)?;
         let column = self.column(name, file, &Keys::files(&steps)?, limit, progress);
         progress.end();
         self.with_column(column?)
     }
 
-    /// The columns that are attached, in the order in which they were.
+    /// The attached columns, in the order of attachment.
     #[must_use]
     pub fn attached(&self) -> &[AttachedColumn] {
         &self.attached
     }
 
-    /// The column of an array and the files of its keys; read into memory when there is a limit to it.
+    /// Aligns an array with this table by its key files. A `limit` means that the values are read into memory
+    /// instead of being mapped; the inner `None` stands for the available memory.
     pub(super) fn column(
         &self,
         name: &str,
@@ -345,14 +350,14 @@ impl StepTable {
         Ok(StepTable { attached, batch: Arc::new(batch), pool, ..self.clone() })
     }
 
-    /// Finds the row of the array for each row of the table, or of the view.
+    /// Finds the array's row for each row of the table or view.
     fn places(&self, name: &str, path: &Path, keys: &Keys, progress: &dyn Progress) -> Result<Places> {
         let ranges = self.ranges();
         let (Some(first), Some(end)) = (ranges.first().map(|range| range.start), ranges.last().map(|range| range.end))
         else {
             return Ok(Places::Shifted(0));
         };
-        // Also where the array has the table's order two rows of one step are refused.
+        // The index also rejects duplicate steps, even if the array has the table's order.
         let index = Index::new(keys, progress)?;
         let missing = |row: u64| {
             let before = ranges.iter().take_while(|range| range.start <= row);
@@ -384,7 +389,7 @@ impl StepTable {
             return Ok(Places::Shifted(by));
         }
         match u32::try_from(keys.num_rows()) {
-            // The last number stands for none.
+            // The last number stands for no place.
             Ok(_) => {
                 let search = Search { keys, index: &index, missing: &missing };
                 let places = self.listed(&chunks, &ranges, &search, u32::MAX, |row| row as u32, progress)?;
@@ -398,7 +403,8 @@ impl StepTable {
         }
     }
 
-    /// The place of each row from the first chunk's start to the last one's end, `none` for rows that the view does not show.
+    /// Returns the place of each row from the first chunk's start to the last one's end. Rows that the view
+    /// does not show get `none`.
     fn listed<T: Copy + Send>(
         &self,
         chunks: &[Range<u64>],
@@ -433,7 +439,7 @@ impl StepTable {
         first_missing.map_or(Ok(Arc::new(places)), |row| Err((search.missing)(row)))
     }
 
-    /// The rows of the mapping that this shows.
+    /// The ranges of the mapping's rows that this table or view shows.
     fn ranges(&self) -> Vec<Range<u64>> {
         match &self.selection {
             None if self.is_empty() => Vec::new(),
@@ -460,7 +466,7 @@ impl StepTable {
     }
 }
 
-/// What rows are looked for in, and what is said of one that is not there.
+/// The keys and the index to search, and the error for a missing row.
 struct Search<'a> {
     keys: &'a Keys,
     index: &'a Index<'a>,

@@ -1,4 +1,4 @@
-//! Tables in files: a `.npy` file that NumPy opens, with a footer behind the rows that says what NumPy's header cannot.
+//! Tables in files: a `.npy` file that NumPy opens, with a footer after the rows.
 //!
 //! ```text
 //!  0       NumPy's header, padded with spaces to a multiple of 4096 bytes
@@ -9,8 +9,8 @@
 //!  -16     CRC32C of JSON, runs and the 24 bytes before u32 | 0 u32 | "A2TABLE" 01
 //! ```
 //!
-//! All little-endian. NumPy reads as many rows as its header says and ignores what follows. In shared memory the same
-//! stands without NumPy's header, the footer at the next page.
+//! All numbers are little-endian. NumPy reads the rows that its header counts and ignores the rest. Shared
+//! memory has the same content without NumPy's header; its footer begins at the next page.
 
 use super::memory::{FileIdentity, FrozenRegion, Region};
 use super::npy::{self, NpyHeader};
@@ -36,7 +36,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 const MAGIC: &[u8; 8] = b"A2TABLE\x01";
 const FOOTER_LEN: usize = 40;
-/// Bytes that are written or read at a time.
+/// The number of bytes that are written or read at a time.
 const CHUNK: usize = 8 << 20;
 
 #[derive(Serialize, Deserialize)]
@@ -46,9 +46,9 @@ struct Meta {
     layout: RowLayout,
     fingerprint: Fingerprint,
     phases: Option<Phases>,
-    /// CRC32C of the rows; none of those in shared memory.
+    /// CRC32C of the rows; `None` in shared memory.
     rows_crc32c: Option<u32>,
-    /// Tells one shared memory from another.
+    /// Distinguishes one shared memory file from another.
     token: Option<String>,
 }
 
@@ -56,22 +56,22 @@ struct Meta {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LoadOptions {
-    /// Whether to map the file instead of reading it. Processes that map the same file share its pages, and it may be
-    /// larger than memory. The file must not change meanwhile, and its checksum is not compared.
+    /// Whether to map the file instead of reading it. Processes that map the same file share its pages, and the
+    /// file may be larger than memory. It must not change while it is mapped. Its checksum is not verified.
     pub mmap: bool,
-    /// The most bytes that the rows may take when they are read; `None` = the memory that the system has available.
+    /// The memory limit for rows that are read, in bytes; `None` = the memory that the system has available.
     pub memory_limit: Option<u64>,
 }
 
 impl LoadOptions {
-    /// Mapped, or read.
+    /// Sets whether to map the file instead of reading it.
     #[must_use]
     pub fn with_mmap(mut self, mmap: bool) -> Self {
         self.mmap = mmap;
         self
     }
 
-    /// With this limit on the bytes that the rows take.
+    /// Sets the memory limit for rows that are read, in bytes.
     #[must_use]
     pub fn with_memory_limit(mut self, memory_limit: u64) -> Self {
         self.memory_limit = Some(memory_limit);
@@ -80,18 +80,19 @@ impl LoadOptions {
 }
 
 impl StepTable {
-    /// Writes the rows to a `.npy` file that NumPy opens as a structured array, with all that
-    /// [`load`](StepTable::load) needs to give the same table back, fingerprint included.
+    /// Writes the rows to a `.npy` file that NumPy opens as a structured array. [`load`](StepTable::load)
+    /// returns the same table from it, fingerprint included.
     ///
-    /// The file appears under its name when it is whole and on disk; one that was there before is replaced. Of a view, the
-    /// rows that it shows are written. Attached columns are not: they have files of their own, and are attached again.
+    /// The file appears under its name only when it is complete and durable. It replaces an existing file. A
+    /// view writes only its own rows. Attached columns are not written; they have their own files and can be
+    /// attached again.
     ///
     /// # Errors
-    /// [`ErrorKind::Io`] and [`ErrorKind::Cancelled`], and nothing is left behind.
+    /// [`ErrorKind::Io`] and [`ErrorKind::Cancelled`]. After an error no file is left.
     pub fn save(&self, path: impl AsRef<Path>, progress: &dyn Progress) -> Result<()> {
         let path = path.as_ref();
         let io = |error| Error::io(path, error);
-        // Before all the work: what is asked of the archive may fail.
+        // Reading the archive's runs may fail, so it comes before all other work.
         let runs = self.runs.index()?;
         let mut staged = Staged::new(parent(path))?;
         let header = npy::header(&self.layout, self.num_rows(), 0)?;
@@ -117,7 +118,7 @@ impl StepTable {
         staged.replace(path)
     }
 
-    /// Feeds all rows to `write` and returns their checksum.
+    /// Passes all rows to `write` and returns their checksum.
     fn write_rows(&self, progress: &dyn Progress, mut write: impl FnMut(&[u8]) -> Result<()>) -> Result<u32> {
         let mut crc = 0;
         let mut put = |bytes: &[u8]| {
@@ -148,7 +149,7 @@ impl StepTable {
         Ok(crc)
     }
 
-    /// What follows the rows of the whole table in shared memory.
+    /// Returns the footer of the whole table in shared memory.
     pub(super) fn footer_of_memory(&self, token: &str) -> Result<Vec<u8>> {
         let meta = Meta {
             num_rows: self.num_all_rows(),
@@ -158,20 +159,21 @@ impl StepTable {
             rows_crc32c: None,
             token: Some(token.to_owned()),
         };
-        // A table whose archive is gone can be shared, but not be filtered by what only the archive knew.
+        // Without its archive, a table can be shared. The other process then cannot filter by score or engine.
         let runs = self.runs.index().ok().flatten();
         footer(&meta, 0, runs.as_deref())
     }
 
-    /// Reads a `.npy` file: one that [`save`](StepTable::save) wrote, whose fingerprint is kept, or any other structured
-    /// array that has the fields of a row by name and type, whatever their order, whose fingerprint is then made of its
-    /// content. Fields that a row does not have become extra columns.
+    /// Reads a table from a `.npy` file. A file of [`save`](StepTable::save) keeps its fingerprint.
+    ///
+    /// Any other structured array works too if it has the fields of a row by name and type, in any order. Its
+    /// fingerprint is computed from its content, and fields that a row lacks become extra columns.
     ///
     /// # Errors
-    /// [`ErrorKind::Io`], [`ErrorKind::Decode`] and [`ErrorKind::Checksum`] for files that are no such thing or were cut
-    /// short or changed; [`ErrorKind::Column`] for a field that is missing or of another type; [`ErrorKind::Argument`]
-    /// for a file that cannot be mapped, as its rows are laid out otherwise; [`ErrorKind::MemoryLimit`];
-    /// [`ErrorKind::Cancelled`].
+    /// [`ErrorKind::Io`], [`ErrorKind::Decode`] and [`ErrorKind::Checksum`] if the file is not such an array,
+    /// was truncated or was changed; [`ErrorKind::Column`] if a field is missing or has another type;
+    /// [`ErrorKind::Argument`] if the file cannot be mapped because its rows have another layout;
+    /// [`ErrorKind::MemoryLimit`]; [`ErrorKind::Cancelled`].
     pub fn load(path: impl AsRef<Path>, options: &LoadOptions, progress: &dyn Progress) -> Result<StepTable> {
         let path = &std::path::absolute(path.as_ref()).map_err(|error| Error::io(path.as_ref(), error))?;
         if options.mmap {
@@ -192,7 +194,8 @@ impl StepTable {
         source.into_table(region, content)
     }
 
-    /// The table in a file, mapped. Of a file without a footer the rows are read, unless it is known what they are.
+    /// Maps the table in a file. Without a footer, the rows are hashed for a fingerprint, unless `known` is
+    /// given.
     pub(super) fn map(path: &Path, known: Option<&Fingerprint>) -> Result<StepTable> {
         let source = Source::open(path)?;
         if let Some(conversion) = &source.conversion {
@@ -213,7 +216,7 @@ impl StepTable {
         Ok(table)
     }
 
-    /// The table in shared memory.
+    /// Opens the table in shared memory.
     pub(super) fn of_shared(shared: Shared, path: &Path) -> Result<StepTable> {
         if !is_sealed(&shared.file) {
             return Err(damaged(path, "sealed memory", "a file that may change"));
@@ -228,14 +231,14 @@ impl StepTable {
     }
 }
 
-/// A file of rows whose header and footer are read.
+/// A file of rows whose header and footer were read.
 struct Source<'a> {
     path: &'a Path,
     file: File,
     num_rows: u64,
     rows_offset: u64,
     layout: RowLayout,
-    /// How to make rows of the file's, if they are not the same.
+    /// The conversion of the file's rows, if their layout differs.
     conversion: Option<npy::Conversion>,
     meta: Option<Meta>,
     runs: Vec<u8>,
@@ -262,7 +265,7 @@ impl<'a> Source<'a> {
             let (layout, runs) = (meta.layout.clone(), footer.runs);
             return Ok(Source { path, file, num_rows, rows_offset, layout, conversion: None, meta: Some(meta), runs });
         }
-        // NumPy writes nothing behind the rows, so this was a footer.
+        // NumPy writes nothing after the rows, so the extra bytes were a footer.
         let end = rows_offset + rows_len.unwrap_or(0);
         if size > end {
             return Err(damaged(path, &format!("the rows' end at byte {end}, or a footer behind it"), "neither"));
@@ -280,7 +283,7 @@ impl<'a> Source<'a> {
         self.num_rows * self.stride() as u64
     }
 
-    /// Reads all rows on all cores, compares their checksum or else hashes them.
+    /// Reads all rows on all cores. Verifies their checksum, or hashes them if the file has no footer.
     fn read_rows(&self, progress: &dyn Progress) -> Result<(FrozenRegion, Option<blake3::Hash>)> {
         let stride = self.layout.stride();
         let len = self.num_rows as usize * stride;
@@ -298,7 +301,7 @@ impl<'a> Source<'a> {
                     return Ok(());
                 };
                 check(progress)?;
-                // Each chunk is taken once.
+                // Each chunk is taken once, so its lock is free.
                 let mut out = chunk.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
                 let num_rows = out.len() / stride;
                 let offset = self.rows_offset + (k * rows_per_chunk * self.stride()) as u64;
@@ -363,7 +366,7 @@ struct Footer {
     runs: Vec<u8>,
 }
 
-/// What stands behind the rows; `None` in a file without a footer.
+/// Reads the footer after the rows; `None` if the file has no footer.
 fn read_footer(file: &File, path: &Path) -> Result<Option<(Meta, Footer)>> {
     let io = |error| Error::io(path, error);
     let size = file.metadata().map_err(io)?.len();
@@ -382,7 +385,7 @@ fn read_footer(file: &File, path: &Path) -> Result<Option<(Meta, Footer)>> {
         return Err(damaged(path, "a footer inside of the file", &format!("one of {} bytes", json_len + runs_len)));
     };
     let (rows_offset, rows_len) = (u64_at(0), u64_at(8));
-    // In shared memory the footer begins a page.
+    // In shared memory the footer begins at a page.
     let rows_end = rows_offset.saturating_add(rows_len);
     if start != rows_end && Some(start) != rows_end.checked_next_multiple_of(page_size() as u64) {
         return Err(damaged(path, "rows just before the footer", &format!("{rows_len} bytes from byte {rows_offset}")));
@@ -411,7 +414,7 @@ fn read_footer(file: &File, path: &Path) -> Result<Option<(Meta, Footer)>> {
     Ok(Some((meta, Footer { rows_offset, rows_len, runs: bytes })))
 }
 
-/// What follows the rows in a file.
+/// Returns the footer of a file.
 pub(super) fn footer_of_file(
     num_rows: u64,
     rows_offset: u64,
@@ -446,7 +449,7 @@ fn footer(meta: &Meta, rows_offset: u64, runs: Option<&RunIndex>) -> Result<Vec<
     Ok(bytes)
 }
 
-/// Opens a file for reading; anything else, a pipe that would block for one, is an error.
+/// Opens a regular file for reading. Anything else is an error; for example, a pipe could block.
 pub(super) fn open_regular(path: &Path) -> std::io::Result<File> {
     use std::os::unix::fs::OpenOptionsExt;
     let file = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path)?;
@@ -456,7 +459,7 @@ pub(super) fn open_regular(path: &Path) -> std::io::Result<File> {
     }
 }
 
-/// The folder of a file.
+/// Returns the folder of a file.
 pub(super) fn parent(path: &Path) -> &Path {
     path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }

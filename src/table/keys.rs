@@ -1,8 +1,8 @@
-//! Which step of which run each row of an array is of, and where in the array the row of a step is.
+//! The keys (run and step) of an array's rows, and an index from a key to its row.
 //!
-//! Keys lie in NumPy files with fields `run_id` and `step_idx` or `step_index`, one file or several, and stay there. What
-//! is kept in memory is one entry for each stretch: rows of one run, one after the other, whose steps ascend. Files of the
-//! field have one stretch a run; where rows stand in any order there is one a row.
+//! Keys stay in their NumPy files, one or several, in fields `run_id` and `step_idx` or `step_index`. Memory
+//! holds one entry per span: consecutive rows of one run with ascending steps. Usual files have one span per
+//! run. In the worst order there is one span per row.
 
 use super::memory::FileIdentity;
 use crate::board::Board;
@@ -13,10 +13,10 @@ use crate::machine::reserve;
 use crate::progress::{Progress, check};
 use std::path::{Path, PathBuf};
 
-/// A step: its run and its place there. What is below zero in a file becomes large, and is the key of no row.
+/// A step: its run id and its step index. Negative numbers of a file become large ones, which no table row has.
 pub(super) type Key = (u64, u64);
 
-/// The keys of an array's rows, mapped.
+/// The keys of an array's rows, in mapped files.
 pub(super) struct Keys {
     shards: Vec<Shard>,
     num_rows: u64,
@@ -25,7 +25,7 @@ pub(super) struct Keys {
 struct Shard {
     identity: FileIdentity,
     bytes: FileBytes,
-    /// Where the rows begin, and how long each is.
+    /// The offset of the first row, and the stride, in bytes.
     start: usize,
     stride: usize,
     run_id: Integer,
@@ -35,15 +35,15 @@ struct Shard {
     num_rows: u64,
 }
 
-/// Where a row has its board, if it does.
+/// The field of a row that holds its board, if any.
 #[derive(Clone, Copy)]
 enum BoardField {
     Packed(Integer),
-    /// Sixteen bytes from here on.
+    /// Sixteen exponents, one byte each, at this offset.
     Exps(usize),
 }
 
-/// An integer in a row.
+/// An integer field of a row.
 #[derive(Clone, Copy)]
 struct Integer {
     offset: usize,
@@ -51,7 +51,7 @@ struct Integer {
     signed: bool,
 }
 
-/// Rows of one run, one after the other, whose steps ascend.
+/// Consecutive rows of one run with ascending steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Stretch {
     run_id: u64,
@@ -61,18 +61,18 @@ struct Stretch {
     num_rows: u64,
 }
 
-/// Finds the row of a key.
+/// An index from keys to rows.
 pub(super) struct Index<'a> {
     keys: &'a Keys,
-    /// In the order of their keys, and so that no two have steps between each other's.
+    /// The spans, ordered by key. No two spans interleave.
     stretches: Vec<Stretch>,
 }
 
-/// Keys that are read between two looks at whether to stop.
+/// Keys that are read between two cancellation checks.
 const CHUNK: usize = 1 << 20;
 
 impl Integer {
-    /// The field of this name, if there is one and it holds integers.
+    /// Returns the field with one of these names, if it holds integers.
     fn find(fields: &[NpyField], names: &[&str]) -> Option<Integer> {
         let field = fields.iter().find(|field| names.contains(&field.name.as_str()))?;
         let (width, signed) = match field.dtype.as_str() {
@@ -92,7 +92,7 @@ impl Integer {
     #[inline(always)]
     fn of(self, row: &[u8]) -> u64 {
         let bytes = &row[self.offset..self.offset + self.width];
-        // Each width by itself is one instruction; any number of bytes would be a call.
+        // A load of constant width is one instruction; one of variable width would be a call.
         let value = match *bytes {
             [a] => u64::from(a),
             [a, b] => u64::from(u16::from_le_bytes([a, b])),
@@ -125,12 +125,12 @@ impl BoardField {
 }
 
 impl Keys {
-    /// The files of the keys: a file itself, or the `steps.npy` or its shards of a folder.
+    /// Returns the key files at `path`: the file itself, or `steps.npy` or its shards in a folder.
     pub(super) fn files(path: &Path) -> Result<Vec<PathBuf>> {
         if path.is_dir() { step_files_in(path) } else { Ok(vec![path.to_owned()]) }
     }
 
-    /// Maps files of keys.
+    /// Maps key files.
     pub(super) fn open(files: &[PathBuf]) -> Result<Keys> {
         let (mut shards, mut num_rows) = (Vec::with_capacity(files.len()), 0);
         for path in files {
@@ -145,7 +145,7 @@ impl Keys {
         self.num_rows
     }
 
-    /// The files, as they were when they were opened.
+    /// The identities of the files at the time of opening.
     pub(super) fn identities(&self) -> impl Iterator<Item = &FileIdentity> {
         self.shards.iter().map(|shard| &shard.identity)
     }
@@ -155,13 +155,13 @@ impl Keys {
         self.shards.first().map_or(Path::new(""), |shard| &shard.identity.path)
     }
 
-    /// The key of a row, `None` beyond the last.
+    /// Returns the key of a row, or `None` after the last row.
     #[inline]
     pub(super) fn get(&self, row: u64) -> Option<Key> {
         self.row(row).map(|(shard, row)| shard.key(row))
     }
 
-    /// Whether a row is of a board, as far as it says.
+    /// Whether a row has this board. Rows without a board field match every board.
     #[inline]
     pub(super) fn is_of(&self, row: u64, board: Board) -> bool {
         self.row(row).is_some_and(|(shard, row)| shard.board.is_none_or(|field| field.is(row, board)))
@@ -177,10 +177,10 @@ impl Keys {
         (place < shard.num_rows).then(|| (shard, shard.row(place as usize)))
     }
 
-    /// The stretches in the order of their rows.
+    /// Returns the spans in row order.
     fn stretches(&self, progress: &dyn Progress) -> Result<Vec<Stretch>> {
         let mut stretches: Vec<Stretch> = Vec::new();
-        // The one that may go on, apart from the others, so that it stays in registers.
+        // The span that may continue. It is kept apart from the others, so that it stays in registers.
         let mut open: Option<Stretch> = None;
         let mut row = 0;
         for shard in &self.shards {
@@ -244,15 +244,17 @@ impl Shard {
 }
 
 impl<'a> Index<'a> {
+    /// Reads all keys.
+    ///
     /// # Errors
-    /// [`ErrorKind::Column`] with both rows, when two are of one step.
+    /// [`ErrorKind::Column`] with both rows if two rows have the same step.
     pub(super) fn new(keys: &'a Keys, progress: &dyn Progress) -> Result<Index<'a>> {
         let mut stretches = keys.stretches(progress)?;
         let order = |stretch: &Stretch| (stretch.run_id, stretch.first_step, stretch.first_row);
         stretches.sort_unstable_by_key(order);
         let overlaps = |pair: &[Stretch]| pair[0].run_id == pair[1].run_id && pair[1].first_step <= pair[0].last_step;
         if stretches.windows(2).any(overlaps) {
-            // Steps of one stretch may lie between those of another: then each row is one of its own.
+            // Two spans interleave, so each row becomes its own span.
             stretches = stretches.iter().flat_map(|stretch| stretch.rows(keys)).collect();
             stretches.sort_unstable_by_key(order);
             if let Some([a, b]) = stretches.array_windows::<2>().find(|pair| overlaps(&pair[..])) {
@@ -262,7 +264,7 @@ impl<'a> Index<'a> {
         Ok(Index { keys, stretches })
     }
 
-    /// The row of a key. `next` is where it is looked for first, and then the row after the one that was found.
+    /// Returns the row of a key. It tries row `next` first, and sets `next` to the row after the result.
     #[inline]
     pub(super) fn find(&self, key: Key, next: &mut u64) -> Option<u64> {
         let row = if self.keys.get(*next) == Some(key) { *next } else { self.search(key)? };
@@ -294,7 +296,7 @@ impl<'a> Index<'a> {
 }
 
 impl Stretch {
-    /// Each row as a stretch.
+    /// Returns each row as a span.
     fn rows(self, keys: &Keys) -> impl Iterator<Item = Stretch> {
         (self.first_row..self.first_row + self.num_rows).filter_map(move |first_row| {
             let (run_id, step) = keys.get(first_row)?;
@@ -327,7 +329,7 @@ mod tests {
 
     const TYPES: [(&str, usize); 6] = [("|u1", 1), ("<u2", 2), ("<i2", 2), ("<u4", 4), ("<i8", 8), ("<u8", 8)];
 
-    /// Writes keys with a byte before, between and behind them.
+    /// Writes keys with one byte before, between and after the fields.
     fn write(path: &Path, keys: &[Key], types: (usize, usize), name: &str) {
         let ((run_dtype, run_width), (step_dtype, step_width)) = (TYPES[types.0], TYPES[types.1]);
         let field =

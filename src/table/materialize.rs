@@ -1,10 +1,11 @@
 //! Running a query into a table.
 //!
-//! Partitions that follow each other are read by as many threads as there are cores. Where the number of rows of each is
-//! known beforehand, each is written where it belongs; where a filter leaves that open, a thread fills a buffer of one
-//! row group and appends it when the partitions before it are done. A plan of any other kind is one stream.
+//! One thread per core reads the ordered partitions of a plan. If the number of rows of each partition is known
+//! in advance, each thread writes rows to their final place. After a filter it is not known. Then a thread
+//! buffers a partition (one row group) and appends it after all earlier partitions. Any other plan is read as
+//! one stream.
 //!
-//! A result that is larger than memory goes to a file in the same way, and is mapped from there.
+//! A result that is larger than memory goes to a file in the same way and is mapped from there.
 
 use super::convert::RowWriter;
 use super::memory::Region;
@@ -35,21 +36,21 @@ use std::sync::{Arc, Mutex, PoisonError};
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct MaterializeOptions {
-    /// Columns of the query to append to each row, beside those that a row always has.
+    /// Columns of the query to append to each row, in addition to the columns of a step.
     pub extra: Vec<String>,
-    /// What stands as the value of the chosen branch.
+    /// The value of the chosen branch.
     pub chosen_ev: ChosenEv,
-    /// The most bytes that the rows may take; `None` = the memory that the system has available.
+    /// The memory limit for the rows in bytes; `None` = the memory that the system has available.
     pub memory_limit: Option<u64>,
-    /// Where to put the rows instead of into memory: a `.npy` file as [`StepTable::save`] writes it, from which they are
-    /// then mapped. It may be larger than memory, and no limit is set to it.
+    /// A `.npy` file for the rows, which are mapped from it instead of being in memory. It has the format of
+    /// [`StepTable::save`]. It may be larger than memory; no limit applies.
     pub path: Option<PathBuf>,
 }
 
-/// What stands as the value of the chosen branch, for steps that have values.
+/// The value of the chosen branch, for steps that have values.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ChosenEv {
-    /// What the source says, 1 - 2^-23 as a rule.
+    /// The value in the source, usually 1 - 2^-23.
     #[default]
     Stored,
     /// Exactly 1.0, as the field's trainers expect.
@@ -69,28 +70,28 @@ impl FromStr for ChosenEv {
 }
 
 impl MaterializeOptions {
-    /// With these extra columns.
+    /// Sets the extra columns.
     #[must_use]
     pub fn with_extra<S: Into<String>>(mut self, extra: impl IntoIterator<Item = S>) -> Self {
         self.extra = extra.into_iter().map(Into::into).collect();
         self
     }
 
-    /// With this as the value of the chosen branch.
+    /// Sets the value of the chosen branch.
     #[must_use]
     pub fn with_chosen_ev(mut self, chosen_ev: ChosenEv) -> Self {
         self.chosen_ev = chosen_ev;
         self
     }
 
-    /// With this limit on the bytes that the rows take.
+    /// Sets the memory limit for the rows in bytes.
     #[must_use]
     pub fn with_memory_limit(mut self, memory_limit: u64) -> Self {
         self.memory_limit = Some(memory_limit);
         self
     }
 
-    /// With the rows in a file.
+    /// Sets the file for the rows.
     #[must_use]
     pub fn with_path(mut self, path: impl Into<PathBuf>) -> Self {
         self.path = Some(path.into());
@@ -101,15 +102,15 @@ impl MaterializeOptions {
 impl Query {
     /// Runs the query into a table in memory.
     ///
-    /// The result must have a column `board`; `move`, `ev_up`, `ev_down`, `ev_left`, `ev_right`, `ev_legal`, `run_id` and
-    /// `step_index` are taken by name where it has them. Where it does not, `move` is 255, the values are NaN, `ev_legal`
-    /// is the rules' mask, and the ids are 0. Rows are in the order of the query's ORDER BY, or else of
-    /// `(run_id, step_index)`, whatever the number of threads.
+    /// The result must have a column `board`. The columns `move`, `ev_up`, `ev_down`, `ev_left`, `ev_right`,
+    /// `ev_legal`, `run_id` and `step_index` are optional. Without them, `move` is 255, the values are NaN,
+    /// `ev_legal` is the rules' mask, and the ids are 0. Rows have the order of the query's ORDER BY, or else
+    /// of `(run_id, step_index)`. The number of threads does not affect the order.
     ///
     /// # Errors
-    /// [`ErrorKind::Column`] for a column that is missing, of a type that does not fit, or with a value that does not
-    /// fit, a `step_index` above 65,535 for one; [`ErrorKind::MemoryLimit`], before anything is allocated where the
-    /// number of rows is known beforehand; [`ErrorKind::Query`]; [`ErrorKind::Cancelled`].
+    /// [`ErrorKind::Column`] if a column is missing, or its type or a value does not fit, such as a
+    /// `step_index` above 65,535; [`ErrorKind::MemoryLimit`], before any allocation if the number of rows is
+    /// known in advance; [`ErrorKind::Query`]; [`ErrorKind::Cancelled`].
     pub fn materialize(&self, options: &MaterializeOptions, progress: &dyn Progress) -> Result<StepTable> {
         let all = RowWriter::new(&self.schema(), &options.extra, options.chosen_ev)?;
         let needed = self.select(&all.columns())?;
@@ -141,7 +142,7 @@ impl Query {
     }
 }
 
-/// The number of rows of each partition, if the plan knows them all exactly.
+/// Returns the number of rows of each partition if the plan knows all of them exactly.
 fn exact_rows(plan: &Arc<dyn ExecutionPlan>, num_partitions: usize) -> Option<Vec<usize>> {
     let statistics = StatisticsContext::new();
     (0..num_partitions)
@@ -158,7 +159,7 @@ fn exact_rows(plan: &Arc<dyn ExecutionPlan>, num_partitions: usize) -> Option<Ve
 struct Job<'a> {
     writer: &'a RowWriter,
     limits: Arc<Limits>,
-    /// Bytes that a table in memory may have.
+    /// The memory limit of the table in bytes.
     memory: u64,
     progress: &'a dyn Progress,
 }
@@ -193,7 +194,8 @@ impl Job<'_> {
                 Ok((region, len))
             }
             other => {
-                // How many rows will come is not known, so all that could be had is reserved; it takes no memory.
+                // The number of rows is unknown, so this reserves as much as possible. Reserved pages take no
+                // memory.
                 let reserved = self.memory.min(available_bytes().unwrap_or(1 << 40).max(1 << 30));
                 let (mut region, reserved) = Region::reserve_up_to(reserved)?;
                 let bytes = &mut region.bytes_mut()[..reserved as usize];
@@ -204,7 +206,7 @@ impl Job<'_> {
         }
     }
 
-    /// Writes the rows to a file, and maps it.
+    /// Writes the rows to a file and maps it.
     fn write_file(
         &self,
         query: &Query,
@@ -242,7 +244,7 @@ impl Job<'_> {
         StepTable::map(path, None)
     }
 
-    /// Every partition's rows go straight to where they belong.
+    /// Writes each partition's rows directly to their final place.
     fn write_in_place(&self, plan: &Arc<dyn ExecutionPlan>, context: &Arc<TaskContext>, exact: &[usize]) -> Filled {
         let num_rows: u64 = exact.iter().map(|&rows| rows as u64).sum();
         let num_bytes = self.check_limit(num_rows)?;
@@ -281,7 +283,8 @@ impl Job<'_> {
         Ok((region, num_bytes as usize))
     }
 
-    /// Each thread fills a buffer with a partition's rows and appends it when its turn comes.
+    /// Reads partitions on all cores. Each thread buffers a partition's rows and appends them in partition
+    /// order.
     fn append_in_order<'o>(
         &self,
         plan: &Arc<dyn ExecutionPlan>,
@@ -321,7 +324,7 @@ impl Job<'_> {
         Ok(output.into_inner())
     }
 
-    /// One stream, in its own order.
+    /// Appends the rows of one stream in its order.
     fn append_stream<'o>(&self, mut stream: QueryStream, mut output: Output<'o>) -> Result<Output<'o>> {
         self.progress.begin("materialize", Unit::Rows, 0);
         let mut buffer = Vec::new();
@@ -337,8 +340,9 @@ impl Job<'_> {
         Ok(output)
     }
 
-    /// Feeds a partition's batches to `take`. They are made on this thread, which is fastest where each comes soon: there
-    /// must be no filter that could drop all rows for long.
+    /// Passes a partition's batches to `take`. This thread computes them, which is the fastest way if batches
+    /// come steadily. There must be no filter that could drop all rows for long, because limits are checked
+    /// only between batches.
     fn read(
         &self,
         plan: &Arc<dyn ExecutionPlan>,
@@ -347,7 +351,7 @@ impl Job<'_> {
         stop: &Stop,
         mut take: impl FnMut(RecordBatch) -> Result<()>,
     ) -> Result<()> {
-        // The reader's file accesses go through the runtime's threads.
+        // The reader accesses files through the runtime's threads.
         let threads = runtime()?;
         let _in_runtime = threads.handle().enter();
         let mut stream = plan.execute(partition, Arc::clone(context)).map_err(query_error)?;
@@ -358,7 +362,8 @@ impl Job<'_> {
         Ok(())
     }
 
-    /// The same with batches from the runtime's threads, so that limits hold while none comes.
+    /// Passes a partition's batches to `take`. The runtime's threads compute them, so limits hold even while no
+    /// batch comes.
     fn read_ahead(
         &self,
         plan: &Arc<dyn ExecutionPlan>,
@@ -387,12 +392,12 @@ impl Job<'_> {
         Ok(())
     }
 
-    /// Runs `work` on a thread per core; the first error stops them all and is returned.
+    /// Runs `work` on one thread per core. The first error stops all threads and is returned.
     fn on_all_cores(&self, context: &TaskContext, work: impl Fn(&Stop) -> Result<()> + Sync) -> Result<()> {
         let num_threads = context.session_config().target_partitions().max(1);
         let stop = Stop::default();
         workers::side_by_side(num_threads, || {
-            // A reader may panic on damaged data, and must not leave other threads waiting for their turn.
+            // A reader may panic on damaged data. Other threads must not wait forever for its turn.
             let failed = || Err(Error::query("the query engine panicked, on damaged data perhaps"));
             if let Err(error) = catch_panic(|| work(&stop)).unwrap_or_else(failed) {
                 stop.raise(error);
@@ -402,7 +407,7 @@ impl Job<'_> {
     }
 }
 
-/// Makes an error about a row of a part one about a row of the whole.
+/// Converts the row of an error from a row of the part to a row of the whole.
 fn at_row(error: Error, first_row: u64) -> Error {
     match error.into_kind() {
         ErrorKind::Column { path, column, row: Some(row), expected, found } => {

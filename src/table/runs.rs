@@ -1,4 +1,4 @@
-//! What a table knows of its runs: enough to filter rows by what SQL would have asked of `runs`.
+//! The runs of a table, with the columns of `runs` by which rows can be filtered.
 
 use crate::archive::{Archive, Phases};
 use crate::error::{Error, ErrorKind, Result};
@@ -10,7 +10,7 @@ use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
-/// The runs that a table's rows may belong to, and where the phases of a game begin.
+/// The runs that a table's rows may belong to, and the thresholds of the game phases.
 #[derive(Default)]
 pub(super) struct Runs {
     pub(super) phases: Option<Phases>,
@@ -18,17 +18,17 @@ pub(super) struct Runs {
     index: OnceLock<Arc<RunIndex>>,
 }
 
-/// Where the runs are read from when they are first asked for.
+/// The source from which the runs are read on first use.
 #[derive(Default)]
 enum Source {
     #[default]
     Nowhere,
     Archive(Archive),
-    /// What [`RunIndex::to_bytes`] made, of this file.
+    /// Output of [`RunIndex::to_bytes`], from this file.
     Bytes(Vec<u8>, PathBuf),
 }
 
-/// Score and engine of each run, in the order of their ids.
+/// Score and engine of each run, ordered by id.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct RunIndex {
     run_id: Vec<u32>,
@@ -42,21 +42,21 @@ impl Runs {
         Runs { phases: Some(archive.phases()), source, index: OnceLock::new() }
     }
 
-    /// Of runs that are known already.
+    /// Returns runs that are already known.
     pub(super) fn of_index(phases: Phases, index: RunIndex) -> Runs {
         Runs { phases: Some(phases), source: Source::Nowhere, index: Arc::new(index).into() }
     }
 
-    /// From a file's footer.
+    /// Returns the runs of a file's footer.
     pub(super) fn of_bytes(phases: Option<Phases>, bytes: Vec<u8>, path: &Path) -> Runs {
         let source = if bytes.is_empty() { Source::Nowhere } else { Source::Bytes(bytes, path.into()) };
         Runs { phases, source, index: OnceLock::new() }
     }
 
-    /// The runs; `None` for rows that came from nowhere known.
+    /// The runs; `None` if their source is unknown.
     ///
     /// # Errors
-    /// When the archive can no longer be read, or the file held something else.
+    /// Any error of reading the archive; [`ErrorKind::Damaged`] if the file's bytes are invalid.
     pub(super) fn index(&self) -> Result<Option<Arc<RunIndex>>> {
         if let Some(index) = self.index.get() {
             return Ok(Some(Arc::clone(index)));
@@ -103,20 +103,20 @@ impl RunIndex {
         Some(())
     }
 
-    /// Adds a run, whose id is above all others'.
+    /// Adds a run, whose id must be greater than all others.
     pub(super) fn push(&mut self, run_id: u32, max_score: u64, engine: Option<String>) {
         self.run_id.push(run_id);
         self.max_score.push(max_score);
         self.engine.push(engine);
     }
 
-    /// A run's score and engine.
+    /// Returns a run's score and engine.
     pub(super) fn get(&self, run_id: u32) -> Option<(u64, Option<&str>)> {
         let at = self.run_id.binary_search(&run_id).ok()?;
         Some((*self.max_score.get(at)?, self.engine.get(at)?.as_deref()))
     }
 
-    /// The runs with these ids alone.
+    /// Returns the runs with these ids.
     pub(super) fn only(&self, run_ids: &HashSet<u32>) -> RunIndex {
         let mut index = RunIndex::default();
         for (k, run_id) in self.run_id.iter().enumerate().filter(|(_, run_id)| run_ids.contains(run_id)) {
@@ -127,8 +127,9 @@ impl RunIndex {
         index
     }
 
-    /// Number of runs u32, number of engines u32, the ids u32, the scores u64, each run's engine u32 (its place among the
-    /// engines, or 2^32 - 1 for none), and the engines, each its length u32 and its text. All little-endian.
+    /// Returns the runs as bytes: number of runs u32, number of engines u32, the ids u32, the scores u64, each
+    /// run's engine u32 (an index into the engines, or 2^32 - 1 for none), and the engines, each its length u32
+    /// and its text. All numbers are little-endian.
     pub(super) fn to_bytes(&self) -> Vec<u8> {
         let mut places: HashMap<&str, u32> = HashMap::new();
         let mut engines: Vec<&str> = Vec::new();
@@ -151,7 +152,7 @@ impl RunIndex {
         bytes
     }
 
-    /// What [`to_bytes`](RunIndex::to_bytes) made; `None` for anything else.
+    /// Parses the result of [`to_bytes`](RunIndex::to_bytes); `None` for anything else.
     pub(super) fn from_bytes(bytes: &[u8]) -> Option<RunIndex> {
         fn numbers<const N: usize>(bytes: &mut &[u8], count: usize) -> Option<Vec<[u8; N]>> {
             let (taken, rest) = bytes.split_at_checked(count.checked_mul(N)?)?;

@@ -1,11 +1,11 @@
 //! One copy of a table for many processes.
 //!
-//! A table's rows begin as this process's own memory. When another process is to have them, they move, piece by piece
-//! and without changing their address, into a sealed memory file (`memfd_create(2)`), so that there never are two copies.
-//! Every process of the same user maps that file through `/proc/<pid>/fd/<fd>` while one that holds it lives. It has no
-//! name in any folder, so when the last process ends, however it ends, its memory is free.
+//! A table's rows begin as private memory of one process. For other processes, they move into a sealed memory
+//! file (`memfd_create(2)`). They move in pieces and keep their address, so there are never two copies. Every
+//! process of the same user can map the file through `/proc/<pid>/fd/<fd>` while a process that holds it lives.
+//! The file has no name in any folder, so the system frees its memory when the last process ends.
 //!
-//! The file holds the rows from byte 0, then what [`file`](super::file) appends to saved rows.
+//! The file holds the rows from byte 0 on, then the footer of a saved table; see [`file`](super::file).
 
 use super::StepTable;
 use super::attached::AttachedColumn;
@@ -23,23 +23,22 @@ use std::sync::{PoisonError, TryLockError};
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) file: File,
-    /// Tells this file from one that got the same number later.
+    /// Distinguishes this file from a later one with the same descriptor.
     pub(super) token: String,
 }
 
-/// How another process of the same user on the same machine finds a table: small, and serializable.
+/// A small, serializable handle by which another process of the same user on the same machine opens a table.
 ///
-/// It stays good as long as a process that holds the table lives, or as long as the file that it is mapped from stays as
-/// it is.
+/// It is valid while a process that holds the table lives, or while the mapped file stays unchanged.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct TableHandle {
     place: Place,
     fingerprint: super::Fingerprint,
-    /// The fingerprint of all rows, those that a view does not show too.
+    /// The fingerprint of all rows, including those that a view does not show.
     whole: super::Fingerprint,
     /// The attached columns, in their order.
     attached: Vec<AttachedFiles>,
-    /// Of a view, its rows.
+    /// The rows of a view.
     #[serde(skip)]
     selection: Option<Vec<u64>>,
 }
@@ -51,7 +50,7 @@ enum Place {
     File(FileIdentity),
 }
 
-/// What an attached column is made of.
+/// The files of an attached column.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 struct AttachedFiles {
     name: String,
@@ -60,15 +59,16 @@ struct AttachedFiles {
 }
 
 impl StepTable {
-    /// What another process needs to have this table too, without a copy. The first call moves the rows into shared
-    /// memory, at about the speed of a copy, in place: references to them stay good.
+    /// Returns a handle with which another process opens this table without a copy. The first call moves the
+    /// rows into shared memory in place, at about the speed of a copy. References to the rows stay valid.
     ///
-    /// Attached columns are not shared by way of memory: the other process maps their files and aligns them again.
+    /// Attached columns do not move into shared memory. The other process maps their files and aligns them
+    /// again.
     ///
-    /// A process that was forked has its parent's tables anyway, and needs no handle.
+    /// A forked process already has its parent's tables and needs no handle.
     ///
     /// # Errors
-    /// [`ErrorKind::Io`] where the system has no sealed memory files, as outside of Linux.
+    /// [`ErrorKind::Io`] if the system has no sealed memory files, as outside of Linux.
     pub fn handle(&self) -> Result<TableHandle> {
         let place = match &self.rows.backing {
             Backing::File(identity) => Place::File(identity.clone()),
@@ -77,7 +77,8 @@ impl StepTable {
                 let mut slot = match slot.try_lock() {
                     Ok(slot) => slot,
                     Err(TryLockError::Poisoned(slot)) => slot.into_inner(),
-                    // The thread that holds it is in the process that this one was forked from, and never gives it back.
+                    // The thread that holds the lock exists only in the parent process and never releases it in
+                    // this one.
                     Err(TryLockError::WouldBlock) if *owner != std::process::id() => {
                         let message = "a table that another thread was sharing when this process was forked";
                         return Err(std::io::Error::new(std::io::ErrorKind::WouldBlock, message).into());
@@ -104,12 +105,12 @@ impl StepTable {
         Ok(TableHandle { place, fingerprint, whole, attached, selection })
     }
 
-    /// The table that a handle leads to. No row is read or copied: this takes a few milliseconds at most, for the list of
-    /// runs that the table knows, and of a table with attached columns as long as attaching them, mapped, took.
+    /// Opens the table of a handle. It neither reads nor copies rows. It takes a few milliseconds at most, for
+    /// the table's list of runs. With attached columns, it takes as long as attaching and mapping them.
     ///
     /// # Errors
-    /// [`ErrorKind::Io`] when no process that holds the table is left, or the file is gone;
-    /// [`ErrorKind::Damaged`] when something else is in its place.
+    /// [`ErrorKind::Io`] if no process holds the table any more, or the file is missing; [`ErrorKind::Damaged`]
+    /// if something else is in its place.
     pub fn from_handle(handle: &TableHandle) -> Result<StepTable> {
         let whole = match &handle.place {
             Place::File(expected) => {
@@ -143,8 +144,8 @@ impl StepTable {
 }
 
 impl TableHandle {
-    /// The handle as bytes: the length of a JSON object as u32, the object, and of a view the first row and the length of
-    /// each range as u64, all little-endian.
+    /// Returns the handle as bytes: the length of a JSON object as u32, the object, and for a view the first
+    /// row and the length of each range as u64. All numbers are little-endian.
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
         let json = serde_json::to_vec(&(self, self.selection.is_some())).unwrap_or_default();
@@ -154,7 +155,7 @@ impl TableHandle {
         bytes
     }
 
-    /// What [`to_bytes`](TableHandle::to_bytes) made.
+    /// Parses the result of [`to_bytes`](TableHandle::to_bytes).
     ///
     /// # Errors
     /// [`ErrorKind::Decode`] for anything else.
@@ -218,39 +219,39 @@ mod linux {
     use std::os::fd::{AsRawFd, FromRawFd};
     use std::os::unix::fs::FileExt;
 
-    /// Rows that move at a time: the most memory that is taken twice.
+    /// The size of the pieces in bytes: the most memory that exists twice.
     const PIECE: usize = 32 << 20;
 
-    /// Moves a region's bytes into a sealed memory file that is mapped in their place, and appends a footer behind them.
+    /// Moves a region's bytes into a sealed memory file, maps the file in their place, and appends a footer.
     #[allow(unsafe_code)]
     pub(super) fn move_to_file(region: &FrozenRegion, footer: &[u8]) -> Result<File> {
-        // SAFETY: the name is a C string, and the call does nothing but make a descriptor.
+        // SAFETY: the name is a C string, and the call only creates a descriptor.
         let fd = unsafe { libc::memfd_create(c"a2store-table".as_ptr(), libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING) };
         if fd < 0 {
             return Err(io::Error::last_os_error().into());
         }
-        // SAFETY: the descriptor is new and nobody else's.
+        // SAFETY: the descriptor is new, so nothing else owns it.
         let file = unsafe { File::from_raw_fd(fd) };
-        // A second, read-only descriptor: mappings through it do not keep the file from being sealed.
+        // A second, read-only descriptor. A mapping through it does not prevent sealing the file.
         let read_only = File::open(format!("/proc/self/fd/{fd}"))?;
         let bytes = region.bytes();
         for start in (0..bytes.len()).step_by(PIECE) {
             let piece = &bytes[start..bytes.len().min(start + PIECE)];
             file.write_all_at(piece, start as u64)?;
-            // SAFETY: the pages from the piece's start to the end of its last page belong to the region's mapping, as
-            // it begins at a page (a piece is a multiple of the page size, and the region's start one of the large page)
-            // and no other bytes lie behind its end. They are replaced at once, by the same bytes, read-only as before,
-            // so that no reader can tell. Should the kernel fail when it has already taken the old pages away, which
-            // it can only for want of memory of its own, a reader of the piece is ended by SIGSEGV.
+            // SAFETY: the pages of the piece belong to the region's mapping. The piece begins at a page,
+            // because a piece is a multiple of the page size and the region begins at a large page. No other
+            // bytes lie after its end. The call replaces the pages at once by the same bytes, read-only as
+            // before, so no reader sees a difference. The kernel can fail after it unmapped the old pages only
+            // if it lacks memory itself. A reader of the piece then ends with SIGSEGV.
             unsafe { map_at(piece.as_ptr(), piece.len(), &read_only, start)? };
-            // Large pages for the file, whatever the system's setting for shared memory; where the kernel has none to
-            // give, or does not know the advice (before 6.1), small ones do.
-            // SAFETY: this moves the pages' content and changes none of it.
+            // This requests large pages for the file, whatever the system's setting for shared memory. Small
+            // pages remain if no large ones are free or the kernel does not know the advice (before Linux 6.1).
+            // SAFETY: the call moves the pages and does not change their content.
             unsafe { libc::madvise(piece.as_ptr().cast_mut().cast(), piece.len(), libc::MADV_COLLAPSE) };
         }
         let pages = bytes.len().next_multiple_of(page_size());
         file.write_all_at(footer, pages as u64)?;
-        // SAFETY: sealing changes what may be done with the descriptor, and no memory.
+        // SAFETY: sealing restricts the descriptor and does not touch memory.
         let sealed = unsafe {
             libc::fcntl(
                 fd,
@@ -264,26 +265,28 @@ mod linux {
         Ok(file)
     }
 
-    /// Maps the first `len` bytes of a shared memory file, where large pages fit.
+    /// Maps the first `len` bytes of a shared memory file at an address where large pages fit.
     #[allow(unsafe_code)]
     pub(in super::super) fn map_shared(shared: Shared, len: usize) -> Result<FrozenRegion> {
         let map: Mmap = MmapOptions::new().len(len + HUGE_PAGE).no_reserve_swap().map_anon()?.make_read_only()?;
         let start = map.as_ptr().align_offset(HUGE_PAGE).min(HUGE_PAGE);
         if len > 0 {
-            // SAFETY: the range lies in the mapping that was just made, which nobody reads yet, at a page's start.
+            // SAFETY: the range lies in the new mapping, which nothing reads yet, and begins at a page.
             unsafe { map_at(map.as_ptr().wrapping_add(start), len, &shared.file, 0)? };
         }
         Ok(FrozenRegion::new(map, start, len, Backing::Shared(shared)))
     }
 
+    /// Maps `len` bytes of a file from `offset` on at `address`.
+    ///
     /// # Safety
-    /// The pages of `len` bytes from `address`, which begins one, belong to a mapping of the caller's, and nobody depends
-    /// on other bytes being there than the file's.
+    /// `address` begins a page. All pages of the range belong to a mapping of the caller. Nothing depends on
+    /// these pages having bytes other than the file's.
     #[allow(unsafe_code)]
     unsafe fn map_at(address: *const u8, len: usize, file: &File, offset: usize) -> io::Result<()> {
         let address: *mut libc::c_void = address.cast_mut().cast();
         let flags = libc::MAP_SHARED | libc::MAP_FIXED;
-        // SAFETY: as the caller promises.
+        // SAFETY: the caller guarantees it.
         let map = unsafe { libc::mmap(address, len, libc::PROT_READ, flags, file.as_raw_fd(), offset as libc::off_t) };
         if map == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
@@ -291,11 +294,11 @@ mod linux {
         Ok(())
     }
 
-    /// Whether a file can neither change nor shrink any more.
+    /// Whether a file can no longer change or shrink.
     #[allow(unsafe_code)]
     pub(in super::super) fn is_sealed(file: &File) -> bool {
         let needed = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_WRITE;
-        // SAFETY: the call asks about the descriptor, and changes nothing.
+        // SAFETY: the call only reads the seals of the descriptor.
         let seals = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GET_SEALS) };
         seals >= 0 && seals & needed == needed
     }

@@ -1,4 +1,4 @@
-//! Views: some of a table's rows, chosen by their runs and by the phase of the game, without a copy.
+//! Views: some of a table's rows, selected by run and game phase, without a copy.
 
 use super::gather::Rows;
 use super::output::Stop;
@@ -12,7 +12,7 @@ use crate::workers;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Which rows of a table a view shows: those that meet every condition that is set.
+/// The conditions of a view. It shows the rows that meet every condition that is set.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RowFilter {
     /// The lowest `max_score` of a run.
@@ -21,9 +21,9 @@ pub struct RowFilter {
     pub max_score: Option<u64>,
     /// The engines of the runs.
     pub engines: Option<Vec<String>>,
-    /// The phases of the game, by the largest tile on the board, with the archive's thresholds.
+    /// The game phases, by the largest tile on the board and the archive's thresholds.
     pub phases: Option<Vec<Phase>>,
-    /// The runs.
+    /// The run ids.
     pub run_ids: Option<Vec<u32>>,
 }
 
@@ -31,17 +31,17 @@ pub struct RowFilter {
 const PART: u64 = 1 << 18;
 
 impl StepTable {
-    /// The rows that meet every condition, in the same order: a view that shares the table's memory and takes 16 bytes
-    /// for each stretch of rows. Found in one pass over the table.
+    /// Returns a view of the rows that meet every condition, in the same order. The view shares the table's
+    /// memory and takes 16 bytes per range of consecutive rows. Finding them takes one pass over the table.
     ///
     /// # Errors
-    /// [`ErrorKind::Argument`] for conditions on scores, engines or phases where the rows came from a file that knows
-    /// nothing of its runs; [`ErrorKind::Query`] or [`ErrorKind::Io`] when the archive's runs can no longer be read.
+    /// [`ErrorKind::Argument`] for a condition on scores, engines or phases if the rows came from a file
+    /// without runs; [`ErrorKind::Query`] or [`ErrorKind::Io`] if the archive's runs can no longer be read.
     pub fn filter(&self, filter: &RowFilter) -> Result<StepTable> {
         self.filter_unless_cancelled(filter, &())
     }
 
-    /// [`filter`](StepTable::filter) that can be cancelled between pieces of some milliseconds of work.
+    /// [`filter`](StepTable::filter) with cancellation. It checks every few milliseconds.
     ///
     /// # Errors
     /// As [`filter`](StepTable::filter), and [`ErrorKind::Cancelled`].
@@ -100,12 +100,12 @@ impl StepTable {
         Ok(self.with_view(selection, &what))
     }
 
-    /// Two views, the second of which has about the share `val` of the runs: `(train, val)`, disjoint by run and together
-    /// all rows.
+    /// Splits the table by run into two views `(train, val)`. They are disjoint and together have all rows.
+    /// About the share `val` of the runs is in the second.
     ///
-    /// A run belongs to the second when the first eight bytes of BLAKE3 (key derivation, of seed and run id) are, as a
-    /// number, below `val × 2^64`. So it stays where it is when the archive grows, and when `val` grows no run leaves the
-    /// second. To split a view again, take another seed.
+    /// A run is in the second view if a hash of seed and run id is below `val × 2^64`. The hash is the first
+    /// eight bytes of BLAKE3 key derivation, as an integer. So a run keeps its side when the archive grows. If
+    /// `val` grows, no run leaves the second view. To split a view again, use another seed.
     ///
     /// # Errors
     /// [`ErrorKind::Argument`] unless `val` is between 0 and 1.
@@ -113,7 +113,7 @@ impl StepTable {
         self.split_unless_cancelled(val, seed, &())
     }
 
-    /// [`split`](StepTable::split) that can be cancelled between pieces of some milliseconds of work.
+    /// [`split`](StepTable::split) with cancellation. It checks every few milliseconds.
     ///
     /// # Errors
     /// As [`split`](StepTable::split), and [`ErrorKind::Cancelled`].
@@ -133,7 +133,7 @@ impl StepTable {
             hasher.update(&run_id.to_le_bytes());
             let mut hash = [0; 8];
             hasher.finalize_xof().fill(&mut hash);
-            // Exact: the numbers compared have at most 64 bits and a power of two as denominator.
+            // The product is exact, because multiplying by a power of two only changes the exponent.
             val >= 1.0 || u64::from_le_bytes(hash) < (val * 2_f64.powi(64)) as u64
         };
         let train = self.select(|run| !is_val(run), |_| true, progress)?;
@@ -147,7 +147,7 @@ impl StepTable {
         StepTable { selection: Some(Arc::new(selection)), view_fingerprint: Some(fingerprint), ..self.clone() }
     }
 
-    /// The view of a whole table that another process described.
+    /// Returns a view of this whole table from ranges that another process described.
     pub(super) fn with_selection(&self, words: &[u64], fingerprint: Fingerprint) -> Result<StepTable> {
         let selection = Selection::from_words(words, self.num_all_rows()).ok_or_else(|| {
             let (location, what) = (Location::default(), "rows of a view");
@@ -161,7 +161,7 @@ impl StepTable {
         })
     }
 
-    /// The rows whose run and whose step are wanted. A run is asked for once per stretch of its rows.
+    /// Selects the rows whose run and step are wanted. It evaluates `run` once per span of rows of one run.
     fn select(
         &self,
         run: impl Fn(u32) -> bool + Sync,
@@ -197,7 +197,8 @@ impl StepTable {
         });
         stop.into_result()?;
         if found.len() > 1 {
-            // Some cancellations reach only the caller's own thread, and other threads may have done most of the work.
+            // Some cancellations reach only the caller's thread, and other threads may have done most of the
+            // work.
             check(progress)?;
         }
         let found = found.into_iter().map(|part| part.into_inner().unwrap_or_else(PoisonError::into_inner));
@@ -205,7 +206,7 @@ impl StepTable {
     }
 }
 
-/// The stretches of wanted rows within ranges.
+/// Returns the ranges of consecutive wanted rows.
 fn scan(
     rows: Rows<'_>,
     within: impl Iterator<Item = Range<u64>>,

@@ -11,7 +11,7 @@ use proptest::prelude::*;
 use std::collections::BTreeSet;
 use tempfile::TempDir;
 
-/// A table of steps, and nothing else in their rows.
+/// Returns a table of these steps without extra columns.
 fn table(keys: &[Key]) -> StepTable {
     let mut region = Region::reserve((keys.len() * STEP_SIZE) as u64).unwrap();
     for (row, &(run_id, step)) in region.bytes_mut().chunks_exact_mut(STEP_SIZE).zip(keys) {
@@ -38,7 +38,7 @@ fn write_keys(path: &Path, keys: &[Key]) {
     std::fs::write(path, bytes).unwrap();
 }
 
-/// An array as NumPy writes it.
+/// Writes an array in NumPy's format.
 fn write_array(path: &Path, dtype: &str, shape: &str, values: &[u8]) {
     let text = format!("{{'descr': '{dtype}', 'fortran_order': False, 'shape': {shape}, }}");
     let len = (10 + text.len() + 1).next_multiple_of(64) - 11;
@@ -50,14 +50,14 @@ fn write_array(path: &Path, dtype: &str, shape: &str, values: &[u8]) {
     std::fs::write(path, bytes).unwrap();
 }
 
-/// The values of a step, of which each byte is another one's.
+/// Returns pseudorandom bytes that differ for each step.
 fn values_of((run_id, step): Key, width: usize) -> Vec<u8> {
     let mut values = vec![0; width];
     blake3::Hasher::new().update(&run_id.to_le_bytes()).update(&step.to_le_bytes()).finalize_xof().fill(&mut values);
     values
 }
 
-/// A folder of keys and two bytes times `d` of values for each, and the path of the values.
+/// Writes a folder of keys and of `d` two-byte values per key, and returns it with the path of the values.
 fn session(keys: &[Key], d: usize) -> (TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     write_keys(&folder.path().join("steps.npy"), keys);
@@ -73,7 +73,7 @@ fn dense(runs: impl IntoIterator<Item = (u64, u64)>) -> Vec<Key> {
     runs.into_iter().flat_map(|(run, len)| (0..len).map(move |step| (run, step))).collect()
 }
 
-/// Compares the column of all rows, taken in an order of their own, with the values of the rows' steps.
+/// Compares the column of shuffled rows with the values of the rows' steps.
 fn check_values(table: &StepTable, name: &str, width: usize) {
     let len = table.num_rows();
     let indices: Vec<u64> = (0..2 * len).map(|k| k * 7919 % len.max(1)).collect();
@@ -126,7 +126,7 @@ proptest! {
         prop_assert_eq!(attached.fingerprint(), plain.fingerprint());
         check_values(&attached, "embedding", 2 * d);
 
-        // A view of the table, a table of the view, and the same in what another process would have.
+        // A view of the table, and the same view opened by another process.
         let filter = RowFilter { min_score, ..RowFilter::default() };
         let view = attached.filter(&filter).unwrap();
         check_values(&view, "embedding", 2 * d);
@@ -135,7 +135,7 @@ proptest! {
         prop_assert_eq!(shared.num_rows(), view.num_rows());
         check_values(&shared, "embedding", 2 * d);
 
-        // Of a view, only the rows that it shows need values.
+        // Only the rows that a view shows need values.
         let shown: Vec<Key> = ordered(array_order).into_iter().filter(|key| min_score.is_none_or(|min| key.0 >= min)).collect();
         let (_folder, path) = session(&shown, d);
         let of_view = plain.filter(&filter).unwrap().attach("embedding", &path, &options, &()).unwrap();
@@ -164,7 +164,7 @@ fn takes_no_memory_where_the_order_is_the_same() {
     assert!(matches!(error.kind(), ErrorKind::MemoryLimit { needed: 10_400, limit: 10_399 }), "{error}");
 }
 
-/// Wide columns are gathered by several threads, in sections.
+/// Several threads gather wide columns, in sections.
 #[test]
 fn large_batches_have_every_value() {
     let keys = dense((0..8).map(|run| (run, 1000)));
@@ -199,7 +199,7 @@ fn what_does_not_match_is_refused() {
     let error = refused(attach(&[(2, 0)]));
     assert!(error.to_string().contains("row 0: expected a row of run 2, step 0"), "{error}");
 
-    // The row is counted in the view.
+    // The error counts rows within the view.
     let view =
         table(&[(3, 1), (4, 2), (3, 2), (4, 9)]).filter(&RowFilter { min_score: Some(4), ..RowFilter::default() });
     let error = refused(view.unwrap().attach("e", &path, &AttachOptions::default(), &()));
@@ -217,7 +217,7 @@ fn what_does_not_match_is_refused() {
     std::fs::remove_file(folder.path().join("steps.npy")).unwrap();
     assert!(refused(attach(&keys)).to_string().contains("expected steps.npy or shards of it, found neither"));
 
-    // Keys of another name, in another folder.
+    // Keys with another name in another folder.
     let other = tempfile::tempdir().unwrap();
     let file = other.path().join("keys.npy");
     write_keys(&file, &keys);
@@ -261,7 +261,7 @@ fn arrays_are_what_their_description_says() {
     let describe = |text: &str| std::fs::write(folder.path().join("e.json"), text).unwrap();
     let dtype = |name: &str| attach(name).map(|table| table.attached()[0].dtype());
 
-    // Without a description a type is what NumPy says.
+    // Without a description, the type is NumPy's.
     for (name, expected, width) in [
         ("<u2", ElementType::UInt16, 2),
         ("<f2", ElementType::Float16, 2),
@@ -351,13 +351,13 @@ fn the_whole_table_has_the_column_too() {
     table.save(&file, &()).unwrap();
     let loaded = StepTable::load(&file, &crate::table::LoadOptions::default().with_mmap(true), &()).unwrap();
     assert!(loaded.attached().is_empty() && loaded.fingerprint() == table.fingerprint());
-    // A loader's state is of the rows, with the column or without.
+    // A loader's state does not depend on the column.
     let state = table.loader(LoaderOptions::default()).unwrap().state();
     loaded.loader(LoaderOptions::default()).unwrap().load_state(&state).unwrap();
     check_values(&loaded.attach("e", &path, &AttachOptions::default(), &()).unwrap(), "e", 1800);
 }
 
-/// The names of places that do not fit four bytes are tested by themselves.
+/// Places that do not fit four bytes would need a huge array, so this test builds them directly.
 #[test]
 fn wide_places_give_the_same_values() {
     let keys = dense([(3, 300)]);

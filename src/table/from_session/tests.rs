@@ -8,7 +8,7 @@ use serde_json::json;
 use std::path::PathBuf;
 use tempfile::TempDir;
 
-/// Slides left and spawns at the first empty cell, so that each move is plain.
+/// Plays the first possible move and spawns at the first empty cell, so that each move can be derived.
 fn game(len: u32, rate: u32, score: u64) -> Run {
     let mut steps = Run::builder(0);
     let mut board = Board(0x1100_0000_0000_0000);
@@ -40,7 +40,7 @@ fn load(folder: &Path, options: &FromSessionOptions) -> Result<StepTable> {
 
 #[test]
 fn rows_keep_the_ids_and_the_steps_of_the_session() {
-    // Not in the order of their ids, and one that is sampled.
+    // The ids are unordered, and one run is sampled.
     let runs = vec![(1003, game(30, 1, 500)), (7, game(40, 3, 900)), (1001, game(20, 1, 700))];
     let (_parent, folder) = write(&runs);
     let options = FromSessionOptions::default().with_extra(["highest_tile", "max_score"]);
