@@ -7,19 +7,20 @@
 //!                              └──────── a step ──────────┘
 //! ```
 //!
-//! Entry point is [`StepTable::loader`]. All ranks read one stream: a step takes the next `world_size × batch_size`
-//! positions, and each rank its share of them. So the position alone says where a run stands, and it can go on with
-//! another batch size or another number of ranks. Invariant: every rank takes the same number of steps, and, unless rows
-//! are drawn with repetition or the tail is dropped, an epoch serves every row exactly once over all ranks.
+//! The entry point is [`StepTable::loader`]. All ranks read one stream: a step takes the next `world_size ×
+//! batch_size` positions, and each rank takes its share of them. The position alone determines the progress of
+//! training, so training can resume with another batch size or another number of ranks. Invariant: every rank
+//! takes the same number of steps. An epoch serves every row exactly once over all ranks, unless rows are drawn
+//! with repetition or the tail is dropped.
 //!
 //! | file | owns |
 //! | --- | --- |
-//! | `order.rs` | which row stands at a position |
-//! | `permutation.rs` | every row once, in shuffled order, computed |
+//! | `order.rs` | position → row |
+//! | `permutation.rs` | every row once, in a computed shuffled order |
 //! | `windowed.rs` | the same within windows, for tables on disk |
-//! | `alias.rs` | draws by weight |
+//! | `alias.rs` | weighted draws |
 //! | `strata.rs` | strata with quotas |
-//! | `state.rs` | where a loader stands, and whether a state is its own |
+//! | `state.rs` | a loader's state: saving it, and checking that it belongs to a loader |
 //! | `producer.rs` | making batches ahead |
 
 mod alias;
@@ -48,29 +49,29 @@ pub struct LoaderOptions {
     pub batch_size: usize,
     /// Which rows an epoch has, and in what order.
     pub sampling: Sampling,
-    /// The number of rows of an epoch, over all ranks, where rows may come more than once; `None` = as many as the table
-    /// has.
+    /// The number of rows of an epoch, over all ranks, if rows can repeat; `None` = the number of rows of the
+    /// table.
     pub num_samples: Option<u64>,
-    /// What the orders and the symmetries follow from.
+    /// The seed of the orders and symmetries.
     pub seed: u64,
-    /// The epoch to begin with.
+    /// The first epoch.
     pub epoch: u64,
-    /// Whether to leave out the rows at the end of an epoch that do not fill a batch on every rank. Otherwise the last
-    /// step's rows are divided evenly: the last batch of a rank is shorter, by at most one row more than another's.
+    /// Whether to drop the rows at the end of an epoch that do not fill a batch on every rank. Otherwise the
+    /// rows of the last step are divided evenly: the last batches of two ranks differ by at most one row.
     pub drop_last: bool,
-    /// This process's number, in `0..world_size`.
+    /// This process's rank, in `0..world_size`.
     pub rank: usize,
     /// The number of processes that share the stream, at least 1.
     pub world_size: usize,
     /// The type of tokens.
     pub tokens: TokenType,
-    /// Whether to turn each row by one of the board's eight symmetries, another one in each epoch: board, tokens, move,
-    /// values and mask alike, and no extra column. Which one follows from seed, epoch and the row's index. Not with attached
-    /// columns, which belong to the board as it was.
+    /// Whether to turn each row by one of the board's eight symmetries. This turns board, tokens, move, values
+    /// and mask, but no extra column. The symmetry depends on seed, epoch and row index. It cannot be combined
+    /// with attached columns, whose values belong to the original board.
     pub symmetries: bool,
     /// The columns to gather; `None` = all.
     pub columns: Option<Vec<String>>,
-    /// Batches that are made ahead, on a thread of their own; 0 = each is made when it is asked for.
+    /// The number of batches that a separate thread makes ahead; 0 = each batch is made on request.
     pub prefetch: usize,
 }
 
@@ -93,40 +94,41 @@ impl Default for LoaderOptions {
     }
 }
 
-/// Which rows an epoch has, and in what order. The order of an epoch is a function of seed, epoch and position: nothing
-/// is stored that grows with the table, unless it says so.
+/// Which rows an epoch has, and in what order. The order of an epoch is a function of seed, epoch and position.
+/// No variant needs memory in proportion to the table unless its documentation says so.
 ///
-/// Its `Display` lists all options as they were given.
+/// `Display` lists all options as they were given.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum Sampling {
     /// Every row once, in the table's order, the same in each epoch.
     Sequential,
-    /// Every row once, in an order of the epoch's own: a [`Permutation`].
+    /// Every row once, in a different order in each epoch: a [`Permutation`].
     #[default]
     Shuffled,
-    /// Every row once, shuffled among about `window` rows at a time: for tables that are mapped from a file and larger
-    /// than memory. A window is 256 blocks of rows (whose number is a power of two) from random places of the table, so an
-    /// epoch reads each block once and in one piece. The larger the window, the closer to [`Shuffled`](Self::Shuffled).
+    /// Every row once, shuffled among about `window` rows at a time. This is for tables that are mapped from a
+    /// file and larger than memory. A window is 256 blocks of rows from random places of the table; the block
+    /// size is a power of two. An epoch reads each block once and contiguously. The larger the window, the
+    /// closer to [`Shuffled`](Self::Shuffled).
     Windowed {
-        /// Rows that are shuffled together, at least 1. They should fit memory twice.
+        /// Rows that are shuffled together, at least 1. Two windows should fit in memory.
         window: u64,
     },
-    /// Rows drawn independently, each as likely as any other: sampling with replacement.
+    /// Rows drawn independently with equal probability: sampling with replacement.
     Uniform,
-    /// Rows drawn independently, in proportion to their weights. Takes eight bytes a row, and two passes over the table
-    /// when the loader is made.
+    /// Rows drawn independently in proportion to their weights. Takes eight bytes per row, and two passes over
+    /// the table to make the loader.
     Weighted {
         /// An extra column of finite numbers of at least 0.
         column: String,
     },
-    /// A fixed share of each stratum in every stretch of the stream; within a stratum rows come in shuffled order, each
-    /// once before any is repeated. Takes four bytes a row, six in strata of fewer than 65,536, and a pass over the
-    /// table when the loader is made.
+    /// A fixed share of each stratum in every part of the stream. Within a stratum, rows come in shuffled
+    /// order, each once before any is repeated. Takes four bytes per row, or six in strata of fewer than 65,536
+    /// rows, and one pass over the table to make the loader.
     Stratified {
         /// An extra column whose values are the strata: at most 4,096 different ones.
         column: String,
-        /// The share of each stratum in proportion to the others', by its name: the string, the number, `true` or
-        /// `false`, or `null`. Strata that are not named are left out. `None` = equal shares.
+        /// The relative share of each stratum by name. A name is the string, the number, `true`, `false` or
+        /// `null`. Strata without a quota are left out. `None` = equal shares.
         quotas: Option<Vec<(String, f64)>>,
     },
 }
@@ -142,27 +144,27 @@ pub struct Loader {
     cursor: Arc<Mutex<Cursor>>,
 }
 
-/// Where a loader stands.
+/// The position of a loader.
 #[derive(Clone, Copy, Debug)]
 struct Cursor {
     epoch: u64,
-    /// Where the next iteration begins.
+    /// The position at which the next iteration begins.
     resume: u64,
-    /// Rows of the epoch that all ranks together have been given by the newest iteration.
+    /// Rows of the epoch that the newest iteration has returned on all ranks together.
     position: u64,
-    /// Counts iterations and jumps: older iterations no longer move the position.
+    /// The number of iterations and jumps. Older iterations no longer move the position.
     generation: u64,
 }
 
 impl Cursor {
-    /// Begins anew, in an epoch at a position.
+    /// Moves to a position of an epoch.
     fn jump(&mut self, epoch: u64, position: u64) {
         *self = Cursor { epoch, resume: position, position, generation: self.generation + 1 };
     }
 }
 
 impl StepTable {
-    /// A loader of this table's rows.
+    /// Returns a loader of this table's rows.
     ///
     /// # Errors
     /// [`ErrorKind::Argument`](crate::ErrorKind::Argument) for options outside their range;
@@ -170,6 +172,7 @@ impl StepTable {
     /// [`ErrorKind::OutOfMemory`](crate::ErrorKind::OutOfMemory) if their memory cannot be allocated.
     ///
     /// # Examples
+    ///
     /// ```
     /// # let folder = tempfile::tempdir()?;
     /// # let mut archive = a2store::Archive::create(folder.path().join("games.a2"), Default::default())?;
@@ -198,7 +201,7 @@ impl StepTable {
     /// As [`loader`](StepTable::loader), and [`ErrorKind::Cancelled`](crate::ErrorKind::Cancelled).
     pub fn loader_unless_cancelled(&self, options: LoaderOptions, progress: &dyn Progress) -> Result<Loader> {
         let LoaderOptions { batch_size, rank, world_size, prefetch, epoch, .. } = options;
-        // Far above any use, and far below where the arithmetic of positions or the memory of batches ends.
+        // These limits are far above any practical use, and prevent overflows of positions and of memory sizes.
         const MAX_BATCH: usize = 1 << 28;
         const MAX_RANKS: usize = 1 << 24;
         const MAX_PREFETCH: usize = 1 << 12;
@@ -216,13 +219,13 @@ impl StepTable {
         }
         let schema = Arc::new(self.batch_schema(options.tokens, options.columns.as_deref())?);
         if let Some(name) = schema.attached().filter(|_| options.symmetries) {
-            // It belongs to the board as it was.
+            // Its values belong to the original board.
             let expected = format!("false with the attached column {name}, or columns without it");
             return Err(Error::argument("symmetries", expected, true));
         }
         let plan = Plan::new(self, &options, progress)?;
         let num_samples = match options.num_samples {
-            // Of nothing, nothing can be drawn.
+            // Nothing can be drawn from an empty table.
             Some(num_samples) if plan.repeats() && !self.is_empty() => num_samples,
             Some(num_samples) if !plan.repeats() => {
                 let expected = format!("none for an order in which every row comes once ({})", options.sampling);
@@ -230,7 +233,7 @@ impl StepTable {
             }
             _ => self.num_rows(),
         };
-        // Positions of a step's end must not overflow.
+        // The position after a step must not overflow.
         const MAX_SAMPLES: u64 = 1 << 62;
         if num_samples > MAX_SAMPLES {
             return Err(Error::argument("num_samples", format!("at most {MAX_SAMPLES}"), num_samples));
@@ -254,7 +257,7 @@ impl Loader {
         &self.table
     }
 
-    /// The options, `epoch` as it was at the beginning.
+    /// The options, with the first `epoch`.
     #[must_use]
     pub fn options(&self) -> &LoaderOptions {
         &self.options
@@ -266,7 +269,7 @@ impl Loader {
         self.cursor().epoch
     }
 
-    /// Turns to an epoch. Turning to the current one keeps the position of a state that was just loaded.
+    /// Sets the epoch. Setting the current epoch keeps the position of a state that was just loaded.
     pub fn set_epoch(&self, epoch: u64) {
         let mut cursor = self.cursor();
         if cursor.epoch != epoch {
@@ -274,17 +277,19 @@ impl Loader {
         }
     }
 
-    /// The number of batches of a whole epoch on this rank, the same on each.
+    /// The number of batches of a whole epoch on this rank. It is the same on every rank.
     #[must_use]
     pub fn num_batches(&self) -> u64 {
         self.shard.num_steps(0)
     }
 
-    /// The batches of the epoch: from its beginning, or once from where a loaded state stood.
+    /// Returns the batches of the epoch. They start at its beginning, or once at the position of a loaded
+    /// state.
     ///
     /// # Errors
-    /// [`ErrorKind::Io`](crate::ErrorKind::Io) when no thread could be started, and
-    /// [`ErrorKind::OutOfMemory`](crate::ErrorKind::OutOfMemory) when there is no memory for one batch.
+    /// [`ErrorKind::Io`](crate::ErrorKind::Io) if no thread can be started, and
+    /// [`ErrorKind::OutOfMemory`](crate::ErrorKind::OutOfMemory) if the memory of one batch cannot be
+    /// allocated.
     pub fn batches(&self) -> Result<Batches> {
         let mut cursor = self.cursor();
         let (epoch, start) = (cursor.epoch, cursor.resume);
@@ -339,7 +344,7 @@ impl Shard {
         self.batch_size * self.world_size
     }
 
-    /// The number of steps from a position to the end of the epoch.
+    /// Returns the number of steps from a position to the end of the epoch.
     fn num_steps(&self, position: u64) -> u64 {
         let rest = self.num_rows.saturating_sub(position);
         match self.drop_last {
@@ -348,10 +353,11 @@ impl Shard {
         }
     }
 
-    /// This rank's share of the step that begins at a position.
+    /// Returns this rank's share of the step that begins at a position.
     fn share(&self, position: u64) -> std::ops::Range<u64> {
         let step = self.rows_per_step().min(self.num_rows.saturating_sub(position));
-        // Of a full step every rank gets `batch_size`; the last one's rows are divided as evenly as they go.
+        // Every rank gets `batch_size` rows of a full step. The rows of the last step are divided as evenly as
+        // possible.
         let bound = |rank: u64| position + (u128::from(step) * u128::from(rank) / u128::from(self.world_size)) as u64;
         bound(self.rank)..bound(self.rank + 1)
     }

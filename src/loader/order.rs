@@ -1,4 +1,4 @@
-//! Which row stands at a position of an epoch: a function of seed, epoch and position, in constant time.
+//! The order of an epoch: position → row, a function of seed, epoch and position, in constant time.
 
 use super::alias::AliasTable;
 use super::permutation::{LastPermutation, Permutation};
@@ -10,7 +10,7 @@ use crate::progress::Progress;
 use crate::table::StepTable;
 use std::sync::Arc;
 
-/// What the orders of all epochs have in common: [`Sampling`] with all that it needs of the table.
+/// The shared part of the orders of all epochs: [`Sampling`] with the data that it needs of the table.
 #[derive(Clone, Debug)]
 pub(super) enum Plan {
     Sequential,
@@ -54,7 +54,7 @@ impl Plan {
         })
     }
 
-    /// Whether a row may come more than once in an epoch, so that an epoch may have any length.
+    /// Whether a row may repeat within an epoch, so that an epoch may have any length.
     pub(super) fn repeats(&self) -> bool {
         matches!(self, Plan::Uniform | Plan::Weighted(_) | Plan::Stratified(_))
     }
@@ -64,7 +64,7 @@ impl Plan {
         match self {
             Plan::Windowed { shift } => Sampling::Windowed { window: windowed::BLOCKS << shift }.to_string(),
             Plan::Stratified(strata) => strata.name(),
-            // Their options have only one spelling.
+            // These options have only one spelling.
             Plan::Sequential | Plan::Shuffled(_) | Plan::Uniform | Plan::Weighted(_) => sampling.to_string(),
         }
     }
@@ -74,13 +74,13 @@ impl Plan {
         match self {
             Plan::Sequential | Plan::Uniform | Plan::Weighted(_) => true,
             Plan::Shuffled(_) => !Permutation::is_stored(num_rows),
-            // The order has changed for a table with few blocks, or a last window with few rows.
+            // The order has changed for tables with few blocks and for last windows with few rows.
             Plan::Windowed { .. } => false,
             Plan::Stratified(strata) => strata.is_as_in_version_2(),
         }
     }
 
-    /// The order of an epoch of `num_rows` rows.
+    /// Returns the order of an epoch of `num_rows` rows.
     pub(super) fn order(&self, num_rows: u64, seed: u64, epoch: u64) -> Result<Order> {
         Ok(match self {
             Plan::Sequential => Order::Sequential,
@@ -96,7 +96,7 @@ impl Plan {
 }
 
 impl Order {
-    /// The rows at the positions from `start` on, one for each slot of `out`.
+    /// Sets each slot of `out` to the row at its position, from `start` on.
     pub(super) fn fill(&mut self, table: &StepTable, start: u64, out: &mut [u64]) -> Result<()> {
         match self {
             Order::Sequential => out.iter_mut().zip(start..).for_each(|(slot, position)| *slot = position),
@@ -115,8 +115,8 @@ impl Order {
     }
 }
 
-/// Independent random words, one for each position: SplitMix64 (Steele, Lea and Flood, *Fast Splittable Pseudorandom
-/// Number Generators*, OOPSLA 2014), whose state is a counter and can so begin anywhere.
+/// Independent random words, one per position: SplitMix64 (Steele, Lea and Flood, *Fast Splittable Pseudorandom
+/// Number Generators*, OOPSLA 2014). Its state is a counter, so any position can be computed directly.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Draws(u64);
 
@@ -139,7 +139,7 @@ impl Draws {
     }
 }
 
-/// A number below `n` from all bits of `word`.
+/// Returns a number below `n` from all bits of `word`.
 #[inline(always)]
 pub(super) fn scale(word: u64, n: u64) -> u64 {
     ((u128::from(word) * u128::from(n)) >> 64) as u64

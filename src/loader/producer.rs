@@ -1,12 +1,12 @@
-//! Making batches ahead of whoever takes them, in memory that is used again.
+//! Making batches ahead of the consumer, in reused memory.
 //!
-//! A thread makes the next batches and stays `prefetch` of them ahead. Whoever asks for one that is not ready makes the
-//! next that nobody has begun, instead of waiting: so a consumer that computes never waits, and one that does nothing else
-//! has two threads at work. Which thread makes a batch changes nothing about it.
+//! A thread makes the next batches and stays `prefetch` of them ahead. If the consumer requests a batch that is
+//! not ready, it makes the next unstarted batch itself instead of waiting. So a consumer with work of its own
+//! never waits, and one without has two threads at work. A batch does not depend on the thread that makes it.
 //!
-//! A large batch is made in pieces, and either thread can be stopped between two pieces. If its thread is stopped or
-//! memory runs out, a batch is left unfinished. The next thread that looks for work makes that batch again. If it fails
-//! again, the consumer receives the error.
+//! A large batch is made in pieces, and each thread can be stopped between two pieces. If its thread is stopped
+//! or memory runs out, a batch is left unfinished. The next thread that looks for work makes that batch again.
+//! If it fails again, the consumer receives the error.
 
 use super::order::Order;
 use super::{Cursor, Loader, LoaderOptions, Shard};
@@ -26,24 +26,24 @@ pub struct Batches {
     maker: Maker,
     ring: Arc<Ring>,
     thread: Option<JoinHandle<()>>,
-    /// Batches that were handed out, and in all.
+    /// The number of batches that were returned, and the total.
     taken: u64,
     num_steps: u64,
     cursor: Arc<Mutex<Cursor>>,
     generation: u64,
-    /// The process that began it: threads do not survive a fork.
+    /// The process that started the thread. Threads do not survive a fork.
     process: u32,
 }
 
-/// The most batches whose memory is there before they are made.
+/// The maximum number of batches whose memory is allocated in advance.
 const MADE_AT_ONCE: usize = 16;
-/// The batch size in bytes from which available memory is checked first. The system may overcommit, and then kill the
-/// process when the memory is used.
+/// The batch size in bytes from which available memory is checked first. The system may overcommit memory, and
+/// then kill the process when it uses that memory.
 const LARGE: u64 = 1 << 30;
-/// How often a waiting consumer checks for cancellation.
+/// The interval at which a waiting consumer checks for cancellation.
 const PERIOD: Duration = Duration::from_millis(50);
 
-/// Fills batches. Each thread has its own.
+/// Fills batches. Each thread has its own maker.
 #[derive(Clone)]
 struct Maker {
     shard: Shard,
@@ -57,38 +57,38 @@ struct Maker {
     rows: Vec<u64>,
 }
 
-/// Batches between those who make them and the one who takes them.
+/// The batches that the threads make and the consumer takes.
 struct Ring {
     state: Mutex<State>,
     changed: Condvar,
-    /// Whether batches are no longer wanted.
+    /// Whether no more batches are wanted.
     is_stopped: AtomicBool,
 }
 
-/// A batch that was begun and not yet returned.
+/// A batch that was started and not yet returned.
 enum Slot {
     /// A thread is making it.
     Begun,
     Made(Batch),
-    /// Its thread gave up; the batch must be made again.
+    /// Its thread gave up, so the batch must be made again.
     GivenUp,
 }
 
 struct State {
-    /// The next batch that nobody has begun, and the next to hand out.
+    /// The next unstarted batch, and the next batch to return.
     next: u64,
     taken: u64,
     num_steps: u64,
-    /// Batches that lie ready before the thread rests, and how many do.
+    /// The number of ready batches at which the thread rests, and their current number.
     depth: u64,
     ready: u64,
-    /// Batches that were begun and not yet returned, in order, and the number of them that were given up.
+    /// Batches that were started and not yet returned, in order, and the number of them that were given up.
     slots: VecDeque<Slot>,
     given_up: usize,
     pool: Pool,
-    /// Rows that a batch has room for.
+    /// The maximum number of rows of a batch.
     capacity: usize,
-    /// Whether someone sleeps until something changes.
+    /// Whether a thread waits for a change.
     is_awaited: bool,
     has_failed: bool,
 }
@@ -129,9 +129,12 @@ impl Batches {
 impl Iterator for Batches {
     type Item = Batch;
 
+    /// Returns the next batch.
+    ///
     /// # Panics
-    /// When there is no memory for a batch, which [`next_unless_cancelled`](Batches::next_unless_cancelled) reports, or
-    /// the thread that makes the batches panicked. An epoch never ends early without an error.
+    /// If the memory of a batch cannot be allocated, which
+    /// [`next_unless_cancelled`](Batches::next_unless_cancelled) returns as an error, or if the thread that
+    /// makes the batches panicked. An epoch never ends early without an error.
     fn next(&mut self) -> Option<Batch> {
         self.next_unless_cancelled(&()).unwrap_or_else(|error| panic!("{error}"))
     }
@@ -143,14 +146,14 @@ impl Iterator for Batches {
 }
 
 impl Batches {
-    /// The next batch; `None` after the last. After an error, the next call returns the same batch.
+    /// Returns the next batch, or `None` after the last. After an error, the next call returns the same batch.
     ///
     /// # Errors
-    /// [`ErrorKind::OutOfMemory`] when there is no memory for a batch, and [`ErrorKind::Cancelled`]. Cancellation is
-    /// checked between pieces of some milliseconds of work, and while waiting for the other thread.
+    /// [`ErrorKind::OutOfMemory`] if the memory of a batch cannot be allocated, and [`ErrorKind::Cancelled`].
+    /// Cancellation is checked every few milliseconds of work, and while waiting for the other thread.
     ///
     /// # Panics
-    /// When the thread that makes the batches has panicked.
+    /// If the thread that makes the batches panicked.
     pub fn next_unless_cancelled(&mut self, progress: &dyn Progress) -> Result<Option<Batch>> {
         if self.taken == self.num_steps {
             return Ok(None);
@@ -165,12 +168,13 @@ impl Batches {
         Ok(Some(batch))
     }
 
-    /// In a forked child, leaves the parent's thread alone and makes the batches here.
+    /// In a forked child, replaces the parent's thread by this one.
     fn go_on_after_fork(&mut self) -> Result<()> {
         if self.process == std::process::id() {
             return Ok(());
         }
-        // After a fork, the parent's thread may hold the ring's lock, and this process cannot wait for that thread.
+        // After a fork, the parent's thread may hold the ring's lock, and this process cannot wait for that
+        // thread.
         let Maker { shard, start, .. } = self.maker;
         let capacity = shard.batch_size.min(shard.num_rows) as usize;
         let ring = Ring::new(self.num_steps - self.taken, 0, &self.maker.schema, capacity)?;
@@ -187,7 +191,7 @@ impl Batches {
 impl Drop for Batches {
     fn drop(&mut self) {
         if self.process != std::process::id() {
-            // This process must not wait for or free what the parent's thread holds.
+            // This process must not wait for or free anything that the parent's thread holds.
             std::mem::forget(Arc::clone(&self.ring));
             std::mem::forget(self.thread.take());
         } else if let Some(thread) = self.thread.take() {
@@ -214,11 +218,11 @@ impl Ring {
             num_steps,
             depth,
             ready: 0,
-            // Those that are ready, one that the consumer made while it waited, and one in the hands of each thread.
+            // The ready batches, one that the consumer made while it waited, and one in progress per thread.
             slots: VecDeque::with_capacity(depth as usize + 4),
             given_up: 0,
-            // These, and a few that the consumer has. All are there from the beginning, unless they are very many; the
-            // system provides their memory when they are first written.
+            // The slots, and a few batches that the consumer holds. The pool allocates all of them now, up to a
+            // limit. The system provides their pages on the first write.
             pool: Pool::filled(depth as usize + 8, schema, capacity, MADE_AT_ONCE)?,
             capacity,
             is_awaited: false,
@@ -237,15 +241,15 @@ impl Ring {
         self.changed.wait_timeout(state, most).unwrap_or_else(PoisonError::into_inner).0
     }
 
-    /// Wakes whoever sleeps. Without one there is no call into the system.
+    /// Wakes sleeping threads. It makes no system call if there are none.
     fn wake(&self, state: &mut State) {
         if std::mem::take(&mut state.is_awaited) {
             self.changed.notify_all();
         }
     }
 
-    /// Makes batches until all are made, batches are no longer wanted, or one fails. The consumer then makes that batch
-    /// and all that follow, and receives the errors.
+    /// Makes batches until all are made, no more are wanted, or one fails. After a failure, the consumer makes
+    /// that batch and all later ones, and receives the errors.
     fn make_all(&self, maker: &mut Maker, progress: &dyn Progress) {
         let mut state = self.lock();
         while !progress.is_cancelled() {
@@ -266,7 +270,7 @@ impl Ring {
         }
     }
 
-    /// Makes a batch that was begun, without holding the lock meanwhile.
+    /// Makes a started batch without holding the lock.
     fn make_one<'a>(
         &'a self,
         mut state: MutexGuard<'a, State>,
@@ -302,7 +306,7 @@ impl Ring {
         }
     }
 
-    /// The next batch; while it is not ready, this thread makes others.
+    /// Returns the next batch. Until it is ready, this thread makes other batches.
     fn take(&self, maker: &mut Maker, progress: &dyn Progress) -> Result<Batch> {
         let mut state = self.lock();
         loop {
@@ -325,7 +329,7 @@ impl Ring {
 }
 
 impl State {
-    /// Begins the first batch that was given up, or else the next batch.
+    /// Starts the first batch that was given up, or else the next batch, and returns its number.
     fn begin(&mut self) -> u64 {
         if self.given_up > 0
             && let Some(place) = self.slots.iter().position(|slot| matches!(slot, Slot::GivenUp))
@@ -339,7 +343,7 @@ impl State {
         self.next - 1
     }
 
-    /// Records the outcome of a batch that was begun.
+    /// Records the outcome of a started batch.
     fn finish(&mut self, step: u64, outcome: Slot) {
         match outcome {
             Slot::Made(_) => self.ready += 1,
@@ -351,7 +355,7 @@ impl State {
         }
     }
 
-    /// The next batch to return, if it is ready.
+    /// Returns the next batch if it is ready.
     fn hand_out(&mut self) -> Option<Batch> {
         let Some(Slot::Made(_)) = self.slots.front() else {
             return None;
@@ -365,7 +369,7 @@ impl State {
     }
 }
 
-/// Tells the other thread when this one panics.
+/// Records a panic of this thread, so that the other thread does not wait for it.
 struct Failure<'a>(&'a Ring);
 
 impl Drop for Failure<'_> {
@@ -379,7 +383,7 @@ impl Drop for Failure<'_> {
 }
 
 impl Maker {
-    /// Where a batch's step begins.
+    /// Returns the position at which a batch's step begins.
     fn position(&self, step: u64) -> u64 {
         (self.start + step * self.shard.rows_per_step()).min(self.shard.num_rows)
     }
@@ -389,7 +393,7 @@ impl Maker {
         let share = self.shard.share(self.position(step));
         let num_rows = (share.end - share.start) as usize;
         let at_once = self.schema.rows_at_once();
-        // At once what any batch needs, so that none allocates later.
+        // Reserves the capacity that any batch needs, so that no later batch allocates.
         for room in [&mut self.positions, &mut self.rows] {
             room.clear();
             reserve(room, arena.capacity().min(at_once))?;
