@@ -228,7 +228,7 @@ impl StepTable {
             // Nothing can be drawn from an empty table.
             Some(num_samples) if plan.repeats() && !self.is_empty() => num_samples,
             Some(num_samples) if !plan.repeats() => {
-                let expected = format!("none for an order in which every row comes once ({})", options.sampling);
+                let expected = format!("None for a sampling that serves every row once ({})", options.sampling);
                 return Err(Error::argument("num_samples", expected, num_samples));
             }
             _ => self.num_rows(),

@@ -339,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_one_is_given_again_and_no_other() {
+    fn caches_only_the_last_permutation() {
         let last = LastPermutation::default();
         for (n, key) in [(10, [1, 2]), (10, [1, 2]), (11, [1, 2]), (10, [1, 3]), (70_000, [1, 3]), (10, [1, 3])] {
             let (mut kept, mut made) = (vec![0; n as usize], vec![0; n as usize]);
@@ -375,7 +375,7 @@ mod tests {
 
     /// The values are part of the format of a loader's state: resumed training must meet the same order.
     #[test]
-    fn stays_what_it_is() {
+    fn values_are_pinned() {
         let permutation = Permutation::new(1_000_000_007, 42, 9).unwrap();
         let mut out = [0; 4];
         permutation.fill(123_456_789, &mut out);
@@ -384,7 +384,7 @@ mod tests {
 
     /// The same for stored permutations. It also fixes how words are drawn.
     #[test]
-    fn few_values_are_exchanged_as_the_words_say() {
+    fn stored_permutations_follow_the_random_words() {
         for n in [0, 1, 2, 9, 511, 512, 513, 1025, 65_535] {
             let mut hasher = blake3::Hasher::new_derive_key("a2store 2026 loader permutation");
             for part in [n, 6_u64, 7] {

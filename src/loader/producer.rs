@@ -314,7 +314,7 @@ impl Ring {
                 self.wake(&mut state);
                 return Ok(batch);
             }
-            assert!(!state.has_failed, "the batches of the epoch could not be made");
+            assert!(!state.has_failed, "the thread that makes the batches panicked");
             if state.given_up > 0 || (state.next < state.num_steps && state.ready <= state.depth) {
                 let step = state.begin();
                 let (after, made) = self.make_one(state, step, maker, progress);

@@ -83,7 +83,7 @@ impl Strata {
                     continue;
                 }
                 let shown: Vec<&str> = names.iter().take(20).map(String::as_str).collect();
-                let expected = format!("strata that {column} has: {}", shown.join(", "));
+                let expected = format!("strata of {column}: {}", shown.join(", "));
                 return Err(Error::argument("quotas", expected, stratum));
             };
             if !(0.0..f64::INFINITY).contains(quota) {
@@ -257,7 +257,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_stretch_has_its_quotas() {
+    fn every_prefix_has_its_quotas() {
         for counts in [vec![1, 2, 5], vec![1, 0, 1], vec![7], vec![3; 40]] {
             let cycle = cycle(&counts);
             let len: u64 = counts.iter().sum();
@@ -291,7 +291,7 @@ mod tests {
 
     /// An order that is named by its smallest numbers is unchanged.
     #[test]
-    fn a_multiple_of_a_cycle_is_the_cycle_again() {
+    fn a_multiple_of_the_counts_repeats_the_cycle() {
         for smallest in [vec![1, 2, 5], vec![1, 0, 1], vec![1], vec![3, 4], vec![1; 7]] {
             for factor in [2, 3, 16] {
                 let multiple: Vec<u64> = smallest.iter().map(|count| count * factor).collect();

@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn a_window_is_256_whole_blocks_from_all_over_the_table() {
+    fn a_window_has_256_whole_blocks_from_random_places() {
         let (num_rows, window) = (1 << 20, 1 << 12);
         let rows = all(order(num_rows, window, 1, 0));
         for rows in rows.chunks(window as usize) {
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn wants_each_row_once_before_it_comes() {
+    fn advises_each_row_once_before_it_comes() {
         let wanted = std::cell::RefCell::new(vec![0; 10_000]);
         let mut order = order(10_000, 512, 4, 1);
         let mut row = [0];
@@ -179,7 +179,7 @@ mod tests {
     /// Measures the distance from a full shuffle. Pairs within one block are `(b - 1) / (w - 1)` of a batch's
     /// pairs. Pairs of adjacent blocks are as rare as in a random sample.
     #[test]
-    fn batches_have_the_pairs_that_the_documentation_says() {
+    fn pairs_are_as_frequent_as_documented() {
         let (num_rows, window, batch) = (1 << 20, 1 << 14, 1 << 10);
         let block = window / BLOCKS;
         let (mut same, mut next, mut batches) = (0.0, 0.0, 0.0);

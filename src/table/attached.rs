@@ -288,7 +288,7 @@ impl StepTable {
             || self.layout.extra(name).is_some()
             || self.attached.iter().any(|column| column.name() == name);
         if is_taken || name.is_empty() {
-            return Err(Error::argument("name", "one that no column has", format!("{name:?}")));
+            return Err(Error::argument("name", "an unused column name", format!("{name:?}")));
         }
         let absolute = |path: &Path| std::path::absolute(path).map_err(|error| Error::io(path, error));
         let path = absolute(path.as_ref())?;

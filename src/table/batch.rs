@@ -285,15 +285,15 @@ impl ColumnSpec {
             1 => self.dtype.arrow(),
             n => DataType::FixedSizeList(self.item(), n as i32),
         };
-        self.told(Field::new(&self.name, dtype, false))
+        self.with_dtype(Field::new(&self.name, dtype, false))
     }
 
     fn item(&self) -> Arc<Field> {
-        Arc::new(self.told(Field::new("item", self.dtype.arrow(), false)))
+        Arc::new(self.with_dtype(Field::new("item", self.dtype.arrow(), false)))
     }
 
     /// Returns the field with metadata on a type that Arrow lacks.
-    fn told(&self, field: Field) -> Field {
+    fn with_dtype(&self, field: Field) -> Field {
         match self.dtype {
             ElementType::BFloat16 => field.with_metadata([(DTYPE_KEY.to_owned(), "bfloat16".to_owned())].into()),
             _ => field,

@@ -57,7 +57,7 @@ impl RowWriter {
                 return Err(Error::argument("extra", "each column once", name));
             }
             if is_reserved(name) {
-                return Err(Error::argument("extra", "columns that a row does not have anyway", name));
+                return Err(Error::argument("extra", "a column that is not in every row", name));
             }
             let dtype = schema.field(column).data_type();
             let (dtype, categories) = match is_categorical(dtype) {

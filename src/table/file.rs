@@ -268,7 +268,7 @@ impl<'a> Source<'a> {
         // NumPy writes nothing after the rows, so the extra bytes were a footer.
         let end = rows_offset + rows_len.unwrap_or(0);
         if size > end {
-            return Err(damaged(path, &format!("the rows' end at byte {end}, or a footer behind it"), "neither"));
+            return Err(damaged(path, &format!("the end of the file or a footer at byte {end}"), "other bytes"));
         }
         let (layout, conversion) = header.layout().map_err(|error| error.with_path(path))?;
         Ok(Source { path, file, num_rows, rows_offset, layout, conversion, meta: None, runs: Vec::new() })

@@ -160,12 +160,13 @@ fn indices(session: &Session, run_ids: Option<&[u64]>) -> Result<Vec<(usize, u32
         let Some(id) = session.id(index).filter(|id| left.as_mut().is_none_or(|left| left.remove(id))) else {
             continue;
         };
-        let run_id = u32::try_from(id)
-            .map_err(|_| Error::argument("run_id", "at most 4294967295, what a row holds", format!("run {id}")))?;
+        let run_id = u32::try_from(id).map_err(|_| {
+            Error::argument("run_id", "at most 4294967295, the largest run id of a row", format!("run {id}"))
+        })?;
         indices.push((index, run_id));
     }
     match left.into_iter().flatten().min() {
-        Some(id) => Err(Error::argument("run_ids", "ids of runs that the session has", id)),
+        Some(id) => Err(Error::argument("run_ids", "run ids of the session", id)),
         None => Ok(indices),
     }
 }

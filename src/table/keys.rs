@@ -354,7 +354,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn finds_every_key_where_it_is(
+        fn finds_the_row_of_every_key(
             runs in prop::collection::btree_map(0u64..100, prop::collection::btree_set(0u64..120, 0..40), 0..8),
             order in prop::sample::select(vec!["as they are", "runs the other way", "by step", "any"]),
             types in (0usize..6, 0usize..6),
@@ -388,7 +388,7 @@ mod tests {
         }
 
         #[test]
-        fn two_rows_of_one_step_are_refused(
+        fn duplicate_steps_are_rejected(
             runs in prop::collection::btree_map(0u64..20, 1u64..20, 1..6),
             from in any::<prop::sample::Index>(),
             to in any::<prop::sample::Index>(),
@@ -411,7 +411,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_below_zero_is_the_key_of_no_row() {
+    fn negative_keys_match_no_row() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("steps.npy");
         write(&file, &[(u64::MAX, 0), (0, u64::MAX)], (4, 2), "step_idx");

@@ -230,7 +230,7 @@ impl Job<'_> {
         output.recode(&recoding, self.progress)?;
         let fingerprint = fingerprint(&layout, &output)?;
         let Output::File { len, crc, .. } = output else {
-            return Err(Error::query("the rows went elsewhere"));
+            return Err(Error::query("the table's rows are not in a file"));
         };
         let num_rows = len / layout.stride() as u64;
         let header = npy::header(&layout, num_rows, start)?;
@@ -398,7 +398,7 @@ impl Job<'_> {
         let stop = Stop::default();
         workers::side_by_side(num_threads, || {
             // A reader may panic on damaged data. Other threads must not wait forever for its turn.
-            let failed = || Err(Error::query("the query engine panicked, on damaged data perhaps"));
+            let failed = || Err(Error::query("the query engine panicked; the data may be damaged"));
             if let Err(error) = catch_panic(|| work(&stop)).unwrap_or_else(failed) {
                 stop.raise(error);
             }

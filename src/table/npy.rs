@@ -66,7 +66,7 @@ impl NpyHeader {
                 fields[index] = Some(field.offset);
             } else {
                 if is_reserved(&field.name) {
-                    return Err(column("another name, as batches have a column of this one".into()));
+                    return Err(column("another name, because every batch has a column of this name".into()));
                 }
                 let dtype = ElementType::of_numpy(&field.dtype).filter(|_| field.values == 1);
                 let dtype = dtype.ok_or_else(|| column("one little-endian number or boolean".into()))?;

@@ -74,7 +74,7 @@ impl Output<'_> {
     /// Returns the hash of rows in a file, which it reads in pieces.
     pub(super) fn hash_file(&self, progress: &dyn Progress) -> Result<blake3::Hash> {
         let Output::File { file, path, start, len, .. } = self else {
-            return Err(Error::query("the rows went elsewhere"));
+            return Err(Error::query("the table's rows are not in a file"));
         };
         let mut hasher = blake3::Hasher::new();
         let mut buffer = vec![0; 8 << 20];

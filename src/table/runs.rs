@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn comes_back_from_its_bytes() {
+    fn round_trips_through_bytes() {
         let index = index();
         assert_eq!(RunIndex::from_bytes(&index.to_bytes()).as_ref(), Some(&index));
         assert_eq!(index.get(4), Some((2 << 33, Some("engine 2"))));
@@ -210,7 +210,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_are_refused_or_read(at in 0usize..900, value in any::<u32>(), cut in 0usize..900) {
+        fn damaged_bytes_are_rejected_or_parsed(at in 0usize..900, value in any::<u32>(), cut in 0usize..900) {
             let mut bytes = index().to_bytes();
             let len = bytes.len();
             bytes[at.min(len - 4)..][..4].copy_from_slice(&value.to_le_bytes());

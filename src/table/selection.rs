@@ -103,7 +103,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn finds_every_row_where_a_list_has_it(gaps in prop::collection::vec((0u64..40, 0u64..40), 0..200), big in 0u64..100_000) {
+        fn selection_agrees_with_a_list_of_rows(gaps in prop::collection::vec((0u64..40, 0u64..40), 0..200), big in 0u64..100_000) {
             let mut ranges = Vec::new();
             let mut at = 0;
             for (gap, len) in gaps {
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_ranges_that_overlap_or_are_cut() {
+    fn overlapping_or_truncated_ranges_are_rejected() {
         assert!(Selection::from_words(&[0, 5, 5, 1], 10).is_some());
         assert_eq!(Selection::from_words(&[0, 5, 4, 1], 10), None);
         assert_eq!(Selection::from_words(&[0, 5, 4], 10), None);

@@ -80,7 +80,7 @@ impl StepTable {
                     // The thread that holds the lock exists only in the parent process and never releases it in
                     // this one.
                     Err(TryLockError::WouldBlock) if *owner != std::process::id() => {
-                        let message = "a table that another thread was sharing when this process was forked";
+                        let message = "this process was forked while another thread was sharing the table";
                         return Err(std::io::Error::new(std::io::ErrorKind::WouldBlock, message).into());
                     }
                     Err(TryLockError::WouldBlock) => slot.lock().unwrap_or_else(PoisonError::into_inner),
@@ -171,7 +171,7 @@ impl TableHandle {
         };
         parse().ok_or_else(|| {
             let (location, what) = (Location::default(), "handle of a table");
-            let (expected, found) = ("what another a2store made".into(), format!("{} other bytes", bytes.len()));
+            let (expected, found) = ("output of TableHandle::to_bytes".into(), format!("{} other bytes", bytes.len()));
             ErrorKind::Decode { location, what, expected, found }.into()
         })
     }
@@ -179,7 +179,7 @@ impl TableHandle {
 
 fn gone(path: &std::path::Path, process: u32, error: &std::io::Error) -> Error {
     let message = format!(
-        "process {process} no longer shares the table: it has ended, dropped it, or is another user's ({error})"
+        "process {process} no longer shares the table: it ended, dropped the table, or belongs to another user ({error})"
     );
     Error::io(path, std::io::Error::new(error.kind(), message))
 }

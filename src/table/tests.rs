@@ -54,7 +54,7 @@ fn filled(schema: &BatchSchema, num_rows: usize, fill: impl FnOnce(Columns<'_>))
 
 proptest! {
     #[test]
-    fn gathers_what_the_naive_loop_gathers(
+    fn kernels_agree_with_the_naive_loop(
         extras in prop::collection::vec(prop::sample::select(&WIDTHS), 0..5),
         tokens in prop::sample::select(vec![TokenType::UInt8, TokenType::Int32, TokenType::Int64]),
         num_rows in 1usize..400,

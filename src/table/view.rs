@@ -58,8 +58,8 @@ impl StepTable {
         let unknown = |what: &str| {
             Error::argument(
                 "filter",
-                format!("a table that knows {what}"),
-                "one of a file without them, or whose archive is gone",
+                format!("a table with {what}"),
+                "a table of a file without them, or whose archive is missing",
             )
         };
         let index = match by_run {
@@ -79,7 +79,7 @@ impl StepTable {
         let selection = match phases {
             None => self.select(run, |_| true, progress)?,
             Some(phases) => {
-                let thresholds: Phases = self.runs.phases.ok_or_else(|| unknown("where the phases begin"))?;
+                let thresholds: Phases = self.runs.phases.ok_or_else(|| unknown("thresholds of the game phases"))?;
                 let wanted: u16 = (0..16_u8)
                     .filter(|&exp| phases.contains(&thresholds.of_max_exp(exp)))
                     .fold(0, |wanted, exp| wanted | 1 << exp);

@@ -189,7 +189,7 @@ fn large_batches_have_every_value() {
 }
 
 #[test]
-fn what_does_not_match_is_refused() {
+fn arrays_that_do_not_match_are_rejected() {
     let keys = dense([(3, 5), (4, 7)]);
     let (folder, path) = session(&keys, 4);
     let attach = |keys: &[Key]| table(keys).attach("e", &path, &AttachOptions::default(), &());
@@ -225,7 +225,7 @@ fn what_does_not_match_is_refused() {
     check_values(&attached, "e", 8);
     for name in ["e", "move", "tokens", "board", ""] {
         let error = refused(attached.attach(name, &path, &AttachOptions::default().with_steps(&file), &()));
-        let message = format!("name: expected one that no column has, found {name:?}");
+        let message = format!("name: expected an unused column name, found {name:?}");
         assert!(error.to_string().contains(&message), "{error}");
     }
     let both = attached.attach("f", &path, &AttachOptions::default().with_steps(&file), &()).unwrap();
@@ -250,7 +250,7 @@ fn what_does_not_match_is_refused() {
 }
 
 #[test]
-fn arrays_are_what_their_description_says() {
+fn descriptions_must_match_their_arrays() {
     let keys = dense([(3, 2)]);
     let folder = tempfile::tempdir().unwrap();
     write_keys(&folder.path().join("steps.npy"), &keys);

@@ -81,14 +81,17 @@ fn rows_keep_the_ids_and_the_steps_of_the_session() {
 }
 
 #[test]
-fn what_a_row_cannot_hold_is_refused() {
+fn sessions_that_do_not_fit_rows_are_rejected() {
     let (_parent, folder) = write(&[(1 << 32, game(3, 1, 0)), (5, game(4, 1, 0))]);
     let error = load(&folder, &FromSessionOptions::default()).err().unwrap();
     assert!(matches!(error.kind(), ErrorKind::Argument { name: "run_id", .. }));
-    assert_eq!(error.to_string(), "run_id: expected at most 4294967295, what a row holds, found run 4294967296");
+    assert_eq!(
+        error.to_string(),
+        "run_id: expected at most 4294967295, the largest run id of a row, found run 4294967296"
+    );
     assert_eq!(load(&folder, &FromSessionOptions::default().with_run_ids([5])).unwrap().num_rows(), 4);
     let error = load(&folder, &FromSessionOptions::default().with_run_ids([5, 6])).err().unwrap().to_string();
-    assert_eq!(error, "run_ids: expected ids of runs that the session has, found 6");
+    assert_eq!(error, "run_ids: expected run ids of the session, found 6");
     for extra in [vec!["seed"], vec!["max_score", "max_score"]] {
         let options = FromSessionOptions::default().with_extra(extra);
         assert!(matches!(load(&folder, &options).err().unwrap().kind(), ErrorKind::Argument { name: "extra", .. }));
