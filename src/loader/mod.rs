@@ -172,7 +172,6 @@ impl StepTable {
     /// [`ErrorKind::OutOfMemory`](crate::ErrorKind::OutOfMemory) if their memory cannot be allocated.
     ///
     /// # Examples
-    ///
     /// ```
     /// # let folder = tempfile::tempdir()?;
     /// # let mut archive = a2store::Archive::create(folder.path().join("games.a2"), Default::default())?;

@@ -13,7 +13,7 @@ use super::{Cursor, Loader, LoaderOptions, Shard};
 use crate::error::{ErrorKind, Result};
 use crate::machine::{available_bytes, reserve};
 use crate::progress::{Cancellable, Progress, check};
-use crate::table::{Arena, Batch, BatchSchema, Pool, StepTable, SymmetryKey};
+use crate::table::{Arena, ArenaPool, Batch, BatchSchema, StepTable, SymmetryKey};
 use std::collections::VecDeque;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -85,7 +85,7 @@ struct State {
     /// Batches that were started and not yet returned, in order, and the number of them that were given up.
     slots: VecDeque<Slot>,
     given_up: usize,
-    pool: Pool,
+    pool: ArenaPool,
     /// The maximum number of rows of a batch.
     capacity: usize,
     /// Whether a thread waits for a change.
@@ -223,7 +223,7 @@ impl Ring {
             given_up: 0,
             // The slots, and a few batches that the consumer holds. The pool allocates all of them now, up to a
             // limit. The system provides their pages on the first write.
-            pool: Pool::filled(depth as usize + 8, schema, capacity, MADE_AT_ONCE)?,
+            pool: ArenaPool::filled(depth as usize + 8, schema, capacity, MADE_AT_ONCE)?,
             capacity,
             is_awaited: false,
             has_failed: false,

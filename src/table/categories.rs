@@ -33,11 +33,10 @@ impl Categories {
     /// Returns the codes of a batch's strings.
     pub(super) fn encode(&self, column: &str, array: &ArrayRef) -> Result<Vec<i16>> {
         let dictionary = DataType::Dictionary(DataType::Int32.into(), DataType::Utf8.into());
-        let array =
-            cast_with_options(array, &dictionary, &CastOptions::default()).map_err(super::batch::arrow_error)?;
+        let array = cast_with_options(array, &dictionary, &CastOptions::default()).map_err(std::io::Error::other)?;
         let array = array.as_dictionary::<Int32Type>();
         let (keys, values) = (array.keys(), array.values());
-        let values = cast(values, &DataType::Utf8).map_err(super::batch::arrow_error)?;
+        let values = cast(values, &DataType::Utf8).map_err(std::io::Error::other)?;
         let values: &StringArray = values.as_string();
         // A dictionary may hold unused strings.
         let mut codes = vec![None; values.len()];

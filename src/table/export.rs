@@ -1,8 +1,12 @@
 //! A whole table as Arrow data: rows without a copy, columns chunk by chunk.
 
-use super::StepTable;
-use super::batch::{Arena, Batch, BatchSchema, arrow_error};
-use super::memory::{FrozenRegion, Zeroed};
+use super::arena::Arena;
+use super::attached::AttachedColumn;
+use super::batch::Batch;
+use super::batch_schema::BatchSchema;
+use super::memory::FrozenRegion;
+use super::step_table::StepTable;
+use super::zeroed::Zeroed;
 use crate::error::Result;
 use arrow::array::{FixedSizeBinaryArray, RecordBatch, RecordBatchReader};
 use arrow::buffer::Buffer;
@@ -42,7 +46,7 @@ impl StepTable {
                 Buffer::from(Bytes::from_owner(rows))
             }
         };
-        FixedSizeBinaryArray::try_new(self.layout.stride() as i32, buffer, None).map_err(arrow_error)
+        Ok(FixedSizeBinaryArray::try_new(self.layout.stride() as i32, buffer, None).map_err(std::io::Error::other)?)
     }
 
     /// Returns a reader of the columns of all rows. It transposes them lazily, in chunks of 65,536 rows, or
@@ -53,7 +57,7 @@ impl StepTable {
     /// attached column as a fixed-size list.
     #[must_use]
     pub fn column_reader(&self) -> ColumnReader {
-        let schema = Arc::new(BatchSchema::of_row(&self.layout, &self.attached));
+        let schema = Arc::new(BatchSchema::of_table(&self.layout, AttachedColumn::specs(&self.attached)));
         let chunk = (CHUNK_BYTES / schema.width() as u64).clamp(MIN_CHUNK, CHUNK);
         ColumnReader { table: self.clone(), schema, chunk, next_row: 0 }
     }

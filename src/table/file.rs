@@ -1,23 +1,16 @@
-//! Tables in files: a `.npy` file that NumPy opens, with a footer after the rows.
-//!
-//! ```text
-//!  0       NumPy's header, padded with spaces to a multiple of 4096 bytes
-//!  4096    rows, num_rows × stride bytes
-//!          JSON: rows, layout, fingerprint, phases, CRC32C of the rows
-//!          runs: id, score and engine of each, see `RunIndex::to_bytes`; may be empty
-//!  -40     offset of the rows u64 | their size u64 | size of the JSON u32 | of the runs u32
-//!  -16     CRC32C of JSON, runs and the 24 bytes before u32 | 0 u32 | "A2TABLE" 01
-//! ```
-//!
-//! All numbers are little-endian. NumPy reads the rows that its header counts and ignores the rest. Shared
-//! memory has the same content without NumPy's header; its footer begins at the next page.
+//! Saving, loading and mapping tables: a `.npy` file that NumPy opens, with a [`footer`](super::footer) after the rows.
 
-use super::memory::{FileIdentity, FrozenRegion, Region};
+use super::file_identity::FileIdentity;
+use super::fingerprint::Fingerprint;
+use super::footer::{TableMeta, damaged, footer_of_file, read_footer};
+use super::gather;
+use super::layout::RowLayout;
+use super::memory::{FrozenRegion, MemoryFile, Region};
 use super::npy::{self, NpyHeader};
-use super::output::Stop;
-use super::runs::{RunIndex, Runs};
-use super::share::{Shared, is_sealed, map_shared, page_size};
-use super::{Fingerprint, RowLayout, StepTable, gather};
+use super::runs::Runs;
+use super::shared_memory::{is_sealed, map_shared};
+use super::step_table::StepTable;
+use super::threads::FirstError;
 use crate::archive::Phases;
 use crate::error::{Error, ErrorKind, Location, Result};
 use crate::machine::available_bytes;
@@ -25,7 +18,6 @@ use crate::progress::{Progress, Unit, check};
 use crate::publish::Staged;
 use crate::step::{STEP_SIZE, Step};
 use crate::workers;
-use serde::{Deserialize, Serialize};
 use std::collections::HashSet;
 use std::fs::File;
 use std::io::Write;
@@ -34,23 +26,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-const MAGIC: &[u8; 8] = b"A2TABLE\x01";
-const FOOTER_LEN: usize = 40;
 /// The number of bytes that are written or read at a time.
 const CHUNK: usize = 8 << 20;
-
-#[derive(Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Meta {
-    num_rows: u64,
-    layout: RowLayout,
-    fingerprint: Fingerprint,
-    phases: Option<Phases>,
-    /// CRC32C of the rows; `None` in shared memory.
-    rows_crc32c: Option<u32>,
-    /// Distinguishes one shared memory file from another.
-    token: Option<String>,
-}
 
 /// How to load a table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -93,7 +70,7 @@ impl StepTable {
         let path = path.as_ref();
         let io = |error| Error::io(path, error);
         // Reading the archive's runs may fail, so it comes before all other work.
-        let runs = self.runs.index()?;
+        let runs = self.runs.facts()?;
         let mut staged = Staged::new(parent(path))?;
         let header = npy::header(&self.layout, self.num_rows(), 0)?;
         staged.write_all(&header).map_err(io)?;
@@ -149,21 +126,6 @@ impl StepTable {
         Ok(crc)
     }
 
-    /// Returns the footer of the whole table in shared memory.
-    pub(super) fn footer_of_memory(&self, token: &str) -> Result<Vec<u8>> {
-        let meta = Meta {
-            num_rows: self.num_all_rows(),
-            layout: RowLayout::clone(&self.layout),
-            fingerprint: Fingerprint::clone(&self.whole_fingerprint),
-            phases: self.runs.phases,
-            rows_crc32c: None,
-            token: Some(token.to_owned()),
-        };
-        // Without its archive, a table can be shared. The other process then cannot filter by score or engine.
-        let runs = self.runs.index().ok().flatten();
-        footer(&meta, 0, runs.as_deref())
-    }
-
     /// Reads a table from a `.npy` file. A file of [`save`](StepTable::save) keeps its fingerprint.
     ///
     /// Any other structured array works too if it has the fields of a row by name and type, in any order. Its
@@ -181,7 +143,7 @@ impl StepTable {
             table.rows.populate();
             return Ok(table);
         }
-        let source = Source::open(path)?;
+        let source = TableFile::open(path)?;
         let limit = options.memory_limit.or_else(available_bytes).unwrap_or(u64::MAX);
         let needed = source.num_rows.saturating_mul(source.layout.stride() as u64);
         if needed > limit || needed == u64::MAX {
@@ -197,7 +159,7 @@ impl StepTable {
     /// Maps the table in a file. Without a footer, the rows are hashed for a fingerprint, unless `known` is
     /// given.
     pub(super) fn map(path: &Path, known: Option<&Fingerprint>) -> Result<StepTable> {
-        let source = Source::open(path)?;
+        let source = TableFile::open(path)?;
         if let Some(conversion) = &source.conversion {
             let found = format!("rows of {} bytes in another layout", conversion.stride);
             return Err(Error::argument("mmap", "false, or a file that a2store saved", found));
@@ -217,7 +179,7 @@ impl StepTable {
     }
 
     /// Opens the table in shared memory.
-    pub(super) fn of_shared(shared: Shared, path: &Path) -> Result<StepTable> {
+    pub(super) fn of_shared(shared: MemoryFile, path: &Path) -> Result<StepTable> {
         if !is_sealed(&shared.file) {
             return Err(damaged(path, "sealed memory", "a file that may change"));
         }
@@ -232,7 +194,7 @@ impl StepTable {
 }
 
 /// A file of rows whose header and footer were read.
-struct Source<'a> {
+struct TableFile<'a> {
     path: &'a Path,
     file: File,
     num_rows: u64,
@@ -240,12 +202,12 @@ struct Source<'a> {
     layout: RowLayout,
     /// The conversion of the file's rows, if their layout differs.
     conversion: Option<npy::Conversion>,
-    meta: Option<Meta>,
+    meta: Option<TableMeta>,
     runs: Vec<u8>,
 }
 
-impl<'a> Source<'a> {
-    fn open(path: &'a Path) -> Result<Source<'a>> {
+impl<'a> TableFile<'a> {
+    fn open(path: &'a Path) -> Result<TableFile<'a>> {
         let file = open_regular(path).map_err(|error| Error::io(path, error))?;
         let size = file.metadata().map_err(|error| Error::io(path, error))?.len();
         let header = NpyHeader::read(&file).map_err(|error| error.with_path(path))?;
@@ -263,7 +225,16 @@ impl<'a> Source<'a> {
                 return Err(damaged(path, &format!("rows as the header says, {expected:?}"), &format!("{found:?}")));
             }
             let (layout, runs) = (meta.layout.clone(), footer.runs);
-            return Ok(Source { path, file, num_rows, rows_offset, layout, conversion: None, meta: Some(meta), runs });
+            return Ok(TableFile {
+                path,
+                file,
+                num_rows,
+                rows_offset,
+                layout,
+                conversion: None,
+                meta: Some(meta),
+                runs,
+            });
         }
         // NumPy writes nothing after the rows, so the extra bytes were a footer.
         let end = rows_offset + rows_len.unwrap_or(0);
@@ -271,7 +242,7 @@ impl<'a> Source<'a> {
             return Err(damaged(path, &format!("the end of the file or a footer at byte {end}"), "other bytes"));
         }
         let (layout, conversion) = header.layout().map_err(|error| error.with_path(path))?;
-        Ok(Source { path, file, num_rows, rows_offset, layout, conversion, meta: None, runs: Vec::new() })
+        Ok(TableFile { path, file, num_rows, rows_offset, layout, conversion, meta: None, runs: Vec::new() })
     }
 
     /// The stride of the file's rows.
@@ -323,7 +294,7 @@ impl<'a> Source<'a> {
             }
         };
         let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get).min(8);
-        let stop = Stop::default();
+        let stop = FirstError::default();
         workers::side_by_side(cores, || {
             if let Err(error) = read_chunks() {
                 stop.raise(error);
@@ -360,95 +331,6 @@ impl<'a> Source<'a> {
     }
 }
 
-struct Footer {
-    rows_offset: u64,
-    rows_len: u64,
-    runs: Vec<u8>,
-}
-
-/// Reads the footer after the rows; `None` if the file has no footer.
-fn read_footer(file: &File, path: &Path) -> Result<Option<(Meta, Footer)>> {
-    let io = |error| Error::io(path, error);
-    let size = file.metadata().map_err(io)?.len();
-    let Some(at) = size.checked_sub(FOOTER_LEN as u64) else {
-        return Ok(None);
-    };
-    let mut tail = [0; FOOTER_LEN];
-    file.read_exact_at(&mut tail, at).map_err(io)?;
-    if !tail.ends_with(MAGIC) {
-        return Ok(None);
-    }
-    let u32_at = |at: usize| tail.get(at..).and_then(|b| b.first_chunk()).map_or(0, |b| u32::from_le_bytes(*b));
-    let u64_at = |at: usize| tail.get(at..).and_then(|b| b.first_chunk()).map_or(0, |b| u64::from_le_bytes(*b));
-    let (json_len, runs_len) = (u64::from(u32_at(16)), u64::from(u32_at(20)));
-    let Some(start) = at.checked_sub(json_len + runs_len) else {
-        return Err(damaged(path, "a footer inside of the file", &format!("one of {} bytes", json_len + runs_len)));
-    };
-    let (rows_offset, rows_len) = (u64_at(0), u64_at(8));
-    // In shared memory the footer begins at a page.
-    let rows_end = rows_offset.saturating_add(rows_len);
-    if start != rows_end && Some(start) != rows_end.checked_next_multiple_of(page_size() as u64) {
-        return Err(damaged(path, "rows just before the footer", &format!("{rows_len} bytes from byte {rows_offset}")));
-    }
-    let mut bytes = Vec::new();
-    bytes.try_reserve_exact((json_len + runs_len) as usize).map_err(|_| {
-        Error::from(ErrorKind::MemoryLimit { needed: json_len + runs_len, limit: available_bytes().unwrap_or(0) })
-    })?;
-    bytes.resize((json_len + runs_len) as usize, 0);
-    file.read_exact_at(&mut bytes, start).map_err(io)?;
-    let found = crc32c::crc32c_append(crc32c::crc32c(&bytes), &tail[..24]);
-    let expected = u32_at(24);
-    if found != expected {
-        let location = Location { path: Some(path.into()), offset: Some(start), ..Location::default() };
-        return Err(ErrorKind::Checksum { location, what: "the footer", expected, found }.into());
-    }
-    let meta: Meta = serde_json::from_slice(&bytes[..json_len as usize])
-        .map_err(|error| damaged(path, "a footer's fields", &error.to_string()))?;
-    if !meta.layout.is_valid() {
-        return Err(damaged(path, "the layout of a row", &format!("{:?}", meta.layout)));
-    }
-    if meta.num_rows.checked_mul(meta.layout.stride() as u64) != Some(rows_len) {
-        return Err(damaged(path, "rows before the footer", &format!("{rows_len} bytes from byte {rows_offset}")));
-    }
-    bytes.drain(..json_len as usize);
-    Ok(Some((meta, Footer { rows_offset, rows_len, runs: bytes })))
-}
-
-/// Returns the footer of a file.
-pub(super) fn footer_of_file(
-    num_rows: u64,
-    rows_offset: u64,
-    layout: &RowLayout,
-    fingerprint: &Fingerprint,
-    phases: Option<Phases>,
-    runs: Option<&RunIndex>,
-    rows_crc32c: u32,
-) -> Result<Vec<u8>> {
-    let meta = Meta {
-        num_rows,
-        layout: layout.clone(),
-        fingerprint: fingerprint.clone(),
-        phases,
-        rows_crc32c: Some(rows_crc32c),
-        token: None,
-    };
-    footer(&meta, rows_offset, runs)
-}
-
-fn footer(meta: &Meta, rows_offset: u64, runs: Option<&RunIndex>) -> Result<Vec<u8>> {
-    let json = serde_json::to_vec(meta).map_err(|error| Error::from(std::io::Error::other(error)))?;
-    let runs = runs.map(RunIndex::to_bytes).unwrap_or_default();
-    let mut bytes = [json.as_slice(), &runs].concat();
-    bytes.extend(rows_offset.to_le_bytes());
-    bytes.extend((meta.num_rows * meta.layout.stride() as u64).to_le_bytes());
-    bytes.extend((json.len() as u32).to_le_bytes());
-    bytes.extend((runs.len() as u32).to_le_bytes());
-    bytes.extend(crc32c::crc32c(&bytes).to_le_bytes());
-    bytes.extend([0; 4]);
-    bytes.extend(MAGIC);
-    Ok(bytes)
-}
-
 /// Opens a regular file for reading. Anything else is an error; for example, a pipe could block.
 pub(super) fn open_regular(path: &Path) -> std::io::Result<File> {
     use std::os::unix::fs::OpenOptionsExt;
@@ -462,11 +344,6 @@ pub(super) fn open_regular(path: &Path) -> std::io::Result<File> {
 /// Returns the folder of a file.
 pub(super) fn parent(path: &Path) -> &Path {
     path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
-}
-
-fn damaged(path: &Path, expected: &str, found: &str) -> Error {
-    let (expected, found) = (expected.to_owned(), found.to_owned());
-    ErrorKind::Damaged { path: path.into(), what: "table", expected, found }.into()
 }
 
 fn decode(offset: u64, what: &'static str, expected: String) -> impl FnOnce(String) -> Error {

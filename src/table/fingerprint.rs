@@ -1,6 +1,7 @@
 //! The fingerprint of a table's rows and their order.
 
-use super::{MaterializeOptions, RowLayout};
+use super::layout::RowLayout;
+use super::materialize_options::MaterializeOptions;
 use crate::error::Result;
 use crate::query::Query;
 use serde::{Deserialize, Serialize};

@@ -1,8 +1,11 @@
 //! Run files → a table, without an archive.
 
+use super::fingerprint::Fingerprint;
+use super::layout::RowLayout;
+use super::materialize_options::ChosenEv;
 use super::memory::Region;
-use super::runs::{RunIndex, Runs};
-use super::{ChosenEv, Fingerprint, RowLayout, StepTable};
+use super::runs::{RunFacts, Runs};
+use super::step_table::StepTable;
 use crate::archive::{Phases, RunsOf, each_run};
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::{PackReader, flatten};
@@ -58,7 +61,6 @@ impl StepTable {
     /// 65,535; [`ErrorKind::MemoryLimit`]; [`ErrorKind::Cancelled`].
     ///
     /// # Examples
-    ///
     /// ```
     /// # let folder = tempfile::tempdir()?;
     /// # let runs = folder.path().join("runs");
@@ -91,7 +93,7 @@ impl StepTable {
         let reserved = limit.min(available_bytes().unwrap_or(1 << 40).max(1 << 30));
         let (mut region, reserved) = Region::reserve_up_to(reserved)?;
         let (mut len, mut run_id) = (0, 0_u32);
-        let mut index = RunIndex::default();
+        let mut facts = RunFacts::default();
         let mut hash = blake3::Hasher::new();
         let mut rows: Vec<Step> = Vec::new();
         each_run(source, options.workers, false, progress, |place, (run, _)| {
@@ -116,13 +118,13 @@ impl StepTable {
                 slot.copy_from_slice(bytes);
                 hash.update(bytes);
                 len += bytes.len();
-                index.push(run_id, run.meta().max_score, run.meta().engine.clone());
+                facts.push(run_id, run.meta().max_score, run.meta().engine.clone());
             }
             run_id = run_id.checked_add(1).ok_or_else(|| Error::argument("runs", "at most 4294967295", "more"))?;
             Ok(())
         })?;
         debug_assert_eq!(len % STEP_SIZE, 0);
-        let runs = Runs::of_index(Phases::default(), index);
+        let runs = Runs::of_facts(Phases::default(), facts);
         StepTable::new(region.freeze(len)?, RowLayout::new(Vec::new()), Fingerprint::of_content(&hash.finalize()), runs)
     }
 }

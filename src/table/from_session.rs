@@ -3,9 +3,12 @@
 #[cfg(test)]
 mod tests;
 
+use super::element::ElementType;
+use super::fingerprint::Fingerprint;
+use super::layout::{ExtraField, RowLayout};
 use super::memory::Region;
-use super::runs::{RunIndex, Runs};
-use super::{ElementType, ExtraField, Fingerprint, RowLayout, StepTable};
+use super::runs::{RunFacts, Runs};
+use super::step_table::StepTable;
 use crate::archive::Phases;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::{Session, flatten};
@@ -126,14 +129,14 @@ impl StepTable {
         if let Some((_, error)) = first_error {
             return Err(error);
         }
-        let mut index = RunIndex::default();
+        let mut facts = RunFacts::default();
         for (place, run_id) in indices {
             let meta = session.meta(place)?;
-            index.push(run_id, meta.max_score, meta.engine);
+            facts.push(run_id, meta.max_score, meta.engine);
         }
         let rows = region.freeze(needed as usize)?;
         let fingerprint = Fingerprint::of_content(&blake3::hash(rows.bytes()));
-        StepTable::new(rows, layout, fingerprint, Runs::of_index(Phases::default(), index))
+        StepTable::new(rows, layout, fingerprint, Runs::of_facts(Phases::default(), facts))
     }
 }
 

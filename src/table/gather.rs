@@ -9,9 +9,10 @@
 //! [`naive`] does the same, value by value, and the tests compare the two.
 
 use super::attached::AttachedColumn;
-use super::batch::{BatchSchema, ColumnSpec, Source};
-use super::columns::{Columns, StepColumns, Token};
-use super::layout::ElementType;
+use super::batch_schema::{BatchSchema, ColumnBuffers, ColumnSource, ColumnSpec};
+use super::column_pointers::{ColumnPointers, Token};
+use super::element::ElementType;
+use super::prefetch::{FAR_HINT, NEAR_HINT, prefetch_line};
 use super::symmetry::{self, SymmetryKey};
 use crate::board::Board;
 use crate::step::{STEP_SIZE, Step};
@@ -74,25 +75,25 @@ impl Level {
 
 /// Rows of equal size, one after the other, and the attached columns.
 #[derive(Clone, Copy)]
-pub(super) struct Rows<'a> {
+pub(super) struct TableRows<'a> {
     pub(super) bytes: &'a [u8],
     pub(super) stride: usize,
     pub(super) attached: &'a [AttachedColumn],
 }
 
 /// The symmetries that turn the rows: their key, and each row's number under the key.
-pub(super) type Turns<'a> = Option<(SymmetryKey, &'a [u64])>;
+pub(super) type RowSymmetries<'a> = Option<(SymmetryKey, &'a [u64])>;
 
 /// Fills columns with the rows at `indices`, turned by `symmetries`.
 ///
 /// # Panics
 /// If an index is out of bounds or a column is too short. The caller has checked both.
 pub(super) fn gather(
-    rows: Rows<'_>,
+    rows: TableRows<'_>,
     indices: &[u64],
     schema: &BatchSchema,
-    columns: Columns<'_>,
-    symmetries: Turns<'_>,
+    columns: ColumnBuffers<'_>,
+    symmetries: RowSymmetries<'_>,
 ) {
     let num_bytes = if schema.attached().is_some() { indices.len() * schema.width() } else { 0 };
     let num_threads = (indices.len() / PARALLEL).max(num_bytes / PARALLEL_BYTES).min(MAX_THREADS);
@@ -118,7 +119,7 @@ pub(super) fn gather(
 }
 
 /// Copies whole rows.
-pub(super) fn gather_rows(rows: Rows<'_>, indices: &[u64], out: &mut [u8]) {
+pub(super) fn gather_rows(rows: TableRows<'_>, indices: &[u64], out: &mut [u8]) {
     rows.check(indices);
     assert!(out.len() >= indices.len() * rows.stride, "room for every row");
     for &index in indices.iter().take(FAR) {
@@ -144,11 +145,11 @@ pub(super) fn gather_rows(rows: Rows<'_>, indices: &[u64], out: &mut [u8]) {
 /// A naive implementation of [`gather`], for tests.
 #[cfg(test)]
 pub(super) fn naive(
-    rows: Rows<'_>,
+    rows: TableRows<'_>,
     indices: &[u64],
     schema: &BatchSchema,
-    columns: Columns<'_>,
-    symmetries: Turns<'_>,
+    columns: ColumnBuffers<'_>,
+    symmetries: RowSymmetries<'_>,
 ) {
     for (spec, column) in schema.columns.iter().zip(columns) {
         for (k, (&index, out)) in indices.iter().zip(column.chunks_exact_mut(spec.width())).enumerate() {
@@ -158,17 +159,9 @@ pub(super) fn naive(
                 step = super::symmetry::naive(key.symmetry_of(ids[k]), step);
             }
             let value: Vec<u8> = match spec.source {
-                Source::Tokens => {
-                    let cells = (0..16).map(|cell| step.board.0 >> (60 - 4 * cell) & 15);
-                    let wide = cells.flat_map(|exp| exp.to_le_bytes().into_iter().take(spec.dtype.width()));
-                    wide.collect()
-                }
-                Source::LegalBools => (0..4).map(|bit| step.ev_legal >> bit & 1).collect(),
-                Source::Copy(offset) if offset < STEP_SIZE => {
-                    bytemuck::bytes_of(&step)[offset..offset + spec.width()].to_vec()
-                }
-                Source::Copy(offset) => row[offset..offset + spec.width()].to_vec(),
-                Source::Attached(number) => {
+                ColumnSource::Step(column) => column.naive(&step, spec.dtype),
+                ColumnSource::Extra(offset) => row[offset..offset + spec.width()].to_vec(),
+                ColumnSource::Attached(number) => {
                     let mut values = vec![0; spec.width()];
                     rows.attached[number].gather(&[index], 0..1, &mut values);
                     values
@@ -181,11 +174,11 @@ pub(super) fn naive(
 
 pub(super) fn gather_part(
     level: Level,
-    rows: Rows<'_>,
+    rows: TableRows<'_>,
     indices: &[u64],
     schema: &BatchSchema,
-    columns: Columns<'_>,
-    symmetries: Turns<'_>,
+    columns: ColumnBuffers<'_>,
+    symmetries: RowSymmetries<'_>,
 ) {
     rows.check(indices);
     if let Some((_, ids)) = symmetries {
@@ -206,10 +199,10 @@ pub(super) fn gather_part(
 /// Also decides whether all step columns are requested, the usual case.
 fn shape<T: Token, const TURN: bool>(
     level: Level,
-    rows: Rows<'_>,
+    rows: TableRows<'_>,
     indices: &[u64],
     schema: &BatchSchema,
-    columns: Columns<'_>,
+    columns: ColumnBuffers<'_>,
     turns: (SymmetryKey, &[u64]),
 ) {
     match schema.has_all_of_step() {
@@ -222,10 +215,10 @@ fn shape<T: Token, const TURN: bool>(
 /// portable code uses NEON.
 fn dispatch<T: Token, const TURN: bool, const ALL: bool>(
     level: Level,
-    rows: Rows<'_>,
+    rows: TableRows<'_>,
     indices: &[u64],
     schema: &BatchSchema,
-    columns: Columns<'_>,
+    columns: ColumnBuffers<'_>,
     turns: (SymmetryKey, &[u64]),
 ) {
     #[cfg(target_arch = "x86_64")]
@@ -245,10 +238,10 @@ fn dispatch<T: Token, const TURN: bool, const ALL: bool>(
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2")]
 fn gather_avx2<T: Token, const TURN: bool, const ALL: bool>(
-    rows: Rows<'_>,
+    rows: TableRows<'_>,
     indices: &[u64],
     schema: &BatchSchema,
-    columns: Columns<'_>,
+    columns: ColumnBuffers<'_>,
     turns: (SymmetryKey, &[u64]),
 ) {
     gather_blocks::<T, TURN, ALL>(rows, indices, schema, columns, turns);
@@ -257,10 +250,10 @@ fn gather_avx2<T: Token, const TURN: bool, const ALL: bool>(
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,avx512f,avx512bw,avx512dq,avx512vl")]
 fn gather_avx512<T: Token, const TURN: bool, const ALL: bool>(
-    rows: Rows<'_>,
+    rows: TableRows<'_>,
     indices: &[u64],
     schema: &BatchSchema,
-    columns: Columns<'_>,
+    columns: ColumnBuffers<'_>,
     turns: (SymmetryKey, &[u64]),
 ) {
     gather_blocks::<T, TURN, ALL>(rows, indices, schema, columns, turns);
@@ -269,10 +262,10 @@ fn gather_avx512<T: Token, const TURN: bool, const ALL: bool>(
 /// Gathers rows at indices that the caller has checked.
 #[inline(always)]
 fn gather_blocks<T: Token, const TURN: bool, const ALL: bool>(
-    rows: Rows<'_>,
+    rows: TableRows<'_>,
     indices: &[u64],
     schema: &BatchSchema,
-    mut columns: Columns<'_>,
+    mut columns: ColumnBuffers<'_>,
     turns: (SymmetryKey, &[u64]),
 ) {
     for &index in indices.iter().take(FAR) {
@@ -280,7 +273,7 @@ fn gather_blocks<T: Token, const TURN: bool, const ALL: bool>(
     }
     for start in (0..indices.len()).step_by(SECTION) {
         let end = indices.len().min(start + SECTION);
-        let out = StepColumns::<T>::new(schema, &mut columns, indices.len());
+        let out = ColumnPointers::<T>::new(schema, &mut columns, indices.len());
         assert!(!ALL || out.has_all(), "a schema of all columns has them");
         for first in (start..end).step_by(BLOCK) {
             let chunk = &indices[first..end.min(first + BLOCK)];
@@ -314,7 +307,7 @@ fn gather_blocks<T: Token, const TURN: bool, const ALL: bool>(
         }
         if schema.attached().is_some() {
             for (spec, column) in schema.columns.iter().zip(&mut columns) {
-                if let Source::Attached(number) = spec.source {
+                if let ColumnSource::Attached(number) = spec.source {
                     let out = &mut column[start * spec.width()..end * spec.width()];
                     rows.attached[number].gather(indices, start..end, out);
                 }
@@ -323,7 +316,7 @@ fn gather_blocks<T: Token, const TURN: bool, const ALL: bool>(
     }
 }
 
-impl<'a> Rows<'a> {
+impl<'a> TableRows<'a> {
     /// # Panics
     /// If an index is out of bounds. One pass over the indices is cheaper than a check per row in the loop.
     fn check(self, indices: &[u64]) {
@@ -374,51 +367,10 @@ impl<'a> Rows<'a> {
     }
 }
 
-#[cfg(target_arch = "x86_64")]
-const FAR_HINT: i32 = std::arch::x86_64::_MM_HINT_T1;
-#[cfg(target_arch = "x86_64")]
-const NEAR_HINT: i32 = std::arch::x86_64::_MM_HINT_T0;
-#[cfg(not(target_arch = "x86_64"))]
-const FAR_HINT: i32 = 2;
-#[cfg(not(target_arch = "x86_64"))]
-const NEAR_HINT: i32 = 1;
-
-/// Prefetches the cache line of a slice's element.
-#[inline(always)]
-pub(crate) fn prefetch<T>(slice: &[T], index: usize) {
-    prefetch_line::<NEAR_HINT>(slice.as_ptr().wrapping_add(index).cast());
-}
-
-/// Prefetches the cache line of an address, which need not be valid.
-#[inline(always)]
-pub(super) fn prefetch_bytes(address: *const u8) {
-    prefetch_line::<NEAR_HINT>(address);
-}
-
-#[inline(always)]
-#[allow(unsafe_code)]
-fn prefetch_line<const HINT: i32>(address: *const u8) {
-    #[cfg(target_arch = "x86_64")]
-    // SAFETY: SSE is part of x86-64, and a prefetch of any address has no visible effect.
-    unsafe {
-        std::arch::x86_64::_mm_prefetch::<HINT>(address.cast());
-    }
-    #[cfg(target_arch = "aarch64")]
-    // SAFETY: a prefetch of any address has no visible effect and changes no register.
-    unsafe {
-        match HINT {
-            FAR_HINT => std::arch::asm!("prfm pldl2keep, [{}]", in(reg) address, options(nostack, preserves_flags)),
-            _ => std::arch::asm!("prfm pldl1keep, [{}]", in(reg) address, options(nostack, preserves_flags)),
-        }
-    }
-    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
-    let _ = address;
-}
-
 /// Copies an extra column from rows that are still in the cache.
 #[inline(always)]
-fn copy_extra(rows: Rows<'_>, indices: &[u64], spec: &ColumnSpec, out: &mut [u8]) {
-    let Source::Copy(offset @ STEP_SIZE..) = spec.source else {
+fn copy_extra(rows: TableRows<'_>, indices: &[u64], spec: &ColumnSpec, out: &mut [u8]) {
+    let ColumnSource::Extra(offset) = spec.source else {
         return;
     };
     match spec.width() {
@@ -430,7 +382,7 @@ fn copy_extra(rows: Rows<'_>, indices: &[u64], spec: &ColumnSpec, out: &mut [u8]
 }
 
 #[inline(always)]
-fn copy<const N: usize>(rows: Rows<'_>, indices: &[u64], offset: usize, out: &mut [u8]) {
+fn copy<const N: usize>(rows: TableRows<'_>, indices: &[u64], offset: usize, out: &mut [u8]) {
     for (&index, out) in indices.iter().zip(out.as_chunks_mut::<N>().0) {
         out.copy_from_slice(&rows.at(index)[offset..][..N]);
     }

@@ -7,11 +7,18 @@
 //!
 //! A result that is larger than memory goes to a file in the same way and is mapped from there.
 
-use super::convert::RowWriter;
+use super::file::parent;
+use super::fingerprint::Fingerprint;
+use super::footer::footer_of_file;
+use super::layout::RowLayout;
+use super::materialize_options::MaterializeOptions;
 use super::memory::Region;
-use super::output::{Output, Stop, Turns};
+use super::npy;
+use super::row_output::RowOutput;
+use super::row_writer::RowWriter;
 use super::runs::Runs;
-use super::{Fingerprint, RowLayout, StepTable, file, npy};
+use super::step_table::StepTable;
+use super::threads::{FirstError, Sequencer};
 use crate::error::{Error, ErrorKind, Result};
 use crate::machine::{available_bytes, reserve};
 use crate::process::catch_panic;
@@ -27,77 +34,9 @@ use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::statistics::{StatisticsArgs, StatisticsContext};
 use futures::StreamExt;
 use std::os::unix::fs::FileExt;
-use std::path::{Path, PathBuf};
-use std::str::FromStr;
+use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-
-/// How to materialize a query.
-#[derive(Clone, Debug, Default)]
-#[non_exhaustive]
-pub struct MaterializeOptions {
-    /// Columns of the query to append to each row, in addition to the columns of a step.
-    pub extra: Vec<String>,
-    /// The value of the chosen branch.
-    pub chosen_ev: ChosenEv,
-    /// The memory limit for the rows in bytes; `None` = the memory that the system has available.
-    pub memory_limit: Option<u64>,
-    /// A `.npy` file for the rows, which are mapped from it instead of being in memory. It has the format of
-    /// [`StepTable::save`]. It may be larger than memory; no limit applies.
-    pub path: Option<PathBuf>,
-}
-
-/// The value of the chosen branch, for steps that have values.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum ChosenEv {
-    /// The value in the source, usually 1 - 2^-23.
-    #[default]
-    Stored,
-    /// Exactly 1.0, as the field's trainers expect.
-    One,
-}
-
-impl FromStr for ChosenEv {
-    type Err = Error;
-
-    fn from_str(name: &str) -> Result<ChosenEv> {
-        match name {
-            "stored" => Ok(ChosenEv::Stored),
-            "one" => Ok(ChosenEv::One),
-            other => Err(Error::argument("chosen_ev", "\"stored\" or \"one\"", format!("{other:?}"))),
-        }
-    }
-}
-
-impl MaterializeOptions {
-    /// Sets the extra columns.
-    #[must_use]
-    pub fn with_extra<S: Into<String>>(mut self, extra: impl IntoIterator<Item = S>) -> Self {
-        self.extra = extra.into_iter().map(Into::into).collect();
-        self
-    }
-
-    /// Sets the value of the chosen branch.
-    #[must_use]
-    pub fn with_chosen_ev(mut self, chosen_ev: ChosenEv) -> Self {
-        self.chosen_ev = chosen_ev;
-        self
-    }
-
-    /// Sets the memory limit for the rows in bytes.
-    #[must_use]
-    pub fn with_memory_limit(mut self, memory_limit: u64) -> Self {
-        self.memory_limit = Some(memory_limit);
-        self
-    }
-
-    /// Sets the file for the rows.
-    #[must_use]
-    pub fn with_path(mut self, path: impl Into<PathBuf>) -> Self {
-        self.path = Some(path.into());
-        self
-    }
-}
 
 impl Query {
     /// Runs the query into a table in memory.
@@ -120,16 +59,16 @@ impl Query {
         let execution = needed.execution(true, &limits, progress)?;
         if let Some(path) = &options.path {
             let path = std::path::absolute(path).map_err(|error| Error::io(path, error))?;
-            let job = Job { writer: &writer, limits, memory: u64::MAX, progress };
-            let fingerprint = |layout: &RowLayout, output: &Output<'_>| {
+            let materializer = Materializer { writer: &writer, limits, memory: u64::MAX, progress };
+            let fingerprint = |layout: &RowLayout, output: &RowOutput<'_>| {
                 Fingerprint::of_result(self, options, layout, || output.hash_file(progress))
             };
-            let table = job.write_file(&needed, execution, &path, fingerprint, &runs);
+            let table = materializer.write_file(&needed, execution, &path, fingerprint, &runs);
             return table.map_err(|error| self.archive().blame(error));
         }
         let memory = options.memory_limit.or_else(available_bytes).unwrap_or(u64::MAX);
-        let job = Job { writer: &writer, limits, memory, progress };
-        let rows = job.fill_memory(&needed, execution).map_err(|error| self.archive().blame(error));
+        let materializer = Materializer { writer: &writer, limits, memory, progress };
+        let rows = materializer.fill_memory(&needed, execution).map_err(|error| self.archive().blame(error));
         progress.end();
         let (mut region, len) = rows?;
         let (layout, recoding) = writer.recoding();
@@ -156,7 +95,8 @@ fn exact_rows(plan: &Arc<dyn ExecutionPlan>, num_partitions: usize) -> Option<Ve
         .collect()
 }
 
-struct Job<'a> {
+/// A query run that fills a table.
+struct Materializer<'a> {
     writer: &'a RowWriter,
     limits: Arc<Limits>,
     /// The memory limit of the table in bytes.
@@ -166,7 +106,7 @@ struct Job<'a> {
 
 type Filled = Result<(Region, usize)>;
 
-impl Job<'_> {
+impl Materializer<'_> {
     fn stride(&self) -> usize {
         self.writer.layout().stride()
     }
@@ -189,7 +129,7 @@ impl Job<'_> {
                 let reserved = max.saturating_mul(self.stride() as u64).min(self.memory);
                 let (mut region, reserved) = Region::reserve_up_to(reserved)?;
                 let bytes = &mut region.bytes_mut()[..reserved as usize];
-                let output = Output::Memory { bytes, len: 0, limit: self.memory.min(reserved) };
+                let output = RowOutput::Memory { bytes, len: 0, limit: self.memory.min(reserved) };
                 let len = self.append_in_order(&plan, &context, &max_rows, output)?.len();
                 Ok((region, len))
             }
@@ -199,7 +139,7 @@ impl Job<'_> {
                 let reserved = self.memory.min(available_bytes().unwrap_or(1 << 40).max(1 << 30));
                 let (mut region, reserved) = Region::reserve_up_to(reserved)?;
                 let bytes = &mut region.bytes_mut()[..reserved as usize];
-                let output = Output::Memory { bytes, len: 0, limit: self.memory.min(reserved) };
+                let output = RowOutput::Memory { bytes, len: 0, limit: self.memory.min(reserved) };
                 let len = self.append_stream(query.stream_of(other, Arc::clone(&self.limits)), output)?.len();
                 Ok((region, len))
             }
@@ -212,12 +152,12 @@ impl Job<'_> {
         query: &Query,
         execution: Execution,
         path: &Path,
-        fingerprint: impl FnOnce(&RowLayout, &Output<'_>) -> Result<Fingerprint>,
+        fingerprint: impl FnOnce(&RowLayout, &RowOutput<'_>) -> Result<Fingerprint>,
         runs: &Runs,
     ) -> Result<StepTable> {
-        let staged = Staged::new(file::parent(path))?;
+        let staged = Staged::new(parent(path))?;
         let start = npy::header(self.writer.layout(), u64::MAX, 0)?.len();
-        let output = Output::File { file: staged.file(), path, start: start as u64, len: 0, crc: 0 };
+        let output = RowOutput::File { file: staged.file(), path, start: start as u64, len: 0, crc: 0 };
         let output = match execution {
             Execution::InOrder { plan, context, skip: 0, fetch: None, max_rows } => {
                 self.append_in_order(&plan, &context, &max_rows, output)
@@ -229,14 +169,13 @@ impl Job<'_> {
         let (layout, recoding) = self.writer.recoding();
         output.recode(&recoding, self.progress)?;
         let fingerprint = fingerprint(&layout, &output)?;
-        let Output::File { len, crc, .. } = output else {
+        let RowOutput::File { len, crc, .. } = output else {
             return Err(Error::query("the table's rows are not in a file"));
         };
         let num_rows = len / layout.stride() as u64;
         let header = npy::header(&layout, num_rows, start)?;
-        let index = runs.index()?;
-        let footer =
-            file::footer_of_file(num_rows, start as u64, &layout, &fingerprint, runs.phases, index.as_deref(), crc)?;
+        let facts = runs.facts()?;
+        let footer = footer_of_file(num_rows, start as u64, &layout, &fingerprint, runs.phases, facts.as_deref(), crc)?;
         let io = |error| Error::io(path, error);
         staged.file().write_all_at(&header, 0).map_err(io)?;
         staged.file().write_all_at(&footer, start as u64 + len).map_err(io)?;
@@ -290,11 +229,11 @@ impl Job<'_> {
         plan: &Arc<dyn ExecutionPlan>,
         context: &Arc<TaskContext>,
         max_rows: &[usize],
-        output: Output<'o>,
-    ) -> Result<Output<'o>> {
+        output: RowOutput<'o>,
+    ) -> Result<RowOutput<'o>> {
         let max: u64 = max_rows.iter().map(|&rows| rows as u64).sum();
         self.progress.begin("materialize", Unit::Rows, max);
-        let output = Turns::new(output);
+        let output = Sequencer::new(output);
         let next = AtomicUsize::new(0);
         self.on_all_cores(context, |stop| {
             let mut buffer: Vec<u8> = Vec::new();
@@ -325,7 +264,7 @@ impl Job<'_> {
     }
 
     /// Appends the rows of one stream in its order.
-    fn append_stream<'o>(&self, mut stream: QueryStream, mut output: Output<'o>) -> Result<Output<'o>> {
+    fn append_stream<'o>(&self, mut stream: QueryStream, mut output: RowOutput<'o>) -> Result<RowOutput<'o>> {
         self.progress.begin("materialize", Unit::Rows, 0);
         let mut buffer = Vec::new();
         while let Some(batch) = stream.next_unless_cancelled(self.progress)? {
@@ -348,7 +287,7 @@ impl Job<'_> {
         plan: &Arc<dyn ExecutionPlan>,
         context: &Arc<TaskContext>,
         partition: usize,
-        stop: &Stop,
+        stop: &FirstError,
         mut take: impl FnMut(RecordBatch) -> Result<()>,
     ) -> Result<()> {
         // The reader accesses files through the runtime's threads.
@@ -369,7 +308,7 @@ impl Job<'_> {
         plan: &Arc<dyn ExecutionPlan>,
         context: &Arc<TaskContext>,
         partition: usize,
-        stop: &Stop,
+        stop: &FirstError,
         mut take: impl FnMut(RecordBatch) -> Result<()>,
     ) -> Result<()> {
         let mut partition = Partition::start(plan, context, partition)?;
@@ -379,7 +318,7 @@ impl Job<'_> {
         Ok(())
     }
 
-    fn check(&self, stop: &Stop) -> Result<()> {
+    fn check(&self, stop: &FirstError) -> Result<()> {
         stop.check(self.progress)?;
         self.limits.check(self.progress)
     }
@@ -393,9 +332,9 @@ impl Job<'_> {
     }
 
     /// Runs `work` on one thread per core. The first error stops all threads and is returned.
-    fn on_all_cores(&self, context: &TaskContext, work: impl Fn(&Stop) -> Result<()> + Sync) -> Result<()> {
+    fn on_all_cores(&self, context: &TaskContext, work: impl Fn(&FirstError) -> Result<()> + Sync) -> Result<()> {
         let num_threads = context.session_config().target_partitions().max(1);
-        let stop = Stop::default();
+        let stop = FirstError::default();
         workers::side_by_side(num_threads, || {
             // A reader may panic on damaged data. Other threads must not wait forever for its turn.
             let failed = || Err(Error::query("the query engine panicked; the data may be damaged"));

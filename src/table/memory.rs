@@ -5,16 +5,14 @@
 //! random row otherwise costs a walk of the page tables in addition to its cache line. Without large pages
 //! everything works, but slower.
 //!
-//! Saved rows are mapped from their file instead. Batches are short-lived and use [`Zeroed`] heap memory.
+//! Saved rows are mapped from their file instead. Batches are short-lived and use [`Zeroed`](super::zeroed::Zeroed) heap memory.
 
-use super::share::Shared;
+use super::file_identity::FileIdentity;
 use crate::error::{Error, ErrorKind, Result};
 use crate::machine::available_bytes;
 use memmap2::{Mmap, MmapMut, MmapOptions};
-use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::fs::File;
-use std::path::{Path, PathBuf};
-use std::ptr::NonNull;
+use std::path::Path;
 use std::sync::Mutex;
 
 /// The size of the requested large pages, in bytes.
@@ -25,6 +23,14 @@ pub(super) struct Region {
     map: MmapMut,
     /// The offset of the first large page in the mapping.
     start: usize,
+}
+
+/// A memory file that holds a table's rows.
+#[derive(Debug)]
+pub(super) struct MemoryFile {
+    pub(super) file: File,
+    /// Distinguishes this file from a later one with the same descriptor.
+    pub(super) token: String,
 }
 
 /// Read-only memory.
@@ -38,41 +44,11 @@ pub(super) struct FrozenRegion {
 /// The storage behind a mapping.
 pub(super) enum Backing {
     /// Memory of the process with this id, and its shared form once another process needs it.
-    Private(u32, Mutex<Option<Shared>>),
+    Private(u32, Mutex<Option<MemoryFile>>),
     /// Memory that processes share.
-    Shared(Shared),
+    Shared(MemoryFile),
     /// A file, and its identity at the time of mapping.
     File(FileIdentity),
-}
-
-/// The identity of a file, which differs from that of a file that replaces it.
-#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub(super) struct FileIdentity {
-    pub(super) path: PathBuf,
-    pub(super) num_bytes: u64,
-    pub(super) modified_ns: u128,
-    pub(super) inode: u64,
-}
-
-impl FileIdentity {
-    pub(super) fn of(path: &Path, file: &File) -> Result<FileIdentity> {
-        use std::os::unix::fs::MetadataExt;
-        let metadata = file.metadata().map_err(|error| Error::io(path, error))?;
-        let modified = metadata.modified().map_err(|error| Error::io(path, error))?;
-        let modified_ns = modified.duration_since(std::time::UNIX_EPOCH).unwrap_or_default().as_nanos();
-        Ok(FileIdentity { path: path.into(), num_bytes: metadata.len(), modified_ns, inode: metadata.ino() })
-    }
-
-    /// Returns an error unless `found` is the same file.
-    pub(super) fn check(&self, what: &'static str, found: &FileIdentity) -> Result<()> {
-        if self == found {
-            return Ok(());
-        }
-        let name = |file: &FileIdentity| {
-            format!("{} bytes, inode {}, modified at {} ns", file.num_bytes, file.inode, file.modified_ns)
-        };
-        Err(ErrorKind::Damaged { path: self.path.clone(), what, expected: name(self), found: name(found) }.into())
-    }
 }
 
 impl Region {
@@ -202,75 +178,5 @@ impl FrozenRegion {
             Backing::File(identity) => Some(&identity.path),
             _ => None,
         }
-    }
-}
-
-/// Zeroed heap memory. The system provides each page on the first write.
-pub(super) struct Zeroed {
-    /// The allocation. The bytes begin in it at a multiple of [`Zeroed::ALIGN`].
-    allocation: NonNull<u8>,
-    layout: Layout,
-    start: usize,
-}
-
-// SAFETY: this value alone owns the allocation and writes to it only through `&mut`.
-#[allow(unsafe_code)]
-unsafe impl Send for Zeroed {}
-// SAFETY: as above.
-#[allow(unsafe_code)]
-unsafe impl Sync for Zeroed {}
-
-#[allow(unsafe_code)]
-impl Zeroed {
-    /// The alignment of the bytes.
-    pub(super) const ALIGN: usize = 64;
-
-    /// Allocates `len` bytes.
-    ///
-    /// # Errors
-    /// [`ErrorKind::OutOfMemory`].
-    pub(super) fn new(len: usize) -> Result<Zeroed> {
-        let failed = || Error::from(ErrorKind::OutOfMemory { needed: len as u64 });
-        // With a larger alignment, the allocator would write the zeros itself and touch all pages.
-        let usual = align_of::<u128>();
-        let size = len.checked_add(Zeroed::ALIGN).ok_or_else(failed)?;
-        let layout = Layout::from_size_align(size, usual).map_err(|_| failed())?;
-        // SAFETY: the size is not zero.
-        let allocation = NonNull::new(unsafe { alloc_zeroed(layout) }).ok_or_else(failed)?;
-        let start = allocation.as_ptr().align_offset(Zeroed::ALIGN).min(Zeroed::ALIGN);
-        Ok(Zeroed { allocation, layout, start })
-    }
-
-    fn len(&self) -> usize {
-        self.layout.size() - Zeroed::ALIGN
-    }
-
-    /// The first byte. Only the exclusive owner of this value may write through the pointer.
-    pub(super) fn as_ptr(&self) -> *mut u8 {
-        self.allocation.as_ptr().wrapping_add(self.start)
-    }
-
-    pub(super) fn bytes(&self) -> &[u8] {
-        // SAFETY: `start` is at most `ALIGN`, so at least `len` initialized bytes of the allocation follow it.
-        unsafe { std::slice::from_raw_parts(self.as_ptr(), self.len()) }
-    }
-
-    pub(super) fn bytes_mut(&mut self) -> &mut [u8] {
-        // SAFETY: as above, and `&mut self` proves that nothing else borrows them.
-        unsafe { std::slice::from_raw_parts_mut(self.as_ptr(), self.len()) }
-    }
-}
-
-impl Drop for Zeroed {
-    #[allow(unsafe_code)]
-    fn drop(&mut self) {
-        // SAFETY: `new` allocated the memory with this layout.
-        unsafe { dealloc(self.allocation.as_ptr(), self.layout) }
-    }
-}
-
-impl AsRef<[u8]> for Zeroed {
-    fn as_ref(&self) -> &[u8] {
-        self.bytes()
     }
 }

@@ -1,11 +1,12 @@
 //! Tables as NumPy structured arrays: the header of a table's rows, and the conversion of rows with another
 //! layout.
 
-use super::convert::{NO_MOVE, is_reserved};
-use super::layout::{ElementType, ExtraField, RowLayout};
+use super::element::ElementType;
+use super::layout::{ExtraField, RowLayout};
+use super::step_column::is_reserved;
 use crate::error::{Error, Result};
 use crate::format::npy::{self, NpyField};
-use crate::step::{FIELDS, STEP_SIZE, Step};
+use crate::step::{FIELDS, NO_MOVE, STEP_SIZE, Step};
 
 pub(super) use crate::format::npy::NpyHeader;
 

@@ -4,9 +4,8 @@
 //! number under a key. The hash is SplitMix64's finalizer (Steele, Lea and Flood, *Fast Splittable Pseudorandom
 //! Number Generators*, OOPSLA 2014) with Stafford's variant 13 of its constants.
 
-use super::convert::NO_MOVE;
 use crate::board::{Board, Symmetry};
-use crate::step::Step;
+use crate::step::{NO_MOVE, Step};
 
 /// A key that determines one symmetry for each row of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,9 +1,11 @@
 //! The kernels against their naive twins: every width, alignment, tail and repeated index.
 
-use super::batch::{Arena, BatchSchema, TokenType};
-use super::columns::Columns;
-use super::gather::{Level, Rows, gather, gather_part, gather_rows, naive};
-use super::layout::{ElementType, ExtraField, RowLayout};
+use super::arena::Arena;
+use super::batch_schema::{BatchSchema, ColumnBuffers};
+use super::element::ElementType;
+use super::gather::{Level, TableRows, gather, gather_part, gather_rows, naive};
+use super::layout::{ExtraField, RowLayout};
+use super::step_column::{StepColumn, TokenType};
 use super::symmetry::SymmetryKey;
 use crate::step::STEP_SIZE;
 use proptest::prelude::*;
@@ -16,6 +18,10 @@ const WIDTHS: [ElementType; 6] = [
     ElementType::Float64,
     ElementType::UInt64,
 ];
+
+fn step_columns() -> Vec<&'static str> {
+    StepColumn::BATCH.into_iter().map(|column| column.shape(TokenType::default()).0).collect()
+}
 
 fn layout(extras: &[ElementType]) -> RowLayout {
     let field = |(k, &dtype): (usize, &ElementType)| ExtraField {
@@ -46,7 +52,7 @@ fn rows(num_rows: usize, stride: usize, seed: u64) -> Vec<u8> {
     bytes
 }
 
-fn filled(schema: &BatchSchema, num_rows: usize, fill: impl FnOnce(Columns<'_>)) -> Vec<Vec<u8>> {
+fn filled(schema: &BatchSchema, num_rows: usize, fill: impl FnOnce(ColumnBuffers<'_>)) -> Vec<Vec<u8>> {
     let mut arena = Arena::new(schema, num_rows + 3).unwrap();
     fill(arena.columns_mut(schema, num_rows));
     arena.columns_mut(schema, num_rows).into_iter().map(|column| column.to_vec()).collect()
@@ -60,7 +66,7 @@ proptest! {
         num_rows in 1usize..400,
         picks in prop::collection::vec(any::<prop::sample::Index>(), 0..400),
         columns in prop::option::of(prop::sample::subsequence(
-            vec!["tokens", "move", "ev_values", "ev_legal", "run_id", "step_index", "board", "extra0", "extra1"], 1..9)),
+            step_columns().into_iter().chain(["extra0", "extra1"]).collect::<Vec<_>>(), 1..9)),
         symmetries in any::<Option<u64>>(),
         misaligned in 0usize..8,
         seed in any::<u64>(),
@@ -68,10 +74,10 @@ proptest! {
         let layout = layout(&extras);
         let stride = layout.stride();
         let memory = [vec![0; misaligned], rows(num_rows, stride, seed)].concat();
-        let rows = Rows { bytes: &memory[misaligned..], stride, attached: &[] };
+        let rows = TableRows { bytes: &memory[misaligned..], stride, attached: &[] };
         let has = |name: &&str| !name.starts_with("extra") || layout.extra(name).is_some();
         let columns = columns.map(|names| names.into_iter().filter(has).map(str::to_owned).collect::<Vec<String>>());
-        let schema = BatchSchema::new(&layout, &[], tokens, columns.as_deref()).unwrap();
+        let schema = BatchSchema::new(&layout, Vec::new(), tokens, columns.as_deref()).unwrap();
         let indices: Vec<u64> = picks.iter().map(|pick| pick.index(num_rows) as u64).collect();
         let ids: Vec<u64> = indices.iter().map(|index| index ^ seed).collect();
         let turns = symmetries.map(|seed| (SymmetryKey::new(seed, 3), ids.as_slice()));
@@ -97,8 +103,8 @@ proptest! {
 fn gathers_large_batches_in_parts() {
     let layout = layout(&[ElementType::Int32]);
     let memory = rows(1000, layout.stride(), 7);
-    let rows = Rows { bytes: &memory, stride: layout.stride(), attached: &[] };
-    let schema = BatchSchema::new(&layout, &[], TokenType::Int32, None).unwrap();
+    let rows = TableRows { bytes: &memory, stride: layout.stride(), attached: &[] };
+    let schema = BatchSchema::new(&layout, Vec::new(), TokenType::Int32, None).unwrap();
     for num_rows in [(1 << 16) - 1, 1 << 16, (1 << 17) + 77] {
         let indices: Vec<u64> = (0..num_rows).map(|k| k * 7919 % 1000).collect();
         let turns = Some((SymmetryKey::new(1, 2), indices.as_slice()));

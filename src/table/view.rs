@@ -1,9 +1,11 @@
 //! Views: some of a table's rows, selected by run and game phase, without a copy.
 
-use super::gather::Rows;
-use super::output::Stop;
-use super::runs::RunIndex;
-use super::{Fingerprint, Selection, StepTable};
+use super::fingerprint::Fingerprint;
+use super::gather::TableRows;
+use super::runs::RunFacts;
+use super::selection::Selection;
+use super::step_table::StepTable;
+use super::threads::FirstError;
 use crate::archive::{Phase, Phases};
 use crate::error::{Error, ErrorKind, Location, Result};
 use crate::progress::{Progress, check};
@@ -62,14 +64,14 @@ impl StepTable {
                 "a table of a file without them, or whose archive is missing",
             )
         };
-        let index = match by_run {
-            true => Some(self.runs.index()?.ok_or_else(|| unknown("the scores and engines of its runs"))?),
+        let facts = match by_run {
+            true => Some(self.runs.facts()?.ok_or_else(|| unknown("the scores and engines of its runs"))?),
             false => None,
         };
         let run = |run_id: u32| {
             run_ids.as_ref().is_none_or(|ids| ids.binary_search(&run_id).is_ok())
-                && index.as_ref().is_none_or(|index: &Arc<RunIndex>| {
-                    index.get(run_id).is_some_and(|(score, engine)| {
+                && facts.as_ref().is_none_or(|facts: &Arc<RunFacts>| {
+                    facts.get(run_id).is_some_and(|(score, engine)| {
                         min_score.is_none_or(|min| score >= min)
                             && max_score.is_none_or(|max| score <= max)
                             && engines.as_ref().is_none_or(|names| names.iter().any(|name| Some(&**name) == engine))
@@ -183,7 +185,7 @@ impl StepTable {
         let found: Vec<Mutex<Vec<Range<u64>>>> = parts.clone().map(|_| Mutex::default()).collect();
         let next = Mutex::new(parts.zip(&found));
         let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-        let stop = Stop::default();
+        let stop = FirstError::default();
         workers::side_by_side(found.len().min(cores), || {
             let next = || next.lock().unwrap_or_else(PoisonError::into_inner).next();
             while let Some((start, slot)) = next() {
@@ -208,7 +210,7 @@ impl StepTable {
 
 /// Returns the ranges of consecutive wanted rows.
 fn scan(
-    rows: Rows<'_>,
+    rows: TableRows<'_>,
     within: impl Iterator<Item = Range<u64>>,
     run: impl Fn(u32) -> bool,
     step: impl Fn(&Step) -> bool,

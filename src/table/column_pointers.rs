@@ -1,13 +1,10 @@
-//! The columns that a gather fills, through pointers that are checked once.
+//! The columns that a gather fills from steps, through pointers that are checked once.
 
-use super::batch::{BatchSchema, Source};
+use super::batch_schema::{BatchSchema, ColumnBuffers, ColumnSource, ColumnSpec};
+use super::step_column::StepColumn;
 use crate::step::Step;
-use smallvec::SmallVec;
 use std::marker::PhantomData;
 use std::ptr::null_mut;
-
-/// The memory of each column of a schema, in schema order. Each has room for one value per index.
-pub(crate) type Columns<'a> = SmallVec<[&'a mut [u8]; 16]>;
 
 /// The integer types of tokens.
 pub(super) trait Token: bytemuck::Pod {
@@ -49,54 +46,45 @@ impl Token for i64 {
 
 /// Pointers to the columns that are computed from a [`Step`], each with room for all rows; null if not
 /// requested.
-pub(super) struct StepColumns<'a, T> {
+pub(super) struct ColumnPointers<'a, T> {
     tokens: *mut [T; 16],
     ev_values: *mut [f32; 4],
-    legal_bools: *mut [u8; 4],
+    ev_legal: *mut [u8; 4],
     board: *mut u64,
     run_id: *mut u32,
     step_index: *mut u16,
     chosen: *mut u8,
-    ev_legal: *mut u8,
+    ev_legal_mask: *mut u8,
     /// Borrows the columns.
     columns: PhantomData<&'a mut [u8]>,
 }
 
-impl<'a, T: Token> StepColumns<'a, T> {
-    pub(super) fn new(schema: &BatchSchema, columns: &'a mut Columns<'_>, num_rows: usize) -> Self {
-        const BOARD: usize = std::mem::offset_of!(Step, board);
-        const EV_VALUES: usize = std::mem::offset_of!(Step, ev_values);
-        const RUN_ID: usize = std::mem::offset_of!(Step, run_id);
-        const STEP_INDEX: usize = std::mem::offset_of!(Step, step_index);
-        const CHOSEN: usize = std::mem::offset_of!(Step, chosen);
-        const EV_LEGAL: usize = std::mem::offset_of!(Step, ev_legal);
-        let mut out = StepColumns {
+impl<'a, T: Token> ColumnPointers<'a, T> {
+    pub(super) fn new(schema: &BatchSchema, columns: &'a mut ColumnBuffers<'_>, num_rows: usize) -> Self {
+        let mut out = ColumnPointers {
             tokens: null_mut(),
             ev_values: null_mut(),
-            legal_bools: null_mut(),
+            ev_legal: null_mut(),
             board: null_mut(),
             run_id: null_mut(),
             step_index: null_mut(),
             chosen: null_mut(),
-            ev_legal: null_mut(),
+            ev_legal_mask: null_mut(),
             columns: PhantomData,
         };
         for (spec, column) in schema.columns.iter().zip(columns.iter_mut()) {
             assert!(column.len() >= num_rows * spec.width(), "room for every row");
             let bytes = column.as_mut_ptr();
-            match spec.source {
-                Source::Tokens => {
-                    assert!(spec.width() == size_of::<[T; 16]>(), "tokens of this type");
-                    out.tokens = bytes.cast();
-                }
-                Source::LegalBools => out.legal_bools = bytes.cast(),
-                Source::Copy(BOARD) => out.board = bytes.cast(),
-                Source::Copy(EV_VALUES) => out.ev_values = bytes.cast(),
-                Source::Copy(RUN_ID) => out.run_id = bytes.cast(),
-                Source::Copy(STEP_INDEX) => out.step_index = bytes.cast(),
-                Source::Copy(CHOSEN) => out.chosen = bytes,
-                Source::Copy(EV_LEGAL) => out.ev_legal = bytes,
-                Source::Copy(_) | Source::Attached(_) => {}
+            let ColumnSource::Step(step_column) = spec.source else { continue };
+            match step_column {
+                StepColumn::Tokens => out.tokens = pointer(spec, bytes),
+                StepColumn::Move => out.chosen = pointer(spec, bytes),
+                StepColumn::EvValues => out.ev_values = pointer(spec, bytes),
+                StepColumn::EvLegal => out.ev_legal = pointer(spec, bytes),
+                StepColumn::RunId => out.run_id = pointer(spec, bytes),
+                StepColumn::StepIndex => out.step_index = pointer(spec, bytes),
+                StepColumn::Board => out.board = pointer(spec, bytes),
+                StepColumn::EvLegalMask => out.ev_legal_mask = pointer(spec, bytes),
             }
         }
         out
@@ -104,13 +92,25 @@ impl<'a, T: Token> StepColumns<'a, T> {
 
     /// Whether all step columns of a batch are present. The mask as a number is not one of them.
     pub(super) fn has_all(&self) -> bool {
-        !(self.tokens.is_null()
-            || self.ev_values.is_null()
-            || self.legal_bools.is_null()
-            || self.board.is_null()
-            || self.run_id.is_null()
-            || self.step_index.is_null()
-            || self.chosen.is_null())
+        // Every field is named, so that the compiler reports a new one.
+        let ColumnPointers {
+            tokens,
+            ev_values,
+            ev_legal,
+            board,
+            run_id,
+            step_index,
+            chosen,
+            ev_legal_mask: _,
+            columns: _,
+        } = self;
+        !(tokens.is_null()
+            || ev_values.is_null()
+            || ev_legal.is_null()
+            || board.is_null()
+            || run_id.is_null()
+            || step_index.is_null()
+            || chosen.is_null())
     }
 
     /// Writes one row's values to the columns.
@@ -130,10 +130,10 @@ impl<'a, T: Token> StepColumns<'a, T> {
             if ALL || !self.ev_values.is_null() {
                 self.ev_values.add(i).write_unaligned(step.ev_values);
             }
-            if ALL || !self.legal_bools.is_null() {
+            if ALL || !self.ev_legal.is_null() {
                 // Moves each bit of the mask to the low bit of its byte.
                 let bools = (u32::from(step.ev_legal) * 0x0020_4081) & 0x0101_0101;
-                self.legal_bools.add(i).write(bools.to_le_bytes());
+                self.ev_legal.add(i).write(bools.to_le_bytes());
             }
             if ALL || !self.board.is_null() {
                 self.board.add(i).write_unaligned(step.board.0);
@@ -147,9 +147,15 @@ impl<'a, T: Token> StepColumns<'a, T> {
             if ALL || !self.chosen.is_null() {
                 self.chosen.add(i).write(step.chosen);
             }
-            if !ALL && !self.ev_legal.is_null() {
-                self.ev_legal.add(i).write(step.ev_legal);
+            if !ALL && !self.ev_legal_mask.is_null() {
+                self.ev_legal_mask.add(i).write(step.ev_legal);
             }
         }
     }
+}
+
+/// Returns a pointer to values of this Rust type, whose size must be that of the column's values of one row.
+fn pointer<V>(spec: &ColumnSpec, bytes: *mut u8) -> *mut V {
+    assert!(spec.width() == size_of::<V>(), "{}: values of another size", spec.name);
+    bytes.cast()
 }

@@ -5,28 +5,28 @@ use crate::archive::Phases;
 use crate::format::npy::{NpyField, header};
 use crate::loader::{LoaderOptions, Sampling};
 use crate::table::memory::Region;
-use crate::table::runs::{RunIndex, Runs};
+use crate::table::runs::{RunFacts, Runs};
 use crate::table::{Fingerprint, RowFilter, RowLayout, TableHandle};
 use proptest::prelude::*;
 use std::collections::BTreeSet;
 use tempfile::TempDir;
 
 /// Returns a table of these steps without extra columns.
-fn table(keys: &[Key]) -> StepTable {
+fn table(keys: &[StepKey]) -> StepTable {
     let mut region = Region::reserve((keys.len() * STEP_SIZE) as u64).unwrap();
     for (row, &(run_id, step)) in region.bytes_mut().chunks_exact_mut(STEP_SIZE).zip(keys) {
         let step = Step { run_id: run_id as u32, step_index: step as u16, ..Step::default() };
         row.copy_from_slice(bytemuck::bytes_of(&step));
     }
     let rows = region.freeze(keys.len() * STEP_SIZE).unwrap();
-    let mut index = RunIndex::default();
+    let mut facts = RunFacts::default();
     let runs: BTreeSet<u64> = keys.iter().map(|key| key.0).collect();
-    runs.iter().for_each(|&run| index.push(run as u32, run, None));
+    runs.iter().for_each(|&run| facts.push(run as u32, run, None));
     let fingerprint = Fingerprint::of_content(&blake3::hash(rows.bytes()));
-    StepTable::new(rows, RowLayout::new(Vec::new()), fingerprint, Runs::of_index(Phases::default(), index)).unwrap()
+    StepTable::new(rows, RowLayout::new(Vec::new()), fingerprint, Runs::of_facts(Phases::default(), facts)).unwrap()
 }
 
-fn write_keys(path: &Path, keys: &[Key]) {
+fn write_keys(path: &Path, keys: &[StepKey]) {
     let field =
         |name: &str, dtype: &str, offset| NpyField { name: name.into(), dtype: dtype.into(), values: 1, offset };
     let fields = [field("run_id", "<u8", 0), field("step_idx", "<u4", 8)];
@@ -51,14 +51,14 @@ fn write_array(path: &Path, dtype: &str, shape: &str, values: &[u8]) {
 }
 
 /// Returns pseudorandom bytes that differ for each step.
-fn values_of((run_id, step): Key, width: usize) -> Vec<u8> {
+fn values_of((run_id, step): StepKey, width: usize) -> Vec<u8> {
     let mut values = vec![0; width];
     blake3::Hasher::new().update(&run_id.to_le_bytes()).update(&step.to_le_bytes()).finalize_xof().fill(&mut values);
     values
 }
 
 /// Writes a folder of keys and of `d` two-byte values per key, and returns it with the path of the values.
-fn session(keys: &[Key], d: usize) -> (TempDir, PathBuf) {
+fn session(keys: &[StepKey], d: usize) -> (TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     write_keys(&folder.path().join("steps.npy"), keys);
     let path = folder.path().join("embeddings.bf16.npy");
@@ -69,7 +69,7 @@ fn session(keys: &[Key], d: usize) -> (TempDir, PathBuf) {
     (folder, path)
 }
 
-fn dense(runs: impl IntoIterator<Item = (u64, u64)>) -> Vec<Key> {
+fn dense(runs: impl IntoIterator<Item = (u64, u64)>) -> Vec<StepKey> {
     runs.into_iter().flat_map(|(run, len)| (0..len).map(move |step| (run, step))).collect()
 }
 
@@ -105,7 +105,7 @@ proptest! {
         in_memory in any::<bool>(),
         min_score in prop::option::of(0u64..40),
     ) {
-        let keys: Vec<Key> = runs.iter().flat_map(|(run, steps)| steps.iter().map(|step| (*run, *step))).collect();
+        let keys: Vec<StepKey> = runs.iter().flat_map(|(run, steps)| steps.iter().map(|step| (*run, *step))).collect();
         let ordered = |order: u64| {
             let mut keys = keys.clone();
             match order {
@@ -136,7 +136,7 @@ proptest! {
         check_values(&shared, "embedding", 2 * d);
 
         // Only the rows that a view shows need values.
-        let shown: Vec<Key> = ordered(array_order).into_iter().filter(|key| min_score.is_none_or(|min| key.0 >= min)).collect();
+        let shown: Vec<StepKey> = ordered(array_order).into_iter().filter(|key| min_score.is_none_or(|min| key.0 >= min)).collect();
         let (_folder, path) = session(&shown, d);
         let of_view = plain.filter(&filter).unwrap().attach("embedding", &path, &options, &()).unwrap();
         check_values(&of_view, "embedding", 2 * d);
@@ -148,7 +148,7 @@ proptest! {
 fn takes_no_memory_where_the_order_is_the_same() {
     let keys = dense([(3, 500), (4, 700), (9, 100)]);
     let (_folder, path) = session(&keys, 4);
-    let num_bytes = |keys: &[Key]| {
+    let num_bytes = |keys: &[StepKey]| {
         let table = table(keys).attach("e", &path, &AttachOptions::default(), &()).unwrap();
         check_values(&table, "e", 8);
         table.attached()[0].num_bytes()
@@ -156,7 +156,7 @@ fn takes_no_memory_where_the_order_is_the_same() {
     assert_eq!(num_bytes(&keys), 0);
     assert_eq!(num_bytes(&keys[450..1250]), 0);
     assert_eq!(num_bytes(&[]), 0);
-    let swapped: Vec<Key> = keys[500..].iter().chain(&keys[..500]).copied().collect();
+    let swapped: Vec<StepKey> = keys[500..].iter().chain(&keys[..500]).copied().collect();
     assert_eq!(num_bytes(&swapped), 4 * 1300);
     let options = AttachOptions::default().with_in_memory(true);
     assert_eq!(table(&keys).attach("e", &path, &options, &()).unwrap().attached()[0].num_bytes(), 8 * 1300);
@@ -169,7 +169,7 @@ fn takes_no_memory_where_the_order_is_the_same() {
 fn large_batches_have_every_value() {
     let keys = dense((0..8).map(|run| (run, 1000)));
     let (_folder, path) = session(&keys, 768);
-    let keys: Vec<Key> = keys.into_iter().rev().collect();
+    let keys: Vec<StepKey> = keys.into_iter().rev().collect();
     let table = table(&keys).attach("e", &path, &AttachOptions::default(), &()).unwrap();
     check_values(&table, "e", 1536);
     for sampling in [Sampling::Shuffled, Sampling::Sequential, Sampling::Windowed { window: 2000 }] {
@@ -192,7 +192,7 @@ fn large_batches_have_every_value() {
 fn arrays_that_do_not_match_are_rejected() {
     let keys = dense([(3, 5), (4, 7)]);
     let (folder, path) = session(&keys, 4);
-    let attach = |keys: &[Key]| table(keys).attach("e", &path, &AttachOptions::default(), &());
+    let attach = |keys: &[StepKey]| table(keys).attach("e", &path, &AttachOptions::default(), &());
     let error = refused(attach(&[(3, 1), (4, 2), (4, 7), (5, 0)]));
     let message = "embeddings.bf16.npy: column e, row 2: expected a row of run 4, step 7, found none in ";
     assert!(matches!(error.kind(), ErrorKind::Column { .. }) && error.to_string().contains(message), "{error}");
@@ -362,7 +362,7 @@ fn the_whole_table_has_the_column_too() {
 fn wide_places_give_the_same_values() {
     let keys = dense([(3, 300)]);
     let (_folder, path) = session(&keys, 5);
-    let reversed: Vec<Key> = keys.iter().rev().copied().collect();
+    let reversed: Vec<StepKey> = keys.iter().rev().copied().collect();
     let mut table = table(&reversed).attach("e", &path, &AttachOptions::default(), &()).unwrap();
     let mut column = table.attached()[0].clone();
     let Places::Narrow(first, places) = &column.places else { panic!("another order") };

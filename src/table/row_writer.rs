@@ -14,11 +14,13 @@
 //! is NaN if the column holds floats, -1 if it holds categories, and an error otherwise.
 
 use super::categories::{Categories, Recoding, is_categorical};
-use super::layout::{ElementType, ExtraField, RowLayout};
-use super::materialize::ChosenEv;
+use super::element::ElementType;
+use super::layout::{ExtraField, RowLayout};
+use super::materialize_options::ChosenEv;
+use super::step_column::is_reserved;
 use crate::board::Board;
 use crate::error::{Error, Result};
-use crate::step::{STEP_SIZE, Step};
+use crate::step::{NO_MOVE, STEP_SIZE, Step};
 use arrow::array::{Array, ArrayRef, AsArray, PrimitiveArray, RecordBatch};
 use arrow::compute::{CastOptions, cast_with_options};
 use arrow::datatypes::{ArrowPrimitiveType, DataType, Float32Type, Schema, UInt8Type, UInt32Type, UInt64Type};
@@ -41,8 +43,6 @@ pub(super) struct RowWriter {
     categories: Vec<Categories>,
 }
 
-/// The move of a step that has none.
-pub(super) const NO_MOVE: u8 = 255;
 /// Rows that are written together: the number of bits in a validity word.
 const CHUNK: usize = 64;
 
@@ -252,10 +252,10 @@ impl RowWriter {
     }
 }
 
-/// A column of the batch, if present.
-struct Column<T: ArrowPrimitiveType>(Option<PrimitiveArray<T>>);
+/// A column of the batch in the type of its row field, if present.
+struct InputColumn<T: ArrowPrimitiveType>(Option<PrimitiveArray<T>>);
 
-impl<T: ArrowPrimitiveType> Column<T> {
+impl<T: ArrowPrimitiveType> InputColumn<T> {
     /// Returns the values of some rows. Nulls, or all rows of a missing column, get the default.
     #[inline]
     fn values_or<'a>(
@@ -314,13 +314,13 @@ fn first<T: Copy>(values: &[T], so: impl Fn(T) -> bool) -> Option<(usize, T)> {
 }
 
 /// Returns a column, cast to the type of its row field. A value that does not fit is an error; nothing wraps.
-fn column<T: ArrowPrimitiveType>(batch: &RecordBatch, index: Option<usize>) -> Result<Column<T>> {
+fn column<T: ArrowPrimitiveType>(batch: &RecordBatch, index: Option<usize>) -> Result<InputColumn<T>> {
     let Some(index) = index else {
-        return Ok(Column(None));
+        return Ok(InputColumn(None));
     };
     let array = batch.column(index);
     if let Some(array) = array.as_primitive_opt::<T>() {
-        return Ok(Column(Some(array.clone())));
+        return Ok(InputColumn(Some(array.clone())));
     }
     let schema = batch.schema();
     let name = schema.field(index).name();
@@ -329,7 +329,7 @@ fn column<T: ArrowPrimitiveType>(batch: &RecordBatch, index: Option<usize>) -> R
     }
     let strict = CastOptions { safe: false, format_options: FormatOptions::default() };
     match cast_with_options(array, &T::DATA_TYPE, &strict) {
-        Ok(cast) => Ok(Column(Some(cast.as_primitive::<T>().clone()))),
+        Ok(cast) => Ok(InputColumn(Some(cast.as_primitive::<T>().clone()))),
         Err(error) => {
             // A lenient cast, which gives null for a value that does not fit, finds the row.
             let lenient = CastOptions { safe: true, format_options: FormatOptions::default() };
@@ -349,11 +349,6 @@ fn casts(from: &DataType, to: &DataType) -> bool {
         DataType::Decimal128(_, scale) | DataType::Decimal256(_, scale) => *scale <= 0 || to.is_floating(),
         from => from.is_integer() || (from.is_floating() && to.is_floating()),
     }
-}
-
-/// Whether batches always have a column of this name.
-pub(super) fn is_reserved(name: &str) -> bool {
-    ["board", "ev_values", "run_id", "step_index", "move", "ev_legal", "tokens"].contains(&name)
 }
 
 fn find(schema: &Schema, name: &str) -> Result<Option<usize>> {

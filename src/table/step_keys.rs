@@ -1,10 +1,10 @@
 //! The keys (run and step) of an array's rows, and an index from a key to its row.
 //!
-//! Keys stay in their NumPy files, one or several, in fields `run_id` and `step_idx` or `step_index`. Memory
+//! The keys stay in their NumPy files, one or several, in fields `run_id` and `step_idx` or `step_index`. Memory
 //! holds one entry per span: consecutive rows of one run with ascending steps. Usual files have one span per
 //! run. In the worst order there is one span per row.
 
-use super::memory::FileIdentity;
+use super::file_identity::FileIdentity;
 use crate::board::Board;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::npy::{NpyField, NpyHeader};
@@ -14,22 +14,22 @@ use crate::progress::{Progress, check};
 use std::path::{Path, PathBuf};
 
 /// A step: its run id and its step index. Negative numbers of a file become large ones, which no table row has.
-pub(super) type Key = (u64, u64);
+pub(super) type StepKey = (u64, u64);
 
 /// The keys of an array's rows, in mapped files.
-pub(super) struct Keys {
-    shards: Vec<Shard>,
+pub(super) struct StepKeys {
+    files: Vec<KeyFile>,
     num_rows: u64,
 }
 
-struct Shard {
+struct KeyFile {
     identity: FileIdentity,
     bytes: FileBytes,
     /// The offset of the first row, and the stride, in bytes.
     start: usize,
     stride: usize,
-    run_id: Integer,
-    step: Integer,
+    run_id: IntegerField,
+    step: IntegerField,
     board: Option<BoardField>,
     first_row: u64,
     num_rows: u64,
@@ -38,14 +38,14 @@ struct Shard {
 /// The field of a row that holds its board, if any.
 #[derive(Clone, Copy)]
 enum BoardField {
-    Packed(Integer),
+    Packed(IntegerField),
     /// Sixteen exponents, one byte each, at this offset.
     Exps(usize),
 }
 
 /// An integer field of a row.
 #[derive(Clone, Copy)]
-struct Integer {
+struct IntegerField {
     offset: usize,
     width: usize,
     signed: bool,
@@ -53,7 +53,7 @@ struct Integer {
 
 /// Consecutive rows of one run with ascending steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Stretch {
+struct KeySpan {
     run_id: u64,
     first_step: u64,
     last_step: u64,
@@ -62,18 +62,18 @@ struct Stretch {
 }
 
 /// An index from keys to rows.
-pub(super) struct Index<'a> {
-    keys: &'a Keys,
+pub(super) struct KeyIndex<'a> {
+    keys: &'a StepKeys,
     /// The spans, ordered by key. No two spans interleave.
-    stretches: Vec<Stretch>,
+    spans: Vec<KeySpan>,
 }
 
 /// Keys that are read between two cancellation checks.
 const CHUNK: usize = 1 << 20;
 
-impl Integer {
+impl IntegerField {
     /// Returns the field with one of these names, if it holds integers.
-    fn find(fields: &[NpyField], names: &[&str]) -> Option<Integer> {
+    fn find(fields: &[NpyField], names: &[&str]) -> Option<IntegerField> {
         let field = fields.iter().find(|field| names.contains(&field.name.as_str()))?;
         let (width, signed) = match field.dtype.as_str() {
             "|u1" => (1, false),
@@ -86,7 +86,7 @@ impl Integer {
             "<i8" => (8, true),
             _ => return None,
         };
-        (field.values == 1).then_some(Integer { offset: field.offset, width, signed })
+        (field.values == 1).then_some(IntegerField { offset: field.offset, width, signed })
     }
 
     #[inline(always)]
@@ -112,7 +112,7 @@ impl BoardField {
     fn find(fields: &[NpyField]) -> Option<BoardField> {
         let is_exps = |field: &&NpyField| field.name == "exps" && field.dtype == "|u1" && field.values == 16;
         let exps = fields.iter().find(is_exps).map(|field| BoardField::Exps(field.offset));
-        exps.or_else(|| Integer::find(fields, &["board"]).filter(|field| field.width == 8).map(BoardField::Packed))
+        exps.or_else(|| IntegerField::find(fields, &["board"]).filter(|field| field.width == 8).map(BoardField::Packed))
     }
 
     #[inline]
@@ -124,21 +124,21 @@ impl BoardField {
     }
 }
 
-impl Keys {
+impl StepKeys {
     /// Returns the key files at `path`: the file itself, or `steps.npy` or its shards in a folder.
     pub(super) fn files(path: &Path) -> Result<Vec<PathBuf>> {
         if path.is_dir() { step_files_in(path) } else { Ok(vec![path.to_owned()]) }
     }
 
     /// Maps key files.
-    pub(super) fn open(files: &[PathBuf]) -> Result<Keys> {
-        let (mut shards, mut num_rows) = (Vec::with_capacity(files.len()), 0);
-        for path in files {
-            let shard = Shard::open(path, num_rows)?;
-            num_rows += shard.num_rows;
-            shards.push(shard);
+    pub(super) fn open(paths: &[PathBuf]) -> Result<StepKeys> {
+        let (mut files, mut num_rows) = (Vec::with_capacity(paths.len()), 0);
+        for path in paths {
+            let file = KeyFile::open(path, num_rows)?;
+            num_rows += file.num_rows;
+            files.push(file);
         }
-        Ok(Keys { shards, num_rows })
+        Ok(StepKeys { files, num_rows })
     }
 
     pub(super) fn num_rows(&self) -> u64 {
@@ -147,47 +147,47 @@ impl Keys {
 
     /// The identities of the files at the time of opening.
     pub(super) fn identities(&self) -> impl Iterator<Item = &FileIdentity> {
-        self.shards.iter().map(|shard| &shard.identity)
+        self.files.iter().map(|file| &file.identity)
     }
 
     /// The file of the first key.
     pub(super) fn path(&self) -> &Path {
-        self.shards.first().map_or(Path::new(""), |shard| &shard.identity.path)
+        self.files.first().map_or(Path::new(""), |file| &file.identity.path)
     }
 
     /// Returns the key of a row, or `None` after the last row.
     #[inline]
-    pub(super) fn get(&self, row: u64) -> Option<Key> {
-        self.row(row).map(|(shard, row)| shard.key(row))
+    pub(super) fn get(&self, row: u64) -> Option<StepKey> {
+        self.row(row).map(|(file, row)| file.key(row))
     }
 
     /// Whether a row has this board. Rows without a board field match every board.
     #[inline]
     pub(super) fn is_of(&self, row: u64, board: Board) -> bool {
-        self.row(row).is_some_and(|(shard, row)| shard.board.is_none_or(|field| field.is(row, board)))
+        self.row(row).is_some_and(|(file, row)| file.board.is_none_or(|field| field.is(row, board)))
     }
 
     #[inline]
-    fn row(&self, row: u64) -> Option<(&Shard, &[u8])> {
-        let shard = match &self.shards[..] {
+    fn row(&self, row: u64) -> Option<(&KeyFile, &[u8])> {
+        let file = match &self.files[..] {
             [only] => only,
-            shards => shards.get(shards.partition_point(|shard| shard.first_row + shard.num_rows <= row))?,
+            files => files.get(files.partition_point(|file| file.first_row + file.num_rows <= row))?,
         };
-        let place = row - shard.first_row;
-        (place < shard.num_rows).then(|| (shard, shard.row(place as usize)))
+        let place = row - file.first_row;
+        (place < file.num_rows).then(|| (file, file.row(place as usize)))
     }
 
     /// Returns the spans in row order.
-    fn stretches(&self, progress: &dyn Progress) -> Result<Vec<Stretch>> {
-        let mut stretches: Vec<Stretch> = Vec::new();
+    fn spans(&self, progress: &dyn Progress) -> Result<Vec<KeySpan>> {
+        let mut spans: Vec<KeySpan> = Vec::new();
         // The span that may continue. It is kept apart from the others, so that it stays in registers.
-        let mut open: Option<Stretch> = None;
+        let mut open: Option<KeySpan> = None;
         let mut row = 0;
-        for shard in &self.shards {
-            for rows in shard.rows().chunks(CHUNK * shard.stride) {
+        for file in &self.files {
+            for rows in file.rows().chunks(CHUNK * file.stride) {
                 check(progress)?;
-                for bytes in rows.chunks_exact(shard.stride) {
-                    let (run_id, step) = shard.key(bytes);
+                for bytes in rows.chunks_exact(file.stride) {
+                    let (run_id, step) = file.key(bytes);
                     match &mut open {
                         Some(last) if last.run_id == run_id && last.last_step < step => {
                             last.last_step = step;
@@ -195,29 +195,29 @@ impl Keys {
                         }
                         _ => {
                             let (first_step, last_step) = (step, step);
-                            let next = Stretch { run_id, first_step, last_step, first_row: row, num_rows: 1 };
-                            reserve(&mut stretches, 1)?;
-                            stretches.extend(open.replace(next));
+                            let next = KeySpan { run_id, first_step, last_step, first_row: row, num_rows: 1 };
+                            reserve(&mut spans, 1)?;
+                            spans.extend(open.replace(next));
                         }
                     }
                     row += 1;
                 }
             }
         }
-        stretches.extend(open);
-        Ok(stretches)
+        spans.extend(open);
+        Ok(spans)
     }
 }
 
-impl Shard {
-    fn open(path: &Path, first_row: u64) -> Result<Shard> {
+impl KeyFile {
+    fn open(path: &Path, first_row: u64) -> Result<KeyFile> {
         let identity = FileIdentity::of(path, &open_file(path)?)?;
         let bytes = FileBytes::map(path)?;
         let located = |error: Error| error.of_header().with_path(path);
         let header = NpyHeader::parse(&bytes).map_err(located)?;
         header.check_file_len(bytes.len() as u64).map_err(located)?;
-        let run_id = Integer::find(&header.fields, &["run_id"]);
-        let step = Integer::find(&header.fields, &["step_idx", "step_index"]);
+        let run_id = IntegerField::find(&header.fields, &["run_id"]);
+        let step = IntegerField::find(&header.fields, &["step_idx", "step_index"]);
         let (Some(run_id), Some(step)) = (run_id, step) else {
             let name = |field: &NpyField| format!("{} {}×{}", field.name, field.values, field.dtype);
             let found = header.fields.iter().map(name).collect::<Vec<_>>().join(", ");
@@ -225,7 +225,7 @@ impl Shard {
         };
         let (start, stride, num_rows) = (header.len as usize, header.stride, header.num_rows);
         let board = BoardField::find(&header.fields);
-        Ok(Shard { identity, bytes, start, stride, run_id, step, board, first_row, num_rows })
+        Ok(KeyFile { identity, bytes, start, stride, run_id, step, board, first_row, num_rows })
     }
 
     fn rows(&self) -> &[u8] {
@@ -238,49 +238,49 @@ impl Shard {
     }
 
     #[inline(always)]
-    fn key(&self, row: &[u8]) -> Key {
+    fn key(&self, row: &[u8]) -> StepKey {
         (self.run_id.of(row), self.step.of(row))
     }
 }
 
-impl<'a> Index<'a> {
+impl<'a> KeyIndex<'a> {
     /// Reads all keys.
     ///
     /// # Errors
     /// [`ErrorKind::Column`] with both rows if two rows have the same step.
-    pub(super) fn new(keys: &'a Keys, progress: &dyn Progress) -> Result<Index<'a>> {
-        let mut stretches = keys.stretches(progress)?;
-        let order = |stretch: &Stretch| (stretch.run_id, stretch.first_step, stretch.first_row);
-        stretches.sort_unstable_by_key(order);
-        let overlaps = |pair: &[Stretch]| pair[0].run_id == pair[1].run_id && pair[1].first_step <= pair[0].last_step;
-        if stretches.windows(2).any(overlaps) {
+    pub(super) fn new(keys: &'a StepKeys, progress: &dyn Progress) -> Result<KeyIndex<'a>> {
+        let mut spans = keys.spans(progress)?;
+        let order = |span: &KeySpan| (span.run_id, span.first_step, span.first_row);
+        spans.sort_unstable_by_key(order);
+        let overlaps = |pair: &[KeySpan]| pair[0].run_id == pair[1].run_id && pair[1].first_step <= pair[0].last_step;
+        if spans.windows(2).any(overlaps) {
             // Two spans interleave, so each row becomes its own span.
-            stretches = stretches.iter().flat_map(|stretch| stretch.rows(keys)).collect();
-            stretches.sort_unstable_by_key(order);
-            if let Some([a, b]) = stretches.array_windows::<2>().find(|pair| overlaps(&pair[..])) {
+            spans = spans.iter().flat_map(|span| span.rows(keys)).collect();
+            spans.sort_unstable_by_key(order);
+            if let Some([a, b]) = spans.array_windows::<2>().find(|pair| overlaps(&pair[..])) {
                 return Err(keys.twice(*a, *b));
             }
         }
-        Ok(Index { keys, stretches })
+        Ok(KeyIndex { keys, spans })
     }
 
     /// Returns the row of a key. It tries row `next` first, and sets `next` to the row after the result.
     #[inline]
-    pub(super) fn find(&self, key: Key, next: &mut u64) -> Option<u64> {
+    pub(super) fn find(&self, key: StepKey, next: &mut u64) -> Option<u64> {
         let row = if self.keys.get(*next) == Some(key) { *next } else { self.search(key)? };
         *next = row + 1;
         Some(row)
     }
 
-    fn search(&self, (run_id, step): Key) -> Option<u64> {
-        let after = self.stretches.partition_point(|stretch| (stretch.run_id, stretch.first_step) <= (run_id, step));
-        let stretch = self.stretches.get(after.checked_sub(1)?)?;
-        if stretch.run_id != run_id || step > stretch.last_step {
+    fn search(&self, (run_id, step): StepKey) -> Option<u64> {
+        let after = self.spans.partition_point(|span| (span.run_id, span.first_step) <= (run_id, step));
+        let span = self.spans.get(after.checked_sub(1)?)?;
+        if span.run_id != run_id || step > span.last_step {
             return None;
         }
-        let (mut first, mut end) = (stretch.first_row, stretch.first_row + stretch.num_rows);
-        if stretch.last_step - stretch.first_step == stretch.num_rows - 1 {
-            return Some(first + (step - stretch.first_step));
+        let (mut first, mut end) = (span.first_row, span.first_row + span.num_rows);
+        if span.last_step - span.first_step == span.num_rows - 1 {
+            return Some(first + (step - span.first_step));
         }
         while first < end {
             let middle = first + (end - first) / 2;
@@ -295,19 +295,19 @@ impl<'a> Index<'a> {
     }
 }
 
-impl Stretch {
+impl KeySpan {
     /// Returns each row as a span.
-    fn rows(self, keys: &Keys) -> impl Iterator<Item = Stretch> {
+    fn rows(self, keys: &StepKeys) -> impl Iterator<Item = KeySpan> {
         (self.first_row..self.first_row + self.num_rows).filter_map(move |first_row| {
             let (run_id, step) = keys.get(first_row)?;
-            Some(Stretch { run_id, first_step: step, last_step: step, first_row, num_rows: 1 })
+            Some(KeySpan { run_id, first_step: step, last_step: step, first_row, num_rows: 1 })
         })
     }
 }
 
-impl Keys {
+impl StepKeys {
     #[cold]
-    fn twice(&self, first: Stretch, second: Stretch) -> Error {
+    fn twice(&self, first: KeySpan, second: KeySpan) -> Error {
         let found = format!("run {}, step {} in row {} too", first.run_id, first.first_step, first.first_row);
         ErrorKind::Column {
             path: Some(self.path().to_owned()),
@@ -330,7 +330,7 @@ mod tests {
     const TYPES: [(&str, usize); 6] = [("|u1", 1), ("<u2", 2), ("<i2", 2), ("<u4", 4), ("<i8", 8), ("<u8", 8)];
 
     /// Writes keys with one byte before, between and after the fields.
-    fn write(path: &Path, keys: &[Key], types: (usize, usize), name: &str) {
+    fn write(path: &Path, keys: &[StepKey], types: (usize, usize), name: &str) {
         let ((run_dtype, run_width), (step_dtype, step_width)) = (TYPES[types.0], TYPES[types.1]);
         let field =
             |name: &str, dtype: &str, offset| NpyField { name: name.into(), dtype: dtype.into(), values: 1, offset };
@@ -361,7 +361,7 @@ mod tests {
             parts in prop::collection::vec(any::<prop::sample::Index>(), 0..3),
             asked in prop::collection::vec((0u64..110, 0u64..130), 0..60),
         ) {
-            let mut keys: Vec<Key> = runs.iter().flat_map(|(run, steps)| steps.iter().map(|step| (*run, *step))).collect();
+            let mut keys: Vec<StepKey> = runs.iter().flat_map(|(run, steps)| steps.iter().map(|step| (*run, *step))).collect();
             match order {
                 "runs the other way" => keys.sort_by_key(|&(run, step)| (std::cmp::Reverse(run), step)),
                 "by step" => keys.sort_by_key(|&(run, step)| (step, run)),
@@ -375,12 +375,12 @@ mod tests {
             for (file, cut) in files.iter().zip(cuts.windows(2)) {
                 write(file, &keys[cut[0]..cut[1]], types, if types.0 == 0 { "step_idx" } else { "step_index" });
             }
-            let mapped = Keys::open(&files).unwrap();
+            let mapped = StepKeys::open(&files).unwrap();
             prop_assert_eq!(mapped.num_rows(), keys.len() as u64);
-            let all: Vec<Option<Key>> = (0..=keys.len() as u64).map(|row| mapped.get(row)).collect();
+            let all: Vec<Option<StepKey>> = (0..=keys.len() as u64).map(|row| mapped.get(row)).collect();
             prop_assert_eq!(all, keys.iter().copied().map(Some).chain([None]).collect::<Vec<_>>());
-            let index = Index::new(&mapped, &()).unwrap();
-            let places: HashMap<Key, u64> = keys.iter().copied().zip(0..).collect();
+            let index = KeyIndex::new(&mapped, &()).unwrap();
+            let places: HashMap<StepKey, u64> = keys.iter().copied().zip(0..).collect();
             let mut next = 0;
             for key in asked.iter().chain(&keys) {
                 prop_assert_eq!(index.find(*key, &mut next), places.get(key).copied());
@@ -393,14 +393,14 @@ mod tests {
             from in any::<prop::sample::Index>(),
             to in any::<prop::sample::Index>(),
         ) {
-            let mut keys: Vec<Key> = runs.iter().flat_map(|(run, len)| (0..*len).map(|step| (*run, step))).collect();
+            let mut keys: Vec<StepKey> = runs.iter().flat_map(|(run, len)| (0..*len).map(|step| (*run, step))).collect();
             let key = keys[from.index(keys.len())];
             keys.insert(to.index(keys.len() + 1), key);
             let folder = tempfile::tempdir().unwrap();
             let file = folder.path().join("steps.npy");
             write(&file, &keys, (3, 3), "step_idx");
-            let mapped = Keys::open(&[file]).unwrap();
-            let error = Index::new(&mapped, &()).err().expect("refused").to_string();
+            let mapped = StepKeys::open(&[file]).unwrap();
+            let error = KeyIndex::new(&mapped, &()).err().expect("refused").to_string();
             let rows: Vec<usize> = (0..keys.len()).filter(|&row| keys[row] == key).collect();
             let message = format!(
                 "column run_id, row {}: expected each step of each run once, found run {}, step {} in row {} too",
@@ -415,7 +415,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("steps.npy");
         write(&file, &[(u64::MAX, 0), (0, u64::MAX)], (4, 2), "step_idx");
-        let keys = Keys::open(std::slice::from_ref(&file)).unwrap();
+        let keys = StepKeys::open(std::slice::from_ref(&file)).unwrap();
         assert_eq!((keys.get(0), keys.get(1)), (Some((u64::MAX, 0)), Some((0, u64::MAX))));
     }
 
@@ -434,7 +434,7 @@ mod tests {
                 offset,
             });
             std::fs::write(&file, header(&fields, 8 + 4 * values, 0, 0).unwrap()).unwrap();
-            let error = Keys::open(std::slice::from_ref(&file)).err().expect("refused");
+            let error = StepKeys::open(std::slice::from_ref(&file)).err().expect("refused");
             assert!(matches!(error.kind(), ErrorKind::Header { .. }));
             let message = format!(
                 "fields of a key: expected integers run_id and step_idx or step_index, found run_id 1×<u8, {name}"

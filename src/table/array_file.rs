@@ -1,7 +1,8 @@
 //! Arrays of `[rows, D]` numbers in `.npy` files, and the JSON description beside an array.
 
-use super::layout::ElementType;
-use super::memory::{FileIdentity, FrozenRegion, Region};
+use super::element::ElementType;
+use super::file_identity::FileIdentity;
+use super::memory::{FrozenRegion, Region};
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::npy::NpyMatrix;
 use crate::format::{header_error, open_file};
@@ -10,6 +11,7 @@ use crate::progress::{Progress, check};
 use crate::workers;
 use rayon::prelude::*;
 use serde::Deserialize;
+use std::fs::File;
 use std::io::Read;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -22,8 +24,8 @@ const MAX_DESCRIPTION: u64 = 1 << 20;
 const CHUNK: usize = 8 << 20;
 
 /// An array file whose header was read.
-pub(super) struct File {
-    file: std::fs::File,
+pub(super) struct ArrayFile {
+    file: File,
     identity: FileIdentity,
     start: u64,
     num_rows: u64,
@@ -40,8 +42,8 @@ struct Description {
     dtype_bits: Option<String>,
 }
 
-impl File {
-    pub(super) fn open(path: &Path) -> Result<File> {
+impl ArrayFile {
+    pub(super) fn open(path: &Path) -> Result<ArrayFile> {
         let file = open_file(path)?;
         let identity = FileIdentity::of(path, &file)?;
         let located = |error: Error| error.of_header().with_path(path);
@@ -59,7 +61,7 @@ impl File {
         }
         header.check_file_len(width, identity.num_bytes).map_err(located)?;
         let (start, num_rows, values_per_row) = (header.len, header.num_rows, header.values_per_row as usize);
-        Ok(File { file, identity, start, num_rows, values_per_row, dtype })
+        Ok(ArrayFile { file, identity, start, num_rows, values_per_row, dtype })
     }
 
     pub(super) fn path(&self) -> &Path {
