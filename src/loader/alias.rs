@@ -5,8 +5,8 @@
 //! its two rows. Two sweeps over the weights fill the buckets without further memory (Hübschle-Schneider and
 //! Sanders, *Parallel Weighted Random Sampling*, ESA 2019, section 3.1).
 
-use super::check_at;
-use super::order::{Draws, scale};
+use super::draws::{Draws, scale};
+use super::extra_column::{check_at, extra_column};
 use crate::error::{Error, Result};
 use crate::machine::reserve;
 use crate::progress::Progress;
@@ -31,7 +31,7 @@ const AHEAD: usize = 32;
 impl AliasTable {
     /// Reads the weights in a table's column: finite numbers of at least 0, with a positive sum.
     pub(super) fn new(table: &StepTable, column: &str, progress: &dyn Progress) -> Result<AliasTable> {
-        let extra = table.layout().extra(column).ok_or_else(|| no_extra(table, "weights", column))?;
+        let extra = extra_column(table, "weights", column)?;
         if extra.categories.is_some() {
             return Err(Error::argument("weights", "a column of numbers", format!("{column}, a column of strings")));
         }
@@ -124,15 +124,6 @@ impl AliasTable {
             out[k] = if (out[k] as u32) < threshold { at as u64 } else { u64::from(other) };
         }
     }
-}
-
-pub(super) fn no_extra(table: &StepTable, argument: &'static str, column: &str) -> Error {
-    let names: Vec<&str> = table.layout().extras().iter().map(|extra| extra.name.as_str()).collect();
-    let expected = match names.as_slice() {
-        [] => "an extra column, and the table has none".to_owned(),
-        names => format!("an extra column of the table: {}", names.join(", ")),
-    };
-    Error::argument(argument, expected, column)
 }
 
 #[cfg(test)]

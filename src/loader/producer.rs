@@ -8,12 +8,12 @@
 //! or memory runs out, a batch is left unfinished. The next thread that looks for work makes that batch again.
 //! If it fails again, the consumer receives the error.
 
-use super::order::Order;
-use super::{Cursor, Loader, LoaderOptions, Shard};
+use super::batch_maker::BatchMaker;
+use super::stream::Cursor;
 use crate::error::{ErrorKind, Result};
-use crate::machine::{available_bytes, reserve};
+use crate::machine::available_bytes;
 use crate::progress::{Cancellable, Progress, check};
-use crate::table::{Arena, ArenaPool, Batch, BatchSchema, StepTable, SymmetryKey};
+use crate::table::{ArenaPool, Batch, BatchSchema};
 use std::collections::VecDeque;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,9 +21,9 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// The batches of one epoch on one rank; see [`Loader::batches`]. Dropping it ends its thread.
+/// The batches of one epoch on one rank; see [`Loader::batches`](crate::Loader::batches). Dropping it ends its thread.
 pub struct Batches {
-    maker: Maker,
+    maker: BatchMaker,
     ring: Arc<Ring>,
     thread: Option<JoinHandle<()>>,
     /// The number of batches that were returned, and the total.
@@ -43,30 +43,16 @@ const LARGE: u64 = 1 << 30;
 /// The interval at which a waiting consumer checks for cancellation.
 const PERIOD: Duration = Duration::from_millis(50);
 
-/// Fills batches. Each thread has its own maker.
-#[derive(Clone)]
-struct Maker {
-    shard: Shard,
-    /// The position at which the first batch begins.
-    start: u64,
-    table: StepTable,
-    schema: Arc<BatchSchema>,
-    order: Order,
-    symmetries: Option<SymmetryKey>,
-    positions: Vec<u64>,
-    rows: Vec<u64>,
-}
-
 /// The batches that the threads make and the consumer takes.
 struct Ring {
-    state: Mutex<State>,
+    state: Mutex<RingState>,
     changed: Condvar,
     /// Whether no more batches are wanted.
     is_stopped: AtomicBool,
 }
 
 /// A batch that was started and not yet returned.
-enum Slot {
+enum BatchSlot {
     /// A thread is making it.
     Begun,
     Made(Batch),
@@ -74,7 +60,7 @@ enum Slot {
     GivenUp,
 }
 
-struct State {
+struct RingState {
     /// The next unstarted batch, and the next batch to return.
     next: u64,
     taken: u64,
@@ -83,7 +69,7 @@ struct State {
     depth: u64,
     ready: u64,
     /// Batches that were started and not yet returned, in order, and the number of them that were given up.
-    slots: VecDeque<Slot>,
+    slots: VecDeque<BatchSlot>,
     given_up: usize,
     pool: ArenaPool,
     /// The maximum number of rows of a batch.
@@ -94,22 +80,15 @@ struct State {
 }
 
 impl Batches {
-    pub(super) fn new(loader: &Loader, cursor: Cursor) -> Result<Batches> {
-        let (epoch, start) = (cursor.epoch, cursor.position);
-        let LoaderOptions { seed, prefetch, batch_size, symmetries, .. } = loader.options;
-        let num_steps = loader.shard.num_steps(start);
-        let maker = Maker {
-            shard: loader.shard,
-            start,
-            table: loader.table.clone(),
-            schema: Arc::clone(&loader.schema),
-            order: loader.plan.order(loader.table.num_rows(), seed, epoch)?,
-            symmetries: symmetries.then(|| SymmetryKey::new(seed, epoch)),
-            positions: Vec::new(),
-            rows: Vec::new(),
-        };
-        let capacity = batch_size.min(usize::try_from(loader.shard.num_rows).unwrap_or(usize::MAX));
-        let ring = Ring::new(num_steps, prefetch as u64, &loader.schema, capacity)?;
+    /// Returns the batches of a maker. `generation` is the iteration's number in the cursor.
+    pub(super) fn new(
+        maker: BatchMaker,
+        prefetch: usize,
+        cursor: &Arc<Mutex<Cursor>>,
+        generation: u64,
+    ) -> Result<Batches> {
+        let num_steps = maker.num_steps();
+        let ring = Ring::new(num_steps, prefetch as u64, &maker.schema, maker.capacity())?;
         let thread = match prefetch {
             0 => None,
             _ => {
@@ -121,8 +100,8 @@ impl Batches {
                 Some(std::thread::Builder::new().name("a2store-loader".into()).spawn(work)?)
             }
         };
-        let (cursor, generation) = (Arc::clone(&loader.cursor), cursor.generation);
-        Ok(Batches { maker, ring, thread, taken: 0, num_steps, cursor, generation, process: std::process::id() })
+        let (cursor, process) = (Arc::clone(cursor), std::process::id());
+        Ok(Batches { maker, ring, thread, taken: 0, num_steps, cursor, generation, process })
     }
 }
 
@@ -175,10 +154,8 @@ impl Batches {
         }
         // After a fork, the parent's thread may hold the ring's lock, and this process cannot wait for that
         // thread.
-        let Maker { shard, start, .. } = self.maker;
-        let capacity = shard.batch_size.min(shard.num_rows) as usize;
-        let ring = Ring::new(self.num_steps - self.taken, 0, &self.maker.schema, capacity)?;
-        self.maker.start = (start + self.taken * shard.rows_per_step()).min(shard.num_rows);
+        let ring = Ring::new(self.num_steps - self.taken, 0, &self.maker.schema, self.maker.capacity())?;
+        self.maker.start = self.maker.position(self.taken);
         self.num_steps -= self.taken;
         self.taken = 0;
         std::mem::forget(std::mem::replace(&mut self.ring, ring));
@@ -212,7 +189,7 @@ impl Ring {
         if needed >= LARGE && available_bytes().is_some_and(|available| needed > available) {
             return Err(ErrorKind::OutOfMemory { needed }.into());
         }
-        let state = State {
+        let state = RingState {
             next: 0,
             taken: 0,
             num_steps,
@@ -231,18 +208,18 @@ impl Ring {
         Ok(Arc::new(Ring { state: Mutex::new(state), changed: Condvar::new(), is_stopped: AtomicBool::new(false) }))
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, RingState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Sleeps until something changes or the timeout expires.
-    fn wait<'a>(&self, mut state: MutexGuard<'a, State>, most: Duration) -> MutexGuard<'a, State> {
+    fn wait<'a>(&self, mut state: MutexGuard<'a, RingState>, most: Duration) -> MutexGuard<'a, RingState> {
         state.is_awaited = true;
         self.changed.wait_timeout(state, most).unwrap_or_else(PoisonError::into_inner).0
     }
 
     /// Wakes sleeping threads. It makes no system call if there are none.
-    fn wake(&self, state: &mut State) {
+    fn wake(&self, state: &mut RingState) {
         if std::mem::take(&mut state.is_awaited) {
             self.changed.notify_all();
         }
@@ -250,7 +227,7 @@ impl Ring {
 
     /// Makes batches until all are made, no more are wanted, or one fails. After a failure, the consumer makes
     /// that batch and all later ones, and receives the errors.
-    fn make_all(&self, maker: &mut Maker, progress: &dyn Progress) {
+    fn make_all(&self, maker: &mut BatchMaker, progress: &dyn Progress) {
         let mut state = self.lock();
         while !progress.is_cancelled() {
             if state.given_up == 0 && state.next == state.num_steps {
@@ -273,22 +250,22 @@ impl Ring {
     /// Makes a started batch without holding the lock.
     fn make_one<'a>(
         &'a self,
-        mut state: MutexGuard<'a, State>,
+        mut state: MutexGuard<'a, RingState>,
         step: u64,
-        maker: &mut Maker,
+        maker: &mut BatchMaker,
         progress: &dyn Progress,
-    ) -> (MutexGuard<'a, State>, Result<()>) {
+    ) -> (MutexGuard<'a, RingState>, Result<()>) {
         let capacity = state.capacity;
         let mut arena = match state.pool.take(&maker.schema, capacity) {
             Ok(arena) => arena,
             Err(error) => {
-                state.finish(step, Slot::GivenUp);
+                state.finish(step, BatchSlot::GivenUp);
                 return (state, Err(error));
             }
         };
         drop(state);
         let num_rows = {
-            let _failure = Failure(self);
+            let _record = PanicRecord(self);
             Arc::get_mut(&mut arena).map_or(Ok(0), |arena| maker.fill(step, arena, progress))
         };
         let mut state = self.lock();
@@ -296,18 +273,18 @@ impl Ring {
         match num_rows {
             Ok(num_rows) => {
                 let batch = Batch::new(arena, Arc::clone(&maker.schema), num_rows);
-                state.finish(step, Slot::Made(batch));
+                state.finish(step, BatchSlot::Made(batch));
                 (state, Ok(()))
             }
             Err(error) => {
-                state.finish(step, Slot::GivenUp);
+                state.finish(step, BatchSlot::GivenUp);
                 (state, Err(error))
             }
         }
     }
 
     /// Returns the next batch. Until it is ready, this thread makes other batches.
-    fn take(&self, maker: &mut Maker, progress: &dyn Progress) -> Result<Batch> {
+    fn take(&self, maker: &mut BatchMaker, progress: &dyn Progress) -> Result<Batch> {
         let mut state = self.lock();
         loop {
             if let Some(batch) = state.hand_out() {
@@ -328,27 +305,27 @@ impl Ring {
     }
 }
 
-impl State {
+impl RingState {
     /// Starts the first batch that was given up, or else the next batch, and returns its number.
     fn begin(&mut self) -> u64 {
         if self.given_up > 0
-            && let Some(place) = self.slots.iter().position(|slot| matches!(slot, Slot::GivenUp))
+            && let Some(place) = self.slots.iter().position(|slot| matches!(slot, BatchSlot::GivenUp))
         {
             self.given_up -= 1;
-            self.slots[place] = Slot::Begun;
+            self.slots[place] = BatchSlot::Begun;
             return self.taken + place as u64;
         }
-        self.slots.push_back(Slot::Begun);
+        self.slots.push_back(BatchSlot::Begun);
         self.next += 1;
         self.next - 1
     }
 
     /// Records the outcome of a started batch.
-    fn finish(&mut self, step: u64, outcome: Slot) {
+    fn finish(&mut self, step: u64, outcome: BatchSlot) {
         match outcome {
-            Slot::Made(_) => self.ready += 1,
-            Slot::GivenUp => self.given_up += 1,
-            Slot::Begun => {}
+            BatchSlot::Made(_) => self.ready += 1,
+            BatchSlot::GivenUp => self.given_up += 1,
+            BatchSlot::Begun => {}
         }
         if let Some(slot) = self.slots.get_mut((step - self.taken) as usize) {
             *slot = outcome;
@@ -357,58 +334,28 @@ impl State {
 
     /// Returns the next batch if it is ready.
     fn hand_out(&mut self) -> Option<Batch> {
-        let Some(Slot::Made(_)) = self.slots.front() else {
+        let Some(BatchSlot::Made(_)) = self.slots.front() else {
             return None;
         };
         self.taken += 1;
         self.ready -= 1;
         match self.slots.pop_front() {
-            Some(Slot::Made(batch)) => Some(batch),
+            Some(BatchSlot::Made(batch)) => Some(batch),
             _ => None,
         }
     }
 }
 
 /// Records a panic of this thread, so that the other thread does not wait for it.
-struct Failure<'a>(&'a Ring);
+struct PanicRecord<'a>(&'a Ring);
 
-impl Drop for Failure<'_> {
+impl Drop for PanicRecord<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
             let mut state = self.0.lock();
             state.has_failed = true;
             self.0.wake(&mut state);
         }
-    }
-}
-
-impl Maker {
-    /// Returns the position at which a batch's step begins.
-    fn position(&self, step: u64) -> u64 {
-        (self.start + step * self.shard.rows_per_step()).min(self.shard.num_rows)
-    }
-
-    /// Makes a batch and returns its number of rows.
-    fn fill(&mut self, step: u64, arena: &mut Arena, progress: &dyn Progress) -> Result<usize> {
-        let share = self.shard.share(self.position(step));
-        let num_rows = (share.end - share.start) as usize;
-        let at_once = self.schema.rows_at_once();
-        // Reserves the capacity that any batch needs, so that no later batch allocates.
-        for room in [&mut self.positions, &mut self.rows] {
-            room.clear();
-            reserve(room, arena.capacity().min(at_once))?;
-        }
-        let mut columns = arena.columns_mut(&self.schema, num_rows);
-        for start in (0..num_rows).step_by(at_once) {
-            if start > 0 {
-                check(progress)?;
-            }
-            self.positions.resize(at_once.min(num_rows - start), 0);
-            self.order.fill(&self.table, share.start + start as u64, &mut self.positions)?;
-            let part = self.schema.split_front(&mut columns, self.positions.len());
-            self.table.gather(&self.positions, &mut self.rows, &self.schema, part, self.symmetries)?;
-        }
-        Ok(num_rows)
     }
 }
 

@@ -1,6 +1,6 @@
 //! The state of a loader, small and serializable, and the check that a state belongs to a loader.
 
-use super::Loader;
+use super::loader::Loader;
 use crate::error::{ErrorKind, Result};
 use crate::table::Fingerprint;
 use serde::{Deserialize, Serialize};
@@ -23,7 +23,7 @@ pub struct LoaderState {
     pub num_rows: u64,
     /// The number of rows of an epoch.
     pub num_samples: u64,
-    /// The name of the order: the loader's [`Sampling`](super::Sampling) in its simplest form. Equal orders have equal
+    /// The name of the order: the loader's [`Sampling`](crate::Sampling) in its simplest form. Equal orders have equal
     /// names, regardless of the spelling of quotas or a window. A name of more than 80 bytes, or with bytes that JSON
     /// escapes, is replaced by its beginning and a hash.
     pub order: String,
@@ -57,7 +57,7 @@ impl Loader {
             query,
             view,
             num_rows: self.table.num_rows(),
-            num_samples: self.shard.num_rows,
+            num_samples: self.share.num_rows,
             order: short(self.plan.name(&self.options.sampling)),
             seed: self.options.seed,
             symmetries: self.options.symmetries,

@@ -3,9 +3,9 @@
 //! The stream repeats a cycle of strata. Each stratum occurs in the cycle as often as its quota says, spread
 //! evenly. Within a stratum, rows come in shuffled order, each once before any is repeated.
 
-use super::alias::no_extra;
+use super::extra_column::{check_at, extra_column};
+use super::options::Sampling;
 use super::permutation::{LastPermutation, Permutation};
-use super::{Sampling, check_at};
 use crate::error::{Error, Result};
 use crate::machine::reserve;
 use crate::progress::Progress;
@@ -46,7 +46,7 @@ impl Strata {
         quotas: Option<&[(String, f64)]>,
         progress: &dyn Progress,
     ) -> Result<Strata> {
-        let extra = table.layout().extra(column).ok_or_else(|| no_extra(table, "strata", column))?;
+        let extra = extra_column(table, "strata", column)?;
         let num_rows = table.num_rows();
         if num_rows > u64::from(u32::MAX) {
             return Err(Error::argument("strata", format!("a table of at most {} rows", u32::MAX), num_rows));

@@ -5,7 +5,7 @@
 //! process of the same user can map the file through `/proc/<pid>/fd/<fd>` while a process that holds it lives.
 //! The file has no name in any folder, so the system frees its memory when the last process ends.
 //!
-//! The file holds the rows from byte 0 on, then the footer of a saved table; see [`file`](super::file).
+//! The file holds the rows from byte 0 on, then a [`footer`](super::footer).
 
 use super::array_file::ArrayFile;
 use super::attached::AttachedColumn;

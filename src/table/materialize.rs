@@ -253,9 +253,9 @@ impl Materializer<'_> {
                     self.writer.write(&batch, &mut buffer[start..]).map_err(|error| at_row(error, base))
                 });
                 let mut output = output.wait(partition, stop, self.progress)?;
-                let first_row = (output.value.len() / self.stride()) as u64;
+                let first_row = (output.len() / self.stride()) as u64;
                 read.map_err(|error| at_row(error, first_row))?;
-                output.value.append(&buffer)?;
+                output.append(&buffer)?;
                 output.next(partition + 1);
                 self.progress.advance((max_rows[partition] - read_rows.min(max_rows[partition])) as u64);
             }

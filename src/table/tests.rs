@@ -147,3 +147,10 @@ fn rows_are_as_small_as_alignment_allows() {
         }
     }
 }
+
+#[test]
+fn documentation_of_batches_lists_their_columns() {
+    let lines = include_str!("batch.rs").lines();
+    let names = lines.filter_map(|line| line.strip_prefix("/// | `")?.split('`').next());
+    assert_eq!(names.collect::<Vec<_>>(), step_columns());
+}

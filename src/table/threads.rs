@@ -37,11 +37,13 @@ pub(super) struct Sequencer<T> {
     changed: Condvar,
 }
 
-pub(super) struct SequencerState<T> {
-    pub(super) value: T,
+struct SequencerState<T> {
+    value: T,
+    /// The partition whose turn it is.
     partition: usize,
 }
 
+/// The access of one partition's thread to the value.
 pub(super) struct SequencerGuard<'a, T> {
     state: MutexGuard<'a, SequencerState<T>>,
     changed: &'a Condvar,
@@ -52,6 +54,7 @@ impl<T> Sequencer<T> {
         Self { state: Mutex::new(SequencerState { value, partition: 0 }), changed: Condvar::new() }
     }
 
+    /// Waits for the turn of a partition.
     pub(super) fn wait(
         &self,
         partition: usize,
@@ -74,6 +77,7 @@ impl<T> Sequencer<T> {
 }
 
 impl<T> SequencerGuard<'_, T> {
+    /// Passes the turn to a partition.
     pub(super) fn next(mut self, partition: usize) {
         self.state.partition = partition;
         self.changed.notify_all();
@@ -81,14 +85,14 @@ impl<T> SequencerGuard<'_, T> {
 }
 
 impl<T> std::ops::Deref for SequencerGuard<'_, T> {
-    type Target = SequencerState<T>;
-    fn deref(&self) -> &SequencerState<T> {
-        &self.state
+    type Target = T;
+    fn deref(&self) -> &T {
+        &self.state.value
     }
 }
 
 impl<T> std::ops::DerefMut for SequencerGuard<'_, T> {
-    fn deref_mut(&mut self) -> &mut SequencerState<T> {
-        &mut self.state
+    fn deref_mut(&mut self) -> &mut T {
+        &mut self.state.value
     }
 }
