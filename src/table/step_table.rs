@@ -54,7 +54,7 @@ pub struct StepTable {
     pub(super) runs: Arc<Runs>,
     /// The rows of a view and its fingerprint; `None` if the table shows all rows.
     pub(super) selection: Option<Arc<Selection>>,
-    pub(super) view_fingerprint: Option<Arc<Fingerprint>>,
+    view_fingerprint: Option<Arc<Fingerprint>>,
     /// Columns whose values lie in other mappings.
     pub(super) attached: Arc<[AttachedColumn]>,
     /// The schema of the batches that `take` returns, and memory for them.
@@ -310,6 +310,12 @@ impl StepTable {
     /// Returns the schema of this table's batches: all columns, or the named ones.
     pub(crate) fn batch_schema(&self, tokens: TokenType, only: Option<&[String]>) -> Result<BatchSchema> {
         BatchSchema::new(&self.layout, AttachedColumn::specs(&self.attached), tokens, only)
+    }
+
+    /// Returns a view of these rows of the mapping.
+    pub(super) fn of_selection(&self, selection: Selection, fingerprint: Fingerprint) -> StepTable {
+        let (selection, view_fingerprint) = (Some(Arc::new(selection)), Some(Arc::new(fingerprint)));
+        StepTable { selection, view_fingerprint, ..self.clone() }
     }
 
     /// Returns this table with one more column.

@@ -145,8 +145,7 @@ impl StepTable {
     }
 
     fn with_view(&self, selection: Selection, what: &str) -> StepTable {
-        let fingerprint = Arc::new(self.fingerprint().with_view(what));
-        StepTable { selection: Some(Arc::new(selection)), view_fingerprint: Some(fingerprint), ..self.clone() }
+        self.of_selection(selection, self.fingerprint().with_view(what))
     }
 
     /// Returns a view of this whole table from ranges that another process described.
@@ -156,11 +155,7 @@ impl StepTable {
             let expected = format!("ascending ranges below {}", self.num_all_rows());
             Error::from(ErrorKind::Decode { location, what, expected, found: "others".into() })
         })?;
-        Ok(StepTable {
-            selection: Some(Arc::new(selection)),
-            view_fingerprint: Some(Arc::new(fingerprint)),
-            ..self.clone()
-        })
+        Ok(self.of_selection(selection, fingerprint))
     }
 
     /// Selects the rows whose run and step are wanted. It evaluates `run` once per span of rows of one run.

@@ -6,7 +6,7 @@ use crate::format::npy::{NpyField, header};
 use crate::loader::{LoaderOptions, Sampling};
 use crate::table::memory::Region;
 use crate::table::runs::{RunFacts, Runs};
-use crate::table::{Fingerprint, RowFilter, RowLayout, TableHandle};
+use crate::table::{ElementType, Fingerprint, RowFilter, RowLayout, TableHandle};
 use proptest::prelude::*;
 use std::collections::BTreeSet;
 use tempfile::TempDir;
