@@ -2,11 +2,10 @@
 
 use super::element::ElementType;
 use super::file_identity::FileIdentity;
-use super::memory::{FrozenRegion, Region};
-use crate::error::{Error, ErrorKind, Result};
+use super::memory::{FrozenRegion, Region, check_memory};
+use crate::error::{Error, Result};
 use crate::format::npy::NpyMatrix;
 use crate::format::{header_error, open_file};
-use crate::machine::available_bytes;
 use crate::progress::{Progress, check};
 use crate::workers;
 use rayon::prelude::*;
@@ -101,10 +100,7 @@ impl ArrayFile {
     /// Reads the values into memory on all cores.
     pub(super) fn read(&self, limit: Option<u64>, progress: &dyn Progress) -> Result<FrozenRegion> {
         let needed = self.num_bytes();
-        let limit = limit.or_else(available_bytes).unwrap_or(u64::MAX);
-        if needed > limit {
-            return Err(ErrorKind::MemoryLimit { needed, limit }.into());
-        }
+        check_memory(needed, limit)?;
         let len = needed as usize;
         let mut region = Region::reserve(needed)?;
         let read = |(k, bytes): (usize, &mut [u8])| {

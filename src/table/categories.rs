@@ -4,6 +4,7 @@
 //! row, the codes are replaced by those of the sorted categories.
 
 use super::layout::RowLayout;
+use super::threads::cores;
 use crate::error::{Error, Result};
 use crate::workers;
 use arrow::array::{Array, ArrayRef, AsArray, StringArray};
@@ -126,7 +127,7 @@ impl Recoding {
 
     /// Replaces the codes in all rows, on all cores.
     pub(super) fn apply_to_all(&self, rows: &mut [u8]) {
-        let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        let cores = cores();
         let num_rows = rows.len() / self.stride;
         let part = num_rows.div_ceil(cores).max(1 << 16) * self.stride;
         let parts = Mutex::new(rows.chunks_mut(part));

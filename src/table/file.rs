@@ -5,15 +5,14 @@ use super::fingerprint::Fingerprint;
 use super::footer::{TableMeta, damaged, footer_of_file, read_footer};
 use super::gather;
 use super::layout::RowLayout;
-use super::memory::{FrozenRegion, MemoryFile, Region};
+use super::memory::{FrozenRegion, MemoryFile, Region, check_memory};
 use super::npy::{self, NpyHeader};
 use super::runs::Runs;
 use super::shared_memory::{is_sealed, map_shared};
 use super::step_table::StepTable;
-use super::threads::FirstError;
+use super::threads::{FirstError, cores};
 use crate::archive::Phases;
 use crate::error::{Error, ErrorKind, Location, Result};
-use crate::machine::available_bytes;
 use crate::progress::{Progress, Unit, check};
 use crate::publish::Staged;
 use crate::step::{STEP_SIZE, Step};
@@ -144,11 +143,7 @@ impl StepTable {
             return Ok(table);
         }
         let source = TableFile::open(path)?;
-        let limit = options.memory_limit.or_else(available_bytes).unwrap_or(u64::MAX);
-        let needed = source.num_rows.saturating_mul(source.layout.stride() as u64);
-        if needed > limit || needed == u64::MAX {
-            return Err(ErrorKind::MemoryLimit { needed, limit }.into());
-        }
+        check_memory(source.num_rows.saturating_mul(source.layout.stride() as u64), options.memory_limit)?;
         progress.begin("load", Unit::Bytes, source.rows_len());
         let rows = source.read_rows(progress);
         progress.end();
@@ -293,7 +288,7 @@ impl<'a> TableFile<'a> {
                 progress.advance((num_rows * self.stride()) as u64);
             }
         };
-        let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get).min(8);
+        let cores = cores().min(8);
         let stop = FirstError::default();
         workers::side_by_side(cores, || {
             if let Err(error) = read_chunks() {

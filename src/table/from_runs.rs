@@ -3,13 +3,12 @@
 use super::fingerprint::Fingerprint;
 use super::layout::RowLayout;
 use super::materialize_options::ChosenEv;
-use super::memory::Region;
+use super::memory::{Region, memory_limit};
 use super::runs::{RunFacts, Runs};
 use super::step_table::StepTable;
 use crate::archive::{Phases, RunsOf, each_run};
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::{PackReader, flatten};
-use crate::machine::available_bytes;
 use crate::progress::Progress;
 use crate::run::Run;
 use crate::step::{STEP_SIZE, Step};
@@ -88,10 +87,8 @@ impl StepTable {
     }
 
     fn of(source: &RunsOf<'_>, options: &FromRunsOptions, progress: &dyn Progress) -> Result<StepTable> {
-        let limit = options.memory_limit.or_else(available_bytes).unwrap_or(u64::MAX);
-        // The number of rows is unknown, so this reserves as much as possible. Reserved pages take no memory.
-        let reserved = limit.min(available_bytes().unwrap_or(1 << 40).max(1 << 30));
-        let (mut region, reserved) = Region::reserve_up_to(reserved)?;
+        let limit = memory_limit(options.memory_limit);
+        let (mut region, reserved) = Region::reserve_most(limit)?;
         let (mut len, mut run_id) = (0, 0_u32);
         let mut facts = RunFacts::default();
         let mut hash = blake3::Hasher::new();

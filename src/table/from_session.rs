@@ -6,13 +6,12 @@ mod tests;
 use super::element::ElementType;
 use super::fingerprint::Fingerprint;
 use super::layout::{ExtraField, RowLayout};
-use super::memory::Region;
+use super::memory::{Region, check_memory};
 use super::runs::{RunFacts, Runs};
 use super::step_table::StepTable;
 use crate::archive::Phases;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 use crate::format::{Session, flatten};
-use crate::machine::available_bytes;
 use crate::progress::{Progress, Unit, check};
 use crate::run::RunMeta;
 use crate::step::{STEP_SIZE, Step};
@@ -77,9 +76,11 @@ impl StepTable {
     /// default thresholds of an archive.
     ///
     /// # Errors
-    /// Any error of [`Session::open`] and [`Session::decode`]; [`ErrorKind::Argument`] for a run id above
-    /// 4,294,967,295 or a step index above 65,535, which a row cannot hold, for an unknown run id, and for an
-    /// unknown extra column; [`ErrorKind::MemoryLimit`]; [`ErrorKind::Cancelled`].
+    /// Any error of [`Session::open`] and [`Session::decode`];
+    /// [`ErrorKind::Argument`](crate::ErrorKind::Argument) for a run id above 4,294,967,295 or a step index
+    /// above 65,535, which a row cannot hold, for an unknown run id, and for an unknown extra column;
+    /// [`ErrorKind::MemoryLimit`](crate::ErrorKind::MemoryLimit);
+    /// [`ErrorKind::Cancelled`](crate::ErrorKind::Cancelled).
     pub fn from_session(
         path: impl AsRef<Path>,
         options: &FromSessionOptions,
@@ -91,11 +92,8 @@ impl StepTable {
         let indices = indices(&session, options.run_ids.as_deref())?;
         let stride = layout.stride();
         let num_rows: u64 = indices.iter().map(|&(index, _)| session.num_rows_of(index)).sum();
-        let limit = options.memory_limit.or_else(available_bytes).unwrap_or(u64::MAX);
         let needed = num_rows.saturating_mul(stride as u64);
-        if needed > limit {
-            return Err(ErrorKind::MemoryLimit { needed, limit }.into());
-        }
+        check_memory(needed, options.memory_limit)?;
         let mut region = Region::reserve(needed)?;
         let mut rest = &mut region.bytes_mut()[..needed as usize];
         let mut wanted = Vec::with_capacity(indices.len());

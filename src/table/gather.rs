@@ -14,6 +14,7 @@ use super::column_pointers::{ColumnPointers, Token};
 use super::element::ElementType;
 use super::prefetch::{FAR_HINT, NEAR_HINT, prefetch_line};
 use super::symmetry::{self, SymmetryKey};
+use super::threads::cores;
 use crate::board::Board;
 use crate::step::{STEP_SIZE, Step};
 use crate::workers;
@@ -97,8 +98,7 @@ pub(super) fn gather(
 ) {
     let num_bytes = if schema.attached().is_some() { indices.len() * schema.width() } else { 0 };
     let num_threads = (indices.len() / PARALLEL).max(num_bytes / PARALLEL_BYTES).min(MAX_THREADS);
-    // Querying the number of cores costs several system calls.
-    let cores = || std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    // Querying the number of cores costs several system calls, so a small gather does not do it.
     if num_threads < 2 || cores() < 2 {
         return gather_part(Level::best(), rows, indices, schema, columns, symmetries);
     }

@@ -12,7 +12,7 @@ use super::fingerprint::Fingerprint;
 use super::footer::footer_of_file;
 use super::layout::RowLayout;
 use super::materialize_options::MaterializeOptions;
-use super::memory::Region;
+use super::memory::{Region, memory_limit};
 use super::npy;
 use super::row_output::RowOutput;
 use super::row_writer::RowWriter;
@@ -20,7 +20,7 @@ use super::runs::Runs;
 use super::step_table::StepTable;
 use super::threads::{FirstError, Sequencer};
 use crate::error::{Error, ErrorKind, Result};
-use crate::machine::{available_bytes, reserve};
+use crate::machine::reserve;
 use crate::process::catch_panic;
 use crate::progress::{Progress, Unit};
 use crate::publish::Staged;
@@ -66,7 +66,7 @@ impl Query {
             let table = materializer.write_file(&needed, execution, &path, fingerprint, &runs);
             return table.map_err(|error| self.archive().blame(error));
         }
-        let memory = options.memory_limit.or_else(available_bytes).unwrap_or(u64::MAX);
+        let memory = memory_limit(options.memory_limit);
         let materializer = Materializer { writer: &writer, limits, memory, progress };
         let rows = materializer.fill_memory(&needed, execution).map_err(|error| self.archive().blame(error));
         progress.end();
@@ -134,10 +134,7 @@ impl Materializer<'_> {
                 Ok((region, len))
             }
             other => {
-                // The number of rows is unknown, so this reserves as much as possible. Reserved pages take no
-                // memory.
-                let reserved = self.memory.min(available_bytes().unwrap_or(1 << 40).max(1 << 30));
-                let (mut region, reserved) = Region::reserve_up_to(reserved)?;
+                let (mut region, reserved) = Region::reserve_most(self.memory)?;
                 let bytes = &mut region.bytes_mut()[..reserved as usize];
                 let output = RowOutput::Memory { bytes, len: 0, limit: self.memory.min(reserved) };
                 let len = self.append_stream(query.stream_of(other, Arc::clone(&self.limits)), output)?.len();

@@ -51,6 +51,23 @@ pub(super) enum Backing {
     File(FileIdentity),
 }
 
+/// Returns the limit of a table's memory in bytes: the given one, or else the memory that the system has available.
+pub(super) fn memory_limit(limit: Option<u64>) -> u64 {
+    limit.or_else(available_bytes).unwrap_or(u64::MAX)
+}
+
+/// Checks that rows fit a memory limit.
+///
+/// # Errors
+/// [`ErrorKind::MemoryLimit`], also for a saturated size.
+pub(super) fn check_memory(needed: u64, limit: Option<u64>) -> Result<()> {
+    let limit = memory_limit(limit);
+    match needed > limit || needed == u64::MAX {
+        true => Err(ErrorKind::MemoryLimit { needed, limit }.into()),
+        false => Ok(()),
+    }
+}
+
 impl Region {
     pub(super) fn reserve(num_bytes: u64) -> Result<Region> {
         let too_large = || Error::from(ErrorKind::MemoryLimit { needed: num_bytes, limit: isize::MAX as u64 });
@@ -81,6 +98,11 @@ impl Region {
                 region => return region.map(|region| (region, reserved)),
             }
         }
+    }
+
+    /// Reserves as much memory as possible up to a limit, for an unknown number of rows. Reserved pages take no memory.
+    pub(super) fn reserve_most(limit: u64) -> Result<(Region, u64)> {
+        Region::reserve_up_to(limit.min(available_bytes().unwrap_or(1 << 40).max(1 << 30)))
     }
 
     /// The memory, at least the reserved bytes.

@@ -5,6 +5,11 @@ use crate::progress::{Progress, check};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
+/// Returns the number of cores that this process may use.
+pub(super) fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
+}
+
 /// The first error of several threads. It makes the others stop.
 #[derive(Default)]
 pub(super) struct FirstError {

@@ -5,7 +5,7 @@ use super::gather::TableRows;
 use super::runs::RunFacts;
 use super::selection::Selection;
 use super::step_table::StepTable;
-use super::threads::FirstError;
+use super::threads::{FirstError, cores};
 use crate::archive::{Phase, Phases};
 use crate::error::{Error, ErrorKind, Location, Result};
 use crate::progress::{Progress, check};
@@ -179,9 +179,8 @@ impl StepTable {
         let parts = (0..num_rows).step_by(PART as usize);
         let found: Vec<Mutex<Vec<Range<u64>>>> = parts.clone().map(|_| Mutex::default()).collect();
         let next = Mutex::new(parts.zip(&found));
-        let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         let stop = FirstError::default();
-        workers::side_by_side(found.len().min(cores), || {
+        workers::side_by_side(found.len().min(cores()), || {
             let next = || next.lock().unwrap_or_else(PoisonError::into_inner).next();
             while let Some((start, slot)) = next() {
                 if start > 0

@@ -1,5 +1,6 @@
 use super::*;
 use crate::board::{Board, Move};
+use crate::error::ErrorKind;
 use crate::format::SessionOptions;
 use crate::format::SessionWriter;
 use crate::run::{Run, RunStep};
