@@ -110,7 +110,7 @@ impl RowWriter {
     /// Writes the batch to `rows`, which has room for exactly its rows.
     ///
     /// # Errors
-    /// [`ErrorKind::Column`], whose row counts from the start of the batch.
+    /// [`ErrorKind::Column`](crate::ErrorKind::Column), whose row counts from the start of the batch.
     pub(super) fn write(&self, batch: &RecordBatch, rows: &mut [u8]) -> Result<()> {
         let board = column::<UInt64Type>(batch, Some(self.board))?;
         let chosen = column::<UInt8Type>(batch, self.chosen)?;
