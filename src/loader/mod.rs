@@ -7,11 +7,11 @@
 //!                              └──────── a step ──────────┘
 //! ```
 //!
-//! The entry point is [`StepTable::loader`](crate::StepTable::loader). All ranks read one stream: a step takes the next `world_size ×
-//! batch_size` positions, and each rank takes its share of them. The position alone determines the progress of
-//! training, so training can resume with another batch size or another number of ranks. Invariant: every rank
-//! takes the same number of steps. An epoch serves every row exactly once over all ranks, unless rows are drawn
-//! with repetition or the tail is dropped.
+//! The entry point is [`StepTable::loader`](crate::StepTable::loader). All ranks read one stream: a step takes
+//! the next `world_size × batch_size` positions, and each rank takes its share of them. The position alone
+//! determines the progress of training, so training can resume with another batch size or another number of
+//! ranks. Invariant: every rank takes the same number of steps. An epoch serves every row exactly once over all
+//! ranks, unless rows are drawn with repetition or the tail is dropped.
 //!
 //! | file | owns |
 //! | --- | --- |

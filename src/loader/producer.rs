@@ -1,8 +1,8 @@
 //! Making batches ahead of the consumer, in reused memory.
 //!
 //! A thread makes the next batches and stays `prefetch` of them ahead. If the consumer requests a batch that is
-//! not ready, it makes the next unstarted batch itself instead of waiting. So a consumer with work of its own
-//! never waits, and one without has two threads at work. A batch does not depend on the thread that makes it.
+//! not ready, it makes the next unstarted batch itself instead of waiting. So a busy consumer
+//! never waits, and an idle one adds a second thread. A batch does not depend on the thread that makes it.
 //!
 //! A large batch is made in pieces, and each thread can be stopped between two pieces. If its thread is stopped
 //! or memory runs out, a batch is left unfinished. The next thread that looks for work makes that batch again.

@@ -20,7 +20,8 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
-/// A column of a table whose values lie in an array beside the rows; see [`StepTable::attach`](crate::StepTable::attach).
+/// A column of a table whose values lie in an array beside the rows; see
+/// [`StepTable::attach`](crate::StepTable::attach).
 #[derive(Clone)]
 pub struct AttachedColumn {
     pub(super) name: Arc<str>,

@@ -154,7 +154,7 @@ impl<'a, T: Token> ColumnPointers<'a, T> {
     }
 }
 
-/// Returns a pointer to values of this Rust type, whose size must be that of the column's values of one row.
+/// Returns a pointer to values of this Rust type. A value must have the column's width.
 fn pointer<V>(spec: &ColumnSpec, bytes: *mut u8) -> *mut V {
     assert!(spec.width() == size_of::<V>(), "{}: values of another size", spec.name);
     bytes.cast()

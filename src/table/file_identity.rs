@@ -4,7 +4,7 @@ use crate::error::{Error, ErrorKind, Result};
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
-/// The identity of a file, which differs from that of a file that replaces it.
+/// The identity of a file. A file that replaces it has another identity.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub(super) struct FileIdentity {
     pub(super) path: PathBuf,

@@ -5,7 +5,8 @@
 //! random row otherwise costs a walk of the page tables in addition to its cache line. Without large pages
 //! everything works, but slower.
 //!
-//! Saved rows are mapped from their file instead. Batches are short-lived and use [`Zeroed`](super::zeroed::Zeroed) heap memory.
+//! Saved rows are mapped from their file instead. Batches are short-lived and use
+//! [`Zeroed`](super::zeroed::Zeroed) heap memory.
 
 use super::file_identity::FileIdentity;
 use crate::error::{Error, ErrorKind, Result};
