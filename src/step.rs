@@ -47,6 +47,9 @@ pub(crate) struct StepField {
     pub(crate) values: usize,
 }
 
+/// The [`chosen`](Step::chosen) move of a step that has none.
+pub(crate) const NO_MOVE: u8 = 255;
+
 /// The size of a row without extra columns, in bytes.
 pub(crate) const STEP_SIZE: usize = size_of::<Step>();
 

@@ -1,18 +1,18 @@
-//! Drawing rows in proportion to their weights, in constant time each.
+//! Draws of rows in proportion to their weights, in constant time per draw.
 //!
-//! The alias method (Walker 1977, Vose 1991): as many buckets of equal share as there are rows; a bucket belongs to its
-//! row and, above a threshold, to one other. A draw picks a bucket and then one of the two. The table is made in two
-//! sweeps over the weights and no further memory (Hübschle-Schneider and Sanders, *Parallel Weighted Random Sampling*,
-//! ESA 2019, section 3.1).
+//! This is the alias method (Walker 1977, Vose 1991). It has one bucket per row, all of equal share. A bucket
+//! belongs to its row up to a threshold, and to one other row above it. A draw picks a bucket and then one of
+//! its two rows. Two sweeps over the weights fill the buckets without further memory (Hübschle-Schneider and
+//! Sanders, *Parallel Weighted Random Sampling*, ESA 2019, section 3.1).
 
-use super::check_at;
-use super::order::{Draws, scale};
+use super::draws::{Draws, scale};
+use super::extra_column::{check_at, extra_column};
 use crate::error::{Error, Result};
 use crate::machine::reserve;
 use crate::progress::Progress;
 use crate::table::StepTable;
 
-/// Which rows the buckets belong to: eight bytes a row.
+/// The buckets of all rows, eight bytes each.
 #[derive(Debug)]
 pub(super) struct AliasTable {
     buckets: Vec<Bucket>,
@@ -20,18 +20,18 @@ pub(super) struct AliasTable {
 
 #[derive(Clone, Copy, Debug)]
 struct Bucket {
-    /// The bucket's own share in 2^-32, the rest is the other's.
+    /// The own row's share of the bucket in units of 2^-32. The rest belongs to the other row.
     threshold: u32,
     other: u32,
 }
 
-/// Buckets that are asked for before they are read.
+/// The prefetch distance, in buckets.
 const AHEAD: usize = 32;
 
 impl AliasTable {
-    /// Of the weights in a table's column: finite numbers of at least 0, not all of them 0.
+    /// Reads the weights in a table's column: finite numbers of at least 0, with a positive sum.
     pub(super) fn new(table: &StepTable, column: &str, progress: &dyn Progress) -> Result<AliasTable> {
-        let extra = table.layout().extra(column).ok_or_else(|| no_extra(table, "weights", column))?;
+        let extra = extra_column(table, "weights", column)?;
         if extra.categories.is_some() {
             return Err(Error::argument("weights", "a column of numbers", format!("{column}, a column of strings")));
         }
@@ -45,7 +45,7 @@ impl AliasTable {
             if !(0.0..f64::INFINITY).contains(&weight) {
                 return Err(Error::column(column, Some(row), "a finite weight of at least 0", weight));
             }
-            // Kahan's sum, exact enough for a billion rows.
+            // Kahan summation is accurate enough for a billion rows.
             let term: f64 = weight - correction;
             let next = sum + term;
             correction = (next - sum) - term;
@@ -56,21 +56,21 @@ impl AliasTable {
         }
         let mean = sum / num_rows.max(1) as f64;
         if num_rows > 0 && !mean.is_normal() {
-            // Such small numbers have too few digits for a division.
+            // Subnormal numbers have too few digits for a division.
             let expected = format!("weights of a mean of at least {:e}", f64::MIN_POSITIVE);
             return Err(Error::column(column, None, expected, format_args!("{mean:e}")));
         }
         AliasTable::of_weights(num_rows as usize, mean, || table.extra_values(extra), progress)
     }
 
-    /// Of `len` weights, none below 0, whose mean is `mean`.
+    /// Returns the table of `len` weights of at least 0 whose mean is `mean`.
     fn of_weights<W: Iterator<Item = f64>>(
         len: usize,
         mean: f64,
         weights: impl Fn() -> W,
         progress: &dyn Progress,
     ) -> Result<AliasTable> {
-        // Rows that nothing else is said of keep their whole bucket.
+        // By default a row keeps its whole bucket.
         let mut buckets = Vec::new();
         reserve(&mut buckets, len)?;
         buckets.extend((0..len as u32).map(|row| Bucket { threshold: u32::MAX, other: row }));
@@ -90,7 +90,7 @@ impl AliasTable {
                 buckets[lighter as usize] = Bucket { threshold: share(weight), other: row };
                 current = Some((rest + weight - mean, row));
             } else {
-                // What is left of it is less than its own bucket, which the next heavy row fills up.
+                // The rest is less than its own bucket, so the next heavy row fills that bucket up.
                 let next: Option<(f64, u32)> = heavy.next();
                 if let Some((weight, heavier)) = next {
                     buckets[row as usize] = Bucket { threshold: share(rest), other: heavier };
@@ -100,7 +100,7 @@ impl AliasTable {
                 }
             }
         }
-        // Rounding may leave light rows over; a weight of nothing is never drawn all the same.
+        // Rounding may leave light rows over. A row of weight zero must still never be drawn.
         for (weight, row) in light {
             if weight == 0.0 {
                 let other = current.map_or_else(|| buckets.len() as u32 - 1, |(_, row)| row);
@@ -110,7 +110,7 @@ impl AliasTable {
         Ok(AliasTable { buckets })
     }
 
-    /// The rows that are drawn at the positions from `start` on.
+    /// Draws the rows at the positions from `start` on.
     pub(super) fn fill(&self, draws: Draws, start: u64, out: &mut [u64]) {
         draws.fill(start, out);
         let bucket = |word: u64| scale(word, self.buckets.len() as u64) as usize;
@@ -120,19 +120,10 @@ impl AliasTable {
             }
             let at = bucket(out[k]);
             let Bucket { threshold, other } = self.buckets[at];
-            // The low bits, which hardly had a part in choosing the bucket.
+            // The low bits hardly affected the choice of the bucket.
             out[k] = if (out[k] as u32) < threshold { at as u64 } else { u64::from(other) };
         }
     }
-}
-
-pub(super) fn no_extra(table: &StepTable, argument: &'static str, column: &str) -> Error {
-    let names: Vec<&str> = table.layout().extras().iter().map(|extra| extra.name.as_str()).collect();
-    let expected = match names.as_slice() {
-        [] => "an extra column, and the table has none".to_owned(),
-        names => format!("an extra column of the table: {}", names.join(", ")),
-    };
-    Error::argument(argument, expected, column)
 }
 
 #[cfg(test)]
@@ -140,7 +131,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// The share of each row, summed over the buckets.
+    /// Returns the share of each row, summed over the buckets.
     fn shares(table: &AliasTable) -> Vec<f64> {
         let mut shares = vec![0.0; table.buckets.len()];
         for (row, bucket) in table.buckets.iter().enumerate() {

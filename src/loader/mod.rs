@@ -7,352 +7,42 @@
 //!                              └──────── a step ──────────┘
 //! ```
 //!
-//! Entry point is [`StepTable::loader`]. All ranks read one stream: a step takes the next `world_size × batch_size`
-//! positions, and each rank its share of them. So the position alone says where a run stands, and it can go on with
-//! another batch size or another number of ranks. Invariant: every rank takes the same number of steps, and, unless rows
-//! are drawn with repetition or the tail is dropped, an epoch serves every row exactly once over all ranks.
+//! The entry point is [`StepTable::loader`](crate::StepTable::loader). All ranks read one stream: a step takes
+//! the next `world_size × batch_size` positions, and each rank takes its share of them. The position alone
+//! determines the progress of training, so training can resume with another batch size or another number of
+//! ranks. Invariant: every rank takes the same number of steps. An epoch serves every row exactly once over all
+//! ranks, unless rows are drawn with repetition or the tail is dropped.
 //!
 //! | file | owns |
 //! | --- | --- |
-//! | `order.rs` | which row stands at a position |
-//! | `permutation.rs` | every row once, in shuffled order, computed |
+//! | `options.rs` | the options of a loader, and how rows are sampled |
+//! | `stream.rs` | the stream of positions: each rank's share, and the position of a loader |
+//! | `permutation.rs` | every row once, in a computed shuffled order |
 //! | `windowed.rs` | the same within windows, for tables on disk |
-//! | `alias.rs` | draws by weight |
-//! | `strata.rs` | strata with quotas |
-//! | `state.rs` | where a loader stands, and whether a state is its own |
-//! | `producer.rs` | making batches ahead |
+//! | `draws.rs`, `alias.rs` | independent draws, uniform or weighted |
+//! | `extra_column.rs`, `strata.rs` | reading an extra column; strata with quotas |
+//! | `order.rs` | position → row |
+//! | `batch_maker.rs`, `producer.rs` | making a batch; making batches ahead |
+//! | `loader.rs` | [`Loader`]: its options checked, its epochs |
+//! | `state.rs` | a loader's state: saving it, and checking that it belongs to a loader |
 
 mod alias;
+mod batch_maker;
+mod draws;
+mod extra_column;
+#[allow(clippy::module_inception)]
+mod loader;
+mod options;
 mod order;
 mod permutation;
 mod producer;
 mod state;
 mod strata;
+mod stream;
 mod windowed;
 
+pub use loader::Loader;
+pub use options::{LoaderOptions, Sampling};
 pub use permutation::Permutation;
 pub use producer::Batches;
 pub use state::LoaderState;
-
-use crate::error::{Error, Result};
-use crate::progress::{Progress, check};
-use crate::table::{BatchSchema, StepTable, TokenType};
-use order::Plan;
-use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
-
-/// How to serve a table.
-#[derive(Clone, Debug)]
-pub struct LoaderOptions {
-    /// Rows per batch and rank, at least 1.
-    pub batch_size: usize,
-    /// Which rows an epoch has, and in what order.
-    pub sampling: Sampling,
-    /// The number of rows of an epoch, over all ranks, where rows may come more than once; `None` = as many as the table
-    /// has.
-    pub num_samples: Option<u64>,
-    /// What the orders and the symmetries follow from.
-    pub seed: u64,
-    /// The epoch to begin with.
-    pub epoch: u64,
-    /// Whether to leave out the rows at the end of an epoch that do not fill a batch on every rank. Otherwise the last
-    /// step's rows are divided evenly: the last batch of a rank is shorter, by at most one row more than another's.
-    pub drop_last: bool,
-    /// This process's number, in `0..world_size`.
-    pub rank: usize,
-    /// The number of processes that share the stream, at least 1.
-    pub world_size: usize,
-    /// The type of tokens.
-    pub tokens: TokenType,
-    /// Whether to turn each row by one of the board's eight symmetries, another one in each epoch: board, tokens, move,
-    /// values and mask alike, and no extra column. Which one follows from seed, epoch and the row's index. Not with attached
-    /// columns, which belong to the board as it was.
-    pub symmetries: bool,
-    /// The columns to gather; `None` = all.
-    pub columns: Option<Vec<String>>,
-    /// Batches that are made ahead, on a thread of their own; 0 = each is made when it is asked for.
-    pub prefetch: usize,
-}
-
-impl Default for LoaderOptions {
-    fn default() -> Self {
-        Self {
-            batch_size: 4096,
-            sampling: Sampling::Shuffled,
-            num_samples: None,
-            seed: 0,
-            epoch: 0,
-            drop_last: false,
-            rank: 0,
-            world_size: 1,
-            tokens: TokenType::UInt8,
-            symmetries: false,
-            columns: None,
-            prefetch: 2,
-        }
-    }
-}
-
-/// Which rows an epoch has, and in what order. The order of an epoch is a function of seed, epoch and position: nothing
-/// is stored that grows with the table, unless it says so.
-///
-/// Its `Display` lists all options as they were given.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub enum Sampling {
-    /// Every row once, in the table's order, the same in each epoch.
-    Sequential,
-    /// Every row once, in an order of the epoch's own: a [`Permutation`].
-    #[default]
-    Shuffled,
-    /// Every row once, shuffled among about `window` rows at a time: for tables that are mapped from a file and larger
-    /// than memory. A window is 256 blocks of rows (whose number is a power of two) from random places of the table, so an
-    /// epoch reads each block once and in one piece. The larger the window, the closer to [`Shuffled`](Self::Shuffled).
-    Windowed {
-        /// Rows that are shuffled together, at least 1. They should fit memory twice.
-        window: u64,
-    },
-    /// Rows drawn independently, each as likely as any other: sampling with replacement.
-    Uniform,
-    /// Rows drawn independently, in proportion to their weights. Takes eight bytes a row, and two passes over the table
-    /// when the loader is made.
-    Weighted {
-        /// An extra column of finite numbers of at least 0.
-        column: String,
-    },
-    /// A fixed share of each stratum in every stretch of the stream; within a stratum rows come in shuffled order, each
-    /// once before any is repeated. Takes four bytes a row, six in strata of fewer than 65,536, and a pass over the
-    /// table when the loader is made.
-    Stratified {
-        /// An extra column whose values are the strata: at most 4,096 different ones.
-        column: String,
-        /// The share of each stratum in proportion to the others', by its name: the string, the number, `true` or
-        /// `false`, or `null`. Strata that are not named are left out. `None` = equal shares.
-        quotas: Option<Vec<(String, f64)>>,
-    },
-}
-
-/// Serves batches of a table; see [`StepTable::loader`].
-#[derive(Debug)]
-pub struct Loader {
-    table: StepTable,
-    options: LoaderOptions,
-    plan: Plan,
-    schema: Arc<BatchSchema>,
-    shard: Shard,
-    cursor: Arc<Mutex<Cursor>>,
-}
-
-/// Where a loader stands.
-#[derive(Clone, Copy, Debug)]
-struct Cursor {
-    epoch: u64,
-    /// Where the next iteration begins.
-    resume: u64,
-    /// Rows of the epoch that all ranks together have been given by the newest iteration.
-    position: u64,
-    /// Counts iterations and jumps: older iterations no longer move the position.
-    generation: u64,
-}
-
-impl Cursor {
-    /// Begins anew, in an epoch at a position.
-    fn jump(&mut self, epoch: u64, position: u64) {
-        *self = Cursor { epoch, resume: position, position, generation: self.generation + 1 };
-    }
-}
-
-impl StepTable {
-    /// A loader of this table's rows.
-    ///
-    /// # Errors
-    /// [`ErrorKind::Argument`](crate::ErrorKind::Argument) for options outside their range;
-    /// [`ErrorKind::Column`](crate::ErrorKind::Column) for invalid weights and strata;
-    /// [`ErrorKind::OutOfMemory`](crate::ErrorKind::OutOfMemory) if their memory cannot be allocated.
-    ///
-    /// # Examples
-    /// ```
-    /// # let folder = tempfile::tempdir()?;
-    /// # let mut archive = a2store::Archive::create(folder.path().join("games.a2"), Default::default())?;
-    /// # let runs = folder.path().join("runs");
-    /// # a2store::simulate(&runs, &a2store::SimulateOptions { runs: 3, ..Default::default() }, &())?;
-    /// # archive.ingest([&runs], &Default::default(), &())?;
-    /// # let query = archive.sql("SELECT * FROM steps", a2store::no_params())?;
-    /// # let table = query.materialize(&Default::default(), &())?;
-    /// let loader = table.loader(a2store::LoaderOptions { batch_size: 256, seed: 1, ..Default::default() })?;
-    /// let mut rows = 0;
-    /// for batch in loader.batches()? {
-    ///     let tokens: &[u8] = batch.column("tokens").unwrap().bytes;
-    ///     assert_eq!(tokens.len(), 16 * batch.num_rows());
-    ///     rows += batch.num_rows() as u64;
-    /// }
-    /// assert_eq!(rows, table.num_rows());
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn loader(&self, options: LoaderOptions) -> Result<Loader> {
-        self.loader_unless_cancelled(options, &())
-    }
-
-    /// [`loader`](StepTable::loader) that can be cancelled while it reads the table for weights or strata.
-    ///
-    /// # Errors
-    /// As [`loader`](StepTable::loader), and [`ErrorKind::Cancelled`](crate::ErrorKind::Cancelled).
-    pub fn loader_unless_cancelled(&self, options: LoaderOptions, progress: &dyn Progress) -> Result<Loader> {
-        let LoaderOptions { batch_size, rank, world_size, prefetch, epoch, .. } = options;
-        // Far above any use, and far below where the arithmetic of positions or the memory of batches ends.
-        const MAX_BATCH: usize = 1 << 28;
-        const MAX_RANKS: usize = 1 << 24;
-        const MAX_PREFETCH: usize = 1 << 12;
-        if !(1..=MAX_BATCH).contains(&batch_size) {
-            return Err(Error::argument("batch_size", format!("1..={MAX_BATCH}"), batch_size));
-        }
-        if !(1..=MAX_RANKS).contains(&world_size) {
-            return Err(Error::argument("world_size", format!("1..={MAX_RANKS}"), world_size));
-        }
-        if rank >= world_size {
-            return Err(Error::argument("rank", format!("0..{world_size}"), rank));
-        }
-        if prefetch > MAX_PREFETCH {
-            return Err(Error::argument("prefetch", format!("0..={MAX_PREFETCH}"), prefetch));
-        }
-        let schema = Arc::new(self.batch_schema(options.tokens, options.columns.as_deref())?);
-        if let Some(name) = schema.attached().filter(|_| options.symmetries) {
-            // It belongs to the board as it was.
-            let expected = format!("false with the attached column {name}, or columns without it");
-            return Err(Error::argument("symmetries", expected, true));
-        }
-        let plan = Plan::new(self, &options, progress)?;
-        let num_samples = match options.num_samples {
-            // Of nothing, nothing can be drawn.
-            Some(num_samples) if plan.repeats() && !self.is_empty() => num_samples,
-            Some(num_samples) if !plan.repeats() => {
-                let expected = format!("none for an order in which every row comes once ({})", options.sampling);
-                return Err(Error::argument("num_samples", expected, num_samples));
-            }
-            _ => self.num_rows(),
-        };
-        // Positions of a step's end must not overflow.
-        const MAX_SAMPLES: u64 = 1 << 62;
-        if num_samples > MAX_SAMPLES {
-            return Err(Error::argument("num_samples", format!("at most {MAX_SAMPLES}"), num_samples));
-        }
-        let shard = Shard {
-            num_rows: num_samples,
-            batch_size: batch_size as u64,
-            rank: rank as u64,
-            world_size: world_size as u64,
-            drop_last: options.drop_last,
-        };
-        let cursor = Arc::new(Mutex::new(Cursor { epoch, resume: 0, position: 0, generation: 0 }));
-        Ok(Loader { table: self.clone(), options, plan, schema, shard, cursor })
-    }
-}
-
-impl Loader {
-    /// The table.
-    #[must_use]
-    pub fn table(&self) -> &StepTable {
-        &self.table
-    }
-
-    /// The options, `epoch` as it was at the beginning.
-    #[must_use]
-    pub fn options(&self) -> &LoaderOptions {
-        &self.options
-    }
-
-    /// The epoch that [`batches`](Loader::batches) serves.
-    #[must_use]
-    pub fn epoch(&self) -> u64 {
-        self.cursor().epoch
-    }
-
-    /// Turns to an epoch. Turning to the current one keeps the position of a state that was just loaded.
-    pub fn set_epoch(&self, epoch: u64) {
-        let mut cursor = self.cursor();
-        if cursor.epoch != epoch {
-            cursor.jump(epoch, 0);
-        }
-    }
-
-    /// The number of batches of a whole epoch on this rank, the same on each.
-    #[must_use]
-    pub fn num_batches(&self) -> u64 {
-        self.shard.num_steps(0)
-    }
-
-    /// The batches of the epoch: from its beginning, or once from where a loaded state stood.
-    ///
-    /// # Errors
-    /// [`ErrorKind::Io`](crate::ErrorKind::Io) when no thread could be started, and
-    /// [`ErrorKind::OutOfMemory`](crate::ErrorKind::OutOfMemory) when there is no memory for one batch.
-    pub fn batches(&self) -> Result<Batches> {
-        let mut cursor = self.cursor();
-        let (epoch, start) = (cursor.epoch, cursor.resume);
-        cursor.jump(epoch, start);
-        cursor.resume = 0;
-        Batches::new(self, *cursor)
-    }
-
-    fn cursor(&self) -> std::sync::MutexGuard<'_, Cursor> {
-        self.cursor.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl fmt::Display for Sampling {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Sampling::Sequential => write!(f, "sequential"),
-            Sampling::Shuffled => write!(f, "shuffled"),
-            Sampling::Windowed { window } => write!(f, "windowed {window}"),
-            Sampling::Uniform => write!(f, "uniform"),
-            Sampling::Weighted { column } => write!(f, "weighted by {column}"),
-            Sampling::Stratified { column, quotas: None } => write!(f, "stratified by {column}"),
-            Sampling::Stratified { column, quotas: Some(quotas) } => {
-                let mut quotas: Vec<_> = quotas.iter().collect();
-                quotas.sort_by(|(a, _), (b, _)| a.cmp(b));
-                write!(f, "stratified by {column}:")?;
-                quotas.into_iter().try_for_each(|(stratum, quota)| write!(f, " {stratum}={quota}"))
-            }
-        }
-    }
-}
-
-/// Checks for cancellation every million rows.
-fn check_at(row: u64, progress: &dyn Progress) -> Result<()> {
-    if row > 0 && row.is_multiple_of(1 << 20) { check(progress) } else { Ok(()) }
-}
-
-/// One rank's share of a stream of rows.
-#[derive(Clone, Copy, Debug)]
-struct Shard {
-    /// Rows of an epoch, over all ranks.
-    num_rows: u64,
-    batch_size: u64,
-    rank: u64,
-    world_size: u64,
-    drop_last: bool,
-}
-
-impl Shard {
-    /// Rows that all ranks take together in a step.
-    fn rows_per_step(&self) -> u64 {
-        self.batch_size * self.world_size
-    }
-
-    /// The number of steps from a position to the end of the epoch.
-    fn num_steps(&self, position: u64) -> u64 {
-        let rest = self.num_rows.saturating_sub(position);
-        match self.drop_last {
-            true => rest / self.rows_per_step(),
-            false => rest.div_ceil(self.rows_per_step()),
-        }
-    }
-
-    /// This rank's share of the step that begins at a position.
-    fn share(&self, position: u64) -> std::ops::Range<u64> {
-        let step = self.rows_per_step().min(self.num_rows.saturating_sub(position));
-        // Of a full step every rank gets `batch_size`; the last one's rows are divided as evenly as they go.
-        let bound = |rank: u64| position + (u128::from(step) * u128::from(rank) / u128::from(self.world_size)) as u64;
-        bound(self.rank)..bound(self.rank + 1)
-    }
-}

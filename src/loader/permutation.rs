@@ -1,16 +1,16 @@
-//! A keyed permutation of `0..n` that is computed; if `n` is small, it is stored.
+//! A keyed permutation of `0..n`. It is computed, or stored if `n` is small.
 //!
-//! Below 65,536 values the permutation is stored, with two bytes a value. The Fisher–Yates algorithm shuffles it with
-//! keyed BLAKE3 random words, so that every order is equally likely where orders can be counted.
+//! Below 65,536 values the permutation is stored, with two bytes per value. The Fisher–Yates algorithm shuffles
+//! it with 32-bit random words of keyed BLAKE3, so all orders are nearly equally likely.
 //!
 //! Larger permutations store only their keys. Any position can be mapped directly, so an epoch begins, seeks and
 //! resumes in constant time. The construction is the generalized Feistel cipher with cycle walking of Black and
 //! Rogaway, *Ciphers with Arbitrary Finite Domains* (CT-RSA 2002):
 //!
 //! * The domain is `a × b` with `a = ⌈√n⌉` and `b = ⌈n / a⌉`: a number `x` is the pair `(x mod a, ⌊x / a⌋)`.
-//! * A round maps `(l, r)` to `(r, (l + F(r)) mod m)`, where `m` is `a` and `b` in turn. It is a bijection whatever `F`.
-//! * Of `a × b` numbers fewer than `a` are not below `n`. One of those is mapped again until it is, which on average
-//!   costs less than `1 / b` of a mapping.
+//! * A round maps `(l, r)` to `(r, (l + F(r)) mod m)`, where `m` is `a` and `b` in turn. It is a bijection for any `F`.
+//! * At most `a - 1` of the `a × b` numbers are not below `n`. Such a number is mapped again until it is below `n`. On
+//!   average this costs less than `1 / b` of a mapping.
 //!
 //! `F` is a keyed 32-bit integer hash: multiply-xorshift with the constants that Chris Wellons found by search
 //! (`lowbias32` of hash-prospector), scaled to the modulus by multiplication. This is for shuffling, not for secrecy.
@@ -41,31 +41,32 @@ pub struct Permutation {
     a: u32,
     b: u32,
     keys: [u32; ROUNDS],
-    /// All values, if there are few.
+    /// All values, if `n` is small.
     stored: Option<Arc<[u16]>>,
 }
 
 const ROUNDS: usize = 8;
-/// Permutations of fewer values than this are stored. With so few values, round functions would make some orders more
-/// frequent than others, and half of all orders impossible.
+/// Permutations of fewer values than this are stored. With so few values, round functions would make some
+/// orders more frequent than others, and half of all orders impossible.
 const FEW: u64 = 1 << 16;
-/// The halves and their products fit their integers up to here.
+/// The maximum length. The halves and their products fit their integer types up to here.
 const MAX_LEN: u64 = 1 << 62;
-/// Positions that are mapped together: so many that the compiler keeps the loops over them, and vectorizes them.
+/// The number of positions that are mapped together. With this many, the compiler keeps the loops and
+/// vectorizes them.
 const LANES: usize = 64;
 
 impl Permutation {
-    /// The permutation of `0..n` for an epoch of a seed. From 65,536 values on it takes constant time and memory. Below
-    /// that it takes at most 128 KiB, which clones share.
+    /// Returns the permutation of `0..n` for an epoch of a seed. From 65,536 values on it takes constant time
+    /// and memory. Below that it takes at most 128 KiB, which clones share.
     ///
     /// # Errors
-    /// [`ErrorKind::Argument`](crate::ErrorKind::Argument) when `n` exceeds 2^62, and
-    /// [`ErrorKind::OutOfMemory`](crate::ErrorKind::OutOfMemory) when the allocation fails.
+    /// [`ErrorKind::Argument`](crate::ErrorKind::Argument) if `n` exceeds 2^62, and
+    /// [`ErrorKind::OutOfMemory`](crate::ErrorKind::OutOfMemory) if the allocation fails.
     pub fn new(n: u64, seed: u64, epoch: u64) -> Result<Permutation> {
         Permutation::keyed(n, &[seed, epoch])
     }
 
-    /// The permutation of `0..n` for a key of any length.
+    /// Returns the permutation of `0..n` for a key of any length.
     pub(super) fn keyed(n: u64, key: &[u64]) -> Result<Permutation> {
         if n > MAX_LEN {
             return Err(Error::argument("n", format!("0..={MAX_LEN}"), n));
@@ -88,7 +89,7 @@ impl Permutation {
         for (key, word) in keys.iter_mut().zip(words) {
             *key = u32::from_le_bytes(*word);
         }
-        // `a` is at most 2^31 and `b` at most `a`, as `n` is at most 2^62.
+        // `n` is at most 2^62, so `a` is at most 2^31, and `b` at most `a`.
         Ok(Permutation { n, a: a as u32, b: b as u32, keys, stored: None })
     }
 
@@ -109,7 +110,7 @@ impl Permutation {
         self.n == 0
     }
 
-    /// What stands at a position; `None` from `n` on.
+    /// Returns the value at a position; `None` from `n` on.
     #[must_use]
     pub fn get(&self, position: u64) -> Option<u64> {
         let mut out = [0];
@@ -119,8 +120,8 @@ impl Permutation {
         })
     }
 
-    /// The position of a value; `None` if the value is not below `n`. Searches a stored permutation; otherwise undoes
-    /// the rounds, the last first.
+    /// Returns the position of a value; `None` if the value is not below `n`. Searches a stored permutation, or
+    /// else inverts the rounds, the last first.
     #[must_use]
     pub fn position(&self, value: u64) -> Option<u64> {
         if value >= self.n {
@@ -144,10 +145,10 @@ impl Permutation {
         }
     }
 
-    /// What stands at the positions from `start` on, one for each slot of `out`.
+    /// Sets `out` to the values at the positions from `start` on.
     ///
     /// # Panics
-    /// When the positions reach beyond `n`.
+    /// If the positions reach beyond `n`.
     pub fn fill(&self, start: u64, out: &mut [u64]) {
         let end = start.checked_add(out.len() as u64);
         assert!(end.is_some_and(|end| end <= self.n), "positions beyond the end of the permutation");
@@ -158,7 +159,7 @@ impl Permutation {
         #[cfg(target_arch = "x86_64")]
         if is_x86_feature_detected!("avx2") {
             #[allow(unsafe_code)]
-            // SAFETY: the processor has AVX2, which is all that the function asks for.
+            // SAFETY: the processor has AVX2, the only feature that the function needs.
             return unsafe { fill_avx2(self, start, out) };
         }
         self.fill_blocks(start, out);
@@ -187,13 +188,13 @@ impl Permutation {
         }
     }
 
-    /// The keys of the rounds, two at a time.
+    /// The keys of the rounds, in pairs.
     #[inline(always)]
     fn round_keys(&self) -> &[[u32; 2]] {
         self.keys.as_chunks().0
     }
 
-    /// Maps a number that fell outside `0..n` until it is inside.
+    /// Maps a number outside of `0..n` until it is inside.
     #[cold]
     fn walk(&self, mut x: u64) -> u64 {
         let a = u64::from(self.a);
@@ -207,7 +208,7 @@ impl Permutation {
 
     #[inline(always)]
     fn rounds<const N: usize>(&self, left: &mut [u32; N], right: &mut [u32; N]) {
-        // An even number of rounds, two at a time: each half ends where it began, so nothing is swapped.
+        // Rounds come in pairs, so each half ends on its original side, and nothing is swapped.
         for keys in self.round_keys() {
             for lane in 0..N {
                 left[lane] = add_mod(left[lane], scale(hash(right[lane] ^ keys[0]), self.a), self.a);
@@ -225,9 +226,9 @@ fn fill_avx2(permutation: &Permutation, start: u64, out: &mut [u64]) {
     permutation.fill_blocks(start, out);
 }
 
-/// The values below `n` in an order that the random words determine.
+/// Returns the values below `n` in an order that the random words determine.
 fn shuffled(n: u16, random: &mut blake3::OutputReader) -> Result<Vec<u16>> {
-    // Draws as many words at once as the buffer holds.
+    // The number of words drawn at once, which fit the buffer.
     const WORDS: usize = 512;
     let mut values = filled(usize::from(n), 0)?;
     let mut bytes = [0; 4 * WORDS];
@@ -235,8 +236,9 @@ fn shuffled(n: u16, random: &mut blake3::OutputReader) -> Result<Vec<u16>> {
         random.fill(&mut bytes);
         let last = values.len().min(first + WORDS);
         for (k, word) in (first..last).zip(bytes.as_chunks::<4>().0) {
-            // Each value takes one of the places up to its own, and the previous value of that place moves to the end.
-            // With 32 bits, no place is likelier than another by more than 1 in 65,536.
+            // This is the inside-out shuffle: a new value takes a random place, and the previous value of that
+            // place moves to the end. With 32-bit draws, the probabilities of two places differ by at most 1 in
+            // 65,536.
             let place = scale(u32::from_le_bytes(*word), k as u32 + 1) as usize;
             values[k] = values[place];
             values[place] = k as u16;
@@ -245,13 +247,13 @@ fn shuffled(n: u16, random: &mut blake3::OutputReader) -> Result<Vec<u16>> {
     Ok(values)
 }
 
-/// Caches the last permutation, for callers that request the same one repeatedly: making a stored one takes longer than
-/// making a batch of it.
+/// A cache of the last permutation, for repeated requests. Making a stored permutation takes longer than making
+/// a batch of it.
 #[derive(Debug, Default)]
 pub(super) struct LastPermutation(Mutex<Option<(SmallVec<[u64; 4]>, Permutation)>>);
 
 impl LastPermutation {
-    /// [`Permutation::keyed`] with a cache.
+    /// Returns [`Permutation::keyed`], from the cache if possible.
     pub(super) fn keyed(&self, n: u64, key: &[u64]) -> Result<Permutation> {
         // After a fork, a thread of the parent may hold the lock forever.
         let Ok(mut last) = self.0.try_lock() else {
@@ -264,7 +266,7 @@ impl LastPermutation {
     }
 }
 
-/// `lowbias32`.
+/// The hash `lowbias32`.
 #[inline(always)]
 fn hash(mut x: u32) -> u32 {
     x ^= x >> 16;
@@ -274,21 +276,21 @@ fn hash(mut x: u32) -> u32 {
     x ^ x >> 16
 }
 
-/// A number below `m` from all bits of `x`.
+/// Returns a number below `m` from all bits of `x`.
 #[inline(always)]
 fn scale(x: u32, m: u32) -> u32 {
     ((u64::from(x) * u64::from(m)) >> 32) as u32
 }
 
-/// `x + y` modulo `m`, both below `m`, which is at most 2^31.
+/// Returns `x + y` modulo `m`. Both are below `m`, which is at most 2^31.
 #[inline(always)]
 fn add_mod(x: u32, y: u32, m: u32) -> u32 {
     let sum = x + y;
-    // Where the sum is below `m`, the difference wraps around to more than it.
+    // If the sum is below `m`, the difference wraps around to a larger number.
     sum.min(sum.wrapping_sub(m))
 }
 
-/// `x - y` modulo `m`, both below `m`.
+/// Returns `x - y` modulo `m`. Both are below `m`.
 #[inline(always)]
 fn sub_mod(x: u32, y: u32, m: u32) -> u32 {
     if x >= y { x - y } else { x + (m - y) }
@@ -337,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_one_is_given_again_and_no_other() {
+    fn caches_only_the_last_permutation() {
         let last = LastPermutation::default();
         for (n, key) in [(10, [1, 2]), (10, [1, 2]), (11, [1, 2]), (10, [1, 3]), (70_000, [1, 3]), (10, [1, 3])] {
             let (mut kept, mut made) = (vec![0; n as usize], vec![0; n as usize]);
@@ -371,18 +373,18 @@ mod tests {
         assert_eq!(permutation.position(permutation.get(MAX_LEN - 1).unwrap()), Some(MAX_LEN - 1));
     }
 
-    /// The numbers are part of the format of a loader's state: a run that resumes must meet the same order.
+    /// The values are part of the format of a loader's state: resumed training must meet the same order.
     #[test]
-    fn stays_what_it_is() {
+    fn values_are_pinned() {
         let permutation = Permutation::new(1_000_000_007, 42, 9).unwrap();
         let mut out = [0; 4];
         permutation.fill(123_456_789, &mut out);
         assert_eq!(out, [48_699_733, 70_026_639, 822_614_514, 221_204_434]);
     }
 
-    /// The same for stored permutations; also fixes how words are drawn.
+    /// The same for stored permutations. It also fixes how words are drawn.
     #[test]
-    fn few_values_are_exchanged_as_the_words_say() {
+    fn stored_permutations_follow_the_random_words() {
         for n in [0, 1, 2, 9, 511, 512, 513, 1025, 65_535] {
             let mut hasher = blake3::Hasher::new_derive_key("a2store 2026 loader permutation");
             for part in [n, 6_u64, 7] {
@@ -414,8 +416,8 @@ mod tests {
         assert!(Permutation::new(MAX_LEN + 1, 0, 0).is_err());
     }
 
-    /// χ² of where each of 16 sixteenths of the positions lands, over seeds and epochs: about 240 ± 22 for 15 × 16
-    /// degrees of freedom; five standard deviations either way.
+    /// χ² of positions against values in 16 × 16 cells, over seeds and epochs; five standard deviations either
+    /// way.
     #[test]
     fn positions_and_values_are_independent() {
         for (seed, epoch) in [(0, 0), (0, 1), (1, 0), (u64::MAX, 12)] {

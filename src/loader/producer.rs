@@ -1,20 +1,20 @@
-//! Making batches ahead of whoever takes them, in memory that is used again.
+//! Making batches ahead of the consumer, in reused memory.
 //!
-//! A thread makes the next batches and stays `prefetch` of them ahead. Whoever asks for one that is not ready makes the
-//! next that nobody has begun, instead of waiting: so a consumer that computes never waits, and one that does nothing else
-//! has two threads at work. Which thread makes a batch changes nothing about it.
+//! A thread makes the next batches and stays `prefetch` of them ahead. If the consumer requests a batch that is
+//! not ready, it makes the next unstarted batch itself instead of waiting. So a busy consumer
+//! never waits, and an idle one adds a second thread. A batch does not depend on the thread that makes it.
 //!
-//! A large batch is made in pieces, and either thread can be stopped between two pieces. If its thread is stopped or
-//! memory runs out, a batch is left unfinished. The next thread that looks for work makes that batch again. If it fails
-//! again, the consumer receives the error.
+//! A large batch is made in pieces, and each thread can be stopped between two pieces. If its thread is stopped
+//! or memory runs out, a batch is left unfinished. The next thread that looks for work makes that batch again.
+//! If it fails again, the consumer receives the error.
 
-use super::order::Order;
-use super::{Cursor, Loader, LoaderOptions, Shard};
+use super::batch_maker::BatchMaker;
+use super::stream::Cursor;
 use crate::error::{ErrorKind, Result};
-use crate::machine::{available_bytes, reserve};
+use crate::machine::available_bytes;
 use crate::process::ProcessId;
 use crate::progress::{Cancellable, Progress, check};
-use crate::table::{Arena, Batch, BatchSchema, Pool, StepTable, SymmetryKey};
+use crate::table::{ArenaPool, Batch, BatchSchema};
 use std::collections::VecDeque;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -22,95 +22,74 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// The batches of one epoch on one rank; see [`Loader::batches`]. Dropping it ends its thread.
+/// The batches of one epoch on one rank; see [`Loader::batches`](crate::Loader::batches). Dropping it ends its thread.
 pub struct Batches {
-    maker: Maker,
+    maker: BatchMaker,
     ring: Arc<Ring>,
     thread: Option<JoinHandle<()>>,
-    /// Batches that were handed out, and in all.
+    /// The number of batches that were returned, and the total.
     taken: u64,
     num_steps: u64,
     cursor: Arc<Mutex<Cursor>>,
     generation: u64,
-    /// The process that began it: threads do not survive a fork.
+    /// The process that started the thread. Threads do not survive a fork.
     process: ProcessId,
 }
 
-/// The most batches whose memory is there before they are made.
+/// The maximum number of batches whose memory is allocated in advance.
 const MADE_AT_ONCE: usize = 16;
-/// The batch size in bytes from which available memory is checked first. The system may overcommit, and then kill the
-/// process when the memory is used.
+/// The batch size in bytes from which available memory is checked first. The system may overcommit memory, and
+/// then kill the process when it uses that memory.
 const LARGE: u64 = 1 << 30;
-/// How often a waiting consumer checks for cancellation.
+/// The interval at which a waiting consumer checks for cancellation.
 const PERIOD: Duration = Duration::from_millis(50);
 
-/// Fills batches. Each thread has its own.
-#[derive(Clone)]
-struct Maker {
-    shard: Shard,
-    /// The position at which the first batch begins.
-    start: u64,
-    table: StepTable,
-    schema: Arc<BatchSchema>,
-    order: Order,
-    symmetries: Option<SymmetryKey>,
-    positions: Vec<u64>,
-    rows: Vec<u64>,
-}
-
-/// Batches between those who make them and the one who takes them.
+/// The batches that the threads make and the consumer takes.
 struct Ring {
-    state: Mutex<State>,
+    state: Mutex<RingState>,
     changed: Condvar,
-    /// Whether batches are no longer wanted.
+    /// Whether no more batches are wanted.
     is_stopped: AtomicBool,
 }
 
-/// A batch that was begun and not yet returned.
-enum Slot {
+/// A batch that was started and not yet returned.
+enum BatchSlot {
     /// A thread is making it.
     Begun,
     Made(Batch),
-    /// Its thread gave up; the batch must be made again.
+    /// Its thread gave up, so the batch must be made again.
     GivenUp,
 }
 
-struct State {
-    /// The next batch that nobody has begun, and the next to hand out.
+struct RingState {
+    /// The next unstarted batch, and the next batch to return.
     next: u64,
     taken: u64,
     num_steps: u64,
-    /// Batches that lie ready before the thread rests, and how many do.
+    /// The number of ready batches at which the thread rests, and their current number.
     depth: u64,
     ready: u64,
-    /// Batches that were begun and not yet returned, in order, and the number of them that were given up.
-    slots: VecDeque<Slot>,
+    /// Batches that were started and not yet returned, in order, and the number of them that were given up.
+    slots: VecDeque<BatchSlot>,
     given_up: usize,
-    pool: Pool,
-    /// Rows that a batch has room for.
+    pool: ArenaPool,
+    /// The maximum number of rows of a batch.
     capacity: usize,
-    /// Whether someone sleeps until something changes.
+    /// Whether a thread waits for a change.
     is_awaited: bool,
     has_failed: bool,
 }
 
 impl Batches {
-    pub(super) fn new(loader: &Loader, cursor: Cursor) -> Result<Batches> {
-        let (epoch, start) = (cursor.epoch, cursor.position);
-        let LoaderOptions { seed, prefetch, batch_size, symmetries, .. } = loader.options;
-        let num_steps = loader.shard.num_steps(start);
-        let maker = Maker {
-            shard: loader.shard,
-            start,
-            table: loader.table.clone(),
-            schema: Arc::clone(&loader.schema),
-            order: loader.plan.order(loader.table.num_rows(), seed, epoch)?,
-            symmetries: symmetries.then(|| SymmetryKey::new(seed, epoch)),
-            positions: Vec::new(),
-            rows: Vec::new(),
-        };
-        let capacity = batch_size.min(usize::try_from(loader.shard.num_rows).unwrap_or(usize::MAX));
-        let ring = Ring::new(num_steps, prefetch as u64, &loader.schema, capacity)?;
+    /// Returns the batches of a maker. `generation` is the iteration's number in the cursor.
+    pub(super) fn new(
+        maker: BatchMaker,
+        prefetch: usize,
+        cursor: &Arc<Mutex<Cursor>>,
+        generation: u64,
+    ) -> Result<Batches> {
+        let num_steps = maker.num_steps();
+        let ring = Ring::new(num_steps, prefetch as u64, &maker.schema, maker.capacity())?;
         let thread = match prefetch {
             0 => None,
             _ => {
@@ -122,17 +101,20 @@ impl Batches {
                 Some(std::thread::Builder::new().name("a2store-loader".into()).spawn(work)?)
             }
         };
-        let (cursor, generation) = (Arc::clone(&loader.cursor), cursor.generation);
-        Ok(Batches { maker, ring, thread, taken: 0, num_steps, cursor, generation, process: ProcessId::current() })
+        let (cursor, process) = (Arc::clone(cursor), ProcessId::current());
+        Ok(Batches { maker, ring, thread, taken: 0, num_steps, cursor, generation, process })
     }
 }
 
 impl Iterator for Batches {
     type Item = Batch;
 
+    /// Returns the next batch.
+    ///
     /// # Panics
-    /// When there is no memory for a batch, which [`next_unless_cancelled`](Batches::next_unless_cancelled) reports, or
-    /// the thread that makes the batches panicked. An epoch never ends early without an error.
+    /// If the memory of a batch cannot be allocated, which
+    /// [`next_unless_cancelled`](Batches::next_unless_cancelled) returns as an error, or if the thread that
+    /// makes the batches panicked. An epoch never ends early without an error.
     fn next(&mut self) -> Option<Batch> {
         self.next_unless_cancelled(&()).unwrap_or_else(|error| panic!("{error}"))
     }
@@ -144,14 +126,14 @@ impl Iterator for Batches {
 }
 
 impl Batches {
-    /// The next batch; `None` after the last. After an error, the next call returns the same batch.
+    /// Returns the next batch, or `None` after the last. After an error, the next call returns the same batch.
     ///
     /// # Errors
-    /// [`ErrorKind::OutOfMemory`] when there is no memory for a batch, and [`ErrorKind::Cancelled`]. Cancellation is
-    /// checked between pieces of some milliseconds of work, and while waiting for the other thread.
+    /// [`ErrorKind::OutOfMemory`] if the memory of a batch cannot be allocated, and [`ErrorKind::Cancelled`].
+    /// Cancellation is checked every few milliseconds of work, and while waiting for the other thread.
     ///
     /// # Panics
-    /// When the thread that makes the batches has panicked.
+    /// If the thread that makes the batches panicked.
     pub fn next_unless_cancelled(&mut self, progress: &dyn Progress) -> Result<Option<Batch>> {
         if self.taken == self.num_steps {
             return Ok(None);
@@ -166,16 +148,15 @@ impl Batches {
         Ok(Some(batch))
     }
 
-    /// In a forked child, leaves the parent's thread alone and makes the batches here.
+    /// In a forked child, replaces the parent's thread by this one.
     fn go_on_after_fork(&mut self) -> Result<()> {
         if self.process.is_current() {
             return Ok(());
         }
-        // After a fork, the parent's thread may hold the ring's lock, and this process cannot wait for that thread.
-        let Maker { shard, start, .. } = self.maker;
-        let capacity = shard.batch_size.min(shard.num_rows) as usize;
-        let ring = Ring::new(self.num_steps - self.taken, 0, &self.maker.schema, capacity)?;
-        self.maker.start = (start + self.taken * shard.rows_per_step()).min(shard.num_rows);
+        // After a fork, the parent's thread may hold the ring's lock, and this process cannot wait for that
+        // thread.
+        let ring = Ring::new(self.num_steps - self.taken, 0, &self.maker.schema, self.maker.capacity())?;
+        self.maker.start = self.maker.position(self.taken);
         self.num_steps -= self.taken;
         self.taken = 0;
         std::mem::forget(std::mem::replace(&mut self.ring, ring));
@@ -188,7 +169,7 @@ impl Batches {
 impl Drop for Batches {
     fn drop(&mut self) {
         if !self.process.is_current() {
-            // This process must not wait for or free what the parent's thread holds.
+            // This process must not wait for or free anything that the parent's thread holds.
             std::mem::forget(Arc::clone(&self.ring));
             std::mem::forget(self.thread.take());
         } else if let Some(thread) = self.thread.take() {
@@ -209,18 +190,18 @@ impl Ring {
         if needed >= LARGE && available_bytes().is_some_and(|available| needed > available) {
             return Err(ErrorKind::OutOfMemory { needed }.into());
         }
-        let state = State {
+        let state = RingState {
             next: 0,
             taken: 0,
             num_steps,
             depth,
             ready: 0,
-            // Those that are ready, one that the consumer made while it waited, and one in the hands of each thread.
+            // The ready batches, one that the consumer made while it waited, and one in progress per thread.
             slots: VecDeque::with_capacity(depth as usize + 4),
             given_up: 0,
-            // These, and a few that the consumer has. All are there from the beginning, unless they are very many; the
-            // system provides their memory when they are first written.
-            pool: Pool::filled(depth as usize + 8, schema, capacity, MADE_AT_ONCE)?,
+            // The slots, and a few batches that the consumer holds. The pool allocates all of them now, up to a
+            // limit. The system provides their pages on the first write.
+            pool: ArenaPool::filled(depth as usize + 8, schema, capacity, MADE_AT_ONCE)?,
             capacity,
             is_awaited: false,
             has_failed: false,
@@ -228,26 +209,26 @@ impl Ring {
         Ok(Arc::new(Ring { state: Mutex::new(state), changed: Condvar::new(), is_stopped: AtomicBool::new(false) }))
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, RingState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Sleeps until something changes or the timeout expires.
-    fn wait<'a>(&self, mut state: MutexGuard<'a, State>, most: Duration) -> MutexGuard<'a, State> {
+    fn wait<'a>(&self, mut state: MutexGuard<'a, RingState>, most: Duration) -> MutexGuard<'a, RingState> {
         state.is_awaited = true;
         self.changed.wait_timeout(state, most).unwrap_or_else(PoisonError::into_inner).0
     }
 
-    /// Wakes whoever sleeps. Without one there is no call into the system.
-    fn wake(&self, state: &mut State) {
+    /// Wakes sleeping threads. It makes no system call if there are none.
+    fn wake(&self, state: &mut RingState) {
         if std::mem::take(&mut state.is_awaited) {
             self.changed.notify_all();
         }
     }
 
-    /// Makes batches until all are made, batches are no longer wanted, or one fails. The consumer then makes that batch
-    /// and all that follow, and receives the errors.
-    fn make_all(&self, maker: &mut Maker, progress: &dyn Progress) {
+    /// Makes batches until all are made, no more are wanted, or one fails. After a failure, the consumer makes
+    /// that batch and all later ones, and receives the errors.
+    fn make_all(&self, maker: &mut BatchMaker, progress: &dyn Progress) {
         let mut state = self.lock();
         while !progress.is_cancelled() {
             if state.given_up == 0 && state.next == state.num_steps {
@@ -267,25 +248,25 @@ impl Ring {
         }
     }
 
-    /// Makes a batch that was begun, without holding the lock meanwhile.
+    /// Makes a started batch without holding the lock.
     fn make_one<'a>(
         &'a self,
-        mut state: MutexGuard<'a, State>,
+        mut state: MutexGuard<'a, RingState>,
         step: u64,
-        maker: &mut Maker,
+        maker: &mut BatchMaker,
         progress: &dyn Progress,
-    ) -> (MutexGuard<'a, State>, Result<()>) {
+    ) -> (MutexGuard<'a, RingState>, Result<()>) {
         let capacity = state.capacity;
         let mut arena = match state.pool.take(&maker.schema, capacity) {
             Ok(arena) => arena,
             Err(error) => {
-                state.finish(step, Slot::GivenUp);
+                state.finish(step, BatchSlot::GivenUp);
                 return (state, Err(error));
             }
         };
         drop(state);
         let num_rows = {
-            let _failure = Failure(self);
+            let _record = PanicRecord(self);
             Arc::get_mut(&mut arena).map_or(Ok(0), |arena| maker.fill(step, arena, progress))
         };
         let mut state = self.lock();
@@ -293,25 +274,25 @@ impl Ring {
         match num_rows {
             Ok(num_rows) => {
                 let batch = Batch::new(arena, Arc::clone(&maker.schema), num_rows);
-                state.finish(step, Slot::Made(batch));
+                state.finish(step, BatchSlot::Made(batch));
                 (state, Ok(()))
             }
             Err(error) => {
-                state.finish(step, Slot::GivenUp);
+                state.finish(step, BatchSlot::GivenUp);
                 (state, Err(error))
             }
         }
     }
 
-    /// The next batch; while it is not ready, this thread makes others.
-    fn take(&self, maker: &mut Maker, progress: &dyn Progress) -> Result<Batch> {
+    /// Returns the next batch. Until it is ready, this thread makes other batches.
+    fn take(&self, maker: &mut BatchMaker, progress: &dyn Progress) -> Result<Batch> {
         let mut state = self.lock();
         loop {
             if let Some(batch) = state.hand_out() {
                 self.wake(&mut state);
                 return Ok(batch);
             }
-            assert!(!state.has_failed, "the batches of the epoch could not be made");
+            assert!(!state.has_failed, "the thread that makes the batches panicked");
             if state.given_up > 0 || (state.next < state.num_steps && state.ready <= state.depth) {
                 let step = state.begin();
                 let (after, made) = self.make_one(state, step, maker, progress);
@@ -325,87 +306,57 @@ impl Ring {
     }
 }
 
-impl State {
-    /// Begins the first batch that was given up, or else the next batch.
+impl RingState {
+    /// Starts the first batch that was given up, or else the next batch, and returns its number.
     fn begin(&mut self) -> u64 {
         if self.given_up > 0
-            && let Some(place) = self.slots.iter().position(|slot| matches!(slot, Slot::GivenUp))
+            && let Some(place) = self.slots.iter().position(|slot| matches!(slot, BatchSlot::GivenUp))
         {
             self.given_up -= 1;
-            self.slots[place] = Slot::Begun;
+            self.slots[place] = BatchSlot::Begun;
             return self.taken + place as u64;
         }
-        self.slots.push_back(Slot::Begun);
+        self.slots.push_back(BatchSlot::Begun);
         self.next += 1;
         self.next - 1
     }
 
-    /// Records the outcome of a batch that was begun.
-    fn finish(&mut self, step: u64, outcome: Slot) {
+    /// Records the outcome of a started batch.
+    fn finish(&mut self, step: u64, outcome: BatchSlot) {
         match outcome {
-            Slot::Made(_) => self.ready += 1,
-            Slot::GivenUp => self.given_up += 1,
-            Slot::Begun => {}
+            BatchSlot::Made(_) => self.ready += 1,
+            BatchSlot::GivenUp => self.given_up += 1,
+            BatchSlot::Begun => {}
         }
         if let Some(slot) = self.slots.get_mut((step - self.taken) as usize) {
             *slot = outcome;
         }
     }
 
-    /// The next batch to return, if it is ready.
+    /// Returns the next batch if it is ready.
     fn hand_out(&mut self) -> Option<Batch> {
-        let Some(Slot::Made(_)) = self.slots.front() else {
+        let Some(BatchSlot::Made(_)) = self.slots.front() else {
             return None;
         };
         self.taken += 1;
         self.ready -= 1;
         match self.slots.pop_front() {
-            Some(Slot::Made(batch)) => Some(batch),
+            Some(BatchSlot::Made(batch)) => Some(batch),
             _ => None,
         }
     }
 }
 
-/// Tells the other thread when this one panics.
-struct Failure<'a>(&'a Ring);
+/// Records a panic of this thread, so that the other thread does not wait for it.
+struct PanicRecord<'a>(&'a Ring);
 
-impl Drop for Failure<'_> {
+impl Drop for PanicRecord<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
             let mut state = self.0.lock();
             state.has_failed = true;
             self.0.wake(&mut state);
         }
-    }
-}
-
-impl Maker {
-    /// Where a batch's step begins.
-    fn position(&self, step: u64) -> u64 {
-        (self.start + step * self.shard.rows_per_step()).min(self.shard.num_rows)
-    }
-
-    /// Makes a batch and returns its number of rows.
-    fn fill(&mut self, step: u64, arena: &mut Arena, progress: &dyn Progress) -> Result<usize> {
-        let share = self.shard.share(self.position(step));
-        let num_rows = (share.end - share.start) as usize;
-        let at_once = self.schema.rows_at_once();
-        // At once what any batch needs, so that none allocates later.
-        for room in [&mut self.positions, &mut self.rows] {
-            room.clear();
-            reserve(room, arena.capacity().min(at_once))?;
-        }
-        let mut columns = arena.columns_mut(&self.schema, num_rows);
-        for start in (0..num_rows).step_by(at_once) {
-            if start > 0 {
-                check(progress)?;
-            }
-            self.positions.resize(at_once.min(num_rows - start), 0);
-            self.order.fill(&self.table, share.start + start as u64, &mut self.positions)?;
-            let part = self.schema.split_front(&mut columns, self.positions.len());
-            self.table.gather(&self.positions, &mut self.rows, &self.schema, part, self.symmetries)?;
-        }
-        Ok(num_rows)
     }
 }
 

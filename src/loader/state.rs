@@ -1,11 +1,11 @@
-//! Where a loader stands, as something small that outlives the process, and whether such a state is a loader's own.
+//! The state of a loader, small and serializable, and the check that a state belongs to a loader.
 
-use super::Loader;
+use super::loader::Loader;
 use crate::error::{ErrorKind, Result};
 use crate::table::Fingerprint;
 use serde::{Deserialize, Serialize};
 
-/// Where a [`Loader`] stands, and in which order of which rows. As JSON at most 512 bytes.
+/// The position of a [`Loader`], and the identity of its rows and order. Its JSON has at most 512 bytes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LoaderState {
@@ -23,7 +23,7 @@ pub struct LoaderState {
     pub num_rows: u64,
     /// The number of rows of an epoch.
     pub num_samples: u64,
-    /// The name of the order: the loader's [`Sampling`](super::Sampling) in its simplest form. Equal orders have equal
+    /// The name of the order: the loader's [`Sampling`](crate::Sampling) in its simplest form. Equal orders have equal
     /// names, regardless of the spelling of quotas or a window. A name of more than 80 bytes, or with bytes that JSON
     /// escapes, is replaced by its beginning and a hash.
     pub order: String,
@@ -33,18 +33,19 @@ pub struct LoaderState {
     pub symmetries: bool,
     /// The epoch.
     pub epoch: u64,
-    /// Rows of the epoch that all ranks together have been given.
+    /// Rows of the epoch that have been returned on all ranks together.
     pub position: u64,
 }
 
 const STATE_VERSION: u32 = 3;
-/// States of this version named the order by the options as the user gave them.
+/// The state version that named the order by the options as the user spelled them.
 const OLD_VERSION: u32 = 2;
-/// Longer orders are cut, and hashed.
+/// Longer order names are cut and hashed.
 const MAX_ORDER: usize = 80;
 
 impl Loader {
-    /// Where the loader stands: after the batches that were handed out, whatever was made ahead.
+    /// Returns the position after the batches that were returned. Batches that were only made ahead do not
+    /// count.
     #[must_use]
     pub fn state(&self) -> LoaderState {
         let cursor = *self.cursor();
@@ -56,7 +57,7 @@ impl Loader {
             query,
             view,
             num_rows: self.table.num_rows(),
-            num_samples: self.shard.num_rows,
+            num_samples: self.share.num_rows,
             order: short(self.plan.name(&self.options.sampling)),
             seed: self.options.seed,
             symmetries: self.options.symmetries,
@@ -65,16 +66,16 @@ impl Loader {
         }
     }
 
-    /// Goes on where a state stood: the next [`batches`](Loader::batches) begins there. Batch size, rank, number of
-    /// ranks, columns and tokens may differ from the loader's that made the state.
+    /// Resumes from a state: the next [`batches`](Loader::batches) begins there. Batch size, rank, number of
+    /// ranks, columns and tokens may differ from those of the loader that made the state.
     ///
     /// A state of version 2 can be loaded if its order is unchanged and the options are spelled as they were. Orders
     /// with independent draws and the table's own order are unchanged. Shuffled orders are unchanged if the table, or
     /// each served stratum, has at least 65,536 rows.
     ///
     /// # Errors
-    /// [`ErrorKind::StateMismatch`] for a state of other rows or another order, naming what differs; the loader stays as
-    /// it was.
+    /// [`ErrorKind::StateMismatch`] with the differing field if the state has other rows or another order. The
+    /// loader then stays unchanged.
     pub fn load_state(&self, state: &LoaderState) -> Result<()> {
         fn same<T: PartialEq + ToString>(field: &'static str, expected: &T, found: &T) -> Result<()> {
             if expected == found {
@@ -107,7 +108,7 @@ impl Loader {
     }
 }
 
-/// The name of an order, or its beginning and a hash if it is long.
+/// Returns the name of an order, or its beginning and a hash if it is long.
 fn short(order: String) -> String {
     // Names with characters that JSON escapes are treated as long.
     let is_plain = |c: char| (c.is_ascii_graphic() && !matches!(c, '"' | '\\')) || c == ' ';

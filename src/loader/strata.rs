@@ -1,11 +1,11 @@
-//! Rows by strata: of every stretch of the stream each stratum has its quota, to within one row.
+//! Stratified rows: every part of the stream has the quota of each stratum, to within one row.
 //!
-//! The stream repeats a cycle of strata in which each stands as often as its quota says, spread evenly. Within a stratum
-//! rows come in shuffled order, each once before any comes again.
+//! The stream repeats a cycle of strata. Each stratum occurs in the cycle as often as its quota says, spread
+//! evenly. Within a stratum, rows come in shuffled order, each once before any is repeated.
 
-use super::alias::no_extra;
+use super::extra_column::{check_at, extra_column};
+use super::options::Sampling;
 use super::permutation::{LastPermutation, Permutation};
-use super::{Sampling, check_at};
 use crate::error::{Error, Result};
 use crate::machine::reserve;
 use crate::progress::Progress;
@@ -13,17 +13,18 @@ use crate::table::StepTable;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// More strata than anyone has a quota for.
+/// The maximum number of strata.
 const MAX_STRATA: usize = 4096;
-/// The cycle of quotas that are no whole numbers.
+/// The length of the cycle if quotas are not whole numbers.
 const CYCLE: u64 = 1 << 16;
 
-/// The rows of each stratum, and the cycle: four bytes a row, and two more a row in strata with stored permutations.
+/// The rows of each stratum, and the cycle. They take four bytes per row, and two more in strata with stored
+/// permutations.
 #[derive(Debug)]
 pub(super) struct Strata {
     column: String,
     strata: Vec<Stratum>,
-    /// The stratum at each place of the cycle, and how often it stood there before in the same cycle.
+    /// The stratum at each place of the cycle, and the number of its earlier occurrences in the cycle.
     cycle: Vec<(u16, u32)>,
 }
 
@@ -31,22 +32,21 @@ pub(super) struct Strata {
 struct Stratum {
     name: String,
     rows: Vec<u32>,
-    /// How often it stands in the cycle.
+    /// The number of occurrences in the cycle.
     quota: u64,
     /// The order of its newest pass.
     pass: LastPermutation,
 }
 
 impl Strata {
-    /// Of the values in a table's column, each of which is a stratum, with the quotas of those that are named, or equal
-    /// ones.
+    /// Reads the strata: each value of a table's column is one. Strata have the given quotas, or equal ones.
     pub(super) fn new(
         table: &StepTable,
         column: &str,
         quotas: Option<&[(String, f64)]>,
         progress: &dyn Progress,
     ) -> Result<Strata> {
-        let extra = table.layout().extra(column).ok_or_else(|| no_extra(table, "strata", column))?;
+        let extra = extra_column(table, "strata", column)?;
         let num_rows = table.num_rows();
         if num_rows > u64::from(u32::MAX) {
             return Err(Error::argument("strata", format!("a table of at most {} rows", u32::MAX), num_rows));
@@ -73,7 +73,7 @@ impl Strata {
         let mut shares = vec![if quotas.is_some() { 0.0 } else { 1.0 }; found.len()];
         let mut is_named = vec![false; found.len()];
         for (stratum, quota) in quotas.unwrap_or_default() {
-            // Floats are told by their value, however they are written: 4.0 is 4.
+            // Floats are compared by value, in any spelling: 4.0 is 4.
             let number =
                 stratum.parse::<f64>().ok().filter(|_| extra.categories.is_none()).map(|value| value.to_string());
             let same = |name: &String| name == stratum || number.as_ref() == Some(name);
@@ -83,7 +83,7 @@ impl Strata {
                     continue;
                 }
                 let shown: Vec<&str> = names.iter().take(20).map(String::as_str).collect();
-                let expected = format!("strata that {column} has: {}", shown.join(", "));
+                let expected = format!("strata of {column}: {}", shown.join(", "));
                 return Err(Error::argument("quotas", expected, stratum));
             };
             if !(0.0..f64::INFINITY).contains(quota) {
@@ -110,9 +110,9 @@ impl Strata {
         Ok(Strata { column: column.to_owned(), strata, cycle })
     }
 
-    /// The name of the orders: the quotas as the smallest whole numbers in their proportion, by the table's names for
-    /// the strata. If all quotas are equal, the name omits them. Equal orders have one name, regardless of the spelling
-    /// of quotas.
+    /// The name of the orders. It gives the quotas as the smallest whole numbers in their proportion, with the
+    /// table's names of the strata. If all quotas are equal, the name omits them. Equal orders have one name,
+    /// regardless of the spelling of quotas.
     pub(super) fn name(&self) -> String {
         let is_equal = self.strata.iter().all(|stratum| stratum.quota == 1);
         let served = self.strata.iter().filter(|stratum| stratum.quota > 0);
@@ -128,8 +128,8 @@ impl Strata {
     }
 }
 
-/// The smallest whole numbers in the proportion of the shares, whose sum is finite; `None` if a positive share would
-/// become 0.
+/// Returns the smallest whole numbers in the proportion of the shares, whose sum is finite. Returns `None` if a
+/// positive share would become 0.
 fn counts(shares: &[f64]) -> Option<Vec<u64>> {
     let mut counts = rounded(shares)?;
     // A multiple of a cycle repeats the same cycle.
@@ -150,7 +150,7 @@ fn rounded(shares: &[f64]) -> Option<Vec<u64>> {
     if shares.iter().all(|share| share.fract() == 0.0) && sum <= CYCLE as f64 {
         return Some(shares.iter().map(|share| *share as u64).collect());
     }
-    // The largest remainders get what rounding down left over.
+    // The largest remainders get the places that rounding down left over.
     let exact = shares.iter().map(|share| share / sum * CYCLE as f64);
     let (mut counts, mut remainders): (Vec<u64>, Vec<(f64, usize)>) =
         exact.enumerate().map(|(k, exact)| (exact as u64, (exact.fract(), k))).unzip();
@@ -162,7 +162,8 @@ fn rounded(shares: &[f64]) -> Option<Vec<u64>> {
     counts.iter().zip(shares).all(|(count, share)| *count > 0 || *share == 0.0).then_some(counts)
 }
 
-/// Each stratum as often as it counts, spread evenly: at each place the one that lags most behind its share.
+/// Returns a cycle with the given counts, spread evenly: each place gets the stratum that lags most behind its
+/// share.
 fn cycle(counts: &[u64]) -> Vec<(u16, u32)> {
     let len = counts.iter().sum::<u64>() as i64;
     let mut lag = vec![0_i64; counts.len()];
@@ -187,7 +188,7 @@ pub(super) struct StratifiedOrder {
     strata: Arc<Strata>,
     seed: u64,
     epoch: u64,
-    /// Of each stratum, the first and the number of the places that are wanted, and where they begin in `buffer`.
+    /// For each stratum, the first wanted place, the number of wanted places, and their start in `buffer`.
     wanted: Vec<(u64, u64, usize)>,
     buffer: Vec<u64>,
 }
@@ -231,7 +232,7 @@ impl StratifiedOrder {
             let num_rows = stratum.rows.len() as u64;
             let mut place = *first;
             while !wanted.is_empty() {
-                // Each row once in a pass, and another order in the next.
+                // Each pass has every row once; the next pass has another order.
                 let (pass, from) = (place / num_rows, place % num_rows);
                 let permutation = stratum.pass.keyed(num_rows, &[self.seed, self.epoch, k as u64, pass])?;
                 let now = wanted.len().min((num_rows - from) as usize);
@@ -256,7 +257,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_stretch_has_its_quotas() {
+    fn every_prefix_has_its_quotas() {
         for counts in [vec![1, 2, 5], vec![1, 0, 1], vec![7], vec![3; 40]] {
             let cycle = cycle(&counts);
             let len: u64 = counts.iter().sum();
@@ -288,9 +289,9 @@ mod tests {
         assert_eq!(super::counts(&[f64::MAX]), Some(vec![1]));
     }
 
-    /// Naming an order by its smallest numbers does not change the order.
+    /// An order that is named by its smallest numbers is unchanged.
     #[test]
-    fn a_multiple_of_a_cycle_is_the_cycle_again() {
+    fn a_multiple_of_the_counts_repeats_the_cycle() {
         for smallest in [vec![1, 2, 5], vec![1, 0, 1], vec![1], vec![3, 4], vec![1; 7]] {
             for factor in [2, 3, 16] {
                 let multiple: Vec<u64> = smallest.iter().map(|count| count * factor).collect();

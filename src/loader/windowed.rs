@@ -1,19 +1,19 @@
-//! A shuffle that stays within windows, for tables that are read from disk.
+//! A shuffle within windows, for tables that are read from disk.
 //!
-//! The table is cut into blocks, and the blocks are shuffled. A window is the next 256 of them, and its rows are shuffled
-//! among themselves. So an epoch has every row once, reads each block once, in one piece, and needs one window in memory
-//! at a time, while a batch has rows from up to 256 places of the table. Of a batch's pairs of rows one in 256 is of the same
-//! block; rows of different blocks meet as in a full shuffle.
+//! The table is cut into blocks, and the blocks are shuffled. A window is the next 256 blocks, whose rows are
+//! shuffled together. So an epoch has every row once and reads each block once, contiguously. One window is in
+//! use at a time, and a batch has rows from up to 256 places of the table. One in 256 pairs of a batch's rows
+//! is from the same block. Rows of different blocks meet as in a full shuffle.
 
 use super::permutation::Permutation;
 use crate::error::Result;
 use std::ops::Range;
 
-/// Blocks of a window.
+/// The number of blocks of a window.
 pub(super) const BLOCKS: u64 = 256;
 
-/// The binary logarithm of the rows of a block, for windows of about `window` rows. A block is never larger than the
-/// table.
+/// The binary logarithm of the rows of a block, for windows of about `window` rows. A block is never larger
+/// than the table.
 pub(super) fn block_shift(window: u64, num_rows: u64) -> u32 {
     (window / BLOCKS).max(1).ilog2().min(num_rows.checked_next_power_of_two().map_or(63, u64::ilog2))
 }
@@ -26,14 +26,14 @@ pub(super) struct WindowedOrder {
     seed: u64,
     epoch: u64,
     blocks: Permutation,
-    /// The place, in the order of the blocks, of the one that has fewer rows, and how many it lacks.
+    /// The short block: its place in the shuffled order, and its number of missing rows.
     short: Option<(u64, u64)>,
-    /// The window that was read last: its number, the order of its rows, the first row of each of its blocks.
+    /// The current window: its number, the order of its rows, and the first row of each of its blocks.
     current: Option<(u64, Permutation, Vec<u64>)>,
 }
 
 impl WindowedOrder {
-    /// An order with blocks of `2^shift` rows.
+    /// Returns an order with blocks of `2^shift` rows.
     pub(super) fn new(num_rows: u64, shift: u32, seed: u64, epoch: u64) -> Result<WindowedOrder> {
         let num_blocks = num_rows.div_ceil(1 << shift);
         let blocks = Permutation::keyed(num_blocks, &[seed, epoch, 0])?;
@@ -45,7 +45,7 @@ impl WindowedOrder {
         Ok(WindowedOrder { num_rows, shift, seed, epoch, blocks, short, current: None })
     }
 
-    /// The number of the window at a position, where it begins, and how many rows it has.
+    /// Returns the number of the window at a position, its first position, and its number of rows.
     fn window_at(&self, position: u64) -> (u64, u64, u64) {
         let full = BLOCKS << self.shift;
         let short = self.short.map_or((u64::MAX, 0), |(place, lacking)| (place / BLOCKS, lacking));
@@ -58,7 +58,7 @@ impl WindowedOrder {
         (window, start(window), end - start(window))
     }
 
-    /// The first row of each block of a window, the one that has fewer rows at the end.
+    /// Returns the first row of each block of a window. The short block comes last.
     fn blocks_of(&self, window: u64) -> Vec<u64> {
         let end = self.blocks.len().min((window + 1) * BLOCKS);
         let mut places: Vec<u64> = (window * BLOCKS..end).collect();
@@ -69,8 +69,8 @@ impl WindowedOrder {
         places.into_iter().filter_map(|place| self.blocks.get(place)).map(|block| block << self.shift).collect()
     }
 
-    /// The rows at the positions from `start` on. `advise` is told which rows will be wanted soon (`true`), and which will
-    /// not for long.
+    /// Sets `out` to the rows at the positions from `start` on. Calls `advise` with ranges of rows that will be
+    /// wanted soon (`true`), or not for long (`false`).
     pub(super) fn fill(&mut self, start: u64, out: &mut [u64], advise: impl Fn(Range<u64>, bool)) -> Result<()> {
         let (mut start, mut rest) = (start, out);
         while !rest.is_empty() {
@@ -93,7 +93,7 @@ impl WindowedOrder {
         Ok(())
     }
 
-    /// Turns to a window: the next one is wanted soon, and what is past is not.
+    /// Enters a window. The next window will be wanted soon, and the previous one no longer.
     fn enter(&mut self, window: u64, len: u64, advise: impl Fn(Range<u64>, bool)) -> Result<()> {
         let rows = |block: u64| block..self.num_rows.min(block + (1 << self.shift));
         if let Some((_, _, past)) = &self.current {
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn a_window_is_256_whole_blocks_from_all_over_the_table() {
+    fn a_window_has_256_whole_blocks_from_random_places() {
         let (num_rows, window) = (1 << 20, 1 << 12);
         let rows = all(order(num_rows, window, 1, 0));
         for rows in rows.chunks(window as usize) {
@@ -145,7 +145,7 @@ mod tests {
             assert!(blocks.chunks(16).all(|block| block.iter().all(|b| *b == block[0])));
             blocks.dedup();
             assert_eq!(blocks.len(), 256);
-            // Of 256 blocks at random places the lower half of the table has 128 ± 8.
+            // With 256 random blocks, the lower half of the table has 128 ± 8.
             let low = blocks.iter().filter(|&&block| block < (num_rows >> 5)).count();
             assert!((80..=176).contains(&low), "{low}");
         }
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn wants_each_row_once_before_it_comes() {
+    fn advises_each_row_once_before_it_comes() {
         let wanted = std::cell::RefCell::new(vec![0; 10_000]);
         let mut order = order(10_000, 512, 4, 1);
         let mut row = [0];
@@ -176,10 +176,10 @@ mod tests {
         }
     }
 
-    /// How much worse than a full shuffle it is: pairs of one block are `(b - 1) / (w - 1)` of a batch's, and pairs of
-    /// different blocks that lie side by side in the table are as rare as chance has them.
+    /// Measures the distance from a full shuffle. Pairs within one block are `(b - 1) / (w - 1)` of a batch's
+    /// pairs. Pairs of adjacent blocks are as rare as in a random sample.
     #[test]
-    fn batches_have_the_pairs_that_the_documentation_says() {
+    fn pairs_are_as_frequent_as_documented() {
         let (num_rows, window, batch) = (1 << 20, 1 << 14, 1 << 10);
         let block = window / BLOCKS;
         let (mut same, mut next, mut batches) = (0.0, 0.0, 0.0);
@@ -196,7 +196,8 @@ mod tests {
         let pairs = (batch * (batch - 1) / 2) as f64;
         let expected = pairs * (block - 1) as f64 / (window - 1) as f64;
         assert!((same / batches / expected - 1.0).abs() < 0.02, "{} pairs, not {expected}", same / batches);
-        // Blocks k and k + 1: as many such pairs as in any sample of the table, for which each has `block` rows.
+        // Blocks k and k + 1: the number of such pairs in a random sample of the table, where each block has
+        // `block` rows.
         let expected = pairs * 2.0 * block as f64 / num_rows as f64;
         assert!((next / batches / expected - 1.0).abs() < 0.1, "{} pairs, not {expected}", next / batches);
     }

@@ -1,4 +1,4 @@
-//! Columns beside the rows: arrays whose rows belong to the table's steps, such as the embeddings of a session.
+//! Attached columns: values of a table's rows that lie in an array beside the rows.
 //!
 //! ```text
 //!  rows      0     1     2     3    …      32 bytes each and more, in their own mapping
@@ -8,134 +8,84 @@
 //!  values    0     1     2     3    …      D values each, in a mapping of the file or in memory
 //! ```
 //!
-//! Invariant: each row of the table, or of the view that the column was attached to, has a place, which is below the number
-//! of the array's rows.
+//! Invariant: each row of the table, or of the view that the column was attached to, has a place. Each place is
+//! below the number of the array's rows.
 
-#[cfg(test)]
-mod tests;
-
-use super::batch::TokenType;
-use super::convert::is_reserved;
-use super::gather::prefetch_bytes;
-use super::keys::{Index, Key, Keys};
-use super::layout::ElementType;
-use super::memory::{FileIdentity, FrozenRegion};
-use super::values;
-use super::{BatchSchema, Pool, StepTable, TAKES_KEPT};
-use crate::board::Board;
-use crate::error::{Error, ErrorKind, Result};
-use crate::machine::filled;
-use crate::progress::{Progress, Unit, check};
-use crate::step::{STEP_SIZE, Step};
-use crate::workers;
-use rayon::prelude::*;
+use super::batch_schema::{ColumnSource, ColumnSpec};
+use super::element::ElementType;
+use super::file_identity::FileIdentity;
+use super::memory::FrozenRegion;
+use super::prefetch::prefetch_bytes;
 use std::ops::Range;
-use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::path::Path;
+use std::sync::Arc;
 
-/// How to attach an array to a table.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct AttachOptions {
-    /// Which step each row of the array is of: a `.npy` file of records with integers `run_id` and `step_idx` or
-    /// `step_index`, or a folder of `steps.npy` or its shards. `None` = the folder of the array.
-    pub steps: Option<PathBuf>,
-    /// Whether to read the array into memory instead of mapping it.
-    pub in_memory: bool,
-    /// The most bytes that the array may take when it is read; `None` = the memory that the system has available.
-    pub memory_limit: Option<u64>,
-}
-
-impl AttachOptions {
-    /// With the keys of this file or folder.
-    #[must_use]
-    pub fn with_steps(mut self, steps: impl Into<PathBuf>) -> Self {
-        self.steps = Some(steps.into());
-        self
-    }
-
-    /// Read into memory, or mapped.
-    #[must_use]
-    pub fn with_in_memory(mut self, in_memory: bool) -> Self {
-        self.in_memory = in_memory;
-        self
-    }
-
-    /// With this limit on the bytes that the array takes in memory.
-    #[must_use]
-    pub fn with_memory_limit(mut self, memory_limit: u64) -> Self {
-        self.memory_limit = Some(memory_limit);
-        self
-    }
-}
-
-/// A column of a table whose values lie beside the rows; see [`StepTable::attach`].
+/// A column of a table whose values lie in an array beside the rows; see
+/// [`StepTable::attach`](crate::StepTable::attach).
 #[derive(Clone)]
 pub struct AttachedColumn {
-    name: Arc<str>,
-    dtype: ElementType,
-    values_per_row: usize,
+    pub(super) name: Arc<str>,
+    pub(super) dtype: ElementType,
+    pub(super) values_per_row: usize,
     /// All values, row after row of the array.
-    values: Arc<FrozenRegion>,
-    places: Places,
-    /// The array's file and those of the keys, as they were when they were read.
-    file: Arc<FileIdentity>,
-    keys: Arc<[FileIdentity]>,
+    pub(super) values: Arc<FrozenRegion>,
+    pub(super) places: Places,
+    /// The identities of the array's file and of the key files, at the time of opening.
+    pub(super) file: Arc<FileIdentity>,
+    pub(super) keys: Arc<[FileIdentity]>,
 }
 
-/// Which row of the array belongs to a row of the table.
+/// The row of the array that belongs to each row of the table.
 #[derive(Clone)]
-enum Places {
-    /// The one so many rows further, modulo 2^64.
+pub(super) enum Places {
+    /// The table's row plus this number, modulo 2^64.
     Shifted(u64),
-    /// The one that stands in a list, which begins with the place of this row.
+    /// A list of places. Its first entry belongs to this row of the table.
     Narrow(u64, Arc<Vec<u32>>),
-    /// As above, for arrays of more rows than a u32 counts.
+    /// As above, for arrays with more rows than a u32 counts.
     Wide(u64, Arc<Vec<u64>>),
 }
 
-/// Rows that are aligned together.
-const CHUNK: u64 = 1 << 16;
-/// Rows whose places are asked for before they are read.
+/// The prefetch distance of places, in rows.
 const PLACES_AHEAD: usize = 64;
-/// Bytes of values under way to the cache.
+/// The prefetch distance of values, in bytes.
 const BYTES_AHEAD: usize = 4096;
-/// Of a row's values, the bytes that are asked for: what follows the processor fetches by itself.
+/// The maximum prefetched bytes of one row's values. The hardware prefetcher fetches the rest.
 const MAX_PREFETCH: usize = 512;
 
 impl AttachedColumn {
-    /// Its name.
+    /// The column's name.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The type of its values.
+    /// The type of the values.
     #[must_use]
     pub fn dtype(&self) -> ElementType {
         self.dtype
     }
 
-    /// Values per row.
+    /// The number of values per row.
     #[must_use]
     pub fn values_per_row(&self) -> usize {
         self.values_per_row
     }
 
-    /// The file of its values.
+    /// The file of the values.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.file.path
     }
 
-    /// Whether its values are mapped from the file, and not in memory.
+    /// Whether the values are mapped from the file instead of being in memory.
     #[must_use]
     pub fn is_mapped(&self) -> bool {
         self.values.path().is_some()
     }
 
-    /// The bytes that it takes in memory: values that were read, and four or eight bytes a row of the table unless the
-    /// array has the table's order.
+    /// The column's memory in bytes. Values that were read count. Places count four or eight bytes per row of
+    /// the table, unless the array has the table's order.
     #[must_use]
     pub fn num_bytes(&self) -> u64 {
         let values = if self.is_mapped() { 0 } else { self.values.bytes().len() };
@@ -151,15 +101,23 @@ impl AttachedColumn {
         (&self.file, &self.keys)
     }
 
+    /// Returns the descriptions of a table's attached columns for the schema of its batches.
+    pub(super) fn specs(columns: &[AttachedColumn]) -> Vec<ColumnSpec> {
+        let spec = |(index, column): (usize, &AttachedColumn)| {
+            ColumnSpec::new(&column.name, column.dtype, column.values_per_row, ColumnSource::Attached(index))
+        };
+        columns.iter().enumerate().map(spec).collect()
+    }
+
     /// Bytes per row.
     fn width(&self) -> usize {
         self.values_per_row * self.dtype.width()
     }
 
-    /// Puts the values of the table's rows at `indices[range]` into `out`.
+    /// Copies the values of the table's rows at `indices[range]` to `out`.
     ///
     /// # Panics
-    /// When an index is not a row's, or none of the view that the column was attached to.
+    /// If an index is out of bounds or outside of the view that the column was attached to.
     pub(super) fn gather(&self, indices: &[u64], range: Range<usize>, out: &mut [u8]) {
         match &self.places {
             Places::Shifted(by) => self.copy(indices, range, out, |_| (), |index| index.wrapping_add(*by)),
@@ -206,7 +164,7 @@ impl AttachedColumn {
         }
     }
 
-    /// Says of mapped values whether those of some rows will be read soon, or not for long.
+    /// Advises the system that mapped values of some rows will be read soon, or not for long.
     pub(super) fn advise(&self, rows: Range<u64>, soon: bool) {
         if !self.is_mapped() {
             return;
@@ -228,7 +186,7 @@ impl AttachedColumn {
                 &mut places.take((rows.end - rows.start) as usize).filter(|&row| row != u64::MAX)
             }
         };
-        // Rows side by side have values side by side, as a rule.
+        // Adjacent rows usually have adjacent values.
         let mut open: Option<Range<u64>> = None;
         for row in listed {
             match &mut open {
@@ -238,239 +196,4 @@ impl AttachedColumn {
         }
         open.into_iter().for_each(advise);
     }
-}
-
-impl StepTable {
-    /// This table with one more column, whose values lie in a `.npy` file of `[rows, D]` numbers: batches, takes and
-    /// [`column_reader`](StepTable::column_reader) have it, with D values a row, gathered in the same pass. So have views and
-    /// loaders of the table that this returns. The rows are shared, and are what they were: their layout, files that
-    /// [`save`](StepTable::save) writes and the fingerprint, and with it a loader's states, know nothing of the column.
-    ///
-    /// A row's values are those of its step, which is told by the `run_id` and the step index in the file of keys, `steps.npy`
-    /// beside the array unless `options` name another. Where the array has the rows of the table in their order, one after
-    /// the other, this takes no memory, and else four bytes a row of the table, or eight when the array has 2^32 - 1 rows
-    /// or more. The array may have rows that the table has not.
-    ///
-    /// The elements are floats of 2, 4 or 8 bytes or integers, or **bfloat16**, which NumPy does not have: `<u2` whose
-    /// description, a JSON object beside the array (`embeddings.json` for `embeddings.bf16.npy`), says so in `dtype_bits` or
-    /// `dtype`. What such a description says of `D` and the type must hold.
-    ///
-    /// A mapped file must not change as long as it is in use. The symmetries of the board turn no attached column, so that
-    /// a loader refuses to do both.
-    ///
-    /// # Errors
-    /// [`ErrorKind::Argument`] for a name that is taken; [`ErrorKind::Header`] for files that are no such arrays, do not have
-    /// equally many rows, or are not what the description says; [`ErrorKind::Column`] for a row of the table whose step the
-    /// array does not have, and for a step that it has twice; [`ErrorKind::MemoryLimit`]; [`ErrorKind::Io`];
-    /// [`ErrorKind::Cancelled`].
-    ///
-    /// # Examples
-    /// ```no_run
-    /// use a2store::{AttachOptions, FromSessionOptions, StepTable};
-    /// let table = StepTable::from_session("selfplay/1", &FromSessionOptions::default(), &())?;
-    /// let path = "selfplay/1/embeddings.bf16.npy";
-    /// let table = table.attach("embedding", path, &AttachOptions::default(), &())?;
-    /// let batch = table.take(&[5, 0])?;
-    /// assert_eq!(batch.column("embedding").unwrap().dtype, a2store::ElementType::BFloat16);
-    /// # Ok::<(), a2store::Error>(())
-    /// ```
-    pub fn attach(
-        &self,
-        name: &str,
-        path: impl AsRef<Path>,
-        options: &AttachOptions,
-        progress: &dyn Progress,
-    ) -> Result<StepTable> {
-        let is_taken = is_reserved(name)
-            || self.layout.extra(name).is_some()
-            || self.attached.iter().any(|column| column.name() == name);
-        if is_taken || name.is_empty() {
-            return Err(Error::argument("name", "one that no column has", format!("{name:?}")));
-        }
-        let absolute = |path: &Path| std::path::absolute(path).map_err(|error| Error::io(path, error));
-        let path = absolute(path.as_ref())?;
-        let steps = match &options.steps {
-            Some(steps) => absolute(steps)?,
-            None => crate::publish::parent(&path).to_owned(),
-        };
-        let limit = options.in_memory.then_some(options.memory_limit);
-        // Opened first, so that a missing array is reported before an error of the folder beside it.
-        let file = values::File::open(&path)?;
-        let column = self.column(name, file, &Keys::files(&steps)?, limit, progress);
-        progress.end();
-        self.with_column(column?)
-    }
-
-    /// The columns that are attached, in the order in which they were.
-    #[must_use]
-    pub fn attached(&self) -> &[AttachedColumn] {
-        &self.attached
-    }
-
-    /// The column of an array and the files of its keys; read into memory when there is a limit to it.
-    pub(super) fn column(
-        &self,
-        name: &str,
-        file: values::File,
-        key_files: &[PathBuf],
-        limit: Option<Option<u64>>,
-        progress: &dyn Progress,
-    ) -> Result<AttachedColumn> {
-        let keys = Keys::open(key_files)?;
-        file.check_rows(keys.num_rows(), keys.path())?;
-        progress.begin("attach", Unit::Rows, self.num_rows());
-        let places = self.places(name, file.path(), &keys, progress)?;
-        let values = match limit {
-            None => file.map()?,
-            Some(limit) => {
-                progress.begin("read", Unit::Bytes, file.num_bytes());
-                file.read(limit, progress)?
-            }
-        };
-        Ok(AttachedColumn {
-            name: name.into(),
-            dtype: file.dtype(),
-            values_per_row: file.values_per_row(),
-            values: Arc::new(values),
-            places,
-            keys: keys.identities().cloned().collect(),
-            file: Arc::new(file.into_identity()),
-        })
-    }
-
-    pub(super) fn with_column(&self, column: AttachedColumn) -> Result<StepTable> {
-        let attached: Arc<[AttachedColumn]> = self.attached.iter().cloned().chain([column]).collect();
-        let batch = BatchSchema::new(&self.layout, &attached, TokenType::UInt8, None)?;
-        let pool = Arc::new(Mutex::new(Pool::new(TAKES_KEPT)));
-        Ok(StepTable { attached, batch: Arc::new(batch), pool, ..self.clone() })
-    }
-
-    /// Finds the row of the array for each row of the table, or of the view.
-    fn places(&self, name: &str, path: &Path, keys: &Keys, progress: &dyn Progress) -> Result<Places> {
-        let ranges = self.ranges();
-        let (Some(first), Some(end)) = (ranges.first().map(|range| range.start), ranges.last().map(|range| range.end))
-        else {
-            return Ok(Places::Shifted(0));
-        };
-        // Also where the array has the table's order two rows of one step are refused.
-        let index = Index::new(keys, progress)?;
-        let missing = |row: u64| {
-            let before = ranges.iter().take_while(|range| range.start <= row);
-            let position = before.map(|range| range.end.min(row) - range.start).sum();
-            let (run_id, step) = self.key(row);
-            let keys = keys.path().display();
-            let found = match index.find((run_id, step), &mut 0) {
-                Some(place) => format!("another board in row {place} of {keys}"),
-                None => format!("none in {keys}"),
-            };
-            let expected = format!("a row of run {run_id}, step {step}");
-            let (path, column) = (Some(path.to_owned()), name.to_owned());
-            ErrorKind::Column { path, column, row: Some(position), expected, found }.into()
-        };
-        let start = index.find(self.key(first), &mut 0).ok_or_else(|| missing(first))?;
-        let by = start.wrapping_sub(first);
-        let is_shifted = |row: u64| {
-            let place = row.wrapping_add(by);
-            keys.get(place) == Some(self.key(row)) && keys.is_of(place, self.board(row))
-        };
-        let chunks =
-            (first..end).step_by(CHUNK as usize).map(|start| start..end.min(start + CHUNK)).collect::<Vec<_>>();
-        let threads = workers::shared()?;
-        let all_shifted = threads.install(|| {
-            chunks.par_iter().all(|chunk| !progress.is_cancelled() && within(&ranges, chunk).flatten().all(is_shifted))
-        });
-        check(progress)?;
-        if all_shifted {
-            return Ok(Places::Shifted(by));
-        }
-        match u32::try_from(keys.num_rows()) {
-            // The last number stands for none.
-            Ok(_) => {
-                let search = Search { keys, index: &index, missing: &missing };
-                let places = self.listed(&chunks, &ranges, &search, u32::MAX, |row| row as u32, progress)?;
-                Ok(Places::Narrow(first, places))
-            }
-            Err(_) => {
-                let search = Search { keys, index: &index, missing: &missing };
-                let places = self.listed(&chunks, &ranges, &search, u64::MAX, |row| row, progress)?;
-                Ok(Places::Wide(first, places))
-            }
-        }
-    }
-
-    /// The place of each row from the first chunk's start to the last one's end, `none` for rows that the view does not show.
-    fn listed<T: Copy + Send>(
-        &self,
-        chunks: &[Range<u64>],
-        ranges: &[Range<u64>],
-        search: &Search<'_>,
-        none: T,
-        place: impl Fn(u64) -> T + Sync,
-        progress: &dyn Progress,
-    ) -> Result<Arc<Vec<T>>> {
-        let len = chunks.iter().map(|chunk| chunk.end - chunk.start).sum::<u64>() as usize;
-        let mut places = filled(len, none)?;
-        let (keys, index) = (search.keys, search.index);
-        let fill = |(chunk, slots): (&Range<u64>, &mut [T])| {
-            if progress.is_cancelled() {
-                return None;
-            }
-            let mut next = 0;
-            for row in within(ranges, chunk).flatten() {
-                match index.find(self.key(row), &mut next) {
-                    Some(found) if keys.is_of(found, self.board(row)) => {
-                        slots[(row - chunk.start) as usize] = place(found);
-                    }
-                    _ => return Some(row),
-                }
-            }
-            progress.advance(chunk.end - chunk.start);
-            None
-        };
-        let first_missing = workers::shared()?
-            .install(|| chunks.par_iter().zip(places.par_chunks_mut(CHUNK as usize)).filter_map(fill).min());
-        check(progress)?;
-        first_missing.map_or(Ok(Arc::new(places)), |row| Err((search.missing)(row)))
-    }
-
-    /// The rows of the mapping that this shows.
-    fn ranges(&self) -> Vec<Range<u64>> {
-        match &self.selection {
-            None if self.is_empty() => Vec::new(),
-            None => std::iter::once(0..self.num_all_rows()).collect(),
-            Some(selection) => selection.ranges().collect(),
-        }
-    }
-
-    /// The key of a row of the mapping.
-    #[inline]
-    fn key(&self, row: u64) -> Key {
-        let step = self.step_at(row);
-        (step.run_id.into(), step.step_index.into())
-    }
-
-    #[inline]
-    fn board(&self, row: u64) -> Board {
-        self.step_at(row).board
-    }
-
-    #[inline]
-    fn step_at(&self, row: u64) -> Step {
-        bytemuck::pod_read_unaligned(&self.all_rows().at(row)[..STEP_SIZE])
-    }
-}
-
-/// What rows are looked for in, and what is said of one that is not there.
-struct Search<'a> {
-    keys: &'a Keys,
-    index: &'a Index<'a>,
-    missing: &'a (dyn Fn(u64) -> Error + Sync),
-}
-
-/// The parts of ascending ranges that lie in a chunk.
-fn within(ranges: &[Range<u64>], chunk: &Range<u64>) -> impl Iterator<Item = Range<u64>> {
-    let (start, end) = (chunk.start, chunk.end);
-    let from = ranges.partition_point(|range| range.end <= start);
-    let touched = ranges[from..].iter().take_while(move |range| range.start < end);
-    touched.map(move |range| range.start.max(start)..range.end.min(end))
 }

@@ -1,9 +1,10 @@
-//! Columns of strings as codes: each distinct string is a category, and its code is its place in ascending order.
+//! String columns as codes. Each distinct string is a category, and its code is its index in ascending order.
 //!
-//! Threads meet strings in an order that is theirs alone, so codes are given out as strings come, and when all rows are
-//! there they are exchanged for those of the sorted categories.
+//! Threads meet strings in an unpredictable order. So each string gets the next free code first. After the last
+//! row, the codes are replaced by those of the sorted categories.
 
 use super::layout::RowLayout;
+use super::threads::cores;
 use crate::error::{Error, Result};
 use crate::workers;
 use arrow::array::{Array, ArrayRef, AsArray, StringArray};
@@ -15,7 +16,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// The code of a null.
 const NULL: i16 = -1;
 
-/// The categories of one column, in the order in which they came.
+/// The categories of one column, in the order of their first use.
 #[derive(Debug, Default)]
 pub(super) struct Categories {
     codes: Mutex<HashMap<String, i16>>,
@@ -30,15 +31,15 @@ pub(super) fn is_categorical(dtype: &DataType) -> bool {
 }
 
 impl Categories {
-    /// The codes of a batch's strings.
+    /// Returns the codes of a batch's strings.
     pub(super) fn encode(&self, column: &str, array: &ArrayRef) -> Result<Vec<i16>> {
         let dictionary = DataType::Dictionary(DataType::Int32.into(), DataType::Utf8.into());
-        let array = cast_with_options(array, &dictionary, &CastOptions::default()).map_err(Error::other)?;
+        let array = cast_with_options(array, &dictionary, &CastOptions::default()).map_err(std::io::Error::other)?;
         let array = array.as_dictionary::<Int32Type>();
         let (keys, values) = (array.keys(), array.values());
-        let values = cast(values, &DataType::Utf8).map_err(Error::other)?;
+        let values = cast(values, &DataType::Utf8).map_err(std::io::Error::other)?;
         let values: &StringArray = values.as_string();
-        // A dictionary may hold strings that no row has.
+        // A dictionary may hold unused strings.
         let mut codes = vec![None; values.len()];
         let mut out = Vec::with_capacity(keys.len());
         for key in keys {
@@ -68,7 +69,7 @@ impl Categories {
         Ok(code)
     }
 
-    /// The categories in ascending order, and for each code that was given out the one that it becomes.
+    /// Returns the categories in ascending order, and the final code of each provisional code.
     fn sorted(&self) -> (Arc<[String]>, Vec<i16>) {
         let codes = self.codes.lock().unwrap_or_else(PoisonError::into_inner);
         let mut categories: Vec<(&String, i16)> = codes.iter().map(|(name, &code)| (name, code)).collect();
@@ -83,19 +84,19 @@ impl Categories {
     }
 }
 
-/// Exchanges the codes of rows for those of sorted categories.
+/// A mapping from provisional codes in rows to those of the sorted categories.
 pub(super) struct Recoding {
     stride: usize,
     columns: Vec<(usize, Vec<i16>)>,
 }
 
 impl Recoding {
-    /// Of all columns of categories of a layout, in their order, and the layout that names the categories.
+    /// Returns the recoding of all category columns of a layout, and the layout with their categories.
     pub(super) fn new(layout: &RowLayout, categories: &[Categories]) -> (RowLayout, Recoding) {
         let coded = layout.extras().iter().filter(|extra| extra.categories.is_some());
         let sorted: Vec<_> = categories.iter().map(Categories::sorted).collect();
         let columns = coded.zip(&sorted).map(|(extra, (_, becomes))| (extra.offset, becomes.clone()));
-        // Codes that were given out in order stay as they are.
+        // Codes that were assigned in ascending order are final.
         let columns = columns.filter(|(_, becomes)| !becomes.is_sorted()).collect();
         let layout = layout.clone().with_categories(sorted.into_iter().map(|(names, _)| names).collect());
         (layout.clone(), Recoding { stride: layout.stride(), columns })
@@ -105,12 +106,12 @@ impl Recoding {
         !self.columns.is_empty()
     }
 
-    /// The most bytes up to `len` that hold whole rows, one row at least.
+    /// Returns the largest multiple of the stride that is at most `len`, and at least one row.
     pub(super) fn whole_rows(&self, len: usize) -> usize {
         (len / self.stride).max(1) * self.stride
     }
 
-    /// Exchanges the codes of some rows.
+    /// Replaces the codes in some rows.
     pub(super) fn apply(&self, rows: &mut [u8]) {
         for (offset, becomes) in &self.columns {
             for row in rows.chunks_exact_mut(self.stride) {
@@ -124,9 +125,9 @@ impl Recoding {
         }
     }
 
-    /// Exchanges the codes of all rows, on all cores.
+    /// Replaces the codes in all rows, on all cores.
     pub(super) fn apply_to_all(&self, rows: &mut [u8]) {
-        let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        let cores = cores();
         let num_rows = rows.len() / self.stride;
         let part = num_rows.div_ceil(cores).max(1 << 16) * self.stride;
         let parts = Mutex::new(rows.chunks_mut(part));

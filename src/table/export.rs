@@ -1,9 +1,13 @@
 //! A whole table as Arrow data: rows without a copy, columns chunk by chunk.
 
-use super::StepTable;
-use super::batch::{Arena, Batch, BatchSchema};
-use super::memory::{FrozenRegion, Zeroed};
-use crate::error::{Error, Result};
+use super::arena::Arena;
+use super::attached::AttachedColumn;
+use super::batch::Batch;
+use super::batch_schema::BatchSchema;
+use super::memory::FrozenRegion;
+use super::step_table::StepTable;
+use super::zeroed::Zeroed;
+use crate::error::Result;
 use arrow::array::{FixedSizeBinaryArray, RecordBatch, RecordBatchReader};
 use arrow::buffer::Buffer;
 use arrow::datatypes::SchemaRef;
@@ -12,10 +16,11 @@ use bytes::Bytes;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Rows that are transposed at a time: a megabyte or two of columns. Of wide ones there are fewer, but so many at least.
+/// The maximum and minimum number of rows of a chunk. A full chunk of usual rows is a megabyte or two of
+/// columns.
 const CHUNK: u64 = 1 << 16;
 const MIN_CHUNK: u64 = 1 << 12;
-/// Bytes from which columns are wide.
+/// The size of a chunk's columns in bytes, above which a chunk has fewer rows.
 const CHUNK_BYTES: u64 = 16 << 20;
 
 struct SharedRows(Arc<FrozenRegion>);
@@ -27,7 +32,8 @@ impl AsRef<[u8]> for SharedRows {
 }
 
 impl StepTable {
-    /// The rows as Arrow's `FixedSizeBinary(stride)`, sharing the table's memory; those of a view are copied.
+    /// Returns the rows as Arrow's `FixedSizeBinary(stride)`. The array shares the table's memory; a view's
+    /// rows are copied.
     ///
     /// # Errors
     /// [`ErrorKind::OutOfMemory`](crate::ErrorKind::OutOfMemory) if the copy cannot be allocated.
@@ -40,16 +46,18 @@ impl StepTable {
                 Buffer::from(Bytes::from_owner(rows))
             }
         };
-        FixedSizeBinaryArray::try_new(self.layout.stride() as i32, buffer, None).map_err(Error::other)
+        Ok(FixedSizeBinaryArray::try_new(self.layout.stride() as i32, buffer, None).map_err(std::io::Error::other)?)
     }
 
-    /// The columns of all rows, transposed in chunks of 65,536 rows as they are asked for, or of fewer wide ones.
+    /// Returns a reader of the columns of all rows. It transposes them lazily, in chunks of 65,536 rows, or
+    /// fewer if rows are wide.
     ///
-    /// `board` uint64, `ev_values` fixed-size list of four float32, `run_id` uint32, `step_index` uint16, `move` and
-    /// `ev_legal` (a mask) uint8, then the extra columns, and each attached one as a fixed-size list.
+    /// The columns are `board` uint64, `ev_values` fixed-size list of four float32, `run_id` uint32,
+    /// `step_index` uint16, `move` and `ev_legal` (a mask) uint8. Then come the extra columns, and each
+    /// attached column as a fixed-size list.
     #[must_use]
     pub fn column_reader(&self) -> ColumnReader {
-        let schema = Arc::new(BatchSchema::of_row(&self.layout, &self.attached));
+        let schema = Arc::new(BatchSchema::of_table(&self.layout, AttachedColumn::specs(&self.attached)));
         let chunk = (CHUNK_BYTES / schema.width() as u64).clamp(MIN_CHUNK, CHUNK);
         ColumnReader { table: self.clone(), schema, chunk, next_row: 0 }
     }
@@ -60,7 +68,7 @@ impl StepTable {
 pub struct ColumnReader {
     table: StepTable,
     schema: Arc<BatchSchema>,
-    /// Rows that are transposed at a time.
+    /// The number of rows of a chunk.
     chunk: u64,
     next_row: u64,
 }

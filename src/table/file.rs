@@ -1,31 +1,22 @@
-//! Tables in files: a `.npy` file that NumPy opens, with a footer behind the rows that says what NumPy's header cannot.
-//!
-//! ```text
-//!  0       NumPy's header, padded with spaces to a multiple of 4096 bytes
-//!  4096    rows, num_rows × stride bytes
-//!          JSON: rows, layout, fingerprint, phases, CRC32C of the rows
-//!          runs: id, score and engine of each, see `RunIndex::to_bytes`; may be empty
-//!  -40     offset of the rows u64 | their size u64 | size of the JSON u32 | of the runs u32
-//!  -16     CRC32C of JSON, runs and the 24 bytes before u32 | 0 u32 | "A2TABLE" 01
-//! ```
-//!
-//! All little-endian. NumPy reads as many rows as its header says and ignores what follows. In shared memory the same
-//! stands without NumPy's header, the footer at the next page.
+//! Saving, loading and mapping tables: a `.npy` file that NumPy opens, with a [`footer`](super::footer) after the rows.
 
-use super::memory::{FileIdentity, FrozenRegion, Region};
+use super::file_identity::FileIdentity;
+use super::fingerprint::Fingerprint;
+use super::footer::{TableMeta, damaged, footer_of_file, read_footer};
+use super::gather;
+use super::layout::RowLayout;
+use super::memory::{FrozenRegion, MemoryFile, Region, check_memory};
 use super::npy::{self, NpyHeader};
-use super::output::Stop;
-use super::runs::{RunIndex, Runs};
-use super::share::{Shared, is_sealed, map_shared, page_size};
-use super::{Fingerprint, RowLayout, StepTable, gather};
+use super::runs::Runs;
+use super::shared_memory::{is_sealed, map_shared};
+use super::step_table::StepTable;
+use super::threads::{FirstError, cores};
 use crate::archive::Phases;
 use crate::error::{Error, ErrorKind, Location, Result};
-use crate::machine::available_bytes;
 use crate::progress::{Progress, Unit, check};
 use crate::publish::{Staged, parent};
 use crate::step::{STEP_SIZE, Step};
 use crate::workers;
-use serde::{Deserialize, Serialize};
 use std::collections::HashSet;
 use std::fs::File;
 use std::io::Write;
@@ -34,44 +25,29 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-const MAGIC: &[u8; 8] = b"A2TABLE\x01";
-const FOOTER_LEN: usize = 40;
-/// Bytes that are written or read at a time.
+/// The number of bytes that are written or read at a time.
 const CHUNK: usize = 8 << 20;
-
-#[derive(Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Meta {
-    num_rows: u64,
-    layout: RowLayout,
-    fingerprint: Fingerprint,
-    phases: Option<Phases>,
-    /// CRC32C of the rows; none of those in shared memory.
-    rows_crc32c: Option<u32>,
-    /// Tells one shared memory from another.
-    token: Option<String>,
-}
 
 /// How to load a table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LoadOptions {
-    /// Whether to map the file instead of reading it. Processes that map the same file share its pages, and it may be
-    /// larger than memory. The file must not change meanwhile, and its checksum is not compared.
+    /// Whether to map the file instead of reading it. Processes that map the same file share its pages, and the
+    /// file may be larger than memory. It must not change while it is mapped. Its checksum is not verified.
     pub mmap: bool,
-    /// The most bytes that the rows may take when they are read; `None` = the memory that the system has available.
+    /// The memory limit for rows that are read, in bytes; `None` = the memory that the system has available.
     pub memory_limit: Option<u64>,
 }
 
 impl LoadOptions {
-    /// Mapped, or read.
+    /// Sets whether to map the file instead of reading it.
     #[must_use]
     pub fn with_mmap(mut self, mmap: bool) -> Self {
         self.mmap = mmap;
         self
     }
 
-    /// With this limit on the bytes that the rows take.
+    /// Sets the memory limit for rows that are read, in bytes.
     #[must_use]
     pub fn with_memory_limit(mut self, memory_limit: u64) -> Self {
         self.memory_limit = Some(memory_limit);
@@ -80,19 +56,20 @@ impl LoadOptions {
 }
 
 impl StepTable {
-    /// Writes the rows to a `.npy` file that NumPy opens as a structured array, with all that
-    /// [`load`](StepTable::load) needs to give the same table back, fingerprint included.
+    /// Writes the rows to a `.npy` file that NumPy opens as a structured array. [`load`](StepTable::load)
+    /// returns the same table from it, fingerprint included.
     ///
-    /// The file appears under its name when it is whole and on disk; one that was there before is replaced. Of a view, the
-    /// rows that it shows are written. Attached columns are not: they have files of their own, and are attached again.
+    /// The file appears under its name only when it is complete and durable. It replaces an existing file. A
+    /// view writes only its own rows. Attached columns are not written; they have their own files and can be
+    /// attached again.
     ///
     /// # Errors
-    /// [`ErrorKind::Io`] and [`ErrorKind::Cancelled`], and nothing is left behind.
+    /// [`ErrorKind::Io`] and [`ErrorKind::Cancelled`]. After an error no file is left.
     pub fn save(&self, path: impl AsRef<Path>, progress: &dyn Progress) -> Result<()> {
         let path = path.as_ref();
         let io = |error| Error::io(path, error);
-        // Before all the work: what is asked of the archive may fail.
-        let runs = self.runs.index()?;
+        // Reading the archive's runs may fail, so it comes before all other work.
+        let runs = self.runs.facts()?;
         let mut staged = Staged::new(parent(path))?;
         let header = npy::header(&self.layout, self.num_rows(), 0)?;
         staged.write_all(&header).map_err(io)?;
@@ -117,7 +94,7 @@ impl StepTable {
         staged.replace(path)
     }
 
-    /// Feeds all rows to `write` and returns their checksum.
+    /// Passes all rows to `write` and returns their checksum.
     fn write_rows(&self, progress: &dyn Progress, mut write: impl FnMut(&[u8]) -> Result<()>) -> Result<u32> {
         let mut crc = 0;
         let mut put = |bytes: &[u8]| {
@@ -148,30 +125,16 @@ impl StepTable {
         Ok(crc)
     }
 
-    /// What follows the rows of the whole table in shared memory.
-    pub(super) fn footer_of_memory(&self, token: &str) -> Result<Vec<u8>> {
-        let meta = Meta {
-            num_rows: self.num_all_rows(),
-            layout: RowLayout::clone(&self.layout),
-            fingerprint: Fingerprint::clone(&self.whole_fingerprint),
-            phases: self.runs.phases,
-            rows_crc32c: None,
-            token: Some(token.to_owned()),
-        };
-        // A table whose archive is gone can be shared, but not be filtered by what only the archive knew.
-        let runs = self.runs.index().ok().flatten();
-        footer(&meta, 0, runs.as_deref())
-    }
-
-    /// Reads a `.npy` file: one that [`save`](StepTable::save) wrote, whose fingerprint is kept, or any other structured
-    /// array that has the fields of a row by name and type, whatever their order, whose fingerprint is then made of its
-    /// content. Fields that a row does not have become extra columns.
+    /// Reads a table from a `.npy` file. A file of [`save`](StepTable::save) keeps its fingerprint.
+    ///
+    /// Any other structured array works too if it has the fields of a row by name and type, in any order. Its
+    /// fingerprint is computed from its content, and fields that a row lacks become extra columns.
     ///
     /// # Errors
-    /// [`ErrorKind::Io`], [`ErrorKind::Decode`] and [`ErrorKind::Checksum`] for files that are no such thing or were cut
-    /// short or changed; [`ErrorKind::Column`] for a field that is missing or of another type; [`ErrorKind::Argument`]
-    /// for a file that cannot be mapped, as its rows are laid out otherwise; [`ErrorKind::MemoryLimit`];
-    /// [`ErrorKind::Cancelled`].
+    /// [`ErrorKind::Io`], [`ErrorKind::Decode`] and [`ErrorKind::Checksum`] if the file is not such an array,
+    /// was truncated or was changed; [`ErrorKind::Column`] if a field is missing or has another type;
+    /// [`ErrorKind::Argument`] if the file cannot be mapped because its rows have another layout;
+    /// [`ErrorKind::MemoryLimit`]; [`ErrorKind::Cancelled`].
     pub fn load(path: impl AsRef<Path>, options: &LoadOptions, progress: &dyn Progress) -> Result<StepTable> {
         let path = &std::path::absolute(path.as_ref()).map_err(|error| Error::io(path.as_ref(), error))?;
         if options.mmap {
@@ -179,12 +142,8 @@ impl StepTable {
             table.rows.populate();
             return Ok(table);
         }
-        let source = Source::open(path)?;
-        let limit = options.memory_limit.or_else(available_bytes).unwrap_or(u64::MAX);
-        let needed = source.num_rows.saturating_mul(source.layout.stride() as u64);
-        if needed > limit || needed == u64::MAX {
-            return Err(ErrorKind::MemoryLimit { needed, limit }.into());
-        }
+        let source = TableFile::open(path)?;
+        check_memory(source.num_rows.saturating_mul(source.layout.stride() as u64), options.memory_limit)?;
         progress.begin("load", Unit::Bytes, source.rows_len());
         let rows = source.read_rows(progress);
         progress.end();
@@ -192,9 +151,10 @@ impl StepTable {
         source.into_table(region, content)
     }
 
-    /// The table in a file, mapped. Of a file without a footer the rows are read, unless it is known what they are.
+    /// Maps the table in a file. Without a footer, the rows are hashed for a fingerprint, unless `known` is
+    /// given.
     pub(super) fn map(path: &Path, known: Option<&Fingerprint>) -> Result<StepTable> {
-        let source = Source::open(path)?;
+        let source = TableFile::open(path)?;
         if let Some(conversion) = &source.conversion {
             let found = format!("rows of {} bytes in another layout", conversion.stride);
             return Err(Error::argument("mmap", "false, or a file that a2store saved", found));
@@ -213,8 +173,8 @@ impl StepTable {
         Ok(table)
     }
 
-    /// The table in shared memory.
-    pub(super) fn of_shared(shared: Shared, path: &Path) -> Result<StepTable> {
+    /// Opens the table in shared memory.
+    pub(super) fn of_shared(shared: MemoryFile, path: &Path) -> Result<StepTable> {
         if !is_sealed(&shared.file) {
             return Err(damaged(path, "sealed memory", "a file that may change"));
         }
@@ -228,21 +188,21 @@ impl StepTable {
     }
 }
 
-/// A file of rows whose header and footer are read.
-struct Source<'a> {
+/// A file of rows whose header and footer were read.
+struct TableFile<'a> {
     path: &'a Path,
     file: File,
     num_rows: u64,
     rows_offset: u64,
     layout: RowLayout,
-    /// How to make rows of the file's, if they are not the same.
+    /// The conversion of the file's rows, if their layout differs.
     conversion: Option<npy::Conversion>,
-    meta: Option<Meta>,
+    meta: Option<TableMeta>,
     runs: Vec<u8>,
 }
 
-impl<'a> Source<'a> {
-    fn open(path: &'a Path) -> Result<Source<'a>> {
+impl<'a> TableFile<'a> {
+    fn open(path: &'a Path) -> Result<TableFile<'a>> {
         let file = open_regular(path).map_err(|error| Error::io(path, error))?;
         let size = file.metadata().map_err(|error| Error::io(path, error))?.len();
         let header = NpyHeader::read(&file).map_err(|error| error.with_path(path))?;
@@ -260,15 +220,24 @@ impl<'a> Source<'a> {
                 return Err(damaged(path, &format!("rows as the header says, {expected:?}"), &format!("{found:?}")));
             }
             let (layout, runs) = (meta.layout.clone(), footer.runs);
-            return Ok(Source { path, file, num_rows, rows_offset, layout, conversion: None, meta: Some(meta), runs });
+            return Ok(TableFile {
+                path,
+                file,
+                num_rows,
+                rows_offset,
+                layout,
+                conversion: None,
+                meta: Some(meta),
+                runs,
+            });
         }
-        // NumPy writes nothing behind the rows, so this was a footer.
+        // NumPy writes nothing after the rows, so the extra bytes were a footer.
         let end = rows_offset + rows_len.unwrap_or(0);
         if size > end {
-            return Err(damaged(path, &format!("the rows' end at byte {end}, or a footer behind it"), "neither"));
+            return Err(damaged(path, &format!("the end of the file or a footer at byte {end}"), "other bytes"));
         }
         let (layout, conversion) = header.layout().map_err(|error| error.with_path(path))?;
-        Ok(Source { path, file, num_rows, rows_offset, layout, conversion, meta: None, runs: Vec::new() })
+        Ok(TableFile { path, file, num_rows, rows_offset, layout, conversion, meta: None, runs: Vec::new() })
     }
 
     /// The stride of the file's rows.
@@ -280,7 +249,7 @@ impl<'a> Source<'a> {
         self.num_rows * self.stride() as u64
     }
 
-    /// Reads all rows on all cores, compares their checksum or else hashes them.
+    /// Reads all rows on all cores. Verifies their checksum, or hashes them if the file has no footer.
     fn read_rows(&self, progress: &dyn Progress) -> Result<(FrozenRegion, Option<blake3::Hash>)> {
         let stride = self.layout.stride();
         let len = self.num_rows as usize * stride;
@@ -298,7 +267,7 @@ impl<'a> Source<'a> {
                     return Ok(());
                 };
                 check(progress)?;
-                // Each chunk is taken once.
+                // Each chunk is taken once, so its lock is free.
                 let mut out = chunk.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
                 let num_rows = out.len() / stride;
                 let offset = self.rows_offset + (k * rows_per_chunk * self.stride()) as u64;
@@ -319,8 +288,8 @@ impl<'a> Source<'a> {
                 progress.advance((num_rows * self.stride()) as u64);
             }
         };
-        let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get).min(8);
-        let stop = Stop::default();
+        let cores = cores().min(8);
+        let stop = FirstError::default();
         workers::side_by_side(cores, || {
             if let Err(error) = read_chunks() {
                 stop.raise(error);
@@ -357,96 +326,7 @@ impl<'a> Source<'a> {
     }
 }
 
-struct Footer {
-    rows_offset: u64,
-    rows_len: u64,
-    runs: Vec<u8>,
-}
-
-/// What stands behind the rows; `None` in a file without a footer.
-fn read_footer(file: &File, path: &Path) -> Result<Option<(Meta, Footer)>> {
-    let io = |error| Error::io(path, error);
-    let size = file.metadata().map_err(io)?.len();
-    let Some(at) = size.checked_sub(FOOTER_LEN as u64) else {
-        return Ok(None);
-    };
-    let mut tail = [0; FOOTER_LEN];
-    file.read_exact_at(&mut tail, at).map_err(io)?;
-    if !tail.ends_with(MAGIC) {
-        return Ok(None);
-    }
-    let u32_at = |at: usize| tail.get(at..).and_then(|b| b.first_chunk()).map_or(0, |b| u32::from_le_bytes(*b));
-    let u64_at = |at: usize| tail.get(at..).and_then(|b| b.first_chunk()).map_or(0, |b| u64::from_le_bytes(*b));
-    let (json_len, runs_len) = (u64::from(u32_at(16)), u64::from(u32_at(20)));
-    let Some(start) = at.checked_sub(json_len + runs_len) else {
-        return Err(damaged(path, "a footer inside of the file", &format!("one of {} bytes", json_len + runs_len)));
-    };
-    let (rows_offset, rows_len) = (u64_at(0), u64_at(8));
-    // In shared memory the footer begins a page.
-    let rows_end = rows_offset.saturating_add(rows_len);
-    if start != rows_end && Some(start) != rows_end.checked_next_multiple_of(page_size() as u64) {
-        return Err(damaged(path, "rows just before the footer", &format!("{rows_len} bytes from byte {rows_offset}")));
-    }
-    let mut bytes = Vec::new();
-    bytes.try_reserve_exact((json_len + runs_len) as usize).map_err(|_| {
-        Error::from(ErrorKind::MemoryLimit { needed: json_len + runs_len, limit: available_bytes().unwrap_or(0) })
-    })?;
-    bytes.resize((json_len + runs_len) as usize, 0);
-    file.read_exact_at(&mut bytes, start).map_err(io)?;
-    let found = crc32c::crc32c_append(crc32c::crc32c(&bytes), &tail[..24]);
-    let expected = u32_at(24);
-    if found != expected {
-        let location = Location { path: Some(path.into()), offset: Some(start), ..Location::default() };
-        return Err(ErrorKind::Checksum { location, what: "the footer", expected, found }.into());
-    }
-    let meta: Meta = serde_json::from_slice(&bytes[..json_len as usize])
-        .map_err(|error| damaged(path, "a footer's fields", &error.to_string()))?;
-    if !meta.layout.is_valid() {
-        return Err(damaged(path, "the layout of a row", &format!("{:?}", meta.layout)));
-    }
-    if meta.num_rows.checked_mul(meta.layout.stride() as u64) != Some(rows_len) {
-        return Err(damaged(path, "rows before the footer", &format!("{rows_len} bytes from byte {rows_offset}")));
-    }
-    bytes.drain(..json_len as usize);
-    Ok(Some((meta, Footer { rows_offset, rows_len, runs: bytes })))
-}
-
-/// What follows the rows in a file.
-pub(super) fn footer_of_file(
-    num_rows: u64,
-    rows_offset: u64,
-    layout: &RowLayout,
-    fingerprint: &Fingerprint,
-    phases: Option<Phases>,
-    runs: Option<&RunIndex>,
-    rows_crc32c: u32,
-) -> Result<Vec<u8>> {
-    let meta = Meta {
-        num_rows,
-        layout: layout.clone(),
-        fingerprint: fingerprint.clone(),
-        phases,
-        rows_crc32c: Some(rows_crc32c),
-        token: None,
-    };
-    footer(&meta, rows_offset, runs)
-}
-
-fn footer(meta: &Meta, rows_offset: u64, runs: Option<&RunIndex>) -> Result<Vec<u8>> {
-    let json = serde_json::to_vec(meta).map_err(Error::other)?;
-    let runs = runs.map(RunIndex::to_bytes).unwrap_or_default();
-    let mut bytes = [json.as_slice(), &runs].concat();
-    bytes.extend(rows_offset.to_le_bytes());
-    bytes.extend((meta.num_rows * meta.layout.stride() as u64).to_le_bytes());
-    bytes.extend((json.len() as u32).to_le_bytes());
-    bytes.extend((runs.len() as u32).to_le_bytes());
-    bytes.extend(crc32c::crc32c(&bytes).to_le_bytes());
-    bytes.extend([0; 4]);
-    bytes.extend(MAGIC);
-    Ok(bytes)
-}
-
-/// Opens a file for reading; anything else, a pipe that would block for one, is an error.
+/// Opens a regular file for reading. Anything else is an error; for example, a pipe could block.
 pub(super) fn open_regular(path: &Path) -> std::io::Result<File> {
     use std::os::unix::fs::OpenOptionsExt;
     let file = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path)?;
@@ -454,11 +334,6 @@ pub(super) fn open_regular(path: &Path) -> std::io::Result<File> {
         true => Ok(file),
         false => Err(std::io::Error::new(std::io::ErrorKind::InvalidInput, "not a regular file")),
     }
-}
-
-fn damaged(path: &Path, expected: &str, found: &str) -> Error {
-    let (expected, found) = (expected.to_owned(), found.to_owned());
-    ErrorKind::Damaged { path: path.into(), what: "table", expected, found }.into()
 }
 
 fn decode(offset: u64, what: &'static str, expected: String) -> impl FnOnce(String) -> Error {

@@ -1,32 +1,35 @@
-//! What names a table's rows and their order.
+//! The fingerprint of a table's rows and their order.
 
-use super::{MaterializeOptions, RowLayout};
+use super::layout::RowLayout;
+use super::materialize_options::MaterializeOptions;
 use crate::error::Result;
 use crate::query::Query;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// Names a table's rows and their order, by all that they follow from. Tables of equal fingerprint have equal rows.
+/// The fingerprint of a table's rows and their order, computed from everything that determines them. Tables of
+/// equal fingerprint have equal rows.
 ///
-/// Its `Display` is 32 hexadecimal digits made of all parts.
+/// Its `Display` is 32 hexadecimal digits, a hash of all parts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Fingerprint {
-    /// The archive's version; 0 for rows that came from no archive.
+    /// The archive's version; 0 for rows without an archive.
     pub archive_version: u64,
-    /// The archive and the commit of that version, 16 hexadecimal digits: copies of an archive that went different ways
-    /// share a version, but not this.
+    /// The archive and the commit of that version, 16 hexadecimal digits. Copies of an archive that diverged
+    /// may share a version, but not this hash.
     pub archive: String,
-    /// 16 hexadecimal digits. They are a hash of the query, its parameters and its materialize options, if these
-    /// determine the rows. Otherwise (window functions, sums of floating-point numbers, `random()`, `now()`) they are a
-    /// hash of the rows.
+    /// 16 hexadecimal digits. They are a hash of the query, its parameters and its materialize options, if
+    /// these determine the rows. Otherwise (window functions, sums of floating-point numbers, `random()`,
+    /// `now()`) they are a hash of the rows.
     pub query: String,
     /// The filters and splits of a view, 16 hexadecimal digits; empty for a whole table.
     pub view: String,
 }
 
 impl Fingerprint {
-    /// The fingerprint of a query's result. `hash_rows` is called only if the query does not determine its rows.
+    /// Returns the fingerprint of a query's result. It calls `hash_rows` only if the query does not determine
+    /// its rows.
     pub(super) fn of_result(
         query: &Query,
         options: &MaterializeOptions,
@@ -52,12 +55,12 @@ impl Fingerprint {
         })
     }
 
-    /// Of rows that came from elsewhere, by their content.
+    /// Returns the fingerprint of rows without an archive, from their content.
     pub(super) fn of_content(content: &blake3::Hash) -> Fingerprint {
         Fingerprint { archive_version: 0, archive: "0".repeat(16), query: short(content), view: String::new() }
     }
 
-    /// Of a view of what this names.
+    /// Returns the fingerprint of a view of this table.
     pub(super) fn with_view(&self, what: &str) -> Fingerprint {
         let view = short(&blake3::hash(format!("{}\n{what}", self.view).as_bytes()));
         Fingerprint { view, ..self.clone() }

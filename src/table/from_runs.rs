@@ -1,12 +1,14 @@
-//! Runs of files → a table, without an archive.
+//! Run files → a table, without an archive.
 
-use super::memory::Region;
-use super::runs::{RunIndex, Runs};
-use super::{ChosenEv, Fingerprint, RowLayout, StepTable};
+use super::fingerprint::Fingerprint;
+use super::layout::RowLayout;
+use super::materialize_options::ChosenEv;
+use super::memory::{Region, memory_limit};
+use super::runs::{RunFacts, Runs};
+use super::step_table::StepTable;
 use crate::archive::{Phases, RunsOf, each_run};
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::{PackReader, flatten};
-use crate::machine::available_bytes;
 use crate::progress::Progress;
 use crate::run::Run;
 use crate::step::{STEP_SIZE, Step};
@@ -16,21 +18,21 @@ use std::path::{Path, PathBuf};
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct FromRunsOptions {
-    /// The least score of a run, inclusive.
+    /// The lowest score of a run, inclusive.
     pub min_score: Option<u64>,
-    /// The greatest score of a run, inclusive.
+    /// The highest score of a run, inclusive.
     pub max_score: Option<u64>,
-    /// The least number of steps of a run.
+    /// The minimum number of steps of a run.
     pub min_steps: Option<u64>,
-    /// The greatest number of steps of a run.
+    /// The maximum number of steps of a run.
     pub max_steps: Option<u64>,
     /// The engine of a run.
     pub engine: Option<String>,
-    /// The value of the chosen move.
+    /// The value of the chosen branch.
     pub chosen_ev: ChosenEv,
-    /// The most bytes that the rows may take; `None` = the memory that the system has available.
+    /// The memory limit for the rows in bytes; `None` = the memory that the system has available.
     pub memory_limit: Option<u64>,
-    /// Threads; `None` = one per core.
+    /// The number of threads; `None` = one per core.
     pub workers: Option<usize>,
 }
 
@@ -46,15 +48,16 @@ impl FromRunsOptions {
 }
 
 impl StepTable {
-    /// Reads run files, packs, pack.dat files, datasets, sessions and logs, and folders of them, straight into a table.
+    /// Reads run files, packs, pack.dat files, datasets, sessions and logs, and folders of them, directly into
+    /// a table.
     ///
-    /// A row's `run_id` is the run's place among all that were read, from 0, whether or not they were wanted: for one pack
-    /// the index in it. Rows are in that order. Files are read in the order of their paths. Phases begin where those of an
-    /// archive do by default.
+    /// A row's `run_id` is the index of its run among all runs that were read, from 0. Filtered runs count too,
+    /// so for a single pack the id is the index in the pack. Rows are ordered by run. Files are read in the
+    /// order of their paths. Phases have the default thresholds of an archive.
     ///
     /// # Errors
-    /// The first file or run that cannot be read; [`ErrorKind::Argument`] for a step index above 65,535;
-    /// [`ErrorKind::MemoryLimit`]; [`ErrorKind::Cancelled`].
+    /// The error of the first file or run that cannot be read; [`ErrorKind::Argument`] for a step index above
+    /// 65,535; [`ErrorKind::MemoryLimit`]; [`ErrorKind::Cancelled`].
     ///
     /// # Examples
     /// ```
@@ -75,7 +78,7 @@ impl StepTable {
         StepTable::of(&RunsOf::Paths(&paths), options, progress)
     }
 
-    /// Reads a pack straight into a table. A row's `run_id` is the run's index in the pack.
+    /// Reads a pack directly into a table. A row's `run_id` is the run's index in the pack.
     ///
     /// # Errors
     /// As [`StepTable::from_runs`].
@@ -84,17 +87,15 @@ impl StepTable {
     }
 
     fn of(source: &RunsOf<'_>, options: &FromRunsOptions, progress: &dyn Progress) -> Result<StepTable> {
-        let limit = options.memory_limit.or_else(available_bytes).unwrap_or(u64::MAX);
-        // How many rows will come is not known, so all that could be had is reserved; it takes no memory.
-        let reserved = limit.min(available_bytes().unwrap_or(1 << 40).max(1 << 30));
-        let (mut region, reserved) = Region::reserve_up_to(reserved)?;
+        let limit = memory_limit(options.memory_limit);
+        let (mut region, reserved) = Region::reserve_most(limit)?;
         let (mut len, mut run_id) = (0, 0_u32);
-        let mut index = RunIndex::default();
+        let mut facts = RunFacts::default();
         let mut hash = blake3::Hasher::new();
         let mut rows: Vec<Step> = Vec::new();
         each_run(source, options.workers, false, progress, |place, (run, _)| {
             if let (RunsOf::Pack(_), Some(place)) = (source, place) {
-                // Some that were taken out may lie before it.
+                // Runs that were removed from the pack may precede this one.
                 run_id = place as u32;
             }
             if options.wants(&run) {
@@ -114,18 +115,18 @@ impl StepTable {
                 slot.copy_from_slice(bytes);
                 hash.update(bytes);
                 len += bytes.len();
-                index.push(run_id, run.meta().max_score, run.meta().engine.clone());
+                facts.push(run_id, run.meta().max_score, run.meta().engine.clone());
             }
             run_id = run_id.checked_add(1).ok_or_else(|| Error::argument("runs", "at most 4294967295", "more"))?;
             Ok(())
         })?;
         debug_assert_eq!(len % STEP_SIZE, 0);
-        let runs = Runs::of_index(Phases::default(), index);
+        let runs = Runs::of_facts(Phases::default(), facts);
         StepTable::new(region.freeze(len)?, RowLayout::new(Vec::new()), Fingerprint::of_content(&hash.finalize()), runs)
     }
 }
 
-/// Gives the chosen move the value 1.0, where there are values.
+/// Sets the value of the chosen move to 1.0 if the step has values.
 fn choose(step: &mut Step) {
     if let Some(value) = step.ev_values.get_mut(usize::from(step.chosen)).filter(|value| !value.is_nan()) {
         *value = 1.0;

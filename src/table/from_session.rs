@@ -1,15 +1,17 @@
-//! A self-play session → a table, without an archive: rows that keep the session's run ids.
+//! A self-play session → a table, without an archive. Rows keep the session's run ids.
 
 #[cfg(test)]
 mod tests;
 
-use super::memory::Region;
-use super::runs::{RunIndex, Runs};
-use super::{ElementType, ExtraField, Fingerprint, RowLayout, StepTable};
+use super::element::ElementType;
+use super::fingerprint::Fingerprint;
+use super::layout::{ExtraField, RowLayout};
+use super::memory::{Region, check_memory};
+use super::runs::{RunFacts, Runs};
+use super::step_table::StepTable;
 use crate::archive::Phases;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 use crate::format::{Session, flatten};
-use crate::machine::available_bytes;
 use crate::progress::{Progress, Unit, check};
 use crate::run::RunMeta;
 use crate::step::{STEP_SIZE, Step};
@@ -24,23 +26,23 @@ use std::path::Path;
 pub struct FromSessionOptions {
     /// The ids of the runs; `None` = all.
     pub run_ids: Option<Vec<u64>>,
-    /// Extra columns, of what the session says of a row's run: `max_score` (uint64) and `highest_tile` (uint32).
+    /// Extra columns with facts on a row's run: `max_score` (uint64) and `highest_tile` (uint32).
     pub extra: Vec<String>,
-    /// The most bytes that the rows may take; `None` = the memory that the system has available.
+    /// The memory limit for the rows in bytes; `None` = the memory that the system has available.
     pub memory_limit: Option<u64>,
-    /// Threads; `None` = one per core.
+    /// The number of threads; `None` = one per core.
     pub workers: Option<usize>,
 }
 
 impl FromSessionOptions {
-    /// With these runs alone.
+    /// Selects the runs with these ids.
     #[must_use]
     pub fn with_run_ids(mut self, run_ids: impl IntoIterator<Item = u64>) -> Self {
         self.run_ids = Some(run_ids.into_iter().collect());
         self
     }
 
-    /// With these extra columns.
+    /// Sets the extra columns.
     #[must_use]
     pub fn with_extra<S: Into<String>>(mut self, extra: impl IntoIterator<Item = S>) -> Self {
         self.extra = extra.into_iter().map(Into::into).collect();
@@ -48,7 +50,8 @@ impl FromSessionOptions {
     }
 }
 
-/// An extra column: its name, its type, and its value in a run, of as many bytes as the type has.
+/// An extra column: its name, its type, and its value for a run. Only the first `width` bytes of the value
+/// count.
 type Extra = (&'static str, ElementType, fn(&RunMeta) -> [u8; 8]);
 
 const EXTRAS: [Extra; 2] = [
@@ -64,17 +67,20 @@ struct Wanted<'a> {
 }
 
 impl StepTable {
-    /// Reads a session straight into a table. A row's `run_id` is the session's own, and `step_index` the step's place in its
-    /// game, so that embeddings of the session can be [attached](StepTable::attach). Rows are in the order of both.
+    /// Reads a session directly into a table. A row has the session's own `run_id`, and `step_index` is the
+    /// step's index in its game, so the session's embeddings can be [attached](StepTable::attach). Rows are
+    /// ordered by both.
     ///
-    /// The values are NaN; a move that the session does not say is derived where the rules leave one, and 255 elsewhere.
-    /// Scores and the engine of the runs are known to [`filter`](StepTable::filter). Phases begin where those of an archive do
-    /// by default.
+    /// The values are NaN. A move that the session lacks is derived if the rules allow only one; otherwise it
+    /// is 255. [`filter`](StepTable::filter) can filter by the scores and engines of the runs. Phases have the
+    /// default thresholds of an archive.
     ///
     /// # Errors
-    /// What [`Session::open`] and [`Session::decode`] refuse; [`ErrorKind::Argument`] for a run id above 4,294,967,295 and a
-    /// step index above 65,535, which a row cannot hold, for an id that the session does not have, and for another extra
-    /// column; [`ErrorKind::MemoryLimit`]; [`ErrorKind::Cancelled`].
+    /// Any error of [`Session::open`] and [`Session::decode`];
+    /// [`ErrorKind::Argument`](crate::ErrorKind::Argument) for a run id above 4,294,967,295 or a step index
+    /// above 65,535, which a row cannot hold, for an unknown run id, and for an unknown extra column;
+    /// [`ErrorKind::MemoryLimit`](crate::ErrorKind::MemoryLimit);
+    /// [`ErrorKind::Cancelled`](crate::ErrorKind::Cancelled).
     pub fn from_session(
         path: impl AsRef<Path>,
         options: &FromSessionOptions,
@@ -86,11 +92,8 @@ impl StepTable {
         let indices = indices(&session, options.run_ids.as_deref())?;
         let stride = layout.stride();
         let num_rows: u64 = indices.iter().map(|&(index, _)| session.num_rows_of(index)).sum();
-        let limit = options.memory_limit.or_else(available_bytes).unwrap_or(u64::MAX);
         let needed = num_rows.saturating_mul(stride as u64);
-        if needed > limit {
-            return Err(ErrorKind::MemoryLimit { needed, limit }.into());
-        }
+        check_memory(needed, options.memory_limit)?;
         let mut region = Region::reserve(needed)?;
         let mut rest = &mut region.bytes_mut()[..needed as usize];
         let mut wanted = Vec::with_capacity(indices.len());
@@ -115,7 +118,7 @@ impl StepTable {
             progress.advance(steps.len() as u64);
             Ok(())
         };
-        // The error of the first run that has one, however the threads share them.
+        // The error of the first failed run, independent of thread scheduling.
         let first_error = threads.install(|| {
             let failed = |(place, wanted)| fill(wanted).err().map(|error| (place, error));
             wanted.into_par_iter().enumerate().filter_map(failed).min_by_key(|(place, _)| *place)
@@ -124,18 +127,18 @@ impl StepTable {
         if let Some((_, error)) = first_error {
             return Err(error);
         }
-        let mut index = RunIndex::default();
+        let mut facts = RunFacts::default();
         for (place, run_id) in indices {
             let meta = session.meta(place)?;
-            index.push(run_id, meta.max_score, meta.engine);
+            facts.push(run_id, meta.max_score, meta.engine);
         }
         let rows = region.freeze(needed as usize)?;
         let fingerprint = Fingerprint::of_content(&blake3::hash(rows.bytes()));
-        StepTable::new(rows, layout, fingerprint, Runs::of_index(Phases::default(), index))
+        StepTable::new(rows, layout, fingerprint, Runs::of_facts(Phases::default(), facts))
     }
 }
 
-/// The rows' layout and their extra columns.
+/// Returns the row layout and its extra columns.
 fn layout(names: &[String]) -> Result<(RowLayout, Vec<Extra>)> {
     let mut extras: Vec<Extra> = Vec::with_capacity(names.len());
     for name in names {
@@ -150,7 +153,7 @@ fn layout(names: &[String]) -> Result<(RowLayout, Vec<Extra>)> {
     Ok((RowLayout::new(extras.iter().map(field).collect()), extras))
 }
 
-/// The runs, each by its place in the session and its id, in the order of the ids.
+/// Returns each selected run's index in the session and its id, ordered by id.
 fn indices(session: &Session, run_ids: Option<&[u64]>) -> Result<Vec<(usize, u32)>> {
     let mut left: Option<HashSet<u64>> = run_ids.map(|ids| ids.iter().copied().collect());
     let mut indices = Vec::new();
@@ -158,12 +161,13 @@ fn indices(session: &Session, run_ids: Option<&[u64]>) -> Result<Vec<(usize, u32
         let Some(id) = session.id(index).filter(|id| left.as_mut().is_none_or(|left| left.remove(id))) else {
             continue;
         };
-        let run_id = u32::try_from(id)
-            .map_err(|_| Error::argument("run_id", "at most 4294967295, what a row holds", format!("run {id}")))?;
+        let run_id = u32::try_from(id).map_err(|_| {
+            Error::argument("run_id", "at most 4294967295, the largest run id of a row", format!("run {id}"))
+        })?;
         indices.push((index, run_id));
     }
     match left.into_iter().flatten().min() {
-        Some(id) => Err(Error::argument("run_ids", "ids of runs that the session has", id)),
+        Some(id) => Err(Error::argument("run_ids", "run ids of the session", id)),
         None => Ok(indices),
     }
 }

@@ -1,43 +1,46 @@
-//! Rows at any indices → columns, in one pass over memory.
+//! The gather kernels: rows at any indices → columns, in one pass over memory.
 //!
-//! A row that is not in the cache costs a trip to memory, and a core can have many of those under way: so rows are asked
-//! for long before they are read, first into the second-level cache, which keeps more requests in flight than the first,
-//! and then, shortly before, into the first. A row's values go straight to their columns. That costs less than the next
-//! row takes to arrive, so a batch of all columns is as fast as a copy of the bare rows.
+//! A row that is not in the cache costs a trip to memory, and a core can have many such trips under way. The
+//! kernels therefore prefetch rows long before they read them. The first prefetch goes to the second-level
+//! cache, which keeps more requests in flight than the first-level cache. A second prefetch, shortly before the
+//! read, goes to the first-level cache. The values of a row go straight to their columns. This costs less time
+//! than the next row takes to arrive, so a batch of all columns is as fast as a copy of the bare rows.
 //!
 //! [`naive`] does the same, value by value, and the tests compare the two.
 
 use super::attached::AttachedColumn;
-use super::batch::{BatchSchema, ColumnSpec, Source};
-use super::columns::{Columns, StepColumns, Token};
-use super::layout::ElementType;
+use super::batch_schema::{BatchSchema, ColumnBuffers, ColumnSource, ColumnSpec};
+use super::column_pointers::{ColumnPointers, Token};
+use super::element::ElementType;
+use super::prefetch::{FAR_HINT, NEAR_HINT, prefetch_line};
 use super::symmetry::{self, SymmetryKey};
+use super::threads::cores;
 use crate::board::Board;
 use crate::step::{STEP_SIZE, Step};
 use crate::workers;
 use smallvec::SmallVec;
 use std::sync::{Mutex, PoisonError};
 
-/// Rows under way to the second-level cache. From 64 to 256 all is equally fast.
+/// The prefetch distance to the second-level cache, in rows. All distances from 64 to 256 are equally fast.
 const FAR: usize = 128;
-/// Rows under way to the first-level cache, which has room for some sixteen requests.
+/// The prefetch distance to the first-level cache, in rows. That cache has room for about sixteen requests.
 const NEAR: usize = 16;
-/// Rows whose boards are turned together.
+/// The number of boards that are turned together.
 const BLOCK: usize = symmetry::BLOCK;
-/// Rows after which their extra columns follow, while the second-level cache has their lines: 128 KiB of them, a multiple
-/// of `BLOCK`.
+/// The number of rows after which their extra columns are copied, a multiple of `BLOCK`. The lines of that many
+/// rows, 128 KiB, are still in the second-level cache.
 const SECTION: usize = 2048;
-/// Rows from which a second thread pays: waking it takes as long as gathering thousands.
+/// The number of rows per thread. Waking a thread takes as long as gathering thousands of rows.
 const PARALLEL: usize = 1 << 15;
-/// Bytes of columns from which one does, where they are wide.
+/// The number of bytes per thread, for wide columns.
 const PARALLEL_BYTES: usize = 8 << 20;
-/// The most threads of one gather: memory serves no more at full speed.
+/// The maximum number of threads of one gather. Memory serves no more at full speed.
 const MAX_THREADS: usize = 8;
 
-/// The registers that code is compiled for. A value exists only where the processor has them.
+/// The instruction set that code is compiled for. A value exists only if the processor has the instructions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Level {
-    /// What the target has anyway: SSE2 on x86-64, NEON on AArch64.
+    /// The target's baseline: SSE2 on x86-64, NEON on AArch64.
     Portable,
     #[cfg(target_arch = "x86_64")]
     Avx2,
@@ -46,7 +49,7 @@ pub(super) enum Level {
 }
 
 impl Level {
-    /// The levels that this processor has, the best at the end.
+    /// Returns the levels that this processor has, the best last.
     pub(super) fn all() -> SmallVec<[Level; 3]> {
         let mut levels = SmallVec::from_slice(&[Level::Portable]);
         #[cfg(target_arch = "x86_64")]
@@ -71,32 +74,31 @@ impl Level {
     }
 }
 
-/// Rows of equal size, one after the other, and the columns beside them.
+/// Rows of equal size, one after the other, and the attached columns.
 #[derive(Clone, Copy)]
-pub(super) struct Rows<'a> {
+pub(super) struct TableRows<'a> {
     pub(super) bytes: &'a [u8],
     pub(super) stride: usize,
     pub(super) attached: &'a [AttachedColumn],
 }
 
-/// How rows are turned: the key of the symmetries, and what numbers each row under it.
-pub(super) type Turns<'a> = Option<(SymmetryKey, &'a [u64])>;
+/// The symmetries that turn the rows: their key, and each row's number under the key.
+pub(super) type RowSymmetries<'a> = Option<(SymmetryKey, &'a [u64])>;
 
-/// Fills columns with the rows at `indices`, each turned as `symmetries` says.
+/// Fills columns with the rows at `indices`, turned by `symmetries`.
 ///
 /// # Panics
-/// When an index is not a row's, or a column shorter than the indices: the caller has checked both.
+/// If an index is out of bounds or a column is too short. The caller has checked both.
 pub(super) fn gather(
-    rows: Rows<'_>,
+    rows: TableRows<'_>,
     indices: &[u64],
     schema: &BatchSchema,
-    columns: Columns<'_>,
-    symmetries: Turns<'_>,
+    columns: ColumnBuffers<'_>,
+    symmetries: RowSymmetries<'_>,
 ) {
     let num_bytes = if schema.attached().is_some() { indices.len() * schema.width() } else { 0 };
     let num_threads = (indices.len() / PARALLEL).max(num_bytes / PARALLEL_BYTES).min(MAX_THREADS);
-    // To ask for the number of cores costs several calls into the system.
-    let cores = || std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    // Querying the number of cores costs several system calls, so a small gather does not do it.
     if num_threads < 2 || cores() < 2 {
         return gather_part(Level::best(), rows, indices, schema, columns, symmetries);
     }
@@ -117,21 +119,18 @@ pub(super) fn gather(
 }
 
 /// Copies whole rows.
-///
-/// # Panics
-/// As [`gather`].
-pub(super) fn gather_rows(rows: Rows<'_>, indices: &[u64], out: &mut [u8]) {
+pub(super) fn gather_rows(rows: TableRows<'_>, indices: &[u64], out: &mut [u8]) {
     rows.check(indices);
     assert!(out.len() >= indices.len() * rows.stride, "room for every row");
     for &index in indices.iter().take(FAR) {
         rows.prefetch::<FAR_HINT>(index);
     }
     if rows.stride == STEP_SIZE {
-        // A copy of known size is two instructions, one of any size a call.
+        // A copy of constant size is two instructions; a copy of variable size is a call.
         for (k, (&index, out)) in indices.iter().zip(out.as_chunks_mut::<STEP_SIZE>().0).enumerate() {
             rows.prefetch_after(indices, k);
             #[allow(unsafe_code)]
-            // SAFETY: the index was checked, and rows are of this size.
+            // SAFETY: the index was checked, and every row has this size.
             let row = unsafe { &*rows.pointer(index).cast::<[u8; STEP_SIZE]>() };
             *out = *row;
         }
@@ -143,14 +142,14 @@ pub(super) fn gather_rows(rows: Rows<'_>, indices: &[u64], out: &mut [u8]) {
     }
 }
 
-/// The same as [`gather`], as simply as it can be said.
+/// A naive implementation of [`gather`], for tests.
 #[cfg(test)]
 pub(super) fn naive(
-    rows: Rows<'_>,
+    rows: TableRows<'_>,
     indices: &[u64],
     schema: &BatchSchema,
-    columns: Columns<'_>,
-    symmetries: Turns<'_>,
+    columns: ColumnBuffers<'_>,
+    symmetries: RowSymmetries<'_>,
 ) {
     for (spec, column) in schema.columns.iter().zip(columns) {
         for (k, (&index, out)) in indices.iter().zip(column.chunks_exact_mut(spec.width())).enumerate() {
@@ -160,17 +159,9 @@ pub(super) fn naive(
                 step = super::symmetry::naive(key.symmetry_of(ids[k]), step);
             }
             let value: Vec<u8> = match spec.source {
-                Source::Tokens => {
-                    let cells = (0..16).map(|cell| step.board.0 >> (60 - 4 * cell) & 15);
-                    let wide = cells.flat_map(|exp| exp.to_le_bytes().into_iter().take(spec.dtype.width()));
-                    wide.collect()
-                }
-                Source::LegalBools => (0..4).map(|bit| step.ev_legal >> bit & 1).collect(),
-                Source::Copy(offset) if offset < STEP_SIZE => {
-                    bytemuck::bytes_of(&step)[offset..offset + spec.width()].to_vec()
-                }
-                Source::Copy(offset) => row[offset..offset + spec.width()].to_vec(),
-                Source::Attached(number) => {
+                ColumnSource::Step(column) => column.naive(&step, spec.dtype),
+                ColumnSource::Extra(offset) => row[offset..offset + spec.width()].to_vec(),
+                ColumnSource::Attached(number) => {
                     let mut values = vec![0; spec.width()];
                     rows.attached[number].gather(&[index], 0..1, &mut values);
                     values
@@ -183,17 +174,17 @@ pub(super) fn naive(
 
 pub(super) fn gather_part(
     level: Level,
-    rows: Rows<'_>,
+    rows: TableRows<'_>,
     indices: &[u64],
     schema: &BatchSchema,
-    columns: Columns<'_>,
-    symmetries: Turns<'_>,
+    columns: ColumnBuffers<'_>,
+    symmetries: RowSymmetries<'_>,
 ) {
     rows.check(indices);
     if let Some((_, ids)) = symmetries {
         assert!(ids.len() == indices.len(), "a number for every row");
     }
-    // Which integers the tokens are, and whether to turn, is settled outside of the loop over rows.
+    // The type of tokens and whether to turn are decided outside of the loop over rows.
     let unturned = (SymmetryKey::NONE, indices);
     match (schema.tokens(), symmetries) {
         (ElementType::Int32, None) => shape::<i32, false>(level, rows, indices, schema, columns, unturned),
@@ -205,13 +196,13 @@ pub(super) fn gather_part(
     }
 }
 
-/// Settles also whether all of a step's columns are asked for, the usual case.
+/// Also decides whether all step columns are requested, the usual case.
 fn shape<T: Token, const TURN: bool>(
     level: Level,
-    rows: Rows<'_>,
+    rows: TableRows<'_>,
     indices: &[u64],
     schema: &BatchSchema,
-    columns: Columns<'_>,
+    columns: ColumnBuffers<'_>,
     turns: (SymmetryKey, &[u64]),
 ) {
     match schema.has_all_of_step() {
@@ -220,20 +211,20 @@ fn shape<T: Token, const TURN: bool>(
     }
 }
 
-/// Runs the code that was compiled for the widest registers this processor has. NEON is part of every AArch64, so there
-/// the portable code uses it.
+/// Runs the code that was compiled for the widest registers of this processor. Every AArch64 has NEON, so its
+/// portable code uses NEON.
 fn dispatch<T: Token, const TURN: bool, const ALL: bool>(
     level: Level,
-    rows: Rows<'_>,
+    rows: TableRows<'_>,
     indices: &[u64],
     schema: &BatchSchema,
-    columns: Columns<'_>,
+    columns: ColumnBuffers<'_>,
     turns: (SymmetryKey, &[u64]),
 ) {
     #[cfg(target_arch = "x86_64")]
     #[allow(unsafe_code)]
     match level {
-        // SAFETY: the level exists, so the processor has all features that the function asks for.
+        // SAFETY: the level exists, so the processor has all features that the function needs.
         Level::Avx512 => return unsafe { gather_avx512::<T, TURN, ALL>(rows, indices, schema, columns, turns) },
         // SAFETY: as above.
         Level::Avx2 => return unsafe { gather_avx2::<T, TURN, ALL>(rows, indices, schema, columns, turns) },
@@ -247,10 +238,10 @@ fn dispatch<T: Token, const TURN: bool, const ALL: bool>(
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2")]
 fn gather_avx2<T: Token, const TURN: bool, const ALL: bool>(
-    rows: Rows<'_>,
+    rows: TableRows<'_>,
     indices: &[u64],
     schema: &BatchSchema,
-    columns: Columns<'_>,
+    columns: ColumnBuffers<'_>,
     turns: (SymmetryKey, &[u64]),
 ) {
     gather_blocks::<T, TURN, ALL>(rows, indices, schema, columns, turns);
@@ -259,22 +250,22 @@ fn gather_avx2<T: Token, const TURN: bool, const ALL: bool>(
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,avx512f,avx512bw,avx512dq,avx512vl")]
 fn gather_avx512<T: Token, const TURN: bool, const ALL: bool>(
-    rows: Rows<'_>,
+    rows: TableRows<'_>,
     indices: &[u64],
     schema: &BatchSchema,
-    columns: Columns<'_>,
+    columns: ColumnBuffers<'_>,
     turns: (SymmetryKey, &[u64]),
 ) {
     gather_blocks::<T, TURN, ALL>(rows, indices, schema, columns, turns);
 }
 
-/// The indices have been checked.
+/// Gathers rows at indices that the caller has checked.
 #[inline(always)]
 fn gather_blocks<T: Token, const TURN: bool, const ALL: bool>(
-    rows: Rows<'_>,
+    rows: TableRows<'_>,
     indices: &[u64],
     schema: &BatchSchema,
-    mut columns: Columns<'_>,
+    mut columns: ColumnBuffers<'_>,
     turns: (SymmetryKey, &[u64]),
 ) {
     for &index in indices.iter().take(FAR) {
@@ -282,7 +273,7 @@ fn gather_blocks<T: Token, const TURN: bool, const ALL: bool>(
     }
     for start in (0..indices.len()).step_by(SECTION) {
         let end = indices.len().min(start + SECTION);
-        let out = StepColumns::<T>::new(schema, &mut columns, indices.len());
+        let out = ColumnPointers::<T>::new(schema, &mut columns, indices.len());
         assert!(!ALL || out.has_all(), "a schema of all columns has them");
         for first in (start..end).step_by(BLOCK) {
             let chunk = &indices[first..end.min(first + BLOCK)];
@@ -302,7 +293,7 @@ fn gather_blocks<T: Token, const TURN: bool, const ALL: bool>(
                     symmetry::turn(symmetries[i], boards[i], &mut step);
                 }
                 #[allow(unsafe_code)]
-                // SAFETY: the columns have room for as many rows as there are indices, and `ALL` was compared with them.
+                // SAFETY: every column has room for one value per index, and `has_all` was asserted for `ALL`.
                 unsafe {
                     out.put::<ALL>(first + i, &step);
                 }
@@ -316,7 +307,7 @@ fn gather_blocks<T: Token, const TURN: bool, const ALL: bool>(
         }
         if schema.attached().is_some() {
             for (spec, column) in schema.columns.iter().zip(&mut columns) {
-                if let Source::Attached(number) = spec.source {
+                if let ColumnSource::Attached(number) = spec.source {
                     let out = &mut column[start * spec.width()..end * spec.width()];
                     rows.attached[number].gather(indices, start..end, out);
                 }
@@ -325,9 +316,9 @@ fn gather_blocks<T: Token, const TURN: bool, const ALL: bool>(
     }
 }
 
-impl<'a> Rows<'a> {
+impl<'a> TableRows<'a> {
     /// # Panics
-    /// When an index is not a row's. One pass over the indices costs less than a look at each in the loop.
+    /// If an index is out of bounds. One pass over the indices is cheaper than a check per row in the loop.
     fn check(self, indices: &[u64]) {
         let num_rows = (self.bytes.len() / self.stride) as u64;
         assert!(indices.iter().fold(0, |largest, &index| largest.max(index)) < num_rows || indices.is_empty());
@@ -342,18 +333,19 @@ impl<'a> Rows<'a> {
         self.bytes.as_ptr().wrapping_add(index as usize * self.stride)
     }
 
-    /// The step at an index that has been checked.
+    /// Reads the step at an index that was checked.
     #[inline(always)]
     fn step(self, index: u64) -> Step {
         debug_assert!((index as usize) < self.bytes.len() / self.stride);
         #[allow(unsafe_code)]
-        // SAFETY: every caller has checked the index, a row is no smaller than a step, and any bytes are one.
+        // SAFETY: every caller has checked the index, a row is at least as large as a step, and any bytes are a
+        // valid step.
         unsafe {
             self.pointer(index).cast::<Step>().read_unaligned()
         }
     }
 
-    /// Asks for the rows that come some places after the one at `k`.
+    /// Prefetches the rows `FAR` and `NEAR` places after place `k`.
     #[inline(always)]
     fn prefetch_after(self, indices: &[u64], k: usize) {
         if let Some(&index) = indices.get(k + FAR) {
@@ -364,7 +356,7 @@ impl<'a> Rows<'a> {
         }
     }
 
-    /// Asks for a row's cache lines.
+    /// Prefetches a row's cache lines.
     #[inline(always)]
     fn prefetch<const HINT: i32>(self, index: u64) {
         let row = self.pointer(index);
@@ -375,51 +367,10 @@ impl<'a> Rows<'a> {
     }
 }
 
-#[cfg(target_arch = "x86_64")]
-const FAR_HINT: i32 = std::arch::x86_64::_MM_HINT_T1;
-#[cfg(target_arch = "x86_64")]
-const NEAR_HINT: i32 = std::arch::x86_64::_MM_HINT_T0;
-#[cfg(not(target_arch = "x86_64"))]
-const FAR_HINT: i32 = 2;
-#[cfg(not(target_arch = "x86_64"))]
-const NEAR_HINT: i32 = 1;
-
-/// Asks for the cache line of a slice's element.
+/// Copies an extra column from rows that are still in the cache.
 #[inline(always)]
-pub(crate) fn prefetch<T>(slice: &[T], index: usize) {
-    prefetch_line::<NEAR_HINT>(slice.as_ptr().wrapping_add(index).cast());
-}
-
-/// Asks for the cache line of a byte, which need not be there.
-#[inline(always)]
-pub(super) fn prefetch_bytes(address: *const u8) {
-    prefetch_line::<NEAR_HINT>(address);
-}
-
-#[inline(always)]
-#[allow(unsafe_code)]
-fn prefetch_line<const HINT: i32>(address: *const u8) {
-    #[cfg(target_arch = "x86_64")]
-    // SAFETY: SSE is part of x86-64, and a prefetch reads nothing that the program could see, wherever it points.
-    unsafe {
-        std::arch::x86_64::_mm_prefetch::<HINT>(address.cast());
-    }
-    #[cfg(target_arch = "aarch64")]
-    // SAFETY: a prefetch reads nothing that the program could see, wherever it points, and changes no register.
-    unsafe {
-        match HINT {
-            FAR_HINT => std::arch::asm!("prfm pldl2keep, [{}]", in(reg) address, options(nostack, preserves_flags)),
-            _ => std::arch::asm!("prfm pldl1keep, [{}]", in(reg) address, options(nostack, preserves_flags)),
-        }
-    }
-    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
-    let _ = address;
-}
-
-/// An extra column comes straight from the rows, whose lines the cache still has.
-#[inline(always)]
-fn copy_extra(rows: Rows<'_>, indices: &[u64], spec: &ColumnSpec, out: &mut [u8]) {
-    let Source::Copy(offset @ STEP_SIZE..) = spec.source else {
+fn copy_extra(rows: TableRows<'_>, indices: &[u64], spec: &ColumnSpec, out: &mut [u8]) {
+    let ColumnSource::Extra(offset) = spec.source else {
         return;
     };
     match spec.width() {
@@ -431,7 +382,7 @@ fn copy_extra(rows: Rows<'_>, indices: &[u64], spec: &ColumnSpec, out: &mut [u8]
 }
 
 #[inline(always)]
-fn copy<const N: usize>(rows: Rows<'_>, indices: &[u64], offset: usize, out: &mut [u8]) {
+fn copy<const N: usize>(rows: TableRows<'_>, indices: &[u64], offset: usize, out: &mut [u8]) {
     for (&index, out) in indices.iter().zip(out.as_chunks_mut::<N>().0) {
         out.copy_from_slice(&rows.at(index)[offset..][..N]);
     }

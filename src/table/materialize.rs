@@ -1,18 +1,25 @@
 //! Running a query into a table.
 //!
-//! Partitions that follow each other are read by as many threads as there are cores. Where the number of rows of each is
-//! known beforehand, each is written where it belongs; where a filter leaves that open, a thread fills a buffer of one
-//! row group and appends it when the partitions before it are done. A plan of any other kind is one stream.
+//! One thread per core reads the ordered partitions of a plan. If the number of rows of each partition is known
+//! in advance, each thread writes rows to their final place. After a filter it is not known. Then a thread
+//! buffers a partition (one row group) and appends it after all earlier partitions. Any other plan is read as
+//! one stream.
 //!
-//! A result that is larger than memory goes to a file in the same way, and is mapped from there.
+//! A result that is larger than memory goes to a file in the same way and is mapped from there.
 
-use super::convert::RowWriter;
-use super::memory::Region;
-use super::output::{Output, Stop, Turns};
+use super::fingerprint::Fingerprint;
+use super::footer::footer_of_file;
+use super::layout::RowLayout;
+use super::materialize_options::MaterializeOptions;
+use super::memory::{Region, memory_limit};
+use super::npy;
+use super::row_output::RowOutput;
+use super::row_writer::RowWriter;
 use super::runs::Runs;
-use super::{Fingerprint, RowLayout, StepTable, file, npy};
+use super::step_table::StepTable;
+use super::threads::{FirstError, Sequencer};
 use crate::error::{Error, ErrorKind, Result};
-use crate::machine::{available_bytes, reserve};
+use crate::machine::reserve;
 use crate::process::catch_panic;
 use crate::progress::{Progress, Unit};
 use crate::publish::{Staged, parent};
@@ -26,90 +33,22 @@ use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::statistics::{StatisticsArgs, StatisticsContext};
 use futures::StreamExt;
 use std::os::unix::fs::FileExt;
-use std::path::{Path, PathBuf};
-use std::str::FromStr;
+use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-
-/// How to materialize a query.
-#[derive(Clone, Debug, Default)]
-#[non_exhaustive]
-pub struct MaterializeOptions {
-    /// Columns of the query to append to each row, beside those that a row always has.
-    pub extra: Vec<String>,
-    /// What stands as the value of the chosen branch.
-    pub chosen_ev: ChosenEv,
-    /// The most bytes that the rows may take; `None` = the memory that the system has available.
-    pub memory_limit: Option<u64>,
-    /// Where to put the rows instead of into memory: a `.npy` file as [`StepTable::save`] writes it, from which they are
-    /// then mapped. It may be larger than memory, and no limit is set to it.
-    pub path: Option<PathBuf>,
-}
-
-/// What stands as the value of the chosen branch, for steps that have values.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum ChosenEv {
-    /// What the source says, 1 - 2^-23 as a rule.
-    #[default]
-    Stored,
-    /// Exactly 1.0, as the field's trainers expect.
-    One,
-}
-
-impl FromStr for ChosenEv {
-    type Err = Error;
-
-    fn from_str(name: &str) -> Result<ChosenEv> {
-        match name {
-            "stored" => Ok(ChosenEv::Stored),
-            "one" => Ok(ChosenEv::One),
-            other => Err(Error::argument("chosen_ev", "\"stored\" or \"one\"", format!("{other:?}"))),
-        }
-    }
-}
-
-impl MaterializeOptions {
-    /// With these extra columns.
-    #[must_use]
-    pub fn with_extra<S: Into<String>>(mut self, extra: impl IntoIterator<Item = S>) -> Self {
-        self.extra = extra.into_iter().map(Into::into).collect();
-        self
-    }
-
-    /// With this as the value of the chosen branch.
-    #[must_use]
-    pub fn with_chosen_ev(mut self, chosen_ev: ChosenEv) -> Self {
-        self.chosen_ev = chosen_ev;
-        self
-    }
-
-    /// With this limit on the bytes that the rows take.
-    #[must_use]
-    pub fn with_memory_limit(mut self, memory_limit: u64) -> Self {
-        self.memory_limit = Some(memory_limit);
-        self
-    }
-
-    /// With the rows in a file.
-    #[must_use]
-    pub fn with_path(mut self, path: impl Into<PathBuf>) -> Self {
-        self.path = Some(path.into());
-        self
-    }
-}
 
 impl Query {
     /// Runs the query into a table in memory.
     ///
-    /// The result must have a column `board`; `move`, `ev_up`, `ev_down`, `ev_left`, `ev_right`, `ev_legal`, `run_id` and
-    /// `step_index` are taken by name where it has them. Where it does not, `move` is 255, the values are NaN, `ev_legal`
-    /// is the rules' mask, and the ids are 0. Rows are in the order of the query's ORDER BY, or else of
-    /// `(run_id, step_index)`, whatever the number of threads.
+    /// The result must have a column `board`. The columns `move`, `ev_up`, `ev_down`, `ev_left`, `ev_right`,
+    /// `ev_legal`, `run_id` and `step_index` are optional. Without them, `move` is 255, the values are NaN,
+    /// `ev_legal` is the rules' mask, and the ids are 0. Rows have the order of the query's ORDER BY, or else
+    /// of `(run_id, step_index)`. The number of threads does not affect the order.
     ///
     /// # Errors
-    /// [`ErrorKind::Column`] for a column that is missing, of a type that does not fit, or with a value that does not
-    /// fit, a `step_index` above 65,535 for one; [`ErrorKind::MemoryLimit`], before anything is allocated where the
-    /// number of rows is known beforehand; [`ErrorKind::Query`]; [`ErrorKind::Cancelled`].
+    /// [`ErrorKind::Column`] if a column is missing, or its type or a value does not fit, such as a
+    /// `step_index` above 65,535; [`ErrorKind::MemoryLimit`], before any allocation if the number of rows is
+    /// known in advance; [`ErrorKind::Query`]; [`ErrorKind::Cancelled`].
     pub fn materialize(&self, options: &MaterializeOptions, progress: &dyn Progress) -> Result<StepTable> {
         let all = RowWriter::new(&self.schema(), &options.extra, options.chosen_ev)?;
         let needed = self.select(&all.columns())?;
@@ -119,16 +58,16 @@ impl Query {
         let execution = needed.execution(true, &limits, progress)?;
         if let Some(path) = &options.path {
             let path = std::path::absolute(path).map_err(|error| Error::io(path, error))?;
-            let job = Job { writer: &writer, limits, memory: u64::MAX, progress };
-            let fingerprint = |layout: &RowLayout, output: &Output<'_>| {
+            let materializer = Materializer { writer: &writer, limits, memory: u64::MAX, progress };
+            let fingerprint = |layout: &RowLayout, output: &RowOutput<'_>| {
                 Fingerprint::of_result(self, options, layout, || output.hash_file(progress))
             };
-            let table = job.write_file(&needed, execution, &path, fingerprint, &runs);
+            let table = materializer.write_file(&needed, execution, &path, fingerprint, &runs);
             return table.map_err(|error| self.archive().blame(error));
         }
-        let memory = options.memory_limit.or_else(available_bytes).unwrap_or(u64::MAX);
-        let job = Job { writer: &writer, limits, memory, progress };
-        let rows = job.fill_memory(&needed, execution).map_err(|error| self.archive().blame(error));
+        let memory = memory_limit(options.memory_limit);
+        let materializer = Materializer { writer: &writer, limits, memory, progress };
+        let rows = materializer.fill_memory(&needed, execution).map_err(|error| self.archive().blame(error));
         progress.end();
         let (mut region, len) = rows?;
         let (layout, recoding) = writer.recoding();
@@ -141,7 +80,7 @@ impl Query {
     }
 }
 
-/// The number of rows of each partition, if the plan knows them all exactly.
+/// Returns the number of rows of each partition if the plan knows all of them exactly.
 fn exact_rows(plan: &Arc<dyn ExecutionPlan>, num_partitions: usize) -> Option<Vec<usize>> {
     let statistics = StatisticsContext::new();
     (0..num_partitions)
@@ -155,17 +94,18 @@ fn exact_rows(plan: &Arc<dyn ExecutionPlan>, num_partitions: usize) -> Option<Ve
         .collect()
 }
 
-struct Job<'a> {
+/// A query run that fills a table.
+struct Materializer<'a> {
     writer: &'a RowWriter,
     limits: Arc<QueryLimits>,
-    /// Bytes that a table in memory may have.
+    /// The memory limit of the table in bytes.
     memory: u64,
     progress: &'a dyn Progress,
 }
 
 type Filled = Result<(Region, usize)>;
 
-impl Job<'_> {
+impl Materializer<'_> {
     fn stride(&self) -> usize {
         self.writer.layout().stride()
     }
@@ -188,34 +128,32 @@ impl Job<'_> {
                 let reserved = max.saturating_mul(self.stride() as u64).min(self.memory);
                 let (mut region, reserved) = Region::reserve_up_to(reserved)?;
                 let bytes = &mut region.bytes_mut()[..reserved as usize];
-                let output = Output::Memory { bytes, len: 0, limit: self.memory.min(reserved) };
+                let output = RowOutput::Memory { bytes, len: 0, limit: self.memory.min(reserved) };
                 let len = self.append_in_order(&plan, &context, &max_rows, output)?.len();
                 Ok((region, len))
             }
             other => {
-                // How many rows will come is not known, so all that could be had is reserved; it takes no memory.
-                let reserved = self.memory.min(available_bytes().unwrap_or(1 << 40).max(1 << 30));
-                let (mut region, reserved) = Region::reserve_up_to(reserved)?;
+                let (mut region, reserved) = Region::reserve_most(self.memory)?;
                 let bytes = &mut region.bytes_mut()[..reserved as usize];
-                let output = Output::Memory { bytes, len: 0, limit: self.memory.min(reserved) };
+                let output = RowOutput::Memory { bytes, len: 0, limit: self.memory.min(reserved) };
                 let len = self.append_stream(query.stream_of(other, Arc::clone(&self.limits)), output)?.len();
                 Ok((region, len))
             }
         }
     }
 
-    /// Writes the rows to a file, and maps it.
+    /// Writes the rows to a file and maps it.
     fn write_file(
         &self,
         query: &Query,
         execution: Execution,
         path: &Path,
-        fingerprint: impl FnOnce(&RowLayout, &Output<'_>) -> Result<Fingerprint>,
+        fingerprint: impl FnOnce(&RowLayout, &RowOutput<'_>) -> Result<Fingerprint>,
         runs: &Runs,
     ) -> Result<StepTable> {
         let staged = Staged::new(parent(path))?;
         let start = npy::header(self.writer.layout(), u64::MAX, 0)?.len();
-        let output = Output::File { file: staged.file(), path, start: start as u64, len: 0, crc: 0 };
+        let output = RowOutput::File { file: staged.file(), path, start: start as u64, len: 0, crc: 0 };
         let output = match execution {
             Execution::InOrder { plan, context, skip: 0, fetch: None, max_rows } => {
                 self.append_in_order(&plan, &context, &max_rows, output)
@@ -227,14 +165,13 @@ impl Job<'_> {
         let (layout, recoding) = self.writer.recoding();
         output.recode(&recoding, self.progress)?;
         let fingerprint = fingerprint(&layout, &output)?;
-        let Output::File { len, crc, .. } = output else {
-            return Err(Error::query("the rows went elsewhere"));
+        let RowOutput::File { len, crc, .. } = output else {
+            return Err(Error::query("the table's rows are not in a file"));
         };
         let num_rows = len / layout.stride() as u64;
         let header = npy::header(&layout, num_rows, start)?;
-        let index = runs.index()?;
-        let footer =
-            file::footer_of_file(num_rows, start as u64, &layout, &fingerprint, runs.phases, index.as_deref(), crc)?;
+        let facts = runs.facts()?;
+        let footer = footer_of_file(num_rows, start as u64, &layout, &fingerprint, runs.phases, facts.as_deref(), crc)?;
         let io = |error| Error::io(path, error);
         staged.file().write_all_at(&header, 0).map_err(io)?;
         staged.file().write_all_at(&footer, start as u64 + len).map_err(io)?;
@@ -242,7 +179,7 @@ impl Job<'_> {
         StepTable::map(path, None)
     }
 
-    /// Every partition's rows go straight to where they belong.
+    /// Writes each partition's rows directly to their final place.
     fn write_in_place(&self, plan: &Arc<dyn ExecutionPlan>, context: &Arc<TaskContext>, exact: &[usize]) -> Filled {
         let num_rows: u64 = exact.iter().map(|&rows| rows as u64).sum();
         let num_bytes = self.check_limit(num_rows)?;
@@ -281,17 +218,18 @@ impl Job<'_> {
         Ok((region, num_bytes as usize))
     }
 
-    /// Each thread fills a buffer with a partition's rows and appends it when its turn comes.
+    /// Reads partitions on all cores. Each thread buffers a partition's rows and appends them in partition
+    /// order.
     fn append_in_order<'o>(
         &self,
         plan: &Arc<dyn ExecutionPlan>,
         context: &Arc<TaskContext>,
         max_rows: &[usize],
-        output: Output<'o>,
-    ) -> Result<Output<'o>> {
+        output: RowOutput<'o>,
+    ) -> Result<RowOutput<'o>> {
         let max: u64 = max_rows.iter().map(|&rows| rows as u64).sum();
         self.progress.begin("materialize", Unit::Rows, max);
-        let output = Turns::new(output);
+        let output = Sequencer::new(output);
         let next = AtomicUsize::new(0);
         self.on_all_cores(context, |stop| {
             let mut buffer: Vec<u8> = Vec::new();
@@ -311,9 +249,9 @@ impl Job<'_> {
                     self.writer.write(&batch, &mut buffer[start..]).map_err(|error| at_row(error, base))
                 });
                 let mut output = output.wait(partition, stop, self.progress)?;
-                let first_row = (output.value.len() / self.stride()) as u64;
+                let first_row = (output.len() / self.stride()) as u64;
                 read.map_err(|error| at_row(error, first_row))?;
-                output.value.append(&buffer)?;
+                output.append(&buffer)?;
                 output.next(partition + 1);
                 self.progress.advance((max_rows[partition] - read_rows.min(max_rows[partition])) as u64);
             }
@@ -321,8 +259,8 @@ impl Job<'_> {
         Ok(output.into_inner())
     }
 
-    /// One stream, in its own order.
-    fn append_stream<'o>(&self, mut stream: QueryStream, mut output: Output<'o>) -> Result<Output<'o>> {
+    /// Appends the rows of one stream in its order.
+    fn append_stream<'o>(&self, mut stream: QueryStream, mut output: RowOutput<'o>) -> Result<RowOutput<'o>> {
         self.progress.begin("materialize", Unit::Rows, 0);
         let mut buffer = Vec::new();
         while let Some(batch) = stream.next_unless_cancelled(self.progress)? {
@@ -337,17 +275,18 @@ impl Job<'_> {
         Ok(output)
     }
 
-    /// Feeds a partition's batches to `take`. They are made on this thread, which is fastest where each comes soon: there
-    /// must be no filter that could drop all rows for long.
+    /// Passes a partition's batches to `take`. This thread computes them, which is the fastest way if batches
+    /// come steadily. There must be no filter that could drop all rows for long, because limits are checked
+    /// only between batches.
     fn read(
         &self,
         plan: &Arc<dyn ExecutionPlan>,
         context: &Arc<TaskContext>,
         partition: usize,
-        stop: &Stop,
+        stop: &FirstError,
         mut take: impl FnMut(RecordBatch) -> Result<()>,
     ) -> Result<()> {
-        // The reader's file accesses go through the runtime's threads.
+        // The reader accesses files through the runtime's threads.
         let threads = runtime()?;
         let _in_runtime = threads.handle().enter();
         let mut stream = plan.execute(partition, Arc::clone(context)).map_err(query_error)?;
@@ -358,13 +297,14 @@ impl Job<'_> {
         Ok(())
     }
 
-    /// The same with batches from the runtime's threads, so that limits hold while none comes.
+    /// Passes a partition's batches to `take`. The runtime's threads compute them, so limits hold even while no
+    /// batch comes.
     fn read_ahead(
         &self,
         plan: &Arc<dyn ExecutionPlan>,
         context: &Arc<TaskContext>,
         partition: usize,
-        stop: &Stop,
+        stop: &FirstError,
         mut take: impl FnMut(RecordBatch) -> Result<()>,
     ) -> Result<()> {
         let mut partition = Partition::start(plan, context, partition)?;
@@ -374,7 +314,7 @@ impl Job<'_> {
         Ok(())
     }
 
-    fn check(&self, stop: &Stop) -> Result<()> {
+    fn check(&self, stop: &FirstError) -> Result<()> {
         stop.check(self.progress)?;
         self.limits.check(self.progress)
     }
@@ -387,13 +327,13 @@ impl Job<'_> {
         Ok(())
     }
 
-    /// Runs `work` on a thread per core; the first error stops them all and is returned.
-    fn on_all_cores(&self, context: &TaskContext, work: impl Fn(&Stop) -> Result<()> + Sync) -> Result<()> {
+    /// Runs `work` on one thread per core. The first error stops all threads and is returned.
+    fn on_all_cores(&self, context: &TaskContext, work: impl Fn(&FirstError) -> Result<()> + Sync) -> Result<()> {
         let num_threads = context.session_config().target_partitions().max(1);
-        let stop = Stop::default();
+        let stop = FirstError::default();
         workers::side_by_side(num_threads, || {
-            // A reader may panic on damaged data, and must not leave other threads waiting for their turn.
-            let failed = || Err(Error::query("the query engine panicked, on damaged data perhaps"));
+            // A reader may panic on damaged data. Other threads must not wait forever for its turn.
+            let failed = || Err(Error::query("the query engine panicked; the data may be damaged"));
             if let Err(error) = catch_panic(|| work(&stop)).unwrap_or_else(failed) {
                 stop.raise(error);
             }
@@ -402,7 +342,7 @@ impl Job<'_> {
     }
 }
 
-/// Makes an error about a row of a part one about a row of the whole.
+/// Converts the row of an error from a row of the part to a row of the whole.
 fn at_row(error: Error, first_row: u64) -> Error {
     match error.into_kind() {
         ErrorKind::Column { path, column, row: Some(row), expected, found } => {

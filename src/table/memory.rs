@@ -1,33 +1,41 @@
 //! The mapping that holds a table's rows.
 //!
-//! Address space is reserved for the most that may come and costs nothing until it is written; at the end the rest is
-//! given back and the mapping made read-only. Pages of 2 MiB are asked for, since a random row otherwise costs a walk of
-//! the page tables on top of its cache line; where the system has none, all works as well, only slower.
+//! A table reserves address space for the largest possible result, which costs nothing until it is written. At
+//! the end it returns the unused rest and makes the mapping read-only. It requests pages of 2 MiB, because a
+//! random row otherwise costs a walk of the page tables in addition to its cache line. Without large pages
+//! everything works, but slower.
 //!
-//! Saved rows are mapped from their file instead. Batches are short-lived and use [`Zeroed`] heap memory.
+//! Saved rows are mapped from their file instead. Batches are short-lived and use
+//! [`Zeroed`](super::zeroed::Zeroed) heap memory.
 
-use super::share::Shared;
+use super::file_identity::FileIdentity;
 use crate::error::{Error, ErrorKind, Result};
 use crate::machine::available_bytes;
 use crate::process::ProcessId;
 use memmap2::{Mmap, MmapMut, MmapOptions};
-use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::fs::File;
-use std::path::{Path, PathBuf};
-use std::ptr::NonNull;
+use std::path::Path;
 use std::sync::Mutex;
 
-/// The size of the large pages that are asked for.
+/// The size of the requested large pages, in bytes.
 pub(super) const HUGE_PAGE: usize = 2 << 20;
 
 /// Zeroed memory that is being filled.
 pub(super) struct Region {
     map: MmapMut,
-    /// Where in the mapping the first large page begins.
+    /// The offset of the first large page in the mapping.
     start: usize,
 }
 
-/// Memory that no longer changes.
+/// A memory file that holds a table's rows.
+#[derive(Debug)]
+pub(super) struct MemoryFile {
+    pub(super) file: File,
+    /// Distinguishes this file from a later one with the same descriptor.
+    pub(super) token: String,
+}
+
+/// Read-only memory.
 pub(super) struct FrozenRegion {
     map: Mmap,
     start: usize,
@@ -35,43 +43,30 @@ pub(super) struct FrozenRegion {
     pub(super) backing: Backing,
 }
 
-/// What lies behind a mapping.
+/// The storage behind a mapping.
 pub(super) enum Backing {
-    /// The private memory of this process, until another process asks for it.
-    Private(ProcessId, Mutex<Option<Shared>>),
+    /// Memory of the process with this id, and its shared form once another process needs it.
+    Private(ProcessId, Mutex<Option<MemoryFile>>),
     /// Memory that processes share.
-    Shared(Shared),
-    /// A file, as it was when it was mapped.
+    Shared(MemoryFile),
+    /// A file, and its identity at the time of mapping.
     File(FileIdentity),
 }
 
-/// Tells a file from one that took its place.
-#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub(super) struct FileIdentity {
-    pub(super) path: PathBuf,
-    pub(super) num_bytes: u64,
-    pub(super) modified_ns: u128,
-    pub(super) inode: u64,
+/// Returns the limit of a table's memory in bytes: the given one, or else the memory that the system has available.
+pub(super) fn memory_limit(limit: Option<u64>) -> u64 {
+    limit.or_else(available_bytes).unwrap_or(u64::MAX)
 }
 
-impl FileIdentity {
-    pub(super) fn of(path: &Path, file: &File) -> Result<FileIdentity> {
-        use std::os::unix::fs::MetadataExt;
-        let metadata = file.metadata().map_err(|error| Error::io(path, error))?;
-        let modified = metadata.modified().map_err(|error| Error::io(path, error))?;
-        let modified_ns = modified.duration_since(std::time::UNIX_EPOCH).unwrap_or_default().as_nanos();
-        Ok(FileIdentity { path: path.into(), num_bytes: metadata.len(), modified_ns, inode: metadata.ino() })
-    }
-
-    /// Refuses another file that is where this was.
-    pub(super) fn check(&self, what: &'static str, found: &FileIdentity) -> Result<()> {
-        if self == found {
-            return Ok(());
-        }
-        let name = |file: &FileIdentity| {
-            format!("{} bytes, inode {}, modified at {} ns", file.num_bytes, file.inode, file.modified_ns)
-        };
-        Err(ErrorKind::Damaged { path: self.path.clone(), what, expected: name(self), found: name(found) }.into())
+/// Checks that rows fit a memory limit.
+///
+/// # Errors
+/// [`ErrorKind::MemoryLimit`], also for a saturated size.
+pub(super) fn check_memory(needed: u64, limit: Option<u64>) -> Result<()> {
+    let limit = memory_limit(limit);
+    match needed > limit || needed == u64::MAX {
+        true => Err(ErrorKind::MemoryLimit { needed, limit }.into()),
+        false => Ok(()),
     }
 }
 
@@ -86,14 +81,14 @@ impl Region {
         let start = map.as_ptr().align_offset(HUGE_PAGE).min(HUGE_PAGE);
         #[cfg(target_os = "linux")]
         {
-            // Refused where the kernel has no huge pages, which is as good as it gets there.
+            // A kernel without huge pages rejects this, and the rows use pages of usual size.
             let _ = map.advise(memmap2::Advice::HugePage);
         }
         Ok(Region { map, start })
     }
 
-    /// Reserves as much memory as possible, up to the given bytes, if the needed size is unknown. The process's address
-    /// space limit can be far below the system's memory.
+    /// Reserves as much memory as possible, up to the given bytes, if the needed size is unknown. The process's
+    /// address space limit can be far below the system's memory.
     pub(super) fn reserve_up_to(num_bytes: u64) -> Result<(Region, u64)> {
         const LEAST: u64 = 1 << 24;
         let mut reserved = num_bytes;
@@ -107,12 +102,17 @@ impl Region {
         }
     }
 
-    /// At least the reserved bytes.
+    /// Reserves as much memory as possible up to a limit, for an unknown number of rows. Reserved pages take no memory.
+    pub(super) fn reserve_most(limit: u64) -> Result<(Region, u64)> {
+        Region::reserve_up_to(limit.min(available_bytes().unwrap_or(1 << 40).max(1 << 30)))
+    }
+
+    /// The memory, at least the reserved bytes.
     pub(super) fn bytes_mut(&mut self) -> &mut [u8] {
         self.map.get_mut(self.start..).unwrap_or_default()
     }
 
-    /// Gives back what lies behind `len` and makes the rest read-only.
+    /// Releases the memory after the first `len` bytes and makes the rest read-only.
     pub(super) fn freeze(mut self, len: usize) -> Result<FrozenRegion> {
         self.truncate(self.start + len.max(1))?;
         let backing = Backing::Private(ProcessId::current(), Mutex::new(None));
@@ -123,14 +123,14 @@ impl Region {
     #[allow(unsafe_code)]
     fn truncate(&mut self, len: usize) -> Result<()> {
         if len < self.map.len() {
-            // SAFETY: the mapping is anonymous, so no file can be shorter than it, and `&mut self` shows that nothing
-            // borrows from it.
+            // SAFETY: the mapping is anonymous, so it cannot outgrow a file, and `&mut self` proves that
+            // nothing borrows from it.
             unsafe { self.map.remap(len, memmap2::RemapOptions::new()) }?;
         }
         Ok(())
     }
 
-    /// Elsewhere the address space stays reserved; what was not written takes no memory.
+    /// Other systems keep the address space reserved; unwritten pages take no memory.
     #[cfg(not(target_os = "linux"))]
     fn truncate(&mut self, _: usize) -> Result<()> {
         Ok(())
@@ -138,7 +138,7 @@ impl Region {
 }
 
 impl FrozenRegion {
-    /// `len` bytes of a mapping from `start` on.
+    /// Returns the `len` bytes of a mapping from `start` on.
     #[cfg(target_os = "linux")]
     pub(super) fn new(map: Mmap, start: usize, len: usize, backing: Backing) -> FrozenRegion {
         FrozenRegion { map, start, len, backing }
@@ -148,8 +148,8 @@ impl FrozenRegion {
         self.map.get(self.start..self.start + self.len).unwrap_or_default()
     }
 
-    /// Maps `len` bytes of a file on disk from `offset` on. They must not change as long as the mapping lives; a file that is
-    /// cut short meanwhile ends the process when the missing part is read (SIGBUS), as with any mapped file.
+    /// Maps `len` bytes of a file from `offset` on. They must not change while the mapping lives. If the file
+    /// is truncated, reading the missing part ends the process (SIGBUS), as with any mapped file.
     #[allow(unsafe_code)]
     pub(super) fn of_file(file: &File, offset: u64, len: usize, identity: FileIdentity) -> Result<FrozenRegion> {
         let with_path = |error: std::io::Error| Error::io(&identity.path, error);
@@ -163,22 +163,22 @@ impl FrozenRegion {
             let map = MmapOptions::new().len(1).map_anon()?.make_read_only()?;
             return Ok(FrozenRegion { map, start: 0, len: 0, backing: Backing::File(identity) });
         }
-        // SAFETY: that no one writes to the file while it is mapped is asked of the caller of `StepTable::load`; what is
-        // read from it is plain numbers, any bits of which are valid.
+        // SAFETY: the documentation of `StepTable::load` requires that the file does not change while it is
+        // mapped. The rows are plain numbers, for which any bits are valid.
         let map = unsafe { MmapOptions::new().offset(offset).len(len).map(file) }.map_err(with_path)?;
         Ok(FrozenRegion { map, start: 0, len, backing: Backing::File(identity) })
     }
 
-    /// Brings a mapped file's pages into memory and into the page tables, where they fit, so that reading never waits.
+    /// Reads a mapped file into memory and into the page tables if it fits, so that later reads never wait.
     pub(super) fn populate(&self) {
         #[cfg(target_os = "linux")]
         if available_bytes().is_none_or(|available| (self.len as u64) < available / 2) {
-            // Advice: where the kernel does not know it, pages come when they are read.
+            // This is advice only. A kernel that does not know it reads the pages on first access.
             let _ = self.map.advise(memmap2::Advice::PopulateRead);
         }
     }
 
-    /// Says that bytes will be read soon, or that they will not be for long; for mapped files.
+    /// Advises the system that bytes of a mapped file will be read soon, or not for long.
     #[cfg(unix)]
     pub(super) fn advise(&self, bytes: std::ops::Range<usize>, soon: bool) {
         use memmap2::{Advice, UncheckedAdvice};
@@ -191,7 +191,8 @@ impl FrozenRegion {
             let _ = self.map.advise_range(Advice::WillNeed, start, len);
         } else {
             #[allow(unsafe_code)]
-            // SAFETY: the mapping is one of a file and read-only, so pages that are dropped come back from the file.
+            // SAFETY: the mapping is read-only and has a file behind it, so dropped pages are read from the
+            // file again.
             let _ = unsafe { self.map.unchecked_advise_range(UncheckedAdvice::DontNeed, start, len) };
         }
     }
@@ -201,74 +202,5 @@ impl FrozenRegion {
             Backing::File(identity) => Some(&identity.path),
             _ => None,
         }
-    }
-}
-
-/// Zeroed heap memory, which the system provides when it is first written.
-pub(super) struct Zeroed {
-    /// The allocation; the bytes begin in it at a multiple of [`Zeroed::ALIGN`].
-    allocation: NonNull<u8>,
-    layout: Layout,
-    start: usize,
-}
-
-// SAFETY: the allocation belongs to this value alone, and is written through `&mut` only.
-#[allow(unsafe_code)]
-unsafe impl Send for Zeroed {}
-// SAFETY: as above.
-#[allow(unsafe_code)]
-unsafe impl Sync for Zeroed {}
-
-#[allow(unsafe_code)]
-impl Zeroed {
-    /// The alignment of the bytes.
-    pub(super) const ALIGN: usize = 64;
-
-    /// # Errors
-    /// [`ErrorKind::OutOfMemory`].
-    pub(super) fn new(len: usize) -> Result<Zeroed> {
-        let failed = || Error::from(ErrorKind::OutOfMemory { needed: len as u64 });
-        // With a larger alignment, the allocator would write the zeros itself and so touch all pages.
-        let usual = align_of::<u128>();
-        let size = len.checked_add(Zeroed::ALIGN).ok_or_else(failed)?;
-        let layout = Layout::from_size_align(size, usual).map_err(|_| failed())?;
-        // SAFETY: the size is not zero.
-        let allocation = NonNull::new(unsafe { alloc_zeroed(layout) }).ok_or_else(failed)?;
-        let start = allocation.as_ptr().align_offset(Zeroed::ALIGN).min(Zeroed::ALIGN);
-        Ok(Zeroed { allocation, layout, start })
-    }
-
-    fn len(&self) -> usize {
-        self.layout.size() - Zeroed::ALIGN
-    }
-
-    /// The first byte. Only the exclusive owner of this value may write through the pointer.
-    pub(super) fn as_ptr(&self) -> *mut u8 {
-        self.allocation.as_ptr().wrapping_add(self.start)
-    }
-
-    pub(super) fn bytes(&self) -> &[u8] {
-        // SAFETY: `start` is at most `ALIGN`, so `len` bytes follow it in the allocation, and all of them are
-        // initialized.
-        unsafe { std::slice::from_raw_parts(self.as_ptr(), self.len()) }
-    }
-
-    pub(super) fn bytes_mut(&mut self) -> &mut [u8] {
-        // SAFETY: as above, and `&mut self` shows that nothing else borrows them.
-        unsafe { std::slice::from_raw_parts_mut(self.as_ptr(), self.len()) }
-    }
-}
-
-impl Drop for Zeroed {
-    #[allow(unsafe_code)]
-    fn drop(&mut self) {
-        // SAFETY: allocated in `new` with this layout.
-        unsafe { dealloc(self.allocation.as_ptr(), self.layout) }
-    }
-}
-
-impl AsRef<[u8]> for Zeroed {
-    fn as_ref(&self) -> &[u8] {
-        self.bytes()
     }
 }

@@ -1,396 +1,92 @@
-//! A query's result as rows in memory: [`StepTable`], and [`Batch`]es of its rows.
+//! A query result as rows in memory ([`StepTable`]), and [`Batch`]es of its rows.
 //!
 //! ```text
 //!  Query ──materialize──▶ StepTable: one mapping of 32-byte rows (+ extras) ──gather──▶ Batch: columns
 //! ```
 //!
-//! Entry points are [`Query::materialize`](crate::Query::materialize) and [`StepTable::take`]. Invariant: a table's rows
-//! lie in one read-only mapping, in an order that the query and the archive's version determine, and never change.
+//! The entry points are [`Query::materialize`](crate::Query::materialize) and [`StepTable::take`]. Invariant: a
+//! table's rows lie in one read-only mapping and never change. The query and the archive's version determine
+//! their order.
 //!
 //! | file | owns |
 //! | --- | --- |
-//! | `layout.rs` | which bytes of a row are which column |
-//! | `memory.rs` | the mapping: reserved, grown, trimmed, frozen |
-//! | `convert.rs` | record batches → rows |
-//! | `categories.rs` | columns of strings → codes |
-//! | `materialize.rs`, `output.rs` | running a query into a table; where threads put its rows, in whose order |
-//! | `gather.rs`, `columns.rs` | rows at any indices → columns |
-//! | `attached.rs`, `keys.rs`, `values.rs` | columns of arrays beside the rows, aligned by run and step |
-//! | `symmetry.rs` | turning a row by one of the board's symmetries |
-//! | `batch.rs` | the columns of a batch, and their Arrow form |
-//! | `selection.rs`, `view.rs`, `runs.rs` | some of a table's rows, chosen by their runs, without a copy |
-//! | `fingerprint.rs` | what names a table's rows and their order |
-//! | `from_runs.rs`, `from_session.rs` | files of runs → a table, without an archive |
-//! | `file.rs`, `npy.rs` | tables in `.npy` files |
-//! | `share.rs` | one copy for many processes |
-//! | `export.rs` | the whole table as Arrow data |
+//! | `element.rs` | the types of single values |
+//! | `step_column.rs` | the columns that come from a step: one table of their names, types and shapes |
+//! | `layout.rs` | the byte layout of a row |
+//! | `memory.rs`, `zeroed.rs` | the mapping of the rows: reserve, trim, freeze; the heap memory of batches |
+//! | `file_identity.rs` | the identity of a mapped file |
+//! | `runs.rs`, `selection.rs` | score and engine of the runs; the rows of a view |
+//! | `materialize_options.rs`, `fingerprint.rs` | the options of a query run; the fingerprint of its rows and their order |
+//! | `batch_schema.rs`, `arena.rs`, `batch.rs` | the columns of a batch; their memory; their Arrow form |
+//! | `attached.rs` | columns whose values lie in arrays beside the rows |
+//! | `gather.rs`, `column_pointers.rs`, `prefetch.rs` | rows at any indices → columns |
+//! | `symmetry.rs` | turning a row by one of the board's eight symmetries |
+//! | `step_table.rs` | [`StepTable`]: taking rows, whole or as columns |
+//! | `view.rs` | views: some of a table's rows, selected by run without a copy |
+//! | `export.rs` | a whole table as Arrow data |
+//! | `npy.rs`, `footer.rs`, `file.rs` | tables in `.npy` files |
+//! | `step_keys.rs`, `array_file.rs`, `attach.rs` | aligning an array with the rows by run and step |
+//! | `shared_memory.rs`, `handle.rs` | one copy of a table for many processes |
+//! | `categories.rs`, `row_writer.rs` | string columns → codes; record batches → rows |
+//! | `threads.rs`, `row_output.rs`, `materialize.rs` | running a query into a table on all cores |
+//! | `from_runs.rs`, `from_session.rs` | run files → a table, without an archive |
 
+mod arena;
+mod array_file;
+mod attach;
 mod attached;
 mod batch;
+mod batch_schema;
 mod categories;
-mod columns;
-mod convert;
+mod column_pointers;
+mod element;
 mod export;
 mod file;
+mod file_identity;
 mod fingerprint;
+mod footer;
 mod from_runs;
 mod from_session;
 mod gather;
-mod keys;
+mod handle;
 mod layout;
 mod materialize;
+mod materialize_options;
 mod memory;
 mod npy;
-mod output;
+mod prefetch;
+mod row_output;
+mod row_writer;
 mod runs;
 mod selection;
-mod share;
+mod shared_memory;
+mod step_column;
+mod step_keys;
+mod step_table;
 mod symmetry;
 #[cfg(test)]
 mod tests;
-mod values;
+mod threads;
 mod view;
+mod zeroed;
 
-pub use attached::{AttachOptions, AttachedColumn};
-pub use batch::{Batch, BatchColumn, TokenType};
+pub use attach::AttachOptions;
+pub use attached::AttachedColumn;
+pub use batch::{Batch, BatchColumn};
+pub use element::ElementType;
 pub use export::ColumnReader;
 pub use file::LoadOptions;
 pub use fingerprint::Fingerprint;
 pub use from_runs::FromRunsOptions;
 pub use from_session::FromSessionOptions;
-pub use layout::{ElementType, ExtraField, RowLayout};
-pub use materialize::{ChosenEv, MaterializeOptions};
-pub use share::TableHandle;
+pub use handle::TableHandle;
+pub use layout::{ExtraField, RowLayout};
+pub use materialize_options::{ChosenEv, MaterializeOptions};
+pub use step_column::TokenType;
+pub use step_table::StepTable;
 pub use view::RowFilter;
 
-pub(crate) use batch::{Arena, BatchSchema, Pool};
-pub(crate) use columns::Columns;
-pub(crate) use gather::prefetch;
+pub(crate) use arena::{Arena, ArenaPool};
+pub(crate) use batch_schema::BatchSchema;
+pub(crate) use prefetch::prefetch;
 pub(crate) use symmetry::SymmetryKey;
-
-use crate::error::{Error, ErrorKind, Result};
-use crate::machine::reserve;
-use crate::progress::{Progress, check};
-use crate::step::{STEP_SIZE, Step};
-use gather::Rows;
-use memory::FrozenRegion;
-use runs::Runs;
-use selection::Selection;
-use std::fmt;
-use std::path::Path;
-use std::sync::{Arc, Mutex};
-
-/// Batches whose memory a table keeps for the next `take`.
-const TAKES_KEPT: usize = 2;
-/// Whole rows that are copied between two cancellation checks.
-const ROWS_AT_ONCE: usize = 1 << 18;
-
-/// Rows of a query's result in one contiguous, read-only mapping. Clones share it.
-///
-/// A row is a [`Step`] of 32 bytes, followed by the extra columns if there are any; see [`RowLayout`].
-///
-/// ```
-/// # let folder = tempfile::tempdir()?;
-/// # let mut archive = a2store::Archive::create(folder.path().join("games.a2"), Default::default())?;
-/// # let runs = folder.path().join("runs");
-/// # a2store::simulate(&runs, &a2store::SimulateOptions { runs: 3, ..Default::default() }, &())?;
-/// # archive.ingest([&runs], &Default::default(), &())?;
-/// let query = archive.sql("SELECT * FROM steps", a2store::no_params())?;
-/// let table = query.materialize(&a2store::MaterializeOptions::default(), &())?;
-/// assert_eq!(table.num_bytes(), 32 * table.num_rows());
-///
-/// let batch = table.take(&[5, 0, 5])?;
-/// assert_eq!(batch.num_rows(), 3);
-/// assert_eq!(table.step(5).unwrap().step_index, 5);
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
-#[derive(Clone)]
-pub struct StepTable {
-    rows: Arc<FrozenRegion>,
-    layout: Arc<RowLayout>,
-    /// Of all rows in the mapping.
-    whole_fingerprint: Arc<Fingerprint>,
-    /// What is known of the runs that the rows belong to.
-    runs: Arc<Runs>,
-    /// The rows that a view shows, and its fingerprint; `None` for all rows.
-    selection: Option<Arc<Selection>>,
-    view_fingerprint: Option<Arc<Fingerprint>>,
-    /// Columns whose values lie elsewhere.
-    attached: Arc<[AttachedColumn]>,
-    /// What `take` gives, and memory for it.
-    batch: Arc<BatchSchema>,
-    pool: Arc<Mutex<Pool>>,
-}
-
-impl StepTable {
-    fn new(rows: FrozenRegion, layout: RowLayout, fingerprint: Fingerprint, runs: Runs) -> Result<StepTable> {
-        let batch = BatchSchema::new(&layout, &[], TokenType::UInt8, None)?;
-        Ok(StepTable {
-            rows: Arc::new(rows),
-            layout: Arc::new(layout),
-            whole_fingerprint: Arc::new(fingerprint),
-            runs: Arc::new(runs),
-            selection: None,
-            view_fingerprint: None,
-            attached: Arc::new([]),
-            batch: Arc::new(batch),
-            pool: Arc::new(Mutex::new(Pool::new(TAKES_KEPT))),
-        })
-    }
-
-    /// The number of rows; of a view, of those that it shows.
-    #[must_use]
-    pub fn num_rows(&self) -> u64 {
-        self.selection.as_ref().map_or_else(|| self.num_all_rows(), |selection| selection.len())
-    }
-
-    /// Whether there are no rows.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.num_rows() == 0
-    }
-
-    /// The size of the rows in bytes.
-    #[must_use]
-    pub fn num_bytes(&self) -> u64 {
-        self.num_rows() * self.layout.stride() as u64
-    }
-
-    /// Which bytes of a row are which column.
-    #[must_use]
-    pub fn layout(&self) -> &RowLayout {
-        &self.layout
-    }
-
-    /// Names the data and its order. Tables of equal fingerprint have equal rows.
-    #[must_use]
-    pub fn fingerprint(&self) -> &Fingerprint {
-        self.view_fingerprint.as_ref().unwrap_or(&self.whole_fingerprint)
-    }
-
-    /// Whether this shows some rows of a table, as [`filter`](StepTable::filter) and [`split`](StepTable::split) give
-    /// them, and not all.
-    #[must_use]
-    pub fn is_view(&self) -> bool {
-        self.selection.is_some()
-    }
-
-    /// The file that the rows are mapped from, if they are.
-    #[must_use]
-    pub fn path(&self) -> Option<&Path> {
-        self.rows.path()
-    }
-
-    /// The rows, [`stride`](RowLayout::stride) bytes each; `None` for a view, whose rows lie apart.
-    #[must_use]
-    pub fn rows(&self) -> Option<&[u8]> {
-        self.selection.is_none().then(|| self.rows.bytes())
-    }
-
-    /// The step in a row, without its extra columns.
-    #[must_use]
-    pub fn step(&self, index: u64) -> Option<Step> {
-        if index >= self.num_rows() {
-            return None;
-        }
-        let mut position = [index];
-        self.map_positions(&mut position);
-        let start = usize::try_from(position[0]).ok()?.checked_mul(self.layout.stride())?;
-        let bytes = self.rows.bytes().get(start..)?.get(..STEP_SIZE)?;
-        Some(bytemuck::pod_read_unaligned(bytes))
-    }
-
-    /// The rows at `indices`, in that order and as often as they stand there, as columns.
-    ///
-    /// # Errors
-    /// [`ErrorKind::IndexOutOfBounds`] with the first index that is out of bounds; [`ErrorKind::OutOfMemory`].
-    pub fn take(&self, indices: &[u64]) -> Result<Batch> {
-        self.take_unless_cancelled(indices, &())
-    }
-
-    /// [`take`](StepTable::take) that can be cancelled between pieces of some milliseconds of work.
-    ///
-    /// # Errors
-    /// As [`take`](StepTable::take), and [`ErrorKind::Cancelled`].
-    pub fn take_unless_cancelled(&self, indices: &[u64], progress: &dyn Progress) -> Result<Batch> {
-        self.check_indices(indices)?;
-        // In a process that was forked, the lock may be held by a thread that is not there.
-        let mut arena = match self.pool.try_lock() {
-            Ok(mut pool) => pool.take(&self.batch, indices.len())?,
-            Err(_) => Arc::new(Arena::new(&self.batch, indices.len())?),
-        };
-        if let Some(arena) = Arc::get_mut(&mut arena) {
-            let mut columns = arena.columns_mut(&self.batch, indices.len());
-            let mut rows = Vec::new();
-            for (k, indices) in indices.chunks(self.batch.rows_at_once()).enumerate() {
-                if k > 0 {
-                    check(progress)?;
-                }
-                let columns = self.batch.split_front(&mut columns, indices.len());
-                self.gather(indices, &mut rows, &self.batch, columns, None)?;
-            }
-        }
-        if let Ok(mut pool) = self.pool.try_lock() {
-            pool.keep(&arena);
-        }
-        Ok(Batch::new(arena, Arc::clone(&self.batch), indices.len()))
-    }
-
-    /// The rows at `indices` as they are, [`stride`](RowLayout::stride) bytes each, in that order and as often as they
-    /// stand there.
-    ///
-    /// # Errors
-    /// [`ErrorKind::IndexOutOfBounds`] with the first index that no row has; [`ErrorKind::Argument`] when `out` is not as
-    /// long as they are; [`ErrorKind::OutOfMemory`].
-    pub fn take_rows(&self, indices: &[u64], out: &mut [u8]) -> Result<()> {
-        self.take_rows_unless_cancelled(indices, out, &())
-    }
-
-    /// [`take_rows`](StepTable::take_rows) that can be cancelled between pieces of some milliseconds of work.
-    ///
-    /// # Errors
-    /// As [`take_rows`](StepTable::take_rows), and [`ErrorKind::Cancelled`].
-    pub fn take_rows_unless_cancelled(&self, indices: &[u64], out: &mut [u8], progress: &dyn Progress) -> Result<()> {
-        self.check_indices(indices)?;
-        let expected = indices.len().saturating_mul(self.layout.stride());
-        if out.len() != expected {
-            return Err(Error::argument("out", format!("{expected} bytes"), out.len()));
-        }
-        let mut rows = Vec::new();
-        let chunks = indices.chunks(ROWS_AT_ONCE).zip(out.chunks_mut(ROWS_AT_ONCE * self.layout.stride()));
-        for (k, (indices, out)) in chunks.enumerate() {
-            if k > 0 {
-                check(progress)?;
-            }
-            match &self.selection {
-                None => gather::gather_rows(self.all_rows(), indices, out),
-                Some(_) => self.copy_rows(indices.iter().copied(), &mut rows, out)?,
-            }
-        }
-        Ok(())
-    }
-
-    /// Copies all rows, in order, to memory for exactly that many rows.
-    pub(crate) fn copy_all_rows(&self, out: &mut [u8], progress: &dyn Progress) -> Result<()> {
-        let mut rows = Vec::new();
-        let (mut start, stride) = (0, self.layout.stride());
-        for out in out.chunks_mut(ROWS_AT_ONCE * stride) {
-            if start > 0 {
-                check(progress)?;
-            }
-            let end = start + (out.len() / stride) as u64;
-            self.copy_rows(start..end, &mut rows, out)?;
-            start = end;
-        }
-        Ok(())
-    }
-
-    fn copy_rows(&self, positions: impl Iterator<Item = u64>, rows: &mut Vec<u64>, out: &mut [u8]) -> Result<()> {
-        rows.clear();
-        reserve(rows, out.len() / self.layout.stride())?;
-        rows.extend(positions);
-        self.map_positions(rows);
-        gather::gather_rows(self.all_rows(), rows, out);
-        Ok(())
-    }
-
-    /// Fills columns with the rows at `positions`, all of which must be below the number of rows. `rows` is scratch
-    /// memory for the row numbers of a view.
-    ///
-    /// # Errors
-    /// [`ErrorKind::OutOfMemory`], unless `rows` has capacity for all positions.
-    ///
-    /// # Panics
-    /// When a position is not below the number of rows.
-    pub(crate) fn gather(
-        &self,
-        positions: &[u64],
-        rows: &mut Vec<u64>,
-        schema: &BatchSchema,
-        columns: Columns<'_>,
-        symmetries: Option<SymmetryKey>,
-    ) -> Result<()> {
-        let symmetries = symmetries.map(|key| (key, positions));
-        match &self.selection {
-            None => gather::gather(self.all_rows(), positions, schema, columns, symmetries),
-            Some(selection) => {
-                rows.clear();
-                reserve(rows, positions.len())?;
-                rows.extend_from_slice(positions);
-                selection.map(rows);
-                gather::gather(self.all_rows(), rows, schema, columns, symmetries);
-            }
-        }
-        Ok(())
-    }
-
-    /// All values of an extra column as floats, rounded where a float cannot hold one, in the order of the rows.
-    pub(crate) fn extra_values(&self, extra: &ExtraField) -> impl Iterator<Item = f64> {
-        let dtype = extra.dtype;
-        self.extra_bytes(extra).map(move |bytes| dtype.to_f64(bytes))
-    }
-
-    /// All values of an extra column, each from its first byte on, in the order of the rows.
-    pub(crate) fn extra_bytes(&self, extra: &ExtraField) -> impl Iterator<Item = &[u8]> {
-        let (stride, offset) = (self.layout.stride(), extra.offset);
-        let whole = self.selection.is_none().then(|| 0..self.num_all_rows());
-        let ranges = whole.into_iter().chain(self.selection.iter().flat_map(|selection| selection.ranges()));
-        ranges.flat_map(move |range| {
-            let bytes = self.rows.bytes().get(range.start as usize * stride..range.end as usize * stride);
-            bytes.unwrap_or_default().chunks_exact(stride).map(move |row| &row[offset..])
-        })
-    }
-
-    /// Says which rows of a mapped file will be read soon, or not for long. Elsewhere it does nothing.
-    pub(crate) fn advise(&self, positions: std::ops::Range<u64>, soon: bool) {
-        let is_mapped = self.path().is_some() || self.attached.iter().any(AttachedColumn::is_mapped);
-        if !is_mapped || positions.is_empty() {
-            return;
-        }
-        // A view's rows are in ascending order, and those between them are not worth leaving out.
-        let mut ends = [positions.start, positions.end - 1];
-        self.map_positions(&mut ends);
-        let stride = self.layout.stride();
-        self.rows.advise(ends[0] as usize * stride..(ends[1] + 1) as usize * stride, soon);
-        self.attached.iter().for_each(|column| column.advise(ends[0]..ends[1] + 1, soon));
-    }
-
-    /// What batches of this table have: all columns, or those that are named.
-    pub(crate) fn batch_schema(&self, tokens: TokenType, only: Option<&[String]>) -> Result<BatchSchema> {
-        BatchSchema::new(&self.layout, &self.attached, tokens, only)
-    }
-
-    fn all_rows(&self) -> Rows<'_> {
-        Rows { bytes: self.rows.bytes(), stride: self.layout.stride(), attached: &self.attached }
-    }
-
-    fn num_all_rows(&self) -> u64 {
-        (self.rows.bytes().len() / self.layout.stride()) as u64
-    }
-
-    /// Replaces positions, which must be below the number of rows, by the places of their rows in the mapping.
-    fn map_positions(&self, positions: &mut [u64]) {
-        if let Some(selection) = &self.selection {
-            selection.map(positions);
-        }
-    }
-
-    fn check_indices(&self, indices: &[u64]) -> Result<()> {
-        let len = self.num_rows();
-        let Some(&index) = indices.iter().find(|&&index| index >= len) else {
-            return Ok(());
-        };
-        Err(ErrorKind::IndexOutOfBounds { index: index.into(), len }.into())
-    }
-}
-
-impl fmt::Debug for StepTable {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("StepTable")
-            .field("num_rows", &self.num_rows())
-            .field("stride", &self.layout.stride())
-            .field("fingerprint", &self.fingerprint().to_string())
-            .field("attached", &self.attached.iter().map(AttachedColumn::name).collect::<Vec<_>>())
-            .finish()
-    }
-}

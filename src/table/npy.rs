@@ -1,36 +1,38 @@
-//! Tables as NumPy's structured arrays: the header of a table's rows, and how rows of another layout become rows of ours.
+//! Tables as NumPy structured arrays: the header of a table's rows, and the conversion of rows with another
+//! layout.
 
-use super::convert::{NO_MOVE, is_reserved};
-use super::layout::{ElementType, ExtraField, RowLayout};
+use super::element::ElementType;
+use super::layout::{ExtraField, RowLayout};
+use super::step_column::is_reserved;
 use crate::error::{Error, Result};
 use crate::format::npy::{self, NpyField};
-use crate::step::{FIELDS, STEP_SIZE, Step};
+use crate::step::{FIELDS, NO_MOVE, STEP_SIZE, Step};
 
 pub(super) use crate::format::npy::NpyHeader;
 
-/// Rows begin at a multiple of this many bytes: a page.
+/// The alignment of the first row in the file, in bytes: a page.
 const ALIGN: usize = 4096;
 
-/// How rows of another layout become rows of ours.
+/// The conversion of rows of another layout to rows of ours.
 #[derive(Debug)]
 pub(super) struct Conversion {
-    /// The stride of those rows.
+    /// The stride of the rows in the file.
     pub(super) stride: usize,
     out_stride: usize,
-    /// Where in such a row each field of a [`Step`] lies, in the order of [`FIELDS`].
+    /// The offset in such a row of each field of a [`Step`], in the order of [`FIELDS`].
     fields: [Option<usize>; FIELDS.len()],
-    /// Where each extra lies there, where here, and its width.
+    /// The offset of each extra column in the file's row, its offset in our row, and its width.
     extras: Vec<(usize, usize, usize)>,
 }
 
-/// The header of a file of rows, of `min_len` bytes at least.
+/// Returns the header of a file of rows, at least `min_len` bytes long.
 pub(super) fn header(layout: &RowLayout, num_rows: u64, min_len: usize) -> Result<Vec<u8>> {
     let fields = fields_of(layout);
     let len = npy::header(&fields, layout.stride(), num_rows, 0)?.len();
     npy::header(&fields, layout.stride(), num_rows, len.next_multiple_of(ALIGN).max(min_len))
 }
 
-/// The fields of a row in the order of their offsets.
+/// Returns the fields of a row, ordered by offset.
 fn fields_of(layout: &RowLayout) -> Vec<NpyField> {
     let field = |(name, dtype, values, offset): (&str, &str, usize, usize)| NpyField {
         name: name.to_owned(),
@@ -47,7 +49,7 @@ impl NpyHeader {
         self.stride == layout.stride() && self.fields == fields_of(layout)
     }
 
-    /// The layout that such rows have here, and how to bring them into it unless they are.
+    /// Returns the layout of such rows in memory, and the conversion to it if the file has another layout.
     pub(super) fn layout(&self) -> Result<(RowLayout, Option<Conversion>)> {
         let mut fields = [None; FIELDS.len()];
         let mut extras = Vec::new();
@@ -65,7 +67,7 @@ impl NpyHeader {
                 fields[index] = Some(field.offset);
             } else {
                 if is_reserved(&field.name) {
-                    return Err(column("another name, as batches have a column of this one".into()));
+                    return Err(column("another name, because every batch has a column of this name".into()));
                 }
                 let dtype = ElementType::of_numpy(&field.dtype).filter(|_| field.values == 1);
                 let dtype = dtype.ok_or_else(|| column("one little-endian number or boolean".into()))?;
@@ -88,8 +90,8 @@ impl NpyHeader {
 }
 
 impl Conversion {
-    /// Makes rows, the first of which is `first_row` of the file. What a row does not have is what a query's result
-    /// without it gets.
+    /// Converts rows, the first of which is row `first_row` of the file. Missing fields get the same values as
+    /// missing columns of a query.
     pub(super) fn convert(&self, rows: &[u8], out: &mut [u8], first_row: u64) -> Result<()> {
         let pairs = rows.chunks_exact(self.stride).zip(out.chunks_exact_mut(self.out_stride));
         for (k, (row, out)) in pairs.enumerate() {
@@ -113,7 +115,7 @@ impl Conversion {
     }
 }
 
-/// Refuses rows whose move or mask is none.
+/// Returns an error if a row has an invalid move or mask.
 pub(super) fn check_steps(rows: &[u8], stride: usize) -> Result<()> {
     (0..).zip(rows.chunks_exact(stride)).try_for_each(|(row, bytes)| {
         let step: Step = bytemuck::pod_read_unaligned(&bytes[..STEP_SIZE]);
@@ -132,8 +134,8 @@ fn check_step(step: &Step, row: u64) -> Result<()> {
     Ok(())
 }
 
-/// The place of the mask among [`FIELDS`].
+/// The index of the mask in [`FIELDS`].
 const EV_LEGAL: usize = 5;
 
-/// Where each of [`FIELDS`] ends.
+/// The end offset of each of [`FIELDS`].
 const FIELD_ENDS: [usize; FIELDS.len()] = [8, 24, 28, 30, 31, 32];

@@ -1,4 +1,4 @@
-//! What a table knows of its runs: enough to filter rows by what SQL would have asked of `runs`.
+//! The runs of a table, with the columns of `runs` by which rows can be filtered.
 
 use crate::archive::{Archive, Phases};
 use crate::error::{Error, ErrorKind, Result};
@@ -10,27 +10,27 @@ use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
-/// The runs that a table's rows may belong to, and where the phases of a game begin.
+/// The runs that a table's rows may belong to, and the thresholds of the game phases.
 #[derive(Default)]
 pub(super) struct Runs {
     pub(super) phases: Option<Phases>,
-    source: Source,
-    index: OnceLock<Arc<RunIndex>>,
+    source: RunsSource,
+    facts: OnceLock<Arc<RunFacts>>,
 }
 
-/// Where the runs are read from when they are first asked for.
+/// The source from which the runs are read on first use.
 #[derive(Default)]
-enum Source {
+enum RunsSource {
     #[default]
     Nowhere,
     Archive(Archive),
-    /// What [`RunIndex::to_bytes`] made, of this file.
+    /// Output of [`RunFacts::to_bytes`], from this file.
     Bytes(Vec<u8>, PathBuf),
 }
 
-/// Score and engine of each run, in the order of their ids.
+/// Score and engine of each run, ordered by id.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct RunIndex {
+pub(super) struct RunFacts {
     run_id: Vec<u32>,
     max_score: Vec<u64>,
     engine: Vec<Option<String>>,
@@ -38,51 +38,51 @@ pub(super) struct RunIndex {
 
 impl Runs {
     pub(super) fn of_archive(archive: &Archive) -> Runs {
-        let source = Source::Archive(archive.clone());
-        Runs { phases: Some(archive.phases()), source, index: OnceLock::new() }
+        let source = RunsSource::Archive(archive.clone());
+        Runs { phases: Some(archive.phases()), source, facts: OnceLock::new() }
     }
 
-    /// Of runs that are known already.
-    pub(super) fn of_index(phases: Phases, index: RunIndex) -> Runs {
-        Runs { phases: Some(phases), source: Source::Nowhere, index: Arc::new(index).into() }
+    /// Returns runs that are already known.
+    pub(super) fn of_facts(phases: Phases, facts: RunFacts) -> Runs {
+        Runs { phases: Some(phases), source: RunsSource::Nowhere, facts: Arc::new(facts).into() }
     }
 
-    /// From a file's footer.
+    /// Returns the runs of a file's footer.
     pub(super) fn of_bytes(phases: Option<Phases>, bytes: Vec<u8>, path: &Path) -> Runs {
-        let source = if bytes.is_empty() { Source::Nowhere } else { Source::Bytes(bytes, path.into()) };
-        Runs { phases, source, index: OnceLock::new() }
+        let source = if bytes.is_empty() { RunsSource::Nowhere } else { RunsSource::Bytes(bytes, path.into()) };
+        Runs { phases, source, facts: OnceLock::new() }
     }
 
-    /// The runs; `None` for rows that came from nowhere known.
+    /// The runs; `None` if their source is unknown.
     ///
     /// # Errors
-    /// When the archive can no longer be read, or the file held something else.
-    pub(super) fn index(&self) -> Result<Option<Arc<RunIndex>>> {
-        if let Some(index) = self.index.get() {
-            return Ok(Some(Arc::clone(index)));
+    /// Any error of reading the archive; [`ErrorKind::Damaged`] if the file's bytes are invalid.
+    pub(super) fn facts(&self) -> Result<Option<Arc<RunFacts>>> {
+        if let Some(facts) = self.facts.get() {
+            return Ok(Some(Arc::clone(facts)));
         }
-        let index = match &self.source {
-            Source::Nowhere => return Ok(None),
-            Source::Archive(archive) => RunIndex::read(archive)?,
-            Source::Bytes(bytes, path) => RunIndex::from_bytes(bytes).ok_or_else(|| ErrorKind::Damaged {
+        let facts = match &self.source {
+            RunsSource::Nowhere => return Ok(None),
+            RunsSource::Archive(archive) => RunFacts::read(archive)?,
+            RunsSource::Bytes(bytes, path) => RunFacts::from_bytes(bytes).ok_or_else(|| ErrorKind::Damaged {
                 path: path.clone(),
                 what: "the runs of a table",
                 expected: "ids, scores and engines".into(),
                 found: "other bytes".into(),
             })?,
         };
-        Ok(Some(Arc::clone(self.index.get_or_init(|| Arc::new(index)))))
+        Ok(Some(Arc::clone(self.facts.get_or_init(|| Arc::new(facts)))))
     }
 }
 
-impl RunIndex {
-    fn read(archive: &Archive) -> Result<RunIndex> {
+impl RunFacts {
+    fn read(archive: &Archive) -> Result<RunFacts> {
         let query = archive.sql("SELECT run_id, max_score, engine FROM runs ORDER BY run_id", no_params())?;
-        let mut index = RunIndex::default();
+        let mut facts = RunFacts::default();
         for batch in query.stream()? {
-            index.append(&batch?).ok_or_else(|| Error::query("runs has columns of other types"))?;
+            facts.append(&batch?).ok_or_else(|| Error::query("runs has columns of other types"))?;
         }
-        Ok(index)
+        Ok(facts)
     }
 
     fn append(&mut self, batch: &RecordBatch) -> Option<()> {
@@ -103,32 +103,33 @@ impl RunIndex {
         Some(())
     }
 
-    /// Adds a run, whose id is above all others'.
+    /// Adds a run, whose id must be greater than all others.
     pub(super) fn push(&mut self, run_id: u32, max_score: u64, engine: Option<String>) {
         self.run_id.push(run_id);
         self.max_score.push(max_score);
         self.engine.push(engine);
     }
 
-    /// A run's score and engine.
+    /// Returns a run's score and engine.
     pub(super) fn get(&self, run_id: u32) -> Option<(u64, Option<&str>)> {
         let at = self.run_id.binary_search(&run_id).ok()?;
         Some((*self.max_score.get(at)?, self.engine.get(at)?.as_deref()))
     }
 
-    /// The runs with these ids alone.
-    pub(super) fn only(&self, run_ids: &HashSet<u32>) -> RunIndex {
-        let mut index = RunIndex::default();
+    /// Returns the runs with these ids.
+    pub(super) fn only(&self, run_ids: &HashSet<u32>) -> RunFacts {
+        let mut facts = RunFacts::default();
         for (k, run_id) in self.run_id.iter().enumerate().filter(|(_, run_id)| run_ids.contains(run_id)) {
-            index.run_id.push(*run_id);
-            index.max_score.push(self.max_score[k]);
-            index.engine.push(self.engine[k].clone());
+            facts.run_id.push(*run_id);
+            facts.max_score.push(self.max_score[k]);
+            facts.engine.push(self.engine[k].clone());
         }
-        index
+        facts
     }
 
-    /// Number of runs u32, number of engines u32, the ids u32, the scores u64, each run's engine u32 (its place among the
-    /// engines, or 2^32 - 1 for none), and the engines, each its length u32 and its text. All little-endian.
+    /// Returns the runs as bytes: number of runs u32, number of engines u32, the ids u32, the scores u64, each
+    /// run's engine u32 (an index into the engines, or 2^32 - 1 for none), and the engines, each its length u32
+    /// and its text. All numbers are little-endian.
     pub(super) fn to_bytes(&self) -> Vec<u8> {
         let mut places: HashMap<&str, u32> = HashMap::new();
         let mut engines: Vec<&str> = Vec::new();
@@ -151,8 +152,8 @@ impl RunIndex {
         bytes
     }
 
-    /// What [`to_bytes`](RunIndex::to_bytes) made; `None` for anything else.
-    pub(super) fn from_bytes(bytes: &[u8]) -> Option<RunIndex> {
+    /// Parses the result of [`to_bytes`](RunFacts::to_bytes); `None` for anything else.
+    pub(super) fn from_bytes(bytes: &[u8]) -> Option<RunFacts> {
         fn numbers<const N: usize>(bytes: &mut &[u8], count: usize) -> Option<Vec<[u8; N]>> {
             let (taken, rest) = bytes.split_at_checked(count.checked_mul(N)?)?;
             *bytes = rest;
@@ -178,7 +179,7 @@ impl RunIndex {
             place => engines.get(place as usize).map(|name| Some((*name).to_owned())),
         };
         let engine = places.into_iter().map(engine).collect::<Option<Vec<_>>>()?;
-        (rest.is_empty() && run_id.is_sorted()).then_some(RunIndex { run_id, max_score, engine })
+        (rest.is_empty() && run_id.is_sorted()).then_some(RunFacts { run_id, max_score, engine })
     }
 }
 
@@ -187,9 +188,9 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn index() -> RunIndex {
+    fn facts() -> RunFacts {
         let engine = |k: u32| (!k.is_multiple_of(3)).then(|| format!("engine {}", k % 3));
-        RunIndex {
+        RunFacts {
             run_id: (0..50).map(|k| k * 2).collect(),
             max_score: (0..50).map(|k| k << 33).collect(),
             engine: (0..50).map(engine).collect(),
@@ -197,24 +198,24 @@ mod tests {
     }
 
     #[test]
-    fn comes_back_from_its_bytes() {
-        let index = index();
-        assert_eq!(RunIndex::from_bytes(&index.to_bytes()).as_ref(), Some(&index));
-        assert_eq!(index.get(4), Some((2 << 33, Some("engine 2"))));
-        let only = index.only(&HashSet::from([4, 5]));
-        assert_eq!((only.run_id.as_slice(), only.get(4)), ([4].as_slice(), index.get(4)));
-        let none = RunIndex::default();
-        assert_eq!(RunIndex::from_bytes(&none.to_bytes()), Some(none));
+    fn round_trips_through_bytes() {
+        let facts = facts();
+        assert_eq!(RunFacts::from_bytes(&facts.to_bytes()).as_ref(), Some(&facts));
+        assert_eq!(facts.get(4), Some((2 << 33, Some("engine 2"))));
+        let only = facts.only(&HashSet::from([4, 5]));
+        assert_eq!((only.run_id.as_slice(), only.get(4)), ([4].as_slice(), facts.get(4)));
+        let none = RunFacts::default();
+        assert_eq!(RunFacts::from_bytes(&none.to_bytes()), Some(none));
     }
 
     proptest! {
         #[test]
-        fn any_bytes_are_refused_or_read(at in 0usize..900, value in any::<u32>(), cut in 0usize..900) {
-            let mut bytes = index().to_bytes();
+        fn damaged_bytes_are_rejected_or_parsed(at in 0usize..900, value in any::<u32>(), cut in 0usize..900) {
+            let mut bytes = facts().to_bytes();
             let len = bytes.len();
             bytes[at.min(len - 4)..][..4].copy_from_slice(&value.to_le_bytes());
-            let _ = RunIndex::from_bytes(&bytes);
-            prop_assert!(RunIndex::from_bytes(&bytes[..cut.min(len - 1)]).is_none() || cut.min(len - 1) == 8);
+            let _ = RunFacts::from_bytes(&bytes);
+            prop_assert!(RunFacts::from_bytes(&bytes[..cut.min(len - 1)]).is_none() || cut.min(len - 1) == 8);
         }
     }
 }

@@ -1,14 +1,14 @@
-//! Which rows of a table a view shows: ranges of them, found by position in constant time.
+//! The rows of a view: ranges, with constant-time lookup by position.
 //!
-//! A view's rows are runs or parts of runs as a rule, so a few ranges a run say it all: 16 bytes each, where a list of
-//! rows would take 8 a row and cost a trip to memory for each.
+//! A view's rows are usually whole runs or parts of runs, so it has few ranges per run, of 16 bytes each. A
+//! list of rows would take 8 bytes per row and cost a trip to memory for each.
 
 use std::ops::Range;
 
 /// Ascending, disjoint ranges of rows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Selection {
-    /// The position of each range's first row among all selected rows, and at the end their number.
+    /// The position of each range's first row among all selected rows, then the number of selected rows.
     positions: Vec<u64>,
     /// The first row of each range.
     rows: Vec<u64>,
@@ -18,7 +18,7 @@ pub(super) struct Selection {
 }
 
 impl Selection {
-    /// Adjacent ranges become one; empty ones vanish.
+    /// Returns the selection of these ascending ranges. Adjacent ranges are merged; empty ranges are dropped.
     pub(super) fn new(ranges: impl IntoIterator<Item = Range<u64>>) -> Selection {
         let (mut positions, mut rows) = (Vec::new(), Vec::new());
         let (mut len, mut end) = (0, None);
@@ -50,7 +50,7 @@ impl Selection {
         self.positions.last().copied().unwrap_or(0)
     }
 
-    /// Replaces positions, which must be below `len`, by the rows that stand there.
+    /// Replaces positions by the rows at these positions. Every position must be below `len`.
     pub(super) fn map(&self, positions: &mut [u64]) {
         for slot in positions {
             let position = *slot;
@@ -73,12 +73,13 @@ impl Selection {
         self.rows.iter().zip(self.positions.windows(2)).map(|(&row, at)| row..row + (at[1] - at[0]))
     }
 
-    /// First row and length of each range.
+    /// Returns the first row and the length of each range.
     pub(super) fn to_words(&self) -> Vec<u64> {
         self.ranges().flat_map(|range| [range.start, range.end - range.start]).collect()
     }
 
-    /// What [`to_words`](Selection::to_words) made; `None` for other words, or for rows from `num_rows` on.
+    /// Parses the result of [`to_words`](Selection::to_words); `None` for anything else, or for rows not below
+    /// `num_rows`.
     pub(super) fn from_words(words: &[u64], num_rows: u64) -> Option<Selection> {
         let (pairs, odd) = words.as_chunks::<2>();
         if !odd.is_empty() {
@@ -102,7 +103,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn finds_every_row_where_a_list_has_it(gaps in prop::collection::vec((0u64..40, 0u64..40), 0..200), big in 0u64..100_000) {
+        fn selection_agrees_with_a_list_of_rows(gaps in prop::collection::vec((0u64..40, 0u64..40), 0..200), big in 0u64..100_000) {
             let mut ranges = Vec::new();
             let mut at = 0;
             for (gap, len) in gaps {
@@ -126,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_ranges_that_overlap_or_are_cut() {
+    fn overlapping_or_truncated_ranges_are_rejected() {
         assert!(Selection::from_words(&[0, 5, 5, 1], 10).is_some());
         assert_eq!(Selection::from_words(&[0, 5, 4, 1], 10), None);
         assert_eq!(Selection::from_words(&[0, 5, 4], 10), None);

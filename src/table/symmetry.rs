@@ -1,21 +1,20 @@
-//! Which of the board's eight symmetries a row is turned by, and turning all that a row says of directions.
+//! The choice of a symmetry for each row, and turning a row by it.
 //!
-//! The symmetry is a function of seed, epoch and row alone: SplitMix64's finalizer (Steele, Lea and Flood, *Fast
-//! Splittable Pseudorandom Number Generators*, OOPSLA 2014, with Stafford's variant 13 of its constants) of the row's
-//! number under a key, of which the top three bits count.
+//! The symmetry is a function of seed, epoch and row alone. It is the top three bits of a hash of the row's
+//! number under a key. The hash is SplitMix64's finalizer (Steele, Lea and Flood, *Fast Splittable Pseudorandom
+//! Number Generators*, OOPSLA 2014) with Stafford's variant 13 of its constants.
 
-use super::convert::NO_MOVE;
 use crate::board::{Board, Symmetry};
-use crate::step::Step;
+use crate::step::{NO_MOVE, Step};
 
-/// Names one symmetry for each row of a table.
+/// A key that determines one symmetry for each row of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SymmetryKey(u64);
 
-/// Rows whose boards are turned together.
+/// The number of boards that are turned together.
 pub(super) const BLOCK: usize = 64;
 
-/// Where each direction goes under each symmetry, and 255, no direction, for what is none.
+/// The image of each move under each symmetry; [`NO_MOVE`] stays [`NO_MOVE`].
 const MOVES: [[u8; 8]; 8] = {
     let mut moves = [[NO_MOVE; 8]; 8];
     let mut index = 0;
@@ -30,7 +29,7 @@ const MOVES: [[u8; 8]; 8] = {
     moves
 };
 
-/// Where each mask of directions goes under each symmetry, sixteen masks a row.
+/// The image of each legality mask under each symmetry.
 const MASKS: [[u8; 16]; 8] = {
     let mut masks = [[0; 16]; 8];
     let mut index = 0;
@@ -59,7 +58,7 @@ const fn image(symmetry: usize, direction: u8) -> u8 {
 }
 
 impl SymmetryKey {
-    /// No row is asked for its symmetry under this one.
+    /// A placeholder for gathers without symmetries.
     pub(super) const NONE: SymmetryKey = SymmetryKey(0);
 
     pub(crate) fn new(seed: u64, epoch: u64) -> SymmetryKey {
@@ -70,7 +69,7 @@ impl SymmetryKey {
         SymmetryKey(u64::from_le_bytes(key))
     }
 
-    /// The number of a row's symmetry, 0 to 7.
+    /// Returns the index of a row's symmetry, 0 to 7.
     #[inline(always)]
     fn index_of(self, row: u64) -> usize {
         let mut x = row ^ self.0;
@@ -84,10 +83,10 @@ impl SymmetryKey {
         Symmetry::ALL[self.index_of(row)]
     }
 
-    /// The numbers of the symmetries of some rows, and their boards, turned: so many at once that registers hold several.
+    /// Computes the symmetry index of each row and turns its board. One block fills several vector registers.
     #[inline(always)]
     pub(super) fn turn_boards(self, rows: &[u64; BLOCK], boards: &mut [Board; BLOCK], indices: &mut [u8; BLOCK]) {
-        // A loop over numbers of arrays of known length is what the compiler vectorizes.
+        // The compiler vectorizes loops over the indices of fixed-size arrays.
         for k in 0..BLOCK {
             indices[k] = self.index_of(rows[k]) as u8;
         }
@@ -97,12 +96,13 @@ impl SymmetryKey {
     }
 }
 
-/// What else of a step a symmetry turns: values, mask and move. A move that is none stays none.
+/// Replaces a step's board by its turned `board`, and turns the values, the mask and the move. No move stays no
+/// move.
 #[inline(always)]
 pub(super) fn turn(index: u8, board: Board, step: &mut Step) {
     step.board = board;
-    // Up and down are the low half of the values, left and right the high. A transpose exchanges the halves, a flip of rows
-    // up and down, and one of columns left and right.
+    // The low half of the values is up and down, the high half left and right. A transpose exchanges the
+    // halves. A flip of rows exchanges up and down, and a flip of columns left and right.
     let [mut vertical, mut horizontal]: [u64; 2] = bytemuck::cast(step.ev_values);
     let [transpose, columns, rows] = Symmetry::parts(index);
     let exchanged = (vertical ^ horizontal) & u64::from(transpose).wrapping_neg();
@@ -114,7 +114,7 @@ pub(super) fn turn(index: u8, board: Board, step: &mut Step) {
     step.chosen = MOVES[index][usize::from(step.chosen.min(7))];
 }
 
-/// The same turn, cell by cell and move by move.
+/// A naive implementation of the same turn, cell by cell and move by move.
 #[cfg(test)]
 pub(super) fn naive(symmetry: Symmetry, step: Step) -> Step {
     use crate::board::Move;

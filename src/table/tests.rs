@@ -1,9 +1,11 @@
 //! The kernels against their naive twins: every width, alignment, tail and repeated index.
 
-use super::batch::{Arena, BatchSchema, TokenType};
-use super::columns::Columns;
-use super::gather::{Level, Rows, gather, gather_part, gather_rows, naive};
-use super::layout::{ElementType, ExtraField, RowLayout};
+use super::arena::Arena;
+use super::batch_schema::{BatchSchema, ColumnBuffers};
+use super::element::ElementType;
+use super::gather::{Level, TableRows, gather, gather_part, gather_rows, naive};
+use super::layout::{ExtraField, RowLayout};
+use super::step_column::{StepColumn, TokenType};
 use super::symmetry::SymmetryKey;
 use crate::step::STEP_SIZE;
 use proptest::prelude::*;
@@ -17,6 +19,10 @@ const WIDTHS: [ElementType; 6] = [
     ElementType::UInt64,
 ];
 
+fn step_columns() -> Vec<&'static str> {
+    StepColumn::BATCH.into_iter().map(|column| column.shape(TokenType::default()).0).collect()
+}
+
 fn layout(extras: &[ElementType]) -> RowLayout {
     let field = |(k, &dtype): (usize, &ElementType)| ExtraField {
         name: format!("extra{k}"),
@@ -27,7 +33,8 @@ fn layout(extras: &[ElementType]) -> RowLayout {
     RowLayout::new(extras.iter().enumerate().map(field).collect())
 }
 
-/// Any bytes are a row, but for the mask, which has four bits.
+/// Returns random rows. Any bytes are a valid row, except that the mask has four bits and the move is a move or
+/// 255.
 fn rows(num_rows: usize, stride: usize, seed: u64) -> Vec<u8> {
     let mut x = seed | 1;
     let mut bytes: Vec<u8> = std::iter::repeat_with(|| {
@@ -45,7 +52,7 @@ fn rows(num_rows: usize, stride: usize, seed: u64) -> Vec<u8> {
     bytes
 }
 
-fn filled(schema: &BatchSchema, num_rows: usize, fill: impl FnOnce(Columns<'_>)) -> Vec<Vec<u8>> {
+fn filled(schema: &BatchSchema, num_rows: usize, fill: impl FnOnce(ColumnBuffers<'_>)) -> Vec<Vec<u8>> {
     let mut arena = Arena::new(schema, num_rows + 3).unwrap();
     fill(arena.columns_mut(schema, num_rows));
     arena.columns_mut(schema, num_rows).into_iter().map(|column| column.to_vec()).collect()
@@ -53,13 +60,13 @@ fn filled(schema: &BatchSchema, num_rows: usize, fill: impl FnOnce(Columns<'_>))
 
 proptest! {
     #[test]
-    fn gathers_what_the_naive_loop_gathers(
+    fn kernels_agree_with_the_naive_loop(
         extras in prop::collection::vec(prop::sample::select(&WIDTHS), 0..5),
         tokens in prop::sample::select(vec![TokenType::UInt8, TokenType::Int32, TokenType::Int64]),
         num_rows in 1usize..400,
         picks in prop::collection::vec(any::<prop::sample::Index>(), 0..400),
         columns in prop::option::of(prop::sample::subsequence(
-            vec!["tokens", "move", "ev_values", "ev_legal", "run_id", "step_index", "board", "extra0", "extra1"], 1..9)),
+            step_columns().into_iter().chain(["extra0", "extra1"]).collect::<Vec<_>>(), 1..9)),
         symmetries in any::<Option<u64>>(),
         misaligned in 0usize..8,
         seed in any::<u64>(),
@@ -67,15 +74,15 @@ proptest! {
         let layout = layout(&extras);
         let stride = layout.stride();
         let memory = [vec![0; misaligned], rows(num_rows, stride, seed)].concat();
-        let rows = Rows { bytes: &memory[misaligned..], stride, attached: &[] };
+        let rows = TableRows { bytes: &memory[misaligned..], stride, attached: &[] };
         let has = |name: &&str| !name.starts_with("extra") || layout.extra(name).is_some();
         let columns = columns.map(|names| names.into_iter().filter(has).map(str::to_owned).collect::<Vec<String>>());
-        let schema = BatchSchema::new(&layout, &[], tokens, columns.as_deref()).unwrap();
+        let schema = BatchSchema::new(&layout, Vec::new(), tokens, columns.as_deref()).unwrap();
         let indices: Vec<u64> = picks.iter().map(|pick| pick.index(num_rows) as u64).collect();
         let ids: Vec<u64> = indices.iter().map(|index| index ^ seed).collect();
         let turns = symmetries.map(|seed| (SymmetryKey::new(seed, 3), ids.as_slice()));
         let slow = filled(&schema, indices.len(), |columns| naive(rows, &indices, &schema, columns, turns));
-        // Not only the code that this processor would choose.
+        // Tests every level, not only the one that this processor would choose.
         for level in Level::all() {
             let fast = filled(&schema, indices.len(), |columns| {
                 gather_part(level, rows, &indices, &schema, columns, turns);
@@ -91,13 +98,13 @@ proptest! {
     }
 }
 
-/// Large batches are gathered by several threads.
+/// Several threads gather large batches.
 #[test]
 fn gathers_large_batches_in_parts() {
     let layout = layout(&[ElementType::Int32]);
     let memory = rows(1000, layout.stride(), 7);
-    let rows = Rows { bytes: &memory, stride: layout.stride(), attached: &[] };
-    let schema = BatchSchema::new(&layout, &[], TokenType::Int32, None).unwrap();
+    let rows = TableRows { bytes: &memory, stride: layout.stride(), attached: &[] };
+    let schema = BatchSchema::new(&layout, Vec::new(), TokenType::Int32, None).unwrap();
     for num_rows in [(1 << 16) - 1, 1 << 16, (1 << 17) + 77] {
         let indices: Vec<u64> = (0..num_rows).map(|k| k * 7919 % 1000).collect();
         let turns = Some((SymmetryKey::new(1, 2), indices.as_slice()));
@@ -116,7 +123,7 @@ fn symmetries_are_all_eight_and_equally_often() {
     }
     // Binomial with a mean of 10,000 and a standard deviation of 94.
     assert!(counts.iter().all(|&count| (9_500..10_500).contains(&count)), "{counts:?}");
-    // Another epoch, or seed, turns a row as before in one case of eight.
+    // Another epoch or seed gives a row the same symmetry in one case of eight.
     for other in [SymmetryKey::new(5, 7), SymmetryKey::new(6, 6)] {
         let same = (0..80_000).filter(|&row| key.symmetry_of(row) == other.symmetry_of(row)).count();
         assert!((9_500..10_500).contains(&same), "{same}");
@@ -139,4 +146,11 @@ fn rows_are_as_small_as_alignment_allows() {
             assert_eq!(extra.offset % extra.dtype.width(), 0);
         }
     }
+}
+
+#[test]
+fn documentation_of_batches_lists_their_columns() {
+    let lines = include_str!("batch.rs").lines();
+    let names = lines.filter_map(|line| line.strip_prefix("/// | `")?.split('`').next());
+    assert_eq!(names.collect::<Vec<_>>(), step_columns());
 }

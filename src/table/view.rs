@@ -1,9 +1,11 @@
-//! Views: some of a table's rows, chosen by their runs and by the phase of the game, without a copy.
+//! Views: some of a table's rows, selected by run and game phase, without a copy.
 
-use super::gather::Rows;
-use super::output::Stop;
-use super::runs::RunIndex;
-use super::{Fingerprint, Selection, StepTable};
+use super::fingerprint::Fingerprint;
+use super::gather::TableRows;
+use super::runs::RunFacts;
+use super::selection::Selection;
+use super::step_table::StepTable;
+use super::threads::{FirstError, cores};
 use crate::archive::{Phase, Phases};
 use crate::error::{Error, ErrorKind, Location, Result};
 use crate::progress::{Progress, check};
@@ -12,7 +14,7 @@ use crate::workers;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Which rows of a table a view shows: those that meet every condition that is set.
+/// The conditions of a view. It shows the rows that meet every condition that is set.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RowFilter {
     /// The lowest `max_score` of a run.
@@ -21,9 +23,9 @@ pub struct RowFilter {
     pub max_score: Option<u64>,
     /// The engines of the runs.
     pub engines: Option<Vec<String>>,
-    /// The phases of the game, by the largest tile on the board, with the archive's thresholds.
+    /// The game phases, by the largest tile on the board and the archive's thresholds.
     pub phases: Option<Vec<Phase>>,
-    /// The runs.
+    /// The run ids.
     pub run_ids: Option<Vec<u32>>,
 }
 
@@ -31,17 +33,17 @@ pub struct RowFilter {
 const PART: u64 = 1 << 18;
 
 impl StepTable {
-    /// The rows that meet every condition, in the same order: a view that shares the table's memory and takes 16 bytes
-    /// for each stretch of rows. Found in one pass over the table.
+    /// Returns a view of the rows that meet every condition, in the same order. The view shares the table's
+    /// memory and takes 16 bytes per range of consecutive rows. Finding them takes one pass over the table.
     ///
     /// # Errors
-    /// [`ErrorKind::Argument`] for conditions on scores, engines or phases where the rows came from a file that knows
-    /// nothing of its runs; [`ErrorKind::Query`] or [`ErrorKind::Io`] when the archive's runs can no longer be read.
+    /// [`ErrorKind::Argument`] for a condition on scores, engines or phases if the rows came from a file
+    /// without runs; [`ErrorKind::Query`] or [`ErrorKind::Io`] if the archive's runs can no longer be read.
     pub fn filter(&self, filter: &RowFilter) -> Result<StepTable> {
         self.filter_unless_cancelled(filter, &())
     }
 
-    /// [`filter`](StepTable::filter) that can be cancelled between pieces of some milliseconds of work.
+    /// [`filter`](StepTable::filter) with cancellation. It checks every few milliseconds.
     ///
     /// # Errors
     /// As [`filter`](StepTable::filter), and [`ErrorKind::Cancelled`].
@@ -58,18 +60,18 @@ impl StepTable {
         let unknown = |what: &str| {
             Error::argument(
                 "filter",
-                format!("a table that knows {what}"),
-                "one of a file without them, or whose archive is gone",
+                format!("a table with {what}"),
+                "a table of a file without them, or whose archive is missing",
             )
         };
-        let index = match by_run {
-            true => Some(self.runs.index()?.ok_or_else(|| unknown("the scores and engines of its runs"))?),
+        let facts = match by_run {
+            true => Some(self.runs.facts()?.ok_or_else(|| unknown("the scores and engines of its runs"))?),
             false => None,
         };
         let run = |run_id: u32| {
             run_ids.as_ref().is_none_or(|ids| ids.binary_search(&run_id).is_ok())
-                && index.as_ref().is_none_or(|index: &Arc<RunIndex>| {
-                    index.get(run_id).is_some_and(|(score, engine)| {
+                && facts.as_ref().is_none_or(|facts: &Arc<RunFacts>| {
+                    facts.get(run_id).is_some_and(|(score, engine)| {
                         min_score.is_none_or(|min| score >= min)
                             && max_score.is_none_or(|max| score <= max)
                             && engines.as_ref().is_none_or(|names| names.iter().any(|name| Some(&**name) == engine))
@@ -79,7 +81,7 @@ impl StepTable {
         let selection = match phases {
             None => self.select(run, |_| true, progress)?,
             Some(phases) => {
-                let thresholds: Phases = self.runs.phases.ok_or_else(|| unknown("where the phases begin"))?;
+                let thresholds: Phases = self.runs.phases.ok_or_else(|| unknown("thresholds of the game phases"))?;
                 let wanted: u16 = (0..16_u8)
                     .filter(|&exp| phases.contains(&thresholds.of_max_exp(exp)))
                     .fold(0, |wanted, exp| wanted | 1 << exp);
@@ -100,12 +102,12 @@ impl StepTable {
         Ok(self.with_view(selection, &what))
     }
 
-    /// Two views, the second of which has about the share `val` of the runs: `(train, val)`, disjoint by run and together
-    /// all rows.
+    /// Splits the table by run into two views `(train, val)`. They are disjoint and together have all rows.
+    /// About the share `val` of the runs is in the second.
     ///
-    /// A run belongs to the second when the first eight bytes of BLAKE3 (key derivation, of seed and run id) are, as a
-    /// number, below `val × 2^64`. So it stays where it is when the archive grows, and when `val` grows no run leaves the
-    /// second. To split a view again, take another seed.
+    /// A run is in the second view if a hash of seed and run id is below `val × 2^64`. The hash is the first
+    /// eight bytes of BLAKE3 key derivation, as an integer. So a run keeps its side when the archive grows. If
+    /// `val` grows, no run leaves the second view. To split a view again, use another seed.
     ///
     /// # Errors
     /// [`ErrorKind::Argument`] unless `val` is between 0 and 1.
@@ -113,7 +115,7 @@ impl StepTable {
         self.split_unless_cancelled(val, seed, &())
     }
 
-    /// [`split`](StepTable::split) that can be cancelled between pieces of some milliseconds of work.
+    /// [`split`](StepTable::split) with cancellation. It checks every few milliseconds.
     ///
     /// # Errors
     /// As [`split`](StepTable::split), and [`ErrorKind::Cancelled`].
@@ -133,7 +135,7 @@ impl StepTable {
             hasher.update(&run_id.to_le_bytes());
             let mut hash = [0; 8];
             hasher.finalize_xof().fill(&mut hash);
-            // Exact: the numbers compared have at most 64 bits and a power of two as denominator.
+            // The product is exact, because multiplying by a power of two only changes the exponent.
             val >= 1.0 || u64::from_le_bytes(hash) < (val * 2_f64.powi(64)) as u64
         };
         let train = self.select(|run| !is_val(run), |_| true, progress)?;
@@ -143,25 +145,20 @@ impl StepTable {
     }
 
     fn with_view(&self, selection: Selection, what: &str) -> StepTable {
-        let fingerprint = Arc::new(self.fingerprint().with_view(what));
-        StepTable { selection: Some(Arc::new(selection)), view_fingerprint: Some(fingerprint), ..self.clone() }
+        self.of_selection(selection, self.fingerprint().with_view(what))
     }
 
-    /// The view of a whole table that another process described.
+    /// Returns a view of this whole table from ranges that another process described.
     pub(super) fn with_selection(&self, words: &[u64], fingerprint: Fingerprint) -> Result<StepTable> {
         let selection = Selection::from_words(words, self.num_all_rows()).ok_or_else(|| {
             let (location, what) = (Location::default(), "rows of a view");
             let expected = format!("ascending ranges below {}", self.num_all_rows());
             Error::from(ErrorKind::Decode { location, what, expected, found: "others".into() })
         })?;
-        Ok(StepTable {
-            selection: Some(Arc::new(selection)),
-            view_fingerprint: Some(Arc::new(fingerprint)),
-            ..self.clone()
-        })
+        Ok(self.of_selection(selection, fingerprint))
     }
 
-    /// The rows whose run and whose step are wanted. A run is asked for once per stretch of its rows.
+    /// Selects the rows whose run and step are wanted. It evaluates `run` once per span of rows of one run.
     fn select(
         &self,
         run: impl Fn(u32) -> bool + Sync,
@@ -182,9 +179,8 @@ impl StepTable {
         let parts = (0..num_rows).step_by(PART as usize);
         let found: Vec<Mutex<Vec<Range<u64>>>> = parts.clone().map(|_| Mutex::default()).collect();
         let next = Mutex::new(parts.zip(&found));
-        let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-        let stop = Stop::default();
-        workers::side_by_side(found.len().min(cores), || {
+        let stop = FirstError::default();
+        workers::side_by_side(found.len().min(cores()), || {
             let next = || next.lock().unwrap_or_else(PoisonError::into_inner).next();
             while let Some((start, slot)) = next() {
                 if start > 0
@@ -197,7 +193,8 @@ impl StepTable {
         });
         stop.into_result()?;
         if found.len() > 1 {
-            // Some cancellations reach only the caller's own thread, and other threads may have done most of the work.
+            // Some cancellations reach only the caller's thread, and other threads may have done most of the
+            // work.
             check(progress)?;
         }
         let found = found.into_iter().map(|part| part.into_inner().unwrap_or_else(PoisonError::into_inner));
@@ -205,9 +202,9 @@ impl StepTable {
     }
 }
 
-/// The stretches of wanted rows within ranges.
+/// Returns the ranges of consecutive wanted rows.
 fn scan(
-    rows: Rows<'_>,
+    rows: TableRows<'_>,
     within: impl Iterator<Item = Range<u64>>,
     run: impl Fn(u32) -> bool,
     step: impl Fn(&Step) -> bool,

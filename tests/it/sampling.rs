@@ -217,7 +217,7 @@ fn weights_and_strata_that_are_none_are_refused() {
         (weighted("engine"), "weights: expected a column of numbers"),
         (weighted("other"), "weights: expected an extra column of the table: negative, nothing"),
         (strata("other", &[]), "strata: expected an extra column"),
-        (strata("engine", &[("delta", 1.0)]), "quotas: expected strata that engine has: alpha, beta, gamma"),
+        (strata("engine", &[("delta", 1.0)]), "quotas: expected strata of engine: alpha, beta, gamma"),
         (strata("engine", &[("alpha", -1.0)]), "quotas: expected finite numbers"),
         (strata("engine", &[("alpha", 0.0)]), "quotas: expected at least one above 0"),
         (strata("engine", &[("alpha", 1e-9), ("beta", 0.5)]), "quotas: expected shares of at least 1 in 65536"),

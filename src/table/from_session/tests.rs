@@ -1,5 +1,6 @@
 use super::*;
 use crate::board::{Board, Move};
+use crate::error::ErrorKind;
 use crate::format::SessionOptions;
 use crate::format::SessionWriter;
 use crate::run::{Run, RunStep};
@@ -8,7 +9,7 @@ use serde_json::json;
 use std::path::PathBuf;
 use tempfile::TempDir;
 
-/// Slides left and spawns at the first empty cell, so that each move is plain.
+/// Plays the first possible move and spawns at the first empty cell, so that each move can be derived.
 fn game(len: u32, rate: u32, score: u64) -> Run {
     let mut steps = Run::builder(0);
     let mut board = Board(0x1100_0000_0000_0000);
@@ -40,7 +41,7 @@ fn load(folder: &Path, options: &FromSessionOptions) -> Result<StepTable> {
 
 #[test]
 fn rows_keep_the_ids_and_the_steps_of_the_session() {
-    // Not in the order of their ids, and one that is sampled.
+    // The ids are unordered, and one run is sampled.
     let runs = vec![(1003, game(30, 1, 500)), (7, game(40, 3, 900)), (1001, game(20, 1, 700))];
     let (_parent, folder) = write(&runs);
     let options = FromSessionOptions::default().with_extra(["highest_tile", "max_score"]);
@@ -81,14 +82,17 @@ fn rows_keep_the_ids_and_the_steps_of_the_session() {
 }
 
 #[test]
-fn what_a_row_cannot_hold_is_refused() {
+fn sessions_that_do_not_fit_rows_are_rejected() {
     let (_parent, folder) = write(&[(1 << 32, game(3, 1, 0)), (5, game(4, 1, 0))]);
     let error = load(&folder, &FromSessionOptions::default()).err().unwrap();
     assert!(matches!(error.kind(), ErrorKind::Argument { name: "run_id", .. }));
-    assert_eq!(error.to_string(), "run_id: expected at most 4294967295, what a row holds, found run 4294967296");
+    assert_eq!(
+        error.to_string(),
+        "run_id: expected at most 4294967295, the largest run id of a row, found run 4294967296"
+    );
     assert_eq!(load(&folder, &FromSessionOptions::default().with_run_ids([5])).unwrap().num_rows(), 4);
     let error = load(&folder, &FromSessionOptions::default().with_run_ids([5, 6])).err().unwrap().to_string();
-    assert_eq!(error, "run_ids: expected ids of runs that the session has, found 6");
+    assert_eq!(error, "run_ids: expected run ids of the session, found 6");
     for extra in [vec!["seed"], vec!["max_score", "max_score"]] {
         let options = FromSessionOptions::default().with_extra(extra);
         assert!(matches!(load(&folder, &options).err().unwrap().kind(), ErrorKind::Argument { name: "extra", .. }));

@@ -5,28 +5,28 @@ use crate::archive::Phases;
 use crate::format::npy::{NpyField, header};
 use crate::loader::{LoaderOptions, Sampling};
 use crate::table::memory::Region;
-use crate::table::runs::{RunIndex, Runs};
-use crate::table::{Fingerprint, RowFilter, RowLayout, TableHandle};
+use crate::table::runs::{RunFacts, Runs};
+use crate::table::{ElementType, Fingerprint, RowFilter, RowLayout, TableHandle};
 use proptest::prelude::*;
 use std::collections::BTreeSet;
 use tempfile::TempDir;
 
-/// A table of steps, and nothing else in their rows.
-fn table(keys: &[Key]) -> StepTable {
+/// Returns a table of these steps without extra columns.
+fn table(keys: &[StepKey]) -> StepTable {
     let mut region = Region::reserve((keys.len() * STEP_SIZE) as u64).unwrap();
     for (row, &(run_id, step)) in region.bytes_mut().chunks_exact_mut(STEP_SIZE).zip(keys) {
         let step = Step { run_id: run_id as u32, step_index: step as u16, ..Step::default() };
         row.copy_from_slice(bytemuck::bytes_of(&step));
     }
     let rows = region.freeze(keys.len() * STEP_SIZE).unwrap();
-    let mut index = RunIndex::default();
+    let mut facts = RunFacts::default();
     let runs: BTreeSet<u64> = keys.iter().map(|key| key.0).collect();
-    runs.iter().for_each(|&run| index.push(run as u32, run, None));
+    runs.iter().for_each(|&run| facts.push(run as u32, run, None));
     let fingerprint = Fingerprint::of_content(&blake3::hash(rows.bytes()));
-    StepTable::new(rows, RowLayout::new(Vec::new()), fingerprint, Runs::of_index(Phases::default(), index)).unwrap()
+    StepTable::new(rows, RowLayout::new(Vec::new()), fingerprint, Runs::of_facts(Phases::default(), facts)).unwrap()
 }
 
-fn write_keys(path: &Path, keys: &[Key]) {
+fn write_keys(path: &Path, keys: &[StepKey]) {
     let field =
         |name: &str, dtype: &str, offset| NpyField { name: name.into(), dtype: dtype.into(), values: 1, offset };
     let fields = [field("run_id", "<u8", 0), field("step_idx", "<u4", 8)];
@@ -38,7 +38,7 @@ fn write_keys(path: &Path, keys: &[Key]) {
     std::fs::write(path, bytes).unwrap();
 }
 
-/// An array as NumPy writes it.
+/// Writes an array in NumPy's format.
 fn write_array(path: &Path, dtype: &str, shape: &str, values: &[u8]) {
     let text = format!("{{'descr': '{dtype}', 'fortran_order': False, 'shape': {shape}, }}");
     let len = (10 + text.len() + 1).next_multiple_of(64) - 11;
@@ -50,15 +50,15 @@ fn write_array(path: &Path, dtype: &str, shape: &str, values: &[u8]) {
     std::fs::write(path, bytes).unwrap();
 }
 
-/// The values of a step, of which each byte is another one's.
-fn values_of((run_id, step): Key, width: usize) -> Vec<u8> {
+/// Returns pseudorandom bytes that differ for each step.
+fn values_of((run_id, step): StepKey, width: usize) -> Vec<u8> {
     let mut values = vec![0; width];
     blake3::Hasher::new().update(&run_id.to_le_bytes()).update(&step.to_le_bytes()).finalize_xof().fill(&mut values);
     values
 }
 
-/// A folder of keys and two bytes times `d` of values for each, and the path of the values.
-fn session(keys: &[Key], d: usize) -> (TempDir, PathBuf) {
+/// Writes a folder of keys and of `d` two-byte values per key, and returns it with the path of the values.
+fn session(keys: &[StepKey], d: usize) -> (TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     write_keys(&folder.path().join("steps.npy"), keys);
     let path = folder.path().join("embeddings.bf16.npy");
@@ -69,11 +69,11 @@ fn session(keys: &[Key], d: usize) -> (TempDir, PathBuf) {
     (folder, path)
 }
 
-fn dense(runs: impl IntoIterator<Item = (u64, u64)>) -> Vec<Key> {
+fn dense(runs: impl IntoIterator<Item = (u64, u64)>) -> Vec<StepKey> {
     runs.into_iter().flat_map(|(run, len)| (0..len).map(move |step| (run, step))).collect()
 }
 
-/// Compares the column of all rows, taken in an order of their own, with the values of the rows' steps.
+/// Compares the column of shuffled rows with the values of the rows' steps.
 fn check_values(table: &StepTable, name: &str, width: usize) {
     let len = table.num_rows();
     let indices: Vec<u64> = (0..2 * len).map(|k| k * 7919 % len.max(1)).collect();
@@ -105,7 +105,7 @@ proptest! {
         in_memory in any::<bool>(),
         min_score in prop::option::of(0u64..40),
     ) {
-        let keys: Vec<Key> = runs.iter().flat_map(|(run, steps)| steps.iter().map(|step| (*run, *step))).collect();
+        let keys: Vec<StepKey> = runs.iter().flat_map(|(run, steps)| steps.iter().map(|step| (*run, *step))).collect();
         let ordered = |order: u64| {
             let mut keys = keys.clone();
             match order {
@@ -126,7 +126,7 @@ proptest! {
         prop_assert_eq!(attached.fingerprint(), plain.fingerprint());
         check_values(&attached, "embedding", 2 * d);
 
-        // A view of the table, a table of the view, and the same in what another process would have.
+        // A view of the table, and the same view opened by another process.
         let filter = RowFilter { min_score, ..RowFilter::default() };
         let view = attached.filter(&filter).unwrap();
         check_values(&view, "embedding", 2 * d);
@@ -135,8 +135,8 @@ proptest! {
         prop_assert_eq!(shared.num_rows(), view.num_rows());
         check_values(&shared, "embedding", 2 * d);
 
-        // Of a view, only the rows that it shows need values.
-        let shown: Vec<Key> = ordered(array_order).into_iter().filter(|key| min_score.is_none_or(|min| key.0 >= min)).collect();
+        // Only the rows that a view shows need values.
+        let shown: Vec<StepKey> = ordered(array_order).into_iter().filter(|key| min_score.is_none_or(|min| key.0 >= min)).collect();
         let (_folder, path) = session(&shown, d);
         let of_view = plain.filter(&filter).unwrap().attach("embedding", &path, &options, &()).unwrap();
         check_values(&of_view, "embedding", 2 * d);
@@ -148,7 +148,7 @@ proptest! {
 fn takes_no_memory_where_the_order_is_the_same() {
     let keys = dense([(3, 500), (4, 700), (9, 100)]);
     let (_folder, path) = session(&keys, 4);
-    let num_bytes = |keys: &[Key]| {
+    let num_bytes = |keys: &[StepKey]| {
         let table = table(keys).attach("e", &path, &AttachOptions::default(), &()).unwrap();
         check_values(&table, "e", 8);
         table.attached()[0].num_bytes()
@@ -156,7 +156,7 @@ fn takes_no_memory_where_the_order_is_the_same() {
     assert_eq!(num_bytes(&keys), 0);
     assert_eq!(num_bytes(&keys[450..1250]), 0);
     assert_eq!(num_bytes(&[]), 0);
-    let swapped: Vec<Key> = keys[500..].iter().chain(&keys[..500]).copied().collect();
+    let swapped: Vec<StepKey> = keys[500..].iter().chain(&keys[..500]).copied().collect();
     assert_eq!(num_bytes(&swapped), 4 * 1300);
     let options = AttachOptions::default().with_in_memory(true);
     assert_eq!(table(&keys).attach("e", &path, &options, &()).unwrap().attached()[0].num_bytes(), 8 * 1300);
@@ -164,12 +164,12 @@ fn takes_no_memory_where_the_order_is_the_same() {
     assert!(matches!(error.kind(), ErrorKind::MemoryLimit { needed: 10_400, limit: 10_399 }), "{error}");
 }
 
-/// Wide columns are gathered by several threads, in sections.
+/// Several threads gather wide columns, in sections.
 #[test]
 fn large_batches_have_every_value() {
     let keys = dense((0..8).map(|run| (run, 1000)));
     let (_folder, path) = session(&keys, 768);
-    let keys: Vec<Key> = keys.into_iter().rev().collect();
+    let keys: Vec<StepKey> = keys.into_iter().rev().collect();
     let table = table(&keys).attach("e", &path, &AttachOptions::default(), &()).unwrap();
     check_values(&table, "e", 1536);
     for sampling in [Sampling::Shuffled, Sampling::Sequential, Sampling::Windowed { window: 2000 }] {
@@ -189,17 +189,17 @@ fn large_batches_have_every_value() {
 }
 
 #[test]
-fn what_does_not_match_is_refused() {
+fn arrays_that_do_not_match_are_rejected() {
     let keys = dense([(3, 5), (4, 7)]);
     let (folder, path) = session(&keys, 4);
-    let attach = |keys: &[Key]| table(keys).attach("e", &path, &AttachOptions::default(), &());
+    let attach = |keys: &[StepKey]| table(keys).attach("e", &path, &AttachOptions::default(), &());
     let error = refused(attach(&[(3, 1), (4, 2), (4, 7), (5, 0)]));
     let message = "embeddings.bf16.npy: column e, row 2: expected a row of run 4, step 7, found none in ";
     assert!(matches!(error.kind(), ErrorKind::Column { .. }) && error.to_string().contains(message), "{error}");
     let error = refused(attach(&[(2, 0)]));
     assert!(error.to_string().contains("row 0: expected a row of run 2, step 0"), "{error}");
 
-    // The row is counted in the view.
+    // The error counts rows within the view.
     let view =
         table(&[(3, 1), (4, 2), (3, 2), (4, 9)]).filter(&RowFilter { min_score: Some(4), ..RowFilter::default() });
     let error = refused(view.unwrap().attach("e", &path, &AttachOptions::default(), &()));
@@ -217,7 +217,7 @@ fn what_does_not_match_is_refused() {
     std::fs::remove_file(folder.path().join("steps.npy")).unwrap();
     assert!(refused(attach(&keys)).to_string().contains("expected steps.npy or shards of it, found neither"));
 
-    // Keys of another name, in another folder.
+    // Keys with another name in another folder.
     let other = tempfile::tempdir().unwrap();
     let file = other.path().join("keys.npy");
     write_keys(&file, &keys);
@@ -225,7 +225,7 @@ fn what_does_not_match_is_refused() {
     check_values(&attached, "e", 8);
     for name in ["e", "move", "tokens", "board", ""] {
         let error = refused(attached.attach(name, &path, &AttachOptions::default().with_steps(&file), &()));
-        let message = format!("name: expected one that no column has, found {name:?}");
+        let message = format!("name: expected an unused column name, found {name:?}");
         assert!(error.to_string().contains(&message), "{error}");
     }
     let both = attached.attach("f", &path, &AttachOptions::default().with_steps(&file), &()).unwrap();
@@ -250,7 +250,7 @@ fn what_does_not_match_is_refused() {
 }
 
 #[test]
-fn arrays_are_what_their_description_says() {
+fn descriptions_must_match_their_arrays() {
     let keys = dense([(3, 2)]);
     let folder = tempfile::tempdir().unwrap();
     write_keys(&folder.path().join("steps.npy"), &keys);
@@ -261,7 +261,7 @@ fn arrays_are_what_their_description_says() {
     let describe = |text: &str| std::fs::write(folder.path().join("e.json"), text).unwrap();
     let dtype = |name: &str| attach(name).map(|table| table.attached()[0].dtype());
 
-    // Without a description a type is what NumPy says.
+    // Without a description, the type is NumPy's.
     for (name, expected, width) in [
         ("<u2", ElementType::UInt16, 2),
         ("<f2", ElementType::Float16, 2),
@@ -351,18 +351,18 @@ fn the_whole_table_has_the_column_too() {
     table.save(&file, &()).unwrap();
     let loaded = StepTable::load(&file, &crate::table::LoadOptions::default().with_mmap(true), &()).unwrap();
     assert!(loaded.attached().is_empty() && loaded.fingerprint() == table.fingerprint());
-    // A loader's state is of the rows, with the column or without.
+    // A loader's state does not depend on the column.
     let state = table.loader(LoaderOptions::default()).unwrap().state();
     loaded.loader(LoaderOptions::default()).unwrap().load_state(&state).unwrap();
     check_values(&loaded.attach("e", &path, &AttachOptions::default(), &()).unwrap(), "e", 1800);
 }
 
-/// The names of places that do not fit four bytes are tested by themselves.
+/// Places that do not fit four bytes would need a huge array, so this test builds them directly.
 #[test]
 fn wide_places_give_the_same_values() {
     let keys = dense([(3, 300)]);
     let (_folder, path) = session(&keys, 5);
-    let reversed: Vec<Key> = keys.iter().rev().copied().collect();
+    let reversed: Vec<StepKey> = keys.iter().rev().copied().collect();
     let mut table = table(&reversed).attach("e", &path, &AttachOptions::default(), &()).unwrap();
     let mut column = table.attached()[0].clone();
     let Places::Narrow(first, places) = &column.places else { panic!("another order") };

@@ -1,29 +1,30 @@
-//! Arrays of `[rows, D]` numbers in `.npy` files, and what a JSON file beside one says of it.
+//! Arrays of `[rows, D]` numbers in `.npy` files, and the JSON description beside an array.
 
-use super::layout::ElementType;
-use super::memory::{FileIdentity, FrozenRegion, Region};
-use crate::error::{Error, ErrorKind, Result};
+use super::element::ElementType;
+use super::file_identity::FileIdentity;
+use super::memory::{FrozenRegion, Region, check_memory};
+use crate::error::{Error, Result};
 use crate::format::npy::NpyMatrix;
 use crate::format::{header_error, open_file};
-use crate::machine::available_bytes;
 use crate::progress::{Progress, check};
 use crate::workers;
 use rayon::prelude::*;
 use serde::Deserialize;
+use std::fs::File;
 use std::io::Read;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-/// Larger rows are no embeddings.
+/// The maximum size of a row in bytes. Embeddings are smaller.
 const MAX_WIDTH: u64 = 1 << 20;
-/// A description is an object of a few names and numbers.
+/// The maximum size of a description in bytes.
 const MAX_DESCRIPTION: u64 = 1 << 20;
-/// Bytes that are read at a time.
+/// The number of bytes that are read at a time.
 const CHUNK: usize = 8 << 20;
 
-/// A file of values whose header is read.
-pub(super) struct File {
-    file: std::fs::File,
+/// An array file whose header was read.
+pub(super) struct ArrayFile {
+    file: File,
     identity: FileIdentity,
     start: u64,
     num_rows: u64,
@@ -31,7 +32,7 @@ pub(super) struct File {
     dtype: ElementType,
 }
 
-/// What stands in `embeddings.json`, among other things.
+/// The fields of `embeddings.json` that matter here.
 #[derive(Debug, Default, Deserialize)]
 struct Description {
     #[serde(rename = "D")]
@@ -40,8 +41,8 @@ struct Description {
     dtype_bits: Option<String>,
 }
 
-impl File {
-    pub(super) fn open(path: &Path) -> Result<File> {
+impl ArrayFile {
+    pub(super) fn open(path: &Path) -> Result<ArrayFile> {
         let file = open_file(path)?;
         let identity = FileIdentity::of(path, &file)?;
         let located = |error: Error| error.of_header().with_path(path);
@@ -59,7 +60,7 @@ impl File {
         }
         header.check_file_len(width, identity.num_bytes).map_err(located)?;
         let (start, num_rows, values_per_row) = (header.len, header.num_rows, header.values_per_row as usize);
-        Ok(File { file, identity, start, num_rows, values_per_row, dtype })
+        Ok(ArrayFile { file, identity, start, num_rows, values_per_row, dtype })
     }
 
     pub(super) fn path(&self) -> &Path {
@@ -82,7 +83,7 @@ impl File {
         self.identity
     }
 
-    /// Refuses an array that does not have a row for each of so many keys.
+    /// Returns an error unless the array has one row per key.
     pub(super) fn check_rows(&self, num_keys: u64, keys: &Path) -> Result<()> {
         if self.num_rows == num_keys {
             return Ok(());
@@ -91,18 +92,15 @@ impl File {
         Err(header_error("rows of the array", expected, self.num_rows.to_string(), &self.identity.path))
     }
 
-    /// The values, mapped.
+    /// Maps the values.
     pub(super) fn map(&self) -> Result<FrozenRegion> {
         FrozenRegion::of_file(&self.file, self.start, self.num_bytes() as usize, self.identity.clone())
     }
 
-    /// The values in memory, read on all cores.
+    /// Reads the values into memory on all cores.
     pub(super) fn read(&self, limit: Option<u64>, progress: &dyn Progress) -> Result<FrozenRegion> {
         let needed = self.num_bytes();
-        let limit = limit.or_else(available_bytes).unwrap_or(u64::MAX);
-        if needed > limit {
-            return Err(ErrorKind::MemoryLimit { needed, limit }.into());
-        }
+        check_memory(needed, limit)?;
         let len = needed as usize;
         let mut region = Region::reserve(needed)?;
         let read = |(k, bytes): (usize, &mut [u8])| {
@@ -118,7 +116,8 @@ impl File {
     }
 }
 
-/// The type of an array's values, as its description has it; what that says must hold.
+/// Returns the type of an array's values, which a description may declare. The description must match the
+/// array.
 fn declared(path: &Path, of_numpy: ElementType, values_per_row: u64) -> Result<ElementType> {
     let Some((file, description)) = Description::beside(path)? else {
         if of_numpy == ElementType::UInt16 && has_tag(path, &["bf16"]) {
@@ -143,7 +142,7 @@ fn declared(path: &Path, of_numpy: ElementType, values_per_row: u64) -> Result<E
     Ok(dtype)
 }
 
-/// The types by the names that the field has for them.
+/// Returns the type of a common name.
 fn element(name: &str) -> Option<ElementType> {
     Some(match name {
         "bf16" | "bfloat16" => ElementType::BFloat16,
@@ -162,13 +161,14 @@ fn element(name: &str) -> Option<ElementType> {
     })
 }
 
-/// Whether a file's name has one of these between its stem and `.npy`.
+/// Whether the file name has one of these tags between its stem and `.npy`.
 fn has_tag(path: &Path, tags: &[&str]) -> bool {
     let stem = path.file_stem().map(Path::new);
     stem.and_then(Path::extension).is_some_and(|tag| tags.iter().any(|other| tag == *other))
 }
 
-/// Where the description of an array is: `embeddings.json` for `embeddings.npy`, and for `embeddings.bf16.npy` too.
+/// Returns the path of an array's description: `embeddings.json` for `embeddings.npy` and
+/// `embeddings.bf16.npy`.
 fn description_of(path: &Path) -> PathBuf {
     match has_tag(path, &["bf16", "f16", "f32", "fp16", "fp32"]) {
         true => path.with_extension("").with_extension("json"),
@@ -177,7 +177,7 @@ fn description_of(path: &Path) -> PathBuf {
 }
 
 impl Description {
-    /// The description of an array, if it has one, and its file.
+    /// Reads the description of an array, if it has one, and returns it with its path.
     fn beside(path: &Path) -> Result<Option<(PathBuf, Description)>> {
         let path = description_of(path);
         match path.metadata() {

@@ -1,10 +1,10 @@
-//! Which step of which run each row of an array is of, and where in the array the row of a step is.
+//! The keys (run and step) of an array's rows, and an index from a key to its row.
 //!
-//! Keys lie in NumPy files with fields `run_id` and `step_idx` or `step_index`, one file or several, and stay there. What
-//! is kept in memory is one entry for each stretch: rows of one run, one after the other, whose steps ascend. Files of the
-//! field have one stretch a run; where rows stand in any order there is one a row.
+//! The keys stay in their NumPy files, one or several, in fields `run_id` and `step_idx` or `step_index`. Memory
+//! holds one entry per span: consecutive rows of one run with ascending steps. Usual files have one span per
+//! run. In the worst order there is one span per row.
 
-use super::memory::FileIdentity;
+use super::file_identity::FileIdentity;
 use crate::board::Board;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::npy::{NpyField, NpyHeader};
@@ -13,47 +13,47 @@ use crate::machine::reserve;
 use crate::progress::{Progress, check};
 use std::path::{Path, PathBuf};
 
-/// A step: its run and its place there. What is below zero in a file becomes large, and is the key of no row.
-pub(super) type Key = (u64, u64);
+/// A step: its run id and its step index. Negative numbers of a file become large ones, which no table row has.
+pub(super) type StepKey = (u64, u64);
 
-/// The keys of an array's rows, mapped.
-pub(super) struct Keys {
-    shards: Vec<Shard>,
+/// The keys of an array's rows, in mapped files.
+pub(super) struct StepKeys {
+    files: Vec<KeyFile>,
     num_rows: u64,
 }
 
-struct Shard {
+struct KeyFile {
     identity: FileIdentity,
     bytes: FileBytes,
-    /// Where the rows begin, and how long each is.
+    /// The offset of the first row, and the stride, in bytes.
     start: usize,
     stride: usize,
-    run_id: Integer,
-    step: Integer,
+    run_id: IntegerField,
+    step: IntegerField,
     board: Option<BoardField>,
     first_row: u64,
     num_rows: u64,
 }
 
-/// Where a row has its board, if it does.
+/// The field of a row that holds its board, if any.
 #[derive(Clone, Copy)]
 enum BoardField {
-    Packed(Integer),
-    /// Sixteen bytes from here on.
+    Packed(IntegerField),
+    /// Sixteen exponents, one byte each, at this offset.
     Exps(usize),
 }
 
-/// An integer in a row.
+/// An integer field of a row.
 #[derive(Clone, Copy)]
-struct Integer {
+struct IntegerField {
     offset: usize,
     width: usize,
     signed: bool,
 }
 
-/// Rows of one run, one after the other, whose steps ascend.
+/// Consecutive rows of one run with ascending steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Stretch {
+struct KeySpan {
     run_id: u64,
     first_step: u64,
     last_step: u64,
@@ -61,19 +61,19 @@ struct Stretch {
     num_rows: u64,
 }
 
-/// Finds the row of a key.
-pub(super) struct Index<'a> {
-    keys: &'a Keys,
-    /// In the order of their keys, and so that no two have steps between each other's.
-    stretches: Vec<Stretch>,
+/// An index from keys to rows.
+pub(super) struct KeyIndex<'a> {
+    keys: &'a StepKeys,
+    /// The spans, ordered by key. No two spans interleave.
+    spans: Vec<KeySpan>,
 }
 
-/// Keys that are read between two looks at whether to stop.
+/// Keys that are read between two cancellation checks.
 const CHUNK: usize = 1 << 20;
 
-impl Integer {
-    /// The field of this name, if there is one and it holds integers.
-    fn find(fields: &[NpyField], names: &[&str]) -> Option<Integer> {
+impl IntegerField {
+    /// Returns the field with one of these names, if it holds integers.
+    fn find(fields: &[NpyField], names: &[&str]) -> Option<IntegerField> {
         let field = fields.iter().find(|field| names.contains(&field.name.as_str()))?;
         let (width, signed) = match field.dtype.as_str() {
             "|u1" => (1, false),
@@ -86,13 +86,13 @@ impl Integer {
             "<i8" => (8, true),
             _ => return None,
         };
-        (field.values == 1).then_some(Integer { offset: field.offset, width, signed })
+        (field.values == 1).then_some(IntegerField { offset: field.offset, width, signed })
     }
 
     #[inline(always)]
     fn of(self, row: &[u8]) -> u64 {
         let bytes = &row[self.offset..self.offset + self.width];
-        // Each width by itself is one instruction; any number of bytes would be a call.
+        // A load of constant width is one instruction; one of variable width would be a call.
         let value = match *bytes {
             [a] => u64::from(a),
             [a, b] => u64::from(u16::from_le_bytes([a, b])),
@@ -112,7 +112,7 @@ impl BoardField {
     fn find(fields: &[NpyField]) -> Option<BoardField> {
         let is_exps = |field: &&NpyField| field.name == "exps" && field.dtype == "|u1" && field.values == 16;
         let exps = fields.iter().find(is_exps).map(|field| BoardField::Exps(field.offset));
-        exps.or_else(|| Integer::find(fields, &["board"]).filter(|field| field.width == 8).map(BoardField::Packed))
+        exps.or_else(|| IntegerField::find(fields, &["board"]).filter(|field| field.width == 8).map(BoardField::Packed))
     }
 
     #[inline]
@@ -124,70 +124,70 @@ impl BoardField {
     }
 }
 
-impl Keys {
-    /// The files of the keys: a file itself, or the `steps.npy` or its shards of a folder.
+impl StepKeys {
+    /// Returns the key files at `path`: the file itself, or `steps.npy` or its shards in a folder.
     pub(super) fn files(path: &Path) -> Result<Vec<PathBuf>> {
         if path.is_dir() { step_files_in(path) } else { Ok(vec![path.to_owned()]) }
     }
 
-    /// Maps files of keys.
-    pub(super) fn open(files: &[PathBuf]) -> Result<Keys> {
-        let (mut shards, mut num_rows) = (Vec::with_capacity(files.len()), 0);
-        for path in files {
-            let shard = Shard::open(path, num_rows)?;
-            num_rows += shard.num_rows;
-            shards.push(shard);
+    /// Maps key files.
+    pub(super) fn open(paths: &[PathBuf]) -> Result<StepKeys> {
+        let (mut files, mut num_rows) = (Vec::with_capacity(paths.len()), 0);
+        for path in paths {
+            let file = KeyFile::open(path, num_rows)?;
+            num_rows += file.num_rows;
+            files.push(file);
         }
-        Ok(Keys { shards, num_rows })
+        Ok(StepKeys { files, num_rows })
     }
 
     pub(super) fn num_rows(&self) -> u64 {
         self.num_rows
     }
 
-    /// The files, as they were when they were opened.
+    /// The identities of the files at the time of opening.
     pub(super) fn identities(&self) -> impl Iterator<Item = &FileIdentity> {
-        self.shards.iter().map(|shard| &shard.identity)
+        self.files.iter().map(|file| &file.identity)
     }
 
     /// The file of the first key.
     pub(super) fn path(&self) -> &Path {
-        self.shards.first().map_or(Path::new(""), |shard| &shard.identity.path)
+        self.files.first().map_or(Path::new(""), |file| &file.identity.path)
     }
 
-    /// The key of a row, `None` beyond the last.
+    /// Returns the key of a row, or `None` after the last row.
     #[inline]
-    pub(super) fn get(&self, row: u64) -> Option<Key> {
-        self.row(row).map(|(shard, row)| shard.key(row))
+    pub(super) fn get(&self, row: u64) -> Option<StepKey> {
+        self.row(row).map(|(file, row)| file.key(row))
     }
 
-    /// Whether a row is of a board, as far as it says.
+    /// Whether a row has this board. Rows without a board field match every board.
     #[inline]
     pub(super) fn is_of(&self, row: u64, board: Board) -> bool {
-        self.row(row).is_some_and(|(shard, row)| shard.board.is_none_or(|field| field.is(row, board)))
+        self.row(row).is_some_and(|(file, row)| file.board.is_none_or(|field| field.is(row, board)))
     }
 
     #[inline]
-    fn row(&self, row: u64) -> Option<(&Shard, &[u8])> {
-        let shard = match &self.shards[..] {
+    fn row(&self, row: u64) -> Option<(&KeyFile, &[u8])> {
+        let file = match &self.files[..] {
             [only] => only,
-            shards => shards.get(shards.partition_point(|shard| shard.first_row + shard.num_rows <= row))?,
+            files => files.get(files.partition_point(|file| file.first_row + file.num_rows <= row))?,
         };
-        let place = row - shard.first_row;
-        (place < shard.num_rows).then(|| (shard, shard.row(place as usize)))
+        let place = row - file.first_row;
+        (place < file.num_rows).then(|| (file, file.row(place as usize)))
     }
 
-    /// The stretches in the order of their rows.
-    fn stretches(&self, progress: &dyn Progress) -> Result<Vec<Stretch>> {
-        let mut stretches: Vec<Stretch> = Vec::new();
-        // The one that may go on, apart from the others, so that it stays in registers.
-        let mut open: Option<Stretch> = None;
+    /// Returns the spans in row order.
+    fn spans(&self, progress: &dyn Progress) -> Result<Vec<KeySpan>> {
+        let mut spans: Vec<KeySpan> = Vec::new();
+        // The span that may continue. It is kept apart from the others, so that it stays in registers.
+        let mut open: Option<KeySpan> = None;
         let mut row = 0;
-        for shard in &self.shards {
-            for rows in shard.rows().chunks(CHUNK * shard.stride) {
+        for file in &self.files {
+            for rows in file.rows().chunks(CHUNK * file.stride) {
                 check(progress)?;
-                for bytes in rows.chunks_exact(shard.stride) {
-                    let (run_id, step) = shard.key(bytes);
+                for bytes in rows.chunks_exact(file.stride) {
+                    let (run_id, step) = file.key(bytes);
                     match &mut open {
                         Some(last) if last.run_id == run_id && last.last_step < step => {
                             last.last_step = step;
@@ -195,29 +195,29 @@ impl Keys {
                         }
                         _ => {
                             let (first_step, last_step) = (step, step);
-                            let next = Stretch { run_id, first_step, last_step, first_row: row, num_rows: 1 };
-                            reserve(&mut stretches, 1)?;
-                            stretches.extend(open.replace(next));
+                            let next = KeySpan { run_id, first_step, last_step, first_row: row, num_rows: 1 };
+                            reserve(&mut spans, 1)?;
+                            spans.extend(open.replace(next));
                         }
                     }
                     row += 1;
                 }
             }
         }
-        stretches.extend(open);
-        Ok(stretches)
+        spans.extend(open);
+        Ok(spans)
     }
 }
 
-impl Shard {
-    fn open(path: &Path, first_row: u64) -> Result<Shard> {
+impl KeyFile {
+    fn open(path: &Path, first_row: u64) -> Result<KeyFile> {
         let identity = FileIdentity::of(path, &open_file(path)?)?;
         let bytes = FileBytes::map(path)?;
         let located = |error: Error| error.of_header().with_path(path);
         let header = NpyHeader::parse(&bytes).map_err(located)?;
         header.check_file_len(bytes.len() as u64).map_err(located)?;
-        let run_id = Integer::find(&header.fields, &["run_id"]);
-        let step = Integer::find(&header.fields, &["step_idx", "step_index"]);
+        let run_id = IntegerField::find(&header.fields, &["run_id"]);
+        let step = IntegerField::find(&header.fields, &["step_idx", "step_index"]);
         let (Some(run_id), Some(step)) = (run_id, step) else {
             let name = |field: &NpyField| format!("{} {}×{}", field.name, field.values, field.dtype);
             let found = header.fields.iter().map(name).collect::<Vec<_>>().join(", ");
@@ -225,7 +225,7 @@ impl Shard {
         };
         let (start, stride, num_rows) = (header.len as usize, header.stride, header.num_rows);
         let board = BoardField::find(&header.fields);
-        Ok(Shard { identity, bytes, start, stride, run_id, step, board, first_row, num_rows })
+        Ok(KeyFile { identity, bytes, start, stride, run_id, step, board, first_row, num_rows })
     }
 
     fn rows(&self) -> &[u8] {
@@ -238,47 +238,49 @@ impl Shard {
     }
 
     #[inline(always)]
-    fn key(&self, row: &[u8]) -> Key {
+    fn key(&self, row: &[u8]) -> StepKey {
         (self.run_id.of(row), self.step.of(row))
     }
 }
 
-impl<'a> Index<'a> {
+impl<'a> KeyIndex<'a> {
+    /// Reads all keys.
+    ///
     /// # Errors
-    /// [`ErrorKind::Column`] with both rows, when two are of one step.
-    pub(super) fn new(keys: &'a Keys, progress: &dyn Progress) -> Result<Index<'a>> {
-        let mut stretches = keys.stretches(progress)?;
-        let order = |stretch: &Stretch| (stretch.run_id, stretch.first_step, stretch.first_row);
-        stretches.sort_unstable_by_key(order);
-        let overlaps = |pair: &[Stretch]| pair[0].run_id == pair[1].run_id && pair[1].first_step <= pair[0].last_step;
-        if stretches.windows(2).any(overlaps) {
-            // Steps of one stretch may lie between those of another: then each row is one of its own.
-            stretches = stretches.iter().flat_map(|stretch| stretch.rows(keys)).collect();
-            stretches.sort_unstable_by_key(order);
-            if let Some([a, b]) = stretches.array_windows::<2>().find(|pair| overlaps(&pair[..])) {
+    /// [`ErrorKind::Column`] with both rows if two rows have the same step.
+    pub(super) fn new(keys: &'a StepKeys, progress: &dyn Progress) -> Result<KeyIndex<'a>> {
+        let mut spans = keys.spans(progress)?;
+        let order = |span: &KeySpan| (span.run_id, span.first_step, span.first_row);
+        spans.sort_unstable_by_key(order);
+        let overlaps = |pair: &[KeySpan]| pair[0].run_id == pair[1].run_id && pair[1].first_step <= pair[0].last_step;
+        if spans.windows(2).any(overlaps) {
+            // Two spans interleave, so each row becomes its own span.
+            spans = spans.iter().flat_map(|span| span.rows(keys)).collect();
+            spans.sort_unstable_by_key(order);
+            if let Some([a, b]) = spans.array_windows::<2>().find(|pair| overlaps(&pair[..])) {
                 return Err(keys.twice(*a, *b));
             }
         }
-        Ok(Index { keys, stretches })
+        Ok(KeyIndex { keys, spans })
     }
 
-    /// The row of a key. `next` is where it is looked for first, and then the row after the one that was found.
+    /// Returns the row of a key. It tries row `next` first, and sets `next` to the row after the result.
     #[inline]
-    pub(super) fn find(&self, key: Key, next: &mut u64) -> Option<u64> {
+    pub(super) fn find(&self, key: StepKey, next: &mut u64) -> Option<u64> {
         let row = if self.keys.get(*next) == Some(key) { *next } else { self.search(key)? };
         *next = row + 1;
         Some(row)
     }
 
-    fn search(&self, (run_id, step): Key) -> Option<u64> {
-        let after = self.stretches.partition_point(|stretch| (stretch.run_id, stretch.first_step) <= (run_id, step));
-        let stretch = self.stretches.get(after.checked_sub(1)?)?;
-        if stretch.run_id != run_id || step > stretch.last_step {
+    fn search(&self, (run_id, step): StepKey) -> Option<u64> {
+        let after = self.spans.partition_point(|span| (span.run_id, span.first_step) <= (run_id, step));
+        let span = self.spans.get(after.checked_sub(1)?)?;
+        if span.run_id != run_id || step > span.last_step {
             return None;
         }
-        let (mut first, mut end) = (stretch.first_row, stretch.first_row + stretch.num_rows);
-        if stretch.last_step - stretch.first_step == stretch.num_rows - 1 {
-            return Some(first + (step - stretch.first_step));
+        let (mut first, mut end) = (span.first_row, span.first_row + span.num_rows);
+        if span.last_step - span.first_step == span.num_rows - 1 {
+            return Some(first + (step - span.first_step));
         }
         while first < end {
             let middle = first + (end - first) / 2;
@@ -293,19 +295,19 @@ impl<'a> Index<'a> {
     }
 }
 
-impl Stretch {
-    /// Each row as a stretch.
-    fn rows(self, keys: &Keys) -> impl Iterator<Item = Stretch> {
+impl KeySpan {
+    /// Returns each row as a span.
+    fn rows(self, keys: &StepKeys) -> impl Iterator<Item = KeySpan> {
         (self.first_row..self.first_row + self.num_rows).filter_map(move |first_row| {
             let (run_id, step) = keys.get(first_row)?;
-            Some(Stretch { run_id, first_step: step, last_step: step, first_row, num_rows: 1 })
+            Some(KeySpan { run_id, first_step: step, last_step: step, first_row, num_rows: 1 })
         })
     }
 }
 
-impl Keys {
+impl StepKeys {
     #[cold]
-    fn twice(&self, first: Stretch, second: Stretch) -> Error {
+    fn twice(&self, first: KeySpan, second: KeySpan) -> Error {
         let found = format!("run {}, step {} in row {} too", first.run_id, first.first_step, first.first_row);
         ErrorKind::Column {
             path: Some(self.path().to_owned()),
@@ -327,8 +329,8 @@ mod tests {
 
     const TYPES: [(&str, usize); 6] = [("|u1", 1), ("<u2", 2), ("<i2", 2), ("<u4", 4), ("<i8", 8), ("<u8", 8)];
 
-    /// Writes keys with a byte before, between and behind them.
-    fn write(path: &Path, keys: &[Key], types: (usize, usize), name: &str) {
+    /// Writes keys with one byte before, between and after the fields.
+    fn write(path: &Path, keys: &[StepKey], types: (usize, usize), name: &str) {
         let ((run_dtype, run_width), (step_dtype, step_width)) = (TYPES[types.0], TYPES[types.1]);
         let field =
             |name: &str, dtype: &str, offset| NpyField { name: name.into(), dtype: dtype.into(), values: 1, offset };
@@ -352,14 +354,14 @@ mod tests {
 
     proptest! {
         #[test]
-        fn finds_every_key_where_it_is(
+        fn finds_the_row_of_every_key(
             runs in prop::collection::btree_map(0u64..100, prop::collection::btree_set(0u64..120, 0..40), 0..8),
             order in prop::sample::select(vec!["as they are", "runs the other way", "by step", "any"]),
             types in (0usize..6, 0usize..6),
             parts in prop::collection::vec(any::<prop::sample::Index>(), 0..3),
             asked in prop::collection::vec((0u64..110, 0u64..130), 0..60),
         ) {
-            let mut keys: Vec<Key> = runs.iter().flat_map(|(run, steps)| steps.iter().map(|step| (*run, *step))).collect();
+            let mut keys: Vec<StepKey> = runs.iter().flat_map(|(run, steps)| steps.iter().map(|step| (*run, *step))).collect();
             match order {
                 "runs the other way" => keys.sort_by_key(|&(run, step)| (std::cmp::Reverse(run), step)),
                 "by step" => keys.sort_by_key(|&(run, step)| (step, run)),
@@ -373,12 +375,12 @@ mod tests {
             for (file, cut) in files.iter().zip(cuts.windows(2)) {
                 write(file, &keys[cut[0]..cut[1]], types, if types.0 == 0 { "step_idx" } else { "step_index" });
             }
-            let mapped = Keys::open(&files).unwrap();
+            let mapped = StepKeys::open(&files).unwrap();
             prop_assert_eq!(mapped.num_rows(), keys.len() as u64);
-            let all: Vec<Option<Key>> = (0..=keys.len() as u64).map(|row| mapped.get(row)).collect();
+            let all: Vec<Option<StepKey>> = (0..=keys.len() as u64).map(|row| mapped.get(row)).collect();
             prop_assert_eq!(all, keys.iter().copied().map(Some).chain([None]).collect::<Vec<_>>());
-            let index = Index::new(&mapped, &()).unwrap();
-            let places: HashMap<Key, u64> = keys.iter().copied().zip(0..).collect();
+            let index = KeyIndex::new(&mapped, &()).unwrap();
+            let places: HashMap<StepKey, u64> = keys.iter().copied().zip(0..).collect();
             let mut next = 0;
             for key in asked.iter().chain(&keys) {
                 prop_assert_eq!(index.find(*key, &mut next), places.get(key).copied());
@@ -386,19 +388,19 @@ mod tests {
         }
 
         #[test]
-        fn two_rows_of_one_step_are_refused(
+        fn duplicate_steps_are_rejected(
             runs in prop::collection::btree_map(0u64..20, 1u64..20, 1..6),
             from in any::<prop::sample::Index>(),
             to in any::<prop::sample::Index>(),
         ) {
-            let mut keys: Vec<Key> = runs.iter().flat_map(|(run, len)| (0..*len).map(|step| (*run, step))).collect();
+            let mut keys: Vec<StepKey> = runs.iter().flat_map(|(run, len)| (0..*len).map(|step| (*run, step))).collect();
             let key = keys[from.index(keys.len())];
             keys.insert(to.index(keys.len() + 1), key);
             let folder = tempfile::tempdir().unwrap();
             let file = folder.path().join("steps.npy");
             write(&file, &keys, (3, 3), "step_idx");
-            let mapped = Keys::open(&[file]).unwrap();
-            let error = Index::new(&mapped, &()).err().expect("refused").to_string();
+            let mapped = StepKeys::open(&[file]).unwrap();
+            let error = KeyIndex::new(&mapped, &()).err().expect("refused").to_string();
             let rows: Vec<usize> = (0..keys.len()).filter(|&row| keys[row] == key).collect();
             let message = format!(
                 "column run_id, row {}: expected each step of each run once, found run {}, step {} in row {} too",
@@ -409,11 +411,11 @@ mod tests {
     }
 
     #[test]
-    fn what_is_below_zero_is_the_key_of_no_row() {
+    fn negative_keys_match_no_row() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("steps.npy");
         write(&file, &[(u64::MAX, 0), (0, u64::MAX)], (4, 2), "step_idx");
-        let keys = Keys::open(std::slice::from_ref(&file)).unwrap();
+        let keys = StepKeys::open(std::slice::from_ref(&file)).unwrap();
         assert_eq!((keys.get(0), keys.get(1)), (Some((u64::MAX, 0)), Some((0, u64::MAX))));
     }
 
@@ -432,7 +434,7 @@ mod tests {
                 offset,
             });
             std::fs::write(&file, header(&fields, 8 + 4 * values, 0, 0).unwrap()).unwrap();
-            let error = Keys::open(std::slice::from_ref(&file)).err().expect("refused");
+            let error = StepKeys::open(std::slice::from_ref(&file)).err().expect("refused");
             assert!(matches!(error.kind(), ErrorKind::Header { .. }));
             let message = format!(
                 "fields of a key: expected integers run_id and step_idx or step_index, found run_id 1×<u8, {name}"

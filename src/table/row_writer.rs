@@ -1,6 +1,6 @@
 //! Record batches → rows.
 //!
-//! | column | type (others are cast) | when the query lacks it |
+//! | column | type (others are cast) | default if the query lacks it |
 //! | --- | --- | --- |
 //! | `board` | uint64 | an error |
 //! | `move` | uint8, 0 to 3 | 255 |
@@ -9,16 +9,18 @@
 //! | `run_id` | uint32 | 0 |
 //! | `step_index` | uint16 | 0 |
 //!
-//! A null `move` or `ev_legal` counts as lacking. Of the four values a null is 0.0, as for an illegal branch, unless all
-//! four are null: then the step has none and gets four NaNs. A null extra is NaN in a float column, -1 in one of
-//! categories, and an error in any other.
+//! A null `move` or `ev_legal` gets the same default. A null among the four values becomes 0.0, as for an
+//! illegal branch. If all four are null, the step has no values and gets four NaNs. A null in an extra column
+//! is NaN if the column holds floats, -1 if it holds categories, and an error otherwise.
 
 use super::categories::{Categories, Recoding, is_categorical};
-use super::layout::{ElementType, ExtraField, RowLayout};
-use super::materialize::ChosenEv;
+use super::element::ElementType;
+use super::layout::{ExtraField, RowLayout};
+use super::materialize_options::ChosenEv;
+use super::step_column::is_reserved;
 use crate::board::Board;
 use crate::error::{Error, Result};
-use crate::step::{STEP_SIZE, Step};
+use crate::step::{NO_MOVE, STEP_SIZE, Step};
 use arrow::array::{Array, ArrayRef, AsArray, PrimitiveArray, RecordBatch};
 use arrow::compute::{CastOptions, cast_with_options};
 use arrow::datatypes::{ArrowPrimitiveType, DataType, Float32Type, Schema, UInt8Type, UInt32Type, UInt64Type};
@@ -37,13 +39,11 @@ pub(super) struct RowWriter {
     run_id: Option<usize>,
     step_index: Option<usize>,
     extras: Vec<usize>,
-    /// Of each extra column that holds categories.
+    /// The categories of each extra column that holds strings.
     categories: Vec<Categories>,
 }
 
-/// The move of a step whose query has none.
-pub(super) const NO_MOVE: u8 = 255;
-/// Rows that are written together: as many as a word of validity has bits.
+/// Rows that are written together: the number of bits in a validity word.
 const CHUNK: usize = 64;
 
 impl RowWriter {
@@ -57,7 +57,7 @@ impl RowWriter {
                 return Err(Error::argument("extra", "each column once", name));
             }
             if is_reserved(name) {
-                return Err(Error::argument("extra", "columns that a row does not have anyway", name));
+                return Err(Error::argument("extra", "a column that is not in every row", name));
             }
             let dtype = schema.field(column).data_type();
             let (dtype, categories) = match is_categorical(dtype) {
@@ -88,7 +88,7 @@ impl RowWriter {
         })
     }
 
-    /// The columns of the query that rows are made of.
+    /// The columns of the query that the rows need.
     pub(super) fn columns(&self) -> Vec<usize> {
         let named = [Some(self.board), self.chosen, self.ev_legal, self.run_id, self.step_index];
         let mut columns: Vec<usize> = named.into_iter().chain(self.evs).flatten().collect();
@@ -102,15 +102,15 @@ impl RowWriter {
         &self.layout
     }
 
-    /// The layout with all categories that were met, and how the codes in the rows become those of the layout.
+    /// Returns the layout with all categories, and the recoding of the rows to its codes.
     pub(super) fn recoding(&self) -> (RowLayout, Recoding) {
         Recoding::new(&self.layout, &self.categories)
     }
 
-    /// Fills `rows`, which has room for exactly the batch's.
+    /// Writes the batch to `rows`, which has room for exactly its rows.
     ///
     /// # Errors
-    /// [`ErrorKind::Column`], whose row counts from the start of the batch.
+    /// [`ErrorKind::Column`](crate::ErrorKind::Column), whose row counts from the start of the batch.
     pub(super) fn write(&self, batch: &RecordBatch, rows: &mut [u8]) -> Result<()> {
         let board = column::<UInt64Type>(batch, Some(self.board))?;
         let chosen = column::<UInt8Type>(batch, self.chosen)?;
@@ -151,7 +151,7 @@ impl RowWriter {
             let chosen = chosen.values_or(NO_MOVE, at.clone(), &mut chosen_buffer);
             let run_ids = run_id.values_or(0, at.clone(), &mut run_id_buffer);
             let step_indices = step_index.values_or(0, at.clone(), &mut step_index_buffer);
-            // No mask has all bits, so that one stands for none.
+            // No valid mask has all bits, so this value stands for none.
             let legal = ev_legal.values_or(u8::MAX, at.clone(), &mut legal_buffer);
             let [b0, b1, b2, b3] = &mut value_buffers;
             let values = [
@@ -162,7 +162,7 @@ impl RowWriter {
             ];
             let valid = [valid[0][chunk], valid[1][chunk], valid[2][chunk], valid[3][chunk]];
             let any = valid[0] | valid[1] | valid[2] | valid[3];
-            // Cut to one length, so that the compiler sees that no row is outside.
+            // All slices get the same length, so that the compiler can remove bounds checks.
             let len = boards.len();
             let (chosen, legal, run_ids, step_indices) =
                 (&chosen[..len], &legal[..len], &run_ids[..len], &step_indices[..len]);
@@ -252,11 +252,11 @@ impl RowWriter {
     }
 }
 
-/// A column of the batch, or nothing.
-struct Column<T: ArrowPrimitiveType>(Option<PrimitiveArray<T>>);
+/// A column of the batch in the type of its row field, if present.
+struct InputColumn<T: ArrowPrimitiveType>(Option<PrimitiveArray<T>>);
 
-impl<T: ArrowPrimitiveType> Column<T> {
-    /// The values of some rows, with a default where they are null or where there is no column.
+impl<T: ArrowPrimitiveType> InputColumn<T> {
+    /// Returns the values of some rows. Nulls, or all rows of a missing column, get the default.
     #[inline]
     fn values_or<'a>(
         &'a self,
@@ -268,7 +268,7 @@ impl<T: ArrowPrimitiveType> Column<T> {
             buffer.fill(default);
             return &buffer[..rows.len()];
         };
-        // Of float columns the caller asks which are null, and gives each null what belongs there.
+        // The caller checks the nulls of float columns itself.
         if array.null_count() == 0 || T::DATA_TYPE.is_floating() {
             return &array.values()[rows];
         }
@@ -278,7 +278,7 @@ impl<T: ArrowPrimitiveType> Column<T> {
         &buffer[..rows.len()]
     }
 
-    /// A bit for each row that has a value, 64 rows a word.
+    /// Returns one bit per row that is set if the row has a value, 64 rows per word.
     fn valid_bits(&self, num_rows: usize) -> Vec<u64> {
         let num_words = num_rows.div_ceil(CHUNK);
         match self.0.as_ref().map(|array| array.nulls()) {
@@ -288,7 +288,7 @@ impl<T: ArrowPrimitiveType> Column<T> {
         }
     }
 
-    /// The first row whose value is so, and the value.
+    /// Returns the first row whose value satisfies `so`, and the value.
     fn first(&self, so: impl Fn(T::Native) -> bool) -> Option<(usize, T::Native)> {
         let array = self.0.as_ref()?;
         match array.null_count() {
@@ -313,14 +313,14 @@ fn first<T: Copy>(values: &[T], so: impl Fn(T) -> bool) -> Option<(usize, T)> {
     values.iter().copied().enumerate().find(|&(_, value)| so(value))
 }
 
-/// A column in the type of its row field; a value that does not fit is an error, never a wrap.
-fn column<T: ArrowPrimitiveType>(batch: &RecordBatch, index: Option<usize>) -> Result<Column<T>> {
+/// Returns a column, cast to the type of its row field. A value that does not fit is an error; nothing wraps.
+fn column<T: ArrowPrimitiveType>(batch: &RecordBatch, index: Option<usize>) -> Result<InputColumn<T>> {
     let Some(index) = index else {
-        return Ok(Column(None));
+        return Ok(InputColumn(None));
     };
     let array = batch.column(index);
     if let Some(array) = array.as_primitive_opt::<T>() {
-        return Ok(Column(Some(array.clone())));
+        return Ok(InputColumn(Some(array.clone())));
     }
     let schema = batch.schema();
     let name = schema.field(index).name();
@@ -329,9 +329,9 @@ fn column<T: ArrowPrimitiveType>(batch: &RecordBatch, index: Option<usize>) -> R
     }
     let strict = CastOptions { safe: false, format_options: FormatOptions::default() };
     match cast_with_options(array, &T::DATA_TYPE, &strict) {
-        Ok(cast) => Ok(Column(Some(cast.as_primitive::<T>().clone()))),
+        Ok(cast) => Ok(InputColumn(Some(cast.as_primitive::<T>().clone()))),
         Err(error) => {
-            // Which row it was, a cast that gives null for what does not fit tells.
+            // A lenient cast, which gives null for a value that does not fit, finds the row.
             let lenient = CastOptions { safe: true, format_options: FormatOptions::default() };
             let row = cast_with_options(array, &T::DATA_TYPE, &lenient)
                 .ok()
@@ -341,7 +341,7 @@ fn column<T: ArrowPrimitiveType>(batch: &RecordBatch, index: Option<usize>) -> R
     }
 }
 
-/// Whether a type's values are those of the field's type, as far as they are in its range: a float is no integer.
+/// Whether values of type `from` can be cast to `to`, if they are in range. Floats are not cast to integers.
 fn casts(from: &DataType, to: &DataType) -> bool {
     match from {
         DataType::Dictionary(_, values) => casts(values, to),
@@ -349,11 +349,6 @@ fn casts(from: &DataType, to: &DataType) -> bool {
         DataType::Decimal128(_, scale) | DataType::Decimal256(_, scale) => *scale <= 0 || to.is_floating(),
         from => from.is_integer() || (from.is_floating() && to.is_floating()),
     }
-}
-
-/// Whether batches have a column of this name anyway.
-pub(super) fn is_reserved(name: &str) -> bool {
-    ["board", "ev_values", "run_id", "step_index", "move", "ev_legal", "tokens"].contains(&name)
 }
 
 fn find(schema: &Schema, name: &str) -> Result<Option<usize>> {

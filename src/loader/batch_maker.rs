@@ -1,0 +1,77 @@
+//! Making one batch: its positions, their rows, and the gather.
+
+use super::order::EpochOrder;
+use super::stream::RankShare;
+use crate::error::Result;
+use crate::machine::reserve;
+use crate::progress::{Progress, check};
+use crate::table::{Arena, BatchSchema, StepTable, SymmetryKey};
+use std::sync::Arc;
+
+/// Fills batches. Each thread has its own maker.
+#[derive(Clone)]
+pub(super) struct BatchMaker {
+    share: RankShare,
+    /// The position at which the first batch begins.
+    pub(super) start: u64,
+    table: StepTable,
+    pub(super) schema: Arc<BatchSchema>,
+    order: EpochOrder,
+    symmetries: Option<SymmetryKey>,
+    /// Scratch memory for positions, and for the row indices of a view.
+    positions: Vec<u64>,
+    rows: Vec<u64>,
+}
+
+impl BatchMaker {
+    /// Returns a maker of the batches from position `start` of an epoch on.
+    pub(super) fn new(
+        table: &StepTable,
+        schema: &Arc<BatchSchema>,
+        order: EpochOrder,
+        symmetries: Option<SymmetryKey>,
+        share: RankShare,
+        start: u64,
+    ) -> BatchMaker {
+        let (table, schema) = (table.clone(), Arc::clone(schema));
+        BatchMaker { share, start, table, schema, order, symmetries, positions: Vec::new(), rows: Vec::new() }
+    }
+
+    /// Returns the number of batches to make.
+    pub(super) fn num_steps(&self) -> u64 {
+        self.share.num_steps(self.start)
+    }
+
+    /// Returns the maximum number of rows of a batch.
+    pub(super) fn capacity(&self) -> usize {
+        self.share.batch_size.min(self.share.num_rows) as usize
+    }
+
+    /// Returns the position at which a batch's step begins.
+    pub(super) fn position(&self, step: u64) -> u64 {
+        (self.start + step * self.share.rows_per_step()).min(self.share.num_rows)
+    }
+
+    /// Makes a batch and returns its number of rows.
+    pub(super) fn fill(&mut self, step: u64, arena: &mut Arena, progress: &dyn Progress) -> Result<usize> {
+        let positions = self.share.positions(self.position(step));
+        let num_rows = (positions.end - positions.start) as usize;
+        let at_once = self.schema.rows_at_once();
+        // Reserves the capacity that any batch needs, so that no later batch allocates.
+        for room in [&mut self.positions, &mut self.rows] {
+            room.clear();
+            reserve(room, arena.capacity().min(at_once))?;
+        }
+        let mut columns = arena.columns_mut(&self.schema, num_rows);
+        for start in (0..num_rows).step_by(at_once) {
+            if start > 0 {
+                check(progress)?;
+            }
+            self.positions.resize(at_once.min(num_rows - start), 0);
+            self.order.fill(&self.table, positions.start + start as u64, &mut self.positions)?;
+            let part = self.schema.split_front(&mut columns, self.positions.len());
+            self.table.gather(&self.positions, &mut self.rows, &self.schema, part, self.symmetries)?;
+        }
+        Ok(num_rows)
+    }
+}

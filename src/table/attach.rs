@@ -1,0 +1,287 @@
+//! Attaching an array to a table: finding the array's row for each row of the table.
+
+#[cfg(test)]
+mod tests;
+
+use super::array_file::ArrayFile;
+use super::attached::{AttachedColumn, Places};
+use super::step_column::is_reserved;
+use super::step_keys::{KeyIndex, StepKey, StepKeys};
+use super::step_table::StepTable;
+use crate::board::Board;
+use crate::error::{Error, ErrorKind, Result};
+use crate::machine::filled;
+use crate::progress::{Progress, Unit, check};
+use crate::publish::parent;
+use crate::step::{STEP_SIZE, Step};
+use crate::workers;
+use rayon::prelude::*;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// How to attach an array to a table.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct AttachOptions {
+    /// The steps of the array's rows. This is a `.npy` file of records with integers `run_id` and `step_idx` or
+    /// `step_index`, or a folder with `steps.npy` or its shards. `None` = the folder of the array.
+    pub steps: Option<PathBuf>,
+    /// Whether to read the array into memory instead of mapping it.
+    pub in_memory: bool,
+    /// The memory limit for an array that is read, in bytes; `None` = the memory that the system has available.
+    pub memory_limit: Option<u64>,
+}
+
+impl AttachOptions {
+    /// Sets the file or folder of the keys.
+    #[must_use]
+    pub fn with_steps(mut self, steps: impl Into<PathBuf>) -> Self {
+        self.steps = Some(steps.into());
+        self
+    }
+
+    /// Sets whether to read the array into memory instead of mapping it.
+    #[must_use]
+    pub fn with_in_memory(mut self, in_memory: bool) -> Self {
+        self.in_memory = in_memory;
+        self
+    }
+
+    /// Sets the memory limit for an array that is read, in bytes.
+    #[must_use]
+    pub fn with_memory_limit(mut self, memory_limit: u64) -> Self {
+        self.memory_limit = Some(memory_limit);
+        self
+    }
+}
+
+/// Rows that are aligned together.
+const CHUNK: u64 = 1 << 16;
+
+impl StepTable {
+    /// Returns this table with one more column, whose values lie in a `.npy` file of `[rows, D]` numbers.
+    /// Batches, takes and [`column_reader`](StepTable::column_reader) have the column with D values per row,
+    /// gathered in the same pass. Views and loaders of the returned table have it too. The tables share the
+    /// rows. The row layout, the fingerprint, saved files ([`save`](StepTable::save)) and loader states do not
+    /// include the column.
+    ///
+    /// A row gets the values of its step. The key file names the step of each array row by `run_id` and step
+    /// index. By default the key file is `steps.npy` beside the array. If the array has the table's rows
+    /// contiguously and in the same order, the column takes no memory. Otherwise it takes four bytes per row of
+    /// the table, or eight if the array has 2^32 - 1 rows or more. The array may have additional rows.
+    ///
+    /// The elements are floats of 2, 4 or 8 bytes, integers, or **bfloat16**, which NumPy lacks. A bfloat16
+    /// array has type `<u2`, and its description says so in `dtype_bits` or `dtype`. The description is a JSON
+    /// object beside the array: `embeddings.json` for `embeddings.bf16.npy`. Its `D` and its type must match
+    /// the array.
+    ///
+    /// A mapped file must not change while it is in use. Board symmetries cannot turn an attached column, so a
+    /// loader rejects the combination.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Argument`] if the name is taken; [`ErrorKind::Header`] if a file is not such an array, the
+    /// numbers of rows differ, or the description does not match; [`ErrorKind::Column`] if the array lacks the
+    /// step of a table row or has a step twice; [`ErrorKind::MemoryLimit`]; [`ErrorKind::Io`];
+    /// [`ErrorKind::Cancelled`].
+    ///
+    /// # Examples
+    /// ```no_run
+    /// use a2store::{AttachOptions, FromSessionOptions, StepTable};
+    /// let table = StepTable::from_session("selfplay/1", &FromSessionOptions::default(), &())?;
+    /// let path = "selfplay/1/embeddings.bf16.npy";
+    /// let table = table.attach("embedding", path, &AttachOptions::default(), &())?;
+    /// let batch = table.take(&[5, 0])?;
+    /// assert_eq!(batch.column("embedding").unwrap().dtype, a2store::ElementType::BFloat16);
+    /// # Ok::<(), a2store::Error>(())
+    /// ```
+    pub fn attach(
+        &self,
+        name: &str,
+        path: impl AsRef<Path>,
+        options: &AttachOptions,
+        progress: &dyn Progress,
+    ) -> Result<StepTable> {
+        let is_taken = is_reserved(name)
+            || self.layout.extra(name).is_some()
+            || self.attached.iter().any(|column| column.name() == name);
+        if is_taken || name.is_empty() {
+            return Err(Error::argument("name", "an unused column name", format!("{name:?}")));
+        }
+        let absolute = |path: &Path| std::path::absolute(path).map_err(|error| Error::io(path, error));
+        let path = absolute(path.as_ref())?;
+        let steps = match &options.steps {
+            Some(steps) => absolute(steps)?,
+            None => parent(&path).to_owned(),
+        };
+        let limit = options.in_memory.then_some(options.memory_limit);
+        // The array is opened first, so that a missing array is reported before an error of the folder beside
+        // it.
+        let file = ArrayFile::open(&path)?;
+        let column = self.column(name, file, &StepKeys::files(&steps)?, limit, progress);
+        progress.end();
+        self.with_column(column?)
+    }
+
+    /// Aligns an array with this table by its key files. A `limit` means that the values are read into memory
+    /// instead of being mapped; the inner `None` stands for the available memory.
+    pub(super) fn column(
+        &self,
+        name: &str,
+        file: ArrayFile,
+        key_files: &[PathBuf],
+        limit: Option<Option<u64>>,
+        progress: &dyn Progress,
+    ) -> Result<AttachedColumn> {
+        let keys = StepKeys::open(key_files)?;
+        file.check_rows(keys.num_rows(), keys.path())?;
+        progress.begin("attach", Unit::Rows, self.num_rows());
+        let places = self.places(name, file.path(), &keys, progress)?;
+        let values = match limit {
+            None => file.map()?,
+            Some(limit) => {
+                progress.begin("read", Unit::Bytes, file.num_bytes());
+                file.read(limit, progress)?
+            }
+        };
+        Ok(AttachedColumn {
+            name: name.into(),
+            dtype: file.dtype(),
+            values_per_row: file.values_per_row(),
+            values: Arc::new(values),
+            places,
+            keys: keys.identities().cloned().collect(),
+            file: Arc::new(file.into_identity()),
+        })
+    }
+
+    /// Finds the array's row for each row of the table or view.
+    fn places(&self, name: &str, path: &Path, keys: &StepKeys, progress: &dyn Progress) -> Result<Places> {
+        let ranges = self.ranges();
+        let (Some(first), Some(end)) = (ranges.first().map(|range| range.start), ranges.last().map(|range| range.end))
+        else {
+            return Ok(Places::Shifted(0));
+        };
+        // The index also rejects duplicate steps, even if the array has the table's order.
+        let index = KeyIndex::new(keys, progress)?;
+        let missing = |row: u64| {
+            let before = ranges.iter().take_while(|range| range.start <= row);
+            let position = before.map(|range| range.end.min(row) - range.start).sum();
+            let (run_id, step) = self.key(row);
+            let keys = keys.path().display();
+            let found = match index.find((run_id, step), &mut 0) {
+                Some(place) => format!("another board in row {place} of {keys}"),
+                None => format!("none in {keys}"),
+            };
+            let expected = format!("a row of run {run_id}, step {step}");
+            let (path, column) = (Some(path.to_owned()), name.to_owned());
+            ErrorKind::Column { path, column, row: Some(position), expected, found }.into()
+        };
+        let start = index.find(self.key(first), &mut 0).ok_or_else(|| missing(first))?;
+        let by = start.wrapping_sub(first);
+        let is_shifted = |row: u64| {
+            let place = row.wrapping_add(by);
+            keys.get(place) == Some(self.key(row)) && keys.is_of(place, self.board(row))
+        };
+        let chunks =
+            (first..end).step_by(CHUNK as usize).map(|start| start..end.min(start + CHUNK)).collect::<Vec<_>>();
+        let threads = workers::shared()?;
+        let all_shifted = threads.install(|| {
+            chunks.par_iter().all(|chunk| !progress.is_cancelled() && within(&ranges, chunk).flatten().all(is_shifted))
+        });
+        check(progress)?;
+        if all_shifted {
+            return Ok(Places::Shifted(by));
+        }
+        match u32::try_from(keys.num_rows()) {
+            // The last number stands for no place.
+            Ok(_) => {
+                let search = Search { keys, index: &index, missing: &missing };
+                let places = self.listed(&chunks, &ranges, &search, u32::MAX, |row| row as u32, progress)?;
+                Ok(Places::Narrow(first, places))
+            }
+            Err(_) => {
+                let search = Search { keys, index: &index, missing: &missing };
+                let places = self.listed(&chunks, &ranges, &search, u64::MAX, |row| row, progress)?;
+                Ok(Places::Wide(first, places))
+            }
+        }
+    }
+
+    /// Returns the place of each row from the first chunk's start to the last one's end. Rows that the view
+    /// does not show get `none`.
+    fn listed<T: Copy + Send>(
+        &self,
+        chunks: &[Range<u64>],
+        ranges: &[Range<u64>],
+        search: &Search<'_>,
+        none: T,
+        place: impl Fn(u64) -> T + Sync,
+        progress: &dyn Progress,
+    ) -> Result<Arc<Vec<T>>> {
+        let len = chunks.iter().map(|chunk| chunk.end - chunk.start).sum::<u64>() as usize;
+        let mut places = filled(len, none)?;
+        let (keys, index) = (search.keys, search.index);
+        let fill = |(chunk, slots): (&Range<u64>, &mut [T])| {
+            if progress.is_cancelled() {
+                return None;
+            }
+            let mut next = 0;
+            for row in within(ranges, chunk).flatten() {
+                match index.find(self.key(row), &mut next) {
+                    Some(found) if keys.is_of(found, self.board(row)) => {
+                        slots[(row - chunk.start) as usize] = place(found);
+                    }
+                    _ => return Some(row),
+                }
+            }
+            progress.advance(chunk.end - chunk.start);
+            None
+        };
+        let first_missing = workers::shared()?
+            .install(|| chunks.par_iter().zip(places.par_chunks_mut(CHUNK as usize)).filter_map(fill).min());
+        check(progress)?;
+        first_missing.map_or(Ok(Arc::new(places)), |row| Err((search.missing)(row)))
+    }
+
+    /// The ranges of the mapping's rows that this table or view shows.
+    fn ranges(&self) -> Vec<Range<u64>> {
+        match &self.selection {
+            None if self.is_empty() => Vec::new(),
+            None => std::iter::once(0..self.num_all_rows()).collect(),
+            Some(selection) => selection.ranges().collect(),
+        }
+    }
+
+    /// The key of a row of the mapping.
+    #[inline]
+    fn key(&self, row: u64) -> StepKey {
+        let step = self.step_at(row);
+        (step.run_id.into(), step.step_index.into())
+    }
+
+    #[inline]
+    fn board(&self, row: u64) -> Board {
+        self.step_at(row).board
+    }
+
+    #[inline]
+    fn step_at(&self, row: u64) -> Step {
+        bytemuck::pod_read_unaligned(&self.all_rows().at(row)[..STEP_SIZE])
+    }
+}
+
+/// The keys and the index to search, and the error for a missing row.
+struct Search<'a> {
+    keys: &'a StepKeys,
+    index: &'a KeyIndex<'a>,
+    missing: &'a (dyn Fn(u64) -> Error + Sync),
+}
+
+/// The parts of ascending ranges that lie in a chunk.
+fn within(ranges: &[Range<u64>], chunk: &Range<u64>) -> impl Iterator<Item = Range<u64>> {
+    let (start, end) = (chunk.start, chunk.end);
+    let from = ranges.partition_point(|range| range.end <= start);
+    let touched = ranges[from..].iter().take_while(move |range| range.start < end);
+    touched.map(move |range| range.start.max(start)..range.end.min(end))
+}

@@ -1,0 +1,191 @@
+//! The schema of batches: their columns, the source of each column's values, and the Arrow schema.
+
+use super::element::ElementType;
+use super::layout::RowLayout;
+use super::step_column::{StepColumn, TokenType};
+use crate::error::{Error, Result};
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use smallvec::SmallVec;
+use std::sync::Arc;
+
+/// The memory of each column of a schema, in schema order. Each has room for one value per index.
+pub(crate) type ColumnBuffers<'a> = SmallVec<[&'a mut [u8]; 16]>;
+
+/// The columns of a batch, and the source of each column's values.
+#[derive(Debug)]
+pub(crate) struct BatchSchema {
+    pub(super) columns: Vec<ColumnSpec>,
+    tokens: ElementType,
+    has_all_of_step: bool,
+    has_extras: bool,
+    attached: Option<String>,
+    arrow: SchemaRef,
+}
+
+/// A column of a batch: its name, type and shape, and the source of its values.
+#[derive(Clone, Debug)]
+pub(super) struct ColumnSpec {
+    pub(super) name: String,
+    pub(super) dtype: ElementType,
+    pub(super) values_per_row: usize,
+    pub(super) source: ColumnSource,
+    /// The strings behind the codes of a category column.
+    pub(super) categories: Option<Arc<[String]>>,
+}
+
+/// The source of a column's values.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ColumnSource {
+    /// The row's step.
+    Step(StepColumn),
+    /// The extra column at this offset of the row.
+    Extra(usize),
+    /// The attached column with this index.
+    Attached(usize),
+}
+
+/// Rows, and bytes of columns, that are gathered between two cancellation checks. This is some milliseconds of
+/// work, and enough for the maximum number of threads of one gather.
+const ROWS_AT_ONCE: usize = 1 << 20;
+const BYTES_AT_ONCE: usize = 64 << 20;
+
+impl BatchSchema {
+    /// Returns the schema of a table's batches: all columns, or the named ones.
+    pub(super) fn new(
+        layout: &RowLayout,
+        attached: Vec<ColumnSpec>,
+        tokens: TokenType,
+        only: Option<&[String]>,
+    ) -> Result<BatchSchema> {
+        let columns = columns(&StepColumn::BATCH, tokens, layout, attached);
+        let Some(only) = only else {
+            return Ok(BatchSchema::from_columns(columns));
+        };
+        if let Some((_, twice)) = only.iter().enumerate().find(|(i, name)| only[..*i].contains(name)) {
+            return Err(Error::argument("columns", "each column once", twice));
+        }
+        let find = |name: &String| {
+            columns.iter().find(|column| column.name == *name).cloned().ok_or_else(|| {
+                let names: Vec<&str> = columns.iter().map(|column| column.name.as_str()).collect();
+                Error::argument("columns", names.join(", "), name)
+            })
+        };
+        Ok(BatchSchema::from_columns(only.iter().map(find).collect::<Result<_>>()?))
+    }
+
+    /// Returns the schema of a whole table's columns: the row's own fields, the extra and the attached columns.
+    pub(super) fn of_table(layout: &RowLayout, attached: Vec<ColumnSpec>) -> BatchSchema {
+        BatchSchema::from_columns(columns(&StepColumn::TABLE, TokenType::default(), layout, attached))
+    }
+
+    fn from_columns(columns: Vec<ColumnSpec>) -> BatchSchema {
+        let has = |source: ColumnSource| columns.iter().any(|column| column.source == source);
+        let tokens = columns.iter().find(|column| column.source == ColumnSource::Step(StepColumn::Tokens));
+        let tokens = tokens.map_or(ElementType::UInt8, |column| column.dtype);
+        let has_all_of_step = StepColumn::BATCH.into_iter().all(|column| has(ColumnSource::Step(column)));
+        let has_extras = columns.iter().any(|column| matches!(column.source, ColumnSource::Extra(_)));
+        let attached = columns.iter().find(|column| matches!(column.source, ColumnSource::Attached(_)));
+        let attached = attached.map(|column| column.name.clone());
+        let arrow = Arc::new(Schema::new(columns.iter().map(ColumnSpec::arrow_field).collect::<Vec<_>>()));
+        BatchSchema { columns, tokens, has_all_of_step, has_extras, attached, arrow }
+    }
+
+    /// The type of tokens; uint8 if there is no such column.
+    pub(super) fn tokens(&self) -> ElementType {
+        self.tokens
+    }
+
+    /// Whether the schema has all columns that every table has.
+    pub(super) fn has_all_of_step(&self) -> bool {
+        self.has_all_of_step
+    }
+
+    /// Whether any column is an extra column of the row.
+    pub(super) fn has_extras(&self) -> bool {
+        self.has_extras
+    }
+
+    /// The name of the first attached column, if any.
+    pub(crate) fn attached(&self) -> Option<&str> {
+        self.attached.as_deref()
+    }
+
+    /// Bytes per row.
+    pub(crate) fn width(&self) -> usize {
+        self.columns.iter().map(ColumnSpec::width).sum()
+    }
+
+    /// The number of rows that are gathered between two cancellation checks.
+    pub(crate) fn rows_at_once(&self) -> usize {
+        (BYTES_AT_ONCE / self.width().max(1)).clamp(1, ROWS_AT_ONCE)
+    }
+
+    /// Splits the memory of the first rows off the columns.
+    pub(crate) fn split_front<'a>(&self, columns: &mut ColumnBuffers<'a>, num_rows: usize) -> ColumnBuffers<'a> {
+        let cut = |(column, spec): (&mut &'a mut [u8], &ColumnSpec)| {
+            let (front, rest) = std::mem::take(column).split_at_mut(num_rows * spec.width());
+            *column = rest;
+            front
+        };
+        columns.iter_mut().zip(&self.columns).map(cut).collect()
+    }
+
+    /// The columns as an Arrow schema.
+    pub(crate) fn arrow(&self) -> &SchemaRef {
+        &self.arrow
+    }
+}
+
+fn columns(
+    of_step: &[StepColumn],
+    tokens: TokenType,
+    layout: &RowLayout,
+    attached: Vec<ColumnSpec>,
+) -> Vec<ColumnSpec> {
+    let of_step = of_step.iter().map(|&column| {
+        let (name, dtype, values_per_row) = column.shape(tokens);
+        ColumnSpec::new(name, dtype, values_per_row, ColumnSource::Step(column))
+    });
+    let extras = layout.extras().iter().map(|extra| ColumnSpec {
+        categories: extra.categories.clone(),
+        ..ColumnSpec::new(&extra.name, extra.dtype, 1, ColumnSource::Extra(extra.offset))
+    });
+    of_step.chain(extras).chain(attached).collect()
+}
+
+/// The key in a field's metadata that names the type of its values if Arrow lacks that type.
+const DTYPE_KEY: &str = "a2store.dtype";
+
+impl ColumnSpec {
+    pub(super) fn new(name: &str, dtype: ElementType, values_per_row: usize, source: ColumnSource) -> ColumnSpec {
+        ColumnSpec { name: name.to_owned(), dtype, values_per_row, source, categories: None }
+    }
+
+    /// Bytes per row.
+    pub(super) fn width(&self) -> usize {
+        self.dtype.width() * self.values_per_row
+    }
+
+    fn arrow_field(&self) -> Field {
+        if self.categories.is_some() {
+            return Field::new_dictionary(&self.name, DataType::Int16, DataType::Utf8, true);
+        }
+        let dtype = match self.values_per_row {
+            1 => self.dtype.arrow(),
+            n => DataType::FixedSizeList(self.item(), n as i32),
+        };
+        self.with_dtype(Field::new(&self.name, dtype, false))
+    }
+
+    pub(super) fn item(&self) -> Arc<Field> {
+        Arc::new(self.with_dtype(Field::new("item", self.dtype.arrow(), false)))
+    }
+
+    /// Returns the field with metadata on a type that Arrow lacks.
+    fn with_dtype(&self, field: Field) -> Field {
+        match self.dtype {
+            ElementType::BFloat16 => field.with_metadata([(DTYPE_KEY.to_owned(), "bfloat16".to_owned())].into()),
+            _ => field,
+        }
+    }
+}

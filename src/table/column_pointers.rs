@@ -1,0 +1,161 @@
+//! The columns that a gather fills from steps, through pointers that are checked once.
+
+use super::batch_schema::{BatchSchema, ColumnBuffers, ColumnSource, ColumnSpec};
+use super::step_column::StepColumn;
+use crate::step::Step;
+use std::marker::PhantomData;
+use std::ptr::null_mut;
+
+/// The integer types of tokens.
+pub(super) trait Token: bytemuck::Pod {
+    fn of_exps(exps: [u8; 16]) -> [Self; 16];
+}
+
+impl Token for u8 {
+    #[inline(always)]
+    fn of_exps(exps: [u8; 16]) -> [u8; 16] {
+        exps
+    }
+}
+
+// The compiler vectorizes a loop over indices. It turns `array::map` into calls, and iterators into single-byte
+// code.
+impl Token for i32 {
+    #[inline(always)]
+    #[allow(clippy::needless_range_loop)]
+    fn of_exps(exps: [u8; 16]) -> [i32; 16] {
+        let mut tokens = [0; 16];
+        for cell in 0..16 {
+            tokens[cell] = i32::from(exps[cell]);
+        }
+        tokens
+    }
+}
+
+impl Token for i64 {
+    #[inline(always)]
+    #[allow(clippy::needless_range_loop)]
+    fn of_exps(exps: [u8; 16]) -> [i64; 16] {
+        let mut tokens = [0; 16];
+        for cell in 0..16 {
+            tokens[cell] = i64::from(exps[cell]);
+        }
+        tokens
+    }
+}
+
+/// Pointers to the columns that are computed from a [`Step`], each with room for all rows; null if not
+/// requested.
+pub(super) struct ColumnPointers<'a, T> {
+    tokens: *mut [T; 16],
+    ev_values: *mut [f32; 4],
+    ev_legal: *mut [u8; 4],
+    board: *mut u64,
+    run_id: *mut u32,
+    step_index: *mut u16,
+    chosen: *mut u8,
+    ev_legal_mask: *mut u8,
+    /// Borrows the columns.
+    columns: PhantomData<&'a mut [u8]>,
+}
+
+impl<'a, T: Token> ColumnPointers<'a, T> {
+    pub(super) fn new(schema: &BatchSchema, columns: &'a mut ColumnBuffers<'_>, num_rows: usize) -> Self {
+        let mut out = ColumnPointers {
+            tokens: null_mut(),
+            ev_values: null_mut(),
+            ev_legal: null_mut(),
+            board: null_mut(),
+            run_id: null_mut(),
+            step_index: null_mut(),
+            chosen: null_mut(),
+            ev_legal_mask: null_mut(),
+            columns: PhantomData,
+        };
+        for (spec, column) in schema.columns.iter().zip(columns.iter_mut()) {
+            assert!(column.len() >= num_rows * spec.width(), "room for every row");
+            let bytes = column.as_mut_ptr();
+            let ColumnSource::Step(step_column) = spec.source else { continue };
+            match step_column {
+                StepColumn::Tokens => out.tokens = pointer(spec, bytes),
+                StepColumn::Move => out.chosen = pointer(spec, bytes),
+                StepColumn::EvValues => out.ev_values = pointer(spec, bytes),
+                StepColumn::EvLegal => out.ev_legal = pointer(spec, bytes),
+                StepColumn::RunId => out.run_id = pointer(spec, bytes),
+                StepColumn::StepIndex => out.step_index = pointer(spec, bytes),
+                StepColumn::Board => out.board = pointer(spec, bytes),
+                StepColumn::EvLegalMask => out.ev_legal_mask = pointer(spec, bytes),
+            }
+        }
+        out
+    }
+
+    /// Whether all step columns of a batch are present. The mask as a number is not one of them.
+    pub(super) fn has_all(&self) -> bool {
+        // Every field is named, so that the compiler reports a new one.
+        let ColumnPointers {
+            tokens,
+            ev_values,
+            ev_legal,
+            board,
+            run_id,
+            step_index,
+            chosen,
+            ev_legal_mask: _,
+            columns: _,
+        } = self;
+        !(tokens.is_null()
+            || ev_values.is_null()
+            || ev_legal.is_null()
+            || board.is_null()
+            || run_id.is_null()
+            || step_index.is_null()
+            || chosen.is_null())
+    }
+
+    /// Writes one row's values to the columns.
+    ///
+    /// # Safety
+    /// * `i` is below the number of rows that `new` was given.
+    /// * With `ALL`, `has_all` is true.
+    #[inline(always)]
+    #[allow(unsafe_code)]
+    pub(super) unsafe fn put<const ALL: bool>(&self, i: usize, step: &Step) {
+        // SAFETY: a non-null pointer leads to room for more than `i` values of its type, borrowed for as long
+        // as `self` lives. The writes do not need an aligned column.
+        unsafe {
+            if ALL || !self.tokens.is_null() {
+                self.tokens.add(i).write_unaligned(T::of_exps(step.board.exps()));
+            }
+            if ALL || !self.ev_values.is_null() {
+                self.ev_values.add(i).write_unaligned(step.ev_values);
+            }
+            if ALL || !self.ev_legal.is_null() {
+                // Moves each bit of the mask to the low bit of its byte.
+                let bools = (u32::from(step.ev_legal) * 0x0020_4081) & 0x0101_0101;
+                self.ev_legal.add(i).write(bools.to_le_bytes());
+            }
+            if ALL || !self.board.is_null() {
+                self.board.add(i).write_unaligned(step.board.0);
+            }
+            if ALL || !self.run_id.is_null() {
+                self.run_id.add(i).write_unaligned(step.run_id);
+            }
+            if ALL || !self.step_index.is_null() {
+                self.step_index.add(i).write_unaligned(step.step_index);
+            }
+            if ALL || !self.chosen.is_null() {
+                self.chosen.add(i).write(step.chosen);
+            }
+            if !ALL && !self.ev_legal_mask.is_null() {
+                self.ev_legal_mask.add(i).write(step.ev_legal);
+            }
+        }
+    }
+}
+
+/// Returns a pointer to values of this Rust type. A value must have the column's width.
+fn pointer<V>(spec: &ColumnSpec, bytes: *mut u8) -> *mut V {
+    assert!(spec.width() == size_of::<V>(), "{}: values of another size", spec.name);
+    bytes.cast()
+}

@@ -1,0 +1,157 @@
+//! The footer of a table in a file or in shared memory, which follows the rows.
+//!
+//! ```text
+//!  0       NumPy's header, padded with spaces to a multiple of 4096 bytes
+//!  4096    rows, num_rows × stride bytes
+//!          JSON: rows, layout, fingerprint, phases, CRC32C of the rows
+//!          runs: id, score and engine of each, see `RunFacts::to_bytes`; may be empty
+//!  -40     offset of the rows u64 | their size u64 | size of the JSON u32 | of the runs u32
+//!  -16     CRC32C of JSON, runs and the 24 bytes before u32 | 0 u32 | "A2TABLE" 01
+//! ```
+//!
+//! All numbers are little-endian. NumPy reads the rows that its header counts and ignores the rest. Shared
+//! memory has the same content without NumPy's header; its footer begins at the next page.
+
+use super::fingerprint::Fingerprint;
+use super::layout::RowLayout;
+use super::runs::RunFacts;
+use super::shared_memory::page_size;
+use super::step_table::StepTable;
+use crate::archive::Phases;
+use crate::error::{Error, ErrorKind, Location, Result};
+use crate::machine::available_bytes;
+use serde::{Deserialize, Serialize};
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+const MAGIC: &[u8; 8] = b"A2TABLE\x01";
+const FOOTER_LEN: usize = 40;
+
+/// The JSON of a footer.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct TableMeta {
+    pub(super) num_rows: u64,
+    pub(super) layout: RowLayout,
+    pub(super) fingerprint: Fingerprint,
+    pub(super) phases: Option<Phases>,
+    /// CRC32C of the rows; `None` in shared memory.
+    pub(super) rows_crc32c: Option<u32>,
+    /// Distinguishes one shared memory file from another.
+    pub(super) token: Option<String>,
+}
+
+/// The place of the rows in a file, and the bytes of its runs.
+pub(super) struct TableFooter {
+    pub(super) rows_offset: u64,
+    pub(super) rows_len: u64,
+    pub(super) runs: Vec<u8>,
+}
+
+/// Reads the footer after the rows; `None` if the file has no footer.
+pub(super) fn read_footer(file: &File, path: &Path) -> Result<Option<(TableMeta, TableFooter)>> {
+    let io = |error| Error::io(path, error);
+    let size = file.metadata().map_err(io)?.len();
+    let Some(at) = size.checked_sub(FOOTER_LEN as u64) else {
+        return Ok(None);
+    };
+    let mut tail = [0; FOOTER_LEN];
+    file.read_exact_at(&mut tail, at).map_err(io)?;
+    if !tail.ends_with(MAGIC) {
+        return Ok(None);
+    }
+    let u32_at = |at: usize| tail.get(at..).and_then(|b| b.first_chunk()).map_or(0, |b| u32::from_le_bytes(*b));
+    let u64_at = |at: usize| tail.get(at..).and_then(|b| b.first_chunk()).map_or(0, |b| u64::from_le_bytes(*b));
+    let (json_len, runs_len) = (u64::from(u32_at(16)), u64::from(u32_at(20)));
+    let Some(start) = at.checked_sub(json_len + runs_len) else {
+        return Err(damaged(path, "a footer inside of the file", &format!("one of {} bytes", json_len + runs_len)));
+    };
+    let (rows_offset, rows_len) = (u64_at(0), u64_at(8));
+    // In shared memory the footer begins at a page.
+    let rows_end = rows_offset.saturating_add(rows_len);
+    if start != rows_end && Some(start) != rows_end.checked_next_multiple_of(page_size() as u64) {
+        return Err(damaged(path, "rows just before the footer", &format!("{rows_len} bytes from byte {rows_offset}")));
+    }
+    let mut bytes = Vec::new();
+    bytes.try_reserve_exact((json_len + runs_len) as usize).map_err(|_| {
+        Error::from(ErrorKind::MemoryLimit { needed: json_len + runs_len, limit: available_bytes().unwrap_or(0) })
+    })?;
+    bytes.resize((json_len + runs_len) as usize, 0);
+    file.read_exact_at(&mut bytes, start).map_err(io)?;
+    let found = crc32c::crc32c_append(crc32c::crc32c(&bytes), &tail[..24]);
+    let expected = u32_at(24);
+    if found != expected {
+        let location = Location { path: Some(path.into()), offset: Some(start), ..Location::default() };
+        return Err(ErrorKind::Checksum { location, what: "the footer", expected, found }.into());
+    }
+    let meta: TableMeta = serde_json::from_slice(&bytes[..json_len as usize])
+        .map_err(|error| damaged(path, "a footer's fields", &error.to_string()))?;
+    if !meta.layout.is_valid() {
+        return Err(damaged(path, "the layout of a row", &format!("{:?}", meta.layout)));
+    }
+    if meta.num_rows.checked_mul(meta.layout.stride() as u64) != Some(rows_len) {
+        return Err(damaged(path, "rows before the footer", &format!("{rows_len} bytes from byte {rows_offset}")));
+    }
+    bytes.drain(..json_len as usize);
+    Ok(Some((meta, TableFooter { rows_offset, rows_len, runs: bytes })))
+}
+
+/// Returns the footer of a file.
+pub(super) fn footer_of_file(
+    num_rows: u64,
+    rows_offset: u64,
+    layout: &RowLayout,
+    fingerprint: &Fingerprint,
+    phases: Option<Phases>,
+    runs: Option<&RunFacts>,
+    rows_crc32c: u32,
+) -> Result<Vec<u8>> {
+    let meta = TableMeta {
+        num_rows,
+        layout: layout.clone(),
+        fingerprint: fingerprint.clone(),
+        phases,
+        rows_crc32c: Some(rows_crc32c),
+        token: None,
+    };
+    footer(&meta, rows_offset, runs)
+}
+
+impl StepTable {
+    /// Returns the footer of the whole table in shared memory.
+    pub(super) fn footer_of_memory(&self, token: &str) -> Result<Vec<u8>> {
+        let meta = TableMeta {
+            num_rows: self.num_all_rows(),
+            layout: RowLayout::clone(&self.layout),
+            fingerprint: Fingerprint::clone(&self.whole_fingerprint),
+            phases: self.runs.phases,
+            rows_crc32c: None,
+            token: Some(token.to_owned()),
+        };
+        // Without its archive, a table can be shared. The other process then cannot filter by score or engine.
+        let runs = self.runs.facts().ok().flatten();
+        footer(&meta, 0, runs.as_deref())
+    }
+}
+
+/// Returns a footer as bytes.
+fn footer(meta: &TableMeta, rows_offset: u64, runs: Option<&RunFacts>) -> Result<Vec<u8>> {
+    let json = serde_json::to_vec(meta).map_err(Error::other)?;
+    let runs = runs.map(RunFacts::to_bytes).unwrap_or_default();
+    let mut bytes = [json.as_slice(), &runs].concat();
+    bytes.extend(rows_offset.to_le_bytes());
+    bytes.extend((meta.num_rows * meta.layout.stride() as u64).to_le_bytes());
+    bytes.extend((json.len() as u32).to_le_bytes());
+    bytes.extend((runs.len() as u32).to_le_bytes());
+    bytes.extend(crc32c::crc32c(&bytes).to_le_bytes());
+    bytes.extend([0; 4]);
+    bytes.extend(MAGIC);
+    Ok(bytes)
+}
+
+/// Returns the error of a damaged table.
+pub(super) fn damaged(path: &Path, expected: &str, found: &str) -> Error {
+    let (expected, found) = (expected.to_owned(), found.to_owned());
+    ErrorKind::Damaged { path: path.into(), what: "table", expected, found }.into()
+}

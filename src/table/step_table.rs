@@ -1,0 +1,362 @@
+//! [`StepTable`]: its rows, and taking some of them as columns or as they are.
+
+use super::arena::{Arena, ArenaPool};
+use super::attached::AttachedColumn;
+use super::batch::Batch;
+use super::batch_schema::{BatchSchema, ColumnBuffers};
+use super::fingerprint::Fingerprint;
+use super::gather::{self, TableRows};
+use super::layout::{ExtraField, RowLayout};
+use super::memory::FrozenRegion;
+use super::runs::Runs;
+use super::selection::Selection;
+use super::step_column::TokenType;
+use super::symmetry::SymmetryKey;
+use crate::error::{Error, ErrorKind, Result};
+use crate::machine::reserve;
+use crate::progress::{Progress, check};
+use crate::step::{STEP_SIZE, Step};
+use std::fmt;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+
+/// The number of batches whose memory a table keeps for the next `take`.
+const TAKES_KEPT: usize = 2;
+/// The number of whole rows that are copied between two cancellation checks.
+const ROWS_AT_ONCE: usize = 1 << 18;
+
+/// The rows of a query result in one contiguous, read-only mapping. Clones share the mapping.
+///
+/// A row is a [`Step`] of 32 bytes, followed by any extra columns; see [`RowLayout`].
+///
+/// ```
+/// # let folder = tempfile::tempdir()?;
+/// # let mut archive = a2store::Archive::create(folder.path().join("games.a2"), Default::default())?;
+/// # let runs = folder.path().join("runs");
+/// # a2store::simulate(&runs, &a2store::SimulateOptions { runs: 3, ..Default::default() }, &())?;
+/// # archive.ingest([&runs], &Default::default(), &())?;
+/// let query = archive.sql("SELECT * FROM steps", a2store::no_params())?;
+/// let table = query.materialize(&a2store::MaterializeOptions::default(), &())?;
+/// assert_eq!(table.num_bytes(), 32 * table.num_rows());
+///
+/// let batch = table.take(&[5, 0, 5])?;
+/// assert_eq!(batch.num_rows(), 3);
+/// assert_eq!(table.step(5).unwrap().step_index, 5);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone)]
+pub struct StepTable {
+    pub(super) rows: Arc<FrozenRegion>,
+    pub(super) layout: Arc<RowLayout>,
+    /// The fingerprint of all rows in the mapping.
+    pub(super) whole_fingerprint: Arc<Fingerprint>,
+    /// Scores and engines of the runs that the rows belong to.
+    pub(super) runs: Arc<Runs>,
+    /// The rows of a view and its fingerprint; `None` if the table shows all rows.
+    pub(super) selection: Option<Arc<Selection>>,
+    view_fingerprint: Option<Arc<Fingerprint>>,
+    /// Columns whose values lie in other mappings.
+    pub(super) attached: Arc<[AttachedColumn]>,
+    /// The schema of the batches that `take` returns, and memory for them.
+    batch: Arc<BatchSchema>,
+    pool: Arc<Mutex<ArenaPool>>,
+}
+
+impl StepTable {
+    pub(super) fn new(
+        rows: FrozenRegion,
+        layout: RowLayout,
+        fingerprint: Fingerprint,
+        runs: Runs,
+    ) -> Result<StepTable> {
+        let batch = BatchSchema::new(&layout, Vec::new(), TokenType::default(), None)?;
+        Ok(StepTable {
+            rows: Arc::new(rows),
+            layout: Arc::new(layout),
+            whole_fingerprint: Arc::new(fingerprint),
+            runs: Arc::new(runs),
+            selection: None,
+            view_fingerprint: None,
+            attached: Arc::new([]),
+            batch: Arc::new(batch),
+            pool: Arc::new(Mutex::new(ArenaPool::new(TAKES_KEPT))),
+        })
+    }
+
+    /// The number of rows. A view counts only its own rows.
+    #[must_use]
+    pub fn num_rows(&self) -> u64 {
+        self.selection.as_ref().map_or_else(|| self.num_all_rows(), |selection| selection.len())
+    }
+
+    /// Whether there are no rows.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.num_rows() == 0
+    }
+
+    /// The size of the rows in bytes.
+    #[must_use]
+    pub fn num_bytes(&self) -> u64 {
+        self.num_rows() * self.layout.stride() as u64
+    }
+
+    /// The byte layout of a row.
+    #[must_use]
+    pub fn layout(&self) -> &RowLayout {
+        &self.layout
+    }
+
+    /// The fingerprint of the rows and their order. Tables of equal fingerprint have equal rows.
+    #[must_use]
+    pub fn fingerprint(&self) -> &Fingerprint {
+        self.view_fingerprint.as_ref().unwrap_or(&self.whole_fingerprint)
+    }
+
+    /// Whether this is a view, as [`filter`](StepTable::filter) and [`split`](StepTable::split) return. A view
+    /// shows some of a table's rows.
+    #[must_use]
+    pub fn is_view(&self) -> bool {
+        self.selection.is_some()
+    }
+
+    /// The file that the rows are mapped from, if any.
+    #[must_use]
+    pub fn path(&self) -> Option<&Path> {
+        self.rows.path()
+    }
+
+    /// The rows, [`stride`](RowLayout::stride) bytes each; `None` for a view, whose rows are not contiguous.
+    #[must_use]
+    pub fn rows(&self) -> Option<&[u8]> {
+        self.selection.is_none().then(|| self.rows.bytes())
+    }
+
+    /// The attached columns, in the order of attachment.
+    #[must_use]
+    pub fn attached(&self) -> &[AttachedColumn] {
+        &self.attached
+    }
+
+    /// Returns the step at `index`, without its extra columns, or `None` if `index` is out of bounds.
+    #[must_use]
+    pub fn step(&self, index: u64) -> Option<Step> {
+        if index >= self.num_rows() {
+            return None;
+        }
+        let mut position = [index];
+        self.map_positions(&mut position);
+        let start = usize::try_from(position[0]).ok()?.checked_mul(self.layout.stride())?;
+        let bytes = self.rows.bytes().get(start..)?.get(..STEP_SIZE)?;
+        Some(bytemuck::pod_read_unaligned(bytes))
+    }
+
+    /// Returns the rows at `indices` as columns, in the order of `indices` and with repetitions.
+    ///
+    /// # Errors
+    /// [`ErrorKind::IndexOutOfBounds`] with the first index that is out of bounds; [`ErrorKind::OutOfMemory`].
+    pub fn take(&self, indices: &[u64]) -> Result<Batch> {
+        self.take_unless_cancelled(indices, &())
+    }
+
+    /// [`take`](StepTable::take) with cancellation. It checks every few milliseconds.
+    ///
+    /// # Errors
+    /// As [`take`](StepTable::take), and [`ErrorKind::Cancelled`].
+    pub fn take_unless_cancelled(&self, indices: &[u64], progress: &dyn Progress) -> Result<Batch> {
+        self.check_indices(indices)?;
+        // In a forked process, a thread that no longer exists may hold the lock.
+        let mut arena = match self.pool.try_lock() {
+            Ok(mut pool) => pool.take(&self.batch, indices.len())?,
+            Err(_) => Arc::new(Arena::new(&self.batch, indices.len())?),
+        };
+        if let Some(arena) = Arc::get_mut(&mut arena) {
+            let mut columns = arena.columns_mut(&self.batch, indices.len());
+            let mut rows = Vec::new();
+            for (k, indices) in indices.chunks(self.batch.rows_at_once()).enumerate() {
+                if k > 0 {
+                    check(progress)?;
+                }
+                let columns = self.batch.split_front(&mut columns, indices.len());
+                self.gather(indices, &mut rows, &self.batch, columns, None)?;
+            }
+        }
+        if let Ok(mut pool) = self.pool.try_lock() {
+            pool.keep(&arena);
+        }
+        Ok(Batch::new(arena, Arc::clone(&self.batch), indices.len()))
+    }
+
+    /// Copies the rows at `indices` to `out`, [`stride`](RowLayout::stride) bytes each, in the order of
+    /// `indices` and with repetitions.
+    ///
+    /// # Errors
+    /// [`ErrorKind::IndexOutOfBounds`] with the first index that is out of bounds; [`ErrorKind::Argument`] if
+    /// `out` does not have exactly the size of the rows; [`ErrorKind::OutOfMemory`].
+    pub fn take_rows(&self, indices: &[u64], out: &mut [u8]) -> Result<()> {
+        self.take_rows_unless_cancelled(indices, out, &())
+    }
+
+    /// [`take_rows`](StepTable::take_rows) with cancellation. It checks every few milliseconds.
+    ///
+    /// # Errors
+    /// As [`take_rows`](StepTable::take_rows), and [`ErrorKind::Cancelled`].
+    pub fn take_rows_unless_cancelled(&self, indices: &[u64], out: &mut [u8], progress: &dyn Progress) -> Result<()> {
+        self.check_indices(indices)?;
+        let expected = indices.len().saturating_mul(self.layout.stride());
+        if out.len() != expected {
+            return Err(Error::argument("out", format!("{expected} bytes"), out.len()));
+        }
+        let mut rows = Vec::new();
+        let chunks = indices.chunks(ROWS_AT_ONCE).zip(out.chunks_mut(ROWS_AT_ONCE * self.layout.stride()));
+        for (k, (indices, out)) in chunks.enumerate() {
+            if k > 0 {
+                check(progress)?;
+            }
+            match &self.selection {
+                None => gather::gather_rows(self.all_rows(), indices, out),
+                Some(_) => self.copy_rows(indices.iter().copied(), &mut rows, out)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Copies all rows, in order, to `out`, which has exactly their size.
+    pub(crate) fn copy_all_rows(&self, out: &mut [u8], progress: &dyn Progress) -> Result<()> {
+        let mut rows = Vec::new();
+        let (mut start, stride) = (0, self.layout.stride());
+        for out in out.chunks_mut(ROWS_AT_ONCE * stride) {
+            if start > 0 {
+                check(progress)?;
+            }
+            let end = start + (out.len() / stride) as u64;
+            self.copy_rows(start..end, &mut rows, out)?;
+            start = end;
+        }
+        Ok(())
+    }
+
+    fn copy_rows(&self, positions: impl Iterator<Item = u64>, rows: &mut Vec<u64>, out: &mut [u8]) -> Result<()> {
+        rows.clear();
+        reserve(rows, out.len() / self.layout.stride())?;
+        rows.extend(positions);
+        self.map_positions(rows);
+        gather::gather_rows(self.all_rows(), rows, out);
+        Ok(())
+    }
+
+    /// Fills columns with the rows at `positions`. `rows` is scratch memory for the row indices of a view.
+    ///
+    /// # Errors
+    /// [`ErrorKind::OutOfMemory`], unless `rows` has capacity for all positions.
+    ///
+    /// # Panics
+    /// If a position is not below the number of rows.
+    pub(crate) fn gather(
+        &self,
+        positions: &[u64],
+        rows: &mut Vec<u64>,
+        schema: &BatchSchema,
+        columns: ColumnBuffers<'_>,
+        symmetries: Option<SymmetryKey>,
+    ) -> Result<()> {
+        let symmetries = symmetries.map(|key| (key, positions));
+        match &self.selection {
+            None => gather::gather(self.all_rows(), positions, schema, columns, symmetries),
+            Some(selection) => {
+                rows.clear();
+                reserve(rows, positions.len())?;
+                rows.extend_from_slice(positions);
+                selection.map(rows);
+                gather::gather(self.all_rows(), rows, schema, columns, symmetries);
+            }
+        }
+        Ok(())
+    }
+
+    /// Iterates over all values of an extra column as floats, in row order. A value that a float cannot hold is
+    /// rounded.
+    pub(crate) fn extra_values(&self, extra: &ExtraField) -> impl Iterator<Item = f64> {
+        let dtype = extra.dtype;
+        self.extra_bytes(extra).map(move |bytes| dtype.to_f64(bytes))
+    }
+
+    /// Iterates over all values of an extra column, in row order. Each slice begins with the value.
+    pub(crate) fn extra_bytes(&self, extra: &ExtraField) -> impl Iterator<Item = &[u8]> {
+        let (stride, offset) = (self.layout.stride(), extra.offset);
+        let whole = self.selection.is_none().then(|| 0..self.num_all_rows());
+        let ranges = whole.into_iter().chain(self.selection.iter().flat_map(|selection| selection.ranges()));
+        ranges.flat_map(move |range| {
+            let bytes = self.rows.bytes().get(range.start as usize * stride..range.end as usize * stride);
+            bytes.unwrap_or_default().chunks_exact(stride).map(move |row| &row[offset..])
+        })
+    }
+
+    /// Advises the system that rows of a mapped file will be read soon, or not for long. Rows in memory are
+    /// unaffected.
+    pub(crate) fn advise(&self, positions: std::ops::Range<u64>, soon: bool) {
+        let is_mapped = self.path().is_some() || self.attached.iter().any(AttachedColumn::is_mapped);
+        if !is_mapped || positions.is_empty() {
+            return;
+        }
+        // A view's rows are in ascending order, and skipping the rows between them would save little.
+        let mut ends = [positions.start, positions.end - 1];
+        self.map_positions(&mut ends);
+        let stride = self.layout.stride();
+        self.rows.advise(ends[0] as usize * stride..(ends[1] + 1) as usize * stride, soon);
+        self.attached.iter().for_each(|column| column.advise(ends[0]..ends[1] + 1, soon));
+    }
+
+    /// Returns the schema of this table's batches: all columns, or the named ones.
+    pub(crate) fn batch_schema(&self, tokens: TokenType, only: Option<&[String]>) -> Result<BatchSchema> {
+        BatchSchema::new(&self.layout, AttachedColumn::specs(&self.attached), tokens, only)
+    }
+
+    /// Returns a view of these rows of the mapping.
+    pub(super) fn of_selection(&self, selection: Selection, fingerprint: Fingerprint) -> StepTable {
+        let (selection, view_fingerprint) = (Some(Arc::new(selection)), Some(Arc::new(fingerprint)));
+        StepTable { selection, view_fingerprint, ..self.clone() }
+    }
+
+    /// Returns this table with one more column.
+    pub(super) fn with_column(&self, column: AttachedColumn) -> Result<StepTable> {
+        let attached: Arc<[AttachedColumn]> = self.attached.iter().cloned().chain([column]).collect();
+        let batch = BatchSchema::new(&self.layout, AttachedColumn::specs(&attached), TokenType::default(), None)?;
+        let pool = Arc::new(Mutex::new(ArenaPool::new(TAKES_KEPT)));
+        Ok(StepTable { attached, batch: Arc::new(batch), pool, ..self.clone() })
+    }
+
+    pub(super) fn all_rows(&self) -> TableRows<'_> {
+        TableRows { bytes: self.rows.bytes(), stride: self.layout.stride(), attached: &self.attached }
+    }
+
+    pub(super) fn num_all_rows(&self) -> u64 {
+        (self.rows.bytes().len() / self.layout.stride()) as u64
+    }
+
+    /// Replaces positions by their row indices in the mapping. Every position must be below the number of rows.
+    pub(super) fn map_positions(&self, positions: &mut [u64]) {
+        if let Some(selection) = &self.selection {
+            selection.map(positions);
+        }
+    }
+
+    fn check_indices(&self, indices: &[u64]) -> Result<()> {
+        let len = self.num_rows();
+        let Some(&index) = indices.iter().find(|&&index| index >= len) else {
+            return Ok(());
+        };
+        Err(ErrorKind::IndexOutOfBounds { index: index.into(), len }.into())
+    }
+}
+
+impl fmt::Debug for StepTable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("StepTable")
+            .field("num_rows", &self.num_rows())
+            .field("stride", &self.layout.stride())
+            .field("fingerprint", &self.fingerprint().to_string())
+            .field("attached", &self.attached.iter().map(AttachedColumn::name).collect::<Vec<_>>())
+            .finish()
+    }
+}

@@ -1,0 +1,103 @@
+//! Coordination of the threads that fill a table: the order in which they append, and the first error.
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::progress::{Progress, check};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+
+/// Returns the number of cores that this process may use.
+pub(super) fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
+}
+
+/// The first error of several threads. It makes the others stop.
+#[derive(Default)]
+pub(super) struct FirstError {
+    error: Mutex<Option<Error>>,
+    raised: AtomicBool,
+}
+
+impl FirstError {
+    pub(super) fn check(&self, progress: &dyn Progress) -> Result<()> {
+        if self.raised.load(Ordering::Relaxed) {
+            return Err(ErrorKind::Cancelled.into());
+        }
+        check(progress)
+    }
+
+    pub(super) fn raise(&self, error: Error) {
+        let mut slot = self.error.lock().unwrap_or_else(PoisonError::into_inner);
+        slot.get_or_insert(error);
+        self.raised.store(true, Ordering::Relaxed);
+    }
+
+    pub(super) fn into_result(self) -> Result<()> {
+        self.error.into_inner().unwrap_or_else(PoisonError::into_inner).map_or(Ok(()), Err)
+    }
+}
+
+/// A value that threads access one after the other, in the order of their partitions.
+pub(super) struct Sequencer<T> {
+    state: Mutex<SequencerState<T>>,
+    changed: Condvar,
+}
+
+struct SequencerState<T> {
+    value: T,
+    /// The partition whose turn it is.
+    partition: usize,
+}
+
+/// The access of one partition's thread to the value.
+pub(super) struct SequencerGuard<'a, T> {
+    state: MutexGuard<'a, SequencerState<T>>,
+    changed: &'a Condvar,
+}
+
+impl<T> Sequencer<T> {
+    pub(super) fn new(value: T) -> Self {
+        Self { state: Mutex::new(SequencerState { value, partition: 0 }), changed: Condvar::new() }
+    }
+
+    /// Waits for the turn of a partition.
+    pub(super) fn wait(
+        &self,
+        partition: usize,
+        stop: &FirstError,
+        progress: &dyn Progress,
+    ) -> Result<SequencerGuard<'_, T>> {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        while state.partition != partition {
+            stop.check(progress)?;
+            // A failed thread never takes its turn, so waiting threads check for errors regularly.
+            let pause = std::time::Duration::from_millis(20);
+            state = self.changed.wait_timeout(state, pause).unwrap_or_else(PoisonError::into_inner).0;
+        }
+        Ok(SequencerGuard { state, changed: &self.changed })
+    }
+
+    pub(super) fn into_inner(self) -> T {
+        self.state.into_inner().unwrap_or_else(PoisonError::into_inner).value
+    }
+}
+
+impl<T> SequencerGuard<'_, T> {
+    /// Passes the turn to a partition.
+    pub(super) fn next(mut self, partition: usize) {
+        self.state.partition = partition;
+        self.changed.notify_all();
+    }
+}
+
+impl<T> std::ops::Deref for SequencerGuard<'_, T> {
+    type Target = T;
+    fn deref(&self) -> &T {
+        &self.state.value
+    }
+}
+
+impl<T> std::ops::DerefMut for SequencerGuard<'_, T> {
+    fn deref_mut(&mut self) -> &mut T {
+        &mut self.state.value
+    }
+}
