@@ -1,4 +1,4 @@
-//! What each subcommand does.
+//! The subcommand dispatcher, and `simulate`, `ingest`, `info` and `history`.
 
 use super::interrupt::Interrupt;
 use super::output::{self, count, megabytes, rate};
@@ -15,7 +15,9 @@ use std::io::Write;
 use std::path::Path;
 use std::time::Instant;
 
-/// Does what a command line says. `program` is how to start this program once more, `None` if that is by its own file.
+/// Runs the subcommand of a parsed command line.
+///
+/// `program` is the command line that starts `a2store` again. `None` means that this executable is `a2store`.
 pub(super) fn run(cli: Cli, program: Option<&[OsString]>) -> Result<u8> {
     let quiet = cli.quiet;
     match cli.command {
@@ -77,12 +79,12 @@ fn simulate(args: &Simulate, quiet: bool) -> Result<u8> {
 fn ingest(args: &Ingest, quiet: bool) -> Result<u8> {
     let Some((archive, inputs)) = args.paths.split_last() else { bail!("expected inputs and an archive") };
     for input in inputs {
-        // Before an archive is created for nothing.
+        // A missing input must fail before the archive is created.
         std::fs::metadata(input).map_err(|source| Error::io(input, source))?;
     }
     let mut archive = match Archive::open(archive) {
         Err(error) if is_absent(&error) => match Archive::create(archive, Phases { mid: args.mid, late: args.late }) {
-            // Somebody else was faster.
+            // Another process has created it in the meantime.
             Err(error) if matches!(error.kind(), ErrorKind::ArchiveExists { .. }) => Archive::open(archive)?,
             created => created?,
         },
@@ -109,7 +111,7 @@ fn ingest(args: &Ingest, quiet: bool) -> Result<u8> {
             }
             Ok(_) => {}
             Err(error) if matches!(error.kind(), ErrorKind::Cancelled) => return Ok(status),
-            // What another writer or a full disk keeps from it now may succeed the next time.
+            // Another writer or a full disk is a temporary obstacle, so the next period tries again.
             Err(error)
                 if matches!(
                     error.kind(),
@@ -127,7 +129,7 @@ fn ingest(args: &Ingest, quiet: bool) -> Result<u8> {
     }
 }
 
-/// Prints what an ingest did; the exit status.
+/// Prints the report of an ingest and returns the exit status.
 fn report_ingest(report: &IngestReport, archive: &Archive, start: Instant, as_json: bool) -> Result<u8> {
     let secs = start.elapsed().as_secs_f64();
     for rejected in &report.errors {
@@ -159,7 +161,7 @@ fn report_ingest(report: &IngestReport, archive: &Archive, start: Instant, as_js
     Ok(u8::from(report.rejected > 0))
 }
 
-/// Whether no archive stands there, and nothing else either that one could be mistaken for.
+/// Returns whether an archive can be created where opening one failed: nothing else is stored there.
 fn is_absent(error: &Error) -> bool {
     match error.kind() {
         ErrorKind::Io { source, .. } => source.kind() == std::io::ErrorKind::NotFound,
@@ -168,7 +170,7 @@ fn is_absent(error: &Error) -> bool {
     }
 }
 
-/// Whether a folder is empty, or has no more than the beginnings of an archive whose creation was interrupted.
+/// Returns whether a folder is empty, or holds only what an interrupted creation of an archive leaves.
 fn is_empty(path: &Path) -> bool {
     let Ok(entries) = std::fs::read_dir(path) else { return false };
     let mut names: Vec<_> = entries.flatten().map(|entry| entry.file_name()).collect();
@@ -176,7 +178,7 @@ fn is_empty(path: &Path) -> bool {
     names.is_empty() || names.iter().zip(["_log", "runs", "steps"]).all(|(name, own)| name == own) && names.len() <= 3
 }
 
-/// An object store has no folders: where nothing is, an archive can be made.
+/// Returns whether an archive's path is a URL, such as `s3://bucket/games.a2`.
 pub(super) fn is_url(path: &Path) -> bool {
     path.to_str().is_some_and(|path| path.contains("://"))
 }

@@ -1,4 +1,4 @@
-//! Keeping an archive sound, small and quick.
+//! The maintenance commands `verify`, `repair`, `compact` and `expire`.
 
 use super::commands::progress;
 use super::interrupt::Interrupt;

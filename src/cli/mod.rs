@@ -1,7 +1,8 @@
 //! The commands `a2store` and `a2pack`.
 //!
-//! Results go to standard output, progress and diagnostics to standard error. Exit status: 0 done, 1 something was wrong
-//! with the data and is listed, 2 wrong usage; 130 after Ctrl-C, which leaves an archive as it was.
+//! Results go to standard output, progress and diagnostics to standard error. Exit status: 0 on success, 1 if the
+//! data has problems (they are listed), 2 for wrong usage, 130 after Ctrl-C. An interrupted command leaves the
+//! archive unchanged.
 
 mod bench;
 mod commands;
@@ -142,8 +143,8 @@ struct Export {
     /// An older version of the archive.
     #[arg(long)]
     version: Option<u64>,
-    /// Whether to compare each data file with its checksum before it is first read: true unless the archive is on an object
-    /// store.
+    /// Whether to compare each data file with its checksum before it is first read: true unless the archive is on an
+    /// object store.
     #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true")]
     checksums: Option<bool>,
 }
@@ -266,14 +267,14 @@ struct Expire {
     json: bool,
 }
 
-/// How often to look: often enough to be of use, seldom enough to leave time for anything else.
+/// Parses the period between two looks for new files, 100 ms to 365 days.
 fn period(text: &str) -> Result<Duration, String> {
     let period = duration(text).map_err(|error| error.to_string())?;
     let range = Duration::from_millis(100)..=Duration::from_secs(365 * 24 * 60 * 60);
     if range.contains(&period) { Ok(period) } else { Err("expected 100ms to 365d".into()) }
 }
 
-/// `90s`, `15m`, `12h`, `30d`, and their sums.
+/// Parses a duration: `90s`, `15m`, `12h`, `30d`, or a sum such as `1h 30m`.
 fn duration(text: &str) -> Result<Duration, humantime::DurationError> {
     humantime::parse_duration(text)
 }
@@ -286,9 +287,9 @@ struct Sql {
     query: String,
     #[command(flatten)]
     run: RunQuery,
-    /// Run the query in a process of its own, which reads nothing but the archive where the system can see to that, and is
-    /// killed at the limits of memory (2GiB if not given), time (1m) and temporary files (8GiB). Whatever it does, the exit
-    /// status is 1 or 2 at worst.
+    /// Run the query in a process of its own, which reads nothing but the archive where the system can see to that,
+    /// and is killed at the limits of memory (2GiB if not given), time (1m) and temporary files (8GiB). Whatever it
+    /// does, the exit status is 1 or 2 at worst.
     #[arg(long)]
     sandbox: bool,
     /// Be the process with the limits, whose parent this is.
@@ -328,7 +329,7 @@ struct Functions {
     json: bool,
 }
 
-/// How a query is run and what becomes of its rows.
+/// The options of a query: parameters, tables, limits and output.
 #[derive(Args, Debug)]
 struct RunQuery {
     /// A parameter of the query: `-p min=20000` for `$min`, `-p 1=20000` for `$1`. The value is a JSON scalar or else
@@ -338,8 +339,8 @@ struct RunQuery {
     /// A Parquet file that the query can read as the table of this name.
     #[arg(long = "table", value_name = "NAME=FILE")]
     table: Vec<String>,
-    /// How to print the rows: a table of the first ones, or all of them as CSV, as JSON (an object a line), as a Parquet
-    /// file, or as an Arrow IPC stream.
+    /// How to print the rows: a table of the first ones, or all of them as CSV, as JSON (an object a line), as a
+    /// Parquet file, or as an Arrow IPC stream.
     #[arg(long, default_value = "table")]
     format: Format,
     /// The file to write to, instead of standard output.
@@ -354,12 +355,12 @@ struct RunQuery {
     /// An older version of the archive.
     #[arg(long)]
     version: Option<u64>,
-    /// Whether to compare each data file with its checksum before it is first read: true unless the archive is on an object
-    /// store.
+    /// Whether to compare each data file with its checksum before it is first read: true unless the archive is on an
+    /// object store.
     #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true")]
     checksums: Option<bool>,
-    /// Memory that the query may hold, such as 512MiB; half of the machine's if not given. Sorts and groups go to temporary
-    /// files before they fail.
+    /// Memory that the query may hold, such as 512MiB; half of the machine's if not given. Sorts and groups go to
+    /// temporary files before they fail.
     #[arg(long, value_name = "BYTES", value_parser = bytes)]
     memory_limit: Option<u64>,
     /// What those temporary files may hold; 64GiB if not given.
@@ -376,7 +377,7 @@ struct RunQuery {
     byte_limit: Option<u64>,
 }
 
-/// A number of bytes, plain or with a unit of 1024s: `512MiB`.
+/// Parses a number of bytes, plain or with a binary unit: `512MiB`.
 fn bytes(text: &str) -> Result<u64, String> {
     let digits = text.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
     let shift = match text[digits.len()..].to_ascii_lowercase().as_str() {
@@ -413,25 +414,27 @@ struct Bench {
     json: bool,
 }
 
-/// The exit status after Ctrl-C, as shells have it.
+/// The exit status after Ctrl-C, by the convention of shells: 128 plus the number of SIGINT.
 const INTERRUPTED: u8 = 130;
 
-/// Runs the command with these arguments, the first being its name.
+/// Runs `a2store` with these arguments, of which the first is the command's name.
 pub fn main(args: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> ExitCode {
     ExitCode::from(run(args))
 }
 
-/// As [`main`], with the exit status as a number.
+/// Runs `a2store` like [`main`] and returns the exit status as a number.
 pub(crate) fn run(args: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> u8 {
     run_as(args, None)
 }
 
-/// As [`run`], in a program that is not the command itself: these arguments start it as that.
+/// Runs `a2store` like [`run`] inside another program, such as Python.
+///
+/// `program` is the command line that starts `a2store` again. `None` means that this executable is `a2store`.
 pub(crate) fn run_as(args: impl IntoIterator<Item = impl Into<OsString> + Clone>, program: Option<&[OsString]>) -> u8 {
     conclude("a2store", args, |cli| commands::run(cli, program), exit_status)
 }
 
-/// Parses a command line, does what it says, and prints why not; the exit status.
+/// Parses a command line, calls `work`, prints its error, and returns the exit status.
 fn conclude<C: Parser>(
     name: &str,
     args: impl IntoIterator<Item = impl Into<OsString> + Clone>,
@@ -458,7 +461,7 @@ fn conclude<C: Parser>(
     }
 }
 
-/// Whoever read our output has seen enough.
+/// Returns whether the reader of standard output closed the pipe, which counts as success.
 fn is_broken_pipe(error: &anyhow::Error) -> bool {
     error.chain().any(|cause| {
         let io = cause.downcast_ref::<io::Error>().or_else(|| match cause.downcast_ref::<Error>()?.kind() {
@@ -469,7 +472,7 @@ fn is_broken_pipe(error: &anyhow::Error) -> bool {
     })
 }
 
-/// 2 for what another command line would mend, 1 for what is wrong with the data.
+/// Returns 2 for an error that another command line avoids, 1 for a problem with the data.
 fn exit_status(error: &anyhow::Error) -> u8 {
     match error.downcast_ref::<Error>().map(Error::kind) {
         Some(
@@ -490,7 +493,7 @@ fn exit_status(error: &anyhow::Error) -> u8 {
     }
 }
 
-/// What another command line would mend.
+/// A usage error, which another command line avoids.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 struct Usage(String);

@@ -1,4 +1,4 @@
-//! Rows and numbers as a person or a program reads them.
+//! Output of query rows in each format, and the formatting of numbers.
 
 use super::Format;
 use crate::archive::Rejected;
@@ -31,9 +31,9 @@ pub(super) fn write(rows: QueryStream, format: Format, path: Option<&Path>, max_
     }
 }
 
-/// Has the file of this name written and returns the exit status with which that ended.
+/// Calls `write` with a new file for `path` and returns the exit status of `write`.
 ///
-/// A file that stands there is replaced by the whole new one if that is 0, or stays.
+/// With status 0 the complete new file replaces an existing one. Otherwise the existing file stays.
 pub(super) fn into(path: &Path, write: impl FnOnce(&File) -> Result<u8>) -> Result<u8> {
     let (path, folder) = match Destination::of(path)? {
         Destination::File { path, folder } => (path, folder),
@@ -53,7 +53,9 @@ pub(super) fn into(path: &Path, write: impl FnOnce(&File) -> Result<u8>) -> Resu
     Ok(status)
 }
 
-/// Standard output that remembers whether its reader has gone, which the writers of some formats put into words.
+/// Standard output with a flag for a closed pipe.
+///
+/// The writers of some formats turn the I/O error into text, so the error itself cannot be recognized afterwards.
 struct Stdout {
     closed: bool,
 }
@@ -128,7 +130,7 @@ pub(super) fn pretty(batches: &[RecordBatch]) -> Result<String> {
     Ok(pretty_format_batches(batches)?.to_string())
 }
 
-/// The rows as JSON objects.
+/// Returns each row as a JSON object.
 pub(super) fn json_rows(batches: &[RecordBatch]) -> Result<Vec<serde_json::Value>> {
     let mut text = Vec::new();
     let mut writer = arrow::json::LineDelimitedWriter::new(&mut text);
@@ -151,12 +153,12 @@ pub(super) fn rejected_json(rejected: &Rejected) -> serde_json::Value {
     })
 }
 
-/// A path as JSON has it, where text is Unicode.
+/// Returns a path as Unicode text for JSON; invalid bytes become U+FFFD.
 pub(super) fn text(path: &Path) -> String {
     path.to_string_lossy().into_owned()
 }
 
-/// A number with its thousands set apart.
+/// Formats a number with thousands separators.
 pub(super) fn count(number: u64) -> String {
     indicatif::HumanCount(number).to_string()
 }
@@ -168,7 +170,7 @@ pub(super) fn megabytes(bytes: u64) -> String {
     }
 }
 
-/// So many in so many seconds, rounded to what such a measurement is good for.
+/// Formats `number` per second, rounded to the precision of such a measurement.
 pub(super) fn rate(number: u64, secs: f64) -> String {
     match number as f64 / secs.max(1e-9) {
         rate if rate >= 1e6 => format!("{:.1}M", rate / 1e6),

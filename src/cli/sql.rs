@@ -1,4 +1,5 @@
-//! `a2store sql` and `a2store query`: the rows of a query, from this process or, with `--sandbox`, from one with limits.
+//! The commands `sql`, `query`, `queries` and `functions`. With `--sandbox`, `sql` runs the query in a confined
+//! process.
 
 use super::commands::{is_url, open};
 use super::{Functions, NamedQuery, Queries, RunQuery, Sql, Usage, output};
@@ -9,12 +10,14 @@ use std::ffi::OsString;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-/// Runs a query. `program` is how to start this program once more, `None` if that is by its own file.
+/// Runs a query.
+///
+/// `program` is the command line that starts `a2store` again. `None` means that this executable is `a2store`.
 pub(super) fn sql(args: &Sql, program: Option<&[OsString]>, quiet: bool) -> Result<u8> {
     let mut options = options(&args.run)?;
     if args.sandboxed.is_some() {
         let limits = within::confine(args, quiet)?;
-        // What the engine counts is about half of what its process holds. Time is the parent's to keep.
+        // The engine accounts for about half of the memory of its process. The parent enforces the time limit.
         options.memory_limit = Some((limits.0 / 2).max(QueryOptions::MIN_MEMORY_BYTES));
         (options.spill_limit, options.time_limit) = (Some(limits.1), None);
     } else if args.sandbox {
@@ -85,7 +88,7 @@ fn as_json(query: &SavedQuery) -> Value {
     })
 }
 
-/// Lists the functions over boards.
+/// Lists the SQL functions over boards, moves and values.
 pub(super) fn functions(args: &Functions) -> Result<u8> {
     let mut out = std::io::stdout().lock();
     if args.json {
@@ -109,7 +112,7 @@ pub(super) fn functions(args: &Functions) -> Result<u8> {
     Ok(0)
 }
 
-/// What a query may use, and the tables that it was given.
+/// Builds the query's limits and tables from the command line.
 fn options(args: &RunQuery) -> Result<QueryOptions> {
     let mut options = QueryOptions::default();
     (options.memory_limit, options.spill_limit) = (args.memory_limit, args.spill_limit);
@@ -121,7 +124,7 @@ fn options(args: &RunQuery) -> Result<QueryOptions> {
     Ok(options)
 }
 
-/// The tables of the command line, by name.
+/// Parses the `--table` arguments into names and paths.
 fn tables(args: &RunQuery) -> Result<Vec<(&str, &Path)>> {
     args.table
         .iter()
@@ -146,7 +149,7 @@ fn give(archive: &Archive, query: &Query, args: &RunQuery) -> Result<u8> {
     Ok(0)
 }
 
-/// Refuses to write a result among an archive's own files.
+/// Rejects an output path inside the archive's folder.
 fn check_outside(path: &Path, archive: &Path) -> Result<()> {
     let Some(folder) = folder(archive) else { return Ok(()) };
     if std::path::absolute(path)?.starts_with(std::path::absolute(folder)?) {
@@ -155,7 +158,7 @@ fn check_outside(path: &Path, archive: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The folder of an archive on this machine; `None` for one in an object store.
+/// Returns the folder of a local archive, or `None` for an archive on an object store.
 fn folder(archive: &Path) -> Option<PathBuf> {
     if !is_url(archive) {
         return Some(archive.to_path_buf());
@@ -164,7 +167,7 @@ fn folder(archive: &Path) -> Option<PathBuf> {
     if url.scheme() == "file" { url.to_file_path().ok() } else { None }
 }
 
-/// The two processes of a sandbox.
+/// The parent's and the child's side of `sql --sandbox`.
 #[cfg(unix)]
 mod within {
     use super::super::interrupt::Interrupt;
@@ -176,12 +179,14 @@ mod within {
     use std::process::Stdio;
     use std::time::Duration;
 
-    /// Memory, time and temporary files unless told otherwise.
+    /// The default limits: memory in bytes, time, and bytes of temporary files.
     const MEMORY: u64 = 2 << 30;
     const TIME: Duration = Duration::from_secs(60);
     const DISK: u64 = 8 << 30;
 
-    /// In the child, before any thread is started. Gives the limits of memory and of temporary files.
+    /// Confines the child. Call it before the process starts a thread.
+    ///
+    /// Returns the limits of memory and of temporary files, in bytes.
     pub(super) fn confine(args: &Sql, quiet: bool) -> Result<(u64, u64)> {
         let limits = limits(&args.run);
         let Some(parent) = args.sandboxed else { return Ok((limits.memory, limits.disk)) };
@@ -199,7 +204,7 @@ mod within {
         Ok((limits.memory, limits.disk))
     }
 
-    /// In the parent.
+    /// Starts the child, enforces its limits, and returns its exit status.
     pub(super) fn supervise(args: &Sql, program: Option<&[OsString]>, quiet: bool) -> Result<u8> {
         let own;
         let program = match program {
@@ -230,10 +235,12 @@ mod within {
         }
     }
 
-    /// The arguments anew, since those of this process may be Python's; all but where the rows go, which is settled here.
+    /// Builds the child's arguments from the parsed ones, because this process may be Python, with other arguments.
+    ///
+    /// `--output` is left out: the parent opens the file and passes it as standard output.
     pub(super) fn child_args(args: &Sql, quiet: bool) -> Vec<OsString> {
         let Sql { archive, query, run, sandbox: _, sandboxed: _ } = args;
-        // Names every option, so that the compiler finds a missing one.
+        // This pattern names every option, so a new one fails to compile until it is handled here.
         let RunQuery {
             param,
             table,
@@ -271,7 +278,7 @@ mod within {
         list.extend(explain.then(|| "--explain".to_owned()));
         list.extend(quiet.then(|| "--quiet".to_owned()));
         let mut list: Vec<OsString> = list.into_iter().map(OsString::from).collect();
-        // What follows is no option, whatever it begins with.
+        // After `--`, an argument that begins with a dash is not an option.
         list.extend(["--".into(), archive.into(), query.into()]);
         list
     }
@@ -291,7 +298,7 @@ mod within {
     }
 }
 
-/// `name=value` pairs: by position when every name is a number, else by name.
+/// Parses the `-p` arguments: positional if every name is a number from 1, otherwise named.
 fn params(texts: &[String]) -> Result<crate::ParamValues> {
     let pairs = pairs(texts)?;
     let mut positions = Vec::new();
@@ -318,7 +325,7 @@ fn pairs(texts: &[String]) -> Result<Vec<(String, ScalarValue)>> {
     texts.iter().map(pair).collect()
 }
 
-/// A JSON scalar, or else text.
+/// Parses a value as a JSON scalar, or takes it as text.
 fn scalar(text: &str) -> ScalarValue {
     match serde_json::from_str(text) {
         Ok(serde_json::Value::Null) => ScalarValue::Null,
@@ -358,7 +365,7 @@ mod tests {
             let mut given = parse(text.split_whitespace());
             let child = within::child_args(&given, true);
             let again = parse([OsString::from("a2store")].into_iter().chain(child));
-            // But for these two.
+            // These two options differ on purpose.
             given.sandboxed = Some(std::process::id());
             given.run.output = None;
             assert_eq!(format!("{again:?}"), format!("{given:?}"));

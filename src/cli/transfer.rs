@@ -1,4 +1,4 @@
-//! Runs out of an archive, and from one format to another.
+//! The commands `export` and `convert`.
 
 use super::commands::{open, progress};
 use super::interrupt::Interrupt;
@@ -12,7 +12,7 @@ use std::time::Instant;
 
 pub(super) fn export(args: &Export, quiet: bool) -> Result<u8> {
     let archive = open(&args.archive, args.version, args.checksums)?;
-    // As a condition in parentheses: what it leaves open does not reach what follows.
+    // In parentheses and on a line by itself, so that neither an operator nor a comment in it affects the statement.
     let condition = args.condition.as_deref().unwrap_or("true");
     let query = archive.sql(&format!("SELECT run_id FROM runs WHERE (\n{condition}\n)"), no_params())?;
     let interrupt = Interrupt::new()?;

@@ -1,4 +1,4 @@
-//! What each subcommand of `a2pack` does.
+//! The subcommands of `a2pack`.
 
 use super::print::{error_json, inspect_json, print_run, print_stats, stats_json};
 use super::{Extract, Inspect, Pack, Stats, ToJsonl, Validate};

@@ -1,7 +1,7 @@
-//! The command `a2pack`, for those who know it from the field's older tool.
+//! The command `a2pack`, modelled on the field's older tool of that name.
 //!
-//! Results go to standard output, progress and remarks to standard error. Exit status: 0 done, 1 something was wrong with the
-//! data and is listed, 2 wrong usage; 130 after Ctrl-C, which leaves no file half written.
+//! Results go to standard output, progress and remarks to standard error. Exit status: 0 on success, 1 if the data has
+//! problems (they are listed), 2 for wrong usage, 130 after Ctrl-C. An interrupted command leaves no half-written file.
 
 mod actions;
 mod print;
@@ -144,12 +144,12 @@ struct Inspect {
     json: bool,
 }
 
-/// Runs the command with these arguments, the first being its name.
+/// Runs `a2pack` with these arguments, of which the first is the command's name.
 pub fn a2pack(args: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> ExitCode {
     ExitCode::from(run(args))
 }
 
-/// As [`a2pack`], with the exit status as a number.
+/// Runs `a2pack` like [`a2pack`] and returns the exit status as a number.
 pub(crate) fn run(args: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> u8 {
     conclude("a2pack", args, work, status_of)
 }

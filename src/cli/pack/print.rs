@@ -1,4 +1,4 @@
-//! What is in a pack, as a person or a program reads it.
+//! The output of `a2pack`, as text and as JSON.
 
 use super::Inspect;
 use crate::cli::output::{count, megabytes, text};
@@ -53,7 +53,7 @@ pub(super) fn print_stats(out: &mut impl Write, path: &Path, num_bytes: u64, sta
 
 pub(super) fn inspect_json(args: &Inspect, slice: &RunSlice<'_>, run: &Run) -> Value {
     let meta = run.meta();
-    // Without the digits that a longer float adds.
+    // Through text, because `f64::from` would print the digits of the binary value: 0.1 as 0.10000000149011612.
     let elapsed_s: Option<f64> = meta.elapsed_s.to_string().parse().ok();
     json!({
         "path": text(&args.packfile), "index": args.index, "kind": slice.kind.name(), "offset": slice.offset,
@@ -98,7 +98,7 @@ pub(super) fn print_run(out: &mut impl Write, args: &Inspect, slice: &RunSlice<'
     Ok(())
 }
 
-/// An engine's name, in which a terminal finds no commands.
+/// Returns an engine's name with control characters escaped, so that it cannot send commands to the terminal.
 fn printable(engine: Option<&str>) -> String {
     let safe = |c: char| if c.is_control() { c.escape_default().to_string() } else { c.to_string() };
     engine.map_or("(none)".to_owned(), |engine| engine.chars().map(safe).collect())

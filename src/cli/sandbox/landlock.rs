@@ -1,17 +1,17 @@
-//! Landlock, with which a Linux process gives up its rights to files and to the network.
+//! Landlock, the Linux interface by which a process gives up its rights to files and to the network.
 //!
-//! The numbers are those of `linux/landlock.h`; a kernel says by its version which of them it knows.
+//! The numbers come from `linux/landlock.h`. The kernel's version of the interface tells which of them it supports.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Restricts this thread, and all that it starts from now on, to reading beneath these paths and using `folder`.
+/// Restricts this thread and the threads it starts later: they may read below these paths and use `folder`.
 ///
-/// Without paths, whatever can be read still can, and the network be used.
+/// Without paths, only writing is restricted: reads and the network stay allowed.
 ///
 /// # Errors
 ///
-/// When the system cannot do that; then nothing is restricted.
+/// The system cannot restrict access; then nothing is restricted.
 #[cfg(not(target_os = "linux"))]
 pub(super) fn restrict(_readable: Option<&[PathBuf]>, _folder: &Path) -> io::Result<()> {
     Err(io::Error::other("only Linux does that"))

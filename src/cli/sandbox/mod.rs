@@ -1,20 +1,21 @@
-//! A query in a process of its own, with limits on its memory, its time and what it writes.
+//! A sandbox for queries: a child process with limits on memory, time and written bytes.
 //!
-//! Whatever the query does to that process, this one lives to say what happened. The child is the same program with the
-//! same arguments and a hidden flag, on which it confines itself ([`confine`]) before it does anything else: nothing of
-//! ours runs between fork and exec. The parent watches and kills, the child's own limits are the second line:
+//! The parent survives a crash of the child and reports the cause. The child runs the same program with the same
+//! arguments and a hidden flag. With that flag it confines itself ([`confine`]) before it does anything else, so no
+//! code of this crate runs between fork and exec. The parent enforces each limit, and the kernel enforces a second,
+//! looser one:
 //!
-//! | limit | parent, every [`TICK`] | child, by the kernel |
+//! | limit | parent, every [`TICK`] | kernel, in the child |
 //! | --- | --- | --- |
-//! | memory | anonymous, shared and swapped pages | address space, with room for stacks and heaps that are never touched |
-//! | time | the clock | processor time, times the cores |
+//! | memory | anonymous, shared and swapped pages | address space, plus room for untouched stacks and heaps |
+//! | time | wall-clock time | processor time, the limit times the number of cores |
 //! | disk | all files in the child's temporary folder | the size of each file |
 //!
-//! The child leads a process group: Ctrl-C in a terminal reaches the parent alone, and what the child may have started
-//! dies with it. Only a process that left the group could outlive both, and no SQL starts one.
+//! The child leads a process group. Ctrl-C in a terminal therefore reaches only the parent, and killing the group
+//! also kills the child's descendants. A descendant could escape only by leaving the group, and SQL cannot start
+//! processes.
 
-// Linux has the memory of a process in a file and wakes one whose parent dies; waiting without reaping and signals to a
-// group have no safe form anywhere.
+// The standard library has no safe call for waiting without reaping, for signals to a group, and for polling a pipe.
 #![allow(unsafe_code)]
 
 mod confine;
@@ -34,33 +35,34 @@ use std::path::Path;
 use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-/// How often the parent looks: a process that fills memory as fast as it can gets about 50 MiB a core beyond its limit.
+/// The interval between two checks. A process that allocates at full speed exceeds its limit by about 50 MiB per core.
 const TICK: Duration = Duration::from_millis(10);
-/// Every so many looks, the child's files are counted too.
+/// Checks between two measurements of the child's temporary files.
 const TICKS_PER_COUNT: u32 = 16;
-/// How much of what the child says on standard error is kept: its end, where the reason is.
+/// Bytes of the child's standard error that the parent keeps. It keeps the end, which states the cause.
 const SAID: usize = 16 << 10;
 
-/// What a query may use.
+/// The limits of a sandboxed query.
 #[derive(Clone, Debug)]
 pub(super) struct Limits {
+    /// In bytes.
     pub(super) memory: u64,
     pub(super) time: Duration,
-    /// Of its temporary files together, and of its result.
+    /// Bytes of all temporary files together, and of the result.
     pub(super) disk: u64,
 }
 
-/// A command to run within limits.
+/// A command to run in the sandbox.
 pub(super) struct Job<'a> {
     /// The program and its first arguments, such as `python -m a2store`.
     pub(super) program: &'a [OsString],
     pub(super) args: &'a [OsString],
-    /// Whether it speaks to an object store, for which it gets this process's credentials.
+    /// Whether it connects to an object store. It then inherits this process's credentials.
     pub(super) is_remote: bool,
     pub(super) limits: &'a Limits,
 }
 
-/// Why a query was stopped or ended other than by itself.
+/// The reason why a query was killed or crashed.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Stopped {
     #[error("stopped after {}: time limit", humantime::format_duration(*.0))]
@@ -75,19 +77,19 @@ pub(super) enum Stopped {
     Signal(i32),
 }
 
-/// Runs a job, its rows going to `stdout`, and returns the exit status that it ended with by itself.
+/// Runs a job, sends its rows to `stdout`, and returns its exit status.
 ///
 /// # Errors
 ///
-/// [`Stopped`] when it did not end by itself; [`ErrorKind::Cancelled`] when somebody asked to stop; [`ErrorKind::Io`] when it
-/// cannot be started or watched. In every case it is gone, and so are its files.
+/// [`Stopped`] if the job was killed or crashed, [`ErrorKind::Cancelled`] after Ctrl-C, [`ErrorKind::Io`] if the job
+/// cannot be started or watched. In every case the process and its temporary files are gone on return.
 pub(super) fn supervise(job: &Job<'_>, stdout: Stdio, interrupt: &Interrupt) -> Result<u8> {
     let Some((program, first_args)) = job.program.split_first() else {
         anyhow::bail!("--sandbox: the program's own path is not known");
     };
     let limits = job.limits;
     let temporary = std::env::temp_dir();
-    // The child's files outlive it when it is killed, so the folder is this process's to remove.
+    // A killed child cannot remove its files, so the parent owns the folder.
     let folder = tempfile::Builder::new().prefix("a2store-").tempdir_in(&temporary);
     let folder = folder.map_err(|source| Error::io(&temporary, source))?;
     let environment = std::env::vars_os().filter(|(name, _)| is_passed_on(name, job.is_remote));
@@ -134,19 +136,19 @@ pub(super) fn supervise(job: &Job<'_>, stdout: Stdio, interrupt: &Interrupt) -> 
     Ok(u8::try_from(code).unwrap_or(1))
 }
 
-/// What a signal that this process did not send means.
+/// Returns why the child ended by a signal that the parent did not send.
 fn cause(status: ExitStatus, said: &Said, limits: &Limits) -> Stopped {
     match status.signal().unwrap_or(0) {
         libc::SIGXCPU => Stopped::Time(limits.time),
         libc::SIGXFSZ => Stopped::Disk(limits.disk),
-        // The last words of Rust's runtime tell its aborts apart.
+        // Rust's runtime prints the reason of an abort.
         libc::SIGABRT if said.contains("memory allocation of ") => Stopped::Memory(limits.memory),
         signal if said.contains("overflowed its stack") => Stopped::StackOverflow(signal),
         signal => Stopped::Signal(signal),
     }
 }
 
-/// Whether the child gets this variable of the environment.
+/// Returns whether the child inherits this environment variable.
 fn is_passed_on(name: &OsStr, is_remote: bool) -> bool {
     const NAMES: [&str; 6] = ["HOME", "LANG", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "TZ", "VIRTUAL_ENV"];
     const PREFIXES: [&str; 2] = ["LC_", "PYTHON"];
@@ -158,14 +160,14 @@ fn is_passed_on(name: &OsStr, is_remote: bool) -> bool {
     NAMES.contains(&name) || starts_with_one(&PREFIXES) || is_remote && of_remote()
 }
 
-/// The bytes of the files in a folder, as far as they can be seen while they come and go.
+/// Sums the sizes of the files in a folder. Files that vanish during the scan do not count.
 fn bytes_beneath(folder: &Path) -> u64 {
     let entries = walkdir::WalkDir::new(folder).into_iter().flatten();
     let files = entries.filter(|entry| entry.file_type().is_file());
     files.filter_map(|entry| Some(entry.metadata().ok()?.len())).sum()
 }
 
-/// A number of bytes as it was most likely given.
+/// Formats a number of bytes in the largest unit that divides it.
 fn size(bytes: u64) -> String {
     for (unit, name) in [(1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")] {
         if bytes >= unit && bytes.is_multiple_of(unit) {
@@ -175,12 +177,12 @@ fn size(bytes: u64) -> String {
     format!("{bytes} bytes")
 }
 
-/// A signal as people know it.
+/// Formats a signal as its number and name.
 fn named(signal: i32) -> String {
     signal_name(signal).map_or_else(|| signal.to_string(), |name| format!("{signal} ({name})"))
 }
 
-/// A child that leads a process group, all of which is killed and reaped when this is dropped.
+/// A child that leads a process group. Dropping it kills the group and reaps the child.
 struct Group {
     child: Child,
     is_reaped: bool,
@@ -191,15 +193,16 @@ impl Group {
         Ok(Group { child: command.spawn()?, is_reaped: false })
     }
 
-    /// Ends whatever is left of the group. Until its leader is reaped, no other group can have its number.
+    /// Kills the rest of the group. The group's number stays reserved until its leader is reaped.
     fn kill(&self) {
         if let Ok(leader) = libc::pid_t::try_from(self.child.id()) {
-            // SAFETY: no memory is passed, and the group is the child's, which `process_group(0)` made and nobody reaped.
+            // SAFETY: no memory is passed. `process_group(0)` made the group, and its leader is not reaped yet.
             unsafe { libc::kill(-leader, libc::SIGKILL) };
         }
     }
 
-    // On some systems the type is wider.
+    /// Returns the exit status if the child has exited. It first kills the rest of the group, then reaps the child.
+    // `id_t` is wider than `u32` on some systems.
     #[allow(clippy::useless_conversion)]
     fn reap_if_exited(&mut self) -> io::Result<Option<ExitStatus>> {
         let (id, options) = (libc::id_t::from(self.child.id()), libc::WEXITED | libc::WNOHANG | libc::WNOWAIT);
@@ -221,7 +224,7 @@ impl Group {
         Ok(Some(status))
     }
 
-    /// The memory that would be free without the child: not that of files which the system can read again.
+    /// Returns the bytes of memory that killing the child would free. Pages of mapped files do not count.
     #[cfg(target_os = "linux")]
     fn memory(&self) -> Result<u64> {
         let path = format!("/proc/{}/status", self.child.id());
@@ -234,7 +237,7 @@ impl Group {
         Ok(kilobytes.sum::<u64>().saturating_mul(1024))
     }
 
-    /// Elsewhere the child's own limit is the only one.
+    /// Returns 0: outside Linux only the kernel's limit in the child holds.
     #[cfg(not(target_os = "linux"))]
     fn memory(&self) -> Result<u64> {
         Ok(0)
@@ -250,7 +253,7 @@ impl Drop for Group {
     }
 }
 
-/// What the child says on standard error, whose end is kept until it is known how it ended.
+/// The end of the child's standard error, kept until the child has exited.
 struct Said {
     pipe: Option<ChildStderr>,
     text: Vec<u8>,
@@ -261,7 +264,9 @@ impl Said {
         Said { pipe: child.child.stderr.take(), text: Vec::new() }
     }
 
-    /// Waits so long for something to be said or for the end of all that can be, which comes when the child exits.
+    /// Waits at most `period` for text or for the end of the pipe, which closes when the child exits.
+    ///
+    /// Returns whether either came.
     fn listen(&mut self, period: Duration) -> bool {
         let Some(pipe) = &mut self.pipe else {
             std::thread::sleep(period);
@@ -283,7 +288,7 @@ impl Said {
         true
     }
 
-    /// Once the child is gone, what it said is in the pipe, and nobody adds to it for ever.
+    /// Reads the rest of the pipe. Call it after the group is killed, when no process writes any more.
     fn listen_to_the_rest(&mut self) {
         while self.pipe.is_some() && self.listen(Duration::ZERO) {}
     }
