@@ -30,7 +30,7 @@ print(sorted(times)[100] * 1e6)
 pub(super) fn run(args: &Bench, quiet: bool) -> Result<u8> {
     let archive = Archive::open(&args.archive)?;
     if archive.num_steps() == 0 {
-        bail!("{}: no steps to measure with", archive.path().display());
+        bail!("{}: nothing to measure: the archive has no steps", archive.path().display());
     }
     let start = Instant::now();
     let query = archive.sql("SELECT * FROM steps", no_params())?;
@@ -77,9 +77,9 @@ pub(super) fn run(args: &Bench, quiet: bool) -> Result<u8> {
     writeln!(out, "gather        {gather_us:.0} µs for {n} random rows, all columns (median)")?;
     match numpy_us {
         Some(us) => writeln!(out, "np.take       {us:.0} µs for {n} random rows as bytes (median)")?,
-        None => writeln!(out, "np.take       no python3 with NumPy here")?,
+        None => writeln!(out, "np.take       not measured: python3 with NumPy not found")?,
     }
-    writeln!(out, "loader        {:.2} s an epoch, shuffled: {} rows/s", loader_secs, rate(served, loader_secs))?;
+    writeln!(out, "loader        {:.2} s per epoch, shuffled: {} rows/s", loader_secs, rate(served, loader_secs))?;
     Ok(0)
 }
 

@@ -34,7 +34,7 @@ pub(super) fn verify(args: &Verify, quiet: bool) -> Result<u8> {
         report.version,
     )?;
     if report.unnamed_files > 0 {
-        writeln!(out, "{} files that no kept version names; `expire` removes them", count(report.unnamed_files))?;
+        writeln!(out, "unreferenced files: {}; `expire` removes them", count(report.unnamed_files))?;
     }
     Ok(u8::from(!report.problems.is_empty()))
 }
@@ -56,9 +56,9 @@ pub(super) fn repair(args: &Repair) -> Result<u8> {
         writeln!(out, "{}: {} ({})", step.path, step.action, step.reason)?;
     }
     match report.done {
-        true => writeln!(out, "done: the archive goes on from version {}", report.version)?,
+        true => writeln!(out, "done: the archive continues from version {}", report.version)?,
         false => {
-            writeln!(out, "nothing was changed; with --yes the archive would go on from version {}", report.version)?
+            writeln!(out, "nothing was changed; with --yes the archive would continue from version {}", report.version)?
         }
     }
     Ok(0)
@@ -104,10 +104,10 @@ pub(super) fn expire(args: &Expire, quiet: bool) -> Result<u8> {
         writeln!(out, "{report}")?;
         return Ok(0);
     }
-    let verb = if dry_run { "would be" } else { "were" };
+    let verb = if dry_run { "would be removed" } else { "removed" };
     writeln!(
         out,
-        "{} versions {verb} given up and {} data files ({}) removed; version {} is the oldest",
+        "{} versions and {} data files ({}) {verb}; version {} is the oldest",
         count(report.num_versions),
         count(report.num_files),
         megabytes(report.num_bytes),

@@ -33,7 +33,7 @@ use std::time::Duration;
 struct Cli {
     #[command(subcommand)]
     command: Command,
-    /// Show no progress and no remarks.
+    /// Hide progress and remarks.
     #[arg(long, short, global = true)]
     quiet: bool,
 }
@@ -42,60 +42,60 @@ struct Cli {
 enum Command {
     /// Play seeded games and write them as run files.
     Simulate(Simulate),
-    /// Add the runs in files and folders of any format to an archive, which is created if there is none.
+    /// Add the runs of files and folders in any format to an archive. Creates the archive if it does not exist.
     Ingest(Ingest),
-    /// What an archive holds.
+    /// Show the contents of an archive.
     Info(Archived),
-    /// The versions of an archive, newest first.
+    /// List the versions of an archive, newest first.
     History(Archived),
     /// Run a query over the tables `runs` and `steps`.
     Sql(Sql),
     /// Run a named query.
     Query(NamedQuery),
-    /// The named queries, or one of them.
+    /// List the named queries, or show one.
     Queries(Queries),
-    /// The functions over boards, moves and values that queries have.
+    /// List the SQL functions over boards, moves and values.
     Functions(Functions),
-    /// Write the runs of an archive as files of any format.
+    /// Write the runs of an archive to files in any format.
     Export(Export),
-    /// Read runs of any format and write them in another, without an archive.
+    /// Convert run files from any format to another, without an archive.
     Convert(Convert),
-    /// Look for everything that is wrong with an archive.
+    /// Check an archive and list every problem.
     Verify(Verify),
-    /// Make an archive with damaged commits usable again; without --yes, only say what would be done.
+    /// Make an archive with damaged commits usable again. Without --yes, only show the plan.
     Repair(Repair),
-    /// Rewrite small data files as large ones.
+    /// Merge small data files into large ones.
     Compact(Compact),
-    /// Give up old versions, and remove the files that no kept version names.
+    /// Remove old versions, and the files that no remaining version references.
     Expire(Expire),
-    /// Gather and loader rates on this machine, beside NumPy's when Python has it.
+    /// Measure gather and loader rates on this machine, compared with NumPy if Python has it.
     Bench(Bench),
 }
 
 #[derive(Args, Debug)]
 struct Simulate {
-    /// Games to play.
+    /// Number of games to play.
     #[arg(long, default_value_t = 100)]
     runs: u32,
-    /// Equal seeds give equal files.
+    /// Random seed. Equal seeds produce equal files.
     #[arg(long, default_value_t = 0)]
     seed: u64,
-    /// The folder to write to; no file is overwritten.
+    /// Output folder. Existing files are never overwritten.
     #[arg(long)]
     out: PathBuf,
-    /// a2run2 (with the player's values) or a2t1 (without).
+    /// File format: a2run2 (with the player's values) or a2t1 (without).
     #[arg(long, default_value = "a2run2", value_parser = ["a2run2", "a2t1"])]
     format: String,
-    /// Spawns to look ahead, 0 to 3.
+    /// Search depth in tile spawns, 0 to 3.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(0..=3))]
     depth: u8,
-    /// Look no spawn ahead: weaker play, millions of steps a second. The same as --depth 0.
+    /// Same as --depth 0: weaker play, but millions of steps per second.
     #[arg(long, conflicts_with = "depth")]
     fast: bool,
-    /// The engine's name in the files.
+    /// Engine name to store in the files.
     #[arg(long)]
     engine: Option<String>,
-    /// Threads; one per core if not given.
+    /// Number of threads [default: one per core].
     #[arg(long)]
     workers: Option<usize>,
     /// Print the report as JSON.
@@ -105,25 +105,25 @@ struct Simulate {
 
 #[derive(Args, Debug)]
 struct Ingest {
-    /// Run files, packs, datasets, sessions and logs, and folders of them, then the archive.
+    /// Inputs, then the archive. An input is a run file, pack, dataset, session or log, or a folder of them.
     #[arg(required = true, num_args = 2.., value_names = ["INPUT", "ARCHIVE"])]
     paths: Vec<PathBuf>,
-    /// Add nothing if any file does not decode.
+    /// Add nothing if any file fails to decode.
     #[arg(long)]
     strict: bool,
-    /// Go on until Ctrl-C, looking for new and changed files every so often: 60s unless given.
+    /// Keep running until Ctrl-C, and ingest new and changed files once per period (60s if no period is given).
     #[arg(long, value_name = "PERIOD", num_args = 0..=1, default_missing_value = "60s", value_parser = period)]
     watch: Option<Duration>,
-    /// How long to wait for another process that is writing to the archive.
+    /// How long to wait for another writer's lock on the archive.
     #[arg(long, default_value = "10m", value_parser = duration)]
     wait: Duration,
-    /// Threads; one per core if not given.
+    /// Number of threads [default: one per core].
     #[arg(long)]
     workers: Option<usize>,
-    /// For a new archive: the tile from which a step is of the middle game.
+    /// New archives only: the highest tile at which the middle game begins.
     #[arg(long, default_value_t = crate::Phases::default().mid)]
     mid: u32,
-    /// For a new archive: the tile from which a step is of the late game.
+    /// New archives only: the highest tile at which the late game begins.
     #[arg(long, default_value_t = crate::Phases::default().late)]
     late: u32,
     /// Print the report as JSON.
@@ -135,23 +135,22 @@ struct Ingest {
 struct Export {
     /// The archive.
     archive: PathBuf,
-    /// Which runs: a condition on the columns of `runs`, such as "max_score >= 20000"; all if not given.
+    /// SQL condition on the columns of `runs`, such as "max_score >= 20000" [default: all runs].
     #[arg(long = "where", value_name = "CONDITION")]
     condition: Option<String>,
     #[command(flatten)]
     target: Target,
-    /// An older version of the archive.
+    /// Version of the archive to read [default: the newest].
     #[arg(long)]
     version: Option<u64>,
-    /// Whether to compare each data file with its checksum before it is first read: true unless the archive is on an
-    /// object store.
+    /// Verify the checksum of each data file before its first read [default: true, but false on an object store].
     #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true")]
     checksums: Option<bool>,
 }
 
 #[derive(Args, Debug)]
 struct Convert {
-    /// Run files, packs, pack.dat files, datasets, sessions and logs, and folders of them.
+    /// Run files, packs, pack.dat files, datasets, sessions and logs, or folders of them.
     #[arg(required = true)]
     inputs: Vec<PathBuf>,
     #[command(flatten)]
@@ -160,28 +159,28 @@ struct Convert {
 
 #[derive(Args, Debug)]
 struct Target {
-    /// As what: original, a2t1, a2run2, a2pack, packdat, npy, session or jsonl.
+    /// Output format: original, a2t1, a2run2, a2pack, packdat, npy, session or jsonl.
     #[arg(long)]
     format: crate::ExportFormat,
-    /// Where to: a folder for run files, npy and session, a file or a folder for the others.
+    /// Output path: a folder for run files, npy and session, a file or folder for the other formats.
     #[arg(long)]
     out: PathBuf,
-    /// packdat and npy: add to what is there.
+    /// packdat, npy: append to existing output.
     #[arg(long)]
     append: bool,
-    /// jsonl: a line for each step.
+    /// jsonl: write one line per step instead of per run.
     #[arg(long)]
     by_step: bool,
-    /// jsonl: in the shape that DuckDB and others read as it is.
+    /// jsonl: use the compact layout, which DuckDB and other tools read directly.
     #[arg(long)]
     compact: bool,
-    /// a2pack: how runs are stored.
+    /// a2pack: compression of runs.
     #[arg(long, default_value = "none", value_parser = ["none", "zstd", "lz4"])]
     compress: String,
-    /// npy: rows to a file; all in one if not given.
+    /// npy: rows per file [default: all in one file].
     #[arg(long)]
     shard_rows: Option<u64>,
-    /// Threads; one per core if not given.
+    /// Number of threads [default: one per core].
     #[arg(long)]
     workers: Option<usize>,
     /// Print the report as JSON.
@@ -193,7 +192,7 @@ struct Target {
 struct Archived {
     /// The archive.
     archive: PathBuf,
-    /// An older version of it.
+    /// Version of the archive to read [default: the newest].
     #[arg(long)]
     version: Option<u64>,
     /// Print as JSON.
@@ -205,10 +204,10 @@ struct Archived {
 struct Verify {
     /// The archive.
     archive: PathBuf,
-    /// Rebuild every run: its digest, and every transition against the rules.
+    /// Also rebuild every run, and check its digest and each transition against the rules.
     #[arg(long)]
     deep: bool,
-    /// Threads; one per core if not given.
+    /// Number of threads [default: one per core].
     #[arg(long)]
     workers: Option<usize>,
     /// Print the report as JSON.
@@ -220,7 +219,7 @@ struct Verify {
 struct Repair {
     /// The archive.
     archive: PathBuf,
-    /// Do what is said.
+    /// Carry out the plan.
     #[arg(long)]
     yes: bool,
     /// Print the report as JSON.
@@ -232,13 +231,13 @@ struct Repair {
 struct Compact {
     /// The archive.
     archive: PathBuf,
-    /// Rows from which a file is full; one with half of them is left alone.
+    /// Target number of rows per data file. A file with at least half of them is left alone.
     #[arg(long, default_value_t = crate::CompactOptions::default().file_rows, value_parser = clap::value_parser!(u64).range(1..))]
     file_rows: u64,
-    /// Threads; one per core if not given.
+    /// Number of threads [default: one per core].
     #[arg(long)]
     workers: Option<usize>,
-    /// How long to wait for another process that is writing to the archive.
+    /// How long to wait for another writer's lock on the archive.
     #[arg(long, default_value = "10m", value_parser = duration)]
     wait: Duration,
     /// Print the report as JSON.
@@ -250,16 +249,16 @@ struct Compact {
 struct Expire {
     /// The archive.
     archive: PathBuf,
-    /// Versions that were replaced longer ago than this, such as 12h or 30d; the newest is always kept.
+    /// Remove versions that were replaced longer ago than this, such as 12h or 30d. The newest version always stays.
     #[arg(long, default_value = "30d", value_parser = duration)]
     older_than: Duration,
-    /// How long files that no commit names stay: they may be another machine's, which has yet to commit.
+    /// How long unreferenced files stay. They may belong to another machine's commit in progress.
     #[arg(long, default_value = "1d", value_parser = duration)]
     grace: Duration,
-    /// Only say what would go.
+    /// Only show what would be removed.
     #[arg(long)]
     dry_run: bool,
-    /// How long to wait for another process that is writing to the archive.
+    /// How long to wait for another writer's lock on the archive.
     #[arg(long, default_value = "10m", value_parser = duration)]
     wait: Duration,
     /// Print the report as JSON.
@@ -283,16 +282,16 @@ fn duration(text: &str) -> Result<Duration, humantime::DurationError> {
 struct Sql {
     /// The archive.
     archive: PathBuf,
-    /// One SELECT, WITH, VALUES or EXPLAIN.
+    /// A single SELECT, WITH, VALUES or EXPLAIN statement.
     query: String,
     #[command(flatten)]
     run: RunQuery,
-    /// Run the query in a process of its own, which reads nothing but the archive where the system can see to that,
-    /// and is killed at the limits of memory (2GiB if not given), time (1m) and temporary files (8GiB). Whatever it
-    /// does, the exit status is 1 or 2 at worst.
+    /// Run the query in a separate process that is killed when it exceeds its limits. The defaults are 2GiB of memory,
+    /// 1m of time and 8GiB of temporary files. On Linux with Landlock, the process reads only the archive. If the
+    /// process crashes, the exit status is 1.
     #[arg(long)]
     sandbox: bool,
-    /// Be the process with the limits, whose parent this is.
+    /// Act as the confined process, started by the process with this id.
     #[arg(long, value_name = "PROCESS", hide = true, requires = "sandbox")]
     sandboxed: Option<u32>,
 }
@@ -301,9 +300,9 @@ struct Sql {
 struct NamedQuery {
     /// The archive.
     archive: PathBuf,
-    /// The query's name; `a2store queries` lists them.
+    /// Name of the query, as listed by `a2store queries`.
     name: String,
-    /// A folder of queries of your own, in place of those that come with a2store.
+    /// Folder with your own queries. Replaces the queries that come with a2store.
     #[arg(long)]
     folder: Option<PathBuf>,
     #[command(flatten)]
@@ -312,9 +311,9 @@ struct NamedQuery {
 
 #[derive(Args, Debug)]
 struct Queries {
-    /// Show all of this one: what it takes and gives, and its SQL.
+    /// Show this query in full: its parameters, its columns and its SQL.
     name: Option<String>,
-    /// A folder of queries of your own, in place of those that come with a2store.
+    /// Folder with your own queries. Replaces the queries that come with a2store.
     #[arg(long)]
     folder: Option<PathBuf>,
     /// Print as JSON.
@@ -332,47 +331,45 @@ struct Functions {
 /// The options of a query: parameters, tables, limits and output.
 #[derive(Args, Debug)]
 struct RunQuery {
-    /// A parameter of the query: `-p min=20000` for `$min`, `-p 1=20000` for `$1`. The value is a JSON scalar or else
-    /// text.
+    /// Query parameter: `-p min=20000` sets `$min`, `-p 1=20000` sets `$1`. A value that is no JSON scalar is text.
     #[arg(short, long = "param", value_name = "NAME=VALUE")]
     param: Vec<String>,
-    /// A Parquet file that the query can read as the table of this name.
+    /// Parquet file to query as a table with this name.
     #[arg(long = "table", value_name = "NAME=FILE")]
     table: Vec<String>,
-    /// How to print the rows: a table of the first ones, or all of them as CSV, as JSON (an object a line), as a
-    /// Parquet file, or as an Arrow IPC stream.
+    /// Output format: a table of the first rows, or all rows as CSV, as JSON (one object per line), as a Parquet file,
+    /// or as an Arrow IPC stream.
     #[arg(long, default_value = "table")]
     format: Format,
-    /// The file to write to, instead of standard output.
+    /// Output file [default: standard output].
     #[arg(short, long)]
     output: Option<PathBuf>,
-    /// Rows that a table shows.
+    /// Maximum number of rows that a table shows.
     #[arg(long, default_value_t = 40)]
     max_rows: usize,
-    /// Print the plan instead of the rows: what is read, and the filters that run inside the Parquet reader.
+    /// Print the query plan instead of the rows, with the filters that run inside the Parquet reader.
     #[arg(long)]
     explain: bool,
-    /// An older version of the archive.
+    /// Version of the archive to read [default: the newest].
     #[arg(long)]
     version: Option<u64>,
-    /// Whether to compare each data file with its checksum before it is first read: true unless the archive is on an
-    /// object store.
+    /// Verify the checksum of each data file before its first read [default: true, but false on an object store].
     #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true")]
     checksums: Option<bool>,
-    /// Memory that the query may hold, such as 512MiB; half of the machine's if not given. Sorts and groups go to
-    /// temporary files before they fail.
+    /// Memory limit, such as 512MiB [default: half of the machine's memory]. Sorts and groupings spill to temporary
+    /// files before they fail.
     #[arg(long, value_name = "BYTES", value_parser = bytes)]
     memory_limit: Option<u64>,
-    /// What those temporary files may hold; 64GiB if not given.
+    /// Limit for those temporary files [default: 64GiB].
     #[arg(long, value_name = "BYTES", value_parser = bytes)]
     spill_limit: Option<u64>,
-    /// How long the query may take.
+    /// Time limit.
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     time_limit: Option<Duration>,
-    /// Rows that the result may have.
+    /// Maximum number of rows in the result.
     #[arg(long, value_name = "ROWS")]
     row_limit: Option<u64>,
-    /// Bytes that the result may have, as Arrow arrays.
+    /// Maximum size of the result as Arrow arrays.
     #[arg(long, value_name = "BYTES", value_parser = bytes)]
     byte_limit: Option<u64>,
 }

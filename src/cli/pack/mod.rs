@@ -15,48 +15,48 @@ use std::io;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// Run files of 2048 games in one read-only file.
+/// Packs: many run files of 2048 games in one read-only file.
 #[derive(Debug, Parser)]
 #[command(name = "a2pack", version, arg_required_else_help = true)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
-    /// Show no progress and no remarks.
+    /// Hide progress and remarks.
     #[arg(long, short, global = true)]
     quiet: bool,
 }
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Pack the run files of a folder and of the folders in it.
+    /// Pack the run files of a folder and its subfolders.
     Pack(Pack),
-    /// Look for everything that is wrong with a pack.
+    /// Check a pack and list every problem.
     Validate(Validate),
-    /// What a pack holds.
+    /// Show the contents of a pack.
     Stats(Stats),
     /// Write the runs, or their steps, as JSON Lines.
     ToJsonl(ToJsonl),
-    /// Write runs to files of their own.
+    /// Write each selected run to a separate file.
     Extract(Extract),
-    /// What one run is.
+    /// Show one run.
     Inspect(Inspect),
 }
 
 #[derive(Args, Debug)]
 struct Pack {
-    /// The folder.
+    /// Folder with run files.
     #[arg(long, value_name = "DIR")]
     input: PathBuf,
-    /// The pack to write; one of that name is replaced.
+    /// Pack to write. An existing file is replaced.
     #[arg(long, value_name = "FILE")]
     output: PathBuf,
-    /// Runs begin at multiples of so many bytes: a power of two in 8..=4096.
+    /// Alignment of runs: a power of two in 8..=4096.
     #[arg(long, value_name = "BYTES", default_value_t = PackOptions::default().align)]
     align: u32,
-    /// How runs are stored. Other tools read only "none".
+    /// Compression of runs. Other tools read only "none".
     #[arg(long, default_value = "none", value_parser = ["none", "zstd", "lz4"])]
     compress: String,
-    /// Threads; one per core if not given.
+    /// Number of threads [default: one per core].
     #[arg(long)]
     workers: Option<usize>,
     /// Print the report as JSON.
@@ -69,10 +69,10 @@ struct Validate {
     /// The pack.
     #[arg(long, value_name = "FILE")]
     packfile: PathBuf,
-    /// Look at so many runs only, evenly spread.
+    /// Check only this many runs, evenly spread [default: all].
     #[arg(long, value_name = "N")]
     sample: Option<usize>,
-    /// Threads; one per core if not given.
+    /// Number of threads [default: one per core].
     #[arg(long)]
     workers: Option<usize>,
     /// Print the report as JSON.
@@ -95,25 +95,25 @@ struct ToJsonl {
     /// The pack.
     #[arg(long, value_name = "FILE")]
     packfile: PathBuf,
-    /// The file to write, - for standard output; one of that name is replaced.
+    /// File to write, or - for standard output. An existing file is replaced.
     #[arg(long, value_name = "FILE")]
     output: PathBuf,
-    /// Decode and format on all cores, or on so many as --workers says.
+    /// Decode and format on all cores, or on the number of threads in --workers.
     #[arg(long)]
     parallel: bool,
-    /// A line per step.
+    /// Write one line per step.
     #[arg(long, conflicts_with = "runs_only")]
     by_step: bool,
-    /// A line per run, as without it.
+    /// Write one line per run (the default).
     #[arg(long)]
     runs_only: bool,
-    /// Boards as numbers, branches as numbers and nulls; engine and uuid in the lines of runs.
+    /// Write boards as numbers, branches as numbers and nulls, and engine and uuid in the lines of runs.
     #[arg(long)]
     compact: bool,
-    /// Threads; implies --parallel.
+    /// Number of threads. Implies --parallel.
     #[arg(long)]
     workers: Option<usize>,
-    /// Show no progress.
+    /// Hide progress.
     #[arg(long)]
     no_progress: bool,
 }
@@ -123,10 +123,10 @@ struct Extract {
     /// The pack.
     #[arg(long, value_name = "FILE")]
     packfile: PathBuf,
-    /// The runs, from 0: 0,5,42.
+    /// Indices of the runs, counted from 0, such as 0,5,42.
     #[arg(long, value_name = "LIST", value_delimiter = ',', required = true)]
     indices: Vec<usize>,
-    /// The folder to write to; no file is overwritten.
+    /// Output folder. Existing files are never overwritten.
     #[arg(long, value_name = "DIR")]
     output: PathBuf,
 }
@@ -136,7 +136,7 @@ struct Inspect {
     /// The pack.
     #[arg(long, value_name = "FILE")]
     packfile: PathBuf,
-    /// The run, from 0.
+    /// Index of the run, counted from 0.
     #[arg(long, value_name = "N")]
     index: usize,
     /// Print as JSON.

@@ -32,9 +32,9 @@ pub(super) fn print_stats(out: &mut impl Write, path: &Path, num_bytes: u64, sta
     writeln!(out)?;
     if stats.count > 0 {
         let (min, mean, max) = (number(stats.min_len), stats.mean_len, number(stats.max_len));
-        writeln!(out, "lengths   {min} to {max} steps, {mean:.1} in the mean")?;
+        writeln!(out, "lengths   {min} to {max} steps, mean {mean:.1}")?;
         let [p50, p90, p99] = [stats.p50, stats.p90, stats.p99].map(number);
-        writeln!(out, "          half of them up to {p50}, 90% up to {p90}, 99% up to {p99}")?;
+        writeln!(out, "          median {p50}, 90th percentile {p90}, 99th percentile {p99}")?;
     }
     if !stats.highest_tiles.is_empty() {
         writeln!(out, "\n{:>12}  {:>12}", "highest tile", "runs")?;
@@ -89,7 +89,7 @@ pub(super) fn print_run(out: &mut impl Write, args: &Inspect, slice: &RunSlice<'
     writeln!(out, "max score     {}", count(meta.max_score))?;
     writeln!(out, "highest tile  {}", meta.highest_tile)?;
     match run.verify() {
-        Ok(()) => writeln!(out, "rules         obeyed by every step")?,
+        Ok(()) => writeln!(out, "rules         every step is legal")?,
         Err(violation) => writeln!(out, "rules         {violation}")?,
     }
     if let Some(board) = run.final_board() {

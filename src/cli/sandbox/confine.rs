@@ -73,7 +73,7 @@ fn die_with(parent: u32) -> io::Result<()> {
     if std::os::unix::process::parent_id() == parent {
         return Ok(());
     }
-    Err(io::Error::other("the process that started this one is not its parent"))
+    Err(io::Error::other(format!("--sandboxed {parent}: not the parent of this process")))
 }
 
 #[cfg(all(target_os = "linux", target_env = "gnu"))]

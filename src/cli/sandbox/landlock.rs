@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 /// The system cannot restrict access; then nothing is restricted.
 #[cfg(not(target_os = "linux"))]
 pub(super) fn restrict(_readable: Option<&[PathBuf]>, _folder: &Path) -> io::Result<()> {
-    Err(io::Error::other("only Linux does that"))
+    Err(io::Error::other("Landlock: expected Linux"))
 }
 
 #[cfg(target_os = "linux")]

@@ -65,11 +65,11 @@ pub(super) struct Job<'a> {
 /// The reason why a query was killed or crashed.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Stopped {
-    #[error("stopped after {}: time limit", humantime::format_duration(*.0))]
+    #[error("query killed: time limit of {} exceeded", humantime::format_duration(*.0))]
     Time(Duration),
-    #[error("killed: memory limit of {}", size(*.0))]
+    #[error("query killed: memory limit of {} exceeded", size(*.0))]
     Memory(u64),
-    #[error("killed: disk limit of {}", size(*.0))]
+    #[error("query killed: disk limit of {} exceeded", size(*.0))]
     Disk(u64),
     #[error("the query process ended by signal {}: stack overflow", named(*.0))]
     StackOverflow(i32),
