@@ -40,6 +40,7 @@ impl Default for CompactOptions {
 /// What a compaction did.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
+#[derive(serde::Serialize)]
 pub struct CompactReport {
     /// Files of the archive before.
     pub files_before: u64,

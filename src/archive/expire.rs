@@ -44,6 +44,7 @@ impl Default for ExpireOptions {
 /// What was given up, or would be.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
+#[derive(serde::Serialize)]
 pub struct ExpireReport {
     /// The oldest version that can be opened since.
     pub first_version: u64,

@@ -10,9 +10,10 @@ use super::log::{Log, Snapshot};
 use super::pipeline::{Done, Pipeline};
 use super::storage::Storage;
 use super::transaction::{self, DEFAULT_WAIT, transact_from};
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorFields, Result};
 use crate::progress::Progress;
 use crate::workers::pool;
+use serde::{Serialize, Serializer};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -47,6 +48,7 @@ pub enum OnError {
 /// What an ingest did.
 #[derive(Debug, Default)]
 #[non_exhaustive]
+#[derive(serde::Serialize)]
 pub struct IngestReport {
     /// Runs that were added.
     pub accepted: u64,
@@ -85,6 +87,13 @@ impl Rejected {
             Some(name) => format!("{}: {}", name.to_string_lossy(), self.error.message()),
             None => self.error.message(),
         }
+    }
+}
+
+impl Serialize for Rejected {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let path = Some(self.path.to_string_lossy());
+        ErrorFields { path, message: self.message(), ..self.error.fields() }.serialize(serializer)
     }
 }
 

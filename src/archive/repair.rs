@@ -38,6 +38,7 @@ pub(super) const ASIDE: &str = ".damaged";
 /// One step of a repair.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
+#[derive(serde::Serialize)]
 pub struct Repair {
     /// The file, relative to the archive.
     pub path: String,
@@ -50,6 +51,7 @@ pub struct Repair {
 /// What a repair did, or would do.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
+#[derive(serde::Serialize)]
 pub struct RepairReport {
     /// The last sound version, from which the archive goes on.
     pub version: u64,

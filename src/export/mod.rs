@@ -142,8 +142,10 @@ impl ExportOptions {
 /// What was exported.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
+#[derive(serde::Serialize)]
 pub struct ExportReport {
     /// The file, or the folder of files, that was written.
+    #[serde(serialize_with = "crate::error::serialize_path")]
     pub path: PathBuf,
     /// Runs.
     pub runs: u64,

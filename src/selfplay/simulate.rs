@@ -30,7 +30,7 @@ pub struct SimulateOptions {
 }
 
 /// What was simulated.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct SimulateReport {
     /// Files written.
     pub runs: u64,

@@ -33,6 +33,7 @@ impl Default for PackOptions {
 /// What was packed.
 #[derive(Debug, Default)]
 #[non_exhaustive]
+#[derive(serde::Serialize)]
 pub struct PackReport {
     /// Runs in the pack.
     pub packed: u64,

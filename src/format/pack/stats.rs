@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, HashMap};
 ///
 /// Lengths are numbers of steps. A percentile is the length at the place nearest to it among all lengths in order, the upper
 /// one of two that are equally near.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, serde::Serialize)]
 pub struct PackStats {
     /// The number of runs.
     pub count: u64,

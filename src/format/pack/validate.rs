@@ -19,6 +19,7 @@ pub struct ValidateOptions {
 /// What was looked at, and what is wrong.
 #[derive(Debug, Default)]
 #[non_exhaustive]
+#[derive(serde::Serialize)]
 pub struct ValidateReport {
     /// Runs in the pack, tombstones included.
     pub num_runs: u64,
