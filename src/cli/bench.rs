@@ -1,8 +1,8 @@
 //! `a2store bench`: gather and loader rates of this machine over the steps of an archive.
 
-use super::Bench;
-use super::commands::progress;
-use super::output::{count, megabytes, rate};
+use super::args::BenchArgs;
+use super::print::{count, megabytes, rate};
+use super::progress::progress;
 use crate::{Archive, LoaderOptions, MaterializeOptions, Permutation, no_params};
 use anyhow::{Result, bail};
 use serde_json::json;
@@ -27,7 +27,7 @@ for _ in range(200):
 print(sorted(times)[100] * 1e6)
 ";
 
-pub(super) fn run(args: &Bench, quiet: bool) -> Result<u8> {
+pub(super) fn bench(args: &BenchArgs, quiet: bool) -> Result<u8> {
     let archive = Archive::open(&args.archive)?;
     if archive.num_steps() == 0 {
         bail!("{}: nothing to measure: the archive has no steps", archive.path().display());

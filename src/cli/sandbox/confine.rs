@@ -1,6 +1,7 @@
 //! Confinement of the child process: resource limits, signals and access to files.
 
-use super::{Limits, landlock};
+use super::file_access::restrict;
+use super::limits::SandboxLimits;
 use std::io;
 use std::path::PathBuf;
 use std::thread::available_parallelism;
@@ -31,7 +32,7 @@ const NO: libc::c_ulong = 0;
 ///
 /// A limit cannot be set, or `parent` is not (or is no longer) the parent of this process.
 pub(in super::super) fn confine(
-    limits: &Limits,
+    limits: &SandboxLimits,
     parent: u32,
     readable: Option<&[PathBuf]>,
 ) -> io::Result<Option<io::Error>> {
@@ -60,7 +61,7 @@ pub(in super::super) fn confine(
     #[cfg(target_os = "linux")]
     // SAFETY: no memory is passed.
     checked(unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, YES, NO, NO, NO) })?;
-    Ok(landlock::restrict(readable, &std::env::temp_dir()).err())
+    Ok(restrict(readable, &std::env::temp_dir()).err())
 }
 
 /// Asks the kernel to kill this process when the parent's thread that started it dies. That thread waits for this
@@ -77,14 +78,14 @@ fn die_with(parent: u32) -> io::Result<()> {
 }
 
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
-type Resource = libc::__rlimit_resource_t;
+type LimitKind = libc::__rlimit_resource_t;
 #[cfg(not(all(target_os = "linux", target_env = "gnu")))]
-type Resource = libc::c_int;
+type LimitKind = libc::c_int;
 
 /// Lowers the soft limit of a resource to `value` and the hard limit to `value + grace`. Lower limits stay.
 // The width of `rlim_t` depends on the system.
 #[allow(clippy::useless_conversion)]
-fn limit(resource: Resource, value: u64, grace: u64) -> io::Result<()> {
+fn limit(resource: LimitKind, value: u64, grace: u64) -> io::Result<()> {
     let mut limits = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: the structure outlives the call that fills it.
     checked(unsafe { libc::getrlimit(resource, &raw mut limits) })?;

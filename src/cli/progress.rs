@@ -1,12 +1,17 @@
-//! Ctrl-C handling: the first signal cancels long work, a second one ends the process at once.
+//! The progress bar, and Ctrl-C: the first signal cancels long work, a second one ends the process at once.
 
 use crate::error::{ErrorKind, Result};
-use crate::progress::{Cancellable, Progress, check};
+use crate::progress::{Cancellable, Progress, ProgressBar, check};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
+
+/// Returns a progress bar, hidden if `quiet` is set or standard error is not a terminal.
+pub(super) fn progress(quiet: bool) -> Box<dyn Progress> {
+    if quiet { Box::new(ProgressBar::hidden()) } else { Box::new(ProgressBar::for_terminal()) }
+}
 
 /// A flag that SIGINT and SIGTERM raise.
 pub(super) struct Interrupt(Arc<AtomicBool>);
