@@ -1,4 +1,4 @@
-//! The real command, as a user runs it.
+//! Tests of the built command `a2store`.
 
 use crate::support::write_runs;
 use std::path::Path;
@@ -30,7 +30,7 @@ fn json(text: &str) -> serde_json::Value {
 }
 
 #[test]
-fn the_main_job() {
+fn games_are_simulated_ingested_and_queried() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     let simulate = ["simulate", "--runs", "5", "--seed", "1", "--fast", "--out", "runs", "--engine", "e", "--json"];
@@ -112,7 +112,7 @@ fn exit_status_tells_bad_data_from_wrong_usage() {
 }
 
 #[test]
-fn whoever_stops_reading_has_seen_enough() {
+fn a_closed_pipe_is_success() {
     let folder = tempfile::tempdir().unwrap();
     write_runs(folder.path());
     stdout(folder.path(), &["ingest", "runs", "games.a2"]);
