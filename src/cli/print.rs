@@ -17,7 +17,7 @@ pub(super) fn print_json<'a>(report: &impl Serialize, extra: impl IntoIterator<I
 }
 
 /// Returns a path as Unicode text for JSON; invalid bytes become U+FFFD.
-pub(super) fn text(path: &Path) -> String {
+pub(super) fn path_text(path: &Path) -> String {
     path.to_string_lossy().into_owned()
 }
 
