@@ -1,5 +1,7 @@
 //! The error type: what failed, where, what was expected and what was found.
 
+use serde::{Serialize, Serializer};
+use std::borrow::Cow;
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -443,6 +445,46 @@ impl From<io::Error> for Error {
     fn from(source: io::Error) -> Self {
         ErrorKind::Io { path: None, source }.into()
     }
+}
+
+/// The fields of an [`Error`] in JSON; unknown ones are null.
+#[derive(Serialize)]
+pub(crate) struct ErrorFields<'a> {
+    /// Bytes that are not Unicode become U+FFFD.
+    pub(crate) path: Option<Cow<'a, str>>,
+    pub(crate) kind: &'static str,
+    /// The message without the path.
+    pub(crate) message: String,
+    pub(crate) run: Option<u64>,
+    pub(crate) offset: Option<u64>,
+    pub(crate) step: Option<u64>,
+}
+
+impl Error {
+    /// Returns the fields to serialize.
+    pub(crate) fn fields(&self) -> ErrorFields<'_> {
+        let location = self.location();
+        ErrorFields {
+            path: self.path().map(Path::to_string_lossy),
+            kind: self.kind_name(),
+            message: self.message(),
+            run: location.and_then(|location| location.run),
+            offset: location.and_then(|location| location.offset),
+            step: location.and_then(|location| location.step),
+        }
+    }
+}
+
+/// Serializes an object with `path`, `kind`, `message`, `run`, `offset` and `step`.
+impl Serialize for Error {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.fields().serialize(serializer)
+    }
+}
+
+/// Serializes a path as text; bytes that are not Unicode become U+FFFD.
+pub(crate) fn serialize_path<S: Serializer>(path: &Path, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(&path.to_string_lossy())
 }
 
 #[cfg(test)]

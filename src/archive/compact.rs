@@ -43,6 +43,7 @@ impl Default for CompactOptions {
 /// The result of a compaction.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
+#[derive(serde::Serialize)]
 pub struct CompactReport {
     /// The number of files before.
     pub files_before: u64,

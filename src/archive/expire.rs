@@ -51,6 +51,7 @@ impl Default for ExpireOptions {
 /// The result of an expiry or of a dry run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
+#[derive(serde::Serialize)]
 pub struct ExpireReport {
     /// The oldest version that can still be opened.
     pub first_version: u64,

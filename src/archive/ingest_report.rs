@@ -1,7 +1,8 @@
 //! The options and the report of an ingest.
 
 use super::transaction::DEFAULT_WAIT;
-use crate::error::Error;
+use crate::error::{Error, ErrorFields};
+use serde::{Serialize, Serializer};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -34,7 +35,7 @@ pub enum OnError {
 }
 
 /// The result of an ingest.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize)]
 #[non_exhaustive]
 pub struct IngestReport {
     /// The number of runs added.
@@ -76,5 +77,12 @@ impl Rejected {
             Some(name) => format!("{}: {}", name.to_string_lossy(), self.error.message()),
             None => self.error.message(),
         }
+    }
+}
+
+impl Serialize for Rejected {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let path = Some(self.path.to_string_lossy());
+        ErrorFields { path, message: self.message(), ..self.error.fields() }.serialize(serializer)
     }
 }

@@ -35,7 +35,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// The result of a repair or of a dry run.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
 #[non_exhaustive]
 pub struct RepairReport {
     /// The last sound version, from which the archive continues.

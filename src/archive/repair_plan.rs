@@ -8,7 +8,7 @@ use crate::publish::Published;
 use bytes::Bytes;
 
 /// A step of a repair.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 #[non_exhaustive]
 pub struct Repair {
     /// The file, relative to the archive.

@@ -1,8 +1,8 @@
-//! `a2store bench`: how fast this machine gathers and serves the steps of an archive.
+//! `a2store bench`: gather and loader rates of this machine over the steps of an archive.
 
-use super::Bench;
-use super::commands::progress;
-use super::output::{count, megabytes, rate};
+use super::args::BenchArgs;
+use super::print::{count, megabytes, rate};
+use super::progress::progress;
 use crate::{Archive, LoaderOptions, MaterializeOptions, Permutation, no_params};
 use anyhow::{Result, bail};
 use serde_json::json;
@@ -10,7 +10,7 @@ use std::io::Write;
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
-/// The same number of rows of the same size, at random indices, by NumPy alone.
+/// A Python script that times `np.take` of as many random rows, 32 bytes each, and prints the median in microseconds.
 const NUMPY: &str = "
 import sys, time
 import numpy as np
@@ -27,10 +27,10 @@ for _ in range(200):
 print(sorted(times)[100] * 1e6)
 ";
 
-pub(super) fn run(args: &Bench, quiet: bool) -> Result<u8> {
+pub(super) fn bench(args: &BenchArgs, quiet: bool) -> Result<u8> {
     let archive = Archive::open(&args.archive)?;
     if archive.num_steps() == 0 {
-        bail!("{}: no steps to measure with", archive.path().display());
+        bail!("{}: nothing to measure: the archive has no steps", archive.path().display());
     }
     let start = Instant::now();
     let query = archive.sql("SELECT * FROM steps", no_params())?;
@@ -77,9 +77,9 @@ pub(super) fn run(args: &Bench, quiet: bool) -> Result<u8> {
     writeln!(out, "gather        {gather_us:.0} µs for {n} random rows, all columns (median)")?;
     match numpy_us {
         Some(us) => writeln!(out, "np.take       {us:.0} µs for {n} random rows as bytes (median)")?,
-        None => writeln!(out, "np.take       no python3 with NumPy here")?,
+        None => writeln!(out, "np.take       not measured: python3 with NumPy not found")?,
     }
-    writeln!(out, "loader        {:.2} s an epoch, shuffled: {} rows/s", loader_secs, rate(served, loader_secs))?;
+    writeln!(out, "loader        {:.2} s per epoch, shuffled: {} rows/s", loader_secs, rate(served, loader_secs))?;
     Ok(0)
 }
 

@@ -68,10 +68,11 @@ impl ExportOptions {
 }
 
 /// The result of an export.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
 #[non_exhaustive]
 pub struct ExportReport {
     /// The path of the file or folder that was written.
+    #[serde(serialize_with = "crate::error::serialize_path")]
     pub path: PathBuf,
     /// The number of runs.
     pub runs: u64,

@@ -30,7 +30,7 @@ pub struct SimulateOptions {
 }
 
 /// The result of [`simulate`].
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct SimulateReport {
     /// The number of files.
     pub runs: u64,

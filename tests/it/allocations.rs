@@ -1,5 +1,6 @@
-//! The allocator of the tests, which counts; and that making batches takes no memory once the first are made. Allocations are
-//! counted in a process of its own, where no other test runs.
+//! The counting allocator of the tests, and the test that the loader allocates nothing after its first batches.
+//!
+//! The count covers all threads, so the test runs in a separate process without other tests.
 
 use crate::support::Games;
 use a2store::{LoaderOptions, MaterializeOptions, Sampling, TokenType, no_params};
@@ -8,24 +9,24 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 
 static COUNT: AtomicU64 = AtomicU64::new(0);
 
-/// Whether bytes are counted too, of all threads together: for a process of its own, where no other test runs.
+/// Whether the bytes of all threads are counted, too. Only for a separate process without other tests.
 static MEASURING: AtomicBool = AtomicBool::new(false);
 static LIVE: AtomicI64 = AtomicI64::new(0);
 static PEAK: AtomicI64 = AtomicI64::new(0);
 static LARGEST: AtomicI64 = AtomicI64::new(0);
 
-/// What was allocated while something ran, in bytes.
+/// The bytes that all threads allocated during [`measure`].
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Allocated {
-    /// More than before, at the end.
+    /// The growth in live bytes from start to end.
     pub(crate) live: i64,
-    /// More than before, at most.
+    /// The largest growth in live bytes at any time.
     pub(crate) peak: i64,
     /// The largest allocation.
     pub(crate) largest: i64,
 }
 
-/// Runs something, and says what all threads of the process allocated meanwhile.
+/// Runs `work` and returns its result with the allocations of all threads during it.
 pub(crate) fn measure<T>(work: impl FnOnce() -> T) -> (T, Allocated) {
     for counter in [&LIVE, &PEAK, &LARGEST] {
         counter.store(0, Ordering::SeqCst);
@@ -37,7 +38,7 @@ pub(crate) fn measure<T>(work: impl FnOnce() -> T) -> (T, Allocated) {
     (result, Allocated { live, peak, largest })
 }
 
-/// The system's allocator, counting.
+/// The system's allocator with counters.
 struct Counting;
 
 impl Counting {
@@ -66,7 +67,7 @@ impl Counting {
 static ALLOCATOR: Counting = Counting;
 
 #[allow(unsafe_code)]
-// SAFETY: every call goes to the system's allocator as it came.
+// SAFETY: every call is passed on to the system's allocator unchanged.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         Counting::grow(layout.size());
@@ -81,7 +82,7 @@ unsafe impl GlobalAlloc for Counting {
     }
 
     unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        // Both are there while one is copied to the other.
+        // The old and the new block exist at the same time during the copy.
         Counting::grow(size);
         Counting::shrink(layout.size());
         // SAFETY: as the caller promises.
@@ -120,7 +121,7 @@ fn making_batches_allocates_nothing_after_the_first() {
                 if symmetries && prefetch == 4 {
                     continue;
                 }
-                // As many batches as it takes for the thread to begin, and for the most that are ever made at once.
+                // An epoch so long that the warm-up covers the start of the producer thread and a full prefetch queue.
                 let (sampling, num_samples) = (Sampling::Uniform, Some(1 << 40));
                 let options = LoaderOptions {
                     batch_size: 16,
@@ -133,7 +134,7 @@ fn making_batches_allocates_nothing_after_the_first() {
                 };
                 let loader = table.loader(options).unwrap();
                 let mut batches = loader.batches().unwrap();
-                // Held for a while, as a consumer does who copies one to another device.
+                // A batch stays alive until the next one arrives, like in a loop that copies batches to a device.
                 let mut held = std::collections::VecDeque::with_capacity(2);
                 for _ in 0..50_000 {
                     held.push_back(batches.next().unwrap());

@@ -1,4 +1,4 @@
-//! The real command, as a user runs it.
+//! Tests of the built command `a2store`.
 
 use crate::support::write_runs;
 use std::path::Path;
@@ -30,7 +30,7 @@ fn json(text: &str) -> serde_json::Value {
 }
 
 #[test]
-fn the_main_job() {
+fn games_are_simulated_ingested_and_queried() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     let simulate = ["simulate", "--runs", "5", "--seed", "1", "--fast", "--out", "runs", "--engine", "e", "--json"];
@@ -112,7 +112,39 @@ fn exit_status_tells_bad_data_from_wrong_usage() {
 }
 
 #[test]
-fn whoever_stops_reading_has_seen_enough() {
+fn reports_in_json_have_these_keys() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    write_runs(folder);
+    std::fs::write(folder.join("runs/bad.bin"), b"A2T1").unwrap();
+    let report = |line: &str| {
+        let args: Vec<&str> = line.split(' ').chain(["--json"]).collect();
+        json(&String::from_utf8(a2store(folder, &args).stdout).unwrap())
+    };
+    let keys = |report: &serde_json::Value| {
+        let mut keys: Vec<&str> = report.as_object().unwrap().keys().map(String::as_str).collect();
+        keys.sort_unstable();
+        keys.join(" ")
+    };
+    let ingested = report("ingest runs games.a2");
+    let expected = "accepted duplicates errors ignored num_bytes num_steps rejected secs unchanged version";
+    assert_eq!(keys(&ingested), expected);
+    assert_eq!(keys(&ingested["errors"][0]), "kind message offset path run step");
+    assert_eq!((&ingested["errors"][0]["path"], &ingested["errors"][0]["offset"]), (&"runs/bad.bin".into(), &4.into()));
+    for (line, expected) in [
+        ("simulate --runs 1 --fast --out more", "num_bytes num_steps runs secs"),
+        ("export games.a2 --format a2pack --out games.a2pack", "num_files num_steps path runs secs"),
+        ("convert runs/alpha --format jsonl --out games.jsonl", "num_files num_steps path runs secs"),
+        ("compact games.a2", "bytes_after bytes_before files_after files_before num_rows version"),
+        ("expire games.a2", "dry_run first_version num_bytes num_files num_versions paths version"),
+        ("repair games.a2", "done steps version"),
+    ] {
+        assert_eq!(keys(&report(line)), expected, "{line}");
+    }
+}
+
+#[test]
+fn a_closed_pipe_is_success() {
     let folder = tempfile::tempdir().unwrap();
     write_runs(folder.path());
     stdout(folder.path(), &["ingest", "runs", "games.a2"]);

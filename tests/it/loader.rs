@@ -26,7 +26,7 @@ fn options(batch_size: usize) -> LoaderOptions {
     LoaderOptions { batch_size, seed: 7, ..LoaderOptions::default() }
 }
 
-/// The stream of all ranks: their batches of each step, one rank after the other.
+/// Returns the rows of all ranks: at each step, the batch of rank 0, then of rank 1, and so on.
 fn merged(table: &StepTable, options: &LoaderOptions, state: Option<&a2store::LoaderState>) -> Vec<Key> {
     let loaders: Vec<Loader> =
         (0..options.world_size).map(|rank| table.loader(LoaderOptions { rank, ..options.clone() }).unwrap()).collect();
@@ -58,13 +58,13 @@ fn an_epoch_serves_every_row_exactly_once_on_any_number_of_ranks() {
         let options = LoaderOptions { world_size, ..options(100) };
         assert_eq!(merged(&table, &options, None), one, "{world_size} ranks");
     }
-    // More ranks than rows in the last step.
+    // With more ranks than rows in the last step.
     let tiny = LoaderOptions { world_size: 7, ..options((table.num_rows() as usize - 3) / 7) };
     assert_eq!(merged(&table, &tiny, None), one);
 }
 
 #[test]
-fn orders_follow_from_seed_and_epoch() {
+fn orders_depend_only_on_seed_and_epoch() {
     let (_games, table) = table();
     let loader = table.loader(options(128)).unwrap();
     let first = epoch(&loader);
@@ -85,7 +85,7 @@ fn orders_follow_from_seed_and_epoch() {
 }
 
 #[test]
-fn the_number_of_batches_is_known_and_kept() {
+fn num_batches_is_the_number_of_batches() {
     let (_games, table) = table();
     let n = table.num_rows();
     for (batch_size, world_size) in [(1, 1), (100, 1), (100, 3), (n as usize, 1), (n as usize + 1, 2)] {
@@ -103,7 +103,7 @@ fn the_number_of_batches_is_known_and_kept() {
 }
 
 #[test]
-fn a_run_goes_on_in_the_middle_of_an_epoch_on_other_ranks() {
+fn an_epoch_resumes_in_its_middle_on_another_number_of_ranks() {
     let (_games, table) = table();
     let all = merged(&table, &LoaderOptions { epoch: 3, ..options(64) }, None);
     let loader = table.loader(LoaderOptions { world_size: 2, rank: 1, epoch: 3, ..options(50) }).unwrap();
@@ -111,7 +111,7 @@ fn a_run_goes_on_in_the_middle_of_an_epoch_on_other_ranks() {
     for _ in 0..4 {
         batches.next().unwrap();
     }
-    // What was made ahead does not count.
+    // The state does not count prefetched batches.
     let state = loader.state();
     assert_eq!((state.position, state.epoch), (4 * 2 * 50, 3));
     let text = serde_json::to_string(&state).unwrap();
@@ -159,7 +159,7 @@ fn only_the_newest_iteration_moves_the_position() {
 }
 
 #[test]
-fn a_state_of_other_data_is_refused_by_name() {
+fn the_error_for_a_state_of_other_data_names_the_field() {
     let (games, table) = table();
     let loader = table.loader(options(100)).unwrap();
     let good = loader.state();
@@ -185,7 +185,7 @@ fn a_state_of_other_data_is_refused_by_name() {
 }
 
 #[test]
-fn options_outside_their_range_are_refused() {
+fn options_out_of_range_are_rejected() {
     let (_games, table) = table();
     let base = LoaderOptions::default;
     for (options, name) in [
@@ -202,7 +202,7 @@ fn options_outside_their_range_are_refused() {
 }
 
 #[test]
-fn batches_that_are_kept_are_never_written_again() {
+fn live_batches_are_never_overwritten() {
     let (_games, table) = table();
     for prefetch in [0, 1, 4] {
         let loader = table.loader(LoaderOptions { prefetch, ..options(37) }).unwrap();
@@ -218,7 +218,7 @@ fn batches_that_are_kept_are_never_written_again() {
 }
 
 #[test]
-fn memory_is_used_again() {
+fn memory_of_dropped_batches_is_reused() {
     let (_games, table) = table();
     let loader = table.loader(LoaderOptions { prefetch: 2, ..options(16) }).unwrap();
     let addresses: HashSet<usize> =
@@ -227,7 +227,7 @@ fn memory_is_used_again() {
 }
 
 #[test]
-fn columns_and_tokens_are_those_asked_for() {
+fn batches_have_the_requested_columns_and_token_type() {
     let (_games, table) = table();
     for (tokens, width) in [(TokenType::UInt8, 1), (TokenType::Int32, 4), (TokenType::Int64, 8)] {
         let columns = Some(vec!["tokens".to_owned(), "board".to_owned()]);
@@ -246,7 +246,7 @@ fn columns_and_tokens_are_those_asked_for() {
 }
 
 #[test]
-fn a_loader_can_be_left_at_any_time() {
+fn a_loader_can_be_dropped_at_any_time() {
     let (_games, table) = table();
     for taken in [0, 1, 5] {
         let loader = table.loader(options(10)).unwrap();
@@ -281,11 +281,11 @@ impl Progress for StopsAt {
     }
 }
 
-/// With narrow columns, a piece of work is 2^20 rows, so this batch is made in four pieces.
+/// With narrow columns, one piece of work is 2^20 rows, so a batch of this size consists of four pieces.
 const LARGE: usize = 3_500_000;
 
 #[test]
-fn a_batch_is_stopped_between_its_pieces_and_comes_again() {
+fn a_batch_is_cancelled_between_its_pieces_and_repeated_later() {
     let (_games, table) = table();
     let (view, _) = table.split(0.3, 0).unwrap();
     let columns = Some(vec!["run_id".to_owned(), "step_index".to_owned()]);
@@ -313,7 +313,7 @@ fn a_batch_is_stopped_between_its_pieces_and_comes_again() {
 }
 
 #[test]
-fn a_take_is_stopped_between_its_pieces() {
+fn a_take_is_cancelled_between_its_pieces() {
     let (_games, table) = table();
     let (view, _) = table.split(0.3, 0).unwrap();
     for table in [&table, &view] {
@@ -343,7 +343,7 @@ fn row(table: &StepTable, index: u64) -> Vec<u8> {
 }
 
 #[test]
-fn a_thread_that_was_stopped_leaves_the_rest_to_others() {
+fn cancelled_calls_lose_no_batch() {
     let (_games, table) = table();
     for prefetch in [1, 4] {
         let loader = table.loader(LoaderOptions { prefetch, ..options(50) }).unwrap();

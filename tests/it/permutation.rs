@@ -1,5 +1,6 @@
-//! Whether a computed permutation can be told from one that was drawn. Seeds are fixed, so nothing here is left to chance;
-//! the bounds are those that a drawn permutation would keep.
+//! Statistical tests of computed permutations against uniformly random ones.
+//!
+//! The seeds are fixed, so the results are deterministic. A uniformly random permutation would stay within the bounds.
 
 use a2store::Permutation;
 
@@ -9,7 +10,7 @@ fn all(n: u64, seed: u64, epoch: u64) -> Vec<u64> {
     out
 }
 
-/// Of four values there are 24 orders, of five 120, of six 720; each is to come equally often.
+/// Four values have 24 orders, five have 120, six have 720. Each order must be equally frequent.
 #[test]
 fn every_order_of_few_values_is_equally_likely() {
     for (n, orders) in [(2, 2), (3, 6), (4, 24), (5, 120), (6, 720)] {
@@ -22,12 +23,12 @@ fn every_order_of_few_values_is_equally_likely() {
         assert_eq!(counts.len() as u64, orders);
         let chi2: f64 = counts.values().map(|&count| (f64::from(count) - 500.0).powi(2) / 500.0).sum();
         let expected = (orders - 1) as f64;
-        // χ² of `orders - 1` degrees of freedom, four standard deviations.
+        // χ² with `orders - 1` degrees of freedom; the bound is four standard deviations.
         assert!((chi2 - expected).abs() < 4.0 * deviation, "{n} values: χ² {chi2}, not {expected} ± {deviation}");
     }
 }
 
-/// Whether an even number of exchanges makes an order.
+/// Returns whether an order is an even permutation.
 fn is_even(order: &[u64]) -> bool {
     let mut seen = vec![false; order.len()];
     let mut cycles = 0;
@@ -38,12 +39,12 @@ fn is_even(order: &[u64]) -> bool {
             at = order[at] as usize;
         }
     }
-    // A cycle of k values takes k - 1 exchanges.
+    // A cycle of k values is a product of k - 1 transpositions.
     (order.len() - cycles).is_multiple_of(2)
 }
 
-/// Half of all orders are even. The lengths are odd squares, their neighbours and others. A network of rounds has only
-/// even orders for odd squares, and more of one kind for their neighbours.
+/// Half of all permutations are even. The lengths are odd squares, their neighbours and others, because a Feistel network
+/// alone yields only even permutations for odd squares, and a bias for their neighbours.
 #[test]
 fn half_of_all_orders_are_even() {
     for n in [2, 3, 7, 8, 9, 10, 15, 16, 24, 25, 48, 49, 80, 81, 120, 121, 960, 961, 3969, 65_025, 65_535] {
@@ -54,9 +55,9 @@ fn half_of_all_orders_are_even() {
     }
 }
 
-/// χ² of position × value, and of the first value × the second value, over many orders.
+/// χ² of position × value, and of the first value × the second value, over many permutations.
 #[test]
-fn few_values_are_anywhere_and_beside_any_other() {
+fn small_permutations_have_independent_positions_and_neighbours() {
     for n in [7_usize, 8, 9, 10, 16] {
         let trials = 20_000_u32;
         let (mut places, mut pairs) = (vec![0_f64; n * n], vec![0_f64; n * n]);
@@ -68,7 +69,7 @@ fn few_values_are_anywhere_and_beside_any_other() {
         let chi2 = |counts: &[f64], expected: f64| -> f64 {
             counts.iter().map(|count| (count - expected).powi(2) / expected).sum()
         };
-        // Each row and each column has the same sum, so a χ² of (n - 1)² degrees of freedom is larger by n / (n - 1).
+        // All rows and columns have equal sums, so the χ² with (n - 1)² degrees of freedom is larger by n / (n - 1).
         let degrees = ((n - 1) * (n - 1)) as f64;
         let found = chi2(&places, f64::from(trials) / n as f64) * (n - 1) as f64 / n as f64;
         assert!((found - degrees).abs() < 4.0 * (2.0 * degrees).sqrt(), "{n} values: χ² {found} of {degrees}");
@@ -80,7 +81,7 @@ fn few_values_are_anywhere_and_beside_any_other() {
     }
 }
 
-/// The χ² of position × value, averaged over seeds: 15 × 15 degrees of freedom each, as a permutation fixes the margins.
+/// χ² of position × value, averaged over seeds. It has 15 × 15 degrees of freedom, because the margins are fixed.
 #[test]
 fn positions_and_values_are_independent_over_many_seeds() {
     for n in [4096, 5000, 65_537] {
@@ -105,22 +106,22 @@ fn positions_and_values_are_independent_over_many_seeds() {
             .collect();
         let mean = chi2s.iter().sum::<f64>() / seeds as f64;
         let expected = 225.0 * n as f64 / (n - 1) as f64;
-        // The standard deviation of one is √450, that of the mean √(450 / 300).
+        // The standard deviation of one χ² is √450. The mean over 300 seeds has √(450 / 300).
         assert!((mean - expected).abs() < 4.0 * (450.0 / seeds as f64).sqrt(), "{n}: {mean}");
         let variance = chi2s.iter().map(|chi2| (chi2 - mean).powi(2)).sum::<f64>() / (seeds - 1) as f64;
         assert!((300.0..640.0).contains(&variance), "{n}: variance {variance}, not about 450");
     }
 }
 
-/// Correlation of values some positions apart; the standard deviation of a drawn permutation's is 1 / √n.
+/// Autocorrelation at several lags. For a uniformly random permutation its standard deviation is 1 / √n.
 #[test]
-fn values_do_not_follow_from_those_before_them() {
+fn values_are_not_correlated_with_earlier_ones() {
     for n in [1_000_000_u64, 999_983] {
         for seed in 0..4 {
             let values = all(n, seed, 1);
             let mean = (n - 1) as f64 / 2.0;
             let variance = ((n * n) as f64 - 1.0) / 12.0;
-            // √n is where the rows of the network's grid begin.
+            // √n is the row length of the network's grid.
             for lag in [1, 2, 3, 64, 999, 1000, 1001, 4096] {
                 let pairs = values.iter().zip(&values[lag..]);
                 let sum: f64 = pairs.map(|(&a, &b)| (a as f64 - mean) * (b as f64 - mean)).sum();
@@ -131,9 +132,9 @@ fn values_do_not_follow_from_those_before_them() {
     }
 }
 
-/// Rows of one run in one batch: as many pairs as the hypergeometric distribution has.
+/// Counts pairs of rows of one run in one batch. The expected number is that of the hypergeometric distribution.
 #[test]
-fn batches_have_as_many_pairs_of_one_run_as_chance() {
+fn pairs_of_rows_of_one_run_are_as_frequent_in_a_batch_as_by_chance() {
     let (n, run, batch) = (2_000_000_u64, 350_u64, 4096_usize);
     let same = n / run * run * (run - 1) + (n % run) * (n % run).saturating_sub(1);
     let expected = (batch * (batch - 1) / 2) as f64 * same as f64 / (n as f64 * (n - 1) as f64);
@@ -149,7 +150,7 @@ fn batches_have_as_many_pairs_of_one_run_as_chance() {
             .collect();
         let batches = pairs.len() as f64;
         let mean = pairs.iter().sum::<f64>() / batches;
-        // Pairs are nearly independent of each other, so that their number varies as a Poisson variable does.
+        // The pairs are nearly independent, so their number is nearly Poisson-distributed.
         let deviation = (expected / batches).sqrt();
         assert!((mean - expected).abs() < 3.0 * deviation, "seed {seed}: {mean}, not {expected} ± {deviation}");
         let variance = pairs.iter().map(|pairs| (pairs - mean).powi(2)).sum::<f64>() / (batches - 1.0);
@@ -157,7 +158,7 @@ fn batches_have_as_many_pairs_of_one_run_as_chance() {
     }
 }
 
-/// Where an epoch has a row says nothing of where another epoch, or another seed, has it.
+/// The position of a row in one epoch is independent of its position in another epoch or with another seed.
 #[test]
 fn epochs_and_seeds_are_independent_of_each_other() {
     let n = 300_000;

@@ -1,4 +1,4 @@
-//! Every way of choosing rows: what an epoch has, and that neither ranks, batches nor threads change it.
+//! Tests of every sampling method: the rows of an epoch, independent of ranks, batch size and threads.
 
 use crate::support::Games;
 use a2store::{
@@ -26,7 +26,7 @@ fn every_sampling() -> Vec<Sampling> {
     ]
 }
 
-/// The boards, and what tells each row, of all batches.
+/// Returns the board, run id and step index of every row in all batches.
 fn stream(table: &StepTable, options: &LoaderOptions, state: Option<&LoaderState>) -> Vec<(u64, u32, u16)> {
     let loaders: Vec<Loader> =
         (0..options.world_size).map(|rank| table.loader(LoaderOptions { rank, ..options.clone() }).unwrap()).collect();
@@ -68,7 +68,7 @@ fn ranks_batches_and_threads_change_nothing() {
             loader.batches().unwrap().nth(2);
             states.push((loader.state(), 3 * world_size * batch_size));
         }
-        // From where each of them stood, each of the others goes on.
+        // Each configuration resumes from the state of each other one.
         for (state, position) in &states {
             assert_eq!(state.position as usize, *position);
             for (world_size, batch_size, prefetch) in [(1, 300, 2), (5, 11, 0), (16, 3, 1)] {
@@ -95,7 +95,7 @@ fn other_epochs_and_seeds_have_other_orders() {
 }
 
 #[test]
-fn rows_come_once_unless_they_are_drawn() {
+fn only_drawing_with_replacement_repeats_rows() {
     let games = Games::new();
     let table = table(&games.archive);
     for sampling in [Sampling::Sequential, Sampling::Shuffled, Sampling::Windowed { window: 300 }] {
@@ -109,7 +109,7 @@ fn rows_come_once_unless_they_are_drawn() {
     }
 }
 
-/// χ² of how often each row was drawn against its share.
+/// Returns the χ² of the counts against their expected values, and its degrees of freedom.
 fn chi2(
     counts: &HashMap<(u32, u16), u32>,
     expected: impl Fn((u32, u16)) -> f64,
@@ -131,7 +131,7 @@ fn chi2(
 }
 
 #[test]
-fn draws_have_the_shares_that_were_asked_for() {
+fn draws_have_the_requested_shares() {
     let games = Games::new();
     let table = table(&games.archive);
     let all = stream(&table, &LoaderOptions { sampling: Sampling::Sequential, ..Default::default() }, None);
@@ -157,7 +157,7 @@ fn draws_have_the_shares_that_were_asked_for() {
 }
 
 #[test]
-fn strata_have_their_quotas_in_every_stretch_and_their_rows_in_turn() {
+fn strata_have_their_quotas_in_every_batch_and_repeat_rows_evenly() {
     let games = Games::new();
     let table = table(&games.archive);
     let phase_of: HashMap<(u32, u16), String> = {
@@ -187,7 +187,7 @@ fn strata_have_their_quotas_in_every_stretch_and_their_rows_in_turn() {
         assert_eq!(late, 30);
         assert!(stretch.iter().all(|&(_, run, step)| phase_of[&(run, step)] != "mid"));
     }
-    // Each row of a stratum as often as any other, to within once.
+    // The counts of two rows of a stratum differ by at most one.
     let mut counts: BTreeMap<&str, HashMap<(u32, u16), u32>> = BTreeMap::new();
     for &(_, run, step) in &rows {
         *counts.entry(&phase_of[&(run, step)]).or_default().entry((run, step)).or_insert(0) += 1;
@@ -201,7 +201,7 @@ fn strata_have_their_quotas_in_every_stretch_and_their_rows_in_turn() {
 }
 
 #[test]
-fn weights_and_strata_that_are_none_are_refused() {
+fn invalid_weights_and_strata_are_rejected() {
     let games = Games::new();
     let sql = "SELECT *, step_index - 5 AS negative, 0 AS nothing, 1e39 AS large, engine IS NULL AS flag FROM steps";
     let options = MaterializeOptions::default().with_extra(["negative", "nothing", "large", "flag", "engine"]);
@@ -233,7 +233,7 @@ fn weights_and_strata_that_are_none_are_refused() {
 }
 
 #[test]
-fn views_and_loaded_tables_serve_what_they_show() {
+fn views_and_loaded_tables_serve_the_same_rows() {
     let games = Games::new();
     let table = table(&games.archive);
     let filter = RowFilter { engines: Some(vec!["beta".into()]), ..Default::default() };
@@ -252,7 +252,7 @@ fn views_and_loaded_tables_serve_what_they_show() {
 }
 
 #[test]
-fn states_are_small() {
+fn states_have_at_most_512_bytes() {
     let games = Games::new();
     let table = table(&games.archive);
     let (_, view) = table.split(0.5, 1).unwrap();

@@ -60,7 +60,7 @@ fn a_filtered_table_has_the_filtered_rows_in_order() {
 }
 
 #[test]
-fn any_query_gives_a_definite_order() {
+fn every_query_has_a_deterministic_row_order() {
     let games = Games::new();
     for sql in [
         "SELECT DISTINCT board FROM steps",
@@ -85,7 +85,7 @@ fn any_query_gives_a_definite_order() {
 }
 
 #[test]
-fn fingerprints_differ_where_chance_gives_other_rows() {
+fn fingerprints_of_random_rows_differ() {
     let games = Games::new();
     let by_chance = "SELECT * FROM steps ORDER BY random()";
     assert_ne!(table(&games.archive, by_chance).fingerprint(), table(&games.archive, by_chance).fingerprint());
@@ -95,7 +95,7 @@ fn fingerprints_differ_where_chance_gives_other_rows() {
 }
 
 #[test]
-fn fingerprints_are_equal_where_rows_are() {
+fn fingerprints_of_equal_rows_are_equal() {
     let games = Games::new();
     for sql in [
         "SELECT * FROM steps WHERE now() > '2020-01-01'",
@@ -109,7 +109,7 @@ fn fingerprints_are_equal_where_rows_are() {
 }
 
 #[test]
-fn a_limit_cuts_what_is_sorted_wherever_it_stands() {
+fn a_limit_takes_the_first_rows_in_order_at_every_level_of_a_query() {
     let games = Games::new();
     let inner = table(&games.archive, "SELECT * FROM (SELECT * FROM steps LIMIT 2000) WHERE move = 1");
     let all = table(&games.archive, "SELECT * FROM steps");
@@ -122,7 +122,7 @@ fn a_limit_cuts_what_is_sorted_wherever_it_stands() {
 }
 
 #[test]
-fn copies_of_an_archive_that_went_different_ways_have_other_fingerprints() {
+fn diverged_copies_of_an_archive_have_different_fingerprints() {
     let games = Games::new();
     let fingerprints = [11, 12].map(|seed| {
         let copy = games.folder.path().join(format!("copy-{seed}.a2"));
@@ -145,7 +145,7 @@ fn copies_of_an_archive_that_went_different_ways_have_other_fingerprints() {
 }
 
 #[test]
-fn what_a_query_lacks_has_its_default() {
+fn missing_columns_have_their_defaults() {
     let games = Games::new();
     let table = table(&games.archive, "SELECT CAST(board AS DECIMAL(20, 0)) AS board FROM steps");
     for row in 0..table.num_rows() {
@@ -157,7 +157,7 @@ fn what_a_query_lacks_has_its_default() {
 }
 
 #[test]
-fn the_chosen_value_is_one_when_asked_for() {
+fn the_chosen_value_is_one_if_requested() {
     let games = Games::new();
     let options = MaterializeOptions::default().with_chosen_ev(ChosenEv::One);
     let one = materialize(&games.archive, "SELECT * FROM steps", &options).unwrap();
@@ -226,7 +226,7 @@ fn extra_columns_of_every_type_follow_the_row() {
 }
 
 #[test]
-fn columns_that_do_not_fit_are_named_with_their_row() {
+fn errors_of_invalid_columns_name_column_and_row() {
     let archive = &Games::new().archive;
     column_error(
         archive,
@@ -269,7 +269,7 @@ fn columns_that_do_not_fit_are_named_with_their_row() {
         "extra: expected each column once",
     );
     column_error(archive, "SELECT board FROM steps", &["board"], "extra: expected columns that a row does not have");
-    // The row counts over the whole result, in either way of materializing.
+    // The row in the error is counted over the whole result, in both ways of materializing.
     let late = "SELECT board, nullif(run_id, 20) AS run_id FROM steps";
     let first = archive.sql("SELECT * FROM steps WHERE run_id < 20", no_params()).unwrap().count().unwrap();
     column_error(archive, late, &[], &format!("column run_id, row {first}"));
@@ -293,7 +293,7 @@ fn a_null_in_a_float_column_is_nan() {
 }
 
 #[test]
-fn a_table_beyond_its_limit_is_refused() {
+fn a_table_beyond_its_memory_limit_is_rejected() {
     let games = Games::new();
     let exact = 32 * games.archive.num_steps();
     for sql in ["SELECT * FROM steps", "SELECT * FROM steps WHERE move < 9", "SELECT * FROM steps ORDER BY board"] {
@@ -317,7 +317,7 @@ fn an_empty_result_is_an_empty_table() {
 }
 
 #[test]
-fn arrow_gets_the_same_values() {
+fn the_arrow_batch_has_the_same_values() {
     let games = Games::new();
     let table = table(&games.archive, "SELECT * FROM steps");
     let rows = table.rows_array().unwrap();
@@ -347,9 +347,9 @@ fn arrow_gets_the_same_values() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// The kernel against a loop over `StepTable::step`, for every number of rows around a block and any indices.
+    /// Compares the kernel with a loop over `StepTable::step`, for row counts around a block and random indices.
     #[test]
-    fn take_gives_the_rows_that_were_asked_for(
+    fn take_returns_the_rows_at_the_indices(
         picks in prop::collection::vec(any::<prop::sample::Index>(), 0..200),
         with_extra in any::<bool>(),
     ) {

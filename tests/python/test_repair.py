@@ -359,11 +359,11 @@ def test_the_command(path: Path) -> None:
     assert "version 4 can still be opened" in error
     text = run_command("repair", path).stdout
     assert f"_log/{NEWEST:020}.json: set aside as " in text
-    assert "nothing was changed; with --yes the archive would go on from version 4" in text
+    assert "nothing was changed; with --yes the archive would continue from version 4" in text
     planned: dict[str, Any] = json.loads(run_command("repair", path, "--json").stdout)
     assert (planned["version"], planned["done"], len(planned["steps"])) == (4, False, 1)
     assert contents(path) == before
-    assert run_command("repair", path, "--yes").stdout.endswith("done: the archive goes on from version 4\n")
+    assert run_command("repair", path, "--yes").stdout.endswith("done: the archive continues from version 4\n")
     assert json.loads(run_command("info", path, "--json").stdout)["version"] == 5
     assert json.loads(run_command("repair", path, "--yes", "--json").stdout) == {
         "version": 5,

@@ -162,7 +162,7 @@ def test_a_symbolic_link_to_an_archive(archive: a2store.Archive, tmp_path: Path)
 def test_time(archive: a2store.Archive) -> None:
     start = time.monotonic()
     done = sandboxed("--time-limit", "1s", archive.path, NEVER, status=1)
-    assert (done.stdout, done.stderr) == ("", "a2store: stopped after 1s: time limit\n")
+    assert (done.stdout, done.stderr) == ("", "a2store: query killed: time limit of 1s exceeded\n")
     assert time.monotonic() - start >= 1
 
 
@@ -171,7 +171,7 @@ def test_memory(archive: a2store.Archive, tmp_path: Path) -> None:
     # Less than the program itself needs.
     for extra in ([], ["-o", file]):
         done = sandboxed("--memory-limit", "1MiB", archive.path, "SELECT 1", *extra, status=1)
-        assert (done.stdout, done.stderr) == ("", "a2store: killed: memory limit of 1 MiB\n")
+        assert (done.stdout, done.stderr) == ("", "a2store: query killed: memory limit of 1 MiB exceeded\n")
     assert not file.exists()
 
 
@@ -190,7 +190,7 @@ def test_disk(archive: a2store.Archive, tmp_path: Path) -> None:
     file = tmp_path / "rows"
     file.write_text("old")
     done = sandboxed("--spill-limit", "4MiB", *FOREVER, archive.path, LONG, "--format", "csv", "-o", file, status=1)
-    assert done.stderr == "a2store: killed: disk limit of 4 MiB\n"
+    assert done.stderr == "a2store: query killed: disk limit of 4 MiB exceeded\n"
     assert file.read_text() == "old"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["rows", "temporary"]
 
@@ -280,4 +280,4 @@ def test_wrong_usage(archive: a2store.Archive) -> None:
         assert run_command("sql", archive.path, "SELECT 1", *args, status=2).stdout == ""
     # The flag alone does not make a child process.
     done = run_command("sql", archive.path, "SELECT 1", "--sandbox", "--sandboxed", 1, status=1)
-    assert "not its parent" in done.stderr
+    assert "--sandboxed 1: not the parent of this process" in done.stderr

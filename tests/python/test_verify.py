@@ -303,7 +303,7 @@ def test_the_command(small: Path, odd: Path, tmp_path: Path) -> None:
     lines = run_command("verify", path, status=1).stdout.splitlines()
     assert any(line.startswith(f"{name}: length of the file: expected ") for line in lines)
     assert any("problems: " in line for line in lines)
-    assert lines[-1].startswith("1 files that no kept version names")
+    assert lines[-1].startswith("unreferenced files: 1;")
     report = json.loads(run_command("verify", path, "--deep", "--json", status=1).stdout)
     assert {each["path"] for each in report["problems"]} >= {name}
     assert {"path", "what", "expected", "found"} <= report["problems"][0].keys()

@@ -1,38 +1,43 @@
-//! What a sandboxed process does first: it gives up what a query has no need of.
+//! Confinement of the child process: resource limits, signals and access to files.
 
-use super::{Limits, landlock};
+use super::file_access::restrict;
+use super::limits::SandboxLimits;
 use std::io;
 use std::path::PathBuf;
 use std::thread::available_parallelism;
 
-/// Stacks are address space that is hardly used: 64 MiB for each thread, of which the query engine has one per core and, to
-/// read files, up to 512 more; glibc reserves as much for each of up to 8 heaps per core. The rest is for the program.
+/// Address space that a process reserves but hardly touches, in bytes.
+///
+/// A thread's stack takes 64 MiB. The query engine has one thread per core, and up to 512 more to read files. glibc
+/// reserves 64 MiB for each of up to 8 heaps per core. The remainder of [`SLACK`] is for the program.
 const SLACK: u64 = 40 << 30;
 const SLACK_PER_CORE: u64 = (1 + 8) * (64 << 20);
-/// Open files: what a shell gives.
+/// Open files: the usual limit of a shell.
 const FILES: u64 = 1024;
 
-/// Arguments of `prctl`, which are as wide as this and not what their form suggests.
+/// Arguments of `prctl`. The function is variadic and reads them as `unsigned long`, so a plain integer is too narrow.
 #[cfg(target_os = "linux")]
 const YES: libc::c_ulong = 1;
 #[cfg(target_os = "linux")]
 const NO: libc::c_ulong = 0;
 
-/// Confines this process, which must have started no thread yet: a thread keeps the rights that it began with.
+/// Confines this process. Call it before the process starts a thread, because running threads keep their rights.
 ///
-/// `readable` are the folders and files that may be read, `None` for an archive that is read over the network; nothing can be
-/// written but the folder of temporary files. Returns why files are not restricted, where the system cannot do that.
+/// `readable` lists the folders and files that the process may read. `None` stands for an archive on the network:
+/// reads and connections stay allowed. The process may write only to the folder of temporary files.
+///
+/// Returns the reason if the system cannot restrict access to files.
 ///
 /// # Errors
 ///
-/// When a limit cannot be set, and when `parent` is not this process's parent, or no longer.
+/// A limit cannot be set, or `parent` is not (or is no longer) the parent of this process.
 pub(in super::super) fn confine(
-    limits: &Limits,
+    limits: &SandboxLimits,
     parent: u32,
     readable: Option<&[PathBuf]>,
 ) -> io::Result<Option<io::Error>> {
     die_with(parent)?;
-    // What a panic says is about the program; the error that it becomes is about the query.
+    // The panic message would describe the program. The error that the panic becomes describes the query.
     std::panic::set_hook(Box::new(|_| {}));
     let cores = available_parallelism().map_or(1, |cores| cores.get() as u64);
     let slack = SLACK.saturating_add(SLACK_PER_CORE.saturating_mul(cores));
@@ -42,12 +47,12 @@ pub(in super::super) fn confine(
     limit(libc::RLIMIT_AS, limits.memory.saturating_add(slack), 0)?;
     limit(libc::RLIMIT_FSIZE, limits.disk, 0)?;
     limit(libc::RLIMIT_NOFILE, FILES, 0)?;
-    // At the first limit comes a signal that tells what happened, at the second the end.
+    // At the soft limit the kernel sends SIGXCPU, which names the cause; at the hard limit it kills the process.
     limit(libc::RLIMIT_CPU, seconds, 5)?;
     for (signal, action) in [
-        // Python ignores it, and a write would fail with an error like any other.
+        // Python ignores this signal. A write beyond the limit would then fail with an ordinary I/O error.
         (libc::SIGXFSZ, libc::SIG_DFL),
-        // Some terminals stop a process that prints while another group is in front.
+        // With `stty tostop`, a terminal stops a background process group that prints.
         (libc::SIGTTOU, libc::SIG_IGN),
     ] {
         // SAFETY: no code is registered, and both signals may have either action.
@@ -56,30 +61,31 @@ pub(in super::super) fn confine(
     #[cfg(target_os = "linux")]
     // SAFETY: no memory is passed.
     checked(unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, YES, NO, NO, NO) })?;
-    Ok(landlock::restrict(readable, &std::env::temp_dir()).err())
+    Ok(restrict(readable, &std::env::temp_dir()).err())
 }
 
-/// Has the kernel kill this process when its parent dies, or rather the thread that started it, which waits for it.
+/// Asks the kernel to kill this process when the parent's thread that started it dies. That thread waits for this
+/// process.
 fn die_with(parent: u32) -> io::Result<()> {
     #[cfg(target_os = "linux")]
     // SAFETY: no memory is passed.
     checked(unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL as libc::c_ulong) })?;
-    // It may have died before.
+    // The parent may have died before the call.
     if std::os::unix::process::parent_id() == parent {
         return Ok(());
     }
-    Err(io::Error::other("the process that started this one is not its parent"))
+    Err(io::Error::other(format!("--sandboxed {parent}: not the parent of this process")))
 }
 
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
-type Resource = libc::__rlimit_resource_t;
+type LimitKind = libc::__rlimit_resource_t;
 #[cfg(not(all(target_os = "linux", target_env = "gnu")))]
-type Resource = libc::c_int;
+type LimitKind = libc::c_int;
 
-/// Lowers a limit for good, but for `grace` between the one that warns and the one that cannot be passed.
-// On some systems a limit is narrower than on others.
+/// Lowers the soft limit of a resource to `value` and the hard limit to `value + grace`. Lower limits stay.
+// The width of `rlim_t` depends on the system.
 #[allow(clippy::useless_conversion)]
-fn limit(resource: Resource, value: u64, grace: u64) -> io::Result<()> {
+fn limit(resource: LimitKind, value: u64, grace: u64) -> io::Result<()> {
     let mut limits = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: the structure outlives the call that fills it.
     checked(unsafe { libc::getrlimit(resource, &raw mut limits) })?;
@@ -90,7 +96,7 @@ fn limit(resource: Resource, value: u64, grace: u64) -> io::Result<()> {
     checked(unsafe { libc::setrlimit(resource, &raw const limits) })
 }
 
-/// The error of a system call that says -1.
+/// Returns the system's last error if a system call returned -1.
 fn checked(result: libc::c_int) -> io::Result<()> {
     if result == -1 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }

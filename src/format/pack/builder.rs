@@ -34,6 +34,7 @@ impl Default for PackOptions {
 /// The result of writing a pack.
 #[derive(Debug, Default)]
 #[non_exhaustive]
+#[derive(serde::Serialize)]
 pub struct PackReport {
     /// The number of runs in the pack.
     pub packed: u64,

@@ -7,7 +7,7 @@ use crate::format::bytes::{ByteReader, put_varint};
 ///
 /// Lengths are numbers of steps. A percentile `p` is the length at rank `p × (count - 1)`, rounded half up, in
 /// ascending order.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, serde::Serialize)]
 pub struct PackStats {
     /// The number of runs.
     pub count: u64,

@@ -20,6 +20,7 @@ pub struct ValidateOptions {
 /// The result of validating a pack.
 #[derive(Debug, Default)]
 #[non_exhaustive]
+#[derive(serde::Serialize)]
 pub struct ValidateReport {
     /// The number of runs in the pack, including tombstones.
     pub num_runs: u64,

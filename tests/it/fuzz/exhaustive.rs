@@ -1,4 +1,4 @@
-//! Every truncation and every flipped bit of small files: a typed error, or what was written; never another run.
+//! Every truncation and every flipped bit of small files. Each yields a typed error or the original run, never another.
 
 use super::folders::{Files, dataset, session, take};
 use super::run_files::{RunV2, with_magic};
@@ -7,14 +7,14 @@ use super::{scratch, seeds};
 use a2store::{Dataset, DatasetOptions, Error, Run, RunFormat, Session, SessionOptions, decode_run, encode_run};
 use std::path::Path;
 
-/// What became of each change.
+/// The outcomes of all changes.
 #[derive(Debug, Default)]
 struct Found {
     errors: usize,
     runs: usize,
 }
 
-/// An error of a kind that is about content, with a place where that is a file's.
+/// Returns whether an error is about content, with an offset (if any) inside the file.
 fn is_about_content(error: &Error, len: usize) -> bool {
     matches!(error.kind_name(), "decode" | "checksum" | "header")
         && error.location().and_then(|location| location.offset).is_none_or(|at| at <= len as u64)
@@ -52,9 +52,9 @@ fn a_flipped_bit_of_an_a2t1_is_an_error() {
     assert!(num_flips > 7_000);
 }
 
-/// An a2run2 has no checksum: what is read is what its bytes say, as another decoder reads them.
+/// The format a2run2 has no checksum. An independent decoder must read the same run from the changed bytes.
 #[test]
-fn a_flipped_bit_of_an_a2run2_is_an_error_or_what_the_bytes_say() {
+fn a_flipped_bit_of_an_a2run2_is_an_error_or_decodes_like_an_independent_decoder() {
     let mut found = Found::default();
     for run in seeds::games().iter().chain([&with_magic()]) {
         let bytes = encode_run(run, RunFormat::A2run2).unwrap();
@@ -99,7 +99,7 @@ fn session_runs(folder: &Path) -> Result<Vec<Result<Run, Error>>, Error> {
     Ok((0..session.num_runs()).map(|index| session.decode(index)).collect())
 }
 
-/// Cuts each file off at each length, and puts it back.
+/// Truncates each file to each shorter length, and restores it.
 fn every_truncation(folder: &Path, read: impl Fn(&Path) -> Result<Vec<Result<Run, Error>>, Error>) -> Found {
     let files = take(folder);
     write(folder, &files);
@@ -116,7 +116,7 @@ fn every_truncation(folder: &Path, read: impl Fn(&Path) -> Result<Vec<Result<Run
                     for (run, expected) in runs.iter().zip(&whole) {
                         assert!(run.as_ref().is_ok_and(|run| same(run, expected)), "{name}, {len} bytes: {run:?}");
                     }
-                    // Nothing but a final newline may be missing.
+                    // Only a final newline may be missing.
                     assert!(bytes[len..].trim_ascii().is_empty(), "{name}, {len} bytes");
                     found.runs += 1;
                 }
@@ -157,7 +157,7 @@ fn a_truncated_file_of_a_session_is_an_error() {
 }
 
 #[test]
-fn a_dataset_without_its_last_shards_loses_their_runs_only() {
+fn a_dataset_without_its_last_shards_loses_only_their_runs() {
     let (temp, games) = (scratch(), seeds::games());
     let folder = temp.path().join("dataset");
     let options = DatasetOptions::default().with_shard_rows(Some(7)).with_manifest(false);
@@ -186,9 +186,9 @@ fn a_dataset_without_its_last_shards_loses_their_runs_only() {
     assert!(is_about_content(&Dataset::open(&folder).unwrap_err(), 0));
 }
 
-/// Rows have no checksum but that of the manifest, which verifying compares.
+/// Only the manifest has a checksum of the rows, which `verify` compares.
 #[test]
-fn a_flipped_bit_of_a_dataset_is_found_by_opening_or_verifying() {
+fn opening_or_verifying_a_dataset_finds_a_flipped_bit() {
     let (temp, games) = (scratch(), seeds::games());
     let folder = temp.path().join("dataset");
     dataset(&folder, &games[2..3], DatasetOptions::default()).unwrap();
@@ -196,7 +196,7 @@ fn a_flipped_bit_of_a_dataset_is_found_by_opening_or_verifying() {
     for name in ["steps.npy", "metadata.db"] {
         let path = folder.join(name);
         let bytes = std::fs::read(&path).unwrap();
-        // Of a database a bit of each byte.
+        // In the database, only one bit per byte, to save time.
         for bit in (0..8 * bytes.len()).filter(|bit| name == "steps.npy" || bit % 8 == bit / 8 % 8) {
             let mut flipped = bytes.clone();
             flipped[bit / 8] ^= 1 << (bit % 8);

@@ -1,4 +1,4 @@
-//! Formats of several files: NumPy datasets and sessions.
+//! Fuzz targets for formats of several files: NumPy datasets and sessions.
 
 use super::memory::Gauge;
 use super::mutate::{Field, MAX_LEN, havoc, havoc_text};
@@ -10,19 +10,20 @@ use a2store::{Dataset, DatasetOptions, DatasetWriter, Error, Run, Session, Sessi
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
-/// Files by their names.
+/// File names and contents.
 pub(super) type Files = Vec<(String, Vec<u8>)>;
 
 pub(super) const METADATA: &str = "metadata.db";
 const MANIFEST: &str = "manifest.json";
-/// Databases that statements have changed, for bytes to be changed in, and for more statements.
+/// Number of databases that random SQL statements have changed. They are inputs for byte changes and for more
+/// statements.
 const CHANGED: u64 = 100;
 
-/// What two formats of a folder have in common.
+/// The common part of both targets.
 pub(super) struct Folder {
     seeds: Vec<Files>,
     files: Files,
-    /// What stands in the folder.
+    /// The files that are in the folder now.
     written: Files,
     temp: TempDir,
     columns: &'static [&'static str],
@@ -106,7 +107,7 @@ impl Folder {
                 self.change(|name| name.starts_with(METADATA), &other, random);
             }
             11 => {
-                // One file more or fewer, or under another name.
+                // Add, remove or rename a file.
                 let (at, from) = (random.below(self.files.len()), random.below(other.len()));
                 match random.below(3) {
                     0 => drop(self.files.remove(at)),
@@ -141,7 +142,7 @@ impl Folder {
         }
     }
 
-    /// Changes a file, if one is of that kind.
+    /// Changes one file of a kind, if there is one.
     fn change(&mut self, of_kind: impl Fn(&str) -> bool, other: &Files, random: &mut Random) {
         let others = other.iter().filter(|(name, _)| of_kind(name)).map(|(_, bytes)| bytes).collect::<Vec<_>>();
         let chosen: Vec<usize> = (0..self.files.len()).filter(|&at| of_kind(&self.files[at].0)).collect();
@@ -169,13 +170,13 @@ impl Folder {
                 Some((header + stride * random.below(num_rows) + at, width))
             });
         }
-        // Sums that fit, or not: only verifying looks at them.
+        // Half of the manifests get correct checksums. Only `verify` compares them.
         if random.one_in(2) {
             repair_manifest(&mut self.files);
         }
     }
 
-    /// Puts the files into the folder, those that are not there already.
+    /// Writes the changed files to the folder, and removes those that are gone.
     fn write(&mut self) {
         let folder = self.path();
         for (name, _) in &self.written {
@@ -196,19 +197,19 @@ impl Folder {
     }
 }
 
-/// Numbers in an SQLite file: of its header, and of the header and the cells of a page.
+/// Picks a number in an SQLite file: in its header, in a page header, or in a cell.
 fn database_field(bytes: &[u8], random: &mut Random) -> Option<Field> {
     let page = usize::from(u16::from_be_bytes(*bytes.get(16..)?.first_chunk()?)).max(512);
     let start = page * random.below(bytes.len() / page);
     Some(match random.below(4) {
         0 => *random.pick(&[(16, 2), (18, 1), (20, 1), (28, 4), (32, 4), (44, 4), (52, 4), (56, 4), (92, 4)]),
         1 => (start + if start == 0 { 100 } else { 0 } + random.below(16), 1),
-        // Cells grow from the end of a page; values stand behind the types.
+        // Cells fill a page from its end, and in a cell the values follow the types.
         _ => ((start + page).checked_sub(1 + random.below(page.min(300)))?, 1),
     })
 }
 
-/// Changes the text of NumPy's header, and gives it a length that fits.
+/// Changes the text of NumPy's header and updates its length field.
 fn change_header(bytes: &mut Vec<u8>, other: &[u8], random: &mut Random) {
     let Some(len) = bytes.get(8..10).map(|len| usize::from(u16::from_le_bytes([len[0], len[1]]))) else { return };
     let end = (10 + len).min(bytes.len());
@@ -228,7 +229,7 @@ fn change_header(bytes: &mut Vec<u8>, other: &[u8], random: &mut Random) {
     bytes.truncate(MAX_LEN);
 }
 
-/// Puts the checksums of the files into the manifest.
+/// Updates the checksums in the manifest.
 pub(super) fn repair_manifest(files: &mut Files) {
     let sums: Vec<(String, String)> =
         files.iter().map(|(name, bytes)| (name.clone(), format!("{:08x}", crc32c::crc32c(bytes)))).collect();
@@ -242,7 +243,7 @@ pub(super) fn repair_manifest(files: &mut Files) {
     *text = manifest.to_string().into_bytes();
 }
 
-/// The files of a folder that is then removed.
+/// Removes a folder and returns its files.
 pub(super) fn take(folder: &Path) -> Files {
     let mut files: Files = std::fs::read_dir(folder)
         .unwrap()
@@ -256,7 +257,8 @@ pub(super) fn take(folder: &Path) -> Files {
     files
 }
 
-/// Whether runs that were decoded can be written and read again: once as far as steps go, then as a whole.
+/// Writes decoded runs and reads them again, twice. The first copy must have the same steps. The second must equal
+/// the first.
 fn come_back(runs: &[Run], write_and_read: impl Fn(&[Run]) -> Result<Vec<Run>, Error>) -> Result<(), String> {
     let again = |runs: &[Run]| write_and_read(runs).map_err(|error| format!("runs that do not come back: {error}"));
     let once = again(runs)?;
@@ -272,7 +274,7 @@ fn come_back(runs: &[Run], write_and_read: impl Fn(&[Run]) -> Result<Vec<Run>, E
 
 pub(super) struct OfDataset(Folder);
 
-/// A dataset's files.
+/// Writes a dataset.
 pub(super) fn dataset(folder: &Path, runs: &[Run], options: DatasetOptions) -> Result<(), Error> {
     let mut writer = DatasetWriter::create(folder, options)?;
     runs.iter().try_for_each(|run| writer.push(run).map(|_| ()))?;
@@ -365,7 +367,7 @@ impl Target for OfDataset {
 
 pub(super) struct OfSession(Folder);
 
-/// A session's files.
+/// Writes a session.
 pub(super) fn session(folder: &Path, runs: &[Run], options: SessionOptions) -> Result<(), Error> {
     let entries =
         [("model".to_owned(), serde_json::json!({"tag": "m-1", "sha": "00"})), ("sample_rate".to_owned(), 1.into())];
@@ -445,7 +447,7 @@ impl Target for OfSession {
         }
         tally.decoded += u64::from(!decoded.is_empty());
         let options = SessionOptions::default().with_action(session.has_actions());
-        // Moves that are not known cannot be written where moves are.
+        // A session with actions cannot store unknown moves.
         decoded.retain(|run| !session.has_actions() || run.unknown_moves().is_empty());
         if !random.one_in(64) {
             return Ok(());

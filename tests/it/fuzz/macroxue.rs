@@ -1,4 +1,4 @@
-//! Logs of Macroxue's player: JSON, gzipped or not.
+//! The fuzz target for logs of Macroxue's player: JSON, gzipped or plain.
 
 use super::memory::Gauge;
 use super::mutate::{MAX_LEN, havoc, havoc_text};
@@ -13,7 +13,7 @@ use serde_json::{Map, Value, json};
 use std::io::Read;
 
 pub(super) struct Log {
-    /// Meta and rows of each.
+    /// The meta file and the rows of each log.
     seeds: Vec<[Vec<u8>; 2]>,
     meta: Vec<u8>,
     rows: Vec<u8>,
@@ -56,7 +56,7 @@ const TOKENS: [&str; 34] = [
     "\u{0}",
 ];
 
-/// A game as its meta file and its rows.
+/// Formats a game as its meta file and its rows.
 pub(super) fn texts(run: &Run, seed: u64) -> [Vec<u8>; 2] {
     let meta = json!({
         "seed": seed, "depth": 6, "game_index": 3, "steps_file": "a.jsonl.gz", "num_moves": run.num_steps(),
@@ -95,7 +95,7 @@ fn gzip(text: &[u8]) -> Vec<u8> {
     out
 }
 
-/// Whether a run is what its rows say, as another parser reads them.
+/// Compares a run with its rows, as `serde_json` parses them.
 fn compare(run: &Run, bytes: &[u8]) -> Result<(), String> {
     let mut text = Vec::new();
     match bytes.starts_with(&[0x1f, 0x8b]) {
@@ -106,7 +106,7 @@ fn compare(run: &Run, bytes: &[u8]) -> Result<(), String> {
     let mut num_rows = 0;
     for (place, line) in lines.enumerate() {
         num_rows += 1;
-        // Numbers of any size may stand under keys that are passed over.
+        // The decoder skips unknown keys, whose numbers may be out of the range of `serde_json`.
         let Ok(row) = serde_json::from_slice::<Value>(line) else { continue };
         let step = run.step(place).ok_or("a row without a step")?;
         let value = |name: &str| match &row["branch_evs"][name] {
@@ -146,7 +146,7 @@ impl Target for Log {
         let (file, other) = if of_meta { (&mut self.meta, &other[0]) } else { (&mut self.rows, &other[1]) };
         let zipped = random.one_in(2);
         if zipped && random.one_in(4) {
-            // Of this the checksum tells.
+            // The checksum of gzip detects this change.
             *file = gzip(file);
             havoc(file, &gzip(other), random, |_, random| Some((random.below(18), 1)));
         } else {
@@ -154,7 +154,7 @@ impl Target for Log {
             if zipped {
                 *file = gzip(file);
                 if random.one_in(8) {
-                    // Another member.
+                    // A second gzip member.
                     file.extend(gzip(other));
                 }
             }

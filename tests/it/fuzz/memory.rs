@@ -1,22 +1,23 @@
-//! How much memory a parser takes, of what it may take.
+//! The memory limit of a parser, and its use of memory.
 
 use crate::allocations::{Allocated, measure};
 
-/// The most memory that anything may take, by the length of its input.
+/// Returns the memory limit for an input of this length, in bytes.
 fn most(input_len: usize) -> i64 {
     4 * input_len as i64 + (8 << 20)
 }
 
-/// The memory of one execution: what all threads allocate, and what SQLite does.
+/// The memory of one execution: the allocations of all threads and of SQLite.
 #[derive(Debug, Default)]
 pub(super) struct Gauge {
     input_len: usize,
-    /// What an open file holds.
+    /// Bytes that an open file holds.
     held: i64,
-    /// The most at any time, and the most at once, of all executions.
+    /// The peak of live bytes over all executions.
     pub(super) peak: i64,
+    /// The largest single allocation over all executions.
     pub(super) largest: i64,
-    /// Of this execution.
+    /// The first excess of this execution.
     too_much: Option<String>,
 }
 
@@ -25,19 +26,19 @@ impl Gauge {
         (self.input_len, self.held, self.too_much) = (input_len, 0, None);
     }
 
-    /// Runs what makes something that is kept for the rest of the execution.
+    /// Measures `work`, whose result stays alive for the rest of the execution.
     pub(super) fn hold<T>(&mut self, work: impl FnOnce() -> T) -> T {
         let (result, live) = self.measured(work);
         self.held += live;
         result
     }
 
-    /// Runs what makes something that is gone before the next thing is made.
+    /// Measures `work`, whose result is dropped before the next call.
     pub(super) fn call<T>(&mut self, work: impl FnOnce() -> T) -> T {
         self.measured(work).0
     }
 
-    /// What was too much, if anything was.
+    /// Returns an error if this execution exceeded the memory limit.
     pub(super) fn verdict(&mut self) -> Result<(), String> {
         self.too_much.take().map_or(Ok(()), Err)
     }
@@ -57,9 +58,9 @@ impl Gauge {
     }
 }
 
-/// The most memory that SQLite, which has its own allocator, had in use since this was last asked, and how much it has now.
-#[allow(unsafe_code)] // There is no safe way to ask.
+/// Returns the peak of SQLite's memory since the last call, and its memory now. SQLite has a separate allocator.
+#[allow(unsafe_code)] // rusqlite has no safe call for these numbers.
 fn of_sqlite() -> (i64, i64) {
-    // SAFETY: SQLite keeps these numbers behind a lock of its own, and needs no connection for them.
+    // SAFETY: SQLite guards these numbers with a lock, and needs no connection to return them.
     unsafe { (rusqlite::ffi::sqlite3_memory_highwater(1), rusqlite::ffi::sqlite3_memory_used()) }
 }

@@ -1,18 +1,18 @@
-//! Damaged and hostile input for every parser of formats.
+//! Fuzzing: damaged and hostile input for every parser of formats.
 //!
-//! A target takes good input, changes it at random, mostly gives it checksums that fit again, and has it parsed. Any input is
-//! to give a typed error or a well-formed run, without a panic, in memory of four times its length and 8 MiB. Each
-//! execution is determined by a seed and its number.
+//! A target takes valid input, changes it at random, and parses it. For most inputs it first repairs the checksums.
+//! Each input must yield a typed error or a well-formed run, without a panic, in memory of at most four times its
+//! length plus 8 MiB. An execution is determined by a seed and its number.
 //!
-//! A test executes each target `Target::EXECS` times, on any machine. For more executions, and for statistics on
-//! standard error:
+//! A test runs each target `Target::EXECS` times, on any machine. For more executions, with statistics on standard
+//! error:
 //!
 //! ```text
 //! A2STORE_FUZZ_EXECS=5000000 [A2STORE_FUZZ_SEED=7] [A2STORE_FUZZ_FIRST=1234] cargo test --release --test it fuzz::a2t1
 //! ```
 //!
-//! Each target runs in a process of its own, where nothing else allocates: work that is done by other threads counts, too,
-//! and what ends the process leaves the number of the execution behind.
+//! Each target runs in a separate process without other tests, because the memory of all threads counts. If the process
+//! dies, a file holds the number of the last execution.
 
 mod exhaustive;
 mod folders;
@@ -41,33 +41,33 @@ use std::time::{Duration, Instant};
 
 /// A parser under test.
 trait Target {
-    /// Its name, which is that of its test.
+    /// The name of the target and of its test.
     const NAME: &'static str;
-    /// The number of executions in the short form, equal on all machines.
+    /// The default number of executions, equal on all machines.
     const EXECS: u64 = 20_000;
 
-    /// With good input.
+    /// Creates the target with valid seeds.
     fn new() -> Self;
 
-    /// Makes the next input.
+    /// Creates the next input.
     fn mutate(&mut self, random: &mut Random);
 
-    /// The input by the names of its files.
+    /// Returns the file names and contents of the input.
     fn input(&self) -> Vec<(&str, &[u8])>;
 
-    /// Parses the input; an error is what is wrong with the outcome.
+    /// Parses the input. Returns an error if the outcome is wrong.
     fn execute(&mut self, gauge: &mut Gauge, tally: &mut Tally, random: &mut Random) -> Result<(), String>;
 }
 
-/// What became of the inputs.
+/// Counts of outcomes.
 #[derive(Debug, Default)]
 struct Tally {
     executions: u64,
-    /// Those whose checksums fitted, or whose files as a whole were accepted where there are none.
+    /// Inputs with correct checksums; in a format without checksums, inputs whose file could be opened.
     past_checksums: u64,
-    /// Those of which a run was decoded.
+    /// Inputs with at least one decoded run.
     decoded: u64,
-    /// How often each error came, by its kind and what it is about.
+    /// Numbers of errors by kind and subject.
     errors: BTreeMap<(&'static str, &'static str), u64>,
 }
 
@@ -122,7 +122,7 @@ const EXECS: &str = "A2STORE_FUZZ_EXECS";
 const SEED: &str = "A2STORE_FUZZ_SEED";
 const FIRST: &str = "A2STORE_FUZZ_FIRST";
 
-/// A target that reaches less looks at nothing.
+/// The smallest number of distinct errors of a working target.
 const FEWEST_ERRORS: usize = 5;
 
 fn number(name: &str) -> Option<u64> {
@@ -140,7 +140,7 @@ fn fuzz<T: Target>() {
     let mut child = Command::new(own);
     child.args(["--exact", &name, "--nocapture"]).env(CHILD, &place);
     let (succeeded, text) = if number(EXECS).is_some() {
-        // Past the test harness, which keeps what a test prints to itself.
+        // Inherited, because the test harness captures the output of a test.
         (child.stdout(Stdio::null()).stderr(Stdio::inherit()).status().unwrap().success(), String::new())
     } else {
         let output = child.output().unwrap();
@@ -211,7 +211,7 @@ fn report(name: &str, tally: &Tally, gauge: &Gauge, elapsed: Duration) {
     let _ = std::io::stderr().write_all(text.as_bytes());
 }
 
-/// Keeps an input, and says in which folder.
+/// Saves an input and returns its folder.
 fn save(name: &str, seed: u64, iteration: u64, input: &[(&str, &[u8])]) -> PathBuf {
     let folder = std::env::temp_dir().join(format!("a2store-fuzz-{name}-{seed}-{iteration}"));
     std::fs::create_dir_all(&folder).unwrap();
@@ -221,7 +221,7 @@ fn save(name: &str, seed: u64, iteration: u64, input: &[(&str, &[u8])]) -> PathB
     folder
 }
 
-/// A folder in memory where the system has one, for files that are written a thousand times a second.
+/// Creates a temporary folder, in memory if possible, for files that are written a thousand times per second.
 fn scratch() -> tempfile::TempDir {
     let memory = Path::new("/dev/shm");
     tempfile::tempdir_in(memory).or_else(|_| tempfile::tempdir()).unwrap()

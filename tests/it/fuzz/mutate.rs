@@ -1,11 +1,11 @@
-//! What is done to good bytes, several times over.
+//! Random changes of valid bytes.
 
 use super::random::Random;
 
 /// The longest input.
 pub(super) const MAX_LEN: usize = 64 << 10;
 
-/// A number in a format's fixed part: its offset and how many bytes it takes.
+/// A number at a fixed place of a format: its offset and width in bytes.
 pub(super) type Field = (usize, usize);
 
 const BYTES: [u8; 10] = [0, 1, 2, 4, 0x10, 0x7f, 0x80, 0xc0, 0xfe, 0xff];
@@ -32,7 +32,8 @@ const NUMBERS: [u64; 20] = [
     u64::MAX,
 ];
 
-/// Changes bytes once or more, half the time once. `other` is another good input, `field` names a number of the format.
+/// Changes bytes once or several times, with probability 1/2 once. `other` is another valid input, and `field` picks a
+/// number of the format.
 pub(super) fn havoc(
     bytes: &mut Vec<u8>,
     other: &[u8],
@@ -72,7 +73,7 @@ pub(super) fn havoc(
                 bytes.splice(at..at, block);
             }
             14 => {
-                // A piece of the other, in place of as much or of anything.
+                // Overwrite a range with a piece of `other`.
                 let block = &other[random.range(other.len())];
                 let at = random.below(bytes.len() + 1);
                 let end = (at + block.len()).min(bytes.len());
@@ -93,7 +94,7 @@ pub(super) fn havoc(
     bytes.truncate(MAX_LEN);
 }
 
-/// Changes a text once or more. `tokens` are pieces that the format knows.
+/// Changes a text once or several times. `tokens` are words of the format.
 pub(super) fn havoc_text(text: &mut Vec<u8>, other: &[u8], tokens: &[&str], random: &mut Random) {
     for _ in 0..rounds(random) {
         let at = random.below(text.len() + 1);
@@ -132,7 +133,7 @@ pub(super) fn havoc_text(text: &mut Vec<u8>, other: &[u8], tokens: &[&str], rand
                 text.splice(at..end, token);
             }
             6 => {
-                // One token for another.
+                // Replace a token by another.
                 let (from, to) = (random.pick(tokens).as_bytes(), random.pick(tokens).as_bytes());
                 if let Some(found) = text.windows(from.len()).position(|window| window == from) {
                     text.splice(found..found + from.len(), to.iter().copied());
@@ -144,7 +145,7 @@ pub(super) fn havoc_text(text: &mut Vec<u8>, other: &[u8], tokens: &[&str], rand
                 text.splice(at..at, vec![bracket; depth]);
             }
             8 => {
-                // A line or a pair, twice or elsewhere.
+                // Repeat or move a line or a list item.
                 let lines: Vec<&[u8]> = text.split_inclusive(|&byte| byte == b'\n' || byte == b',').collect();
                 let mut lines: Vec<Vec<u8>> = lines.into_iter().map(<[u8]>::to_vec).collect();
                 if !lines.is_empty() {
@@ -178,7 +179,7 @@ fn change_byte(bytes: &mut [u8], random: &mut Random) {
     };
 }
 
-/// Gives a little-endian number a value at some edge.
+/// Sets a little-endian number to an edge value.
 pub(super) fn change_number(bytes: &mut [u8], (offset, width): Field, random: &mut Random) {
     let len = bytes.len() as u64;
     let Some(field) = bytes.get_mut(offset..offset + width) else { return };
@@ -198,7 +199,7 @@ pub(super) fn change_number(bytes: &mut [u8], (offset, width): Field, random: &m
     field.copy_from_slice(&new.to_le_bytes()[..width]);
 }
 
-/// Makes the varint at some place longer, too long, or as large as may be.
+/// Makes the varint at a random place longer, too long, or as large as possible.
 fn change_varint(bytes: &mut Vec<u8>, random: &mut Random) {
     let start = random.below(bytes.len());
     let Some(len) = bytes[start..].iter().take(10).position(|&byte| byte < 0x80) else { return };

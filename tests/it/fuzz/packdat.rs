@@ -1,4 +1,4 @@
-//! pack.dat.
+//! The fuzz target for `pack.dat` files.
 
 use super::memory::Gauge;
 use super::mutate::{Field, havoc};
@@ -35,7 +35,7 @@ fn field(bytes: &[u8], random: &mut Random) -> Option<Field> {
             (28 + 32 * random.below(num_steps as usize) + at, width)
         }
         2 => {
-            // Of the first run: the others begin where its engine's name says.
+            // In the first run only, because the offsets of the others depend on the length of its engine's name.
             let (at, width) = *random.pick(&[(0, 4), (4, 4), (8, 4), (8, 1), (12, 8), (20, 4), (24, 2), (26, 1)]);
             (rows_end + at, width)
         }
@@ -113,7 +113,7 @@ impl Target for Dat {
     }
 }
 
-/// Whether a run is what the bytes say.
+/// Compares a run with the bytes.
 fn compare(run: &Run, bytes: &[u8], index: usize) -> Result<(), String> {
     let number = |at: usize, width: usize| {
         let mut number = [0; 8];
@@ -136,8 +136,8 @@ fn compare(run: &Run, bytes: &[u8], index: usize) -> Result<(), String> {
     if same { Ok(()) } else { Err(format!("run {index} is another than the bytes say")) }
 }
 
-/// Whether runs that were decoded can be written and read again. What is written is the value of the chosen move as 1: so what
-/// is read the first time may differ in that, and what is read the second time may not.
+/// Writes decoded runs and reads them again, twice. Writing replaces the value of the chosen move by 1, so the first
+/// copy may differ in these values. The second copy must equal the first.
 fn come_back(folder: &TempDir, runs: &[Run]) -> Result<(), String> {
     let read = |runs: &[Run]| -> Result<Vec<Run>, String> {
         let pack = PackDat::from_bytes(build(folder, runs)).map_err(|error| error.to_string())?;

@@ -1,4 +1,4 @@
-//! a2pack: index, entries compressed or not, stats, validation and JSON Lines.
+//! The fuzz target for packs: index, compressed and plain entries, stats, validation and JSON Lines.
 
 use super::memory::Gauge;
 use super::mutate::{Field, havoc};
@@ -16,9 +16,9 @@ use std::ops::Range;
 
 pub(super) struct Pack {
     seeds: Vec<Vec<u8>>,
-    /// Packs that are far smaller than what is in them, which takes its time.
+    /// Packs with a high compression ratio. Decoding them takes long.
     dense: Vec<Vec<u8>>,
-    /// The runs of all seeds.
+    /// The runs of all packs.
     runs: Vec<Run>,
     bytes: Vec<u8>,
     repaired: bool,
@@ -28,11 +28,11 @@ const HEADER_LEN: usize = 28;
 const ENTRY_LEN: usize = 32;
 const FOOTER_LEN: usize = 32;
 
-/// The most steps that are written as lines, and the bytes that these take at most.
+/// The largest number of steps to write as lines, and an upper bound for the bytes of these lines.
 const LINES_STEPS: u64 = 4_000;
 const LINES_BYTES: usize = 4 << 20;
 
-/// A pack of these runs, every third of them as A2T1.
+/// Builds a pack of these runs, with every third run as A2T1.
 pub(super) fn build(runs: &[Run], align: u32, compression: Compression) -> Vec<u8> {
     let folder = scratch();
     let path = folder.path().join("runs.a2pack");
@@ -52,13 +52,13 @@ fn number(bytes: &[u8], offset: usize, width: usize) -> Option<usize> {
     usize::try_from(u64::from_le_bytes(number)).ok()
 }
 
-/// How many entries the header counts, as far as there is room for them.
+/// Returns the number of entries in the header, but at most as many as the file has room for.
 fn num_entries(bytes: &[u8]) -> usize {
     let room = bytes.len().saturating_sub(HEADER_LEN + FOOTER_LEN) / ENTRY_LEN;
     number(bytes, 16, 8).unwrap_or(0).min(room)
 }
 
-/// Where an entry's payload lies, if it does.
+/// Returns the range of an entry's payload, or `None` if it is out of bounds.
 fn payload(bytes: &[u8], entry: usize) -> Option<Range<usize>> {
     let (start, len) = (number(bytes, entry, 8)?, number(bytes, entry + 8, 4)?);
     let range = start..start.checked_add(len)?;
@@ -69,7 +69,7 @@ fn put(bytes: &mut [u8], offset: usize, crc: u32) {
     bytes[offset..offset + 4].copy_from_slice(&crc.to_le_bytes());
 }
 
-/// All checksums as they should be, wherever the header says that something is. Omitted ones stay so.
+/// Corrects all checksums, at the places that the header names. Omitted checksums stay omitted.
 fn repair(bytes: &mut [u8]) {
     if bytes.len() < HEADER_LEN + FOOTER_LEN {
         return;
@@ -78,7 +78,7 @@ fn repair(bytes: &mut [u8]) {
     let entries: Vec<usize> = (0..num_entries(bytes)).map(|index| HEADER_LEN + ENTRY_LEN * index).collect();
     for &entry in &entries {
         let Some(range) = payload(bytes, entry) else { continue };
-        // Ahead of everything that parts could claim to hold.
+        // The payload's own checksum comes first, because the checksums below cover it.
         let index_end = HEADER_LEN + ENTRY_LEN * entries.len();
         if bytes[entry + 12..entry + 16] == [1, 0, 0, 0] && range.start >= index_end && range.end <= footer {
             run_files::repair(&mut bytes[range.clone()]);
@@ -112,7 +112,7 @@ fn field(bytes: &[u8], random: &mut Random) -> Option<Field> {
         0 => Some(*random.pick(&[(8, 4), (12, 4), (16, 8), (16, 1)])),
         1 => Some((footer + *random.pick(&[0, 16]), 8)),
         2 => Some((footer + *random.pick(&[8, 12, 24]), 4)),
-        // The stats' length and the numbers behind it.
+        // The length of the stats and the numbers after it.
         3 => Some((number(bytes, footer + 16, 8)?.checked_add(random.below(24))?.min(footer), 1)),
         4 | 5 => Some((entry + *random.pick(&[0, 8, 12, 14, 16]), *random.pick(&[2, 4]))),
         _ => {
@@ -136,7 +136,7 @@ impl Target for Pack {
         }
         seeds.push(build(&games[3..6], 64, Compression::None));
         seeds.push(without_checksums(&seeds[2]));
-        // A2T1 holds no branches.
+        // A2T1 cannot store branches.
         let as_a2t1 = |run: &Run| {
             let bytes = encode_run(run, RunFormat::A2t1).unwrap();
             a2store::decode_run(&bytes).unwrap().0
@@ -189,7 +189,7 @@ impl Target for Pack {
                     if format == RunFormat::A2t1 || random.one_in(4) {
                         comes_back(&run, format)?;
                     }
-                    // The seed without checksums has nothing that would tell.
+                    // Without a checksum, the reader cannot detect the change.
                     let could_tell = reader.get_slice(index).is_ok_and(|slice| slice.crc32c.is_some());
                     if !self.repaired && could_tell && !self.runs.iter().any(|known| same(known, &run)) {
                         return Err(format!("another run at {index}"));
@@ -210,7 +210,7 @@ impl Target for Pack {
             return Err("good bytes".into());
         }
         tally.decoded += u64::from(num_decoded > 0);
-        // These take threads, which take longer than everything else.
+        // Seldom, because starting threads takes longer than everything else.
         if random.one_in(16) {
             let stats = gauge.call(|| reader.stats(&())).map_err(|error| error.to_string())?;
             if stats.unreadable > reader.len() as u64 {
@@ -221,7 +221,7 @@ impl Target for Pack {
     }
 }
 
-/// What concerns all runs together.
+/// Checks the operations on the whole pack: validation, iteration and JSON Lines.
 fn whole(reader: &PackReader, num_decoded: usize, gauge: &mut Gauge, tally: &mut Tally) -> Result<(), String> {
     let options = ValidateOptions { sample: None, workers: Some(2) };
     let report = gauge.call(|| reader.validate(&options, &())).map_err(|error| error.to_string())?;
@@ -242,7 +242,7 @@ fn whole(reader: &PackReader, num_decoded: usize, gauge: &mut Gauge, tally: &mut
     }
     for (by_step, compact) in [(false, false), (false, true), (true, false), (true, true)] {
         let options = JsonlOptions { by_step, compact, ..JsonlOptions::default() };
-        // With room for all, so that what is written does not count as memory of the writer.
+        // Allocated in advance, so that the output does not count as memory of the writer.
         let mut lines = Vec::with_capacity(LINES_BYTES);
         let report = gauge.call(|| reader.write_jsonl(&mut lines, &options, &())).map_err(|error| error.to_string())?;
         let num_lines = lines.split_inclusive(|&byte| byte == b'\n').count() as u64;
@@ -259,7 +259,7 @@ fn whole(reader: &PackReader, num_decoded: usize, gauge: &mut Gauge, tally: &mut
     Ok(())
 }
 
-/// A pack whose entries and data have no checksum.
+/// Removes the checksums of the entries and the data from a pack.
 fn without_checksums(bytes: &[u8]) -> Vec<u8> {
     let mut bytes = bytes.to_vec();
     for index in 0..num_entries(&bytes) {
@@ -271,20 +271,20 @@ fn without_checksums(bytes: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// A run of so many steps, all alike.
+/// Creates a run of `num_steps` equal steps.
 fn alike(num_steps: usize) -> Run {
     let mut steps = Run::builder(num_steps);
     (0..num_steps).for_each(|_| steps.push(Board(0), Move::Up, None));
     steps.finish(RunMeta::default(), Board(0)).unwrap()
 }
 
-/// A pack of runs of so many steps, all alike, whose three bytes each compress to next to nothing.
+/// Creates a pack of equal runs of `num_steps` equal steps. A step takes three bytes, which compress to almost nothing.
 fn dense(num_steps: usize, num_runs: usize) -> Vec<u8> {
     let payload = encode_run(&alike(num_steps), RunFormat::A2run2).unwrap();
     of_payload(&zstd::bulk::compress(&payload, 3).unwrap(), 1, num_runs)
 }
 
-/// A pack of a run in an LZ4 frame of the largest blocks, each of which refers to the one before.
+/// Creates a pack of one run in an LZ4 frame with linked blocks of the largest size.
 fn with_large_blocks() -> Vec<u8> {
     let info = FrameInfo::new().block_size(BlockSize::Max4MB).block_mode(BlockMode::Linked);
     let mut encoder = FrameEncoder::with_frame_info(info, Vec::new());
@@ -292,7 +292,7 @@ fn with_large_blocks() -> Vec<u8> {
     of_payload(&encoder.finish().unwrap(), 2, 1)
 }
 
-/// A pack of the same payload several times, of kind 2, compressed in this way.
+/// Creates a pack that holds a payload of kind 2 `num_runs` times.
 fn of_payload(payload: &[u8], compression: u8, num_runs: usize) -> Vec<u8> {
     let index_end = HEADER_LEN + ENTRY_LEN * num_runs;
     let mut bytes = build(&[], 8, Compression::None)[..HEADER_LEN].to_vec();
@@ -300,7 +300,7 @@ fn of_payload(payload: &[u8], compression: u8, num_runs: usize) -> Vec<u8> {
     for index in 0..num_runs {
         bytes.extend((index_end + index * payload.len()).to_le_bytes());
         bytes.extend((payload.len() as u32).to_le_bytes());
-        // With a checksum that is to be put right.
+        // With a placeholder checksum that `repair` corrects.
         bytes.extend([2, 0, compression, 0, 1]);
         bytes.resize(HEADER_LEN + ENTRY_LEN * (index + 1), 0);
     }
@@ -314,7 +314,7 @@ fn of_payload(payload: &[u8], compression: u8, num_runs: usize) -> Vec<u8> {
 }
 
 #[test]
-fn good_packs_are_not_repaired() {
+fn repair_leaves_valid_packs_unchanged() {
     let Pack { seeds, dense, .. } = Pack::new();
     for seed in seeds.into_iter().chain(dense) {
         let mut repaired = seed.clone();

@@ -1,4 +1,4 @@
-//! Numbers that a seed determines: SplitMix64 (Steele, Lea and Flood 2014).
+//! The random number generator SplitMix64 (Steele, Lea and Flood 2014).
 
 use std::ops::Range;
 
@@ -6,7 +6,7 @@ use std::ops::Range;
 pub(super) struct Random(u64);
 
 impl Random {
-    /// The numbers of one execution, whatever ran before it.
+    /// Creates the generator of one execution, independent of earlier ones.
     pub(super) fn new(seed: u64, iteration: u64) -> Random {
         let mut random = Random(seed);
         let start = random.next();
@@ -22,12 +22,12 @@ impl Random {
         mixed ^ mixed >> 31
     }
 
-    /// A number below another; 0 if that is 0.
+    /// Returns a number below `end`, or 0 if `end` is 0.
     pub(super) fn below(&mut self, end: usize) -> usize {
         ((u128::from(self.next()) * end as u128) >> 64) as usize
     }
 
-    /// A stretch of bytes, mostly short.
+    /// Returns a range within `0..len`, usually a short one.
     pub(super) fn range(&mut self, len: usize) -> Range<usize> {
         let start = self.below(len);
         let most = match self.below(4) {
@@ -38,7 +38,7 @@ impl Random {
         start..start + self.below(most.min(len - start) + 1)
     }
 
-    /// Whether, once in so many times.
+    /// Returns true with probability `1 / times`.
     pub(super) fn one_in(&mut self, times: usize) -> bool {
         self.below(times) == 0
     }

@@ -1,4 +1,4 @@
-//! Run files: A2T1 and a2run2.
+//! The fuzz targets for run files: A2T1 and a2run2.
 
 use super::memory::Gauge;
 use super::mutate::{Field, havoc};
@@ -14,10 +14,10 @@ pub(super) struct A2t1 {
     repaired: bool,
 }
 
-/// The numbers before the engine's name.
+/// The numbers that precede the engine's name.
 const A2T1_FIELDS: [Field; 10] = [(4, 1), (5, 1), (6, 4), (6, 2), (10, 8), (18, 4), (22, 8), (30, 4), (34, 2), (34, 1)];
 
-/// The checksum that the bytes before it have.
+/// Corrects the checksum at the end.
 pub(super) fn repair(bytes: &mut [u8]) {
     if let Some((covered, stored)) = bytes.split_last_chunk_mut::<4>() {
         *stored = crc32c::crc32c(covered).to_le_bytes();
@@ -29,7 +29,7 @@ fn fits(bytes: &[u8]) -> bool {
 }
 
 fn a2t1_field(bytes: &[u8], random: &mut Random) -> Option<Field> {
-    // One in three is a move, of which there is one in nine bytes behind the header.
+    // A third of the picks are moves. After the header, one byte in nine is a move.
     if random.one_in(3) {
         let num_moves = bytes.len().saturating_sub(48) / 9;
         return Some((bytes.len().checked_sub(5 + random.below(num_moves))?, 1));
@@ -79,12 +79,12 @@ pub(super) struct A2run2 {
     bytes: Vec<u8>,
 }
 
-/// Gives both numbers of steps, in the first field and before the steps, the same other value.
+/// Sets both step counts, in the first field and before the steps, to the same value.
 fn change_counts(bytes: &mut Vec<u8>, random: &mut Random) {
     let skip = |at: usize| Some(at + bytes.get(at..)?.iter().position(|&byte| byte < 0x80)? + 1);
     let places = || {
         let first = skip(0)?;
-        // Start, elapsed time, score, tile, and the engine's name if there is one.
+        // The fields are start, elapsed time, score, tile, and the optional engine name.
         let engine = skip(skip(skip(first)? + 4)?)?;
         let second = match bytes.get(engine)? {
             0 => engine + 1,
@@ -123,7 +123,7 @@ impl Target for A2run2 {
                 return;
             }
         }
-        // What precedes the steps.
+        // Mostly the fields before the steps.
         havoc(&mut self.bytes, other, random, |_, random| Some((random.below(30), 1)));
     }
 
@@ -146,7 +146,8 @@ impl Target for A2run2 {
     }
 }
 
-/// An a2run2 that begins with A2T1's magic: 0x41 steps, begun at 0x32, for as long as the bytes `T1` and two more say.
+/// Creates a run whose a2run2 file begins with the magic of A2T1: 0x41 steps, start 0x32, and an elapsed time with the
+/// bytes `T1\0\0`.
 pub(super) fn with_magic() -> Run {
     let mut steps = Run::builder(65);
     (0..65).for_each(|step| steps.push(Board(1 << (step % 60)), Move::Up, None));
@@ -154,7 +155,7 @@ pub(super) fn with_magic() -> Run {
     steps.finish(RunMeta { start_unix_s: 0x32, elapsed_s, ..RunMeta::default() }, Board(1)).unwrap()
 }
 
-/// Decodes a run file, checks that it comes back, and counts what it gave.
+/// Decodes a run file, checks that it encodes to an equal run, and counts the outcome.
 fn decode(bytes: &[u8], gauge: &mut Gauge, tally: &mut Tally) -> Result<Option<(Run, RunFormat)>, String> {
     let (run, format) = match gauge.call(|| decode_run(bytes)) {
         Ok(decoded) => decoded,
@@ -176,7 +177,7 @@ fn decode(bytes: &[u8], gauge: &mut Gauge, tally: &mut Tally) -> Result<Option<(
     Ok(Some((run, format)))
 }
 
-/// Whether a run that was decoded encodes, and decodes to the same run.
+/// Checks that a decoded run can be encoded, and decodes to the same run.
 pub(super) fn comes_back(run: &Run, format: RunFormat) -> Result<(), String> {
     let bytes = encode_run(run, format).map_err(|error| format!("a run that does not encode: {error}"))?;
     match decode_run(&bytes) {
@@ -186,7 +187,7 @@ pub(super) fn comes_back(run: &Run, format: RunFormat) -> Result<(), String> {
     }
 }
 
-/// a2run2 as its specification spells it, for the postcard crate to decode.
+/// The format a2run2 as in its specification, for decoding by the crate `postcard`.
 #[derive(Serialize, Deserialize)]
 pub(super) struct RunV2 {
     meta: Meta,
@@ -226,7 +227,7 @@ enum BranchV2 {
 }
 
 impl RunV2 {
-    /// Whether a run is this one.
+    /// Compares a run with the one that `postcard` decoded.
     pub(super) fn compare(&self, run: &Run) -> Result<(), String> {
         let meta = run.meta();
         let step = |place: usize| {

@@ -1,8 +1,8 @@
-//! Good input: games by the rules, of some steps.
+//! Valid seeds: short games that follow the rules.
 
 use a2store::{Board, Branches, Move, Run, RunMeta};
 
-/// A game of so many steps at most. `values` of its branches are there at nine steps of ten.
+/// Plays a game of at most `num_steps` steps. With `values`, nine of ten steps have branch values.
 pub(super) fn game(seed: u64, num_steps: usize, values: bool) -> Run {
     let mut random = super::random::Random::new(seed, 0);
     let mut steps = Run::builder(num_steps);
@@ -36,7 +36,7 @@ pub(super) fn game(seed: u64, num_steps: usize, values: bool) -> Run {
     steps.finish(meta, board).unwrap()
 }
 
-/// Games from 0 to 30 steps, with values and without.
+/// Returns games of 0 to 30 steps, with and without values.
 pub(super) fn games() -> Vec<Run> {
     let lens = [0, 1, 3, 5, 8, 12, 20, 30];
     lens.iter().enumerate().map(|(seed, &len)| game(seed as u64, len, seed % 4 != 3)).collect()

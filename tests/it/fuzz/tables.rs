@@ -1,4 +1,4 @@
-//! Hostile databases: statements that make something else of a sound `metadata.db`.
+//! Hostile databases: random SQL statements that change a valid `metadata.db`.
 
 use super::random::Random;
 use rusqlite::Connection;
@@ -41,7 +41,7 @@ const JSON: [&str; 9] = [
     "'\"\\ud800\"'",
 ];
 
-/// Statements about the table `runs`, of these columns.
+/// Returns a random statement on the table `runs` with these columns.
 fn statement(columns: &[&str], random: &mut Random) -> String {
     let column = *random.pick(columns);
     let value = *random.pick(&VALUES);
@@ -106,7 +106,7 @@ fn statement(columns: &[&str], random: &mut Random) -> String {
     }
 }
 
-/// A database after a few statements, as far as they go through.
+/// Returns a database after one to three random statements. Failing statements are ignored.
 pub(super) fn changed(bytes: &[u8], columns: &[&str], path: &Path, random: &mut Random) -> Vec<u8> {
     std::fs::write(path, bytes).unwrap();
     if let Ok(connection) = Connection::open(path) {

@@ -1,9 +1,9 @@
-//! Databases of other pages, with a log, and with a journal.
+//! Databases with small pages, with a write-ahead log, or with a rollback journal.
 
 use super::folders::{Files, METADATA, repair_manifest};
 use tempfile::TempDir;
 
-/// The same with a database of small pages, of which more is looked at.
+/// Rebuilds the database with pages of 1 KiB, so that it has more page headers to change.
 pub(super) fn with_small_pages(files: &Files, temp: &TempDir) -> Files {
     let mut files = files.clone();
     let path = temp.path().join("small.db");
@@ -18,7 +18,7 @@ pub(super) fn with_small_pages(files: &Files, temp: &TempDir) -> Files {
     files
 }
 
-/// The same with a database in whose log, or before whose journal, the last change stands.
+/// Adds a change to the database that is still in the write-ahead log, or that the journal would roll back.
 pub(super) fn with_unfinished(files: &Files, journal_mode: &str, temp: &TempDir) -> Files {
     let path = temp.path().join("unfinished.db");
     let mut files = files.clone();
@@ -45,7 +45,8 @@ pub(super) fn with_unfinished(files: &Files, journal_mode: &str, temp: &TempDir)
     files
 }
 
-/// The checksums of a log: of its header and of every frame, from the salt of the header on.
+/// Corrects the checksums of a write-ahead log in its header and every frame. Also copies the header's salt to each
+/// frame.
 pub(super) fn repair_log(log: &mut [u8]) {
     let mut sums = [0_u32; 2];
     let add = |sums: &mut [u32; 2], bytes: &[u8], is_big: bool| {

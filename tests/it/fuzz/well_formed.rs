@@ -1,8 +1,8 @@
-//! What is true of every run, whatever it was decoded from.
+//! Invariants of every decoded run, and comparisons of runs.
 
 use a2store::Run;
 
-/// What is wrong with a run, if anything is.
+/// Checks the invariants of a run.
 pub(super) fn check(run: &Run) -> Result<(), String> {
     let len = run.num_steps();
     let lens =
@@ -26,12 +26,12 @@ pub(super) fn check(run: &Run) -> Result<(), String> {
         }
     }
     ensure(run.step(len).is_none() && run.branches(len).is_none(), "a step beyond the last")?;
-    // Whatever it finds.
+    // It must not panic; violations of the rules are fine.
     let _ = run.verify();
     Ok(())
 }
 
-/// Whether two runs are the same bit by bit, an elapsed time that is no number included.
+/// Returns whether two runs are equal bit by bit, even if the elapsed time is NaN.
 pub(super) fn same(a: &Run, b: &Run) -> bool {
     let (x, y) = (a.meta(), b.meta());
     x.elapsed_s.to_bits() == y.elapsed_s.to_bits()
@@ -46,7 +46,7 @@ pub(super) fn same(a: &Run, b: &Run) -> bool {
         && (a.ev_legal(), a.has_evs(), a.final_board()) == (b.ev_legal(), b.has_evs(), b.final_board())
 }
 
-/// Whether two runs have the same boards, moves and indices.
+/// Returns whether two runs have the same boards, moves and indices.
 pub(super) fn same_steps(a: &Run, b: &Run) -> bool {
     (a.boards(), a.moves(), a.unknown_moves(), a.step_indices())
         == (b.boards(), b.moves(), b.unknown_moves(), b.step_indices())

@@ -1,26 +1,26 @@
-//! What is in a pack, as a person or a program reads it.
+//! The output of `a2pack`, as text and as JSON.
 
-use super::Inspect;
-use crate::cli::output::{count, megabytes, text};
-use crate::error::Error;
+use super::args::InspectArgs;
+use crate::cli::print::{count, megabytes, path_text, print_json};
 use crate::{Compression, PackStats, Run, RunSlice};
-use serde_json::{Value, json};
+use anyhow::Result;
+use serde_json::json;
 use std::io::{self, Write};
 use std::path::Path;
 
-pub(super) fn stats_json(path: &Path, num_bytes: u64, stats: &PackStats) -> Value {
+pub(super) fn print_stats_json(path: &Path, num_bytes: u64, stats: &PackStats) -> Result<()> {
     let tiles: Vec<_> =
         stats.highest_tiles.iter().map(|(tile, runs)| json!({"highest_tile": tile, "runs": runs})).collect();
     let engines: Vec<_> = stats.engines.iter().map(|(engine, runs)| json!({"engine": engine, "runs": runs})).collect();
-    json!({
-        "path": text(path), "num_bytes": num_bytes, "count": stats.count, "total_steps": stats.total_steps,
-        "min_len": stats.min_len, "max_len": stats.max_len, "mean_len": stats.mean_len, "p50": stats.p50,
-        "p90": stats.p90, "p99": stats.p99, "stored": stats.stored, "unreadable": stats.unreadable,
-        "highest_tiles": tiles, "engines": engines,
-    })
+    let (path, num_bytes) = (json!(path_text(path)), json!(num_bytes));
+    print_json(
+        stats,
+        [("path", path), ("num_bytes", num_bytes), ("highest_tiles", json!(tiles)), ("engines", json!(engines))],
+    )
 }
 
-pub(super) fn print_stats(out: &mut impl Write, path: &Path, num_bytes: u64, stats: &PackStats) -> io::Result<()> {
+pub(super) fn print_stats(path: &Path, num_bytes: u64, stats: &PackStats) -> Result<()> {
+    let mut out = io::stdout().lock();
     let number = |number: u32| count(number.into());
     writeln!(out, "pack      {}", path.display())?;
     writeln!(out, "runs      {}", count(stats.count))?;
@@ -32,9 +32,9 @@ pub(super) fn print_stats(out: &mut impl Write, path: &Path, num_bytes: u64, sta
     writeln!(out)?;
     if stats.count > 0 {
         let (min, mean, max) = (number(stats.min_len), stats.mean_len, number(stats.max_len));
-        writeln!(out, "lengths   {min} to {max} steps, {mean:.1} in the mean")?;
+        writeln!(out, "lengths   {min} to {max} steps, mean {mean:.1}")?;
         let [p50, p90, p99] = [stats.p50, stats.p90, stats.p99].map(number);
-        writeln!(out, "          half of them up to {p50}, 90% up to {p90}, 99% up to {p99}")?;
+        writeln!(out, "          median {p50}, 90th percentile {p90}, 99th percentile {p99}")?;
     }
     if !stats.highest_tiles.is_empty() {
         writeln!(out, "\n{:>12}  {:>12}", "highest tile", "runs")?;
@@ -51,22 +51,24 @@ pub(super) fn print_stats(out: &mut impl Write, path: &Path, num_bytes: u64, sta
     Ok(())
 }
 
-pub(super) fn inspect_json(args: &Inspect, slice: &RunSlice<'_>, run: &Run) -> Value {
+pub(super) fn print_run_json(args: &InspectArgs, slice: &RunSlice<'_>, run: &Run) -> Result<()> {
     let meta = run.meta();
-    // Without the digits that a longer float adds.
+    // Through text, because `f64::from` would print the digits of the binary value: 0.1 as 0.10000000149011612.
     let elapsed_s: Option<f64> = meta.elapsed_s.to_string().parse().ok();
-    json!({
-        "path": text(&args.packfile), "index": args.index, "kind": slice.kind.name(), "offset": slice.offset,
+    let run = json!({
+        "path": path_text(&args.packfile), "index": args.index, "kind": slice.kind.name(), "offset": slice.offset,
         "num_bytes": slice.bytes.len(), "stored_bytes": slice.stored_len, "compression": slice.compression.name(),
         "crc32c": slice.crc32c, "num_steps": run.num_steps(), "engine": meta.engine, "start_unix_s": meta.start_unix_s,
         "elapsed_s": elapsed_s, "max_score": meta.max_score, "highest_tile": meta.highest_tile,
         "steps_with_branches": run.has_evs().iter().filter(|&&has| has).count(),
         "final_board": run.final_board().map(|board| board.0),
         "violation": run.verify().err().map(|violation| violation.to_string()),
-    })
+    });
+    print_json(&run, [])
 }
 
-pub(super) fn print_run(out: &mut impl Write, args: &Inspect, slice: &RunSlice<'_>, run: &Run) -> io::Result<()> {
+pub(super) fn print_run(args: &InspectArgs, slice: &RunSlice<'_>, run: &Run) -> Result<()> {
+    let mut out = io::stdout().lock();
     let meta = run.meta();
     let with_branches = run.has_evs().iter().filter(|&&has| has).count() as u64;
     writeln!(out, "run           {} of {}", args.index, args.packfile.display())?;
@@ -89,7 +91,7 @@ pub(super) fn print_run(out: &mut impl Write, args: &Inspect, slice: &RunSlice<'
     writeln!(out, "max score     {}", count(meta.max_score))?;
     writeln!(out, "highest tile  {}", meta.highest_tile)?;
     match run.verify() {
-        Ok(()) => writeln!(out, "rules         obeyed by every step")?,
+        Ok(()) => writeln!(out, "rules         every step is legal")?,
         Err(violation) => writeln!(out, "rules         {violation}")?,
     }
     if let Some(board) = run.final_board() {
@@ -98,17 +100,8 @@ pub(super) fn print_run(out: &mut impl Write, args: &Inspect, slice: &RunSlice<'
     Ok(())
 }
 
-/// An engine's name, in which a terminal finds no commands.
+/// Returns an engine's name with control characters escaped, so that it cannot send commands to the terminal.
 fn printable(engine: Option<&str>) -> String {
     let safe = |c: char| if c.is_control() { c.escape_default().to_string() } else { c.to_string() };
     engine.map_or("(none)".to_owned(), |engine| engine.chars().map(safe).collect())
-}
-
-pub(super) fn error_json(error: &Error) -> Value {
-    let location = error.location();
-    json!({
-        "path": error.path().map(text), "kind": error.kind_name(), "message": error.message(),
-        "run": location.and_then(|location| location.run), "offset": location.and_then(|location| location.offset),
-        "step": location.and_then(|location| location.step),
-    })
 }

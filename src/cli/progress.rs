@@ -1,40 +1,49 @@
-//! Ctrl-C asks long work to stop; a second one ends the process at once.
+//! The progress bar, and Ctrl-C: the first signal cancels long work, a second one ends the process at once.
 
 use crate::error::{ErrorKind, Result};
-use crate::progress::{Cancellable, Progress, check};
+use crate::progress::{Cancellable, Progress, ProgressBar, check};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// Whether somebody has asked to stop.
+/// Returns a progress bar, hidden if `quiet` is set or standard error is not a terminal.
+pub(super) fn progress(quiet: bool) -> Box<dyn Progress> {
+    if quiet { Box::new(ProgressBar::hidden()) } else { Box::new(ProgressBar::for_terminal()) }
+}
+
+/// A flag that SIGINT and SIGTERM raise.
 pub(super) struct Interrupt(Arc<AtomicBool>);
 
 impl Interrupt {
-    /// Listens from now on.
+    /// Registers the signal handlers.
     pub(super) fn new() -> Result<Interrupt> {
         let flag = Arc::new(AtomicBool::new(false));
         for signal in [SIGINT, SIGTERM] {
-            // In this order, so that the first signal does not meet its own mark.
+            // The order matters: the conditional handler must run before the first signal raises the flag.
             flag::register_conditional_default(signal, Arc::clone(&flag))?;
             flag::register(signal, Arc::clone(&flag))?;
         }
         Ok(Interrupt(flag))
     }
 
-    /// Whether somebody has.
+    /// Returns whether a signal has arrived.
     #[cfg(unix)]
     pub(super) fn is_raised(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// Progress that stops when asked to.
+    /// Wraps `progress` so that the work it observes is cancelled after a signal.
     pub(super) fn watch<'a>(&'a self, progress: &'a dyn Progress) -> Cancellable<'a, dyn Progress + 'a> {
         Cancellable::new(progress, &self.0)
     }
 
-    /// Sleeps so long, unless asked to stop.
+    /// Sleeps for `period`.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Cancelled`] if a signal arrives before the period ends.
     pub(super) fn sleep(&self, period: Duration) -> Result<()> {
         let end = Instant::now() + period;
         while let Some(rest) = end.checked_duration_since(Instant::now()) {

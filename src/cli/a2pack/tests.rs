@@ -2,7 +2,7 @@ use super::run;
 use crate::{Board, Move, PackReader, Run, RunFormat, RunMeta, encode_run};
 use std::path::Path;
 
-/// The status of a command line, in which words that begin with `@` are names in the folder.
+/// Runs a command line and returns its exit status. A word that begins with `@` is a file name in `folder`.
 fn status(folder: &Path, line: &str) -> u8 {
     let word = |word: &str| match word.strip_prefix('@') {
         Some(name) => folder.join(name).to_str().unwrap().to_owned(),
@@ -45,7 +45,7 @@ fn statuses_tell_what_went_wrong() {
     assert_eq!(status("extract --packfile @x --indices 1,0 --output @out"), 0);
     assert_eq!(std::fs::read(folder.join("out/run-00001.bin")).unwrap(), run_file(RunFormat::A2t1));
 
-    // What another command line would mend.
+    // Wrong usage.
     for line in [
         "extract --packfile @x --indices 1 --output @out",
         "extract --packfile @x --indices 2 --output @new",
@@ -65,7 +65,7 @@ fn statuses_tell_what_went_wrong() {
     }
     assert!(!folder.join("y").exists() && !folder.join("new").exists());
 
-    // What is wrong with the data.
+    // Problems with the data.
     std::fs::write(folder.join("in/c.bin"), "A2T1").unwrap();
     assert_eq!(status("pack --input @in --output @y"), 1);
     assert_eq!(PackReader::open(folder.join("y")).unwrap().len(), 2);

@@ -1,7 +1,7 @@
-//! Rows and numbers as a person or a program reads them.
+//! Query rows as a table, CSV, JSON, Parquet or Arrow.
 
-use super::Format;
-use crate::archive::Rejected;
+use super::print::count;
+use super::query_args::RowFormat;
 use crate::error::Error;
 use crate::publish::Destination;
 use crate::query::QueryStream;
@@ -9,13 +9,12 @@ use anyhow::Result;
 use arrow::array::RecordBatch;
 use arrow::util::pretty::pretty_format_batches;
 use parquet::arrow::ArrowWriter;
-use serde_json::json;
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
 /// Writes a query's rows to a file or to standard output.
-pub(super) fn write(rows: QueryStream, format: Format, path: Option<&Path>, max_rows: usize) -> Result<()> {
+pub(super) fn write(rows: QueryStream, format: RowFormat, path: Option<&Path>, max_rows: usize) -> Result<()> {
     match path {
         Some(path) => {
             into(path, |file| write_to(rows, format, BufWriter::new(file), max_rows).map(|()| 0))?;
@@ -31,9 +30,9 @@ pub(super) fn write(rows: QueryStream, format: Format, path: Option<&Path>, max_
     }
 }
 
-/// Has the file of this name written and returns the exit status with which that ended.
+/// Calls `write` with a new file for `path` and returns the exit status of `write`.
 ///
-/// A file that stands there is replaced by the whole new one if that is 0, or stays.
+/// With status 0 the complete new file replaces an existing one. Otherwise the existing file stays.
 pub(super) fn into(path: &Path, write: impl FnOnce(&File) -> Result<u8>) -> Result<u8> {
     let (path, folder) = match Destination::of(path)? {
         Destination::File { path, folder } => (path, folder),
@@ -53,7 +52,9 @@ pub(super) fn into(path: &Path, write: impl FnOnce(&File) -> Result<u8>) -> Resu
     Ok(status)
 }
 
-/// Standard output that remembers whether its reader has gone, which the writers of some formats put into words.
+/// Standard output with a flag for a closed pipe.
+///
+/// The writers of some formats turn the I/O error into text, so the error itself cannot be recognized afterwards.
 struct Stdout {
     closed: bool,
 }
@@ -68,32 +69,32 @@ impl Write for Stdout {
     }
 }
 
-fn write_to(rows: QueryStream, format: Format, mut out: impl Write + Send, max_rows: usize) -> Result<()> {
+fn write_to(rows: QueryStream, format: RowFormat, mut out: impl Write + Send, max_rows: usize) -> Result<()> {
     let schema = rows.schema();
     match format {
-        Format::Table => write_table(rows, &mut out, max_rows)?,
-        Format::Csv => {
+        RowFormat::Table => write_table(rows, &mut out, max_rows)?,
+        RowFormat::Csv => {
             let mut writer = arrow::csv::Writer::new(&mut out);
             writer.write(&RecordBatch::new_empty(schema))?;
             for batch in rows {
                 writer.write(&batch?)?;
             }
         }
-        Format::Json => {
+        RowFormat::Json => {
             let mut writer = arrow::json::LineDelimitedWriter::new(&mut out);
             for batch in rows {
                 writer.write(&batch?)?;
             }
             writer.finish()?;
         }
-        Format::Parquet => {
+        RowFormat::Parquet => {
             let mut writer = ArrowWriter::try_new(&mut out, schema, None)?;
             for batch in rows {
                 writer.write(&batch?)?;
             }
             writer.close()?;
         }
-        Format::Arrow => {
+        RowFormat::Arrow => {
             let mut writer = arrow::ipc::writer::StreamWriter::try_new(&mut out, &schema)?;
             for batch in rows {
                 writer.write(&batch?)?;
@@ -124,11 +125,12 @@ fn write_table(rows: QueryStream, out: &mut impl Write, max_rows: usize) -> Resu
     Ok(())
 }
 
+/// Formats the rows as a table.
 pub(super) fn pretty(batches: &[RecordBatch]) -> Result<String> {
     Ok(pretty_format_batches(batches)?.to_string())
 }
 
-/// The rows as JSON objects.
+/// Returns each row as a JSON object.
 pub(super) fn json_rows(batches: &[RecordBatch]) -> Result<Vec<serde_json::Value>> {
     let mut text = Vec::new();
     let mut writer = arrow::json::LineDelimitedWriter::new(&mut text);
@@ -140,39 +142,4 @@ pub(super) fn json_rows(batches: &[RecordBatch]) -> Result<Vec<serde_json::Value
         .filter(|line| !line.is_empty())
         .map(|line| Ok(serde_json::from_slice(line)?))
         .collect()
-}
-
-pub(super) fn rejected_json(rejected: &Rejected) -> serde_json::Value {
-    let location = rejected.error.location();
-    json!({
-        "path": text(&rejected.path), "kind": rejected.error.kind_name(), "message": rejected.message(),
-        "run": location.and_then(|location| location.run),
-        "offset": location.and_then(|location| location.offset), "step": location.and_then(|location| location.step),
-    })
-}
-
-/// A path as JSON has it, where text is Unicode.
-pub(super) fn text(path: &Path) -> String {
-    path.to_string_lossy().into_owned()
-}
-
-/// A number with its thousands set apart.
-pub(super) fn count(number: u64) -> String {
-    indicatif::HumanCount(number).to_string()
-}
-
-pub(super) fn megabytes(bytes: u64) -> String {
-    match bytes as f64 / 1e6 {
-        mb if mb >= 1000.0 => format!("{:.2} GB", mb / 1000.0),
-        mb => format!("{mb:.1} MB"),
-    }
-}
-
-/// So many in so many seconds, rounded to what such a measurement is good for.
-pub(super) fn rate(number: u64, secs: f64) -> String {
-    match number as f64 / secs.max(1e-9) {
-        rate if rate >= 1e6 => format!("{:.1}M", rate / 1e6),
-        rate if rate >= 1e3 => format!("{:.0}k", rate / 1e3),
-        rate => format!("{rate:.0}"),
-    }
 }

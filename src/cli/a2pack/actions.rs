@@ -1,17 +1,16 @@
-//! What each subcommand of `a2pack` does.
+//! The subcommands of `a2pack`.
 
-use super::print::{error_json, inspect_json, print_run, print_stats, stats_json};
-use super::{Extract, Inspect, Pack, Stats, ToJsonl, Validate};
-use crate::cli::commands::progress;
-use crate::cli::interrupt::Interrupt;
-use crate::cli::output::{count, megabytes, text};
+use super::args::{ExtractArgs, InspectArgs, PackArgs, StatsArgs, ToJsonlArgs, ValidateArgs};
+use super::print::{print_run, print_run_json, print_stats, print_stats_json};
+use crate::cli::print::{count, megabytes, path_text, print_json};
+use crate::cli::progress::{Interrupt, progress};
 use crate::error::ErrorKind;
 use crate::{Compression, JsonlOptions, PackOptions, PackReader, ValidateOptions, ValidateReport, pack_folder};
 use anyhow::Result;
 use serde_json::json;
 use std::io::{self, Write};
 
-pub(super) fn pack(args: &Pack, quiet: bool) -> Result<u8> {
+pub(super) fn pack(args: &PackArgs, quiet: bool) -> Result<u8> {
     let compression: Compression = args.compress.parse()?;
     let options = PackOptions { align: args.align, compression, workers: args.workers };
     let report = pack_folder(&args.input, &args.output, &options, &Interrupt::new()?.watch(&*progress(quiet)))?;
@@ -21,26 +20,20 @@ pub(super) fn pack(args: &Pack, quiet: bool) -> Result<u8> {
     if report.packed == 0 && !quiet {
         eprintln!("a2pack: {}: no run files, the pack is empty", args.input.display());
     }
-    let mut out = io::stdout().lock();
     if args.json {
-        let errors: Vec<_> = report.errors.iter().map(error_json).collect();
-        let report = json!({
-            "path": text(&args.output), "packed": report.packed, "rejected": report.rejected, "ignored": report.ignored,
-            "num_steps": report.num_steps, "num_bytes": report.num_bytes, "errors": errors,
-        });
-        writeln!(out, "{report}")?;
+        print_json(&report, [("path", json!(path_text(&args.output)))])?;
     } else {
+        let mut out = io::stdout().lock();
         write!(out, "{} runs packed, {} rejected", count(report.packed), count(report.rejected))?;
         if report.ignored > 0 {
             write!(out, ", {} other files ignored", count(report.ignored))?;
         }
         writeln!(out, "; {} steps in {}", count(report.num_steps), megabytes(report.num_bytes))?;
     }
-    out.flush()?;
     Ok(u8::from(report.rejected > 0))
 }
 
-pub(super) fn validate(args: &Validate, quiet: bool) -> Result<u8> {
+pub(super) fn validate(args: &ValidateArgs, quiet: bool) -> Result<u8> {
     let options = ValidateOptions { sample: args.sample, workers: args.workers };
     let report = match PackReader::open(&args.packfile) {
         Ok(reader) => reader.validate(&options, &Interrupt::new()?.watch(&*progress(quiet)))?,
@@ -51,17 +44,10 @@ pub(super) fn validate(args: &Validate, quiet: bool) -> Result<u8> {
         }
         Err(error) => return Err(error.into()),
     };
-    let mut out = io::stdout().lock();
     if args.json {
-        let problems: Vec<_> = report.problems.iter().map(error_json).collect();
-        let report = json!({
-            "path": text(&args.packfile), "sound": report.is_sound(), "num_runs": report.num_runs,
-            "num_checked": report.num_checked, "num_tombstones": report.num_tombstones, "num_steps": report.num_steps,
-            "num_bytes": report.num_bytes, "data_checked": report.data_checked, "stats_checked": report.stats_checked,
-            "problems": problems,
-        });
-        writeln!(out, "{report}")?;
+        print_json(&report, [("path", json!(path_text(&args.packfile))), ("sound", json!(report.is_sound()))])?;
     } else {
+        let mut out = io::stdout().lock();
         for problem in &report.problems {
             writeln!(out, "{problem}")?;
         }
@@ -74,27 +60,24 @@ pub(super) fn validate(args: &Validate, quiet: bool) -> Result<u8> {
         let bytes = megabytes(report.num_bytes);
         writeln!(out, "{verdict}: {checked} of {runs} runs checked, {steps} steps in {bytes}")?;
     }
-    out.flush()?;
     Ok(u8::from(!report.is_sound()))
 }
 
-pub(super) fn stats(args: &Stats, quiet: bool) -> Result<u8> {
+pub(super) fn stats(args: &StatsArgs, quiet: bool) -> Result<u8> {
     let reader = PackReader::open(&args.packfile)?;
     let stats = reader.stats(&Interrupt::new()?.watch(&*progress(quiet)))?;
     if stats.unreadable > 0 {
         eprintln!("a2pack: {}: {} runs cannot be read", args.packfile.display(), count(stats.unreadable));
     }
-    let mut out = io::stdout().lock();
     if args.json {
-        writeln!(out, "{}", stats_json(&args.packfile, reader.num_bytes(), &stats))?;
+        print_stats_json(&args.packfile, reader.num_bytes(), &stats)?;
     } else {
-        print_stats(&mut out, &args.packfile, reader.num_bytes(), &stats)?;
+        print_stats(&args.packfile, reader.num_bytes(), &stats)?;
     }
-    out.flush()?;
     Ok(u8::from(stats.unreadable > 0))
 }
 
-pub(super) fn to_jsonl(args: &ToJsonl, quiet: bool) -> Result<u8> {
+pub(super) fn to_jsonl(args: &ToJsonlArgs, quiet: bool) -> Result<u8> {
     let reader = PackReader::open(&args.packfile)?;
     let options = JsonlOptions {
         by_step: args.by_step,
@@ -118,26 +101,23 @@ pub(super) fn to_jsonl(args: &ToJsonl, quiet: bool) -> Result<u8> {
     Ok(u8::from(!report.errors.is_empty()))
 }
 
-pub(super) fn extract(args: &Extract) -> Result<u8> {
+pub(super) fn extract(args: &ExtractArgs) -> Result<u8> {
     let paths = PackReader::open(&args.packfile)?.extract(args.indices.iter().copied(), &args.output)?;
     let mut out = io::stdout().lock();
     for path in paths {
         writeln!(out, "{}", path.display())?;
     }
-    out.flush()?;
     Ok(0)
 }
 
-pub(super) fn inspect(args: &Inspect) -> Result<u8> {
+pub(super) fn inspect(args: &InspectArgs) -> Result<u8> {
     let reader = PackReader::open(&args.packfile)?;
     let slice = reader.get_slice(args.index)?;
     let run = reader.decode_auto_v2(args.index)?;
-    let mut out = io::stdout().lock();
     if args.json {
-        writeln!(out, "{}", inspect_json(args, &slice, &run))?;
+        print_run_json(args, &slice, &run)?;
     } else {
-        print_run(&mut out, args, &slice, &run)?;
+        print_run(args, &slice, &run)?;
     }
-    out.flush()?;
     Ok(0)
 }

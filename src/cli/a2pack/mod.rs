@@ -1,0 +1,22 @@
+//! The command `a2pack`, modelled on the field's older tool of that name.
+//!
+//! Results go to standard output, progress and remarks to standard error. Exit status: 0 on success, 1 if the data has
+//! problems (they are listed), 2 for wrong usage, 130 after Ctrl-C. An interrupted command leaves no half-written file.
+//!
+//! | file | owns |
+//! | --- | --- |
+//! | `command.rs` | the entry points, the choice of the subcommand, and the exit status |
+//! | `args.rs` | arguments and help texts |
+//! | `actions.rs` | the subcommands |
+//! | `print.rs` | stats and runs as text and as JSON |
+
+mod actions;
+mod args;
+mod command;
+mod print;
+
+pub use command::a2pack;
+pub(crate) use command::run;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,42 @@
+//! The entry points of the command `a2store`, and the choice of the subcommand.
+
+use super::args::{StoreCli, StoreCommand};
+use super::exit::{conclude, exit_status};
+use super::{bench, info, ingest, maintain, queries, simulate, sql, transfer};
+use anyhow::Result;
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+/// Runs `a2store` with these arguments, of which the first is the command's name.
+pub fn main(args: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> ExitCode {
+    ExitCode::from(run_as(args, None))
+}
+
+/// Runs `a2store` like [`main`] and returns the exit status as a number.
+///
+/// `program` is the command line that starts `a2store` again, if another program such as Python runs it. `None` means
+/// that this executable is `a2store`.
+pub(crate) fn run_as(args: impl IntoIterator<Item = impl Into<OsString> + Clone>, program: Option<&[OsString]>) -> u8 {
+    conclude("a2store", args, |cli| run_command(cli, program), exit_status)
+}
+
+fn run_command(cli: StoreCli, program: Option<&[OsString]>) -> Result<u8> {
+    let quiet = cli.quiet;
+    match cli.command {
+        StoreCommand::Simulate(args) => simulate::simulate(&args, quiet),
+        StoreCommand::Ingest(args) => ingest::ingest(&args, quiet),
+        StoreCommand::Info(args) => info::info(&args),
+        StoreCommand::History(args) => info::history(&args),
+        StoreCommand::Sql(args) => sql::sql(&args, program, quiet),
+        StoreCommand::Query(args) => sql::named(&args),
+        StoreCommand::Queries(args) => queries::queries(&args),
+        StoreCommand::Functions(args) => queries::functions(&args),
+        StoreCommand::Export(args) => transfer::export(&args, quiet),
+        StoreCommand::Convert(args) => transfer::convert(&args, quiet),
+        StoreCommand::Verify(args) => maintain::verify(&args, quiet),
+        StoreCommand::Repair(args) => maintain::repair(&args),
+        StoreCommand::Compact(args) => maintain::compact(&args, quiet),
+        StoreCommand::Expire(args) => maintain::expire(&args, quiet),
+        StoreCommand::Bench(args) => bench::bench(&args, quiet),
+    }
+}

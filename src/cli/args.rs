@@ -1,0 +1,258 @@
+//! Arguments of `a2store`, except for those of queries.
+
+use super::query_args::{FunctionsArgs, NamedQueryArgs, QueriesArgs, SqlArgs};
+use super::values::{duration, period};
+use clap::{Args, Parser, Subcommand};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// 2048 self-play games as a Parquet archive, SQL over it, and shuffled training batches at memory speed.
+#[derive(Debug, Parser)]
+#[command(name = "a2store", version, arg_required_else_help = true)]
+pub(super) struct StoreCli {
+    #[command(subcommand)]
+    pub(super) command: StoreCommand,
+    /// Hide progress and remarks.
+    #[arg(long, short, global = true)]
+    pub(super) quiet: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub(super) enum StoreCommand {
+    /// Play seeded games and write them as run files.
+    Simulate(SimulateArgs),
+    /// Add the runs of files and folders in any format to an archive. Creates the archive if it does not exist.
+    Ingest(IngestArgs),
+    /// Show the contents of an archive.
+    Info(ArchiveArgs),
+    /// List the versions of an archive, newest first.
+    History(ArchiveArgs),
+    /// Run a query over the tables `runs` and `steps`.
+    Sql(SqlArgs),
+    /// Run a named query.
+    Query(NamedQueryArgs),
+    /// List the named queries, or show one.
+    Queries(QueriesArgs),
+    /// List the SQL functions over boards, moves and values.
+    Functions(FunctionsArgs),
+    /// Write the runs of an archive to files in any format.
+    Export(ExportArgs),
+    /// Convert run files from any format to another, without an archive.
+    Convert(ConvertArgs),
+    /// Check an archive and list every problem.
+    Verify(VerifyArgs),
+    /// Make an archive with damaged commits usable again. Without --yes, only show the plan.
+    Repair(RepairArgs),
+    /// Merge small data files into large ones.
+    Compact(CompactArgs),
+    /// Remove old versions, and the files that no remaining version references.
+    Expire(ExpireArgs),
+    /// Measure gather and loader rates on this machine, compared with NumPy if Python has it.
+    Bench(BenchArgs),
+}
+
+#[derive(Args, Debug)]
+pub(super) struct SimulateArgs {
+    /// Number of games to play.
+    #[arg(long, default_value_t = 100)]
+    pub(super) runs: u32,
+    /// Random seed. Equal seeds produce equal files.
+    #[arg(long, default_value_t = 0)]
+    pub(super) seed: u64,
+    /// Output folder. Existing files are never overwritten.
+    #[arg(long)]
+    pub(super) out: PathBuf,
+    /// File format: a2run2 (with the player's values) or a2t1 (without).
+    #[arg(long, default_value = "a2run2", value_parser = ["a2run2", "a2t1"])]
+    pub(super) format: String,
+    /// Search depth in tile spawns, 0 to 3.
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(0..=3))]
+    pub(super) depth: u8,
+    /// Same as --depth 0: weaker play, but millions of steps per second.
+    #[arg(long, conflicts_with = "depth")]
+    pub(super) fast: bool,
+    /// Engine name to store in the files.
+    #[arg(long)]
+    pub(super) engine: Option<String>,
+    /// Number of threads [default: one per core].
+    #[arg(long)]
+    pub(super) workers: Option<usize>,
+    /// Print the report as JSON.
+    #[arg(long)]
+    pub(super) json: bool,
+}
+
+#[derive(Args, Debug)]
+pub(super) struct IngestArgs {
+    /// Inputs, then the archive. An input is a run file, pack, dataset, session or log, or a folder of them.
+    #[arg(required = true, num_args = 2.., value_names = ["INPUT", "ARCHIVE"])]
+    pub(super) paths: Vec<PathBuf>,
+    /// Add nothing if any file fails to decode.
+    #[arg(long)]
+    pub(super) strict: bool,
+    /// Keep running until Ctrl-C, and ingest new and changed files once per period (60s if no period is given).
+    #[arg(long, value_name = "PERIOD", num_args = 0..=1, default_missing_value = "60s", value_parser = period)]
+    pub(super) watch: Option<Duration>,
+    /// How long to wait for another writer's lock on the archive.
+    #[arg(long, default_value = "10m", value_parser = duration)]
+    pub(super) wait: Duration,
+    /// Number of threads [default: one per core].
+    #[arg(long)]
+    pub(super) workers: Option<usize>,
+    /// New archives only: the highest tile at which the middle game begins.
+    #[arg(long, default_value_t = crate::Phases::default().mid)]
+    pub(super) mid: u32,
+    /// New archives only: the highest tile at which the late game begins.
+    #[arg(long, default_value_t = crate::Phases::default().late)]
+    pub(super) late: u32,
+    /// Print the report as JSON.
+    #[arg(long)]
+    pub(super) json: bool,
+}
+
+#[derive(Args, Debug)]
+pub(super) struct ExportArgs {
+    /// The archive.
+    pub(super) archive: PathBuf,
+    /// SQL condition on the columns of `runs`, such as "max_score >= 20000" [default: all runs].
+    #[arg(long = "where", value_name = "CONDITION")]
+    pub(super) condition: Option<String>,
+    #[command(flatten)]
+    pub(super) target: ExportTargetArgs,
+    /// Version of the archive to read [default: the newest].
+    #[arg(long)]
+    pub(super) version: Option<u64>,
+    /// Verify the checksum of each data file before its first read [default: true, but false on an object store].
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true")]
+    pub(super) checksums: Option<bool>,
+}
+
+#[derive(Args, Debug)]
+pub(super) struct ConvertArgs {
+    /// Run files, packs, pack.dat files, datasets, sessions and logs, or folders of them.
+    #[arg(required = true)]
+    pub(super) inputs: Vec<PathBuf>,
+    #[command(flatten)]
+    pub(super) target: ExportTargetArgs,
+}
+
+#[derive(Args, Debug)]
+pub(super) struct ExportTargetArgs {
+    /// Output format: original, a2t1, a2run2, a2pack, packdat, npy, session or jsonl.
+    #[arg(long)]
+    pub(super) format: crate::ExportFormat,
+    /// Output path: a folder for run files, npy and session, a file or folder for the other formats.
+    #[arg(long)]
+    pub(super) out: PathBuf,
+    /// packdat, npy: append to existing output.
+    #[arg(long)]
+    pub(super) append: bool,
+    /// jsonl: write one line per step instead of per run.
+    #[arg(long)]
+    pub(super) by_step: bool,
+    /// jsonl: use the compact layout, which DuckDB and other tools read directly.
+    #[arg(long)]
+    pub(super) compact: bool,
+    /// a2pack: compression of runs.
+    #[arg(long, default_value = "none", value_parser = ["none", "zstd", "lz4"])]
+    pub(super) compress: String,
+    /// npy: rows per file [default: all in one file].
+    #[arg(long)]
+    pub(super) shard_rows: Option<u64>,
+    /// Number of threads [default: one per core].
+    #[arg(long)]
+    pub(super) workers: Option<usize>,
+    /// Print the report as JSON.
+    #[arg(long)]
+    pub(super) json: bool,
+}
+
+#[derive(Args, Debug)]
+pub(super) struct ArchiveArgs {
+    /// The archive.
+    pub(super) archive: PathBuf,
+    /// Version of the archive to read [default: the newest].
+    #[arg(long)]
+    pub(super) version: Option<u64>,
+    /// Print as JSON.
+    #[arg(long)]
+    pub(super) json: bool,
+}
+
+#[derive(Args, Debug)]
+pub(super) struct VerifyArgs {
+    /// The archive.
+    pub(super) archive: PathBuf,
+    /// Also rebuild every run, and check its digest and each transition against the rules.
+    #[arg(long)]
+    pub(super) deep: bool,
+    /// Number of threads [default: one per core].
+    #[arg(long)]
+    pub(super) workers: Option<usize>,
+    /// Print the report as JSON.
+    #[arg(long)]
+    pub(super) json: bool,
+}
+
+#[derive(Args, Debug)]
+pub(super) struct RepairArgs {
+    /// The archive.
+    pub(super) archive: PathBuf,
+    /// Carry out the plan.
+    #[arg(long)]
+    pub(super) yes: bool,
+    /// Print the report as JSON.
+    #[arg(long)]
+    pub(super) json: bool,
+}
+
+#[derive(Args, Debug)]
+pub(super) struct CompactArgs {
+    /// The archive.
+    pub(super) archive: PathBuf,
+    /// Target number of rows per data file. A file with at least half of them is left alone.
+    #[arg(long, default_value_t = crate::CompactOptions::default().file_rows, value_parser = clap::value_parser!(u64).range(1..))]
+    pub(super) file_rows: u64,
+    /// Number of threads [default: one per core].
+    #[arg(long)]
+    pub(super) workers: Option<usize>,
+    /// How long to wait for another writer's lock on the archive.
+    #[arg(long, default_value = "10m", value_parser = duration)]
+    pub(super) wait: Duration,
+    /// Print the report as JSON.
+    #[arg(long)]
+    pub(super) json: bool,
+}
+
+#[derive(Args, Debug)]
+pub(super) struct ExpireArgs {
+    /// The archive.
+    pub(super) archive: PathBuf,
+    /// Remove versions that were replaced longer ago than this, such as 12h or 30d. The newest version always stays.
+    #[arg(long, default_value = "30d", value_parser = duration)]
+    pub(super) older_than: Duration,
+    /// How long unreferenced files stay. They may belong to another machine's commit in progress.
+    #[arg(long, default_value = "1d", value_parser = duration)]
+    pub(super) grace: Duration,
+    /// Only show what would be removed.
+    #[arg(long)]
+    pub(super) dry_run: bool,
+    /// How long to wait for another writer's lock on the archive.
+    #[arg(long, default_value = "10m", value_parser = duration)]
+    pub(super) wait: Duration,
+    /// Print the report as JSON.
+    #[arg(long)]
+    pub(super) json: bool,
+}
+
+#[derive(Args, Debug)]
+pub(super) struct BenchArgs {
+    /// The archive.
+    pub(super) archive: PathBuf,
+    /// Rows per batch.
+    #[arg(long, default_value_t = 4096, value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
+    pub(super) batch_size: u32,
+    /// Print as JSON.
+    #[arg(long)]
+    pub(super) json: bool,
+}

@@ -1,0 +1,73 @@
+//! Exit statuses and the printing of errors.
+
+use crate::error::{Error, ErrorKind};
+use clap::Parser;
+use std::ffi::OsString;
+use std::io;
+
+/// The exit status after Ctrl-C, by the convention of shells: 128 plus the number of SIGINT.
+const INTERRUPTED: u8 = 130;
+
+/// Parses a command line, calls `work`, prints its error, and returns the exit status.
+pub(super) fn conclude<C: Parser>(
+    name: &str,
+    args: impl IntoIterator<Item = impl Into<OsString> + Clone>,
+    work: impl FnOnce(C) -> anyhow::Result<u8>,
+    status_of: impl FnOnce(&anyhow::Error) -> u8,
+) -> u8 {
+    let cli = match C::try_parse_from(args) {
+        Ok(cli) => cli,
+        Err(error) => {
+            let _ = error.print();
+            return u8::try_from(error.exit_code()).unwrap_or(2);
+        }
+    };
+    match work(cli) {
+        Ok(status) => status,
+        Err(error) if is_broken_pipe(&error) => 0,
+        Err(error) => {
+            eprintln!("{name}: {error:#}");
+            match error.downcast_ref::<Error>().map(Error::kind) {
+                Some(ErrorKind::Cancelled) => INTERRUPTED,
+                _ => status_of(&error),
+            }
+        }
+    }
+}
+
+/// Returns whether the reader of standard output closed the pipe, which counts as success.
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    error.chain().any(|cause| {
+        let io = cause.downcast_ref::<io::Error>().or_else(|| match cause.downcast_ref::<Error>()?.kind() {
+            ErrorKind::Io { source, .. } => Some(source),
+            _ => None,
+        });
+        io.is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
+    })
+}
+
+/// Returns 2 for an error that another command line avoids, 1 for a problem with the data.
+pub(super) fn exit_status(error: &anyhow::Error) -> u8 {
+    match error.downcast_ref::<Error>().map(Error::kind) {
+        Some(
+            ErrorKind::Argument { .. }
+            | ErrorKind::Query { .. }
+            | ErrorKind::QueryRefused { .. }
+            | ErrorKind::NotAnArchive { .. }
+            | ErrorKind::ArchiveExists { .. }
+            | ErrorKind::VersionNotFound { .. },
+        ) => 2,
+        Some(ErrorKind::Io { source, .. })
+            if matches!(source.kind(), io::ErrorKind::NotFound | io::ErrorKind::AlreadyExists) =>
+        {
+            2
+        }
+        None if error.is::<UsageError>() => 2,
+        _ => 1,
+    }
+}
+
+/// A usage error, which another command line avoids.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub(super) struct UsageError(pub(super) String);

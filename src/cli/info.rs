@@ -1,0 +1,61 @@
+//! The subcommands `info` and `history`.
+
+use super::args::ArchiveArgs;
+use super::open::open;
+use super::print::{count, megabytes};
+use super::rows::{json_rows, pretty};
+use crate::{TableName, no_params};
+use anyhow::Result;
+use serde_json::json;
+use std::io::Write;
+
+pub(super) fn info(args: &ArchiveArgs) -> Result<u8> {
+    let archive = open(&args.archive, args.version, None)?;
+    let engines = "SELECT coalesce(engine, '(none)') AS engine, count(*) AS runs, sum(num_steps) AS steps, \
+                   max(max_score) AS best_score, max(highest_tile) AS best_tile \
+                   FROM runs GROUP BY engine ORDER BY runs DESC, engine LIMIT 20";
+    let engines = archive.sql(engines, no_params())?.stream()?.collect::<crate::Result<Vec<_>>>()?;
+    let bytes = TableName::ALL.map(|table| archive.num_bytes(table));
+    let (runs, steps) = (archive.num_runs(), archive.num_steps());
+    let mut out = std::io::stdout().lock();
+    if args.json {
+        let files = TableName::ALL.map(|table| archive.files(table).len());
+        let info = json!({
+            "path": archive.path().to_string_lossy(), "version": archive.version(), "num_runs": runs, "num_steps": steps,
+            "runs_bytes": bytes[0], "steps_bytes": bytes[1], "runs_files": files[0], "steps_files": files[1],
+            "phases": archive.phases(), "engines": json_rows(&engines)?,
+        });
+        writeln!(out, "{info}")?;
+        return Ok(0);
+    }
+    let phases = archive.phases();
+    writeln!(out, "archive   {}", args.archive.display())?;
+    writeln!(out, "version   {}", archive.version())?;
+    writeln!(out, "runs      {}", count(runs))?;
+    writeln!(out, "steps     {}", count(steps))?;
+    write!(out, "on disk   {}", megabytes(bytes[0] + bytes[1]))?;
+    if steps > 0 {
+        write!(out, ", {:.1} bytes a step", bytes[1] as f64 / steps as f64)?;
+    }
+    writeln!(out, "\nphases    mid from {}, late from {}", phases.mid, phases.late)?;
+    if runs > 0 {
+        writeln!(out, "{}", pretty(&engines)?)?;
+    }
+    Ok(0)
+}
+
+pub(super) fn history(args: &ArchiveArgs) -> Result<u8> {
+    let history = open(&args.archive, args.version, None)?.history();
+    let mut out = std::io::stdout().lock();
+    if args.json {
+        writeln!(out, "{}", serde_json::to_string(&history)?)?;
+        return Ok(0);
+    }
+    writeln!(out, "{:>7}  {:24}  {:9}  {:>12}  {:>15}", "version", "time", "operation", "runs", "steps")?;
+    for commit in history {
+        let operation = commit.operation.name();
+        let (runs, steps) = (format!("+{}", count(commit.added_runs)), format!("+{}", count(commit.added_steps)));
+        writeln!(out, "{:>7}  {:24}  {operation:9}  {runs:>12}  {steps:>15}", commit.version, commit.time)?;
+    }
+    Ok(0)
+}

@@ -1,0 +1,83 @@
+//! The subcommand `ingest`, once or until Ctrl-C.
+
+use super::args::IngestArgs;
+use super::open::open_or_create;
+use super::print::{count, print_json, rate};
+use super::progress::{Interrupt, progress};
+use crate::error::{Error, ErrorKind};
+use crate::{Archive, IngestOptions, IngestReport, OnError, Phases, SeenFiles};
+use anyhow::{Result, bail};
+use serde_json::json;
+use std::io::Write;
+use std::time::Instant;
+
+pub(super) fn ingest(args: &IngestArgs, quiet: bool) -> Result<u8> {
+    let Some((archive, inputs)) = args.paths.split_last() else { bail!("expected inputs and an archive") };
+    for input in inputs {
+        // A missing input must fail before the archive is created.
+        std::fs::metadata(input).map_err(|source| Error::io(input, source))?;
+    }
+    let mut archive = open_or_create(archive, Phases { mid: args.mid, late: args.late })?;
+    let on_error = if args.strict { OnError::Raise } else { OnError::Report };
+    let options = IngestOptions { workers: args.workers, wait: args.wait, on_error };
+    let interrupt = Interrupt::new()?;
+    let Some(period) = args.watch else {
+        let start = Instant::now();
+        let report = archive.ingest(inputs, &options, &interrupt.watch(&*progress(quiet)))?;
+        return report_ingest(&report, &archive, start, args.json);
+    };
+    let mut seen = SeenFiles::default();
+    let mut status = 0;
+    let mut first = true;
+    loop {
+        let start = Instant::now();
+        let outcome = archive.ingest_unseen(inputs, &mut seen, &options, &interrupt.watch(&*progress(quiet)));
+        match outcome {
+            Ok(report) if report.accepted + report.rejected > 0 || first => {
+                status |= report_ingest(&report, &archive, start, args.json)?;
+                first = false;
+            }
+            Ok(_) => {}
+            Err(error) if matches!(error.kind(), ErrorKind::Cancelled) => return Ok(status),
+            // Another writer or a full disk is a temporary obstacle, so the next period tries again.
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    ErrorKind::Conflict { .. } | ErrorKind::Io { .. } | ErrorKind::Unconfirmed { .. }
+                ) =>
+            {
+                eprintln!("a2store: {error}; trying again in {}", humantime::format_duration(period));
+                status = 1;
+            }
+            Err(error) => return Err(error.into()),
+        }
+        if interrupt.sleep(period).is_err() {
+            return Ok(status);
+        }
+    }
+}
+
+/// Prints the report of an ingest and returns the exit status.
+fn report_ingest(report: &IngestReport, archive: &Archive, start: Instant, as_json: bool) -> Result<u8> {
+    let secs = start.elapsed().as_secs_f64();
+    for rejected in &report.errors {
+        eprintln!("a2store: {}", rejected.error);
+    }
+    let status = u8::from(report.rejected > 0);
+    if as_json {
+        print_json(report, [("version", json!(archive.version())), ("secs", json!(secs))])?;
+        return Ok(status);
+    }
+    let mut out = std::io::stdout().lock();
+    let (accepted, duplicates) = (count(report.accepted), count(report.duplicates));
+    write!(out, "{accepted} runs added, {duplicates} already there, {} rejected", count(report.rejected))?;
+    if report.ignored > 0 {
+        write!(out, ", {} other files ignored", count(report.ignored))?;
+    }
+    if report.unchanged > 0 {
+        write!(out, ", {} unchanged files", count(report.unchanged))?;
+    }
+    let (steps, speed) = (count(report.num_steps), rate(report.num_steps, secs));
+    writeln!(out, "; {steps} steps in {secs:.1} s: {speed} steps/s")?;
+    Ok(status)
+}

@@ -1,0 +1,44 @@
+//! Numbers, paths and reports on standard output.
+
+use anyhow::Result;
+use serde::Serialize;
+use serde_json::Value;
+use std::io::{self, Write};
+use std::path::Path;
+
+/// Prints a report as one line of JSON with sorted keys. `extra` adds fields or replaces them.
+pub(super) fn print_json<'a>(report: &impl Serialize, extra: impl IntoIterator<Item = (&'a str, Value)>) -> Result<()> {
+    let mut json = serde_json::to_value(report)?;
+    for (name, value) in extra {
+        json[name] = value;
+    }
+    writeln!(io::stdout().lock(), "{json}")?;
+    Ok(())
+}
+
+/// Returns a path as Unicode text for JSON; invalid bytes become U+FFFD.
+pub(super) fn path_text(path: &Path) -> String {
+    path.to_string_lossy().into_owned()
+}
+
+/// Formats a number with thousands separators.
+pub(super) fn count(number: u64) -> String {
+    indicatif::HumanCount(number).to_string()
+}
+
+/// Formats a number of bytes in megabytes, or in gigabytes from 1,000 MB.
+pub(super) fn megabytes(bytes: u64) -> String {
+    match bytes as f64 / 1e6 {
+        mb if mb >= 1000.0 => format!("{:.2} GB", mb / 1000.0),
+        mb => format!("{mb:.1} MB"),
+    }
+}
+
+/// Formats `number` per second, rounded to the precision of such a measurement.
+pub(super) fn rate(number: u64, secs: f64) -> String {
+    match number as f64 / secs.max(1e-9) {
+        rate if rate >= 1e6 => format!("{:.1}M", rate / 1e6),
+        rate if rate >= 1e3 => format!("{:.0}k", rate / 1e3),
+        rate => format!("{rate:.0}"),
+    }
+}

@@ -1,0 +1,126 @@
+//! Arguments of the subcommands `sql`, `query`, `queries` and `functions`.
+
+use super::exit::UsageError;
+use super::values::{bytes, duration};
+use anyhow::{Result, bail};
+use clap::{Args, ValueEnum};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+#[derive(Args, Debug)]
+pub(super) struct SqlArgs {
+    /// The archive.
+    pub(super) archive: PathBuf,
+    /// A single SELECT, WITH, VALUES or EXPLAIN statement.
+    pub(super) query: String,
+    #[command(flatten)]
+    pub(super) run: QueryArgs,
+    /// Run the query in a separate process that is killed when it exceeds its limits. The defaults are 2GiB of memory,
+    /// 1m of time and 8GiB of temporary files. On Linux with Landlock, the process reads only the archive. If the
+    /// process crashes, the exit status is 1.
+    #[arg(long)]
+    pub(super) sandbox: bool,
+    /// Act as the confined process, started by the process with this id.
+    #[arg(long, value_name = "PROCESS", hide = true, requires = "sandbox")]
+    pub(super) sandboxed: Option<u32>,
+}
+
+#[derive(Args, Debug)]
+pub(super) struct NamedQueryArgs {
+    /// The archive.
+    pub(super) archive: PathBuf,
+    /// Name of the query, as listed by `a2store queries`.
+    pub(super) name: String,
+    /// Folder with your own queries. Replaces the queries that come with a2store.
+    #[arg(long)]
+    pub(super) folder: Option<PathBuf>,
+    #[command(flatten)]
+    pub(super) run: QueryArgs,
+}
+
+#[derive(Args, Debug)]
+pub(super) struct QueriesArgs {
+    /// Show this query in full: its parameters, its columns and its SQL.
+    pub(super) name: Option<String>,
+    /// Folder with your own queries. Replaces the queries that come with a2store.
+    #[arg(long)]
+    pub(super) folder: Option<PathBuf>,
+    /// Print as JSON.
+    #[arg(long)]
+    pub(super) json: bool,
+}
+
+#[derive(Args, Debug)]
+pub(super) struct FunctionsArgs {
+    /// Print as JSON.
+    #[arg(long)]
+    pub(super) json: bool,
+}
+
+// The options of a query: parameters, tables, limits and output. A doc comment here would become help text.
+#[derive(Args, Debug)]
+pub(super) struct QueryArgs {
+    /// Query parameter: `-p min=20000` sets `$min`, `-p 1=20000` sets `$1`. A value that is no JSON scalar is text.
+    #[arg(short, long = "param", value_name = "NAME=VALUE")]
+    pub(super) param: Vec<String>,
+    /// Parquet file to query as a table with this name.
+    #[arg(long = "table", value_name = "NAME=FILE")]
+    pub(super) table: Vec<String>,
+    /// Output format: a table of the first rows, or all rows as CSV, as JSON (one object per line), as a Parquet file,
+    /// or as an Arrow IPC stream.
+    #[arg(long, default_value = "table")]
+    pub(super) format: RowFormat,
+    /// Output file [default: standard output].
+    #[arg(short, long)]
+    pub(super) output: Option<PathBuf>,
+    /// Maximum number of rows that a table shows.
+    #[arg(long, default_value_t = 40)]
+    pub(super) max_rows: usize,
+    /// Print the query plan instead of the rows, with the filters that run inside the Parquet reader.
+    #[arg(long)]
+    pub(super) explain: bool,
+    /// Version of the archive to read [default: the newest].
+    #[arg(long)]
+    pub(super) version: Option<u64>,
+    /// Verify the checksum of each data file before its first read [default: true, but false on an object store].
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true")]
+    pub(super) checksums: Option<bool>,
+    /// Memory limit, such as 512MiB [default: half of the machine's memory]. Sorts and groupings spill to temporary
+    /// files before they fail.
+    #[arg(long, value_name = "BYTES", value_parser = bytes)]
+    pub(super) memory_limit: Option<u64>,
+    /// Limit for those temporary files [default: 64GiB].
+    #[arg(long, value_name = "BYTES", value_parser = bytes)]
+    pub(super) spill_limit: Option<u64>,
+    /// Time limit.
+    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    pub(super) time_limit: Option<Duration>,
+    /// Maximum number of rows in the result.
+    #[arg(long, value_name = "ROWS")]
+    pub(super) row_limit: Option<u64>,
+    /// Maximum size of the result as Arrow arrays.
+    #[arg(long, value_name = "BYTES", value_parser = bytes)]
+    pub(super) byte_limit: Option<u64>,
+}
+
+impl QueryArgs {
+    /// Parses the `--table` arguments into names and paths.
+    pub(super) fn tables(&self) -> Result<Vec<(&str, &Path)>> {
+        self.table
+            .iter()
+            .map(|text| match text.split_once('=') {
+                Some((name, path)) => Ok((name, Path::new(path))),
+                None => bail!(UsageError(format!("--table {text}: expected NAME=FILE"))),
+            })
+            .collect()
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum RowFormat {
+    Table,
+    Csv,
+    Json,
+    Parquet,
+    Arrow,
+}

@@ -1,0 +1,31 @@
+//! Parsers of option values: durations and numbers of bytes.
+
+use std::time::Duration;
+
+/// Parses the period between two looks for new files, 100 ms to 365 days.
+pub(super) fn period(text: &str) -> Result<Duration, String> {
+    let period = duration(text).map_err(|error| error.to_string())?;
+    let range = Duration::from_millis(100)..=Duration::from_secs(365 * 24 * 60 * 60);
+    if range.contains(&period) { Ok(period) } else { Err("expected 100ms to 365d".into()) }
+}
+
+/// Parses a duration: `90s`, `15m`, `12h`, `30d`, or a sum such as `1h 30m`.
+pub(super) fn duration(text: &str) -> Result<Duration, humantime::DurationError> {
+    humantime::parse_duration(text)
+}
+
+/// Parses a number of bytes, plain or with a binary unit: `512MiB`.
+pub(super) fn bytes(text: &str) -> Result<u64, String> {
+    let digits = text.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
+    let shift = match text[digits.len()..].to_ascii_lowercase().as_str() {
+        "" | "b" => Some(0),
+        "kib" | "k" => Some(10),
+        "mib" | "m" => Some(20),
+        "gib" | "g" => Some(30),
+        "tib" | "t" => Some(40),
+        _ => None,
+    };
+    let bytes =
+        digits.trim_end().parse::<u64>().ok().zip(shift).and_then(|(number, shift)| number.checked_mul(1 << shift));
+    bytes.ok_or_else(|| "expected a number of bytes such as 4096, 512MiB or 2GiB".into())
+}
