@@ -2,7 +2,6 @@
 
 use crate::error::{Error, Result};
 use chrono::{DateTime, SecondsFormat, Utc};
-use std::io;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// The first second of year 1 and the last second of year 9999. Years in RFC 3339 have four digits.

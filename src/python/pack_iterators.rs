@@ -3,7 +3,7 @@
 use super::batch::PyBatch;
 use super::interrupt::Signals;
 use super::run::PyRun;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::format::{PackIter, PackReader, RunKind};
 use crate::loader::Permutation;
 use crate::progress::{Progress, check};
