@@ -143,7 +143,7 @@ def duck_of(archive: a2store.Archive, tables: dict[str, Any]) -> duckdb.DuckDBPy
     """Return DuckDB with the rows of the archive's Parquet files and of the user tables."""
     duck = duckdb.connect(config={"threads": 1})
     duck.execute("SET TimeZone = 'UTC'")
-    # Two optimizers of DuckDB answer wrongly. One stores sums in types that are too small for them (196729 becomes 121).
+    # Two optimizers of DuckDB answer wrongly. One stores sums in too few bits (196729 becomes 121).
     # The other drops the LIMIT above a LEFT JOIN whose condition is never true.
     duck.execute("SET disabled_optimizers = 'compressed_materialization,statistics_propagation'")
     names: tuple[Literal["steps", "runs"], ...] = ("steps", "runs")
