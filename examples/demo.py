@@ -55,7 +55,7 @@ def main() -> None:
         "SELECT * FROM steps WHERE max_score >= $min AND engine = $engine AND phase = 'late'",
         {"min": 50_000, "engine": "expectimax"},
     )
-    print(f"{query.count():,} of {archive.num_steps:,} steps; what a run has as a whole is decided once a run:")
+    print(f"{query.count():,} of {archive.num_steps:,} steps; run-level filters are evaluated once per run:")
     by_run, plan = query.explain().split("\n", 1)
     print("  " + by_run)
     print("  in the Parquet reader: " + plan[plan.index("predicate=") : plan.index(", pruning_predicate=")])

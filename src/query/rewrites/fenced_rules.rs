@@ -10,7 +10,7 @@
 //! | `FilterPushdown` | copies a filter on the keys of a semi join to the other side by name, although the other key may be another column | `SELECT … WHERE run_id IN (SELECT CAST(seed AS INT) AS run_id FROM …)` below a join | #25244 |
 //! | `EnsureRequirements` | moves a sort below a LIMIT with OFFSET, and then returns too few rows, by the OFFSET | `SELECT … FROM (SELECT … ORDER BY board LIMIT 50 OFFSET 3) ORDER BY board` | #24958 |
 //! | `EnsureRequirements` | drops a sort below an OFFSET without LIMIT | `SELECT sum(a) FROM (SELECT a FROM … ORDER BY b OFFSET 2)` | #23534 |
-//! | `EnsureRequirements` | moves a sort into a UNION, where a column equals another one or a constant, and then does not find the order again, which is an error | `SELECT move AS a, move AS b FROM … UNION ALL SELECT step_index, 1 FROM … ORDER BY b` | none found |
+//! | `EnsureRequirements` | moves a sort into a UNION, where a column equals another one or a constant, and then does not find the order again, which is an error | `SELECT move AS a, move AS b FROM … UNION ALL SELECT step_index, 1 FROM … ORDER BY b` | like #17372 |
 
 use super::barrier::{BarrierExec, Purpose, below};
 use datafusion::common::config::ConfigOptions;
