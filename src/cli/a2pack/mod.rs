@@ -16,6 +16,7 @@ mod command;
 mod print;
 
 pub use command::a2pack;
+#[cfg(feature = "python")]
 pub(crate) use command::run;
 
 #[cfg(test)]

@@ -192,7 +192,7 @@ fn a_damaged_row_affects_one_run_only() {
         (256 + 30 * 32 + 8, 4, "steps.npy: run 1: byte 1224 (step 0): move: expected 0..=3, found 4"),
         (256 + 35 * 32 + 9, 16, "steps.npy: run 1: byte 1385 (step 5): ev_legal: expected 0..=15, found 16"),
         (256 + 35 * 32 + 26, 7, "steps.npy: run 1: byte 1402 (step 5): run_id: expected 1 as in the run's first row"),
-        (256 + 35 * 32 + 30, 4, "steps.npy: run 1: byte 1376 (step 5): step index: expected one above"),
+        (256 + 35 * 32 + 30, 4, "steps.npy: run 1: byte 1376 (step 5): step index: expected an index above"),
     ] {
         let (_parent, folder, runs) = three();
         change(&folder.join("steps.npy"), |bytes| bytes[offset] = byte);
@@ -253,7 +253,7 @@ fn rejects_databases_with_another_schema() {
         (
             "UPDATE runs SET first_step_idx = 0, num_steps = 90; INSERT INTO runs SELECT id + 3, 0, 90, 0, 0, '', 0, 0 \
           FROM runs",
-            "num_steps of the runs: expected at most 360 in all",
+            "num_steps of the runs: expected at most 360 in total",
         ),
     ] {
         let (_parent, folder, _) = three();

@@ -85,14 +85,14 @@ fn rejects_an_inconsistent_header_with_a_valid_checksum() {
     refused(changed(&runs, |bytes| bytes[4] = 2), "byte 4: version: expected 1, found 2");
     refused(changed(&runs, |bytes| bytes[8..12].fill(0xff)), "byte 8: num_runs: expected at most 2");
     refused(changed(&runs, |bytes| bytes[8] = 1), "end of the runs");
-    refused(changed(&runs, |bytes| bytes[12..20].fill(0xff)), "byte 12: num_steps: expected as many as");
+    refused(changed(&runs, |bytes| bytes[12..20].fill(0xff)), "byte 12: num_steps: expected at most as many as");
     for num_steps in [1 << 59, (1 << 59) - 1, 1 << 32, 6] {
         let lie = |bytes: &mut Vec<u8>| bytes[12..20].copy_from_slice(&u64::to_le_bytes(num_steps));
         assert!(PackDat::from_bytes(changed(&runs, lie)).is_err(), "{num_steps}");
     }
     for offset in [0, 28, end as u64 - 1, end as u64 + 1, u64::MAX] {
         let lie = |bytes: &mut Vec<u8>| bytes[20..28].copy_from_slice(&offset.to_le_bytes());
-        refused(changed(&runs, lie), "byte 20: metadata_offset: expected 188, where the rows end");
+        refused(changed(&runs, lie), "byte 20: metadata_offset: expected 188, the end of the rows");
     }
     refused(changed(&runs, |bytes| bytes[end] = 1), "byte 188: id of a run: expected 0, in order, found 1");
     refused(changed(&runs, |bytes| bytes[end + 24..end + 26].fill(0xff)), "engine: expected 65535 bytes");
@@ -179,7 +179,7 @@ fn a_rejected_run_changes_nothing() {
     refuse(&mut writer, &steps.finish(RunMeta::default(), None).unwrap(), "a run without unknown moves");
     let mut steps = Run::builder(1);
     steps.push_step(step(3, Some(Move::Up))).unwrap();
-    refuse(&mut writer, &steps.finish(RunMeta::default(), None).unwrap(), "every step");
+    refuse(&mut writer, &steps.finish(RunMeta::default(), None).unwrap(), "all its steps");
     writer.finish().unwrap();
     assert_eq!(std::fs::read(&path).unwrap(), packed(&[game(1, 5)]));
 }

@@ -86,7 +86,7 @@ fn a_damaged_run_does_not_affect_the_others() {
             16,
             "steps.npy: run 1: byte 1049 (step 0): exponent: expected 0..=15, the range of a board, found 16",
         ),
-        (row + 2 * 28 + 8, 1, "steps.npy: run 1: byte 1088 (step 2): step index: expected one above"),
+        (row + 2 * 28 + 8, 1, "steps.npy: run 1: byte 1088 (step 2): step index: expected an index above"),
         (row + 2 * 28, 77, "run 1: rows of the run: expected consecutive rows, found 2 spans"),
     ] {
         let (_parent, folder, runs) = three(SessionOptions::default());
