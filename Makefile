@@ -23,7 +23,7 @@ help:
 	@echo 'make test    before each push: the whole suite, Rust and Python, in about eight minutes; WORKERS=2 processes'
 	@echo 'make torture before each release: the long tests of kills, failures and power loss'
 	@echo 'make build   the command and the extension module'
-	@echo 'make lint    formatting, clippy, ruff, mypy, stubs'
+	@echo 'make lint    formatting, clippy, links in the documentation, ruff, mypy, stubs'
 	@echo 'make fmt     format all sources'
 	@echo 'make bench   benchmarks, beside NumPy and pyarrow'
 	@echo 'make docs    the API documentation of the crate'
@@ -99,6 +99,7 @@ build: extension
 lint: extension $(VENV)/test-tools
 	$(CARGO) fmt --check
 	$(CARGO) clippy --release --locked --all-targets --features python -- -D warnings
+	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --quiet --release --no-deps --locked
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy

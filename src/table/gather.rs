@@ -6,7 +6,7 @@
 //! read, goes to the first-level cache. The values of a row go straight to their columns. This costs less time
 //! than the next row takes to arrive, so a batch of all columns is as fast as a copy of the bare rows.
 //!
-//! [`naive`] does the same, value by value, and the tests compare the two.
+//! `naive` does the same, value by value, and the tests compare the two.
 
 use super::attached::AttachedColumn;
 use super::batch_schema::{BatchSchema, ColumnBuffers, ColumnSource, ColumnSpec};

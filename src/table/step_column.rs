@@ -2,7 +2,7 @@
 //!
 //! To add a column to batches, add a variant here and its pointer in `column_pointers.rs`. The schema, the buffers, the
 //! views, Arrow and Python follow from this table. The compiler reports each place that a new variant misses, and the
-//! kernel tests compare the kernels with the reference implementation [`StepColumn::naive`].
+//! kernel tests compare the kernels with the reference implementation `StepColumn::naive`.
 
 use super::element::ElementType;
 use crate::error::{Error, Result};

@@ -54,7 +54,7 @@ struct RecorderHandle {
 
 impl Recorder {
     /// Begins a session `<time>_model=<tag>` in a folder of sessions, and creates that folder if it is missing.
-    /// First it [recovers](recover) the sessions there that another recorder left unfinished, and lists them in
+    /// First it [recovers](crate::recover) the sessions there that another recorder left unfinished, and lists them in
     /// [`unfinished`](Recorder::unfinished).
     ///
     /// # Errors
