@@ -146,7 +146,7 @@ def test_a_pack_replaces_another_and_an_empty_folder_makes_an_empty_one(folder: 
     out, empty = tmp_path / "out", tmp_path / "empty"
     out.write_bytes(b"old")
     empty.mkdir()
-    assert b"is no pack" in run("pack", "--input", folder, "--output", out, status=2).stderr
+    assert b"is not a pack" in run("pack", "--input", folder, "--output", out, status=2).stderr
     assert out.read_bytes() == b"old"
     out.unlink()
     run("pack", "--input", folder, "--output", out)

@@ -283,7 +283,7 @@ def test_rejected_arguments(session: Path, archive: a2store.Archive, tmp_path: P
             CriticData(session, thresholds=thresholds)
     with pytest.raises(ValueError, match="symmetries"):
         CriticData(session, thresholds=THRESHOLDS, use_embeddings=True, symmetries=True)
-    with pytest.raises(ValueError, match="expected the folder"):
+    with pytest.raises(ValueError, match="expected a folder"):
         CriticData(archive, thresholds=THRESHOLDS, use_embeddings=True)
     table = archive.sql("SELECT * FROM steps").materialize(progress=False)
     with pytest.raises(ValueError, match="extra column"):

@@ -314,7 +314,7 @@ def test_table(table: a2store.StepTable, archive: a2store.Archive, tmp_path: Pat
         )
     # Keys without boards do not satisfy the request.
     np.save(out / "embeddings.steps.npy", np.load(out / "embeddings.steps.npy")[["run_id", "step_index"]])
-    with pytest.raises(FileExistsError, match="or of other steps"):
+    with pytest.raises(FileExistsError, match="or to other steps"):
         embed_table(table, linear, out, batch_size=1000, model_sha=report.model_sha, progress=False)
     embed_table(table, linear, out, batch_size=1000, model_sha=report.model_sha, overwrite=True, progress=False)
     np.testing.assert_array_equal(np.load(out / "embeddings.steps.npy"), keys)

@@ -117,7 +117,7 @@ def test_outputs_never_replace_inputs(some: Path, tmp_path: Path) -> None:
     command = [a2pack, "pack", "--input", str(runs), "--output", str(first)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 2, done.stderr
-    assert "is no pack" in done.stderr
+    assert "is not a pack" in done.stderr
     pack = tmp_path / "x.a2pack"
     a2store.convert(runs, pack, format="a2pack", progress=False)
     with pytest.raises(ValueError, match="a file other than the pack"):

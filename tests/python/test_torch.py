@@ -576,7 +576,7 @@ def test_options_pass_through(rich: a2store.StepTable, options: dict[str, Any], 
     [
         ({"weights": "nothing"}, "weights: expected an extra column"),
         ({"weights": "age", "strata": "phase"}, "weights and strata cannot be combined"),
-        ({"num_samples": 5}, "num_samples: expected none"),
+        ({"num_samples": 5}, "num_samples: expected None"),
         ({"rank": 0}, "rank and world_size: expected both or none"),
         ({"world_size": 2}, "rank and world_size: expected both or none"),
         ({"rank": 2, "world_size": 2}, "rank: expected 0..2"),
