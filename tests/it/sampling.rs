@@ -105,7 +105,7 @@ fn only_drawing_with_replacement_repeats_rows() {
         rows.dedup();
         assert_eq!(rows.len() as u64, table.num_rows());
         let error = table.loader(LoaderOptions { num_samples: Some(5), ..options }).unwrap_err();
-        assert!(error.to_string().starts_with("num_samples: expected none"), "{error}");
+        assert!(error.to_string().starts_with("num_samples: expected None"), "{error}");
     }
 }
 

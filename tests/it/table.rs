@@ -268,7 +268,7 @@ fn errors_of_invalid_columns_name_column_and_row() {
         &["max_exp", "max_exp"],
         "extra: expected each column once",
     );
-    column_error(archive, "SELECT board FROM steps", &["board"], "extra: expected columns that a row does not have");
+    column_error(archive, "SELECT board FROM steps", &["board"], "extra: expected a column that is not in every row");
     // The row in the error is counted over the whole result, in both ways of materializing.
     let late = "SELECT board, nullif(run_id, 20) AS run_id FROM steps";
     let first = archive.sql("SELECT * FROM steps WHERE run_id < 20", no_params()).unwrap().count().unwrap();
