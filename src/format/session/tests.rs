@@ -124,7 +124,7 @@ fn a_damaged_run_does_not_affect_the_others() {
             .decode(0)
             .unwrap_err()
             .to_string()
-            .contains("expected some, found none with run_id 18446744073709551615")
+            .contains("expected at least one, found none with run_id 18446744073709551615")
     );
     assert_eq!(session.rows_without_run(), [(11, 20)]);
     assert_eq!(session.decode(3).unwrap().num_steps(), 0);
