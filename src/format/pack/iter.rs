@@ -113,10 +113,7 @@ impl Iterator for PackIter<'_> {
             let window = self.ahead.take().map_or_else(|| self.next_window(), |ahead| ahead.window);
             self.reader.decode_batch_auto_v2(&window).into_iter()
         } else {
-            let begun = match self.ahead.take() {
-                Some(ahead) => Some(ahead),
-                None => self.begin(),
-            }?;
+            let begun = self.ahead.take().or_else(|| self.begin())?;
             self.ahead = self.begin();
             let decoded = if begun.process.is_current() { begun.decoded.recv().ok() } else { None };
             decoded.unwrap_or_else(|| self.reader.decode_batch_auto_v2(&begun.window)).into_iter()
