@@ -49,6 +49,7 @@
 //! | `error` | the error type: what failed, where, what was expected and found |
 //! | `clock` | the system time, limited to valid years |
 //! | `machine` | the memory of this machine, allocations that can fail |
+//! | `names` | the text form of enums whose variants have names |
 //! | `progress` | progress reporting and cancellation |
 //! | `process` | per-process singletons, recreated after a fork |
 //! | `publish` | atomic and durable creation of files |
@@ -77,6 +78,7 @@ mod error;
 
 mod clock;
 mod machine;
+mod names;
 mod process;
 mod progress;
 mod publish;

@@ -3,7 +3,6 @@
 use crate::board::{Board, Move};
 use crate::error::{Error, Result};
 use std::borrow::Cow;
-use std::fmt;
 
 /// The metadata of a run, as its file has it.
 ///
@@ -78,7 +77,8 @@ pub struct RunStep {
 }
 
 /// The first violation of the rules in a run.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("step {step}: {what}")]
 pub struct Violation {
     /// The step, from 0.
     pub step: usize,
@@ -385,11 +385,3 @@ fn normalize(values: [f32; 4], legal: u8) -> [f32; 4] {
         value => ((f64::from(value) - least) / range).min(f64::from(BEST_EV)) as f32,
     })
 }
-
-impl fmt::Display for Violation {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "step {}: {}", self.step, self.what)
-    }
-}
-
-impl std::error::Error for Violation {}

@@ -4,7 +4,8 @@
 use super::candidate_files::{CandidateFile, CandidateFiles, FileState, SeenFiles, measure};
 use crate::error::{Error, Result};
 use crate::format::{
-    Container, ContainerKind, Content, Opened, PackReader, RunFormat, SourceFormat, open_container, open_folder,
+    Container, ContainerKind, Content, Opened, PackReader, RunFormat, SourceFormat, fill_window, open_container,
+    open_folder,
 };
 use crate::progress::{Progress, check};
 use std::collections::HashSet;
@@ -147,16 +148,9 @@ impl<'a> RunDiscovery<'a> {
 
     /// Returns the next runs, of about `num_bytes` bytes together; at least one, unless there are no more.
     pub(super) fn window(&mut self, num_bytes: u64, progress: &dyn Progress) -> Result<Vec<DiscoveredRun>> {
-        let mut window = Vec::new();
-        let mut sum = 0;
-        while sum < num_bytes
-            && let Some(source) = self.next(progress)?
-        {
-            // Opening and closing a file costs about as much as reading 4 KiB.
-            sum += source.num_bytes + 4096;
-            window.push(source);
-        }
-        Ok(window)
+        let sources = std::iter::from_fn(|| self.next(progress).transpose());
+        // Opening and closing a file costs about as much as reading 4 KiB.
+        fill_window(sources, usize::MAX, num_bytes, |source| source.num_bytes + 4096)
     }
 
     /// Puts unused runs back, to be returned next. The runs of the renamed file come first, then the others.

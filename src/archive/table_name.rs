@@ -1,9 +1,7 @@
 //! The names of the two tables.
 
-use crate::error::{Error, Result};
+use crate::names::text_form;
 use serde::{Deserialize, Serialize};
-use std::fmt;
-use std::str::FromStr;
 
 /// A table of an archive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -29,19 +27,4 @@ impl TableName {
     }
 }
 
-impl fmt::Display for TableName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
-    }
-}
-
-impl FromStr for TableName {
-    type Err = Error;
-
-    fn from_str(name: &str) -> Result<TableName> {
-        TableName::ALL
-            .into_iter()
-            .find(|table| table.name() == name)
-            .ok_or_else(|| Error::argument("table", "runs or steps", name))
-    }
-}
+text_form!(TableName, "table", "runs or steps");

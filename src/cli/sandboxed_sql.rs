@@ -114,7 +114,6 @@ fn child_args(args: &SqlArgs, quiet: bool) -> Vec<OsString> {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use super::super::args::{StoreCli, StoreCommand};
     use super::*;

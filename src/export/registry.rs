@@ -2,9 +2,7 @@
 
 use super::target::TargetFormat;
 use super::{a2pack, jsonl, npy, packdat, run_files, session};
-use crate::error::{Error, Result};
-use std::fmt;
-use std::str::FromStr;
+use crate::names::text_form;
 
 /// Defines [`ExportFormat`] from the table below.
 macro_rules! export_formats {
@@ -58,17 +56,4 @@ export_formats! {
     Jsonl => jsonl::TARGET,
 }
 
-impl fmt::Display for ExportFormat {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
-    }
-}
-
-impl FromStr for ExportFormat {
-    type Err = Error;
-
-    fn from_str(name: &str) -> Result<ExportFormat> {
-        let found = ExportFormat::ALL.into_iter().find(|format| format.name() == name);
-        found.ok_or_else(|| Error::argument("format", ExportFormat::ALL.map(ExportFormat::name).join(", "), name))
-    }
-}
+text_form!(ExportFormat, "format", ExportFormat::ALL.map(ExportFormat::name).join(", "));

@@ -34,15 +34,19 @@ impl FileBytes {
 
 /// Opens a regular file. Rejects a pipe, because reading it could block.
 pub(crate) fn open_file(path: &Path) -> Result<File> {
-    let io = |source| Error::io(path, source);
-    let metadata = std::fs::metadata(path).map_err(io)?;
+    open_regular(path).map_err(|source| Error::io(path, source))
+}
+
+/// Opens a file as [`open_file`] does. The error has no path.
+pub(crate) fn open_regular(path: &Path) -> io::Result<File> {
+    let metadata = std::fs::metadata(path)?;
     if metadata.is_dir() {
-        return Err(io(io::Error::from_raw_os_error(libc::EISDIR)));
+        return Err(io::Error::from_raw_os_error(libc::EISDIR));
     }
     if !metadata.is_file() {
-        return Err(io(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file")));
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
     }
-    File::open(path).map_err(io)
+    File::open(path)
 }
 
 impl Deref for FileBytes {

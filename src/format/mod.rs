@@ -52,7 +52,8 @@ pub(crate) use detect::{Container, ContainerKind, Content, open_container, open_
 pub use jsonl::JsonlOptions;
 pub(crate) use jsonl::{put_run, put_steps, run_uuid};
 pub use macroxue::Macroxue;
-pub(crate) use mapped::{FileBytes, open_file};
+pub(crate) use mapped::{FileBytes, open_file, open_regular};
+pub(crate) use ordered::fill_window;
 pub use pack::{
     Compression, JsonlReport, PackBuilder, PackIter, PackOptions, PackReader, PackReport, PackStats, RunKind, RunSlice,
     ValidateOptions, ValidateReport, pack_folder,

@@ -4,6 +4,26 @@ use crate::error::{Error, Result};
 use rayon::prelude::*;
 use std::sync::mpsc::{Receiver, channel};
 
+/// Takes items until the window holds `max_items` items or their sizes add up to `max_size`. Takes at least one
+/// item, and returns an empty window after the last item. An error ends the window and is returned.
+pub(crate) fn fill_window<T, E>(
+    mut items: impl Iterator<Item = Result<T, E>>,
+    max_items: usize,
+    max_size: u64,
+    size_of: impl Fn(&T) -> u64,
+) -> Result<Vec<T>, E> {
+    let mut window = Vec::new();
+    let mut size: u64 = 0;
+    while size < max_size
+        && window.len() < max_items
+        && let Some(item) = items.next().transpose()?
+    {
+        size = size.saturating_add(size_of(&item));
+        window.push(item);
+    }
+    Ok(window)
+}
+
 /// Runs `work` in parallel on the items of each window, and passes the results to `take` in order. Ends at the
 /// first empty window.
 ///

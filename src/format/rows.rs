@@ -91,12 +91,25 @@ pub(super) fn has_branches(board: Board, chosen: Move, mask: u8) -> bool {
     mask != 0 && (mask != chosen.bit() || board.legal_moves() & !mask == 0)
 }
 
+/// Returns a run id as rows store it.
+#[inline]
+pub(super) fn stored_id(run_id: u64) -> Result<u32> {
+    u32::try_from(run_id).map_err(|_| Error::argument("run_id", "at most 4294967295", run_id))
+}
+
+/// Returns the move of a step, for rows that cannot store an unknown move.
+#[inline]
+pub(super) fn known_move(step: &RunStep) -> Result<Move> {
+    let found = || format!("an unknown move at step {}", step.index);
+    step.chosen.ok_or_else(|| Error::argument("run", "a run without unknown moves", found()))
+}
+
 /// The stored move of a step whose move is unknown.
 const NO_MOVE: u8 = 255;
 
 impl StepRow for Step {
     fn from_step(run_id: u64, step: &RunStep) -> Result<Step> {
-        let run_id = u32::try_from(run_id).map_err(|_| Error::argument("run_id", "at most 4294967295", run_id))?;
+        let run_id = stored_id(run_id)?;
         let step_index = u16::try_from(step.index)
             .map_err(|_| Error::argument("step_index", "at most 65535 in a row", step.index))?;
         let (ev_values, ev_legal) = match step.branches {

@@ -4,10 +4,9 @@ use super::container::PREFIX_LEN;
 use super::session::JOURNAL_MAGIC;
 use super::{a2run2, a2t1};
 use crate::error::{Error, Result};
+use crate::names::text_form;
 use crate::run::Run;
-use std::fmt;
 use std::path::Path;
-use std::str::FromStr;
 
 /// The largest run file, in bytes: a million steps with values. Readers reject a larger one.
 pub(crate) const MAX_RUN_BYTES: u64 = 32 << 20;
@@ -45,22 +44,7 @@ impl RunFormat {
     }
 }
 
-impl fmt::Display for RunFormat {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
-    }
-}
-
-impl FromStr for RunFormat {
-    type Err = Error;
-
-    fn from_str(name: &str) -> Result<RunFormat> {
-        RunFormat::ALL
-            .into_iter()
-            .find(|format| format.name() == name)
-            .ok_or_else(|| Error::argument("format", "a2t1 or a2run2", name))
-    }
-}
+text_form!(RunFormat, "format", "a2t1 or a2run2");
 
 /// Decodes one run of either format from the bytes of its file.
 ///

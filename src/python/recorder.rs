@@ -105,7 +105,7 @@ impl PyRecorder {
         max_ram_mb=None, max_wall_ms=None, max_disk_mb=None, sample_rate=1, rotate_steps=10_000_000, rotate_secs=None,
         journal=false, with_action=true
     ))]
-    #[allow(clippy::too_many_arguments, clippy::needless_pass_by_value)] // The signature is Python's.
+    #[allow(clippy::too_many_arguments)] // The signature is Python's.
     fn new(
         py: Python<'_>,
         root: PathBuf,

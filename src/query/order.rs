@@ -55,7 +55,9 @@ pub(super) enum ResultOrder {
 
 /// Makes the physical plan of a query.
 pub(super) async fn plan(context: &SessionContext, plan: LogicalPlan, rows: ResultOrder) -> Result<Execution> {
-    let mut plan = break_ties(plan).and_then(break_ties_below_limits).map_err(query_error)?;
+    // Ties would also decide which rows a LIMIT takes.
+    let mut plan =
+        break_ties(plan).and_then(|plan| change_below_limits(plan, true, break_ties)).map_err(query_error)?;
     if let Some((skip, fetch, input)) = row_by_row(&plan).map_err(query_error)?
         && let Some(execution) = in_order(context, input, skip, fetch).await.map_err(query_error)?
     {
@@ -63,7 +65,7 @@ pub(super) async fn plan(context: &SessionContext, plan: LogicalPlan, rows: Resu
     }
     let mut state = context.state();
     if let ResultOrder::Definite(determinism) = rows {
-        plan = sort_below_limits(plan).and_then(sort_all).map_err(query_error)?;
+        plan = change_below_limits(plan, false, sort_all).and_then(sort_all).map_err(query_error)?;
         if determinism == Determinism::OrderDependent {
             // Several partitions would interleave their rows in any order.
             state.config_mut().options_mut().execution.target_partitions = 1;
@@ -171,11 +173,15 @@ fn break_ties(plan: LogicalPlan) -> DataFusionResult<LogicalPlan> {
     }
 }
 
-/// Breaks ties below each LIMIT of the plan, because ties would decide which rows the LIMIT takes.
-fn break_ties_below_limits(plan: LogicalPlan) -> DataFusionResult<LogicalPlan> {
+/// Changes the input of each LIMIT in the plan, either only sorted inputs or only unsorted ones.
+fn change_below_limits(
+    plan: LogicalPlan,
+    sorted: bool,
+    change: fn(LogicalPlan) -> DataFusionResult<LogicalPlan>,
+) -> DataFusionResult<LogicalPlan> {
     let rewritten = plan.transform_up_with_subqueries(|node| match node {
-        LogicalPlan::Limit(mut limit) if is_sorted(&limit.input) => {
-            limit.input = Arc::new(break_ties(Arc::unwrap_or_clone(limit.input))?);
+        LogicalPlan::Limit(mut limit) if is_sorted(&limit.input) == sorted => {
+            limit.input = Arc::new(change(Arc::unwrap_or_clone(limit.input))?);
             Ok(Transformed::yes(LogicalPlan::Limit(limit)))
         }
         other => Ok(Transformed::no(other)),
@@ -190,18 +196,6 @@ fn sort_all(plan: LogicalPlan) -> DataFusionResult<LogicalPlan> {
     }
     let keys = definite_keys(&plan);
     LogicalPlanBuilder::from(plan).sort(keys)?.build()
-}
-
-/// Sorts the input of every LIMIT in the plan.
-fn sort_below_limits(plan: LogicalPlan) -> DataFusionResult<LogicalPlan> {
-    let rewritten = plan.transform_up_with_subqueries(|node| match node {
-        LogicalPlan::Limit(mut limit) if !is_sorted(&limit.input) => {
-            limit.input = Arc::new(sort_all(Arc::unwrap_or_clone(limit.input))?);
-            Ok(Transformed::yes(LogicalPlan::Limit(limit)))
-        }
-        other => Ok(Transformed::no(other)),
-    })?;
-    Ok(rewritten.data)
 }
 
 fn is_sorted(plan: &LogicalPlan) -> bool {

@@ -22,7 +22,6 @@ impl Token for u8 {
 // code.
 impl Token for i32 {
     #[inline(always)]
-    #[allow(clippy::needless_range_loop)]
     fn of_exps(exps: [u8; 16]) -> [i32; 16] {
         let mut tokens = [0; 16];
         for cell in 0..16 {
@@ -34,7 +33,6 @@ impl Token for i32 {
 
 impl Token for i64 {
     #[inline(always)]
-    #[allow(clippy::needless_range_loop)]
     fn of_exps(exps: [u8; 16]) -> [i64; 16] {
         let mut tokens = [0; 16];
         for cell in 0..16 {

@@ -13,6 +13,7 @@ use super::step_table::StepTable;
 use super::threads::{FirstError, cores};
 use crate::archive::Phases;
 use crate::error::{Error, ErrorKind, Location, Result};
+use crate::format::open_file;
 use crate::progress::{Progress, Unit, check};
 use crate::publish::{Staged, parent};
 use crate::step::{STEP_SIZE, Step};
@@ -203,7 +204,7 @@ struct TableFile<'a> {
 
 impl<'a> TableFile<'a> {
     fn open(path: &'a Path) -> Result<TableFile<'a>> {
-        let file = open_regular(path).map_err(|error| Error::io(path, error))?;
+        let file = open_file(path)?;
         let size = file.metadata().map_err(|error| Error::io(path, error))?.len();
         let header = NpyHeader::read(&file).map_err(|error| error.with_path(path))?;
         let rows_len = header.num_rows.checked_mul(header.stride as u64);
@@ -323,16 +324,6 @@ impl<'a> TableFile<'a> {
             }
         };
         StepTable::new(region, self.layout, fingerprint, Runs::of_bytes(phases, self.runs, self.path))
-    }
-}
-
-/// Opens a regular file for reading. Anything else is an error; for example, a pipe could block.
-pub(super) fn open_regular(path: &Path) -> std::io::Result<File> {
-    use std::os::unix::fs::OpenOptionsExt;
-    let file = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path)?;
-    match file.metadata()?.is_file() {
-        true => Ok(file),
-        false => Err(std::io::Error::new(std::io::ErrorKind::InvalidInput, "not a regular file")),
     }
 }
 

@@ -9,13 +9,13 @@
 
 use super::array_file::ArrayFile;
 use super::attached::AttachedColumn;
-use super::file::open_regular;
 use super::file_identity::FileIdentity;
 use super::fingerprint::Fingerprint;
 use super::memory::{Backing, MemoryFile};
 use super::shared_memory::move_to_file;
 use super::step_table::StepTable;
 use crate::error::{Error, ErrorKind, Location, Result};
+use crate::format::open_regular;
 use crate::random;
 use std::path::PathBuf;
 use std::sync::{PoisonError, TryLockError};

@@ -31,9 +31,8 @@ impl ChildGroup {
     }
 
     /// Returns the exit status if the child has exited. It first kills the rest of the group, then reaps the child.
-    // `id_t` is wider than `u32` on some systems.
-    #[allow(clippy::useless_conversion)]
     pub(super) fn reap_if_exited(&mut self) -> io::Result<Option<ExitStatus>> {
+        // `id_t` is wider than `u32` on some systems.
         let (id, options) = (libc::id_t::from(self.child.id()), libc::WEXITED | libc::WNOHANG | libc::WNOWAIT);
         // SAFETY: the structure is plain data, for which zeros are valid, and outlives the call that fills it.
         let (result, info) = unsafe {

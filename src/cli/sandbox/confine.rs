@@ -83,12 +83,11 @@ type LimitKind = libc::__rlimit_resource_t;
 type LimitKind = libc::c_int;
 
 /// Lowers the soft limit of a resource to `value` and the hard limit to `value + grace`. Lower limits stay.
-// The width of `rlim_t` depends on the system.
-#[allow(clippy::useless_conversion)]
 fn limit(resource: LimitKind, value: u64, grace: u64) -> io::Result<()> {
     let mut limits = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: the structure outlives the call that fills it.
     checked(unsafe { libc::getrlimit(resource, &raw mut limits) })?;
+    // The width of `rlim_t` depends on the system.
     let below = |old: libc::rlim_t, new: u64| libc::rlim_t::try_from(new).map_or(old, |new| new.min(old));
     limits.rlim_max = below(limits.rlim_max, value.saturating_add(grace));
     limits.rlim_cur = below(limits.rlim_cur.min(limits.rlim_max), value);

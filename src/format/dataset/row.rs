@@ -3,7 +3,7 @@
 use crate::board::{Board, Move};
 use crate::error::{Error, Result};
 use crate::format::npy::NpyHeader;
-use crate::format::rows::{StepRow, has_branches};
+use crate::format::rows::{StepRow, has_branches, known_move, stored_id};
 use crate::format::shards::{NpyRow, ShardNumbering};
 use crate::run::{Branches, RunStep};
 use std::mem::offset_of;
@@ -54,16 +54,10 @@ impl NpyRow for DatasetRow {
 
 impl StepRow for DatasetRow {
     fn from_step(run_id: u64, step: &RunStep) -> Result<DatasetRow> {
-        let run_id = u32::try_from(run_id).map_err(|_| Error::argument("run_id", "at most 4294967295", run_id))?;
+        let run_id = stored_id(run_id)?;
         let step_index = u16::try_from(step.index)
             .map_err(|_| Error::argument("step_index", "at most 65535 in a dataset", step.index))?;
-        let Some(chosen) = step.chosen else {
-            return Err(Error::argument(
-                "run",
-                "a run without unknown moves",
-                format!("an unknown move at step {}", step.index),
-            ));
-        };
+        let chosen = known_move(step)?;
         let (mut ev_values, mut ev_legal) = ([0.0; 4], 0);
         if let Some(Branches { values, legal }) = step.branches {
             ev_legal = legal;

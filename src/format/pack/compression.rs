@@ -2,10 +2,9 @@
 
 use crate::error::{Error, Result};
 use crate::format::run_file::MAX_RUN_BYTES;
+use crate::names::text_form;
 use lz4_flex::frame::{BlockSize, FrameDecoder, FrameEncoder, FrameInfo};
-use std::fmt;
 use std::io::{self, Read, Write};
-use std::str::FromStr;
 
 /// The compression of an entry's payload.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -48,22 +47,7 @@ impl Compression {
     }
 }
 
-impl fmt::Display for Compression {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
-    }
-}
-
-impl FromStr for Compression {
-    type Err = Error;
-
-    fn from_str(name: &str) -> Result<Compression> {
-        Compression::ALL
-            .into_iter()
-            .find(|compression| compression.name() == name)
-            .ok_or_else(|| Error::argument("compression", "none, zstd or lz4", name))
-    }
-}
+text_form!(Compression, "compression", "none, zstd or lz4");
 
 /// Returns the maximum payload length for an entry of this stored length.
 fn limit(stored_len: usize) -> u64 {

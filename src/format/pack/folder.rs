@@ -3,7 +3,7 @@
 use super::builder::Payload;
 use super::{PackBuilder, PackOptions, PackReport};
 use crate::error::{Error, ErrorKind, Result};
-use crate::format::ordered::in_order;
+use crate::format::ordered::{fill_window, in_order};
 use crate::format::run_file::MAX_RUN_BYTES;
 use crate::format::walk::{FoundFile, files_in, has_ended};
 use crate::progress::{Progress, Unit, check};
@@ -65,22 +65,10 @@ fn pack_candidates(
     progress: &dyn Progress,
 ) -> Result<PackReport> {
     let compression = builder.options().compression;
-    let mut found = candidates(input);
-    let next_window = || {
-        let mut window = Vec::new();
-        let mut sum = 0;
-        while sum < WINDOW_BYTES
-            && window.len() < WINDOW_FILES
-            && let Some(candidate) = found.next()
-        {
-            check(progress)?;
-            let candidate = candidate?;
-            // At most this many bytes of a file are read.
-            sum += candidate.num_bytes().min(MAX_RUN_BYTES);
-            window.push(candidate);
-        }
-        Ok(window)
-    };
+    let mut found = candidates(input).map(|candidate| check(progress).and(candidate));
+    // At most this many bytes of a file are read.
+    let size = |candidate: &FoundFile| candidate.num_bytes().min(MAX_RUN_BYTES);
+    let next_window = || fill_window(&mut found, WINDOW_FILES, WINDOW_BYTES, size);
     let work = |candidate: FoundFile| {
         let (num_bytes, is_named_so) = (candidate.num_bytes(), candidate.is_named_as_run());
         let outcome = match candidate.problem {

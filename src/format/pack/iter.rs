@@ -2,9 +2,11 @@
 
 use super::PackReader;
 use crate::error::Result;
+use crate::format::ordered::fill_window;
 use crate::process::ProcessId;
 use crate::run::Run;
 use crate::workers;
+use std::convert::Infallible;
 use std::fmt;
 use std::sync::mpsc::{Receiver, channel};
 use std::vec;
@@ -60,18 +62,10 @@ impl PackReader {
         num_bytes: u64,
         num_runs: usize,
     ) -> Vec<usize> {
-        let mut window = Vec::new();
-        let mut sum: u64 = 0;
-        while sum < num_bytes
-            && window.len() < num_runs
-            && let Some(index) = indices.next()
-        {
-            // A small compressed entry can hold many steps, and a decoded step takes ten times the memory of an
-            // encoded one.
-            let weight = if self.is_compressed(index) { 10 } else { 1 };
-            sum = sum.saturating_add(weight * self.payload_len(index));
-            window.push(index);
-        }
+        // A small compressed entry can hold many steps, and a decoded step takes ten times the memory of an
+        // encoded one.
+        let size = |&index: &usize| self.payload_len(index) * if self.is_compressed(index) { 10 } else { 1 };
+        let Ok(window) = fill_window(indices.map(Ok::<_, Infallible>), num_runs, num_bytes, size);
         window
     }
 }
@@ -119,10 +113,7 @@ impl Iterator for PackIter<'_> {
             let window = self.ahead.take().map_or_else(|| self.next_window(), |ahead| ahead.window);
             self.reader.decode_batch_auto_v2(&window).into_iter()
         } else {
-            let begun = match self.ahead.take() {
-                Some(ahead) => Some(ahead),
-                None => self.begin(),
-            }?;
+            let begun = self.ahead.take().or_else(|| self.begin())?;
             self.ahead = self.begin();
             let decoded = if begun.process.is_current() { begun.decoded.recv().ok() } else { None };
             decoded.unwrap_or_else(|| self.reader.decode_batch_auto_v2(&begun.window)).into_iter()

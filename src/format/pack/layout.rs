@@ -4,6 +4,7 @@ use super::Compression;
 use crate::error::{Error, ErrorKind, Location, Result};
 use crate::format::bytes::ByteReader;
 use crate::format::run_file::RunFormat;
+use crate::names::text_form;
 use std::fmt;
 
 pub(super) const MAGIC: [u8; 8] = *b"A2PACK\0\0";
@@ -52,11 +53,7 @@ impl From<RunFormat> for RunKind {
     }
 }
 
-impl fmt::Display for RunKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
-    }
-}
+text_form!(RunKind);
 
 /// An entry of the index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,7 +3,7 @@
 use super::PackReader;
 use crate::error::{Error, Result};
 use crate::format::jsonl::{JsonlOptions, put_run, put_steps, run_uuid};
-use crate::format::ordered::in_order;
+use crate::format::ordered::{fill_window, in_order};
 use crate::progress::{Progress, Unit, check};
 use crate::publish::{Destination, Staged, is_same_file};
 use crate::run::Run;
@@ -36,7 +36,7 @@ const DECODE_RUNS: usize = 256;
 /// The maximum steps per piece of work.
 const PIECE_STEPS: usize = 1024;
 /// Steps per window, which give some megabytes of text.
-const WINDOW_STEPS: usize = 1 << 14;
+const WINDOW_STEPS: u64 = 1 << 14;
 /// Longer buffers are not reused.
 const SPARE_BYTES: usize = 1 << 20;
 
@@ -127,7 +127,9 @@ impl PackReader {
             Pieces { reader: self, indices: 0..self.len(), by_step, decoded: Vec::new().into_iter(), rest: None };
         let next_window = || {
             check(progress)?;
-            pieces.window(pool, &mut errors, progress)
+            let pieces = std::iter::from_fn(|| pieces.next(pool, &mut errors, progress).transpose());
+            // A run without steps still costs time.
+            fill_window(pieces, usize::MAX, WINDOW_STEPS, |piece| piece.steps.len() as u64 + 1)
         };
         let spare = Mutex::new(Vec::new());
         let work = |Piece { run, steps }: Piece| {
@@ -176,23 +178,6 @@ struct Pieces<'a> {
 }
 
 impl Pieces<'_> {
-    fn window(
-        &mut self,
-        pool: &rayon::ThreadPool,
-        errors: &mut Vec<Error>,
-        progress: &dyn Progress,
-    ) -> Result<Vec<Piece>> {
-        let mut window = Vec::new();
-        let mut num_steps = 0;
-        while num_steps < WINDOW_STEPS {
-            let Some(piece) = self.next(pool, errors, progress)? else { break };
-            // A run without steps still costs time.
-            num_steps += piece.steps.len() + 1;
-            window.push(piece);
-        }
-        Ok(window)
-    }
-
     fn next(
         &mut self,
         pool: &rayon::ThreadPool,

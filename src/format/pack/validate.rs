@@ -3,7 +3,7 @@
 use super::PackReader;
 use super::stats::LengthStats;
 use crate::error::{Error, ErrorKind, Location, Result};
-use crate::format::ordered::in_order;
+use crate::format::ordered::{fill_window, in_order};
 use crate::progress::{Progress, Unit, check};
 use crate::workers;
 
@@ -88,27 +88,18 @@ impl PackReader {
         let mut lengths = Vec::new();
         let mut data_crc: Option<u32> = None;
         let mut num_tombstones = 0;
-        let mut places = 0..sample.unwrap_or(self.len());
+        let mut to_check = (0..sample.unwrap_or(self.len())).filter_map(|place| {
+            let index = sample.map_or(place, |sample| (place as u128 * self.len() as u128 / sample as u128) as usize);
+            let run = self.run_to_check(index).transpose();
+            if run.is_none() {
+                num_tombstones += 1;
+                progress.advance(1);
+            }
+            run
+        });
         let next_window = || {
             check(progress)?;
-            let mut window = Vec::new();
-            while window.len() < WINDOW_RUNS
-                && let Some(place) = places.next()
-            {
-                let index = match sample {
-                    Some(sample) => (place as u128 * self.len() as u128 / sample as u128) as usize,
-                    None => place,
-                };
-                if self.entry(index)?.is_tombstone() {
-                    num_tombstones += 1;
-                    progress.advance(1);
-                    continue;
-                }
-                let next = (index + 1..self.len()).map(|next| self.entry(next));
-                let next = next.filter(|next| next.as_ref().is_ok_and(|next| !next.is_tombstone())).flatten().next();
-                window.push(RunToCheck { index, end: next.map_or(self.layout().data_end, |next| next.offset) });
-            }
-            Ok(window)
+            fill_window(&mut to_check, WINDOW_RUNS, u64::MAX, |_| 0)
         };
         let take = |checked: CheckedRun| {
             report.num_checked += 1;
@@ -129,6 +120,15 @@ impl PackReader {
             self.check_whole(&mut report, data_crc.unwrap_or_default(), lengths);
         }
         Ok(report)
+    }
+
+    /// Returns `None` for a tombstone.
+    fn run_to_check(&self, index: usize) -> Result<Option<RunToCheck>> {
+        if self.entry(index)?.is_tombstone() {
+            return Ok(None);
+        }
+        let next = (index + 1..self.len()).flat_map(|next| self.entry(next)).find(|next| !next.is_tombstone());
+        Ok(Some(RunToCheck { index, end: next.map_or(self.layout().data_end, |next| next.offset) }))
     }
 
     fn check_run(&self, run: &RunToCheck) -> CheckedRun {

@@ -2,7 +2,7 @@
 
 use crate::board::{Board, Move};
 use crate::error::{Error, Result};
-use crate::format::rows::{StepRow, has_branches};
+use crate::format::rows::{StepRow, has_branches, known_move, stored_id};
 use crate::run::{Branches, RunStep};
 use std::mem::offset_of;
 
@@ -46,14 +46,8 @@ const ONE: u16 = u16::MAX;
 
 impl StepRow for PackDatRow {
     fn from_step(run_id: u64, step: &RunStep) -> Result<PackDatRow> {
-        let run_id = u32::try_from(run_id).map_err(|_| Error::argument("run_id", "at most 4294967295", run_id))?;
-        let Some(chosen) = step.chosen else {
-            return Err(Error::argument(
-                "run",
-                "a run without unknown moves",
-                format!("an unknown move at step {}", step.index),
-            ));
-        };
+        let run_id = stored_id(run_id)?;
+        let chosen = known_move(step)?;
         let (mut ev_q, mut ev_mask) = ([0; 4], 0);
         if let Some(Branches { values, legal }) = step.branches {
             ev_mask = legal;

@@ -3,7 +3,7 @@
 use crate::board::{Board, Move};
 use crate::error::{Error, Result};
 use crate::format::npy::NpyHeader;
-use crate::format::rows::StepRow;
+use crate::format::rows::{StepRow, known_move};
 use crate::format::shards::{NpyRow, ShardNumbering};
 use crate::run::RunStep;
 use std::mem::offset_of;
@@ -92,11 +92,8 @@ impl StepRow for BoardRow {
 
 impl StepRow for ActionRow {
     fn from_step(run_id: u64, step: &RunStep) -> Result<ActionRow> {
-        let Some(chosen) = step.chosen else {
-            let found = format!("an unknown move at step {}", step.index);
-            return Err(Error::argument("run", "a run without unknown moves", found));
-        };
-        Ok(ActionRow { row: BoardRow::from_step(run_id, step)?, action: chosen as u8 })
+        let action = known_move(step)? as u8;
+        Ok(ActionRow { row: BoardRow::from_step(run_id, step)?, action })
     }
 
     fn to_step(&self) -> Result<RunStep> {

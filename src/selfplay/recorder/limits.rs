@@ -1,7 +1,7 @@
 //! The limits of a recorder, and the errors for reached ones.
 
 use crate::error::{Error, ErrorKind, Result};
-use std::fmt;
+use crate::names::text_form;
 use std::time::Duration;
 
 /// The limits of a recorder; `None` = no limit of that kind.
@@ -74,11 +74,7 @@ impl Limit {
     }
 }
 
-impl fmt::Display for Limit {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
-    }
-}
+text_form!(Limit);
 
 impl Limits {
     pub(super) fn check(&self) -> Result<()> {
