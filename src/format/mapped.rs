@@ -39,14 +39,21 @@ pub(crate) fn open_file(path: &Path) -> Result<File> {
 
 /// Opens a file as [`open_file`] does. The error has no path.
 pub(crate) fn open_regular(path: &Path) -> io::Result<File> {
-    let metadata = std::fs::metadata(path)?;
-    if metadata.is_dir() {
-        return Err(io::Error::from_raw_os_error(libc::EISDIR));
-    }
-    if !metadata.is_file() {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
-    }
-    File::open(path)
+    use std::os::unix::fs::OpenOptionsExt;
+    let check = |metadata: std::fs::Metadata| {
+        if metadata.is_dir() {
+            return Err(io::Error::from_raw_os_error(libc::EISDIR));
+        }
+        match metadata.is_file() {
+            true => Ok(()),
+            false => Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file")),
+        }
+    };
+    check(std::fs::metadata(path)?)?;
+    // The path may lead to a pipe by now, and opening a pipe would block without this flag.
+    let file = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path)?;
+    check(file.metadata()?)?;
+    Ok(file)
 }
 
 impl Deref for FileBytes {
