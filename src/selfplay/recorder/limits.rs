@@ -1,6 +1,7 @@
 //! The limits of a recorder, and the errors for reached ones.
 
 use crate::error::{Error, ErrorKind, Result};
+use derive_setters::Setters;
 use std::fmt;
 use std::time::Duration;
 
@@ -8,7 +9,10 @@ use std::time::Duration;
 ///
 /// A recording contains whole games. Once a limit is reached, no game begins, and running games may end. Only
 /// `max_disk_mb` is exact: a game that would exceed it is rejected at its end.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+///
+/// Set fields with the `with_*` methods: `Limits::default().with_max_games(64)`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Setters)]
+#[setters(prefix = "with_", strip_option)]
 #[non_exhaustive]
 pub struct Limits {
     /// The number of games that have begun and were not abandoned.
