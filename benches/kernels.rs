@@ -19,7 +19,7 @@ fn table() -> StepTable {
     let steps: u64 = std::env::var("A2STORE_BENCH_STEPS").ok().and_then(|n| n.parse().ok()).unwrap_or(20_000_000);
     let folder = tempfile::tempdir().unwrap();
     // Games without look-ahead are about 350 steps long.
-    let options = SimulateOptions { runs: (steps / 350) as u32, seed: 1, depth: 0, ..Default::default() };
+    let options = SimulateOptions::default().with_runs((steps / 350) as u32).with_seed(1).with_depth(0);
     simulate(folder.path().join("runs"), &options, &()).unwrap();
     let mut archive = Archive::create(folder.path().join("games.a2"), Default::default()).unwrap();
     archive.ingest([folder.path().join("runs")], &IngestOptions::default(), &()).unwrap();
@@ -49,7 +49,7 @@ fn boards(criterion: &mut Criterion) {
 fn formats(criterion: &mut Criterion) {
     let folder = tempfile::tempdir().unwrap();
     let runs = folder.path().join("runs");
-    simulate(&runs, &SimulateOptions { runs: 200, seed: 1, ..Default::default() }, &()).unwrap();
+    simulate(&runs, &SimulateOptions::default().with_runs(200).with_seed(1), &()).unwrap();
     let mut files: Vec<_> = std::fs::read_dir(&runs).unwrap().map(|entry| entry.unwrap().path()).collect();
     files.sort_unstable();
     let runs: Vec<Run> = files.iter().map(|path| read_run(path).unwrap().0).collect();
@@ -117,7 +117,7 @@ fn gather(criterion: &mut Criterion) {
     for (name, prefetch, tokens) in
         [("inline", 0, TokenType::UInt8), ("ahead", 2, TokenType::UInt8), ("ahead, int64 tokens", 2, TokenType::Int64)]
     {
-        let loader = table.loader(LoaderOptions { prefetch, tokens, ..LoaderOptions::default() }).unwrap();
+        let loader = table.loader(LoaderOptions::default().with_prefetch(prefetch).with_tokens(tokens)).unwrap();
         let epoch = || loader.batches().unwrap().map(|batch| batch.num_rows() as u64).sum::<u64>();
         assert_eq!(epoch(), table.num_rows());
         group.bench_function(format!("an epoch, {name}"), |b| b.iter(epoch));
@@ -156,7 +156,7 @@ fn selfplay(criterion: &mut Criterion) {
         let moves = positions.legal.iter().map(|legal| i64::from(legal.trailing_zeros())).collect();
         Ok::<_, a2store::Error>(Choices::Moves(moves))
     };
-    let options = PlayOptions { num_games: 4 * GAMES as u64, ..Default::default() };
+    let options = PlayOptions::default().with_num_games(4 * GAMES as u64);
     let num_steps = play(first, &options, None, &()).unwrap().num_steps;
     group.throughput(Throughput::Elements(num_steps));
     group.bench_function("games", |b| b.iter(|| play(first, &options, None, &()).unwrap().num_steps));

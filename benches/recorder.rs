@@ -32,8 +32,7 @@ fn rss(line: &str) -> u64 {
 }
 
 fn rate(root: &Path, steps: &[(Board, Move)], num_steps: usize, journal: bool) {
-    let mut options = RecorderOptions::new("rate");
-    options.journal = journal;
+    let options = RecorderOptions::new("rate").with_journal(journal);
     let recorder = Recorder::create(root, options).unwrap();
     let start = Instant::now();
     let games = num_steps / steps.len() / THREADS;
@@ -70,8 +69,7 @@ fn rate(root: &Path, steps: &[(Board, Move)], num_steps: usize, journal: bool) {
 
 /// Measures the latency of each push while rotations are written.
 fn latency(root: &Path, steps: &[(Board, Move)], pause: u64) {
-    let mut options = RecorderOptions::new("latency");
-    options.rotate_steps = 5_000_000;
+    let options = RecorderOptions::new("latency").with_rotate_steps(5_000_000);
     let recorder = Recorder::create(root, options).unwrap();
     let stop = AtomicBool::new(false);
     let mut all: Vec<u32> = std::thread::scope(|scope| {
@@ -117,10 +115,8 @@ fn latency(root: &Path, steps: &[(Board, Move)], pause: u64) {
 }
 
 fn memory(root: &Path, steps: &[(Board, Move)], max_ram_mb: u64) {
-    let mut options = RecorderOptions::new("memory");
-    let mut limits = Limits::default();
-    limits.max_ram_mb = Some(max_ram_mb);
-    options.limits = limits;
+    let limits = Limits::default().with_max_ram_mb(max_ram_mb);
+    let options = RecorderOptions::new("memory").with_limits(limits);
     let before = rss("VmRSS:");
     let recorder = Recorder::create(root, options).unwrap();
     let start = Instant::now();

@@ -13,7 +13,7 @@
 //! # let folder = tempfile::tempdir()?;
 //! # let root = folder.path();
 //! // Write run files. An engine usually does this; here the built-in player does.
-//! a2store::simulate(root.join("runs"), &SimulateOptions { runs: 4, seed: 1, ..Default::default() }, &())?;
+//! a2store::simulate(root.join("runs"), &SimulateOptions::default().with_runs(4).with_seed(1), &())?;
 //!
 //! // Ingest them: new runs are added, files that do not decode are reported.
 //! let mut archive = Archive::create(root.join("games.a2"), Phases::default())?;
@@ -31,7 +31,7 @@
 //! assert_eq!(table.layout().stride(), 32);
 //!
 //! // Load them: every epoch serves each row once, in a new order.
-//! let loader = table.loader(LoaderOptions { batch_size: 512, seed: 1, ..Default::default() })?;
+//! let loader = table.loader(LoaderOptions::default().with_batch_size(512).with_seed(1))?;
 //! for epoch in 0..2 {
 //!     loader.set_epoch(epoch);
 //!     let rows: usize = loader.batches()?.map(|batch| batch.num_rows()).sum();

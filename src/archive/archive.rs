@@ -41,7 +41,7 @@ use std::sync::Arc;
 /// use a2store::{Archive, IngestOptions, Phases};
 /// let mut archive = Archive::create(&path, Phases::default())?;
 /// # let runs = folder.path().join("runs");
-/// # a2store::simulate(&runs, &a2store::SimulateOptions { runs: 2, ..Default::default() }, &())?;
+/// # a2store::simulate(&runs, &a2store::SimulateOptions::default().with_runs(2), &())?;
 /// let report = archive.ingest([&runs], &IngestOptions::default(), &())?;
 /// assert_eq!((report.accepted, archive.num_runs(), archive.version()), (2, 2, 2));
 /// # Ok::<(), Box<dyn std::error::Error>>(())

@@ -19,11 +19,16 @@ use crate::progress::{Progress, Unit, check};
 use crate::workers::pool;
 use arrow::array::RecordBatch;
 use arrow::compute::concat_batches;
+use derive_setters::Setters;
 use rayon::prelude::*;
 use std::time::Duration;
 
 /// Options of [`Archive::compact`](super::Archive::compact).
-#[derive(Clone, Debug)]
+///
+/// Set fields with the `with_*` methods: `CompactOptions::default().with_workers(4)`.
+#[derive(Clone, Debug, Setters)]
+#[setters(prefix = "with_", strip_option)]
+#[non_exhaustive]
 pub struct CompactOptions {
     /// The number of rows from which a file is full. A file with at least half as many rows is left alone.
     pub file_rows: u64,

@@ -19,11 +19,16 @@ use crate::error::Result;
 use crate::progress::{Progress, check};
 use crate::publish::Staged;
 use chrono::DateTime;
+use derive_setters::Setters;
 use std::collections::HashSet;
 use std::time::{Duration, SystemTime};
 
 /// Options of [`Archive::expire`](super::Archive::expire).
-#[derive(Clone, Debug)]
+///
+/// Set fields with the `with_*` methods: `ExpireOptions::default().with_dry_run(true)`.
+#[derive(Clone, Debug, Setters)]
+#[setters(prefix = "with_", strip_option)]
+#[non_exhaustive]
 pub struct ExpireOptions {
     /// Versions that were replaced longer ago than this expire. The newest version never expires.
     pub older_than: Duration,

@@ -2,12 +2,17 @@
 
 use super::transaction::DEFAULT_WAIT;
 use crate::error::{Error, ErrorFields};
+use derive_setters::Setters;
 use serde::{Serialize, Serializer};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Options of [`Archive::ingest`](super::Archive::ingest).
-#[derive(Clone, Debug)]
+///
+/// Set fields with the `with_*` methods: `IngestOptions::default().with_workers(4)`.
+#[derive(Clone, Debug, Setters)]
+#[setters(prefix = "with_", strip_option)]
+#[non_exhaustive]
 pub struct IngestOptions {
     /// The number of threads; `None` = one per core.
     pub workers: Option<usize>,

@@ -15,11 +15,16 @@ use super::verify_tables::TablesVerifier;
 use crate::error::{ErrorKind, Result};
 use crate::progress::{Progress, Unit};
 use crate::workers::pool;
+use derive_setters::Setters;
 use serde::Serialize;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// Options of [`Archive::verify`](super::Archive::verify).
-#[derive(Clone, Debug, Default)]
+///
+/// Set fields with the `with_*` methods: `VerifyOptions::default().with_deep(true)`.
+#[derive(Clone, Debug, Default, Setters)]
+#[setters(prefix = "with_", strip_option)]
+#[non_exhaustive]
 pub struct VerifyOptions {
     /// Also rebuilds every run from its columns, and checks its digest and its moves.
     pub deep: bool,

@@ -24,7 +24,7 @@ use std::path::{Path, PathBuf};
 /// # let folder = tempfile::tempdir()?;
 /// # let (runs, pack) = (folder.path().join("runs"), folder.path().join("pack.dat"));
 /// use a2store::{ExportFormat, ExportOptions, SimulateOptions};
-/// a2store::simulate(&runs, &SimulateOptions { runs: 4, ..Default::default() }, &())?;
+/// a2store::simulate(&runs, &SimulateOptions::default().with_runs(4), &())?;
 /// let report = a2store::convert([&runs], &pack, &ExportOptions::new(ExportFormat::PackDat), &())?;
 /// assert_eq!(report.runs, 4);
 /// # Ok::<(), Box<dyn std::error::Error>>(())

@@ -14,7 +14,7 @@ pub(super) const TARGET: TargetFormat = TargetFormat {
         let writer = if options.append && out.join("metadata.db").exists() {
             DatasetWriter::append(out)?
         } else {
-            DatasetWriter::create(out, DatasetOptions::default().with_shard_rows(options.shard_rows))?
+            DatasetWriter::create(out, DatasetOptions { shard_rows: options.shard_rows, ..Default::default() })?
         };
         Ok(ExportOutput { path: out.to_path_buf(), encoder: Box::new(AsRun), sink: Box::new(writer) })
     },

@@ -5,10 +5,14 @@ use super::target::{ExpectedRuns, ExportOutput, FormatOptions, Holds};
 use crate::archive::StoredMeta;
 use crate::error::{Error, Result};
 use crate::format::{Compression, JsonlOptions, PackOptions, SourceFormat};
+use derive_setters::Setters;
 use std::path::{Path, PathBuf};
 
 /// Options of an export.
-#[derive(Clone, Debug, Default)]
+///
+/// Set fields with the `with_*` methods: `ExportOptions::new(ExportFormat::Npy).with_workers(4)`.
+#[derive(Clone, Debug, Default, Setters)]
+#[setters(prefix = "with_", strip_option)]
 #[non_exhaustive]
 pub struct ExportOptions {
     /// The format to write.

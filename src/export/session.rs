@@ -12,8 +12,8 @@ pub(super) const TARGET: TargetFormat = TargetFormat {
     holds: |_| Holds::All,
     open: |out, options, expected| {
         let plan = expected.session;
-        let rotate = SessionOptions::default().with_rotate_rows(options.shard_rows);
-        let writer = SessionWriter::create_as(out, &plan.entries, rotate.with_action(plan.with_action))?;
+        let session = SessionOptions { with_action: plan.with_action, rotate_rows: options.shard_rows };
+        let writer = SessionWriter::create_as(out, &plan.entries, session)?;
         let encoder = Box::new(AsSessionRun { as_it_was: plan.as_it_was });
         Ok(ExportOutput { path: out.to_path_buf(), encoder, sink: Box::new(writer) })
     },

@@ -21,10 +21,15 @@
 use crate::board::{Board, Move};
 use crate::error::Result;
 use crate::run::Run;
+use derive_setters::Setters;
 use std::ops::Range;
 
 /// Options for writing JSON Lines.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+///
+/// Set fields with the `with_*` methods: `JsonlOptions::default().with_by_step(true)`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Setters)]
+#[setters(prefix = "with_", strip_option)]
+#[non_exhaustive]
 pub struct JsonlOptions {
     /// Writes one line per step instead of one per run.
     pub by_step: bool,

@@ -34,11 +34,11 @@ impl StepTable {
     /// # let folder = tempfile::tempdir()?;
     /// # let mut archive = a2store::Archive::create(folder.path().join("games.a2"), Default::default())?;
     /// # let runs = folder.path().join("runs");
-    /// # a2store::simulate(&runs, &a2store::SimulateOptions { runs: 3, ..Default::default() }, &())?;
+    /// # a2store::simulate(&runs, &a2store::SimulateOptions::default().with_runs(3), &())?;
     /// # archive.ingest([&runs], &Default::default(), &())?;
     /// # let query = archive.sql("SELECT * FROM steps", a2store::no_params())?;
     /// # let table = query.materialize(&Default::default(), &())?;
-    /// let loader = table.loader(a2store::LoaderOptions { batch_size: 256, seed: 1, ..Default::default() })?;
+    /// let loader = table.loader(a2store::LoaderOptions::default().with_batch_size(256).with_seed(1))?;
     /// let mut rows = 0;
     /// for batch in loader.batches()? {
     ///     let tokens: &[u8] = batch.column("tokens").unwrap().bytes;

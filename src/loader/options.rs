@@ -1,10 +1,15 @@
 //! The options of a loader.
 
 use crate::table::TokenType;
+use derive_setters::Setters;
 use std::fmt;
 
 /// How to serve a table.
-#[derive(Clone, Debug)]
+///
+/// Set fields with the `with_*` methods: `LoaderOptions::default().with_batch_size(512)`.
+#[derive(Clone, Debug, Setters)]
+#[setters(prefix = "with_", strip_option)]
+#[non_exhaustive]
 pub struct LoaderOptions {
     /// Rows per batch and rank, at least 1.
     pub batch_size: usize,

@@ -9,6 +9,7 @@ use datafusion::common::DataFusionError;
 use datafusion::execution::DiskManager;
 use datafusion::execution::disk_manager::{DiskManagerBuilder, DiskManagerMode};
 use datafusion::execution::memory_pool::{FairSpillPool, MemoryPool};
+use derive_setters::Setters;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,10 +22,12 @@ use std::time::Duration;
 /// let options = QueryOptions::default().with_time_limit(Duration::from_secs(10)).with_row_limit(1_000);
 /// assert_eq!(options.spill_bytes(), QueryOptions::DEFAULT_SPILL_BYTES);
 /// ```
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Setters)]
+#[setters(prefix = "with_", strip_option)]
 #[non_exhaustive]
 pub struct QueryOptions {
     /// Tables in addition to `runs` and `steps`. Each needs a unique name.
+    #[setters(skip)]
     pub tables: Vec<(String, UserTable)>,
     /// The most bytes that the query's operators may hold at once. By default, all queries of the process share
     /// half of the machine's memory. Sorts and groupings spill to files before they fail. A limit also bounds
@@ -34,6 +37,7 @@ pub struct QueryOptions {
     pub spill_limit: Option<u64>,
     /// The folder for spill files; the system's temporary folder by default. The query creates a subfolder
     /// there and removes it when it ends.
+    #[setters(into)]
     pub spill_folder: Option<PathBuf>,
     /// The most rows that the result may have.
     pub row_limit: Option<u64>,
@@ -55,27 +59,6 @@ impl QueryOptions {
     #[must_use]
     pub fn with_table(mut self, name: impl Into<String>, table: UserTable) -> Self {
         self.tables.push((name.into(), table));
-        self
-    }
-
-    /// Sets the memory limit in bytes.
-    #[must_use]
-    pub fn with_memory_limit(mut self, bytes: u64) -> Self {
-        self.memory_limit = Some(bytes);
-        self
-    }
-
-    /// Sets the time limit of each execution.
-    #[must_use]
-    pub fn with_time_limit(mut self, time: Duration) -> Self {
-        self.time_limit = Some(time);
-        self
-    }
-
-    /// Sets the largest number of rows that the result may have.
-    #[must_use]
-    pub fn with_row_limit(mut self, rows: u64) -> Self {
-        self.row_limit = Some(rows);
         self
     }
 

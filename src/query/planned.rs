@@ -30,7 +30,7 @@ use std::sync::Arc;
 /// # let folder = tempfile::tempdir()?;
 /// # let mut archive = a2store::Archive::create(folder.path().join("games.a2"), Default::default())?;
 /// # let runs = folder.path().join("runs");
-/// # a2store::simulate(&runs, &a2store::SimulateOptions { runs: 3, ..Default::default() }, &())?;
+/// # a2store::simulate(&runs, &a2store::SimulateOptions::default().with_runs(3), &())?;
 /// # archive.ingest([&runs], &Default::default(), &())?;
 /// let query = archive.sql(
 ///     "SELECT board, move FROM steps WHERE max_score >= $min",
@@ -83,7 +83,7 @@ impl Archive {
     /// # let folder = tempfile::tempdir()?;
     /// # let mut archive = a2store::Archive::create(folder.path().join("games.a2"), Default::default())?;
     /// # let runs = folder.path().join("runs");
-    /// # a2store::simulate(&runs, &a2store::SimulateOptions { runs: 3, ..Default::default() }, &())?;
+    /// # a2store::simulate(&runs, &a2store::SimulateOptions::default().with_runs(3), &())?;
     /// # archive.ingest([&runs], &Default::default(), &())?;
     /// use a2store::{QueryOptions, UserTable, no_params};
     /// use arrow::array::{ArrayRef, RecordBatch, StringArray, UInt32Array};

@@ -10,10 +10,15 @@ use super::spawner::Spawner;
 use crate::board::{Board, Move};
 use crate::error::{Error, ErrorKind, Result};
 use crate::progress::{Progress, Unit, check};
+use derive_setters::Setters;
 use std::time::{Duration, Instant};
 
 /// Options of [`play`] and [`play_games`](crate::play_games).
-#[derive(Clone, Debug)]
+///
+/// Set fields with the `with_*` methods: `PlayOptions::default().with_num_games(64)`.
+#[derive(Clone, Debug, Setters)]
+#[setters(prefix = "with_", strip_option)]
+#[non_exhaustive]
 pub struct PlayOptions {
     /// The number of games.
     pub num_games: u64,

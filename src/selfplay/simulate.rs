@@ -7,13 +7,18 @@ use crate::format::{RunFormat, encode_run};
 use crate::progress::{Progress, Unit, check};
 use crate::run::{Run, RunMeta};
 use crate::workers::pool;
+use derive_setters::Setters;
 use rayon::prelude::*;
 use std::fs::File;
 use std::io::Write;
 use std::path::Path;
 
 /// Options of [`simulate`].
-#[derive(Clone, Debug)]
+///
+/// Set fields with the `with_*` methods: `SimulateOptions::default().with_runs(8)`.
+#[derive(Clone, Debug, Setters)]
+#[setters(prefix = "with_", strip_option)]
+#[non_exhaustive]
 pub struct SimulateOptions {
     /// The number of games.
     pub runs: u32,
@@ -24,6 +29,7 @@ pub struct SimulateOptions {
     /// The search depth of the [`Player`], 0 to 3.
     pub depth: u8,
     /// The engine's name in the files; `None` = a name that contains the depth.
+    #[setters(into)]
     pub engine: Option<String>,
     /// The number of threads; `None` = one per core.
     pub workers: Option<usize>,

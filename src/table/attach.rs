@@ -15,45 +15,27 @@ use crate::progress::{Progress, Unit, check};
 use crate::publish::parent;
 use crate::step::{STEP_SIZE, Step};
 use crate::workers;
+use derive_setters::Setters;
 use rayon::prelude::*;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// How to attach an array to a table.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+///
+/// Set fields with the `with_*` methods: `AttachOptions::default().with_in_memory(true)`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Setters)]
+#[setters(prefix = "with_", strip_option)]
 #[non_exhaustive]
 pub struct AttachOptions {
     /// The steps of the array's rows. This is a `.npy` file of records with integers `run_id` and `step_idx` or
     /// `step_index`, or a folder with `steps.npy` or its shards. `None` = the folder of the array.
+    #[setters(into)]
     pub steps: Option<PathBuf>,
     /// Whether to read the array into memory instead of mapping it.
     pub in_memory: bool,
     /// The memory limit for an array that is read, in bytes; `None` = the memory that the system has available.
     pub memory_limit: Option<u64>,
-}
-
-impl AttachOptions {
-    /// Sets the file or folder of the keys.
-    #[must_use]
-    pub fn with_steps(mut self, steps: impl Into<PathBuf>) -> Self {
-        self.steps = Some(steps.into());
-        self
-    }
-
-    /// Sets whether to read the array into memory instead of mapping it.
-    #[must_use]
-    pub fn with_in_memory(mut self, in_memory: bool) -> Self {
-        self.in_memory = in_memory;
-        self
-    }
-
-    /// Sets the memory limit for an array that is read, in bytes.
-    #[must_use]
-    pub fn with_memory_limit(mut self, memory_limit: u64) -> Self {
-        self.memory_limit = Some(memory_limit);
-        self
-    }
 }
 
 /// Rows that are aligned together.

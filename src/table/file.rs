@@ -18,6 +18,7 @@ use crate::progress::{Progress, Unit, check};
 use crate::publish::{Staged, parent};
 use crate::step::{STEP_SIZE, Step};
 use crate::workers;
+use derive_setters::Setters;
 use std::collections::HashSet;
 use std::fs::File;
 use std::io::Write;
@@ -30,7 +31,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 const CHUNK: usize = 8 << 20;
 
 /// How to load a table.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+///
+/// Set fields with the `with_*` methods: `LoadOptions::default().with_mmap(true)`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Setters)]
+#[setters(prefix = "with_", strip_option)]
 #[non_exhaustive]
 pub struct LoadOptions {
     /// Whether to map the file instead of reading it. Processes that map the same file share its pages, and the
@@ -38,22 +42,6 @@ pub struct LoadOptions {
     pub mmap: bool,
     /// The memory limit for rows that are read, in bytes; `None` = the memory that the system has available.
     pub memory_limit: Option<u64>,
-}
-
-impl LoadOptions {
-    /// Sets whether to map the file instead of reading it.
-    #[must_use]
-    pub fn with_mmap(mut self, mmap: bool) -> Self {
-        self.mmap = mmap;
-        self
-    }
-
-    /// Sets the memory limit for rows that are read, in bytes.
-    #[must_use]
-    pub fn with_memory_limit(mut self, memory_limit: u64) -> Self {
-        self.memory_limit = Some(memory_limit);
-        self
-    }
 }
 
 impl StepTable {

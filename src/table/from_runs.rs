@@ -12,10 +12,14 @@ use crate::format::{PackReader, flatten};
 use crate::progress::Progress;
 use crate::run::Run;
 use crate::step::{STEP_SIZE, Step};
+use derive_setters::Setters;
 use std::path::{Path, PathBuf};
 
 /// Which runs become rows, and how.
-#[derive(Clone, Debug, Default, PartialEq)]
+///
+/// Set fields with the `with_*` methods: `FromRunsOptions::default().with_min_score(20_000)`.
+#[derive(Clone, Debug, Default, PartialEq, Setters)]
+#[setters(prefix = "with_", strip_option)]
 #[non_exhaustive]
 pub struct FromRunsOptions {
     /// The lowest score of a run, inclusive.
@@ -27,6 +31,7 @@ pub struct FromRunsOptions {
     /// The maximum number of steps of a run.
     pub max_steps: Option<u64>,
     /// The engine of a run.
+    #[setters(into)]
     pub engine: Option<String>,
     /// The value of the chosen branch.
     pub chosen_ev: ChosenEv,
@@ -64,7 +69,7 @@ impl StepTable {
     /// # let folder = tempfile::tempdir()?;
     /// # let runs = folder.path().join("runs");
     /// use a2store::{FromRunsOptions, SimulateOptions, StepTable};
-    /// a2store::simulate(&runs, &SimulateOptions { runs: 4, ..Default::default() }, &())?;
+    /// a2store::simulate(&runs, &SimulateOptions::default().with_runs(4), &())?;
     /// let table = StepTable::from_runs([&runs], &FromRunsOptions::default(), &())?;
     /// assert_eq!(table.step(0).unwrap().run_id, 0);
     /// # Ok::<(), Box<dyn std::error::Error>>(())

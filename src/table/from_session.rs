@@ -16,17 +16,23 @@ use crate::progress::{Progress, Unit, check};
 use crate::run::RunMeta;
 use crate::step::{STEP_SIZE, Step};
 use crate::workers;
+use derive_setters::Setters;
 use rayon::prelude::*;
 use std::collections::HashSet;
 use std::path::Path;
 
 /// Which runs of a session become rows, and how.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+///
+/// Set fields with the `with_*` methods: `FromSessionOptions::default().with_run_ids([5, 7])`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Setters)]
+#[setters(prefix = "with_", strip_option)]
 #[non_exhaustive]
 pub struct FromSessionOptions {
     /// The ids of the runs; `None` = all.
+    #[setters(skip)]
     pub run_ids: Option<Vec<u64>>,
     /// Extra columns with facts on a row's run: `max_score` (uint64) and `highest_tile` (uint32).
+    #[setters(skip)]
     pub extra: Vec<String>,
     /// The memory limit for the rows in bytes; `None` = the memory that the system has available.
     pub memory_limit: Option<u64>,

@@ -1,14 +1,19 @@
 //! The options of materializing a query.
 
 use crate::error::{Error, Result};
+use derive_setters::Setters;
 use std::path::PathBuf;
 use std::str::FromStr;
 
 /// How to materialize a query.
-#[derive(Clone, Debug, Default)]
+///
+/// Set fields with the `with_*` methods: `MaterializeOptions::default().with_extra(["max_score"])`.
+#[derive(Clone, Debug, Default, Setters)]
+#[setters(prefix = "with_", strip_option)]
 #[non_exhaustive]
 pub struct MaterializeOptions {
     /// Columns of the query to append to each row, in addition to the columns of a step.
+    #[setters(skip)]
     pub extra: Vec<String>,
     /// The value of the chosen branch.
     pub chosen_ev: ChosenEv,
@@ -16,6 +21,7 @@ pub struct MaterializeOptions {
     pub memory_limit: Option<u64>,
     /// A `.npy` file for the rows, which are mapped from it instead of being in memory. It has the format of
     /// [`StepTable::save`](crate::StepTable::save). It may be larger than memory; no limit applies.
+    #[setters(into)]
     pub path: Option<PathBuf>,
 }
 
@@ -46,27 +52,6 @@ impl MaterializeOptions {
     #[must_use]
     pub fn with_extra<S: Into<String>>(mut self, extra: impl IntoIterator<Item = S>) -> Self {
         self.extra = extra.into_iter().map(Into::into).collect();
-        self
-    }
-
-    /// Sets the value of the chosen branch.
-    #[must_use]
-    pub fn with_chosen_ev(mut self, chosen_ev: ChosenEv) -> Self {
-        self.chosen_ev = chosen_ev;
-        self
-    }
-
-    /// Sets the memory limit for the rows in bytes.
-    #[must_use]
-    pub fn with_memory_limit(mut self, memory_limit: u64) -> Self {
-        self.memory_limit = Some(memory_limit);
-        self
-    }
-
-    /// Sets the file for the rows.
-    #[must_use]
-    pub fn with_path(mut self, path: impl Into<PathBuf>) -> Self {
-        self.path = Some(path.into());
         self
     }
 }

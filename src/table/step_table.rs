@@ -33,7 +33,7 @@ const ROWS_AT_ONCE: usize = 1 << 18;
 /// # let folder = tempfile::tempdir()?;
 /// # let mut archive = a2store::Archive::create(folder.path().join("games.a2"), Default::default())?;
 /// # let runs = folder.path().join("runs");
-/// # a2store::simulate(&runs, &a2store::SimulateOptions { runs: 3, ..Default::default() }, &())?;
+/// # a2store::simulate(&runs, &a2store::SimulateOptions::default().with_runs(3), &())?;
 /// # archive.ingest([&runs], &Default::default(), &())?;
 /// let query = archive.sql("SELECT * FROM steps", a2store::no_params())?;
 /// let table = query.materialize(&a2store::MaterializeOptions::default(), &())?;

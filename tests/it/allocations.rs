@@ -122,16 +122,13 @@ fn making_batches_allocates_nothing_after_the_first() {
                     continue;
                 }
                 // An epoch so long that the warm-up covers the start of the producer thread and a full prefetch queue.
-                let (sampling, num_samples) = (Sampling::Uniform, Some(1 << 40));
-                let options = LoaderOptions {
-                    batch_size: 16,
-                    prefetch,
-                    tokens,
-                    symmetries,
-                    sampling,
-                    num_samples,
-                    ..Default::default()
-                };
+                let options = LoaderOptions::default()
+                    .with_batch_size(16)
+                    .with_prefetch(prefetch)
+                    .with_tokens(tokens)
+                    .with_symmetries(symmetries)
+                    .with_sampling(Sampling::Uniform)
+                    .with_num_samples(1 << 40);
                 let loader = table.loader(options).unwrap();
                 let mut batches = loader.batches().unwrap();
                 // A batch stays alive until the next one arrives, like in a loop that copies batches to a device.

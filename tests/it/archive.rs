@@ -61,7 +61,7 @@ fn other_folders_are_not_archives() {
 fn every_version_stays_readable() {
     let Games { folder, mut archive } = Games::new();
     let more = folder.path().join("more");
-    let options = a2store::SimulateOptions { runs: 2, seed: 9, depth: 0, ..Default::default() };
+    let options = a2store::SimulateOptions::default().with_runs(2).with_seed(9).with_depth(0);
     a2store::simulate(&more, &options, &()).unwrap();
     let before = archive.clone();
     archive.ingest([&more], &IngestOptions::default(), &()).unwrap();
@@ -99,7 +99,7 @@ fn bad_files_are_reported_and_good_ones_are_ingested() {
     fs::write(runs.join("notes.txt"), b"not a run").unwrap();
 
     let mut archive = Archive::create(folder.path().join("games.a2"), Phases::default()).unwrap();
-    let strict = IngestOptions { on_error: OnError::Raise, ..IngestOptions::default() };
+    let strict = IngestOptions::default().with_on_error(OnError::Raise);
     assert!(archive.ingest([&runs], &strict, &()).is_err());
     assert_eq!(Archive::open(archive.path()).unwrap().version(), 1);
 
@@ -142,7 +142,7 @@ fn run_ids_do_not_depend_on_the_number_of_workers() {
         .map(|workers| {
             let path = folder.path().join(format!("{workers}.a2"));
             let mut archive = Archive::create(path, Phases::default()).unwrap();
-            let options = IngestOptions { workers: Some(workers), ..IngestOptions::default() };
+            let options = IngestOptions::default().with_workers(workers);
             archive.ingest([&runs], &options, &()).unwrap();
             fs::read(&archive.files(TableName::Steps)[0]).unwrap()
         })
@@ -210,7 +210,7 @@ fn one_process_writes_at_a_time() {
     let Games { folder, mut archive } = Games::new();
     let lock = fs::File::options().append(true).open(archive.path().join("_log/.lock")).unwrap();
     lock.try_lock().unwrap();
-    let at_once = IngestOptions { wait: Duration::ZERO, ..IngestOptions::default() };
+    let at_once = IngestOptions::default().with_wait(Duration::ZERO);
     let error = archive.ingest([folder.path().join("runs")], &at_once, &()).unwrap_err();
     assert!(matches!(error.kind(), ErrorKind::Conflict { .. }), "{error}");
     let released = Arc::new(AtomicBool::new(false));

@@ -23,13 +23,13 @@ fn epoch(loader: &Loader) -> Vec<Key> {
 }
 
 fn options(batch_size: usize) -> LoaderOptions {
-    LoaderOptions { batch_size, seed: 7, ..LoaderOptions::default() }
+    LoaderOptions::default().with_batch_size(batch_size).with_seed(7)
 }
 
 /// Returns the rows of all ranks: at each step, the batch of rank 0, then of rank 1, and so on.
 fn merged(table: &StepTable, options: &LoaderOptions, state: Option<&a2store::LoaderState>) -> Vec<Key> {
     let loaders: Vec<Loader> =
-        (0..options.world_size).map(|rank| table.loader(LoaderOptions { rank, ..options.clone() }).unwrap()).collect();
+        (0..options.world_size).map(|rank| table.loader(options.clone().with_rank(rank)).unwrap()).collect();
     for loader in &loaders {
         if let Some(state) = state {
             loader.load_state(state).unwrap();
@@ -55,11 +55,11 @@ fn an_epoch_serves_every_row_exactly_once_on_any_number_of_ranks() {
     assert_eq!(one.len() as u64, table.num_rows());
     assert_eq!(one.iter().collect::<HashSet<_>>().len(), one.len());
     for world_size in [2, 3, 5, 17] {
-        let options = LoaderOptions { world_size, ..options(100) };
+        let options = options(100).with_world_size(world_size);
         assert_eq!(merged(&table, &options, None), one, "{world_size} ranks");
     }
     // With more ranks than rows in the last step.
-    let tiny = LoaderOptions { world_size: 7, ..options((table.num_rows() as usize - 3) / 7) };
+    let tiny = options((table.num_rows() as usize - 3) / 7).with_world_size(7);
     assert_eq!(merged(&table, &tiny, None), one);
 }
 
@@ -74,13 +74,13 @@ fn orders_depend_only_on_seed_and_epoch() {
     assert_ne!(second, first);
     loader.set_epoch(0);
     assert_eq!(epoch(&loader), first);
-    let other = epoch(&table.loader(LoaderOptions { seed: 8, ..options(128) }).unwrap());
+    let other = epoch(&table.loader(options(128).with_seed(8)).unwrap());
     assert!(other != first && other != second);
-    let begun = table.loader(LoaderOptions { epoch: 1, ..options(64) }).unwrap();
+    let begun = table.loader(options(64).with_epoch(1)).unwrap();
     assert_eq!(epoch(&begun), second);
     let mut sorted = second;
     sorted.sort_unstable();
-    let plain = table.loader(LoaderOptions { sampling: Sampling::Sequential, ..options(100) }).unwrap();
+    let plain = table.loader(options(100).with_sampling(Sampling::Sequential)).unwrap();
     assert_eq!(epoch(&plain), sorted);
 }
 
@@ -90,7 +90,7 @@ fn num_batches_is_the_number_of_batches() {
     let n = table.num_rows();
     for (batch_size, world_size) in [(1, 1), (100, 1), (100, 3), (n as usize, 1), (n as usize + 1, 2)] {
         for drop_last in [false, true] {
-            let options = LoaderOptions { drop_last, world_size, ..options(batch_size) };
+            let options = options(batch_size).with_drop_last(drop_last).with_world_size(world_size);
             let loader = table.loader(options).unwrap();
             let sizes: Vec<usize> = loader.batches().unwrap().map(|batch| batch.num_rows()).collect();
             assert_eq!(sizes.len() as u64, loader.num_batches());
@@ -105,8 +105,8 @@ fn num_batches_is_the_number_of_batches() {
 #[test]
 fn an_epoch_resumes_in_its_middle_on_another_number_of_ranks() {
     let (_games, table) = table();
-    let all = merged(&table, &LoaderOptions { epoch: 3, ..options(64) }, None);
-    let loader = table.loader(LoaderOptions { world_size: 2, rank: 1, epoch: 3, ..options(50) }).unwrap();
+    let all = merged(&table, &options(64).with_epoch(3), None);
+    let loader = table.loader(options(50).with_world_size(2).with_rank(1).with_epoch(3)).unwrap();
     let mut batches = loader.batches().unwrap();
     for _ in 0..4 {
         batches.next().unwrap();
@@ -119,7 +119,7 @@ fn an_epoch_resumes_in_its_middle_on_another_number_of_ranks() {
     let state = serde_json::from_str(&text).unwrap();
     drop(batches);
     for (world_size, batch_size) in [(1, 64), (3, 7), (17, 11)] {
-        let rest = merged(&table, &LoaderOptions { world_size, ..options(batch_size) }, Some(&state));
+        let rest = merged(&table, &options(batch_size).with_world_size(world_size), Some(&state));
         assert_eq!(rest, all[400..], "{world_size} ranks");
     }
 }
@@ -189,12 +189,12 @@ fn options_out_of_range_are_rejected() {
     let (_games, table) = table();
     let base = LoaderOptions::default;
     for (options, name) in [
-        (LoaderOptions { batch_size: 0, ..base() }, "batch_size"),
-        (LoaderOptions { batch_size: usize::MAX, ..base() }, "batch_size"),
-        (LoaderOptions { world_size: 0, ..base() }, "world_size"),
-        (LoaderOptions { rank: 1, ..base() }, "rank"),
-        (LoaderOptions { prefetch: usize::MAX, ..base() }, "prefetch"),
-        (LoaderOptions { columns: Some(vec!["nothing".into()]), ..base() }, "columns"),
+        (base().with_batch_size(0), "batch_size"),
+        (base().with_batch_size(usize::MAX), "batch_size"),
+        (base().with_world_size(0), "world_size"),
+        (base().with_rank(1), "rank"),
+        (base().with_prefetch(usize::MAX), "prefetch"),
+        (base().with_columns(vec!["nothing".into()]), "columns"),
     ] {
         let error = table.loader(options).unwrap_err();
         assert!(matches!(error.kind(), ErrorKind::Argument { name: n, .. } if *n == name), "{name}: {error}");
@@ -205,7 +205,7 @@ fn options_out_of_range_are_rejected() {
 fn live_batches_are_never_overwritten() {
     let (_games, table) = table();
     for prefetch in [0, 1, 4] {
-        let loader = table.loader(LoaderOptions { prefetch, ..options(37) }).unwrap();
+        let loader = table.loader(options(37).with_prefetch(prefetch)).unwrap();
         let kept: Vec<Batch> = loader.batches().unwrap().collect();
         let all: Vec<Key> = kept.iter().flat_map(keys).collect();
         assert_eq!(all.iter().collect::<HashSet<_>>().len() as u64, table.num_rows());
@@ -220,7 +220,7 @@ fn live_batches_are_never_overwritten() {
 #[test]
 fn memory_of_dropped_batches_is_reused() {
     let (_games, table) = table();
-    let loader = table.loader(LoaderOptions { prefetch: 2, ..options(16) }).unwrap();
+    let loader = table.loader(options(16).with_prefetch(2)).unwrap();
     let addresses: HashSet<usize> =
         loader.batches().unwrap().map(|batch| batch.column("tokens").unwrap().bytes.as_ptr() as usize).collect();
     assert!(loader.num_batches() > 50 && addresses.len() <= 6, "{} addresses", addresses.len());
@@ -230,8 +230,8 @@ fn memory_of_dropped_batches_is_reused() {
 fn batches_have_the_requested_columns_and_token_type() {
     let (_games, table) = table();
     for (tokens, width) in [(TokenType::UInt8, 1), (TokenType::Int32, 4), (TokenType::Int64, 8)] {
-        let columns = Some(vec!["tokens".to_owned(), "board".to_owned()]);
-        let loader = table.loader(LoaderOptions { tokens, columns, ..options(100) }).unwrap();
+        let columns = vec!["tokens".to_owned(), "board".to_owned()];
+        let loader = table.loader(options(100).with_tokens(tokens).with_columns(columns)).unwrap();
         for batch in loader.batches().unwrap() {
             assert_eq!(batch.columns().map(|column| column.name.to_owned()).collect::<Vec<_>>(), ["tokens", "board"]);
             let boards = batch.column("board").unwrap().values::<u64>().unwrap();
@@ -288,12 +288,15 @@ const LARGE: usize = 3_500_000;
 fn a_batch_is_cancelled_between_its_pieces_and_repeated_later() {
     let (_games, table) = table();
     let (view, _) = table.split(0.3, 0).unwrap();
-    let columns = Some(vec!["run_id".to_owned(), "step_index".to_owned()]);
+    let columns = vec!["run_id".to_owned(), "step_index".to_owned()];
     for table in [&table, &view] {
-        let (sampling, num_samples) = (Sampling::Uniform, Some(5_000_000));
-        let options = LoaderOptions { sampling, num_samples, columns: columns.clone(), prefetch: 0, ..options(LARGE) };
+        let options = options(LARGE)
+            .with_sampling(Sampling::Uniform)
+            .with_num_samples(5_000_000)
+            .with_columns(columns.clone())
+            .with_prefetch(0);
         let loader = table.loader(options.clone()).unwrap();
-        let small = table.loader(LoaderOptions { batch_size: 10_007, ..options }).unwrap();
+        let small = table.loader(options.with_batch_size(10_007)).unwrap();
         let mut batches = loader.batches().unwrap();
         for last in 1..=3 {
             let progress = StopsAt::new(last);
@@ -346,7 +349,7 @@ fn row(table: &StepTable, index: u64) -> Vec<u8> {
 fn cancelled_calls_lose_no_batch() {
     let (_games, table) = table();
     for prefetch in [1, 4] {
-        let loader = table.loader(LoaderOptions { prefetch, ..options(50) }).unwrap();
+        let loader = table.loader(options(50).with_prefetch(prefetch)).unwrap();
         let whole = epoch(&loader);
         let mut batches = loader.batches().unwrap();
         let mut found = Vec::new();

@@ -29,7 +29,7 @@ fn every_sampling() -> Vec<Sampling> {
 /// Returns the board, run id and step index of every row in all batches.
 fn stream(table: &StepTable, options: &LoaderOptions, state: Option<&LoaderState>) -> Vec<(u64, u32, u16)> {
     let loaders: Vec<Loader> =
-        (0..options.world_size).map(|rank| table.loader(LoaderOptions { rank, ..options.clone() }).unwrap()).collect();
+        (0..options.world_size).map(|rank| table.loader(options.clone().with_rank(rank)).unwrap()).collect();
     for loader in &loaders {
         if let Some(state) = state {
             loader.load_state(state).unwrap();
@@ -57,12 +57,13 @@ fn ranks_batches_and_threads_change_nothing() {
     let games = Games::new();
     let table = table(&games.archive);
     for sampling in every_sampling() {
-        let options = LoaderOptions { sampling: sampling.clone(), seed: 3, symmetries: true, ..Default::default() };
-        let whole = stream(&table, &LoaderOptions { batch_size: 100, ..options.clone() }, None);
+        let options = LoaderOptions::default().with_sampling(sampling.clone()).with_seed(3).with_symmetries(true);
+        let whole = stream(&table, &options.clone().with_batch_size(100), None);
         assert_eq!(whole.len() as u64, table.num_rows());
         let mut states = Vec::new();
         for (world_size, batch_size, prefetch) in [(1, 1000, 0), (2, 64, 1), (3, 7, 4), (17, 5, 2)] {
-            let options = LoaderOptions { world_size, batch_size, prefetch, ..options.clone() };
+            let options =
+                options.clone().with_world_size(world_size).with_batch_size(batch_size).with_prefetch(prefetch);
             assert!(stream(&table, &options, None) == whole, "{sampling}: {world_size} ranks of {batch_size}");
             let loader = table.loader(options.clone()).unwrap();
             loader.batches().unwrap().nth(2);
@@ -72,7 +73,8 @@ fn ranks_batches_and_threads_change_nothing() {
         for (state, position) in &states {
             assert_eq!(state.position as usize, *position);
             for (world_size, batch_size, prefetch) in [(1, 300, 2), (5, 11, 0), (16, 3, 1)] {
-                let options = LoaderOptions { world_size, batch_size, prefetch, ..options.clone() };
+                let options =
+                    options.clone().with_world_size(world_size).with_batch_size(batch_size).with_prefetch(prefetch);
                 assert!(stream(&table, &options, Some(state)) == whole[*position..], "{sampling}: {world_size} ranks");
             }
         }
@@ -84,10 +86,10 @@ fn other_epochs_and_seeds_have_other_orders() {
     let games = Games::new();
     let table = table(&games.archive);
     for sampling in every_sampling() {
-        let options = LoaderOptions { sampling: sampling.clone(), ..Default::default() };
+        let options = LoaderOptions::default().with_sampling(sampling.clone());
         let first = stream(&table, &options, None);
-        let epoch = stream(&table, &LoaderOptions { epoch: 1, ..options.clone() }, None);
-        let seed = stream(&table, &LoaderOptions { seed: 1, ..options.clone() }, None);
+        let epoch = stream(&table, &options.clone().with_epoch(1), None);
+        let seed = stream(&table, &options.clone().with_seed(1), None);
         let same = sampling == Sampling::Sequential;
         assert_eq!((first == epoch, first == seed), (same, same), "{sampling}");
         assert!(first == stream(&table, &options, None));
@@ -99,12 +101,12 @@ fn only_drawing_with_replacement_repeats_rows() {
     let games = Games::new();
     let table = table(&games.archive);
     for sampling in [Sampling::Sequential, Sampling::Shuffled, Sampling::Windowed { window: 300 }] {
-        let options = LoaderOptions { sampling, ..Default::default() };
+        let options = LoaderOptions::default().with_sampling(sampling);
         let mut rows = stream(&table, &options, None);
         rows.sort_unstable_by_key(|&(_, run, step)| (run, step));
         rows.dedup();
         assert_eq!(rows.len() as u64, table.num_rows());
-        let error = table.loader(LoaderOptions { num_samples: Some(5), ..options }).unwrap_err();
+        let error = table.loader(options.with_num_samples(5)).unwrap_err();
         assert!(error.to_string().starts_with("num_samples: expected None"), "{error}");
     }
 }
@@ -134,7 +136,7 @@ fn chi2(
 fn draws_have_the_requested_shares() {
     let games = Games::new();
     let table = table(&games.archive);
-    let all = stream(&table, &LoaderOptions { sampling: Sampling::Sequential, ..Default::default() }, None);
+    let all = stream(&table, &LoaderOptions::default().with_sampling(Sampling::Sequential), None);
     let draws = 40 * table.num_rows();
     let weight = |step: u16| f64::from(step % 3);
     let sum: f64 = all.iter().map(|&(_, _, step)| weight(step)).sum();
@@ -145,7 +147,7 @@ fn draws_have_the_requested_shares() {
         (Sampling::Weighted { column: "weight".into() }, Box::new(move |(_, step)| weight(step) / sum)),
     ];
     for (sampling, share) in shares {
-        let options = LoaderOptions { num_samples: Some(draws), sampling, ..Default::default() };
+        let options = LoaderOptions::default().with_num_samples(draws).with_sampling(sampling);
         let mut counts = HashMap::new();
         let drawn = stream(&table, &options, None);
         assert_eq!(drawn.len() as u64, draws);
@@ -179,7 +181,7 @@ fn strata_have_their_quotas_in_every_batch_and_repeat_rows_evenly() {
     };
     let quotas = vec![("late".to_owned(), 3.0), ("early".to_owned(), 1.0)];
     let sampling = Sampling::Stratified { column: "phase".into(), quotas: Some(quotas) };
-    let options = LoaderOptions { sampling, batch_size: 40, num_samples: Some(20_000), ..Default::default() };
+    let options = LoaderOptions::default().with_sampling(sampling).with_batch_size(40).with_num_samples(20_000);
     let rows = stream(&table, &options, None);
     assert_eq!(rows.len(), 20_000);
     for stretch in rows.chunks(40) {
@@ -223,13 +225,13 @@ fn invalid_weights_and_strata_are_rejected() {
         (strata("engine", &[("alpha", 1e-9), ("beta", 0.5)]), "quotas: expected shares of at least 1 in 65536"),
         (Sampling::Windowed { window: 0 }, "window: expected at least 1"),
     ] {
-        let error = table.loader(LoaderOptions { sampling, ..Default::default() }).unwrap_err();
+        let error = table.loader(LoaderOptions::default().with_sampling(sampling)).unwrap_err();
         assert!(error.to_string().starts_with(message), "{error}");
         assert!(matches!(error.kind(), ErrorKind::Argument { .. } | ErrorKind::Column { .. }));
     }
     let flags = strata("flag", &[("false", 1.0)]);
-    assert!(table.loader(LoaderOptions { sampling: flags, ..Default::default() }).is_ok());
-    assert!(table.loader(LoaderOptions { sampling: weighted("large"), ..Default::default() }).is_ok());
+    assert!(table.loader(LoaderOptions::default().with_sampling(flags)).is_ok());
+    assert!(table.loader(LoaderOptions::default().with_sampling(weighted("large"))).is_ok());
 }
 
 #[test]
@@ -244,7 +246,7 @@ fn views_and_loaded_tables_serve_the_same_rows() {
         let loaded = StepTable::load(&path, &LoadOptions::default().with_mmap(mmap), &()).unwrap();
         assert_eq!(loaded.fingerprint(), view.fingerprint());
         for sampling in every_sampling() {
-            let options = LoaderOptions { sampling, symmetries: true, seed: 9, ..Default::default() };
+            let options = LoaderOptions::default().with_sampling(sampling).with_symmetries(true).with_seed(9);
             let shown = stream(&view, &options, None);
             assert!(!shown.is_empty() && shown == stream(&loaded, &options, None), "{}", options.sampling);
         }
@@ -258,7 +260,7 @@ fn states_have_at_most_512_bytes() {
     let (_, view) = table.split(0.5, 1).unwrap();
     let quotas = (0..500).map(|k| (format!("a stratum of the name {k}"), 1.0)).collect::<Vec<_>>();
     for sampling in every_sampling() {
-        let options = LoaderOptions { sampling, seed: u64::MAX, epoch: u64::MAX, ..Default::default() };
+        let options = LoaderOptions::default().with_sampling(sampling).with_seed(u64::MAX).with_epoch(u64::MAX);
         let mut state = view.loader(options).unwrap().state();
         state.position = u64::MAX;
         state.num_rows = u64::MAX;

@@ -26,8 +26,12 @@ pub(crate) fn write_runs(folder: &Path) -> PathBuf {
     for (seed, engine, format) in
         [(1, "alpha", RunFormat::A2run2), (2, "beta", RunFormat::A2run2), (3, "gamma", RunFormat::A2t1)]
     {
-        let options =
-            SimulateOptions { runs: 8, seed, format, depth: 0, engine: Some(engine.into()), ..Default::default() };
+        let options = SimulateOptions::default()
+            .with_runs(8)
+            .with_seed(seed)
+            .with_format(format)
+            .with_depth(0)
+            .with_engine(engine);
         simulate(runs.join(engine), &options, &()).unwrap();
     }
     runs

@@ -134,7 +134,7 @@ fn diverged_copies_of_an_archive_have_different_fingerprints() {
             }
         }
         let more = games.folder.path().join(format!("more-{seed}"));
-        let options = a2store::SimulateOptions { runs: 1, seed, depth: 0, ..Default::default() };
+        let options = a2store::SimulateOptions::default().with_runs(1).with_seed(seed).with_depth(0);
         a2store::simulate(&more, &options, &()).unwrap();
         let mut archive = Archive::open(&copy).unwrap();
         archive.ingest([&more], &Default::default(), &()).unwrap();

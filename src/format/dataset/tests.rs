@@ -117,7 +117,7 @@ fn append_adds_runs_and_keeps_existing_ones() {
         let parent = tempfile::tempdir().unwrap();
         let folder = parent.path().join("set");
         let runs: Vec<Run> = (0..6).map(|seed| game(seed, 15 * seed as usize)).collect();
-        write(&folder, &runs[..4], DatasetOptions::default().with_shard_rows(shard_rows));
+        write(&folder, &runs[..4], DatasetOptions { shard_rows, ..Default::default() });
         let old = Dataset::open(&folder).unwrap();
         append(&folder, &runs[4..]);
         reads_all(&folder, &runs);
@@ -151,7 +151,7 @@ fn rows_of_an_interrupted_append_belong_to_no_run() {
         let parent = tempfile::tempdir().unwrap();
         let (folder, copy) = (parent.path().join("set"), parent.path().join("copy"));
         let runs = [game(1, 30), game(2, 20)];
-        write(&folder, &runs, DatasetOptions::default().with_shard_rows(shard_rows));
+        write(&folder, &runs, DatasetOptions { shard_rows, ..Default::default() });
         std::fs::create_dir(&copy).unwrap();
         for name in [METADATA, "manifest.json"] {
             std::fs::copy(folder.join(name), copy.join(name)).unwrap();
@@ -465,7 +465,7 @@ proptest! {
         let parent = tempfile::tempdir().unwrap();
         let folder = parent.path().join("set");
         let (now, later) = runs.split_at(split.min(runs.len()));
-        write(&folder, now, DatasetOptions::default().with_shard_rows(shard_rows));
+        write(&folder, now, DatasetOptions { shard_rows, ..Default::default() });
         append(&folder, later);
         let dataset = Dataset::open(&folder).unwrap();
         prop_assert_eq!(dataset.num_runs(), runs.len());

@@ -12,6 +12,7 @@ use crate::format::sqlite::Database;
 use crate::format::staged_folder::{StagedFolder, check_free};
 use crate::publish::parent;
 use crate::run::{Run, RunMeta};
+use derive_setters::Setters;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
@@ -21,7 +22,10 @@ const BATCH: usize = 4096;
 const CHUNK_ROWS: usize = 1 << 15;
 
 /// Options for writing a dataset.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+///
+/// Set fields with the `with_*` methods: `DatasetOptions::default().with_shard_rows(1_000_000)`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Setters)]
+#[setters(prefix = "with_", strip_option)]
 #[non_exhaustive]
 pub struct DatasetOptions {
     /// The maximum rows per shard; `None` = one `steps.npy`.
@@ -34,22 +38,6 @@ impl Default for DatasetOptions {
     /// One file of rows, and a manifest.
     fn default() -> DatasetOptions {
         DatasetOptions { shard_rows: None, manifest: true }
-    }
-}
-
-impl DatasetOptions {
-    /// Sets the maximum rows per shard; `None` = one `steps.npy`.
-    #[must_use]
-    pub fn with_shard_rows(mut self, shard_rows: Option<u64>) -> DatasetOptions {
-        self.shard_rows = shard_rows;
-        self
-    }
-
-    /// Sets whether to write a manifest.
-    #[must_use]
-    pub fn with_manifest(mut self, manifest: bool) -> DatasetOptions {
-        self.manifest = manifest;
-        self
     }
 }
 

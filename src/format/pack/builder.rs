@@ -8,13 +8,18 @@ use crate::error::{Error, Result};
 use crate::format::mapped::open_file;
 use crate::format::run_file::{MAX_RUN_BYTES, decode_run};
 use crate::publish::{Destination, Staged};
+use derive_setters::Setters;
 use std::fmt;
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 /// Options for writing a pack.
-#[derive(Clone, Copy, Debug)]
+///
+/// Set fields with the `with_*` methods: `PackOptions::default().with_align(8)`.
+#[derive(Clone, Copy, Debug, Setters)]
+#[setters(prefix = "with_", strip_option)]
+#[non_exhaustive]
 pub struct PackOptions {
     /// The alignment of entries in bytes: a power of two in 8..=4096.
     pub align: u32,

@@ -6,9 +6,14 @@ use crate::error::{Error, ErrorKind, Location, Result};
 use crate::format::ordered::{fill_window, in_order};
 use crate::progress::{Progress, Unit, check};
 use crate::workers;
+use derive_setters::Setters;
 
 /// Options for validating a pack.
-#[derive(Clone, Copy, Debug, Default)]
+///
+/// Set fields with the `with_*` methods: `ValidateOptions::default().with_sample(100)`.
+#[derive(Clone, Copy, Debug, Default, Setters)]
+#[setters(prefix = "with_", strip_option)]
+#[non_exhaustive]
 pub struct ValidateOptions {
     /// The number of runs to check, evenly spread over the index. `None` = all runs, the data's checksum and the
     /// stats.

@@ -228,7 +228,7 @@ proptest! {
         let folder = parent.path().join("session");
         let game = |(seed, len, rate, engine): (u32, usize, usize, Option<u64>)| sampled(&game(seed.into(), len), rate, engine);
         let runs: Vec<(u64, Run)> = games.into_iter().map(|(id, how)| (id, game(how))).collect();
-        write(&folder, &runs, SessionOptions::default().with_action(with_action).with_rotate_rows(rotate_rows));
+        write(&folder, &runs, SessionOptions { with_action, rotate_rows });
         let session = Session::open(&folder).unwrap();
         prop_assert_eq!(session.num_runs(), runs.len());
         prop_assert!(session.rows_without_run().is_empty());

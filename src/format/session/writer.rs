@@ -9,6 +9,7 @@ use crate::format::sqlite::Database;
 use crate::format::staged_folder::{StagedFolder, check_free};
 use crate::publish::parent;
 use crate::run::Run;
+use derive_setters::Setters;
 use serde_json::Value;
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -20,29 +21,17 @@ const INSERT: &str = "INSERT INTO runs VALUES (?1, ?2, ?3, ?4, ?5)";
 pub(super) const INSERT_SESSION: &str = "INSERT INTO session VALUES (?1, ?2)";
 
 /// Options for writing a session.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+///
+/// Set fields with the `with_*` methods: `SessionOptions::default().with_rotate_rows(1_000_000)`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Setters)]
+#[setters(prefix = "with_", strip_option)]
 #[non_exhaustive]
 pub struct SessionOptions {
     /// Whether to write the moves.
+    #[setters(rename = "with_action")]
     pub with_action: bool,
     /// The maximum rows per shard; `None` = one `steps.npy`.
     pub rotate_rows: Option<u64>,
-}
-
-impl SessionOptions {
-    /// Sets whether to write the moves.
-    #[must_use]
-    pub fn with_action(mut self, with_action: bool) -> SessionOptions {
-        self.with_action = with_action;
-        self
-    }
-
-    /// Sets the maximum rows per shard; `None` = one `steps.npy`.
-    #[must_use]
-    pub fn with_rotate_rows(mut self, rotate_rows: Option<u64>) -> SessionOptions {
-        self.rotate_rows = rotate_rows;
-        self
-    }
 }
 
 /// A writer of a session. [`finish`](SessionWriter::finish) makes the session durable and publishes it under its

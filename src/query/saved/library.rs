@@ -64,7 +64,7 @@ impl Archive {
     /// # let folder = tempfile::tempdir()?;
     /// # let mut archive = a2store::Archive::create(folder.path().join("games.a2"), Default::default())?;
     /// # let runs = folder.path().join("runs");
-    /// # a2store::simulate(&runs, &a2store::SimulateOptions { runs: 3, ..Default::default() }, &())?;
+    /// # a2store::simulate(&runs, &a2store::SimulateOptions::default().with_runs(3), &())?;
     /// # archive.ingest([&runs], &Default::default(), &())?;
     /// let query = archive.query("high_score", [("min_score", 1_000_u64.into())])?;
     /// assert!(query.count()? > 0);

@@ -2,13 +2,17 @@
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::names::text_form;
+use derive_setters::Setters;
 use std::time::Duration;
 
 /// The limits of a recorder; `None` = no limit of that kind.
 ///
 /// A recording contains whole games. Once a limit is reached, no game begins, and running games may end. Only
 /// `max_disk_mb` is exact: a game that would exceed it is rejected at its end.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+///
+/// Set fields with the `with_*` methods: `Limits::default().with_max_games(64)`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Setters)]
+#[setters(prefix = "with_", strip_option)]
 #[non_exhaustive]
 pub struct Limits {
     /// The number of games that have begun and were not abandoned.

@@ -2,19 +2,28 @@
 
 use super::limits::Limits;
 use crate::error::{Error, Result};
+use derive_setters::Setters;
 use serde_json::Value;
 use std::time::Duration;
 
 /// Options of a [`Recorder`](super::Recorder), and the metadata of its session.
-#[derive(Clone, Debug, PartialEq)]
+///
+/// Set fields with the `with_*` methods: `RecorderOptions::new("v7").with_journal(true)`.
+#[derive(Clone, Debug, PartialEq, Setters)]
+#[setters(prefix = "with_", strip_option)]
+#[non_exhaustive]
 pub struct RecorderOptions {
     /// The model's name, which is part of the folder's name: letters, digits and `._+-`, without a leading dot.
+    #[setters(into)]
     pub tag: String,
     /// The name of the engine.
+    #[setters(into)]
     pub engine: Option<String>,
     /// A hash of the model.
+    #[setters(into)]
     pub model_hash: Option<String>,
     /// A hash of the engine's configuration.
+    #[setters(into)]
     pub config_hash: Option<String>,
     /// More metadata of the session, by key.
     pub entries: Vec<(String, Value)>,
@@ -29,6 +38,7 @@ pub struct RecorderOptions {
     /// Makes each game durable as soon as it ends. Each game is then written twice.
     pub journal: bool,
     /// Whether a session stores moves. Then every step needs its move.
+    #[setters(rename = "with_action")]
     pub with_action: bool,
 }
 

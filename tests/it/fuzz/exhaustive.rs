@@ -135,8 +135,7 @@ fn every_truncation(folder: &Path, read: impl Fn(&Path) -> Result<Vec<Result<Run
 fn a_truncated_file_of_a_dataset_is_an_error() {
     let (temp, games) = (scratch(), seeds::games());
     let folder = temp.path().join("dataset");
-    for options in [DatasetOptions::default(), DatasetOptions::default().with_shard_rows(Some(4)).with_manifest(false)]
-    {
+    for options in [DatasetOptions::default(), DatasetOptions::default().with_shard_rows(4).with_manifest(false)] {
         dataset(&folder, &games[1..4], options).unwrap();
         let found = every_truncation(&folder, dataset_runs);
         assert!(found.errors > 16_384 && found.runs < 2, "{found:?}");
@@ -148,7 +147,7 @@ fn a_truncated_file_of_a_dataset_is_an_error() {
 fn a_truncated_file_of_a_session_is_an_error() {
     let (temp, games) = (scratch(), seeds::games());
     let folder = temp.path().join("session");
-    for options in [SessionOptions::default(), SessionOptions::default().with_action(true).with_rotate_rows(Some(4))] {
+    for options in [SessionOptions::default(), SessionOptions::default().with_action(true).with_rotate_rows(4)] {
         session(&folder, &games[1..4], options).unwrap();
         let found = every_truncation(&folder, session_runs);
         assert!(found.errors > 8_192 && found.runs == 0, "{found:?}");
@@ -160,7 +159,7 @@ fn a_truncated_file_of_a_session_is_an_error() {
 fn a_dataset_without_its_last_shards_loses_only_their_runs() {
     let (temp, games) = (scratch(), seeds::games());
     let folder = temp.path().join("dataset");
-    let options = DatasetOptions::default().with_shard_rows(Some(7)).with_manifest(false);
+    let options = DatasetOptions::default().with_shard_rows(7).with_manifest(false);
     dataset(&folder, &games[1..6], options).unwrap();
     let whole: Vec<Run> = dataset_runs(&folder).unwrap().into_iter().map(Result::unwrap).collect();
     let num_rows: usize = whole.iter().map(Run::num_steps).sum();

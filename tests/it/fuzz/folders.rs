@@ -294,7 +294,7 @@ impl Target for OfDataset {
             (&games[..0], options),
             (&games[1..4], options),
             (&games[3..6], options.with_manifest(false)),
-            (&games[1..6], options.with_shard_rows(Some(10))),
+            (&games[1..6], options.with_shard_rows(10)),
         ] {
             dataset(&folder, runs, options).unwrap();
             seeds.push(take(&folder));
@@ -389,7 +389,7 @@ impl Target for OfSession {
             (&games[..0], options),
             (&games[1..4], options),
             (&games[3..6], options.with_action(true)),
-            (&games[1..6], options.with_rotate_rows(Some(10))),
+            (&games[1..6], options.with_rotate_rows(10)),
         ] {
             session(&folder, runs, options).unwrap();
             seeds.push(take(&folder));

@@ -36,7 +36,8 @@ const LINES_BYTES: usize = 4 << 20;
 pub(super) fn build(runs: &[Run], align: u32, compression: Compression) -> Vec<u8> {
     let folder = scratch();
     let path = folder.path().join("runs.a2pack");
-    let mut builder = PackBuilder::create(&path, PackOptions { align, compression, workers: None }).unwrap();
+    let mut builder =
+        PackBuilder::create(&path, PackOptions::default().with_align(align).with_compression(compression)).unwrap();
     builder = builder.with_capacity(runs.len() as u64);
     for (place, run) in runs.iter().enumerate() {
         let format = if place % 3 == 0 { RunFormat::A2t1 } else { RunFormat::A2run2 };
@@ -223,7 +224,7 @@ impl Target for Pack {
 
 /// Checks the operations on the whole pack: validation, iteration and JSON Lines.
 fn whole(reader: &PackReader, num_decoded: usize, gauge: &mut Gauge, tally: &mut Tally) -> Result<(), String> {
-    let options = ValidateOptions { sample: None, workers: Some(2) };
+    let options = ValidateOptions::default().with_workers(2);
     let report = gauge.call(|| reader.validate(&options, &())).map_err(|error| error.to_string())?;
     report.problems.iter().for_each(|problem| tally.error(problem));
     let num_tombstones = report.num_tombstones as usize;
@@ -241,7 +242,7 @@ fn whole(reader: &PackReader, num_decoded: usize, gauge: &mut Gauge, tally: &mut
         return Ok(());
     }
     for (by_step, compact) in [(false, false), (false, true), (true, false), (true, true)] {
-        let options = JsonlOptions { by_step, compact, ..JsonlOptions::default() };
+        let options = JsonlOptions::default().with_by_step(by_step).with_compact(compact);
         // Allocated in advance, so that the output does not count as memory of the writer.
         let mut lines = Vec::with_capacity(LINES_BYTES);
         let report = gauge.call(|| reader.write_jsonl(&mut lines, &options, &())).map_err(|error| error.to_string())?;
