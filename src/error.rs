@@ -11,8 +11,8 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// An error of any a2store operation.
 ///
-/// One pointer wide, so that `Result<T>` stays small. [`Error::kind`] returns the parts for a program. `Display`
-/// prints one line for a person: the file, the place in it, what was expected and what was found.
+/// It is one pointer wide, so that `Result<T>` stays small. [`Error::kind`] returns the parts for a program.
+/// `Display` prints one line for a person: the file, the place in it, what was expected and what was found.
 ///
 /// ```
 /// use a2store::{Error, ErrorKind};
@@ -29,13 +29,14 @@ pub struct Location {
     pub path: Option<PathBuf>,
     /// The index of the run in a file of several runs, from 0.
     pub run: Option<u64>,
-    /// The byte offset from the start of the input. In a file of several runs, from the start of the file.
+    /// The byte offset from the start of the input. If a file holds several runs, the offset counts from the start of
+    /// the file.
     pub offset: Option<u64>,
     /// The index of the step, from 0.
     pub step: Option<u64>,
 }
 
-/// The kinds of [`Error`], each with the facts that a program may need. `Display` prints all of them but the path.
+/// The kinds of [`Error`], each with the facts that a program may need. `Display` prints all facts except the path.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ErrorKind {

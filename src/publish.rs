@@ -173,7 +173,7 @@ pub(crate) fn sync(path: &Path) -> Result<()> {
     File::open(path).and_then(|file| file.sync_all()).map_err(|source| Error::io(path, source))
 }
 
-/// What already exists under the name of a file that will be written.
+/// The existing entry, if any, under the name of a file that will be written.
 pub(crate) enum Destination {
     /// Nothing, or a file that the new one replaces.
     File {

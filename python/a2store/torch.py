@@ -94,8 +94,8 @@ class StepDataset(Dataset[_Tensors]):
     """A map-style dataset over a table's rows.
 
     A row is a dict of tensors without the dimension B: ``tokens`` (16,), ``move`` (), and so on. A ``DataLoader``
-    gathers the rows of a batch at once. The default ``collate_fn`` then takes them apart and stacks them again, which
-    costs far more than gathering. ``StepDataset.collate`` avoids that:
+    gathers the rows of a batch at once. The default ``collate_fn`` then splits the batch into rows and stacks them
+    again, which costs far more than gathering. ``StepDataset.collate`` avoids that:
 
     >>> dataset = StepDataset(table)
     >>> DataLoader(dataset, batch_size=4096, sampler=sampler, collate_fn=StepDataset.collate)
@@ -211,7 +211,7 @@ class StepLoader(IterableDataset[_Tensors]):
 
     Distributed training needs no sampler: all ranks get the same number of batches, and each row goes to one rank. If
     ``torch.distributed`` is initialised when the loader is created, it provides the rank and the world size. The last
-    batch of an epoch is shorter. It is empty on some ranks if fewer rows than ranks are left. To weight all rows
+    batch of an epoch may be shorter. It is empty on some ranks if fewer rows than ranks are left. To weight all rows
     equally, divide the sum of the losses by ``batch_size`` instead of taking the mean.
 
     Loaders can be pickled, with the table's handle, the options and the position. A copy's next iteration begins at the

@@ -29,8 +29,8 @@ pub struct CompactOptions {
     pub file_rows: u64,
     /// The number of threads; `None` = one per core.
     pub workers: Option<usize>,
-    /// The longest wait for another process of this machine that writes to the archive. Then the call fails
-    /// with [`ErrorKind::Conflict`](crate::ErrorKind::Conflict).
+    /// The longest time to wait while another process on this machine writes to the archive. After that, the call
+    /// fails with [`ErrorKind::Conflict`](crate::ErrorKind::Conflict).
     pub wait: Duration,
 }
 

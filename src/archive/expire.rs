@@ -35,8 +35,8 @@ pub struct ExpireOptions {
     pub grace: Duration,
     /// Only reports what would be removed.
     pub dry_run: bool,
-    /// The longest wait for another process of this machine that writes to the archive. Then the call fails
-    /// with [`ErrorKind::Conflict`](crate::ErrorKind::Conflict).
+    /// The longest time to wait while another process on this machine writes to the archive. After that, the call
+    /// fails with [`ErrorKind::Conflict`](crate::ErrorKind::Conflict).
     pub wait: Duration,
 }
 

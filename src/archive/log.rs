@@ -29,8 +29,8 @@ pub(super) struct Log {
 /// The maximum number of listings when files vanish between listing and reading, because versions expire.
 const ATTEMPTS: usize = 5;
 
-/// The maximum number of commits that are read instead of a later checkpoint. Usually at most about as many
-/// follow a checkpoint.
+/// The maximum number of commits that are read instead of a later checkpoint. Usually, about this many commits at
+/// most follow a checkpoint.
 const MAX_COMMITS: u64 = 256;
 
 impl Log {
@@ -52,8 +52,8 @@ impl Log {
         };
         let bytes = commit.to_bytes()?;
         let outcome = self.storage.put_new(&path, bytes.clone());
-        // The log decides, not the answer. An answer that the name is taken may belong to a repeated request
-        // whose first answer was lost.
+        // Read the log, because the response alone can mislead: if a request was retried, the name may be taken by
+        // this very commit.
         let standing = match self.storage.read(&path) {
             Ok(standing) => standing,
             Err(error) => return Err(unconfirmed(outcome.err().unwrap_or(error))),
@@ -77,12 +77,11 @@ impl Log {
                 let found = if standing.is_some() { "another commit" } else { "no file" };
                 Err(damaged(&self.storage.path(&path), "commit", "the commit just published", found))
             }
-            // An object store keeps what it shows: only its answer was lost. In a folder the name may still
-            // vanish in a crash.
+            // In an object store, a visible commit is durable. In a folder, a crash may still remove its name.
             Err(error) if ours && self.storage.is_local() => Err(unconfirmed(error)),
             Err(_) if ours => committed(),
             Err(_) if standing.is_some() => Ok(None),
-            // A request to an object store may still arrive.
+            // An object store may still receive the request.
             Err(error) if !self.storage.is_local() => Err(unconfirmed(error)),
             Err(error) => Err(error),
         }

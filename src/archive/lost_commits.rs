@@ -138,7 +138,7 @@ impl<'a> CommitRebuilder<'a> {
             ..newest.clone()
         };
         commit.line = Some(line.clone()).filter(|line| *line != commit.info());
-        // The checksum by which other commits know it.
+        // The checksum that the other commits record for this commit.
         let known = match following {
             _ if at_checkpoint => Some(self.anchor.newest_crc.clone()),
             Some((next, _)) => next.parent.clone(),

@@ -72,7 +72,7 @@ const PRAGMAS: &str = "PRAGMA cell_size_check = ON; PRAGMA mmap_size = 0; PRAGMA
 
 /// Instructions between two calls of SQLite's progress handler.
 const TICK: i32 = 1000;
-/// The ticks that every read may take, and the bytes of the file that add one more.
+/// The number of ticks that every read may take, and the number of bytes of the file that allow one more tick.
 const BASE_TICKS: u64 = 10_000;
 const BYTES_PER_TICK: u64 = 32;
 

@@ -52,7 +52,8 @@ impl StepTable {
         self.loader_unless_cancelled(options, &())
     }
 
-    /// [`loader`](StepTable::loader) that can be cancelled while it reads the table for weights or strata.
+    /// Does the same as [`loader`](StepTable::loader), but can be cancelled while it reads the table for weights or
+    /// strata.
     ///
     /// # Errors
     /// As [`loader`](StepTable::loader), and [`ErrorKind::Cancelled`](crate::ErrorKind::Cancelled).

@@ -67,7 +67,7 @@ impl SamplingPlan {
         match self {
             SamplingPlan::Windowed { shift } => Sampling::Windowed { window: windowed::BLOCKS << shift }.to_string(),
             SamplingPlan::Stratified(strata) => strata.name(),
-            // These options have only one spelling.
+            // Equal orders have equal options here, so the options are the name.
             SamplingPlan::Sequential
             | SamplingPlan::Shuffled(_)
             | SamplingPlan::Uniform

@@ -44,8 +44,8 @@ pub struct QueryStream {
     is_explain: bool,
 }
 
-/// The most buffered batches of a partition. A whole row group fits, so that the next partitions stay busy
-/// while one is read.
+/// The maximum number of buffered batches of a partition. A whole row group fits, so that the next partitions stay
+/// busy while one is read.
 const AHEAD: usize = 64;
 
 impl QueryStream {

@@ -1,4 +1,4 @@
-//! What a policy gets and answers, and the conversion of its answers into moves.
+//! The input and the output of a policy, and the conversion of its output into moves.
 
 use super::env::VectorEnv;
 use crate::board::{Board, Move};

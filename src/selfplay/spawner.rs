@@ -42,7 +42,8 @@ impl Spawner {
         if empty == 0 {
             return board;
         }
-        // Each nibble counts the empty cells up to it, from below, modulo 16. So 16 empty cells make the top count 0.
+        // Each nibble counts the empty cells up to it, from below, modulo 16. So the top count of an empty board is
+        // 0.
         let counts = empty.wrapping_mul(0x1111_1111_1111_1111);
         let num_empty = if counts >> 60 == 0 { 16 } else { counts >> 60 };
         let bits = self.0.next_u64();

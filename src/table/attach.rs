@@ -29,7 +29,8 @@ pub struct AttachOptions {
     pub steps: Option<PathBuf>,
     /// Whether to read the array into memory instead of mapping it.
     pub in_memory: bool,
-    /// The memory limit for an array that is read, in bytes; `None` = the memory that the system has available.
+    /// The memory limit in bytes for an array that is read instead of mapped; `None` = the memory that the system has
+    /// available.
     pub memory_limit: Option<u64>,
 }
 
@@ -48,7 +49,7 @@ impl AttachOptions {
         self
     }
 
-    /// Sets the memory limit for an array that is read, in bytes.
+    /// Sets the memory limit in bytes for an array that is read instead of mapped.
     #[must_use]
     pub fn with_memory_limit(mut self, memory_limit: u64) -> Self {
         self.memory_limit = Some(memory_limit);

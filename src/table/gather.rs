@@ -184,7 +184,7 @@ pub(super) fn gather_part(
     if let Some((_, ids)) = symmetries {
         assert!(ids.len() == indices.len(), "a number for every row");
     }
-    // The type of tokens and whether to turn are decided outside of the loop over rows.
+    // Choose the type of tokens, and whether to turn boards, once here instead of in the loop over rows.
     let unturned = (SymmetryKey::NONE, indices);
     match (schema.tokens(), symmetries) {
         (ElementType::Int32, None) => shape::<i32, false>(level, rows, indices, schema, columns, unturned),

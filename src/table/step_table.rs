@@ -159,7 +159,7 @@ impl StepTable {
         self.take_unless_cancelled(indices, &())
     }
 
-    /// [`take`](StepTable::take) with cancellation. It checks every few milliseconds.
+    /// Does the same as [`take`](StepTable::take), and checks for cancellation every few milliseconds.
     ///
     /// # Errors
     /// As [`take`](StepTable::take), and [`ErrorKind::Cancelled`].
@@ -197,7 +197,7 @@ impl StepTable {
         self.take_rows_unless_cancelled(indices, out, &())
     }
 
-    /// [`take_rows`](StepTable::take_rows) with cancellation. It checks every few milliseconds.
+    /// Does the same as [`take_rows`](StepTable::take_rows), and checks for cancellation every few milliseconds.
     ///
     /// # Errors
     /// As [`take_rows`](StepTable::take_rows), and [`ErrorKind::Cancelled`].

@@ -33,8 +33,8 @@ pub struct RowFilter {
 const PART: u64 = 1 << 18;
 
 impl StepTable {
-    /// Returns a view of the rows that meet every condition, in the same order. The view shares the table's
-    /// memory and takes 16 bytes per range of consecutive rows. Finding them takes one pass over the table.
+    /// Returns a view of the rows that meet every condition, in the same order. The view shares the table's memory
+    /// and takes about 20 bytes per range of consecutive rows. Finding them takes one pass over the table.
     ///
     /// # Errors
     /// [`ErrorKind::Argument`] for a condition on scores, engines or phases if the rows came from a file
@@ -43,7 +43,7 @@ impl StepTable {
         self.filter_unless_cancelled(filter, &())
     }
 
-    /// [`filter`](StepTable::filter) with cancellation. It checks every few milliseconds.
+    /// Does the same as [`filter`](StepTable::filter), and checks for cancellation every few milliseconds.
     ///
     /// # Errors
     /// As [`filter`](StepTable::filter), and [`ErrorKind::Cancelled`].
@@ -115,7 +115,7 @@ impl StepTable {
         self.split_unless_cancelled(val, seed, &())
     }
 
-    /// [`split`](StepTable::split) with cancellation. It checks every few milliseconds.
+    /// Does the same as [`split`](StepTable::split), and checks for cancellation every few milliseconds.
     ///
     /// # Errors
     /// As [`split`](StepTable::split), and [`ErrorKind::Cancelled`].

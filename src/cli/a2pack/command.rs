@@ -30,7 +30,7 @@ fn run_command(cli: PackCli) -> anyhow::Result<u8> {
     }
 }
 
-/// Returns the exit status for an error: 2 if another command line avoids it.
+/// Returns the exit status for an error: 2 if the command line is wrong, and 1 for a problem with the data.
 fn status_of(error: &anyhow::Error) -> u8 {
     match error.downcast_ref::<Error>().map(Error::kind) {
         Some(ErrorKind::IndexOutOfBounds { .. }) => 2,

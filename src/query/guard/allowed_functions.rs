@@ -264,7 +264,8 @@ pub(super) fn rejection_of(expr: &Expr) -> Option<Error> {
     Some(Error::refused(format!("the function {name}"), why_excluded(name).unwrap_or("it is not supported")))
 }
 
-/// The most values of a fixed-size list or bytes of a fixed-size binary. Even each null takes this space.
+/// The maximum number of values of a fixed-size list or bytes of a fixed-size binary. Even each null takes this
+/// space.
 const MAX_FIXED: i32 = 1024;
 
 fn is_wide(dtype: &DataType) -> bool {

@@ -11,7 +11,7 @@ use datafusion::execution::SessionStateBuilder;
 use datafusion::logical_expr::{Expr, LogicalPlan};
 use datafusion::prelude::SessionContext;
 
-/// The most parts of a filter after inlining. Planning a filter of this size takes a second.
+/// The maximum number of parts of a filter after inlining. Planning a filter of this size takes a second.
 const MAX_FILTER: u64 = 1 << 14;
 
 /// The names of the rules that inline columns, or the beginnings of their names.

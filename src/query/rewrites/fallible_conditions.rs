@@ -20,7 +20,7 @@ use datafusion::logical_expr::utils::{conjunction, disjunction, split_conjunctio
 use datafusion::logical_expr::{Case, Expr, ExprSchemable, Filter, LogicalPlan, Operator, lit};
 use datafusion::optimizer::AnalyzerRule;
 
-/// Columns of `steps` and `runs` that no board function rejects.
+/// Columns of `steps` and `runs` whose values are always valid arguments of board functions.
 const BOARD_COLUMNS: [&str; 8] = ["board", "move", "max_exp", "ev_up", "ev_down", "ev_left", "ev_right", "final_board"];
 
 /// DataFusion's functions that fail for some argument values.

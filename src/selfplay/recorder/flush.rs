@@ -18,7 +18,7 @@ const RAM_PERCENT: u64 = 40;
 /// The number of blocks that are freed at a time.
 const BLOCKS_AT_ONCE: usize = 512;
 
-/// What the writer thread does next.
+/// The next action of the writer thread.
 enum WriterCommand {
     Flush,
     Close,

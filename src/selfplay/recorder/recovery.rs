@@ -18,7 +18,7 @@ pub struct Recovered {
     pub folder: PathBuf,
     /// The number of games that the recording now has.
     pub runs: u64,
-    /// The number of games among them that only the journal had.
+    /// The number of these games that were recovered from the journal.
     pub from_journal: u64,
     /// The number of ended games that are lost because no flush had written them. After a power failure it may be
     /// too low.
@@ -53,7 +53,7 @@ impl Recovered {
 ///
 /// # Errors
 /// [`ErrorKind::Conflict`] if a recorder uses the folder, [`ErrorKind::Io`], and [`ErrorKind::Header`] for a
-/// damaged file. The call can be repeated, and continues where it stopped.
+/// damaged file. A repeated call continues where the previous one stopped.
 pub fn recover(folder: impl AsRef<Path>) -> Result<Recovered> {
     let folder = folder.as_ref();
     Ok(recover_session(folder)?.unwrap_or_else(|| Recovered::nothing(folder)))

@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// What the handles, games and the writer thread of one recorder share.
+/// The state that the handles, the games and the writer thread of one recorder share.
 #[derive(Debug)]
 pub(super) struct SharedRecorder {
     pub(super) with_action: bool,
