@@ -109,19 +109,19 @@ impl StepTable {
 }
 
 impl Loader {
-    /// The table.
+    /// Returns the table.
     #[must_use]
     pub fn table(&self) -> &StepTable {
         &self.table
     }
 
-    /// The options, with the first `epoch`.
+    /// Returns the options, with the first `epoch`.
     #[must_use]
     pub fn options(&self) -> &LoaderOptions {
         &self.options
     }
 
-    /// The epoch that [`batches`](Loader::batches) serves.
+    /// Returns the epoch that [`batches`](Loader::batches) serves.
     #[must_use]
     pub fn epoch(&self) -> u64 {
         self.cursor().epoch
@@ -135,7 +135,7 @@ impl Loader {
         }
     }
 
-    /// The number of batches of a whole epoch on this rank. It is the same on every rank.
+    /// Returns the number of batches of a whole epoch on this rank. It is the same on every rank.
     #[must_use]
     pub fn num_batches(&self) -> u64 {
         self.share.num_steps(0)

@@ -93,18 +93,18 @@ impl Permutation {
         Ok(Permutation { n, a: a as u32, b: b as u32, keys, stored: None })
     }
 
-    /// Whether permutations of this length are stored.
+    /// Returns whether permutations of this length are stored.
     pub(super) fn is_stored(n: u64) -> bool {
         n < FEW
     }
 
-    /// The length of the domain.
+    /// Returns the length of the domain.
     #[must_use]
     pub fn len(&self) -> u64 {
         self.n
     }
 
-    /// Whether the domain is empty.
+    /// Returns whether the domain is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.n == 0
@@ -188,7 +188,7 @@ impl Permutation {
         }
     }
 
-    /// The keys of the rounds, in pairs.
+    /// Returns the keys of the rounds, in pairs.
     #[inline(always)]
     fn round_keys(&self) -> &[[u32; 2]] {
         self.keys.as_chunks().0
@@ -266,7 +266,7 @@ impl LastPermutation {
     }
 }
 
-/// The hash `lowbias32`.
+/// Returns the hash `lowbias32`.
 #[inline(always)]
 fn hash(mut x: u32) -> u32 {
     x ^= x >> 16;

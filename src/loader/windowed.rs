@@ -12,7 +12,7 @@ use std::ops::Range;
 /// The number of blocks of a window.
 pub(super) const BLOCKS: u64 = 256;
 
-/// The binary logarithm of the rows of a block, for windows of about `window` rows. A block is never larger
+/// Returns the binary logarithm of the rows of a block, for windows of about `window` rows. A block is never larger
 /// than the table.
 pub(super) fn block_shift(window: u64, num_rows: u64) -> u32 {
     (window / BLOCKS).max(1).ilog2().min(num_rows.checked_next_power_of_two().map_or(63, u64::ilog2))

@@ -64,7 +64,7 @@ impl Spawner {
 mod tests {
     use super::*;
 
-    /// A naive spawn, cell by cell from below.
+    /// Spawns a tile naively, cell by cell from below.
     fn plain(random: &mut Xoshiro256PlusPlus, board: Board) -> Board {
         let empty: Vec<u32> = (0..64).step_by(4).filter(|shift| board.0 >> shift & 15 == 0).collect();
         if empty.is_empty() {

@@ -33,7 +33,7 @@ impl Arena {
         Ok(Arena { memory: Zeroed::new(len)?, offsets, capacity })
     }
 
-    /// A pointer to the start of the memory, through which the owner may write.
+    /// Returns a pointer to the start of the memory, through which the owner may write.
     #[cfg(feature = "python")]
     pub(super) fn as_ptr(&self) -> *const u8 {
         self.memory.as_ptr()

@@ -245,7 +245,7 @@ impl StepTable {
         first_missing.map_or(Ok(Arc::new(places)), |row| Err((search.missing)(row)))
     }
 
-    /// The ranges of the mapping's rows that this table or view shows.
+    /// Returns the ranges of the mapping's rows that this table or view shows.
     fn ranges(&self) -> Vec<Range<u64>> {
         match &self.selection {
             None if self.is_empty() => Vec::new(),
@@ -254,7 +254,7 @@ impl StepTable {
         }
     }
 
-    /// The key of a row of the mapping.
+    /// Returns the key of a row of the mapping.
     #[inline]
     fn key(&self, row: u64) -> StepKey {
         let step = self.step_at(row);
@@ -279,7 +279,7 @@ struct Search<'a> {
     missing: &'a (dyn Fn(u64) -> Error + Sync),
 }
 
-/// The parts of ascending ranges that lie in a chunk.
+/// Returns the parts of ascending ranges that lie in a chunk.
 fn within(ranges: &[Range<u64>], chunk: &Range<u64>) -> impl Iterator<Item = Range<u64>> {
     let (start, end) = (chunk.start, chunk.end);
     let from = ranges.partition_point(|range| range.end <= start);

@@ -240,7 +240,7 @@ impl<'a> TableFile<'a> {
         Ok(TableFile { path, file, num_rows, rows_offset, layout, conversion, meta: None, runs: Vec::new() })
     }
 
-    /// The stride of the file's rows.
+    /// Returns the stride of the file's rows.
     fn stride(&self) -> usize {
         self.conversion.as_ref().map_or(self.layout.stride(), |conversion| conversion.stride)
     }

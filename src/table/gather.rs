@@ -142,7 +142,7 @@ pub(super) fn gather_rows(rows: TableRows<'_>, indices: &[u64], out: &mut [u8]) 
     }
 }
 
-/// A naive implementation of [`gather`], for tests.
+/// Does the same as [`gather`] naively, for tests.
 #[cfg(test)]
 pub(super) fn naive(
     rows: TableRows<'_>,
@@ -196,7 +196,7 @@ pub(super) fn gather_part(
     }
 }
 
-/// Also decides whether all step columns are requested, the usual case.
+/// Selects the code for all step columns, which is the usual case, or for some of them.
 fn shape<T: Token, const TURN: bool>(
     level: Level,
     rows: TableRows<'_>,

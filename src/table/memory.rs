@@ -107,7 +107,7 @@ impl Region {
         Region::reserve_up_to(limit.min(available_bytes().unwrap_or(1 << 40).max(1 << 30)))
     }
 
-    /// The memory, at least the reserved bytes.
+    /// Returns the memory, at least the reserved bytes.
     pub(super) fn bytes_mut(&mut self) -> &mut [u8] {
         self.map.get_mut(self.start..).unwrap_or_default()
     }

@@ -44,7 +44,7 @@ fn fields_of(layout: &RowLayout) -> Vec<NpyField> {
 }
 
 impl NpyHeader {
-    /// Whether rows of this layout have this header.
+    /// Returns whether rows of this layout have this header.
     pub(super) fn is_of(&self, layout: &RowLayout) -> bool {
         self.stride == layout.stride() && self.fields == fields_of(layout)
     }

@@ -53,7 +53,7 @@ impl Runs {
         Runs { phases, source, facts: OnceLock::new() }
     }
 
-    /// The runs; `None` if their source is unknown.
+    /// Returns the runs; `None` if their source is unknown.
     ///
     /// # Errors
     /// Any error of reading the archive; [`ErrorKind::Damaged`] if the file's bytes are invalid.

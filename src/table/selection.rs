@@ -45,7 +45,7 @@ impl Selection {
         Selection { positions, rows, guide, shift }
     }
 
-    /// The number of rows.
+    /// Returns the number of rows.
     pub(super) fn len(&self) -> u64 {
         self.positions.last().copied().unwrap_or(0)
     }
@@ -68,7 +68,7 @@ impl Selection {
         }
     }
 
-    /// The ranges, in ascending order.
+    /// Returns the ranges, in ascending order.
     pub(super) fn ranges(&self) -> impl Iterator<Item = Range<u64>> {
         self.rows.iter().zip(self.positions.windows(2)).map(|(&row, at)| row..row + (at[1] - at[0]))
     }

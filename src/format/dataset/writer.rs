@@ -31,7 +31,7 @@ pub struct DatasetOptions {
 }
 
 impl Default for DatasetOptions {
-    /// One file of rows, and a manifest.
+    /// Returns options for one file of rows and a manifest.
     fn default() -> DatasetOptions {
         DatasetOptions { shard_rows: None, manifest: true }
     }

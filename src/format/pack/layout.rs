@@ -24,7 +24,7 @@ pub enum RunKind {
 }
 
 impl RunKind {
-    /// `"v1"` or `"v2"`.
+    /// Returns `"v1"` or `"v2"`.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {

@@ -182,7 +182,7 @@ impl PackReader {
 }
 
 impl ValidateReport {
-    /// Whether no problem was found.
+    /// Returns whether no problem was found.
     #[must_use]
     pub fn is_sound(&self) -> bool {
         self.problems.is_empty()

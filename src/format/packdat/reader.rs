@@ -73,13 +73,13 @@ impl PackDat {
         Ok(pack)
     }
 
-    /// The number of runs.
+    /// Returns the number of runs.
     #[must_use]
     pub fn num_runs(&self) -> usize {
         self.metas.len()
     }
 
-    /// The number of steps of all runs.
+    /// Returns the number of steps of all runs.
     #[must_use]
     pub fn num_steps(&self) -> u64 {
         self.num_steps

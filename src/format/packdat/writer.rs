@@ -145,7 +145,7 @@ impl PackDatWriter {
         })
     }
 
-    /// The number of runs so far.
+    /// Returns the number of runs so far.
     #[must_use]
     pub fn num_runs(&self) -> usize {
         self.num_runs as usize

@@ -42,7 +42,7 @@ impl AnalyzerRule for CoerceSetOperations {
     }
 }
 
-/// Whether the planner made this join of a set operation: only there nulls are equal to each other.
+/// Returns whether the planner made this join of a set operation: only there nulls are equal to each other.
 fn is_set_operation(join: &Join) -> bool {
     join.null_equality == NullEquality::NullEqualsNull
         && matches!(join.join_type, JoinType::LeftSemi | JoinType::LeftAnti)

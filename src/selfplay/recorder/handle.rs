@@ -202,7 +202,7 @@ impl Recorder {
         self.0.shared.stats()
     }
 
-    /// The folder of the session or of the journal; empty if there is no folder.
+    /// Returns the folder of the session or of the journal; empty if there is no folder.
     #[must_use]
     pub fn folder(&self) -> &Path {
         &self.0.shared.folder
