@@ -105,7 +105,7 @@ pub enum ErrorKind {
         path: PathBuf,
         /// The property that is wrong.
         what: &'static str,
-        /// What the rest of the archive requires.
+        /// The value that the rest of the archive requires.
         expected: String,
         /// What was found.
         found: String,

@@ -112,8 +112,8 @@ class Error(Exception):
 
     The message is one line: the file, the place in it, what was expected and what was found. Some failures raise
     Python's own exceptions, which lack the attributes below. These are ``ValueError`` or ``TypeError`` for wrong
-    arguments, ``IndexError`` for a missing row, ``OSError`` for a failed system call, ``MemoryError`` for a failed
-    allocation, and ``KeyboardInterrupt`` for Ctrl-C.
+    arguments, ``IndexError`` for a missing row, and ``OSError`` for a failed system call. A failed allocation raises
+    ``MemoryError``, and Ctrl-C raises ``KeyboardInterrupt``.
     """
 
     kind: (
@@ -1193,7 +1193,7 @@ class Archive:
         A run whose content is already in the archive is skipped. Run ids follow the order of the paths and, in folders,
         of the names. If nothing is new, nothing is committed. In either case the archive moves to the newest version.
         An interrupted ingest can be repeated and ends in the same archive. Memory does not depend on the size of the
-        input: it takes about 100 MB, about 50 MB per worker, and up to 34 bytes per run in the archive.
+        input. It takes about 100 MB, about 50 MB per worker, and up to 34 bytes per run in the archive.
 
         - ``paths``: a file or folder, or several.
         - ``workers``: threads to decode and encode with, 1 to 1024; ``None`` = one per core.
@@ -1227,8 +1227,8 @@ class Archive:
         commits them. Readers and writers may work at the same time. No file is removed: older versions keep their files
         until ``expire``.
 
-        - ``file_rows``: the number of rows of a full file; ``None`` = 16,777,216. Files at least half full stay as they
-          are.
+        - ``file_rows``: the number of rows of a full file; ``None`` = 16,777,216. Files that are at least half full
+          stay unchanged.
         - ``workers``, ``progress``, ``wait``: as in ``ingest``.
 
         Raises ``DamagedError`` for a file that cannot be read back. Otherwise raises as ``ingest`` does. The archive is

@@ -281,10 +281,10 @@ impl Archive {
 
     /// Checks an archive and reports every problem, including damage that keeps the archive from being opened.
     ///
-    /// Checks every commit and the chain of commits. Of each data file of a version that has not expired,
-    /// checks the presence, length, checksum, footer, number of rows, ids and statistics. Compares the tables
-    /// `runs` and `steps` with each other. With [`VerifyOptions::deep`], also rebuilds every run from its
-    /// columns and compares its digest, and checks its moves against `runs.verified`.
+    /// Checks every commit and the chain of commits. Checks every data file of versions that have not expired:
+    /// presence, length, checksum, footer, number of rows, ids and statistics. Compares the tables `runs` and `steps`
+    /// with each other. With [`VerifyOptions::deep`], also rebuilds every run from its columns and compares its
+    /// digest, and checks its moves against `runs.verified`.
     ///
     /// # Errors
     /// [`ErrorKind::NotAnArchive`], [`ErrorKind::Cancelled`]. [`ErrorKind::Io`] if the location cannot be read.

@@ -28,7 +28,7 @@ pub(super) struct Chain {
 /// A commit of the chain.
 pub(super) struct Link {
     pub(super) commit: Commit,
-    /// The checksum by which the next commit names it.
+    /// The checksum that the next commit has as its `parent`.
     pub(super) crc: String,
     /// If the commit was lost: the reason, and the bytes that replace its file.
     pub(super) rebuilt: Option<(Error, Vec<u8>)>,

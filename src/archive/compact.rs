@@ -25,7 +25,7 @@ use std::time::Duration;
 /// Options of [`Archive::compact`](super::Archive::compact).
 #[derive(Clone, Debug)]
 pub struct CompactOptions {
-    /// The number of rows from which a file is full. A file with at least half as many rows is left alone.
+    /// The number of rows of a full file. A file with at least half as many rows is left alone.
     pub file_rows: u64,
     /// The number of threads; `None` = one per core.
     pub workers: Option<usize>,

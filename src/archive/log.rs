@@ -215,7 +215,7 @@ impl Log {
         Ok(Commit::from_bytes(&bytes, &self.storage.path(&path)).map_or(true, |(_, found)| found == crc))
     }
 
-    /// Returns a version's commit, and the checksum by which the next commit names it.
+    /// Returns a version's commit, and the checksum that the next commit has as its `parent`.
     pub(super) fn commit(&self, version: u64) -> Result<(Commit, String)> {
         let path = commit_path(version);
         let bytes = self.storage.read(&path)?.ok_or_else(|| self.gone(version, "a commit"))?;

@@ -39,7 +39,7 @@ pub(super) struct FormatOptions {
     pub(super) lines: JsonlOptions,
 }
 
-/// What is known of the runs before the first one is written.
+/// The facts about the runs that are known before the first run is written.
 pub(super) struct ExpectedRuns<'a> {
     pub(super) num_runs: Option<usize>,
     pub(super) session: &'a SessionPlan,

@@ -48,7 +48,7 @@ pub(super) trait FileKind: fmt::Debug + Send + Sync {
         None
     }
 
-    /// Returns the names of the files of this kind to which the main files in a folder refer.
+    /// Returns the names of the files of this kind that the main files in a folder refer to.
     fn parts_named_in(&self, folder: &Path) -> HashSet<OsString> {
         let _ = folder;
         HashSet::new()

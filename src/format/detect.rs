@@ -82,7 +82,7 @@ impl ContainerKind {
         Some(ContainerKind { file: self.file.main()?, format: self.format })
     }
 
-    /// Returns the names of the parts of this kind to which the main files in a folder refer.
+    /// Returns the names of the parts of this kind that the main files in a folder refer to.
     pub(crate) fn parts_named_in(self, folder: &Path) -> HashSet<OsString> {
         self.file.parts_named_in(folder)
     }

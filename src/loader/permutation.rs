@@ -15,8 +15,8 @@
 //! `F` is a keyed 32-bit integer hash: multiply-xorshift with the constants that Chris Wellons found by search
 //! (`lowbias32` of hash-prospector), scaled to the modulus by multiplication. This is for shuffling, not for secrecy.
 //!
-//! If `a` and `b` are odd, each round is an even permutation of the grid, and so is the result: odd squares `n` only
-//! have even orders. Detecting the parity of an order takes all of its values.
+//! If `a` and `b` are odd, each round is an even permutation of the grid, and so is the result. So odd squares `n`
+//! only have even orders. Detecting the parity of an order takes all of its values.
 
 use crate::error::{Error, Result};
 use crate::machine::filled;

@@ -38,7 +38,7 @@ pub struct Batches {
 
 /// The maximum number of batches whose memory is allocated in advance.
 const MADE_AT_ONCE: usize = 16;
-/// The batch size in bytes from which available memory is checked first. The system may overcommit memory, and
+/// The minimum batch size in bytes for which available memory is checked first. The system may overcommit memory, and
 /// then kill the process when it uses that memory.
 const LARGE: u64 = 1 << 30;
 /// The interval at which a waiting consumer checks for cancellation.

@@ -3,8 +3,8 @@
 //! A row that is not in the cache costs a trip to memory, and a core can have many such trips under way. The
 //! kernels therefore prefetch rows long before they read them. The first prefetch goes to the second-level
 //! cache, which keeps more requests in flight than the first-level cache. A second prefetch, shortly before the
-//! read, goes to the first-level cache. The values of a row go straight to their columns. This costs less time
-//! than the next row takes to arrive, so a batch of all columns is as fast as a copy of the bare rows.
+//! read, goes to the first-level cache. The values of a row go straight to their columns. This takes less time than
+//! the arrival of the next row. So a batch of all columns is as fast as a copy of the bare rows.
 //!
 //! [`naive`] does the same, value by value, and the tests compare the two.
 

@@ -127,9 +127,9 @@ impl RunFacts {
         facts
     }
 
-    /// Returns the runs as bytes: number of runs u32, number of engines u32, the ids u32, the scores u64, each
-    /// run's engine u32 (an index into the engines, or 2^32 - 1 for none), and the engines, each its length u32
-    /// and its text. All numbers are little-endian.
+    /// Returns the runs as bytes: number of runs u32, number of engines u32, the ids u32, the scores u64, and each
+    /// run's engine u32 (an index into the engines, or 2^32 - 1 for none). Then come the engines, each as its length
+    /// u32 and its text. All numbers are little-endian.
     pub(super) fn to_bytes(&self) -> Vec<u8> {
         let mut places: HashMap<&str, u32> = HashMap::new();
         let mut engines: Vec<&str> = Vec::new();

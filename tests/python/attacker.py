@@ -36,7 +36,7 @@ class Answer:
     rests: bool = False
     """Whether all threads of the process have ended their work."""
     grown: int = 0
-    """The peak memory of the statement in bytes: the growth of the process."""
+    """The growth of the process's memory up to its peak, in bytes."""
     left: list[str] = field(default_factory=list)
     """The files in the folder for temporary files after the statement."""
     died: str = ""

@@ -180,4 +180,4 @@ OF_BOARD_AND_NUMBER: dict[str, tuple[Callable[[int, int], Any], int, Any]] = {
     "transform": (transform, 8, pa.uint64()),
     "canonical_move": (canonical_move, 4, pa.uint8()),
 }
-"""The number of valid values of the number, which counts from 0."""
+"""Functions of a board and a number, how many values the number has (from 0), and the type of the result."""

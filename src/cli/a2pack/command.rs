@@ -8,7 +8,7 @@ use std::ffi::OsString;
 use std::io;
 use std::process::ExitCode;
 
-/// Runs `a2pack` with these arguments, of which the first is the command's name.
+/// Runs `a2pack` with these arguments; the first is the command's name.
 pub fn a2pack(args: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> ExitCode {
     ExitCode::from(run(args))
 }

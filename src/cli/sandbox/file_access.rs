@@ -39,7 +39,8 @@ mod linux {
     };
     use std::path::{Path, PathBuf};
 
-    /// The newest version of Landlock whose rights are restricted. An older kernel ignores those that it does not know.
+    /// The newest version of Landlock whose rights are restricted. An older kernel ignores rights that it does not
+    /// know.
     const VERSION: ABI = ABI::V6;
 
     /// Files that the query engine reads to learn the number of cores and the size of memory.

@@ -64,7 +64,7 @@ impl Dataset {
         self.steps.num_rows()
     }
 
-    /// Returns the number of rows behind those of the last run. An interrupted append leaves such rows.
+    /// Returns the number of rows after those of the last run. An interrupted append leaves such rows.
     #[must_use]
     pub fn num_stray_rows(&self) -> u64 {
         self.num_steps() - self.runs.end(self.num_steps())

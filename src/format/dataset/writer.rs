@@ -130,7 +130,7 @@ impl DatasetWriter {
     }
 
     /// Opens a dataset to append runs. New rows go into new shards, whose maximum size is the size of the largest
-    /// existing shard. A single `steps.npy` is rewritten. Rows behind those of the last run are kept.
+    /// existing shard. A single `steps.npy` is rewritten. Rows after those of the last run are kept.
     ///
     /// # Errors
     /// The errors of [`Dataset::open`](crate::Dataset::open); [`ErrorKind::Io`](crate::ErrorKind::Io) if another

@@ -44,7 +44,7 @@ const CHUNK: usize = 1 << 20;
 pub struct PackDatWriter {
     path: PathBuf,
     out: BufWriter<Staged>,
-    /// Whether the file replaces the one that it began with.
+    /// Whether the file replaces the existing file that it extends.
     replaces: bool,
     rows: Vec<PackDatRow>,
     rows_crc: u32,

@@ -278,7 +278,7 @@ fn is_wide(dtype: &DataType) -> bool {
     }
 }
 
-/// Returns whether the target type of `arrow_cast` is a literal, and neither of fixed size nor without own nulls.
+/// Returns whether the target type of `arrow_cast` is a literal of variable size that can hold nulls.
 fn has_narrow_type(args: &[Expr]) -> bool {
     match args {
         [_, Expr::Literal(ScalarValue::Utf8(Some(name)), _)] => {

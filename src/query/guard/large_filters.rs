@@ -1,8 +1,8 @@
 //! The size of a plan's filters after the optimizer has inlined the expressions of their columns.
 //!
-//! The optimizer pushes filters below projections and replaces each column by its expression. A chain of
-//! `x + x AS x` doubles the expression each time, so a short statement can produce a filter that is too large to
-//! plan. The filters of such a plan are not pushed down.
+//! The optimizer pushes filters below projections and replaces each column by its expression. A chain of `x + x AS x`
+//! doubles the expression each time. So a short statement can produce a filter that is too large to plan. The filters
+//! of such a plan are not pushed down.
 
 use datafusion::common::Column;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
