@@ -356,7 +356,7 @@ impl RunBuilder {
 }
 
 impl PartialEq for RunBuilder {
-    /// Compares values bit by bit, so that a step without branches equals itself.
+    /// Compares values bit by bit, because a step without branches has NaNs, which differ from themselves as floats.
     fn eq(&self, other: &Self) -> bool {
         let bits = |values: &[[f32; 4]]| bytemuck::cast_slice::<_, u32>(values).to_vec();
         self.boards == other.boards

@@ -2582,5 +2582,5 @@ def _run_command(args: Sequence[_Path], program: Sequence[_Path]) -> int:
     The status is 0 for success, 1 for a problem in the data, and 2 for wrong usage.
 
     - ``args``: the command's name, then its arguments.
-    - ``program``: the arguments that start the first program again, in a separate process.
+    - ``program``: the command line that starts this program again, in a separate process.
     """

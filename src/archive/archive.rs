@@ -114,7 +114,7 @@ impl Archive {
     /// Opens an archive at an earlier version; version 1 is the empty archive.
     ///
     /// # Errors
-    /// As [`open`](Archive::open), and [`ErrorKind::VersionNotFound`] if the version does not exist or has
+    /// The errors of [`open`](Archive::open), and [`ErrorKind::VersionNotFound`] if the version does not exist or has
     /// expired.
     pub fn open_at(location: impl AsRef<Path>, version: u64) -> Result<Archive> {
         let storage = Storage::new(location.as_ref())?;
@@ -160,7 +160,7 @@ impl Archive {
     /// Moves to the newest version.
     ///
     /// # Errors
-    /// As [`open`](Archive::open).
+    /// The errors of [`open`](Archive::open).
     pub fn refresh(&mut self) -> Result<()> {
         self.snapshot = Log::new(&self.storage).replay_from(Some(&self.snapshot))?.into();
         Ok(())
@@ -204,7 +204,7 @@ impl Archive {
     /// This suits repeated calls on the same folders. `seen` takes about 150 bytes of memory per file.
     ///
     /// # Errors
-    /// As [`ingest`](Archive::ingest).
+    /// The errors of [`ingest`](Archive::ingest).
     pub fn ingest_unseen<P: AsRef<Path>>(
         &mut self,
         paths: impl IntoIterator<Item = P>,

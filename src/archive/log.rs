@@ -99,7 +99,7 @@ impl Log {
     /// Returns the contents of the archive at its newest version. If `base` is an earlier version of this log,
     /// reads only the commits from `base` on.
     ///
-    /// In any unexpected case calls [`replay`](Self::replay), which reports it.
+    /// In any unexpected case, calls [`replay`](Self::replay), which reports it.
     pub(super) fn replay_from(&self, base: Option<&Snapshot>) -> Result<Snapshot> {
         match base.map(|base| self.try_replay_from(base)) {
             Some(Ok(Some(snapshot))) => Ok(snapshot),
@@ -286,7 +286,7 @@ fn is_gone(error: &Error) -> bool {
     matches!(error.kind(), ErrorKind::Damaged { found, .. } if found == "no file")
 }
 
-/// Checks that a commit has its place in the chain.
+/// Checks that a commit has the expected version and parent.
 pub(super) fn check_link(commit: &Commit, number: u64, parent: Option<String>, path: &Path) -> Result<()> {
     if commit.version != number {
         return Err(damaged(path, "version", number.to_string(), commit.version.to_string()));

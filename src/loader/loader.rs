@@ -56,7 +56,7 @@ impl StepTable {
     /// strata.
     ///
     /// # Errors
-    /// As [`loader`](StepTable::loader), and [`ErrorKind::Cancelled`](crate::ErrorKind::Cancelled).
+    /// The errors of [`loader`](StepTable::loader), and [`ErrorKind::Cancelled`](crate::ErrorKind::Cancelled).
     pub fn loader_unless_cancelled(&self, options: LoaderOptions, progress: &dyn Progress) -> Result<Loader> {
         let LoaderOptions { batch_size, rank, world_size, prefetch, epoch, .. } = options;
         // These limits are far above any practical use, and prevent overflows of positions and of memory sizes.

@@ -105,7 +105,7 @@ fn config(options: &QueryOptions) -> SessionConfig {
 fn provider(table: &UserTable, index: usize, stores: &mut KnownStores) -> Result<Arc<dyn TableProvider>> {
     match &table.0 {
         UserTableSource::Batches { schema, batches } => {
-            // One partition per thread, so that a join with the table runs in parallel.
+            // Use one partition per thread, so that a join with the table runs in parallel.
             let count = SessionConfig::new().target_partitions().clamp(1, batches.len().max(1));
             let mut partitions = vec![Vec::new(); count];
             for (i, batch) in batches.iter().enumerate() {
@@ -130,7 +130,7 @@ struct KnownStores(Vec<(String, Arc<dyn ObjectStore>)>);
 
 impl ObjectStoreRegistry for KnownStores {
     fn register_store(&self, _: &Url, store: Arc<dyn ObjectStore>) -> Option<Arc<dyn ObjectStore>> {
-        // Returns the store as if it had been replaced. The registry never serves it.
+        // Rejects the store: the registry never uses it. The returned value means that it was replaced.
         Some(store)
     }
 

@@ -207,7 +207,7 @@ impl Iterator for QueryStream {
 #[cfg(feature = "python")]
 pub(crate) struct ArrowReader {
     pub(crate) stream: QueryStream,
-    /// Checked while the reader waits, to stop on request.
+    /// The progress that the reader checks while it waits, to stop on request.
     pub(crate) progress: Box<dyn Progress + Send>,
 }
 

@@ -42,7 +42,7 @@ pub(super) enum Places {
     Shifted(u64),
     /// A list of places. Its first entry belongs to this row of the table.
     Narrow(u64, Arc<Vec<u32>>),
-    /// As above, for arrays with more rows than a u32 counts.
+    /// The same list, for arrays with too many rows for a u32.
     Wide(u64, Arc<Vec<u64>>),
 }
 

@@ -21,8 +21,8 @@ pub enum ElementType {
     Float16,
     Float32,
     Float64,
-    /// The upper half of a `Float32`. Only attached columns have this type. NumPy and Arrow do not know it and
-    /// see its bits as uint16.
+    /// bfloat16: the upper half of a `Float32`. Only attached columns have this type. NumPy and Arrow lack it and get
+    /// its bits as uint16.
     BFloat16,
 }
 

@@ -81,7 +81,7 @@ impl StepTable {
     /// Reads a pack directly into a table. A row's `run_id` is the run's index in the pack.
     ///
     /// # Errors
-    /// As [`StepTable::from_runs`].
+    /// The errors of [`StepTable::from_runs`].
     pub fn from_pack(pack: &PackReader, options: &FromRunsOptions, progress: &dyn Progress) -> Result<StepTable> {
         StepTable::of(&RunsOf::Pack(pack), options, progress)
     }

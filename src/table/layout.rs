@@ -62,8 +62,8 @@ impl RowLayout {
         self.extras.iter().find(|extra| extra.name == name)
     }
 
-    /// Returns whether every column is where [`RowLayout::new`] puts it. Layouts that come from outside are checked
-    /// with this.
+    /// Returns whether every column is where [`RowLayout::new`] puts it. Use this to check layouts from files and
+    /// other processes.
     pub(super) fn is_valid(&self) -> bool {
         let is_sound = |(k, extra): (usize, &ExtraField)| {
             let codes = extra.categories.as_ref().is_none_or(|names| {

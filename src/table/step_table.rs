@@ -162,7 +162,7 @@ impl StepTable {
     /// Does the same as [`take`](StepTable::take), and checks for cancellation every few milliseconds.
     ///
     /// # Errors
-    /// As [`take`](StepTable::take), and [`ErrorKind::Cancelled`].
+    /// The errors of [`take`](StepTable::take), and [`ErrorKind::Cancelled`].
     pub fn take_unless_cancelled(&self, indices: &[u64], progress: &dyn Progress) -> Result<Batch> {
         self.check_indices(indices)?;
         // In a forked process, a thread that no longer exists may hold the lock.
@@ -200,7 +200,7 @@ impl StepTable {
     /// Does the same as [`take_rows`](StepTable::take_rows), and checks for cancellation every few milliseconds.
     ///
     /// # Errors
-    /// As [`take_rows`](StepTable::take_rows), and [`ErrorKind::Cancelled`].
+    /// The errors of [`take_rows`](StepTable::take_rows), and [`ErrorKind::Cancelled`].
     pub fn take_rows_unless_cancelled(&self, indices: &[u64], out: &mut [u8], progress: &dyn Progress) -> Result<()> {
         self.check_indices(indices)?;
         let expected = indices.len().saturating_mul(self.layout.stride());

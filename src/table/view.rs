@@ -46,7 +46,7 @@ impl StepTable {
     /// Does the same as [`filter`](StepTable::filter), and checks for cancellation every few milliseconds.
     ///
     /// # Errors
-    /// As [`filter`](StepTable::filter), and [`ErrorKind::Cancelled`].
+    /// The errors of [`filter`](StepTable::filter), and [`ErrorKind::Cancelled`].
     pub fn filter_unless_cancelled(&self, filter: &RowFilter, progress: &dyn Progress) -> Result<StepTable> {
         let RowFilter { min_score, max_score, engines, phases, run_ids } = filter;
         let sorted = |ids: &Vec<u32>| {
@@ -118,7 +118,7 @@ impl StepTable {
     /// Does the same as [`split`](StepTable::split), and checks for cancellation every few milliseconds.
     ///
     /// # Errors
-    /// As [`split`](StepTable::split), and [`ErrorKind::Cancelled`].
+    /// The errors of [`split`](StepTable::split), and [`ErrorKind::Cancelled`].
     pub fn split_unless_cancelled(
         &self,
         val: f64,

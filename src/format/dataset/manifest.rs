@@ -20,7 +20,7 @@ pub(super) struct Manifest {
     version: u64,
     pub(super) num_steps: u64,
     pub(super) num_runs: u64,
-    /// The creation time in Unix seconds. Never read, because other tools may write another form.
+    /// The creation time in Unix seconds. This crate never reads it, because other tools may write another form.
     #[serde(default, skip_deserializing)]
     created: u64,
     /// The CRC32C of each file by name, as eight hexadecimal digits.

@@ -199,7 +199,7 @@ impl PackLayout {
             }
             free = entry.end();
         }
-        // Fits into a usize, because the index lies within `bytes`.
+        // This fits into a usize, because the index lies within `bytes`.
         let num_runs = index.len() / ENTRY_LEN as usize;
         Ok(PackLayout { num_runs, data_end, data_crc, stats_offset })
     }

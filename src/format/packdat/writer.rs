@@ -79,7 +79,7 @@ impl PackDatWriter {
         for chunk in rows.chunks(CHUNK) {
             writer.put(chunk)?;
         }
-        // Covers exactly the bytes that were copied.
+        // This checksum covers exactly the bytes that were copied.
         let crc = crc32c::crc32c_combine(crc32c::crc32c(header), writer.rows_crc, rows.len());
         writer.runs.extend_from_slice(runs);
         let crc = crc32c::crc32c_append(crc, &writer.runs);

@@ -152,7 +152,7 @@ fn guarded(expr: Expr, schema: &DFSchema) -> DataFusionResult<Transformed<Expr>>
     let fallible = fallible.collect::<DataFusionResult<Vec<_>>>()?;
     let join = |sides: Vec<Expr>| if op == Operator::And { conjunction(sides) } else { disjunction(sides) };
     let all = join(safe.iter().cloned().chain(fallible).collect()).unwrap_or_else(|| lit(op == Operator::And));
-    // The safe operands decide alone only if they are false (AND) or true (OR), but not if they are null.
+    // If the safe operands are false (AND) or true (OR), they determine the result; if they are null, they do not.
     // Volatile operands are evaluated once.
     let deciding = safe.into_iter().filter(|side| !side.is_volatile()).collect();
     Ok(Transformed::yes(match (join(deciding), op) {

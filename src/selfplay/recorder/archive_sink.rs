@@ -43,8 +43,8 @@ impl Recorder {
     /// holds the file by which the next recorder with that tag notices a crash of this one.
     ///
     /// # Errors
-    /// As for [`with_sink`](Recorder::with_sink), and errors of the archive. [`ErrorKind::Argument`] for an engine
-    /// of more than 256 bytes.
+    /// The errors of [`with_sink`](Recorder::with_sink), and errors of the archive. [`ErrorKind::Argument`] for an
+    /// engine of more than 256 bytes.
     ///
     /// # Examples
     /// ```
@@ -81,8 +81,8 @@ impl Recorder {
 /// Recovers a recording into an archive; see [`recover`](super::recover).
 ///
 /// # Errors
-/// As for [`recover`](super::recover), and errors of the archive. [`ErrorKind::Argument`] for the folder of another
-/// archive.
+/// The errors of [`recover`](super::recover), and errors of the archive. [`ErrorKind::Argument`] for the folder of
+/// another archive.
 ///
 /// # Examples
 /// ```

@@ -71,7 +71,7 @@ impl Recorder {
         loop {
             let folder = match number {
                 1 => root.join(&name),
-                // The time stays before the first `_`, and the tag after the last `=`.
+                // Put the number between the time and the first `_`, so that the tag still follows the last `=`.
                 _ => root.join(format!("{started}-{number}_model={}", options.tag)),
             };
             number += 1;
@@ -84,7 +84,7 @@ impl Recorder {
             let mut journal = journal(staging.path(), &options, &sink)?;
             match staging.publish(&folder) {
                 Ok(()) => {}
-                // The folder has its name in spite of the error.
+                // The rename succeeded in spite of the error.
                 Err(_) if status.stands_in(&folder) => publish::sync_parent(&folder)?,
                 // Another recorder took the name.
                 Err(_) if folder.symlink_metadata().is_ok() => continue,
@@ -106,7 +106,7 @@ impl Recorder {
     /// journal to that sink. Options that describe a session are ignored.
     ///
     /// # Errors
-    /// As for [`create`](Recorder::create), and errors of the sink.
+    /// The errors of [`create`](Recorder::create), and errors of the sink.
     /// [`ErrorKind::Argument`](crate::ErrorKind::Argument) for a journal without a folder.
     /// [`ErrorKind::Conflict`](crate::ErrorKind::Conflict) if another recorder uses the folder.
     pub fn with_sink(

@@ -62,7 +62,7 @@ pub fn recover(folder: impl AsRef<Path>) -> Result<Recovered> {
 /// Recovers a recording into another sink; see [`recover`]. `sink` opens the sink by the id of the recording.
 ///
 /// # Errors
-/// As for [`recover`], and errors of the sink.
+/// The errors of [`recover`], and errors of the sink.
 pub fn recover_with(folder: impl AsRef<Path>, sink: impl FnOnce(&str) -> Result<Box<dyn Sink>>) -> Result<Recovered> {
     let folder = folder.as_ref();
     let recovered = recover_into(folder, |left| sink(&left.id))?;
