@@ -50,7 +50,7 @@ use std::sync::Arc;
 pub struct Archive {
     pub(super) storage: Storage,
     pub(super) snapshot: Arc<Snapshot>,
-    /// The digests that the last ingest left for the next; shared by clones.
+    /// The digests that the last ingest kept for the next ingest. Clones share them.
     kept: Arc<KeptDigests>,
     /// Whether each data file is compared with its commit before its first use.
     pub(super) checksums: bool,

@@ -72,7 +72,7 @@ impl ContainerKind {
         shared.chain(own.flat_map(|(format, files)| files.iter().map(move |&file| ContainerKind { file, format })))
     }
 
-    /// Returns whether a container of this kind consists of several files, of which this is the main one.
+    /// Returns whether this is the main file of a container of several files.
     pub(crate) fn has_parts(self) -> bool {
         self.file.has_parts()
     }

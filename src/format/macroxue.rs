@@ -1,4 +1,4 @@
-//! Macroxue logs: one game in two files, each of which may be gzipped. Both are detected by their content.
+//! Macroxue logs: one game in two files. Each file may be gzipped. Both are detected by their content.
 //!
 //! ```text
 //!  NAME.meta.json[.gz]   {"seed", "depth", "game_index", "steps_file", "num_moves", "score", "max_tile", "max_rank",

@@ -171,7 +171,7 @@ mod tests {
             assert_eq!((cached.metadata.len(), num_indexes(&cached)), (2, 1), "after {seed} rounds");
         }
 
-        // A version stays open through another handle, or through a query alone.
+        // A version stays open while another handle or a query uses it.
         let older = reader.clone();
         let query = older.sql("SELECT 1", no_params()).unwrap();
         grow(&mut reader, folder.path(), 6);

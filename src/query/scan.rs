@@ -41,7 +41,7 @@ pub(super) struct ParquetScan {
     /// The URL of the files' object store.
     pub(super) url: String,
     pub(super) schema: SchemaRef,
-    /// Columns by which the rows are sorted, across files and row groups.
+    /// The sort columns of the rows, across files and row groups.
     pub(super) sorted_by: &'static [&'static str],
     /// The cache of footers.
     pub(super) footers: Arc<FileMetadataCache>,

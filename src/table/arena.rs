@@ -70,7 +70,7 @@ impl ArenaPool {
         ArenaPool { arenas: Vec::new(), most }
     }
 
-    /// Returns a pool for at most `most` arenas, `at_once` of which it allocates now.
+    /// Returns a pool for at most `most` arenas. It allocates `at_once` of them now.
     ///
     /// # Errors
     /// [`ErrorKind::OutOfMemory`](crate::ErrorKind::OutOfMemory) if not even one arena can be allocated.

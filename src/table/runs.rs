@@ -1,4 +1,4 @@
-//! The runs of a table, with the columns of `runs` by which rows can be filtered.
+//! The runs of a table, with the columns of `runs` that filters of rows use.
 
 use crate::archive::{Archive, Phases};
 use crate::error::{Error, ErrorKind, Result};
@@ -24,7 +24,7 @@ enum RunsSource {
     #[default]
     Nowhere,
     Archive(Archive),
-    /// Output of [`RunFacts::to_bytes`], from this file.
+    /// The bytes of [`RunFacts::to_bytes`], in this file.
     Bytes(Vec<u8>, PathBuf),
 }
 

@@ -137,8 +137,8 @@ impl SessionWriter {
         self.push_part(id, run, Some(last.map_or(0, |step| step.index.saturating_add(1))))
     }
 
-    /// Does the same as [`push`](SessionWriter::push), for a game of `num_steps` steps of which the run may lack
-    /// some; `None` = unknown.
+    /// Does the same as [`push`](SessionWriter::push), for a game of `num_steps` steps (`None` = unknown). The run
+    /// may lack some of them.
     ///
     /// # Errors
     /// The errors of [`push`](SessionWriter::push); [`ErrorKind::Argument`](crate::ErrorKind::Argument) also if the

@@ -24,7 +24,7 @@ const MAX_TABLES: u64 = 64;
 const MAX_SELECTS: usize = 256;
 /// The maximum number of columns of a CUBE. `n` columns make `2^n` groupings.
 const MAX_CUBE: usize = 8;
-/// The maximum number of type constructors of a statement, such as `[]` and `array<`. Each makes a type from another
+/// The maximum number of type constructors of a statement, such as `[]` and `array<`. Each builds a type from another
 /// type.
 const MAX_NESTED_TYPES: usize = 32;
 

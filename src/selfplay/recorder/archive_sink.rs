@@ -40,7 +40,7 @@ impl Recorder {
     /// run. Games are distinguished by id, so equal games are all kept, even if they equal runs of files.
     ///
     /// The folder `archive-<archive's id>_model=<tag>` in `root` holds the journal, if one is requested. It also
-    /// holds the file by which the next recorder with that tag notices a crash of this one.
+    /// holds a status file, from which the next recorder with that tag detects a crash of this one.
     ///
     /// # Errors
     /// The errors of [`with_sink`](Recorder::with_sink), and errors of the archive. [`ErrorKind::Argument`] for an

@@ -101,8 +101,8 @@ impl Recorder {
 
     /// Begins a recording into another sink. `sink` creates the sink from the id of the recording.
     ///
-    /// `folder` holds the journal, and a file by which the next recorder in that folder notices a crash of this
-    /// one. The next recorder then calls `sink` with the id of the dead recording, and writes the games of the
+    /// `folder` holds the journal, and a status file from which the next recorder in that folder detects a crash of
+    /// this one. The next recorder then calls `sink` with the id of the dead recording, and writes the games of the
     /// journal to that sink. Options that describe a session are ignored.
     ///
     /// # Errors
@@ -158,7 +158,7 @@ impl Recorder {
         Game::begin(self.0.shared.clone(), seed)
     }
 
-    /// Returns the limit because of which no game can begin.
+    /// Returns the limit that was reached, if any.
     #[must_use]
     pub fn is_full(&self) -> Option<Limit> {
         let shared = &self.0.shared;

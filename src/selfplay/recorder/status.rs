@@ -118,7 +118,7 @@ impl StatusFile {
         }
     }
 
-    /// Sets the folder after it was renamed.
+    /// Updates the path after the folder was renamed.
     pub(super) fn set_folder(&mut self, folder: &Path) {
         self.path = folder.join(RECORDING);
     }
