@@ -1,8 +1,8 @@
 //! The commit log: the contents of an archive at each version.
 //!
 //! Version `n` is the file `_log/<n in 20 digits>.json`, in the format of `commit.rs`. A writer publishes a
-//! commit by creating the file of the next number, which fails if the file exists. So of two concurrent writers
-//! one succeeds, and the other learns that it lost.
+//! commit by creating the file of the next number, which fails if the file exists. So one of two concurrent writers
+//! succeeds, and the other detects that it lost.
 //!
 //! A version holds the files that commits up to it added and did not remove. With a checkpoint
 //! (`checkpoint.rs`), a reader need not read the log from the beginning.

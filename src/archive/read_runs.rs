@@ -206,7 +206,7 @@ impl Archive {
         without_rows(None, sink)
     }
 
-    /// Converts the wanted runs in a row group of `steps`.
+    /// Converts the selected runs in a row group of `steps`.
     fn runs_of<T>(
         &self,
         file: &OpenDataFile<'_>,

@@ -23,7 +23,7 @@ pub(crate) trait RunSource: Send + Sync + fmt::Debug {
         false
     }
 
-    /// Returns what the source knows about a run beside the run itself.
+    /// Returns the facts that the source has about a run, in addition to the run itself.
     fn facts(&self, index: usize) -> SourceFacts {
         let _ = index;
         SourceFacts::default()

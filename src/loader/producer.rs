@@ -48,7 +48,7 @@ const PERIOD: Duration = Duration::from_millis(50);
 struct Ring {
     state: Mutex<RingState>,
     changed: Condvar,
-    /// Whether no more batches are wanted.
+    /// Whether no more batches are needed.
     is_stopped: AtomicBool,
 }
 
@@ -226,8 +226,8 @@ impl Ring {
         }
     }
 
-    /// Makes batches until all are made, no more are wanted, or one fails. After a failure, the consumer makes
-    /// that batch and all later ones, and receives the errors.
+    /// Makes batches until all are made, no more are needed, or one fails. After a failure, the consumer makes that
+    /// batch and all later ones, and receives the errors.
     fn make_all(&self, maker: &mut BatchMaker, progress: &dyn Progress) {
         let mut state = self.lock();
         while !progress.is_cancelled() {

@@ -188,7 +188,7 @@ pub(super) struct StratifiedOrder {
     strata: Arc<Strata>,
     seed: u64,
     epoch: u64,
-    /// For each stratum, the first wanted place, the number of wanted places, and their start in `buffer`.
+    /// For each stratum, the first requested place, the number of requested places, and their start in `buffer`.
     wanted: Vec<(u64, u64, usize)>,
     buffer: Vec<u64>,
 }

@@ -70,7 +70,7 @@ impl WindowedOrder {
     }
 
     /// Sets `out` to the rows at the positions from `start` on. Calls `advise` with ranges of rows that will be
-    /// wanted soon (`true`), or not for long (`false`).
+    /// needed soon (`true`), or not for long (`false`).
     pub(super) fn fill(&mut self, start: u64, out: &mut [u64], advise: impl Fn(Range<u64>, bool)) -> Result<()> {
         let (mut start, mut rest) = (start, out);
         while !rest.is_empty() {
@@ -93,7 +93,7 @@ impl WindowedOrder {
         Ok(())
     }
 
-    /// Enters a window. The next window will be wanted soon, and the previous one no longer.
+    /// Enters a window. The next window will be needed soon, and the previous one no longer.
     fn enter(&mut self, window: u64, len: u64, advise: impl Fn(Range<u64>, bool)) -> Result<()> {
         let rows = |block: u64| block..self.num_rows.min(block + (1 << self.shift));
         if let Some((_, _, past)) = &self.current {

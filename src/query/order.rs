@@ -214,8 +214,8 @@ fn is_sorted(plan: &LogicalPlan) -> bool {
     }
 }
 
-/// Returns the columns that identify the row of `steps` behind each row of a plan: run and step. If the plan
-/// lacks one of them, returns all columns, with those named `run_id` and `step_index` first.
+/// Returns the columns that identify, for each row of a plan, the row of `steps` that it comes from: run and step. If
+/// the plan lacks one of them, returns all columns, with those named `run_id` and `step_index` first.
 fn definite_keys(plan: &LogicalPlan) -> Vec<SortExpr> {
     let columns = plan.schema().columns();
     let origins: Vec<Option<String>> = (0..columns.len()).map(|i| origin(plan, i)).collect();

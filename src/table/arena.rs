@@ -103,7 +103,7 @@ impl ArenaPool {
         }
     }
 
-    /// Remembers an arena that is about to be handed out. A full pool forgets a free arena, or else the oldest.
+    /// Stores an arena in the pool before a caller gets it. A full pool drops a free arena, or else the oldest.
     pub(crate) fn keep(&mut self, arena: &Arc<Arena>) {
         if self.arenas.len() >= self.most {
             let free = self.arenas.iter().position(|arena| Arc::strong_count(arena) == 1);

@@ -195,7 +195,7 @@ impl StepTable {
             return Ok(Places::Shifted(by));
         }
         match u32::try_from(keys.num_rows()) {
-            // The last number stands for no place.
+            // The largest number means that a row has no place.
             Ok(_) => {
                 let search = Search { keys, index: &index, missing: &missing };
                 let places = self.listed(&chunks, &ranges, &search, u32::MAX, |row| row as u32, progress)?;

@@ -158,7 +158,7 @@ impl StepTable {
         Ok(self.of_selection(selection, fingerprint))
     }
 
-    /// Selects the rows whose run and step are wanted. It evaluates `run` once per span of rows of one run.
+    /// Selects rows by run and step. It evaluates `run` once per span of rows of one run.
     fn select(
         &self,
         run: impl Fn(u32) -> bool + Sync,
@@ -202,7 +202,7 @@ impl StepTable {
     }
 }
 
-/// Returns the ranges of consecutive wanted rows.
+/// Returns the ranges of consecutive selected rows.
 fn scan(
     rows: TableRows<'_>,
     within: impl Iterator<Item = Range<u64>>,

@@ -43,7 +43,7 @@ pub struct ValidateReport {
 /// Runs per window.
 const WINDOW_RUNS: usize = 256;
 
-/// A run to check, and the padding behind it.
+/// A run to check, and the padding after it.
 struct RunToCheck {
     index: usize,
     /// The start of the next run, or the end of the data.

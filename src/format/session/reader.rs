@@ -254,7 +254,7 @@ impl RunSource for Session {
 }
 
 impl Steps {
-    /// Opens the row files. The first file tells whether rows hold actions.
+    /// Opens the row files. The first file determines whether rows hold actions.
     fn open(files: Vec<PathBuf>) -> Result<Steps> {
         let with_action = match files.first() {
             Some(path) => {

@@ -5,8 +5,8 @@
 //! This module wraps operands that can fail in a CASE, which evaluates them only for the rows that need them.
 //! It runs after all other rules, because the simplifier would undo it.
 //!
-//! An analyzer rule first moves the operands that can fail behind the others. This matters because the
-//! optimizer computes common subexpressions for every row if the first operand of an AND contains one.
+//! An analyzer rule first moves the operands that can fail to the end. This matters because the optimizer computes
+//! common subexpressions for every row if the first operand of an AND contains one.
 //!
 //! SQL leaves the order of evaluation open, so there is no upstream issue.
 
@@ -60,7 +60,7 @@ const CAN_FAIL: [&str; 33] = [
     "to_unixtime",
 ];
 
-/// Moves the operands of AND and OR that can fail behind the others.
+/// Moves the operands of AND and OR that can fail to the end.
 #[derive(Debug)]
 pub(in crate::query) struct FallibleLast;
 

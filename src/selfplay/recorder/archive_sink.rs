@@ -36,7 +36,7 @@ impl Recorder {
     /// Begins a recording into an archive. The runs have the session name `recording-<id>`, and `source_id` is the
     /// game's id. `engine` is the engine of the options, or else the tag.
     ///
-    /// Besides `max_ram_mb`, a flush takes the memory of an ingest. As in a session, every ended game becomes a
+    /// A flush takes the memory of an ingest in addition to `max_ram_mb`. As in a session, every ended game becomes a
     /// run. Games are distinguished by id, so equal games are all kept, even if they equal runs of files.
     ///
     /// The folder `archive-<archive's id>_model=<tag>` in `root` holds the journal, if one is requested. It also

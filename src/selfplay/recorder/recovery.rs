@@ -1,4 +1,4 @@
-//! Recovery of recordings whose recorder died.
+//! Recovery of recordings whose recorder crashed.
 
 use super::journal_replay::{num_games, remove_all, replay};
 use super::session_sink::SessionSink;
@@ -48,7 +48,7 @@ impl Recovered {
     }
 }
 
-/// Recovers a session whose recorder died: adds the games of its journal, and removes incomplete files. Does
+/// Recovers a session whose recorder crashed: adds the games of its journal, and removes incomplete files. Does
 /// nothing if the recording has ended.
 ///
 /// # Errors
