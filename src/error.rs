@@ -55,9 +55,9 @@ pub enum ErrorKind {
         location: Location,
         /// The field that was read.
         what: &'static str,
-        /// What the format requires.
+        /// The value that the format requires.
         expected: String,
-        /// What was found.
+        /// The value that was found.
         found: String,
     },
     /// A file of several runs whose header, index or footer does not conform to its format. No run of it can be read.
@@ -67,9 +67,9 @@ pub enum ErrorKind {
         location: Location,
         /// The field that was read.
         what: &'static str,
-        /// What the format requires.
+        /// The value that the format requires.
         expected: String,
-        /// What was found.
+        /// The value that was found.
         found: String,
     },
     /// Bytes that changed after they were written.
@@ -77,7 +77,7 @@ pub enum ErrorKind {
     Checksum {
         /// The place in the input.
         location: Location,
-        /// What the checksum covers.
+        /// The bytes that the checksum covers.
         what: &'static str,
         /// The stored CRC32C.
         expected: u32,
@@ -107,7 +107,7 @@ pub enum ErrorKind {
         what: &'static str,
         /// The value that the rest of the archive requires.
         expected: String,
-        /// What was found.
+        /// The value that was found.
         found: String,
     },
     /// An archive, or a file in it, with a schema version that this build cannot read.
@@ -137,7 +137,7 @@ pub enum ErrorKind {
     Conflict {
         /// The archive's folder.
         path: PathBuf,
-        /// What the other writer did.
+        /// The action of the other writer.
         what: String,
     },
     /// A commit that was written, but whose publication was not confirmed. The version may exist or not. Repeat the
@@ -148,7 +148,7 @@ pub enum ErrorKind {
         path: PathBuf,
         /// The version that the commit creates, if it was published.
         version: u64,
-        /// Why the publication was not confirmed.
+        /// The reason why the publication was not confirmed.
         reason: String,
     },
     /// SQL that failed to parse, to plan or to run.
@@ -162,7 +162,7 @@ pub enum ErrorKind {
     QueryRefused {
         /// The part of the statement.
         what: String,
-        /// Why it is rejected.
+        /// The reason for the rejection.
         why: String,
     },
     /// A query that was stopped because it exceeded a limit.
@@ -194,9 +194,9 @@ pub enum ErrorKind {
         column: String,
         /// The row of the query result, from 0, if the error is about one row.
         row: Option<u64>,
-        /// What was expected.
+        /// The value that was expected.
         expected: String,
-        /// What was found.
+        /// The value that was found.
         found: String,
     },
     /// An index outside a table.

@@ -13,7 +13,7 @@ use tokio::task::JoinHandle;
 
 /// The stack size of a thread. Planning deep expressions recurses deeply. Unused stack costs only address space.
 const STACK: usize = 64 << 20;
-/// How often a waiting thread checks whether to cancel.
+/// The interval at which a waiting thread checks whether to cancel.
 pub(crate) const PERIOD: Duration = Duration::from_millis(50);
 
 /// The threads for queries and object stores, one per core, shared by the whole process.

@@ -2339,7 +2339,7 @@ class StepTable:
 
         Raises ``ValueError`` for an option out of range, and for options that exclude each other. Raises
         ``ColumnError`` for an invalid weight, with the row, and for too many strata. Raises ``TypeError`` for a quota
-        that is not a number, and ``MemoryError`` for weights and strata.
+        that is not a number, and ``MemoryError`` if weights or strata do not fit in memory.
 
         >>> loader = table.loader(batch_size=1024, seed=1, tokens="int64", columns=["tokens", "move"])
         >>> for epoch in range(3):

@@ -75,7 +75,7 @@ impl Chain {
                     Link { commit, crc, rebuilt: Some((error, bytes)) }
                 }
                 (Err((error, read)), _) => {
-                    // A missing file is not part of the rest.
+                    // The rest contains only files that exist.
                     if names.commits.binary_search(&number).is_ok() && !leftovers.contains(&commit_path(number)) {
                         commits.insert(number, read.ok_or(error));
                     }

@@ -113,7 +113,7 @@ impl Database {
         let path = std::path::absolute(path).map_err(|source| Error::io(path, source))?;
         let (stamp, _) = examine(&path)?;
         let database = Database::open_as(&path.clone(), path, stamp.len)?;
-        // Removes the instruction limit, which is for reading.
+        // Removes the limit on instructions, which protects only reads.
         database.connection.progress_handler(0, None::<fn() -> bool>);
         database.execute("PRAGMA query_only = OFF")?;
         Ok(database)

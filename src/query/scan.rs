@@ -36,7 +36,7 @@ const FOOTERS_AT_ONCE: usize = 32;
 /// Session extension that asks scans for one partition per row group, in order.
 pub(super) struct PartitionPerRowGroup;
 
-/// How to read the files of a table.
+/// The options for reading the files of a table.
 pub(super) struct ParquetScan {
     /// The URL of the files' object store.
     pub(super) url: String,

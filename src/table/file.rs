@@ -28,7 +28,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 /// The number of bytes that are written or read at a time.
 const CHUNK: usize = 8 << 20;
 
-/// How to load a table.
+/// The options for loading a table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LoadOptions {

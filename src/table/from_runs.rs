@@ -14,7 +14,7 @@ use crate::run::Run;
 use crate::step::{STEP_SIZE, Step};
 use std::path::{Path, PathBuf};
 
-/// Which runs become rows, and how.
+/// The options for reading runs into a table.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct FromRunsOptions {

@@ -20,7 +20,7 @@ use rayon::prelude::*;
 use std::collections::HashSet;
 use std::path::Path;
 
-/// Which runs of a session become rows, and how.
+/// The options for reading a session into a table.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct FromSessionOptions {

@@ -4,7 +4,7 @@ use crate::error::{Error, Result};
 use std::path::PathBuf;
 use std::str::FromStr;
 
-/// How to materialize a query.
+/// The options for materializing a query.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct MaterializeOptions {

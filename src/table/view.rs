@@ -103,7 +103,7 @@ impl StepTable {
     }
 
     /// Splits the table by run into two views `(train, val)`. They are disjoint and together have all rows.
-    /// About the share `val` of the runs is in the second.
+    /// The second view has approximately the share `val` of the runs.
     ///
     /// A run is in the second view if a hash of seed and run id is below `val × 2^64`. The hash is the first
     /// eight bytes of BLAKE3 key derivation, as an integer. So a run keeps its side when the archive grows. If
