@@ -238,7 +238,7 @@ class Run:
 
     @property
     def ev_legal(self) -> npt.NDArray[np.bool_]:
-        """Which moves are legal: shape (steps, 4), bool, in the order UDLR.
+        """The legal moves: shape (steps, 4), bool, in the order UDLR.
 
         The engine reports the legal moves. For a step without values they follow from the rules of the game.
         """
@@ -2396,7 +2396,7 @@ class Batch:
     ev_values: npt.NDArray[np.float32]
     """The value of each move: shape (n, 4), float32, in the order UDLR; 0.0 if illegal, four NaNs if unknown."""
     ev_legal: npt.NDArray[np.bool_]
-    """Which moves are legal: shape (n, 4), bool, in the order UDLR."""
+    """The legal moves: shape (n, 4), bool, in the order UDLR."""
     run_id: npt.NDArray[np.uint32]
     """The run's id in the archive: shape (n,), uint32."""
     step_index: npt.NDArray[np.uint16]
