@@ -27,7 +27,7 @@ use std::time::{Duration, SystemTime};
 pub struct ExpireOptions {
     /// Versions that were replaced longer ago than this expire. The newest version never expires.
     pub older_than: Duration,
-    /// The age below which unreferenced files are kept, counted from their last change.
+    /// The minimum age of unreferenced files that are removed, counted from their last change.
     ///
     /// Interrupted writers leave such files, but they may also belong to a writer elsewhere that has not
     /// committed yet. All unreferenced files are kept while the log holds commits that a repair has set aside

@@ -59,7 +59,7 @@ fn unread<T>((mut source, outcome): (DiscoveredRun, Result<T>)) -> DiscoveredRun
     source
 }
 
-/// The place from which runs are read.
+/// The source of the runs.
 pub(crate) enum RunsOf<'a> {
     /// Files and folders in any format.
     Paths(&'a [PathBuf]),

@@ -40,7 +40,7 @@ pub(super) const FILE_STEPS: u64 = 1 << 24;
 
 /// The zstd level of boards, which profit most from a higher level.
 const BOARD_ZSTD_LEVEL: i32 = 3;
-/// The number of written bytes after which a file is synced, so that the last sync is short.
+/// The number of written bytes between two syncs of a file. Regular syncs keep the last one short.
 const SYNC_BYTES: u64 = 64 << 20;
 
 /// An unfinished Parquet file of one table.

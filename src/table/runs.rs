@@ -18,7 +18,7 @@ pub(super) struct Runs {
     facts: OnceLock<Arc<RunFacts>>,
 }
 
-/// The source from which the runs are read on first use.
+/// The source of the runs, which is read on first use.
 #[derive(Default)]
 enum RunsSource {
     #[default]

@@ -1,7 +1,7 @@
 //! The rows of a view: ranges, with constant-time lookup by position.
 //!
 //! A view's rows are usually whole runs or parts of runs, so it has few ranges per run, of about 20 bytes each. A
-//! list of rows would take 8 bytes per row and cost a trip to memory for each.
+//! list of rows would take 8 bytes per row, and each lookup would load one of them from memory.
 
 use std::ops::Range;
 

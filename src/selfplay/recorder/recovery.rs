@@ -38,7 +38,7 @@ pub struct Unfinished {
     pub recovered: Result<Recovered>,
 }
 
-/// The number of steps after which games of a journal are written.
+/// The number of a journal's steps that are written together.
 const STEPS_AT_ONCE: u64 = 1_000_000;
 
 impl Recovered {
