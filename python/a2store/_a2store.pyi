@@ -2352,7 +2352,7 @@ class StepTable:
     def __reduce__(self) -> tuple[Callable[[bytes], StepTable], tuple[bytes]]:
         """Return a handle for ``pickle``; for a whole table in memory it is smaller than 1 KiB.
 
-        Raises ``OSError`` if the system has no suitable shared memory, as outside Linux.
+        Raises ``OSError`` if the system has no suitable shared memory. Only Linux has it.
         """
 
     def __array__(self, dtype: npt.DTypeLike | None = None, *, copy: bool | None = None) -> npt.NDArray[Any]:

@@ -112,9 +112,9 @@ impl Iterator for Batches {
     /// Returns the next batch.
     ///
     /// # Panics
-    /// If the memory of a batch cannot be allocated, which
-    /// [`next_unless_cancelled`](Batches::next_unless_cancelled) returns as an error, or if the thread that
-    /// makes the batches panicked. An epoch never ends early without an error.
+    /// If the memory of a batch cannot be allocated, or if the thread that makes the batches panicked.
+    /// [`next_unless_cancelled`](Batches::next_unless_cancelled) returns an error for the former. An epoch never ends
+    /// early without an error.
     fn next(&mut self) -> Option<Batch> {
         self.next_unless_cancelled(&()).unwrap_or_else(|error| panic!("{error}"))
     }

@@ -272,8 +272,8 @@ impl Query {
         Ok(if self.session.keeps_filters { guard::without_pushdown(&context) } else { context })
     }
 
-    /// Returns the hash of the text, parameters and tables; `None` unless equal hashes imply equal rows in
-    /// equal order.
+    /// Returns the hash of the text, parameters and tables. Returns `None` if queries with equal hashes may have
+    /// different rows or orders.
     pub(crate) fn fingerprint(&self) -> Result<Option<blake3::Hash>> {
         match self.determinism {
             Determinism::Deterministic => fingerprint::with_tables(self.text, &self.options.tables).map(Some),

@@ -64,8 +64,8 @@ pub(super) fn context(archive: &Archive, options: &QueryOptions) -> Result<Sessi
 /// Returns DataFusion's physical rules with fences, and two rules of this crate.
 fn physical_rules() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
     let mut rules = fenced_physical(PhysicalOptimizer::default().rules);
-    // Before every rule that uses sort orders, but after the rule that expects a GROUP BY directly under a
-    // limit.
+    // This rule runs before every rule that uses sort orders, but after the rule that expects a GROUP BY directly
+    // under a limit.
     let at = rules.iter().position(|rule| rule.name() == "LimitedDistinctAggregation").map_or(0, |at| at + 1);
     rules.insert(at, Arc::new(HideGroupUniqueness));
     rules.push(Arc::new(YieldAboveJoins));

@@ -61,7 +61,7 @@ pub(super) fn memory_limit(limit: Option<u64>) -> u64 {
 /// Checks that rows fit a memory limit.
 ///
 /// # Errors
-/// [`ErrorKind::MemoryLimit`] if `needed` exceeds the limit, or is saturated at the largest number.
+/// [`ErrorKind::MemoryLimit`] if `needed` exceeds the limit, or is `u64::MAX`, which stands for an overflow.
 pub(super) fn check_memory(needed: u64, limit: Option<u64>) -> Result<()> {
     let limit = memory_limit(limit);
     match needed > limit || needed == u64::MAX {

@@ -1,7 +1,8 @@
 //! Bounds on functions whose result may be much larger than their arguments.
 //!
-//! Thirty short expressions can double a text to a gigabyte. So before such a function runs, an upper bound on
-//! the size of its result is computed from its arguments. The query fails if the bound exceeds [`MAX_BYTES`].
+//! Thirty short expressions, each of which doubles a text, make a gigabyte. So before such a function runs, an upper
+//! bound on the size of its result is computed from its arguments. The query fails if the bound exceeds
+//! [`MAX_BYTES`].
 
 use super::super::rewrites::map_expressions;
 use arrow::array::{Array, ArrayRef, AsArray, Int64Array};
