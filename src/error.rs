@@ -11,8 +11,8 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// An error of any a2store operation.
 ///
-/// One pointer wide, so that `Result<T>` stays small. [`Error::kind`] returns the parts for a program. `Display`
-/// prints one line for a person: the file, the place in it, what was expected and what was found.
+/// It is one pointer wide, so that `Result<T>` stays small. [`Error::kind`] returns the parts for a program.
+/// `Display` prints one line for a person: the file, the place in it, what was expected and what was found.
 ///
 /// ```
 /// use a2store::{Error, ErrorKind};
@@ -29,13 +29,14 @@ pub struct Location {
     pub path: Option<PathBuf>,
     /// The index of the run in a file of several runs, from 0.
     pub run: Option<u64>,
-    /// The byte offset from the start of the input. In a file of several runs, from the start of the file.
+    /// The byte offset from the start of the input. If a file holds several runs, the offset counts from the start of
+    /// the file.
     pub offset: Option<u64>,
     /// The index of the step, from 0.
     pub step: Option<u64>,
 }
 
-/// The kinds of [`Error`], each with the facts that a program may need. `Display` prints all of them but the path.
+/// The kinds of [`Error`], each with the facts that a program may need. `Display` prints all facts except the path.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ErrorKind {
@@ -54,9 +55,9 @@ pub enum ErrorKind {
         location: Location,
         /// The field that was read.
         what: &'static str,
-        /// What the format requires.
+        /// The value that the format requires.
         expected: String,
-        /// What was found.
+        /// The value that was found.
         found: String,
     },
     /// A file of several runs whose header, index or footer does not conform to its format. No run of it can be read.
@@ -66,9 +67,9 @@ pub enum ErrorKind {
         location: Location,
         /// The field that was read.
         what: &'static str,
-        /// What the format requires.
+        /// The value that the format requires.
         expected: String,
-        /// What was found.
+        /// The value that was found.
         found: String,
     },
     /// Bytes that changed after they were written.
@@ -76,7 +77,7 @@ pub enum ErrorKind {
     Checksum {
         /// The place in the input.
         location: Location,
-        /// What the checksum covers.
+        /// The bytes that the checksum covers.
         what: &'static str,
         /// The stored CRC32C.
         expected: u32,
@@ -104,9 +105,9 @@ pub enum ErrorKind {
         path: PathBuf,
         /// The property that is wrong.
         what: &'static str,
-        /// What the rest of the archive requires.
+        /// The value that the rest of the archive requires.
         expected: String,
-        /// What was found.
+        /// The value that was found.
         found: String,
     },
     /// An archive, or a file in it, with a schema version that this build cannot read.
@@ -136,7 +137,7 @@ pub enum ErrorKind {
     Conflict {
         /// The archive's folder.
         path: PathBuf,
-        /// What the other writer did.
+        /// The action of the other writer.
         what: String,
     },
     /// A commit that was written, but whose publication was not confirmed. The version may exist or not. Repeat the
@@ -147,7 +148,7 @@ pub enum ErrorKind {
         path: PathBuf,
         /// The version that the commit creates, if it was published.
         version: u64,
-        /// Why the publication was not confirmed.
+        /// The reason why the publication was not confirmed.
         reason: String,
     },
     /// SQL that failed to parse, to plan or to run.
@@ -161,7 +162,7 @@ pub enum ErrorKind {
     QueryRefused {
         /// The part of the statement.
         what: String,
-        /// Why it is rejected.
+        /// The reason for the rejection.
         why: String,
     },
     /// A query that was stopped because it exceeded a limit.
@@ -193,9 +194,9 @@ pub enum ErrorKind {
         column: String,
         /// The row of the query result, from 0, if the error is about one row.
         row: Option<u64>,
-        /// What was expected.
+        /// The value that was expected.
         expected: String,
-        /// What was found.
+        /// The value that was found.
         found: String,
     },
     /// An index outside a table.

@@ -27,7 +27,7 @@ pub(crate) fn reserve<T>(vec: &mut Vec<T>, additional: usize) -> Result<()> {
 /// Returns a vector of `len` copies of a value.
 ///
 /// # Errors
-/// As for [`reserve`].
+/// The errors of [`reserve`].
 pub(crate) fn filled<T: Copy>(len: usize, value: T) -> Result<Vec<T>> {
     let mut vec = Vec::new();
     reserve(&mut vec, len)?;

@@ -11,7 +11,7 @@ use std::sync::Once;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
 /// The process that created a value. A forked child is another process: it has none of its parent's threads, and the
-/// parent's locks may stay held for ever.
+/// parent's locks may stay held forever.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ProcessId(u32);
 
@@ -20,7 +20,7 @@ impl ProcessId {
         ProcessId(std::process::id())
     }
 
-    /// Returns whether this process is the running one, rather than the parent of a fork.
+    /// Returns whether the value was created in the current process, and not in a process that it was forked from.
     pub(crate) fn is_current(self) -> bool {
         self == ProcessId::current()
     }

@@ -1,8 +1,8 @@
 //! Atomic and durable creation of files. A published file is complete or does not exist. It replaces an older file
 //! only on request.
 //!
-//! A file is written under a staging name that begins with a dot and ends in `.tmp`, so that no glob for `*.parquet`
-//! or `*.json` matches it. Publication takes four steps: sync the file, link it to its name, remove the staging name,
+//! A file is written under a staging name that begins with a dot and ends in `.tmp`. No glob for `*.parquet` or
+//! `*.json` matches it. Publication takes four steps: sync the file, link it to its name, remove the staging name,
 //! sync the folder. The link fails if the name is taken.
 
 use crate::error::{Error, Result};
@@ -173,7 +173,7 @@ pub(crate) fn sync(path: &Path) -> Result<()> {
     File::open(path).and_then(|file| file.sync_all()).map_err(|source| Error::io(path, source))
 }
 
-/// What already exists under the name of a file that will be written.
+/// The existing entry, if any, under the name of a file that will be written.
 pub(crate) enum Destination {
     /// Nothing, or a file that the new one replaces.
     File {

@@ -240,8 +240,8 @@ impl Run {
     /// Checks the run against the rules:
     ///
     /// - Every known move is legal. For an unknown move, some legal move must lead to the next board.
-    /// - Every board is the slid board before it with one spawned tile. Boards between which steps are missing are not
-    ///   compared.
+    /// - Every board is the slid board before it with one spawned tile. Two boards are not compared if steps between
+    ///   them are missing.
     /// - Every legality mask that came with the run is the mask by the rules.
     ///
     /// # Errors
@@ -356,7 +356,7 @@ impl RunBuilder {
 }
 
 impl PartialEq for RunBuilder {
-    /// Compares values bit by bit, so that a step without branches equals itself.
+    /// Compares values bit by bit, because a step without branches has NaNs, which differ from themselves as floats.
     fn eq(&self, other: &Self) -> bool {
         let bits = |values: &[[f32; 4]]| bytemuck::cast_slice::<_, u32>(values).to_vec();
         self.boards == other.boards

@@ -13,7 +13,7 @@ use tokio::task::JoinHandle;
 
 /// The stack size of a thread. Planning deep expressions recurses deeply. Unused stack costs only address space.
 const STACK: usize = 64 << 20;
-/// How often a waiting thread checks whether to cancel.
+/// The interval at which a waiting thread checks whether to cancel.
 pub(crate) const PERIOD: Duration = Duration::from_millis(50);
 
 /// The threads for queries and object stores, one per core, shared by the whole process.
@@ -86,7 +86,7 @@ impl Threads {
         self.handle.spawn(future)
     }
 
-    /// Returns whether this process started the threads, rather than the parent of a fork.
+    /// Returns whether the current process started the threads, and not a process that it was forked from.
     pub(crate) fn are_here(&self) -> bool {
         self.shared.process.is_current()
     }
@@ -103,7 +103,7 @@ impl Threads {
 
 impl Drop for Threads {
     fn drop(&mut self) {
-        // A forked child has none of these threads, and the lock may be held for ever.
+        // A forked child has none of these threads, and a thread of the parent may have held the lock at the fork.
         if !self.are_here() {
             return;
         }

@@ -16,7 +16,7 @@ pub(crate) fn check(workers: Option<usize>) -> Result<()> {
 
 /// Returns the threads that all short tasks share, one per core.
 ///
-/// A forked child has none of its parent's threads and would wait for them for ever, so it starts its own.
+/// A forked child has none of its parent's threads and would wait for them forever, so it starts its own.
 pub(crate) fn shared() -> Result<&'static rayon::ThreadPool> {
     static SHARED: PerProcess<rayon::ThreadPool> = PerProcess::new();
     SHARED.get_or_make(|| pool("shared", None))

@@ -112,8 +112,8 @@ class Error(Exception):
 
     The message is one line: the file, the place in it, what was expected and what was found. Some failures raise
     Python's own exceptions, which lack the attributes below. These are ``ValueError`` or ``TypeError`` for wrong
-    arguments, ``IndexError`` for a missing row, ``OSError`` for a failed system call, ``MemoryError`` for a failed
-    allocation, and ``KeyboardInterrupt`` for Ctrl-C.
+    arguments, ``IndexError`` for a missing row, and ``OSError`` for a failed system call. A failed allocation raises
+    ``MemoryError``, and Ctrl-C raises ``KeyboardInterrupt``.
     """
 
     kind: (
@@ -238,7 +238,7 @@ class Run:
 
     @property
     def ev_legal(self) -> npt.NDArray[np.bool_]:
-        """Which moves are legal: shape (steps, 4), bool, in the order UDLR.
+        """The legal moves: shape (steps, 4), bool, in the order UDLR.
 
         The engine reports the legal moves. For a step without values they follow from the rules of the game.
         """
@@ -498,7 +498,8 @@ class PackReader:
         - ``by_step``: ``True`` = one line per step.
         - ``workers``: threads; ``None`` = one per core.
         - ``progress``: ``False`` = no progress bar; otherwise a bar is shown if standard error is a terminal.
-        - ``compact``: boards as uint64, and four values or nulls, instead of lists of cells and of objects.
+        - ``compact``: ``True`` = boards are uint64 and values are four numbers or nulls. ``False`` = both are lists, of
+          cells and of objects.
 
         Raises ``OSError``, ``ValueError``, ``KeyboardInterrupt``.
         """
@@ -911,7 +912,7 @@ class Unfinished:
 
     @property
     def from_journal(self) -> int:
-        """The number of those games that only the journal had."""
+        """The number of those games that were recovered from the journal."""
 
     @property
     def lost_runs(self) -> int:
@@ -1192,7 +1193,7 @@ class Archive:
         A run whose content is already in the archive is skipped. Run ids follow the order of the paths and, in folders,
         of the names. If nothing is new, nothing is committed. In either case the archive moves to the newest version.
         An interrupted ingest can be repeated and ends in the same archive. Memory does not depend on the size of the
-        input: it takes about 100 MB, about 50 MB per worker, and up to 34 bytes per run in the archive.
+        input. It takes about 100 MB, about 50 MB per worker, and up to 34 bytes per run in the archive.
 
         - ``paths``: a file or folder, or several.
         - ``workers``: threads to decode and encode with, 1 to 1024; ``None`` = one per core.
@@ -1222,12 +1223,12 @@ class Archive:
     ) -> CompactReport:
         """Rewrite small data files as full-size ones, in a new commit.
 
-        Rows, their order and their ids stay the same. Before the commit, the new files are compared with the old ones
-        row by row. Readers and writers may work at the same time. No file is removed: older versions keep their files
+        Rows, their order and their ids stay the same. It compares the new files with the old ones row by row before it
+        commits them. Readers and writers may work at the same time. No file is removed: older versions keep their files
         until ``expire``.
 
-        - ``file_rows``: the number of rows of a full file; ``None`` = 16,777,216. Files at least half full stay as they
-          are.
+        - ``file_rows``: the number of rows of a full file; ``None`` = 16,777,216. Files that are at least half full
+          stay unchanged.
         - ``workers``, ``progress``, ``wait``: as in ``ingest``.
 
         Raises ``DamagedError`` for a file that cannot be read back. Otherwise raises as ``ingest`` does. The archive is
@@ -1342,10 +1343,10 @@ class Archive:
           polars, pandas, DuckDB, another query), which is kept in memory, or the path of a Parquet file.
         - ``memory_limit``: bytes that the query's operators may hold at once, at least 32 MiB. Sorts and groups spill
           to temporary files before they fail. ``None`` = half of the machine's memory, shared by all queries.
-        - ``spill_limit``: the most bytes of temporary files; ``None`` = 64 GiB.
+        - ``spill_limit``: the maximum number of bytes of temporary files; ``None`` = 64 GiB.
         - ``spill_folder``: the folder of temporary files. Each query removes its own subfolder.
-        - ``row_limit``, ``byte_limit``: the most rows and bytes in the result.
-        - ``time_limit``: the most seconds from the start of the result to its end.
+        - ``row_limit``, ``byte_limit``: the maximum number of rows and bytes in the result.
+        - ``time_limit``: the maximum number of seconds from the start of the result to its end.
 
         Raises ``QueryRefusedError`` for a statement that is not allowed. Raises ``QueryError`` for text that does not
         parse or plan, and for parameters that do not match it. Raises ``TypeError`` for a value or table of another
@@ -1937,11 +1938,11 @@ class Query:
         - ``extra``: further columns of the result to append to each row: bools, integers, floats or strings; by default
           none. Numbers keep their type; a null becomes NaN in floats and raises in other types. Strings, and
           dictionaries of strings, become int16 codes: the string's index in ``table.categories``, -1 = null. A column
-          may have at most 32,767 different strings.
+          may have at most 32,768 different strings.
         - ``chosen_ev``: the value of the chosen move, in steps that have values. ``"stored"`` = the archive's value,
           ``"one"`` = exactly 1.0.
-        - ``memory_limit``: the most bytes of rows in memory; ``None`` = the memory that the system has available. It
-          does not apply to rows in a file.
+        - ``memory_limit``: the maximum number of bytes of rows in memory; ``None`` = the memory that the system has
+          available. It does not apply to rows in a file.
         - ``path``: a file for the rows, which is then mapped; it may be larger than memory. ``StepTable.load`` can read
           it. It is written atomically, is durable, and replaces an existing file.
         - ``progress``: ``False`` = no progress bar; otherwise a bar is shown if standard error is a terminal.
@@ -2083,8 +2084,8 @@ class StepTable:
     ) -> StepTable:
         """Return a view of the rows that meet all conditions, in the same order.
 
-        This costs one pass over the table and 16 bytes per range of rows. The first use of scores or engines reads them
-        from the archive, at the table's version. A file that ``save`` wrote contains them.
+        This costs one pass over the table and about 20 bytes per range of rows. The first use of scores or engines
+        reads them from the archive, at the table's version. A file that ``save`` wrote contains them.
 
         - ``min_score``, ``max_score``: bounds of the run's ``max_score``, both inclusive.
         - ``engine``: the run's engine, or several allowed ones. Runs without an engine never match.
@@ -2145,7 +2146,8 @@ class StepTable:
         - ``mmap``: ``True`` = map the file, so that processes share its pages and it may be larger than memory. It must
           have the layout that ``save`` writes, and must not change while it is mapped. The checksum of the rows is not
           checked. ``False`` = read the file.
-        - ``memory_limit``: the most bytes of rows that are read; ``None`` = the memory that the system has available.
+        - ``memory_limit``: the maximum number of bytes of rows that are read; ``None`` = the memory that the system has
+          available.
         - ``progress``: ``False`` = no progress bar; otherwise a bar is shown if standard error is a terminal.
 
         Raises ``DecodeError`` or ``DamagedError`` for a file that is invalid, truncated or changed. Raises
@@ -2181,7 +2183,7 @@ class StepTable:
         - ``min_steps``, ``max_steps``: bounds of the number of steps of a run, both inclusive.
         - ``engine``: the engine of the runs; ``None`` = any.
         - ``chosen_ev``: the value of the chosen move, as in ``Query.materialize``.
-        - ``memory_limit``: the most bytes of rows; ``None`` = the memory that the system has available.
+        - ``memory_limit``: the maximum number of bytes of rows; ``None`` = the memory that the system has available.
         - ``workers``: threads; ``None`` = one per core.
         - ``progress``: ``False`` = no progress bar; otherwise a bar is shown if standard error is a terminal.
 
@@ -2210,7 +2212,7 @@ class StepTable:
         - ``path``: the session's folder, or a file in it.
         - ``run_ids``: the ids of the runs; ``None`` = all.
         - ``extra``: extra columns with metadata of the run: ``max_score`` (uint64), ``highest_tile`` (uint32).
-        - ``memory_limit``: the most bytes of rows; ``None`` = the memory that the system has available.
+        - ``memory_limit``: the maximum number of bytes of rows; ``None`` = the memory that the system has available.
         - ``workers``: threads; ``None`` = one per core.
         - ``progress``: ``False`` = no progress bar; otherwise a bar is shown if standard error is a terminal.
 
@@ -2255,8 +2257,8 @@ class StepTable:
         - ``mmap``: ``True`` = map the array, which may be larger than memory and must not change. The system reads its
           pages when a row is first gathered. ``False`` = read it now. A process that unpickles the table maps the
           array in either case, and matches the keys again.
-        - ``memory_limit``: the most bytes of an array that is read; ``None`` = the memory that the system has
-          available.
+        - ``memory_limit``: the maximum number of bytes that ``mmap=False`` may read; ``None`` = the memory that the
+          system has available.
         - ``progress``: ``False`` = no progress bar; otherwise a bar is shown if standard error is a terminal.
 
         ``loader(symmetries=True)`` rejects attached columns, because they describe the original board. Use ``columns``
@@ -2337,7 +2339,7 @@ class StepTable:
 
         Raises ``ValueError`` for an option out of range, and for options that exclude each other. Raises
         ``ColumnError`` for an invalid weight, with the row, and for too many strata. Raises ``TypeError`` for a quota
-        that is not a number, and ``MemoryError`` for weights and strata.
+        that is not a number, and ``MemoryError`` if weights or strata do not fit in memory.
 
         >>> loader = table.loader(batch_size=1024, seed=1, tokens="int64", columns=["tokens", "move"])
         >>> for epoch in range(3):
@@ -2350,7 +2352,7 @@ class StepTable:
     def __reduce__(self) -> tuple[Callable[[bytes], StepTable], tuple[bytes]]:
         """Return a handle for ``pickle``; for a whole table in memory it is smaller than 1 KiB.
 
-        Raises ``OSError`` if the system has no suitable shared memory, as outside Linux.
+        Raises ``OSError`` if the system has no suitable shared memory. Only Linux has it.
         """
 
     def __array__(self, dtype: npt.DTypeLike | None = None, *, copy: bool | None = None) -> npt.NDArray[Any]:
@@ -2394,7 +2396,7 @@ class Batch:
     ev_values: npt.NDArray[np.float32]
     """The value of each move: shape (n, 4), float32, in the order UDLR; 0.0 if illegal, four NaNs if unknown."""
     ev_legal: npt.NDArray[np.bool_]
-    """Which moves are legal: shape (n, 4), bool, in the order UDLR."""
+    """The legal moves: shape (n, 4), bool, in the order UDLR."""
     run_id: npt.NDArray[np.uint32]
     """The run's id in the archive: shape (n,), uint32."""
     step_index: npt.NDArray[np.uint16]
@@ -2580,5 +2582,5 @@ def _run_command(args: Sequence[_Path], program: Sequence[_Path]) -> int:
     The status is 0 for success, 1 for a problem in the data, and 2 for wrong usage.
 
     - ``args``: the command's name, then its arguments.
-    - ``program``: the arguments that start the first program again, in a separate process.
+    - ``program``: the command line that starts this program again, in a separate process.
     """

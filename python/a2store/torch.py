@@ -63,7 +63,7 @@ def _tensors(batch: Batch) -> _Tensors:
 class _Parcel(_Tensors):
     """A batch in a ``DataLoader`` worker, pickled as one piece of shared memory.
 
-    One piece per tensor would cost more to pass on than the batch costs to make.
+    Passing one piece per tensor to the parent process would cost more than making the batch.
     """
 
     def __copy__(self) -> _Parcel:
@@ -94,8 +94,8 @@ class StepDataset(Dataset[_Tensors]):
     """A map-style dataset over a table's rows.
 
     A row is a dict of tensors without the dimension B: ``tokens`` (16,), ``move`` (), and so on. A ``DataLoader``
-    gathers the rows of a batch at once. The default ``collate_fn`` then takes them apart and stacks them again, which
-    costs far more than gathering. ``StepDataset.collate`` avoids that:
+    gathers the rows of a batch at once. The default ``collate_fn`` then splits the batch into rows and stacks them
+    again, which costs far more than gathering. ``StepDataset.collate`` avoids that:
 
     >>> dataset = StepDataset(table)
     >>> DataLoader(dataset, batch_size=4096, sampler=sampler, collate_fn=StepDataset.collate)
@@ -211,7 +211,7 @@ class StepLoader(IterableDataset[_Tensors]):
 
     Distributed training needs no sampler: all ranks get the same number of batches, and each row goes to one rank. If
     ``torch.distributed`` is initialised when the loader is created, it provides the rank and the world size. The last
-    batch of an epoch is shorter. It is empty on some ranks if fewer rows than ranks are left. To weight all rows
+    batch of an epoch may be shorter. It is empty on some ranks if fewer rows than ranks are left. To weight all rows
     equally, divide the sum of the losses by ``batch_size`` instead of taking the mean.
 
     Loaders can be pickled, with the table's handle, the options and the position. A copy's next iteration begins at the
@@ -286,8 +286,9 @@ class StepLoader(IterableDataset[_Tensors]):
         self._loader: Loader | None = None
         self._loader_in_worker = False
         self._epoch = index(epoch)
-        # Both count rows of the epoch over all ranks: the start of the next iteration, and the position of the newest
-        # one. The position of the loader below differs: it prefetches batches and, in a worker, jumps between them.
+        # The start of the next iteration, and the position of the newest one. Both count rows of the epoch over all
+        # ranks. The inner loader's own position differs, because it prefetches batches and skips batches of other
+        # workers.
         self._resume = self._position = 0
         self._generation = 0
         # Each worker of a DataLoader has a copy of this object. Shared memory tells persistent workers the epoch that
@@ -344,8 +345,8 @@ class StepLoader(IterableDataset[_Tensors]):
             batches = iter(loader)
         else:
             first = start + worker.id * step
-            # A worker's position is the one after the same number of batches on every worker. So its own state leads
-            # to its next batch, and a state from outside the workers leads each worker to its first.
+            # A worker's position assumes that every worker has made the same number of batches. So a worker's own state
+            # leads to its next batch, and a state from outside the workers leads each worker to its first batch.
             step *= worker.num_workers
             batches = _jumping(loader, state, range(first, end, step))
 

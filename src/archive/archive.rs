@@ -50,7 +50,7 @@ use std::sync::Arc;
 pub struct Archive {
     pub(super) storage: Storage,
     pub(super) snapshot: Arc<Snapshot>,
-    /// The digests that the last ingest left for the next; shared by clones.
+    /// The digests that the last ingest kept for the next ingest. Clones share them.
     kept: Arc<KeptDigests>,
     /// Whether each data file is compared with its commit before its first use.
     pub(super) checksums: bool,
@@ -114,7 +114,7 @@ impl Archive {
     /// Opens an archive at an earlier version; version 1 is the empty archive.
     ///
     /// # Errors
-    /// As [`open`](Archive::open), and [`ErrorKind::VersionNotFound`] if the version does not exist or has
+    /// The errors of [`open`](Archive::open), and [`ErrorKind::VersionNotFound`] if the version does not exist or has
     /// expired.
     pub fn open_at(location: impl AsRef<Path>, version: u64) -> Result<Archive> {
         let storage = Storage::new(location.as_ref())?;
@@ -160,7 +160,7 @@ impl Archive {
     /// Moves to the newest version.
     ///
     /// # Errors
-    /// As [`open`](Archive::open).
+    /// The errors of [`open`](Archive::open).
     pub fn refresh(&mut self) -> Result<()> {
         self.snapshot = Log::new(&self.storage).replay_from(Some(&self.snapshot))?.into();
         Ok(())
@@ -204,7 +204,7 @@ impl Archive {
     /// This suits repeated calls on the same folders. `seen` takes about 150 bytes of memory per file.
     ///
     /// # Errors
-    /// As [`ingest`](Archive::ingest).
+    /// The errors of [`ingest`](Archive::ingest).
     pub fn ingest_unseen<P: AsRef<Path>>(
         &mut self,
         paths: impl IntoIterator<Item = P>,
@@ -281,10 +281,10 @@ impl Archive {
 
     /// Checks an archive and reports every problem, including damage that keeps the archive from being opened.
     ///
-    /// Checks every commit and the chain of commits. Of each data file of a version that has not expired,
-    /// checks the presence, length, checksum, footer, number of rows, ids and statistics. Compares the tables
-    /// `runs` and `steps` with each other. With [`VerifyOptions::deep`], also rebuilds every run from its
-    /// columns and compares its digest, and checks its moves against `runs.verified`.
+    /// Checks every commit and the chain of commits. Checks every data file of versions that have not expired:
+    /// presence, length, checksum, footer, number of rows, ids and statistics. Compares the tables `runs` and `steps`
+    /// with each other. With [`VerifyOptions::deep`], also rebuilds every run from its columns and compares its
+    /// digest, and checks its moves against `runs.verified`.
     ///
     /// # Errors
     /// [`ErrorKind::NotAnArchive`], [`ErrorKind::Cancelled`]. [`ErrorKind::Io`] if the location cannot be read.

@@ -28,7 +28,7 @@ pub(super) struct Chain {
 /// A commit of the chain.
 pub(super) struct Link {
     pub(super) commit: Commit,
-    /// The checksum by which the next commit names it.
+    /// The checksum that the next commit has as its `parent`.
     pub(super) crc: String,
     /// If the commit was lost: the reason, and the bytes that replace its file.
     pub(super) rebuilt: Option<(Error, Vec<u8>)>,
@@ -75,7 +75,7 @@ impl Chain {
                     Link { commit, crc, rebuilt: Some((error, bytes)) }
                 }
                 (Err((error, read)), _) => {
-                    // A missing file is not part of the rest.
+                    // The rest contains only files that exist.
                     if names.commits.binary_search(&number).is_ok() && !leftovers.contains(&commit_path(number)) {
                         commits.insert(number, read.ok_or(error));
                     }

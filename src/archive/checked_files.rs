@@ -101,7 +101,7 @@ fn is_checked(storage: &Storage, file: &DataFile) -> Result<bool> {
 /// [`ErrorKind::Damaged`](crate::ErrorKind::Damaged) with the file's name.
 /// [`ErrorKind::Io`](crate::ErrorKind::Io).
 fn check_once(storage: &Storage, file: &DataFile) -> Result<()> {
-    // Computed before the read, so that a change during the read is noticed.
+    // Compute the key before the read, so that a change during the read is noticed.
     let key = key(storage, file);
     if known()?.contains(&key) {
         return Ok(());

@@ -62,7 +62,7 @@ impl Checkpoint {
         storage.put_new(&checkpoint_path(snapshot.newest.version), seal(&checkpoint)?).map(|_| ())
     }
 
-    /// Returns the checksum by which the next commit names this version's commit.
+    /// Returns the checksum of this version's commit that the next commit has as its `parent`.
     pub(super) fn crc(&self) -> &str {
         &self.commit_crc32c
     }

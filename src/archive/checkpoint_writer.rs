@@ -1,4 +1,4 @@
-//! When writers write checkpoints and digests, and which ones they remove.
+//! The writing of checkpoints and digests when they are due, and the removal of old ones.
 
 use super::checkpoint::Checkpoint;
 use super::digests::Digests;

@@ -209,7 +209,7 @@ impl Commit {
         seal(self)
     }
 
-    /// Checks a commit's file and parses it. Also returns the checksum by which the next commit names it: the
+    /// Checks a commit's file and parses it. Also returns the checksum that the next commit has as its `parent`: the
     /// checksum in the trailer, or the one in `stands_for`.
     pub(super) fn from_bytes(bytes: &[u8], path: &Path) -> Result<(Commit, String)> {
         let (commit, crc): (Commit, _) = unseal(bytes, path)?;

@@ -30,12 +30,12 @@ use std::time::Duration;
 #[setters(prefix = "with_", strip_option)]
 #[non_exhaustive]
 pub struct CompactOptions {
-    /// The number of rows from which a file is full. A file with at least half as many rows is left alone.
+    /// The number of rows of a full file. A file with at least half as many rows is left alone.
     pub file_rows: u64,
     /// The number of threads; `None` = one per core.
     pub workers: Option<usize>,
-    /// The longest wait for another process of this machine that writes to the archive. Then the call fails
-    /// with [`ErrorKind::Conflict`](crate::ErrorKind::Conflict).
+    /// The longest time to wait while another process on this machine writes to the archive. After that, the call
+    /// fails with [`ErrorKind::Conflict`](crate::ErrorKind::Conflict).
     pub wait: Duration,
 }
 

@@ -61,7 +61,7 @@ pub(super) fn decode_alone(source: &mut DiscoveredRun, with_file: bool) -> Resul
     read(source, of_file, |run, _| Ok((run, None)))
 }
 
-/// Reads a run and converts it: `of_file` the bytes of a run file, `of_run` a run of a container.
+/// Reads a run and converts it. `of_file` converts the bytes of a run file, and `of_run` a run of a container.
 fn read<T>(
     source: &mut DiscoveredRun,
     of_file: impl Fn(Cow<'_, [u8]>, &DiscoveredRun) -> Result<T>,

@@ -141,8 +141,8 @@ impl Digests {
         storage.put_new(&digests_path(snapshot.newest.version), bytes).map(|_| ())
     }
 
-    /// Reads a version's file of digests; returns `None` if there is no such file. Also returns the run ids
-    /// that it covers, and the checksum by which the next commit names the version.
+    /// Reads a version's file of digests; returns `None` if there is no such file. Also returns the run ids that it
+    /// covers, and the checksum of the version's commit.
     pub(super) fn read(storage: &Storage, version: u64) -> Result<Option<(Digests, u64, String)>> {
         let path = digests_path(version);
         let Some(bytes) = storage.read(&path)? else { return Ok(None) };

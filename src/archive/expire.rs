@@ -32,7 +32,7 @@ use std::time::{Duration, SystemTime};
 pub struct ExpireOptions {
     /// Versions that were replaced longer ago than this expire. The newest version never expires.
     pub older_than: Duration,
-    /// The age below which unreferenced files are kept, counted from their last change.
+    /// The minimum age of unreferenced files that are removed, counted from their last change.
     ///
     /// Interrupted writers leave such files, but they may also belong to a writer elsewhere that has not
     /// committed yet. All unreferenced files are kept while the log holds commits that a repair has set aside
@@ -40,8 +40,8 @@ pub struct ExpireOptions {
     pub grace: Duration,
     /// Only reports what would be removed.
     pub dry_run: bool,
-    /// The longest wait for another process of this machine that writes to the archive. Then the call fails
-    /// with [`ErrorKind::Conflict`](crate::ErrorKind::Conflict).
+    /// The longest time to wait while another process on this machine writes to the archive. After that, the call
+    /// fails with [`ErrorKind::Conflict`](crate::ErrorKind::Conflict).
     pub wait: Duration,
 }
 

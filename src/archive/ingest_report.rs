@@ -16,8 +16,8 @@ use std::time::Duration;
 pub struct IngestOptions {
     /// The number of threads; `None` = one per core.
     pub workers: Option<usize>,
-    /// The longest wait for another process of this machine that writes to the archive. Then the call fails
-    /// with [`ErrorKind::Conflict`](crate::ErrorKind::Conflict).
+    /// The longest time to wait while another process on this machine writes to the archive. After that, the call
+    /// fails with [`ErrorKind::Conflict`](crate::ErrorKind::Conflict).
     pub wait: Duration,
     /// The reaction to a file that does not decode.
     pub on_error: OnError,

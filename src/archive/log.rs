@@ -1,8 +1,8 @@
 //! The commit log: the contents of an archive at each version.
 //!
 //! Version `n` is the file `_log/<n in 20 digits>.json`, in the format of `commit.rs`. A writer publishes a
-//! commit by creating the file of the next number, which fails if the file exists. So of two concurrent writers
-//! one succeeds, and the other learns that it lost.
+//! commit by creating the file of the next number, which fails if the file exists. So one of two concurrent writers
+//! succeeds, and the other detects that it lost.
 //!
 //! A version holds the files that commits up to it added and did not remove. With a checkpoint
 //! (`checkpoint.rs`), a reader need not read the log from the beginning.
@@ -29,8 +29,8 @@ pub(super) struct Log {
 /// The maximum number of listings when files vanish between listing and reading, because versions expire.
 const ATTEMPTS: usize = 5;
 
-/// The maximum number of commits that are read instead of a later checkpoint. Usually at most about as many
-/// follow a checkpoint.
+/// The maximum number of commits that are read instead of a later checkpoint. Usually, about this many commits at
+/// most follow a checkpoint.
 const MAX_COMMITS: u64 = 256;
 
 impl Log {
@@ -52,8 +52,8 @@ impl Log {
         };
         let bytes = commit.to_bytes()?;
         let outcome = self.storage.put_new(&path, bytes.clone());
-        // The log decides, not the answer. An answer that the name is taken may belong to a repeated request
-        // whose first answer was lost.
+        // Read the log, because the response alone can mislead: if a request was retried, the name may be taken by
+        // this very commit.
         let standing = match self.storage.read(&path) {
             Ok(standing) => standing,
             Err(error) => return Err(unconfirmed(outcome.err().unwrap_or(error))),
@@ -77,12 +77,11 @@ impl Log {
                 let found = if standing.is_some() { "another commit" } else { "no file" };
                 Err(damaged(&self.storage.path(&path), "commit", "the commit just published", found))
             }
-            // An object store keeps what it shows: only its answer was lost. In a folder the name may still
-            // vanish in a crash.
+            // In an object store, a visible commit is durable. In a folder, a crash may still remove its name.
             Err(error) if ours && self.storage.is_local() => Err(unconfirmed(error)),
             Err(_) if ours => committed(),
             Err(_) if standing.is_some() => Ok(None),
-            // A request to an object store may still arrive.
+            // An object store may still receive the request.
             Err(error) if !self.storage.is_local() => Err(unconfirmed(error)),
             Err(error) => Err(error),
         }
@@ -100,7 +99,7 @@ impl Log {
     /// Returns the contents of the archive at its newest version. If `base` is an earlier version of this log,
     /// reads only the commits from `base` on.
     ///
-    /// In any unexpected case calls [`replay`](Self::replay), which reports it.
+    /// In any unexpected case, calls [`replay`](Self::replay), which reports it.
     pub(super) fn replay_from(&self, base: Option<&Snapshot>) -> Result<Snapshot> {
         match base.map(|base| self.try_replay_from(base)) {
             Some(Ok(Some(snapshot))) => Ok(snapshot),
@@ -216,7 +215,7 @@ impl Log {
         Ok(Commit::from_bytes(&bytes, &self.storage.path(&path)).map_or(true, |(_, found)| found == crc))
     }
 
-    /// Returns a version's commit, and the checksum by which the next commit names it.
+    /// Returns a version's commit, and the checksum that the next commit has as its `parent`.
     pub(super) fn commit(&self, version: u64) -> Result<(Commit, String)> {
         let path = commit_path(version);
         let bytes = self.storage.read(&path)?.ok_or_else(|| self.gone(version, "a commit"))?;
@@ -287,7 +286,7 @@ fn is_gone(error: &Error) -> bool {
     matches!(error.kind(), ErrorKind::Damaged { found, .. } if found == "no file")
 }
 
-/// Checks that a commit has its place in the chain.
+/// Checks that a commit has the expected version and parent.
 pub(super) fn check_link(commit: &Commit, number: u64, parent: Option<String>, path: &Path) -> Result<()> {
     if commit.version != number {
         return Err(damaged(path, "version", number.to_string(), commit.version.to_string()));

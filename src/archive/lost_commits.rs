@@ -19,7 +19,8 @@ use super::table_name::TableName;
 use crate::error::{ErrorKind, Result};
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
-/// The readable commits by version, each with the checksum by which the next commit names it, or its error.
+/// The commits by version. A readable commit comes with the checksum that the next commit has as its `parent`, any
+/// other with its error.
 pub(super) type Commits = BTreeMap<u64, Result<(Commit, String)>>;
 
 /// Returns the newest sound checkpoint that belongs to these commits.
@@ -101,8 +102,8 @@ impl<'a> CommitRebuilder<'a> {
         Ok(CommitRebuilder { storage, anchor, added, removed, kept })
     }
 
-    /// Rebuilds a version's commit from the versions before it. Returns the commit, the checksum by which the
-    /// next commit names it, and the bytes of its file.
+    /// Rebuilds a version's commit from the versions before it. Returns the commit, the checksum that the next commit
+    /// has as its `parent`, and the bytes of its file.
     pub(super) fn rebuild(
         &self,
         number: u64,
@@ -138,7 +139,7 @@ impl<'a> CommitRebuilder<'a> {
             ..newest.clone()
         };
         commit.line = Some(line.clone()).filter(|line| *line != commit.info());
-        // The checksum by which other commits know it.
+        // The checksum that the other commits record for this commit.
         let known = match following {
             _ if at_checkpoint => Some(self.anchor.newest_crc.clone()),
             Some((next, _)) => next.parent.clone(),
@@ -166,7 +167,7 @@ impl<'a> CommitRebuilder<'a> {
         Ok((commit, known.unwrap_or_default(), bytes))
     }
 
-    /// Returns the files that a lost commit added: files of the checkpoint that no other commit added, and
+    /// Returns the files that a lost commit added. These are files of the checkpoint that no other commit added, and
     /// existing files that were removed before the checkpoint.
     fn added_by(&self, line: &CommitInfo) -> Result<Vec<DataFile>> {
         let files = self.anchor.files.iter().filter(|file| !self.added.contains(&file.path));
@@ -184,7 +185,7 @@ impl<'a> CommitRebuilder<'a> {
                 }
             }
         }
-        // In the order in which the operation adds them.
+        // The operation adds them in this order.
         files.sort_by_key(|file| match line.operation {
             Operation::Compact => (file.table == TableName::Steps, file.first_run_id),
             Operation::Repair => (false, file.first_run_id),

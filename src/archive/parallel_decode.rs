@@ -37,7 +37,8 @@ pub(super) fn decode_next<T: Send>(
                 Ok(DecodeOutcome::Value(value)) => decoded.push((source, Ok(value))),
                 Err(error) => decoded.push((source, Err(error))),
                 Ok(DecodeOutcome::Container(kind)) => {
-                    // The runs of this file come next, so the runs after it are read again later.
+                    // The runs of this file come next. The runs after it were read too early and are read again
+                    // later.
                     let rest: Vec<DiscoveredRun> = outcomes.by_ref().map(unread).collect();
                     progress.expect(source.num_bytes + rest.iter().map(|source| source.num_bytes).sum::<u64>());
                     sources.put_back(source, kind, rest);
@@ -58,7 +59,7 @@ fn unread<T>((mut source, outcome): (DiscoveredRun, Result<T>)) -> DiscoveredRun
     source
 }
 
-/// The place from which runs are read.
+/// The source of the runs.
 pub(crate) enum RunsOf<'a> {
     /// Files and folders in any format.
     Paths(&'a [PathBuf]),

@@ -21,7 +21,7 @@ impl SharedFile {
     }
 }
 
-/// A reader from an offset on.
+/// A reader that begins at an offset.
 pub(super) struct ReadAt {
     file: SharedFile,
     offset: u64,

@@ -32,15 +32,15 @@ use rayon::prelude::*;
 use std::io::{self, Write};
 use std::path::Path;
 
-/// The number of rows from which a row group of `steps` is full. Readers process row groups in parallel, and
-/// each thread holds one in memory.
+/// The minimum number of rows of a full row group of `steps`. Readers process row groups in parallel, and each thread
+/// holds one in memory.
 pub(super) const ROW_GROUP_STEPS: usize = 1 << 19;
-/// The number of rows from which a file of `steps` is full.
+/// The minimum number of rows of a full file of `steps`.
 pub(super) const FILE_STEPS: u64 = 1 << 24;
 
 /// The zstd level of boards, which profit most from a higher level.
 const BOARD_ZSTD_LEVEL: i32 = 3;
-/// The number of written bytes after which a file is synced, so that the last sync is short.
+/// The number of written bytes between two syncs of a file. Regular syncs keep the last one short.
 const SYNC_BYTES: u64 = 64 << 20;
 
 /// An unfinished Parquet file of one table.

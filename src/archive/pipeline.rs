@@ -34,8 +34,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 /// The number of input bytes per thread in a window: about one row group of steps with branches.
 const WINDOW_BYTES: u64 = 12 << 20;
-/// The number of rows from which a row group of `runs` is full. It is also full from `ROW_GROUP_RUNS_BYTES`
-/// bytes of text and files on.
+/// The minimum number of rows of a full row group of `runs`. It is also full from `ROW_GROUP_RUNS_BYTES` bytes of
+/// text and files on.
 const ROW_GROUP_RUNS: usize = 1 << 14;
 const ROW_GROUP_RUNS_BYTES: usize = 16 << 20;
 

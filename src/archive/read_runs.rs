@@ -18,7 +18,7 @@ use std::collections::HashMap;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
-/// A run in the form in which it was ingested.
+/// A run with the data of its original source.
 #[derive(Debug)]
 pub(crate) struct StoredRun {
     pub(crate) run_id: u32,
@@ -206,7 +206,7 @@ impl Archive {
         without_rows(None, sink)
     }
 
-    /// Converts the wanted runs in a row group of `steps`.
+    /// Converts the selected runs in a row group of `steps`.
     fn runs_of<T>(
         &self,
         file: &OpenDataFile<'_>,

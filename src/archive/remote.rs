@@ -254,7 +254,7 @@ fn build(scheme: &ObjectStoreScheme, url: &str) -> Result<Option<Arc<dyn ObjectS
     use object_store::azure::MicrosoftAzureBuilder;
     use object_store::gcp::GoogleCloudStorageBuilder;
     use object_store::{BackoffConfig, RetryConfig};
-    // The longest time for which an unanswered request is retried.
+    // The longest time to retry an unanswered request.
     let retry_timeout = std::time::Duration::from_secs(30);
     let retry = RetryConfig { backoff: BackoffConfig::default(), max_retries: 10, retry_timeout };
     Ok(match scheme {

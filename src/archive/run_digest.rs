@@ -1,4 +1,4 @@
-//! The digest by which an archive recognises a run.
+//! The digest that identifies a run in an archive.
 
 use crate::error::Result;
 use crate::format::{RunFormat, encode_run};

@@ -81,7 +81,7 @@ pub(super) struct RunDiscovery<'a> {
     pending: Vec<PendingRuns>,
     /// Runs of several files that were opened through one of these files.
     wholes: HashSet<PathBuf>,
-    /// A folder, and the names of the row files that the logs in it name.
+    /// A folder, and the names of the row files to which its logs refer.
     logs: Option<(PathBuf, HashSet<OsString>)>,
     /// Files that need not be read: other files of runs in `wholes`, and files without runs.
     pub(super) passed: Vec<FileState>,

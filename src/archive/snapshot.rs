@@ -25,7 +25,8 @@ impl Snapshot {
         &self.newest
     }
 
-    /// Returns the checksum of the newest commit. Through the parents it covers all commits.
+    /// Returns the checksum of the newest commit. It covers all commits, because each commit contains its parent's
+    /// checksum.
     pub(crate) fn crc(&self) -> &str {
         &self.newest_crc
     }

@@ -110,8 +110,8 @@ impl Storage {
         }
     }
 
-    /// Returns numbers that change with the file. They are constant in an object store, where files never
-    /// change.
+    /// Returns the modification and change times of a file. In an object store, files never change, and all numbers
+    /// are 0.
     pub(super) fn last_change(&self, path: &str) -> [i64; 4] {
         let metadata = self.remote.is_none().then(|| std::fs::metadata(self.root.join(path)).ok()).flatten();
         let times = |file: std::fs::Metadata| [file.mtime(), file.mtime_nsec(), file.ctime(), file.ctime_nsec()];

@@ -25,7 +25,7 @@ pub(super) struct TransactionOutcome<T> {
     pub(super) lock: Option<Lock>,
 }
 
-/// The number of attempts. The pause after each lost attempt is longer than the one before.
+/// The number of attempts. The pauses between attempts grow.
 const ATTEMPTS: usize = 40;
 
 /// Builds a commit on the newest version and publishes it. If another writer commits first, tries again on its

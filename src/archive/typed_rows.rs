@@ -177,7 +177,7 @@ pub(super) fn run_facts(batch: &RecordBatch) -> Result<Vec<FactsAndOriginal<'_>>
     let game_steps = columns.column("game_steps")?.as_primitive_opt::<UInt32Type>();
     let game_steps = game_steps.ok_or_else(|| mistyped("game_steps"))?;
     let session_info = columns.words("session_info")?;
-    // Shared by all runs of a session, as it may be long.
+    // All runs of a session share the text, because it may be long.
     let infos: Vec<Arc<str>> = session_info.values.iter().map(|info| info.unwrap_or_default().into()).collect();
     let row = |row: usize| {
         let original = original.is_valid(row).then(|| original.value(row));

@@ -101,7 +101,7 @@ pub(super) fn verify(storage: &Storage, options: &VerifyOptions, progress: &dyn 
     Err(ErrorKind::Conflict { path: storage.root().to_path_buf(), what }.into())
 }
 
-/// Returns those of the given files that no remaining version names any more.
+/// Returns the given files that no remaining version references.
 fn expired(storage: &Storage, log: &Log, files: &BTreeMap<String, DataFile>) -> Result<HashSet<String>> {
     let chain = Chain::read(storage, log, &log.settled_names()?)?;
     let kept = kept_files(&chain);

@@ -71,7 +71,7 @@ fn check_rest(storage: &Storage, log: &Log, chain: &Chain, names: &LogNames) -> 
             Ok((commit, crc)) => {
                 let parent = before.1.or_else(|| commit.parent.clone().filter(|_| number > 1));
                 let link = check_link(commit, number, parent, &storage.path(&path));
-                // A commit that breaks the chain is one problem: the next commits are not compared with it.
+                // A commit that breaks the chain is reported once: the next commits are not compared with it.
                 before = (number.max(before.0), link.is_ok().then(|| crc.clone()));
                 problems.extend(link.err().map(|error| Problem::of_error(&path, &error)));
             }

@@ -15,7 +15,7 @@ const QUEUE: usize = 2;
 pub(super) struct TransactionFiles<'a> {
     pub(super) storage: &'a Storage,
     pub(super) txn: &'a str,
-    /// The number of rows from which a file is full.
+    /// The minimum number of rows of a full file.
     pub(super) file_rows: u64,
 }
 

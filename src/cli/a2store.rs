@@ -7,7 +7,7 @@ use anyhow::Result;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-/// Runs `a2store` with these arguments, of which the first is the command's name.
+/// Runs `a2store` with these arguments; the first is the command's name.
 pub fn main(args: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> ExitCode {
     ExitCode::from(run_as(args, None))
 }

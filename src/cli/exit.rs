@@ -46,7 +46,7 @@ fn is_broken_pipe(error: &anyhow::Error) -> bool {
     })
 }
 
-/// Returns 2 for an error that another command line avoids, 1 for a problem with the data.
+/// Returns 2 for an error in the command line, and 1 for a problem with the data.
 pub(super) fn exit_status(error: &anyhow::Error) -> u8 {
     match error.downcast_ref::<Error>().map(Error::kind) {
         Some(
@@ -67,7 +67,7 @@ pub(super) fn exit_status(error: &anyhow::Error) -> u8 {
     }
 }
 
-/// A usage error, which another command line avoids.
+/// A usage error, which the user can correct in the command line.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub(super) struct UsageError(pub(super) String);

@@ -60,7 +60,8 @@ pub(super) struct FunctionsArgs {
 // The options of a query: parameters, tables, limits and output. A doc comment here would become help text.
 #[derive(Args, Debug)]
 pub(super) struct QueryArgs {
-    /// Query parameter: `-p min=20000` sets `$min`, `-p 1=20000` sets `$1`. A value that is no JSON scalar is text.
+    /// Query parameter: `-p min=20000` sets `$min`, `-p 1=20000` sets `$1`. A value that is not a JSON scalar is
+    /// text.
     #[arg(short, long = "param", value_name = "NAME=VALUE")]
     pub(super) param: Vec<String>,
     /// Parquet file to query as a table with this name.

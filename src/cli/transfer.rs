@@ -13,7 +13,8 @@ use std::time::Instant;
 
 pub(super) fn export(args: &ExportArgs, quiet: bool) -> Result<u8> {
     let archive = open(&args.archive, args.version, args.checksums)?;
-    // In parentheses and on a line by itself, so that neither an operator nor a comment in it affects the statement.
+    // The condition is in parentheses and on a separate line. So its operators and comments do not affect the rest of
+    // the statement.
     let condition = args.condition.as_deref().unwrap_or("true");
     let query = archive.sql(&format!("SELECT run_id FROM runs WHERE (\n{condition}\n)"), no_params())?;
     let interrupt = Interrupt::new()?;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// Parses the period between two looks for new files, 100 ms to 365 days.
+/// Parses the period between two scans for new files, 100 ms to 365 days.
 pub(super) fn period(text: &str) -> Result<Duration, String> {
     let period = duration(text).map_err(|error| error.to_string())?;
     let range = Duration::from_millis(100)..=Duration::from_secs(365 * 24 * 60 * 60);

@@ -18,7 +18,7 @@ macro_rules! export_formats {
             /// Every format.
             pub const ALL: [ExportFormat; [$($target.name),*].len()] = [$(ExportFormat::$variant),*];
 
-            /// The lower-case name, such as `"original"` or `"packdat"`.
+            /// Returns the lower-case name, such as `"original"` or `"packdat"`.
             #[must_use]
             pub const fn name(self) -> &'static str {
                 match self {

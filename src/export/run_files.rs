@@ -35,7 +35,7 @@ pub(super) const A2RUN2: TargetFormat = TargetFormat {
 /// An export of more run files than this uses subfolders of a thousand ids each.
 const FLAT_RUNS: usize = 1000;
 
-/// An encoder into run files, which it also writes.
+/// An encoder that writes each run to a separate file.
 struct RunFiles {
     folder: PathBuf,
     by_thousands: bool,

@@ -19,7 +19,7 @@ pub(super) const TARGET: TargetFormat = TargetFormat {
     },
 };
 
-/// An encoder that passes runs on with their ids: those in the original session, or those of the archive.
+/// An encoder that returns runs with their ids in the original session, or else in the archive.
 struct AsSessionRun {
     as_it_was: bool,
 }

@@ -39,7 +39,7 @@ pub(super) struct FormatOptions {
     pub(super) lines: JsonlOptions,
 }
 
-/// What is known of the runs before the first one is written.
+/// The facts about the runs that are known before the first run is written.
 pub(super) struct ExpectedRuns<'a> {
     pub(super) num_runs: Option<usize>,
     pub(super) session: &'a SessionPlan,
@@ -88,10 +88,10 @@ pub(super) enum Encoded {
     },
 }
 
-/// An encoder into run files: the original one, or else an a2run2.
+/// An encoder that returns the original run file of each run, or else an a2run2.
 pub(super) struct AsFile;
 
-/// An encoder that passes runs on unchanged, for a writer that takes runs.
+/// An encoder that returns runs unchanged, for a sink that encodes them itself.
 pub(super) struct AsRun;
 
 impl RunEncoder for AsFile {

@@ -78,7 +78,7 @@ fn read_meta(reader: &mut ByteReader<'_>) -> Result<(u32, RunMeta)> {
     let engine = reader.utf8(usize::from(engine_len), "engine")?;
     let engine = (!engine.is_empty()).then(|| engine.to_owned());
 
-    // Checked before memory is allocated for the steps.
+    // Check this before memory is allocated for the steps.
     let expected = 9 * u64::from(num_steps) + 8 + CRC_LEN as u64;
     if reader.remaining() as u64 != expected {
         let expected = format!("{expected} bytes for {num_steps} steps and a checksum");

@@ -38,7 +38,7 @@ pub(super) trait FileKind: fmt::Debug + Send + Sync {
     /// Opens a file of this kind.
     fn open(&self, path: &Path, progress: &dyn Progress) -> Result<Opened<Box<dyn RunSource>>>;
 
-    /// Returns whether [`Opened::Part`] may lead from another file to a file of this kind.
+    /// Returns whether opening another file may give [`Opened::Part`] with the path of a file of this kind.
     fn has_parts(&self) -> bool {
         false
     }
@@ -48,7 +48,7 @@ pub(super) trait FileKind: fmt::Debug + Send + Sync {
         None
     }
 
-    /// Returns the names of the files of this kind to which the main files in a folder refer.
+    /// Returns the names of the files of this kind that the main files in a folder refer to.
     fn parts_named_in(&self, folder: &Path) -> HashSet<OsString> {
         let _ = folder;
         HashSet::new()
@@ -62,6 +62,6 @@ pub(crate) enum Opened<T> {
     Folder(PathBuf),
     /// The file is a part of a container. Open the container by this main file.
     Part(PathBuf),
-    /// The file holds no runs, or none without other files.
+    /// The file holds no runs, or its runs cannot be read without other files.
     Nothing,
 }

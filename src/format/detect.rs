@@ -72,7 +72,7 @@ impl ContainerKind {
         shared.chain(own.flat_map(|(format, files)| files.iter().map(move |&file| ContainerKind { file, format })))
     }
 
-    /// Returns whether a container of this kind consists of several files, of which this is the main one.
+    /// Returns whether this is the main file of a container of several files.
     pub(crate) fn has_parts(self) -> bool {
         self.file.has_parts()
     }
@@ -82,7 +82,7 @@ impl ContainerKind {
         Some(ContainerKind { file: self.file.main()?, format: self.format })
     }
 
-    /// Returns the names of the parts of this kind to which the main files in a folder refer.
+    /// Returns the names of the parts of this kind that the main files in a folder refer to.
     pub(crate) fn parts_named_in(self, folder: &Path) -> HashSet<OsString> {
         self.file.parts_named_in(folder)
     }

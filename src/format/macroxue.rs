@@ -1,4 +1,4 @@
-//! Macroxue logs: one game in two files, each of which may be gzipped. Both are detected by their content.
+//! Macroxue logs: one game in two files. Each file may be gzipped. Both are detected by their content.
 //!
 //! ```text
 //!  NAME.meta.json[.gz]   {"seed", "depth", "game_index", "steps_file", "num_moves", "score", "max_tile", "max_rank",
@@ -288,7 +288,7 @@ fn meta_of(rows_path: &Path) -> Option<PathBuf> {
     metas.into_iter().find(|meta| meta.is_file())
 }
 
-/// Returns the names of the row files to which the meta files of a folder refer.
+/// Returns the names of the row files that the meta files of a folder refer to.
 fn rows_named_in(folder: &Path) -> HashSet<OsString> {
     let Ok(entries) = std::fs::read_dir(folder) else { return HashSet::new() };
     let is_meta = |path: &PathBuf| {

@@ -26,8 +26,8 @@ impl FileBytes {
         if file.metadata().map_err(io)?.len() == 0 {
             return Ok(FileBytes::Held(Vec::new()));
         }
-        // SAFETY: the mapping is read-only and private to this value. Every reader that maps a file requires of
-        // its caller that the file does not change; no system call can guarantee that.
+        // SAFETY: the mapping is read-only and private to this value. Every reader that maps a file requires that its
+        // caller does not change the file. No system call can guarantee this.
         unsafe { Mmap::map(&file) }.map(FileBytes::Mapped).map_err(io)
     }
 }

@@ -1,4 +1,4 @@
-//! Folders with NumPy rows and `metadata.db`: their files, and which format their rows have.
+//! Folders with NumPy rows and `metadata.db`: their files, and the format of their rows.
 
 use super::container::{FileKind, Opened};
 use super::mapped::open_file;

@@ -24,7 +24,7 @@ macro_rules! source_formats {
                 $(SourceFormat::$variant,)*
             ];
 
-            /// The lower-case name, such as `"a2run2"` or `"packdat"`.
+            /// Returns the lower-case name, such as `"a2run2"` or `"packdat"`.
             #[must_use]
             pub const fn name(self) -> &'static str {
                 match self {

@@ -25,7 +25,7 @@ impl RunFormat {
     /// Every format, oldest first.
     pub const ALL: [RunFormat; 2] = [RunFormat::A2t1, RunFormat::A2run2];
 
-    /// `"a2t1"` or `"a2run2"`.
+    /// Returns `"a2t1"` or `"a2run2"`.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -34,7 +34,7 @@ impl RunFormat {
         }
     }
 
-    /// The file extension that the field's tools use: `"bin"` or `"a2run2"`.
+    /// Returns the file extension that the field's tools use: `"bin"` or `"a2run2"`.
     #[must_use]
     pub const fn extension(self) -> &'static str {
         match self {

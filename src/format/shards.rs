@@ -114,7 +114,7 @@ impl<R: NpyRow> RowShards<R> {
             }
             header.check_file_len(bytes.len() as u64).map_err(located)?;
             let first_row = num_rows;
-            // Cannot overflow: each row takes bytes of a mapped file.
+            // This cannot overflow, because each row takes bytes of a mapped file.
             num_rows += header.num_rows;
             shards.push(RowShard {
                 path,

@@ -23,7 +23,7 @@ pub(crate) trait RunSource: Send + Sync + fmt::Debug {
         false
     }
 
-    /// Returns what the source knows about a run beside the run itself.
+    /// Returns the facts that the source has about a run, in addition to the run itself.
     fn facts(&self, index: usize) -> SourceFacts {
         let _ = index;
         SourceFacts::default()
@@ -47,7 +47,7 @@ pub(crate) struct SourceFacts {
     pub(crate) num_steps: Option<u32>,
 }
 
-/// A run in the form in which its source holds it.
+/// A run in the form of its source.
 #[derive(Debug)]
 #[allow(clippy::large_enum_variant)] // Only one exists at a time, and its consumer unpacks it immediately.
 pub(crate) enum SourceRun<'a> {

@@ -72,7 +72,7 @@ const PRAGMAS: &str = "PRAGMA cell_size_check = ON; PRAGMA mmap_size = 0; PRAGMA
 
 /// Instructions between two calls of SQLite's progress handler.
 const TICK: i32 = 1000;
-/// The ticks that every read may take, and the bytes of the file that add one more.
+/// The number of ticks that every read may take, and the number of bytes of the file that allow one more tick.
 const BASE_TICKS: u64 = 10_000;
 const BYTES_PER_TICK: u64 = 32;
 
@@ -113,7 +113,7 @@ impl Database {
         let path = std::path::absolute(path).map_err(|source| Error::io(path, source))?;
         let (stamp, _) = examine(&path)?;
         let database = Database::open_as(&path.clone(), path, stamp.len)?;
-        // Removes the instruction limit, which is for reading.
+        // Removes the limit on instructions, which protects only reads.
         database.connection.progress_handler(0, None::<fn() -> bool>);
         database.execute("PRAGMA query_only = OFF")?;
         Ok(database)

@@ -52,10 +52,11 @@ impl StepTable {
         self.loader_unless_cancelled(options, &())
     }
 
-    /// [`loader`](StepTable::loader) that can be cancelled while it reads the table for weights or strata.
+    /// Does the same as [`loader`](StepTable::loader), but can be cancelled while it reads the table for weights or
+    /// strata.
     ///
     /// # Errors
-    /// As [`loader`](StepTable::loader), and [`ErrorKind::Cancelled`](crate::ErrorKind::Cancelled).
+    /// The errors of [`loader`](StepTable::loader), and [`ErrorKind::Cancelled`](crate::ErrorKind::Cancelled).
     pub fn loader_unless_cancelled(&self, options: LoaderOptions, progress: &dyn Progress) -> Result<Loader> {
         let LoaderOptions { batch_size, rank, world_size, prefetch, epoch, .. } = options;
         // These limits are far above any practical use, and prevent overflows of positions and of memory sizes.
@@ -108,19 +109,19 @@ impl StepTable {
 }
 
 impl Loader {
-    /// The table.
+    /// Returns the table.
     #[must_use]
     pub fn table(&self) -> &StepTable {
         &self.table
     }
 
-    /// The options, with the first `epoch`.
+    /// Returns the options, with the first `epoch`.
     #[must_use]
     pub fn options(&self) -> &LoaderOptions {
         &self.options
     }
 
-    /// The epoch that [`batches`](Loader::batches) serves.
+    /// Returns the epoch that [`batches`](Loader::batches) serves.
     #[must_use]
     pub fn epoch(&self) -> u64 {
         self.cursor().epoch
@@ -134,7 +135,7 @@ impl Loader {
         }
     }
 
-    /// The number of batches of a whole epoch on this rank. It is the same on every rank.
+    /// Returns the number of batches of a whole epoch on this rank. It is the same on every rank.
     #[must_use]
     pub fn num_batches(&self) -> u64 {
         self.share.num_steps(0)

@@ -4,7 +4,7 @@ use crate::table::TokenType;
 use derive_setters::Setters;
 use std::fmt;
 
-/// How to serve a table.
+/// The options for serving a table.
 ///
 /// Set fields with the `with_*` methods: `LoaderOptions::default().with_batch_size(512)`.
 #[derive(Clone, Debug, Setters)]
@@ -13,7 +13,7 @@ use std::fmt;
 pub struct LoaderOptions {
     /// Rows per batch and rank, at least 1.
     pub batch_size: usize,
-    /// Which rows an epoch has, and in what order.
+    /// The rows of an epoch and their order.
     pub sampling: Sampling,
     /// The number of rows of an epoch, over all ranks, if rows can repeat; `None` = the number of rows of the
     /// table.
@@ -60,8 +60,8 @@ impl Default for LoaderOptions {
     }
 }
 
-/// Which rows an epoch has, and in what order. The order of an epoch is a function of seed, epoch and position.
-/// No variant needs memory in proportion to the table unless its documentation says so.
+/// The rows of an epoch and their order. The order of an epoch is a function of seed, epoch and position. No variant
+/// needs memory in proportion to the table unless its documentation says so.
 ///
 /// `Display` lists all options as they were given.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -57,17 +57,17 @@ impl SamplingPlan {
         })
     }
 
-    /// Whether a row may repeat within an epoch, so that an epoch may have any length.
+    /// Returns whether a row may repeat within an epoch, so that an epoch may have any length.
     pub(super) fn repeats(&self) -> bool {
         matches!(self, SamplingPlan::Uniform | SamplingPlan::Weighted(_) | SamplingPlan::Stratified(_))
     }
 
-    /// The name of the orders, which identifies a state. Plans with equal names have equal orders.
+    /// Returns the name of the orders, which identifies a state. Plans with equal names have equal orders.
     pub(super) fn name(&self, sampling: &Sampling) -> String {
         match self {
             SamplingPlan::Windowed { shift } => Sampling::Windowed { window: windowed::BLOCKS << shift }.to_string(),
             SamplingPlan::Stratified(strata) => strata.name(),
-            // These options have only one spelling.
+            // Equal orders have equal options here, so the options are the name.
             SamplingPlan::Sequential
             | SamplingPlan::Shuffled(_)
             | SamplingPlan::Uniform
@@ -75,7 +75,7 @@ impl SamplingPlan {
         }
     }
 
-    /// Whether the orders equal those of states of version 2. Small permutations have changed since.
+    /// Returns whether the orders equal those of states of version 2. Small permutations have changed since.
     pub(super) fn is_as_in_version_2(&self, num_rows: u64) -> bool {
         match self {
             SamplingPlan::Sequential | SamplingPlan::Uniform | SamplingPlan::Weighted(_) => true,

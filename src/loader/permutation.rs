@@ -15,8 +15,8 @@
 //! `F` is a keyed 32-bit integer hash: multiply-xorshift with the constants that Chris Wellons found by search
 //! (`lowbias32` of hash-prospector), scaled to the modulus by multiplication. This is for shuffling, not for secrecy.
 //!
-//! If `a` and `b` are odd, each round is an even permutation of the grid, and so is the result: odd squares `n` only
-//! have even orders. Detecting the parity of an order takes all of its values.
+//! If `a` and `b` are odd, each round is an even permutation of the grid, and so is the result. So odd squares `n`
+//! only have even orders. Detecting the parity of an order takes all of its values.
 
 use crate::error::{Error, Result};
 use crate::machine::filled;
@@ -93,18 +93,18 @@ impl Permutation {
         Ok(Permutation { n, a: a as u32, b: b as u32, keys, stored: None })
     }
 
-    /// Whether permutations of this length are stored.
+    /// Returns whether permutations of this length are stored.
     pub(super) fn is_stored(n: u64) -> bool {
         n < FEW
     }
 
-    /// The length of the domain.
+    /// Returns the length of the domain.
     #[must_use]
     pub fn len(&self) -> u64 {
         self.n
     }
 
-    /// Whether the domain is empty.
+    /// Returns whether the domain is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.n == 0
@@ -188,7 +188,7 @@ impl Permutation {
         }
     }
 
-    /// The keys of the rounds, in pairs.
+    /// Returns the keys of the rounds, in pairs.
     #[inline(always)]
     fn round_keys(&self) -> &[[u32; 2]] {
         self.keys.as_chunks().0
@@ -266,7 +266,7 @@ impl LastPermutation {
     }
 }
 
-/// The hash `lowbias32`.
+/// Returns the hash `lowbias32`.
 #[inline(always)]
 fn hash(mut x: u32) -> u32 {
     x ^= x >> 16;

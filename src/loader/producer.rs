@@ -38,7 +38,7 @@ pub struct Batches {
 
 /// The maximum number of batches whose memory is allocated in advance.
 const MADE_AT_ONCE: usize = 16;
-/// The batch size in bytes from which available memory is checked first. The system may overcommit memory, and
+/// The minimum batch size in bytes for which available memory is checked first. The system may overcommit memory, and
 /// then kill the process when it uses that memory.
 const LARGE: u64 = 1 << 30;
 /// The interval at which a waiting consumer checks for cancellation.
@@ -48,7 +48,7 @@ const PERIOD: Duration = Duration::from_millis(50);
 struct Ring {
     state: Mutex<RingState>,
     changed: Condvar,
-    /// Whether no more batches are wanted.
+    /// Whether no more batches are needed.
     is_stopped: AtomicBool,
 }
 
@@ -112,9 +112,9 @@ impl Iterator for Batches {
     /// Returns the next batch.
     ///
     /// # Panics
-    /// If the memory of a batch cannot be allocated, which
-    /// [`next_unless_cancelled`](Batches::next_unless_cancelled) returns as an error, or if the thread that
-    /// makes the batches panicked. An epoch never ends early without an error.
+    /// If the memory of a batch cannot be allocated, or if the thread that makes the batches panicked.
+    /// [`next_unless_cancelled`](Batches::next_unless_cancelled) returns an error for the former. An epoch never ends
+    /// early without an error.
     fn next(&mut self) -> Option<Batch> {
         self.next_unless_cancelled(&()).unwrap_or_else(|error| panic!("{error}"))
     }
@@ -226,8 +226,8 @@ impl Ring {
         }
     }
 
-    /// Makes batches until all are made, no more are wanted, or one fails. After a failure, the consumer makes
-    /// that batch and all later ones, and receives the errors.
+    /// Makes batches until all are made, no more are needed, or one fails. After a failure, the consumer makes that
+    /// batch and all later ones, and receives the errors.
     fn make_all(&self, maker: &mut BatchMaker, progress: &dyn Progress) {
         let mut state = self.lock();
         while !progress.is_cancelled() {

@@ -38,7 +38,7 @@ pub struct LoaderState {
 }
 
 const STATE_VERSION: u32 = 3;
-/// The state version that named the order by the options as the user spelled them.
+/// The older state version, in which the name of the order was the user's spelling of the options.
 const OLD_VERSION: u32 = 2;
 /// Longer order names are cut and hashed.
 const MAX_ORDER: usize = 80;

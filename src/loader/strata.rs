@@ -110,8 +110,8 @@ impl Strata {
         Ok(Strata { column: column.to_owned(), strata, cycle })
     }
 
-    /// The name of the orders. It gives the quotas as the smallest whole numbers in their proportion, with the
-    /// table's names of the strata. If all quotas are equal, the name omits them. Equal orders have one name,
+    /// Returns the name of the orders. It gives the quotas as the smallest whole numbers in their proportion, with
+    /// the table's names of the strata. If all quotas are equal, the name omits them. Equal orders have one name,
     /// regardless of the spelling of quotas.
     pub(super) fn name(&self) -> String {
         let is_equal = self.strata.iter().all(|stratum| stratum.quota == 1);
@@ -121,7 +121,7 @@ impl Strata {
         Sampling::Stratified { column: self.column.clone(), quotas }.to_string()
     }
 
-    /// Whether all permutations equal those of states of version 2.
+    /// Returns whether all permutations equal those of states of version 2.
     pub(super) fn is_as_in_version_2(&self) -> bool {
         let mut served = self.strata.iter().filter(|stratum| stratum.quota > 0);
         served.all(|stratum| !Permutation::is_stored(stratum.rows.len() as u64))
@@ -188,7 +188,7 @@ pub(super) struct StratifiedOrder {
     strata: Arc<Strata>,
     seed: u64,
     epoch: u64,
-    /// For each stratum, the first wanted place, the number of wanted places, and their start in `buffer`.
+    /// For each stratum, the first requested place, the number of requested places, and their start in `buffer`.
     wanted: Vec<(u64, u64, usize)>,
     buffer: Vec<u64>,
 }

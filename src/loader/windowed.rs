@@ -12,7 +12,7 @@ use std::ops::Range;
 /// The number of blocks of a window.
 pub(super) const BLOCKS: u64 = 256;
 
-/// The binary logarithm of the rows of a block, for windows of about `window` rows. A block is never larger
+/// Returns the binary logarithm of the rows of a block, for windows of about `window` rows. A block is never larger
 /// than the table.
 pub(super) fn block_shift(window: u64, num_rows: u64) -> u32 {
     (window / BLOCKS).max(1).ilog2().min(num_rows.checked_next_power_of_two().map_or(63, u64::ilog2))
@@ -70,7 +70,7 @@ impl WindowedOrder {
     }
 
     /// Sets `out` to the rows at the positions from `start` on. Calls `advise` with ranges of rows that will be
-    /// wanted soon (`true`), or not for long (`false`).
+    /// needed soon (`true`), or not for long (`false`).
     pub(super) fn fill(&mut self, start: u64, out: &mut [u64], advise: impl Fn(Range<u64>, bool)) -> Result<()> {
         let (mut start, mut rest) = (start, out);
         while !rest.is_empty() {
@@ -93,7 +93,7 @@ impl WindowedOrder {
         Ok(())
     }
 
-    /// Enters a window. The next window will be wanted soon, and the previous one no longer.
+    /// Enters a window. The next window will be needed soon, and the previous one no longer.
     fn enter(&mut self, window: u64, len: u64, advise: impl Fn(Range<u64>, bool)) -> Result<()> {
         let rows = |block: u64| block..self.num_rows.min(block + (1 << self.shift));
         if let Some((_, _, past)) = &self.current {
@@ -196,8 +196,7 @@ mod tests {
         let pairs = (batch * (batch - 1) / 2) as f64;
         let expected = pairs * (block - 1) as f64 / (window - 1) as f64;
         assert!((same / batches / expected - 1.0).abs() < 0.02, "{} pairs, not {expected}", same / batches);
-        // Blocks k and k + 1: the number of such pairs in a random sample of the table, where each block has
-        // `block` rows.
+        // Pairs from blocks k and k + 1. The expected number is that of a random sample of the table.
         let expected = pairs * 2.0 * block as f64 / num_rows as f64;
         assert!((next / batches / expected - 1.0).abs() < 0.1, "{} pairs, not {expected}", next / batches);
     }

@@ -34,7 +34,7 @@ impl PyArchive {
     }
 
     fn lock(&self) -> MutexGuard<'_, Archive> {
-        // Held only briefly, and never while waiting for the interpreter's lock.
+        // A thread holds this lock only briefly, and never while it waits for the interpreter's lock.
         self.archive.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

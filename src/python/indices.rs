@@ -69,8 +69,8 @@ pub(super) fn row_indices(py: Python<'_>, indices: &Bound<'_, PyAny>, len: u64) 
     }
 }
 
-/// An integer of Python or NumPy; an error if it takes more than 127 bits, and `None` for anything else. A bool, which
-/// is an integer in Python, is rejected because it would be part of a mask.
+/// Returns an integer of Python or NumPy; an error if it takes more than 127 bits, and `None` for anything else. A
+/// bool is an integer in Python, but gives `None` too, because a sequence of bools is a mask.
 fn exact_integer(value: &Bound<'_, PyAny>) -> Option<PyResult<i128>> {
     if value.is_instance_of::<PyBool>() {
         return None;
@@ -84,7 +84,7 @@ fn exact_integer(value: &Bound<'_, PyAny>) -> Option<PyResult<i128>> {
 /// Returns the elements of a one-dimensional buffer of this type.
 fn words<T: Element + Default>(py: Python<'_>, buffer: &Bound<'_, PyAny>) -> Option<PyResult<Vec<T>>> {
     let buffer = PyBuffer::<T>::get(buffer).ok().filter(|buffer| buffer.dimensions() == 1)?;
-    // A buffer in the other byte order.
+    // This function does not support big-endian buffers.
     if buffer.format().to_bytes().starts_with(b">") || buffer.format().to_bytes().starts_with(b"!") {
         return None;
     }

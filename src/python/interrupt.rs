@@ -138,9 +138,9 @@ impl Progress for Signals {
     #[allow(unsafe_code)]
     fn is_cancelled(&self) -> bool {
         use pyo3::ffi::{PyErr_CheckSignals, PyErr_Clear, PyErr_SetInterrupt, PyGILState_Ensure, PyGILState_Release};
-        // Not through PyO3, which keeps its own count of attachments. Foreign code, called from a frame of PyO3, may
-        // have released the interpreter before it reads. SAFETY: between the first and the last call this thread is
-        // attached, even if it was not before, and no references are held.
+        // Do not use PyO3 here, because it keeps its own count of attachments. Foreign code, called from a frame of
+        // PyO3, may have released the interpreter before it reads. SAFETY: between the first and the last call this
+        // thread is attached, even if it was not before, and no references are held.
         unsafe {
             let state = PyGILState_Ensure();
             let signalled = PyErr_CheckSignals() != 0;

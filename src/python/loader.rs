@@ -204,7 +204,7 @@ impl PyBatchIterator {
     }
 
     fn __length_hint__(&self, py: Python<'_>) -> usize {
-        // Detached, because the thread that makes a batch may attach to check for signals.
+        // Detach the interpreter, because the thread that makes a batch may attach to check for signals.
         py.detach(|| {
             let batches = self.batches.lock();
             batches.ok().and_then(|batches| batches.as_ref().map(|batches| batches.size_hint().0)).unwrap_or(0)

@@ -94,7 +94,7 @@ fn _a2store(module: &Bound<'_, PyModule>) -> PyResult<()> {
 }
 
 /// Runs the command `a2store` or `a2pack` and returns its exit status. `args` starts with the command's name.
-/// `program` is the arguments that start the first program again, in a separate process.
+/// `program` is the command line that starts this program again, in a separate process.
 #[cfg(feature = "cli")]
 #[pyfunction]
 #[pyo3(name = "_run_command")]

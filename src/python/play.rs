@@ -190,7 +190,7 @@ pub(super) fn play(
     Ok(PyPlayResult { report })
 }
 
-/// Calls a policy with boards, in new arrays that it may keep.
+/// Passes boards to a policy, in new arrays that the policy may keep.
 fn ask(policy: &Bound<'_, PyAny>, wide: bool, positions: Positions<'_>) -> PyResult<Choices> {
     let py = policy.py();
     // A policy that is not written in Python never checks for signals.

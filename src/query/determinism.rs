@@ -7,7 +7,7 @@ use datafusion::common::{DFSchema, Result as DataFusionResult};
 use datafusion::logical_expr::expr::AggregateFunction;
 use datafusion::logical_expr::{Distinct, Expr, ExprSchemable, LogicalPlan, Volatility};
 
-/// What equal queries over equal data have in common, from the most to the least.
+/// The properties that equal queries over equal data have in common, the strongest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Determinism {
     /// The rows are equal, in any order. Sorting by all columns makes the order equal too.

@@ -19,7 +19,7 @@ impl Query {
     /// With `analyze`, runs the query and adds the metrics and times of each node.
     ///
     /// # Errors
-    /// As [`stream`](Query::stream).
+    /// The errors of [`stream`](Query::stream).
     pub fn explain(&self, analyze: bool) -> Result<String> {
         self.explain_unless_cancelled(analyze, &())
     }

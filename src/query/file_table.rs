@@ -30,7 +30,7 @@ impl FileTable {
     pub(super) fn new(file: ParquetFile, url: String) -> Result<FileTable> {
         let location = StorePath::parse(file.path.file_name().unwrap_or_default().to_string_lossy())
             .map_err(|error| Error::argument("table", "a valid object name", error))?;
-        // A separate cache, because the archive's cache identifies files by their names only.
+        // This cache is separate, because the archive's cache identifies files by their names only.
         let footers = Arc::new(DefaultCache::new(METADATA_BYTES));
         Ok(FileTable { file, url, location, footers })
     }

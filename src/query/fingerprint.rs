@@ -41,7 +41,7 @@ pub(super) fn with_tables(query: blake3::Hash, tables: &[(String, UserTable)]) -
 fn add_table(hasher: &mut blake3::Hasher, table: &UserTable) -> Result<()> {
     match &table.0 {
         UserTableSource::Batches { schema, batches } => {
-            // Row by row, because neither batch boundaries nor the values under nulls matter.
+            // Hash row by row, because batch boundaries and the values under nulls do not matter.
             let failed = |error: arrow::error::ArrowError| Error::query(error.to_string());
             hasher.update(format!("{:?}", schema.fields()).as_bytes());
             let keys = schema.fields().iter().map(|field| SortField::new(field.data_type().clone())).collect();

@@ -15,12 +15,12 @@ use std::collections::HashSet;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-/// The most archives in the cache.
+/// The maximum number of archives in the cache.
 const MAX_ARCHIVES: usize = 16;
-/// The most versions of one archive whose run indexes are kept.
+/// The maximum number of versions of one archive whose run indexes are kept.
 const MAX_VERSIONS: usize = 4;
-/// The most bytes of footers and page indexes, for one archive and for all archives together. A small file takes
-/// about 30 KiB, and a file of 16M steps takes 100 KiB.
+/// The maximum number of bytes of footers and page indexes, for one archive and for all archives together. A small
+/// file takes about 30 KiB, and a file of 16M steps takes 100 KiB.
 pub(super) const METADATA_BYTES: usize = 256 << 20;
 
 /// The cached metadata of one archive.
@@ -171,7 +171,7 @@ mod tests {
             assert_eq!((cached.metadata.len(), num_indexes(&cached)), (2, 1), "after {seed} rounds");
         }
 
-        // A version stays open through another handle, or through a query alone.
+        // A version stays open while another handle or a query uses it.
         let older = reader.clone();
         let query = older.sql("SELECT 1", no_params()).unwrap();
         grow(&mut reader, folder.path(), 6);

@@ -29,19 +29,20 @@ pub struct QueryOptions {
     /// Tables in addition to `runs` and `steps`. Each needs a unique name.
     #[setters(skip)]
     pub tables: Vec<(String, UserTable)>,
-    /// The most bytes that the query's operators may hold at once. By default, all queries of the process share
-    /// half of the machine's memory. Sorts and groupings spill to files before they fail. A limit also bounds
-    /// the number of threads: each thread needs [`MIN_MEMORY_BYTES`](Self::MIN_MEMORY_BYTES).
+    /// The maximum number of bytes that the query's operators may hold at once. By default, all queries of the
+    /// process share half of the machine's memory. Sorts and groupings spill to files before they fail. A limit also
+    /// bounds the number of threads: each thread needs [`MIN_MEMORY_BYTES`](Self::MIN_MEMORY_BYTES).
     pub memory_limit: Option<u64>,
-    /// The most bytes of spill files; [`DEFAULT_SPILL_BYTES`](QueryOptions::DEFAULT_SPILL_BYTES) by default.
+    /// The maximum number of bytes of spill files; [`DEFAULT_SPILL_BYTES`](QueryOptions::DEFAULT_SPILL_BYTES) by
+    /// default.
     pub spill_limit: Option<u64>,
     /// The folder for spill files; the system's temporary folder by default. The query creates a subfolder
     /// there and removes it when it ends.
     #[setters(into)]
     pub spill_folder: Option<PathBuf>,
-    /// The most rows that the result may have.
+    /// The maximum number of rows that the result may have.
     pub row_limit: Option<u64>,
-    /// The most bytes that the result may have, as Arrow arrays.
+    /// The maximum number of bytes that the result may have, as Arrow arrays.
     pub byte_limit: Option<u64>,
     /// The longest time that each execution may take, from its start to its last row.
     pub time_limit: Option<Duration>,
@@ -62,13 +63,13 @@ impl QueryOptions {
         self
     }
 
-    /// Returns the most bytes that operators may hold at once.
+    /// Returns the maximum number of bytes that operators may hold at once.
     #[must_use]
     pub fn memory_bytes(&self) -> u64 {
         self.memory_limit.unwrap_or_else(|| default_pool().map_or(u64::MAX, |pool| pool.num_bytes))
     }
 
-    /// Returns the most bytes that spill files may have.
+    /// Returns the maximum number of bytes that spill files may have.
     #[must_use]
     pub fn spill_bytes(&self) -> u64 {
         self.spill_limit.unwrap_or(Self::DEFAULT_SPILL_BYTES)

@@ -29,7 +29,7 @@ pub(crate) enum Execution {
         context: Arc<TaskContext>,
         skip: usize,
         fetch: Option<usize>,
-        /// The most rows that each partition can return.
+        /// The maximum number of rows that each partition can return.
         max_rows: Vec<usize>,
     },
     /// Reads one stream. Its rows are in the order of the query's ORDER BY, or in any order without one.
@@ -44,7 +44,7 @@ impl Execution {
     }
 }
 
-/// Which result to return where SQL allows several.
+/// The choice among the results that SQL allows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ResultOrder {
     /// Any rows that SQL allows.
@@ -127,8 +127,8 @@ async fn in_order(
     Ok(max_rows.map(|max_rows| Execution::InOrder { plan, context, skip, fetch, max_rows }))
 }
 
-/// Returns the most rows of each partition of the scan under `plan`; `None` unless the partitions and their
-/// order reach the top of the plan.
+/// Returns the maximum number of rows of each partition of the scan under `plan`; `None` unless the partitions and
+/// their order reach the top of the plan.
 fn kept_partitions(plan: &Arc<dyn ExecutionPlan>) -> Option<Vec<usize>> {
     let num_partitions = plan.output_partitioning().partition_count();
     let mut node = plan;
@@ -208,8 +208,8 @@ fn is_sorted(plan: &LogicalPlan) -> bool {
     }
 }
 
-/// Returns the columns that identify the row of `steps` behind each row of a plan: run and step. If the plan
-/// lacks one of them, returns all columns, with those named `run_id` and `step_index` first.
+/// Returns the columns that identify, for each row of a plan, the row of `steps` that it comes from: run and step. If
+/// the plan lacks one of them, returns all columns, with those named `run_id` and `step_index` first.
 fn definite_keys(plan: &LogicalPlan) -> Vec<SortExpr> {
     let columns = plan.schema().columns();
     let origins: Vec<Option<String>> = (0..columns.len()).map(|i| origin(plan, i)).collect();

@@ -20,7 +20,7 @@ pub(crate) struct Partition {
 }
 
 impl Partition {
-    /// The most buffered batches.
+    /// The maximum number of buffered batches.
     const AHEAD: usize = 8;
 
     pub(crate) fn start(

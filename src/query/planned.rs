@@ -99,7 +99,7 @@ impl Archive {
     /// ```
     ///
     /// # Errors
-    /// As [`sql`](Archive::sql), and [`ErrorKind::Argument`](crate::ErrorKind::Argument) for invalid table
+    /// The errors of [`sql`](Archive::sql), and [`ErrorKind::Argument`](crate::ErrorKind::Argument) for invalid table
     /// names and limits. When the query runs, [`ErrorKind::QueryLimit`](crate::ErrorKind::QueryLimit) if it
     /// exceeds a limit.
     pub fn sql_with(&self, text: &str, params: impl Into<ParamValues>, options: &QueryOptions) -> Result<Query> {
@@ -130,7 +130,7 @@ impl Archive {
             let statement = guard::parse(&text, &state.config_options().sql_parser)?;
             guard::check_statement(&statement, &tables)?;
             let plan = state.statement_to_plan(statement).await.map_err(query_error)?;
-            // On the runtime's large stack, so that a rejected plan is dropped there too.
+            // This runs on the runtime's large stack, so that a rejected plan is dropped there too.
             guard::check_plan(&plan)?;
             let plan = analyzed(bind(plan, params)?, &state).map_err(query_error)?;
             let determinism = Determinism::of(&plan).map_err(query_error)?;
@@ -187,7 +187,7 @@ impl Query {
     /// Returns the number of rows of the result. Counts without making the rows if the plan allows it.
     ///
     /// # Errors
-    /// As [`stream`](Query::stream).
+    /// The errors of [`stream`](Query::stream).
     pub fn count(&self) -> Result<u64> {
         self.count_unless_cancelled(&())
     }
@@ -272,8 +272,8 @@ impl Query {
         Ok(if self.session.keeps_filters { guard::without_pushdown(&context) } else { context })
     }
 
-    /// Returns the hash of the text, parameters and tables; `None` unless equal hashes imply equal rows in
-    /// equal order.
+    /// Returns the hash of the text, parameters and tables. Returns `None` if queries with equal hashes may have
+    /// different rows or orders.
     pub(crate) fn fingerprint(&self) -> Result<Option<blake3::Hash>> {
         match self.determinism {
             Determinism::Deterministic => fingerprint::with_tables(self.text, &self.options.tables).map(Some),

@@ -35,7 +35,7 @@ impl Query {
     /// Runs the query until it has returned `max_rows` rows, and then stops it.
     ///
     /// # Errors
-    /// As [`stream`](Query::stream).
+    /// The errors of [`stream`](Query::stream).
     pub fn preview(&self, max_rows: usize) -> Result<Preview> {
         self.preview_unless_cancelled(max_rows, &())
     }

@@ -23,7 +23,7 @@ const ROWS_PER_CHANGE: usize = 512;
 
 /// Columns of `steps` that change at most a few times per run.
 const CLUSTERED_STEPS: [&str; 4] = ["max_exp", "phase", "has_evs", "step_index"];
-/// Columns by which `runs` is sorted.
+/// The sort columns of `runs`.
 const CLUSTERED_RUNS: [&str; 3] = ["run_id", "version", "ingested_at"];
 
 /// Returns whether a filter's verdict seldom changes; `None` if only a sample can tell. `runs` has few rows, so

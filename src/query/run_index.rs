@@ -40,7 +40,7 @@ pub(super) struct RunIndex {
 
 /// Returns whether a condition uses only columns of runs.
 pub(super) fn is_about_runs(filter: &Expr) -> bool {
-    // A condition without columns counts too. The optimizer may have simplified its columns away, and no other
+    // This includes a condition without columns. The optimizer may have simplified its columns away, and no other
     // node evaluates it.
     filter.column_refs().iter().all(|column| RUN_COLUMNS.contains(&column.name()))
 }

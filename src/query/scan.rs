@@ -36,12 +36,12 @@ const FOOTERS_AT_ONCE: usize = 32;
 /// Session extension that asks scans for one partition per row group, in order.
 pub(super) struct PartitionPerRowGroup;
 
-/// How to read the files of a table.
+/// The options for reading the files of a table.
 pub(super) struct ParquetScan {
     /// The URL of the files' object store.
     pub(super) url: String,
     pub(super) schema: SchemaRef,
-    /// Columns by which the rows are sorted, across files and row groups.
+    /// The sort columns of the rows, across files and row groups.
     pub(super) sorted_by: &'static [&'static str],
     /// The cache of footers.
     pub(super) footers: Arc<FileMetadataCache>,

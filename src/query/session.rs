@@ -64,8 +64,8 @@ pub(super) fn context(archive: &Archive, options: &QueryOptions) -> Result<Sessi
 /// Returns DataFusion's physical rules with fences, and two rules of this crate.
 fn physical_rules() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
     let mut rules = fenced_physical(PhysicalOptimizer::default().rules);
-    // Before every rule that uses sort orders, but after the rule that expects a GROUP BY directly under a
-    // limit.
+    // This rule runs before every rule that uses sort orders, but after the rule that expects a GROUP BY directly
+    // under a limit.
     let at = rules.iter().position(|rule| rule.name() == "LimitedDistinctAggregation").map_or(0, |at| at + 1);
     rules.insert(at, Arc::new(HideGroupUniqueness));
     rules.push(Arc::new(YieldAboveJoins));
@@ -105,7 +105,7 @@ fn config(options: &QueryOptions) -> SessionConfig {
 fn provider(table: &UserTable, index: usize, stores: &mut KnownStores) -> Result<Arc<dyn TableProvider>> {
     match &table.0 {
         UserTableSource::Batches { schema, batches } => {
-            // One partition per thread, so that a join with the table runs in parallel.
+            // Use one partition per thread, so that a join with the table runs in parallel.
             let count = SessionConfig::new().target_partitions().clamp(1, batches.len().max(1));
             let mut partitions = vec![Vec::new(); count];
             for (i, batch) in batches.iter().enumerate() {
@@ -130,7 +130,7 @@ struct KnownStores(Vec<(String, Arc<dyn ObjectStore>)>);
 
 impl ObjectStoreRegistry for KnownStores {
     fn register_store(&self, _: &Url, store: Arc<dyn ObjectStore>) -> Option<Arc<dyn ObjectStore>> {
-        // Returns the store as if it had been replaced. The registry never serves it.
+        // Rejects the store: the registry never uses it. The returned value means that it was replaced.
         Some(store)
     }
 

@@ -44,8 +44,8 @@ pub struct QueryStream {
     is_explain: bool,
 }
 
-/// The most buffered batches of a partition. A whole row group fits, so that the next partitions stay busy
-/// while one is read.
+/// The maximum number of buffered batches of a partition. A whole row group fits, so that the next partitions stay
+/// busy while one is read.
 const AHEAD: usize = 64;
 
 impl QueryStream {
@@ -207,7 +207,7 @@ impl Iterator for QueryStream {
 #[cfg(feature = "python")]
 pub(crate) struct ArrowReader {
     pub(crate) stream: QueryStream,
-    /// Checked while the reader waits, to stop on request.
+    /// The progress that the reader checks while it waits, to stop on request.
     pub(crate) progress: Box<dyn Progress + Send>,
 }
 

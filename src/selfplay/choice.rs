@@ -1,4 +1,4 @@
-//! What a policy gets and answers, and the conversion of its answers into moves.
+//! The input and the output of a policy, and the conversion of its output into moves.
 
 use super::env::VectorEnv;
 use crate::board::{Board, Move};
@@ -93,8 +93,8 @@ fn check_length(what: &'static str, positions: Positions<'_>, found: usize) -> R
     if found == expected { Ok(()) } else { Err(Error::argument(what, format!("{expected} rows"), found)) }
 }
 
-/// Returns the legal move with the greatest logit, and that logit. Of equal logits the first wins. Returns `None`
-/// if any logit is NaN or +inf, or if all legal logits are -inf.
+/// Returns the legal move with the greatest logit, and that logit. If several logits are equal, the first wins.
+/// Returns `None` if any logit is NaN or +inf, or if all legal logits are -inf.
 fn best(logits: &[f32; 4], legal: u8) -> Option<(Move, f32)> {
     let mut best = None;
     let mut most = f32::NEG_INFINITY;

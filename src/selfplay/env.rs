@@ -51,7 +51,7 @@ struct EnvGame {
     num_steps: u32,
 }
 
-/// How [`VectorEnv::step`] treats a move that does not change the board.
+/// The effect of a move that does not change the board, in [`VectorEnv::step`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IllegalMoves {
     /// Returns an error and steps no game.

@@ -8,7 +8,7 @@
 //! | `player` | the built-in [`Player`] |
 //! | `simulate` | [`simulate`]: seeded games of the player, each in a run file |
 //! | `env` | [`VectorEnv`]: many games side by side; the caller chooses the moves |
-//! | `choice` | what a policy gets and answers |
+//! | `choice` | the input and the output of a policy |
 //! | `play`, `play_games` | whole games of a policy, in batches, and of the player, on several threads |
 //! | `recorder` | [`Recorder`]: writes games to a session or an archive while they are played |
 //!

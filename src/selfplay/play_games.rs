@@ -20,7 +20,7 @@ use std::time::Instant;
 /// numbers.
 ///
 /// # Errors
-/// As for [`play`](crate::play).
+/// The errors of [`play`](crate::play).
 pub fn play_games(
     player: Player,
     options: &PlayOptions,

@@ -1,7 +1,8 @@
 //! The built-in player: expectimax over a heuristic of rows and columns.
 //!
-//! The heuristic is the row score of `2048.cpp` in nneonneo's 2048-ai, with its weights, which CMA-ES found. It
-//! rewards empty cells and possible merges. It penalizes rows that are not monotonic and large sums of many tiles.
+//! The heuristic is the row score of `2048.cpp` in nneonneo's 2048-ai, with the same weights. They were found by
+//! CMA-ES. It rewards empty cells and possible merges. It penalizes rows that are not monotonic and large sums of
+//! many tiles.
 
 use crate::board::{Board, Move};
 use crate::run::Branches;

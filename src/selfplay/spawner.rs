@@ -42,7 +42,8 @@ impl Spawner {
         if empty == 0 {
             return board;
         }
-        // Each nibble counts the empty cells up to it, from below, modulo 16. So 16 empty cells make the top count 0.
+        // Each nibble counts the empty cells up to it, from below, modulo 16. So the top count of an empty board is
+        // 0.
         let counts = empty.wrapping_mul(0x1111_1111_1111_1111);
         let num_empty = if counts >> 60 == 0 { 16 } else { counts >> 60 };
         let bits = self.0.next_u64();
@@ -63,7 +64,7 @@ impl Spawner {
 mod tests {
     use super::*;
 
-    /// A naive spawn, cell by cell from below.
+    /// Spawns a tile naively, cell by cell from below.
     fn plain(random: &mut Xoshiro256PlusPlus, board: Board) -> Board {
         let empty: Vec<u32> = (0..64).step_by(4).filter(|shift| board.0 >> shift & 15 == 0).collect();
         if empty.is_empty() {

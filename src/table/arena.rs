@@ -33,7 +33,7 @@ impl Arena {
         Ok(Arena { memory: Zeroed::new(len)?, offsets, capacity })
     }
 
-    /// A pointer to the start of the memory, through which the owner may write.
+    /// Returns a pointer to the start of the memory, through which the owner may write.
     #[cfg(feature = "python")]
     pub(super) fn as_ptr(&self) -> *const u8 {
         self.memory.as_ptr()
@@ -70,7 +70,7 @@ impl ArenaPool {
         ArenaPool { arenas: Vec::new(), most }
     }
 
-    /// Returns a pool for at most `most` arenas, `at_once` of which it allocates now.
+    /// Returns a pool for at most `most` arenas. It allocates `at_once` of them now.
     ///
     /// # Errors
     /// [`ErrorKind::OutOfMemory`](crate::ErrorKind::OutOfMemory) if not even one arena can be allocated.
@@ -103,7 +103,7 @@ impl ArenaPool {
         }
     }
 
-    /// Remembers an arena that is about to be handed out. A full pool forgets a free arena, or else the oldest.
+    /// Stores an arena in the pool before a caller gets it. A full pool drops a free arena, or else the oldest.
     pub(crate) fn keep(&mut self, arena: &Arc<Arena>) {
         if self.arenas.len() >= self.most {
             let free = self.arenas.iter().position(|arena| Arc::strong_count(arena) == 1);

@@ -161,7 +161,7 @@ fn element(name: &str) -> Option<ElementType> {
     })
 }
 
-/// Whether the file name has one of these tags between its stem and `.npy`.
+/// Returns whether the file name has one of these tags between its stem and `.npy`.
 fn has_tag(path: &Path, tags: &[&str]) -> bool {
     let stem = path.file_stem().map(Path::new);
     stem.and_then(Path::extension).is_some_and(|tag| tags.iter().any(|other| tag == *other))

@@ -21,7 +21,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// How to attach an array to a table.
+/// The options for attaching an array to a table.
 ///
 /// Set fields with the `with_*` methods: `AttachOptions::default().with_in_memory(true)`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Setters)]
@@ -34,7 +34,8 @@ pub struct AttachOptions {
     pub steps: Option<PathBuf>,
     /// Whether to read the array into memory instead of mapping it.
     pub in_memory: bool,
-    /// The memory limit for an array that is read, in bytes; `None` = the memory that the system has available.
+    /// The memory limit in bytes for an array that is read instead of mapped; `None` = the memory that the system has
+    /// available.
     pub memory_limit: Option<u64>,
 }
 
@@ -176,7 +177,7 @@ impl StepTable {
             return Ok(Places::Shifted(by));
         }
         match u32::try_from(keys.num_rows()) {
-            // The last number stands for no place.
+            // The largest number means that a row has no place.
             Ok(_) => {
                 let search = Search { keys, index: &index, missing: &missing };
                 let places = self.listed(&chunks, &ranges, &search, u32::MAX, |row| row as u32, progress)?;
@@ -226,7 +227,7 @@ impl StepTable {
         first_missing.map_or(Ok(Arc::new(places)), |row| Err((search.missing)(row)))
     }
 
-    /// The ranges of the mapping's rows that this table or view shows.
+    /// Returns the ranges of the mapping's rows that this table or view shows.
     fn ranges(&self) -> Vec<Range<u64>> {
         match &self.selection {
             None if self.is_empty() => Vec::new(),
@@ -235,7 +236,7 @@ impl StepTable {
         }
     }
 
-    /// The key of a row of the mapping.
+    /// Returns the key of a row of the mapping.
     #[inline]
     fn key(&self, row: u64) -> StepKey {
         let step = self.step_at(row);
@@ -260,7 +261,7 @@ struct Search<'a> {
     missing: &'a (dyn Fn(u64) -> Error + Sync),
 }
 
-/// The parts of ascending ranges that lie in a chunk.
+/// Returns the parts of ascending ranges that lie in a chunk.
 fn within(ranges: &[Range<u64>], chunk: &Range<u64>) -> impl Iterator<Item = Range<u64>> {
     let (start, end) = (chunk.start, chunk.end);
     let from = ranges.partition_point(|range| range.end <= start);

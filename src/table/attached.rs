@@ -42,7 +42,7 @@ pub(super) enum Places {
     Shifted(u64),
     /// A list of places. Its first entry belongs to this row of the table.
     Narrow(u64, Arc<Vec<u32>>),
-    /// As above, for arrays with more rows than a u32 counts.
+    /// The same list, for arrays with too many rows for a u32.
     Wide(u64, Arc<Vec<u64>>),
 }
 
@@ -54,37 +54,37 @@ const BYTES_AHEAD: usize = 4096;
 const MAX_PREFETCH: usize = 512;
 
 impl AttachedColumn {
-    /// The column's name.
+    /// Returns the column's name.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The type of the values.
+    /// Returns the type of the values.
     #[must_use]
     pub fn dtype(&self) -> ElementType {
         self.dtype
     }
 
-    /// The number of values per row.
+    /// Returns the number of values per row.
     #[must_use]
     pub fn values_per_row(&self) -> usize {
         self.values_per_row
     }
 
-    /// The file of the values.
+    /// Returns the file of the values.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.file.path
     }
 
-    /// Whether the values are mapped from the file instead of being in memory.
+    /// Returns whether the values are mapped from the file instead of being in memory.
     #[must_use]
     pub fn is_mapped(&self) -> bool {
         self.values.path().is_some()
     }
 
-    /// The column's memory in bytes. Values that were read count. Places count four or eight bytes per row of
+    /// Returns the column's memory in bytes. Values that were read count. Places count four or eight bytes per row of
     /// the table, unless the array has the table's order.
     #[must_use]
     pub fn num_bytes(&self) -> u64 {

@@ -57,13 +57,13 @@ impl Batch {
         Batch { arena, schema, num_rows }
     }
 
-    /// The number of rows.
+    /// Returns the number of rows.
     #[must_use]
     pub fn num_rows(&self) -> usize {
         self.num_rows
     }
 
-    /// The columns.
+    /// Returns the columns.
     pub fn columns(&self) -> impl Iterator<Item = BatchColumn<'_>> {
         (0..self.schema.columns.len()).filter_map(|index| self.at(index))
     }
@@ -87,19 +87,19 @@ impl Batch {
         })
     }
 
-    /// The memory of all columns.
+    /// Returns the memory of all columns.
     pub(crate) fn bytes(&self) -> &[u8] {
         self.arena.as_ref().as_ref()
     }
 
-    /// The start of the memory of all columns. The pointer comes from the allocation and not from a reference,
-    /// so a holder of the batch may write through it.
+    /// Returns a pointer to the start of the memory of all columns. The pointer comes from the allocation and not
+    /// from a reference, so a holder of the batch may write through it.
     #[cfg(feature = "python")]
     pub(crate) fn as_ptr(&self) -> *const u8 {
         self.arena.as_ptr()
     }
 
-    /// The range of a column in [`bytes`](Batch::bytes).
+    /// Returns the range of a column in [`bytes`](Batch::bytes).
     pub(crate) fn range(&self, index: usize) -> Option<std::ops::Range<usize>> {
         let start = *self.arena.offsets.get(index)?;
         Some(start..start + self.schema.columns.get(index)?.width() * self.num_rows)

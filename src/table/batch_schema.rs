@@ -90,22 +90,22 @@ impl BatchSchema {
         BatchSchema { columns, tokens, has_all_of_step, has_extras, attached, arrow }
     }
 
-    /// The type of tokens; uint8 if there is no such column.
+    /// Returns the type of tokens; uint8 if there is no such column.
     pub(super) fn tokens(&self) -> ElementType {
         self.tokens
     }
 
-    /// Whether the schema has all columns that every table has.
+    /// Returns whether the schema has all columns that every table has.
     pub(super) fn has_all_of_step(&self) -> bool {
         self.has_all_of_step
     }
 
-    /// Whether any column is an extra column of the row.
+    /// Returns whether any column is an extra column of the row.
     pub(super) fn has_extras(&self) -> bool {
         self.has_extras
     }
 
-    /// The name of the first attached column, if any.
+    /// Returns the name of the first attached column, if any.
     pub(crate) fn attached(&self) -> Option<&str> {
         self.attached.as_deref()
     }
@@ -115,7 +115,7 @@ impl BatchSchema {
         self.columns.iter().map(ColumnSpec::width).sum()
     }
 
-    /// The number of rows that are gathered between two cancellation checks.
+    /// Returns the number of rows that are gathered between two cancellation checks.
     pub(crate) fn rows_at_once(&self) -> usize {
         (BYTES_AT_ONCE / self.width().max(1)).clamp(1, ROWS_AT_ONCE)
     }
@@ -130,7 +130,7 @@ impl BatchSchema {
         columns.iter_mut().zip(&self.columns).map(cut).collect()
     }
 
-    /// The columns as an Arrow schema.
+    /// Returns the columns as an Arrow schema.
     pub(crate) fn arrow(&self) -> &SchemaRef {
         &self.arrow
     }

@@ -22,7 +22,7 @@ pub(super) struct Categories {
     codes: Mutex<HashMap<String, i16>>,
 }
 
-/// Whether a column of this type holds categories.
+/// Returns whether a column of this type holds categories.
 pub(super) fn is_categorical(dtype: &DataType) -> bool {
     match dtype {
         DataType::Dictionary(_, values) => is_categorical(values),

@@ -88,7 +88,7 @@ impl<'a, T: Token> ColumnPointers<'a, T> {
         out
     }
 
-    /// Whether all step columns of a batch are present. The mask as a number is not one of them.
+    /// Returns whether all step columns of a batch are present. The mask as a number is not one of them.
     pub(super) fn has_all(&self) -> bool {
         // Every field is named, so that the compiler reports a new one.
         let ColumnPointers {

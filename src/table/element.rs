@@ -21,8 +21,8 @@ pub enum ElementType {
     Float16,
     Float32,
     Float64,
-    /// The upper half of a `Float32`. Only attached columns have this type. NumPy and Arrow do not know it and
-    /// see its bits as uint16.
+    /// bfloat16: the upper half of a `Float32`. Only attached columns have this type. NumPy and Arrow lack it and get
+    /// its bits as uint16.
     BFloat16,
 }
 
@@ -138,7 +138,7 @@ impl ElementType {
         }
     }
 
-    /// The size of a value in bytes.
+    /// Returns the size of a value in bytes.
     #[must_use]
     pub const fn width(self) -> usize {
         match self {
@@ -149,7 +149,7 @@ impl ElementType {
         }
     }
 
-    /// NumPy's name of the type, for example `"<u4"`. For bfloat16 it is the name of the bits' type.
+    /// Returns NumPy's name of the type, for example `"<u4"`. For bfloat16 it is the name of the bits' type.
     #[must_use]
     pub const fn numpy(self) -> &'static str {
         match self {

@@ -30,7 +30,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 /// The number of bytes that are written or read at a time.
 const CHUNK: usize = 8 << 20;
 
-/// How to load a table.
+/// The options for loading a table.
 ///
 /// Set fields with the `with_*` methods: `LoadOptions::default().with_mmap(true)`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Setters)]
@@ -229,7 +229,7 @@ impl<'a> TableFile<'a> {
         Ok(TableFile { path, file, num_rows, rows_offset, layout, conversion, meta: None, runs: Vec::new() })
     }
 
-    /// The stride of the file's rows.
+    /// Returns the stride of the file's rows.
     fn stride(&self) -> usize {
         self.conversion.as_ref().map_or(self.layout.stride(), |conversion| conversion.stride)
     }

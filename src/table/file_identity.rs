@@ -1,4 +1,4 @@
-//! The identity of a file, by which a replaced or changed file is detected.
+//! The identity of a file, which detects a replaced or changed file.
 
 use crate::error::{Error, ErrorKind, Result};
 use std::fs::File;

@@ -129,7 +129,7 @@ impl StepTable {
             rows_crc32c: None,
             token: Some(token.to_owned()),
         };
-        // Without its archive, a table can be shared. The other process then cannot filter by score or engine.
+        // A table can be shared without its archive. The other process then cannot filter by score or engine.
         let runs = self.runs.facts().ok().flatten();
         footer(&meta, 0, runs.as_deref())
     }

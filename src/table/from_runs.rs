@@ -15,7 +15,7 @@ use crate::step::{STEP_SIZE, Step};
 use derive_setters::Setters;
 use std::path::{Path, PathBuf};
 
-/// Which runs become rows, and how.
+/// The options for loading runs into a table.
 ///
 /// Set fields with the `with_*` methods: `FromRunsOptions::default().with_min_score(20_000)`.
 #[derive(Clone, Debug, Default, PartialEq, Setters)]
@@ -86,7 +86,7 @@ impl StepTable {
     /// Reads a pack directly into a table. A row's `run_id` is the run's index in the pack.
     ///
     /// # Errors
-    /// As [`StepTable::from_runs`].
+    /// The errors of [`StepTable::from_runs`].
     pub fn from_pack(pack: &PackReader, options: &FromRunsOptions, progress: &dyn Progress) -> Result<StepTable> {
         StepTable::of(&RunsOf::Pack(pack), options, progress)
     }

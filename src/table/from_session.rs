@@ -21,7 +21,7 @@ use rayon::prelude::*;
 use std::collections::HashSet;
 use std::path::Path;
 
-/// Which runs of a session become rows, and how.
+/// The options for loading the rows of a session.
 ///
 /// Set fields with the `with_*` methods: `FromSessionOptions::default().with_run_ids([5, 7])`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Setters)]

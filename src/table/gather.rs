@@ -1,10 +1,10 @@
 //! The gather kernels: rows at any indices → columns, in one pass over memory.
 //!
-//! A row that is not in the cache costs a trip to memory, and a core can have many such trips under way. The
-//! kernels therefore prefetch rows long before they read them. The first prefetch goes to the second-level
-//! cache, which keeps more requests in flight than the first-level cache. A second prefetch, shortly before the
-//! read, goes to the first-level cache. The values of a row go straight to their columns. This costs less time
-//! than the next row takes to arrive, so a batch of all columns is as fast as a copy of the bare rows.
+//! A row that is not in the cache must be loaded from memory, and a core can have many such loads in flight. The
+//! kernels therefore prefetch rows long before they read them. The first prefetch goes to the second-level cache,
+//! which keeps more requests in flight than the first-level cache. A second prefetch, shortly before the read, goes
+//! to the first-level cache. The values of a row go straight to their columns. This takes less time than the arrival
+//! of the next row. So a batch of all columns is as fast as a copy of the bare rows.
 //!
 //! `naive` does the same, value by value, and the tests compare the two.
 
@@ -27,8 +27,8 @@ const FAR: usize = 128;
 const NEAR: usize = 16;
 /// The number of boards that are turned together.
 const BLOCK: usize = symmetry::BLOCK;
-/// The number of rows after which their extra columns are copied, a multiple of `BLOCK`. The lines of that many
-/// rows, 128 KiB, are still in the second-level cache.
+/// The number of rows whose extra columns are copied together, a multiple of `BLOCK`. The lines of that many rows,
+/// 128 KiB, are still in the second-level cache.
 const SECTION: usize = 2048;
 /// The number of rows per thread. Waking a thread takes as long as gathering thousands of rows.
 const PARALLEL: usize = 1 << 15;
@@ -37,7 +37,7 @@ const PARALLEL_BYTES: usize = 8 << 20;
 /// The maximum number of threads of one gather. Memory serves no more at full speed.
 const MAX_THREADS: usize = 8;
 
-/// The instruction set that code is compiled for. A value exists only if the processor has the instructions.
+/// The instruction set of compiled code. A value exists only if the processor has the instructions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Level {
     /// The target's baseline: SSE2 on x86-64, NEON on AArch64.
@@ -142,7 +142,7 @@ pub(super) fn gather_rows(rows: TableRows<'_>, indices: &[u64], out: &mut [u8]) 
     }
 }
 
-/// A naive implementation of [`gather`], for tests.
+/// Does the same as [`gather`] naively, for tests.
 #[cfg(test)]
 pub(super) fn naive(
     rows: TableRows<'_>,
@@ -184,7 +184,7 @@ pub(super) fn gather_part(
     if let Some((_, ids)) = symmetries {
         assert!(ids.len() == indices.len(), "a number for every row");
     }
-    // The type of tokens and whether to turn are decided outside of the loop over rows.
+    // Choose the type of tokens, and whether to turn boards, once here instead of in the loop over rows.
     let unturned = (SymmetryKey::NONE, indices);
     match (schema.tokens(), symmetries) {
         (ElementType::Int32, None) => shape::<i32, false>(level, rows, indices, schema, columns, unturned),
@@ -196,7 +196,7 @@ pub(super) fn gather_part(
     }
 }
 
-/// Also decides whether all step columns are requested, the usual case.
+/// Selects the code for all step columns, which is the usual case, or for some of them.
 fn shape<T: Token, const TURN: bool>(
     level: Level,
     rows: TableRows<'_>,

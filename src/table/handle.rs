@@ -20,7 +20,8 @@ use crate::random;
 use std::path::PathBuf;
 use std::sync::{PoisonError, TryLockError};
 
-/// A small, serializable handle by which another process of the same user on the same machine opens a table.
+/// A small, serializable handle to a table. Another process of the same user on the same machine can open the table
+/// with it.
 ///
 /// It is valid while a process that holds the table lives, or while the mapped file stays unchanged.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]

@@ -44,13 +44,13 @@ impl RowLayout {
         RowLayout { stride: offset.next_multiple_of(8), extras }
     }
 
-    /// The size of a row in bytes, a multiple of 8.
+    /// Returns the size of a row in bytes, a multiple of 8.
     #[must_use]
     pub fn stride(&self) -> usize {
         self.stride
     }
 
-    /// The extra columns, in the requested order.
+    /// Returns the extra columns, in the requested order.
     #[must_use]
     pub fn extras(&self) -> &[ExtraField] {
         &self.extras
@@ -62,8 +62,8 @@ impl RowLayout {
         self.extras.iter().find(|extra| extra.name == name)
     }
 
-    /// Whether every column is where [`RowLayout::new`] puts it. Layouts that come from outside are checked
-    /// with this.
+    /// Returns whether every column is where [`RowLayout::new`] puts it. Use this to check layouts from files and
+    /// other processes.
     pub(super) fn is_valid(&self) -> bool {
         let is_sound = |(k, extra): (usize, &ExtraField)| {
             let codes = extra.categories.as_ref().is_none_or(|names| {
@@ -91,8 +91,8 @@ impl RowLayout {
         self
     }
 
-    /// The fields of a row's NumPy structured type, ordered by offset: name, type, number of values, offset in
-    /// bytes.
+    /// Returns the fields of a row's NumPy structured type, ordered by offset: name, type, number of values, offset
+    /// in bytes.
     #[must_use = "an iterator does nothing by itself"]
     pub fn numpy_fields(&self) -> impl Iterator<Item = (&str, &'static str, usize, usize)> {
         let step = FIELDS.iter().map(|field| (field.name, field.numpy, field.values, field.offset));

@@ -80,7 +80,7 @@ impl Query {
     }
 }
 
-/// Returns the number of rows of each partition if the plan knows all of them exactly.
+/// Returns the number of rows of each partition if the plan states all of them exactly.
 fn exact_rows(plan: &Arc<dyn ExecutionPlan>, num_partitions: usize) -> Option<Vec<usize>> {
     let statistics = StatisticsContext::new();
     (0..num_partitions)

@@ -5,7 +5,7 @@ use derive_setters::Setters;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-/// How to materialize a query.
+/// The options for materializing a query.
 ///
 /// Set fields with the `with_*` methods: `MaterializeOptions::default().with_extra(["max_score"])`.
 #[derive(Clone, Debug, Default, Setters)]

@@ -61,7 +61,7 @@ pub(super) fn memory_limit(limit: Option<u64>) -> u64 {
 /// Checks that rows fit a memory limit.
 ///
 /// # Errors
-/// [`ErrorKind::MemoryLimit`], also for a saturated size.
+/// [`ErrorKind::MemoryLimit`] if `needed` exceeds the limit, or is `u64::MAX`, which stands for an overflow.
 pub(super) fn check_memory(needed: u64, limit: Option<u64>) -> Result<()> {
     let limit = memory_limit(limit);
     match needed > limit || needed == u64::MAX {
@@ -107,7 +107,7 @@ impl Region {
         Region::reserve_up_to(limit.min(available_bytes().unwrap_or(1 << 40).max(1 << 30)))
     }
 
-    /// The memory, at least the reserved bytes.
+    /// Returns the memory, at least the reserved bytes.
     pub(super) fn bytes_mut(&mut self) -> &mut [u8] {
         self.map.get_mut(self.start..).unwrap_or_default()
     }

@@ -44,7 +44,7 @@ fn fields_of(layout: &RowLayout) -> Vec<NpyField> {
 }
 
 impl NpyHeader {
-    /// Whether rows of this layout have this header.
+    /// Returns whether rows of this layout have this header.
     pub(super) fn is_of(&self, layout: &RowLayout) -> bool {
         self.stride == layout.stride() && self.fields == fields_of(layout)
     }
@@ -90,8 +90,8 @@ impl NpyHeader {
 }
 
 impl Conversion {
-    /// Converts rows, the first of which is row `first_row` of the file. Missing fields get the same values as
-    /// missing columns of a query.
+    /// Converts rows of the file, from row `first_row` on. Missing fields get the same values as missing columns of a
+    /// query.
     pub(super) fn convert(&self, rows: &[u8], out: &mut [u8], first_row: u64) -> Result<()> {
         let pairs = rows.chunks_exact(self.stride).zip(out.chunks_exact_mut(self.out_stride));
         for (k, (row, out)) in pairs.enumerate() {

@@ -88,7 +88,7 @@ impl RowWriter {
         })
     }
 
-    /// The columns of the query that the rows need.
+    /// Returns the columns of the query that the rows need.
     pub(super) fn columns(&self) -> Vec<usize> {
         let named = [Some(self.board), self.chosen, self.ev_legal, self.run_id, self.step_index];
         let mut columns: Vec<usize> = named.into_iter().chain(self.evs).flatten().collect();
@@ -341,7 +341,7 @@ fn column<T: ArrowPrimitiveType>(batch: &RecordBatch, index: Option<usize>) -> R
     }
 }
 
-/// Whether values of type `from` can be cast to `to`, if they are in range. Floats are not cast to integers.
+/// Returns whether values of type `from` can be cast to `to`, if they are in range. Floats are not cast to integers.
 fn casts(from: &DataType, to: &DataType) -> bool {
     match from {
         DataType::Dictionary(_, values) => casts(values, to),

@@ -1,4 +1,4 @@
-//! The runs of a table, with the columns of `runs` by which rows can be filtered.
+//! The runs of a table, with the columns of `runs` that filters of rows use.
 
 use crate::archive::{Archive, Phases};
 use crate::error::{Error, ErrorKind, Result};
@@ -18,13 +18,13 @@ pub(super) struct Runs {
     facts: OnceLock<Arc<RunFacts>>,
 }
 
-/// The source from which the runs are read on first use.
+/// The source of the runs, which is read on first use.
 #[derive(Default)]
 enum RunsSource {
     #[default]
     Nowhere,
     Archive(Archive),
-    /// Output of [`RunFacts::to_bytes`], from this file.
+    /// The bytes of [`RunFacts::to_bytes`], in this file.
     Bytes(Vec<u8>, PathBuf),
 }
 
@@ -53,7 +53,7 @@ impl Runs {
         Runs { phases, source, facts: OnceLock::new() }
     }
 
-    /// The runs; `None` if their source is unknown.
+    /// Returns the runs; `None` if their source is unknown.
     ///
     /// # Errors
     /// Any error of reading the archive; [`ErrorKind::Damaged`] if the file's bytes are invalid.
@@ -127,9 +127,9 @@ impl RunFacts {
         facts
     }
 
-    /// Returns the runs as bytes: number of runs u32, number of engines u32, the ids u32, the scores u64, each
-    /// run's engine u32 (an index into the engines, or 2^32 - 1 for none), and the engines, each its length u32
-    /// and its text. All numbers are little-endian.
+    /// Returns the runs as bytes: number of runs u32, number of engines u32, the ids u32, the scores u64, and each
+    /// run's engine u32 (an index into the engines, or 2^32 - 1 for none). Then come the engines, each as its length
+    /// u32 and its text. All numbers are little-endian.
     pub(super) fn to_bytes(&self) -> Vec<u8> {
         let mut places: HashMap<&str, u32> = HashMap::new();
         let mut engines: Vec<&str> = Vec::new();

@@ -1,7 +1,7 @@
 //! The rows of a view: ranges, with constant-time lookup by position.
 //!
-//! A view's rows are usually whole runs or parts of runs, so it has few ranges per run, of 16 bytes each. A
-//! list of rows would take 8 bytes per row and cost a trip to memory for each.
+//! A view's rows are usually whole runs or parts of runs, so it has few ranges per run, of about 20 bytes each. A
+//! list of rows would take 8 bytes per row, and each lookup would load one of them from memory.
 
 use std::ops::Range;
 
@@ -45,7 +45,7 @@ impl Selection {
         Selection { positions, rows, guide, shift }
     }
 
-    /// The number of rows.
+    /// Returns the number of rows.
     pub(super) fn len(&self) -> u64 {
         self.positions.last().copied().unwrap_or(0)
     }
@@ -68,7 +68,7 @@ impl Selection {
         }
     }
 
-    /// The ranges, in ascending order.
+    /// Returns the ranges, in ascending order.
     pub(super) fn ranges(&self) -> impl Iterator<Item = Range<u64>> {
         self.rows.iter().zip(self.positions.windows(2)).map(|(&row, at)| row..row + (at[1] - at[0]))
     }

@@ -90,7 +90,7 @@ mod linux {
         Ok(())
     }
 
-    /// Whether a file can no longer change or shrink.
+    /// Returns whether a file can no longer change or shrink.
     #[allow(unsafe_code)]
     pub(in super::super) fn is_sealed(file: &File) -> bool {
         let needed = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_WRITE;

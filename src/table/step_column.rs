@@ -118,7 +118,7 @@ impl StepColumn {
     }
 }
 
-/// Whether every batch or every whole table has a column of this name, so that no other column can have it.
+/// Returns whether every batch or every whole table has a column of this name, so that no other column can have it.
 pub(super) fn is_reserved(name: &str) -> bool {
     StepColumn::BATCH.iter().chain(&StepColumn::TABLE).any(|column| column.name() == name)
 }

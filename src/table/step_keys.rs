@@ -145,12 +145,12 @@ impl StepKeys {
         self.num_rows
     }
 
-    /// The identities of the files at the time of opening.
+    /// Returns the identities of the files at the time of opening.
     pub(super) fn identities(&self) -> impl Iterator<Item = &FileIdentity> {
         self.files.iter().map(|file| &file.identity)
     }
 
-    /// The file of the first key.
+    /// Returns the file of the first key.
     pub(super) fn path(&self) -> &Path {
         self.files.first().map_or(Path::new(""), |file| &file.identity.path)
     }
@@ -161,7 +161,7 @@ impl StepKeys {
         self.row(row).map(|(file, row)| file.key(row))
     }
 
-    /// Whether a row has this board. Rows without a board field match every board.
+    /// Returns whether a row has this board. Rows without a board field match every board.
     #[inline]
     pub(super) fn is_of(&self, row: u64, board: Board) -> bool {
         self.row(row).is_some_and(|(file, row)| file.board.is_none_or(|field| field.is(row, board)))

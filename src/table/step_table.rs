@@ -83,56 +83,56 @@ impl StepTable {
         })
     }
 
-    /// The number of rows. A view counts only its own rows.
+    /// Returns the number of rows. A view counts only its own rows.
     #[must_use]
     pub fn num_rows(&self) -> u64 {
         self.selection.as_ref().map_or_else(|| self.num_all_rows(), |selection| selection.len())
     }
 
-    /// Whether there are no rows.
+    /// Returns whether there are no rows.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.num_rows() == 0
     }
 
-    /// The size of the rows in bytes.
+    /// Returns the size of the rows in bytes.
     #[must_use]
     pub fn num_bytes(&self) -> u64 {
         self.num_rows() * self.layout.stride() as u64
     }
 
-    /// The byte layout of a row.
+    /// Returns the byte layout of a row.
     #[must_use]
     pub fn layout(&self) -> &RowLayout {
         &self.layout
     }
 
-    /// The fingerprint of the rows and their order. Tables of equal fingerprint have equal rows.
+    /// Returns the fingerprint of the rows and their order. Tables of equal fingerprint have equal rows.
     #[must_use]
     pub fn fingerprint(&self) -> &Fingerprint {
         self.view_fingerprint.as_ref().unwrap_or(&self.whole_fingerprint)
     }
 
-    /// Whether this is a view, as [`filter`](StepTable::filter) and [`split`](StepTable::split) return. A view
-    /// shows some of a table's rows.
+    /// Returns whether this is a view, as [`filter`](StepTable::filter) and [`split`](StepTable::split) return. A
+    /// view shows some of a table's rows.
     #[must_use]
     pub fn is_view(&self) -> bool {
         self.selection.is_some()
     }
 
-    /// The file that the rows are mapped from, if any.
+    /// Returns the file that the rows are mapped from, if any.
     #[must_use]
     pub fn path(&self) -> Option<&Path> {
         self.rows.path()
     }
 
-    /// The rows, [`stride`](RowLayout::stride) bytes each; `None` for a view, whose rows are not contiguous.
+    /// Returns the rows, [`stride`](RowLayout::stride) bytes each; `None` for a view, whose rows are not contiguous.
     #[must_use]
     pub fn rows(&self) -> Option<&[u8]> {
         self.selection.is_none().then(|| self.rows.bytes())
     }
 
-    /// The attached columns, in the order of attachment.
+    /// Returns the attached columns, in the order of attachment.
     #[must_use]
     pub fn attached(&self) -> &[AttachedColumn] {
         &self.attached
@@ -159,10 +159,10 @@ impl StepTable {
         self.take_unless_cancelled(indices, &())
     }
 
-    /// [`take`](StepTable::take) with cancellation. It checks every few milliseconds.
+    /// Does the same as [`take`](StepTable::take), and checks for cancellation every few milliseconds.
     ///
     /// # Errors
-    /// As [`take`](StepTable::take), and [`ErrorKind::Cancelled`].
+    /// The errors of [`take`](StepTable::take), and [`ErrorKind::Cancelled`].
     pub fn take_unless_cancelled(&self, indices: &[u64], progress: &dyn Progress) -> Result<Batch> {
         self.check_indices(indices)?;
         // In a forked process, a thread that no longer exists may hold the lock.
@@ -197,10 +197,10 @@ impl StepTable {
         self.take_rows_unless_cancelled(indices, out, &())
     }
 
-    /// [`take_rows`](StepTable::take_rows) with cancellation. It checks every few milliseconds.
+    /// Does the same as [`take_rows`](StepTable::take_rows), and checks for cancellation every few milliseconds.
     ///
     /// # Errors
-    /// As [`take_rows`](StepTable::take_rows), and [`ErrorKind::Cancelled`].
+    /// The errors of [`take_rows`](StepTable::take_rows), and [`ErrorKind::Cancelled`].
     pub fn take_rows_unless_cancelled(&self, indices: &[u64], out: &mut [u8], progress: &dyn Progress) -> Result<()> {
         self.check_indices(indices)?;
         let expected = indices.len().saturating_mul(self.layout.stride());

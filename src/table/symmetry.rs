@@ -114,7 +114,7 @@ pub(super) fn turn(index: u8, board: Board, step: &mut Step) {
     step.chosen = MOVES[index][usize::from(step.chosen.min(7))];
 }
 
-/// A naive implementation of the same turn, cell by cell and move by move.
+/// Turns a row naively, cell by cell and move by move.
 #[cfg(test)]
 pub(super) fn naive(symmetry: Symmetry, step: Step) -> Step {
     use crate::board::Move;

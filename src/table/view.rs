@@ -33,8 +33,8 @@ pub struct RowFilter {
 const PART: u64 = 1 << 18;
 
 impl StepTable {
-    /// Returns a view of the rows that meet every condition, in the same order. The view shares the table's
-    /// memory and takes 16 bytes per range of consecutive rows. Finding them takes one pass over the table.
+    /// Returns a view of the rows that meet every condition, in the same order. The view shares the table's memory
+    /// and takes about 20 bytes per range of consecutive rows. Finding them takes one pass over the table.
     ///
     /// # Errors
     /// [`ErrorKind::Argument`] for a condition on scores, engines or phases if the rows came from a file
@@ -43,10 +43,10 @@ impl StepTable {
         self.filter_unless_cancelled(filter, &())
     }
 
-    /// [`filter`](StepTable::filter) with cancellation. It checks every few milliseconds.
+    /// Does the same as [`filter`](StepTable::filter), and checks for cancellation every few milliseconds.
     ///
     /// # Errors
-    /// As [`filter`](StepTable::filter), and [`ErrorKind::Cancelled`].
+    /// The errors of [`filter`](StepTable::filter), and [`ErrorKind::Cancelled`].
     pub fn filter_unless_cancelled(&self, filter: &RowFilter, progress: &dyn Progress) -> Result<StepTable> {
         let RowFilter { min_score, max_score, engines, phases, run_ids } = filter;
         let sorted = |ids: &Vec<u32>| {
@@ -103,7 +103,7 @@ impl StepTable {
     }
 
     /// Splits the table by run into two views `(train, val)`. They are disjoint and together have all rows.
-    /// About the share `val` of the runs is in the second.
+    /// The second view has approximately the share `val` of the runs.
     ///
     /// A run is in the second view if a hash of seed and run id is below `val × 2^64`. The hash is the first
     /// eight bytes of BLAKE3 key derivation, as an integer. So a run keeps its side when the archive grows. If
@@ -115,10 +115,10 @@ impl StepTable {
         self.split_unless_cancelled(val, seed, &())
     }
 
-    /// [`split`](StepTable::split) with cancellation. It checks every few milliseconds.
+    /// Does the same as [`split`](StepTable::split), and checks for cancellation every few milliseconds.
     ///
     /// # Errors
-    /// As [`split`](StepTable::split), and [`ErrorKind::Cancelled`].
+    /// The errors of [`split`](StepTable::split), and [`ErrorKind::Cancelled`].
     pub fn split_unless_cancelled(
         &self,
         val: f64,
@@ -158,7 +158,7 @@ impl StepTable {
         Ok(self.of_selection(selection, fingerprint))
     }
 
-    /// Selects the rows whose run and step are wanted. It evaluates `run` once per span of rows of one run.
+    /// Selects rows by run and step. It evaluates `run` once per span of rows of one run.
     fn select(
         &self,
         run: impl Fn(u32) -> bool + Sync,
@@ -202,7 +202,7 @@ impl StepTable {
     }
 }
 
-/// Returns the ranges of consecutive wanted rows.
+/// Returns the ranges of consecutive selected rows.
 fn scan(
     rows: TableRows<'_>,
     within: impl Iterator<Item = Range<u64>>,

@@ -44,7 +44,7 @@ impl Zeroed {
         self.layout.size() - Zeroed::ALIGN
     }
 
-    /// The first byte. Only the exclusive owner of this value may write through the pointer.
+    /// Returns a pointer to the first byte. Only the exclusive owner of this value may write through the pointer.
     pub(super) fn as_ptr(&self) -> *mut u8 {
         self.allocation.as_ptr().wrapping_add(self.start)
     }

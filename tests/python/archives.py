@@ -1,4 +1,4 @@
-"""Archives for tests: made of short games, read wholly, taken apart, and forged with checksums that fit."""
+"""Archives for tests: making them of short games, reading them, and forging them with correct checksums."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from oracle import Game
 from threads import HANGS
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden"
-"""Archives as older versions wrote them, and the run files that they were made from."""
+"""Archives that older versions wrote, and the run files that they contain."""
 GOLDEN_PHASES = {"mid": 64, "late": 256}
 ENGINES = ("alpha", "beta", None, "γάμμα")
 TRAILER = len(',"crc32c":"00000000"}\n')
@@ -41,9 +41,9 @@ def _whole_games(folder: Path) -> tuple[Game, ...]:
 
 
 def short_games(folder: Path, count: int, steps: int = 20) -> list[Game]:
-    """Pieces of simulated games, all different, of four engines and with scores that climb.
+    """Return pieces of simulated games: all different, of four engines, with ascending scores.
 
-    ``folder`` must be new, and is gone afterwards.
+    ``folder`` must be new, and is removed at the end.
     """
     whole = _whole_games(folder)
     games = []
@@ -69,7 +69,7 @@ def short_games(folder: Path, count: int, steps: int = 20) -> list[Game]:
 
 
 def short_runs(folder: Path, count: int, steps: int = 20) -> list[Path]:
-    """Run files of such games, every third of them A2T1."""
+    """Write run files of such games, every third of them in A2T1, and return their paths."""
     folder.mkdir(parents=True)
     paths = []
     for index, game in enumerate(short_games(folder / "whole", count, steps)):
@@ -81,7 +81,7 @@ def short_runs(folder: Path, count: int, steps: int = 20) -> list[Path]:
 
 
 def grow(path: Path, groups: Iterable[Iterable[Path]], **options: Any) -> a2store.Archive:
-    """An archive with an ingest, and so a version, for each group of files; it is created if there is none."""
+    """Ingest each group of files as one version, and return the archive. Create it if it does not exist."""
     archive = a2store.Archive.open(path) if path.exists() else a2store.Archive.create(path, **options)
     for group in groups:
         archive.ingest(list(group), progress=False)
@@ -96,7 +96,7 @@ def chunks(files: list[Path], size: int) -> list[list[Path]]:
 
 
 def plain(table: Any) -> Any:
-    """A table without what is only a matter of how it is held: chunks and dictionaries."""
+    """Return the table without chunks and dictionaries, so that only values and types matter."""
     columns = []
     for column in table.combine_chunks().columns:
         if pa.types.is_dictionary(column.type):
@@ -106,12 +106,12 @@ def plain(table: Any) -> Any:
 
 
 def tables(archive: a2store.Archive) -> Tables:
-    """All rows of both tables, in the order in which the archive has them."""
+    """Return all rows of both tables, in the order of the archive."""
     return {name: plain(pa.table(archive.sql(f"SELECT * FROM {name}"))) for name in ("runs", "steps")}
 
 
 def assert_same_tables(found: Tables, expected: Tables, but: Iterable[str] = ()) -> None:
-    """Every column of both tables, but for some of ``runs``."""
+    """Check that all columns of both tables are equal, except for the columns ``but`` of ``runs``."""
     for name in ("runs", "steps"):
         assert found[name].schema.equals(expected[name].schema), name
         columns = [column for column in expected[name].column_names if name == "steps" or column not in but]
@@ -120,7 +120,7 @@ def assert_same_tables(found: Tables, expected: Tables, but: Iterable[str] = ())
 
 
 def names(path: Path) -> set[str]:
-    """The files in an archive, relative to it, but for the lock."""
+    """Return the files in an archive, relative to it, without the lock."""
     files = {file.relative_to(path).as_posix() for file in path.rglob("*") if file.is_file()}
     return files - {"_log/.lock"}
 
@@ -130,7 +130,7 @@ def contents(path: Path) -> dict[str, bytes]:
 
 
 def copied(source: Path, target: Path) -> Path:
-    """A copy of an archive, in place of an earlier copy."""
+    """Copy an archive, replace an earlier copy, and return the path."""
     if target.exists():
         shutil.rmtree(target)
     return Path(shutil.copytree(source, target))
@@ -141,7 +141,7 @@ def command(*args: object) -> list[str]:
 
 
 def run_command(*args: object, status: int = 0) -> subprocess.CompletedProcess[str]:
-    """Run ``a2store`` to its end, which must be with this exit status."""
+    """Run ``a2store`` to its end and check the exit status."""
     done = subprocess.run(command(*args), capture_output=True, check=False, timeout=HANGS, text=True)
     assert done.returncode == status, (done.returncode, done.stdout, done.stderr)
     assert "panicked" not in done.stderr
@@ -156,13 +156,13 @@ def commit_path(archive: Path, version: int) -> Path:
 
 
 def sealed(fields: dict[str, Any]) -> bytes:
-    """A commit's or a checkpoint's file."""
+    """Return a commit or checkpoint as the bytes of a file."""
     body = json.dumps(fields, separators=(",", ":"), ensure_ascii=False)[:-1].encode()
     return body + f',"crc32c":"{oracle.crc32c(body):08x}"}}\n'.encode()
 
 
 def unsealed(path: Path) -> dict[str, Any]:
-    """The fields of a commit or checkpoint, once its checksum was found to be right."""
+    """Check the checksum of a commit or checkpoint, and return the fields."""
     data = path.read_bytes()
     fields: dict[str, Any] = json.loads(data)
     assert fields.pop("crc32c") == f"{oracle.crc32c(data[:-TRAILER]):08x}"
@@ -170,7 +170,7 @@ def unsealed(path: Path) -> dict[str, Any]:
 
 
 def forge(archive: Path, version: int, change: Callable[[dict[str, Any]], object]) -> None:
-    """Change a commit, and give it and those that follow the checksums that make it look true."""
+    """Change a commit, and correct its checksum and those of the commits after it."""
     newest = max(int(path.stem) for path in (archive / "_log").glob("*.json") if path.stem.isdigit())
     crc = None
     for number in range(version, newest + 1):
@@ -186,7 +186,7 @@ def forge(archive: Path, version: int, change: Callable[[dict[str, Any]], object
 
 
 def forge_data(archive: Path, version: int, table: str, change: Callable[[Any], Any]) -> str:
-    """Rewrite the one file that a commit adds to a table, with a checksum that fits; the file's relative path."""
+    """Rewrite the one file that a commit adds to a table, correct its checksum, and return its relative path."""
 
     def rewrite(fields: dict[str, Any]) -> None:
         (entry,) = [entry for entry in fields["add"] if entry["table"] == table]
@@ -205,7 +205,7 @@ def forge_data(archive: Path, version: int, table: str, change: Callable[[Any], 
 
 
 def with_values(table: Any, column: str, values: list[Any]) -> Any:
-    """The table with another column of that name and type."""
+    """Replace the values of a column; its name and type stay the same."""
     field = table.schema.field(column)
     kind = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
     array = pa.array(values, kind)

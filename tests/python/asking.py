@@ -1,4 +1,4 @@
-"""Asking an archive for functions of given values."""
+"""Queries that compute functions of given values."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def literal(value: float | str | None, dtype: str) -> str:
 
 
 def values(rows: Sequence[Sequence[Any]], **dtypes: str) -> str:
-    """A table of these rows; numbers go as text, of which each type has all its own."""
+    """Return these rows as a table in SQL. Numbers are written as text, which every type can parse exactly."""
     texts = ", ".join("(" + ", ".join("NULL" if v is None else f"'{v}'" for v in row) + ")" for row in rows)
     columns = (f"CAST(column{place} AS {dtype}) AS {name}" for place, (name, dtype) in enumerate(dtypes.items(), 1))
     return f"(SELECT {', '.join(columns)} FROM (VALUES {texts}))"
@@ -41,12 +41,12 @@ def boards(rows: Sequence[int | None] = BOARDS) -> str:
 
 
 def ask(archive: a2store.Archive, call: str, source: str) -> Any:
-    """The one column of a query, as a ``pyarrow.ChunkedArray``."""
+    """Return the single column of a query, as a ``pyarrow.ChunkedArray``."""
     return pa.table(archive.sql(f"SELECT {call} AS value FROM {source}"))["value"]
 
 
 def refusal(archive: a2store.Archive, sql: str) -> str:
-    """The message with which a query fails, when it is planned or when it runs."""
+    """Return the error message of a query that fails when it is planned or when it runs."""
     with pytest.raises(a2store.QueryError) as caught:
         archive.sql(sql).explain(analyze=True)
     assert caught.value.kind == "query"

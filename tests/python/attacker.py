@@ -1,4 +1,4 @@
-"""Runs statements in a process of their own, ``Attacker``, and measures what they do to it."""
+"""Runs statements in a separate process, ``Attacker``, and measures their effect on it."""
 
 from __future__ import annotations
 
@@ -22,26 +22,26 @@ SECONDS = 0.5
 CORES = 2
 """Maximum number of cores of the process: memory grows with them."""
 ADDRESSES = 10 << 30
-"""Bytes of address space: an allocation that no machine should be asked for fails."""
+"""Bytes of address space: an excessive allocation fails."""
 MIB = 1 << 20
 BEGIN = "/the-statements-begin"
 
 
 @dataclass
 class Answer:
-    """What became of a statement."""
+    """The outcome of a statement."""
 
     error: str = ""
     message: str = ""
     rests: bool = False
-    """Whether all of its threads have ended their work."""
+    """Whether all threads of the process have ended their work."""
     grown: int = 0
-    """Bytes by which the process was larger at most than before."""
+    """The growth of the process's memory up to its peak, in bytes."""
     left: list[str] = field(default_factory=list)
-    """What lies in the folder for temporary files."""
+    """The files in the folder for temporary files after the statement."""
     died: str = ""
     said: str = ""
-    """On standard error."""
+    """The text on standard error."""
 
 
 class Attacker:
@@ -85,7 +85,7 @@ class Attacker:
         return self.process
 
     def stop(self) -> None:
-        """End the process, and remove what one that was killed could not."""
+        """End the process, and remove the files that a killed process left."""
         if self.process is not None:
             self.process.kill()
             self.process.communicate()
@@ -95,7 +95,7 @@ class Attacker:
 
 
 def memory(name: str) -> int:
-    """A line of this process's status, in bytes."""
+    """Return the value of a line of this process's status, in bytes."""
     lines = Path("/proc/self/status").read_text().splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith(f"{name}:")) * 1024
 
@@ -104,7 +104,7 @@ def run(archive: a2store.Archive, sql: str, spill: str, options: dict[str, Any])
     answer = Answer()
     limits = {"memory_limit": MEMORY, "spill_limit": SPILL, "spill_folder": spill, "time_limit": SECONDS, **options}
     try:
-        # All rows are made and none is kept, and what goes wrong is raised as it is.
+        # This computes all rows, keeps none of them, and raises errors unchanged.
         archive.sql(sql, **limits).explain(analyze=True)
     except Exception as error:
         answer.error, answer.message = type(error).__name__, str(error)
@@ -120,13 +120,13 @@ def main(path: str, spill: str) -> None:
     warm = "SELECT s.phase, count(*) FROM steps s JOIN runs r USING (run_id) GROUP BY 1 ORDER BY 2"
     run(archive, warm, spill, {"time_limit": None})
     resource.setrlimit(resource.RLIMIT_AS, (ADDRESSES, ADDRESSES))
-    # Whoever traces system calls sees by this one that what follows is the statements' doing.
+    # This call marks the point in a trace of system calls from which the statements run.
     Path(BEGIN).exists()
     print("ready", flush=True)
     for line in sys.stdin:
         job = json.loads(line)
         before = memory("VmRSS")
-        # From now on the highest is that of this statement.
+        # This resets the peak memory, so that it is the peak of this statement.
         Path("/proc/self/clear_refs").write_text("5")
         answer = run(archive, job["sql"], spill, job["options"])
         answer.grown = memory("VmHWM") - before

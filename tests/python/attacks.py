@@ -1,11 +1,11 @@
-"""Statements that try to do more than read two tables, or more than a process can bear."""
+"""Statements that try to do more than read two tables, or need more resources than a process has."""
 
 from __future__ import annotations
 
 from itertools import pairwise
 
-# What is refused before anything runs, by what it tries. Each is a statement and a word that the message must have.
-# {path} is a file of the archive, {folder} the archive, {host} a file beside it.
+# Statements that are rejected before anything runs, grouped by what they try. Each has a word that the message must
+# contain. {path} is a file of the archive, {folder} the archive, {host} a file beside it.
 
 SEVERAL = [
     ("SELECT 1; SELECT 2", "2 statements"),
@@ -175,13 +175,13 @@ REAL = "CAST(board AS DOUBLE)"
 
 
 def doubled(levels: int, expression: str, last: str = "x", first: str = "board") -> str:
-    """As many common table expressions, each of which computes ``expression`` over the one before."""
+    """Return ``levels`` common table expressions; each computes ``expression`` over the previous one."""
     made = "".join(f", c{i + 1} AS (SELECT {expression} AS x FROM c{i})" for i in range(levels))
     return f"WITH c0 AS (SELECT {first} AS x FROM steps){made} SELECT {last} FROM c{levels}"
 
 
 def through(inner: str, levels: int = 17) -> str:
-    """The same with another query between each two, and a filter above all."""
+    """Do the same with a query around each common table expression, and with a filter at the top."""
     made = "".join(f", c{i + 1} AS (SELECT x + x AS x FROM ({inner.format(f'c{i}')}) t)" for i in range(levels))
     return f"WITH c0 AS (SELECT CAST(board AS DOUBLE) AS x FROM steps){made} SELECT x FROM c{levels} WHERE x > 1"
 
@@ -192,7 +192,7 @@ def deep(around: str, levels: int, core: str = "1") -> str:
 
 
 def joined(levels: int, select: str, first: str) -> str:
-    """Common table expressions, each of which uses the one before twice."""
+    """Return common table expressions; each uses the previous one twice."""
     made = "".join(f", c{new} AS ({select.format(old=f'c{old}')})" for old, new in pairwise(range(levels + 1)))
     return f"WITH c0 AS ({first}){made} SELECT count(*) FROM c{levels}"
 
@@ -234,7 +234,7 @@ SHAPES = [
     ("ＳＥＬＥＣＴ 1", ""),
     ("SELECT 1\u2028FROM\u00a0nowhere", ""),
     ("\ufeffSELECT 1", ""),
-    ("SELECT * FROM stеps", "table"),  # A Cyrillic letter.
+    ("SELECT * FROM stеps", "table"),  # One letter of this name is Cyrillic.
     ("SELECT * FROM labels", "labels"),
     ("SELECT * FROM runs JOIN abs ON true", "abs"),
     ('SELECT * FROM "steps""; DROP TABLE runs; --"', "DROP TABLE"),
@@ -246,7 +246,7 @@ REFUSED = {
     "catalogs": CATALOGS, "host": HOST, "enlarging": ENLARGING, "newlines": NEWLINES, "shapes": SHAPES,
 }  # fmt: skip
 
-# What runs, and is stopped or gets by within its limits; each under a name.
+# Statements that run, and are stopped or finish within their limits; each has a name.
 
 TEXT = "'abcdefgh' || CAST(board AS VARCHAR)"
 SQUARE = "steps a, steps b"
@@ -352,7 +352,7 @@ FAILING = {
 }  # fmt: skip
 
 Wrong = dict[str, tuple[str, str]]
-"""Statements that are not contained as they should be, and what they do instead."""
+"""Statements that the guard does not contain, with their effect."""
 
 SLOW_PLAN = "planning takes long, and its work goes on for seconds after it was stopped"
 SLOW_END = "its work goes on for seconds after it was stopped"
@@ -365,7 +365,7 @@ def chain(operator: str, count: int, operand: str = "1") -> str:
 
 
 DANGEROUS = {
-    # To plan.
+    # Too expensive to plan.
     "a chain of sums": f"SELECT {chain('+', 10_000)}",
     "a chain of casts": f"SELECT 1{'::INT' * 12_000}",
     "a chain of UNION": chain(" UNION ", 2000, "SELECT 1"),
@@ -376,20 +376,20 @@ DANGEROUS = {
     "approx_percentile_cont": "SELECT approx_percentile_cont(0.5, 1000000) WITHIN GROUP (ORDER BY a.board + b.board) "
     f"FROM {SQUARE}",
     "a wide CUBE": f"SELECT count(*) FROM steps GROUP BY CUBE ({', '.join(f'board + {i}' for i in range(12))})",
-    # To hold.
+    # Too large for memory.
     "a window of lists": "SELECT array_agg(board) OVER () FROM steps",
     "a list of a fixed size": "SELECT CAST(NULL AS INT[2147483647])",
     "lists of a fixed size": "SELECT CAST(NULL AS INT[100000000]) FROM steps",
     "a list that is a constant": f"SELECT string_to_array({BIG}, 'b') FROM steps",
     "a text that is a constant": f"SELECT {BIG} FROM steps",
     "too many centroids": "SELECT approx_percentile_cont(board, 0.5, 1000000000) FROM steps",
-    # To survive.
+    # Deep or odd enough to crash the engine.
     "a type of many lists": f"SELECT CAST(NULL AS INT{'[]' * 30_000})",
     "a type of many arrays": f"SELECT CAST(NULL AS {'ARRAY<' * 8000}INT{'>' * 8000})",
     "a type of many structs": f"SELECT CAST(NULL AS {'STRUCT<a ' * 5000}INT{'>' * 5000})",
     "a union without fields": "SELECT arrow_cast(NULL, 'Union(Sparse)') FROM steps",
 }
-"""Statements that the engine by itself would not bear."""
+"""Statements that would exhaust or crash the engine without the guard."""
 
 ESCAPES: Wrong = {
     "a doubled type": (doubled(18, "struct(x, x)", "arrow_typeof(x)"), SLOW_PLAN),
@@ -408,4 +408,4 @@ ESCAPES: Wrong = {
         UNCOUNTED,
     ),
 }
-"""Statements that a process with other work should not run: what they do, ``test_sandbox.py`` contains."""
+"""Statements that need a separate process; ``test_sandbox.py`` tests that the sandbox contains them."""

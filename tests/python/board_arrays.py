@@ -1,4 +1,4 @@
-"""The board functions over whole arrays, by tables over lines: for more boards than ``board_rules`` has time for."""
+"""The board functions over whole arrays, by tables of lines, because ``board_rules`` is too slow for many boards."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from oracle import Array, slide_line
 
 CELLS = np.arange(16).reshape(4, 4)
 WALLS = [CELLS.T, CELLS.T[:, ::-1], CELLS, CELLS[:, ::-1]]
-"""For each move, the cells of each line from the wall that the tiles go to."""
+"""For each move, the cells of each line, from the wall that the tiles move to."""
 PLACES = [turn(CELLS).ravel() for turn in TURNS]
-"""For each symmetry, the cells from which a board's cells are taken."""
+"""For each symmetry, the source cell of each cell."""
 SHIFTS = np.arange(60, -1, -4, dtype="u8")
 IN_LINE = np.array([12, 8, 4, 0], "u2")
 LINES = np.arange(1 << 16, dtype="u2")[:, None] >> IN_LINE & np.uint16(15)
@@ -28,14 +28,14 @@ SCORES = np.array([(exp - 1) * tile_of(exp) if exp else 0 for exp in range(16)],
 
 @cache
 def slid() -> Array:
-    """Each line after a move to its first cell."""
+    """Return each line after a move towards its first cell."""
     lines = [slide_line(tuple(line)) for line in LINES.tolist()]
     numbers: Array = np.bitwise_or.reduce(np.array(lines, "u2") << IN_LINE, axis=1)
     return numbers
 
 
 def _of_lines(dtype: str, function: Any) -> Array:
-    """What a function makes of the board that has a line at the top and is empty otherwise."""
+    """Return the value of a function for each board that has one line at the top and is otherwise empty."""
     return np.array([function(line << 48) for line in range(1 << 16)], dtype)
 
 
@@ -80,12 +80,12 @@ def afterstate(cells: Array, move: int) -> Array:
 
 
 def chosen(by_move: list[Array], moves: Array) -> Array:
-    """For each row the value of its own move."""
+    """Return for each row the value of the chosen move."""
     return np.choose(moves, by_move)
 
 
 def functions_of_boards(boards: Array) -> Iterator[tuple[str, Array]]:
-    """Calls of functions of a board and literals, with their results."""
+    """Yield calls of functions of a board and literals, with their results."""
     cells = exps(boards)
     yield "exps(board)", cells
     for cell in range(16):
@@ -128,7 +128,7 @@ def board_texts(boards: Array) -> Any:
 
 
 def functions_of_values(moves: Array, evs: Array) -> Iterator[tuple[str, Array]]:
-    """As ``functions_of_boards``, of the four values of each step, NaN where there is none; so are results."""
+    """Yield calls of functions of the four values of each step, with their results; NaN stands for null."""
     ranked = np.where(np.isnan(evs), np.float32(-np.inf), evs)
     ordered, number = np.sort(ranked, axis=1), (~np.isnan(evs)).sum(axis=1)
     arguments = "ev_up, ev_down, ev_left, ev_right"
@@ -140,7 +140,7 @@ def functions_of_values(moves: Array, evs: Array) -> Iterator[tuple[str, Array]]
 
 
 def spawns(after: Array, following: Array) -> tuple[Array, Array, Array]:
-    """Whether one 2 or 4 came to a board, where, and which."""
+    """Return whether one 2 or 4 spawned on each board, its cell, and its tile."""
     before, now = exps(after), exps(following)
     changed = before != now
     cell = changed.argmax(axis=1)

@@ -1,4 +1,4 @@
-"""The board functions in Python, written plainly from their definitions, and boards to try them with."""
+"""A simple implementation of the board functions from their definitions, and boards to test them with."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ BOARDS = [
     *(packed([RNG.choice([0, 13, 14, 15]) for _ in range(16)]) for _ in range(100)),
     *(packed([RNG.choice([1, 2]) for _ in range(16)]) for _ in range(100)),
 ]
-"""Edges, boards of any cells, and boards with much to merge, little room, and tiles that no longer merge."""
+"""Edge cases, random boards, and boards with many merges, few empty cells, or tiles that no longer merge."""
 
 
 # The rules
@@ -57,7 +57,7 @@ TURNS: list[Callable[[Array], Array]] = [
 SIDES = np.zeros((4, 4, 4), bool)
 SIDES[0, 0, :] = SIDES[1, 3, :] = SIDES[2, :, 0] = SIDES[3, :, 3] = True
 IMAGES = [[next(m for m in range(4) if (turn(side) == SIDES[m]).all()) for side in SIDES] for turn in TURNS]
-"""For each symmetry, the side of the board to which it brings the one that a move goes to."""
+"""For each symmetry, the image of each move."""
 
 
 def transform(board: int, symmetry: int) -> int:
@@ -69,16 +69,16 @@ def turned(board: int) -> list[int]:
 
 
 def canonical_move(board: int, move: int) -> int:
-    """The smallest of the images of a move, over the symmetries that make the board canonical."""
+    """Return the smallest image of a move under the symmetries that make the board canonical."""
     boards = turned(board)
     return min(IMAGES[symmetry][move] for symmetry in range(8) if boards[symmetry] == min(boards))
 
 
 def reward(board: int, move: int) -> int:
-    """What merges earn: each takes two tiles and leaves one of their sum."""
+    """Return the sum of the tiles that merges create; each merge replaces two equal tiles by one."""
     before, after = sorted(cells(board)), sorted(cells(slide(board, move)))
     made = 0
-    # From the small tiles up: those that are fewer afterwards went, in pairs, into the next.
+    # From small to large exponents: each pair of missing tiles was merged into one of the next exponent.
     carried = 0
     for exp in range(1, 15):
         carried = (before.count(exp) + carried - after.count(exp)) // 2
@@ -103,7 +103,7 @@ def text(board: int) -> str:
 
 
 def smoothness(board: int) -> int:
-    """Minus the differences between each tile and the nearest to its right and below."""
+    """Return minus the sum of differences between each tile and the nearest tiles to the right and below."""
     square, total = grid(board), 0
     for y, x in zip(*np.nonzero(square), strict=True):
         for line in (square[y, x + 1 :], square[y + 1 :, x]):
@@ -113,7 +113,7 @@ def smoothness(board: int) -> int:
 
 
 def steps_of_line(line: Sequence[int]) -> tuple[int, int]:
-    """What ``monotonicity2`` in grid.js of 2048-AI adds to its totals for a line: steps down and steps up, negated."""
+    """Return the falls and the rises of a line, negated, as ``monotonicity2`` in grid.js of 2048-AI adds them."""
     down, up = 0, 0
     current, following = 0, 1
     while following < 4:
@@ -180,4 +180,4 @@ OF_BOARD_AND_NUMBER: dict[str, tuple[Callable[[int, int], Any], int, Any]] = {
     "transform": (transform, 8, pa.uint64()),
     "canonical_move": (canonical_move, 4, pa.uint8()),
 }
-"""With how many numbers there are, from 0."""
+"""Functions of a board and a number, how many values the number has (from 0), and the type of the result."""

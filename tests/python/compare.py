@@ -1,4 +1,4 @@
-"""Comparing Arrow data and batches with the oracle's columns."""
+"""Comparison of Arrow data and batches with the oracle's columns."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from oracle import Array
 
 
 def column(table: Any, name: str) -> Array:
-    """A column of a ``pyarrow.Table`` as NumPy has it: null floats as NaN, text as objects."""
+    """Convert a column of a ``pyarrow.Table`` to NumPy: null floats become NaN, and text becomes objects."""
     values = table[name].combine_chunks()
     if pa.types.is_dictionary(values.type):
         values = values.dictionary_decode()
@@ -24,7 +24,7 @@ def column(table: Any, name: str) -> Array:
 
 
 def assert_same(found: Array, expected: Array, name: str = "") -> None:
-    """Equal values in equal places; floats by their bits, but for NaNs, which are all the same."""
+    """Check that arrays are equal. Floats are compared by bits, except that all NaNs are equal."""
     assert found.shape == expected.shape, name
     if expected.dtype.kind == "f":
         assert found.dtype == expected.dtype, name
@@ -38,12 +38,12 @@ def assert_same(found: Array, expected: Array, name: str = "") -> None:
 def assert_steps(
     table: Any, steps: dict[str, Array], rows: Array | slice = slice(None), names: Iterable[str] = ()
 ) -> None:
-    """The columns of a ``pyarrow.Table`` are the oracle's, at some rows and in their order."""
+    """Check that the columns of a ``pyarrow.Table`` equal the oracle's columns at these rows, in this order."""
     for name in names or steps:
         assert_same(column(table, name), steps[name][rows], name)
 
 
 def row_keys(batches: Iterable[a2store.Batch]) -> Array:
-    """Which rows batches hold, in their order: one number for each ``(run_id, step_index)``."""
+    """Return one number per row that identifies its ``(run_id, step_index)``."""
     parts = [batch.run_id.astype("u8") << np.uint64(32) | batch.step_index for batch in batches]
     return np.concatenate([np.array([], "u8"), *parts])

@@ -1,4 +1,4 @@
-"""A folder of 1,000 runs in every format of the field, exactly 100 of them damaged, each so that it alone is lost."""
+"""A folder of 1,000 runs in every format, with exactly 100 damaged runs. No damage affects another run."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Damage(NamedTuple):
     path: Path
     """The run file, the container's file or folder, or the meta file of a log."""
     run: int | None
-    """The run's index in a container, None in a file that holds one run."""
+    """The run's index in a container; None for a file of one run."""
     kind: str
 
 
@@ -66,7 +66,7 @@ NUM_RUNS, NUM_DAMAGED = 1000, 100
 
 
 def write(folder: Path, seed: int, *, session_action: bool = True) -> Corpus:
-    """Write the runs, the same ones for the same seed; sound ones differ from each other in their boards.
+    """Write the runs, which the seed determines. All sound runs have different boards.
 
     The session has moves unless ``session_action`` is False.
     """
@@ -106,7 +106,7 @@ _Chosen = Sequence[tuple[Game, str | None]]
 def _chosen(
     rng: random.Random, count: int, damages: dict[str, int], *, raw: bool = False
 ) -> Iterator[tuple[Game, str | None]]:
-    """So many games, and what to do to each."""
+    """Yield ``count`` games, each with its damage or ``None``."""
     kinds = [kind for kind, times in damages.items() for _ in range(times)]
     places = dict(zip(rng.sample(range(count), len(kinds)), kinds, strict=True))
     for place in range(count):
@@ -162,7 +162,7 @@ def _file(rng: random.Random, game: Game, name: str, kind: str | None) -> bytes:
 
 
 def _decodes(data: bytes) -> bool:
-    """Whether the bytes are a run file of either kind: what fails as one may be the other."""
+    """Return whether the bytes decode as a run file of either kind."""
     for decode in (formats.decode_file, decode_a2run2):
         try:
             if all(move < 4 for move in decode(data).moves):
@@ -210,7 +210,7 @@ def _session(rng: random.Random, path: Path, chosen: _Chosen, *, action: bool) -
 
 
 def _damaged_rows(chosen: _Chosen) -> Iterator[tuple[int, Game]]:
-    """The first row of each run that is to be damaged."""
+    """Return the first row of each run to damage."""
     start = 0
     for game, kind in chosen:
         if kind is not None:
@@ -219,7 +219,7 @@ def _damaged_rows(chosen: _Chosen) -> Iterator[tuple[int, Game]]:
 
 
 def _patch(folder: Path, first: int, end: int, column: str, value: Any) -> None:
-    """Set a column of a range of rows, in whichever shards they lie."""
+    """Set a column of a range of rows, which may span several shards."""
     start = 0
     for path in sorted(folder.glob("steps-*.npy")):
         rows = np.load(path)

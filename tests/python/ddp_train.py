@@ -1,7 +1,7 @@
-"""One rank of a training run: what test_ddp.py starts twice.
+"""One rank of a training run; test_ddp.py starts two of them.
 
 Usage: ddp_train.py FOLDER, with RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT set, and a TCPStore listening there. Rank
-0 plays games into FOLDER; every rank writes what it found to ``FOLDER/rank-N.json``.
+0 plays games into FOLDER; every rank writes its results to ``FOLDER/rank-N.json``.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ PATIENCE = timedelta(minutes=5)
 
 
 class Policy(torch.nn.Module):
-    """From 16 tokens to a logit and an expected value for each move."""
+    """A network from 16 tokens to a logit and an expected value for each move."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -46,7 +46,7 @@ class Policy(torch.nn.Module):
 
 
 def loss_sums(model: torch.nn.Module, batch: dict[str, torch.Tensor]) -> torch.Tensor:
-    """The sums over the batch of the cross entropy of the move, and of the squared errors of the values."""
+    """Return two sums over the batch: the cross entropy of the move, and the squared errors of the values."""
     legal = batch["ev_legal"]
     logits, values = model(batch["tokens"], legal)
     errors = (values - batch["ev_values"]).square() * legal
@@ -55,7 +55,7 @@ def loss_sums(model: torch.nn.Module, batch: dict[str, torch.Tensor]) -> torch.T
 
 
 def held_out_losses(model: torch.nn.Module, table: a2store.StepTable) -> list[float]:
-    """Both losses per row, each rank having its share of the rows."""
+    """Return both losses per row; each rank computes its share of the rows."""
     sums = torch.zeros(2)
     with torch.no_grad():
         for batch in StepLoader(table, 1000, shuffle=False):
@@ -71,7 +71,7 @@ def row_keys(run_id: npt.NDArray[Any], step_index: npt.NDArray[Any]) -> npt.NDAr
 
 
 def shared_table(folder: Path) -> a2store.StepTable:
-    """Rank 0's table, which the others map: there is one copy of it."""
+    """Return rank 0's table, which the other ranks map, so only one copy exists."""
     table: list[Any] = [None]
     if dist.get_rank() == 0:
         a2store.simulate(folder / "runs", runs=60, seed=1, depth=1, progress=False)
@@ -90,12 +90,12 @@ def train(folder: Path) -> dict[str, Any]:
     rows = np.asarray(training)
     expected = np.sort(row_keys(rows["run_id"], rows["step_index"]))
 
-    # Parameters that differ until DDP has made them equal.
+    # The parameters differ until DDP makes them equal.
     torch.manual_seed(dist.get_rank())
     policy = Policy()
     model = DistributedDataParallel(policy)
     optimizer = torch.optim.Adam(model.parameters(), lr=2e-3)
-    # Rank and number of ranks are those of the process group.
+    # The loader takes the rank and the number of ranks from the process group.
     loader = StepLoader(training, BATCH_SIZE, seed=1, symmetries=True)
 
     found: dict[str, Any] = {"losses": [held_out_losses(policy, held_out)], "steps": [], "complete": [], "rows": []}
@@ -104,7 +104,7 @@ def train(folder: Path) -> dict[str, Any]:
         served = []
         for batch in loader:
             served.append(row_keys(batch["run_id"].numpy(), batch["step_index"].numpy()))
-            # Not the mean: the last batch may be shorter on one rank than on another.
+            # This is not the mean, because the last batch may be shorter on one rank than on another.
             loss = loss_sums(model, batch).sum() / BATCH_SIZE
             optimizer.zero_grad()
             loss.backward()  # type: ignore[no-untyped-call]
@@ -139,7 +139,7 @@ def main() -> None:
     try:
         result = train(folder)
         (folder / f"rank-{rank}.json").write_text(json.dumps(result))
-        # The process that the table is from, and the store's, stay until all are done.
+        # The process that owns the table, and the process of the store, must wait for all others.
         dist.barrier()
     finally:
         dist.destroy_process_group()

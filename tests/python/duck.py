@@ -17,7 +17,7 @@ CELLS = list(range(1, 17))
 ROWS = [CELLS[at : at + 4] for at in range(0, 16, 4)]
 COLUMNS = [CELLS[at::4] for at in range(4)]
 WALLS = [COLUMNS, [line[::-1] for line in COLUMNS], ROWS, [line[::-1] for line in ROWS]]
-"""For each move, the four lines of cells, each from the wall that the tiles go to."""
+"""For each move, the four lines of cells, each from the wall that the tiles move to."""
 
 SOURCES: list[Callable[[int, int], tuple[int, int]]] = [
     lambda row, column: (row, column),
@@ -29,7 +29,7 @@ SOURCES: list[Callable[[int, int], tuple[int, int]]] = [
     lambda row, column: (column, row),
     lambda row, column: (3 - column, 3 - row),
 ]
-"""For each symmetry, where the tile comes from that it brings to a row and column."""
+"""For each symmetry, the source of the tile at a row and column."""
 PLACES = [[4 * source(cell // 4, cell % 4)[0] + source(cell // 4, cell % 4)[1] + 1 for cell in range(16)]
           for source in SOURCES]  # fmt: skip
 IMAGES = [
@@ -42,7 +42,7 @@ IMAGES = [
     [2, 3, 0, 1],
     [3, 2, 1, 0],
 ]
-"""For each symmetry, where up, down, left and right point to afterwards."""
+"""For each symmetry, the images of up, down, left and right."""
 
 MACROS = f"""
 CREATE MACRO exps(board) AS [(board >> (60 - 4 * i)::UBIGINT & 15)::UTINYINT for i in range(16)];
@@ -134,7 +134,7 @@ CREATE MACRO best_move(u, d, l, r) AS CASE WHEN len(evs(u, d, l, r)) > 0 THEN
 
 
 def connect(archive: a2store.Archive) -> duckdb.DuckDBPyConnection:
-    """A connection with the views ``steps`` and ``runs`` and the board functions."""
+    """Return a connection with the views ``steps`` and ``runs`` and the board functions."""
     connection = duckdb.connect()
     for table in ("steps", "runs"):
         connection.read_parquet(archive.files(table)).create_view(table)
@@ -150,15 +150,15 @@ def define(connection: duckdb.DuckDBPyConnection, phases: dict[str, int]) -> Non
 
 
 def table(connection: duckdb.DuckDBPyConnection, sql: str, **params: Any) -> Any:
-    """The result of a query as a ``pyarrow.Table``.
+    """Return the result of a query as a ``pyarrow.Table``.
 
-    Parameters stand in it as ``$name``, and those that do not are passed over.
+    Parameters that do not occur as ``$name`` are ignored.
     """
     used = {name: value for name, value in params.items() if f"${name}" in sql}
     return connection.sql(sql, params=used).to_arrow_table()
 
 
 def fetch(connection: duckdb.DuckDBPyConnection, sql: str, **params: Any) -> list[tuple[Any, ...]]:
-    """The rows of a query, with parameters as in ``table``."""
+    """Return the rows of a query, with parameters as in ``table``."""
     used = {name: value for name, value in params.items() if f"${name}" in sql}
     return connection.execute(sql, used).fetchall()

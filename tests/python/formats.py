@@ -1,7 +1,7 @@
-"""Plain readers and writers of the containers of runs, packs, datasets and sessions, from their definitions.
+"""Simple readers and writers of packs, datasets and sessions, written from the definitions of the formats.
 
-Nothing here uses a2store. A reader gives a list with one entry per run, a ``FormatError`` in the place of one that is
-damaged, and raises one when the container as a whole is.
+Nothing here uses a2store. A reader returns a list with one entry per run. The entry of a damaged run is a
+``FormatError``. If the container as a whole is damaged, the reader raises a ``FormatError``.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from oracle import Array, Branches, Game, _Reader, cells, crc32c, decode_a2run2,
 
 
 class FormatError(ValueError):
-    """A run, or a container, that is not what its format demands."""
+    """A run or a container violates its format."""
 
 
 @dataclass(frozen=True)
 class Run:
-    """A run as a container has it; what that leaves out is None."""
+    """A run as a container stores it; omitted data is None."""
 
     run_id: int
     indices: tuple[int, ...]
@@ -68,7 +68,7 @@ def with_mask(values: Sequence[float], mask: int) -> Branches:
 
 
 def as_exported(values: Branches | None, chosen: int) -> Branches:
-    """The values of a step in a dataset: 1 for the chosen move, the only legal one of a step without values."""
+    """Return the values of a step in a dataset: the chosen move has 1. Without values, only that move is legal."""
     values = values or (None, None, None, None)
     return cast(Branches, tuple(1.0 if move == chosen else value for move, value in enumerate(values)))
 
@@ -82,7 +82,7 @@ NONE, ZSTD, LZ4 = 0, 1, 2
 
 @dataclass(frozen=True)
 class Payload:
-    """The bytes of a run file, as they are before compression."""
+    """The bytes of a run file, before compression."""
 
     data: bytes
     kind: int
@@ -109,7 +109,7 @@ def has_codec(compression: int) -> bool:
 
 
 def _codec(compression: int) -> tuple[Callable[[bytes], bytes], Callable[[bytes], bytes]]:
-    """How to compress and decompress. Neither module is among the tests' tools."""
+    """Return functions that compress and decompress. The tests do not require their modules."""
     if compression == NONE:
         return bytes, bytes
     need(compression in (ZSTD, LZ4), f"compression {compression}")
@@ -196,7 +196,7 @@ def read_pack(path: Path) -> tuple[list[Payload | FormatError], Stats | None]:
 
 
 def decode_file(data: bytes) -> Game:
-    """A run file of either kind; whatever is wrong with it is a ``FormatError``."""
+    """Decode a run file of either kind; raise a ``FormatError`` for any damage."""
     try:
         game = decode_a2t1(data) if data.startswith(b"A2T1") else decode_a2run2(data)
     except (AssertionError, struct.error, UnicodeDecodeError) as error:
@@ -238,7 +238,7 @@ def write_pack_dat(path: Path, games: Sequence[Game], *, evs: bool = True) -> No
 
 
 def quantized(values: Array) -> Array:
-    """The nearest 65535th, a half upwards, as single precision has it."""
+    """Return the nearest multiple of 1/65535 in single precision; a half is rounded up."""
     nearest: Array = np.floor(values.astype("f4") * np.float32(65535) + np.float32(0.5))
     return nearest.astype("u2")
 
@@ -293,7 +293,7 @@ CREATE INDEX idx_runs_len ON runs(num_steps);
 
 
 def save_shards(folder: Path, rows: Array, shards: int | None, *, first: int, digits: int) -> None:
-    """One ``steps.npy``, or so many numbered ones, cut without regard to where runs end."""
+    """Save one ``steps.npy``, or this many shards, whose boundaries may lie within runs."""
     if shards is None:
         np.save(folder / "steps.npy", rows)
         return
@@ -318,7 +318,7 @@ def write_dataset(
     manifest: bool = False,
     appended: int = 0,
 ) -> None:
-    """Write a dataset of which the last ``appended`` runs were added by the existing tool: their ids begin anew."""
+    """Write a dataset. The last ``appended`` runs have ids from 0 again, as if the existing tool added them."""
     folder.mkdir(parents=True, exist_ok=True)
     rows = np.zeros(sum(map(len, games)), DATASET_ROW)
     with sqlite3.connect(folder / "metadata.db") as database:
@@ -394,7 +394,7 @@ def write_session(
     first_id: int = 1000,
     embedding: int = 0,
 ) -> None:
-    """Write a session; its runs' ids and seeds count up from ``first_id`` and 6000 above that."""
+    """Write a session. Run ids count up from ``first_id``, and seeds from ``first_id`` + 6000."""
     folder.mkdir(parents=True, exist_ok=True)
     parts = []
     with sqlite3.connect(folder / "metadata.db") as database:

@@ -1,4 +1,4 @@
-"""Random games by the rules, with values as the field's engines write them: quick to make, never the same twice."""
+"""Random games by the rules, all different, with values in the form that engines write."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import cast
 from oracle import Branches, Game, cells, slide
 
 BEST = 1 - 2.0**-23
-"""The value of the best move: 1 less the epsilon of f32."""
+"""The value of the best move: 1 minus the epsilon of f32."""
 
 
 def f32(value: float) -> float:
@@ -18,7 +18,7 @@ def f32(value: float) -> float:
 
 
 def normalized(values: Branches) -> Branches:
-    """Raw values as engines write them into run files: the best legal one just below 1, the worst 0, equal ones 0.5."""
+    """Return raw values in the form of run files: the best legal value just below 1, the worst 0, equal values 0.5."""
     legal = [value for value in values if value is not None]
     least, most = min(legal), max(legal)
 
@@ -40,7 +40,7 @@ def spawned(rng: random.Random, board: int) -> int:
 
 
 def score(board: int) -> int:
-    """What engines call ``max_score``."""
+    """Return the score that engines call ``max_score``."""
     return sum((exp - 1) * 2**exp for exp in cells(board) if exp)
 
 
@@ -52,10 +52,10 @@ def play(
     raw: bool = False,
     without_evs: float = 0.0,
 ) -> Game:
-    """A game of random moves, of so many steps if it does not end before.
+    """Play a game of random moves, of at most this many steps.
 
-    The move is the best by values drawn at random: normalised, or, with ``raw``, of three decimals and any sign. A
-    step has none with a probability of ``without_evs``.
+    Each move is the best by random values: normalised, or, with ``raw``, of three decimals and any sign. A step has
+    no values with a probability of ``without_evs``.
     """
     board = spawned(rng, spawned(rng, 0))
     boards, moves, branches = [], [], []

@@ -1,4 +1,4 @@
-"""Plain readers and writers of JSON: the logs of the Macroxue engine, and JSONL as the existing pack tool writes it.
+"""Simple readers and writers of JSON: Macroxue logs, and JSON Lines in the layout of the existing pack tool.
 
 Nothing here uses a2store.
 """
@@ -33,7 +33,7 @@ def write_macroxue(
     extra: bool = False,
     exps: Mapping[int, Sequence[int]] | None = None,
 ) -> Path:
-    """Write a pair and return its meta file; ``exps`` replaces boards by those that 64 bits cannot hold."""
+    """Write the two files of a log and return the meta file. ``exps`` holds boards that do not fit into 64 bits."""
     folder.mkdir(parents=True, exist_ok=True)
     exps = exps or {}
     lines = []
@@ -108,7 +108,7 @@ def read_macroxue(meta_path: Path) -> Run:
 
 
 def check_runs_jsonl(path: Path, games: Sequence[Game]) -> None:
-    """Compare a file of one line per run with the games that it should hold."""
+    """Compare a file of one line per run with the expected games."""
     lines = path.read_text().splitlines()
     need(len(lines) == len(games), "number of runs")
     for run_idx, (line, game) in enumerate(zip(lines, games, strict=True)):
@@ -122,7 +122,7 @@ def check_runs_jsonl(path: Path, games: Sequence[Game]) -> None:
 
 
 def check_steps_jsonl(path: Path, payloads: Sequence[bytes]) -> None:
-    """Compare a file of one line per step with the run files whose steps it should hold."""
+    """Compare a file of one line per step with the run files of these steps."""
     lines = iter(path.read_text().splitlines())
     for run_idx, payload in enumerate(payloads):
         game = decode_file(payload)

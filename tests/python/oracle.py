@@ -1,4 +1,4 @@
-"""What the tests compare with: the rules of 2048, both run formats and CRC32C, written plainly from their definitions.
+"""The oracle of the tests: the rules of 2048, both run formats and CRC32C, simply written from their definitions.
 
 Nothing here uses a2store. A board is an int of sixteen 4-bit exponents, cell 0 in the highest four bits. Moves are in
 the order up, down, left, right (UDLR).
@@ -17,12 +17,12 @@ import numpy.typing as npt
 
 Array = npt.NDArray[Any]
 Branches = tuple[float | None, float | None, float | None, float | None]
-"""The value of each move, None where it is illegal."""
+"""The value of each move; None for an illegal move."""
 
 
 @dataclass(frozen=True)
 class Game:
-    """One run, as a file holds it."""
+    """One run, as a file stores it."""
 
     boards: tuple[int, ...]
     moves: tuple[int, ...]
@@ -83,7 +83,7 @@ def slide_line(line: tuple[int, ...]) -> tuple[int, ...]:
     out: list[int] = []
     while tiles:
         exp = tiles.pop(0)
-        # Two of the largest tile that a cell can hold stay apart.
+        # Two tiles of the largest value that a cell can hold do not merge.
         if tiles and tiles[0] == exp and exp < 15:
             tiles.pop(0)
             exp += 1
@@ -92,7 +92,7 @@ def slide_line(line: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def _lines(move: int) -> list[list[int]]:
-    """The cells of each line, from the wall that the move goes to."""
+    """Return the cells of each line, from the wall that the tiles move to."""
     rows = [[4 * row + column for column in range(4)] for row in range(4)]
     columns = [[4 * row + column for row in range(4)] for column in range(4)]
     return [columns, [line[::-1] for line in columns], rows, [line[::-1] for line in rows]][move]
@@ -112,7 +112,7 @@ def legal_mask(board: int) -> int:
 
 
 def spawns(before: int, after: int) -> bool:
-    """Whether one empty cell of ``before`` became a 2 or a 4 in ``after``, and nothing else changed."""
+    """Return whether ``after`` is ``before`` with one empty cell turned into a 2 or a 4."""
     changed = [(old, new) for old, new in zip(cells(before), cells(after), strict=True) if old != new]
     return len(changed) == 1 and changed[0] in [(0, 1), (0, 2)]
 
@@ -226,7 +226,7 @@ def encode_a2run2(game: Game) -> bytes:
 
 
 def step_columns(games: Sequence[Game], phases: tuple[int, int]) -> dict[str, Array]:
-    """What ``steps`` must hold for these runs, their ids being 0, 1, …; a missing value of a move is NaN."""
+    """Return the expected columns of ``steps`` for these runs, with the ids 0, 1, …; missing values are NaN."""
     mid, late = phases
 
     def phase(exp: int) -> str:
@@ -266,7 +266,7 @@ EV_COLUMNS = ("ev_up", "ev_down", "ev_left", "ev_right")
 
 
 def table_evs(columns: dict[str, Array]) -> Array:
-    """The four values as a table has them: 0.0 where one is illegal, four NaNs for a step without values."""
+    """Return the four values in the form of a table: 0.0 for an illegal move, four NaNs for a step without values."""
     evs = np.stack([columns[name] for name in EV_COLUMNS], axis=1)
     return np.where(columns["has_evs"][:, None], np.nan_to_num(evs), np.float32("nan")).astype("f4")
 

@@ -1,4 +1,4 @@
-"""Packs for tests: of short games of both kinds, told apart by when they began, and damaged ones."""
+"""Packs for tests: of short games in both kinds of run files, identified by their start times, and damaged packs."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from oracle import Game, encode_a2run2, encode_a2t1
 
 ENGINES = (None, "plain", "γάμμα", "")
 FIRST = 1_700_000_000
-"""When the first game of a pack began; each began a second after the one before."""
+"""The start time of the first game of a pack; each next game starts one second later."""
 
 
 def make_games(seed: int, count: int, *, most_steps: int = 90) -> list[Game]:
-    """Games of many lengths, one step and none among them, some steps without values."""
+    """Return games of many lengths, including one step and none; some steps have no values."""
     rng = random.Random(seed)
     lengths = [1, 0, *(rng.randrange(2, most_steps) for _ in range(count - 2))]
     games = [
@@ -36,14 +36,14 @@ def kind_of(place: int) -> int:
 
 
 def payloads_of(games: Iterable[Game], compression: int = formats.NONE) -> list[Payload]:
-    """Every third of them A2T1."""
+    """Encode the games, every third in A2T1."""
     encoders = {A2T1: encode_a2t1, A2RUN2: encode_a2run2}
     kinds = [(game, kind_of(place)) for place, game in enumerate(games)]
     return [Payload(encoders[kind](game), kind, compression) for game, kind in kinds]
 
 
 def as_packed(games: Iterable[Game]) -> list[Game]:
-    """The games with what their files have room for."""
+    """Return the games without the data that their files cannot store."""
     return [
         replace(game, branches=(None,) * len(game), engine=game.engine or None) if kind_of(place) == A2T1 else game
         for place, game in enumerate(games)
@@ -58,7 +58,7 @@ def write(path: Path, games: Sequence[Game], *, align: int = 8, stats: bool = Tr
 
 
 def entry(path: Path, index: int) -> tuple[int, int]:
-    """Where in a pack an entry lies, and how long it is."""
+    """Return the offset and the length of an entry in a pack."""
     offset, length, *_ = ENTRY.unpack_from(path.read_bytes(), formats.HEADER.size + 4 + ENTRY.size * index)
     return offset, length
 
@@ -70,12 +70,12 @@ def flip(path: Path, offset: int, bits: int = 1) -> None:
 
 
 def places(runs: Iterable[a2store.Run]) -> list[int]:
-    """Which of the games runs are."""
+    """Return the indices of the games that these runs are."""
     return [run.meta.start_unix_s - FIRST for run in runs]
 
 
 def nearest(lengths: Sequence[int]) -> formats.Stats:
-    """The statistics by NumPy: percentiles are the length at the nearest place, the upper of two equally near."""
+    """Compute the statistics with NumPy. A percentile is the length at the nearest rank, rounded half up."""
     ordered = np.sort(np.array(lengths))
     percentiles = (int(ordered[int(share * (len(ordered) - 1) + 0.5)]) for share in (0.5, 0.9, 0.99))
     facts = (len(ordered), int(ordered.sum()), int(ordered.min()), int(ordered.max()), float(ordered.mean()))

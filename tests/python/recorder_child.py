@@ -1,10 +1,10 @@
-"""A process that records until it is killed, and says on standard output what it was promised.
+"""A process that records until it is killed, and prints the guarantees that it received.
 
-``recorder_child.py ROOT SEED JOURNAL``: JOURNAL is 0 or 1. Lines: ``B`` before it begins, ``U`` of what was found
-unfinished, ``F folder`` of the session, ``E id seed`` after a game has ended, ``R n`` when the games below n are
+``recorder_child.py ROOT SEED JOURNAL``: JOURNAL is 0 or 1. Lines: ``B`` before it begins, ``U`` for unfinished
+recordings, ``F folder`` of the session, ``E id seed`` after a game has ended, ``R n`` when the games below n are
 durable.
 
-Every board of a game follows from the game's seed, so that whoever reads a session knows what it must hold.
+A game's seed determines all its boards, so a reader of the session knows the expected content.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ ROTATE_STEPS = 4_000
 
 
 def boards(seed: int) -> npt.NDArray[np.uint64]:
-    """Boards that no rule leads to; a session holds any."""
+    """Return random boards. They violate the rules, but a session accepts any board."""
     rng = np.random.default_rng(seed)
     return rng.integers(0, 1 << 64, int(rng.integers(1, 900)), dtype=np.uint64)
 
@@ -34,7 +34,7 @@ def moves(seed: int, count: int) -> npt.NDArray[np.uint8]:
 
 
 def say(line: str) -> None:
-    # One call, so that lines of several threads stay whole, and nothing that was said is lost with the process.
+    # A single unbuffered call keeps lines of several threads whole, and loses no line if the process is killed.
     os.write(1, f"{line}\n".encode())
 
 

@@ -1,4 +1,4 @@
-"""Archives and parameters to try the named queries with, and readers of their heads and rows."""
+"""Archives and parameters for tests of the named queries, and readers of their headers and rows."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ QUERIES = Path(__file__).resolve().parents[2] / "queries"
 ENGINES = ("alpha", "beta", None, "γάμμα")
 PHASES = {"mid": 64, "late": 128}
 ENGINE = object()
-"""Stands for an engine that the archive has."""
+"""A placeholder for an engine of the archive."""
 
 CASES: dict[str, list[dict[str, Any]]] = {
     "high_score": [{"min_score": 0}, {"min_score": 300, "engine": ENGINE}, {"min_score": 500, "phase": "mid"}],
@@ -56,11 +56,11 @@ CASES: dict[str, list[dict[str, Any]]] = {
     "opening_book": [{"first_steps": 3, "limit": 1000}, {"engine": ENGINE, "limit": 5}, {"first_steps": 0}],
     "engine_agreement": [{"first_steps": 2}, {"min_steps": 2}, {"first_steps": 100_000}],
 }
-"""Values of parameters for each query, beside none at all."""
+"""Values of parameters for each query. The tests also run each query without parameters."""
 
 
 def games_of(rng: random.Random) -> list[Game]:
-    """Games of four engines, of any length down to none, some steps without values and some moves not the best."""
+    """Return games of four engines and many lengths. Some steps have no values, and some moves are not the best."""
     games = []
     for number in range(80):
         length = [300, 0, 1, 40, 90][number % 5]
@@ -76,7 +76,7 @@ def games_of(rng: random.Random) -> list[Game]:
 
 
 def generated(folder: Path) -> a2store.Archive:
-    """Of both formats of run files, and of a sampled session without moves, in two commits."""
+    """Return an archive of run files in both formats and of a sampled session without moves, in two commits."""
     games = games_of(random.Random(77))
     for number, game in enumerate(games[:-8]):
         path = folder / "runs" / f"{number % 2}" / f"{number:03}"
@@ -93,12 +93,12 @@ def generated(folder: Path) -> a2store.Archive:
 class Header:
     purpose: str
     parameters: dict[str, tuple[str, str, str]]
-    """Type, default as it is written, and description."""
+    """The type, the unparsed default, and the description."""
     columns: dict[str, tuple[str, str]]
 
 
 def header_of(text: str) -> Header:
-    """A header by its definition, line by line."""
+    """Parse a header by its definition, line by line."""
     lines = [line[2:].rstrip() for line in text[: re.search(r"^(?!--)", text, re.M).start()].splitlines()]  # type: ignore[union-attr]
     blocks = [[line for line in block.splitlines() if line] for block in "\n".join(lines).split("\n\n")]
     parts: dict[str, dict[str, tuple[str, ...]]] = {"Parameters:": {}, "Columns:": {}}
@@ -123,7 +123,7 @@ def header_of(text: str) -> Header:
 
 
 def same(found: Any, expected: Any) -> bool:
-    """Equal values; sums of floats may have been added in any order."""
+    """Return whether values are equal; sums of floats may differ by rounding."""
     if isinstance(found, float) and expected is not None:
         return math.isclose(found, expected, rel_tol=1e-9, abs_tol=1e-12) or (found != found and expected != expected)
     return bool(found == expected)
@@ -136,7 +136,7 @@ def assert_rows(found: Sequence[Sequence[Any]], expected: Sequence[Sequence[Any]
 
 
 def chosen(case: dict[str, Any], engine: str) -> dict[str, Any]:
-    """The parameters of a case, for an archive with this engine."""
+    """Return the parameters of a case, for an archive with this engine."""
     return {name: engine if value is ENGINE else value for name, value in case.items()}
 
 
@@ -170,11 +170,11 @@ FROM runs
 WHERE engine = $engine AND max_score >= $least AND max_score < $most AND verified = $checked AND run_id <> $skipped
 ORDER BY max_score DESC, run_id
 """
-"""A query with parameters of all types, one of them obligatory."""
+"""A query with parameters of all types, one of them required."""
 
 
 def own_queries(folder: Path) -> Path:
-    """A folder with this query as ``best_of``, another without parameters, and a file that is none."""
+    """Create a folder with this query as ``best_of``, a query without parameters, and a file that is not a query."""
     folder.mkdir()
     (folder / "best_of.sql").write_text(MINE, encoding="utf-8")
     plain = "-- All runs.\n--\n-- Columns:\n--   run_id uint32: the run\nSELECT run_id FROM runs ORDER BY run_id;\n"

@@ -1,6 +1,6 @@
-"""What each saved query must give, in DuckDB's SQL over the same files; parameters have the names of the query's own.
+"""The expected result of each named query, as DuckDB's SQL over the same files, with the same parameter names.
 
-Written from the queries' headers and in other words than theirs: joins where they use windows, lists where they group.
+These queries follow the headers but use other means: joins instead of windows, and lists instead of groups.
 """
 
 EXPECTED = {

@@ -1,4 +1,4 @@
-"""What runs of each format must become, from the plain readers and the rules alone, and how to compare with it."""
+"""The expected runs of each format, from the simple readers and the rules alone, and comparisons with them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Name = Literal["run", "pack", "packdat", "npy", "session", "macroxue"]
 
 @dataclass(frozen=True)
 class Expected:
-    """A run as an archive must have it."""
+    """A run with its expected content in an archive."""
 
     source: Path
     source_index: int | None
@@ -49,7 +49,7 @@ class Expected:
         return len(self.boards)
 
 
-# What is known of a run
+# The known data of a run
 
 
 def of_game(path: Path, index: int | None, name: str, game: Game) -> Expected:
@@ -81,7 +81,7 @@ def _of_run(path: Path, index: int, name: str, run: Run | FormatError) -> Expect
 
 
 def read(path: Path, name: Name) -> list[Expected]:
-    """The runs of a file, or of the folder of a dataset or session; the meta file of a log."""
+    """Read the runs of a file, of the folder of a dataset or session, or of the log with this meta file."""
     if name == "run":
         data = path.read_bytes()
         kind = "a2t1" if data.startswith(b"A2T1") else "a2run2"
@@ -111,14 +111,14 @@ def _read(path: Path, name: Name) -> list[Expected]:
 
 
 def rounded(branches: Branches | None) -> Branches | None:
-    """The nearest numbers of 32 bits."""
+    """Round values to the nearest 32-bit floats."""
     return branches and cast(Branches, tuple(None if value is None else f32(value) for value in branches))
 
 
 def said(board: int, move: int | None, branches: Branches | None) -> Branches | None:
-    """The values of a row of a dataset: none for the chosen move alone where the rules allow another.
+    """Return the values of a row; ``None`` if only the chosen move has one although the rules allow another.
 
-    So do the field's tools write a step without values.
+    The field's tools write a step without values in this form.
     """
     mask = 0 if branches is None else formats.mask_of(branches)
     alone = move is not None and mask == 1 << move and legal_mask(board) != mask
@@ -126,7 +126,7 @@ def said(board: int, move: int | None, branches: Branches | None) -> Branches | 
 
 
 def derived_moves(indices: Sequence[int], boards: Sequence[int]) -> tuple[int | None, ...]:
-    """The moves that the rules leave no doubt about, where the next board is there."""
+    """Return each move that the next board determines by the rules; ``None`` for all others."""
     moves: list[int | None] = []
     for place, board in enumerate(boards):
         leading: list[int] = []
@@ -142,7 +142,7 @@ def leads(board: int, move: int, after: int | None) -> bool:
 
 
 def last_board(meta_path: Path, run: Run) -> int | None:
-    """The final board of a log: known when the last move leaves one cell, of which the sum of the tiles tells."""
+    """Return the final board of a log. The sum of the tiles gives the last spawn if one cell is empty."""
     meta = json.loads(logs.read_text(meta_path))
     if not run.boards or run.moves is None:
         return None
@@ -153,7 +153,7 @@ def last_board(meta_path: Path, run: Run) -> int | None:
 
 
 def _judged(run: Expected) -> Expected:
-    """The run with whether it obeys the rules."""
+    """Return the run with ``verified``, which says whether it obeys the rules."""
     afters = [*run.boards[1:], run.final_board]
     for place, (board, move, branches) in enumerate(zip(run.boards, run.moves, run.branches, strict=True)):
         index, last = run.indices[place], place + 1 == len(run)
@@ -165,11 +165,11 @@ def _judged(run: Expected) -> Expected:
     return run
 
 
-# Comparing
+# Comparison
 
 
 def assert_archive(archive: a2store.Archive, expected: Sequence[Expected], first_id: int = 0) -> None:
-    """Both tables have these runs, from an id on, and nothing else behind them."""
+    """Check that from an id on, both tables have exactly these runs."""
     ids = range(first_id, first_id + len(expected))
     assert_runs(pa.table(archive.sql(f"SELECT * FROM runs WHERE run_id >= {first_id} ORDER BY run_id")), expected, ids)
     query = f"SELECT * FROM steps WHERE run_id >= {first_id} ORDER BY run_id, step_index"
@@ -214,7 +214,7 @@ def mask(board: int, branches: Branches | None) -> int:
 
 
 def assert_run(run: a2store.Run, game: Game, kind: int) -> None:
-    """A decoded run is the game, as a file of this kind of a pack holds it."""
+    """Check that a decoded run equals the game, as a run file of this kind stores it."""
     a2t1 = kind == formats.A2T1
     assert (len(run), run.meta.num_steps, run.final_board) == (len(game), len(game), game.final_board)
     assert run.meta.format == ("a2t1" if a2t1 else "a2run2")
@@ -233,13 +233,13 @@ def assert_run(run: a2store.Run, game: Game, kind: int) -> None:
 
 
 def rows(batches: Sequence[a2store.Batch]) -> dict[str, Array]:
-    """The columns of batches, one after the other."""
+    """Concatenate the columns of batches."""
     names = ("board", "move", "ev_values", "ev_legal", "run_id", "step_index")
     return {name: np.concatenate([batch[name] for batch in batches]) for name in names}
 
 
 def rows_of(games: Sequence[Game]) -> dict[str, Array]:
-    """What a table must hold for these games."""
+    """Return the expected columns of a table of these games."""
     columns = oracle.step_columns(games, (1024, 4096))
     return {
         "board": columns["board"],

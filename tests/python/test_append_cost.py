@@ -15,7 +15,7 @@ from faults.shim import Call, Shim, python, read_log
 pytest_plugins = ["faults.plugin"]
 
 APPENDS = 40
-"""More than twice the distance between checkpoints, which is 16 commits here."""
+"""The number of rounds: more than twice the distance between checkpoints, which is 16 commits here."""
 
 SCRIPT = """
 import sys

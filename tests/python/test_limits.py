@@ -297,7 +297,7 @@ KINDS = {
     "regex": f"SELECT sum(regexp_count(CAST(a.board + b.board AS VARCHAR), '([13]*[57]+)+9?')) AS board FROM {ENDLESS}",
     "unnest": f"SELECT unnest([a.board, b.board, 1, 2, 3, 4, 5, 6, 7, 8, 9]) AS board FROM {ENDLESS}",
 }
-"""They never end without help, so one that ended was stopped."""
+"""These queries never end by themselves, so a query that ended was stopped."""
 STOPPED = """
 import gc, json, os, signal, sys, threading
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""A folder of files of every format, and of some that hold nothing known."""
+"""A folder of files of every format, and of files with unknown content."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Tree:
     others: list[Path] = field(default_factory=list)
 
     def expected(self) -> list[Expected]:
-        """The runs in the order of paths, and in a file in its own."""
+        """Return the runs in the order of paths, and within a file in the order of the file."""
         ordered = sorted(self.sources, key=lambda path: [os.fsencode(part) for part in path.parts])
         return [run for path in ordered for run in sources.read(path, self.sources[path])]
 
@@ -55,7 +55,7 @@ class Games:
         return games
 
     def cheat(self) -> Game:
-        """A game that breaks the rules."""
+        """Return a game that breaks the rules."""
         (game,) = self.take(1)
         return replace(game, boards=(game.boards[0] ^ 0xF, *game.boards[1:]))
 
@@ -74,7 +74,7 @@ def write_tree(root: Path, seed: int) -> Tree:
 def write_run_files(tree: Tree, games: Games) -> None:
     folder = tree.root / "runs" / "20260101"
     folder.mkdir(parents=True)
-    # What they are called says nothing of what they are.
+    # The names do not match the contents.
     names = ["a.a2run2", "b.bin", "c.dat", "d", "e.a2t1", "Z.a2run2", "f.npy", "g.jsonl"]
     for number, (name, game) in enumerate(zip(names, [games.cheat(), *games.take(len(names) - 1)], strict=True)):
         encode = (oracle.encode_a2run2, oracle.encode_a2t1)[number % 2]
@@ -130,7 +130,7 @@ def write_sessions(tree: Tree, games: Games) -> None:
 
 def write_logs(tree: Tree, games: Games) -> None:
     folder = tree.root / "macroxue" / "d6"
-    # Whole games end on a full board, so that the last one is known.
+    # Whole games end on a full board, so their final boards are known.
     played = [*games.take(4, raw=True), *games.take(2, raw=True, whole=True)]
     for number, game in enumerate(played):
         chosen: dict[str, Any] = {"zipped": number % 2 == 0, "zipped_meta": number % 3 == 1, "extra": number == 2}

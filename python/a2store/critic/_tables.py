@@ -92,7 +92,7 @@ def limited(table: StepTable, limit: int, seed: int) -> StepTable:
     run, and they do not depend on the other runs.
     """
     rows = spread_rows(run_ids(table), limit, seed)
-    # Only the library creates tables, from a query or, as here, from a file.
+    # Python code cannot create a table from arrays, so this writes a file and loads it.
     with tempfile.TemporaryDirectory(prefix="a2store-") as folder:
         path = Path(folder) / "rows.npy"
         with open(path, "wb") as file:

@@ -58,7 +58,7 @@ class Data:
         lambda tiles: bool(tiles) and tiles[0] >= 2 and all(a < b for a, b in pairwise(tiles)),
     )
     max_steps_per_run: int | None = _at_least(1, None)
-    """The most steps per run; ``None`` = all."""
+    """The maximum number of steps per run; ``None`` = all."""
     val: float = _option(0.1, "above 0 and below 1", lambda value: 0 < value < 1)
     """The share of held-out runs."""
     split_seed: int = _at_least(0, 0)

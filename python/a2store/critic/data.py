@@ -76,8 +76,8 @@ class CriticData:
         thresholds: tiles, in ascending order.
         embeddings: the folder of ``embeddings.json``; ``None`` = the session's folder.
         highest_tile: the highest tile of each run, by its id, instead of the source's own values.
-        max_steps_per_run: the most steps per run, because steps of one run are similar. The run is divided into this
-            many equal ranges, and ``seed`` selects one step of each. The steps are copied. ``None`` = all.
+        max_steps_per_run: the maximum number of steps per run, because steps of one run are similar. The run is divided
+            into this many equal ranges, and ``seed`` selects one step of each. The steps are copied. ``None`` = all.
         seed: the seed of the order, the symmetries and the selected steps.
         mmap: ``True`` = map the embeddings instead of reading them into memory.
         shuffle, epoch, drop_last, rank, world_size, symmetries, window, prefetch, pin_memory, device: as in

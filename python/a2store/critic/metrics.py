@@ -37,7 +37,8 @@ class Scores(TypedDict):
     log_loss: float | None
     ece: float | None
     open_rows: int | None
-    """The rows whose board is below the threshold. All four ``open_…`` fields are ``None`` if this is unknown."""
+    """The rows whose board is below the threshold. All four ``open_…`` fields are ``None`` if the boards are
+    unknown."""
     open_base_rate: float | None
     open_auc: float | None
     open_skill: float | None

@@ -1,4 +1,4 @@
-"""The network of a configuration, built anew or loaded from a file."""
+"""Building the network of a configuration, and loading a trained one from a file."""
 
 from __future__ import annotations
 

@@ -412,7 +412,7 @@ def _load_data(config: Config, device: torch.device) -> tuple[CriticData, Critic
     tiles = None
     if given.sql is not None:
         archive = Archive.open(source)
-        # Tiles by run, so that the rows need no such column.
+        # The tiles are looked up by run, so the rows need no column of tiles.
         source, tiles = archive.sql(given.sql), highest_tiles(archive)
     data = CriticData(
         source,

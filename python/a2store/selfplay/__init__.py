@@ -80,7 +80,7 @@ def play(
         - a ``Player``, which plays in Rust on several threads. Its values of the moves are recorded too.
 
     num_games: the number of games.
-    batch_size: the most boards in one call of the policy. A ``Player`` has no batches.
+    batch_size: the maximum number of boards in one call of the policy. A ``Player`` has no batches.
     seed: the seed of all games, in ``0..2**64``.
     recorder: the recorder of every step; ``None`` = nothing is recorded. Games are stored in the order in which they
         end, and those of a ``Player`` in the order of their numbers. Once the recorder reaches a limit, no game begins,

@@ -8,7 +8,7 @@ use std::ffi::OsString;
 use std::io;
 use std::process::ExitCode;
 
-/// Runs `a2pack` with these arguments, of which the first is the command's name.
+/// Runs `a2pack` with these arguments; the first is the command's name.
 pub fn a2pack(args: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> ExitCode {
     ExitCode::from(run(args))
 }
@@ -30,7 +30,7 @@ fn run_command(cli: PackCli) -> anyhow::Result<u8> {
     }
 }
 
-/// Returns the exit status for an error: 2 if another command line avoids it.
+/// Returns the exit status for an error: 2 if the command line is wrong, and 1 for a problem with the data.
 fn status_of(error: &anyhow::Error) -> u8 {
     match error.downcast_ref::<Error>().map(Error::kind) {
         Some(ErrorKind::IndexOutOfBounds { .. }) => 2,

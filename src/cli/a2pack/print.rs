@@ -53,7 +53,7 @@ pub(super) fn print_stats(path: &Path, num_bytes: u64, stats: &PackStats) -> Res
 
 pub(super) fn print_run_json(args: &InspectArgs, slice: &RunSlice<'_>, run: &Run) -> Result<()> {
     let meta = run.meta();
-    // Through text, because `f64::from` would print the digits of the binary value: 0.1 as 0.10000000149011612.
+    // Convert through text, because `f64::from` would print 0.1 as 0.10000000149011612.
     let elapsed_s: Option<f64> = meta.elapsed_s.to_string().parse().ok();
     let run = json!({
         "path": path_text(&args.packfile), "index": args.index, "kind": slice.kind.name(), "offset": slice.offset,

@@ -5,8 +5,9 @@ use std::path::{Path, PathBuf};
 
 /// Restricts this thread and the threads that it starts later.
 ///
-/// They may read below `readable`, read and write below `folder`, and not use TCP. Without `readable`, only
-/// writing is restricted: reads and the network stay allowed. A kernel with an older Landlock enforces what it supports.
+/// They may read below `readable`, and read and write below `folder`. They may not use TCP. Without `readable`, only
+/// writing is restricted: reads and the network stay allowed. A kernel with an older Landlock enforces what it
+/// supports.
 ///
 /// # Errors
 ///
@@ -38,7 +39,8 @@ mod linux {
     };
     use std::path::{Path, PathBuf};
 
-    /// The newest version of Landlock whose rights are restricted. An older kernel ignores those that it does not know.
+    /// The newest version of Landlock whose rights are restricted. An older kernel ignores rights that it does not
+    /// know.
     const VERSION: ABI = ABI::V6;
 
     /// Files that the query engine reads to learn the number of cores and the size of memory.

@@ -20,7 +20,7 @@ pub(super) struct Manifest {
     version: u64,
     pub(super) num_steps: u64,
     pub(super) num_runs: u64,
-    /// The creation time in Unix seconds. Never read, because other tools may write another form.
+    /// The creation time in Unix seconds. This crate never reads it, because other tools may write another form.
     #[serde(default, skip_deserializing)]
     created: u64,
     /// The CRC32C of each file by name, as eight hexadecimal digits.
@@ -75,8 +75,8 @@ impl Manifest {
         }
     }
 
-    /// Compares the counts with the actual ones. Rows behind those of the last run may have been added since, so
-    /// `covered` rows are also accepted.
+    /// Compares the counts with the actual ones. An interrupted append may have added rows after the last run since
+    /// then, so `covered` rows are also accepted.
     pub(super) fn check(&self, num_rows: u64, covered: u64, num_runs: usize, folder: &Path) -> Result<()> {
         let path = folder.join(NAME);
         if self.num_steps != num_rows && self.num_steps != covered {

@@ -11,14 +11,14 @@
 //! ```
 //!
 //! **Rows of a run**: `first_step_idx` and `num_steps` give them. All rows of a run have the same `run_id`. It
-//! may differ from `runs.id` if the field's tool appended to the dataset. An interrupted writer may leave rows
-//! behind those of the last run ([`Dataset::num_stray_rows`]).
+//! may differ from `runs.id` if the field's tool appended to the dataset. An interrupted writer may leave rows after
+//! those of the last run ([`Dataset::num_stray_rows`]).
 //!
 //! **Values**: illegal branches hold 0.0. The chosen branch holds exactly 1.0, regardless of its value. A step
 //! without branches has an empty mask and values of 0.0.
 //!
-//! An empty mask is therefore read as no branches. A mask of only the chosen move is too, if the rules allow another
-//! move, because other formats of the field write steps without branches in that form.
+//! An empty mask is therefore read as no branches. A mask of only the chosen move is read as no branches too, if the
+//! rules allow another move. Other formats of the field write steps without branches in that form.
 //!
 //! **Omitted**: the final board, unknown moves, seeds, and an elapsed time that is NaN. An empty engine name and
 //! an absent one are both written as empty and read as absent.

@@ -52,25 +52,25 @@ impl Dataset {
         Ok(dataset)
     }
 
-    /// The number of runs.
+    /// Returns the number of runs.
     #[must_use]
     pub fn num_runs(&self) -> usize {
         self.runs.num_runs()
     }
 
-    /// The number of rows, including rows that belong to no run.
+    /// Returns the number of rows, including rows that belong to no run.
     #[must_use]
     pub fn num_steps(&self) -> u64 {
         self.steps.num_rows()
     }
 
-    /// The number of rows behind those of the last run. An interrupted append leaves such rows.
+    /// Returns the number of rows after those of the last run. An interrupted append leaves such rows.
     #[must_use]
     pub fn num_stray_rows(&self) -> u64 {
         self.num_steps() - self.runs.end(self.num_steps())
     }
 
-    /// The id of a run; `None` past the last run.
+    /// Returns the id of a run; `None` past the last run.
     #[must_use]
     pub fn id(&self, index: usize) -> Option<i64> {
         self.runs.id(index)

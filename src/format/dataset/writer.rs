@@ -35,7 +35,7 @@ pub struct DatasetOptions {
 }
 
 impl Default for DatasetOptions {
-    /// One file of rows, and a manifest.
+    /// Returns options for one file of rows and a manifest.
     fn default() -> DatasetOptions {
         DatasetOptions { shard_rows: None, manifest: true }
     }
@@ -118,7 +118,7 @@ impl DatasetWriter {
     }
 
     /// Opens a dataset to append runs. New rows go into new shards, whose maximum size is the size of the largest
-    /// existing shard. A single `steps.npy` is rewritten. Rows behind those of the last run are kept.
+    /// existing shard. A single `steps.npy` is rewritten. Rows after those of the last run are kept.
     ///
     /// # Errors
     /// The errors of [`Dataset::open`](crate::Dataset::open); [`ErrorKind::Io`](crate::ErrorKind::Io) if another

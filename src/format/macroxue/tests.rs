@@ -382,7 +382,7 @@ fn memory_stays_bounded_for_gzip_bombs() {
     }
     // Many gzip members without content.
     decode(&meta, gzip(b"").repeat(100_000)).unwrap_err();
-    // More steps than files of that size may have.
+    // The log declares more steps than files of that size can hold.
     let num_moves = FREE_STEPS + 100_000;
     let row =
         |index| format!("{{\"seed\":1,\"step_index\":{index},\"move\":\"up\",\"board\":[{}]}}\n", ["1"; 16].join(","));

@@ -317,7 +317,7 @@ impl fmt::Debug for PackBuilder {
     }
 }
 
-/// Returns the offset of the data behind an index of `num_runs` runs.
+/// Returns the offset of the data after an index of `num_runs` runs.
 fn data_start(num_runs: u64, align: u32) -> u64 {
     (HEADER_LEN + num_runs.saturating_mul(ENTRY_LEN).min(u64::MAX / 2)).next_multiple_of(u64::from(align))
 }

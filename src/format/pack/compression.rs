@@ -36,7 +36,7 @@ impl Compression {
     /// Every compression, in the order of the codes in the index.
     pub const ALL: [Compression; 3] = [Compression::None, Compression::Zstd, Compression::Lz4];
 
-    /// `"none"`, `"zstd"` or `"lz4"`.
+    /// Returns `"none"`, `"zstd"` or `"lz4"`.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {

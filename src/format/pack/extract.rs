@@ -9,8 +9,8 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 impl PackReader {
-    /// Writes runs to separate files, named `run-00005.a2run2` or `.bin` by their kind. The bytes are those that
-    /// were packed. Creates the folder if it is missing. Returns the paths in the order of the indices.
+    /// Writes runs to separate files, named `run-00005.a2run2` or `.bin` by their kind. The files have the same bytes
+    /// as the packed ones. Creates the folder if it is missing. Returns the paths in the order of the indices.
     ///
     /// Overwrites no file. Writes nothing if a name is taken or a run cannot be read.
     ///

@@ -25,7 +25,7 @@ pub enum RunKind {
 }
 
 impl RunKind {
-    /// `"v1"` or `"v2"`.
+    /// Returns `"v1"` or `"v2"`.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -196,7 +196,7 @@ impl PackLayout {
             }
             free = entry.end();
         }
-        // Fits into a usize, because the index lies within `bytes`.
+        // This fits into a usize, because the index lies within `bytes`.
         let num_runs = index.len() / ENTRY_LEN as usize;
         Ok(PackLayout { num_runs, data_end, data_crc, stats_offset })
     }

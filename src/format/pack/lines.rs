@@ -96,7 +96,7 @@ impl PackReader {
         }
     }
 
-    /// Writes JSON Lines as [`PackReader::to_jsonl`] does, but into a writer.
+    /// Does the same as [`PackReader::to_jsonl`], but writes to a writer.
     ///
     /// # Errors
     /// The errors of [`PackReader::to_jsonl`]. Some lines may have been written by then.

@@ -105,25 +105,25 @@ impl PackReader {
         self
     }
 
-    /// The number of runs, including damaged ones and tombstones.
+    /// Returns the number of runs, including damaged ones and tombstones.
     #[must_use]
     pub fn len(&self) -> usize {
         self.pack.layout.num_runs
     }
 
-    /// Whether the pack has no runs.
+    /// Returns whether the pack has no runs.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The path of the file; `None` if the pack was opened in memory.
+    /// Returns the path of the file; `None` if the pack was opened in memory.
     #[must_use]
     pub fn path(&self) -> Option<&Path> {
         self.pack.path.as_deref()
     }
 
-    /// The length of the file in bytes.
+    /// Returns the length of the file in bytes.
     #[must_use]
     pub fn num_bytes(&self) -> u64 {
         self.pack.bytes.len() as u64
@@ -197,7 +197,7 @@ impl PackReader {
         &self.pack.layout
     }
 
-    /// The cache of the computed stats.
+    /// Returns the cache of the computed stats.
     pub(super) fn stats_cell(&self) -> &OnceLock<PackStats> {
         &self.pack.stats
     }

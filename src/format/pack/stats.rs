@@ -92,7 +92,7 @@ impl LengthStats {
         if let Some((name, (own, others))) = number {
             return Some((name, own.to_string(), others.to_string()));
         }
-        // False for NaN.
+        // This is false for NaN.
         let close = (self.mean_len - other.mean_len).abs() <= 1e-9 * other.mean_len.abs();
         (!close).then(|| ("mean_len of the stats", self.mean_len.to_string(), other.mean_len.to_string()))
     }

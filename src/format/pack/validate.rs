@@ -48,7 +48,7 @@ pub struct ValidateReport {
 /// Runs per window.
 const WINDOW_RUNS: usize = 256;
 
-/// A run to check, and the padding behind it.
+/// A run to check, and the padding after it.
 struct RunToCheck {
     index: usize,
     /// The start of the next run, or the end of the data.
@@ -187,7 +187,7 @@ impl PackReader {
 }
 
 impl ValidateReport {
-    /// Whether no problem was found.
+    /// Returns whether no problem was found.
     #[must_use]
     pub fn is_sound(&self) -> bool {
         self.problems.is_empty()

@@ -46,7 +46,7 @@ struct PackDatFile;
 const CHUNK_LEN: usize = 16 << 20;
 
 impl PackDat {
-    /// Opens a file. The cost is that of its checksum, which covers the whole file.
+    /// Opens a file. This reads the whole file to verify its checksum.
     ///
     /// # Errors
     /// [`ErrorKind::Checksum`] if the checksum does not match; [`ErrorKind::Header`] if the file is not a
@@ -73,13 +73,13 @@ impl PackDat {
         Ok(pack)
     }
 
-    /// The number of runs.
+    /// Returns the number of runs.
     #[must_use]
     pub fn num_runs(&self) -> usize {
         self.metas.len()
     }
 
-    /// The number of steps of all runs.
+    /// Returns the number of steps of all runs.
     #[must_use]
     pub fn num_steps(&self) -> u64 {
         self.num_steps

@@ -44,7 +44,7 @@ const CHUNK: usize = 1 << 20;
 pub struct PackDatWriter {
     path: PathBuf,
     out: BufWriter<Staged>,
-    /// Whether the file replaces the one that it began with.
+    /// Whether the file replaces the existing file that it extends.
     replaces: bool,
     rows: Vec<PackDatRow>,
     rows_crc: u32,
@@ -79,7 +79,7 @@ impl PackDatWriter {
         for chunk in rows.chunks(CHUNK) {
             writer.put(chunk)?;
         }
-        // Covers exactly the bytes that were copied.
+        // This checksum covers exactly the bytes that were copied.
         let crc = crc32c::crc32c_combine(crc32c::crc32c(header), writer.rows_crc, rows.len());
         writer.runs.extend_from_slice(runs);
         let crc = crc32c::crc32c_append(crc, &writer.runs);
@@ -145,7 +145,7 @@ impl PackDatWriter {
         })
     }
 
-    /// The number of runs so far.
+    /// Returns the number of runs so far.
     #[must_use]
     pub fn num_runs(&self) -> usize {
         self.num_runs as usize

@@ -4,7 +4,7 @@
 //! in a copy of `metadata.db`. It makes these files durable. Then it moves the shard into place, then the database.
 //!
 //! Invariant: at any moment the session opens and holds every run in `metadata.db`. One more shard may hold rows
-//! of runs that `metadata.db` does not know yet. The staging folder then holds the database that knows them.
+//! of runs that `metadata.db` does not know yet. The staging folder then holds the database that lists them.
 //!
 //! The entry `recorded` states the number of shards and rows that `metadata.db` covers. A session without shards
 //! has an empty first shard, which the first append replaces.

@@ -76,14 +76,14 @@ impl Session {
         Ok(Session { folder, steps, spans, runs, entries, engine })
     }
 
-    /// The session's name, which is the name of its folder.
+    /// Returns the session's name, which is the name of its folder.
     #[must_use]
     pub fn name(&self) -> String {
         let folder = std::path::absolute(&self.folder).unwrap_or_else(|_| self.folder.clone());
         folder.file_name().unwrap_or(folder.as_os_str()).to_string_lossy().into_owned()
     }
 
-    /// The session's metadata by key. Values are parsed as JSON. Text that is not JSON stays a string, and so
+    /// Returns the session's metadata by key. Values are parsed as JSON. Text that is not JSON stays a string, and so
     /// does text beyond 64 KiB in total.
     #[must_use]
     pub fn entries(&self) -> &[(String, Value)] {
@@ -95,13 +95,13 @@ impl Session {
         SessionInfo { has_actions: self.has_actions(), entries: self.entries.texts.clone() }
     }
 
-    /// The number of runs.
+    /// Returns the number of runs.
     #[must_use]
     pub fn num_runs(&self) -> usize {
         self.runs.len()
     }
 
-    /// The number of rows, including rows that belong to no run.
+    /// Returns the number of rows, including rows that belong to no run.
     #[must_use]
     pub fn num_steps(&self) -> u64 {
         match &self.steps {
@@ -110,20 +110,20 @@ impl Session {
         }
     }
 
-    /// The number of rows of a run; 0 past the last run.
+    /// Returns the number of rows of a run; 0 past the last run.
     #[must_use]
     pub fn num_rows_of(&self, index: usize) -> u64 {
         let own = self.id(index).map(|id| self.spans_of(id)).unwrap_or_default();
         own.iter().map(|span| span.len).sum()
     }
 
-    /// Whether the rows hold the moves.
+    /// Returns whether the rows hold the moves.
     #[must_use]
     pub fn has_actions(&self) -> bool {
         matches!(self.steps, Steps::WithAction(_))
     }
 
-    /// The id of a run; `None` past the last run.
+    /// Returns the id of a run; `None` past the last run.
     #[must_use]
     pub fn id(&self, index: usize) -> Option<u64> {
         self.runs.get(index).map(|record| record.id as u64)
@@ -254,7 +254,7 @@ impl RunSource for Session {
 }
 
 impl Steps {
-    /// Opens the row files. The first file tells whether rows hold actions.
+    /// Opens the row files. The first file determines whether rows hold actions.
     fn open(files: Vec<PathBuf>) -> Result<Steps> {
         let with_action = match files.first() {
             Some(path) => {

@@ -83,7 +83,7 @@ impl SessionWriter {
         SessionWriter::create_as(folder.as_ref(), &texts, options)
     }
 
-    /// As [`create`](SessionWriter::create), with unparsed values; `None` = NULL.
+    /// Does the same as [`create`](SessionWriter::create), with unparsed values; `None` = NULL.
     pub(crate) fn create_as(
         folder: &Path,
         entries: &[(String, Option<String>)],
@@ -126,8 +126,8 @@ impl SessionWriter {
         self.push_part(id, run, Some(last.map_or(0, |step| step.index.saturating_add(1))))
     }
 
-    /// As [`push`](SessionWriter::push), for a game of `num_steps` steps of which the run may lack some; `None` =
-    /// unknown.
+    /// Does the same as [`push`](SessionWriter::push), for a game of `num_steps` steps (`None` = unknown). The run
+    /// may lack some of them.
     ///
     /// # Errors
     /// The errors of [`push`](SessionWriter::push); [`ErrorKind::Argument`](crate::ErrorKind::Argument) also if the

@@ -1,9 +1,9 @@
 //! Monotonicity and smoothness of a board, as in Matt Overlan's 2048-AI (<https://github.com/ov3y/2048-AI>,
 //! `js/grid.js`: `monotonicity2` and `smoothness`), in exponents.
 //!
-//! Both are computed from values of each row and each column. There are 65,536 different rows, so tables hold the
-//! values of each. The tables take 192 KiB and are built once, in about a millisecond. Both results are the same
-//! for symmetric boards.
+//! Both combine one value for each row and each column. There are 65,536 different rows, so tables hold their values.
+//! The tables take 192 KiB and are built once, in about a millisecond. Both results are the same for symmetric
+//! boards.
 
 use super::arguments::Arguments;
 use super::kernels::of_boards;

@@ -137,7 +137,7 @@ pub(super) fn canonical_symmetry(arguments: &Arguments<'_>) -> Result<ArrayRef> 
         let images = images(board);
         let smallest = smallest(&images);
         let mut first = 0;
-        // In descending order, so that the first symmetry wins.
+        // The loop runs in descending order, so that the first symmetry wins.
         for symmetry in (0..8).rev() {
             first = if images[symmetry] == smallest { symmetry as u8 } else { first };
         }

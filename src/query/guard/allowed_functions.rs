@@ -264,7 +264,8 @@ pub(super) fn rejection_of(expr: &Expr) -> Option<Error> {
     Some(Error::refused(format!("the function {name}"), why_excluded(name).unwrap_or("it is not supported")))
 }
 
-/// The most values of a fixed-size list or bytes of a fixed-size binary. Even each null takes this space.
+/// The maximum number of values of a fixed-size list or bytes of a fixed-size binary. Even each null takes this
+/// space.
 const MAX_FIXED: i32 = 1024;
 
 fn is_wide(dtype: &DataType) -> bool {
@@ -277,7 +278,7 @@ fn is_wide(dtype: &DataType) -> bool {
     }
 }
 
-/// Returns whether the target type of `arrow_cast` is a literal, and neither of fixed size nor without own nulls.
+/// Returns whether the target type of `arrow_cast` is a literal of variable size that can hold nulls.
 fn has_narrow_type(args: &[Expr]) -> bool {
     match args {
         [_, Expr::Literal(ScalarValue::Utf8(Some(name)), _)] => {

@@ -1,7 +1,8 @@
 //! Bounds on functions whose result may be much larger than their arguments.
 //!
-//! Thirty short expressions can double a text to a gigabyte. So before such a function runs, an upper bound on
-//! the size of its result is computed from its arguments. The query fails if the bound exceeds [`MAX_BYTES`].
+//! Thirty short expressions, each of which doubles a text, make a gigabyte. So before such a function runs, an upper
+//! bound on the size of its result is computed from its arguments. The query fails if the bound exceeds
+//! [`MAX_BYTES`].
 
 use super::super::rewrites::map_expressions;
 use arrow::array::{Array, ArrayRef, AsArray, Int64Array};
@@ -19,13 +20,14 @@ use datafusion::logical_expr::{
 use datafusion::optimizer::AnalyzerRule;
 use std::sync::Arc;
 
-/// The most bytes that one function may return for one batch of rows.
+/// The maximum number of bytes that one function may return for one batch of rows.
 const MAX_BYTES: u64 = 64 << 20;
-/// The most bytes of a result of constant arguments. The result may then be repeated in each row of a batch.
+/// The maximum number of bytes of a result of constant arguments. The result may then be repeated in each row of a
+/// batch.
 const MAX_CONSTANT_BYTES: u64 = 64 << 10;
-/// The most bytes of a list of constants, which the length of the statement already limits.
+/// The maximum number of bytes of a list of constants, which the length of the statement already limits.
 const MAX_LIST_BYTES: u64 = 512 << 10;
-/// The most bytes of the text of a value that is not a string, such as a number.
+/// The maximum number of bytes of the text of a value that is not a string, such as a number.
 const VALUE_TEXT: u64 = 24;
 
 /// Functions whose result is as large as all their arguments together, so repeated calls can double it.

@@ -1,8 +1,8 @@
 //! The size of a plan's filters after the optimizer has inlined the expressions of their columns.
 //!
-//! The optimizer pushes filters below projections and replaces each column by its expression. A chain of
-//! `x + x AS x` doubles the expression each time, so a short statement can produce a filter that is too large to
-//! plan. The filters of such a plan are not pushed down.
+//! The optimizer pushes filters below projections and replaces each column by its expression. A chain of `x + x AS x`
+//! doubles the expression each time. So a short statement can produce a filter that is too large to plan. The filters
+//! of such a plan are not pushed down.
 
 use datafusion::common::Column;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
@@ -11,7 +11,7 @@ use datafusion::execution::SessionStateBuilder;
 use datafusion::logical_expr::{Expr, LogicalPlan};
 use datafusion::prelude::SessionContext;
 
-/// The most parts of a filter after inlining. Planning a filter of this size takes a second.
+/// The maximum number of parts of a filter after inlining. Planning a filter of this size takes a second.
 const MAX_FILTER: u64 = 1 << 14;
 
 /// The names of the rules that inline columns, or the beginnings of their names.

@@ -3,9 +3,9 @@
 //! It has three layers:
 //!
 //! 1. The text must be one statement of a few kinds, of bounded size, over known tables (`statement.rs`, `plan.rs`).
-//! 2. The session offers nothing dangerous (`configure.rs`, `session.rs`). No function reads files, reveals the host
-//!    or makes large results from small arguments. There are no table functions and no catalog, and the object
-//!    stores reach only the files of the tables.
+//! 2. The session has no dangerous functions or tables (`configure.rs`, `session.rs`). No function reads files,
+//!    reveals the host or makes large results from small arguments. There are no table functions and no catalog, and
+//!    the object stores reach only the files of the tables.
 //! 3. Resources are bounded: results of functions that enlarge their input (`bounded_functions.rs`), memory,
 //!    temporary files, rows, bytes and time (`options.rs`).
 //!

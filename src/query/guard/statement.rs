@@ -17,14 +17,15 @@ use std::ops::ControlFlow;
 const MAX_SQL_BYTES: usize = 64 << 10;
 /// The deepest nesting of expressions. Dropping deeper ones would overflow the stack of their thread.
 pub(super) const MAX_DEPTH: usize = 500;
-/// The most tables of a plan, with common table expressions expanded. Each table costs planning time and
+/// The maximum number of tables of a plan, with common table expressions expanded. Each table costs planning time and
 /// threads.
 const MAX_TABLES: u64 = 64;
-/// The most SELECTs of a statement.
+/// The maximum number of SELECTs of a statement.
 const MAX_SELECTS: usize = 256;
-/// The most columns of a CUBE. `n` columns make `2^n` groupings.
+/// The maximum number of columns of a CUBE. `n` columns make `2^n` groupings.
 const MAX_CUBE: usize = 8;
-/// The most type constructors of a statement, such as `[]` and `array<`. Each makes a type from another type.
+/// The maximum number of type constructors of a statement, such as `[]` and `array<`. Each builds a type from another
+/// type.
 const MAX_NESTED_TYPES: usize = 32;
 
 /// Rejects a text that is too long to be parsed.

@@ -5,8 +5,8 @@
 //! This module wraps operands that can fail in a CASE, which evaluates them only for the rows that need them.
 //! It runs after all other rules, because the simplifier would undo it.
 //!
-//! An analyzer rule first moves the operands that can fail behind the others. This matters because the
-//! optimizer computes common subexpressions for every row if the first operand of an AND contains one.
+//! An analyzer rule first moves the operands that can fail to the end. This matters because the optimizer computes
+//! common subexpressions for every row if the first operand of an AND contains one.
 //!
 //! SQL leaves the order of evaluation open, so there is no upstream issue.
 
@@ -20,7 +20,7 @@ use datafusion::logical_expr::utils::{conjunction, disjunction, split_conjunctio
 use datafusion::logical_expr::{Case, Expr, ExprSchemable, Filter, LogicalPlan, Operator, lit};
 use datafusion::optimizer::AnalyzerRule;
 
-/// Columns of `steps` and `runs` that no board function rejects.
+/// Columns of `steps` and `runs` whose values are always valid arguments of board functions.
 const BOARD_COLUMNS: [&str; 8] = ["board", "move", "max_exp", "ev_up", "ev_down", "ev_left", "ev_right", "final_board"];
 
 /// DataFusion's functions that fail for some argument values.
@@ -60,7 +60,7 @@ const CAN_FAIL: [&str; 33] = [
     "to_unixtime",
 ];
 
-/// Moves the operands of AND and OR that can fail behind the others.
+/// Moves the operands of AND and OR that can fail to the end.
 #[derive(Debug)]
 pub(in crate::query) struct FallibleLast;
 
@@ -152,7 +152,7 @@ fn guarded(expr: Expr, schema: &DFSchema) -> DataFusionResult<Transformed<Expr>>
     let fallible = fallible.collect::<DataFusionResult<Vec<_>>>()?;
     let join = |sides: Vec<Expr>| if op == Operator::And { conjunction(sides) } else { disjunction(sides) };
     let all = join(safe.iter().cloned().chain(fallible).collect()).unwrap_or_else(|| lit(op == Operator::And));
-    // The safe operands decide alone only if they are false (AND) or true (OR), but not if they are null.
+    // If the safe operands are false (AND) or true (OR), they determine the result; if they are null, they do not.
     // Volatile operands are evaluated once.
     let deciding = safe.into_iter().filter(|side| !side.is_volatile()).collect();
     Ok(Transformed::yes(match (join(deciding), op) {

@@ -1,7 +1,8 @@
 //! DataFusion's optimizer rules that give wrong answers, restricted to correct rewrites.
 //!
 //! A fence keeps a rule from one wrong rewrite. It is a [`BarrierExec`] that is removed after the rule, or a filter that
-//! the rule does not see. Each wrong rewrite has an example statement and, if one was found, the upstream issue:
+//! the rule does not see. This list has an example statement for each wrong rewrite, and the upstream issue if one
+//! was found:
 //!
 //! | rule | wrong rewrite | statement | apache/datafusion |
 //! | --- | --- | --- | --- |

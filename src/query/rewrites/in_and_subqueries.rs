@@ -18,9 +18,9 @@
 //!
 //! # Scalar subqueries
 //!
-//! A scalar subquery without rows is null. DataFusion derives its nullability from the subquery's column, so
-//! `(SELECT x … WHERE FALSE) IS NULL` is simplified to false if `x` is not nullable (#24513). The column becomes
-//! `nullif(x, NULL)`, which is nullable.
+//! A scalar subquery without rows is null. DataFusion derives its nullability from the subquery's column. If `x` is
+//! not nullable, it simplifies `(SELECT x … WHERE FALSE) IS NULL` to false (#24513). The column becomes `nullif(x,
+//! NULL)`, which is nullable.
 
 use super::columns::{input_schema, map_expressions};
 use datafusion::common::config::ConfigOptions;

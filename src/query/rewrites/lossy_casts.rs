@@ -1,9 +1,9 @@
 //! Casts that lose values, kept where the statement has them.
 //!
-//! DataFusion moves a cast from a column to the literal beside it, so that statistics can skip row groups:
-//! `CAST(a AS BIGINT) = 5` becomes `a = 5`. It also does so where the cast loses values. Then `CAST(2.4 AS INT) = 2` is
-//! false (apache/datafusion#23095), and `TRY_CAST(70000 AS SMALLINT) > 5` is true instead of null (#24702). This rule
-//! wraps such casts in a function that returns its argument. The optimizer does not see through that function.
+//! DataFusion moves a cast from a column to the literal beside it: `CAST(a AS BIGINT) = 5` becomes `a = 5`. Then
+//! statistics can skip row groups. It also does so where the cast loses values. Then `CAST(2.4 AS INT) = 2` is false
+//! (apache/datafusion#23095), and `TRY_CAST(70000 AS SMALLINT) > 5` is true instead of null (#24702). This rule wraps
+//! such casts in a function that returns its argument. The optimizer does not see through that function.
 
 use super::columns::{input_schema, map_expressions};
 use super::fallible_conditions::always_casts;

@@ -2,7 +2,7 @@
 //!
 //! DataFusion makes a join of such a statement. The join compares the values of both sides in their common type, but
 //! returns those of the left side in their own type. So `SELECT 3 INTERSECT SELECT 3.0` returned an integer, which
-//! changes what `/ 2` means, and integers that are equal as floating-point numbers were returned more than once. SQL
+//! changes the meaning of `/ 2`. Integers that are equal as floating-point numbers were returned more than once. SQL
 //! converts both sides to the common type first, as `UNION` does. No upstream issue was found.
 
 use datafusion::arrow::datatypes::FieldRef;
@@ -42,7 +42,7 @@ impl AnalyzerRule for CoerceSetOperations {
     }
 }
 
-/// Whether the planner made this join of a set operation: only there nulls are equal to each other.
+/// Returns whether the planner made this join of a set operation: only there nulls are equal to each other.
 fn is_set_operation(join: &Join) -> bool {
     join.null_equality == NullEquality::NullEqualsNull
         && matches!(join.join_type, JoinType::LeftSemi | JoinType::LeftAnti)

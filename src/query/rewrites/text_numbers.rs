@@ -17,7 +17,7 @@ pub(super) fn text_type() -> DataType {
     DataType::Dictionary(Box::new(DataType::Int32), Box::new(DataType::Utf8))
 }
 
-/// The bits that a number takes.
+/// The size of a number in bits.
 pub(super) const NUMBER_BITS: u32 = i32::BITS - 1;
 
 /// Returns the field of a text column's numbers.

@@ -86,7 +86,7 @@ impl Archive {
     /// Plans any named query, with the user's tables and limits.
     ///
     /// # Errors
-    /// As [`query`](Archive::query) and [`sql_with`](Archive::sql_with).
+    /// The errors of [`query`](Archive::query) and [`sql_with`](Archive::sql_with).
     pub fn query_with<N: Into<String>>(
         &self,
         query: &SavedQuery,

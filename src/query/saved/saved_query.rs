@@ -116,7 +116,7 @@ impl SavedParameter {
         let integer = match value {
             ScalarValue::Int64(Some(value)) => Some(i128::from(*value)),
             ScalarValue::UInt64(Some(value)) => Some(i128::from(*value)),
-            // A whole number, as JavaScript and spreadsheets write it.
+            // JavaScript and spreadsheets pass whole numbers as floats.
             ScalarValue::Float64(Some(value)) if value.fract() == 0.0 && value.abs() < 2_f64.powi(53) => {
                 Some(*value as i128)
             }

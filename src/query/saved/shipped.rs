@@ -1,4 +1,5 @@
-//! The queries that are compiled into the crate. A test checks that they are all of the folder `queries/`.
+//! The queries that are compiled into the crate. A test checks that the list has every query of the folder
+//! `queries/`.
 
 macro_rules! shipped {
     ($($name:literal)*) => {

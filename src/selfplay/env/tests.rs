@@ -2,7 +2,7 @@ use super::*;
 use crate::selfplay::player::Player;
 use rand_xoshiro::rand_core::Rng;
 
-/// A naive slide over cells. It differs from the board's own naive implementation.
+/// Slides a line naively, over cells. It differs from the board's own naive implementation.
 fn naive_slide(board: Board, direction: Move) -> (Board, u32) {
     let cells = board.exps();
     let mut slid = [0; 16];

@@ -36,15 +36,15 @@ impl Recorder {
     /// Begins a recording into an archive. The runs have the session name `recording-<id>`, and `source_id` is the
     /// game's id. `engine` is the engine of the options, or else the tag.
     ///
-    /// Besides `max_ram_mb`, a flush takes the memory of an ingest. As in a session, every ended game becomes a
+    /// A flush takes the memory of an ingest in addition to `max_ram_mb`. As in a session, every ended game becomes a
     /// run. Games are distinguished by id, so equal games are all kept, even if they equal runs of files.
     ///
     /// The folder `archive-<archive's id>_model=<tag>` in `root` holds the journal, if one is requested. It also
-    /// holds the file by which the next recorder with that tag notices a crash of this one.
+    /// holds a status file, from which the next recorder with that tag detects a crash of this one.
     ///
     /// # Errors
-    /// As for [`with_sink`](Recorder::with_sink), and errors of the archive. [`ErrorKind::Argument`] for an engine
-    /// of more than 256 bytes.
+    /// The errors of [`with_sink`](Recorder::with_sink), and errors of the archive. [`ErrorKind::Argument`] for an
+    /// engine of more than 256 bytes.
     ///
     /// # Examples
     /// ```
@@ -81,8 +81,8 @@ impl Recorder {
 /// Recovers a recording into an archive; see [`recover`](super::recover).
 ///
 /// # Errors
-/// As for [`recover`](super::recover), and errors of the archive. [`ErrorKind::Argument`] for the folder of another
-/// archive.
+/// The errors of [`recover`](super::recover), and errors of the archive. [`ErrorKind::Argument`] for the folder of
+/// another archive.
 ///
 /// # Examples
 /// ```

@@ -70,7 +70,7 @@ impl EndedGame {
     /// Converts the game to a run. The engine and `raw_evs` come from `like`, everything else from the game.
     ///
     /// # Errors
-    /// As for [`RunBuilder::finish`](crate::RunBuilder::finish).
+    /// The errors of [`RunBuilder::finish`](crate::RunBuilder::finish).
     pub fn to_run(&self, like: &RunMeta) -> Result<Run> {
         let mut run = Run::builder(self.rows.len() as usize);
         for step in self.steps() {

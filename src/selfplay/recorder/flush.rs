@@ -13,12 +13,13 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::Instant;
 
-/// The percentage of the memory budget at which ended games are flushed. The rest is for games that run meanwhile.
+/// The percentage of the memory budget that triggers a flush of ended games. The rest is for games that run
+/// meanwhile.
 const RAM_PERCENT: u64 = 40;
 /// The number of blocks that are freed at a time.
 const BLOCKS_AT_ONCE: usize = 512;
 
-/// What the writer thread does next.
+/// The next action of the writer thread.
 enum WriterCommand {
     Flush,
     Close,
@@ -84,7 +85,7 @@ impl SharedRecorder {
         match written {
             Ok(()) => {
                 if let Some(journal) = &self.journal {
-                    // A file that stays is removed later. It contains only games that are written.
+                    // If the removal fails, the file is removed later. It contains only games that are written.
                     let _ = journal.remove_old();
                 }
                 self.flushed(pending, sink)

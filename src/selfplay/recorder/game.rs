@@ -24,7 +24,7 @@ pub struct Game {
     /// The number of steps to skip before the next kept one.
     skip: u32,
     last: Option<Board>,
-    /// Whether the recorder has been told that the game is over.
+    /// Whether the end of the game was reported to the recorder.
     over: bool,
 }
 
@@ -62,7 +62,8 @@ impl Game {
     /// Adds several steps, or none of them on an error.
     ///
     /// # Errors
-    /// As for [`push`](Game::push); [`ErrorKind::Argument`](crate::ErrorKind::Argument) also if the lengths differ.
+    /// The errors of [`push`](Game::push); [`ErrorKind::Argument`](crate::ErrorKind::Argument) also if the lengths
+    /// differ.
     pub fn push_batch(&mut self, boards: &[Board], moves: Option<&[Move]>, evs: Option<&[Branches]>) -> Result<()> {
         for (name, len) in [("moves", moves.map(<[Move]>::len)), ("evs", evs.map(<[Branches]>::len))] {
             if let Some(len) = len.filter(|&len| len != boards.len()) {

@@ -71,7 +71,7 @@ impl Recorder {
         loop {
             let folder = match number {
                 1 => root.join(&name),
-                // The time stays before the first `_`, and the tag after the last `=`.
+                // Put the number between the time and the first `_`, so that the tag still follows the last `=`.
                 _ => root.join(format!("{started}-{number}_model={}", options.tag)),
             };
             number += 1;
@@ -84,7 +84,7 @@ impl Recorder {
             let mut journal = journal(staging.path(), &options, &sink)?;
             match staging.publish(&folder) {
                 Ok(()) => {}
-                // The folder has its name in spite of the error.
+                // The rename succeeded in spite of the error.
                 Err(_) if status.stands_in(&folder) => publish::sync_parent(&folder)?,
                 // Another recorder took the name.
                 Err(_) if folder.symlink_metadata().is_ok() => continue,
@@ -101,12 +101,12 @@ impl Recorder {
 
     /// Begins a recording into another sink. `sink` creates the sink from the id of the recording.
     ///
-    /// `folder` holds the journal, and a file by which the next recorder in that folder notices a crash of this
-    /// one. The next recorder then calls `sink` with the id of the dead recording, and writes the games of the
+    /// `folder` holds the journal, and a status file from which the next recorder in that folder detects a crash of
+    /// this one. The next recorder then calls `sink` with the id of the dead recording, and writes the games of the
     /// journal to that sink. Options that describe a session are ignored.
     ///
     /// # Errors
-    /// As for [`create`](Recorder::create), and errors of the sink.
+    /// The errors of [`create`](Recorder::create), and errors of the sink.
     /// [`ErrorKind::Argument`](crate::ErrorKind::Argument) for a journal without a folder.
     /// [`ErrorKind::Conflict`](crate::ErrorKind::Conflict) if another recorder uses the folder.
     pub fn with_sink(
@@ -158,7 +158,7 @@ impl Recorder {
         Game::begin(self.0.shared.clone(), seed)
     }
 
-    /// Returns the limit because of which no game can begin.
+    /// Returns the limit that was reached, if any.
     #[must_use]
     pub fn is_full(&self) -> Option<Limit> {
         let shared = &self.0.shared;
@@ -202,7 +202,7 @@ impl Recorder {
         self.0.shared.stats()
     }
 
-    /// The folder of the session or of the journal; empty if there is no folder.
+    /// Returns the folder of the session or of the journal; empty if there is no folder.
     #[must_use]
     pub fn folder(&self) -> &Path {
         &self.0.shared.folder

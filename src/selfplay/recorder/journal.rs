@@ -1,6 +1,6 @@
 //! The journal: ended games that no flush has written yet.
 //!
-//! A game is durable once its record is synced. Of several threads that wait, one syncs for all. Reading stops at
+//! A game is durable once its record is synced. If several threads wait, one of them syncs for all. Reading stops at
 //! the first incomplete record, because no record after it was ever reported as durable.
 
 use super::ended_game::EndedGame;

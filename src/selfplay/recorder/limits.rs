@@ -44,7 +44,7 @@ pub enum Limit {
     Disk,
 }
 
-/// Memory besides the buffers of steps: file buffers, SQLite's cache, the recorder's own data.
+/// Memory in addition to the buffers of steps: file buffers, SQLite's cache, the recorder's own data.
 const RAM_OVERHEAD: u64 = 6_000_000;
 const MIN_RAM_MB: u64 = 16;
 const MB: u64 = 1_000_000;

@@ -8,7 +8,7 @@
 //! | `handle` | [`Recorder`], the handle that callers hold |
 //! | `options`, `limits`, `report` | [`RecorderOptions`], [`Limits`], [`RecorderStats`], [`RecorderReport`] |
 //! | `game`, `ended_game`, `game_rows` | [`Game`], [`EndedGame`], and the steps of a game in memory |
-//! | `shared`, `state` | what handles, games and the writer thread share, and its state under a lock |
+//! | `shared`, `state` | the state that handles, games and the writer thread share; its part under a lock |
 //! | `flush` | the writer thread, which flushes ended games |
 //! | `sink`, `session_sink`, `archive_sink` | [`Sink`], and its implementations for a session and an archive |
 //! | `journal`, `journal_record`, `journal_replay` | the journal: appending, its format, reading |

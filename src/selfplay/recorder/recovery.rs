@@ -1,4 +1,4 @@
-//! Recovery of recordings whose recorder died.
+//! Recovery of recordings whose recorder crashed.
 
 use super::journal_replay::{num_games, remove_all, replay};
 use super::session_sink::SessionSink;
@@ -18,7 +18,7 @@ pub struct Recovered {
     pub folder: PathBuf,
     /// The number of games that the recording now has.
     pub runs: u64,
-    /// The number of games among them that only the journal had.
+    /// The number of these games that were recovered from the journal.
     pub from_journal: u64,
     /// The number of ended games that are lost because no flush had written them. After a power failure it may be
     /// too low.
@@ -38,7 +38,7 @@ pub struct Unfinished {
     pub recovered: Result<Recovered>,
 }
 
-/// The number of steps after which games of a journal are written.
+/// The number of a journal's steps that are written together.
 const STEPS_AT_ONCE: u64 = 1_000_000;
 
 impl Recovered {
@@ -48,12 +48,12 @@ impl Recovered {
     }
 }
 
-/// Recovers a session whose recorder died: adds the games of its journal, and removes incomplete files. Does
+/// Recovers a session whose recorder crashed: adds the games of its journal, and removes incomplete files. Does
 /// nothing if the recording has ended.
 ///
 /// # Errors
 /// [`ErrorKind::Conflict`] if a recorder uses the folder, [`ErrorKind::Io`], and [`ErrorKind::Header`] for a
-/// damaged file. The call can be repeated, and continues where it stopped.
+/// damaged file. A repeated call continues where the previous one stopped.
 pub fn recover(folder: impl AsRef<Path>) -> Result<Recovered> {
     let folder = folder.as_ref();
     Ok(recover_session(folder)?.unwrap_or_else(|| Recovered::nothing(folder)))
@@ -62,7 +62,7 @@ pub fn recover(folder: impl AsRef<Path>) -> Result<Recovered> {
 /// Recovers a recording into another sink; see [`recover`]. `sink` opens the sink by the id of the recording.
 ///
 /// # Errors
-/// As for [`recover`], and errors of the sink.
+/// The errors of [`recover`], and errors of the sink.
 pub fn recover_with(folder: impl AsRef<Path>, sink: impl FnOnce(&str) -> Result<Box<dyn Sink>>) -> Result<Recovered> {
     let folder = folder.as_ref();
     let recovered = recover_into(folder, |left| sink(&left.id))?;

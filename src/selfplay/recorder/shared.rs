@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// What the handles, games and the writer thread of one recorder share.
+/// The state that the handles, the games and the writer thread of one recorder share.
 #[derive(Debug)]
 pub(super) struct SharedRecorder {
     pub(super) with_action: bool,
@@ -160,7 +160,7 @@ impl SharedRecorder {
         self.update_status(counts);
     }
 
-    /// Returns the limit because of which no game can begin, and the amount that was reached.
+    /// Returns the limit that was reached, if any, and the amount.
     pub(super) fn reached(&self, state: &RecorderState) -> Option<(Limit, String)> {
         let Limits { max_games, max_steps, .. } = self.limits;
         let games = state.counts.begun - state.counts.abandoned;

@@ -8,8 +8,8 @@ use std::sync::Arc;
 ///
 /// The recorder calls it from one thread at a time, with games in the order of their ids, without gaps.
 pub trait Sink: Send {
-    /// Makes games durable, all or none of them. After an error it must have kept none, because the recorder writes
-    /// the same games again, followed by more.
+    /// Makes games durable, all or none of them. If it fails, it must keep none of them, because the recorder will
+    /// write the same games again, together with later ones.
     ///
     /// # Errors
     /// Any error. The recorder returns it to its caller.

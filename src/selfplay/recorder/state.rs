@@ -8,7 +8,7 @@ use crate::error::{Error, ErrorKind, Result};
 use std::io;
 use std::time::Instant;
 
-/// The memory of a game besides its blocks, in bytes.
+/// The memory of a game in addition to its blocks, in bytes.
 pub(super) const GAME_COST: u64 = 384;
 
 /// Counters, memory, unflushed games and the state of the writer thread.

@@ -1,8 +1,8 @@
 //! The status file `recording.json`. A folder contains it while its recording lasts. The recording process holds
 //! its lock and updates its counters.
 //!
-//! The file is created atomically, with its lock held. Its text has a fixed length within a page and is overwritten in
-//! place, so a killed process leaves either the old text or the new one. The file is not synced: after a power failure
+//! The file is created atomically, with its lock held. Its text has a fixed length within a page and is overwritten
+//! in place. So a killed process leaves either the old or the new text. The file is not synced: after a power failure
 //! it may be out of date.
 
 use crate::error::{Error, ErrorKind, Result};
@@ -118,7 +118,7 @@ impl StatusFile {
         }
     }
 
-    /// Sets the folder after it was renamed.
+    /// Updates the path after the folder was renamed.
     pub(super) fn set_folder(&mut self, folder: &Path) {
         self.path = folder.join(RECORDING);
     }

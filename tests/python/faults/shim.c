@@ -1,19 +1,19 @@
 /* Counts, records and disturbs the system calls that a process makes on one folder. For LD_PRELOAD.
  *
- *   FAULT_ROOT      the folder, an absolute path without symbolic links; calls on anything else pass untouched
+ *   FAULT_ROOT      the folder, an absolute path without symbolic links; other calls are passed on unchanged
  *   FAULT_LOG       a file outside of it, to which each counted call is appended, see `struct record`
- *   FAULT_AT        the number, from 1, of the counted call that is to be disturbed
+ *   FAULT_AT        the number, from 1, of the counted call to disturb
  *   FAULT_KIND      how: kill-before, kill-after, kill-midwrite (half the bytes are written first);
  *                   EIO, ENOSPC (the call fails and does nothing); EIO-after, ENOSPC-after (the call succeeds but
  *                   reports failure); short (half the bytes are written, as write may); flip (one bit is changed);
  *                   SIGINT, SIGTERM (the calling thread receives that signal first);
  *                   stop (the process stops before the call, as by SIGSTOP, until another process continues it)
  *   FAULT_FOR_GOOD  1: every later call that changes something fails too, and does nothing
- *   FAULT_CLOCK     the time that the process sees, in seconds since 1970; it does not advance
+ *   FAULT_CLOCK     the process's time, in seconds since 1970; it does not advance
  *   FAULT_STILL     1: monotonic clocks do not advance either
  *
- * What is counted goes through libc's symbols. Calls on the folder are made one at a time, so that the log has them in
- * the order in which they took effect; a call stands in the log before the process that made it is killed. */
+ * The library counts calls of libc's symbols. It makes calls on the folder one at a time, so that the log has them in
+ * the order in which they took effect. It logs a call before it kills the process that made the call. */
 
 #define _GNU_SOURCE
 #include <dirent.h>

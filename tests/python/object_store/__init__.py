@@ -1,1 +1,1 @@
-"""An object store for the tests, and what can happen on the way to it."""
+"""An object store for the tests, and a proxy that makes requests to it fail."""

@@ -1,6 +1,6 @@
 """Fixtures of the object store tests: an S3 server on this machine.
 
-The server is ministack: it checks and writes a conditional put in one step, so of all who race for a key one gets it.
+The server is ministack. Its conditional put is atomic, so exactly one of several concurrent writers gets a key.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ def answers(port: int) -> bool:
 
 
 def start(port: int, folder: Path) -> subprocess.Popen[bytes] | None:
-    """Start the server; ``None``: it ended at once, as it does where the port was taken in the meantime."""
+    """Start the server; return ``None`` if it ended at once, for example because the port is in use."""
     settings = {"AUTH": "true", "AWS_ACCESS_KEY_ID": KEY, "AWS_SECRET_ACCESS_KEY": SECRET, "SERVICES": "s3"}
     settings |= {"BIND_HOST": HOST, "GATEWAY_PORT": str(port), "LOG_LEVEL": "WARNING", "TMPDIR": str(folder)}
-    # It would tidy away containers, of which we have none.
+    # Keeps the server from looking for Docker containers to clean up.
     settings["DOCKER_HOST"] = f"unix://{folder}/no-docker"
     with (folder / "log").open("ab") as log:
         command = [sys.executable, "-m", "ministack"]
@@ -58,7 +58,7 @@ def start(port: int, folder: Path) -> subprocess.Popen[bytes] | None:
 
 @pytest.fixture(scope="session")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
-    """The server's port."""
+    """Return the server's port."""
     if importlib.util.find_spec("ministack") is None:
         pytest.skip(WITHOUT)
     folder = tmp_path_factory.mktemp("server")
@@ -82,7 +82,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
 
 @pytest.fixture(scope="session")
 def filesystem(server: int) -> Any:
-    """The server as pyarrow sees it, with the bucket made."""
+    """Return the server as a file system of pyarrow, after creating the bucket."""
     filesystem = fs.S3FileSystem(
         access_key=KEY,
         secret_key=SECRET,
@@ -97,7 +97,7 @@ def filesystem(server: int) -> Any:
 
 @pytest.fixture
 def url(filesystem: object, server: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Where a test can put an archive; the environment says how to get there."""
+    """Return a URL for an archive, and set the environment variables for the connection."""
     for name in list(os.environ):
         if name.startswith("AWS_"):
             monkeypatch.delenv(name)
@@ -110,7 +110,7 @@ def url(filesystem: object, server: int, tmp_path: Path, monkeypatch: pytest.Mon
 
 @pytest.fixture
 def through(url: str, server: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Faults], Proxy]]:
-    """Puts a proxy between what is opened from then on and the server."""
+    """Return a function that puts a proxy between later connections and the server."""
     with ExitStack() as stack:
 
         def put(faults: Faults) -> Proxy:

@@ -51,9 +51,9 @@ INGEST = "import sys, a2store; a2store.Archive.open(sys.argv[1]).ingest(sys.argv
 
 
 def race(*programs: Sequence[object]) -> list[str]:
-    """Run processes side by side, from the moment that all are ready; what each prints, without the line's end.
+    """Run processes in parallel once all of them are ready; return the line that each prints.
 
-    The input of each ends when those before it have.
+    The input of each process ends when all processes before it have ended.
     """
     with ExitStack() as stack:
         processes = []

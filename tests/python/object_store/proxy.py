@@ -1,4 +1,4 @@
-"""A proxy in front of the S3 server that loses requests and answers as it is told to."""
+"""A proxy in front of the S3 server that loses requests and responses on demand."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ End: TypeAlias = Literal["500", "503", "close", "reset", "cut", "kill"]
 
 @dataclass(frozen=True)
 class Fault:
-    """What becomes of a request instead of its answer."""
+    """The effect on a request, instead of its normal response."""
 
     end: End
-    """An answer of that status, none at all, the first half of the true one; or the client is killed."""
+    """A response with that status, no response, the first half of the real one, or a killed client."""
     performed: bool = True
-    """Whether the server gets the request all the same."""
+    """Whether the server still receives the request."""
 
 
 Faults: TypeAlias = Callable[[str], Fault | None]
@@ -40,13 +40,13 @@ Faults: TypeAlias = Callable[[str], Fault | None]
 
 
 def once(pattern: str, fault: Fault) -> Faults:
-    """The fault, of the first request that matches."""
+    """Return a function that gives this fault to the first matching request."""
     left = [fault]
     return lambda request: left.pop() if left and re.search(pattern, request) else None
 
 
 class Proxy(ThreadingHTTPServer):
-    """Passes requests on to the server, but for faults."""
+    """A proxy that forwards requests to the server, except those with a fault."""
 
     daemon_threads = True
 
@@ -56,7 +56,7 @@ class Proxy(ThreadingHTTPServer):
         self.requests: list[str] = []
         self.made: list[Fault] = []
         self.client: subprocess.Popen[str] | None = None
-        """Whom to kill."""
+        """The client to kill."""
         self._lock = threading.Lock()
 
     def fault(self, request: str) -> Fault | None:
@@ -68,7 +68,7 @@ class Proxy(ThreadingHTTPServer):
             return fault
 
     def handle_error(self, request: object, client_address: object) -> None:
-        # Clients that give up, or are killed, are what the tests are about.
+        # The tests expect clients that disconnect or are killed.
         if not isinstance(sys.exception(), ConnectionError):
             super().handle_error(request, client_address)  # type: ignore[arg-type]
 

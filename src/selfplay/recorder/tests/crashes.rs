@@ -231,7 +231,7 @@ fn a_new_recording_is_not_taken_over() {
     let sink = |_: &str| -> Result<Box<dyn Sink>> { Ok(Box::new(MemorySink(seen.clone()))) };
     let first = Recorder::with_sink(Some(&folder), RecorderOptions::new("v1"), sink).unwrap();
     assert!(matches!(recover_with(&folder, sink).unwrap_err().kind(), ErrorKind::Conflict { .. }));
-    // Of two recorders that begin at once, the second finds the name taken.
+    // If two recorders begin at once, the second finds the name taken.
     let error = StatusFile::create(&folder, RecordingStatus::default()).unwrap_err();
     assert!(matches!(error.kind(), ErrorKind::Conflict { .. }), "{error}");
     assert_eq!(names(&folder), ["recording.json"]);
