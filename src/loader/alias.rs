@@ -149,7 +149,8 @@ mod tests {
             let sum: f64 = weights.iter().sum();
             prop_assume!(sum > 0.0);
             let mean = sum / weights.len() as f64;
-            let table = AliasTable::of_weights(weights.len(), mean, || weights.iter().copied(), CancellationToken::never()).unwrap();
+            let never = CancellationToken::never();
+            let table = AliasTable::of_weights(weights.len(), mean, || weights.iter().copied(), never).unwrap();
             for ((row, share), weight) in shares(&table).into_iter().enumerate().zip(&weights) {
                 let expected = weight / mean;
                 prop_assert!((share - expected).abs() < 1e-6 * weights.len() as f64, "row {row}: {share}, not {expected}");
