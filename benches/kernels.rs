@@ -6,9 +6,9 @@
 #![allow(clippy::unwrap_used, missing_docs)]
 
 use a2store::{
-    Archive, Board, Choices, IllegalMoves, IngestOptions, LoaderOptions, MaterializeOptions, Move, Permutation,
-    PlayOptions, Positions, Run, RunFormat, SimulateOptions, StepTable, TokenType, VectorEnv, decode_run, encode_run,
-    no_params, play, read_run, simulate,
+    Archive, Board, CancellationToken, Choices, IllegalMoves, IngestOptions, LoaderOptions, MaterializeOptions, Move,
+    Permutation, PlayOptions, Positions, Run, RunFormat, SimulateOptions, StepTable, TokenType, VectorEnv, decode_run,
+    encode_run, no_params, play, read_run, simulate,
 };
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
 use std::hint::black_box;
@@ -20,11 +20,11 @@ fn table() -> StepTable {
     let folder = tempfile::tempdir().unwrap();
     // Games without look-ahead are about 350 steps long.
     let options = SimulateOptions::default().with_runs((steps / 350) as u32).with_seed(1).with_depth(0);
-    simulate(folder.path().join("runs"), &options, &()).unwrap();
+    simulate(folder.path().join("runs"), &options, &(), &CancellationToken::new()).unwrap();
     let mut archive = Archive::create(folder.path().join("games.a2"), Default::default()).unwrap();
-    archive.ingest([folder.path().join("runs")], &IngestOptions::default(), &()).unwrap();
+    archive.ingest([folder.path().join("runs")], &IngestOptions::default(), &(), &CancellationToken::new()).unwrap();
     let query = archive.sql("SELECT * FROM steps", no_params()).unwrap();
-    query.materialize(&MaterializeOptions::default(), &()).unwrap()
+    query.materialize(&MaterializeOptions::default(), &(), &CancellationToken::new()).unwrap()
 }
 
 fn boards(criterion: &mut Criterion) {
@@ -49,7 +49,7 @@ fn boards(criterion: &mut Criterion) {
 fn formats(criterion: &mut Criterion) {
     let folder = tempfile::tempdir().unwrap();
     let runs = folder.path().join("runs");
-    simulate(&runs, &SimulateOptions::default().with_runs(200).with_seed(1), &()).unwrap();
+    simulate(&runs, &SimulateOptions::default().with_runs(200).with_seed(1), &(), &CancellationToken::new()).unwrap();
     let mut files: Vec<_> = std::fs::read_dir(&runs).unwrap().map(|entry| entry.unwrap().path()).collect();
     files.sort_unstable();
     let runs: Vec<Run> = files.iter().map(|path| read_run(path).unwrap().0).collect();
@@ -157,9 +157,11 @@ fn selfplay(criterion: &mut Criterion) {
         Ok::<_, a2store::Error>(Choices::Moves(moves))
     };
     let options = PlayOptions::default().with_num_games(4 * GAMES as u64);
-    let num_steps = play(first, &options, None, &()).unwrap().num_steps;
+    let num_steps = play(first, &options, None, &(), &CancellationToken::new()).unwrap().num_steps;
     group.throughput(Throughput::Elements(num_steps));
-    group.bench_function("games", |b| b.iter(|| play(first, &options, None, &()).unwrap().num_steps));
+    group.bench_function("games", |b| {
+        b.iter(|| play(first, &options, None, &(), &CancellationToken::new()).unwrap().num_steps)
+    });
     group.finish();
 }
 

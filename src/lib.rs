@@ -9,15 +9,20 @@
 //! # A tour
 //!
 //! ```
-//! use a2store::{Archive, IngestOptions, LoaderOptions, MaterializeOptions, Phases, ScalarValue, SimulateOptions};
+//! use a2store::{
+//!     Archive, CancellationToken, IngestOptions, LoaderOptions, MaterializeOptions, Phases, ScalarValue, SimulateOptions,
+//! };
 //! # let folder = tempfile::tempdir()?;
 //! # let root = folder.path();
+//! // `&()` ignores progress reports. The token stops long work: another thread may cancel a clone of it.
+//! let cancel = CancellationToken::new();
+//!
 //! // Write run files. An engine usually does this; here the built-in player does.
-//! a2store::simulate(root.join("runs"), &SimulateOptions::default().with_runs(4).with_seed(1), &())?;
+//! a2store::simulate(root.join("runs"), &SimulateOptions::default().with_runs(4).with_seed(1), &(), &cancel)?;
 //!
 //! // Ingest them: new runs are added, files that do not decode are reported.
 //! let mut archive = Archive::create(root.join("games.a2"), Phases::default())?;
-//! let report = archive.ingest([root.join("runs")], &IngestOptions::default(), &())?;
+//! let report = archive.ingest([root.join("runs")], &IngestOptions::default(), &(), &cancel)?;
 //! assert_eq!((report.accepted, report.rejected), (4, 0));
 //!
 //! // Choose the steps by SQL. `$min` is a bound parameter.
@@ -27,7 +32,7 @@
 //! )?;
 //!
 //! // Copy the chosen rows into one contiguous table in memory.
-//! let table = query.materialize(&MaterializeOptions::default(), &())?;
+//! let table = query.materialize(&MaterializeOptions::default(), &(), &cancel)?;
 //! assert_eq!(table.layout().stride(), 32);
 //!
 //! // Load them: every epoch serves each row once, in a new order.
@@ -47,10 +52,11 @@
 //! | module | owns |
 //! | --- | --- |
 //! | `error` | the error type: what failed, where, what was expected and found |
+//! | `cancellation` | cancellation of long work |
 //! | `clock` | the system time, limited to valid years |
 //! | `machine` | the memory of this machine, allocations that can fail |
 //! | `names` | the text form of enums whose variants have names |
-//! | `progress` | progress reporting and cancellation |
+//! | `progress` | progress reporting |
 //! | `process` | per-process singletons, recreated after a fork |
 //! | `publish` | atomic and durable creation of files |
 //! | `random` | random seeds and ids |
@@ -76,6 +82,7 @@ struct Readme;
 
 mod error;
 
+mod cancellation;
 mod clock;
 mod machine;
 mod names;
@@ -117,6 +124,7 @@ pub use archive::{
     VerifyReport,
 };
 pub use board::{Board, Move, Symmetry};
+pub use cancellation::CancellationToken;
 pub use error::{Error, ErrorKind, Location, Result};
 pub use export::{ExportFormat, ExportOptions, ExportReport, convert};
 pub use format::{
@@ -126,7 +134,7 @@ pub use format::{
     flatten, pack_folder, read_run, rebuild,
 };
 pub use loader::{Batches, Loader, LoaderOptions, LoaderState, Permutation, Sampling};
-pub use progress::{Cancellable, Progress, ProgressBar, Unit};
+pub use progress::{Progress, ProgressBar, Unit};
 pub use query::{
     Argument, ArgumentKind, Function, ParamValues, Preview, Query, QueryOptions, QueryStream, SavedColumn,
     SavedParameter, SavedQuery, ScalarValue, UserTable, functions, no_params,

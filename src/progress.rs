@@ -1,12 +1,10 @@
-//! Progress reporting and cancellation.
+//! Progress reporting.
 
-use crate::error::{ErrorKind, Result};
 use indicatif::{ProgressDrawTarget, ProgressStyle};
-use std::sync::atomic::{AtomicBool, Ordering};
 
-/// A receiver of progress reports that may cancel the work. Its methods are called from several threads at once.
+/// A receiver of progress reports. Its methods are called from several threads at once.
 ///
-/// `()` ignores reports and never cancels. [`ProgressBar`] draws on standard error.
+/// `()` ignores reports. [`ProgressBar`] draws on standard error.
 pub trait Progress: Sync {
     /// Reports that the work has begun and is expected to take `total` units.
     fn begin(&self, what: &'static str, unit: Unit, total: u64);
@@ -18,10 +16,6 @@ pub trait Progress: Sync {
     fn advance(&self, by: u64);
     /// Reports that the work has ended, with or without success.
     fn end(&self);
-    /// Returns whether to cancel the work. It is called often, so it must be cheap.
-    fn is_cancelled(&self) -> bool {
-        false
-    }
 }
 
 /// The unit of a [`Progress`] report.
@@ -89,41 +83,4 @@ impl Progress for ProgressBar {
     fn end(&self) {
         self.0.finish_and_clear();
     }
-}
-
-/// A [`Progress`] that can also be cancelled by a flag.
-#[derive(Debug)]
-pub struct Cancellable<'a, P: ?Sized> {
-    progress: &'a P,
-    cancelled: &'a AtomicBool,
-}
-
-impl<'a, P: Progress + ?Sized> Cancellable<'a, P> {
-    /// Forwards reports to `progress`, and cancels the work once `cancelled` is true.
-    pub fn new(progress: &'a P, cancelled: &'a AtomicBool) -> Self {
-        Self { progress, cancelled }
-    }
-}
-
-impl<P: Progress + ?Sized> Progress for Cancellable<'_, P> {
-    fn begin(&self, what: &'static str, unit: Unit, total: u64) {
-        self.progress.begin(what, unit, total);
-    }
-    fn expect(&self, by: u64) {
-        self.progress.expect(by);
-    }
-    fn advance(&self, by: u64) {
-        self.progress.advance(by);
-    }
-    fn end(&self) {
-        self.progress.end();
-    }
-    fn is_cancelled(&self) -> bool {
-        self.cancelled.load(Ordering::Relaxed) || self.progress.is_cancelled()
-    }
-}
-
-/// Returns [`ErrorKind::Cancelled`] if the work is cancelled.
-pub(crate) fn check(progress: &dyn Progress) -> Result<()> {
-    if progress.is_cancelled() { Err(ErrorKind::Cancelled.into()) } else { Ok(()) }
 }

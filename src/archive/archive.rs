@@ -5,7 +5,7 @@ use super::commit::{Commit, CommitInfo};
 use super::compact::{self, CompactOptions, CompactReport};
 use super::digests::KeptDigests;
 use super::expire::{self, ExpireOptions, ExpireReport};
-use super::ingest;
+use super::ingest::{self, IngestBase};
 use super::ingest_report::{IngestOptions, IngestReport};
 use super::known_runs;
 use super::log::Log;
@@ -19,9 +19,10 @@ use super::snapshot::Snapshot;
 use super::storage::Storage;
 use super::table_name::TableName;
 use super::verify::{self, VerifyOptions, VerifyReport};
+use crate::cancellation::CancellationToken;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::Container;
-use crate::progress::{Progress, check};
+use crate::progress::Progress;
 use arrow::datatypes::SchemaRef;
 use object_store::ObjectStore;
 use std::collections::BTreeSet;
@@ -38,11 +39,12 @@ use std::sync::Arc;
 /// ```
 /// # let folder = tempfile::tempdir()?;
 /// # let path = folder.path().join("games.a2");
-/// use a2store::{Archive, IngestOptions, Phases};
+/// use a2store::{Archive, CancellationToken, IngestOptions, Phases};
 /// let mut archive = Archive::create(&path, Phases::default())?;
 /// # let runs = folder.path().join("runs");
-/// # a2store::simulate(&runs, &a2store::SimulateOptions::default().with_runs(2), &())?;
-/// let report = archive.ingest([&runs], &IngestOptions::default(), &())?;
+/// let cancel = CancellationToken::new();
+/// # a2store::simulate(&runs, &a2store::SimulateOptions::default().with_runs(2), &(), &cancel)?;
+/// let report = archive.ingest([&runs], &IngestOptions::default(), &(), &cancel)?;
 /// assert_eq!((report.accepted, archive.num_runs(), archive.version()), (2, 2, 2));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -66,13 +68,13 @@ impl Archive {
     /// [`ErrorKind::ArchiveExists`] if the folder holds an archive. [`ErrorKind::Argument`] if the thresholds
     /// are not tiles in ascending order, or if the folder holds other files. [`ErrorKind::Io`].
     pub fn create(location: impl AsRef<Path>, phases: Phases) -> Result<Archive> {
-        Archive::create_unless_cancelled(location, phases, &())
+        Archive::create_unless_cancelled(location, phases, CancellationToken::never())
     }
 
     pub(crate) fn create_unless_cancelled(
         location: impl AsRef<Path>,
         phases: Phases,
-        progress: &dyn Progress,
+        cancel: &CancellationToken,
     ) -> Result<Archive> {
         phases.check()?;
         let storage = Storage::new(location.as_ref())?;
@@ -93,7 +95,7 @@ impl Archive {
                 return Err(damaged(&storage.path(LOG_FOLDER), "log", expected, format!("{table}/{name}")));
             }
         }
-        check(progress)?;
+        cancel.check()?;
         match log.append(None, &Commit::first(phases))? {
             Some(snapshot) => Ok(Archive::new(storage, snapshot)),
             None => exists(),
@@ -195,8 +197,9 @@ impl Archive {
         paths: impl IntoIterator<Item = P>,
         options: &IngestOptions,
         progress: &dyn Progress,
+        cancel: &CancellationToken,
     ) -> Result<IngestReport> {
-        self.ingest_files(paths, None, options, progress)
+        self.ingest_files(paths, None, options, progress, cancel)
     }
 
     /// Ingests like [`ingest`](Archive::ingest), but skips the files in `seen` that have not changed since.
@@ -211,8 +214,9 @@ impl Archive {
         seen: &mut SeenFiles,
         options: &IngestOptions,
         progress: &dyn Progress,
+        cancel: &CancellationToken,
     ) -> Result<IngestReport> {
-        self.ingest_files(paths, Some(seen), options, progress)
+        self.ingest_files(paths, Some(seen), options, progress, cancel)
     }
 
     fn ingest_files<P: AsRef<Path>>(
@@ -221,9 +225,10 @@ impl Archive {
         seen: Option<&mut SeenFiles>,
         options: &IngestOptions,
         progress: &dyn Progress,
+        cancel: &CancellationToken,
     ) -> Result<IngestReport> {
         let paths: Vec<PathBuf> = paths.into_iter().map(|path| path.as_ref().to_path_buf()).collect();
-        self.ingest_input(IngestInput::Paths(&paths), seen, options, progress)
+        self.ingest_input(IngestInput::Paths(&paths), seen, options, progress, cancel)
     }
 
     /// Ingests the runs of a recording. Compares ids instead of content: a run is new if its session and id are
@@ -235,9 +240,10 @@ impl Archive {
         runs: &Arc<Container>,
         options: &IngestOptions,
         progress: &dyn Progress,
+        cancel: &CancellationToken,
     ) -> Result<IngestReport> {
         let since = self.snapshot.newest().next_run_id;
-        self.ingest_input(IngestInput::Recorded { runs, since }, None, options, progress)
+        self.ingest_input(IngestInput::Recorded { runs, since }, None, options, progress, cancel)
     }
 
     fn ingest_input(
@@ -246,9 +252,10 @@ impl Archive {
         seen: Option<&mut SeenFiles>,
         options: &IngestOptions,
         progress: &dyn Progress,
+        cancel: &CancellationToken,
     ) -> Result<IngestReport> {
-        let (report, snapshot) =
-            ingest::ingest(&self.storage, &self.snapshot, &self.kept, input, options, seen, progress)?;
+        let base = IngestBase { storage: &self.storage, snapshot: &self.snapshot, kept: &self.kept };
+        let (report, snapshot) = ingest::ingest(&base, input, options, seen, progress, cancel)?;
         self.snapshot = snapshot.into();
         Ok(report)
     }
@@ -262,8 +269,13 @@ impl Archive {
     /// # Errors
     /// [`ErrorKind::Damaged`] if a file cannot be read back. [`ErrorKind::Conflict`], [`ErrorKind::Cancelled`],
     /// [`ErrorKind::Io`], [`ErrorKind::Unconfirmed`].
-    pub fn compact(&mut self, options: &CompactOptions, progress: &dyn Progress) -> Result<CompactReport> {
-        let (report, snapshot) = compact::compact(&self.storage, options, progress)?;
+    pub fn compact(
+        &mut self,
+        options: &CompactOptions,
+        progress: &dyn Progress,
+        cancel: &CancellationToken,
+    ) -> Result<CompactReport> {
+        let (report, snapshot) = compact::compact(&self.storage, options, progress, cancel)?;
         self.snapshot = snapshot.into();
         Ok(report)
     }
@@ -273,8 +285,8 @@ impl Archive {
     ///
     /// # Errors
     /// [`ErrorKind::Conflict`], [`ErrorKind::Cancelled`], [`ErrorKind::Io`], [`ErrorKind::Unconfirmed`].
-    pub fn expire(&mut self, options: &ExpireOptions, progress: &dyn Progress) -> Result<ExpireReport> {
-        let (report, snapshot) = expire::expire(&self.storage, options, progress)?;
+    pub fn expire(&mut self, options: &ExpireOptions, cancel: &CancellationToken) -> Result<ExpireReport> {
+        let (report, snapshot) = expire::expire(&self.storage, options, cancel)?;
         self.snapshot = snapshot.into();
         Ok(report)
     }
@@ -294,8 +306,9 @@ impl Archive {
         location: impl AsRef<Path>,
         options: &VerifyOptions,
         progress: &dyn Progress,
+        cancel: &CancellationToken,
     ) -> Result<VerifyReport> {
-        verify::verify(&Storage::new(location.as_ref())?, options, progress)
+        verify::verify(&Storage::new(location.as_ref())?, options, progress, cancel)
     }
 
     /// Repairs an archive with damaged or missing commits. With `dry_run`, only returns the planned changes.
@@ -311,15 +324,15 @@ impl Archive {
     /// [`ErrorKind::NotAnArchive`]. [`ErrorKind::Damaged`] if no version can be determined.
     /// [`ErrorKind::Conflict`], [`ErrorKind::Io`].
     pub fn repair(location: impl AsRef<Path>, dry_run: bool) -> Result<RepairReport> {
-        Archive::repair_unless_cancelled(location, dry_run, &())
+        Archive::repair_unless_cancelled(location, dry_run, CancellationToken::never())
     }
 
     pub(crate) fn repair_unless_cancelled(
         location: impl AsRef<Path>,
         dry_run: bool,
-        progress: &dyn Progress,
+        cancel: &CancellationToken,
     ) -> Result<RepairReport> {
-        repair::repair(&Storage::new(location.as_ref())?, dry_run, progress)
+        repair::repair(&Storage::new(location.as_ref())?, dry_run, cancel)
     }
 
     /// Returns the archive's absolute folder, or its URL.

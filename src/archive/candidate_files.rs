@@ -1,8 +1,9 @@
 //! The files of an ingest that may hold runs, and the files that earlier ingests have read.
 
+use crate::cancellation::CancellationToken;
 use crate::error::{Error, Result};
 use crate::format::{Content, FoundFile, PREFIX_LEN, files_in, has_ended};
-use crate::progress::{Progress, check};
+use crate::progress::Progress;
 use std::collections::HashMap;
 use std::fs::{File, Metadata};
 use std::io::Read;
@@ -35,12 +36,18 @@ pub(super) struct FileState {
 }
 
 /// Reports the total number of bytes to `progress`, while they are being read. Stops once `done` is set.
-pub(super) fn measure(paths: &[PathBuf], seen: Option<&SeenFiles>, progress: &dyn Progress, done: &AtomicBool) {
+pub(super) fn measure(
+    paths: &[PathBuf],
+    seen: Option<&SeenFiles>,
+    progress: &dyn Progress,
+    cancel: &CancellationToken,
+    done: &AtomicBool,
+) {
     let Ok(mut candidates) = CandidateFiles::new(paths) else { return };
     let mut sum = 0;
     while !done.load(Ordering::Relaxed) {
         // The reading thread reports errors of folders.
-        let Ok(Some(CandidateFile { file, content, named, .. })) = candidates.next(progress) else { break };
+        let Ok(Some(CandidateFile { file, content, named, .. })) = candidates.next(cancel) else { break };
         if (named || !matches!(content, Content::Other)) && !seen.is_some_and(|seen| seen.has(&file)) {
             sum += file.num_bytes;
         }
@@ -81,9 +88,9 @@ impl<'a> CandidateFiles<'a> {
         Ok(CandidateFiles { paths, walk: None })
     }
 
-    pub(super) fn next(&mut self, progress: &dyn Progress) -> Result<Option<CandidateFile>> {
+    pub(super) fn next(&mut self, cancel: &CancellationToken) -> Result<Option<CandidateFile>> {
         loop {
-            check(progress)?;
+            cancel.check()?;
             let Some(walk) = &mut self.walk else {
                 let Some((first, rest)) = self.paths.split_first() else { return Ok(None) };
                 self.paths = rest;

@@ -14,8 +14,9 @@ use super::storage::Storage;
 use super::table_name::TableName;
 use super::transaction::{DEFAULT_WAIT, transact};
 use super::writer_thread::{RowGroupSender, TransactionFiles};
+use crate::cancellation::CancellationToken;
 use crate::error::{Error, Result};
-use crate::progress::{Progress, Unit, check};
+use crate::progress::{Progress, Unit};
 use crate::workers::pool;
 use arrow::array::RecordBatch;
 use arrow::compute::concat_batches;
@@ -66,12 +67,13 @@ pub(super) fn compact(
     storage: &Storage,
     options: &CompactOptions,
     progress: &dyn Progress,
+    cancel: &CancellationToken,
 ) -> Result<(CompactReport, Snapshot)> {
     if options.file_rows == 0 {
         return Err(Error::argument("file_rows", "at least 1", 0));
     }
     let threads = pool("compact", options.workers)?;
-    let outcome = transact(storage, options.wait, progress, |_, snapshot| {
+    let outcome = transact(storage, options.wait, cancel, |_, snapshot| {
         let mut report = CompactReport::default();
         (report.files_before, report.bytes_before) = sizes(&snapshot.files);
         let groups: Vec<Vec<&DataFile>> =
@@ -85,7 +87,7 @@ pub(super) fn compact(
         // Each row is rewritten once and compared once.
         progress.begin("compact", Unit::Rows, 2 * report.num_rows);
         let output = TransactionFiles { storage, txn: &commit.txn, file_rows: u64::MAX };
-        let rewritten = threads.install(|| rewrite(&output, &groups, progress));
+        let rewritten = threads.install(|| rewrite(&output, &groups, progress, cancel));
         progress.end();
         let (add, remove) = rewritten?;
         commit.remove = remove;
@@ -133,10 +135,11 @@ fn rewrite(
     output: &TransactionFiles<'_>,
     groups: &[Vec<&DataFile>],
     progress: &dyn Progress,
+    cancel: &CancellationToken,
 ) -> Result<(Vec<DataFile>, Vec<String>)> {
     let mut added = Vec::new();
     for group in groups {
-        let outcome = rewrite_group(output, group, progress);
+        let outcome = rewrite_group(output, group, progress, cancel);
         match outcome {
             Ok(file) => added.push(file),
             Err(error) => {
@@ -148,12 +151,17 @@ fn rewrite(
     Ok((added, groups.iter().flatten().map(|file| file.path.clone()).collect()))
 }
 
-fn rewrite_group(output: &TransactionFiles<'_>, group: &[&DataFile], progress: &dyn Progress) -> Result<DataFile> {
+fn rewrite_group(
+    output: &TransactionFiles<'_>,
+    group: &[&DataFile],
+    progress: &dyn Progress,
+    cancel: &CancellationToken,
+) -> Result<DataFile> {
     let table = group[0].table;
-    let (_, files) = output.write(progress, |sender| copy(output.storage, table, group, sender, progress))?;
+    let (_, files) = output.write(cancel, |sender| copy(output.storage, table, group, sender, progress, cancel))?;
     let [file] = <[DataFile; 1]>::try_from(files)
         .map_err(|files| Error::other(format!("{} files instead of one", files.len())))?;
-    let compared = compare(output.storage, group, &file, progress);
+    let compared = compare(output.storage, group, &file, progress, cancel);
     compared.inspect_err(|_| drop(output.storage.remove(&file.path)))?;
     Ok(file)
 }
@@ -166,12 +174,14 @@ fn copy(
     files: &[&DataFile],
     sender: &RowGroupSender,
     progress: &dyn Progress,
+    cancel: &CancellationToken,
 ) -> Result<()> {
     let encoder = RowGroupEncoder::new(table)?;
     let mut source = RowGroups::new(storage, files);
-    let mut next = gather(&mut source, progress)?;
+    let mut next = gather(&mut source, progress, cancel)?;
     while let Some(batch) = next {
-        let (encoded, following) = rayon::join(|| encoder.encode(&batch, progress), || gather(&mut source, progress));
+        let (encoded, following) =
+            rayon::join(|| encoder.encode(&batch, cancel), || gather(&mut source, progress, cancel));
         sender.send(table, encoded?)?;
         next = following?;
     }
@@ -179,13 +189,17 @@ fn copy(
 }
 
 /// Returns enough rows for the next row group; `None` at the end.
-fn gather(source: &mut RowGroups<'_>, progress: &dyn Progress) -> Result<Option<RecordBatch>> {
+fn gather(
+    source: &mut RowGroups<'_>,
+    progress: &dyn Progress,
+    cancel: &CancellationToken,
+) -> Result<Option<RecordBatch>> {
     let mut batches = Vec::new();
     let mut num_rows = 0;
     while num_rows < ROW_GROUP_STEPS
         && let Some(batch) = source.next()?
     {
-        check(progress)?;
+        cancel.check()?;
         num_rows += batch.num_rows();
         progress.advance(batch.num_rows() as u64);
         batches.push(batch);
@@ -196,13 +210,19 @@ fn gather(source: &mut RowGroups<'_>, progress: &dyn Progress) -> Result<Option<
 }
 
 /// Checks that one file has the same rows as several others together.
-fn compare(storage: &Storage, old: &[&DataFile], new: &DataFile, progress: &dyn Progress) -> Result<()> {
+fn compare(
+    storage: &Storage,
+    old: &[&DataFile],
+    new: &DataFile,
+    progress: &dyn Progress,
+    cancel: &CancellationToken,
+) -> Result<()> {
     let differs =
         |expected: &str, found: &str| Err(damaged(&storage.path(&new.path), "rewritten rows", expected, found));
     let (mut old, mut new_rows) = (RowGroups::new(storage, old), RowGroups::new(storage, std::slice::from_ref(&new)));
     let (mut left, mut right): (Option<RecordBatch>, Option<RecordBatch>) = (None, None);
     loop {
-        check(progress)?;
+        cancel.check()?;
         let next = |kept: Option<RecordBatch>, source: &mut RowGroups<'_>| match kept {
             Some(batch) => Ok(Some(batch)),
             None => source.next(),

@@ -15,8 +15,8 @@ use super::snapshot::Snapshot;
 use super::storage::Storage;
 use super::table_name::TableName;
 use super::transaction::{DEFAULT_WAIT, TransactionOutcome, transact};
+use crate::cancellation::CancellationToken;
 use crate::error::Result;
-use crate::progress::{Progress, check};
 use crate::publish::Staged;
 use chrono::DateTime;
 use derive_setters::Setters;
@@ -73,7 +73,7 @@ pub struct ExpireReport {
 pub(super) fn expire(
     storage: &Storage,
     options: &ExpireOptions,
-    progress: &dyn Progress,
+    cancel: &CancellationToken,
 ) -> Result<(ExpireReport, Snapshot)> {
     let now = SystemTime::now();
     let log = Log::new(storage);
@@ -87,10 +87,10 @@ pub(super) fn expire(
         // A dry run changes nothing, so it needs no lock.
         let snapshot = log.replay(None)?;
         let mut report = report_of(&snapshot);
-        sweep.find(&snapshot, &mut report, progress)?;
+        sweep.find(&snapshot, &mut report, cancel)?;
         return Ok((report, snapshot));
     }
-    let outcome = transact(storage, options.wait, progress, |_, snapshot| {
+    let outcome = transact(storage, options.wait, cancel, |_, snapshot| {
         let report = report_of(snapshot);
         if report.num_versions == 0 {
             return Ok((None, report));
@@ -106,9 +106,9 @@ pub(super) fn expire(
         // is harmless, because these commits stay.
         write_checkpoint(storage, &snapshot).ok();
     }
-    sweep.find(&snapshot, &mut report, progress)?;
+    sweep.find(&snapshot, &mut report, cancel)?;
     for path in &report.paths {
-        check(progress)?;
+        cancel.check()?;
         storage.remove(path)?;
     }
     drop(lock);
@@ -136,7 +136,7 @@ struct Sweep<'a> {
 
 impl Sweep<'_> {
     /// Adds to a report all files that can be removed.
-    fn find(&self, snapshot: &Snapshot, report: &mut ExpireReport, progress: &dyn Progress) -> Result<()> {
+    fn find(&self, snapshot: &Snapshot, report: &mut ExpireReport, cancel: &CancellationToken) -> Result<()> {
         let first = self.log.replay(Some(report.first_version))?;
         let mut kept: HashSet<String> = first.files.into_iter().map(|file| file.path).collect();
         for commit in self.log.commits(report.first_version + 1..=snapshot.newest.version)? {
@@ -148,7 +148,7 @@ impl Sweep<'_> {
         let repaired = log.iter().any(|entry| entry.name.contains(ASIDE));
         for table in TableName::ALL {
             for entry in self.storage.list(table.name())?.unwrap_or_default() {
-                check(progress)?;
+                cancel.check()?;
                 let path = format!("{table}/{}", entry.name);
                 if entry.name.ends_with(".parquet") && !kept.contains(&path) {
                     let given_up = given_up.get_or_insert_with(|| {

@@ -12,27 +12,35 @@ use super::run_discovery::IngestInput;
 use super::snapshot::Snapshot;
 use super::storage::Storage;
 use super::transaction::transact_from;
+use crate::cancellation::CancellationToken;
 use crate::error::Result;
 use crate::progress::Progress;
 use crate::workers::pool;
 
-/// Ingests into an archive. `base` is the version that the caller has read.
+/// An archive at the version that the caller has read.
+pub(super) struct IngestBase<'a> {
+    pub(super) storage: &'a Storage,
+    pub(super) snapshot: &'a Snapshot,
+    pub(super) kept: &'a KeptDigests,
+}
+
+/// Ingests into an archive.
 pub(super) fn ingest(
-    storage: &Storage,
-    base: &Snapshot,
-    kept: &KeptDigests,
+    base: &IngestBase<'_>,
     input: IngestInput<'_>,
     options: &IngestOptions,
     seen: Option<&mut SeenFiles>,
     progress: &dyn Progress,
+    cancel: &CancellationToken,
 ) -> Result<(IngestReport, Snapshot)> {
+    let &IngestBase { storage, snapshot: base, kept } = base;
     // Reports a missing path before it waits for the lock.
     input.sources(None)?;
     let before = seen.as_deref();
     if before.is_some() {
         // If no file is new, it takes no lock, so frequent calls never block other writers.
         let mut sources = input.sources(before)?;
-        if sources.window(1, progress)?.is_empty() {
+        if sources.window(1, cancel)?.is_empty() {
             let (ignored, unchanged, passed) = (sources.ignored, sources.unchanged, sources.passed);
             if let Some(seen) = seen {
                 passed.into_iter().for_each(|file| seen.add(file));
@@ -42,11 +50,11 @@ pub(super) fn ingest(
         }
     }
     let threads = pool("ingest", options.workers)?;
-    let outcome = transact_from(storage, Some(base), options.wait, progress, |log, snapshot| {
+    let outcome = transact_from(storage, Some(base), options.wait, cancel, |log, snapshot| {
         let known = KnownRuns::of(storage, log, snapshot, input, kept)?;
         let mut commit = snapshot.next(Operation::Ingest);
         let pipeline = Pipeline { storage, commit: &commit, on_error: options.on_error, input, seen: before };
-        let ingested = pipeline.run(&threads, known, progress)?;
+        let ingested = pipeline.run(&threads, known, progress, cancel)?;
         if ingested.files.is_empty() {
             return Ok((None, ingested));
         }

@@ -1,7 +1,7 @@
 //! The lock among the writers of one machine, and the pauses between attempts.
 
+use crate::cancellation::CancellationToken;
 use crate::error::{Error, ErrorKind, Result};
-use crate::progress::{Progress, check};
 use crate::random;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
@@ -15,7 +15,7 @@ pub(super) struct Lock(File);
 impl Lock {
     /// Locks a file that is created if it does not exist. Waits up to `wait` for other processes. `archive` is
     /// the folder in errors.
-    pub(super) fn acquire(archive: &Path, path: &Path, wait: Duration, progress: &dyn Progress) -> Result<Lock> {
+    pub(super) fn acquire(archive: &Path, path: &Path, wait: Duration, cancel: &CancellationToken) -> Result<Lock> {
         let file = File::options().create(true).append(true).open(path).map_err(|source| Error::io(path, source))?;
         let start = Instant::now();
         let mut backoff = Backoff::new(Duration::from_millis(2), Duration::from_millis(50));
@@ -23,7 +23,7 @@ impl Lock {
             match file.try_lock() {
                 Ok(()) => return Ok(Lock(file)),
                 Err(TryLockError::WouldBlock) if start.elapsed() < wait => {
-                    check(progress)?;
+                    cancel.check()?;
                     backoff.sleep();
                 }
                 Err(TryLockError::WouldBlock) => {

@@ -3,9 +3,10 @@
 use super::candidate_files::measure;
 use super::decode::{DecodeOutcome, RunAndFile, decode_alone};
 use super::run_discovery::{DiscoveredRun, RunDiscovery, RunPlace};
+use crate::cancellation::CancellationToken;
 use crate::error::Result;
 use crate::format::PackReader;
-use crate::progress::{Progress, Unit, check};
+use crate::progress::{Progress, Unit};
 use crate::workers::pool;
 use rayon::prelude::*;
 use std::path::PathBuf;
@@ -19,13 +20,14 @@ pub(super) fn decode_next<T: Send>(
     sources: &mut RunDiscovery<'_>,
     window_bytes: u64,
     progress: &dyn Progress,
+    cancel: &CancellationToken,
     decode_one: impl Fn(&mut DiscoveredRun) -> Result<DecodeOutcome<T>> + Sync,
 ) -> Result<Vec<(DiscoveredRun, Result<T>)>> {
     loop {
-        let window = sources.window(window_bytes, progress)?;
+        let window = sources.window(window_bytes, cancel)?;
         let last = window.is_empty();
         let outcome_of = |mut source: DiscoveredRun| {
-            let outcome = check(progress).and_then(|()| decode_one(&mut source));
+            let outcome = cancel.check().and_then(|()| decode_one(&mut source));
             progress.advance(source.num_bytes);
             (source, outcome)
         };
@@ -78,6 +80,7 @@ pub(crate) fn each_run(
     workers: Option<usize>,
     with_files: bool,
     progress: &dyn Progress,
+    cancel: &CancellationToken,
     mut take: impl FnMut(Option<usize>, RunAndFile) -> Result<()> + Send,
 ) -> Result<()> {
     let mut sources = match runs {
@@ -89,14 +92,14 @@ pub(crate) fn each_run(
     progress.begin("read", Unit::Bytes, 0);
     let outcome = std::thread::scope(|scope| {
         scope.spawn(|| match runs {
-            RunsOf::Paths(paths) => measure(paths, None, progress, &finished),
+            RunsOf::Paths(paths) => measure(paths, None, progress, cancel, &finished),
             RunsOf::Pack(pack) => progress.expect(pack.num_bytes()),
         });
         let window_bytes = WINDOW_BYTES * threads.current_num_threads() as u64;
         let outcome = threads.install(|| {
             loop {
                 let decode_one = |source: &mut DiscoveredRun| decode_alone(source, with_files);
-                let decoded = decode_next(&mut sources, window_bytes, progress, decode_one)?;
+                let decoded = decode_next(&mut sources, window_bytes, progress, cancel, decode_one)?;
                 if decoded.is_empty() {
                     return Ok(());
                 }

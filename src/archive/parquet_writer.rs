@@ -15,8 +15,8 @@ use super::problem::damaged;
 use super::schema::{SCHEMA_VERSION, SCHEMA_VERSION_KEY, table_schema};
 use super::storage::Storage;
 use super::table_name::TableName;
+use crate::cancellation::CancellationToken;
 use crate::error::{Error, Result};
-use crate::progress::{Progress, check};
 use crate::publish::Staged;
 use arrow::array::{AsArray, RecordBatch};
 use arrow::datatypes::UInt32Type;
@@ -105,7 +105,7 @@ impl TableWriter {
 
     /// Finishes the file, reads it back, and publishes it under a name that no other transaction uses. No
     /// commit names it yet.
-    pub(super) fn finish(mut self, progress: &dyn Progress) -> Result<Option<DataFile>> {
+    pub(super) fn finish(mut self, cancel: &CancellationToken) -> Result<Option<DataFile>> {
         let Some((first_run_id, last_run_id)) = self.run_ids else {
             return Ok(None);
         };
@@ -123,9 +123,9 @@ impl TableWriter {
             first_run_id,
             last_run_id,
         };
-        check(progress)?;
+        cancel.check()?;
         verify_staged(&staged, &file)?;
-        self.storage.publish(staged, &file.path, progress)?;
+        self.storage.publish(staged, &file.path, cancel)?;
         Ok(Some(file))
     }
 }
@@ -156,8 +156,8 @@ impl RowGroupEncoder {
     }
 
     /// Encodes at least one row. The first column must be `run_id`, ascending.
-    pub(super) fn encode(&self, batch: &RecordBatch, progress: &dyn Progress) -> Result<EncodedRowGroup> {
-        self.encode_parts([Ok(batch.clone())], progress)
+    pub(super) fn encode(&self, batch: &RecordBatch, cancel: &CancellationToken) -> Result<EncodedRowGroup> {
+        self.encode_parts([Ok(batch.clone())], cancel)
     }
 
     /// Encodes rows that come in parts, like [`encode`](Self::encode). Each part is encoded before the next is
@@ -165,7 +165,7 @@ impl RowGroupEncoder {
     pub(super) fn encode_parts(
         &self,
         parts: impl IntoIterator<Item = Result<RecordBatch>>,
-        progress: &dyn Progress,
+        cancel: &CancellationToken,
     ) -> Result<EncodedRowGroup> {
         let mut writers = self.0.create_column_writers(0).map_err(parquet_error)?;
         let (mut num_rows, mut run_ids) = (0, None);
@@ -178,7 +178,7 @@ impl RowGroupEncoder {
             let schema = part.schema();
             writers.par_iter_mut().zip(part.columns()).zip(&schema.fields()[..]).try_for_each(
                 |((writer, column), field)| {
-                    check(progress)?;
+                    cancel.check()?;
                     for leaf in compute_leaves(field, column).map_err(parquet_error)? {
                         writer.write(&leaf).map_err(parquet_error)?;
                     }

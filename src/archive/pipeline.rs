@@ -25,9 +25,10 @@ use super::steps_batch::steps_batch;
 use super::storage::Storage;
 use super::table_name::TableName;
 use super::writer_thread::{RowGroupSender, TransactionFiles};
+use crate::cancellation::CancellationToken;
 use crate::clock;
 use crate::error::{Error, ErrorKind, Result};
-use crate::progress::{Progress, Unit, check};
+use crate::progress::{Progress, Unit};
 use rayon::ThreadPool;
 use rayon::prelude::*;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -62,15 +63,21 @@ pub(super) struct Ingested {
 }
 
 impl Pipeline<'_> {
-    pub(super) fn run(&self, pool: &ThreadPool, known: KnownRuns, progress: &dyn Progress) -> Result<Ingested> {
+    pub(super) fn run(
+        &self,
+        pool: &ThreadPool,
+        known: KnownRuns,
+        progress: &dyn Progress,
+        cancel: &CancellationToken,
+    ) -> Result<Ingested> {
         let mut sources = self.input.sources(self.seen)?;
         let output = TransactionFiles { storage: self.storage, txn: &self.commit.txn, file_rows: FILE_STEPS };
         let finished = AtomicBool::new(false);
         progress.begin("ingest", Unit::Bytes, 0);
         let outcome = std::thread::scope(|scope| {
-            scope.spawn(|| self.input.measure(self.seen, progress, &finished));
-            let outcome = output.write(progress, |sender| {
-                pool.install(|| IngestJob::new(self, known, sender)?.run(&mut sources, progress))
+            scope.spawn(|| self.input.measure(self.seen, progress, cancel, &finished));
+            let outcome = output.write(cancel, |sender| {
+                pool.install(|| IngestJob::new(self, known, sender)?.run(&mut sources, progress, cancel))
             });
             finished.store(true, Ordering::Relaxed);
             outcome
@@ -121,18 +128,23 @@ impl<'a> IngestJob<'a> {
         })
     }
 
-    fn run(mut self, sources: &mut RunDiscovery<'_>, progress: &dyn Progress) -> Result<Ingested> {
+    fn run(
+        mut self,
+        sources: &mut RunDiscovery<'_>,
+        progress: &dyn Progress,
+        cancel: &CancellationToken,
+    ) -> Result<Ingested> {
         let window_bytes = WINDOW_BYTES * rayon::current_num_threads() as u64;
         let next_window = |known: &KnownRuns, sources: &mut RunDiscovery<'_>| {
-            decode_next(sources, window_bytes, progress, |source| decode_source(source, known))
+            decode_next(sources, window_bytes, progress, cancel, |source| decode_source(source, known))
         };
         let mut decoded = next_window(&self.ingested.known, sources)?;
         loop {
-            check(progress)?;
+            cancel.check()?;
             let last = decoded.is_empty();
             let groups = self.accept(decoded, last)?;
             let (encoded, next) =
-                rayon::join(|| self.encode(&groups, progress), || next_window(&self.ingested.known, sources));
+                rayon::join(|| self.encode(&groups, cancel), || next_window(&self.ingested.known, sources));
             for group in encoded? {
                 self.sender.send(TableName::Steps, group)?;
             }
@@ -141,16 +153,16 @@ impl<'a> IngestJob<'a> {
                 self.rows_bytes += row.num_bytes();
                 self.rows.push(row);
                 if self.rows.len() == ROW_GROUP_RUNS || self.rows_bytes >= ROW_GROUP_RUNS_BYTES {
-                    self.send_rows(progress)?;
+                    self.send_rows(cancel)?;
                 }
             }
             if last {
-                self.send_rows(progress)?;
+                self.send_rows(cancel)?;
                 break;
             }
             decoded = next?;
         }
-        check(progress)?;
+        cancel.check()?;
         (self.ingested.report.ignored, self.ingested.report.unchanged) = (sources.ignored, sources.unchanged);
         if self.pipeline.seen.is_some() {
             self.ingested.read.append(&mut sources.passed);
@@ -159,13 +171,13 @@ impl<'a> IngestJob<'a> {
     }
 
     /// Encodes the collected rows of `runs` and sends them to the writer.
-    fn send_rows(&mut self, progress: &dyn Progress) -> Result<()> {
+    fn send_rows(&mut self, cancel: &CancellationToken) -> Result<()> {
         if self.rows.is_empty() {
             return Ok(());
         }
         let batch = runs_batch(&std::mem::take(&mut self.rows), self.ingested_at_ms, self.pipeline.commit.version)?;
         self.rows_bytes = 0;
-        self.sender.send(TableName::Runs, self.runs.encode(&batch, progress)?)
+        self.sender.send(TableName::Runs, self.runs.encode(&batch, cancel)?)
     }
 
     /// Assigns ids to the new runs among decoded ones. Returns the full row groups, and at the end also the
@@ -216,13 +228,13 @@ impl<'a> IngestJob<'a> {
     }
 
     /// Encodes row groups in parallel. A group whose runs have no steps is left out.
-    fn encode(&self, groups: &[Vec<IngestedRun>], progress: &dyn Progress) -> Result<Vec<EncodedRowGroup>> {
+    fn encode(&self, groups: &[Vec<IngestedRun>], cancel: &CancellationToken) -> Result<Vec<EncodedRowGroup>> {
         groups
             .par_iter()
             .filter(|runs| runs.iter().any(|ingested| ingested.run.num_steps() > 0))
             .map(|runs| {
                 let parts = parts(runs).map(|runs| steps_batch(runs, self.pipeline.commit.phases));
-                self.steps.encode_parts(parts, progress)
+                self.steps.encode_parts(parts, cancel)
             })
             .collect()
     }

@@ -7,9 +7,10 @@ use super::run_digest::run_digest;
 use super::table_name::TableName;
 use super::typed_rows::{RunFacts, StepRows, run_facts};
 use crate::board::Board;
+use crate::cancellation::CancellationToken;
 use crate::error::{Error, Result};
 use crate::format::{RunFormat, SourceFormat, decode_run, encode_run};
-use crate::progress::{Progress, Unit, check};
+use crate::progress::{Progress, Unit};
 use crate::run::Run;
 use crate::workers::pool;
 use rayon::prelude::*;
@@ -73,6 +74,7 @@ impl Archive {
         run_ids: &[u32],
         workers: Option<usize>,
         progress: &dyn Progress,
+        cancel: &CancellationToken,
         make: impl Fn(StoredRun) -> Result<T> + Sync,
         mut sink: impl FnMut(u32, T) -> Result<()> + Send,
     ) -> Result<()> {
@@ -89,7 +91,7 @@ impl Archive {
                         known.insert(facts.run_id, (facts, original.map(<[u8]>::to_vec)));
                     }
                 }
-                self.read_group(&ids, &known, progress, &make, &mut sink)
+                self.read_group(&ids, &known, progress, cancel, &make, &mut sink)
             })
         });
         progress.end();
@@ -104,12 +106,12 @@ impl Archive {
     pub(crate) fn examine_runs(
         &self,
         run_ids: &[u32],
-        progress: &dyn Progress,
+        cancel: &CancellationToken,
         mut examine: impl FnMut(&StoredMeta) -> Result<()>,
     ) -> Result<()> {
         let mut missing = run_ids.iter().copied().peekable();
         self.each_group(TableName::Runs, run_ids, &mut |file, index| {
-            check(progress)?;
+            cancel.check()?;
             for (facts, _) in run_facts(&file.read(index)?)? {
                 if missing.next_if_eq(&facts.run_id).is_some() {
                     examine(&StoredMeta {
@@ -159,6 +161,7 @@ impl Archive {
         run_ids: &[u32],
         known: &HashMap<u32, (RunFacts, Option<Vec<u8>>)>,
         progress: &dyn Progress,
+        cancel: &CancellationToken,
         make: &(impl Fn(StoredRun) -> Result<T> + Sync),
         sink: &mut (impl FnMut(u32, T) -> Result<()> + Send),
     ) -> Result<()> {
@@ -184,7 +187,7 @@ impl Archive {
         };
         let mut read = |window: &mut Vec<(Arc<OpenDataFile<'_>>, usize)>,
                         sink: &mut dyn FnMut(u32, T) -> Result<()>| {
-            check(progress)?;
+            cancel.check()?;
             let runs_of = |(file, index): (Arc<OpenDataFile<'_>>, usize)| self.runs_of(&file, index, known, make);
             let made: Vec<Vec<(u32, T)>> = window.par_drain(..).map(runs_of).collect::<Result<_>>()?;
             for (run_id, value) in made.into_iter().flatten() {

@@ -4,10 +4,10 @@
 //! `AWS_ENDPOINT_URL`, `GOOGLE_APPLICATION_CREDENTIALS`, `AZURE_STORAGE_ACCOUNT_NAME`, …).
 
 use super::listing::ListedFile;
+use crate::cancellation::CancellationToken;
 use crate::clock;
 use crate::error::{Error, Result};
 use crate::process::ProcessId;
-use crate::progress::{Progress, check};
 use crate::publish::Published;
 use crate::runtime::block_on;
 use bytes::Bytes;
@@ -166,13 +166,13 @@ impl Remote {
     }
 
     /// Uploads a local file in parts, and checks its length in the store.
-    pub(super) fn upload(&self, from: &Path, path: &str, progress: &dyn Progress) -> Result<()> {
+    pub(super) fn upload(&self, from: &Path, path: &str, cancel: &CancellationToken) -> Result<()> {
         let mut file = File::open(from).map_err(|source| Error::io(from, source))?;
         let length = file.metadata().map_err(|source| Error::io(from, source))?.len();
         let mut buffer = vec![0; PART_BYTES.min(length as usize)];
         let mut upload: Option<WriteMultipart> = None;
         loop {
-            check(progress)?;
+            cancel.check()?;
             let mut filled = 0;
             while filled < buffer.len() {
                 match file.read(&mut buffer[filled..]).map_err(|source| Error::io(from, source))? {

@@ -29,8 +29,8 @@ use super::repair_plan::{Repair, RepairPlan};
 use super::repair_successor::Successor;
 use super::snapshot::Snapshot;
 use super::storage::Storage;
+use crate::cancellation::CancellationToken;
 use crate::error::{Error, ErrorKind, Result};
-use crate::progress::{Progress, check};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -46,7 +46,7 @@ pub struct RepairReport {
     pub done: bool,
 }
 
-pub(super) fn repair(storage: &Storage, dry_run: bool, progress: &dyn Progress) -> Result<RepairReport> {
+pub(super) fn repair(storage: &Storage, dry_run: bool, cancel: &CancellationToken) -> Result<RepairReport> {
     let log = Log::new(storage);
     // A folder that is not an archive must not get a lock file.
     let names = log.names()?;
@@ -55,7 +55,7 @@ pub(super) fn repair(storage: &Storage, dry_run: bool, progress: &dyn Progress) 
     }
     let _lock = match dry_run {
         true => None,
-        false => storage.lock(LOG_LOCK, Duration::from_secs(60), progress)?,
+        false => storage.lock(LOG_LOCK, Duration::from_secs(60), cancel)?,
     };
     let names = log.settled_names()?;
     let mut chain = Chain::read(storage, &log, &names)?;
@@ -110,7 +110,7 @@ pub(super) fn repair(storage: &Storage, dry_run: bool, progress: &dyn Progress) 
     plan.aside.sort_by(|(a, ..), (b, ..)| is_commit(a).cmp(&is_commit(b)).then_with(|| b.cmp(a)));
     if !dry_run {
         // From here on the repair cannot be cancelled.
-        check(progress)?;
+        cancel.check()?;
         // Runs even without steps, because an interrupted repair may have done the last step without making it
         // durable.
         plan.carry_out(&sound)?;

@@ -2,12 +2,13 @@
 //! many runs.
 
 use super::candidate_files::{CandidateFile, CandidateFiles, FileState, SeenFiles, measure};
+use crate::cancellation::CancellationToken;
 use crate::error::{Error, Result};
 use crate::format::{
     Container, ContainerKind, Content, Opened, PackReader, RunFormat, SourceFormat, fill_window, open_container,
     open_folder,
 };
-use crate::progress::{Progress, check};
+use crate::progress::Progress;
 use std::collections::HashSet;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -53,9 +54,15 @@ impl<'a> IngestInput<'a> {
     }
 
     /// Reports the total number of bytes to `progress`, while they are being read.
-    pub(super) fn measure(self, seen: Option<&SeenFiles>, progress: &dyn Progress, done: &AtomicBool) {
+    pub(super) fn measure(
+        self,
+        seen: Option<&SeenFiles>,
+        progress: &dyn Progress,
+        cancel: &CancellationToken,
+        done: &AtomicBool,
+    ) {
         match self {
-            IngestInput::Paths(paths) => measure(paths, seen, progress, done),
+            IngestInput::Paths(paths) => measure(paths, seen, progress, cancel, done),
             IngestInput::Recorded { .. } => progress.expect(self.num_bytes()),
         }
     }
@@ -147,8 +154,8 @@ impl<'a> RunDiscovery<'a> {
     }
 
     /// Returns the next runs, of about `num_bytes` bytes together; at least one, unless there are no more.
-    pub(super) fn window(&mut self, num_bytes: u64, progress: &dyn Progress) -> Result<Vec<DiscoveredRun>> {
-        let sources = std::iter::from_fn(|| self.next(progress).transpose());
+    pub(super) fn window(&mut self, num_bytes: u64, cancel: &CancellationToken) -> Result<Vec<DiscoveredRun>> {
+        let sources = std::iter::from_fn(|| self.next(cancel).transpose());
         // Opening and closing a file costs about as much as reading 4 KiB.
         fill_window(sources, usize::MAX, num_bytes, |source| source.num_bytes + 4096)
     }
@@ -161,9 +168,9 @@ impl<'a> RunDiscovery<'a> {
         }
     }
 
-    fn next(&mut self, progress: &dyn Progress) -> Result<Option<DiscoveredRun>> {
+    fn next(&mut self, cancel: &CancellationToken) -> Result<Option<DiscoveredRun>> {
         loop {
-            check(progress)?;
+            cancel.check()?;
             match self.pending.pop() {
                 Some(PendingRuns::Source(source)) => return Ok(Some(source)),
                 Some(PendingRuns::Runs(file, runs, index)) => {
@@ -186,9 +193,9 @@ impl<'a> RunDiscovery<'a> {
                     }
                     return Ok(Some(DiscoveredRun { path, num_bytes, place, last_of }));
                 }
-                Some(PendingRuns::Renamed(file, kind)) => self.open(file, kind, true, progress),
+                Some(PendingRuns::Renamed(file, kind)) => self.open(file, kind, true, cancel),
                 None => {
-                    let Some(CandidateFile { file, content, named, problem }) = self.candidates.next(progress)? else {
+                    let Some(CandidateFile { file, content, named, problem }) = self.candidates.next(cancel)? else {
                         return Ok(None);
                     };
                     if self.seen.is_some_and(|seen| seen.has(&file)) {
@@ -199,7 +206,7 @@ impl<'a> RunDiscovery<'a> {
                         return Ok(Some(DiscoveredRun::file(file, RunPlace::Failed(problem))));
                     }
                     match content {
-                        Content::Container(kind) => self.open(file, kind, named, progress),
+                        Content::Container(kind) => self.open(file, kind, named, cancel),
                         Content::Other if !named => self.ignored += 1,
                         Content::Run | Content::Other => return Ok(Some(DiscoveredRun::file(file, RunPlace::File))),
                     }
@@ -224,15 +231,15 @@ impl<'a> RunDiscovery<'a> {
     }
 
     /// Makes the runs of a container the next ones.
-    fn open(&mut self, file: FileState, kind: ContainerKind, named: bool, progress: &dyn Progress) {
-        let opened = match open_container(&file.path, kind, progress) {
+    fn open(&mut self, file: FileState, kind: ContainerKind, named: bool, cancel: &CancellationToken) {
+        let opened = match open_container(&file.path, kind, cancel) {
             Ok(Opened::Folder(folder)) if self.is_done(&folder) => return self.passed.push(file),
             Ok(Opened::Folder(folder)) => open_folder(&folder),
             // The main file lies in the same folder and opens this one. In repeated ingests it may have been
             // read before this file existed.
             Ok(Opened::Part(_)) if !named && self.seen.is_none() => return self.passed.push(file),
             Ok(Opened::Part(whole)) if self.is_done(&whole) => return self.passed.push(file),
-            Ok(Opened::Part(whole)) => match open_container(&whole, kind.main().unwrap_or(kind), progress) {
+            Ok(Opened::Part(whole)) => match open_container(&whole, kind.main().unwrap_or(kind), cancel) {
                 Ok(Opened::Container(container)) => Ok(Some(*container)),
                 Ok(_) => Ok(None),
                 Err(error) => Err(error),

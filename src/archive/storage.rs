@@ -8,8 +8,8 @@ use super::listing::{ListedFile, list_folder};
 use super::lock::Lock;
 use super::problem::damaged;
 use super::remote::Remote;
+use crate::cancellation::CancellationToken;
 use crate::error::{Error, Result};
-use crate::progress::Progress;
 use crate::publish::{self, Published, Staged};
 use bytes::Bytes;
 use object_store::ObjectStore;
@@ -192,9 +192,9 @@ impl Storage {
     }
 
     /// Publishes a data file under a free name.
-    pub(super) fn publish(&self, staged: Staged, path: &str, progress: &dyn Progress) -> Result<()> {
+    pub(super) fn publish(&self, staged: Staged, path: &str, cancel: &CancellationToken) -> Result<()> {
         if let Some(remote) = &self.remote {
-            return remote.upload(staged.path(), path, progress);
+            return remote.upload(staged.path(), path, cancel);
         }
         let name = self.root.join(path);
         match staged.publish(&name)? {
@@ -246,10 +246,10 @@ impl Storage {
     ///
     /// Returns `None` for an object store. Its writers, and writers on other machines, are excluded only by
     /// put-if-absent.
-    pub(super) fn lock(&self, path: &str, wait: Duration, progress: &dyn Progress) -> Result<Option<Lock>> {
+    pub(super) fn lock(&self, path: &str, wait: Duration, cancel: &CancellationToken) -> Result<Option<Lock>> {
         match self.remote {
             Some(_) => Ok(None),
-            None => Lock::acquire(&self.root, &self.root.join(path), wait, progress).map(Some),
+            None => Lock::acquire(&self.root, &self.root.join(path), wait, cancel).map(Some),
         }
     }
 }

@@ -6,8 +6,8 @@ use super::log::Log;
 use super::log_names::{LOG_FOLDER, LOG_LOCK};
 use super::snapshot::Snapshot;
 use super::storage::Storage;
+use crate::cancellation::CancellationToken;
 use crate::error::{ErrorKind, Result};
-use crate::progress::{Progress, check};
 use std::time::Duration;
 
 /// The default for the longest wait for other writers of this machine.
@@ -36,10 +36,10 @@ const ATTEMPTS: usize = 40;
 pub(super) fn transact<T>(
     storage: &Storage,
     wait: Duration,
-    progress: &dyn Progress,
+    cancel: &CancellationToken,
     attempt: impl FnMut(&Log, &Snapshot) -> Result<(Option<Commit>, T)>,
 ) -> Result<TransactionOutcome<T>> {
-    transact_from(storage, None, wait, progress, attempt)
+    transact_from(storage, None, wait, cancel, attempt)
 }
 
 /// Runs a transaction like [`transact`], but reads only the commits after `base`, an earlier version.
@@ -47,7 +47,7 @@ pub(super) fn transact_from<T>(
     storage: &Storage,
     base: Option<&Snapshot>,
     wait: Duration,
-    progress: &dyn Progress,
+    cancel: &CancellationToken,
     mut attempt: impl FnMut(&Log, &Snapshot) -> Result<(Option<Commit>, T)>,
 ) -> Result<TransactionOutcome<T>> {
     let log = Log::new(storage);
@@ -57,14 +57,14 @@ pub(super) fn transact_from<T>(
     }
     let mut backoff = Backoff::new(Duration::from_millis(10), Duration::from_secs(2));
     for _ in 0..ATTEMPTS {
-        check(progress)?;
-        let lock = storage.lock(LOG_LOCK, wait, progress)?;
+        cancel.check()?;
+        let lock = storage.lock(LOG_LOCK, wait, cancel)?;
         let snapshot = log.replay_durable(base)?;
         let (commit, value) = attempt(&log, &snapshot)?;
         let Some(commit) = commit else {
             return Ok(TransactionOutcome { snapshot, value, committed: false, lock });
         };
-        if let Err(error) = check(progress) {
+        if let Err(error) = cancel.check() {
             discard(storage, &commit);
             return Err(error);
         }

@@ -12,6 +12,7 @@ use super::table_name::TableName;
 use super::typed_rows::RunFacts;
 use super::verify_log::{LogCheck, kept_files};
 use super::verify_tables::TablesVerifier;
+use crate::cancellation::CancellationToken;
 use crate::error::{ErrorKind, Result};
 use crate::progress::{Progress, Unit};
 use crate::workers::pool;
@@ -58,7 +59,12 @@ pub struct VerifyReport {
 const ATTEMPTS: usize = 5;
 
 /// Verifies an archive. Repeats the check if the newest version expires meanwhile.
-pub(super) fn verify(storage: &Storage, options: &VerifyOptions, progress: &dyn Progress) -> Result<VerifyReport> {
+pub(super) fn verify(
+    storage: &Storage,
+    options: &VerifyOptions,
+    progress: &dyn Progress,
+    cancel: &CancellationToken,
+) -> Result<VerifyReport> {
     let log = Log::new(storage);
     for _ in 0..ATTEMPTS {
         let names = log.settled_names()?;
@@ -70,7 +76,7 @@ pub(super) fn verify(storage: &Storage, options: &VerifyOptions, progress: &dyn 
         let num_bytes = files.values().map(|file| file.num_bytes).sum();
         let threads = pool("verify", options.workers)?;
         progress.begin("verify", Unit::Bytes, num_bytes);
-        let tables = TablesVerifier::new(storage, options.deep, newest, &files, progress);
+        let tables = TablesVerifier::new(storage, options.deep, newest, &files, progress, cancel);
         let outcome = threads.install(|| tables.verify(&mut problems));
         progress.end();
         let runs = outcome?;

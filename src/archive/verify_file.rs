@@ -7,8 +7,8 @@ use super::problem::Problem;
 use super::schema::table_schema;
 use super::storage::Storage;
 use super::table_name::TableName;
+use crate::cancellation::CancellationToken;
 use crate::error::Result;
-use crate::progress::{Progress, check};
 use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, Scalar};
 use arrow::compute::kernels::cmp::{gt, lt};
 use arrow::datatypes::{DataType, UInt32Type};
@@ -48,7 +48,7 @@ impl FileFindings<'_> {
 pub(super) fn check_file(
     storage: &Storage,
     file: &DataFile,
-    progress: &dyn Progress,
+    cancel: &CancellationToken,
     rows: &mut dyn FnMut(&RecordBatch, &mut FileFindings<'_>) -> Result<()>,
 ) -> Result<Vec<Problem>> {
     let mut findings = FileFindings { file, problems: Vec::new() };
@@ -71,7 +71,7 @@ pub(super) fn check_file(
     }
     if findings.problems.is_empty() {
         match ParquetFooter::load(&opened) {
-            Ok(footer) => footer.check(&opened, progress, rows, &mut findings)?,
+            Ok(footer) => footer.check(&opened, cancel, rows, &mut findings)?,
             Err(error) => findings.add("footer", "Parquet", error),
         }
     }
@@ -91,7 +91,7 @@ impl ParquetFooter {
     fn check(
         &self,
         opened: &File,
-        progress: &dyn Progress,
+        cancel: &CancellationToken,
         rows: &mut dyn FnMut(&RecordBatch, &mut FileFindings<'_>) -> Result<()>,
         findings: &mut FileFindings<'_>,
     ) -> Result<()> {
@@ -119,7 +119,7 @@ impl ParquetFooter {
         let mut last_row: Option<(u32, u32)> = None;
         let mut first_run_id = None;
         for index in 0..footer.num_row_groups() {
-            check(progress)?;
+            cancel.check()?;
             let batch = opened.try_clone().map(SharedFile::new).map_err(ArrowError::from).and_then(|opened| {
                 let batch = guarded(|| read_row_group(opened, self.metadata.clone(), index))?;
                 self.check_statistics(index, &batch, findings)?;

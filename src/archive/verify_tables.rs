@@ -11,9 +11,10 @@ use super::storage::Storage;
 use super::table_name::TableName;
 use super::typed_rows::{RunFacts, StepRows, run_facts};
 use super::verify_file::check_file;
+use crate::cancellation::CancellationToken;
 use crate::error::Result;
 use crate::format::decode_run;
-use crate::progress::{Progress, check};
+use crate::progress::Progress;
 use rayon::prelude::*;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Mutex, PoisonError};
@@ -28,6 +29,7 @@ pub(super) struct TablesVerifier<'a> {
     /// The paths of the newest version's files.
     current: HashSet<&'a str>,
     progress: &'a dyn Progress,
+    cancel: &'a CancellationToken,
 }
 
 impl<'a> TablesVerifier<'a> {
@@ -37,9 +39,10 @@ impl<'a> TablesVerifier<'a> {
         newest: Option<&'a Snapshot>,
         files: &'a BTreeMap<String, DataFile>,
         progress: &'a dyn Progress,
+        cancel: &'a CancellationToken,
     ) -> TablesVerifier<'a> {
         let current = newest.into_iter().flat_map(|newest| &newest.files).map(|file| file.path.as_str()).collect();
-        TablesVerifier { storage, deep, newest, files, current, progress }
+        TablesVerifier { storage, deep, newest, files, current, progress, cancel }
     }
 
     /// Checks every data file, and whether `runs` and `steps` of the newest version agree. Adds to `problems`.
@@ -78,7 +81,7 @@ impl<'a> TablesVerifier<'a> {
     /// Checks a file of `runs`. Adds its rows to `facts` if it is of the newest version.
     fn check_runs(&self, file: &DataFile, facts: &Mutex<HashMap<u32, RunFacts>>) -> Result<Vec<Problem>> {
         let is_current = self.current.contains(file.path.as_str());
-        check_file(self.storage, file, self.progress, &mut |batch, findings| {
+        check_file(self.storage, file, self.cancel, &mut |batch, findings| {
             for (run, original) in run_facts(batch)? {
                 if let Some((expected, found)) =
                     original.filter(|_| self.deep).and_then(|it| original_differs(&run, it))
@@ -106,7 +109,7 @@ impl<'a> TablesVerifier<'a> {
     ) -> Result<Vec<Problem>> {
         let phases = self.newest.map_or_else(Phases::default, |newest| newest.newest.phases);
         let is_current = self.current.contains(file.path.as_str());
-        check_file(self.storage, file, self.progress, &mut |batch, findings| {
+        check_file(self.storage, file, self.cancel, &mut |batch, findings| {
             let rows = StepRows::new(batch)?;
             for run in rows.runs() {
                 let run_id = rows.run_id[run.start];
@@ -123,7 +126,7 @@ impl<'a> TablesVerifier<'a> {
                     findings.add_for_run(run_id, what, expected, found);
                 }
                 if let (true, false, Some(facts)) = (self.deep, damaged, run_facts) {
-                    check(self.progress)?;
+                    self.cancel.check()?;
                     let run = rows.run(run, facts.meta.clone(), facts.final_board)?;
                     let violation = run.verify().err();
                     if violation.is_none() != facts.verified {

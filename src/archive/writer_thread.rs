@@ -4,8 +4,8 @@ use super::data_file::DataFile;
 use super::parquet_writer::{EncodedRowGroup, TableWriter};
 use super::storage::Storage;
 use super::table_name::TableName;
+use crate::cancellation::CancellationToken;
 use crate::error::{Error, Result};
-use crate::progress::{Progress, check};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
 /// The number of row groups that may wait for the writer thread.
@@ -44,14 +44,14 @@ impl TransactionFiles<'_> {
     /// Writes the row groups that `work` sends, while `work` runs. If anything fails, removes all files.
     pub(super) fn write<T>(
         &self,
-        progress: &dyn Progress,
+        cancel: &CancellationToken,
         work: impl FnOnce(&RowGroupSender) -> Result<T>,
     ) -> Result<(T, Vec<DataFile>)> {
         let mut files = Vec::new();
         let outcome = std::thread::scope(|scope| {
             let (sender, receiver) = sync_channel(QUEUE);
             let mut open = OpenFiles { transaction: self, files: &mut files, steps: None, runs: None };
-            let writing = scope.spawn(move || open.receive(&receiver, progress));
+            let writing = scope.spawn(move || open.receive(&receiver, cancel));
             let sender = RowGroupSender(sender);
             let worked = work(&sender);
             if worked.is_ok() {
@@ -82,24 +82,24 @@ struct OpenFiles<'a> {
 }
 
 impl OpenFiles<'_> {
-    fn receive(&mut self, receiver: &Receiver<WriterMessage>, progress: &dyn Progress) -> Result<()> {
+    fn receive(&mut self, receiver: &Receiver<WriterMessage>, cancel: &CancellationToken) -> Result<()> {
         loop {
             match receiver.recv() {
                 Ok(WriterMessage::RowGroup(table, group)) => {
-                    check(progress)?;
-                    self.append(table, group, progress)?;
+                    cancel.check()?;
+                    self.append(table, group, cancel)?;
                 }
                 Ok(WriterMessage::End) => break,
                 Err(_) => return Ok(()),
             }
         }
         for writer in [self.steps.take(), self.runs.take()].into_iter().flatten() {
-            self.files.extend(writer.finish(progress)?);
+            self.files.extend(writer.finish(cancel)?);
         }
         Ok(())
     }
 
-    fn append(&mut self, table: TableName, group: EncodedRowGroup, progress: &dyn Progress) -> Result<()> {
+    fn append(&mut self, table: TableName, group: EncodedRowGroup, cancel: &CancellationToken) -> Result<()> {
         let slot = match table {
             TableName::Steps => &mut self.steps,
             TableName::Runs => &mut self.runs,
@@ -110,7 +110,7 @@ impl OpenFiles<'_> {
         };
         writer.append(group)?;
         if writer.num_rows() >= self.transaction.file_rows {
-            self.files.extend(writer.finish(progress)?);
+            self.files.extend(writer.finish(cancel)?);
         } else {
             *slot = Some(writer);
         }

@@ -36,7 +36,7 @@ fn run_command(cli: StoreCli, program: Option<&[OsString]>) -> Result<u8> {
         StoreCommand::Verify(args) => maintain::verify(&args, quiet),
         StoreCommand::Repair(args) => maintain::repair(&args),
         StoreCommand::Compact(args) => maintain::compact(&args, quiet),
-        StoreCommand::Expire(args) => maintain::expire(&args, quiet),
+        StoreCommand::Expire(args) => maintain::expire(&args),
         StoreCommand::Bench(args) => bench::bench(&args, quiet),
     }
 }

@@ -3,6 +3,7 @@
 use super::args::BenchArgs;
 use super::print::{count, megabytes, rate};
 use super::progress::progress;
+use crate::cancellation::CancellationToken;
 use crate::{Archive, LoaderOptions, MaterializeOptions, Permutation, no_params};
 use anyhow::{Result, bail};
 use serde_json::json;
@@ -34,7 +35,7 @@ pub(super) fn bench(args: &BenchArgs, quiet: bool) -> Result<u8> {
     }
     let start = Instant::now();
     let query = archive.sql("SELECT * FROM steps", no_params())?;
-    let table = query.materialize(&MaterializeOptions::default(), &*progress(quiet))?;
+    let table = query.materialize(&MaterializeOptions::default(), &*progress(quiet), CancellationToken::never())?;
     let materialize_secs = start.elapsed().as_secs_f64();
 
     let batch_size = args.batch_size as usize;

@@ -23,7 +23,7 @@ pub(super) fn ingest(args: &IngestArgs, quiet: bool) -> Result<u8> {
     let interrupt = Interrupt::new()?;
     let Some(period) = args.watch else {
         let start = Instant::now();
-        let report = archive.ingest(inputs, &options, &interrupt.watch(&*progress(quiet)))?;
+        let report = archive.ingest(inputs, &options, &*progress(quiet), interrupt.token())?;
         return report_ingest(&report, &archive, start, args.json);
     };
     let mut seen = SeenFiles::default();
@@ -31,7 +31,7 @@ pub(super) fn ingest(args: &IngestArgs, quiet: bool) -> Result<u8> {
     let mut first = true;
     loop {
         let start = Instant::now();
-        let outcome = archive.ingest_unseen(inputs, &mut seen, &options, &interrupt.watch(&*progress(quiet)));
+        let outcome = archive.ingest_unseen(inputs, &mut seen, &options, &*progress(quiet), interrupt.token());
         match outcome {
             Ok(report) if report.accepted + report.rejected > 0 || first => {
                 status |= report_ingest(&report, &archive, start, args.json)?;

@@ -10,7 +10,7 @@ use std::io::Write;
 
 pub(super) fn verify(args: &VerifyArgs, quiet: bool) -> Result<u8> {
     let options = VerifyOptions { deep: args.deep, workers: args.workers };
-    let report = Archive::verify(&args.archive, &options, &Interrupt::new()?.watch(&*progress(quiet)))?;
+    let report = Archive::verify(&args.archive, &options, &*progress(quiet), Interrupt::new()?.token())?;
     let mut out = std::io::stdout().lock();
     if args.json {
         writeln!(out, "{}", serde_json::to_string(&report)?)?;
@@ -64,7 +64,7 @@ pub(super) fn repair(args: &RepairArgs) -> Result<u8> {
 pub(super) fn compact(args: &CompactArgs, quiet: bool) -> Result<u8> {
     let options = CompactOptions { file_rows: args.file_rows, workers: args.workers, wait: args.wait };
     let mut archive = Archive::open(&args.archive)?;
-    let report = archive.compact(&options, &Interrupt::new()?.watch(&*progress(quiet)))?;
+    let report = archive.compact(&options, &*progress(quiet), Interrupt::new()?.token())?;
     if args.json {
         print_json(&report, [("version", json!(archive.version()))])?;
         return Ok(0);
@@ -82,11 +82,11 @@ pub(super) fn compact(args: &CompactArgs, quiet: bool) -> Result<u8> {
     Ok(0)
 }
 
-pub(super) fn expire(args: &ExpireArgs, quiet: bool) -> Result<u8> {
+pub(super) fn expire(args: &ExpireArgs) -> Result<u8> {
     let (older_than, grace, dry_run, wait) = (args.older_than, args.grace, args.dry_run, args.wait);
     let mut archive = Archive::open(&args.archive)?;
     let options = ExpireOptions { older_than, grace, dry_run, wait };
-    let report = archive.expire(&options, &Interrupt::new()?.watch(&*progress(quiet)))?;
+    let report = archive.expire(&options, Interrupt::new()?.token())?;
     if args.json {
         print_json(&report, [("version", json!(archive.version())), ("dry_run", json!(dry_run))])?;
         return Ok(0);

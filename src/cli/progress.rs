@@ -1,7 +1,8 @@
 //! The progress bar, and Ctrl-C: the first signal cancels long work, a second one ends the process at once.
 
-use crate::error::{ErrorKind, Result};
-use crate::progress::{Cancellable, Progress, ProgressBar, check};
+use crate::cancellation::CancellationToken;
+use crate::error::Result;
+use crate::progress::{Progress, ProgressBar};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
 use std::sync::Arc;
@@ -13,8 +14,8 @@ pub(super) fn progress(quiet: bool) -> Box<dyn Progress> {
     if quiet { Box::new(ProgressBar::hidden()) } else { Box::new(ProgressBar::for_terminal()) }
 }
 
-/// A flag that SIGINT and SIGTERM raise.
-pub(super) struct Interrupt(Arc<AtomicBool>);
+/// A token that SIGINT and SIGTERM cancel.
+pub(super) struct Interrupt(CancellationToken);
 
 impl Interrupt {
     /// Registers the signal handlers.
@@ -25,18 +26,18 @@ impl Interrupt {
             flag::register_conditional_default(signal, Arc::clone(&flag))?;
             flag::register(signal, Arc::clone(&flag))?;
         }
-        Ok(Interrupt(flag))
+        Ok(Interrupt(CancellationToken::polling(move || flag.load(Ordering::Relaxed))))
     }
 
     /// Returns whether a signal has arrived.
     #[cfg(unix)]
     pub(super) fn is_raised(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
+        self.0.is_cancelled()
     }
 
-    /// Wraps `progress` so that the work it observes is cancelled after a signal.
-    pub(super) fn watch<'a>(&'a self, progress: &'a dyn Progress) -> Cancellable<'a, dyn Progress + 'a> {
-        Cancellable::new(progress, &self.0)
+    /// Returns the token, which is cancelled after a signal.
+    pub(super) fn token(&self) -> &CancellationToken {
+        &self.0
     }
 
     /// Sleeps for `period`.
@@ -47,11 +48,9 @@ impl Interrupt {
     pub(super) fn sleep(&self, period: Duration) -> Result<()> {
         let end = Instant::now() + period;
         while let Some(rest) = end.checked_duration_since(Instant::now()) {
-            if self.0.load(Ordering::Relaxed) {
-                return Err(ErrorKind::Cancelled.into());
-            }
+            self.0.check()?;
             std::thread::sleep(rest.min(Duration::from_millis(50)));
         }
-        check(&self.watch(&()))
+        self.0.check()
     }
 }

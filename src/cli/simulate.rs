@@ -4,6 +4,7 @@ use super::args::SimulateArgs;
 use super::print::{count, megabytes, print_json, rate};
 use super::progress::progress;
 use crate::SimulateOptions;
+use crate::cancellation::CancellationToken;
 use anyhow::Result;
 use serde_json::json;
 use std::io::Write;
@@ -19,7 +20,7 @@ pub(super) fn simulate(args: &SimulateArgs, quiet: bool) -> Result<u8> {
         workers: args.workers,
     };
     let start = Instant::now();
-    let report = crate::simulate(&args.out, &options, &*progress(quiet))?;
+    let report = crate::simulate(&args.out, &options, &*progress(quiet), CancellationToken::never())?;
     let secs = start.elapsed().as_secs_f64();
     if args.json {
         print_json(&report, [("secs", json!(secs))])?;

@@ -19,7 +19,7 @@ pub(super) fn export(args: &ExportArgs, quiet: bool) -> Result<u8> {
     let query = archive.sql(&format!("SELECT run_id FROM runs WHERE (\n{condition}\n)"), no_params())?;
     let interrupt = Interrupt::new()?;
     let start = Instant::now();
-    let report = query.export_runs(&args.target.out, &options(&args.target)?, &interrupt.watch(&*progress(quiet)))?;
+    let report = query.export_runs(&args.target.out, &options(&args.target)?, &*progress(quiet), interrupt.token())?;
     print(&report, start, args.target.json)
 }
 
@@ -27,7 +27,7 @@ pub(super) fn convert(args: &ConvertArgs, quiet: bool) -> Result<u8> {
     let interrupt = Interrupt::new()?;
     let start = Instant::now();
     let options = options(&args.target)?;
-    let report = crate::convert(&args.inputs, &args.target.out, &options, &interrupt.watch(&*progress(quiet)))?;
+    let report = crate::convert(&args.inputs, &args.target.out, &options, &*progress(quiet), interrupt.token())?;
     print(&report, start, args.target.json)
 }
 

@@ -5,6 +5,7 @@ use super::registry::ExportFormat;
 use super::session_plan::SessionOrigins;
 use super::target::{ExpectedRuns, ExportOutput, ExportedRun, of_run};
 use crate::archive::{RunsOf, each_run};
+use crate::cancellation::CancellationToken;
 use crate::error::{Error, Result};
 use crate::progress::Progress;
 use std::path::{Path, PathBuf};
@@ -23,9 +24,10 @@ use std::path::{Path, PathBuf};
 /// ```
 /// # let folder = tempfile::tempdir()?;
 /// # let (runs, pack) = (folder.path().join("runs"), folder.path().join("pack.dat"));
-/// use a2store::{ExportFormat, ExportOptions, SimulateOptions};
-/// a2store::simulate(&runs, &SimulateOptions::default().with_runs(4), &())?;
-/// let report = a2store::convert([&runs], &pack, &ExportOptions::new(ExportFormat::PackDat), &())?;
+/// use a2store::{CancellationToken, ExportFormat, ExportOptions, SimulateOptions};
+/// let cancel = CancellationToken::new();
+/// a2store::simulate(&runs, &SimulateOptions::default().with_runs(4), &(), &cancel)?;
+/// let report = a2store::convert([&runs], &pack, &ExportOptions::new(ExportFormat::PackDat), &(), &cancel)?;
 /// assert_eq!(report.runs, 4);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -34,6 +36,7 @@ pub fn convert<P: AsRef<Path>>(
     out: impl AsRef<Path>,
     options: &ExportOptions,
     progress: &dyn Progress,
+    cancel: &CancellationToken,
 ) -> Result<ExportReport> {
     if options.format == ExportFormat::Original {
         return Err(Error::argument("format", "a format other than original", options.format));
@@ -44,7 +47,7 @@ pub fn convert<P: AsRef<Path>>(
     let ExportOutput { path, encoder, mut sink } = options.open(out.as_ref(), &expected)?;
     let mut report = ExportReport { path, ..ExportReport::default() };
     let with_files = options.format.target().uses_original;
-    each_run(&RunsOf::Paths(&paths), options.workers, with_files, progress, |_, (run, original)| {
+    each_run(&RunsOf::Paths(&paths), options.workers, with_files, progress, cancel, |_, (run, original)| {
         let (id, num_steps) = (report.runs, run.num_steps() as u64);
         let encoded = encoder.encode(ExportedRun { id, run, original, source_id: None, game_steps: None });
         encoded.and_then(|encoded| sink.push(encoded)).map_err(|error| of_run(error, id))?;

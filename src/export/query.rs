@@ -4,6 +4,7 @@ use super::options::{ExportOptions, ExportReport};
 use super::session_plan::SessionOrigins;
 use super::target::{ExpectedRuns, ExportOutput, ExportedRun, of_run};
 use crate::archive::StoredRun;
+use crate::cancellation::CancellationToken;
 use crate::error::{Error, Result};
 use crate::progress::Progress;
 use crate::query::Query;
@@ -30,9 +31,10 @@ impl Query {
     ///
     /// # Examples
     /// ```no_run
-    /// use a2store::{Archive, ExportFormat, ExportOptions, no_params};
+    /// use a2store::{Archive, CancellationToken, ExportFormat, ExportOptions, no_params};
     /// let query = Archive::open("games.a2")?.sql("SELECT run_id FROM runs WHERE max_score >= 50000", no_params())?;
-    /// let report = query.export_runs("best.a2pack", &ExportOptions::new(ExportFormat::A2pack), &())?;
+    /// let options = ExportOptions::new(ExportFormat::A2pack);
+    /// let report = query.export_runs("best.a2pack", &options, &(), &CancellationToken::new())?;
     /// println!("{} runs", report.runs);
     /// # Ok::<(), a2store::Error>(())
     /// ```
@@ -41,11 +43,12 @@ impl Query {
         out: impl AsRef<Path>,
         options: &ExportOptions,
         progress: &dyn Progress,
+        cancel: &CancellationToken,
     ) -> Result<ExportReport> {
-        let run_ids = self.run_ids(progress)?;
+        let run_ids = self.run_ids(cancel)?;
         // Rejects unsuitable runs before any file is created.
         let mut sessions = SessionOrigins::default();
-        self.archive().examine_runs(&run_ids, progress, |run| {
+        self.archive().examine_runs(&run_ids, cancel, |run| {
             sessions.add(run);
             options.examine(run)
         })?;
@@ -57,6 +60,7 @@ impl Query {
             &run_ids,
             options.workers,
             progress,
+            cancel,
             |stored: StoredRun| {
                 let original = stored.original()?.map(|(format, bytes)| (format, bytes.into_owned()));
                 let StoredRun { run_id, run, source_id, game_steps, .. } = stored;
@@ -76,7 +80,7 @@ impl Query {
     }
 
     /// Returns the run ids that the query selects, in ascending order.
-    fn run_ids(&self, progress: &dyn Progress) -> Result<Vec<u32>> {
+    fn run_ids(&self, cancel: &CancellationToken) -> Result<Vec<u32>> {
         let schema = self.schema();
         let Ok(column) = schema.index_of("run_id") else {
             let names: Vec<&str> = schema.fields().iter().map(|field| field.name().as_str()).collect();
@@ -88,8 +92,8 @@ impl Query {
         }
         let options = CastOptions { safe: false, format_options: FormatOptions::default() };
         let mut run_ids = Vec::new();
-        let mut stream = self.select(&[column])?.stream_unless_cancelled(progress)?;
-        while let Some(batch) = stream.next_unless_cancelled(progress)? {
+        let mut stream = self.select(&[column])?.stream_unless_cancelled(cancel)?;
+        while let Some(batch) = stream.next_unless_cancelled(cancel)? {
             let ids = cast_with_options(batch.column(0), &DataType::UInt32, &options)
                 .map_err(|error| Error::argument("run_id", "integers of 32 bits", error))?;
             if ids.null_count() > 0 {

@@ -2,8 +2,8 @@
 
 use super::npy::NpyHeader;
 use super::source::RunSource;
+use crate::cancellation::CancellationToken;
 use crate::error::Result;
-use crate::progress::Progress;
 use std::collections::HashSet;
 use std::ffi::OsString;
 use std::fmt;
@@ -36,7 +36,7 @@ pub(super) trait FileKind: fmt::Debug + Send + Sync {
     fn detect(&self, prefix: &[u8]) -> bool;
 
     /// Opens a file of this kind.
-    fn open(&self, path: &Path, progress: &dyn Progress) -> Result<Opened<Box<dyn RunSource>>>;
+    fn open(&self, path: &Path, cancel: &CancellationToken) -> Result<Opened<Box<dyn RunSource>>>;
 
     /// Returns whether opening another file may give [`Opened::Part`] with the path of a file of this kind.
     fn has_parts(&self) -> bool {

@@ -7,8 +7,8 @@ use super::registry::SourceFormat;
 use super::run_file::{self, RunFormat};
 use super::session;
 use super::source::RunSource;
+use crate::cancellation::CancellationToken;
 use crate::error::Result;
-use crate::progress::Progress;
 use std::collections::HashSet;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -99,9 +99,9 @@ impl Container {
 pub(crate) fn open_container(
     path: &Path,
     kind: ContainerKind,
-    progress: &dyn Progress,
+    cancel: &CancellationToken,
 ) -> Result<Opened<Box<Container>>> {
-    Ok(match kind.file.open(path, progress)? {
+    Ok(match kind.file.open(path, cancel)? {
         Opened::Container(source) => Opened::Container(Box::new(Container::new(source, path, kind.format)?)),
         Opened::Folder(folder) => Opened::Folder(folder),
         Opened::Part(main) => Opened::Part(main),

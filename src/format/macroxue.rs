@@ -21,8 +21,8 @@ use super::container::{ContainerFormat, FileKind, Opened};
 use super::mapped::open_file;
 use super::source::{RunSource, SourceRun};
 use crate::board::Board;
+use crate::cancellation::CancellationToken;
 use crate::error::{Error, ErrorKind, Location, Result};
-use crate::progress::Progress;
 use crate::run::{Run, RunMeta, RunStep};
 use json::{LogMeta, LogRow};
 use lines::LineReader;
@@ -230,7 +230,7 @@ impl FileKind for MetaFile {
         is_meta(prefix)
     }
 
-    fn open(&self, path: &Path, _: &dyn Progress) -> Result<Opened<Box<dyn RunSource>>> {
+    fn open(&self, path: &Path, _: &CancellationToken) -> Result<Opened<Box<dyn RunSource>>> {
         Ok(Opened::Container(Box::new(Macroxue::open(path)?)))
     }
 
@@ -244,7 +244,7 @@ impl FileKind for RowsFile {
         is_rows(prefix)
     }
 
-    fn open(&self, path: &Path, _: &dyn Progress) -> Result<Opened<Box<dyn RunSource>>> {
+    fn open(&self, path: &Path, _: &CancellationToken) -> Result<Opened<Box<dyn RunSource>>> {
         match meta_of(path) {
             Some(meta) => Ok(Opened::Part(meta)),
             None => {

@@ -7,8 +7,8 @@ use super::registry::SourceFormat;
 use super::session;
 use super::shards;
 use super::source::RunSource;
+use crate::cancellation::CancellationToken;
 use crate::error::{Error, Result};
-use crate::progress::Progress;
 use crate::publish::parent;
 use std::path::{Path, PathBuf};
 
@@ -25,7 +25,7 @@ impl FileKind for StepsFile {
         prefix.starts_with(b"\x93NUMPY")
     }
 
-    fn open(&self, path: &Path, _: &dyn Progress) -> Result<Opened<Box<dyn RunSource>>> {
+    fn open(&self, path: &Path, _: &CancellationToken) -> Result<Opened<Box<dyn RunSource>>> {
         if is_named_as_steps(path) {
             return Ok(Opened::Folder(parent(path).to_path_buf()));
         }
@@ -46,7 +46,7 @@ impl FileKind for MetadataFile {
         prefix.starts_with(b"SQLite format 3\0")
     }
 
-    fn open(&self, path: &Path, _: &dyn Progress) -> Result<Opened<Box<dyn RunSource>>> {
+    fn open(&self, path: &Path, _: &CancellationToken) -> Result<Opened<Box<dyn RunSource>>> {
         Ok(Opened::Folder(parent(path).to_path_buf()))
     }
 }

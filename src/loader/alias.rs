@@ -7,9 +7,9 @@
 
 use super::draws::{Draws, scale};
 use super::extra_column::{check_at, extra_column};
+use crate::cancellation::CancellationToken;
 use crate::error::{Error, Result};
 use crate::machine::reserve;
-use crate::progress::Progress;
 use crate::table::StepTable;
 
 /// The buckets of all rows, eight bytes each.
@@ -30,7 +30,7 @@ const AHEAD: usize = 32;
 
 impl AliasTable {
     /// Reads the weights in a table's column: finite numbers of at least 0, with a positive sum.
-    pub(super) fn new(table: &StepTable, column: &str, progress: &dyn Progress) -> Result<AliasTable> {
+    pub(super) fn new(table: &StepTable, column: &str, cancel: &CancellationToken) -> Result<AliasTable> {
         let extra = extra_column(table, "weights", column)?;
         if extra.categories.is_some() {
             return Err(Error::argument("weights", "a column of numbers", format!("{column}, a column of strings")));
@@ -41,7 +41,7 @@ impl AliasTable {
         }
         let (mut sum, mut correction) = (0.0, 0.0);
         for (row, weight) in (0..).zip(table.extra_values(extra)) {
-            check_at(row, progress)?;
+            check_at(row, cancel)?;
             if !(0.0..f64::INFINITY).contains(&weight) {
                 return Err(Error::column(column, Some(row), "a finite weight of at least 0", weight));
             }
@@ -60,7 +60,7 @@ impl AliasTable {
             let expected = format!("weights of a mean of at least {:e}", f64::MIN_POSITIVE);
             return Err(Error::column(column, None, expected, format_args!("{mean:e}")));
         }
-        AliasTable::of_weights(num_rows as usize, mean, || table.extra_values(extra), progress)
+        AliasTable::of_weights(num_rows as usize, mean, || table.extra_values(extra), cancel)
     }
 
     /// Returns the table of `len` weights of at least 0 whose mean is `mean`.
@@ -68,7 +68,7 @@ impl AliasTable {
         len: usize,
         mean: f64,
         weights: impl Fn() -> W,
-        progress: &dyn Progress,
+        cancel: &CancellationToken,
     ) -> Result<AliasTable> {
         // By default a row keeps its whole bucket.
         let mut buckets = Vec::new();
@@ -81,7 +81,7 @@ impl AliasTable {
         let mut count = 0;
         while let Some((rest, row)) = current {
             count += 1;
-            check_at(count, progress)?;
+            check_at(count, cancel)?;
             if rest > mean {
                 // The heavy row fills up the bucket of a light one.
                 let Some((weight, lighter)) = light.next() else {
@@ -149,7 +149,8 @@ mod tests {
             let sum: f64 = weights.iter().sum();
             prop_assume!(sum > 0.0);
             let mean = sum / weights.len() as f64;
-            let table = AliasTable::of_weights(weights.len(), mean, || weights.iter().copied(), &()).unwrap();
+            let never = CancellationToken::never();
+            let table = AliasTable::of_weights(weights.len(), mean, || weights.iter().copied(), never).unwrap();
             for ((row, share), weight) in shares(&table).into_iter().enumerate().zip(&weights) {
                 let expected = weight / mean;
                 prop_assert!((share - expected).abs() < 1e-6 * weights.len() as f64, "row {row}: {share}, not {expected}");
@@ -160,7 +161,8 @@ mod tests {
 
     #[test]
     fn equal_weights_keep_their_buckets() {
-        let table = AliasTable::of_weights(1000, 0.1, || std::iter::repeat_n(0.1, 1000), &()).unwrap();
+        let table =
+            AliasTable::of_weights(1000, 0.1, || std::iter::repeat_n(0.1, 1000), CancellationToken::never()).unwrap();
         assert!(table.buckets.iter().zip(0..).all(|(bucket, row)| bucket.other == row));
     }
 }

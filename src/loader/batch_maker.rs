@@ -2,9 +2,9 @@
 
 use super::order::EpochOrder;
 use super::stream::RankShare;
+use crate::cancellation::CancellationToken;
 use crate::error::Result;
 use crate::machine::reserve;
-use crate::progress::{Progress, check};
 use crate::table::{Arena, BatchSchema, StepTable, SymmetryKey};
 use std::sync::Arc;
 
@@ -53,7 +53,7 @@ impl BatchMaker {
     }
 
     /// Makes a batch and returns its number of rows.
-    pub(super) fn fill(&mut self, step: u64, arena: &mut Arena, progress: &dyn Progress) -> Result<usize> {
+    pub(super) fn fill(&mut self, step: u64, arena: &mut Arena, cancel: &CancellationToken) -> Result<usize> {
         let positions = self.share.positions(self.position(step));
         let num_rows = (positions.end - positions.start) as usize;
         let at_once = self.schema.rows_at_once();
@@ -65,7 +65,7 @@ impl BatchMaker {
         let mut columns = arena.columns_mut(&self.schema, num_rows);
         for start in (0..num_rows).step_by(at_once) {
             if start > 0 {
-                check(progress)?;
+                cancel.check()?;
             }
             self.positions.resize(at_once.min(num_rows - start), 0);
             self.order.fill(&self.table, positions.start + start as u64, &mut self.positions)?;

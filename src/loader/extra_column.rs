@@ -1,7 +1,7 @@
 //! Reading an extra column of a table, for weights or strata.
 
+use crate::cancellation::CancellationToken;
 use crate::error::{Error, Result};
-use crate::progress::{Progress, check};
 use crate::table::{ExtraField, StepTable};
 
 /// Returns the extra column of this name.
@@ -21,6 +21,6 @@ pub(super) fn extra_column<'a>(table: &'a StepTable, argument: &'static str, col
 }
 
 /// Checks for cancellation every million rows.
-pub(super) fn check_at(row: u64, progress: &dyn Progress) -> Result<()> {
-    if row > 0 && row.is_multiple_of(1 << 20) { check(progress) } else { Ok(()) }
+pub(super) fn check_at(row: u64, cancel: &CancellationToken) -> Result<()> {
+    if row > 0 && row.is_multiple_of(1 << 20) { cancel.check() } else { Ok(()) }
 }

@@ -5,8 +5,8 @@ use super::options::LoaderOptions;
 use super::order::SamplingPlan;
 use super::producer::Batches;
 use super::stream::{Cursor, RankShare};
+use crate::cancellation::CancellationToken;
 use crate::error::{Error, Result};
-use crate::progress::Progress;
 use crate::table::{BatchSchema, StepTable, SymmetryKey};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -34,10 +34,11 @@ impl StepTable {
     /// # let folder = tempfile::tempdir()?;
     /// # let mut archive = a2store::Archive::create(folder.path().join("games.a2"), Default::default())?;
     /// # let runs = folder.path().join("runs");
-    /// # a2store::simulate(&runs, &a2store::SimulateOptions::default().with_runs(3), &())?;
-    /// # archive.ingest([&runs], &Default::default(), &())?;
+    /// # let cancel = a2store::CancellationToken::new();
+    /// # a2store::simulate(&runs, &a2store::SimulateOptions::default().with_runs(3), &(), &cancel)?;
+    /// # archive.ingest([&runs], &Default::default(), &(), &cancel)?;
     /// # let query = archive.sql("SELECT * FROM steps", a2store::no_params())?;
-    /// # let table = query.materialize(&Default::default(), &())?;
+    /// # let table = query.materialize(&Default::default(), &(), &cancel)?;
     /// let loader = table.loader(a2store::LoaderOptions::default().with_batch_size(256).with_seed(1))?;
     /// let mut rows = 0;
     /// for batch in loader.batches()? {
@@ -49,7 +50,7 @@ impl StepTable {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn loader(&self, options: LoaderOptions) -> Result<Loader> {
-        self.loader_unless_cancelled(options, &())
+        self.loader_unless_cancelled(options, CancellationToken::never())
     }
 
     /// Does the same as [`loader`](StepTable::loader), but can be cancelled while it reads the table for weights or
@@ -57,7 +58,7 @@ impl StepTable {
     ///
     /// # Errors
     /// The errors of [`loader`](StepTable::loader), and [`ErrorKind::Cancelled`](crate::ErrorKind::Cancelled).
-    pub fn loader_unless_cancelled(&self, options: LoaderOptions, progress: &dyn Progress) -> Result<Loader> {
+    pub fn loader_unless_cancelled(&self, options: LoaderOptions, cancel: &CancellationToken) -> Result<Loader> {
         let LoaderOptions { batch_size, rank, world_size, prefetch, epoch, .. } = options;
         // These limits are far above any practical use, and prevent overflows of positions and of memory sizes.
         const MAX_BATCH: usize = 1 << 28;
@@ -81,7 +82,7 @@ impl StepTable {
             let expected = format!("false with the attached column {name}, or columns without it");
             return Err(Error::argument("symmetries", expected, true));
         }
-        let plan = SamplingPlan::new(self, &options, progress)?;
+        let plan = SamplingPlan::new(self, &options, cancel)?;
         let num_samples = match options.num_samples {
             // Nothing can be drawn from an empty table.
             Some(num_samples) if plan.repeats() && !self.is_empty() => num_samples,

@@ -41,6 +41,9 @@ mod strata;
 mod stream;
 mod windowed;
 
+#[cfg(test)]
+mod tests;
+
 pub use loader::Loader;
 pub use options::{LoaderOptions, Sampling};
 pub use permutation::Permutation;

@@ -6,8 +6,8 @@ use super::options::{LoaderOptions, Sampling};
 use super::permutation::{LastPermutation, Permutation};
 use super::strata::{Strata, StratifiedOrder};
 use super::windowed::{self, WindowedOrder};
+use crate::cancellation::CancellationToken;
 use crate::error::{Error, Result};
-use crate::progress::Progress;
 use crate::table::StepTable;
 use std::sync::Arc;
 
@@ -37,7 +37,7 @@ pub(super) enum EpochOrder {
 }
 
 impl SamplingPlan {
-    pub(super) fn new(table: &StepTable, options: &LoaderOptions, progress: &dyn Progress) -> Result<SamplingPlan> {
+    pub(super) fn new(table: &StepTable, options: &LoaderOptions, cancel: &CancellationToken) -> Result<SamplingPlan> {
         Ok(match &options.sampling {
             Sampling::Sequential => SamplingPlan::Sequential,
             Sampling::Shuffled => SamplingPlan::Shuffled(Arc::default()),
@@ -48,11 +48,9 @@ impl SamplingPlan {
                 SamplingPlan::Windowed { shift: windowed::block_shift(*window, table.num_rows()) }
             }
             Sampling::Uniform => SamplingPlan::Uniform,
-            Sampling::Weighted { column } => {
-                SamplingPlan::Weighted(Arc::new(AliasTable::new(table, column, progress)?))
-            }
+            Sampling::Weighted { column } => SamplingPlan::Weighted(Arc::new(AliasTable::new(table, column, cancel)?)),
             Sampling::Stratified { column, quotas } => {
-                SamplingPlan::Stratified(Arc::new(Strata::new(table, column, quotas.as_deref(), progress)?))
+                SamplingPlan::Stratified(Arc::new(Strata::new(table, column, quotas.as_deref(), cancel)?))
             }
         })
     }

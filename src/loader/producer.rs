@@ -10,14 +10,13 @@
 
 use super::batch_maker::BatchMaker;
 use super::stream::Cursor;
+use crate::cancellation::CancellationToken;
 use crate::error::{ErrorKind, Result};
 use crate::machine::available_bytes;
 use crate::process::ProcessId;
-use crate::progress::{Cancellable, Progress, check};
 use crate::table::{ArenaPool, Batch, BatchSchema};
 use std::collections::VecDeque;
 use std::fmt;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -48,8 +47,8 @@ const PERIOD: Duration = Duration::from_millis(50);
 struct Ring {
     state: Mutex<RingState>,
     changed: Condvar,
-    /// Whether no more batches are needed.
-    is_stopped: AtomicBool,
+    /// Cancelled if no more batches are needed.
+    stop: CancellationToken,
 }
 
 /// A batch that was started and not yet returned.
@@ -95,8 +94,7 @@ impl Batches {
             _ => {
                 let (mut maker, ring) = (maker.clone(), Arc::clone(&ring));
                 let work = move || {
-                    let progress = Cancellable::new(&(), &ring.is_stopped);
-                    ring.make_all(&mut maker, &progress);
+                    ring.make_all(&mut maker);
                 };
                 Some(std::thread::Builder::new().name("a2store-loader".into()).spawn(work)?)
             }
@@ -116,7 +114,7 @@ impl Iterator for Batches {
     /// [`next_unless_cancelled`](Batches::next_unless_cancelled) returns an error for the former. An epoch never ends
     /// early without an error.
     fn next(&mut self) -> Option<Batch> {
-        self.next_unless_cancelled(&()).unwrap_or_else(|error| panic!("{error}"))
+        self.next_unless_cancelled(CancellationToken::never()).unwrap_or_else(|error| panic!("{error}"))
     }
 
     fn size_hint(&self) -> (usize, Option<usize>) {
@@ -134,12 +132,12 @@ impl Batches {
     ///
     /// # Panics
     /// If the thread that makes the batches panicked.
-    pub fn next_unless_cancelled(&mut self, progress: &dyn Progress) -> Result<Option<Batch>> {
+    pub fn next_unless_cancelled(&mut self, cancel: &CancellationToken) -> Result<Option<Batch>> {
         if self.taken == self.num_steps {
             return Ok(None);
         }
         self.go_on_after_fork()?;
-        let batch = self.ring.take(&mut self.maker, progress)?;
+        let batch = self.ring.take(&mut self.maker, cancel)?;
         self.taken += 1;
         let mut cursor = self.cursor.lock().unwrap_or_else(PoisonError::into_inner);
         if cursor.generation == self.generation {
@@ -176,7 +174,7 @@ impl Drop for Batches {
             {
                 // A thread that is about to sleep holds the lock until it sleeps.
                 let _state = self.ring.lock();
-                self.ring.is_stopped.store(true, Ordering::Relaxed);
+                self.ring.stop.cancel();
             }
             self.ring.changed.notify_all();
             let _ = thread.join();
@@ -206,7 +204,7 @@ impl Ring {
             is_awaited: false,
             has_failed: false,
         };
-        Ok(Arc::new(Ring { state: Mutex::new(state), changed: Condvar::new(), is_stopped: AtomicBool::new(false) }))
+        Ok(Arc::new(Ring { state: Mutex::new(state), changed: Condvar::new(), stop: CancellationToken::new() }))
     }
 
     fn lock(&self) -> MutexGuard<'_, RingState> {
@@ -228,9 +226,9 @@ impl Ring {
 
     /// Makes batches until all are made, no more are needed, or one fails. After a failure, the consumer makes that
     /// batch and all later ones, and receives the errors.
-    fn make_all(&self, maker: &mut BatchMaker, progress: &dyn Progress) {
+    fn make_all(&self, maker: &mut BatchMaker) {
         let mut state = self.lock();
-        while !progress.is_cancelled() {
+        while !self.stop.is_cancelled() {
             if state.given_up == 0 && state.next == state.num_steps {
                 return;
             }
@@ -239,7 +237,7 @@ impl Ring {
                 continue;
             }
             let step = state.begin();
-            let (after, made) = self.make_one(state, step, maker, progress);
+            let (after, made) = self.make_one(state, step, maker, &self.stop);
             state = after;
             self.wake(&mut state);
             if made.is_err() {
@@ -254,7 +252,7 @@ impl Ring {
         mut state: MutexGuard<'a, RingState>,
         step: u64,
         maker: &mut BatchMaker,
-        progress: &dyn Progress,
+        cancel: &CancellationToken,
     ) -> (MutexGuard<'a, RingState>, Result<()>) {
         let capacity = state.capacity;
         let mut arena = match state.pool.take(&maker.schema, capacity) {
@@ -267,7 +265,7 @@ impl Ring {
         drop(state);
         let num_rows = {
             let _record = PanicRecord(self);
-            Arc::get_mut(&mut arena).map_or(Ok(0), |arena| maker.fill(step, arena, progress))
+            Arc::get_mut(&mut arena).map_or(Ok(0), |arena| maker.fill(step, arena, cancel))
         };
         let mut state = self.lock();
         state.pool.keep(&arena);
@@ -285,7 +283,7 @@ impl Ring {
     }
 
     /// Returns the next batch. Until it is ready, this thread makes other batches.
-    fn take(&self, maker: &mut BatchMaker, progress: &dyn Progress) -> Result<Batch> {
+    fn take(&self, maker: &mut BatchMaker, cancel: &CancellationToken) -> Result<Batch> {
         let mut state = self.lock();
         loop {
             if let Some(batch) = state.hand_out() {
@@ -295,12 +293,12 @@ impl Ring {
             assert!(!state.has_failed, "the thread that makes the batches panicked");
             if state.given_up > 0 || (state.next < state.num_steps && state.ready <= state.depth) {
                 let step = state.begin();
-                let (after, made) = self.make_one(state, step, maker, progress);
+                let (after, made) = self.make_one(state, step, maker, cancel);
                 made?;
                 state = after;
             } else {
                 state = self.wait(state, PERIOD);
-                check(progress)?;
+                cancel.check()?;
             }
         }
     }

@@ -6,9 +6,9 @@
 use super::extra_column::{check_at, extra_column};
 use super::options::Sampling;
 use super::permutation::{LastPermutation, Permutation};
+use crate::cancellation::CancellationToken;
 use crate::error::{Error, Result};
 use crate::machine::reserve;
-use crate::progress::Progress;
 use crate::table::StepTable;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -44,7 +44,7 @@ impl Strata {
         table: &StepTable,
         column: &str,
         quotas: Option<&[(String, f64)]>,
-        progress: &dyn Progress,
+        cancel: &CancellationToken,
     ) -> Result<Strata> {
         let extra = extra_column(table, "strata", column)?;
         let num_rows = table.num_rows();
@@ -53,7 +53,7 @@ impl Strata {
         }
         let mut rows: HashMap<i128, Vec<u32>> = HashMap::new();
         for (row, bytes) in (0..).zip(table.extra_bytes(extra)) {
-            check_at(u64::from(row), progress)?;
+            check_at(u64::from(row), cancel)?;
             let of_stratum = rows.entry(extra.dtype.to_key(bytes)).or_default();
             reserve(of_stratum, 1)?;
             of_stratum.push(row);

@@ -11,6 +11,7 @@ use super::values::{params as bound_params, paths_from};
 use crate::archive::{
     Archive, CompactOptions, ExpireOptions, IngestOptions, OnError, Phases, TableName, VerifyOptions,
 };
+use crate::cancellation::CancellationToken;
 use crate::error::Result;
 use crate::export::{ExportOptions, convert as convert_runs};
 use crate::progress::Progress;
@@ -47,11 +48,11 @@ impl PyArchive {
         &self,
         py: Python<'_>,
         progress: Option<bool>,
-        work: impl FnOnce(&mut Archive, &dyn Progress) -> Result<T> + Send,
+        work: impl FnOnce(&mut Archive, &dyn Progress, &CancellationToken) -> Result<T> + Send,
     ) -> PyResult<T> {
         let before = self.archive();
         let mut archive = before.clone();
-        let value = interruptible(py, progress, |progress| work(&mut archive, progress))?;
+        let value = interruptible(py, progress, |progress, cancel| work(&mut archive, progress, cancel))?;
         self.move_on(&before, archive);
         Ok(value)
     }
@@ -76,13 +77,14 @@ pub(super) fn verify(
     progress: Option<bool>,
 ) -> PyResult<PyVerifyReport> {
     let options = VerifyOptions { deep, workers };
-    Ok(abandonable(py, progress, move |progress| Archive::verify(path, &options, progress))?.into())
+    Ok(abandonable(py, progress, move |progress, cancel| Archive::verify(path, &options, progress, cancel))?.into())
 }
 
 #[pyfunction]
 #[pyo3(signature = (path, *, dry_run=true))]
 pub(super) fn repair(py: Python<'_>, path: PathBuf, dry_run: bool) -> PyResult<PyRepairReport> {
-    let repair = move |progress: &dyn Progress| Archive::repair_unless_cancelled(path, dry_run, progress);
+    let repair =
+        move |_: &dyn Progress, cancel: &CancellationToken| Archive::repair_unless_cancelled(path, dry_run, cancel);
     let report = if dry_run { abandonable(py, Some(false), repair) } else { interruptible(py, Some(false), repair) };
     Ok(report?.into())
 }
@@ -113,7 +115,8 @@ pub(super) fn convert(
     (options.by_step, options.compact, options.compression) = (by_step, compact, compress.parse()?);
     (options.align, options.shard_rows, options.append) = (align, shard_rows, append);
     options.workers = workers;
-    let report = interruptible(py, progress, |progress| convert_runs(&paths, &out, &options, progress))?;
+    let report =
+        interruptible(py, progress, |progress, cancel| convert_runs(&paths, &out, &options, progress, cancel))?;
     Ok(report.into())
 }
 
@@ -141,7 +144,8 @@ impl PyArchive {
         phases: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<PyArchive> {
         let phases = phases.map_or_else(|| Ok(Phases::default()), phases_from)?;
-        let create = move |progress: &dyn Progress| Archive::create_unless_cancelled(path, phases, progress);
+        let create =
+            move |_: &dyn Progress, cancel: &CancellationToken| Archive::create_unless_cancelled(path, phases, cancel);
         Ok(PyArchive::new(abandonable(py, Some(false), create)?))
     }
 
@@ -154,7 +158,7 @@ impl PyArchive {
         version: Option<u64>,
         checksums: Option<bool>,
     ) -> PyResult<PyArchive> {
-        let archive = abandonable(py, Some(false), move |_| match version {
+        let archive = abandonable(py, Some(false), move |_, _| match version {
             Some(version) => Archive::open_at(path, version),
             None => Archive::open(path),
         })?;
@@ -165,7 +169,7 @@ impl PyArchive {
     fn refresh(&self, py: Python<'_>) -> PyResult<()> {
         let before = self.archive();
         let mut archive = before.clone();
-        let archive = abandonable(py, Some(false), move |_| archive.refresh().map(|()| archive))?;
+        let archive = abandonable(py, Some(false), move |_, _| archive.refresh().map(|()| archive))?;
         self.move_on(&before, archive);
         Ok(())
     }
@@ -191,7 +195,8 @@ impl PyArchive {
         };
         let options = IngestOptions { workers, wait: duration("wait", wait, IngestOptions::default().wait)?, on_error };
         let paths = paths_from(paths)?;
-        let report = self.change(py, progress, |archive, progress| archive.ingest(&paths, &options, progress))?;
+        let report =
+            self.change(py, progress, |archive, progress, cancel| archive.ingest(&paths, &options, progress, cancel))?;
         PyIngestReport::new(py, &report)
     }
 
@@ -207,7 +212,7 @@ impl PyArchive {
         let default = CompactOptions::default();
         let (file_rows, wait) = (file_rows.unwrap_or(default.file_rows), duration("wait", wait, default.wait)?);
         let options = CompactOptions { file_rows, workers, wait };
-        Ok(self.change(py, progress, |archive, progress| archive.compact(&options, progress))?.into())
+        Ok(self.change(py, progress, |archive, progress, cancel| archive.compact(&options, progress, cancel))?.into())
     }
 
     #[pyo3(signature = (*, older_than=None, grace=None, dry_run=false, wait=None))]
@@ -223,7 +228,7 @@ impl PyArchive {
         let older_than = duration("older_than", older_than, default.older_than)?;
         let grace = duration("grace", grace, default.grace)?;
         let options = ExpireOptions { older_than, grace, dry_run, wait: duration("wait", wait, default.wait)? };
-        Ok(self.change(py, Some(false), |archive, progress| archive.expire(&options, progress))?.into())
+        Ok(self.change(py, Some(false), |archive, _, cancel| archive.expire(&options, cancel))?.into())
     }
 
     #[pyo3(signature = (*, deep=false, workers=None, progress=None))]
@@ -317,7 +322,7 @@ impl PyArchive {
         let options = limits.options(tables)?;
         let archive = self.archive();
         let planned =
-            interruptible(py, Some(false), |progress| archive.sql_unless_cancelled(query, params, &options, progress));
+            interruptible(py, Some(false), |_, cancel| archive.sql_unless_cancelled(query, params, &options, cancel));
         Ok(PyQuery::new(planned?))
     }
 
@@ -344,9 +349,9 @@ impl PyArchive {
         let limits = LimitArguments { memory_limit, spill_limit, spill_folder, row_limit, byte_limit, time_limit };
         let options = limits.options(tables)?;
         let archive = self.archive();
-        let planned = interruptible(py, Some(false), |progress| {
+        let planned = interruptible(py, Some(false), |_, cancel| {
             let query = SavedQuery::find(name, folder.as_deref())?;
-            archive.query_unless_cancelled(&query, params, &options, progress)
+            archive.query_unless_cancelled(&query, params, &options, cancel)
         });
         Ok(PyQuery::new(planned?))
     }
@@ -378,9 +383,9 @@ impl PyArchive {
         (options.by_step, options.compact, options.compression) = (by_step, compact, compress.parse()?);
         (options.align, options.shard_rows, options.append) = (align, shard_rows, append);
         options.workers = workers;
-        let report = interruptible(py, progress, |progress| {
-            let query = archive.sql_unless_cancelled(query, params, &QueryOptions::default(), progress)?;
-            query.export_runs(&out, &options, progress)
+        let report = interruptible(py, progress, |progress, cancel| {
+            let query = archive.sql_unless_cancelled(query, params, &QueryOptions::default(), cancel)?;
+            query.export_runs(&out, &options, progress, cancel)
         })?;
         Ok(report.into())
     }

@@ -1,10 +1,10 @@
 //! Long operations that Ctrl-C can stop.
 
+use crate::cancellation::CancellationToken;
 use crate::error::Result;
-use crate::progress::{Cancellable, Progress, ProgressBar, Unit};
+use crate::progress::{Progress, ProgressBar};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -19,21 +19,19 @@ const PERIOD: Duration = Duration::from_millis(50);
 pub(super) fn interruptible<T: Send>(
     py: Python<'_>,
     progress: Option<bool>,
-    work: impl FnOnce(&dyn Progress) -> Result<T> + Send,
+    work: impl FnOnce(&dyn Progress, &CancellationToken) -> Result<T> + Send,
 ) -> PyResult<T> {
-    let bar = bar(progress);
-    let cancelled = AtomicBool::new(false);
-    let progress = &Cancellable::new(&bar, &cancelled);
+    let (bar, cancel) = (&bar(progress), &CancellationToken::new());
     py.detach(|| {
         std::thread::scope(|scope| {
             let (sender, receiver) = channel();
-            let worker = scope.spawn(move || sender.send(work(progress)));
+            let worker = scope.spawn(move || sender.send(work(bar, cancel)));
             let signal = match wait(&receiver) {
                 WaitEnd::With(outcome) => return outcome.map_err(PyErr::from),
                 WaitEnd::Panicked => None,
                 WaitEnd::Signalled(signal) => Some(signal),
             };
-            cancelled.store(true, Ordering::Relaxed);
+            cancel.cancel();
             match worker.join() {
                 Err(panic) => std::panic::resume_unwind(panic),
                 Ok(_) => Err(signal.unwrap_or_else(ended_silently)),
@@ -47,17 +45,17 @@ pub(super) fn interruptible<T: Send>(
 pub(super) fn abandonable<T: Send + 'static>(
     py: Python<'_>,
     progress: Option<bool>,
-    work: impl FnOnce(&dyn Progress) -> Result<T> + Send + 'static,
+    work: impl FnOnce(&dyn Progress, &CancellationToken) -> Result<T> + Send + 'static,
 ) -> PyResult<T> {
-    let cancelled = Arc::new(AtomicBool::new(false));
+    let cancel = CancellationToken::new();
     let (sender, receiver) = channel();
-    let (bar, is_cancelled) = (bar(progress), Arc::clone(&cancelled));
+    let (bar, of_work) = (bar(progress), cancel.clone());
     py.detach(move || {
-        let worker = std::thread::spawn(move || sender.send(work(&Cancellable::new(&bar, &is_cancelled))));
+        let worker = std::thread::spawn(move || sender.send(work(&bar, &of_work)));
         match wait(&receiver) {
             WaitEnd::With(outcome) => outcome.map_err(PyErr::from),
             WaitEnd::Signalled(signal) => {
-                cancelled.store(true, Ordering::Relaxed);
+                cancel.cancel();
                 Err(signal)
             }
             WaitEnd::Panicked => match worker.join() {
@@ -100,56 +98,49 @@ fn bar(progress: Option<bool>) -> ProgressBar {
 }
 
 /// Runs `work` on this thread, and checks for signals whenever the work checks for cancellation. After a signal, the
-/// work stops and the signal handler's exception is raised. Costs nothing until the work checks.
-pub(super) fn checking<T: Send>(py: Python<'_>, work: impl FnOnce(&dyn Progress) -> Result<T> + Send) -> PyResult<T> {
-    let signals = KeptSignal::default();
-    let outcome = py.detach(|| work(&signals));
-    let signal = signals.0.into_inner().unwrap_or_else(PoisonError::into_inner);
+/// work stops and the signal handler's exception is raised. Until the work checks, this costs only two
+/// small allocations.
+pub(super) fn checking<T: Send>(
+    py: Python<'_>,
+    work: impl FnOnce(&CancellationToken) -> Result<T> + Send,
+) -> PyResult<T> {
+    let kept = Arc::new(Mutex::new(None));
+    let cancel = {
+        let kept = Arc::clone(&kept);
+        CancellationToken::polling(move || {
+            let mut signal = kept.lock().unwrap_or_else(PoisonError::into_inner);
+            if signal.is_none() {
+                *signal = Python::attach(|py| py.check_signals()).err();
+            }
+            signal.is_some()
+        })
+    };
+    let outcome = py.detach(|| work(&cancel));
+    let signal = kept.lock().unwrap_or_else(PoisonError::into_inner).take();
     signal.map_or_else(|| outcome.map_err(PyErr::from), Err)
 }
 
-/// A progress listener that stores the exception of the first signal.
-#[derive(Default)]
-struct KeptSignal(Mutex<Option<PyErr>>);
-
-impl Progress for KeptSignal {
-    fn begin(&self, _: &'static str, _: Unit, _: u64) {}
-    fn advance(&self, _: u64) {}
-    fn end(&self) {}
-
-    fn is_cancelled(&self) -> bool {
-        let mut signal = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if signal.is_none() {
-            *signal = Python::attach(|py| py.check_signals()).err();
-        }
-        signal.is_some()
-    }
+/// Returns a token that stops a stream when a signal arrives. The code that reads the stream sees only an error. So
+/// the signal is raised again, and the interpreter handles it after that code has returned.
+pub(super) fn signals() -> CancellationToken {
+    CancellationToken::polling(raised_again)
 }
 
-/// A progress listener that stops a stream when a signal arrives. The code that reads the stream sees only an error. So
-/// the signal is raised again, and the interpreter handles it after that code has returned.
-pub(super) struct Signals;
-
-impl Progress for Signals {
-    fn begin(&self, _: &'static str, _: Unit, _: u64) {}
-    fn advance(&self, _: u64) {}
-    fn end(&self) {}
-
-    #[allow(unsafe_code)]
-    fn is_cancelled(&self) -> bool {
-        use pyo3::ffi::{PyErr_CheckSignals, PyErr_Clear, PyErr_SetInterrupt, PyGILState_Ensure, PyGILState_Release};
-        // Do not use PyO3 here, because it keeps its own count of attachments. Foreign code, called from a frame of
-        // PyO3, may have released the interpreter before it reads. SAFETY: between the first and the last call this
-        // thread is attached, even if it was not before, and no references are held.
-        unsafe {
-            let state = PyGILState_Ensure();
-            let signalled = PyErr_CheckSignals() != 0;
-            if signalled {
-                PyErr_Clear();
-                PyErr_SetInterrupt();
-            }
-            PyGILState_Release(state);
-            signalled
+/// Returns whether a signal has arrived, and raises it again.
+#[allow(unsafe_code)]
+fn raised_again() -> bool {
+    use pyo3::ffi::{PyErr_CheckSignals, PyErr_Clear, PyErr_SetInterrupt, PyGILState_Ensure, PyGILState_Release};
+    // Do not use PyO3 here, because it keeps its own count of attachments. Foreign code, called from a frame of PyO3,
+    // may have released the interpreter before it reads. SAFETY: between the first and the last call this thread is
+    // attached, even if it was not before, and no references are held.
+    unsafe {
+        let state = PyGILState_Ensure();
+        let signalled = PyErr_CheckSignals() != 0;
+        if signalled {
+            PyErr_Clear();
+            PyErr_SetInterrupt();
         }
+        PyGILState_Release(state);
+        signalled
     }
 }

@@ -189,10 +189,10 @@ impl PyBatchIterator {
         if self.batches.is_poisoned() {
             return Err(PyRuntimeError::new_err("the loader has failed; create a new one"));
         }
-        let next = checking(py, |progress| {
+        let next = checking(py, |cancel| {
             let mut batches = self.batches.lock().unwrap_or_else(PoisonError::into_inner);
             let next = match batches.as_mut() {
-                Some(batches) => batches.next_unless_cancelled(progress)?,
+                Some(batches) => batches.next_unless_cancelled(cancel)?,
                 None => None,
             };
             if next.is_none() {

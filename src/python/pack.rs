@@ -6,10 +6,10 @@ use super::numpy::copied_array;
 use super::pack_iterators::{BATCH_RUNS, PyPackBatchIterator, PyPackIterator, PyPackStepIterator, decode_all, pyrun};
 use super::run::PyRun;
 use super::table::PyStepTable;
+use crate::cancellation::CancellationToken;
 use crate::error::{Error, ErrorKind};
 use crate::format::{JsonlOptions, JsonlReport, PackReader, PackStats, RunKind, ValidateOptions};
 use crate::loader::Permutation;
-use crate::progress::Progress;
 use crate::run::Run;
 use crate::table::{FromRunsOptions, StepTable};
 use pyo3::exceptions::{PyIndexError, PyValueError};
@@ -54,11 +54,11 @@ impl PyPackReader {
     /// Reads the rows of all runs.
     fn table(&self, py: Python<'_>, workers: Option<usize>) -> PyResult<StepTable> {
         let options = FromRunsOptions { workers, ..FromRunsOptions::default() };
-        interruptible(py, Some(false), |progress| StepTable::from_pack(&self.pack, &options, progress))
+        interruptible(py, Some(false), |progress, cancel| StepTable::from_pack(&self.pack, &options, progress, cancel))
     }
 
     fn total_steps(&self, py: Python<'_>) -> PyResult<u64> {
-        Ok(interruptible(py, Some(false), |progress| self.pack.stats(progress))?.total_steps)
+        Ok(interruptible(py, Some(false), |progress, cancel| self.pack.stats(progress, cancel))?.total_steps)
     }
 }
 
@@ -112,9 +112,9 @@ impl PyPackReader {
     fn decode_batch(&self, py: Python<'_>, indices: &Bound<'_, PyAny>) -> PyResult<Vec<PyRun>> {
         let places = self.places(indices)?;
         let runs = if places.len() <= BATCH_RUNS {
-            py.detach(|| decode_all(&self.pack, &places, None, &()))?
+            py.detach(|| decode_all(&self.pack, &places, None, CancellationToken::never()))?
         } else {
-            interruptible(py, Some(false), |progress| decode_all(&self.pack, &places, None, progress))?
+            interruptible(py, Some(false), |_, cancel| decode_all(&self.pack, &places, None, cancel))?
         };
         Ok(places.iter().zip(runs).map(|(&place, run)| self.run(place, run)).collect())
     }
@@ -217,7 +217,8 @@ impl PyPackReader {
         compact: bool,
     ) -> PyResult<PyJsonlReport> {
         let options = JsonlOptions { by_step, compact, parallel, workers };
-        let report = interruptible(py, progress, |progress| self.pack.to_jsonl(&path, &options, progress))?;
+        let report =
+            interruptible(py, progress, |progress, cancel| self.pack.to_jsonl(&path, &options, progress, cancel))?;
         let JsonlReport { num_runs, num_steps, num_bytes, errors, .. } = report;
         let errors = errors.iter().map(ToString::to_string).collect();
         Ok(PyJsonlReport { num_runs, num_steps, num_bytes, errors })
@@ -225,7 +226,7 @@ impl PyPackReader {
 
     #[pyo3(signature = (*, progress=None))]
     fn stats(&self, py: Python<'_>, progress: Option<bool>) -> PyResult<PyPackStats> {
-        Ok(PyPackStats(interruptible(py, progress, |progress| self.pack.stats(progress))?))
+        Ok(PyPackStats(interruptible(py, progress, |progress, cancel| self.pack.stats(progress, cancel))?))
     }
 
     #[pyo3(signature = (*, sample=None, workers=None, progress=None))]
@@ -237,7 +238,7 @@ impl PyPackReader {
         progress: Option<bool>,
     ) -> PyResult<Vec<String>> {
         let options = ValidateOptions { sample, workers };
-        let report = interruptible(py, progress, |progress: &dyn Progress| self.pack.validate(&options, progress))?;
+        let report = interruptible(py, progress, |progress, cancel| self.pack.validate(&options, progress, cancel))?;
         Ok(report.problems.iter().map(ToString::to_string).collect())
     }
 }

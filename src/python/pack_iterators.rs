@@ -1,12 +1,12 @@
 //! Iterators over the runs and steps of a pack.
 
 use super::batch::PyBatch;
-use super::interrupt::Signals;
+use super::interrupt::signals;
 use super::run::PyRun;
+use crate::cancellation::CancellationToken;
 use crate::error::{Error, Result};
 use crate::format::{PackIter, PackReader, RunKind};
 use crate::loader::Permutation;
-use crate::progress::{Progress, check};
 use crate::random;
 use crate::run::Run;
 use crate::table::StepTable;
@@ -140,7 +140,7 @@ impl PyPackBatchIterator {
         let decoded = py.detach(|| {
             let places: Vec<usize> =
                 self.order.take(&self.next, self.batch_size).into_iter().map(|place| place as usize).collect();
-            let runs = decode_all(&self.pack, &places, self.workers, &Signals)?;
+            let runs = decode_all(&self.pack, &places, self.workers, &signals())?;
             Ok::<_, Error>((places, runs))
         })?;
         let (places, runs) = decoded;
@@ -195,12 +195,12 @@ pub(super) fn decode_all(
     pack: &PackReader,
     places: &[usize],
     workers: Option<usize>,
-    progress: &dyn Progress,
+    cancel: &CancellationToken,
 ) -> Result<Vec<Run>> {
     let decode = || {
         let mut runs = Vec::with_capacity(places.len());
         for places in places.chunks(BATCH_RUNS) {
-            check(progress)?;
+            cancel.check()?;
             for run in pack.decode_batch_auto_v2(places) {
                 runs.push(run?);
             }

@@ -5,6 +5,7 @@ use super::numpy::{as_array, copied_array, type_and_shape, values};
 use super::recorder::PyRecorder;
 use super::steps::{legal_array, tokens_array};
 use crate::board::Board;
+use crate::cancellation::CancellationToken;
 use crate::error::Error;
 use crate::progress::{Progress, ProgressBar};
 use crate::selfplay::{Choices, PlayOptions, PlayReport, Player, Positions, play as play_with, play_games};
@@ -174,7 +175,7 @@ pub(super) fn play(
         let player = player.get();
         options.workers = player.workers;
         let player = Player::new(player.depth);
-        interruptible(py, progress, |progress| play_games(player, &options, recorder, progress))?
+        interruptible(py, progress, |progress, cancel| play_games(player, &options, recorder, progress, cancel))?
     } else {
         if !policy.is_callable() {
             return Err(PyTypeError::new_err("policy: expected a callable, a torch.nn.Module or a Player"));
@@ -184,7 +185,13 @@ pub(super) fn play(
         let bar: &dyn Progress = &bar;
         // The interpreter is detached while games are stepped.
         py.detach(|| {
-            play_with(|positions| Python::attach(|py| ask(policy.bind(py), wide, positions)), &options, recorder, bar)
+            play_with(
+                |positions| Python::attach(|py| ask(policy.bind(py), wide, positions)),
+                &options,
+                recorder,
+                bar,
+                CancellationToken::never(),
+            )
         })?
     };
     Ok(PyPlayResult { report })

@@ -1,8 +1,10 @@
 //! Planned queries, `a2store.Query`.
 
 use super::arrow::{ArrowSchema, stream_capsule};
-use super::interrupt::{Signals, interruptible};
+use super::interrupt::{interruptible, signals};
 use super::table::PyStepTable;
+use crate::cancellation::CancellationToken;
+use crate::progress::Progress;
 use crate::query::{ArrowReader, Query};
 use crate::table::{ChosenEv, MaterializeOptions};
 use pyo3::exceptions::PyImportError;
@@ -44,30 +46,30 @@ impl PyQuery {
         py: Python<'py>,
         requested_schema: Option<Bound<'py, PyCapsule>>,
     ) -> PyArrowResult<Bound<'py, PyCapsule>> {
-        let stream = interruptible(py, Some(false), |progress| self.query.stream_unless_cancelled(progress))?;
-        stream_capsule(py, ArrowReader { stream, progress: Box::new(Signals) }, requested_schema)
+        let stream = interruptible(py, Some(false), |_, cancel| self.query.stream_unless_cancelled(cancel))?;
+        stream_capsule(py, ArrowReader { stream, cancel: signals() }, requested_schema)
     }
 
     fn count(&self, py: Python<'_>) -> PyResult<u64> {
-        interruptible(py, Some(false), |progress| self.query.count_unless_cancelled(progress))
+        interruptible(py, Some(false), |_, cancel| self.query.count_unless_cancelled(cancel))
     }
 
     #[pyo3(signature = (*, analyze=false))]
     fn explain(&self, py: Python<'_>, analyze: bool) -> PyResult<String> {
-        interruptible(py, Some(false), |progress| self.query.explain_unless_cancelled(analyze, progress))
+        interruptible(py, Some(false), |_, cancel| self.query.explain_unless_cancelled(analyze, cancel))
     }
 
     #[pyo3(signature = (max_rows=20))]
     fn show(&self, py: Python<'_>, max_rows: usize) -> PyResult<()> {
         let preview =
-            interruptible(py, Some(false), |progress| self.query.preview_unless_cancelled(max_rows, progress))?;
+            interruptible(py, Some(false), |_, cancel| self.query.preview_unless_cancelled(max_rows, cancel))?;
         py.import("builtins")?.call_method1("print", (preview.to_string(),))?;
         Ok(())
     }
 
     fn _repr_html_(&self, py: Python<'_>) -> PyResult<String> {
-        let html = |progress: &dyn crate::progress::Progress| {
-            self.query.preview_unless_cancelled(NOTEBOOK_ROWS, progress)?.to_html()
+        let html = |_: &dyn Progress, cancel: &CancellationToken| {
+            self.query.preview_unless_cancelled(NOTEBOOK_ROWS, cancel)?.to_html()
         };
         interruptible(py, Some(false), html)
     }
@@ -102,7 +104,7 @@ impl PyQuery {
         let mut options = MaterializeOptions::default().with_extra(extra).with_chosen_ev(chosen_ev);
         options.memory_limit = memory_limit;
         options.path = path;
-        let table = interruptible(py, progress, |progress| self.query.materialize(&options, progress))?;
+        let table = interruptible(py, progress, |progress, cancel| self.query.materialize(&options, progress, cancel))?;
         Ok(PyStepTable::new(table))
     }
 

@@ -36,6 +36,6 @@ pub(super) fn simulate(
     progress: Option<bool>,
 ) -> PyResult<PySimulateReport> {
     let options = SimulateOptions { runs, seed, format: format.parse()?, depth, engine, workers };
-    let report = interruptible(py, progress, |progress| simulate_runs(&out, &options, progress))?;
+    let report = interruptible(py, progress, |progress, cancel| simulate_runs(&out, &options, progress, cancel))?;
     Ok(PySimulateReport { runs: report.runs, num_steps: report.num_steps, num_bytes: report.num_bytes })
 }

@@ -9,9 +9,9 @@ use super::memory::Memory;
 use super::numpy::array;
 use super::values::paths_from;
 use crate::archive::Phase;
+use crate::cancellation::CancellationToken;
 use crate::loader::LoaderOptions;
 use crate::machine::filled;
-use crate::progress::Progress;
 use crate::table::{
     AttachOptions, AttachedColumn, FromRunsOptions, FromSessionOptions, LoadOptions, RowFilter, StepTable, TableHandle,
 };
@@ -93,7 +93,7 @@ impl PyStepTable {
                 ));
             }
             let len = self.table.num_rows() as usize;
-            let rows = self.copied_rows(py, len, |rows, progress| self.table.copy_all_rows(rows, progress))?;
+            let rows = self.copied_rows(py, len, |rows, cancel| self.table.copy_all_rows(rows, cancel))?;
             return match dtype {
                 Some(dtype) => rows.call_method1("astype", (dtype,)),
                 None => Ok(rows),
@@ -128,15 +128,15 @@ impl PyStepTable {
 
     fn take(&self, py: Python<'_>, indices: &Bound<'_, PyAny>) -> PyResult<PyBatch> {
         let indices = row_indices(py, indices, self.table.num_rows())?;
-        let batch = checking(py, |progress| self.table.take_unless_cancelled(&indices, progress))?;
+        let batch = checking(py, |cancel| self.table.take_unless_cancelled(&indices, cancel))?;
         Ok(PyBatch::new(batch))
     }
 
     /// Returns the rows at `indices` as a structured array.
     fn take_rows<'py>(&self, py: Python<'py>, indices: &Bound<'_, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         let indices = row_indices(py, indices, self.table.num_rows())?;
-        self.copied_rows(py, indices.len(), |rows, progress| {
-            self.table.take_rows_unless_cancelled(&indices, rows, progress)
+        self.copied_rows(py, indices.len(), |rows, cancel| {
+            self.table.take_rows_unless_cancelled(&indices, rows, cancel)
         })
     }
 
@@ -167,20 +167,20 @@ impl PyStepTable {
             phases: phases.map(|names| names.into_iter().map(to_phase).collect::<PyResult<_>>()).transpose()?,
             run_ids: run_ids.map(|ids| ids.into_iter().map(to_id).collect::<PyResult<_>>()).transpose()?,
         };
-        let view = checking(py, |progress| self.table.filter_unless_cancelled(&filter, progress))?;
+        let view = checking(py, |cancel| self.table.filter_unless_cancelled(&filter, cancel))?;
         Ok(PyStepTable::new(view))
     }
 
     #[pyo3(signature = (val=0.1, *, seed=0))]
     fn split(&self, py: Python<'_>, val: f64, seed: u64) -> PyResult<(PyStepTable, PyStepTable)> {
-        let (train, val) = checking(py, |progress| self.table.split_unless_cancelled(val, seed, progress))?;
+        let (train, val) = checking(py, |cancel| self.table.split_unless_cancelled(val, seed, cancel))?;
         Ok((PyStepTable::new(train), PyStepTable::new(val)))
     }
 
     #[pyo3(signature = (path, *, progress=None))]
     #[allow(clippy::needless_pass_by_value)] // The shape that pyo3 asks for.
     fn save(&self, py: Python<'_>, path: PathBuf, progress: Option<bool>) -> PyResult<()> {
-        interruptible(py, progress, |progress| self.table.save(&path, progress))
+        interruptible(py, progress, |progress, cancel| self.table.save(&path, progress, cancel))
     }
 
     #[staticmethod]
@@ -195,7 +195,7 @@ impl PyStepTable {
     ) -> PyResult<PyStepTable> {
         let mut options = LoadOptions::default().with_mmap(mmap);
         options.memory_limit = memory_limit;
-        let table = interruptible(py, progress, |progress| StepTable::load(&path, &options, progress))?;
+        let table = interruptible(py, progress, |progress, cancel| StepTable::load(&path, &options, progress, cancel))?;
         Ok(PyStepTable::new(table))
     }
 
@@ -222,7 +222,8 @@ impl PyStepTable {
         let chosen_ev = chosen_ev.parse()?;
         let options =
             FromRunsOptions { min_score, max_score, min_steps, max_steps, engine, chosen_ev, memory_limit, workers };
-        let table = interruptible(py, progress, |progress| StepTable::from_runs(&paths, &options, progress))?;
+        let table =
+            interruptible(py, progress, |progress, cancel| StepTable::from_runs(&paths, &options, progress, cancel))?;
         Ok(PyStepTable::new(table))
     }
 
@@ -241,7 +242,8 @@ impl PyStepTable {
         let mut options = FromSessionOptions::default().with_extra(extra.unwrap_or_default());
         options.run_ids = run_ids.map(|ids| run_ids_from(py, ids)).transpose()?;
         (options.memory_limit, options.workers) = (memory_limit, workers);
-        let table = interruptible(py, progress, |progress| StepTable::from_session(&path, &options, progress))?;
+        let table =
+            interruptible(py, progress, |progress, cancel| StepTable::from_session(&path, &options, progress, cancel))?;
         Ok(PyStepTable::new(table))
     }
 
@@ -259,7 +261,8 @@ impl PyStepTable {
     ) -> PyResult<PyStepTable> {
         let mut options = AttachOptions::default().with_in_memory(!mmap);
         (options.steps, options.memory_limit) = (steps, memory_limit);
-        let table = interruptible(py, progress, |progress| self.table.attach(name, &path, &options, progress))?;
+        let table =
+            interruptible(py, progress, |progress, cancel| self.table.attach(name, &path, &options, progress, cancel))?;
         Ok(PyStepTable::new(table))
     }
 
@@ -335,7 +338,7 @@ impl PyStepTable {
             columns,
             prefetch,
         };
-        let loader = checking(py, |progress| self.table.loader_unless_cancelled(options, progress))?;
+        let loader = checking(py, |cancel| self.table.loader_unless_cancelled(options, cancel))?;
         Ok(PyLoader::new(loader))
     }
 
@@ -352,13 +355,13 @@ impl PyStepTable {
         &self,
         py: Python<'py>,
         num_rows: usize,
-        copy: impl FnOnce(&mut [u8], &dyn Progress) -> crate::Result<()> + Send,
+        copy: impl FnOnce(&mut [u8], &CancellationToken) -> crate::Result<()> + Send,
     ) -> PyResult<Bound<'py, PyAny>> {
         // A stride is a multiple of eight bytes.
         let len = num_rows.saturating_mul(self.table.layout().stride() / size_of::<u64>());
-        let rows = checking(py, |progress| {
+        let rows = checking(py, |cancel| {
             let mut rows = filled(len, 0_u64)?;
-            copy(bytemuck::cast_slice_mut(&mut rows), progress).map(|()| rows)
+            copy(bytemuck::cast_slice_mut(&mut rows), cancel).map(|()| rows)
         })?;
         let memory = Bound::new(py, Memory::of_rows(rows))?;
         array(memory.as_any(), self.dtype(py)?, 0, (num_rows, None))

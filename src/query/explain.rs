@@ -4,8 +4,8 @@ use super::errors::query_error;
 use super::plan_text::without_files;
 use super::planned::Query;
 use super::run_index;
+use crate::cancellation::CancellationToken;
 use crate::error::Result;
-use crate::progress::Progress;
 use datafusion::physical_plan::display::DisplayableExecutionPlan;
 
 impl Query {
@@ -21,17 +21,17 @@ impl Query {
     /// # Errors
     /// The errors of [`stream`](Query::stream).
     pub fn explain(&self, analyze: bool) -> Result<String> {
-        self.explain_unless_cancelled(analyze, &())
+        self.explain_unless_cancelled(analyze, CancellationToken::never())
     }
 
-    pub(crate) fn explain_unless_cancelled(&self, analyze: bool, progress: &dyn Progress) -> Result<String> {
+    pub(crate) fn explain_unless_cancelled(&self, analyze: bool, cancel: &CancellationToken) -> Result<String> {
         let limits = self.limits();
-        let execution = self.execution(false, &limits, progress)?;
+        let execution = self.execution(false, &limits, cancel)?;
         let plan = std::sync::Arc::clone(execution.plan());
-        let by_run = run_index::describe(&self.optimized(&limits, progress)?).map_err(query_error)?;
+        let by_run = run_index::describe(&self.optimized(&limits, cancel)?).map_err(query_error)?;
         let text = if analyze {
             let mut stream = self.stream_of(execution, limits);
-            while stream.next_unless_cancelled(progress)?.is_some() {}
+            while stream.next_unless_cancelled(cancel)?.is_some() {}
             DisplayableExecutionPlan::with_metrics(plan.as_ref()).indent(false).to_string()
         } else {
             DisplayableExecutionPlan::new(plan.as_ref()).indent(false).to_string()

@@ -2,8 +2,8 @@
 
 use super::errors::query_error;
 use super::options::QueryOptions;
+use crate::cancellation::CancellationToken;
 use crate::error::{Error, ErrorKind, Result};
-use crate::progress::{Progress, check};
 use arrow::array::{Array, RecordBatch};
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -24,8 +24,8 @@ impl QueryLimits {
     }
 
     /// Checks the time limit, and whether the caller asked to stop.
-    pub(crate) fn check(&self, progress: &dyn Progress) -> Result<()> {
-        check(progress)?;
+    pub(crate) fn check(&self, cancel: &CancellationToken) -> Result<()> {
+        cancel.check()?;
         let elapsed = self.begun.elapsed();
         match self.options.time_limit {
             Some(limit) if elapsed > limit => Err(limit_error("time", limit.as_secs_f64(), "s", elapsed.as_secs_f64())),

@@ -132,15 +132,20 @@ fn is_of(snapshot: &Snapshot, version: u64, crc: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{CompactOptions, ExpireOptions, IngestOptions, Phases, SimulateOptions, no_params};
+    use crate::{CancellationToken, CompactOptions, ExpireOptions, IngestOptions, Phases, SimulateOptions, no_params};
     use std::path::Path;
     use std::time::Duration;
+
+    fn never() -> &'static CancellationToken {
+        CancellationToken::never()
+    }
 
     /// Adds a run to the archive.
     fn grow(archive: &mut Archive, folder: &Path, seed: u64) {
         let runs = folder.join(format!("runs-{seed}"));
-        crate::simulate(&runs, &SimulateOptions { runs: 1, seed, depth: 0, ..Default::default() }, &()).unwrap();
-        archive.ingest([&runs], &IngestOptions::default(), &()).unwrap();
+        crate::simulate(&runs, &SimulateOptions { runs: 1, seed, depth: 0, ..Default::default() }, &(), never())
+            .unwrap();
+        archive.ingest([&runs], &IngestOptions::default(), &(), never()).unwrap();
     }
 
     /// Runs a query that reads the footers of both tables and the run index.
@@ -162,9 +167,9 @@ mod tests {
         let cached = of_archive(&reader).unwrap();
         for seed in 1..6 {
             grow(&mut writer, folder.path(), seed);
-            writer.compact(&CompactOptions::default(), &()).unwrap();
+            writer.compact(&CompactOptions::default(), &(), never()).unwrap();
             let now = ExpireOptions { older_than: Duration::ZERO, ..Default::default() };
-            writer.expire(&now, &()).unwrap();
+            writer.expire(&now, never()).unwrap();
             reader.refresh().unwrap();
             run_query(&reader);
             // One file of each table.
@@ -175,7 +180,7 @@ mod tests {
         let older = reader.clone();
         let query = older.sql("SELECT 1", no_params()).unwrap();
         grow(&mut reader, folder.path(), 6);
-        reader.compact(&CompactOptions::default(), &()).unwrap();
+        reader.compact(&CompactOptions::default(), &(), never()).unwrap();
         drop(older);
         run_query(&reader);
         assert_eq!((cached.metadata.len(), num_indexes(&cached)), (4, 2));

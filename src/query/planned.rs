@@ -8,10 +8,10 @@ use super::order::{self, Execution, ResultOrder};
 use super::stream::QueryStream;
 use super::{fingerprint, guard, session, user_tables};
 use crate::archive::Archive;
+use crate::cancellation::CancellationToken;
 use crate::clock;
 use crate::error::{Error, Result};
 use crate::process::ProcessId;
-use crate::progress::Progress;
 use crate::runtime::block_on_unless;
 use arrow::array::{AsArray, RecordBatch};
 use arrow::datatypes::{DataType, Int64Type, Schema, SchemaRef};
@@ -30,8 +30,9 @@ use std::sync::Arc;
 /// # let folder = tempfile::tempdir()?;
 /// # let mut archive = a2store::Archive::create(folder.path().join("games.a2"), Default::default())?;
 /// # let runs = folder.path().join("runs");
-/// # a2store::simulate(&runs, &a2store::SimulateOptions::default().with_runs(3), &())?;
-/// # archive.ingest([&runs], &Default::default(), &())?;
+/// # let cancel = a2store::CancellationToken::new();
+/// # a2store::simulate(&runs, &a2store::SimulateOptions::default().with_runs(3), &(), &cancel)?;
+/// # archive.ingest([&runs], &Default::default(), &(), &cancel)?;
 /// let query = archive.sql(
 ///     "SELECT board, move FROM steps WHERE max_score >= $min",
 ///     vec![("min", a2store::ScalarValue::from(1_000_u64))],
@@ -83,8 +84,9 @@ impl Archive {
     /// # let folder = tempfile::tempdir()?;
     /// # let mut archive = a2store::Archive::create(folder.path().join("games.a2"), Default::default())?;
     /// # let runs = folder.path().join("runs");
-    /// # a2store::simulate(&runs, &a2store::SimulateOptions::default().with_runs(3), &())?;
-    /// # archive.ingest([&runs], &Default::default(), &())?;
+    /// # let cancel = a2store::CancellationToken::new();
+    /// # a2store::simulate(&runs, &a2store::SimulateOptions::default().with_runs(3), &(), &cancel)?;
+    /// # archive.ingest([&runs], &Default::default(), &(), &cancel)?;
     /// use a2store::{QueryOptions, UserTable, no_params};
     /// use arrow::array::{ArrayRef, RecordBatch, StringArray, UInt32Array};
     /// use std::sync::Arc;
@@ -103,7 +105,7 @@ impl Archive {
     /// names and limits. When the query runs, [`ErrorKind::QueryLimit`](crate::ErrorKind::QueryLimit) if it
     /// exceeds a limit.
     pub fn sql_with(&self, text: &str, params: impl Into<ParamValues>, options: &QueryOptions) -> Result<Query> {
-        self.sql_unless_cancelled(text, params.into(), options, &())
+        self.sql_unless_cancelled(text, params.into(), options, CancellationToken::never())
     }
 
     pub(crate) fn sql_unless_cancelled(
@@ -111,7 +113,7 @@ impl Archive {
         text: &str,
         params: ParamValues,
         options: &QueryOptions,
-        progress: &dyn Progress,
+        cancel: &CancellationToken,
     ) -> Result<Query> {
         clock::check()?;
         let limits = QueryLimits::new(options);
@@ -137,7 +139,7 @@ impl Archive {
             let keeps_filters = guard::has_large_filter(&plan).map_err(query_error)?;
             Ok((plan, determinism, keeps_filters))
         };
-        let (plan, determinism, keeps_filters) = block_on_unless(planning, || limits.check(progress))?;
+        let (plan, determinism, keeps_filters) = block_on_unless(planning, || limits.check(cancel))?;
         let context = if keeps_filters { guard::without_pushdown(&context) } else { context };
         let session = QuerySession { process: ProcessId::current(), context, keeps_filters };
         Ok(Query { archive: self.clone(), options: options.clone(), session, plan, determinism, text: fingerprint })
@@ -176,12 +178,12 @@ impl Query {
     /// # Errors
     /// [`ErrorKind::Query`](crate::ErrorKind::Query), here or from the stream.
     pub fn stream(&self) -> Result<QueryStream> {
-        self.stream_unless_cancelled(&())
+        self.stream_unless_cancelled(CancellationToken::never())
     }
 
-    pub(crate) fn stream_unless_cancelled(&self, progress: &dyn Progress) -> Result<QueryStream> {
+    pub(crate) fn stream_unless_cancelled(&self, cancel: &CancellationToken) -> Result<QueryStream> {
         let limits = self.limits();
-        Ok(self.stream_of(self.execution(false, &limits, progress)?, limits))
+        Ok(self.stream_of(self.execution(false, &limits, cancel)?, limits))
     }
 
     /// Returns the number of rows of the result. Counts without making the rows if the plan allows it.
@@ -189,29 +191,29 @@ impl Query {
     /// # Errors
     /// The errors of [`stream`](Query::stream).
     pub fn count(&self) -> Result<u64> {
-        self.count_unless_cancelled(&())
+        self.count_unless_cancelled(CancellationToken::never())
     }
 
-    pub(crate) fn count_unless_cancelled(&self, progress: &dyn Progress) -> Result<u64> {
+    pub(crate) fn count_unless_cancelled(&self, cancel: &CancellationToken) -> Result<u64> {
         if self.is_explain() {
             // SQL cannot count the rows of an EXPLAIN.
-            return self.sum_of_batches(progress, |batch| batch.num_rows() as u64);
+            return self.sum_of_batches(cancel, |batch| batch.num_rows() as u64);
         }
         let count = datafusion::functions_aggregate::expr_fn::count(datafusion::logical_expr::lit(1_i64));
         let plan = LogicalPlanBuilder::from(self.plan.clone())
             .aggregate(Vec::<Expr>::new(), [count])
             .and_then(LogicalPlanBuilder::build)
             .map_err(query_error)?;
-        Query { plan, ..self.clone() }.sum_of_batches(progress, |batch| {
+        Query { plan, ..self.clone() }.sum_of_batches(cancel, |batch| {
             let counts = batch.column(0).as_primitive_opt::<Int64Type>();
             counts.map_or(0, |counts| counts.values().iter().sum::<i64>().unsigned_abs())
         })
     }
 
-    fn sum_of_batches(&self, progress: &dyn Progress, value: impl Fn(&RecordBatch) -> u64) -> Result<u64> {
-        let mut stream = self.stream_unless_cancelled(progress)?;
+    fn sum_of_batches(&self, cancel: &CancellationToken, value: impl Fn(&RecordBatch) -> u64) -> Result<u64> {
+        let mut stream = self.stream_unless_cancelled(cancel)?;
         let mut total = 0;
-        while let Some(batch) = stream.next_unless_cancelled(progress)? {
+        while let Some(batch) = stream.next_unless_cancelled(cancel)? {
             total += value(&batch);
         }
         Ok(total)
@@ -243,19 +245,24 @@ impl Query {
     }
 
     /// Makes the execution plan. With `definite`, equal archives and queries give equal rows in equal order.
-    pub(crate) fn execution(&self, definite: bool, limits: &QueryLimits, progress: &dyn Progress) -> Result<Execution> {
+    pub(crate) fn execution(
+        &self,
+        definite: bool,
+        limits: &QueryLimits,
+        cancel: &CancellationToken,
+    ) -> Result<Execution> {
         clock::check()?;
         let (plan, context) = (self.plan.clone(), self.context()?);
         let rows = if definite { ResultOrder::Definite(self.determinism) } else { ResultOrder::Any };
         let planning = async move { order::plan(&context, plan, rows).await };
-        block_on_unless(planning, || limits.check(progress)).map_err(|error| limits.explain(self.archive.blame(error)))
+        block_on_unless(planning, || limits.check(cancel)).map_err(|error| limits.explain(self.archive.blame(error)))
     }
 
     /// Returns the optimized logical plan.
-    pub(super) fn optimized(&self, limits: &QueryLimits, progress: &dyn Progress) -> Result<LogicalPlan> {
+    pub(super) fn optimized(&self, limits: &QueryLimits, cancel: &CancellationToken) -> Result<LogicalPlan> {
         let (plan, context) = (self.plan.clone(), self.context()?);
         let planning = async move { context.state().optimize(&plan).map_err(query_error) };
-        block_on_unless(planning, || limits.check(progress))
+        block_on_unless(planning, || limits.check(cancel))
     }
 
     pub(crate) fn stream_of(&self, execution: Execution, limits: Arc<QueryLimits>) -> QueryStream {

@@ -2,8 +2,8 @@
 
 use super::errors::query_error;
 use super::planned::Query;
+use crate::cancellation::CancellationToken;
 use crate::error::Result;
-use crate::progress::Progress;
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use arrow::error::ArrowError;
@@ -37,14 +37,14 @@ impl Query {
     /// # Errors
     /// The errors of [`stream`](Query::stream).
     pub fn preview(&self, max_rows: usize) -> Result<Preview> {
-        self.preview_unless_cancelled(max_rows, &())
+        self.preview_unless_cancelled(max_rows, CancellationToken::never())
     }
 
-    pub(crate) fn preview_unless_cancelled(&self, max_rows: usize, progress: &dyn Progress) -> Result<Preview> {
+    pub(crate) fn preview_unless_cancelled(&self, max_rows: usize, cancel: &CancellationToken) -> Result<Preview> {
         let schema = self.schema();
         let mut preview = Preview { schema, batches: Vec::new(), num_rows: 0, has_more: false };
-        let mut stream = self.stream_unless_cancelled(progress)?;
-        while let Some(batch) = stream.next_unless_cancelled(progress)? {
+        let mut stream = self.stream_unless_cancelled(cancel)?;
+        while let Some(batch) = stream.next_unless_cancelled(cancel)? {
             let taken = batch.num_rows().min(max_rows - preview.num_rows);
             preview.num_rows += taken;
             preview.has_more |= taken < batch.num_rows();

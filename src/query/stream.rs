@@ -8,8 +8,8 @@ use super::order::Execution;
 use super::partition::{PartitionMessage, ended_early, send_batches};
 use super::plan_text::without_files;
 use crate::archive::Archive;
+use crate::cancellation::CancellationToken;
 use crate::error::{Error, Result};
-use crate::progress::Progress;
 use crate::runtime::{PERIOD, Threads, block_for, runtime};
 use arrow::array::{AsArray, RecordBatch, StringArray};
 use arrow::datatypes::{DataType, SchemaRef};
@@ -106,16 +106,16 @@ impl QueryStream {
     }
 
     /// Returns the next batch. Returns [`ErrorKind::Cancelled`](crate::ErrorKind::Cancelled) soon after
-    /// `progress` asks to stop, even while no batch arrives.
-    pub(crate) fn next_unless_cancelled(&mut self, progress: &dyn Progress) -> Result<Option<RecordBatch>> {
-        let next = self.next_batch(progress);
+    /// `cancel` is cancelled, even while no batch arrives.
+    pub(crate) fn next_unless_cancelled(&mut self, cancel: &CancellationToken) -> Result<Option<RecordBatch>> {
+        let next = self.next_batch(cancel);
         if !matches!(next, Ok(Some(_))) {
             self.stop();
         }
         next
     }
 
-    fn next_batch(&mut self, progress: &dyn Progress) -> Result<Option<RecordBatch>> {
+    fn next_batch(&mut self, cancel: &CancellationToken) -> Result<Option<RecordBatch>> {
         while self.fetch > 0 {
             if self.is_foreign() {
                 return Err(Error::query("the stream was started by another process: run the query again in this one"));
@@ -124,7 +124,7 @@ impl QueryStream {
             let Some(front) = self.running.front_mut() else {
                 break;
             };
-            if let Err(error) = self.limits.check(progress) {
+            if let Err(error) = self.limits.check(cancel) {
                 self.threads.iter().for_each(Threads::retire);
                 return Err(error);
             }
@@ -199,7 +199,7 @@ impl Iterator for QueryStream {
     type Item = Result<RecordBatch>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        self.next_unless_cancelled(&()).transpose()
+        self.next_unless_cancelled(CancellationToken::never()).transpose()
     }
 }
 
@@ -207,8 +207,8 @@ impl Iterator for QueryStream {
 #[cfg(feature = "python")]
 pub(crate) struct ArrowReader {
     pub(crate) stream: QueryStream,
-    /// The progress that the reader checks while it waits, to stop on request.
-    pub(crate) progress: Box<dyn Progress + Send>,
+    /// The token that the reader checks while it waits.
+    pub(crate) cancel: CancellationToken,
 }
 
 #[cfg(feature = "python")]
@@ -216,7 +216,7 @@ impl Iterator for ArrowReader {
     type Item = Result<RecordBatch, ArrowError>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        let next = self.stream.next_unless_cancelled(&*self.progress).transpose();
+        let next = self.stream.next_unless_cancelled(&self.cancel).transpose();
         // A C string ends at the first null byte, so replace null bytes.
         let plain = |error: Error| -> Box<dyn std::error::Error + Send + Sync> {
             match error.to_string() {

@@ -8,8 +8,9 @@ use super::env::{IllegalMoves, MAX_ENVS, VectorEnv};
 use super::recorder::{Game, Recorder};
 use super::spawner::Spawner;
 use crate::board::{Board, Move};
+use crate::cancellation::CancellationToken;
 use crate::error::{Error, ErrorKind, Result};
-use crate::progress::{Progress, Unit, check};
+use crate::progress::{Progress, Unit};
 use derive_setters::Setters;
 use std::time::{Duration, Instant};
 
@@ -82,13 +83,14 @@ pub fn play<E: From<Error>>(
     options: &PlayOptions,
     recorder: Option<&Recorder>,
     progress: &dyn Progress,
+    cancel: &CancellationToken,
 ) -> Result<PlayReport, E> {
     options.check()?;
     let start = Instant::now();
     progress.begin("play", Unit::Runs, options.num_games);
     let report = match PolicyGames::new(options, recorder) {
         Ok(None) => Ok(PlayReport::default()),
-        Ok(Some(mut batch)) => batch.play(&mut policy, progress).map(|()| batch.report),
+        Ok(Some(mut batch)) => batch.play(&mut policy, progress, cancel).map(|()| batch.report),
         Err(error) => Err(error.into()),
     };
     progress.end();
@@ -183,12 +185,13 @@ impl<'a> PolicyGames<'a> {
         &mut self,
         policy: &mut impl FnMut(Positions<'_>) -> Result<Choices, E>,
         progress: &dyn Progress,
+        cancel: &CancellationToken,
     ) -> Result<(), E> {
         let mut moves = Vec::new();
         let mut before = Vec::new();
         let mut rewards = vec![0; self.env.len()];
         while self.env.len() > 0 {
-            check(progress)?;
+            cancel.check()?;
             let positions = Positions { boards: self.env.boards(), legal: self.env.legal_moves() };
             let choices = policy(positions)?;
             self.chooser.choose(positions, &choices, &mut moves)?;

@@ -5,8 +5,9 @@ use super::player::Player;
 use super::recorder::Recorder;
 use super::spawner::Spawner;
 use crate::board::{Board, Move};
+use crate::cancellation::CancellationToken;
 use crate::error::{Error, Result};
-use crate::progress::{Progress, Unit, check};
+use crate::progress::{Progress, Unit};
 use crate::run::Branches;
 use crate::workers::pool;
 use std::collections::BTreeMap;
@@ -26,6 +27,7 @@ pub fn play_games(
     options: &PlayOptions,
     recorder: Option<&Recorder>,
     progress: &dyn Progress,
+    cancel: &CancellationToken,
 ) -> Result<PlayReport> {
     options.check()?;
     if options.temperature != 0.0 {
@@ -43,7 +45,7 @@ pub fn play_games(
             if number >= options.num_games {
                 break;
             }
-            let game = WholeGame::play(player, number, options, recorder.is_some(), progress)?;
+            let game = WholeGame::play(player, number, options, recorder.is_some(), cancel)?;
             // A thread that failed with this lock held has also stopped the other threads.
             let Ok(mut ended) = ended.lock() else { break };
             if ended.add(game, options, progress)? {
@@ -73,7 +75,7 @@ impl WholeGame {
         number: u64,
         options: &PlayOptions,
         is_recorded: bool,
-        progress: &dyn Progress,
+        cancel: &CancellationToken,
     ) -> Result<WholeGame> {
         let mut spawner = Spawner::of_game(options.seed, number);
         let mut board = spawner.first_board();
@@ -82,7 +84,7 @@ impl WholeGame {
         while options.max_steps.is_none_or(|most| num_steps < most)
             && let Some((chosen, branches)) = player.choose(board)
         {
-            check(progress)?;
+            cancel.check()?;
             if is_recorded {
                 steps.push((board, chosen, branches));
             }

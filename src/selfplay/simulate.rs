@@ -2,9 +2,10 @@
 
 use super::player::Player;
 use super::spawner::Spawner;
+use crate::cancellation::CancellationToken;
 use crate::error::{Error, Result};
 use crate::format::{RunFormat, encode_run};
-use crate::progress::{Progress, Unit, check};
+use crate::progress::{Progress, Unit};
 use crate::run::{Run, RunMeta};
 use crate::workers::pool;
 use derive_setters::Setters;
@@ -62,7 +63,12 @@ impl Default for SimulateOptions {
 /// # Errors
 /// [`ErrorKind::Io`](crate::ErrorKind::Io), also if a file already exists, because no file is overwritten.
 /// [`ErrorKind::Cancelled`](crate::ErrorKind::Cancelled); the files of finished games stay.
-pub fn simulate(out: impl AsRef<Path>, options: &SimulateOptions, progress: &dyn Progress) -> Result<SimulateReport> {
+pub fn simulate(
+    out: impl AsRef<Path>,
+    options: &SimulateOptions,
+    progress: &dyn Progress,
+    cancel: &CancellationToken,
+) -> Result<SimulateReport> {
     let out = out.as_ref();
     if options.depth > 3 {
         return Err(Error::argument("depth", "0..=3", options.depth));
@@ -81,7 +87,7 @@ pub fn simulate(out: impl AsRef<Path>, options: &SimulateOptions, progress: &dyn
         (0..options.runs)
             .into_par_iter()
             .map(|index| {
-                let run = play(index, options, progress)?;
+                let run = play(index, options, cancel)?;
                 let bytes = encode_run(&run, options.format)?;
                 let name = format!("run-{index:05}.{}", options.format.extension());
                 let path = match num_folders {
@@ -105,13 +111,13 @@ pub fn simulate(out: impl AsRef<Path>, options: &SimulateOptions, progress: &dyn
     report
 }
 
-fn play(index: u32, options: &SimulateOptions, progress: &dyn Progress) -> Result<Run> {
+fn play(index: u32, options: &SimulateOptions, cancel: &CancellationToken) -> Result<Run> {
     let player = Player::new(options.depth);
     let mut spawner = Spawner::of_game(options.seed, u64::from(index));
     let mut steps = Run::builder(1024);
     let mut board = spawner.first_board();
     while let Some((chosen, branches)) = player.choose(board) {
-        check(progress)?;
+        cancel.check()?;
         steps.push(board, chosen, Some(branches));
         board = spawner.spawn(board.slide(chosen));
     }
@@ -138,7 +144,7 @@ mod tests {
         let bytes = |name: &str, seed, workers| {
             let out = folder.path().join(name);
             let options = SimulateOptions { runs: 5, seed, depth: 0, workers: Some(workers), ..Default::default() };
-            let report = simulate(&out, &options, &()).unwrap();
+            let report = simulate(&out, &options, &(), CancellationToken::never()).unwrap();
             let files: Vec<Vec<u8>> =
                 (0..5).map(|i| std::fs::read(out.join(format!("run-{i:05}.a2run2"))).unwrap()).collect();
             assert_eq!(report.num_bytes, files.iter().map(|file| file.len() as u64).sum::<u64>());
@@ -155,7 +161,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         for format in RunFormat::ALL {
             let out = folder.path().join(format.name());
-            simulate(&out, &SimulateOptions { runs: 3, format, ..Default::default() }, &()).unwrap();
+            simulate(&out, &SimulateOptions { runs: 3, format, ..Default::default() }, &(), CancellationToken::never())
+                .unwrap();
             for i in 0..3 {
                 let (run, found) = read_run(out.join(format!("run-{i:05}.{}", format.extension()))).unwrap();
                 assert_eq!(found, format);
@@ -171,8 +178,8 @@ mod tests {
     fn no_file_is_overwritten() {
         let folder = tempfile::tempdir().unwrap();
         let options = SimulateOptions { runs: 1, depth: 0, ..Default::default() };
-        simulate(folder.path(), &options, &()).unwrap();
-        let message = simulate(folder.path(), &options, &()).unwrap_err().to_string();
+        simulate(folder.path(), &options, &(), CancellationToken::never()).unwrap();
+        let message = simulate(folder.path(), &options, &(), CancellationToken::never()).unwrap_err().to_string();
         assert!(message.contains("run-00000.a2run2"), "{message}");
     }
 }

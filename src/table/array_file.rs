@@ -3,10 +3,11 @@
 use super::element::ElementType;
 use super::file_identity::FileIdentity;
 use super::memory::{FrozenRegion, Region, check_memory};
+use crate::cancellation::CancellationToken;
 use crate::error::{Error, Result};
 use crate::format::npy::NpyMatrix;
 use crate::format::{header_error, open_file};
-use crate::progress::{Progress, check};
+use crate::progress::Progress;
 use crate::workers;
 use rayon::prelude::*;
 use serde::Deserialize;
@@ -98,13 +99,18 @@ impl ArrayFile {
     }
 
     /// Reads the values into memory on all cores.
-    pub(super) fn read(&self, limit: Option<u64>, progress: &dyn Progress) -> Result<FrozenRegion> {
+    pub(super) fn read(
+        &self,
+        limit: Option<u64>,
+        progress: &dyn Progress,
+        cancel: &CancellationToken,
+    ) -> Result<FrozenRegion> {
         let needed = self.num_bytes();
         check_memory(needed, limit)?;
         let len = needed as usize;
         let mut region = Region::reserve(needed)?;
         let read = |(k, bytes): (usize, &mut [u8])| {
-            check(progress)?;
+            cancel.check()?;
             let offset = self.start + (k * CHUNK) as u64;
             self.file.read_exact_at(bytes, offset).map_err(|error| Error::io(&self.identity.path, error))?;
             progress.advance(bytes.len() as u64);

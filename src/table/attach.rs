@@ -9,9 +9,10 @@ use super::step_column::is_reserved;
 use super::step_keys::{KeyIndex, StepKey, StepKeys};
 use super::step_table::StepTable;
 use crate::board::Board;
+use crate::cancellation::CancellationToken;
 use crate::error::{Error, ErrorKind, Result};
 use crate::machine::filled;
-use crate::progress::{Progress, Unit, check};
+use crate::progress::{Progress, Unit};
 use crate::publish::parent;
 use crate::step::{STEP_SIZE, Step};
 use crate::workers;
@@ -70,10 +71,11 @@ impl StepTable {
     ///
     /// # Examples
     /// ```no_run
-    /// use a2store::{AttachOptions, FromSessionOptions, StepTable};
-    /// let table = StepTable::from_session("selfplay/1", &FromSessionOptions::default(), &())?;
+    /// use a2store::{AttachOptions, CancellationToken, FromSessionOptions, StepTable};
+    /// let cancel = CancellationToken::new();
+    /// let table = StepTable::from_session("selfplay/1", &FromSessionOptions::default(), &(), &cancel)?;
     /// let path = "selfplay/1/embeddings.bf16.npy";
-    /// let table = table.attach("embedding", path, &AttachOptions::default(), &())?;
+    /// let table = table.attach("embedding", path, &AttachOptions::default(), &(), &cancel)?;
     /// let batch = table.take(&[5, 0])?;
     /// assert_eq!(batch.column("embedding").unwrap().dtype, a2store::ElementType::BFloat16);
     /// # Ok::<(), a2store::Error>(())
@@ -84,6 +86,7 @@ impl StepTable {
         path: impl AsRef<Path>,
         options: &AttachOptions,
         progress: &dyn Progress,
+        cancel: &CancellationToken,
     ) -> Result<StepTable> {
         let is_taken = is_reserved(name)
             || self.layout.extra(name).is_some()
@@ -101,7 +104,7 @@ impl StepTable {
         // The array is opened first, so that a missing array is reported before an error of the folder beside
         // it.
         let file = ArrayFile::open(&path)?;
-        let column = self.column(name, file, &StepKeys::files(&steps)?, limit, progress);
+        let column = self.column(name, file, &StepKeys::files(&steps)?, limit, progress, cancel);
         progress.end();
         self.with_column(column?)
     }
@@ -115,16 +118,17 @@ impl StepTable {
         key_files: &[PathBuf],
         limit: Option<Option<u64>>,
         progress: &dyn Progress,
+        cancel: &CancellationToken,
     ) -> Result<AttachedColumn> {
         let keys = StepKeys::open(key_files)?;
         file.check_rows(keys.num_rows(), keys.path())?;
         progress.begin("attach", Unit::Rows, self.num_rows());
-        let places = self.places(name, file.path(), &keys, progress)?;
+        let places = self.places(name, file.path(), &keys, progress, cancel)?;
         let values = match limit {
             None => file.map()?,
             Some(limit) => {
                 progress.begin("read", Unit::Bytes, file.num_bytes());
-                file.read(limit, progress)?
+                file.read(limit, progress, cancel)?
             }
         };
         Ok(AttachedColumn {
@@ -139,14 +143,21 @@ impl StepTable {
     }
 
     /// Finds the array's row for each row of the table or view.
-    fn places(&self, name: &str, path: &Path, keys: &StepKeys, progress: &dyn Progress) -> Result<Places> {
+    fn places(
+        &self,
+        name: &str,
+        path: &Path,
+        keys: &StepKeys,
+        progress: &dyn Progress,
+        cancel: &CancellationToken,
+    ) -> Result<Places> {
         let ranges = self.ranges();
         let (Some(first), Some(end)) = (ranges.first().map(|range| range.start), ranges.last().map(|range| range.end))
         else {
             return Ok(Places::Shifted(0));
         };
         // The index also rejects duplicate steps, even if the array has the table's order.
-        let index = KeyIndex::new(keys, progress)?;
+        let index = KeyIndex::new(keys, cancel)?;
         let missing = |row: u64| {
             let before = ranges.iter().take_while(|range| range.start <= row);
             let position = before.map(|range| range.end.min(row) - range.start).sum();
@@ -170,22 +181,22 @@ impl StepTable {
             (first..end).step_by(CHUNK as usize).map(|start| start..end.min(start + CHUNK)).collect::<Vec<_>>();
         let threads = workers::shared()?;
         let all_shifted = threads.install(|| {
-            chunks.par_iter().all(|chunk| !progress.is_cancelled() && within(&ranges, chunk).flatten().all(is_shifted))
+            chunks.par_iter().all(|chunk| !cancel.is_cancelled() && within(&ranges, chunk).flatten().all(is_shifted))
         });
-        check(progress)?;
+        cancel.check()?;
         if all_shifted {
             return Ok(Places::Shifted(by));
         }
         match u32::try_from(keys.num_rows()) {
             // The largest number means that a row has no place.
             Ok(_) => {
-                let search = Search { keys, index: &index, missing: &missing };
-                let places = self.listed(&chunks, &ranges, &search, u32::MAX, |row| row as u32, progress)?;
+                let search = Search { ranges: &ranges, keys, index: &index, missing: &missing };
+                let places = self.listed(&chunks, &search, u32::MAX, |row| row as u32, progress, cancel)?;
                 Ok(Places::Narrow(first, places))
             }
             Err(_) => {
-                let search = Search { keys, index: &index, missing: &missing };
-                let places = self.listed(&chunks, &ranges, &search, u64::MAX, |row| row, progress)?;
+                let search = Search { ranges: &ranges, keys, index: &index, missing: &missing };
+                let places = self.listed(&chunks, &search, u64::MAX, |row| row, progress, cancel)?;
                 Ok(Places::Wide(first, places))
             }
         }
@@ -196,17 +207,17 @@ impl StepTable {
     fn listed<T: Copy + Send>(
         &self,
         chunks: &[Range<u64>],
-        ranges: &[Range<u64>],
         search: &Search<'_>,
         none: T,
         place: impl Fn(u64) -> T + Sync,
         progress: &dyn Progress,
+        cancel: &CancellationToken,
     ) -> Result<Arc<Vec<T>>> {
         let len = chunks.iter().map(|chunk| chunk.end - chunk.start).sum::<u64>() as usize;
         let mut places = filled(len, none)?;
-        let (keys, index) = (search.keys, search.index);
+        let (ranges, keys, index) = (search.ranges, search.keys, search.index);
         let fill = |(chunk, slots): (&Range<u64>, &mut [T])| {
-            if progress.is_cancelled() {
+            if cancel.is_cancelled() {
                 return None;
             }
             let mut next = 0;
@@ -223,7 +234,7 @@ impl StepTable {
         };
         let first_missing = workers::shared()?
             .install(|| chunks.par_iter().zip(places.par_chunks_mut(CHUNK as usize)).filter_map(fill).min());
-        check(progress)?;
+        cancel.check()?;
         first_missing.map_or(Ok(Arc::new(places)), |row| Err((search.missing)(row)))
     }
 
@@ -254,8 +265,9 @@ impl StepTable {
     }
 }
 
-/// The keys and the index to search, and the error for a missing row.
+/// The rows of a table or view, the keys and the index to search, and the error for a missing row.
 struct Search<'a> {
+    ranges: &'a [Range<u64>],
     keys: &'a StepKeys,
     index: &'a KeyIndex<'a>,
     missing: &'a (dyn Fn(u64) -> Error + Sync),

@@ -7,6 +7,7 @@ use super::batch_schema::BatchSchema;
 use super::memory::FrozenRegion;
 use super::step_table::StepTable;
 use super::zeroed::Zeroed;
+use crate::cancellation::CancellationToken;
 use crate::error::Result;
 use arrow::array::{FixedSizeBinaryArray, RecordBatch, RecordBatchReader};
 use arrow::buffer::Buffer;
@@ -42,7 +43,7 @@ impl StepTable {
             Some(_) => Buffer::from(Bytes::from_owner(SharedRows(Arc::clone(&self.rows)))),
             None => {
                 let mut rows = Zeroed::new(self.num_bytes() as usize)?;
-                self.copy_all_rows(rows.bytes_mut(), &())?;
+                self.copy_all_rows(rows.bytes_mut(), CancellationToken::never())?;
                 Buffer::from(Bytes::from_owner(rows))
             }
         };

@@ -12,9 +12,10 @@ use super::shared_memory::{is_sealed, map_shared};
 use super::step_table::StepTable;
 use super::threads::{FirstError, cores};
 use crate::archive::Phases;
+use crate::cancellation::CancellationToken;
 use crate::error::{Error, ErrorKind, Location, Result};
 use crate::format::open_file;
-use crate::progress::{Progress, Unit, check};
+use crate::progress::{Progress, Unit};
 use crate::publish::{Staged, parent};
 use crate::step::{STEP_SIZE, Step};
 use crate::workers;
@@ -54,7 +55,7 @@ impl StepTable {
     ///
     /// # Errors
     /// [`ErrorKind::Io`] and [`ErrorKind::Cancelled`]. After an error no file is left.
-    pub fn save(&self, path: impl AsRef<Path>, progress: &dyn Progress) -> Result<()> {
+    pub fn save(&self, path: impl AsRef<Path>, progress: &dyn Progress, cancel: &CancellationToken) -> Result<()> {
         let path = path.as_ref();
         let io = |error| Error::io(path, error);
         // Reading the archive's runs may fail, so it comes before all other work.
@@ -64,7 +65,7 @@ impl StepTable {
         staged.write_all(&header).map_err(io)?;
         progress.begin("save", Unit::Bytes, self.num_bytes());
         let (mut run_ids, mut last) = (HashSet::new(), None);
-        let written = self.write_rows(progress, |bytes| {
+        let written = self.write_rows(progress, cancel, |bytes| {
             for row in bytes.chunks_exact(self.layout.stride()) {
                 let run_id = bytemuck::pod_read_unaligned::<Step>(&row[..STEP_SIZE]).run_id;
                 if last != Some(run_id) {
@@ -84,10 +85,15 @@ impl StepTable {
     }
 
     /// Passes all rows to `write` and returns their checksum.
-    fn write_rows(&self, progress: &dyn Progress, mut write: impl FnMut(&[u8]) -> Result<()>) -> Result<u32> {
+    fn write_rows(
+        &self,
+        progress: &dyn Progress,
+        cancel: &CancellationToken,
+        mut write: impl FnMut(&[u8]) -> Result<()>,
+    ) -> Result<u32> {
         let mut crc = 0;
         let mut put = |bytes: &[u8]| {
-            check(progress)?;
+            cancel.check()?;
             crc = crc32c::crc32c_append(crc, bytes);
             progress.advance(bytes.len() as u64);
             write(bytes)
@@ -124,7 +130,12 @@ impl StepTable {
     /// was truncated or was changed; [`ErrorKind::Column`] if a field is missing or has another type;
     /// [`ErrorKind::Argument`] if the file cannot be mapped because its rows have another layout;
     /// [`ErrorKind::MemoryLimit`]; [`ErrorKind::Cancelled`].
-    pub fn load(path: impl AsRef<Path>, options: &LoadOptions, progress: &dyn Progress) -> Result<StepTable> {
+    pub fn load(
+        path: impl AsRef<Path>,
+        options: &LoadOptions,
+        progress: &dyn Progress,
+        cancel: &CancellationToken,
+    ) -> Result<StepTable> {
         let path = &std::path::absolute(path.as_ref()).map_err(|error| Error::io(path.as_ref(), error))?;
         if options.mmap {
             let table = StepTable::map(path, None)?;
@@ -134,7 +145,7 @@ impl StepTable {
         let source = TableFile::open(path)?;
         check_memory(source.num_rows.saturating_mul(source.layout.stride() as u64), options.memory_limit)?;
         progress.begin("load", Unit::Bytes, source.rows_len());
-        let rows = source.read_rows(progress);
+        let rows = source.read_rows(progress, cancel);
         progress.end();
         let (region, content) = rows?;
         source.into_table(region, content)
@@ -239,7 +250,11 @@ impl<'a> TableFile<'a> {
     }
 
     /// Reads all rows on all cores. Verifies their checksum, or hashes them if the file has no footer.
-    fn read_rows(&self, progress: &dyn Progress) -> Result<(FrozenRegion, Option<blake3::Hash>)> {
+    fn read_rows(
+        &self,
+        progress: &dyn Progress,
+        cancel: &CancellationToken,
+    ) -> Result<(FrozenRegion, Option<blake3::Hash>)> {
         let stride = self.layout.stride();
         let len = self.num_rows as usize * stride;
         let mut region = Region::reserve(len as u64)?;
@@ -255,7 +270,7 @@ impl<'a> TableFile<'a> {
                 let Some(chunk) = chunks.get(k) else {
                     return Ok(());
                 };
-                check(progress)?;
+                cancel.check()?;
                 // Each chunk is taken once, so its lock is free.
                 let mut out = chunk.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
                 let num_rows = out.len() / stride;

@@ -7,6 +7,7 @@ use super::memory::{Region, memory_limit};
 use super::runs::{RunFacts, Runs};
 use super::step_table::StepTable;
 use crate::archive::{Phases, RunsOf, each_run};
+use crate::cancellation::CancellationToken;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::{PackReader, flatten};
 use crate::progress::Progress;
@@ -68,9 +69,10 @@ impl StepTable {
     /// ```
     /// # let folder = tempfile::tempdir()?;
     /// # let runs = folder.path().join("runs");
-    /// use a2store::{FromRunsOptions, SimulateOptions, StepTable};
-    /// a2store::simulate(&runs, &SimulateOptions::default().with_runs(4), &())?;
-    /// let table = StepTable::from_runs([&runs], &FromRunsOptions::default(), &())?;
+    /// use a2store::{CancellationToken, FromRunsOptions, SimulateOptions, StepTable};
+    /// let cancel = CancellationToken::new();
+    /// a2store::simulate(&runs, &SimulateOptions::default().with_runs(4), &(), &cancel)?;
+    /// let table = StepTable::from_runs([&runs], &FromRunsOptions::default(), &(), &cancel)?;
     /// assert_eq!(table.step(0).unwrap().run_id, 0);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -78,27 +80,38 @@ impl StepTable {
         paths: impl IntoIterator<Item = P>,
         options: &FromRunsOptions,
         progress: &dyn Progress,
+        cancel: &CancellationToken,
     ) -> Result<StepTable> {
         let paths: Vec<PathBuf> = paths.into_iter().map(|path| path.as_ref().to_path_buf()).collect();
-        StepTable::of(&RunsOf::Paths(&paths), options, progress)
+        StepTable::of(&RunsOf::Paths(&paths), options, progress, cancel)
     }
 
     /// Reads a pack directly into a table. A row's `run_id` is the run's index in the pack.
     ///
     /// # Errors
     /// The errors of [`StepTable::from_runs`].
-    pub fn from_pack(pack: &PackReader, options: &FromRunsOptions, progress: &dyn Progress) -> Result<StepTable> {
-        StepTable::of(&RunsOf::Pack(pack), options, progress)
+    pub fn from_pack(
+        pack: &PackReader,
+        options: &FromRunsOptions,
+        progress: &dyn Progress,
+        cancel: &CancellationToken,
+    ) -> Result<StepTable> {
+        StepTable::of(&RunsOf::Pack(pack), options, progress, cancel)
     }
 
-    fn of(source: &RunsOf<'_>, options: &FromRunsOptions, progress: &dyn Progress) -> Result<StepTable> {
+    fn of(
+        source: &RunsOf<'_>,
+        options: &FromRunsOptions,
+        progress: &dyn Progress,
+        cancel: &CancellationToken,
+    ) -> Result<StepTable> {
         let limit = memory_limit(options.memory_limit);
         let (mut region, reserved) = Region::reserve_most(limit)?;
         let (mut len, mut run_id) = (0, 0_u32);
         let mut facts = RunFacts::default();
         let mut hash = blake3::Hasher::new();
         let mut rows: Vec<Step> = Vec::new();
-        each_run(source, options.workers, false, progress, |place, (run, _)| {
+        each_run(source, options.workers, false, progress, cancel, |place, (run, _)| {
             if let (RunsOf::Pack(_), Some(place)) = (source, place) {
                 // Runs that were removed from the pack may precede this one.
                 run_id = place as u32;

@@ -10,9 +10,10 @@ use super::memory::{Region, check_memory};
 use super::runs::{RunFacts, Runs};
 use super::step_table::StepTable;
 use crate::archive::Phases;
+use crate::cancellation::CancellationToken;
 use crate::error::{Error, Result};
 use crate::format::{Session, flatten};
-use crate::progress::{Progress, Unit, check};
+use crate::progress::{Progress, Unit};
 use crate::run::RunMeta;
 use crate::step::{STEP_SIZE, Step};
 use crate::workers;
@@ -91,6 +92,7 @@ impl StepTable {
         path: impl AsRef<Path>,
         options: &FromSessionOptions,
         progress: &dyn Progress,
+        cancel: &CancellationToken,
     ) -> Result<StepTable> {
         let threads = workers::pool("session", options.workers)?;
         let (layout, extras) = layout(&options.extra)?;
@@ -111,7 +113,7 @@ impl StepTable {
         progress.begin("session", Unit::Rows, num_rows);
         let places: Vec<usize> = extras.iter().zip(layout.extras()).map(|(_, field)| field.offset).collect();
         let fill = |wanted: Wanted<'_>| -> Result<()> {
-            check(progress)?;
+            cancel.check()?;
             let run = session.decode(wanted.index)?;
             let mut steps: Vec<Step> = Vec::new();
             flatten(&run, u64::from(wanted.run_id), &mut steps)?;

@@ -14,6 +14,7 @@ use super::fingerprint::Fingerprint;
 use super::memory::{Backing, MemoryFile};
 use super::shared_memory::move_to_file;
 use super::step_table::StepTable;
+use crate::cancellation::CancellationToken;
 use crate::error::{Error, ErrorKind, Location, Result};
 use crate::format::open_regular;
 use crate::random;
@@ -127,7 +128,14 @@ impl StepTable {
         };
         for AttachedFiles { name, values, keys } in &handle.attached {
             let key_files: Vec<PathBuf> = keys.iter().map(|file| file.path.clone()).collect();
-            let column = table.column(name, ArrayFile::open(&values.path)?, &key_files, None, &())?;
+            let column = table.column(
+                name,
+                ArrayFile::open(&values.path)?,
+                &key_files,
+                None,
+                &(),
+                CancellationToken::never(),
+            )?;
             let found = column.identities();
             for (expected, found) in keys.iter().zip(found.1).chain([(values, found.0)]) {
                 expected.check("a file of an attached column", found)?;

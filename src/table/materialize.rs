@@ -18,6 +18,7 @@ use super::row_writer::RowWriter;
 use super::runs::Runs;
 use super::step_table::StepTable;
 use super::threads::{FirstError, Sequencer};
+use crate::cancellation::CancellationToken;
 use crate::error::{Error, ErrorKind, Result};
 use crate::machine::reserve;
 use crate::process::catch_panic;
@@ -49,24 +50,29 @@ impl Query {
     /// [`ErrorKind::Column`] if a column is missing, or its type or a value does not fit, such as a
     /// `step_index` above 65,535; [`ErrorKind::MemoryLimit`], before any allocation if the number of rows is
     /// known in advance; [`ErrorKind::Query`]; [`ErrorKind::Cancelled`].
-    pub fn materialize(&self, options: &MaterializeOptions, progress: &dyn Progress) -> Result<StepTable> {
+    pub fn materialize(
+        &self,
+        options: &MaterializeOptions,
+        progress: &dyn Progress,
+        cancel: &CancellationToken,
+    ) -> Result<StepTable> {
         let all = RowWriter::new(&self.schema(), &options.extra, options.chosen_ev)?;
         let needed = self.select(&all.columns())?;
         let writer = RowWriter::new(&needed.schema(), &options.extra, options.chosen_ev)?;
         let runs = Runs::of_archive(self.archive());
         let limits = needed.limits();
-        let execution = needed.execution(true, &limits, progress)?;
+        let execution = needed.execution(true, &limits, cancel)?;
         if let Some(path) = &options.path {
             let path = std::path::absolute(path).map_err(|error| Error::io(path, error))?;
-            let materializer = Materializer { writer: &writer, limits, memory: u64::MAX, progress };
+            let materializer = Materializer { writer: &writer, limits, memory: u64::MAX, progress, cancel };
             let fingerprint = |layout: &RowLayout, output: &RowOutput<'_>| {
-                Fingerprint::of_result(self, options, layout, || output.hash_file(progress))
+                Fingerprint::of_result(self, options, layout, || output.hash_file(cancel))
             };
             let table = materializer.write_file(&needed, execution, &path, fingerprint, &runs);
             return table.map_err(|error| self.archive().blame(error));
         }
         let memory = memory_limit(options.memory_limit);
-        let materializer = Materializer { writer: &writer, limits, memory, progress };
+        let materializer = Materializer { writer: &writer, limits, memory, progress, cancel };
         let rows = materializer.fill_memory(&needed, execution).map_err(|error| self.archive().blame(error));
         progress.end();
         let (mut region, len) = rows?;
@@ -101,6 +107,7 @@ struct Materializer<'a> {
     /// The memory limit of the table in bytes.
     memory: u64,
     progress: &'a dyn Progress,
+    cancel: &'a CancellationToken,
 }
 
 type Filled = Result<(Region, usize)>;
@@ -163,7 +170,7 @@ impl Materializer<'_> {
         self.progress.end();
         let mut output = output?;
         let (layout, recoding) = self.writer.recoding();
-        output.recode(&recoding, self.progress)?;
+        output.recode(&recoding, self.cancel)?;
         let fingerprint = fingerprint(&layout, &output)?;
         let RowOutput::File { len, crc, .. } = output else {
             return Err(Error::query("the table's rows are not in a file"));
@@ -248,7 +255,7 @@ impl Materializer<'_> {
                     let base = (start / self.stride()) as u64;
                     self.writer.write(&batch, &mut buffer[start..]).map_err(|error| at_row(error, base))
                 });
-                let mut output = output.wait(partition, stop, self.progress)?;
+                let mut output = output.wait(partition, stop, self.cancel)?;
                 let first_row = (output.len() / self.stride()) as u64;
                 read.map_err(|error| at_row(error, first_row))?;
                 output.append(&buffer)?;
@@ -263,7 +270,7 @@ impl Materializer<'_> {
     fn append_stream<'o>(&self, mut stream: QueryStream, mut output: RowOutput<'o>) -> Result<RowOutput<'o>> {
         self.progress.begin("materialize", Unit::Rows, 0);
         let mut buffer = Vec::new();
-        while let Some(batch) = stream.next_unless_cancelled(self.progress)? {
+        while let Some(batch) = stream.next_unless_cancelled(self.cancel)? {
             let base = (output.len() / self.stride()) as u64;
             buffer.clear();
             reserve(&mut buffer, batch.num_rows() * self.stride())?;
@@ -315,8 +322,8 @@ impl Materializer<'_> {
     }
 
     fn check(&self, stop: &FirstError) -> Result<()> {
-        stop.check(self.progress)?;
-        self.limits.check(self.progress)
+        stop.check(self.cancel)?;
+        self.limits.check(self.cancel)
     }
 
     fn take(&self, batch: RecordBatch, take: &mut impl FnMut(RecordBatch) -> Result<()>) -> Result<()> {

@@ -1,8 +1,8 @@
 //! The destination of rows while a table is filled: memory or a file.
 
 use super::categories::Recoding;
+use crate::cancellation::CancellationToken;
 use crate::error::{Error, ErrorKind, Result};
-use crate::progress::{Progress, check};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
@@ -43,7 +43,7 @@ impl RowOutput<'_> {
     }
 
     /// Returns the hash of rows in a file, which it reads in pieces.
-    pub(super) fn hash_file(&self, progress: &dyn Progress) -> Result<blake3::Hash> {
+    pub(super) fn hash_file(&self, cancel: &CancellationToken) -> Result<blake3::Hash> {
         let RowOutput::File { file, path, start, len, .. } = self else {
             return Err(Error::query("the table's rows are not in a file"));
         };
@@ -51,7 +51,7 @@ impl RowOutput<'_> {
         let mut buffer = vec![0; 8 << 20];
         let mut at = 0;
         while at < *len {
-            check(progress)?;
+            cancel.check()?;
             let piece = (*len - at).min(buffer.len() as u64) as usize;
             let piece = &mut buffer[..piece];
             file.read_exact_at(piece, *start + at).map_err(|error| Error::io(*path, error))?;
@@ -62,7 +62,7 @@ impl RowOutput<'_> {
     }
 
     /// Replaces the codes of rows in a file, piece by piece.
-    pub(super) fn recode(&mut self, recoding: &Recoding, progress: &dyn Progress) -> Result<()> {
+    pub(super) fn recode(&mut self, recoding: &Recoding, cancel: &CancellationToken) -> Result<()> {
         let RowOutput::File { file, path, start, len, crc } = self else {
             return Ok(());
         };
@@ -74,7 +74,7 @@ impl RowOutput<'_> {
         *crc = 0;
         let mut at = 0;
         while at < *len {
-            check(progress)?;
+            cancel.check()?;
             let piece = (*len - at).min(buffer.len() as u64) as usize;
             let piece = &mut buffer[..piece];
             file.read_exact_at(piece, *start + at).map_err(io)?;

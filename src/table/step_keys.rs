@@ -6,11 +6,11 @@
 
 use super::file_identity::FileIdentity;
 use crate::board::Board;
+use crate::cancellation::CancellationToken;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::npy::{NpyField, NpyHeader};
 use crate::format::{FileBytes, header_error, open_file, step_files_in};
 use crate::machine::reserve;
-use crate::progress::{Progress, check};
 use std::path::{Path, PathBuf};
 
 /// A step: its run id and its step index. Negative numbers of a file become large ones, which no table row has.
@@ -178,14 +178,14 @@ impl StepKeys {
     }
 
     /// Returns the spans in row order.
-    fn spans(&self, progress: &dyn Progress) -> Result<Vec<KeySpan>> {
+    fn spans(&self, cancel: &CancellationToken) -> Result<Vec<KeySpan>> {
         let mut spans: Vec<KeySpan> = Vec::new();
         // The span that may continue. It is kept apart from the others, so that it stays in registers.
         let mut open: Option<KeySpan> = None;
         let mut row = 0;
         for file in &self.files {
             for rows in file.rows().chunks(CHUNK * file.stride) {
-                check(progress)?;
+                cancel.check()?;
                 for bytes in rows.chunks_exact(file.stride) {
                     let (run_id, step) = file.key(bytes);
                     match &mut open {
@@ -248,8 +248,8 @@ impl<'a> KeyIndex<'a> {
     ///
     /// # Errors
     /// [`ErrorKind::Column`] with both rows if two rows have the same step.
-    pub(super) fn new(keys: &'a StepKeys, progress: &dyn Progress) -> Result<KeyIndex<'a>> {
-        let mut spans = keys.spans(progress)?;
+    pub(super) fn new(keys: &'a StepKeys, cancel: &CancellationToken) -> Result<KeyIndex<'a>> {
+        let mut spans = keys.spans(cancel)?;
         let order = |span: &KeySpan| (span.run_id, span.first_step, span.first_row);
         spans.sort_unstable_by_key(order);
         let overlaps = |pair: &[KeySpan]| pair[0].run_id == pair[1].run_id && pair[1].first_step <= pair[0].last_step;
@@ -379,7 +379,7 @@ mod tests {
             prop_assert_eq!(mapped.num_rows(), keys.len() as u64);
             let all: Vec<Option<StepKey>> = (0..=keys.len() as u64).map(|row| mapped.get(row)).collect();
             prop_assert_eq!(all, keys.iter().copied().map(Some).chain([None]).collect::<Vec<_>>());
-            let index = KeyIndex::new(&mapped, &()).unwrap();
+            let index = KeyIndex::new(&mapped, CancellationToken::never()).unwrap();
             let places: HashMap<StepKey, u64> = keys.iter().copied().zip(0..).collect();
             let mut next = 0;
             for key in asked.iter().chain(&keys) {
@@ -400,7 +400,7 @@ mod tests {
             let file = folder.path().join("steps.npy");
             write(&file, &keys, (3, 3), "step_idx");
             let mapped = StepKeys::open(&[file]).unwrap();
-            let error = KeyIndex::new(&mapped, &()).err().expect("refused").to_string();
+            let error = KeyIndex::new(&mapped, CancellationToken::never()).err().expect("refused").to_string();
             let rows: Vec<usize> = (0..keys.len()).filter(|&row| keys[row] == key).collect();
             let message = format!(
                 "column run_id, row {}: expected each step of each run once, found run {}, step {} in row {} too",

@@ -12,9 +12,9 @@ use super::runs::Runs;
 use super::selection::Selection;
 use super::step_column::TokenType;
 use super::symmetry::SymmetryKey;
+use crate::cancellation::CancellationToken;
 use crate::error::{Error, ErrorKind, Result};
 use crate::machine::reserve;
-use crate::progress::{Progress, check};
 use crate::step::{STEP_SIZE, Step};
 use std::fmt;
 use std::path::Path;
@@ -33,10 +33,11 @@ const ROWS_AT_ONCE: usize = 1 << 18;
 /// # let folder = tempfile::tempdir()?;
 /// # let mut archive = a2store::Archive::create(folder.path().join("games.a2"), Default::default())?;
 /// # let runs = folder.path().join("runs");
-/// # a2store::simulate(&runs, &a2store::SimulateOptions::default().with_runs(3), &())?;
-/// # archive.ingest([&runs], &Default::default(), &())?;
+/// let cancel = a2store::CancellationToken::new();
+/// # a2store::simulate(&runs, &a2store::SimulateOptions::default().with_runs(3), &(), &cancel)?;
+/// # archive.ingest([&runs], &Default::default(), &(), &cancel)?;
 /// let query = archive.sql("SELECT * FROM steps", a2store::no_params())?;
-/// let table = query.materialize(&a2store::MaterializeOptions::default(), &())?;
+/// let table = query.materialize(&a2store::MaterializeOptions::default(), &(), &cancel)?;
 /// assert_eq!(table.num_bytes(), 32 * table.num_rows());
 ///
 /// let batch = table.take(&[5, 0, 5])?;
@@ -156,14 +157,14 @@ impl StepTable {
     /// # Errors
     /// [`ErrorKind::IndexOutOfBounds`] with the first index that is out of bounds; [`ErrorKind::OutOfMemory`].
     pub fn take(&self, indices: &[u64]) -> Result<Batch> {
-        self.take_unless_cancelled(indices, &())
+        self.take_unless_cancelled(indices, CancellationToken::never())
     }
 
     /// Does the same as [`take`](StepTable::take), and checks for cancellation every few milliseconds.
     ///
     /// # Errors
     /// The errors of [`take`](StepTable::take), and [`ErrorKind::Cancelled`].
-    pub fn take_unless_cancelled(&self, indices: &[u64], progress: &dyn Progress) -> Result<Batch> {
+    pub fn take_unless_cancelled(&self, indices: &[u64], cancel: &CancellationToken) -> Result<Batch> {
         self.check_indices(indices)?;
         // In a forked process, a thread that no longer exists may hold the lock.
         let mut arena = match self.pool.try_lock() {
@@ -175,7 +176,7 @@ impl StepTable {
             let mut rows = Vec::new();
             for (k, indices) in indices.chunks(self.batch.rows_at_once()).enumerate() {
                 if k > 0 {
-                    check(progress)?;
+                    cancel.check()?;
                 }
                 let columns = self.batch.split_front(&mut columns, indices.len());
                 self.gather(indices, &mut rows, &self.batch, columns, None)?;
@@ -194,14 +195,19 @@ impl StepTable {
     /// [`ErrorKind::IndexOutOfBounds`] with the first index that is out of bounds; [`ErrorKind::Argument`] if
     /// `out` does not have exactly the size of the rows; [`ErrorKind::OutOfMemory`].
     pub fn take_rows(&self, indices: &[u64], out: &mut [u8]) -> Result<()> {
-        self.take_rows_unless_cancelled(indices, out, &())
+        self.take_rows_unless_cancelled(indices, out, CancellationToken::never())
     }
 
     /// Does the same as [`take_rows`](StepTable::take_rows), and checks for cancellation every few milliseconds.
     ///
     /// # Errors
     /// The errors of [`take_rows`](StepTable::take_rows), and [`ErrorKind::Cancelled`].
-    pub fn take_rows_unless_cancelled(&self, indices: &[u64], out: &mut [u8], progress: &dyn Progress) -> Result<()> {
+    pub fn take_rows_unless_cancelled(
+        &self,
+        indices: &[u64],
+        out: &mut [u8],
+        cancel: &CancellationToken,
+    ) -> Result<()> {
         self.check_indices(indices)?;
         let expected = indices.len().saturating_mul(self.layout.stride());
         if out.len() != expected {
@@ -211,7 +217,7 @@ impl StepTable {
         let chunks = indices.chunks(ROWS_AT_ONCE).zip(out.chunks_mut(ROWS_AT_ONCE * self.layout.stride()));
         for (k, (indices, out)) in chunks.enumerate() {
             if k > 0 {
-                check(progress)?;
+                cancel.check()?;
             }
             match &self.selection {
                 None => gather::gather_rows(self.all_rows(), indices, out),
@@ -222,12 +228,12 @@ impl StepTable {
     }
 
     /// Copies all rows, in order, to `out`, which has exactly their size.
-    pub(crate) fn copy_all_rows(&self, out: &mut [u8], progress: &dyn Progress) -> Result<()> {
+    pub(crate) fn copy_all_rows(&self, out: &mut [u8], cancel: &CancellationToken) -> Result<()> {
         let mut rows = Vec::new();
         let (mut start, stride) = (0, self.layout.stride());
         for out in out.chunks_mut(ROWS_AT_ONCE * stride) {
             if start > 0 {
-                check(progress)?;
+                cancel.check()?;
             }
             let end = start + (out.len() / stride) as u64;
             self.copy_rows(start..end, &mut rows, out)?;

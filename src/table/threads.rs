@@ -1,7 +1,7 @@
 //! Coordination of the threads that fill a table: the order in which they append, and the first error.
 
+use crate::cancellation::CancellationToken;
 use crate::error::{Error, ErrorKind, Result};
-use crate::progress::{Progress, check};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
@@ -18,11 +18,11 @@ pub(super) struct FirstError {
 }
 
 impl FirstError {
-    pub(super) fn check(&self, progress: &dyn Progress) -> Result<()> {
+    pub(super) fn check(&self, cancel: &CancellationToken) -> Result<()> {
         if self.raised.load(Ordering::Relaxed) {
             return Err(ErrorKind::Cancelled.into());
         }
-        check(progress)
+        cancel.check()
     }
 
     pub(super) fn raise(&self, error: Error) {
@@ -64,11 +64,11 @@ impl<T> Sequencer<T> {
         &self,
         partition: usize,
         stop: &FirstError,
-        progress: &dyn Progress,
+        cancel: &CancellationToken,
     ) -> Result<SequencerGuard<'_, T>> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         while state.partition != partition {
-            stop.check(progress)?;
+            stop.check(cancel)?;
             // A failed thread never takes its turn, so waiting threads check for errors regularly.
             let pause = std::time::Duration::from_millis(20);
             state = self.changed.wait_timeout(state, pause).unwrap_or_else(PoisonError::into_inner).0;

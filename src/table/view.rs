@@ -7,8 +7,8 @@ use super::selection::Selection;
 use super::step_table::StepTable;
 use super::threads::{FirstError, cores};
 use crate::archive::{Phase, Phases};
+use crate::cancellation::CancellationToken;
 use crate::error::{Error, ErrorKind, Location, Result};
-use crate::progress::{Progress, check};
 use crate::step::{STEP_SIZE, Step};
 use crate::workers;
 use std::ops::Range;
@@ -40,14 +40,14 @@ impl StepTable {
     /// [`ErrorKind::Argument`] for a condition on scores, engines or phases if the rows came from a file
     /// without runs; [`ErrorKind::Query`] or [`ErrorKind::Io`] if the archive's runs can no longer be read.
     pub fn filter(&self, filter: &RowFilter) -> Result<StepTable> {
-        self.filter_unless_cancelled(filter, &())
+        self.filter_unless_cancelled(filter, CancellationToken::never())
     }
 
     /// Does the same as [`filter`](StepTable::filter), and checks for cancellation every few milliseconds.
     ///
     /// # Errors
     /// The errors of [`filter`](StepTable::filter), and [`ErrorKind::Cancelled`].
-    pub fn filter_unless_cancelled(&self, filter: &RowFilter, progress: &dyn Progress) -> Result<StepTable> {
+    pub fn filter_unless_cancelled(&self, filter: &RowFilter, cancel: &CancellationToken) -> Result<StepTable> {
         let RowFilter { min_score, max_score, engines, phases, run_ids } = filter;
         let sorted = |ids: &Vec<u32>| {
             let mut ids = ids.clone();
@@ -79,13 +79,13 @@ impl StepTable {
                 })
         };
         let selection = match phases {
-            None => self.select(run, |_| true, progress)?,
+            None => self.select(run, |_| true, cancel)?,
             Some(phases) => {
                 let thresholds: Phases = self.runs.phases.ok_or_else(|| unknown("thresholds of the game phases"))?;
                 let wanted: u16 = (0..16_u8)
                     .filter(|&exp| phases.contains(&thresholds.of_max_exp(exp)))
                     .fold(0, |wanted, exp| wanted | 1 << exp);
-                self.select(run, |step| wanted >> step.board.max_exp() & 1 == 1, progress)?
+                self.select(run, |step| wanted >> step.board.max_exp() & 1 == 1, cancel)?
             }
         };
         let mut phases = phases.clone();
@@ -112,7 +112,7 @@ impl StepTable {
     /// # Errors
     /// [`ErrorKind::Argument`] unless `val` is between 0 and 1.
     pub fn split(&self, val: f64, seed: u64) -> Result<(StepTable, StepTable)> {
-        self.split_unless_cancelled(val, seed, &())
+        self.split_unless_cancelled(val, seed, CancellationToken::never())
     }
 
     /// Does the same as [`split`](StepTable::split), and checks for cancellation every few milliseconds.
@@ -123,7 +123,7 @@ impl StepTable {
         &self,
         val: f64,
         seed: u64,
-        progress: &dyn Progress,
+        cancel: &CancellationToken,
     ) -> Result<(StepTable, StepTable)> {
         if !(0.0..=1.0).contains(&val) {
             return Err(Error::argument("val", "0.0..=1.0", val));
@@ -138,8 +138,8 @@ impl StepTable {
             // The product is exact, because multiplying by a power of two only changes the exponent.
             val >= 1.0 || u64::from_le_bytes(hash) < (val * 2_f64.powi(64)) as u64
         };
-        let train = self.select(|run| !is_val(run), |_| true, progress)?;
-        let held_out = self.select(is_val, |_| true, progress)?;
+        let train = self.select(|run| !is_val(run), |_| true, cancel)?;
+        let held_out = self.select(is_val, |_| true, cancel)?;
         let name = |part: &str| format!("split {part} {val:?} {seed}");
         Ok((self.with_view(train, &name("train")), self.with_view(held_out, &name("val"))))
     }
@@ -163,7 +163,7 @@ impl StepTable {
         &self,
         run: impl Fn(u32) -> bool + Sync,
         step: impl Fn(&Step) -> bool + Sync,
-        progress: &dyn Progress,
+        cancel: &CancellationToken,
     ) -> Result<Selection> {
         let num_rows = self.num_all_rows();
         let ranges: Vec<Range<u64>> = match &self.selection {
@@ -184,7 +184,7 @@ impl StepTable {
             let next = || next.lock().unwrap_or_else(PoisonError::into_inner).next();
             while let Some((start, slot)) = next() {
                 if start > 0
-                    && let Err(error) = stop.check(progress)
+                    && let Err(error) = stop.check(cancel)
                 {
                     return stop.raise(error);
                 }
@@ -195,7 +195,7 @@ impl StepTable {
         if found.len() > 1 {
             // Some cancellations reach only the caller's thread, and other threads may have done most of the
             // work.
-            check(progress)?;
+            cancel.check()?;
         }
         let found = found.into_iter().map(|part| part.into_inner().unwrap_or_else(PoisonError::into_inner));
         Ok(Selection::new(found.flatten()))

@@ -1,5 +1,5 @@
 use crate::support::{Games, write_runs};
-use a2store::{Archive, ErrorKind, IngestOptions, OnError, Operation, Phases, TableName};
+use a2store::{Archive, CancellationToken, ErrorKind, IngestOptions, OnError, Operation, Phases, TableName};
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
@@ -62,9 +62,9 @@ fn every_version_stays_readable() {
     let Games { folder, mut archive } = Games::new();
     let more = folder.path().join("more");
     let options = a2store::SimulateOptions::default().with_runs(2).with_seed(9).with_depth(0);
-    a2store::simulate(&more, &options, &()).unwrap();
+    a2store::simulate(&more, &options, &(), &CancellationToken::new()).unwrap();
     let before = archive.clone();
-    archive.ingest([&more], &IngestOptions::default(), &()).unwrap();
+    archive.ingest([&more], &IngestOptions::default(), &(), &CancellationToken::new()).unwrap();
 
     assert_eq!((before.version(), archive.version()), (2, 3));
     assert_eq!((before.num_runs(), archive.num_runs()), (24, 26));
@@ -100,10 +100,10 @@ fn bad_files_are_reported_and_good_ones_are_ingested() {
 
     let mut archive = Archive::create(folder.path().join("games.a2"), Phases::default()).unwrap();
     let strict = IngestOptions::default().with_on_error(OnError::Raise);
-    assert!(archive.ingest([&runs], &strict, &()).is_err());
+    assert!(archive.ingest([&runs], &strict, &(), &CancellationToken::new()).is_err());
     assert_eq!(Archive::open(archive.path()).unwrap().version(), 1);
 
-    let report = archive.ingest([&runs], &IngestOptions::default(), &()).unwrap();
+    let report = archive.ingest([&runs], &IngestOptions::default(), &(), &CancellationToken::new()).unwrap();
     assert_eq!((report.accepted, report.rejected, report.ignored), (24, 3, 1));
     assert!(report.num_bytes > 10 * report.num_steps);
     let messages: Vec<String> = report.errors.iter().map(|rejected| rejected.error.to_string()).collect();
@@ -120,7 +120,7 @@ fn broken_links_are_reported_and_good_files_are_ingested() {
     std::os::unix::fs::symlink("/nowhere", runs.join("alpha/broken.bin")).unwrap();
     std::os::unix::fs::symlink(&runs, runs.join("alpha/loop")).unwrap();
     let mut archive = Archive::create(folder.path().join("games.a2"), Phases::default()).unwrap();
-    let report = archive.ingest([&runs], &IngestOptions::default(), &()).unwrap();
+    let report = archive.ingest([&runs], &IngestOptions::default(), &(), &CancellationToken::new()).unwrap();
     assert_eq!((report.accepted, report.rejected), (24, 2));
     assert!(report.errors.iter().all(|rejected| matches!(rejected.error.kind(), ErrorKind::Io { .. })));
 }
@@ -130,7 +130,7 @@ fn a_copy_of_a_run_file_is_a_duplicate() {
     let Games { folder, mut archive } = Games::new();
     let copy = folder.path().join("copy.a2run2");
     fs::copy(folder.path().join("runs/alpha/run-00003.a2run2"), &copy).unwrap();
-    let report = archive.ingest([&copy, &copy], &IngestOptions::default(), &()).unwrap();
+    let report = archive.ingest([&copy, &copy], &IngestOptions::default(), &(), &CancellationToken::new()).unwrap();
     assert_eq!((report.accepted, report.duplicates, archive.version()), (0, 2, 2));
 }
 
@@ -143,7 +143,7 @@ fn run_ids_do_not_depend_on_the_number_of_workers() {
             let path = folder.path().join(format!("{workers}.a2"));
             let mut archive = Archive::create(path, Phases::default()).unwrap();
             let options = IngestOptions::default().with_workers(workers);
-            archive.ingest([&runs], &options, &()).unwrap();
+            archive.ingest([&runs], &options, &(), &CancellationToken::new()).unwrap();
             fs::read(&archive.files(TableName::Steps)[0]).unwrap()
         })
         .to_vec();
@@ -211,7 +211,7 @@ fn one_process_writes_at_a_time() {
     let lock = fs::File::options().append(true).open(archive.path().join("_log/.lock")).unwrap();
     lock.try_lock().unwrap();
     let at_once = IngestOptions::default().with_wait(Duration::ZERO);
-    let error = archive.ingest([folder.path().join("runs")], &at_once, &()).unwrap_err();
+    let error = archive.ingest([folder.path().join("runs")], &at_once, &(), &CancellationToken::new()).unwrap_err();
     assert!(matches!(error.kind(), ErrorKind::Conflict { .. }), "{error}");
     let released = Arc::new(AtomicBool::new(false));
     let releasing = std::thread::spawn({
@@ -222,27 +222,20 @@ fn one_process_writes_at_a_time() {
             drop(lock);
         }
     });
-    archive.ingest([folder.path().join("runs")], &IngestOptions::default(), &()).unwrap();
+    archive.ingest([folder.path().join("runs")], &IngestOptions::default(), &(), &CancellationToken::new()).unwrap();
     assert!(released.load(Ordering::SeqCst), "ingest must wait for the lock");
     releasing.join().unwrap();
-    archive.ingest([folder.path().join("runs")], &IngestOptions::default(), &()).unwrap();
+    archive.ingest([folder.path().join("runs")], &IngestOptions::default(), &(), &CancellationToken::new()).unwrap();
 }
 
 #[test]
 fn a_cancelled_ingest_leaves_the_archive_unchanged() {
-    struct Stop;
-    impl a2store::Progress for Stop {
-        fn begin(&self, _: &'static str, _: a2store::Unit, _: u64) {}
-        fn advance(&self, _: u64) {}
-        fn end(&self) {}
-        fn is_cancelled(&self) -> bool {
-            true
-        }
-    }
     let folder = tempfile::tempdir().unwrap();
     let runs = write_runs(folder.path());
     let mut archive = Archive::create(folder.path().join("games.a2"), Phases::default()).unwrap();
-    let error = archive.ingest([&runs], &IngestOptions::default(), &Stop).unwrap_err();
+    let cancel = CancellationToken::new();
+    cancel.cancel();
+    let error = archive.ingest([&runs], &IngestOptions::default(), &(), &cancel).unwrap_err();
     assert!(matches!(error.kind(), ErrorKind::Cancelled));
     assert_eq!(Archive::open(archive.path()).unwrap().version(), 1);
     assert_eq!(fs::read_dir(archive.path().join("steps")).unwrap().count(), 0);
@@ -259,7 +252,7 @@ fn files_that_columns_cannot_reproduce_are_kept() {
     fs::write(folder.path().join("far.a2run2"), &far).unwrap();
     fs::write(folder.path().join("long.a2run2"), long).unwrap();
     let mut archive = Archive::create(folder.path().join("games.a2"), Phases::default()).unwrap();
-    let report = archive.ingest([folder.path()], &IngestOptions::default(), &()).unwrap();
+    let report = archive.ingest([folder.path()], &IngestOptions::default(), &(), &CancellationToken::new()).unwrap();
     assert_eq!((report.accepted, report.rejected, report.num_steps), (2, 0, 0));
     let query = archive.sql("SELECT original FROM runs ORDER BY run_id", a2store::no_params()).unwrap();
     let batches: Vec<_> = query.stream().unwrap().map(Result::unwrap).collect();

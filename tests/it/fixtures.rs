@@ -1,7 +1,7 @@
 //! Tests with real run files, if the folder `../shared/fixtures` exists beside the checkout.
 
 use crate::naive;
-use a2store::{Archive, IngestOptions, Move, Phases, encode_run, no_params, read_run};
+use a2store::{Archive, CancellationToken, IngestOptions, Move, Phases, encode_run, no_params, read_run};
 use serde_json::Value;
 use std::fs;
 use std::io::Write;
@@ -102,7 +102,7 @@ fn all_fixtures_are_ingested_once() {
     let temp = tempfile::tempdir().unwrap();
     let mut archive = Archive::create(temp.path().join("games.a2"), Phases::default()).unwrap();
     for (accepted, duplicates) in [(31, 0), (0, 31)] {
-        let report = archive.ingest([&folder], &IngestOptions::default(), &()).unwrap();
+        let report = archive.ingest([&folder], &IngestOptions::default(), &(), &CancellationToken::new()).unwrap();
         assert_eq!((report.accepted, report.duplicates, report.rejected), (accepted, duplicates, 0));
         assert_eq!(report.ignored, 1);
         assert_eq!((archive.version(), archive.num_runs(), archive.num_steps()), (2, 31, 34_506));

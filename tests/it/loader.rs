@@ -1,14 +1,13 @@
 use crate::support::Games;
-use a2store::{Batch, ErrorKind, Loader, LoaderOptions, Progress, Sampling, StepTable, TokenType, Unit, no_params};
+use a2store::{Batch, CancellationToken, ErrorKind, Loader, LoaderOptions, Sampling, StepTable, TokenType, no_params};
 use std::collections::HashSet;
-use std::sync::atomic::{AtomicU32, Ordering};
 
 type Key = (u32, u16);
 
 fn table() -> (Games, StepTable) {
     let games = Games::new();
     let query = games.archive.sql("SELECT * FROM steps", no_params()).unwrap();
-    let table = query.materialize(&Default::default(), &()).unwrap();
+    let table = query.materialize(&Default::default(), &(), &CancellationToken::new()).unwrap();
     (games, table)
 }
 
@@ -164,7 +163,12 @@ fn the_error_for_a_state_of_other_data_names_the_field() {
     let loader = table.loader(options(100)).unwrap();
     let good = loader.state();
     let other = games.archive.sql("SELECT * FROM steps WHERE move = 1", no_params()).unwrap();
-    let other = other.materialize(&Default::default(), &()).unwrap().loader(options(100)).unwrap().state();
+    let other = other
+        .materialize(&Default::default(), &(), &CancellationToken::new())
+        .unwrap()
+        .loader(options(100))
+        .unwrap()
+        .state();
     for (state, field) in [
         (other, "query"),
         (a2store::LoaderState { seed: 8, ..good.clone() }, "seed"),
@@ -253,114 +257,5 @@ fn a_loader_can_be_dropped_at_any_time() {
         let batches: Vec<Batch> = loader.batches().unwrap().take(taken).collect();
         drop(loader);
         assert_eq!(batches.len(), taken);
-    }
-}
-
-/// Cancels the work at its `last` check.
-struct StopsAt {
-    asked: AtomicU32,
-    last: u32,
-}
-
-impl StopsAt {
-    fn new(last: u32) -> StopsAt {
-        StopsAt { asked: AtomicU32::new(0), last }
-    }
-
-    fn asked(&self) -> u32 {
-        self.asked.load(Ordering::SeqCst)
-    }
-}
-
-impl Progress for StopsAt {
-    fn begin(&self, _: &'static str, _: Unit, _: u64) {}
-    fn advance(&self, _: u64) {}
-    fn end(&self) {}
-    fn is_cancelled(&self) -> bool {
-        self.asked.fetch_add(1, Ordering::SeqCst) + 1 >= self.last
-    }
-}
-
-/// With narrow columns, one piece of work is 2^20 rows, so a batch of this size consists of four pieces.
-const LARGE: usize = 3_500_000;
-
-#[test]
-fn a_batch_is_cancelled_between_its_pieces_and_repeated_later() {
-    let (_games, table) = table();
-    let (view, _) = table.split(0.3, 0).unwrap();
-    let columns = vec!["run_id".to_owned(), "step_index".to_owned()];
-    for table in [&table, &view] {
-        let options = options(LARGE)
-            .with_sampling(Sampling::Uniform)
-            .with_num_samples(5_000_000)
-            .with_columns(columns.clone())
-            .with_prefetch(0);
-        let loader = table.loader(options.clone()).unwrap();
-        let small = table.loader(options.with_batch_size(10_007)).unwrap();
-        let mut batches = loader.batches().unwrap();
-        for last in 1..=3 {
-            let progress = StopsAt::new(last);
-            let error = batches.next_unless_cancelled(&progress).unwrap_err();
-            assert!(matches!(error.kind(), ErrorKind::Cancelled), "{error}");
-            assert_eq!((progress.asked(), loader.state().position), (last, 0));
-        }
-        // The work checks for cancellation only between pieces.
-        let progress = StopsAt::new(4);
-        let first = batches.next_unless_cancelled(&progress).unwrap().unwrap();
-        assert_eq!((progress.asked(), first.num_rows(), loader.state().position), (3, LARGE, LARGE as u64));
-        let rest = batches.next_unless_cancelled(&StopsAt::new(2)).unwrap().unwrap();
-        assert!(batches.next_unless_cancelled(&StopsAt::new(1)).unwrap().is_none());
-        let found: Vec<Key> = [first, rest].iter().flat_map(keys).collect();
-        assert!(found == epoch(&small));
-    }
-}
-
-#[test]
-fn a_take_is_cancelled_between_its_pieces() {
-    let (_games, table) = table();
-    let (view, _) = table.split(0.3, 0).unwrap();
-    for table in [&table, &view] {
-        let indices: Vec<u64> = (0..2_500_000).map(|k| k * 7 % table.num_rows()).collect();
-        let num_pieces = |progress: &StopsAt| table.take_unless_cancelled(&indices, progress).map(|_| progress.asked());
-        // A piece is 2^20 rows.
-        assert_eq!(num_pieces(&StopsAt::new(9)).unwrap(), 2);
-        let progress = StopsAt::new(1);
-        assert!(matches!(num_pieces(&progress).unwrap_err().kind(), ErrorKind::Cancelled));
-        assert_eq!(progress.asked(), 1);
-        let mut rows = vec![0; indices.len() * 32];
-        let progress = StopsAt::new(4);
-        let error = table.take_rows_unless_cancelled(&indices, &mut rows, &progress).unwrap_err();
-        assert!(matches!(error.kind(), ErrorKind::Cancelled));
-        assert_eq!(progress.asked(), 4);
-        table.take_rows(&indices, &mut rows).unwrap();
-        for at in [0, (1 << 18) - 1, 1 << 18, 1 << 20, indices.len() - 1] {
-            assert_eq!(rows[32 * at..][..32], row(table, indices[at]));
-        }
-    }
-}
-
-fn row(table: &StepTable, index: u64) -> Vec<u8> {
-    let mut row = vec![0; 32];
-    table.take_rows(&[index], &mut row).unwrap();
-    row
-}
-
-#[test]
-fn cancelled_calls_lose_no_batch() {
-    let (_games, table) = table();
-    for prefetch in [1, 4] {
-        let loader = table.loader(options(50).with_prefetch(prefetch)).unwrap();
-        let whole = epoch(&loader);
-        let mut batches = loader.batches().unwrap();
-        let mut found = Vec::new();
-        // Each call may be cancelled while it waits for the other thread.
-        loop {
-            match batches.next_unless_cancelled(&StopsAt::new(1)) {
-                Ok(Some(batch)) => found.extend(keys(&batch)),
-                Ok(None) => break,
-                Err(error) => assert!(matches!(error.kind(), ErrorKind::Cancelled)),
-            }
-        }
-        assert_eq!(found, whole);
     }
 }

@@ -2,15 +2,15 @@
 
 use crate::support::Games;
 use a2store::{
-    Archive, ErrorKind, LoadOptions, Loader, LoaderOptions, LoaderState, MaterializeOptions, RowFilter, Sampling,
-    StepTable, no_params,
+    Archive, CancellationToken, ErrorKind, LoadOptions, Loader, LoaderOptions, LoaderState, MaterializeOptions,
+    RowFilter, Sampling, StepTable, no_params,
 };
 use std::collections::{BTreeMap, HashMap};
 
 fn table(archive: &Archive) -> StepTable {
     let sql = "SELECT *, CAST(step_index % 3 AS FLOAT) AS weight, CAST(move AS INT) AS direction FROM steps";
     let options = MaterializeOptions::default().with_extra(["weight", "direction", "engine", "phase"]);
-    archive.sql(sql, no_params()).unwrap().materialize(&options, &()).unwrap()
+    archive.sql(sql, no_params()).unwrap().materialize(&options, &(), &CancellationToken::new()).unwrap()
 }
 
 fn every_sampling() -> Vec<Sampling> {
@@ -207,7 +207,8 @@ fn invalid_weights_and_strata_are_rejected() {
     let games = Games::new();
     let sql = "SELECT *, step_index - 5 AS negative, 0 AS nothing, 1e39 AS large, engine IS NULL AS flag FROM steps";
     let options = MaterializeOptions::default().with_extra(["negative", "nothing", "large", "flag", "engine"]);
-    let table = games.archive.sql(sql, no_params()).unwrap().materialize(&options, &()).unwrap();
+    let table =
+        games.archive.sql(sql, no_params()).unwrap().materialize(&options, &(), &CancellationToken::new()).unwrap();
     let weighted = |column: &str| Sampling::Weighted { column: column.into() };
     let strata = |column: &str, quotas: &[(&str, f64)]| Sampling::Stratified {
         column: column.into(),
@@ -241,9 +242,10 @@ fn views_and_loaded_tables_serve_the_same_rows() {
     let filter = RowFilter { engines: Some(vec!["beta".into()]), ..Default::default() };
     let view = table.filter(&filter).unwrap();
     let path = games.folder.path().join("view.npy");
-    view.save(&path, &()).unwrap();
+    view.save(&path, &(), &CancellationToken::new()).unwrap();
     for mmap in [false, true] {
-        let loaded = StepTable::load(&path, &LoadOptions::default().with_mmap(mmap), &()).unwrap();
+        let loaded =
+            StepTable::load(&path, &LoadOptions::default().with_mmap(mmap), &(), &CancellationToken::new()).unwrap();
         assert_eq!(loaded.fingerprint(), view.fingerprint());
         for sampling in every_sampling() {
             let options = LoaderOptions::default().with_sampling(sampling).with_symmetries(true).with_seed(9);

@@ -1,6 +1,6 @@
 //! Archives of simulated games for the tests.
 
-use a2store::{Archive, IngestOptions, Phases, RunFormat, SimulateOptions, simulate};
+use a2store::{Archive, CancellationToken, IngestOptions, Phases, RunFormat, SimulateOptions, simulate};
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
@@ -15,7 +15,9 @@ impl Games {
         let folder = tempfile::tempdir().unwrap();
         write_runs(folder.path());
         let mut archive = Archive::create(folder.path().join("games.a2"), Phases { mid: 64, late: 256 }).unwrap();
-        archive.ingest([folder.path().join("runs")], &IngestOptions::default(), &()).unwrap();
+        archive
+            .ingest([folder.path().join("runs")], &IngestOptions::default(), &(), &CancellationToken::new())
+            .unwrap();
         Games { folder, archive }
     }
 }
@@ -32,7 +34,7 @@ pub(crate) fn write_runs(folder: &Path) -> PathBuf {
             .with_format(format)
             .with_depth(0)
             .with_engine(engine);
-        simulate(runs.join(engine), &options, &()).unwrap();
+        simulate(runs.join(engine), &options, &(), &CancellationToken::new()).unwrap();
     }
     runs
 }

@@ -1,11 +1,13 @@
 use crate::support::Games;
-use a2store::{Archive, ChosenEv, ElementType, ErrorKind, MaterializeOptions, StepTable, no_params, read_run};
+use a2store::{
+    Archive, CancellationToken, ChosenEv, ElementType, ErrorKind, MaterializeOptions, StepTable, no_params, read_run,
+};
 use arrow::array::{Array, AsArray, RecordBatch};
 use arrow::datatypes::{Float32Type, UInt64Type};
 use proptest::prelude::*;
 
 fn materialize(archive: &Archive, sql: &str, options: &MaterializeOptions) -> a2store::Result<StepTable> {
-    archive.sql(sql, no_params()).unwrap().materialize(options, &())
+    archive.sql(sql, no_params()).unwrap().materialize(options, &(), &CancellationToken::new())
 }
 
 fn table(archive: &Archive, sql: &str) -> StepTable {
@@ -90,7 +92,7 @@ fn fingerprints_of_random_rows_differ() {
     let by_chance = "SELECT * FROM steps ORDER BY random()";
     assert_ne!(table(&games.archive, by_chance).fingerprint(), table(&games.archive, by_chance).fingerprint());
     let query = games.archive.sql(by_chance, no_params()).unwrap();
-    let run = || query.materialize(&MaterializeOptions::default(), &()).unwrap();
+    let run = || query.materialize(&MaterializeOptions::default(), &(), &CancellationToken::new()).unwrap();
     assert_ne!(run().fingerprint(), run().fingerprint());
 }
 
@@ -135,9 +137,9 @@ fn diverged_copies_of_an_archive_have_different_fingerprints() {
         }
         let more = games.folder.path().join(format!("more-{seed}"));
         let options = a2store::SimulateOptions::default().with_runs(1).with_seed(seed).with_depth(0);
-        a2store::simulate(&more, &options, &()).unwrap();
+        a2store::simulate(&more, &options, &(), &CancellationToken::new()).unwrap();
         let mut archive = Archive::open(&copy).unwrap();
-        archive.ingest([&more], &Default::default(), &()).unwrap();
+        archive.ingest([&more], &Default::default(), &(), &CancellationToken::new()).unwrap();
         assert_eq!(archive.id(), games.archive.id());
         table(&archive, "SELECT * FROM steps").fingerprint().to_owned()
     });

@@ -13,7 +13,7 @@ use std::io::{self, Write};
 pub(super) fn pack(args: &PackArgs, quiet: bool) -> Result<u8> {
     let compression: Compression = args.compress.parse()?;
     let options = PackOptions { align: args.align, compression, workers: args.workers };
-    let report = pack_folder(&args.input, &args.output, &options, &Interrupt::new()?.watch(&*progress(quiet)))?;
+    let report = pack_folder(&args.input, &args.output, &options, &*progress(quiet), Interrupt::new()?.token())?;
     for error in &report.errors {
         eprintln!("a2pack: {error}");
     }
@@ -36,7 +36,7 @@ pub(super) fn pack(args: &PackArgs, quiet: bool) -> Result<u8> {
 pub(super) fn validate(args: &ValidateArgs, quiet: bool) -> Result<u8> {
     let options = ValidateOptions { sample: args.sample, workers: args.workers };
     let report = match PackReader::open(&args.packfile) {
-        Ok(reader) => reader.validate(&options, &Interrupt::new()?.watch(&*progress(quiet)))?,
+        Ok(reader) => reader.validate(&options, &*progress(quiet), Interrupt::new()?.token())?,
         Err(error) if matches!(error.kind(), ErrorKind::Header { .. } | ErrorKind::Checksum { .. }) => {
             let mut report = ValidateReport::default();
             report.problems.push(error);
@@ -65,7 +65,7 @@ pub(super) fn validate(args: &ValidateArgs, quiet: bool) -> Result<u8> {
 
 pub(super) fn stats(args: &StatsArgs, quiet: bool) -> Result<u8> {
     let reader = PackReader::open(&args.packfile)?;
-    let stats = reader.stats(&Interrupt::new()?.watch(&*progress(quiet)))?;
+    let stats = reader.stats(&*progress(quiet), Interrupt::new()?.token())?;
     if stats.unreadable > 0 {
         eprintln!("a2pack: {}: {} runs cannot be read", args.packfile.display(), count(stats.unreadable));
     }
@@ -87,9 +87,9 @@ pub(super) fn to_jsonl(args: &ToJsonlArgs, quiet: bool) -> Result<u8> {
     };
     let (interrupt, progress) = (Interrupt::new()?, progress(quiet || args.no_progress));
     let report = if args.output.as_os_str() == "-" {
-        reader.write_jsonl(&mut io::stdout().lock(), &options, &interrupt.watch(&*progress))?
+        reader.write_jsonl(&mut io::stdout().lock(), &options, &*progress, interrupt.token())?
     } else {
-        reader.to_jsonl(&args.output, &options, &interrupt.watch(&*progress))?
+        reader.to_jsonl(&args.output, &options, &*progress, interrupt.token())?
     };
     for error in &report.errors {
         eprintln!("a2pack: {error}");

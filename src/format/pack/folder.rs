@@ -2,11 +2,12 @@
 
 use super::builder::Payload;
 use super::{PackBuilder, PackOptions, PackReport};
+use crate::cancellation::CancellationToken;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::ordered::{fill_window, in_order};
 use crate::format::run_file::MAX_RUN_BYTES;
 use crate::format::walk::{FoundFile, files_in, has_ended};
-use crate::progress::{Progress, Unit, check};
+use crate::progress::{Progress, Unit};
 use crate::workers;
 use std::io;
 use std::path::Path;
@@ -36,6 +37,7 @@ pub fn pack_folder(
     output: impl AsRef<Path>,
     options: &PackOptions,
     progress: &dyn Progress,
+    cancel: &CancellationToken,
 ) -> Result<PackReport> {
     let input = input.as_ref();
     let pool = workers::pool("pack", options.workers)?;
@@ -47,13 +49,13 @@ pub fn pack_folder(
     // Reserves index space for the highest possible number of runs.
     let (mut num_files, mut num_bytes) = (0, 0);
     for candidate in candidates(input) {
-        check(progress)?;
+        cancel.check()?;
         let candidate = candidate?;
         num_files += u64::from(candidate.is_named_as_run());
         num_bytes += candidate.num_bytes();
     }
     progress.begin("packing", Unit::Bytes, num_bytes);
-    let report = pack_candidates(input, builder.with_capacity(num_files), &pool, progress);
+    let report = pack_candidates(input, builder.with_capacity(num_files), &pool, progress, cancel);
     progress.end();
     report
 }
@@ -63,9 +65,10 @@ fn pack_candidates(
     mut builder: PackBuilder,
     pool: &rayon::ThreadPool,
     progress: &dyn Progress,
+    cancel: &CancellationToken,
 ) -> Result<PackReport> {
     let compression = builder.options().compression;
-    let mut found = candidates(input).map(|candidate| check(progress).and(candidate));
+    let mut found = candidates(input).map(|candidate| cancel.check().and(candidate));
     // At most this many bytes of a file are read.
     let size = |candidate: &FoundFile| candidate.num_bytes().min(MAX_RUN_BYTES);
     let next_window = || fill_window(&mut found, WINDOW_FILES, WINDOW_BYTES, size);
@@ -86,7 +89,7 @@ fn pack_candidates(
     };
     let mut report = PackReport::default();
     let take = |(outcome, num_bytes)| {
-        check(progress)?;
+        cancel.check()?;
         match outcome {
             FileOutcome::Run(payload) => builder.add(payload)?,
             FileOutcome::Rejected(error) => report.errors.push(error),

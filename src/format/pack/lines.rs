@@ -1,10 +1,11 @@
 //! Conversion of a pack to JSON Lines.
 
 use super::PackReader;
+use crate::cancellation::CancellationToken;
 use crate::error::{Error, Result};
 use crate::format::jsonl::{JsonlOptions, put_run, put_steps, run_uuid};
 use crate::format::ordered::{fill_window, in_order};
-use crate::progress::{Progress, Unit, check};
+use crate::progress::{Progress, Unit};
 use crate::publish::{Destination, Staged, is_same_file};
 use crate::run::Run;
 use crate::workers;
@@ -77,6 +78,7 @@ impl PackReader {
         path: impl AsRef<Path>,
         options: &JsonlOptions,
         progress: &dyn Progress,
+        cancel: &CancellationToken,
     ) -> Result<JsonlReport> {
         match Destination::of(path.as_ref())? {
             Destination::File { path, folder } => {
@@ -85,13 +87,13 @@ impl PackReader {
                 }
                 let mut staged = Staged::new(&folder)?;
                 let report =
-                    self.write_jsonl(&mut staged, options, progress).map_err(|error| error.with_path(&path))?;
+                    self.write_jsonl(&mut staged, options, progress, cancel).map_err(|error| error.with_path(&path))?;
                 staged.replace(&path)?;
                 Ok(report)
             }
             Destination::Stream(path) => {
                 let mut stream = File::options().write(true).open(&path).map_err(|source| Error::io(&path, source))?;
-                self.write_jsonl(&mut stream, options, progress).map_err(|error| error.with_path(path))
+                self.write_jsonl(&mut stream, options, progress, cancel).map_err(|error| error.with_path(path))
             }
         }
     }
@@ -105,11 +107,12 @@ impl PackReader {
         out: &mut dyn Write,
         options: &JsonlOptions,
         progress: &dyn Progress,
+        cancel: &CancellationToken,
     ) -> Result<JsonlReport> {
         let workers = if options.parallel { options.workers } else { Some(1) };
         let pool = workers::pool("jsonl", workers)?;
         progress.begin("writing lines", Unit::Runs, self.len() as u64);
-        let report = self.write_lines(out, options, &pool, progress);
+        let report = self.write_lines(out, options, &pool, progress, cancel);
         progress.end();
         report
     }
@@ -120,14 +123,15 @@ impl PackReader {
         options: &JsonlOptions,
         pool: &rayon::ThreadPool,
         progress: &dyn Progress,
+        cancel: &CancellationToken,
     ) -> Result<JsonlReport> {
         let JsonlOptions { by_step, compact, .. } = *options;
         let mut errors = Vec::new();
         let mut pieces =
             Pieces { reader: self, indices: 0..self.len(), by_step, decoded: Vec::new().into_iter(), rest: None };
         let next_window = || {
-            check(progress)?;
-            let pieces = std::iter::from_fn(|| pieces.next(pool, &mut errors, progress).transpose());
+            cancel.check()?;
+            let pieces = std::iter::from_fn(|| pieces.next(pool, &mut errors, progress, cancel).transpose());
             // A run without steps still costs time.
             fill_window(pieces, usize::MAX, WINDOW_STEPS, |piece| piece.steps.len() as u64 + 1)
         };
@@ -158,7 +162,7 @@ impl PackReader {
                 lines.text.clear();
                 spare.push(lines.text);
             }
-            check(progress)
+            cancel.check()
         };
         in_order(pool, next_window, work, take)?;
         out.flush()?;
@@ -183,13 +187,14 @@ impl Pieces<'_> {
         pool: &rayon::ThreadPool,
         errors: &mut Vec<Error>,
         progress: &dyn Progress,
+        cancel: &CancellationToken,
     ) -> Result<Option<Piece>> {
         let piece = match self.rest.take() {
             Some(piece) => piece,
             None => loop {
                 match self.decoded.next() {
                     Some(run) => break Piece { steps: 0..run.run.num_steps(), run },
-                    None if !self.decode(pool, errors, progress)? => return Ok(None),
+                    None if !self.decode(pool, errors, progress, cancel)? => return Ok(None),
                     None => {}
                 }
             },
@@ -204,8 +209,14 @@ impl Pieces<'_> {
     }
 
     /// Decodes the next runs. Returns `false` after the last one.
-    fn decode(&mut self, pool: &rayon::ThreadPool, errors: &mut Vec<Error>, progress: &dyn Progress) -> Result<bool> {
-        check(progress)?;
+    fn decode(
+        &mut self,
+        pool: &rayon::ThreadPool,
+        errors: &mut Vec<Error>,
+        progress: &dyn Progress,
+        cancel: &CancellationToken,
+    ) -> Result<bool> {
+        cancel.check()?;
         let window = self.reader.window(&mut self.indices, DECODE_BYTES, DECODE_RUNS);
         if window.is_empty() {
             return Ok(false);

@@ -3,12 +3,12 @@
 use super::compression::{decompress, payload_len};
 use super::layout::{ENTRY_LEN, HEADER_LEN, IndexEntry, MAGIC, PackLayout, check_crc};
 use super::{Compression, PackStats, RunKind};
+use crate::cancellation::CancellationToken;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::container::{FileKind, Opened};
 use crate::format::mapped::FileBytes;
 use crate::format::source::{RunSource, SourceRun};
 use crate::format::{a2run2, a2t1};
-use crate::progress::Progress;
 use crate::run::{Run, RunMeta};
 use crate::workers;
 use rayon::prelude::*;
@@ -374,7 +374,7 @@ impl FileKind for PackFile {
         prefix.starts_with(&MAGIC)
     }
 
-    fn open(&self, path: &Path, _: &dyn Progress) -> Result<Opened<Box<dyn RunSource>>> {
+    fn open(&self, path: &Path, _: &CancellationToken) -> Result<Opened<Box<dyn RunSource>>> {
         Ok(Opened::Container(Box::new(PackReader::open(path)?)))
     }
 }

@@ -2,8 +2,9 @@
 
 use super::stats::LengthStats;
 use super::{PackReader, PackStats};
+use crate::cancellation::CancellationToken;
 use crate::error::Result;
-use crate::progress::{Progress, Unit, check};
+use crate::progress::{Progress, Unit};
 use crate::workers;
 use rayon::prelude::*;
 use std::collections::{BTreeMap, HashMap};
@@ -21,12 +22,12 @@ impl PackReader {
     ///
     /// # Errors
     /// [`ErrorKind::Cancelled`](crate::ErrorKind::Cancelled). Damaged runs are counted, not reported.
-    pub fn stats(&self, progress: &dyn Progress) -> Result<PackStats> {
+    pub fn stats(&self, progress: &dyn Progress, cancel: &CancellationToken) -> Result<PackStats> {
         if let Some(stats) = self.stats_cell().get() {
             return Ok(stats.clone());
         }
         progress.begin("reading headers", Unit::Runs, self.len() as u64);
-        let tally = self.tally(progress);
+        let tally = self.tally(progress, cancel);
         progress.end();
         let tally = tally?;
         // No checksum covers the stored stats, so they must agree with the runs.
@@ -55,10 +56,10 @@ impl PackReader {
         Ok(self.stats_cell().get_or_init(|| stats).clone())
     }
 
-    fn tally(&self, progress: &dyn Progress) -> Result<Tally> {
+    fn tally(&self, progress: &dyn Progress, cancel: &CancellationToken) -> Result<Tally> {
         let starts: Vec<usize> = (0..self.len()).step_by(CHUNK_RUNS).collect();
         let of_chunk = |start: usize| {
-            check(progress)?;
+            cancel.check()?;
             let mut tally = Tally::default();
             let chunk = start..self.len().min(start + CHUNK_RUNS);
             let num_runs = chunk.len() as u64;

@@ -2,9 +2,10 @@
 
 use super::PackReader;
 use super::stats::LengthStats;
+use crate::cancellation::CancellationToken;
 use crate::error::{Error, ErrorKind, Location, Result};
 use crate::format::ordered::{fill_window, in_order};
-use crate::progress::{Progress, Unit, check};
+use crate::progress::{Progress, Unit};
 use crate::workers;
 use derive_setters::Setters;
 
@@ -73,12 +74,17 @@ impl PackReader {
     /// # Errors
     /// [`ErrorKind::Cancelled`]; [`ErrorKind::Argument`] for an invalid number of workers. Problems of the pack
     /// are in the report.
-    pub fn validate(&self, options: &ValidateOptions, progress: &dyn Progress) -> Result<ValidateReport> {
+    pub fn validate(
+        &self,
+        options: &ValidateOptions,
+        progress: &dyn Progress,
+        cancel: &CancellationToken,
+    ) -> Result<ValidateReport> {
         let pool = workers::pool("validate", options.workers)?;
         let sample = options.sample.filter(|&sample| sample < self.len());
         let to_check = sample.unwrap_or(self.len());
         progress.begin("validating", Unit::Runs, to_check as u64);
-        let report = self.validate_runs(&pool, sample, progress);
+        let report = self.validate_runs(&pool, sample, progress, cancel);
         progress.end();
         report
     }
@@ -88,6 +94,7 @@ impl PackReader {
         pool: &rayon::ThreadPool,
         sample: Option<usize>,
         progress: &dyn Progress,
+        cancel: &CancellationToken,
     ) -> Result<ValidateReport> {
         let mut report = ValidateReport { num_runs: self.len() as u64, ..ValidateReport::default() };
         let mut lengths = Vec::new();
@@ -103,7 +110,7 @@ impl PackReader {
             run
         });
         let next_window = || {
-            check(progress)?;
+            cancel.check()?;
             fill_window(&mut to_check, WINDOW_RUNS, u64::MAX, |_| 0)
         };
         let take = |checked: CheckedRun| {
@@ -117,7 +124,7 @@ impl PackReader {
             let (crc, len) = checked.crc;
             data_crc = Some(data_crc.map_or(crc, |before| crc32c::crc32c_combine(before, crc, len)));
             progress.advance(1);
-            check(progress)
+            cancel.check()
         };
         in_order(pool, next_window, |run| self.check_run(&run), take)?;
         report.num_tombstones = num_tombstones;

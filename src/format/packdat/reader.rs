@@ -1,13 +1,13 @@
 //! Reading pack.dat.
 
 use super::layout::{CRC_LEN, HEADER_LEN, MAGIC, MIN_RUN_LEN, PackDatRow, ROW_LEN, VERSION};
+use crate::cancellation::CancellationToken;
 use crate::error::{Error, ErrorKind, Location, Result};
 use crate::format::bytes::ByteReader;
 use crate::format::container::{ContainerFormat, FileKind, Opened};
 use crate::format::mapped::FileBytes;
 use crate::format::rows::rebuild;
 use crate::format::source::{RunSource, SourceRun};
-use crate::progress::{Progress, check};
 use crate::run::{Run, RunMeta};
 use std::path::{Path, PathBuf};
 
@@ -52,14 +52,14 @@ impl PackDat {
     /// [`ErrorKind::Checksum`] if the checksum does not match; [`ErrorKind::Header`] if the file is not a
     /// pack.dat or has another size than it declares; [`ErrorKind::Io`].
     pub fn open(path: impl AsRef<Path>) -> Result<PackDat> {
-        PackDat::open_unless_cancelled(path.as_ref(), &())
+        PackDat::open_unless_cancelled(path.as_ref(), CancellationToken::never())
     }
 
-    fn open_unless_cancelled(path: &Path, progress: &dyn Progress) -> Result<PackDat> {
+    fn open_unless_cancelled(path: &Path, cancel: &CancellationToken) -> Result<PackDat> {
         let opened = FileBytes::map(path).and_then(PackDat::parse);
         let mut pack = opened.map_err(|error| error.with_path(path))?;
         pack.path = Some(path.to_owned());
-        pack.check_crc(progress).map_err(|error| error.with_path(path))?;
+        pack.check_crc(cancel).map_err(|error| error.with_path(path))?;
         Ok(pack)
     }
 
@@ -69,7 +69,7 @@ impl PackDat {
     /// The errors of [`PackDat::open`], without the file's name.
     pub fn from_bytes(bytes: Vec<u8>) -> Result<PackDat> {
         let pack = PackDat::parse(FileBytes::Held(bytes))?;
-        pack.check_crc(&())?;
+        pack.check_crc(CancellationToken::never())?;
         Ok(pack)
     }
 
@@ -152,11 +152,11 @@ impl PackDat {
         Err(ErrorKind::Checksum { location, what: "the file", expected, found }.into())
     }
 
-    fn check_crc(&self, progress: &dyn Progress) -> Result<()> {
+    fn check_crc(&self, cancel: &CancellationToken) -> Result<()> {
         let covered = self.bytes.get(..self.bytes.len() - CRC_LEN).unwrap_or_default();
         let mut crc = 0;
         for chunk in covered.chunks(CHUNK_LEN) {
-            check(progress)?;
+            cancel.check()?;
             crc = crc32c::crc32c_append(crc, chunk);
         }
         self.compare_crc(crc)
@@ -217,8 +217,8 @@ impl FileKind for PackDatFile {
         prefix.starts_with(b"2048\x01\0\0\0")
     }
 
-    fn open(&self, path: &Path, progress: &dyn Progress) -> Result<Opened<Box<dyn RunSource>>> {
-        Ok(Opened::Container(Box::new(PackDat::open_unless_cancelled(path, progress)?)))
+    fn open(&self, path: &Path, cancel: &CancellationToken) -> Result<Opened<Box<dyn RunSource>>> {
+        Ok(Opened::Container(Box::new(PackDat::open_unless_cancelled(path, cancel)?)))
     }
 }
 

@@ -5,8 +5,8 @@ use super::super::planned::Query;
 use super::saved_query::SavedQuery;
 use super::{header, shipped};
 use crate::archive::Archive;
+use crate::cancellation::CancellationToken;
 use crate::error::{Error, ErrorKind, Result};
-use crate::progress::Progress;
 use datafusion::scalar::ScalarValue;
 use std::collections::HashMap;
 use std::path::Path;
@@ -64,8 +64,9 @@ impl Archive {
     /// # let folder = tempfile::tempdir()?;
     /// # let mut archive = a2store::Archive::create(folder.path().join("games.a2"), Default::default())?;
     /// # let runs = folder.path().join("runs");
-    /// # a2store::simulate(&runs, &a2store::SimulateOptions::default().with_runs(3), &())?;
-    /// # archive.ingest([&runs], &Default::default(), &())?;
+    /// # let cancel = a2store::CancellationToken::new();
+    /// # a2store::simulate(&runs, &a2store::SimulateOptions::default().with_runs(3), &(), &cancel)?;
+    /// # archive.ingest([&runs], &Default::default(), &(), &cancel)?;
     /// let query = archive.query("high_score", [("min_score", 1_000_u64.into())])?;
     /// assert!(query.count()? > 0);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -94,7 +95,7 @@ impl Archive {
         options: &QueryOptions,
     ) -> Result<Query> {
         let given = params.into_iter().map(|(name, value)| (name.into(), value)).collect();
-        self.query_unless_cancelled(query, given, options, &())
+        self.query_unless_cancelled(query, given, options, CancellationToken::never())
     }
 
     pub(crate) fn query_unless_cancelled(
@@ -102,9 +103,9 @@ impl Archive {
         query: &SavedQuery,
         params: HashMap<String, ScalarValue>,
         options: &QueryOptions,
-        progress: &dyn Progress,
+        cancel: &CancellationToken,
     ) -> Result<Query> {
-        let planned = self.sql_unless_cancelled(&query.sql, query.bind(params)?, options, progress);
+        let planned = self.sql_unless_cancelled(&query.sql, query.bind(params)?, options, cancel);
         planned.map_err(|error| match error.into_kind() {
             ErrorKind::Query { message } => Error::query(format!("{}: {message}", query.name)),
             kind => kind.into(),

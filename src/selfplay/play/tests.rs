@@ -3,6 +3,10 @@ use crate::run::{Run, RunMeta};
 use crate::selfplay::{Closing, DiskCost, EndedGame, Limits, Player, RecorderOptions, Sink, play_games};
 use std::sync::{Arc, Mutex};
 
+fn never() -> &'static CancellationToken {
+    CancellationToken::never()
+}
+
 fn options(num_games: u64, batch_size: usize) -> PlayOptions {
     PlayOptions { num_games, batch_size, seed: 11, ..Default::default() }
 }
@@ -81,7 +85,7 @@ fn games_are_the_same_at_any_batch_size() {
     for temperature in [0.0, 0.7] {
         let play = |batch_size| {
             let options = PlayOptions { temperature, ..options(40, batch_size) };
-            let report = play(logits, &options, None, &()).unwrap();
+            let report = play(logits, &options, None, &(), never()).unwrap();
             assert!(report.stopped.is_none() && report.games.iter().all(|game| game.final_board.is_terminal()));
             assert_eq!(report.num_steps, report.games.iter().map(|game| u64::from(game.num_steps)).sum::<u64>());
             report.games
@@ -92,7 +96,8 @@ fn games_are_the_same_at_any_batch_size() {
             assert_eq!(play(batch_size), games, "{batch_size}");
         }
     }
-    let at = |temperature| play(logits, &PlayOptions { temperature, ..options(3, 3) }, None, &()).unwrap().games;
+    let at =
+        |temperature| play(logits, &PlayOptions { temperature, ..options(3, 3) }, None, &(), never()).unwrap().games;
     assert_ne!(at(0.7), at(0.0));
     assert_ne!(at(0.7), at(0.9));
 }
@@ -106,16 +111,16 @@ fn batches_contain_no_finished_games_and_shrink_at_the_end() {
         assert!(positions.boards.iter().zip(positions.legal).all(|(board, &legal)| board.legal_moves() == legal));
         first_legal(positions)
     };
-    let report = play(policy, &options(30, 8), None, &()).unwrap();
+    let report = play(policy, &options(30, 8), None, &(), never()).unwrap();
     assert_eq!((sizes[0], sizes.iter().sum::<usize>() as u64), (8, report.num_steps));
     assert!(sizes.is_sorted_by(|a, b| a >= b) && *sizes.last().unwrap() < 8);
-    assert!(play(first_legal, &options(0, 8), None, &()).unwrap().games.is_empty());
+    assert!(play(first_legal, &options(0, 8), None, &(), never()).unwrap().games.is_empty());
 }
 
 #[test]
 fn recorded_games_equal_played_games() {
     let (recorder, written) = recorder(Limits::default());
-    let report = play(logits, &options(50, 9), Some(&recorder), &()).unwrap();
+    let report = play(logits, &options(50, 9), Some(&recorder), &(), never()).unwrap();
     let mut recorded = replayed(&recorder, &written);
     recorded.sort_unstable();
     let mut played = of_report(&report);
@@ -129,24 +134,25 @@ fn recorded_games_equal_played_games() {
 fn a_full_recorder_stops_play() {
     // Games that have begun are played to their end.
     let (few, written) = recorder(max_games(10));
-    let report = play(logits, &options(50, 4), Some(&few), &()).unwrap();
+    let report = play(logits, &options(50, 4), Some(&few), &(), never()).unwrap();
     assert_eq!((report.games.len(), report.stopped.as_deref()), (10, Some("games")));
     assert!(report.games.iter().all(|game| game.final_board.is_terminal()));
     assert_eq!(few.stats().abandoned, 0);
     assert_eq!(replayed(&few, &written).len(), 10);
     // One recorder is full from the start, one has room for part of a batch, and one has just enough room.
     for (room, expected, stopped) in [(0, 0, true), (3, 3, true), (10, 10, false)] {
-        let report = play(logits, &options(10, 4), Some(&recorder(max_games(room)).0), &()).unwrap();
+        let report = play(logits, &options(10, 4), Some(&recorder(max_games(room)).0), &(), never()).unwrap();
         assert_eq!((report.games.len(), report.stopped.is_some()), (expected, stopped));
-        let alone = play(logits, &options(expected as u64, 4), None, &()).unwrap();
+        let alone = play(logits, &options(expected as u64, 4), None, &(), never()).unwrap();
         assert_eq!(report.games, alone.games);
-        let report = play_games(Player::new(0), &options(10, 4), Some(&recorder(max_games(room)).0), &()).unwrap();
+        let report =
+            play_games(Player::new(0), &options(10, 4), Some(&recorder(max_games(room)).0), &(), never()).unwrap();
         assert_eq!((report.games.len(), report.stopped.is_some()), (expected, stopped));
     }
     // This recorder has room for five games, and rejects the next one at its end.
     let small = Limits { max_disk_mb: Some(1), ..Limits::default() };
     let (small, _) = recorder(small);
-    let report = play(logits, &options(50, 4), Some(&small), &()).unwrap();
+    let report = play(logits, &options(50, 4), Some(&small), &(), never()).unwrap();
     assert_eq!((report.games.len(), report.stopped.as_deref()), (5, Some("disk")));
     assert_eq!(small.stats().live, 0);
 }
@@ -155,15 +161,15 @@ fn a_full_recorder_stops_play() {
 fn games_are_truncated_at_max_steps() {
     let (recorder, written) = recorder(Limits::default());
     let cut = PlayOptions { max_steps: Some(60), ..options(50, 16) };
-    let report = play(logits, &cut, Some(&recorder), &()).unwrap();
-    let whole = play(logits, &options(50, 16), None, &()).unwrap();
+    let report = play(logits, &cut, Some(&recorder), &(), never()).unwrap();
+    let whole = play(logits, &options(50, 16), None, &(), never()).unwrap();
     for (cut, whole) in report.games.iter().zip(&whole.games) {
         assert_eq!(cut.num_steps, whole.num_steps.min(60));
         assert_eq!(cut.final_board.is_terminal(), whole.num_steps <= 60);
     }
     assert!(report.games.iter().any(|game| game.num_steps < 60));
     assert_eq!(replayed(&recorder, &written).len(), 50);
-    let cut = play_games(Player::new(0), &cut, None, &()).unwrap();
+    let cut = play_games(Player::new(0), &cut, None, &(), never()).unwrap();
     assert!(cut.games.iter().all(|game| game.num_steps == 60));
 }
 
@@ -205,16 +211,16 @@ fn invalid_answers_are_rejected_and_running_games_abandoned() {
                 }
                 Ok(choices)
             };
-            let error: Error = play(policy, &options(5, 5), Some(&recorder), &()).unwrap_err();
+            let error: Error = play(policy, &options(5, 5), Some(&recorder), &(), never()).unwrap_err();
             assert!(error.to_string().starts_with(expected), "{error}");
             assert_eq!(recorder.stats().abandoned, 5);
         }
     }
     // An error of the policy is returned unchanged.
-    let error = play(|_| Err(Error::query("mine")), &options(5, 5), None, &()).unwrap_err();
+    let error = play(|_| Err(Error::query("mine")), &options(5, 5), None, &(), never()).unwrap_err();
     assert!(matches!(error.kind(), ErrorKind::Query { message } if message == "mine"));
     let drawn = PlayOptions { temperature: 1.0, ..options(5, 5) };
-    let message = play(first_legal, &drawn, None, &()).unwrap_err().to_string();
+    let message = play(first_legal, &drawn, None, &(), never()).unwrap_err().to_string();
     assert!(message.starts_with("policy: expected logits"), "{message}");
     for bad in [
         PlayOptions { batch_size: 0, ..Default::default() },
@@ -222,8 +228,8 @@ fn invalid_answers_are_rejected_and_running_games_abandoned() {
         PlayOptions { temperature: f32::NAN, ..Default::default() },
         PlayOptions { temperature: -1.0, ..Default::default() },
     ] {
-        assert!(matches!(play(logits, &bad, None, &()).unwrap_err().kind(), ErrorKind::Argument { .. }));
-        assert!(play_games(Player::new(0), &bad, None, &()).is_err());
+        assert!(matches!(play(logits, &bad, None, &(), never()).unwrap_err().kind(), ErrorKind::Argument { .. }));
+        assert!(play_games(Player::new(0), &bad, None, &(), never()).is_err());
     }
 }
 
@@ -232,7 +238,7 @@ fn the_built_in_player_plays_the_same_on_any_number_of_threads_and_as_a_policy()
     let with = |workers| {
         let (recorder, written) = recorder(Limits::default());
         let options = PlayOptions { workers: Some(workers), ..options(12, 1) };
-        let report = play_games(Player::new(0), &options, Some(&recorder), &()).unwrap();
+        let report = play_games(Player::new(0), &options, Some(&recorder), &(), never()).unwrap();
         // The games were recorded in the order of their numbers.
         assert_eq!(replayed(&recorder, &written), of_report(&report));
         let runs = written.0.lock().unwrap();
@@ -248,24 +254,17 @@ fn the_built_in_player_plays_the_same_on_any_number_of_threads_and_as_a_policy()
         let of = |&board: &Board| Player::new(0).choose(board).map_or(0, |(chosen, _)| chosen as i64);
         Ok::<_, Error>(Choices::Moves(positions.boards.iter().map(of).collect()))
     };
-    assert_eq!(play(policy, &options(12, 5), None, &()).unwrap().games, games);
+    assert_eq!(play(policy, &options(12, 5), None, &(), never()).unwrap().games, games);
 }
 
 #[test]
 fn play_can_be_cancelled() {
-    struct Stopped;
-    impl Progress for Stopped {
-        fn begin(&self, _: &'static str, _: Unit, _: u64) {}
-        fn advance(&self, _: u64) {}
-        fn end(&self) {}
-        fn is_cancelled(&self) -> bool {
-            true
-        }
-    }
+    let cancel = CancellationToken::new();
+    cancel.cancel();
     let (recorder, _) = recorder(Limits::default());
-    let error = play(first_legal, &options(5, 5), Some(&recorder), &Stopped).unwrap_err();
+    let error = play(first_legal, &options(5, 5), Some(&recorder), &(), &cancel).unwrap_err();
     assert!(matches!(error.kind(), ErrorKind::Cancelled));
     assert_eq!(recorder.stats().abandoned, 5);
-    let error = play_games(Player::new(0), &options(5, 5), Some(&recorder), &Stopped).unwrap_err();
+    let error = play_games(Player::new(0), &options(5, 5), Some(&recorder), &(), &cancel).unwrap_err();
     assert!(matches!(error.kind(), ErrorKind::Cancelled));
 }

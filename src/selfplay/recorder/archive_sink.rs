@@ -8,6 +8,7 @@ use super::sink::{Closing, DiskCost, Sink};
 use super::status::{MAX_ENGINE_LEN, RecordingStatus};
 
 use crate::archive::{Archive, IngestOptions, OnError, TableName};
+use crate::cancellation::CancellationToken;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::{Container, RunSource, SourceFacts, SourceFormat, SourceRun};
 use crate::run::RunMeta;
@@ -132,7 +133,7 @@ impl Sink for ArchiveSink {
         let (path, session) = (PathBuf::from(&*self.session), Some(Arc::clone(&self.session)));
         let runs = Container { source, path, format: SourceFormat::Session, session, session_info: None };
         let options = IngestOptions { on_error: OnError::Raise, ..IngestOptions::default() };
-        self.archive.ingest_recorded(&Arc::new(runs), &options, &())?;
+        self.archive.ingest_recorded(&Arc::new(runs), &options, &(), CancellationToken::never())?;
         self.num_durable = games.last().map_or(self.num_durable, |game| game.id() + 1);
         Ok(())
     }

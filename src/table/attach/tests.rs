@@ -11,6 +11,10 @@ use proptest::prelude::*;
 use std::collections::BTreeSet;
 use tempfile::TempDir;
 
+fn never() -> &'static CancellationToken {
+    CancellationToken::never()
+}
+
 /// Returns a table of these steps without extra columns.
 fn table(keys: &[StepKey]) -> StepTable {
     let mut region = Region::reserve((keys.len() * STEP_SIZE) as u64).unwrap();
@@ -121,7 +125,7 @@ proptest! {
         let (folder, path) = session(&ordered(array_order), d);
         let plain = table(&of_table);
         let options = AttachOptions::default().with_in_memory(in_memory);
-        let attached = plain.attach("embedding", &path, &options, &()).unwrap();
+        let attached = plain.attach("embedding", &path, &options, &(), never()).unwrap();
         prop_assert_eq!(attached.attached()[0].is_mapped(), !in_memory);
         prop_assert_eq!(attached.fingerprint(), plain.fingerprint());
         check_values(&attached, "embedding", 2 * d);
@@ -138,7 +142,7 @@ proptest! {
         // Only the rows that a view shows need values.
         let shown: Vec<StepKey> = ordered(array_order).into_iter().filter(|key| min_score.is_none_or(|min| key.0 >= min)).collect();
         let (_folder, path) = session(&shown, d);
-        let of_view = plain.filter(&filter).unwrap().attach("embedding", &path, &options, &()).unwrap();
+        let of_view = plain.filter(&filter).unwrap().attach("embedding", &path, &options, &(), never()).unwrap();
         check_values(&of_view, "embedding", 2 * d);
         drop(folder);
     }
@@ -149,7 +153,7 @@ fn takes_no_memory_where_the_order_is_the_same() {
     let keys = dense([(3, 500), (4, 700), (9, 100)]);
     let (_folder, path) = session(&keys, 4);
     let num_bytes = |keys: &[StepKey]| {
-        let table = table(keys).attach("e", &path, &AttachOptions::default(), &()).unwrap();
+        let table = table(keys).attach("e", &path, &AttachOptions::default(), &(), never()).unwrap();
         check_values(&table, "e", 8);
         table.attached()[0].num_bytes()
     };
@@ -159,8 +163,8 @@ fn takes_no_memory_where_the_order_is_the_same() {
     let swapped: Vec<StepKey> = keys[500..].iter().chain(&keys[..500]).copied().collect();
     assert_eq!(num_bytes(&swapped), 4 * 1300);
     let options = AttachOptions::default().with_in_memory(true);
-    assert_eq!(table(&keys).attach("e", &path, &options, &()).unwrap().attached()[0].num_bytes(), 8 * 1300);
-    let error = refused(table(&keys).attach("e", &path, &options.with_memory_limit(8 * 1300 - 1), &()));
+    assert_eq!(table(&keys).attach("e", &path, &options, &(), never()).unwrap().attached()[0].num_bytes(), 8 * 1300);
+    let error = refused(table(&keys).attach("e", &path, &options.with_memory_limit(8 * 1300 - 1), &(), never()));
     assert!(matches!(error.kind(), ErrorKind::MemoryLimit { needed: 10_400, limit: 10_399 }), "{error}");
 }
 
@@ -170,7 +174,7 @@ fn large_batches_have_every_value() {
     let keys = dense((0..8).map(|run| (run, 1000)));
     let (_folder, path) = session(&keys, 768);
     let keys: Vec<StepKey> = keys.into_iter().rev().collect();
-    let table = table(&keys).attach("e", &path, &AttachOptions::default(), &()).unwrap();
+    let table = table(&keys).attach("e", &path, &AttachOptions::default(), &(), never()).unwrap();
     check_values(&table, "e", 1536);
     for sampling in [Sampling::Shuffled, Sampling::Sequential, Sampling::Windowed { window: 2000 }] {
         let columns = Some(vec!["e".to_owned(), "step_index".to_owned(), "run_id".to_owned()]);
@@ -192,7 +196,7 @@ fn large_batches_have_every_value() {
 fn arrays_that_do_not_match_are_rejected() {
     let keys = dense([(3, 5), (4, 7)]);
     let (folder, path) = session(&keys, 4);
-    let attach = |keys: &[StepKey]| table(keys).attach("e", &path, &AttachOptions::default(), &());
+    let attach = |keys: &[StepKey]| table(keys).attach("e", &path, &AttachOptions::default(), &(), never());
     let error = refused(attach(&[(3, 1), (4, 2), (4, 7), (5, 0)]));
     let message = "embeddings.bf16.npy: column e, row 2: expected a row of run 4, step 7, found none in ";
     assert!(matches!(error.kind(), ErrorKind::Column { .. }) && error.to_string().contains(message), "{error}");
@@ -202,7 +206,7 @@ fn arrays_that_do_not_match_are_rejected() {
     // The error counts rows within the view.
     let view =
         table(&[(3, 1), (4, 2), (3, 2), (4, 9)]).filter(&RowFilter { min_score: Some(4), ..RowFilter::default() });
-    let error = refused(view.unwrap().attach("e", &path, &AttachOptions::default(), &()));
+    let error = refused(view.unwrap().attach("e", &path, &AttachOptions::default(), &(), never()));
     assert!(error.to_string().contains("row 1: expected a row of run 4, step 9"), "{error}");
 
     write_keys(&folder.path().join("steps.npy"), &keys[1..]);
@@ -221,14 +225,14 @@ fn arrays_that_do_not_match_are_rejected() {
     let other = tempfile::tempdir().unwrap();
     let file = other.path().join("keys.npy");
     write_keys(&file, &keys);
-    let attached = table(&keys).attach("e", &path, &AttachOptions::default().with_steps(&file), &()).unwrap();
+    let attached = table(&keys).attach("e", &path, &AttachOptions::default().with_steps(&file), &(), never()).unwrap();
     check_values(&attached, "e", 8);
     for name in ["e", "move", "tokens", "board", ""] {
-        let error = refused(attached.attach(name, &path, &AttachOptions::default().with_steps(&file), &()));
+        let error = refused(attached.attach(name, &path, &AttachOptions::default().with_steps(&file), &(), never()));
         let message = format!("name: expected an unused column name, found {name:?}");
         assert!(error.to_string().contains(&message), "{error}");
     }
-    let both = attached.attach("f", &path, &AttachOptions::default().with_steps(&file), &()).unwrap();
+    let both = attached.attach("f", &path, &AttachOptions::default().with_steps(&file), &(), never()).unwrap();
     check_values(&both, "e", 8);
     check_values(&both, "f", 8);
     let options = |columns: &[&str]| LoaderOptions {
@@ -254,7 +258,8 @@ fn descriptions_must_match_their_arrays() {
     let keys = dense([(3, 2)]);
     let folder = tempfile::tempdir().unwrap();
     write_keys(&folder.path().join("steps.npy"), &keys);
-    let attach = |name: &str| table(&keys).attach("e", folder.path().join(name), &AttachOptions::default(), &());
+    let attach =
+        |name: &str| table(&keys).attach("e", folder.path().join(name), &AttachOptions::default(), &(), never());
     let write = |name: &str, dtype: &str, shape: &str, len: usize| {
         write_array(&folder.path().join(name), dtype, shape, &vec![1; len]);
     };
@@ -332,7 +337,7 @@ fn attach_type(batch: &arrow::array::RecordBatch) -> String {
 fn the_whole_table_has_the_column_too() {
     let keys = dense([(3, 9000)]);
     let (_folder, path) = session(&keys, 900);
-    let table = table(&keys).attach("e", &path, &AttachOptions::default(), &()).unwrap();
+    let table = table(&keys).attach("e", &path, &AttachOptions::default(), &(), never()).unwrap();
     let mut row = 0;
     for batch in table.column_reader() {
         let batch = batch.unwrap();
@@ -348,13 +353,13 @@ fn the_whole_table_has_the_column_too() {
     assert_eq!(row, 9000);
     let saved = tempfile::tempdir().unwrap();
     let file = saved.path().join("rows.npy");
-    table.save(&file, &()).unwrap();
-    let loaded = StepTable::load(&file, &crate::table::LoadOptions::default().with_mmap(true), &()).unwrap();
+    table.save(&file, &(), never()).unwrap();
+    let loaded = StepTable::load(&file, &crate::table::LoadOptions::default().with_mmap(true), &(), never()).unwrap();
     assert!(loaded.attached().is_empty() && loaded.fingerprint() == table.fingerprint());
     // A loader's state does not depend on the column.
     let state = table.loader(LoaderOptions::default()).unwrap().state();
     loaded.loader(LoaderOptions::default()).unwrap().load_state(&state).unwrap();
-    check_values(&loaded.attach("e", &path, &AttachOptions::default(), &()).unwrap(), "e", 1800);
+    check_values(&loaded.attach("e", &path, &AttachOptions::default(), &(), never()).unwrap(), "e", 1800);
 }
 
 /// Places that do not fit four bytes would need a huge array, so this test builds them directly.
@@ -363,7 +368,7 @@ fn wide_places_give_the_same_values() {
     let keys = dense([(3, 300)]);
     let (_folder, path) = session(&keys, 5);
     let reversed: Vec<StepKey> = keys.iter().rev().copied().collect();
-    let mut table = table(&reversed).attach("e", &path, &AttachOptions::default(), &()).unwrap();
+    let mut table = table(&reversed).attach("e", &path, &AttachOptions::default(), &(), never()).unwrap();
     let mut column = table.attached()[0].clone();
     let Places::Narrow(first, places) = &column.places else { panic!("another order") };
     column.places = Places::Wide(*first, Arc::new(places.iter().map(|&place| place.into()).collect()));

@@ -1,5 +1,6 @@
 use super::*;
 use crate::board::{Board, Move};
+use crate::cancellation::CancellationToken;
 use crate::error::ErrorKind;
 use crate::format::SessionOptions;
 use crate::format::SessionWriter;
@@ -36,7 +37,7 @@ fn write(runs: &[(u64, Run)]) -> (TempDir, PathBuf) {
 }
 
 fn load(folder: &Path, options: &FromSessionOptions) -> Result<StepTable> {
-    StepTable::from_session(folder, options, &())
+    StepTable::from_session(folder, options, &(), CancellationToken::never())
 }
 
 #[test]

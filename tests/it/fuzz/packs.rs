@@ -7,8 +7,8 @@ use super::run_files::{self, comes_back};
 use super::well_formed::{check, same};
 use super::{Tally, Target, scratch, seeds};
 use a2store::{
-    Board, Compression, JsonlOptions, Move, PackBuilder, PackOptions, PackReader, Run, RunFormat, RunMeta,
-    ValidateOptions, encode_run,
+    Board, CancellationToken, Compression, JsonlOptions, Move, PackBuilder, PackOptions, PackReader, Run, RunFormat,
+    RunMeta, ValidateOptions, encode_run,
 };
 use lz4_flex::frame::{BlockMode, BlockSize, FrameEncoder, FrameInfo};
 use std::io::Write;
@@ -213,7 +213,8 @@ impl Target for Pack {
         tally.decoded += u64::from(num_decoded > 0);
         // Seldom, because starting threads takes longer than everything else.
         if random.one_in(16) {
-            let stats = gauge.call(|| reader.stats(&())).map_err(|error| error.to_string())?;
+            let stats =
+                gauge.call(|| reader.stats(&(), &CancellationToken::new())).map_err(|error| error.to_string())?;
             if stats.unreadable > reader.len() as u64 {
                 return Err(format!("{stats:?}"));
             }
@@ -225,7 +226,8 @@ impl Target for Pack {
 /// Checks the operations on the whole pack: validation, iteration and JSON Lines.
 fn whole(reader: &PackReader, num_decoded: usize, gauge: &mut Gauge, tally: &mut Tally) -> Result<(), String> {
     let options = ValidateOptions::default().with_workers(2);
-    let report = gauge.call(|| reader.validate(&options, &())).map_err(|error| error.to_string())?;
+    let report =
+        gauge.call(|| reader.validate(&options, &(), &CancellationToken::new())).map_err(|error| error.to_string())?;
     report.problems.iter().for_each(|problem| tally.error(problem));
     let num_tombstones = report.num_tombstones as usize;
     if report.num_checked as usize + num_tombstones != reader.len() {
@@ -245,7 +247,9 @@ fn whole(reader: &PackReader, num_decoded: usize, gauge: &mut Gauge, tally: &mut
         let options = JsonlOptions::default().with_by_step(by_step).with_compact(compact);
         // Allocated in advance, so that the output does not count as memory of the writer.
         let mut lines = Vec::with_capacity(LINES_BYTES);
-        let report = gauge.call(|| reader.write_jsonl(&mut lines, &options, &())).map_err(|error| error.to_string())?;
+        let report = gauge
+            .call(|| reader.write_jsonl(&mut lines, &options, &(), &CancellationToken::new()))
+            .map_err(|error| error.to_string())?;
         let num_lines = lines.split_inclusive(|&byte| byte == b'\n').count() as u64;
         if report.num_runs as usize != num_decoded
             || num_lines != if by_step { report.num_steps } else { report.num_runs }

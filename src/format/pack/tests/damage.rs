@@ -117,7 +117,7 @@ fn a_damaged_entry_does_not_affect_the_others() {
         assert_eq!(location.run, Some(1));
         assert!(location.offset >= Some(pack.entry(1).unwrap().offset));
         assert!(pack.iter_indices([0, 2]).map(Result::unwrap).eq(others.iter().cloned()));
-        let (report, stats) = (validate(&pack), pack.stats(&()).unwrap());
+        let (report, stats) = (validate(&pack), pack.stats(&(), never()).unwrap());
         if field == "entry" {
             assert_eq!((report.num_tombstones, stats.unreadable), (1, 0));
             assert!(pack.kind(1).is_err());
@@ -126,7 +126,7 @@ fn a_damaged_entry_does_not_affect_the_others() {
             assert!(stats.unreadable == 1 || field == "elapsed time");
         }
         let mut lines = Vec::new();
-        let report = pack.write_jsonl(&mut lines, &JsonlOptions::default(), &()).unwrap();
+        let report = pack.write_jsonl(&mut lines, &JsonlOptions::default(), &(), never()).unwrap();
         assert_eq!((report.num_runs, report.errors.len()), (2, usize::from(field != "entry")));
         assert!(lines.starts_with(b"{\"run_idx\":0,"));
     }
@@ -160,7 +160,10 @@ fn validate_reports_every_problem() {
     let pack = PackReader::from_bytes(bytes.clone()).unwrap();
     let report = validate(&pack);
     assert_eq!((report.num_checked, report.problems.len()), (3, 3));
-    assert_eq!(pack.validate(&ValidateOptions { sample: Some(1), ..Default::default() }, &()).unwrap().num_checked, 1);
+    assert_eq!(
+        pack.validate(&ValidateOptions { sample: Some(1), ..Default::default() }, &(), never()).unwrap().num_checked,
+        1
+    );
 
     bytes[first] ^= 1;
     bytes[last] ^= 1;
@@ -172,7 +175,7 @@ fn validate_reports_every_problem() {
         let report = validate(&pack);
         assert!(matches!(report.problems[0].kind(), ErrorKind::Decode { what: found, .. } if *found == what));
         // Stats that disagree with the runs are recomputed.
-        let stats = pack.stats(&()).unwrap();
+        let stats = pack.stats(&(), never()).unwrap();
         assert_eq!((stats.stored, stats.count), (false, 3));
     }
 }

@@ -1,10 +1,9 @@
 //! Packing files and folders, and extracting files from packs.
 
 use super::*;
+use crate::cancellation::CancellationToken;
 use crate::format::{JsonlOptions, MAX_RUN_BYTES};
-use crate::progress::{Cancellable, Progress};
 use std::path::Path;
-use std::sync::atomic::AtomicBool;
 
 #[test]
 fn files_that_are_not_runs_are_not_packed() {
@@ -47,7 +46,7 @@ fn folders_are_packed_in_the_order_of_names() {
     std::fs::write(input.join("b/damaged.bin"), &files[1][..50]).unwrap();
     for compression in Compression::ALL {
         let options = PackOptions { compression, workers: Some(2), ..Default::default() };
-        let report = pack_folder(&input, &output, &options, &()).unwrap();
+        let report = pack_folder(&input, &output, &options, &(), never()).unwrap();
         assert_eq!((report.packed, report.rejected, report.ignored, report.num_steps), (3, 1, 1, 63));
         assert!(report.errors[0].path().unwrap().ends_with("b/damaged.bin"));
         assert!(report.errors[0].location().unwrap().offset.is_some());
@@ -58,16 +57,16 @@ fn folders_are_packed_in_the_order_of_names() {
         assert!(validate(&pack).is_sound());
     }
     let before = std::fs::read(&output).unwrap();
-    let cancelled = AtomicBool::new(true);
-    let progress: &dyn Progress = &Cancellable::new(&(), &cancelled);
-    let error = pack_folder(&input, &output, &PackOptions::default(), progress).unwrap_err();
+    let cancel = CancellationToken::new();
+    cancel.cancel();
+    let error = pack_folder(&input, &output, &PackOptions::default(), &(), &cancel).unwrap_err();
     assert!(matches!(error.kind(), ErrorKind::Cancelled));
     assert_eq!(std::fs::read(&output).unwrap(), before);
     assert_eq!(names(folder.path()), ["in", "out.a2pack"]);
     let pack = PackReader::open(&output).unwrap();
-    assert!(pack.validate(&ValidateOptions::default(), progress).is_err());
-    assert!(pack.stats(progress).is_err());
-    assert!(pack.to_jsonl(folder.path().join("lines"), &JsonlOptions::default(), progress).is_err());
+    assert!(pack.validate(&ValidateOptions::default(), &(), &cancel).is_err());
+    assert!(pack.stats(&(), &cancel).is_err());
+    assert!(pack.to_jsonl(folder.path().join("lines"), &JsonlOptions::default(), &(), &cancel).is_err());
     assert_eq!(names(folder.path()), ["in", "out.a2pack"]);
 }
 
@@ -100,7 +99,7 @@ fn lines_do_not_depend_on_the_number_of_threads() {
         for (pack, parallel) in packs.iter().flat_map(|pack| [(pack, false), (pack, true)]) {
             let mut lines = Vec::new();
             let options = JsonlOptions { by_step, compact, parallel, workers: Some(3) };
-            let report = pack.write_jsonl(&mut lines, &options, &()).unwrap();
+            let report = pack.write_jsonl(&mut lines, &options, &(), never()).unwrap();
             assert_eq!((report.num_runs, report.num_steps, report.num_bytes), (5, num_steps, lines.len() as u64));
             assert_eq!(lines.iter().filter(|&&byte| byte == b'\n').count() as u64, if by_step { num_steps } else { 5 });
             assert_eq!(expected.get_or_insert_with(|| lines.clone()), &lines);

@@ -4,11 +4,16 @@ mod files;
 use super::layout::{ENTRY_LEN, FOOTER_LEN, HEADER_LEN};
 use super::*;
 use crate::board::{Board, Move};
+use crate::cancellation::CancellationToken;
 use crate::error::{ErrorKind, Result};
 use crate::format::source::{RunSource, SourceRun};
 use crate::format::{RunFormat, encode_run};
 use crate::run::{Branches, Run, RunMeta};
 use proptest::prelude::*;
+
+fn never() -> &'static CancellationToken {
+    CancellationToken::never()
+}
 
 const NONE: Compression = Compression::None;
 
@@ -60,7 +65,7 @@ fn decode_all(pack: &PackReader) -> Vec<Run> {
 }
 
 fn validate(pack: &PackReader) -> ValidateReport {
-    pack.validate(&ValidateOptions { sample: None, workers: Some(1) }, &()).unwrap()
+    pack.validate(&ValidateOptions { sample: None, workers: Some(1) }, &(), never()).unwrap()
 }
 
 /// Reads a number from the bytes of a pack.
@@ -143,8 +148,8 @@ proptest! {
         prop_assert!(report.is_sound(), "{:?}", report.problems);
         prop_assert!(report.stats_checked);
         // The stats are the same when they are computed from the runs.
-        let computed = PackReader::from_bytes(changed(&bytes, bytes.len() - 16, &[0; 8])).unwrap().stats(&()).unwrap();
-        let stored = pack.stats(&()).unwrap();
+        let computed = PackReader::from_bytes(changed(&bytes, bytes.len() - 16, &[0; 8])).unwrap().stats(&(), never()).unwrap();
+        let stored = pack.stats(&(), never()).unwrap();
         prop_assert!(stored.stored && !computed.stored);
         prop_assert_eq!(PackStats { stored: true, ..computed }, stored);
     }
@@ -164,7 +169,7 @@ proptest! {
             for index in 0..pack.len() {
                 let _ = pack.clone().with_checksums(false).decode_auto_v2(index);
             }
-            let _ = (validate(&pack), pack.stats(&()).unwrap());
+            let _ = (validate(&pack), pack.stats(&(), never()).unwrap());
         }
     }
 }
