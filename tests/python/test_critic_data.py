@@ -296,7 +296,7 @@ def test_rejected_arguments(session: Path, archive: a2store.Archive, tmp_path: P
     with pytest.raises(ValueError, match="run 0 has both"):
         CriticData(twice)
     (session / "embeddings.json").unlink()
-    with pytest.raises(ValueError, match="critic embed makes it"):
+    with pytest.raises(ValueError, match="not found; create it with"):
         CriticData(session, use_embeddings=True)
     with pytest.raises((a2store.Error, OSError)):
         CriticData(tmp_path / "none")
