@@ -107,7 +107,7 @@ fn read_file<T>(
 /// Adds the place of the run to an error, if the run is in a container.
 fn in_source(error: Error, source: &DiscoveredRun) -> Error {
     match &source.place {
-        RunPlace::Of { index, runs } => error.in_run(*index as u64, runs.source.offset(*index)),
+        RunPlace::Of { index, runs } => runs.source.locate(*index, error),
         _ => error,
     }
 }

@@ -58,7 +58,9 @@ impl ExportOptions {
     pub(super) fn open(&self, out: &Path, expected: &ExpectedRuns<'_>) -> Result<ExportOutput> {
         let target = self.format.target();
         if self.append && !target.can_append {
-            return Err(Error::argument("format", "packdat or npy with append", self.format));
+            let can_append = ExportFormat::ALL.into_iter().filter(|format| format.target().can_append);
+            let names: Vec<&str> = can_append.map(ExportFormat::name).collect();
+            return Err(Error::argument("format", format!("{} with append", names.join(" or ")), self.format));
         }
         (target.open)(out, &self.format_options(), expected)
     }

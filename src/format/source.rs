@@ -1,6 +1,6 @@
 //! One interface to files and folders of many runs: packs, datasets, sessions and logs.
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::run::Run;
 use std::borrow::Cow;
 use std::fmt;
@@ -16,6 +16,11 @@ pub(crate) trait RunSource: Send + Sync + fmt::Debug {
 
     /// Returns the byte offset of a run in its file.
     fn offset(&self, index: usize) -> u64;
+
+    /// Adds the run and its offset in the file to an error about the bytes of the run.
+    fn locate(&self, index: usize, error: Error) -> Error {
+        error.in_run(index as u64, self.offset(index))
+    }
 
     /// Returns whether the index is deliberately empty, as a deleted entry of a pack is.
     fn is_absent(&self, index: usize) -> bool {

@@ -119,34 +119,46 @@ impl<'a, T: Token> ColumnPointers<'a, T> {
     #[inline(always)]
     #[allow(unsafe_code)]
     pub(super) unsafe fn put<const ALL: bool>(&self, i: usize, step: &Step) {
+        // Every field is named, so that the compiler reports a new one that is not written.
+        let &ColumnPointers {
+            tokens,
+            ev_values,
+            ev_legal,
+            board,
+            run_id,
+            step_index,
+            chosen,
+            ev_legal_mask,
+            columns: _,
+        } = self;
         // SAFETY: a non-null pointer leads to room for more than `i` values of its type, borrowed for as long
         // as `self` lives. The writes do not need an aligned column.
         unsafe {
-            if ALL || !self.tokens.is_null() {
-                self.tokens.add(i).write_unaligned(T::of_exps(step.board.exps()));
+            if ALL || !tokens.is_null() {
+                tokens.add(i).write_unaligned(T::of_exps(step.board.exps()));
             }
-            if ALL || !self.ev_values.is_null() {
-                self.ev_values.add(i).write_unaligned(step.ev_values);
+            if ALL || !ev_values.is_null() {
+                ev_values.add(i).write_unaligned(step.ev_values);
             }
-            if ALL || !self.ev_legal.is_null() {
+            if ALL || !ev_legal.is_null() {
                 // Moves each bit of the mask to the low bit of its byte.
                 let bools = (u32::from(step.ev_legal) * 0x0020_4081) & 0x0101_0101;
-                self.ev_legal.add(i).write(bools.to_le_bytes());
+                ev_legal.add(i).write(bools.to_le_bytes());
             }
-            if ALL || !self.board.is_null() {
-                self.board.add(i).write_unaligned(step.board.0);
+            if ALL || !board.is_null() {
+                board.add(i).write_unaligned(step.board.0);
             }
-            if ALL || !self.run_id.is_null() {
-                self.run_id.add(i).write_unaligned(step.run_id);
+            if ALL || !run_id.is_null() {
+                run_id.add(i).write_unaligned(step.run_id);
             }
-            if ALL || !self.step_index.is_null() {
-                self.step_index.add(i).write_unaligned(step.step_index);
+            if ALL || !step_index.is_null() {
+                step_index.add(i).write_unaligned(step.step_index);
             }
-            if ALL || !self.chosen.is_null() {
-                self.chosen.add(i).write(step.chosen);
+            if ALL || !chosen.is_null() {
+                chosen.add(i).write(step.chosen);
             }
-            if !ALL && !self.ev_legal_mask.is_null() {
-                self.ev_legal_mask.add(i).write(step.ev_legal);
+            if !ALL && !ev_legal_mask.is_null() {
+                ev_legal_mask.add(i).write(step.ev_legal);
             }
         }
     }

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import html
 import json
+import re
 from pathlib import Path
+
+import pytest
 
 import a2store
 
-SQL = Path(__file__).parents[2] / "docs" / "sql.md"
+ROOT = Path(__file__).parents[2]
+SQL = ROOT / "docs" / "sql.md"
 TYPES = {
     "Boolean": "bool",
     "FixedSizeList(16 x non-null UInt8)": "list of 16 uint8 (fixed size)",
@@ -47,3 +51,17 @@ def test_the_named_queries() -> None:
         return [f"`{query.name}`", ", ".join(map(parameter, query.parameters)), first_sentence]
 
     assert rows("queries") == [row(query) for query in a2store.queries()]
+
+
+def test_every_list_of_export_formats(tmp_path: Path) -> None:
+    """The stub's types and the table of formats name what the package accepts."""
+    with pytest.raises(ValueError, match="found toy") as error:
+        a2store.convert([], tmp_path, format="toy")  # type: ignore[arg-type]
+    listed = re.search("expected (.*), found", str(error.value))
+    assert listed is not None
+    formats = listed[1].split(", ")
+    stub = (ROOT / "python" / "a2store" / "_a2store.pyi").read_text()
+    literals = [re.findall('"([^"]+)"', names) for names in re.findall(r"Literal\[([^]]*jsonl[^]]*)\]", stub)]
+    assert literals == [formats, [name for name in formats if name != "original"]]
+    table = [line for line in (ROOT / "docs" / "formats.md").read_text().splitlines() if line.startswith("| `")]
+    assert set(formats) - {"original"} <= {line.split("`")[1] for line in table}

@@ -310,23 +310,7 @@ impl PackReader {
 
     /// Adds run, offset and path to an error about an entry's bytes.
     pub(super) fn about(&self, error: Error, index: usize, entry: &IndexEntry) -> Error {
-        let error = match error.into_kind() {
-            // An offset in decompressed bytes has no meaning in the pack.
-            ErrorKind::Decode { mut location, what, expected, found } => {
-                if entry.flags != 0 {
-                    location.offset = None;
-                }
-                ErrorKind::Decode { location, what, expected, found }.into()
-            }
-            ErrorKind::Checksum { mut location, what, expected, found } => {
-                if entry.flags != 0 {
-                    location.offset = None;
-                }
-                ErrorKind::Checksum { location, what, expected, found }.into()
-            }
-            other => Error::from(other),
-        };
-        self.with_path(error.in_run(index as u64, entry.offset))
+        self.with_path(located(error, index, entry))
     }
 }
 
@@ -354,6 +338,13 @@ impl RunSource for PackReader {
 
     fn offset(&self, index: usize) -> u64 {
         self.entry(index).map_or(0, |entry| entry.offset)
+    }
+
+    fn locate(&self, index: usize, error: Error) -> Error {
+        match self.entry(index) {
+            Ok(entry) => located(error, index, &entry),
+            Err(_) => error,
+        }
     }
 
     fn is_absent(&self, index: usize) -> bool {
@@ -387,4 +378,25 @@ impl fmt::Debug for PackReader {
             .field("checksums", &self.checksums)
             .finish_non_exhaustive()
     }
+}
+
+/// Adds run and offset to an error about an entry's bytes.
+fn located(error: Error, index: usize, entry: &IndexEntry) -> Error {
+    let error = match error.into_kind() {
+        // An offset in decompressed bytes has no meaning in the pack.
+        ErrorKind::Decode { mut location, what, expected, found } => {
+            if entry.flags != 0 {
+                location.offset = None;
+            }
+            ErrorKind::Decode { location, what, expected, found }.into()
+        }
+        ErrorKind::Checksum { mut location, what, expected, found } => {
+            if entry.flags != 0 {
+                location.offset = None;
+            }
+            ErrorKind::Checksum { location, what, expected, found }.into()
+        }
+        other => Error::from(other),
+    };
+    error.in_run(index as u64, entry.offset)
 }

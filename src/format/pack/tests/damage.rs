@@ -133,6 +133,18 @@ fn a_damaged_entry_does_not_affect_the_others() {
 }
 
 #[test]
+fn errors_in_compressed_runs_have_the_offset_of_the_entry() {
+    for compression in Compression::ALL {
+        let pack = PackReader::from_bytes(build(&files(), 64, compression, None)).unwrap();
+        let entry = pack.entry(1).unwrap();
+        let error = RunSource::locate(&pack, 1, Error::decode(5000, "move", "0..=3", 7));
+        let inside = if compression == NONE { 5000 } else { 0 };
+        let location = error.location().unwrap();
+        assert_eq!((location.run, location.offset), (Some(1), Some(entry.offset + inside)), "{compression}");
+    }
+}
+
+#[test]
 fn checksums_can_be_omitted_or_disabled() {
     let bytes = build(&files(), 64, NONE, None);
     let wrong = PackReader::from_bytes(changed(&bytes, entry_offset(0) + 16, &[1, 2, 3, 4])).unwrap();

@@ -5,7 +5,7 @@ use super::layout::{ENTRY_LEN, FOOTER_LEN, HEADER_LEN};
 use super::*;
 use crate::board::{Board, Move};
 use crate::cancellation::CancellationToken;
-use crate::error::{ErrorKind, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::format::source::{RunSource, SourceRun};
 use crate::format::{RunFormat, encode_run};
 use crate::run::{Branches, Run, RunMeta};
