@@ -459,6 +459,15 @@ def test_in_outside_a_filter_is_rejected_by_name(archive: a2store.Archive) -> No
         "WHERE CAST(a AS DECIMAL(10, 1)) = 2.3",
         "SELECT x = TIMESTAMP '2024-01-01 00:00:01' FROM (SELECT CAST(t AS TIMESTAMP(0)) AS x FROM "
         "(VALUES (TIMESTAMP '2024-01-01 00:00:01.000'), (TIMESTAMP '2024-01-01 00:00:02')) AS v(t)) AS d",
+        # ORDER BY of a column that is constant on the side of an outer join that is filled with nulls.
+        "SELECT d.engine FROM runs AS r LEFT JOIN (SELECT * FROM runs WHERE engine = 'beta') AS d "
+        "ON r.run_id = d.run_id ORDER BY d.engine LIMIT 5",
+        "SELECT d.c FROM (SELECT run_id, 'x' AS c FROM runs WHERE run_id > 3) AS d RIGHT JOIN runs AS r "
+        "ON r.run_id = d.run_id ORDER BY c NULLS FIRST",
+        "SELECT d.c FROM (SELECT 1 AS k FROM u) AS w FULL JOIN (SELECT TRUE AS c, 0 AS k FROM steps) AS d ON w.k = d.k "
+        "ORDER BY c NULLS LAST LIMIT 3",
+        "SELECT d.engine FROM runs AS r LEFT JOIN (SELECT * FROM runs WHERE engine = 'beta') AS d "
+        "ON r.run_id = d.run_id AND r.num_steps > d.run_id ORDER BY d.engine NULLS FIRST",
         # OFFSET below other sorts, and without LIMIT.
         "SELECT board FROM (SELECT board FROM steps ORDER BY board LIMIT 50 OFFSET 3) AS d ORDER BY board",
         "SELECT board FROM (SELECT board FROM steps ORDER BY board OFFSET 3) AS d ORDER BY board LIMIT 4",

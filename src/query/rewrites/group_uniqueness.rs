@@ -7,14 +7,18 @@
 //!
 //! In GROUPING SETS, CUBE and ROLLUP, DataFusion treats a key as constant if its input is constant. But the key
 //! is null in some sets, so the optimizer wrongly drops an ORDER BY of it. No upstream issue was found.
+//!
+//! An outer join fills the columns of one side with nulls. DataFusion still treats such a column as constant if it is
+//! constant in the join's input, and drops an ORDER BY of it. No upstream issue was found.
 
 use super::barrier::{BarrierExec, Purpose};
-use datafusion::common::Result as DataFusionResult;
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::{JoinType, Result as DataFusionResult};
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
-use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::aggregates::{AggregateExec, AggregateMode};
+use datafusion::physical_plan::joins::{HashJoinExec, NestedLoopJoinExec, SortMergeJoinExec};
+use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
 use std::sync::Arc;
 
 /// Inserts nodes that hide the uniqueness. Must run before any rule that uses sort orders.
@@ -24,6 +28,9 @@ pub(in crate::query) struct HideGroupUniqueness;
 impl PhysicalOptimizerRule for HideGroupUniqueness {
     fn optimize(&self, plan: Arc<dyn ExecutionPlan>, _: &ConfigOptions) -> DataFusionResult<Arc<dyn ExecutionPlan>> {
         let above = |plan: Arc<dyn ExecutionPlan>| {
+            if fills_equal_columns(&plan) {
+                return Ok(Transformed::yes(BarrierExec::over(plan, Purpose::HideOrder)));
+            }
             let purpose = plan.downcast_ref::<AggregateExec>().and_then(|aggregate| {
                 let is_final = !matches!(aggregate.mode(), AggregateMode::Partial);
                 match aggregate.group_expr() {
@@ -47,4 +54,20 @@ impl PhysicalOptimizerRule for HideGroupUniqueness {
     fn schema_check(&self) -> bool {
         true
     }
+}
+
+/// Returns whether a plan is an outer join that fills a side with nulls in which a column equals a constant or another
+/// column.
+fn fills_equal_columns(plan: &Arc<dyn ExecutionPlan>) -> bool {
+    let hash = || plan.downcast_ref::<HashJoinExec>().map(|join| *join.join_type());
+    let nested = || plan.downcast_ref::<NestedLoopJoinExec>().map(|join| *join.join_type());
+    let merge = || plan.downcast_ref::<SortMergeJoinExec>().map(|join| join.join_type());
+    let filled: &[usize] = match hash().or_else(nested).or_else(merge) {
+        Some(JoinType::Left) => &[1],
+        Some(JoinType::Right) => &[0],
+        Some(JoinType::Full) => &[0, 1],
+        _ => &[],
+    };
+    let inputs = plan.children();
+    filled.iter().any(|&side| !inputs[side].equivalence_properties().eq_group().is_empty())
 }
