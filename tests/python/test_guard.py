@@ -217,8 +217,9 @@ def test_queries_that_would_crash_the_engine(attacker: Attacker, archive: a2stor
 CALL = re.compile(r'\d+ +(?P<name>\w+)\((?:(?:\d+|AT_FDCWD)<(?P<folder>[^>]*)>, )?(?P<path>"[^"]*")?')
 MEASURED = ("/proc/self/status/", "/proc/self/clear_refs/", "/proc/self/task/")
 """Files that ``attacker.py`` itself reads."""
-CORES = ("/proc/self/cgroup/", "/proc/self/mountinfo/", "/sys/fs/cgroup/")
-"""After a time limit, new threads start, and Rust's library reads the number of cores that they may use."""
+CORES = ("/proc/self/cgroup/", "/proc/self/mountinfo/", "/sys/fs/cgroup/", "/sys/devices/system/cpu/online/")
+"""After a time limit, new threads start. Rust's library reads the number of cores that they may use. glibc reads the
+number of all cores when threads compete for memory."""
 
 
 @linux

@@ -87,8 +87,13 @@ def test_repair_that_waits_for_a_lock(path: Path) -> None:
         fcntl.flock(lock, fcntl.LOCK_EX)
         work = """\
 def has_opened_the_lock():
-    links = lambda: [os.readlink(link) for link in Path("/proc/self/fd").iterdir() if link.is_symlink()]
-    while not any(link.endswith("/.lock") for link in links()):
+    # A file that another thread closes meanwhile cannot be read.
+    def target(link):
+        try:
+            return os.readlink(link)
+        except FileNotFoundError:
+            return ""
+    while not any(target(link).endswith("/.lock") for link in Path("/proc/self/fd").iterdir()):
         pass
 interrupt_once(has_opened_the_lock)
 a2store.repair(path, dry_run=False)"""
