@@ -51,7 +51,7 @@ impl FileKind for MetadataFile {
     }
 }
 
-/// Opens a folder, whose format is that of its rows. Returns `None` if the folder holds no runs.
+/// Opens a folder of runs and detects its format from its rows. Returns `None` if the folder holds no runs.
 pub(super) fn open(folder: &Path) -> Result<Option<(SourceFormat, Box<dyn RunSource>)>> {
     let mut entries = std::fs::read_dir(folder).map_err(|source| Error::io(folder, source))?;
     if !entries.any(|entry| entry.is_ok_and(|entry| is_named_as_steps(&entry.path()))) {

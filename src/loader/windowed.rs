@@ -196,7 +196,7 @@ mod tests {
         let pairs = (batch * (batch - 1) / 2) as f64;
         let expected = pairs * (block - 1) as f64 / (window - 1) as f64;
         assert!((same / batches / expected - 1.0).abs() < 0.02, "{} pairs, not {expected}", same / batches);
-        // Pairs from blocks k and k + 1. The expected number is that of a random sample of the table.
+        // Pairs from blocks k and k + 1. A random sample of the table has as many.
         let expected = pairs * 2.0 * block as f64 / num_rows as f64;
         assert!((next / batches / expected - 1.0).abs() < 0.1, "{} pairs, not {expected}", next / batches);
     }

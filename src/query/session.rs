@@ -8,7 +8,7 @@ use super::file_table::FileTable;
 use super::guard;
 use super::metadata_cache::{self, METADATA_BYTES};
 use super::options::QueryOptions;
-use super::rewrites::{HideGroupUniqueness, YieldAboveJoins, fenced_physical};
+use super::rewrites::{HideFalseProperties, YieldAboveJoins, fenced_physical};
 use super::scan::ARCHIVE_URL;
 use super::user_tables::{UserTable, UserTableSource};
 use crate::archive::Archive;
@@ -67,7 +67,7 @@ fn physical_rules() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
     // This rule runs before every rule that uses sort orders, but after the rule that expects a GROUP BY directly
     // under a limit.
     let at = rules.iter().position(|rule| rule.name() == "LimitedDistinctAggregation").map_or(0, |at| at + 1);
-    rules.insert(at, Arc::new(HideGroupUniqueness));
+    rules.insert(at, Arc::new(HideFalseProperties));
     rules.push(Arc::new(YieldAboveJoins));
     rules
 }

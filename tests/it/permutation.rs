@@ -132,7 +132,7 @@ fn values_are_not_correlated_with_earlier_ones() {
     }
 }
 
-/// Counts pairs of rows of one run in one batch. The expected number is that of the hypergeometric distribution.
+/// Counts pairs of rows of one run in one batch. The hypergeometric distribution gives the expected number.
 #[test]
 fn pairs_of_rows_of_one_run_are_as_frequent_in_a_batch_as_by_chance() {
     let (n, run, batch) = (2_000_000_u64, 350_u64, 4096_usize);

@@ -261,7 +261,7 @@ def test_appended_runs_come_after_existing_runs(
         report = convert(path, out, format=format_name, append=True, **options)
         assert report.runs == sum(run.source == path for run in runs)
         check_all(out, format_name, [*before, *(run for run in runs if run.source == path)])
-    # The result equals that of a single call.
+    # A single call gives the same result.
     convert(paths, tmp_path / "once", format=format_name, **options)
     if format_name == "packdat":
         assert out.read_bytes() == (tmp_path / "once").read_bytes()

@@ -7,7 +7,7 @@
 //! 2. DataFusion's logical rules run with fences ([`fenced_logical`]).
 //! 3. Functions rewrite the optimized logical plan: [`group_by_numbers()`], [`guard_fallible`] and
 //!    [`sort_by_columns()`].
-//! 4. DataFusion's physical rules run with fences ([`fenced_physical`]), together with [`HideGroupUniqueness`] and
+//! 4. DataFusion's physical rules run with fences ([`fenced_physical`]), together with [`HideFalseProperties`] and
 //!    [`YieldAboveJoins`].
 //!
 //! Invariant: a rewrite changes no result, except where DataFusion's own result would be wrong or an error.
@@ -20,7 +20,7 @@
 //! | `group_by_numbers.rs` | GROUP BY on one number instead of several columns |
 //! | `lossy_casts.rs` | casts that lose values, kept out of comparisons |
 //! | `packed_keys.rs`, `text_numbers.rs` | its encodings: small keys packed into 64 bits, texts as numbers |
-//! | `group_uniqueness.rs` | hiding the uniqueness of GROUP BY keys from the optimizer |
+//! | `false_properties.rs` | hiding properties that the engine claims wrongly: unique groups, constant columns |
 //! | `set_operations.rs` | common types for `INTERSECT` and `EXCEPT` |
 //! | `sort_by_columns.rs` | sort keys as columns instead of expressions |
 //! | `yield_above_joins.rs` | yielding above joins, so that a stopped query ends |
@@ -30,9 +30,9 @@
 mod barrier;
 mod columns;
 mod fallible_conditions;
+mod false_properties;
 mod fenced_rules;
 mod group_by_numbers;
-mod group_uniqueness;
 mod in_and_subqueries;
 mod lossy_casts;
 mod packed_keys;
@@ -44,9 +44,9 @@ mod yield_above_joins;
 pub(super) use barrier::{BarrierExec, Purpose};
 pub(super) use columns::{input_schema, map_expressions};
 pub(super) use fallible_conditions::{FallibleLast, can_fail, guard_fallible, guarded_conjunction};
+pub(super) use false_properties::HideFalseProperties;
 pub(super) use fenced_rules::{fenced_logical, fenced_physical};
 pub(super) use group_by_numbers::group_by_numbers;
-pub(super) use group_uniqueness::HideGroupUniqueness;
 pub(super) use in_and_subqueries::RewriteIn;
 pub(super) use lossy_casts::KeepLossyCasts;
 pub(super) use set_operations::CoerceSetOperations;

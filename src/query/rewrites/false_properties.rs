@@ -1,4 +1,5 @@
-//! Hides the uniqueness of GROUP BY keys from the optimizer, which would drop sorts because of it.
+//! Hides properties that DataFusion claims wrongly for groups and outer joins. The optimizer would drop sorts because of
+//! them.
 //!
 //! DataFusion records that groups are unique by their keys, as column numbers. A projection that moves the
 //! columns keeps the old numbers (`EquivalenceProperties::projected_constraints`). Other columns then count as
@@ -21,11 +22,11 @@ use datafusion::physical_plan::joins::{HashJoinExec, NestedLoopJoinExec, SortMer
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
 use std::sync::Arc;
 
-/// Inserts nodes that hide the uniqueness. Must run before any rule that uses sort orders.
+/// Inserts nodes that hide these properties. Must run before any rule that uses sort orders.
 #[derive(Debug)]
-pub(in crate::query) struct HideGroupUniqueness;
+pub(in crate::query) struct HideFalseProperties;
 
-impl PhysicalOptimizerRule for HideGroupUniqueness {
+impl PhysicalOptimizerRule for HideFalseProperties {
     fn optimize(&self, plan: Arc<dyn ExecutionPlan>, _: &ConfigOptions) -> DataFusionResult<Arc<dyn ExecutionPlan>> {
         let above = |plan: Arc<dyn ExecutionPlan>| {
             if fills_equal_columns(&plan) {
@@ -48,7 +49,7 @@ impl PhysicalOptimizerRule for HideGroupUniqueness {
     }
 
     fn name(&self) -> &'static str {
-        "hide_group_uniqueness"
+        "hide_false_properties"
     }
 
     fn schema_check(&self) -> bool {
